@@ -1,0 +1,50 @@
+"""Virtual environments with one PyTorch version each, installed from the package index pip is set up for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from catalog import version_key
+
+MARKER = "etlink-ready"
+
+
+def python_of(folder: Path, version: str) -> Path:
+    """The Python of `folder`/`version`; installs PyTorch (about 5.5 GB on disk) when it is not there yet."""
+    venv = folder / version
+    python = venv / "bin" / "python"
+    if not (venv / MARKER).exists():
+        print(f"installing torch {version} into {venv}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
+        install = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir"]
+        subprocess.run([*install, *packages(version)], check=True)
+        (venv / MARKER).touch()
+    return python
+
+
+def packages(version: str) -> list[str]:
+    """torch and what it does not bring: numpy of the right age, setuptools and ninja to build commgloo."""
+    numpy = "numpy<2" if version_key(version) < (2, 3) else "numpy"
+    return [f"torch=={version}", numpy, "setuptools<82", "ninja"]
+
+
+def describe(python: Path) -> dict[str, str]:
+    """The exact versions of PyTorch and Python in the environment."""
+    code = "import platform, torch; print(torch.__version__, platform.python_version())"
+    output = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout
+    torch_version, python_version = output.split()
+    return {"torch": torch_version, "python": python_version}
+
+
+def environment(python: Path) -> dict[str, str]:
+    """Variables of the recorded processes: one thread per operator, ranks talk over the loopback device."""
+    return {
+        **os.environ,
+        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }

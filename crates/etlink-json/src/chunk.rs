@@ -1,0 +1,251 @@
+//! Cuts a document into chunks of whole array elements without parsing it.
+//!
+//! ```text
+//! {"schemaVersion": 1, "traceEvents": [ {"ph": … }, … , {"ph": … }, {"ph": … } ], "traceName": …}
+//! ^ header                              ^ chunk          ^ chunk     ^ the last chunk holds the rest
+//! ```
+//! A chunk ends before an anchor: `},` `{` `"key":` with a key that elements begin with.
+//! In valid JSON an anchor is never inside a string, since its quotes are raw; inside a
+//! nested array it can be, which the reader sees as a chunk that ends in the middle of an
+//! element and mends by joining it with the next.
+
+use crate::{MAX_ELEMENT_BYTES, ReadError};
+use memchr::memmem;
+use std::io::{ErrorKind, Read};
+
+const READ_BYTES: usize = 64 << 10;
+
+/// What kind of document it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The key of the array.
+    pub array: &'static str,
+    /// First keys of elements besides that of the very first element.
+    pub first_keys: &'static [&'static str],
+    /// Size that chunks aim at, bytes.
+    pub chunk_bytes: usize,
+}
+
+/// Some elements of the array, as text.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    /// Byte offset of the text in the document.
+    pub offset: u64,
+    /// Elements with what separates them; the last chunk also has all that follows them.
+    pub text: Vec<u8>,
+    /// No chunk follows.
+    pub last: bool,
+}
+
+/// Reads a document chunk by chunk.
+pub struct Cutter<R> {
+    source: R,
+    layout: Layout,
+    learned: Vec<u8>,
+    buffer: Vec<u8>,
+    offset: u64,
+    ended: bool,
+    done: bool,
+    header: Vec<u8>,
+    source_error: Option<String>,
+}
+
+impl<R: Read> Cutter<R> {
+    /// Reads up to the first element.
+    ///
+    /// # Errors
+    /// The source fails, or the array is not there. A document without the array's key
+    /// that begins with `[` is taken for the bare array.
+    pub fn open(source: R, layout: Layout) -> Result<Self, ReadError> {
+        let mut cutter =
+            Cutter { source, layout, learned: vec![], buffer: vec![], offset: 0, ended: false, done: false, header: vec![], source_error: None };
+        let start = cutter.find_array()?;
+        cutter.header = cutter.buffer.drain(..start).collect();
+        cutter.offset = start as u64;
+        cutter.learn_first_key()?;
+        Ok(cutter)
+    }
+
+    /// The text before the first element.
+    pub fn header(&self) -> &[u8] {
+        &self.header
+    }
+
+    /// The first key of the first element.
+    pub fn learned(&self) -> &[u8] {
+        &self.learned
+    }
+
+    /// Why the source ended early, if it did: what had been read before it is still given.
+    pub fn source_error(&self) -> Option<&str> {
+        self.source_error.as_deref()
+    }
+
+    /// The next chunk, in `spare`'s memory, or `None` after the last.
+    ///
+    /// # Errors
+    /// The source fails, or an element is larger than [`MAX_ELEMENT_BYTES`].
+    pub fn next(&mut self, mut spare: Vec<u8>) -> Result<Option<Chunk>, ReadError> {
+        if self.done {
+            return Ok(None);
+        }
+        let mut searched = 0;
+        let cut = loop {
+            self.fill(self.layout.chunk_bytes.max(searched + READ_BYTES))?;
+            if self.ended {
+                break self.buffer.len();
+            }
+            if let Some(cut) = self.last_anchor(searched.saturating_sub(64)) {
+                break cut;
+            }
+            searched = self.buffer.len();
+            if searched > MAX_ELEMENT_BYTES {
+                return Err(ReadError::TooLarge { offset: self.offset });
+            }
+        };
+        spare.clear();
+        spare.extend_from_slice(&self.buffer[cut..]);
+        std::mem::swap(&mut spare, &mut self.buffer);
+        spare.truncate(cut);
+        let offset = self.offset;
+        self.offset += cut as u64;
+        self.done = self.ended;
+        Ok(Some(Chunk { offset, text: spare, last: self.done }))
+    }
+
+    /// Position of the first element, with the header before it.
+    fn find_array(&mut self) -> Result<usize, ReadError> {
+        let quoted = format!("\"{}\"", self.layout.array);
+        let mut searched = 0usize;
+        loop {
+            self.fill(searched + READ_BYTES)?;
+            let from = searched.saturating_sub(quoted.len() + 64);
+            for hit in memmem::find_iter(&self.buffer[from..], &quoted) {
+                if let Some(start) = array_start(&self.buffer, from + hit + quoted.len()) {
+                    return Ok(start);
+                }
+            }
+            if let Some(start) = bare_array(&self.buffer) {
+                return Ok(start);
+            }
+            if self.ended {
+                return Err(ReadError::NoArray { key: self.layout.array, bytes: self.buffer.len() as u64 });
+            }
+            searched = self.buffer.len();
+            if searched > MAX_ELEMENT_BYTES {
+                return Err(ReadError::TooLarge { offset: 0 });
+            }
+        }
+    }
+
+    fn learn_first_key(&mut self) -> Result<(), ReadError> {
+        self.fill(READ_BYTES)?;
+        let first = self.buffer.trim_ascii_start();
+        let key = first.strip_prefix(b"{").and_then(|rest| rest.trim_ascii_start().strip_prefix(b"\""));
+        if let Some(key) = key
+            && let Some(end) = memchr::memchr2(b'"', b'\\', key)
+        {
+            self.learned = key[..end].to_vec();
+        }
+        Ok(())
+    }
+
+    /// Reads until the buffer holds `want` bytes or the source ends.
+    fn fill(&mut self, want: usize) -> Result<(), ReadError> {
+        while !self.ended && self.buffer.len() < want {
+            let old = self.buffer.len();
+            self.buffer.resize(old + READ_BYTES, 0);
+            let read = self.source.read(&mut self.buffer[old..]);
+            self.buffer.truncate(old + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => self.ended = true,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput) => {
+                    self.source_error = Some(error.to_string());
+                    self.ended = true;
+                }
+                Err(source) => return Err(ReadError::Io { offset: self.offset + old as u64, source }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The last place at or after `from` where a new element begins.
+    fn last_anchor(&self, from: usize) -> Option<usize> {
+        memchr::memrchr_iter(b'{', &self.buffer[from..]).map(|at| from + at).find(|&at| is_anchor(&self.buffer, at, |key| self.begins_element(key)))
+    }
+
+    fn begins_element(&self, key: &[u8]) -> bool {
+        key == self.learned || self.layout.first_keys.iter().any(|k| k.as_bytes() == key)
+    }
+}
+
+/// The next place after `from` where an element begins with one of `first_keys`, for going on after damage.
+pub(crate) fn next_anchor(text: &[u8], from: usize, first_keys: &[&str], learned: &[u8]) -> Option<usize> {
+    memchr::memchr_iter(b'{', &text[from..])
+        .map(|at| from + at)
+        .find(|&at| is_anchor(text, at, |key| key == learned || first_keys.iter().any(|k| k.as_bytes() == key)))
+}
+
+/// Whether the `{` at `at` follows `},` and begins with `"key":`.
+fn is_anchor(text: &[u8], at: usize, wanted: impl Fn(&[u8]) -> bool) -> bool {
+    let before = text[..at].trim_ascii_end();
+    let Some(b"}") = before.strip_suffix(b",").map(|b| b.trim_ascii_end()).and_then(|b| b.get(b.len().wrapping_sub(1)..)) else {
+        return false;
+    };
+    let Some(key) = text[at + 1..].trim_ascii_start().strip_prefix(b"\"") else { return false };
+    let Some(end) = key.iter().take(64).position(|b| *b == b'"') else { return false };
+    key[end + 1..].trim_ascii_start().first() == Some(&b':') && wanted(&key[..end])
+}
+
+/// The position after `: [`, when that is what follows `at`.
+fn array_start(text: &[u8], at: usize) -> Option<usize> {
+    let rest = text[at..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start().strip_prefix(b"[")?;
+    Some(text.len() - rest.len())
+}
+
+fn bare_array(text: &[u8]) -> Option<usize> {
+    let text_len = text.len();
+    let rest = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).trim_ascii_start().strip_prefix(b"[")?;
+    Some(text_len - rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Layout = Layout { array: "traceEvents", first_keys: &["ph"], chunk_bytes: 40 };
+
+    fn cut(text: &str) -> (String, Vec<String>) {
+        let mut cutter = Cutter::open(text.as_bytes(), LAYOUT).expect("opens");
+        let header = String::from_utf8(cutter.header().to_vec()).expect("utf8");
+        let mut chunks = vec![];
+        while let Some(chunk) = cutter.next(vec![]).expect("reads") {
+            chunks.push(String::from_utf8(chunk.text).expect("utf8"));
+        }
+        (header, chunks)
+    }
+
+    #[test]
+    fn chunks_join_to_the_document_and_begin_with_elements() {
+        let events: String = (0..10_000).map(|i| format!(r#"{{"ph":"X","args":{{"a":[{{"b":{i}}},{{"b":2}}]}}}}, "#)).collect();
+        let text = format!(r#"{{"schemaVersion":1,"traceEvents" : [{events}{{"ph":"i"}}],"traceName":"x"}}"#);
+        let (header, chunks) = cut(&text);
+        assert!(chunks.len() > 3);
+        assert!(chunks.iter().all(|c| c.starts_with(r#"{"ph":"#)));
+        assert_eq!(header + &chunks.concat(), text);
+    }
+
+    #[test]
+    fn the_first_key_is_learned() {
+        let events: String = (0..9_000).map(|i| format!(r#"{{"zz":{i}}}, "#)).collect();
+        assert!(cut(&format!(r#"[{events}{{"zz":1}}]"#)).1.len() > 1);
+    }
+
+    #[test]
+    fn no_array_says_so() {
+        let error = Cutter::open(&b"{\"nodes\": []}"[..], LAYOUT).err().expect("fails");
+        assert_eq!(error.to_string(), "no \"traceEvents\" list in it (13 bytes read)");
+    }
+}

@@ -1,0 +1,118 @@
+//! Numbers without floats.
+
+/// A decimal integer, with an optional sign. `None` for anything else or on overflow.
+pub fn parse_int(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = split_sign(text);
+    if digits.is_empty() {
+        return None;
+    }
+    let mut value = 0i64;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_sub(i64::from(digit))?;
+    }
+    if negative { Some(value) } else { value.checked_neg() }
+}
+
+/// Microseconds in decimal text as integer nanoseconds: `1234.567` is 1 234 567.
+///
+/// Exact; digits past the third decimal round half away from zero. Kineto prints exactly
+/// three decimals (`output_json.cpp`), Python tools print shortest floats, so exponents
+/// are read too. `None` when the text is not a number (`nan`, `-1.-500`) or overflows.
+pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
+    let (negative, rest) = split_sign(text);
+    let whole_len = digits(rest);
+    let (whole, rest) = rest.split_at(whole_len);
+    let (fraction, rest) = match rest.split_first() {
+        Some((b'.', tail)) => tail.split_at(digits(tail)),
+        _ => (&[][..], rest),
+    };
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let exponent = match rest.split_first() {
+        None => 0,
+        Some((b'e' | b'E', power)) => i32::try_from(parse_int(power)?).ok()?,
+        Some(_) => return None,
+    };
+    let ns = scaled(whole, fraction, exponent.checked_add(3)?)?;
+    Some(if negative { -ns } else { ns })
+}
+
+fn split_sign(text: &[u8]) -> (bool, &[u8]) {
+    match text.split_first() {
+        Some((b'-', rest)) => (true, rest),
+        Some((b'+', rest)) => (false, rest),
+        _ => (false, text),
+    }
+}
+
+fn digits(text: &[u8]) -> usize {
+    text.iter().take_while(|b| b.is_ascii_digit()).count()
+}
+
+/// `whole.fraction` times ten to the `power`, rounded to an integer.
+fn scaled(whole: &[u8], fraction: &[u8], power: i32) -> Option<i64> {
+    let point = i64::try_from(whole.len()).ok()? + i64::from(power);
+    let mut value = 0i64;
+    let mut place = 0i64;
+    for &byte in whole.iter().chain(fraction) {
+        let digit = i64::from(byte - b'0');
+        if place >= point {
+            return if place == point && digit >= 5 { value.checked_add(1) } else { Some(value) };
+        }
+        value = value.checked_mul(10)?.checked_add(digit)?;
+        place += 1;
+    }
+    if value == 0 {
+        return Some(0);
+    }
+    value.checked_mul(10i64.checked_pow(u32::try_from(point - place).ok()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn micros_are_exact() {
+        for (text, ns) in [
+            ("1234.567", 1_234_567),
+            ("4458676522690.655", 4_458_676_522_690_655),
+            ("1694128199026153", 1_694_128_199_026_153_000),
+            ("0", 0),
+            ("-0.001", -1),
+            ("5.", 5_000),
+            (".5", 500),
+            ("1.0004", 1_000),
+            ("1.0005", 1_001),
+            ("0.30000000000000004", 300),
+            ("1.5e3", 1_500_000),
+            ("1e-3", 1),
+            ("1e-4", 0),
+            ("0e99", 0),
+        ] {
+            assert_eq!(micros_to_ns(text.as_bytes()), Some(ns), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_none() {
+        for text in ["", "-", ".", "nan", "-nan", "inf", "-1.-500", "1e", "1e99", "99999999999999999999", "1 2", "null"] {
+            assert_eq!(micros_to_ns(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn ints() {
+        assert_eq!(parse_int(b"-9223372036854775808"), Some(i64::MIN));
+        assert_eq!(parse_int(b"9223372036854775808"), None);
+        assert_eq!(parse_int(b"+7"), Some(7));
+        for text in ["", "-", "1.0", "0x0"] {
+            assert_eq!(parse_int(text.as_bytes()), None, "{text}");
+        }
+    }
+}

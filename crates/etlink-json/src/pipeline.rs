@@ -1,0 +1,317 @@
+//! Runs a document's chunks through a parser on several threads and merges in order.
+
+use crate::chunk::next_anchor;
+use crate::{Broken, Chunk, Cutter, Damage, Layout, MAX_ELEMENT_BYTES, ReadError, Scanner};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::io::Read;
+
+/// What stood around the array, and how the reading went.
+#[derive(Debug, Default)]
+pub struct Envelope {
+    /// The text before the first element.
+    pub header: Vec<u8>,
+    /// The text after the array's closing bracket.
+    pub trailer: Vec<u8>,
+    /// Length of the document, bytes.
+    pub bytes: u64,
+    /// What was repaired or lost.
+    pub damage: Damage,
+}
+
+/// What the parser made of one chunk.
+struct Parsed<T> {
+    value: T,
+    damage: Damage,
+    end: End,
+    chunk: Chunk,
+}
+
+/// Where the elements of a chunk ended.
+enum End {
+    /// With the chunk.
+    Chunk,
+    /// The array's `]` stands before this position.
+    Array(usize),
+    /// The element that begins here goes on after the chunk.
+    Inside(usize),
+}
+
+/// Reads all elements of a document's array.
+///
+/// `parse` is called per element with a scanner that stands behind the element's `{` and has
+/// to walk it to its `}`. It must not keep anything of an element for which it returns an
+/// error: the element may be offered a second time, mended. `merge` gets the values of the
+/// chunks in file order, so the result does not depend on `threads`. One more thread reads
+/// the source when `threads` is above 1.
+///
+/// # Errors
+/// See [`ReadError`]. A source that ends early (cut gzip) is no error but [`Damage`].
+pub fn read_elements<R, T>(
+    source: R,
+    layout: Layout,
+    threads: usize,
+    parse: impl Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken> + Sync,
+    merge: impl FnMut(T),
+) -> Result<Envelope, ReadError>
+where
+    R: Read + Send,
+    T: Default + Send,
+{
+    let mut cutter = Cutter::open(source, layout)?;
+    let envelope = Envelope { header: cutter.header().to_vec(), ..Envelope::default() };
+    let elements = Elements { first_keys: layout.first_keys, learned: cutter.learned().to_vec(), parse };
+    let mut merger = Merger { envelope, carry: None, after: false, elements: &elements, merge };
+    if threads <= 1 {
+        let mut spare = vec![];
+        while let Some(chunk) = cutter.next(spare)? {
+            spare = merger.take(elements.parse_chunk(chunk, false))?;
+        }
+    } else {
+        in_threads(&mut cutter, threads, |chunk| elements.parse_chunk(chunk, false), |parsed| merger.take(parsed))?;
+    }
+    let mut envelope = merger.envelope;
+    envelope.damage.source_error = cutter.source_error().map(str::to_owned);
+    Ok(envelope)
+}
+
+/// One thread cuts (and inflates), `threads` parse, the calling thread merges.
+fn in_threads<R: Read + Send, T: Send>(
+    cutter: &mut Cutter<R>,
+    threads: usize,
+    work: impl Fn(Chunk) -> Parsed<T> + Sync,
+    mut take: impl FnMut(Parsed<T>) -> Result<Vec<u8>, ReadError>,
+) -> Result<(), ReadError> {
+    let (spare_in, spare_out) = bounded::<Vec<u8>>(4 * threads);
+    let (chunk_in, chunk_out) = bounded::<(Chunk, Sender<Parsed<T>>)>(threads);
+    let (order_in, order_out) = bounded::<Receiver<Parsed<T>>>(2 * threads);
+    let work = &work;
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let chunks = chunk_out.clone();
+            scope.spawn(move || {
+                for (chunk, reply) in chunks {
+                    drop(reply.send(work(chunk)));
+                }
+            });
+        }
+        drop(chunk_out);
+        let cutting = scope.spawn(move || -> Result<(), ReadError> {
+            while let Some(chunk) = cutter.next(spare_out.try_recv().unwrap_or_default())? {
+                let (reply, parsed) = bounded(1);
+                if order_in.send(parsed).is_err() || chunk_in.send((chunk, reply)).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        let merged = order_out.into_iter().filter_map(|reply| reply.recv().ok()).try_for_each(|parsed| {
+            drop(spare_in.try_send(take(parsed)?));
+            Ok(())
+        });
+        let cut = cutting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        merged.and(cut)
+    })
+}
+
+/// Parses the elements of chunks.
+struct Elements<F> {
+    first_keys: &'static [&'static str],
+    learned: Vec<u8>,
+    parse: F,
+}
+
+impl<F> Elements<F> {
+    fn parse_chunk<T: Default>(&self, chunk: Chunk, joined: bool) -> Parsed<T>
+    where
+        F: Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken>,
+    {
+        let (mut value, mut damage) = (T::default(), Damage::default());
+        let mut scanner = Scanner::new(&chunk.text);
+        let end = loop {
+            while scanner.eat(b',') {}
+            let start = scanner.pos();
+            match scanner.peek() {
+                None => break End::Chunk,
+                Some(b']') => break End::Array(start + 1),
+                Some(b'{') => match self.element(&mut value, &mut scanner, start) {
+                    Ok(repaired) => damage.repaired += u64::from(repaired),
+                    Err(broken) => {
+                        let next = next_anchor(&chunk.text, start + 1, self.first_keys, &self.learned);
+                        let inside = broken.at >= chunk.text.len();
+                        if inside && (next.is_none() || !(joined || chunk.last)) {
+                            break End::Inside(start);
+                        }
+                        damage.skipped += 1;
+                        damage.first_offset = damage.first_offset.or(Some(chunk.offset + start as u64));
+                        match next {
+                            Some(next) => scanner.restart(next, false),
+                            None => break End::Chunk,
+                        }
+                    }
+                },
+                Some(_) => {
+                    damage.not_objects += 1;
+                    if scanner.value().is_err() {
+                        break End::Inside(start);
+                    }
+                }
+            }
+            if scanner.repaired() {
+                damage.first_offset = damage.first_offset.or(Some(chunk.offset + start as u64));
+            }
+        };
+        Parsed { value, damage, end, chunk }
+    }
+
+    /// Parses the element at `start`, if need be a second time with more doubt.
+    /// Returns whether a string was mended.
+    fn element<T>(&self, value: &mut T, scanner: &mut Scanner<'_>, start: usize) -> Result<bool, Broken>
+    where
+        F: Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken>,
+    {
+        scanner.restart(start + 1, false);
+        if (self.parse)(value, scanner).is_ok() {
+            return Ok(scanner.repaired());
+        }
+        scanner.restart(start + 1, true);
+        (self.parse)(value, scanner).map(|()| true)
+    }
+}
+
+/// Puts the chunks' values together in order.
+struct Merger<'e, F, M> {
+    envelope: Envelope,
+    /// An element that its chunk cut off, with its offset.
+    carry: Option<(u64, Vec<u8>)>,
+    after: bool,
+    elements: &'e Elements<F>,
+    merge: M,
+}
+
+impl<F, M> Merger<'_, F, M> {
+    /// Takes the next chunk's values; gives back the chunk's memory.
+    fn take<T: Default>(&mut self, mut parsed: Parsed<T>) -> Result<Vec<u8>, ReadError>
+    where
+        F: Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken>,
+        M: FnMut(T),
+    {
+        self.envelope.bytes = parsed.chunk.offset + parsed.chunk.text.len() as u64;
+        if self.after {
+            self.append_trailer(&parsed.chunk, 0)?;
+            return Ok(parsed.chunk.text);
+        }
+        if let Some((offset, mut text)) = self.carry.take() {
+            text.extend_from_slice(&parsed.chunk.text);
+            if text.len() > MAX_ELEMENT_BYTES {
+                return Err(ReadError::TooLarge { offset });
+            }
+            parsed = self.elements.parse_chunk(Chunk { offset, text, last: parsed.chunk.last }, true);
+        }
+        (self.merge)(parsed.value);
+        self.envelope.damage.add(parsed.damage);
+        match parsed.end {
+            End::Array(at) => {
+                self.after = true;
+                self.append_trailer(&parsed.chunk, at)?;
+            }
+            End::Inside(at) if !parsed.chunk.last => {
+                self.carry = Some((parsed.chunk.offset + at as u64, parsed.chunk.text[at..].to_vec()));
+            }
+            End::Inside(_) | End::Chunk => self.envelope.damage.truncated |= parsed.chunk.last,
+        }
+        Ok(parsed.chunk.text)
+    }
+
+    fn append_trailer(&mut self, chunk: &Chunk, at: usize) -> Result<(), ReadError> {
+        self.envelope.trailer.extend_from_slice(&chunk.text[at..]);
+        if self.envelope.trailer.len() > MAX_ELEMENT_BYTES {
+            return Err(ReadError::TooLarge { offset: chunk.offset + at as u64 });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, threads: usize) -> (Vec<String>, Envelope) {
+        let layout = Layout { array: "list", first_keys: &["ph"], chunk_bytes: 64 };
+        let mut all: Vec<String> = vec![];
+        let envelope = read_elements(
+            text.as_bytes(),
+            layout,
+            threads,
+            |out: &mut Vec<String>, scanner| {
+                let mut name = String::new();
+                while let Some(key) = scanner.key()? {
+                    let value = scanner.value()?;
+                    if key == b"name" {
+                        name = value.text().into_owned();
+                    }
+                }
+                out.push(name);
+                Ok(())
+            },
+            |mut part| all.append(&mut part),
+        )
+        .expect("reads");
+        (all, envelope)
+    }
+
+    fn document(count: usize, entry: impl Fn(usize) -> String) -> String {
+        let list: Vec<String> = (0..count).map(entry).collect();
+        format!("{{\"a\": 1, \"list\": [{}], \"z\": 2}}", list.join(",\n"))
+    }
+
+    fn clean(i: usize) -> String {
+        format!(r#"{{"ph": "X", "name": "n{i}", "args": {{"x": [{{"ph": 1}},{{"ph": 2}}]}}}}"#)
+    }
+
+    #[test]
+    fn order_does_not_depend_on_threads() {
+        let text = document(30_000, clean);
+        let (one, envelope) = read(&text, 1);
+        assert_eq!(one.len(), 30_000);
+        assert_eq!(one[29_999], "n29999");
+        assert_eq!(envelope.damage, Damage::default());
+        assert_eq!(envelope.trailer, b", \"z\": 2}");
+        assert_eq!(envelope.bytes, text.len() as u64);
+        assert_eq!(read(&text, 3).0, one);
+    }
+
+    #[test]
+    fn every_cut_gives_the_whole_elements_before_it() {
+        let text = document(5, |i| format!(r#"{{"ph": "X", "name": "n{i}", "args": {{"x": [1, "}}]"]}}}}"#));
+        let ends: Vec<usize> = memchr::memmem::find_iter(text.as_bytes(), r#""]}}"#).map(|at| at + 4).collect();
+        assert_eq!(ends.len(), 5);
+        for cut in text.find('[').expect("list") + 1..=ends[4] {
+            let (names, envelope) = read(&text[..cut], 1);
+            assert_eq!(names.len(), ends.iter().filter(|end| **end <= cut).count(), "cut at {cut}");
+            assert!(envelope.damage.truncated, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn one_bad_element_costs_one_element() {
+        let text = document(20_000, |i| if i == 7_000 { r#"{"ph": "X" "name" oops, {{{"#.to_owned() + "}" } else { clean(i) });
+        let (names, envelope) = read(&text, 2);
+        assert_eq!((names.len(), envelope.damage.skipped), (19_999, 1));
+        assert_eq!(envelope.damage.first_offset, text.find(r#"{"ph": "X" "name""#).map(|at| at as u64));
+    }
+
+    #[test]
+    fn an_element_that_never_closes_costs_one_element() {
+        let text = document(20_000, |i| if i == 7_000 { r#"{"ph": "X", "name": "open, {"#.to_owned() + "}" } else { clean(i) });
+        let (names, envelope) = read(&text, 2);
+        assert_eq!(envelope.damage.skipped, 1);
+        assert!(names.len() >= 19_998);
+    }
+
+    #[test]
+    fn what_is_not_an_object_is_counted() {
+        let text = r#"{"list": [null, {"ph": 1, "name": "a"}, 3, [1], {"ph": 1, "name": "b"}]}"#;
+        let (names, envelope) = read(text, 1);
+        assert_eq!((names.len(), envelope.damage.not_objects), (2, 3));
+    }
+}

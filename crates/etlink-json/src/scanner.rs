@@ -1,0 +1,355 @@
+//! A pull scanner over a piece of JSON text.
+//!
+//! The caller walks objects key by key and takes each value as raw text. Nested values
+//! that it does not want are stepped over by counting brackets. Text that is not JSON is
+//! repaired where the writer's habits make the meaning certain:
+//!
+//! * a quote inside a string that no `,` `:` `}` `]` follows belongs to the string
+//!   (PyTorch and Kineto wrote names unescaped, kineto#1459);
+//! * bare words (`nan`, `-1.-500`, unquoted metadata) are values;
+//! * a trailing comma ends nothing.
+
+use crate::number::{micros_to_ns, parse_int};
+use crate::text::unescape;
+use std::borrow::Cow;
+
+/// What was wrong in a document that could be read all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Elements that were read only because a string with raw quotes was mended.
+    pub repaired: u64,
+    /// Elements that could not be read and were left out.
+    pub skipped: u64,
+    /// Elements of the array that are not objects (`null`, numbers), left out.
+    pub not_objects: u64,
+    /// Byte offset of the first element that was repaired or skipped.
+    pub first_offset: Option<u64>,
+    /// The text ended inside the array; an element that was cut is left out.
+    pub truncated: bool,
+    /// Why the source ended early (a damaged compressed stream).
+    pub source_error: Option<String>,
+}
+
+impl Damage {
+    /// Adds the damage of a later part of the same document.
+    pub fn add(&mut self, later: Damage) {
+        self.repaired += later.repaired;
+        self.skipped += later.skipped;
+        self.not_objects += later.not_objects;
+        self.first_offset = self.first_offset.or(later.first_offset);
+        self.truncated |= later.truncated;
+        self.source_error = self.source_error.take().or(later.source_error);
+    }
+}
+
+/// The text at this place is not what JSON wants there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Byte position in the scanned text.
+    pub at: usize,
+}
+
+/// A value, still as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Contents of a string, escapes unresolved.
+    Text(&'a [u8]),
+    /// A number, `true`, `false`, `null`, or any other bare word.
+    Word(&'a [u8]),
+    /// An array or object with its brackets.
+    Nested(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// The characters of the value: a string's contents, a word, or nested text.
+    pub fn raw(self) -> &'a [u8] {
+        match self {
+            Value::Text(raw) | Value::Word(raw) | Value::Nested(raw) => raw,
+        }
+    }
+
+    /// A string's contents with escapes resolved; words and nested values as written.
+    pub fn text(self) -> Cow<'a, str> {
+        unescape(self.raw())
+    }
+
+    /// An integer, also when it is quoted.
+    pub fn int(self) -> Option<i64> {
+        parse_int(self.raw())
+    }
+
+    /// An unsigned integer, also when it is quoted.
+    pub fn uint(self) -> Option<u64> {
+        let raw = self.raw();
+        parse_int(raw).map_or_else(|| std::str::from_utf8(raw).ok()?.parse().ok(), |n| u64::try_from(n).ok())
+    }
+
+    /// Microseconds as integer nanoseconds, also when quoted. See [`micros_to_ns`].
+    pub fn time_ns(self) -> Option<i64> {
+        micros_to_ns(self.raw())
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(self) -> Option<bool> {
+        match self.raw() {
+            b"true" | b"True" => Some(true),
+            b"false" | b"False" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+/// See the module text.
+#[derive(Clone, Debug)]
+pub struct Scanner<'a> {
+    text: &'a [u8],
+    pos: usize,
+    careful: bool,
+    repaired: bool,
+}
+
+impl<'a> Scanner<'a> {
+    /// Starts at the beginning of `text`.
+    pub fn new(text: &'a [u8]) -> Self {
+        Scanner { text, pos: 0, careful: false, repaired: false }
+    }
+
+    /// Restarts at `pos`; a careful scanner also doubts quotes that a comma follows.
+    pub(crate) fn restart(&mut self, pos: usize, careful: bool) {
+        self.pos = pos;
+        self.careful = careful;
+        self.repaired = false;
+    }
+
+    /// Position in the text, bytes.
+    pub fn pos(&self) -> usize {
+        self.pos
+    }
+
+    /// Whether a string was mended since the last restart.
+    pub fn repaired(&self) -> bool {
+        self.repaired
+    }
+
+    /// The next byte that is not white space, not consumed.
+    #[inline]
+    pub fn peek(&mut self) -> Option<u8> {
+        while let Some(&byte) = self.text.get(self.pos) {
+            if byte > b' ' {
+                return Some(byte);
+            }
+            self.pos += 1;
+        }
+        None
+    }
+
+    /// Consumes `byte` if it is next.
+    #[inline]
+    pub fn eat(&mut self, byte: u8) -> bool {
+        let hit = self.peek() == Some(byte);
+        self.pos += usize::from(hit);
+        hit
+    }
+
+    /// Enters an object: consumes `{`.
+    #[inline]
+    pub fn enter(&mut self) -> Result<(), Broken> {
+        if self.eat(b'{') { Ok(()) } else { Err(self.broken()) }
+    }
+
+    /// The next key of the object that the scanner is in, or `None` after its `}`.
+    #[inline]
+    pub fn key(&mut self) -> Result<Option<&'a [u8]>, Broken> {
+        while self.eat(b',') {}
+        match self.peek() {
+            Some(b'}') => {
+                self.pos += 1;
+                Ok(None)
+            }
+            Some(b'"') => {
+                let start = self.pos + 1;
+                let length = memchr::memchr2(b'"', b'\\', &self.text[start..]).ok_or_else(|| self.cut())?;
+                let raw = if self.text[start + length] == b'"' {
+                    self.pos = start + length + 1;
+                    &self.text[start..start + length]
+                } else {
+                    self.string()?
+                };
+                if self.eat(b':') { Ok(Some(raw)) } else { Err(self.broken()) }
+            }
+            _ => Err(self.broken()),
+        }
+    }
+
+    /// Leaves the object that the scanner is in: walks behind its `}` without looking at the rest.
+    pub fn leave(&mut self) -> Result<(), Broken> {
+        let mut depth = 1usize;
+        while let Some(&byte) = self.text.get(self.pos) {
+            match byte {
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            self.pos += 1;
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+        Err(self.cut())
+    }
+
+    /// The next item of the array that the scanner is in, or `None` after its `]`.
+    pub fn item(&mut self) -> Result<Option<Value<'a>>, Broken> {
+        while self.eat(b',') {}
+        if self.eat(b']') { Ok(None) } else { self.value().map(Some) }
+    }
+
+    /// Takes the value at this place.
+    #[inline]
+    pub fn value(&mut self) -> Result<Value<'a>, Broken> {
+        match self.peek() {
+            Some(b'"') => self.string().map(Value::Text),
+            Some(b'{' | b'[') => self.nested().map(Value::Nested),
+            Some(_) => self.word().map(Value::Word),
+            None => Err(self.cut()),
+        }
+    }
+
+    fn broken(&self) -> Broken {
+        Broken { at: self.pos }
+    }
+
+    fn cut(&self) -> Broken {
+        Broken { at: self.text.len() }
+    }
+
+    #[inline]
+    fn word(&mut self) -> Result<&'a [u8], Broken> {
+        let start = self.pos;
+        let length = self.text[start..].iter().position(|b| matches!(b, b',' | b'}' | b']' | b'\n')).ok_or_else(|| self.cut())?;
+        self.pos = start + length;
+        let word = self.text[start..self.pos].trim_ascii_end();
+        if word.is_empty() { Err(self.broken()) } else { Ok(word) }
+    }
+
+    /// The contents of the string that starts here.
+    #[inline]
+    fn string(&mut self) -> Result<&'a [u8], Broken> {
+        let start = self.pos + 1;
+        let mut at = start;
+        loop {
+            at += memchr::memchr2(b'"', b'\\', self.text.get(at..).unwrap_or_default()).ok_or_else(|| self.cut())?;
+            if self.text[at] == b'\\' {
+                at += 2;
+            } else if self.closes(at) {
+                self.pos = at + 1;
+                return Ok(&self.text[start..at]);
+            } else {
+                self.repaired = true;
+                at += 1;
+            }
+        }
+    }
+
+    /// Whether the quote at `at` ends its string: only structure may follow.
+    #[inline]
+    fn closes(&self, at: usize) -> bool {
+        let mut rest = self.text[at + 1..].iter().enumerate().skip_while(|(_, b)| **b <= b' ');
+        match rest.next() {
+            None | Some((_, b'}' | b']' | b':')) => true,
+            Some((offset, b',')) => !self.careful || self.key_or_value_follows(at + 2 + offset),
+            Some(_) => false,
+        }
+    }
+
+    /// Whether the text after a comma is `"key":`, or a value that is not a string.
+    fn key_or_value_follows(&self, from: usize) -> bool {
+        let rest = self.text[from..].trim_ascii_start();
+        let Some((b'"', key)) = rest.split_first() else {
+            return rest.first().is_none_or(|b| b"{[]}-0123456789tfn".contains(b));
+        };
+        memchr::memchr(b'"', key).is_none_or(|end| key[end + 1..].trim_ascii_start().first() == Some(&b':'))
+    }
+
+    fn nested(&mut self) -> Result<&'a [u8], Broken> {
+        let careful = std::mem::take(&mut self.careful);
+        let nested = self.balanced();
+        self.careful = careful;
+        nested
+    }
+
+    fn balanced(&mut self) -> Result<&'a [u8], Broken> {
+        let start = self.pos;
+        self.pos += 1;
+        self.leave()?;
+        Ok(&self.text[start..self.pos])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(text: &str, careful: bool) -> Result<Vec<(String, String)>, Broken> {
+        let mut scanner = Scanner::new(text.as_bytes());
+        scanner.restart(0, careful);
+        scanner.enter()?;
+        let mut out = vec![];
+        while let Some(key) = scanner.key()? {
+            out.push((unescape(key).into_owned(), scanner.value()?.text().into_owned()));
+        }
+        Ok(out)
+    }
+
+    fn own(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    }
+
+    #[test]
+    fn keys_and_values() {
+        let text = r#" { "a" : "x\ny", "b": -1.5 , "c":[1,{"]":"}"}], "d":null,"e":{} } "#;
+        let want = [("a", "x\ny"), ("b", "-1.5"), ("c", r#"[1,{"]":"}"}]"#), ("d", "null"), ("e", "{}")];
+        assert_eq!(pairs(text, false), Ok(own(&want)));
+    }
+
+    #[test]
+    fn raw_quotes_in_a_string_belong_to_it() {
+        let text = r#"{"name": "say "hi" 5" disk", "pid": 1}"#;
+        assert_eq!(pairs(text, false), Ok(own(&[("name", r#"say "hi" 5" disk"#), ("pid", "1")])));
+    }
+
+    #[test]
+    fn a_careful_scan_doubts_a_quote_before_a_comma() {
+        let text = r#"{"name": "a", "b" c", "pid": 1}"#;
+        assert!(pairs(text, false).is_err());
+        assert_eq!(pairs(text, true), Ok(own(&[("name", r#"a", "b" c"#), ("pid", "1")])));
+    }
+
+    #[test]
+    fn bare_words_and_trailing_commas() {
+        let text = r#"{"bw": nan, "dur": -1.-500, "who": some one,}"#;
+        assert_eq!(pairs(text, false), Ok(own(&[("bw", "nan"), ("dur", "-1.-500"), ("who", "some one")])));
+    }
+
+    #[test]
+    fn a_cut_text_is_broken_at_its_end() {
+        let text = r#"{"a": "x", "b": [1, {"c": "d"}], "e": 12}"#;
+        for end in 1..text.len() {
+            let broken = pairs(&text[..end], false).expect_err("cut");
+            assert_eq!(broken.at, end, "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn depth_costs_no_stack() {
+        let mut text = String::from(r#"{"a":"#);
+        text.push_str(&"[".repeat(1_000_000));
+        text.push_str(&"]".repeat(1_000_000));
+        text.push('}');
+        assert_eq!(pairs(&text, false).map(|p| p.len()), Ok(1));
+    }
+}

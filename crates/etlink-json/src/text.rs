@@ -1,0 +1,95 @@
+//! Contents of JSON strings.
+
+use std::borrow::Cow;
+
+/// Resolves the escapes of a JSON string's contents.
+///
+/// Never fails: bytes that are not UTF-8 become U+FFFD, and an escape that JSON does not
+/// know is kept as it stands, since PyTorch writes range names unescaped. Borrows when
+/// there is nothing to resolve.
+pub fn unescape(raw: &[u8]) -> Cow<'_, str> {
+    let Some(first) = memchr::memchr(b'\\', raw) else {
+        return String::from_utf8_lossy(raw);
+    };
+    let mut out = Vec::with_capacity(raw.len());
+    out.extend_from_slice(&raw[..first]);
+    let mut rest = &raw[first..];
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        rest = escape(tail, &mut out);
+    }
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Resolves the escape whose text after the backslash begins `tail`; returns what follows it.
+fn escape<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+    let plain = match tail.first() {
+        Some(b'n') => b'\n',
+        Some(b't') => b'\t',
+        Some(b'r') => b'\r',
+        Some(b'b') => 8,
+        Some(b'f') => 12,
+        Some(&byte @ (b'"' | b'\\' | b'/')) => byte,
+        Some(b'u') => {
+            if let Some((ch, used)) = unicode(&tail[1..]) {
+                out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes());
+                return &tail[1 + used..];
+            }
+            out.push(b'\\');
+            return tail;
+        }
+        _ => {
+            out.push(b'\\');
+            return tail;
+        }
+    };
+    out.push(plain);
+    &tail[1..]
+}
+
+/// The character of `XXXX` or `XXXX\uXXXX`, and how many bytes it took.
+fn unicode(hex: &[u8]) -> Option<(char, usize)> {
+    let high = four(hex)?;
+    if !(0xD800..0xDC00).contains(&high) {
+        return Some((char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER), 4));
+    }
+    let low = hex.get(4..6).filter(|mark| mark == b"\\u").and_then(|_| four(&hex[6..]));
+    match low {
+        Some(low @ 0xDC00..0xE000) => {
+            let code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+            Some((char::from_u32(code)?, 10))
+        }
+        _ => Some((char::REPLACEMENT_CHARACTER, 4)),
+    }
+}
+
+fn four(hex: &[u8]) -> Option<u32> {
+    let digits = hex.get(..4)?;
+    digits.iter().try_fold(0, |value, &byte| Some(value << 4 | (byte as char).to_digit(16)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unescape;
+
+    #[test]
+    fn escapes() {
+        for (raw, text) in [
+            (r"plain", "plain"),
+            (r#"a\"b\\c\/d"#, r#"a"b\c/d"#),
+            (r"\n\t\u0041\u00e9", "\n\tA\u{e9}"),
+            (r"\ud83d\ude00", "\u{1F600}"),
+            (r"\ud83dx", "\u{FFFD}x"),
+            (r"C:\path\q", r"C:\path\q"),
+            (r"end\", r"end\"),
+            (r"\u12", r"\u12"),
+        ] {
+            assert_eq!(unescape(raw.as_bytes()), text, "{raw}");
+        }
+        assert_eq!(unescape(b"\xff\\n"), "\u{FFFD}\n");
+    }
+}

@@ -1,0 +1,192 @@
+//! One event of `traceEvents`, as borrowed text and numbers.
+
+use etlink_json::{Broken, Scanner, Value, parse_int};
+
+/// What an event is, from its `ph` and `cat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `cpu_op`, `user_annotation`; `Operator` before 2022.
+    Op,
+    /// `cuda_runtime`, `cuda_driver` and their twins; HIP calls come as `cuda_runtime`.
+    Call,
+    /// Kernels and what other devices have in their place.
+    Kernel,
+    Memcpy,
+    Memset,
+    /// `cuda_sync`, `xpu_sync`.
+    Sync,
+    /// Nothing that the graph needs.
+    #[default]
+    Other,
+}
+
+impl Kind {
+    fn of(phase: &[u8], category: &[u8]) -> Kind {
+        if phase != b"X" {
+            return Kind::Other;
+        }
+        match category {
+            b"cpu_op" | b"user_annotation" | b"Operator" => Kind::Op,
+            b"kernel" | b"Kernel" | b"mtia_ccp_events" | b"hpu_op" | b"collective_comm" => Kind::Kernel,
+            b"gpu_memcpy" | b"Memcpy" => Kind::Memcpy,
+            b"gpu_memset" | b"Memset" => Kind::Memset,
+            b"cuda_sync" | b"xpu_sync" => Kind::Sync,
+            b"Runtime" => Kind::Call,
+            _ if category.ends_with(b"_runtime") || category.ends_with(b"_driver") => Kind::Call,
+            _ => Kind::Other,
+        }
+    }
+}
+
+macro_rules! arguments {
+    ($($field:ident = $($key:literal)|+;)*) => {
+        /// The arguments that the tables keep, as they stand in the text.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct Args<'a> { $(pub(crate) $field: Option<Value<'a>>,)* }
+
+        impl<'a> Args<'a> {
+            /// Takes `value` if `key` is one of those kept.
+            #[inline]
+            fn set(&mut self, key: &[u8], value: Value<'a>) {
+                match key {
+                    $($($key)|+ => self.$field = Some(value),)*
+                    _ => {}
+                }
+            }
+        }
+    };
+}
+
+arguments! {
+    external_id = b"External id" | b"external id";
+    rf_id = b"Record function id";
+    seq_id = b"Sequence number";
+    fwd_thread = b"Fwd thread id";
+    shapes = b"Input Dims";
+    types = b"Input type";
+    finished = b"finished";
+    correlation = b"correlation";
+    device = b"device";
+    context = b"context";
+    stream = b"stream";
+    bytes = b"bytes";
+    grid = b"grid";
+    block = b"block";
+    graph_node = b"graph node id";
+    wait_stream = b"wait_on_stream";
+    wait_record = b"wait_on_cuda_event_record_corr_id";
+    wait_event = b"wait_on_cuda_event_id";
+    collective = b"Collective name";
+    dtype = b"dtype";
+    in_elements = b"In msg nelems";
+    out_elements = b"Out msg nelems";
+    in_split = b"In split size";
+    out_split = b"Out split size";
+    rank_start = b"Global rank start";
+    rank_stride = b"Global rank stride";
+    group_size = b"Group size";
+    group_name = b"Process Group Name" | b"Process Group ID";
+    group_desc = b"Process Group Description";
+    group_ranks = b"Process Group Ranks";
+    rank = b"Rank";
+    src = b"Src Rank";
+    dst = b"Dst Rank";
+    seq = b"Seq";
+    asynchronous = b"Is asynchronized op";
+    comms_id = b"Comms Id";
+}
+
+/// An event. Absent strings are empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Event<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) phase: &'a [u8],
+    pub(crate) category: &'a [u8],
+    pub(crate) name: &'a [u8],
+    pub(crate) pid: Option<Value<'a>>,
+    pub(crate) tid: Option<Value<'a>>,
+    pub(crate) start: Option<Value<'a>>,
+    pub(crate) duration: Option<Value<'a>>,
+    pub(crate) args: Args<'a>,
+}
+
+impl<'a> Event<'a> {
+    /// Reads the event that `scanner` is in, to its end.
+    ///
+    /// Kineto writes `ph` and `cat` first, so that an event which no table keeps is left at
+    /// once; in files of other writers they may come last.
+    pub(crate) fn read(&mut self, scanner: &mut Scanner<'a>, shapes: bool) -> Result<(), Broken> {
+        while let Some(key) = scanner.key()? {
+            match key {
+                b"args" => {
+                    self.kind = Kind::of(self.phase, self.category);
+                    if scanner.peek() != Some(b'{') || self.is_known() && self.kind == Kind::Other {
+                        scanner.value()?;
+                    } else {
+                        self.read_args(scanner, shapes)?;
+                    }
+                    continue;
+                }
+                b"name" => self.name = scanner.value()?.raw(),
+                b"ts" => self.start = Some(scanner.value()?),
+                b"dur" => self.duration = Some(scanner.value()?),
+                b"pid" => self.pid = Some(scanner.value()?),
+                b"tid" => self.tid = Some(scanner.value()?),
+                b"ph" => self.phase = scanner.value()?.raw(),
+                b"cat" => self.category = scanner.value()?.raw(),
+                _ => {
+                    scanner.value()?;
+                    continue;
+                }
+            }
+            if self.is_known() && Kind::of(self.phase, self.category) == Kind::Other && !self.category.is_empty() {
+                scanner.leave()?;
+                break;
+            }
+        }
+        self.kind = Kind::of(self.phase, self.category);
+        Ok(())
+    }
+
+    /// Whether both keys that decide the kind have been seen.
+    fn is_known(&self) -> bool {
+        !self.phase.is_empty() && (!self.category.is_empty() || self.phase != b"X")
+    }
+
+    fn read_args(&mut self, scanner: &mut Scanner<'a>, shapes: bool) -> Result<(), Broken> {
+        scanner.enter()?;
+        while let Some(key) = scanner.key()? {
+            let value = scanner.value()?;
+            self.args.set(key, value);
+        }
+        if !shapes {
+            (self.args.shapes, self.args.types) = (None, None);
+        }
+        Ok(())
+    }
+}
+
+/// An integer that may also be written as hexadecimal text (`"0x0"`, ROCm).
+pub(crate) fn int(value: Option<Value<'_>>) -> Option<i64> {
+    let raw = value?.raw();
+    parse_int(raw).or_else(|| {
+        let hex = std::str::from_utf8(raw).ok()?.strip_prefix("0x")?;
+        i64::from_str_radix(hex, 16).ok()
+    })
+}
+
+/// Three dimensions out of `[x, y, z]`; absent ones are 0.
+pub(crate) fn dims(value: Option<Value<'_>>) -> [u32; 3] {
+    let mut out = [0; 3];
+    if let Some(Value::Nested(text)) = value {
+        let mut scanner = Scanner::new(text);
+        scanner.eat(b'[');
+        for slot in &mut out {
+            match scanner.item() {
+                Ok(Some(item)) => *slot = item.uint().and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+                _ => break,
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,64 @@
+//! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
+
+use etlink_json::{Scanner, Value, scan_fields};
+use etlink_model::{DeviceHeader, ProcessGroup};
+
+/// Reads what is known of `text` into `header`.
+pub(crate) fn read(text: &[u8], header: &mut DeviceHeader) {
+    scan_fields(text, |key, value| match key {
+        b"baseTimeNanoseconds" => header.base_ns = value.int().unwrap_or(header.base_ns),
+        b"trace_id" => header.trace_id = value.text().into_owned(),
+        b"distributedInfo" => object(value, |key, value| distributed(key, value, header)),
+        b"deviceProperties" => list(value, |device| {
+            object(device, |key, value| {
+                if key == b"name" {
+                    header.devices.push(value.text().into_owned());
+                }
+            });
+        }),
+        _ => {}
+    });
+}
+
+fn distributed(key: &[u8], value: Value<'_>, header: &mut DeviceHeader) {
+    match key {
+        b"rank" => header.rank = value.int(),
+        b"world_size" => header.world_size = value.int(),
+        b"backend" => header.backend = value.text().into_owned(),
+        b"pg_config" => list(value, |group| {
+            let mut read = ProcessGroup::default();
+            object(group, |key, value| match key {
+                b"pg_name" => read.name = value.text().into_owned(),
+                b"pg_desc" => read.desc = value.text().into_owned(),
+                b"backend_config" => read.backend = value.text().into_owned(),
+                b"pg_size" => read.size = value.uint().unwrap_or(0),
+                b"ranks" => list(value, |rank| read.ranks.extend(rank.uint())),
+                _ => {}
+            });
+            header.groups.push(read);
+        }),
+        _ => {}
+    }
+}
+
+/// Calls `field` with the keys of an object. On-demand traces quote objects and lists, so a
+/// string that holds one will do too.
+fn object<'a>(value: Value<'a>, mut field: impl FnMut(&'a [u8], Value<'a>)) {
+    let mut scanner = Scanner::new(value.raw());
+    if scanner.enter().is_err() {
+        return;
+    }
+    while let Ok(Some(key)) = scanner.key() {
+        let Ok(value) = scanner.value() else { return };
+        field(key, value);
+    }
+}
+
+fn list<'a>(value: Value<'a>, mut item: impl FnMut(Value<'a>)) {
+    let mut scanner = Scanner::new(value.raw());
+    if scanner.eat(b'[') {
+        while let Ok(Some(value)) = scanner.item() {
+            item(value);
+        }
+    }
+}

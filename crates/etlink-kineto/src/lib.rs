@@ -1,0 +1,98 @@
+//! Reads device traces: the Chrome-trace JSON that Kineto writes
+//! (`libkineto/src/output_json.cpp`), from PyTorch 1.8 to today, for CUDA, ROCm, XPU and MTIA.
+//!
+//! ```text
+//! bytes -> chunks -> Event (one, reused) -> tables of the chunk -> DeviceTrace, sorted by time
+//! ```
+//! The file is never held as a tree, rarely as text: memory is that of the kept columns.
+//! Times are taken from their decimal text as integer nanoseconds. Rows that the graph does
+//! not need (Python stacks, flows, instants) are stepped over and counted. Kineto files are
+//! often damaged; what is repaired or left out is in [`DeviceTrace::anomalies`].
+//! O(n log n) for the final sort, else linear.
+//!
+//! ```
+//! let text = br#"{"traceEvents": [
+//!   {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5.250, "dur": 2.000}
+//! ]}"#;
+//! let trace = etlink_kineto::read(&text[..], etlink_kineto::ReadOptions::default())?;
+//! assert_eq!(trace.ops.start[0].0, 5_250);
+//! # Ok::<(), etlink_kineto::Error>(())
+//! ```
+
+mod event;
+mod header;
+mod tables;
+
+use etlink_json::{Damage, Layout, ReadError, read_elements};
+use etlink_model::{AnomalyKind, DeviceTrace};
+use std::io::Read;
+
+/// How to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOptions {
+    /// Threads that parse; above 1 one more reads the source.
+    pub threads: usize,
+    /// Keep `Input Dims` and `Input type` of CPU ops: needed when there is no host trace.
+    pub shapes: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions { threads: 1, shapes: true }
+    }
+}
+
+/// Why a device trace could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not a Kineto trace, or the source failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// More rows than row numbers.
+    #[error("the trace has more than {limit} events of one kind, more than one link can hold", limit = u32::MAX - 1)]
+    TooManyRows,
+}
+
+const LAYOUT: Layout = Layout { array: "traceEvents", first_keys: &["ph"], chunk_bytes: 256 << 10 };
+
+/// Reads a Kineto trace. The result does not depend on `threads`.
+///
+/// # Errors
+/// The source fails or holds no `traceEvents` list and is no bare list of events.
+/// A truncated or partly damaged file is no error: see [`DeviceTrace::anomalies`].
+pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<DeviceTrace, Error> {
+    let mut builder = tables::Builder::default();
+    let envelope = read_elements(
+        source,
+        LAYOUT,
+        options.threads,
+        |chunk: &mut tables::ChunkTables, scanner| {
+            let mut event = event::Event::default();
+            event.read(scanner, options.shapes)?;
+            chunk.push(&event);
+            Ok(())
+        },
+        |chunk| builder.append(chunk),
+    )?;
+    let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
+    trace.bytes = envelope.bytes;
+    header::read(&envelope.header, &mut trace.header);
+    header::read(&envelope.trailer, &mut trace.header);
+    note_damage(&mut trace, envelope.damage);
+    Ok(trace)
+}
+
+fn note_damage(trace: &mut DeviceTrace, damage: Damage) {
+    let place = damage.first_offset.map(|at| format!("byte {at}"));
+    let anomalies = &mut trace.anomalies;
+    let end = || Some(format!("byte {}", trace.bytes));
+    // a bare list may lack its bracket by convention of the format; it is damage all the same
+    anomalies.add(AnomalyKind::Truncated, u64::from(damage.truncated), end());
+    anomalies.add(AnomalyKind::SourceEnded, u64::from(damage.source_error.is_some()), damage.source_error);
+    anomalies.add(AnomalyKind::Repaired, damage.repaired, place.clone());
+    anomalies.add(AnomalyKind::Skipped, damage.skipped, place);
+    anomalies.add(AnomalyKind::NotAnObject, damage.not_objects, None);
+}
+
+#[cfg(test)]
+mod tests;

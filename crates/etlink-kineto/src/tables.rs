@@ -1,0 +1,321 @@
+//! Events into tables: per chunk first, then appended in file order.
+
+use crate::event::{Event, Kind, dims, int};
+use etlink_json::{Value, unescape};
+use etlink_model::{
+    Anomalies, AnomalyKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Label, NameId, Queue, QueueIdx, RfId,
+    RowKind, RuntimeCall, SyncRow, Thread, ThreadIdx, TimeNs,
+};
+
+/// The tables of one chunk, numbered by the chunk's own names, threads and queues.
+#[derive(Default)]
+pub(crate) struct ChunkTables {
+    trace: DeviceTrace,
+    /// Events by phase and category.
+    events: Vec<(NameId, u64)>,
+    key: Vec<u8>,
+}
+
+impl ChunkTables {
+    /// Files an event under its kind.
+    pub(crate) fn push(&mut self, event: &Event<'_>) {
+        self.count(event);
+        if event.kind == Kind::Other {
+            return;
+        }
+        let Some((start, duration)) = self.times(event) else { return };
+        match event.kind {
+            Kind::Op => self.push_op(event, start, duration),
+            Kind::Call => self.push_call(event, start, duration),
+            Kind::Sync => self.push_sync(event, start, duration),
+            Kind::Kernel => self.push_row(event, RowKind::Kernel, start, duration),
+            Kind::Memcpy => self.push_row(event, RowKind::Memcpy, start, duration),
+            Kind::Memset => self.push_row(event, RowKind::Memset, start, duration),
+            Kind::Other => {}
+        }
+    }
+
+    fn count(&mut self, event: &Event<'_>) {
+        self.key.clear();
+        self.key.extend_from_slice(event.phase);
+        self.key.push(b' ');
+        self.key.extend_from_slice(event.category);
+        let key = std::mem::take(&mut self.key);
+        let name = self.name_of(&key);
+        self.key = key;
+        match self.events.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => self.events.push((name, 1)),
+        }
+    }
+
+    /// Start and duration. Kineto has printed `-1.-500` for negative durations, and 0 for
+    /// times that the device never delivered (kineto#109, #646).
+    fn times(&mut self, event: &Event<'_>) -> Option<(TimeNs, DurationNs)> {
+        let anomalies = &mut self.trace.anomalies;
+        let place = || format!("{:?}", unescape(event.name));
+        let Some(start) = event.start else {
+            anomalies.note(AnomalyKind::NoTime, place);
+            return None;
+        };
+        let number = |value: Value<'_>, anomalies: &mut Anomalies| {
+            value.time_ns().unwrap_or_else(|| {
+                let negative = value.raw().starts_with(b"-") && value.raw().iter().any(u8::is_ascii_digit);
+                let kind = if negative { AnomalyKind::NegativeDuration } else { AnomalyKind::BadNumber };
+                anomalies.note(kind, place);
+                0
+            })
+        };
+        let start = number(start, anomalies);
+        let duration = event.duration.map_or(0, |duration| number(duration, anomalies));
+        if duration < 0 {
+            anomalies.note(AnomalyKind::NegativeDuration, place);
+        }
+        Some((TimeNs(start), DurationNs(duration.max(0))))
+    }
+
+    fn push_op(&mut self, event: &Event<'_>, start: TimeNs, duration: DurationNs) {
+        let args = &event.args;
+        if args.finished.and_then(Value::boolean) == Some(false) {
+            self.trace.anomalies.note(AnomalyKind::Unfinished, || format!("{:?}", unescape(event.name)));
+        }
+        self.trace.has_rf_ids |= args.rf_id.is_some();
+        let op = CpuOp {
+            name: self.name_of(event.name),
+            thread: self.thread(event),
+            start,
+            duration,
+            rf_id: RfId(args.rf_id.and_then(Value::uint).unwrap_or(0)),
+            external_id: int(args.external_id).unwrap_or(-1),
+            seq_id: int(args.seq_id).unwrap_or(-1),
+            fwd_thread: args.fwd_thread.and_then(Value::uint).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            annotation: event.category == b"user_annotation",
+            shapes: self.name(args.shapes),
+            types: self.name(args.types),
+            collective: self.collective(event),
+        };
+        self.trace.ops.push(op);
+    }
+
+    fn push_call(&mut self, event: &Event<'_>, start: TimeNs, duration: DurationNs) {
+        let call = RuntimeCall {
+            name: self.name_of(event.name),
+            thread: self.thread(event),
+            start,
+            duration,
+            correlation: correlation(event.args.correlation),
+            external_id: int(event.args.external_id).unwrap_or(-1),
+        };
+        self.trace.calls.push(call);
+    }
+
+    fn push_row(&mut self, event: &Event<'_>, kind: RowKind, start: TimeNs, duration: DurationNs) {
+        let args = &event.args;
+        let row = DeviceRow {
+            kind,
+            category: self.name_of(event.category),
+            name: self.name_of(event.name),
+            queue: self.queue(event),
+            start,
+            duration,
+            correlation: correlation(args.correlation),
+            external_id: int(args.external_id).unwrap_or(-1),
+            bytes: args.bytes.and_then(Value::uint).unwrap_or(0),
+            grid: dims(args.grid),
+            block: dims(args.block),
+            graph_node: args.graph_node.and_then(Value::uint).unwrap_or(0),
+            collective: self.collective(event),
+        };
+        self.trace.rows.push(row);
+    }
+
+    fn push_sync(&mut self, event: &Event<'_>, start: TimeNs, duration: DurationNs) {
+        let args = &event.args;
+        let row = SyncRow {
+            name: self.name_of(event.name),
+            queue: self.queue(event),
+            start,
+            duration,
+            correlation: correlation(args.correlation),
+            wait_stream: int(args.wait_stream).unwrap_or(-1),
+            wait_record: correlation(args.wait_record),
+            wait_event: int(args.wait_event).unwrap_or(-1),
+        };
+        self.trace.syncs.push(row);
+    }
+
+    /// The communication record of an op or kernel, `u32::MAX` when it names no collective.
+    fn collective(&mut self, event: &Event<'_>) -> u32 {
+        let args = &event.args;
+        if args.collective.is_none() {
+            return u32::MAX;
+        }
+        let number = |value: Option<Value<'_>>| value.and_then(Value::uint).unwrap_or(0);
+        let rank = |value: Option<Value<'_>>| int(value).unwrap_or(-1);
+        let record = Collective {
+            name: self.name(args.collective),
+            dtype: self.name(args.dtype),
+            in_elements: number(args.in_elements),
+            out_elements: number(args.out_elements),
+            in_split: self.name(args.in_split),
+            out_split: self.name(args.out_split),
+            rank_start: rank(args.rank_start),
+            rank_stride: rank(args.rank_stride),
+            group_size: number(args.group_size),
+            group_name: self.name(args.group_name),
+            group_desc: self.name(args.group_desc),
+            group_ranks: self.name(args.group_ranks),
+            rank: rank(args.rank),
+            src: rank(args.src),
+            dst: rank(args.dst),
+            seq: rank(args.seq),
+            p2p: false,
+            asynchronous: args.asynchronous.and_then(Value::boolean).unwrap_or(false),
+            comms_id: self.name(args.comms_id),
+        };
+        self.trace.collectives.push(record);
+        u32::try_from(self.trace.collectives.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn name(&mut self, value: Option<Value<'_>>) -> NameId {
+        value.map_or(NameId::EMPTY, |value| self.name_of(value.raw()))
+    }
+
+    fn name_of(&mut self, raw: &[u8]) -> NameId {
+        self.trace.names.intern(&unescape(raw))
+    }
+
+    fn thread(&mut self, event: &Event<'_>) -> ThreadIdx {
+        if event.pid.is_none() || event.tid.is_none() {
+            self.trace.anomalies.note(AnomalyKind::NoThread, || format!("{:?}", unescape(event.name)));
+        }
+        let thread = Thread { pid: self.label(event.pid), tid: self.label(event.tid) };
+        ThreadIdx::new(position(&mut self.trace.threads, thread))
+    }
+
+    fn label(&mut self, value: Option<Value<'_>>) -> Label {
+        match int(value) {
+            Some(number) => Label::Int(number),
+            None => value.map_or(Label::Int(0), |value| Label::Text(self.name_of(value.raw()))),
+        }
+    }
+
+    fn queue(&mut self, event: &Event<'_>) -> QueueIdx {
+        let args = &event.args;
+        let queue = Queue {
+            device: int(args.device).or(int(event.pid)).unwrap_or(0),
+            context: int(args.context).unwrap_or(0),
+            stream: int(args.stream).or(int(event.tid)).unwrap_or(0),
+        };
+        QueueIdx::new(position(&mut self.trace.queues, queue))
+    }
+}
+
+fn correlation(value: Option<Value<'_>>) -> Correlation {
+    int(value).map_or(Correlation::NONE, Correlation)
+}
+
+/// Where `wanted` stands in `all`, appended if it does not. There are few; the latest are the likeliest.
+fn position<T: PartialEq>(all: &mut Vec<T>, wanted: T) -> usize {
+    match all.iter().rposition(|known| *known == wanted) {
+        Some(at) => at,
+        None => {
+            all.push(wanted);
+            all.len() - 1
+        }
+    }
+}
+
+/// Puts the tables of chunks together.
+#[derive(Default)]
+pub(crate) struct Builder {
+    trace: DeviceTrace,
+}
+
+impl Builder {
+    /// Appends the next chunk in file order.
+    pub(crate) fn append(&mut self, chunk: ChunkTables) {
+        let ChunkTables { trace: mut part, events, .. } = chunk;
+        let all = &mut self.trace;
+        let names = all.names.absorb(&part.names);
+        for (name, count) in events {
+            *all.events.entry(part.names.get(name).to_owned()).or_default() += count;
+        }
+        let threads = part.threads.iter().map(|t| Thread { pid: relabel(t.pid, &names), tid: relabel(t.tid, &names) });
+        let threads: Vec<_> = threads.map(|thread| ThreadIdx::new(position(&mut all.threads, thread))).collect();
+        let queues: Vec<_> = part.queues.iter().map(|queue| QueueIdx::new(position(&mut all.queues, *queue))).collect();
+        let base = u32::try_from(all.collectives.len()).unwrap_or(u32::MAX);
+        rename(&mut part, &names);
+        for column in [&mut part.ops.thread, &mut part.calls.thread] {
+            column.iter_mut().for_each(|thread| *thread = threads[thread.index()]);
+        }
+        for column in [&mut part.rows.queue, &mut part.syncs.queue] {
+            column.iter_mut().for_each(|queue| *queue = queues[queue.index()]);
+        }
+        for column in [&mut part.ops.collective, &mut part.rows.collective] {
+            column.iter_mut().filter(|row| **row != u32::MAX).for_each(|row| *row += base);
+        }
+        all.ops.append(&mut part.ops);
+        all.calls.append(&mut part.calls);
+        all.rows.append(&mut part.rows);
+        all.syncs.append(&mut part.syncs);
+        all.collectives.append(&mut part.collectives);
+        all.has_rf_ids |= part.has_rf_ids;
+        all.anomalies.merge(part.anomalies);
+    }
+
+    /// The trace with its tables in order of time; `None` if a table is too long for its row numbers.
+    pub(crate) fn finish(self) -> Option<DeviceTrace> {
+        let mut trace = self.trace;
+        let CpuOps { start, duration, .. } = &trace.ops;
+        let order = by_time(start, duration)?;
+        trace.ops.reorder(&order);
+        let order = by_time(&trace.calls.start, &trace.calls.duration)?;
+        trace.calls.reorder(&order);
+        let order = by_time(&trace.rows.start, &trace.rows.duration)?;
+        trace.rows.reorder(&order);
+        let order = by_time(&trace.syncs.start, &trace.syncs.duration)?;
+        trace.syncs.reorder(&order);
+        Some(trace)
+    }
+}
+
+fn relabel(label: Label, names: &[NameId]) -> Label {
+    match label {
+        Label::Text(name) => Label::Text(names[name.index()]),
+        number @ Label::Int(_) => number,
+    }
+}
+
+/// Replaces the chunk's name numbers by the trace's.
+fn rename(part: &mut DeviceTrace, names: &[NameId]) {
+    let DeviceTrace { ops, calls, rows, syncs, collectives: c, .. } = part;
+    let columns = [
+        &mut ops.name,
+        &mut ops.shapes,
+        &mut ops.types,
+        &mut calls.name,
+        &mut rows.name,
+        &mut rows.category,
+        &mut syncs.name,
+        &mut c.name,
+        &mut c.dtype,
+        &mut c.in_split,
+        &mut c.out_split,
+        &mut c.group_name,
+        &mut c.group_desc,
+        &mut c.group_ranks,
+        &mut c.comms_id,
+    ];
+    for column in columns {
+        column.iter_mut().for_each(|name| *name = names[name.index()]);
+    }
+}
+
+/// Row numbers by start, longer first, then file order: a parent comes before its children.
+fn by_time(start: &[TimeNs], duration: &[DurationNs]) -> Option<Vec<u32>> {
+    let rows = u32::try_from(start.len()).ok().filter(|rows| *rows < u32::MAX)?;
+    let mut order: Vec<u32> = (0..rows).collect();
+    order.sort_by_key(|&row| (start[row as usize], std::cmp::Reverse(duration[row as usize])));
+    Some(order)
+}

@@ -1,0 +1,229 @@
+//! Aligns two sequences of names that are the same but for gaps on either side.
+//!
+//! ```text
+//! trim  equal ends, where the ends are sure to belong together
+//! anchor  runs of names that occur once in both, in the longest increasing order (patience)
+//! between anchors  shortest edit script (Myers, An O(ND) difference algorithm)
+//! too different for that  the shift that most sampled runs vote for, then Myers around it
+//! ```
+//! O(n log n) plus O(n d) for d differences between anchors, d capped.
+
+use rustc_hash::FxHashMap;
+
+/// Length of the runs that anchor.
+const RUN: usize = 8;
+/// Most differences that Myers follows between two anchors: memory grows with the square.
+const MAX_EDITS: usize = 1_000;
+/// How many runs vote for a shift.
+const SAMPLES: usize = 512;
+
+/// Pairs of positions with equal values, increasing in both.
+pub(crate) fn align(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
+    let mut pairs = vec![];
+    let (mut from_a, mut from_b) = (0, 0);
+    for (at_a, at_b, len) in anchors(a, b) {
+        if at_a < from_a || at_b < from_b {
+            continue;
+        }
+        between(a, b, (from_a, at_a), (from_b, at_b), &mut pairs);
+        pairs.extend((0..len).map(|i| ((at_a + i) as u32, (at_b + i) as u32)));
+        (from_a, from_b) = (at_a + len, at_b + len);
+    }
+    between(a, b, (from_a, a.len()), (from_b, b.len()), &mut pairs);
+    pairs
+}
+
+/// Runs unique in both sequences, as (position in a, position in b, length), increasing in both.
+fn anchors(a: &[u32], b: &[u32]) -> Vec<(usize, usize, usize)> {
+    let run = if a.len().min(b.len()) >= 4 * RUN { RUN } else { 1 };
+    let (in_a, in_b) = (unique_runs(a, run), unique_runs(b, run));
+    let mut both: Vec<(usize, usize)> = in_a.iter().filter_map(|(key, &at)| Some((at?, (*in_b.get(key)?)?))).collect();
+    both.sort_unstable();
+    increasing(&both).into_iter().map(|(at_a, at_b)| (at_a, at_b, run)).collect()
+}
+
+/// Position of each run of `length` values; `None` where it occurs twice.
+fn unique_runs(values: &[u32], length: usize) -> FxHashMap<&[u32], Option<usize>> {
+    let mut found = FxHashMap::default();
+    for (at, run) in values.windows(length).enumerate() {
+        found.entry(run).and_modify(|place| *place = None).or_insert(Some(at));
+    }
+    found
+}
+
+/// The longest subsequence of `points`, sorted by first, that increases in second.
+fn increasing(points: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    let mut tails: Vec<usize> = vec![];
+    let mut before = vec![usize::MAX; points.len()];
+    for (index, &(_, value)) in points.iter().enumerate() {
+        let pile = tails.partition_point(|&tail| points[tail].1 < value);
+        before[index] = pile.checked_sub(1).map_or(usize::MAX, |below| tails[below]);
+        if pile == tails.len() { tails.push(index) } else { tails[pile] = index }
+    }
+    let mut chain = vec![];
+    let mut at = tails.last().copied().unwrap_or(usize::MAX);
+    while at != usize::MAX {
+        chain.push(points[at]);
+        at = before[at];
+    }
+    chain.reverse();
+    chain
+}
+
+/// Aligns `a[span_a]` with `b[span_b]`.
+fn between(a: &[u32], b: &[u32], span_a: (usize, usize), span_b: (usize, usize), pairs: &mut Vec<(u32, u32)>) {
+    let (part_a, part_b) = (&a[span_a.0..span_a.1], &b[span_b.0..span_b.1]);
+    if part_a.is_empty() || part_b.is_empty() {
+        return;
+    }
+    let found = myers(part_a, part_b).unwrap_or_else(|| shifted(part_a, part_b));
+    pairs.extend(found.iter().map(|&(at_a, at_b)| (at_a + span_a.0 as u32, at_b + span_b.0 as u32)));
+}
+
+/// The shortest edit script's equal pairs; `None` past [`MAX_EDITS`].
+fn myers(a: &[u32], b: &[u32]) -> Option<Vec<(u32, u32)>> {
+    let (len_a, len_b) = (a.len() as isize, b.len() as isize);
+    let limit = MAX_EDITS.min(a.len() + b.len()) as isize;
+    // furthest[d][k]: furthest position in a on diagonal k after d edits
+    let mut furthest: Vec<Vec<isize>> = vec![];
+    for d in 0..=limit {
+        let mut row = vec![-1; 2 * d as usize + 1];
+        for k in (-d..=d).step_by(2) {
+            let mut x = furthest.last().map_or(0, |previous| step(previous, d - 1, k).0);
+            while x < len_a && x >= k && x - k < len_b && a[x as usize] == b[(x - k) as usize] {
+                x += 1;
+            }
+            row[(k + d) as usize] = x;
+            if x >= len_a && x - k >= len_b {
+                furthest.push(row);
+                return Some(backtrack(&furthest, len_a, len_b));
+            }
+        }
+        furthest.push(row);
+    }
+    None
+}
+
+/// Where diagonal `k` is entered from the row of `d` edits: (position in a, diagonal it came from).
+fn step(row: &[isize], d: isize, k: isize) -> (isize, isize) {
+    let at = |k: isize| if (-d..=d).contains(&k) { row[(k + d) as usize] } else { -1 };
+    let (down, right) = (at(k + 1), at(k - 1));
+    if down > right { (down, k + 1) } else { (right + 1, k - 1) }
+}
+
+fn backtrack(furthest: &[Vec<isize>], len_a: isize, len_b: isize) -> Vec<(u32, u32)> {
+    let (mut x, mut k) = (len_a, len_a - len_b);
+    let mut pairs = vec![];
+    for d in (0..furthest.len() as isize).rev() {
+        let (entered, from) = if d == 0 { (0, 0) } else { step(&furthest[d as usize - 1], d - 1, k) };
+        while x > entered.max(0) && x > k.max(0) {
+            x -= 1;
+            pairs.push((x as u32, (x - k) as u32));
+        }
+        if d > 0 {
+            x = if from == k + 1 { entered } else { entered - 1 };
+            k = from;
+        }
+    }
+    pairs.reverse();
+    pairs
+}
+
+/// Aligns around the shift that most runs of the shorter sequence vote for.
+fn shifted(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
+    if a.len() < b.len() {
+        return shifted(b, a).into_iter().map(|(at_b, at_a)| (at_a, at_b)).collect();
+    }
+    let Some(shift) = vote(a, b) else { return vec![] };
+    // b[i] lies about at a[i + shift]; differences may move it by MAX_EDITS / 2 either way
+    let from = shift.max(0) as usize;
+    let lead = (-shift).max(0) as usize;
+    let until = (from + b.len() - lead.min(b.len()) + MAX_EDITS / 4).min(a.len());
+    let Some(part) = a.get(from..until) else { return vec![] };
+    let rest = &b[lead.min(b.len())..];
+    let found = myers(part, rest).unwrap_or_else(|| straight(part, rest));
+    found.into_iter().map(|(at_a, at_b)| (at_a + from as u32, at_b + lead as u32)).collect()
+}
+
+/// Equal values at equal positions.
+fn straight(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
+    a.iter().zip(b).enumerate().filter(|(_, (x, y))| x == y).map(|(at, _)| (at as u32, at as u32)).collect()
+}
+
+/// Position in a less position in b, by majority of sampled runs; the smallest of equals.
+fn vote(a: &[u32], b: &[u32]) -> Option<isize> {
+    let run = RUN.min(b.len());
+    let samples = b.windows(run).enumerate().step_by((b.len() / SAMPLES).max(1));
+    let mut wanted: FxHashMap<&[u32], Vec<usize>> = FxHashMap::default();
+    for (at, values) in samples {
+        wanted.entry(values).or_default().push(at);
+    }
+    let mut votes: FxHashMap<isize, usize> = FxHashMap::default();
+    for (at, values) in a.windows(run).enumerate() {
+        // a run that is everywhere (fills, views) says nothing and costs much
+        for &from in wanted.get(values).into_iter().flatten().take(16) {
+            *votes.entry(at as isize - from as isize).or_default() += 1;
+        }
+    }
+    votes.into_iter().max_by_key(|&(shift, count)| (count, std::cmp::Reverse(shift.abs()), shift)).map(|(shift, _)| shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
+        let pairs = align(a, b);
+        assert!(pairs.iter().all(|&(x, y)| a[x as usize] == b[y as usize]));
+        assert!(pairs.windows(2).all(|p| p[0].0 < p[1].0 && p[0].1 < p[1].1));
+        pairs
+    }
+
+    /// A loop body of `ops` names, many of them equal, with step labels between.
+    fn steps(count: u32, ops: u32) -> Vec<u32> {
+        (0..count).flat_map(|step| std::iter::once(10_000 + step).chain((0..ops).map(|op| op * op % 17))).collect()
+    }
+
+    #[test]
+    fn equal_sequences_align_wholly() {
+        let a = steps(5, 400);
+        assert_eq!(check(&a, &a).len(), a.len());
+        assert_eq!(check(&[], &a).len(), 0);
+    }
+
+    #[test]
+    fn lost_ops_cost_only_themselves() {
+        let a = steps(5, 400);
+        let b: Vec<u32> = a.iter().enumerate().filter(|(at, _)| at % 97 != 13).map(|(_, v)| *v).collect();
+        let pairs = check(&a, &b);
+        assert_eq!(pairs.len(), b.len());
+    }
+
+    #[test]
+    fn a_window_inside_a_longer_recording_is_found() {
+        let a = steps(40, 300);
+        let from = 20 * 301;
+        let b = &a[from..from + 2 * 301];
+        let pairs = check(&a, b);
+        assert_eq!(pairs.len(), b.len());
+        assert!(pairs.iter().all(|&(x, y)| x as usize == y as usize + from));
+    }
+
+    #[test]
+    fn a_window_without_labels_still_aligns() {
+        let body: Vec<u32> = (0..5_000u32).map(|op| op.wrapping_mul(2_654_435_761) >> 27).collect();
+        let a: Vec<u32> = body.iter().cycle().take(50_000).copied().collect();
+        let pairs = check(&a, &body);
+        assert_eq!(pairs.len(), body.len());
+    }
+
+    proptest! {
+        #[test]
+        fn never_worse_than_half_of_the_common_part(values in prop::collection::vec(0u32..6, 0..300), keep in prop::collection::vec(0u32..20, 300)) {
+            let b: Vec<u32> = values.iter().zip(&keep).filter(|(_, k)| **k != 0).map(|(v, _)| *v).collect();
+            let pairs = check(&values, &b);
+            prop_assert!(pairs.len() * 2 >= b.len());
+        }
+    }
+}

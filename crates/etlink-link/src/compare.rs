@@ -1,0 +1,178 @@
+//! Are the two traces of one run? What the report says first.
+
+use crate::matching::Matching;
+use crate::report::{LinkReport, UnmatchedCounts};
+use crate::trace::MatchRule;
+use crate::{Error, LinkOptions};
+use etlink_model::{Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, HostIdx, HostTrace, Label, NameId, Names, OpIdx};
+
+/// Below this share of aligned ops two traces are of different programs.
+const SAME_PROGRAM: f64 = 0.5;
+
+/// Refuses what cannot be linked; notes what the user should know.
+///
+/// # Errors
+/// See [`Error`]; the first three only without `force`.
+pub(crate) fn compare(
+    host: &HostTrace,
+    device: &DeviceTrace,
+    matching: &Matching,
+    options: LinkOptions,
+    report: &mut LinkReport,
+) -> Result<(), Error> {
+    let roots = (0..host.nodes.len()).filter(|&node| host.is_root(node)).count();
+    if host.nodes.len() == roots {
+        return Err(Error::EmptyHost { nodes: roots });
+    }
+    report.host_ops = (0..host.nodes.len()).filter(|&node| is_op(host, node)).count() as u64;
+    let smaller = report.host_ops.min(device.ops.len() as u64);
+    let share = matching.count() as f64 / smaller.max(1) as f64;
+    if device.ops.is_empty() {
+        report.notes.push("the device trace has no CPU ops: no host op can be given its times; record with ProfilerActivity.CPU".into());
+    } else if share < SAME_PROGRAM && !options.force {
+        return Err(Error::DifferentPrograms { aligned: matching.count(), ops: smaller, percent: 100.0 * share });
+    }
+    same_steps(host, device, options)?;
+    let ranks = (host_rank(host), device.header.rank);
+    if let (Some(of_host), Some(of_device)) = ranks
+        && of_host != of_device
+        && !options.force
+    {
+        return Err(Error::DifferentRanks { host: of_host, device: of_device });
+    }
+    same_run(host, device, report);
+    explain_matching(host, device, matching, report);
+    Ok(())
+}
+
+/// Whether a host node is an op that a device trace of the same window would have.
+fn is_op(host: &HostTrace, node: usize) -> bool {
+    !host.is_root(node) && !host.names.get(host.nodes.name[node]).contains("process_group:init")
+}
+
+/// Both traces have step labels but share none: they were recorded at different times.
+fn same_steps(host: &HostTrace, device: &DeviceTrace, options: LinkOptions) -> Result<(), Error> {
+    let (of_host, of_device) = (steps(&host.nodes.name, &host.names), steps(&device.ops.name, &device.names));
+    let apart = !of_host.is_empty() && !of_device.is_empty() && !of_host.iter().any(|step| of_device.contains(step));
+    if apart && !options.force {
+        return Err(Error::DifferentSteps { host: of_host.join(", "), device: of_device.join(", ") });
+    }
+    Ok(())
+}
+
+/// The `ProfilerStep#N` labels among `used`, in order of first use.
+fn steps<'n>(used: &[NameId], names: &'n Names) -> Vec<&'n str> {
+    let mut is_used = vec![false; names.count()];
+    used.iter().for_each(|name| is_used[name.index()] = true);
+    let labels = (0..names.count()).filter(|&name| is_used[name]).map(|name| names.get(NameId::new(name)));
+    labels.filter(|name| name.starts_with("ProfilerStep")).collect()
+}
+
+/// Notes when the traces are of two processes.
+fn same_run(host: &HostTrace, device: &DeviceTrace, report: &mut LinkReport) {
+    let Some(pid) = host.header.pid else { return };
+    let pids: Vec<Label> = device.ops.thread.iter().map(|thread| device.threads[thread.index()].pid).collect();
+    if pids.is_empty() || pids.contains(&Label::Int(pid)) {
+        return;
+    }
+    report.two_runs = true;
+    let sizes = match (host_world(host), device.header.world_size) {
+        (Some(a), Some(b)) if a != b => format!(", world size {a} and {b}"),
+        _ => String::new(),
+    };
+    report.notes.push(format!(
+        "the two traces are of two runs of one program (process {pid} and {}{sizes}): times, groups and sizes are the device trace's",
+        device.label(pids[0])
+    ));
+}
+
+/// Says why ops were not matched by id, where they could have been.
+fn explain_matching(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &mut LinkReport) {
+    if device.ops.is_empty() {
+        return;
+    }
+    let by_order = matching.op_rule.contains(&MatchRule::Order);
+    let ids = device.ops.rf_id.iter().filter(|id| id.get().is_some()).count();
+    if by_order && device.has_rf_ids && ids == 0 {
+        report.notes.push(
+            "every \"Record function id\" of the device trace is 0: no execution trace observer was running in its window, so the ops were matched \
+             by the order of their names and may be of other iterations; register the observer on the same profiler"
+                .into(),
+        );
+    } else if by_order && ids > 0 {
+        report.notes.push(format!(
+            "{} ids stand for other names in the other trace, so the ops were matched by the order of their names",
+            matching.same_id_other_name
+        ));
+    }
+    if matching.count() < device.ops.len() as u64 * 9 / 10 || matching.count() < report.host_ops * 9 / 10 {
+        report.notes.push(format!(
+            "the two traces cover different windows: {} ops are in both, of {} in the host trace and {} in the device trace",
+            matching.count(),
+            report.host_ops,
+            device.ops.len()
+        ));
+    }
+    if host.anomalies.count(AnomalyKind::DuplicateNodeId) > 0 {
+        report
+            .notes
+            .push("node ids occur twice in the host trace: the process forked while it was recorded, or two processes wrote to one file".into());
+    }
+}
+
+/// This process's global rank, from collectives in which each rank gives its own.
+fn host_rank(host: &HostTrace) -> Option<i64> {
+    let all = &host.collectives;
+    let own = |record: &Collective| {
+        let kind = record.kind(&host.names);
+        let symmetric =
+            matches!(kind, CollectiveKind::AllReduce | CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll);
+        symmetric && record.rank >= 0 && record.group_size > 1 && record.rank_start >= 0 && record.rank_stride > 0
+    };
+    let record = (0..all.len()).map(|row| all.row(row)).find(own)?;
+    Some(record.rank_start + record.rank * record.rank_stride)
+}
+
+/// The size of the default group.
+fn host_world(host: &HostTrace) -> Option<i64> {
+    let default = host.groups.iter().find(|group| group.desc == "default_pg" || group.name == "0");
+    default.and_then(|group| i64::try_from(group.size).ok()).filter(|size| *size > 0)
+}
+
+/// Counts what was not matched, by where it lies.
+pub(crate) fn unmatched(host: &HostTrace, device: &DeviceTrace, matching: &Matching) -> UnmatchedCounts {
+    let matched = |node: &usize| matching.host_op[*node] != OpIdx::NONE;
+    let ops: Vec<usize> = (0..host.nodes.len()).filter(|&node| is_op(host, node)).collect();
+    let first = ops.iter().position(matched).unwrap_or(ops.len());
+    let last = ops.iter().rposition(matched).map_or(first, |last| last + 1);
+    let inside = ops[first..last].iter().filter(|node| !matched(node)).count() as u64;
+    UnmatchedCounts {
+        host_outside_window: (ops.len() - (last - first)) as u64,
+        host_not_in_device: inside,
+        device_not_in_host: device.ops.len() as u64 - matching.count(),
+        same_id_other_name: matching.same_id_other_name,
+    }
+}
+
+/// Counts host ops whose recorded parent is not the op that encloses them in time, and
+/// collectives of which the two traces claim different things.
+pub(crate) fn differences(host: &HostTrace, device: &DeviceTrace, matching: &Matching, op_parent: &[OpIdx], anomalies: &mut Anomalies) {
+    for (op, node) in matching.op_host.iter().enumerate().filter_map(|(op, node)| Some((op, node.get()?))) {
+        let place = || format!("{:?}, node {}", host.names.get(host.nodes.name[node.index()]), host.nodes.id[node.index()]);
+        let enclosing = op_parent[op].get().map_or(HostIdx::NONE, |parent| matching.op_host[parent.index()]);
+        let recorded = host.find(host.nodes.parent[node.index()]).filter(|&parent| !host.is_root(parent));
+        if let (Some(recorded), Some(enclosing)) = (recorded, enclosing.get())
+            && recorded != enclosing.index()
+        {
+            anomalies.note(AnomalyKind::ParentDiffers, place);
+        }
+        let (of_host, of_device) = (host.nodes.collective[node.index()], device.ops.collective[op]);
+        if of_host != u32::MAX && of_device != u32::MAX {
+            let (a, b) = (host.collectives.row(of_host as usize), device.collectives.row(of_device as usize));
+            let differ = |a: u64, b: u64| a != 0 && b != 0 && a != b;
+            if differ(a.in_elements, b.in_elements) || differ(a.out_elements, b.out_elements) || differ(a.group_size, b.group_size) {
+                anomalies.note(AnomalyKind::CollectiveDiffers, place);
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Why two traces were not linked.
+
+/// See the variants. Each says what was seen and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Few names align.
+    #[error(
+        "the host trace and the device trace are of different programs: {aligned} of {ops} ops align ({percent:.1} %); give the two traces of one run, or --force"
+    )]
+    DifferentPrograms {
+        /// Ops that align.
+        aligned: u64,
+        /// Ops of the smaller trace.
+        ops: u64,
+        /// Their share.
+        percent: f64,
+    },
+    /// The recorded steps have nothing in common.
+    #[error(
+        "the host trace has {host} and the device trace has {device}: they were not recorded over the same steps; record both in one profiler, or --force"
+    )]
+    DifferentSteps {
+        /// Steps of the host trace.
+        host: String,
+        /// Steps of the device trace.
+        device: String,
+    },
+    /// Both traces say which rank they are of.
+    #[error("the host trace is of rank {host} and the device trace of rank {device}; give the two traces of one rank, or --force")]
+    DifferentRanks {
+        /// Rank of the host trace.
+        host: i64,
+        /// Rank of the device trace.
+        device: i64,
+    },
+    /// The host trace has no ops.
+    #[error("the host trace has no ops, only {nodes} root nodes: its observer did not run while the program did; record again, or leave --host out")]
+    EmptyHost {
+        /// How many nodes it has.
+        nodes: usize,
+    },
+    /// The device trace has no timed events.
+    #[error("the device trace has no timed events: there is nothing to link")]
+    EmptyDevice,
+    /// The ranks differ.
+    #[error("--rank {asked} was given but the device trace is of rank {found}; leave --rank out, or --force")]
+    WrongRank {
+        /// What the user said.
+        asked: i64,
+        /// What the trace says.
+        found: i64,
+    },
+    /// More rows than row numbers.
+    #[error("the trace has {rows} events, more than the {limit} that one link can hold", limit = u32::MAX - 1)]
+    TooManyEvents {
+        /// How many.
+        rows: usize,
+    },
+}

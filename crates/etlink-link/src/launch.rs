@@ -1,0 +1,141 @@
+//! The call that launched each device row, and the op that owns it.
+//!
+//! A call and the rows that it caused share a `correlation` id. Any call can launch: no list
+//! of API names decides. One graph launch has thousands of rows. Ids are unique within a
+//! process and a session at best, so where several calls bear one, the row's device says
+//! which process, and the time says which call.
+
+use crate::nest::Nesting;
+use crate::trace::NoLaunch;
+use etlink_model::{Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceTrace, HostIdx, Label, NameId, OpIdx, TimeNs};
+use rustc_hash::FxHashMap;
+
+/// A row may start this much before its call and still be launched by it: the two clocks
+/// are set against each other by CUPTI with about this error.
+pub(crate) const CLOCK_TOLERANCE_NS: i64 = 2_000;
+
+/// Per device row, what launched it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Launches {
+    pub(crate) row_call: Vec<CallIdx>,
+    pub(crate) row_op: Vec<OpIdx>,
+    pub(crate) no_launch: Vec<NoLaunch>,
+}
+
+/// Finds launches and owners. O(n log n).
+pub(crate) fn launches(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostIdx], anomalies: &mut Anomalies) -> Launches {
+    let index = CallIndex::new(device);
+    let params = device.names.find("record_param_comms");
+    let mut found = Launches::default();
+    for row in 0..device.rows.len() {
+        let (call, reason) = index.find(row, anomalies);
+        let op = call.get().map_or(OpIdx::NONE, |call| {
+            let inner = nesting.call_op[call.index()];
+            owner(device, nesting, op_host, inner, params.filter(|_| is_collective(device, row)))
+        });
+        found.row_call.push(call);
+        found.row_op.push(op);
+        found.no_launch.push(reason);
+    }
+    found
+}
+
+/// Whether a device row communicates with other ranks: its arguments or its name say so.
+pub(crate) fn is_collective(device: &DeviceTrace, row: usize) -> bool {
+    let record = device.rows.collective[row];
+    if record != u32::MAX {
+        return device.collectives.row(record as usize).kind(&device.names) != CollectiveKind::Other || is_nccl(device, row);
+    }
+    is_nccl(device, row)
+}
+
+/// NCCL and RCCL name their kernels `ncclKernel_…`, `ncclDevKernel_…`; HCCL rows are `hccl::…`.
+fn is_nccl(device: &DeviceTrace, row: usize) -> bool {
+    let name = device.names.get(device.rows.name[row]);
+    ["ncclKernel", "ncclDevKernel", "rcclKernel", "hccl::"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The owner of a row whose call is inside `inner`: the innermost op that the host trace has
+/// too; for a collective the `record_param_comms` around it.
+fn owner(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostIdx], inner: OpIdx, params: Option<NameId>) -> OpIdx {
+    let up = |op: &OpIdx| nesting.op_parent[op.index()].get();
+    let chain = || std::iter::successors(inner.get(), up);
+    let communicates = params.and_then(|name| chain().find(|op| device.ops.name[op.index()] == name));
+    communicates.or_else(|| chain().find(|op| op_host[op.index()] != HostIdx::NONE)).unwrap_or(inner)
+}
+
+/// Calls by correlation id.
+struct CallIndex<'t> {
+    device: &'t DeviceTrace,
+    /// Call numbers by (correlation, start).
+    by_id: Vec<u32>,
+    first_start: Option<TimeNs>,
+    /// The process that launches on each device.
+    process: FxHashMap<i64, Label>,
+}
+
+impl<'t> CallIndex<'t> {
+    fn new(device: &'t DeviceTrace) -> Self {
+        let ids = &device.calls.correlation;
+        let mut by_id: Vec<u32> = (0..device.calls.len() as u32).filter(|&call| ids[call as usize] != Correlation::NONE).collect();
+        by_id.sort_by_key(|&call| ids[call as usize]);
+        let mut index = CallIndex { device, by_id, first_start: device.calls.start.first().copied(), process: FxHashMap::default() };
+        index.process = index.vote();
+        index
+    }
+
+    /// Per device the process of most calls that launch on it, of ids that one call bears.
+    fn vote(&self) -> FxHashMap<i64, Label> {
+        let mut votes: FxHashMap<(i64, Label), u32> = FxHashMap::default();
+        for row in 0..self.device.rows.len() {
+            if let &[call] = self.calls(self.device.rows.correlation[row]) {
+                *votes.entry((self.device_of(row), self.pid(call))).or_default() += 1;
+            }
+        }
+        let mut votes: Vec<_> = votes.into_iter().collect();
+        votes.sort_unstable_by_key(|&((device, pid), count)| (count, device, pid));
+        votes.into_iter().map(|(key, _)| key).collect()
+    }
+
+    fn calls(&self, id: Correlation) -> &[u32] {
+        let ids = &self.device.calls.correlation;
+        let from = self.by_id.partition_point(|&call| ids[call as usize] < id);
+        let len = self.by_id[from..].partition_point(|&call| ids[call as usize] == id);
+        &self.by_id[from..from + len]
+    }
+
+    fn device_of(&self, row: usize) -> i64 {
+        self.device.queues[self.device.rows.queue[row].index()].device
+    }
+
+    fn pid(&self, call: u32) -> Label {
+        self.device.threads[self.device.calls.thread[call as usize].index()].pid
+    }
+
+    /// The call that launched `row`, or why there is none.
+    fn find(&self, row: usize, anomalies: &mut Anomalies) -> (CallIdx, NoLaunch) {
+        let Some(id) = self.device.rows.correlation[row].get() else { return (CallIdx::NONE, NoLaunch::NoCorrelation) };
+        let start = self.device.rows.start[row];
+        let calls = self.calls(id);
+        let process = self.process.get(&self.device_of(row)).filter(|_| calls.len() > 1);
+        let own = |call: &&u32| process.is_none_or(|pid| self.pid(**call) == *pid);
+        let scoped = if calls.iter().any(|call| own(&call)) { calls.iter().filter(own).copied().collect() } else { calls.to_vec() };
+        if scoped.len() > 1 {
+            anomalies.note(AnomalyKind::DuplicateCorrelation, || format!("correlation {}", id.0));
+        }
+        let begun = |call: &&u32| self.device.calls.start[**call as usize].0 <= start.0.saturating_add(CLOCK_TOLERANCE_NS);
+        match scoped.iter().rfind(begun).or(scoped.last()) {
+            Some(&call) if begun(&&call) => (CallIdx(call), NoLaunch::Launched),
+            Some(&call) => (CallIdx(call), NoLaunch::StartsBeforeCall),
+            None => (CallIdx::NONE, self.why_none(start)),
+        }
+    }
+
+    fn why_none(&self, start: TimeNs) -> NoLaunch {
+        match self.first_start {
+            None => NoLaunch::NoCallsRecorded,
+            Some(first) if start < first => NoLaunch::BeforeWindow,
+            Some(_) => NoLaunch::CallNotRecorded,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Links a host trace and a device trace of one rank into a dependency graph.
+//!
+//! ```text
+//! HostTrace ───┐                     match    host node <-> CPU op (ids, else order of names)
+//!              ├─> link() ─────────> nest     op tree and exclusive slices per thread
+//! DeviceTrace ─┘                     launch   device row -> runtime call -> owning op
+//!                                    graph    nodes by time, edges with a cause
+//!                └─> LinkedTrace { nodes, edges, report }
+//! ```
+//! Nodes are intervals of work on a resource (a host thread or a device queue), edges are
+//! reasons to wait. Nodes are numbered in order of time and every edge goes from a lower
+//! to a higher number, so the graph is acyclic by construction; an edge that contradicts
+//! the measured times is not made but counted. All passes are O(n log n) or better, and
+//! nothing recurses.
+
+mod align;
+mod compare;
+mod error;
+mod graph;
+mod launch;
+mod matching;
+mod nest;
+mod report;
+mod trace;
+
+pub use error::Error;
+pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, UnmatchedCounts};
+pub use trace::{CollectiveRef, Edge, EdgeKind, Edges, LinkedTrace, MatchRule, NoLaunch, Node, NodeKind, Nodes};
+
+use etlink_model::{AnomalyKind, DeviceTrace, HostIdx, HostTrace};
+
+/// What the caller decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkOptions {
+    /// Link traces of different programs too.
+    pub force: bool,
+    /// The rank that the user says; compared with what the traces say.
+    pub rank: Option<i64>,
+}
+
+/// Links one rank. Without a host trace the graph comes from the device trace alone.
+///
+/// # Errors
+/// The two traces are of different programs, ranks or steps, unless `force`; there is nothing to link.
+pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) -> Result<LinkedTrace, Error> {
+    let Some((start, end)) = device.window() else { return Err(Error::EmptyDevice) };
+    let mut report = LinkReport { window: TimeWindow { start_ns: start.0, end_ns: end.0 }, ..LinkReport::default() };
+    describe(host.as_ref(), &device, options, &mut report)?;
+    let mut anomalies = std::mem::take(&mut report.anomalies);
+    let mut matching = None;
+    if let Some(host) = &host {
+        let found = matching::matching(host, &device, &mut anomalies);
+        compare::compare(host, &device, &found, options, &mut report)?;
+        report.unmatched = compare::unmatched(host, &device, &found);
+        matching = Some(found);
+    }
+    let nesting = nest::nest(&device);
+    let first_overlap = nesting.first_overlap.map(|op| format!("{:?}", device.names.get(device.ops.name[op.index()])));
+    anomalies.add(AnomalyKind::PartialOverlap, nesting.overlaps, first_overlap);
+    if let (Some(host), Some(matching)) = (&host, &matching) {
+        compare::differences(host, &device, matching, &nesting.op_parent, &mut anomalies);
+    }
+    let (op_host, op_rule) = matching.map_or_else(
+        || (vec![HostIdx::NONE; device.ops.len()], vec![MatchRule::None; device.ops.len()]),
+        |matching| (matching.op_host, matching.op_rule),
+    );
+    let launches = launch::launches(&device, &nesting, &op_host, &mut anomalies);
+    let mut trace = LinkedTrace { host, device, op_host, op_rule, report, ..LinkedTrace::default() };
+    let communicates = graph::host_collectives(&trace.device, &launches, |op| trace.op_collective(op).map(|found| found.kind()));
+    (trace.nodes, trace.edges) = graph::build(&trace.device, &nesting, &launches, &communicates, &mut anomalies);
+    trace.op_parent = nesting.op_parent;
+    trace.op_exclusive = nesting.op_exclusive;
+    trace.call_op = nesting.call_op;
+    trace.row_call = launches.row_call;
+    trace.row_op = launches.row_op;
+    trace.row_no_launch = launches.no_launch;
+    trace.report.anomalies = anomalies;
+    report::count(&mut trace);
+    Ok(trace)
+}
+
+/// Takes over what the traces say of themselves.
+fn describe(host: Option<&HostTrace>, device: &DeviceTrace, options: LinkOptions, report: &mut LinkReport) -> Result<(), Error> {
+    let rows = device.ops.len() + device.calls.len() + device.rows.len();
+    // every event can become several slices, and node numbers are 32 bits wide
+    if rows > (u32::MAX / 4) as usize {
+        return Err(Error::TooManyEvents { rows });
+    }
+    if let (Some(asked), Some(found)) = (options.rank, device.header.rank)
+        && asked != found
+        && !options.force
+    {
+        return Err(Error::WrongRank { asked, found });
+    }
+    report.rank = options.rank.or(device.header.rank);
+    report.world_size = device.header.world_size;
+    report.host_schema = host.map(|host| host.header.schema.clone());
+    if let Some(host) = host {
+        report.anomalies.merge(host.anomalies.clone());
+    }
+    report.anomalies.merge(device.anomalies.clone());
+    if device.rows.is_empty() && device.calls.is_empty() {
+        report.notes.push("the device trace has no device rows and no runtime calls: a CPU run, or recorded without ProfilerActivity.CUDA".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Which CPU op of the device trace is which node of the host trace.
+//!
+//! 1. By id: `rf_id` = `Record function id`, where the names agree too.
+//! 2. By order, where the device trace has no ids (PyTorch 2.3 and before; or no observer
+//!    was running): per thread the two sequences of names are aligned.
+//!
+//! Host threads are numbered 1, 2, 3, … in order of first use, device threads bear the
+//! OS's ids; they are paired by the names that they share.
+
+use crate::align::align;
+use crate::trace::MatchRule;
+use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, NameId, OpIdx};
+use rustc_hash::FxHashMap;
+
+/// The matching.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Matching {
+    pub(crate) op_host: Vec<HostIdx>,
+    pub(crate) op_rule: Vec<MatchRule>,
+    /// Per host node, the op.
+    pub(crate) host_op: Vec<OpIdx>,
+    /// Ids that both traces have under different names.
+    pub(crate) same_id_other_name: u64,
+}
+
+impl Matching {
+    fn none(host: &HostTrace, device: &DeviceTrace) -> Self {
+        Matching {
+            op_host: vec![HostIdx::NONE; device.ops.len()],
+            op_rule: vec![MatchRule::None; device.ops.len()],
+            host_op: vec![OpIdx::NONE; host.nodes.len()],
+            same_id_other_name: 0,
+        }
+    }
+
+    fn set(&mut self, host: HostIdx, op: OpIdx, rule: MatchRule) {
+        self.op_host[op.index()] = host;
+        self.op_rule[op.index()] = rule;
+        self.host_op[host.index()] = op;
+    }
+
+    /// How many ops are matched.
+    pub(crate) fn count(&self) -> u64 {
+        self.op_rule.iter().filter(|rule| **rule != MatchRule::None).count() as u64
+    }
+}
+
+/// Matches by id, or by order where there are no ids that agree.
+pub(crate) fn matching(host: &HostTrace, device: &DeviceTrace, anomalies: &mut Anomalies) -> Matching {
+    let symbols = symbols(host, device);
+    let mut by_id = by_id(host, device, &symbols, anomalies);
+    // fewer than half of the common ids agreeing in name: the ids are of two processes
+    if by_id.count() > by_id.same_id_other_name {
+        return by_id;
+    }
+    let mut by_order = by_order(host, device, &symbols);
+    by_order.same_id_other_name = by_id.same_id_other_name;
+    if by_order.count() > by_id.count() { by_order } else { std::mem::take(&mut by_id) }
+}
+
+/// Per host name the same name of the device trace; names that it lacks get numbers of their own.
+///
+/// Kineto rewrites names that JSON would have to escape (`sanitizeStr` in `output_json.cpp`):
+/// `"` to `'`, `\` to `/`, newlines away, and a name with any other control or non-ASCII
+/// character to `unknown`. The host trace keeps them.
+fn symbols(host: &HostTrace, device: &DeviceTrace) -> Vec<u32> {
+    let known = device.names.count() as u32;
+    let symbol = |id: u32| {
+        let name = host.names.get(NameId(id));
+        let found = device.names.find(name).or_else(|| device.names.find(&sanitized(name)));
+        found.map_or(known + id, |name| name.0)
+    };
+    (0..host.names.count() as u32).map(symbol).collect()
+}
+
+fn sanitized(name: &str) -> String {
+    if name.chars().any(|c| !c.is_ascii() || c.is_ascii_control() && c != '\n') {
+        return "unknown".to_owned();
+    }
+    name.chars()
+        .filter(|c| *c != '\n')
+        .map(|c| {
+            if c == '"' {
+                '\''
+            } else if c == '\\' {
+                '/'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+fn by_id(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: &mut Anomalies) -> Matching {
+    let mut found = Matching::none(host, device);
+    let ids = &host.nodes.rf_id;
+    let mut nodes: Vec<u32> = (0..ids.len() as u32).filter(|&node| ids[node as usize].get().is_some()).collect();
+    nodes.sort_by_key(|&node| ids[node as usize]);
+    for (op, id) in device.ops.rf_id.iter().enumerate().filter(|(_, id)| id.get().is_some()) {
+        let at = nodes.partition_point(|&node| ids[node as usize] < *id);
+        let Some(&node) = nodes.get(at).filter(|&&node| ids[node as usize] == *id) else { continue };
+        if symbols[host.nodes.name[node as usize].index()] != device.ops.name[op].0 {
+            found.same_id_other_name += 1;
+        } else if found.host_op[node as usize] != OpIdx::NONE {
+            anomalies.note(AnomalyKind::DuplicateRfId, || format!("record function id {}", id.0));
+        } else {
+            found.set(HostIdx(node), OpIdx::new(op), MatchRule::Id);
+        }
+    }
+    found
+}
+
+fn by_order(host: &HostTrace, device: &DeviceTrace, symbols: &[u32]) -> Matching {
+    let mut found = Matching::none(host, device);
+    let mut host_threads: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut host_rows: Vec<Vec<u32>> = vec![];
+    for node in (0..host.nodes.len()).filter(|&node| !host.is_root(node)) {
+        let slot = *host_threads.entry(host.nodes.tid[node]).or_insert(host_rows.len());
+        host_rows.resize(host_rows.len().max(slot + 1), vec![]);
+        host_rows[slot].push(node as u32);
+    }
+    let mut device_rows: Vec<Vec<u32>> = vec![vec![]; device.threads.len()];
+    device.ops.thread.iter().enumerate().for_each(|(op, thread)| device_rows[thread.index()].push(op as u32));
+    let host_names: Vec<Vec<u32>> =
+        host_rows.iter().map(|rows| rows.iter().map(|&row| symbols[host.nodes.name[row as usize].index()]).collect()).collect();
+    let device_names: Vec<Vec<u32>> = device_rows.iter().map(|rows| rows.iter().map(|&row| device.ops.name[row as usize].0).collect()).collect();
+    for (of_host, of_device) in pair_threads(&host_names, &device_names) {
+        for (at_host, at_device) in align(&host_names[of_host], &device_names[of_device]) {
+            let node = HostIdx(host_rows[of_host][at_host as usize]);
+            found.set(node, OpIdx(device_rows[of_device][at_device as usize]), MatchRule::Order);
+        }
+    }
+    found
+}
+
+/// Pairs threads one to one, those with most names in common first.
+fn pair_threads(host: &[Vec<u32>], device: &[Vec<u32>]) -> Vec<(usize, usize)> {
+    let sorted = |names: &Vec<u32>| {
+        let mut names = names.clone();
+        names.sort_unstable();
+        names
+    };
+    let (host, device): (Vec<_>, Vec<_>) = (host.iter().map(sorted).collect(), device.iter().map(sorted).collect());
+    let pairs = host.iter().enumerate().flat_map(|(h, a)| device.iter().enumerate().map(move |(d, b)| (common(a, b), h, d)));
+    let mut pairs: Vec<_> = pairs.filter(|(common, ..)| *common > 0).collect();
+    pairs.sort_unstable_by_key(|&(common, h, d)| (std::cmp::Reverse(common), h, d));
+    let (mut host_used, mut device_used) = (vec![false; host.len()], vec![false; device.len()]);
+    pairs.retain(|&(_, h, d)| {
+        let free = !host_used[h] && !device_used[d];
+        if free {
+            (host_used[h], device_used[d]) = (true, true);
+        }
+        free
+    });
+    pairs.into_iter().map(|(_, h, d)| (h, d)).collect()
+}
+
+/// How many values two sorted lists share, repetitions counted.
+fn common(a: &[u32], b: &[u32]) -> usize {
+    let (mut i, mut j, mut count) = (0, 0, 0);
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        count += usize::from(x == y);
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+    count
+}

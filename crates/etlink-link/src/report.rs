@@ -1,0 +1,108 @@
+//! How the linking went, in numbers.
+
+use crate::trace::{EdgeKind, LinkedTrace, MatchRule, NoLaunch, NodeKind};
+use etlink_model::{Anomalies, Anomaly, AnomalyKind, Severity};
+use indexmap::IndexMap;
+use serde::{Serialize, Serializer};
+
+/// Nodes by kind.
+pub type NodeCounts = IndexMap<NodeKind, u64>;
+/// Edges by kind.
+pub type EdgeCounts = IndexMap<EdgeKind, u64>;
+/// Matched CPU ops by rule.
+pub type MatchCounts = IndexMap<MatchRule, u64>;
+
+/// What was not matched, by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UnmatchedCounts {
+    /// Host nodes before the device trace's first matched op or after its last: no times.
+    pub host_outside_window: u64,
+    /// Host nodes between matched ones that the device trace does not have.
+    pub host_not_in_device: u64,
+    /// CPU ops of the device trace that the host trace does not have.
+    pub device_not_in_host: u64,
+    /// Ids that both traces have, under different names.
+    pub same_id_other_name: u64,
+}
+
+/// The time that the device trace covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TimeWindow {
+    /// First start, ns since the trace's origin.
+    pub start_ns: i64,
+    /// Last end.
+    pub end_ns: i64,
+}
+
+/// How the linking went.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LinkReport {
+    /// What the reader should know first, a sentence each.
+    pub notes: Vec<String>,
+    /// Rank, from the user or the traces.
+    pub rank: Option<i64>,
+    /// World size, from the device trace.
+    pub world_size: Option<i64>,
+    /// Schema of the host trace.
+    pub host_schema: Option<String>,
+    /// The two traces are of two runs of one program.
+    pub two_runs: bool,
+    /// ET ops (roots and process-group nodes aside).
+    pub host_ops: u64,
+    /// CPU ops of the device trace.
+    pub device_ops: u64,
+    /// CPU ops by the rule that matched them.
+    pub matched: MatchCounts,
+    /// What was not matched.
+    pub unmatched: UnmatchedCounts,
+    /// Kernels, copies and memsets.
+    pub device_rows: u64,
+    /// Device rows with their launch call.
+    pub launched: u64,
+    /// Device rows without, by reason.
+    pub no_launch: IndexMap<NoLaunch, u64>,
+    /// Device rows whose launch call an op encloses.
+    pub owned_by_op: u64,
+    /// Nodes by kind.
+    pub nodes: NodeCounts,
+    /// Edges by kind.
+    pub edges: EdgeCounts,
+    /// What the device trace covers.
+    pub window: TimeWindow,
+    /// What was wrong.
+    #[serde(serialize_with = "anomalies")]
+    pub anomalies: Anomalies,
+}
+
+/// Fills in what can be counted from the finished trace.
+pub(crate) fn count(trace: &mut LinkedTrace) {
+    let report = &mut trace.report;
+    report.device_ops = trace.device.ops.len() as u64;
+    report.device_rows = trace.device.rows.len() as u64;
+    report.matched = tally(trace.op_rule.iter().copied().filter(|rule| *rule != MatchRule::None));
+    report.no_launch = tally(trace.row_no_launch.iter().copied().filter(|reason| *reason != NoLaunch::Launched));
+    report.launched = report.device_rows - report.no_launch.values().sum::<u64>();
+    report.owned_by_op = trace.row_op.iter().filter(|op| op.get().is_some()).count() as u64;
+    report.nodes = tally(trace.nodes.kind.iter().copied());
+    report.edges = tally(trace.edges.all().iter().map(|edge| edge.kind));
+}
+
+/// Counts values, in the order of the values.
+fn tally<T: Copy + Ord + std::hash::Hash>(values: impl Iterator<Item = T>) -> IndexMap<T, u64> {
+    let mut counts = IndexMap::new();
+    values.for_each(|value| *counts.entry(value).or_default() += 1);
+    counts.sort_unstable_keys();
+    counts
+}
+
+fn anomalies<S: Serializer>(anomalies: &Anomalies, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        kind: AnomalyKind,
+        severity: Severity,
+        #[serde(flatten)]
+        anomaly: &'a Anomaly,
+        meaning: &'static str,
+    }
+    serializer.collect_seq(anomalies.iter().map(|(kind, anomaly)| Row { kind, severity: kind.severity(), anomaly, meaning: kind.describe() }))
+}

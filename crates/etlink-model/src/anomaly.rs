@@ -1,0 +1,145 @@
+//! Damage is data: what was wrong in an input, by name, how bad, how often, where first.
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+use serde::Serialize;
+
+/// How bad an anomaly is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Worth knowing; nothing is lost.
+    Info,
+    /// Something was repaired or set aside; the rest is right. `--strict` makes it an error.
+    Damage,
+}
+
+macro_rules! anomalies {
+    ($($(#[$doc:meta])+ $name:ident = $severity:ident, $text:literal;)*) => {
+        /// Every kind of anomaly that a reader or the linker can report.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum AnomalyKind { $($(#[$doc])+ $name,)* }
+
+        impl AnomalyKind {
+            /// How bad it is.
+            pub fn severity(self) -> Severity {
+                match self { $(AnomalyKind::$name => Severity::$severity,)* }
+            }
+
+            /// One line for people.
+            pub fn describe(self) -> &'static str {
+                match self { $(AnomalyKind::$name => $text,)* }
+            }
+        }
+    };
+}
+
+anomalies! {
+    /// The array was not closed.
+    Truncated = Damage, "the file ends before its list does: all whole entries are used";
+    /// gzip or zstd ended or broke early.
+    SourceEnded = Damage, "the compressed stream is cut or damaged: what came before is used";
+    /// An element was mended.
+    Repaired = Info, "entries with unescaped quotes, mended";
+    /// An element was dropped.
+    Skipped = Damage, "entries that are not JSON, left out";
+    /// An array element that is no object.
+    NotAnObject = Info, "list entries that are no objects, left out";
+    /// A number that is not one.
+    BadNumber = Damage, "times or durations that are no numbers, read as 0";
+    /// Negative duration.
+    NegativeDuration = Damage, "negative durations, read as 0";
+    /// A complete event without `ts`.
+    NoTime = Damage, "events without a time, left out";
+    /// Kineto `finished: false`.
+    Unfinished = Info, "ops still open when recording stopped: their end is the window's end";
+    /// Two host nodes with one id.
+    DuplicateNodeId = Damage, "host nodes whose id was already taken: the first is kept";
+    /// Two host nodes with one record function id.
+    DuplicateRfId = Damage, "record function ids used by several host nodes or ops: the first is matched";
+    /// A host node without an id.
+    NoNodeId = Damage, "host nodes without an id, left out";
+    /// Parent id not in the file.
+    OrphanNode = Info, "host nodes whose parent is not in the file: they hang on their thread's root";
+    /// A parent chain that comes back.
+    ParentCycle = Damage, "host nodes that are their own ancestors: they hang on their thread's root";
+    /// The observer was not unregistered.
+    NoFinish = Info, "the host trace has no finish_ts: its observer was not unregistered";
+    /// A schema string that is not known.
+    UnknownSchema = Info, "the schema is not a known one: read by its shape";
+    /// Host ops on one thread that overlap without nesting.
+    PartialOverlap = Info, "ranges of one thread that overlap without nesting";
+    /// Device rows overlapping on a queue.
+    StreamOverlap = Info, "device rows that overlap on one stream: no order edge between them";
+    /// Device start before its launch call.
+    StartBeforeLaunch = Info, "device rows that start before their launch call does: no launch edge";
+    /// ET parent differs from Kineto nesting.
+    ParentDiffers = Info, "host ops whose recorded parent is not the op that encloses them";
+    /// Kineto text rows without pid or tid.
+    NoThread = Info, "host rows without a process or thread id, put on thread 0";
+    /// Two runtime calls share a correlation in one process.
+    DuplicateCorrelation = Info, "correlation ids used by several calls of one process: the latest call before the row is taken";
+    /// The two traces name different collectives.
+    CollectiveDiffers = Damage, "collectives for which the two traces claim different groups or sizes: the device trace's are used";
+}
+
+/// How often one kind occurred, and where first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Anomaly {
+    /// How often.
+    pub count: u64,
+    /// The first place: a byte offset, a name, an id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<String>,
+}
+
+/// Counts by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Anomalies {
+    counts: IndexMap<AnomalyKind, Anomaly, FxBuildHasher>,
+}
+
+impl Anomalies {
+    /// Counts one more of `kind`; `place` is only asked for the first.
+    pub fn note(&mut self, kind: AnomalyKind, place: impl FnOnce() -> String) {
+        let entry = self.counts.entry(kind).or_default();
+        if entry.count == 0 {
+            entry.first = Some(place()).filter(|p| !p.is_empty());
+        }
+        entry.count += 1;
+    }
+
+    /// Adds `count` of `kind`.
+    pub fn add(&mut self, kind: AnomalyKind, count: u64, first: Option<String>) {
+        if count > 0 {
+            let entry = self.counts.entry(kind).or_default();
+            entry.first = entry.first.take().or(first);
+            entry.count += count;
+        }
+    }
+
+    /// Adds all of `later`.
+    pub fn merge(&mut self, later: Anomalies) {
+        for (kind, anomaly) in later.counts {
+            self.add(kind, anomaly.count, anomaly.first);
+        }
+    }
+
+    /// How many of `kind`.
+    pub fn count(&self, kind: AnomalyKind) -> u64 {
+        self.counts.get(&kind).map_or(0, |a| a.count)
+    }
+
+    /// What occurred, in the order of [`AnomalyKind`].
+    pub fn iter(&self) -> impl Iterator<Item = (AnomalyKind, &Anomaly)> {
+        let mut all: Vec<_> = self.counts.iter().map(|(kind, anomaly)| (*kind, anomaly)).collect();
+        all.sort_by_key(|(kind, _)| *kind);
+        all.into_iter()
+    }
+
+    /// Whether anything of at least `severity` occurred.
+    pub fn any(&self, severity: Severity) -> bool {
+        self.counts.keys().any(|kind| kind.severity() >= severity)
+    }
+}

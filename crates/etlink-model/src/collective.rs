@@ -1,0 +1,167 @@
+//! What a trace says about a collective or a send or receive.
+//!
+//! Sources: ET attributes of `record_param_comms` (schema 1.1.0 on), its inputs before,
+//! and Kineto's `Collective name` and so on (`ParamCommsUtils.cpp`, `output_json.cpp`).
+
+use crate::columns::columns;
+use crate::{NameId, Names};
+use serde::Serialize;
+
+/// A process group as the trace lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ProcessGroup {
+    /// `pg_name`: a number that differs between ranks for groups of a part of them.
+    pub name: String,
+    /// `pg_desc`: `default_pg`, `mesh_tp`, …
+    pub desc: String,
+    /// `backend_config`.
+    pub backend: String,
+    /// Number of ranks, 0 = not said.
+    pub size: u64,
+    /// Global ranks; empty = all ranks 0..size.
+    pub ranks: Vec<u64>,
+}
+
+columns! {
+    /// Communication records.
+    table Collectives;
+    /// One record. Absent: empty name, -1 for ranks and `seq`, 0 for the rest.
+    row Collective {
+        /// `Collective name` as written: `allreduce`, `_allgather_base`, `send`, `wait`, …
+        name: NameId,
+        /// Element type: `Float`, `BFloat16`, `Long`, …
+        dtype: NameId,
+        /// Elements of this rank's input.
+        in_elements: u64,
+        /// Elements of this rank's output.
+        out_elements: u64,
+        /// Input split sizes, list text.
+        in_split: NameId,
+        /// Output split sizes, list text.
+        out_split: NameId,
+        /// First global rank of the group.
+        rank_start: i64,
+        /// Distance between global ranks, -1 = irregular.
+        rank_stride: i64,
+        /// Group size.
+        group_size: u64,
+        /// `pg_name`.
+        group_name: NameId,
+        /// `pg_desc`.
+        group_desc: NameId,
+        /// `Process Group Ranks` as written, possibly cut with `...`.
+        group_ranks: NameId,
+        /// `Rank`: this rank in the group, or the root.
+        rank: i64,
+        /// `Src Rank` of a receive.
+        src: i64,
+        /// `Dst Rank` of a send.
+        dst: i64,
+        /// `Seq`: the number of the collective in its group.
+        seq: i64,
+        /// Whether `seq` counts sends and receives (ET input `[seq, isP2P]`).
+        p2p: bool,
+        /// `Is asynchronized op`.
+        asynchronous: bool,
+        /// `Comms Id`.
+        comms_id: NameId,
+    }
+}
+
+impl Collective {
+    /// A record that says nothing.
+    pub fn absent() -> Self {
+        Collective { rank_start: -1, rank_stride: -1, rank: -1, src: -1, dst: -1, seq: -1, ..Collective::default() }
+    }
+
+    /// What kind of communication it is.
+    pub fn kind(&self, names: &Names) -> CollectiveKind {
+        CollectiveKind::of(names.get(self.name))
+    }
+}
+
+/// The kind of a collective, whatever name the backend gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the field's names")]
+pub enum CollectiveKind {
+    AllReduce,
+    Reduce,
+    AllGather,
+    Gather,
+    Scatter,
+    Broadcast,
+    AllToAll,
+    ReduceScatter,
+    Barrier,
+    Send,
+    Recv,
+    /// `wait`, `init`, and names that are not known: no communication of its own.
+    Other,
+}
+
+impl CollectiveKind {
+    /// The kind that a `Collective name` or an op or kernel name says. The name's spelling
+    /// (`_allgather_base`, `all_gather_into_tensor_coalesced`, `ncclDevKernel_AllGather_RING`)
+    /// does not matter.
+    pub fn of(name: &str) -> CollectiveKind {
+        let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect();
+        let has = |part| plain.contains(part);
+        match () {
+            () if has("reducescatter") => CollectiveKind::ReduceScatter,
+            () if has("allreduce") => CollectiveKind::AllReduce,
+            () if has("allgather") => CollectiveKind::AllGather,
+            () if has("alltoall") => CollectiveKind::AllToAll,
+            () if has("broadcast") => CollectiveKind::Broadcast,
+            () if has("barrier") => CollectiveKind::Barrier,
+            () if has("sendrecv") => CollectiveKind::Other,
+            () if has("gather") => CollectiveKind::Gather,
+            () if has("scatter") => CollectiveKind::Scatter,
+            () if has("reduce") => CollectiveKind::Reduce,
+            () if has("send") => CollectiveKind::Send,
+            () if has("recv") => CollectiveKind::Recv,
+            () => CollectiveKind::Other,
+        }
+    }
+}
+
+/// Bytes per element of a PyTorch dtype, as `c10::toString(ScalarType)` spells it
+/// (`Float`, `BFloat16`) or as type names in tensors do. `None` when it is not known.
+pub fn dtype_bytes(dtype: &str) -> Option<u64> {
+    Some(match dtype {
+        "Byte" | "Char" | "Bool" | "Float8_e5m2" | "Float8_e4m3fn" | "Float8_e5m2fnuz" | "Float8_e4m3fnuz" | "Float8_e8m0fnu" | "QInt8"
+        | "QUInt8" | "unsigned char" | "signed char" | "bool" => 1,
+        "Short" | "Half" | "BFloat16" | "UInt16" | "c10::Half" | "c10::BFloat16" | "short" => 2,
+        "Int" | "Float" | "UInt32" | "ComplexHalf" | "QInt32" | "int" | "float" => 4,
+        "Long" | "Double" | "UInt64" | "ComplexFloat" | "long" | "long int" | "double" => 8,
+        "ComplexDouble" => 16,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_by_any_spelling() {
+        for (name, kind) in [
+            ("allreduce", CollectiveKind::AllReduce),
+            ("allreduce_coalesced", CollectiveKind::AllReduce),
+            ("_allgather_base", CollectiveKind::AllGather),
+            ("all_gather_into_tensor_coalesced", CollectiveKind::AllGather),
+            ("_reduce_scatter_base", CollectiveKind::ReduceScatter),
+            ("reduce_scatter_tensor_coalesced", CollectiveKind::ReduceScatter),
+            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", CollectiveKind::AllReduce),
+            ("ncclKernel_SendRecv", CollectiveKind::Other),
+            ("all_to_allv", CollectiveKind::AllToAll),
+            ("reduce", CollectiveKind::Reduce),
+            ("gather", CollectiveKind::Gather),
+            ("send", CollectiveKind::Send),
+            ("recv", CollectiveKind::Recv),
+            ("wait", CollectiveKind::Other),
+        ] {
+            assert_eq!(CollectiveKind::of(name), kind, "{name}");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The device trace: what Kineto wrote.
+//!
+//! Rows are sorted by kind of work into four tables: CPU ops (also user annotations),
+//! runtime and driver calls, device rows (kernels, copies, memsets), and synchronisation
+//! rows. Each table is in order of start time, longer first at equal starts, then file order.
+
+use crate::columns::columns;
+use crate::{Anomalies, Collectives, Correlation, DurationNs, NameId, Names, ProcessGroup, QueueIdx, RfId, ThreadIdx, TimeNs};
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+/// A process or thread id as Kineto writes it: a number, rarely a string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Label {
+    /// A number, also when it was quoted.
+    Int(i64),
+    /// Any other string.
+    Text(NameId),
+}
+
+/// A host thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Thread {
+    /// Process id.
+    pub pid: Label,
+    /// OS thread id.
+    pub tid: Label,
+}
+
+/// A queue that runs device work in order: a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Queue {
+    /// Device number (Kineto `device`, else the row's pid).
+    pub device: i64,
+    /// CUDA context, 0 where there is none.
+    pub context: i64,
+    /// Stream (Kineto `stream`, else the row's tid).
+    pub stream: i64,
+}
+
+columns! {
+    /// CPU ops.
+    table CpuOps;
+    /// `cpu_op` or `user_annotation`.
+    row CpuOp {
+        /// `name`.
+        name: NameId,
+        /// Host thread.
+        thread: ThreadIdx,
+        /// `ts`.
+        start: TimeNs,
+        /// `dur`.
+        duration: DurationNs,
+        /// `Record function id`.
+        rf_id: RfId,
+        /// `External id`, -1 = none. Joins nothing safely (old traces mix two number spaces).
+        external_id: i64,
+        /// `Sequence number`, -1 = none.
+        seq_id: i64,
+        /// `Fwd thread id` in the host trace's thread numbers, 0 = none.
+        fwd_thread: u32,
+        /// Category `user_annotation`.
+        annotation: bool,
+        /// `Input Dims`, list text.
+        shapes: NameId,
+        /// `Input type`, list text.
+        types: NameId,
+        /// Row of [`DeviceTrace::collectives`], `u32::MAX` = none.
+        collective: u32,
+    }
+}
+
+columns! {
+    /// Runtime and driver calls.
+    table RuntimeCalls;
+    /// `cuda_runtime`, `cuda_driver`, and the HIP, XPU, MTIA and other twins.
+    row RuntimeCall {
+        /// `name`.
+        name: NameId,
+        /// Host thread.
+        thread: ThreadIdx,
+        /// `ts`.
+        start: TimeNs,
+        /// `dur`.
+        duration: DurationNs,
+        /// `correlation`.
+        correlation: Correlation,
+        /// `External id`, -1 = none.
+        external_id: i64,
+    }
+}
+
+/// What a device row does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RowKind {
+    /// A kernel, or a device's own kind of work (`mtia_ccp_events`, `hpu_op`).
+    #[default]
+    Kernel,
+    /// `gpu_memcpy`.
+    Memcpy,
+    /// `gpu_memset`.
+    Memset,
+}
+
+columns! {
+    /// Device rows.
+    table DeviceRows;
+    /// Work on a device.
+    row DeviceRow {
+        /// Kernel, copy or memset.
+        kind: RowKind,
+        /// `cat`, as written.
+        category: NameId,
+        /// `name`.
+        name: NameId,
+        /// Device, context and stream.
+        queue: QueueIdx,
+        /// `ts`.
+        start: TimeNs,
+        /// `dur`.
+        duration: DurationNs,
+        /// `correlation`.
+        correlation: Correlation,
+        /// `External id`, -1 = none.
+        external_id: i64,
+        /// `bytes` of a copy or memset.
+        bytes: u64,
+        /// `grid`, blocks in x, y, z.
+        grid: [u32; 3],
+        /// `block`, threads in x, y, z.
+        block: [u32; 3],
+        /// `graph node id`, 0 = not part of a graph.
+        graph_node: u64,
+        /// Row of [`DeviceTrace::collectives`], `u32::MAX` = none.
+        collective: u32,
+    }
+}
+
+columns! {
+    /// Synchronisation rows.
+    table SyncRows;
+    /// `cuda_sync`, `xpu_sync`: written when `enable_cuda_sync_events` was on.
+    row SyncRow {
+        /// `name`: `Stream Wait Event`, `Stream Sync`, `Context Sync`, `Event Sync`.
+        name: NameId,
+        /// Stream that waits; its stream is -1 for a host wait.
+        queue: QueueIdx,
+        /// `ts`.
+        start: TimeNs,
+        /// `dur`.
+        duration: DurationNs,
+        /// `correlation` of the synchronising call.
+        correlation: Correlation,
+        /// `wait_on_stream`, -1 = none.
+        wait_stream: i64,
+        /// `wait_on_cuda_event_record_corr_id`.
+        wait_record: Correlation,
+        /// `wait_on_cuda_event_id`, -1 = none.
+        wait_event: i64,
+    }
+}
+
+/// What stands around the events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceHeader {
+    /// `baseTimeNanoseconds`: Unix time of the origin, ns; 0 where times are Unix times.
+    pub base_ns: i64,
+    /// `distributedInfo.rank`.
+    pub rank: Option<i64>,
+    /// `distributedInfo.world_size`.
+    pub world_size: Option<i64>,
+    /// `distributedInfo.backend`.
+    pub backend: String,
+    /// `distributedInfo.pg_config`.
+    pub groups: Vec<ProcessGroup>,
+    /// `trace_id`.
+    pub trace_id: String,
+    /// Names of the devices (`deviceProperties`).
+    pub devices: Vec<String>,
+}
+
+/// A Kineto trace.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceTrace {
+    /// What stands around the events.
+    pub header: DeviceHeader,
+    /// Strings.
+    pub names: Names,
+    /// Host threads, in order of first use.
+    pub threads: Vec<Thread>,
+    /// Queues, in order of first use.
+    pub queues: Vec<Queue>,
+    /// CPU ops by start.
+    pub ops: CpuOps,
+    /// Runtime calls by start.
+    pub calls: RuntimeCalls,
+    /// Device rows by start.
+    pub rows: DeviceRows,
+    /// Synchronisation rows by start.
+    pub syncs: SyncRows,
+    /// Communication arguments of ops and rows.
+    pub collectives: Collectives,
+    /// Whether any op has the key `Record function id` (PyTorch 2.4 on), be it 0.
+    pub has_rf_ids: bool,
+    /// Events by `ph cat`, all of them, also those that no table keeps.
+    pub events: IndexMap<String, u64, FxBuildHasher>,
+    /// What was wrong.
+    pub anomalies: Anomalies,
+    /// Size of the trace, unpacked, bytes.
+    pub bytes: u64,
+}
+
+impl DeviceTrace {
+    /// First start and last end over all tables, `None` for a trace without timed rows.
+    pub fn window(&self) -> Option<(TimeNs, TimeNs)> {
+        let tables = [(&self.ops.start, &self.ops.duration), (&self.calls.start, &self.calls.duration), (&self.rows.start, &self.rows.duration)];
+        let spans = tables.into_iter().flat_map(|(starts, durations)| starts.iter().zip(durations).map(|(&s, &d)| (s, s + d)));
+        spans.reduce(|(first, last), (start, end)| (first.min(start), last.max(end)))
+    }
+
+    /// A thread or process label as text.
+    pub fn label(&self, label: Label) -> String {
+        match label {
+            Label::Int(number) => number.to_string(),
+            Label::Text(name) => self.names.get(name).to_owned(),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The host trace: PyTorch's execution trace (ET).
+//!
+//! Written by `torch/csrc/profiler/standalone/execution_trace_observer.cpp`: a node per
+//! `RecordFunction` range with its inputs, outputs and parent, without any time. Ids come
+//! from one counter for nodes, tensors and storages, taken when the op begins: order by id
+//! is program order within a thread.
+
+use crate::columns::columns;
+use crate::{Anomalies, Collectives, NameId, Names, ProcessGroup, RfId};
+
+/// A piece of [`HostTrace::text`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u64,
+    /// Length in bytes.
+    pub bytes: u32,
+}
+
+/// `inputs` or `outputs` of a node, as JSON text (`[]` where the trace has none).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ValueList {
+    /// `values`, in [`HostTrace::text`]: tensor tuples and scalars.
+    pub values: Span,
+    /// `shapes`.
+    pub shapes: NameId,
+    /// `types`.
+    pub types: NameId,
+    /// `strides` (1.1.1 on; empty name where the schema has none).
+    pub strides: NameId,
+    /// First of its tensors in [`HostTrace::tensors`].
+    pub tensors_start: u32,
+    /// How many of its values, nested lists included, are tensors.
+    pub tensors_len: u32,
+}
+
+impl ValueList {
+    /// Rows of [`HostTrace::tensors`].
+    pub fn tensors(&self) -> std::ops::Range<usize> {
+        self.tensors_start as usize..self.tensors_start as usize + self.tensors_len as usize
+    }
+}
+
+columns! {
+    /// Nodes in the order of their ids, which is the order in which ops began.
+    table HostNodes;
+    /// One node. Absent numbers are 0, absent strings empty, as PyTorch writes them.
+    row HostNode {
+        /// `id`.
+        id: u64,
+        /// `ctrl_deps` (1.0.2 on) or `parent` (1.0.1): id of the enclosing op, 0 = none.
+        parent: u64,
+        /// `name`.
+        name: NameId,
+        /// `rf_id`.
+        rf_id: RfId,
+        /// `fw_parent`: id on top of the forward thread's stack. Not a forward/backward link.
+        fw_parent: u64,
+        /// `seq_id`: autograd sequence number, -1 = none.
+        seq_id: i64,
+        /// `scope`: 0 function, 1 backward function, 2 TorchScript, 7 user range (`RecordScope`).
+        scope: u8,
+        /// `tid`: RecordFunction thread id, 1, 2, … in order of first use; no OS thread id.
+        tid: u32,
+        /// `fw_tid`: the same for the forward thread of a backward op, 0 = none.
+        fw_tid: u32,
+        /// `op_schema`.
+        op_schema: NameId,
+        /// `kernel_backend`.
+        kernel_backend: NameId,
+        /// `kernel_file`.
+        kernel_file: NameId,
+        /// `tensor_range`.
+        tensor_range: NameId,
+        /// Attributes that this reader does not know: JSON objects `{"name": …}`, comma separated.
+        extra_attrs: Span,
+        /// `inputs`.
+        inputs: ValueList,
+        /// `outputs`.
+        outputs: ValueList,
+        /// Row of [`HostTrace::collectives`], `u32::MAX` = none.
+        collective: u32,
+    }
+}
+
+columns! {
+    /// Uses of tensors by nodes.
+    table TensorRefs;
+    /// `[tensor_id, storage_id, offset, num_elem, elem_bytes, device]`. Ids are keyed by
+    /// address and come back after a free.
+    row TensorRef {
+        /// Id of the tensor (a view has its own).
+        tensor: u64,
+        /// Id of the storage, 0 = no storage.
+        storage: u64,
+        /// First element in the storage, elements.
+        offset: u64,
+        /// Number of elements.
+        elements: u64,
+        /// Size of one element, bytes.
+        element_bytes: u64,
+        /// `cuda:0`, `cpu`, or empty.
+        device: NameId,
+    }
+}
+
+/// What stands around the nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostHeader {
+    /// `schema`, as written.
+    pub schema: String,
+    /// `pid` of the recorded process.
+    pub pid: Option<i64>,
+    /// `time`: local wall clock, `YYYY-mm-dd HH:MM:SS`.
+    pub time: String,
+    /// `start_ts`: steady clock, milliseconds; not the clock of the device trace.
+    pub start_ms: Option<i64>,
+    /// `finish_ts`, milliseconds; absent when the observer was never unregistered.
+    pub finish_ms: Option<i64>,
+}
+
+/// An execution trace.
+#[derive(Clone, Debug, Default)]
+pub struct HostTrace {
+    /// What stands around the nodes.
+    pub header: HostHeader,
+    /// Strings.
+    pub names: Names,
+    /// Nodes by id.
+    pub nodes: HostNodes,
+    /// Uses of tensors.
+    pub tensors: TensorRefs,
+    /// Text that [`Span`]s point into.
+    pub text: Vec<u8>,
+    /// Communication attributes of `record_param_comms` nodes.
+    pub collectives: Collectives,
+    /// Groups of the `## process_group:init ##` nodes.
+    pub groups: Vec<ProcessGroup>,
+    /// What was wrong.
+    pub anomalies: Anomalies,
+    /// Size of the trace, unpacked, bytes.
+    pub bytes: u64,
+}
+
+impl HostTrace {
+    /// The text of a span. O(1).
+    pub fn span(&self, span: Span) -> &[u8] {
+        let start = usize::try_from(span.start).unwrap_or(usize::MAX);
+        self.text.get(start..start.saturating_add(span.bytes as usize)).unwrap_or_default()
+    }
+
+    /// Row of the node with this id. O(log n).
+    pub fn find(&self, id: u64) -> Option<usize> {
+        self.nodes.id.binary_search(&id).ok()
+    }
+
+    /// Whether row `index` is a `[pytorch|profiler|execution_trace|process]` or `…|thread]` root.
+    pub fn is_root(&self, index: usize) -> bool {
+        self.names.get(self.nodes.name[index]).starts_with("[pytorch|profiler|execution_")
+    }
+}

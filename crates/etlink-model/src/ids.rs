@@ -1,0 +1,96 @@
+//! Ids. Each is a number with its own type, so that two id spaces never mix.
+
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// No row.
+            pub const NONE: $name = $name(u32::MAX);
+
+            /// The id of row `index`. Rows past `u32::MAX - 1` do not exist: readers refuse them.
+            pub fn new(index: usize) -> Self {
+                $name(u32::try_from(index).unwrap_or(u32::MAX))
+            }
+
+            /// The row number.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+
+            /// `None` for [`Self::NONE`].
+            pub fn get(self) -> Option<Self> {
+                (self != Self::NONE).then_some(self)
+            }
+        }
+    };
+}
+
+index! {
+    /// A string in [`Names`](crate::Names). Row 0 is the empty string.
+    NameId
+}
+index! {
+    /// A node of [`HostTrace`](crate::HostTrace).
+    HostIdx
+}
+index! {
+    /// A row of [`CpuOps`](crate::CpuOps).
+    OpIdx
+}
+index! {
+    /// A row of [`RuntimeCalls`](crate::RuntimeCalls).
+    CallIdx
+}
+index! {
+    /// A row of [`DeviceRows`](crate::DeviceRows).
+    RowIdx
+}
+index! {
+    /// An entry of [`DeviceTrace::threads`](crate::DeviceTrace).
+    ThreadIdx
+}
+index! {
+    /// An entry of [`DeviceTrace::queues`](crate::DeviceTrace).
+    QueueIdx
+}
+
+impl NameId {
+    /// The empty string.
+    pub const EMPTY: NameId = NameId(0);
+}
+
+/// PyTorch's `RecordFunction` handle: ET `rf_id`, Kineto `Record function id`.
+/// 0 where no execution trace observer was running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RfId(pub u64);
+
+impl RfId {
+    /// `None` for 0.
+    pub fn get(self) -> Option<RfId> {
+        (self.0 != 0).then_some(self)
+    }
+}
+
+/// Kineto `correlation`: the number that a runtime call and the device rows it caused share.
+/// Unique within a process and a session at best; one graph launch has many device rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Correlation(pub i64);
+
+impl Correlation {
+    /// The row has none.
+    pub const NONE: Correlation = Correlation(i64::MIN);
+
+    /// `None` for [`Self::NONE`].
+    pub fn get(self) -> Option<Correlation> {
+        (self != Self::NONE).then_some(self)
+    }
+}
+
+impl Default for Correlation {
+    fn default() -> Self {
+        Correlation::NONE
+    }
+}

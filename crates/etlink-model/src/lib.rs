@@ -1,0 +1,29 @@
+//! What the other crates talk about: ids, times, names, the host trace and the device
+//! trace as columns, and the anomalies met on the way.
+//!
+//! ```text
+//! HostTrace    PyTorch execution trace: a tree of ops without times, with tensors
+//! DeviceTrace  Kineto trace: CPU ops, runtime calls and device rows with times
+//! ```
+//! A trace is a struct of vectors; an event is a row number with a type of its own
+//! ([`HostIdx`], [`OpIdx`], [`CallIdx`], [`RowIdx`]). Strings are interned once
+//! ([`Names`]). Times are integer nanoseconds ([`TimeNs`], [`DurationNs`]).
+
+mod anomaly;
+mod collective;
+mod columns;
+mod device;
+mod host;
+mod ids;
+mod names;
+mod time;
+
+pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity};
+pub use collective::{Collective, CollectiveKind, Collectives, ProcessGroup, dtype_bytes};
+pub use device::{
+    CpuOp, CpuOps, DeviceHeader, DeviceRow, DeviceRows, DeviceTrace, Label, Queue, RowKind, RuntimeCall, RuntimeCalls, SyncRow, SyncRows, Thread,
+};
+pub use host::{HostHeader, HostNode, HostNodes, HostTrace, Span, TensorRef, TensorRefs, ValueList};
+pub use ids::{CallIdx, Correlation, HostIdx, NameId, OpIdx, QueueIdx, RfId, RowIdx, ThreadIdx};
+pub use names::Names;
+pub use time::{DurationNs, TimeNs};
