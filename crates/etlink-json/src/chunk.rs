@@ -41,7 +41,7 @@ pub struct Chunk {
 pub struct Cutter<R> {
     source: R,
     layout: Layout,
-    learned: Vec<u8>,
+    first_keys: FirstKeys,
     buffer: Vec<u8>,
     offset: u64,
     ended: bool,
@@ -57,8 +57,9 @@ impl<R: Read> Cutter<R> {
     /// The source fails, or the array is not there. A document without the array's key
     /// that begins with `[` is taken for the bare array.
     pub fn open(source: R, layout: Layout) -> Result<Self, ReadError> {
+        let first_keys = FirstKeys { known: layout.first_keys, learned: vec![] };
         let mut cutter =
-            Cutter { source, layout, learned: vec![], buffer: vec![], offset: 0, ended: false, done: false, header: vec![], source_error: None };
+            Cutter { source, layout, first_keys, buffer: vec![], offset: 0, ended: false, done: false, header: vec![], source_error: None };
         let start = cutter.find_array()?;
         cutter.header = cutter.buffer.drain(..start).collect();
         cutter.offset = start as u64;
@@ -71,9 +72,9 @@ impl<R: Read> Cutter<R> {
         &self.header
     }
 
-    /// The first key of the first element.
-    pub fn learned(&self) -> &[u8] {
-        &self.learned
+    /// The keys that elements begin with.
+    pub(crate) fn first_keys(&self) -> &FirstKeys {
+        &self.first_keys
     }
 
     /// Why the source ended early, if it did: what had been read before it is still given.
@@ -145,7 +146,7 @@ impl<R: Read> Cutter<R> {
         if let Some(key) = key
             && let Some(end) = memchr::memchr2(b'"', b'\\', key)
         {
-            self.learned = key[..end].to_vec();
+            self.first_keys.learned = key[..end].to_vec();
         }
         Ok(())
     }
@@ -173,30 +174,51 @@ impl<R: Read> Cutter<R> {
 
     /// The last place at or after `from` where a new element begins.
     fn last_anchor(&self, from: usize) -> Option<usize> {
-        memchr::memrchr_iter(b'{', &self.buffer[from..]).map(|at| from + at).find(|&at| is_anchor(&self.buffer, at, |key| self.begins_element(key)))
-    }
-
-    fn begins_element(&self, key: &[u8]) -> bool {
-        key == self.learned || self.layout.first_keys.iter().any(|k| k.as_bytes() == key)
+        let (text, keys) = (&self.buffer, &self.first_keys);
+        keys.braces(text, from).rev().find(|&at| follows_element(text, at) && keys.begins(text, at))
     }
 }
 
-/// The next place after `from` where an element begins with one of `first_keys`, for going on after damage.
-pub(crate) fn next_anchor(text: &[u8], from: usize, first_keys: &[&str], learned: &[u8]) -> Option<usize> {
-    memchr::memchr_iter(b'{', &text[from..])
-        .map(|at| from + at)
-        .find(|&at| is_anchor(text, at, |key| key == learned || first_keys.iter().any(|k| k.as_bytes() == key)))
+/// The first keys of elements, for finding where one begins.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstKeys {
+    pub(crate) known: &'static [&'static str],
+    pub(crate) learned: Vec<u8>,
 }
 
-/// Whether the `{` at `at` follows `},` and begins with `"key":`.
-fn is_anchor(text: &[u8], at: usize, wanted: impl Fn(&[u8]) -> bool) -> bool {
-    let before = text[..at].trim_ascii_end();
-    let Some(b"}") = before.strip_suffix(b",").map(|b| b.trim_ascii_end()).and_then(|b| b.get(b.len().wrapping_sub(1)..)) else {
-        return false;
-    };
-    let Some(key) = text[at + 1..].trim_ascii_start().strip_prefix(b"\"") else { return false };
-    let Some(end) = key.iter().take(64).position(|b| *b == b'"') else { return false };
-    key[end + 1..].trim_ascii_start().first() == Some(&b':') && wanted(&key[..end])
+impl FirstKeys {
+    fn has(&self, key: &[u8]) -> bool {
+        key == self.learned || self.known.iter().any(|k| k.as_bytes() == key)
+    }
+
+    /// The next place at or after `from` that is an anchor, for going on after damage.
+    pub(crate) fn next_anchor(&self, text: &[u8], from: usize) -> Option<usize> {
+        self.braces(text, from).find(|&at| follows_element(text, at) && self.begins(text, at))
+    }
+
+    /// The next place at or after `from` where an element can begin, whatever stands before it.
+    pub(crate) fn next_begin(&self, text: &[u8], from: usize) -> Option<usize> {
+        self.braces(text, from).find(|&at| self.begins(text, at))
+    }
+
+    /// Whether an element can begin at `at`: `{` and `"key":` with one of the keys.
+    pub(crate) fn begins(&self, text: &[u8], at: usize) -> bool {
+        let key = || text.get(at..)?.strip_prefix(b"{")?.trim_ascii_start().strip_prefix(b"\"");
+        let Some(key) = key() else { return false };
+        let Some(end) = key.iter().take(64).position(|b| *b == b'"') else { return false };
+        key[end + 1..].trim_ascii_start().first() == Some(&b':') && self.has(&key[..end])
+    }
+
+    fn braces<'t>(&self, text: &'t [u8], from: usize) -> impl DoubleEndedIterator<Item = usize> + use<'t> {
+        let rest = text.get(from..).unwrap_or_default();
+        memchr::memchr_iter(b'{', rest).map(move |at| from + at)
+    }
+}
+
+/// Whether `},` stands before `at`.
+fn follows_element(text: &[u8], at: usize) -> bool {
+    let before = text[..at].trim_ascii_end().strip_suffix(b",");
+    before.is_some_and(|before| before.trim_ascii_end().last() == Some(&b'}'))
 }
 
 /// The position after `: [`, when that is what follows `at`.

@@ -1,6 +1,6 @@
 //! Runs a document's chunks through a parser on several threads and merges in order.
 
-use crate::chunk::next_anchor;
+use crate::chunk::FirstKeys;
 use crate::{Broken, Chunk, Cutter, Damage, Layout, MAX_ELEMENT_BYTES, ReadError, Scanner};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::io::Read;
@@ -59,7 +59,7 @@ where
 {
     let mut cutter = Cutter::open(source, layout)?;
     let envelope = Envelope { header: cutter.header().to_vec(), ..Envelope::default() };
-    let elements = Elements { first_keys: layout.first_keys, learned: cutter.learned().to_vec(), parse };
+    let elements = Elements { first_keys: cutter.first_keys().clone(), parse };
     let mut merger = Merger { envelope, carry: None, after: false, elements: &elements, merge };
     if threads <= 1 {
         let mut spare = vec![];
@@ -115,8 +115,7 @@ fn in_threads<R: Read + Send, T: Send>(
 
 /// Parses the elements of chunks.
 struct Elements<F> {
-    first_keys: &'static [&'static str],
-    learned: Vec<u8>,
+    first_keys: FirstKeys,
     parse: F,
 }
 
@@ -126,41 +125,46 @@ impl<F> Elements<F> {
         F: Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken>,
     {
         let (mut value, mut damage) = (T::default(), Damage::default());
-        let mut scanner = Scanner::new(&chunk.text);
+        let text = &chunk.text;
+        let mut scanner = Scanner::new(text);
         let end = loop {
             while scanner.eat(b',') {}
             let start = scanner.pos();
-            match scanner.peek() {
+            let read = match scanner.peek() {
                 None => break End::Chunk,
-                Some(b']') => break End::Array(start + 1),
-                Some(b'{') => match self.element(&mut value, &mut scanner, start) {
-                    Ok(repaired) => damage.repaired += u64::from(repaired),
-                    Err(broken) => {
-                        let next = next_anchor(&chunk.text, start + 1, self.first_keys, &self.learned);
-                        let inside = broken.at >= chunk.text.len();
-                        if inside && (next.is_none() || !(joined || chunk.last)) {
-                            break End::Inside(start);
-                        }
-                        damage.skipped += 1;
-                        damage.first_offset = damage.first_offset.or(Some(chunk.offset + start as u64));
-                        match next {
-                            Some(next) => scanner.restart(next, false),
-                            None => break End::Chunk,
-                        }
-                    }
-                },
-                Some(_) => {
-                    damage.not_objects += 1;
-                    if scanner.value().is_err() {
-                        break End::Inside(start);
-                    }
-                }
+                Some(b']') if closes_array(text, start) => break End::Array(start + 1),
+                Some(b'{') => self.element(&mut value, &mut scanner, start).map(|repaired| damage.repaired += u64::from(repaired)),
+                Some(_) => scanner.value().and_then(|_| scanner.end_element()).map(|()| damage.not_objects += 1),
+            };
+            let here = Some(chunk.offset + start as u64);
+            let Err(broken) = read else {
+                damage.first_offset = damage.first_offset.or(here.filter(|_| scanner.repaired()));
+                continue;
+            };
+            let next = self.after_damage(text, start, broken);
+            if broken.at >= text.len() && (next.is_none() || !(joined || chunk.last)) {
+                break End::Inside(start);
             }
-            if scanner.repaired() {
-                damage.first_offset = damage.first_offset.or(Some(chunk.offset + start as u64));
+            damage.first_offset = damage.first_offset.or(here);
+            damage.skipped += 1;
+            match next {
+                Some(next) => scanner.restart(next, false),
+                None => break End::Chunk,
             }
         };
         Parsed { value, damage, end, chunk }
+    }
+
+    /// Where to go on after the element, or whatever else, that begins at `start`.
+    fn after_damage(&self, text: &[u8], start: usize, broken: Broken) -> Option<usize> {
+        if text[start] != b'{' {
+            return self.first_keys.next_begin(text, start + 1);
+        }
+        // an element that was never closed breaks where the next one begins
+        if broken.at > start && self.first_keys.begins(text, broken.at) {
+            return Some(broken.at);
+        }
+        self.first_keys.next_anchor(text, start + 1)
     }
 
     /// Parses the element at `start`, if need be a second time with more doubt.
@@ -176,6 +180,11 @@ impl<F> Elements<F> {
         scanner.restart(start + 1, true);
         (self.parse)(value, scanner).map(|()| true)
     }
+}
+
+/// Whether the `]` at `at` can be the array's: only the rest of the document's object may follow.
+fn closes_array(text: &[u8], at: usize) -> bool {
+    text[at + 1..].trim_ascii_start().first().is_none_or(|b| matches!(b, b',' | b'}'))
 }
 
 /// Puts the chunks' values together in order.

@@ -4,8 +4,8 @@
 //! that it does not want are stepped over by counting brackets. Text that is not JSON is
 //! repaired where the writer's habits make the meaning certain:
 //!
-//! * a quote inside a string that no `,` `:` `}` `]` follows belongs to the string
-//!   (PyTorch and Kineto wrote names unescaped, kineto#1459);
+//! * a quote inside a string that no `,` `}` `]` follows (after a key: `:`) belongs to the
+//!   string (PyTorch and Kineto wrote names unescaped, kineto#1459);
 //! * bare words (`nan`, `-1.-500`, unquoted metadata) are values;
 //! * a trailing comma ends nothing.
 
@@ -99,6 +99,15 @@ impl<'a> Value<'a> {
     }
 }
 
+/// What a string is, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The value of a key, or an item.
+    Value,
+    /// A key or a value.
+    Any,
+}
+
 /// See the module text.
 #[derive(Clone, Debug)]
 pub struct Scanner<'a> {
@@ -114,7 +123,7 @@ impl<'a> Scanner<'a> {
         Scanner { text, pos: 0, careful: false, repaired: false }
     }
 
-    /// Restarts at `pos`; a careful scanner also doubts quotes that a comma follows.
+    /// Restarts at `pos`; a careful scanner also doubts quotes that structure follows.
     pub(crate) fn restart(&mut self, pos: usize, careful: bool) {
         self.pos = pos;
         self.careful = careful;
@@ -173,7 +182,7 @@ impl<'a> Scanner<'a> {
                     self.pos = start + length + 1;
                     &self.text[start..start + length]
                 } else {
-                    self.string()?
+                    self.string(Place::Any)?
                 };
                 if self.eat(b':') { Ok(Some(raw)) } else { Err(self.broken()) }
             }
@@ -187,7 +196,7 @@ impl<'a> Scanner<'a> {
         while let Some(&byte) = self.text.get(self.pos) {
             match byte {
                 b'"' => {
-                    self.string()?;
+                    self.string(Place::Any)?;
                     continue;
                 }
                 b'{' | b'[' => depth += 1,
@@ -212,7 +221,7 @@ impl<'a> Scanner<'a> {
     #[inline]
     pub fn value(&mut self) -> Result<Value<'a>, Broken> {
         match self.peek() {
-            Some(b'"') => self.string().map(Value::Text),
+            Some(b'"') => self.string(Place::Value).map(Value::Text),
             Some(b'{' | b'[') => self.nested().map(Value::Nested),
             Some(_) => self.word().map(Value::Word),
             None => Err(self.cut()),
@@ -236,20 +245,35 @@ impl<'a> Scanner<'a> {
         if word.is_empty() { Err(self.broken()) } else { Ok(word) }
     }
 
+    /// Whether what follows may follow an element: a name with raw quotes and braces can
+    /// seem to end its element early.
+    pub fn end_element(&mut self) -> Result<(), Broken> {
+        match self.peek() {
+            None | Some(b',' | b']' | b'{') => Ok(()),
+            Some(_) => Err(self.broken()),
+        }
+    }
+
     /// The contents of the string that starts here.
     #[inline]
-    fn string(&mut self) -> Result<&'a [u8], Broken> {
+    fn string(&mut self, place: Place) -> Result<&'a [u8], Broken> {
         let start = self.pos + 1;
         let mut at = start;
+        let mut mended = false;
         loop {
             at += memchr::memchr2(b'"', b'\\', self.text.get(at..).unwrap_or_default()).ok_or_else(|| self.cut())?;
             if self.text[at] == b'\\' {
                 at += 2;
-            } else if self.closes(at) {
+            } else if self.closes(at, place) {
                 self.pos = at + 1;
-                return Ok(&self.text[start..at]);
+                let raw = &self.text[start..at];
+                self.repaired |= mended;
+                return match next_element(raw).filter(|_| mended) {
+                    Some(brace) => Err(Broken { at: start + brace }),
+                    None => Ok(raw),
+                };
             } else {
-                self.repaired = true;
+                mended = true;
                 at += 1;
             }
         }
@@ -257,22 +281,17 @@ impl<'a> Scanner<'a> {
 
     /// Whether the quote at `at` ends its string: only structure may follow.
     #[inline]
-    fn closes(&self, at: usize) -> bool {
-        let mut rest = self.text[at + 1..].iter().enumerate().skip_while(|(_, b)| **b <= b' ');
-        match rest.next() {
-            None | Some((_, b'}' | b']' | b':')) => true,
-            Some((offset, b',')) => !self.careful || self.key_or_value_follows(at + 2 + offset),
-            Some(_) => false,
+    fn closes(&self, at: usize, place: Place) -> bool {
+        let rest = &self.text[at + 1..];
+        let Some(offset) = rest.iter().position(|b| *b > b' ') else { return true };
+        let doubtful = self.careful && place == Place::Value;
+        match rest[offset] {
+            b',' => !self.careful || key_follows(&rest[offset + 1..]),
+            b'}' => !doubtful || structure_follows(&rest[offset + 1..]),
+            b']' => !doubtful,
+            b':' => place == Place::Any,
+            _ => false,
         }
-    }
-
-    /// Whether the text after a comma is `"key":`, or a value that is not a string.
-    fn key_or_value_follows(&self, from: usize) -> bool {
-        let rest = self.text[from..].trim_ascii_start();
-        let Some((b'"', key)) = rest.split_first() else {
-            return rest.first().is_none_or(|b| b"{[]}-0123456789tfn".contains(b));
-        };
-        memchr::memchr(b'"', key).is_none_or(|end| key[end + 1..].trim_ascii_start().first() == Some(&b':'))
     }
 
     fn nested(&mut self) -> Result<&'a [u8], Broken> {
@@ -288,6 +307,25 @@ impl<'a> Scanner<'a> {
         self.leave()?;
         Ok(&self.text[start..self.pos])
     }
+}
+
+/// Where `},{"` stands, but for white space: a string that was never closed runs into the next element.
+fn next_element(raw: &[u8]) -> Option<usize> {
+    let before = |at: usize| raw[..at].trim_ascii_end().strip_suffix(b",").is_some_and(|before| before.trim_ascii_end().ends_with(b"}"));
+    memchr::memchr_iter(b'{', raw).find(|&at| before(at) && raw[at + 1..].trim_ascii_start().starts_with(b"\""))
+}
+
+/// Whether the text after a comma is `"key":`, or the comma was one too many.
+fn key_follows(text: &[u8]) -> bool {
+    match text.trim_ascii_start().split_first() {
+        Some((b'"', key)) => memchr::memchr(b'"', key).is_none_or(|end| key[end + 1..].trim_ascii_start().first().is_none_or(|b| *b == b':')),
+        next => next.is_none_or(|(b, _)| *b == b'}'),
+    }
+}
+
+/// Whether the text after a closing brace can stand there.
+fn structure_follows(text: &[u8]) -> bool {
+    text.trim_ascii_start().first().is_none_or(|b| b",}]{".contains(b))
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ impl<'a> Event<'a> {
             }
         }
         self.kind = Kind::of(self.phase, self.category);
-        Ok(())
+        scanner.end_element()
     }
 
     /// Whether both keys that decide the kind have been seen.
@@ -175,10 +175,15 @@ pub(crate) fn int(value: Option<Value<'_>>) -> Option<i64> {
     })
 }
 
-/// Three dimensions out of `[x, y, z]`; absent ones are 0.
+/// A stream; CUPTI's "none" is -1, which Kineto has also printed unsigned.
+pub(crate) fn stream(value: Option<Value<'_>>) -> Option<i64> {
+    int(value).map(|stream| if stream == i64::from(u32::MAX) { -1 } else { stream })
+}
+
+/// Three dimensions out of `[x, y, z]`, quoted or not; absent ones are 0.
 pub(crate) fn dims(value: Option<Value<'_>>) -> [u32; 3] {
     let mut out = [0; 3];
-    if let Some(Value::Nested(text)) = value {
+    if let Some(Value::Nested(text) | Value::Text(text)) = value {
         let mut scanner = Scanner::new(text);
         scanner.eat(b'[');
         for slot in &mut out {

@@ -1,10 +1,10 @@
 //! Events into tables: per chunk first, then appended in file order.
 
-use crate::event::{Event, Kind, dims, int};
+use crate::event::{Event, Kind, dims, int, stream};
 use etlink_json::{Value, unescape};
 use etlink_model::{
-    Anomalies, AnomalyKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Label, NameId, Queue, QueueIdx, RfId,
-    RowKind, RuntimeCall, SyncRow, Thread, ThreadIdx, TimeNs,
+    AnomalyKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Label, NameId, Queue, QueueIdx, RfId, RowKind,
+    RuntimeCall, SyncRow, Thread, ThreadIdx, TimeNs,
 };
 
 /// The tables of one chunk, numbered by the chunk's own names, threads and queues.
@@ -49,29 +49,23 @@ impl ChunkTables {
         }
     }
 
-    /// Start and duration. Kineto has printed `-1.-500` for negative durations, and 0 for
-    /// times that the device never delivered (kineto#109, #646).
+    /// Start and duration. Kineto has printed `-1.-500` for negative durations (kineto#646). An
+    /// event whose start is no number is left out: at 0 it would stretch the window by years.
     fn times(&mut self, event: &Event<'_>) -> Option<(TimeNs, DurationNs)> {
         let anomalies = &mut self.trace.anomalies;
         let place = || format!("{:?}", unescape(event.name));
-        let Some(start) = event.start else {
+        let Some(start) = event.start.and_then(Value::time_ns) else {
             anomalies.note(AnomalyKind::NoTime, place);
             return None;
         };
-        let number = |value: Value<'_>, anomalies: &mut Anomalies| {
-            value.time_ns().unwrap_or_else(|| {
-                let negative = value.raw().starts_with(b"-") && value.raw().iter().any(u8::is_ascii_digit);
-                let kind = if negative { AnomalyKind::NegativeDuration } else { AnomalyKind::BadNumber };
-                anomalies.note(kind, place);
-                0
-            })
-        };
-        let start = number(start, anomalies);
-        let duration = event.duration.map_or(0, |duration| number(duration, anomalies));
-        if duration < 0 {
-            anomalies.note(AnomalyKind::NegativeDuration, place);
+        let Some(duration) = event.duration else { return Some((TimeNs(start), DurationNs(0))) };
+        let ns = duration.time_ns();
+        if ns.is_none_or(|ns| ns < 0) {
+            let digits = duration.raw().iter().any(u8::is_ascii_digit);
+            let negative = digits && duration.raw().starts_with(b"-");
+            anomalies.note(if negative { AnomalyKind::NegativeDuration } else { AnomalyKind::BadNumber }, place);
         }
-        Some((TimeNs(start), DurationNs(duration.max(0))))
+        Some((TimeNs(start), DurationNs(ns.unwrap_or(0).max(0))))
     }
 
     fn push_op(&mut self, event: &Event<'_>, start: TimeNs, duration: DurationNs) {
@@ -137,7 +131,7 @@ impl ChunkTables {
             start,
             duration,
             correlation: correlation(args.correlation),
-            wait_stream: int(args.wait_stream).unwrap_or(-1),
+            wait_stream: stream(args.wait_stream).unwrap_or(-1),
             wait_record: correlation(args.wait_record),
             wait_event: int(args.wait_event).unwrap_or(-1),
         };
@@ -205,7 +199,7 @@ impl ChunkTables {
         let queue = Queue {
             device: int(args.device).or(int(event.pid)).unwrap_or(0),
             context: int(args.context).unwrap_or(0),
-            stream: int(args.stream).or(int(event.tid)).unwrap_or(0),
+            stream: stream(args.stream).or(int(event.tid)).unwrap_or(0),
         };
         QueueIdx::new(position(&mut self.trace.queues, queue))
     }

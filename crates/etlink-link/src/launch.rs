@@ -127,14 +127,16 @@ impl<'t> CallIndex<'t> {
         match scoped.iter().rfind(begun).or(scoped.last()) {
             Some(&call) if begun(&&call) => (CallIdx(call), NoLaunch::Launched),
             Some(&call) => (CallIdx(call), NoLaunch::StartsBeforeCall),
-            None => (CallIdx::NONE, self.why_none(start)),
+            None => (CallIdx::NONE, self.why_none(id, start)),
         }
     }
 
-    fn why_none(&self, start: TimeNs) -> NoLaunch {
+    /// Ids grow: a row whose id is below all recorded ones was launched before recording began.
+    fn why_none(&self, id: Correlation, start: TimeNs) -> NoLaunch {
+        let lowest = self.by_id.first().map(|&call| self.device.calls.correlation[call as usize]);
         match self.first_start {
             None => NoLaunch::NoCallsRecorded,
-            Some(first) if start < first => NoLaunch::BeforeWindow,
+            Some(first) if start < first || lowest.is_some_and(|lowest| id < lowest) => NoLaunch::BeforeWindow,
             Some(_) => NoLaunch::CallNotRecorded,
         }
     }

@@ -74,6 +74,12 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;
+    if trace.device.rows.is_empty() && trace.device.calls.is_empty() {
+        trace
+            .report
+            .notes
+            .push("the device trace has no device rows and no runtime calls: a CPU run, or recorded without ProfilerActivity.CUDA".into());
+    }
     trace.report.anomalies = anomalies;
     report::count(&mut trace);
     Ok(trace)
@@ -99,8 +105,5 @@ fn describe(host: Option<&HostTrace>, device: &DeviceTrace, options: LinkOptions
         report.anomalies.merge(host.anomalies.clone());
     }
     report.anomalies.merge(device.anomalies.clone());
-    if device.rows.is_empty() && device.calls.is_empty() {
-        report.notes.push("the device trace has no device rows and no runtime calls: a CPU run, or recorded without ProfilerActivity.CUDA".into());
-    }
     Ok(())
 }

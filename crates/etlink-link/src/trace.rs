@@ -60,7 +60,7 @@ pub enum NoLaunch {
     NoCallsRecorded,
     /// The row has no correlation id.
     NoCorrelation,
-    /// Started before the first call that the trace has.
+    /// Started, or by its id was launched, before the first call that the trace has.
     BeforeWindow,
     /// A correlation id that no call has.
     CallNotRecorded,

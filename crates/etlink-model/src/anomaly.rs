@@ -46,12 +46,12 @@ anomalies! {
     Skipped = Damage, "entries that are not JSON, left out";
     /// An array element that is no object.
     NotAnObject = Info, "list entries that are no objects, left out";
-    /// A number that is not one.
-    BadNumber = Damage, "times or durations that are no numbers, read as 0";
+    /// A duration that is no number.
+    BadNumber = Damage, "durations that are no numbers, read as 0";
     /// Negative duration.
     NegativeDuration = Damage, "negative durations, read as 0";
-    /// A complete event without `ts`.
-    NoTime = Damage, "events without a time, left out";
+    /// A complete event without a `ts` that is a number.
+    NoTime = Damage, "events without a start time, left out";
     /// Kineto `finished: false`.
     Unfinished = Info, "ops still open when recording stopped: their end is the window's end";
     /// Two host nodes with one id.

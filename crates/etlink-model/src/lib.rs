@@ -10,6 +10,8 @@
 //! ([`Names`]). Times are integer nanoseconds ([`TimeNs`], [`DurationNs`]).
 
 mod anomaly;
+#[cfg(feature = "builder")]
+pub mod builder;
 mod collective;
 mod columns;
 mod device;

@@ -1,1 +1,46 @@
-fn main(){}
+//! The `etlink` command: arguments -> settings -> one function per subcommand.
+//!
+//! This crate alone opens files, looks at the clock and the terminal, prints, and picks the
+//! exit code: 0 done; 1 done, but a check failed, a rank failed, or damage was found under
+//! `--strict`; 2 could not do it.
+#![allow(unreachable_pub, reason = "a program has no outside")]
+#![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "the one place for files, clock, environment and terminal")]
+
+mod args;
+mod commands;
+mod discover;
+mod input;
+mod output;
+mod pair;
+mod progress;
+mod table;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// How a command ended that could be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// All is well.
+    Done,
+    /// Done, but something was found.
+    Found,
+}
+
+fn main() -> ExitCode {
+    match commands::run(args::Args::parse()) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Found) => ExitCode::from(1),
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("etlink: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whoever read our output has seen enough (`etlink check … | head`).
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}

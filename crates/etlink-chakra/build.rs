@@ -1,0 +1,13 @@
+//! Compiles the Chakra schema to Rust. Needs no `protoc`.
+
+#![allow(clippy::print_stdout, reason = "how a build script talks to cargo")]
+
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = "../../schemas/chakra";
+    println!("cargo:rerun-if-changed={folder}");
+    let files = protox::compile(["et_def.proto"], [folder])?;
+    prost_build::Config::new().compile_fds(files)?;
+    Ok(())
+}

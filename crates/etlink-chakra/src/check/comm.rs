@@ -1,0 +1,72 @@
+//! What ASTRA-sim asks of communication nodes.
+
+use super::example;
+use crate::finding::{FindingKind, Findings};
+use crate::proto::{CollectiveCommType, NodeType};
+use crate::read::{CommAttrs, Graph};
+
+pub(super) fn check(graph: &Graph, findings: &mut Findings) {
+    for index in 0..graph.len() {
+        let comm = graph.comm_of(index);
+        let mut faults = match graph.node_type[index] {
+            NodeType::CommCollNode => collective(&comm),
+            NodeType::CommSendNode => point_to_point(&comm, comm.dst),
+            NodeType::CommRecvNode => point_to_point(&comm, comm.src),
+            _ => continue,
+        };
+        if graph.is_cpu_op[index] == Some(true) {
+            faults.push(FindingKind::CommOnCpu);
+        }
+        for kind in faults {
+            findings.note(kind, || example(graph, index, detail(kind, &comm)));
+        }
+    }
+}
+
+fn collective(comm: &CommAttrs) -> Vec<FindingKind> {
+    let kind = comm.comm_type.map(|kind| i32::try_from(kind).ok().and_then(|kind| CollectiveCommType::try_from(kind).ok()));
+    let gathers = kind == Some(Some(CollectiveCommType::AllGather));
+    let mut faults = vec![];
+    match kind {
+        None => faults.push(FindingKind::NoCommType),
+        Some(Some(
+            CollectiveCommType::AllReduce
+            | CollectiveCommType::AllGather
+            | CollectiveCommType::Broadcast
+            | CollectiveCommType::AllToAll
+            | CollectiveCommType::ReduceScatter,
+        )) => {}
+        Some(_) => faults.push(FindingKind::UnsupportedCommType),
+    }
+    match comm.size {
+        None => faults.push(FindingKind::NoCommSize),
+        Some(..=0) if gathers => faults.push(FindingKind::EmptyAllGather),
+        Some(..=0) => faults.push(FindingKind::ZeroCommSize),
+        Some(_) => {}
+    }
+    faults
+}
+
+fn point_to_point(comm: &CommAttrs, peer: Option<i64>) -> Vec<FindingKind> {
+    let mut faults = vec![];
+    if peer.is_none() {
+        faults.push(FindingKind::NoPeer);
+    }
+    match comm.size {
+        None => faults.push(FindingKind::NoCommSize),
+        Some(..=0) => faults.push(FindingKind::ZeroCommSize),
+        Some(_) => {}
+    }
+    faults
+}
+
+fn detail(kind: FindingKind, comm: &CommAttrs) -> String {
+    match (kind, comm.comm_type, comm.size) {
+        (FindingKind::UnsupportedCommType, Some(number), _) => {
+            let known = i32::try_from(number).ok().and_then(|number| CollectiveCommType::try_from(number).ok());
+            known.map_or_else(|| number.to_string(), |known| known.as_str_name().to_owned())
+        }
+        (FindingKind::ZeroCommSize | FindingKind::EmptyAllGather, _, Some(size)) => size.to_string(),
+        _ => String::new(),
+    }
+}

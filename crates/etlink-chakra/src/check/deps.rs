@@ -1,0 +1,85 @@
+//! Ids and what refers to them.
+
+use super::example;
+use super::rows::Rows;
+use crate::finding::{Example, FindingKind, Findings};
+use crate::read::Graph;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+pub(super) fn check(graph: &Graph, findings: &mut Findings) {
+    let index = index_of_ids(graph, findings);
+    let mut missing: BTreeMap<u64, Missing> = BTreeMap::new();
+    let mut edges: Vec<(u32, u32)> = vec![];
+    for node in 0..graph.len() {
+        let parents = graph.ctrl_deps.of(node).iter().map(|&dep| (dep, graph.format.is_tree()));
+        let deps = graph.data_deps.of(node).iter().map(|&dep| (dep, false));
+        for (dep, parent) in parents.chain(deps) {
+            match index.get(&dep) {
+                Some(_) if dep == graph.id[node] => itself(graph, node, parent, findings),
+                Some(&from) => edges.push((from, position(node))),
+                None => {
+                    let missing = missing.entry(dep).or_insert(Missing { first: node, parents: 0, deps: 0 });
+                    missing.parents += u64::from(parent);
+                    missing.deps += u64::from(!parent);
+                }
+            }
+        }
+    }
+    dangling(graph, &missing, findings);
+    cycles(graph, &edges, findings);
+}
+
+fn index_of_ids(graph: &Graph, findings: &mut Findings) -> FxHashMap<u64, u32> {
+    let mut index = FxHashMap::default();
+    index.reserve(graph.len());
+    for (node, &id) in graph.id.iter().enumerate() {
+        if index.insert(id, position(node)).is_some() {
+            findings.note(FindingKind::DuplicateId, || example(graph, node, ""));
+        }
+    }
+    index
+}
+
+/// A root of the op tree is its own parent; nothing else may wait for itself.
+fn itself(graph: &Graph, node: usize, parent: bool, findings: &mut Findings) {
+    let root = parent && graph.name_of(node).ends_with("|process]");
+    if !root {
+        findings.note(FindingKind::SelfDep, || example(graph, node, ""));
+    }
+}
+
+/// An id that deps name and no node has.
+struct Missing {
+    first: usize,
+    parents: u64,
+    deps: u64,
+}
+
+fn dangling(graph: &Graph, missing: &BTreeMap<u64, Missing>, findings: &mut Findings) {
+    for (&id, at) in missing {
+        for (kind, count) in [(FindingKind::MissingParent, at.parents), (FindingKind::DanglingDep, at.deps)] {
+            let first = (graph.id[at.first], graph.name_of(at.first));
+            findings.add(kind, count, || Example {
+                id: Some(id),
+                detail: format!("named by {count}, first by node {} ({})", first.0, first.1),
+                ..Example::default()
+            });
+        }
+    }
+}
+
+fn cycles(graph: &Graph, edges: &[(u32, u32)], findings: &mut Findings) {
+    for cycle in Rows::new(graph.len(), edges).cycles() {
+        let Some(&first) = cycle.first() else { continue };
+        let ids: Vec<String> = cycle.iter().take(8).map(|&node| graph.id[node as usize].to_string()).collect();
+        let more = if cycle.len() > 8 { ", …" } else { "" };
+        findings.add(FindingKind::Cycle, cycle.len() as u64, || {
+            example(graph, first as usize, format!("{} nodes: {}{more}", cycle.len(), ids.join(", ")))
+        });
+    }
+}
+
+fn position(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,157 @@
+//! Which nodes communicate, as simulators understand it.
+//!
+//! ASTRA-sim runs all-reduce, all-gather, broadcast, all-to-all, reduce-scatter, send and
+//! receive; anything else throws or never ends. What it would not run is computation with the
+//! measured duration, and the reason is counted.
+
+use crate::proto::CollectiveCommType;
+use crate::{Demotion, WriteOptions, group_ranks};
+use etlink_link::{CollectiveRef, LinkedTrace};
+use etlink_model::{CollectiveKind, dtype_bytes};
+
+/// An all-gather is cut into this many pieces by ASTRA-sim's example configurations
+/// (`preferred-dataset-splits`); one of fewer bytes never ends.
+const MIN_GATHER_BYTES: i64 = 4;
+
+/// What a communication node becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comm<'t> {
+    /// COMM_COLL_NODE; `group` is its `pg_name`, if it has one.
+    Collective { kind: CollectiveCommType, bytes: i64, group: Option<&'t str> },
+    /// COMM_SEND_NODE or COMM_RECV_NODE; ranks are global.
+    PointToPoint { send: bool, peer: i64, own: Option<i64>, bytes: i64 },
+}
+
+/// What the record says, or why it becomes computation. Sizes are this rank's input: for an
+/// all-gather its shard, for a reduce-scatter all of it.
+pub(crate) fn classify<'t>(trace: &'t LinkedTrace, record: &CollectiveRef<'t>, options: &WriteOptions<'t>) -> Result<Comm<'t>, Demotion> {
+    let kind = match record.kind() {
+        CollectiveKind::AllReduce => CollectiveCommType::AllReduce,
+        CollectiveKind::AllGather => CollectiveCommType::AllGather,
+        CollectiveKind::Broadcast => CollectiveCommType::Broadcast,
+        CollectiveKind::AllToAll => CollectiveCommType::AllToAll,
+        CollectiveKind::ReduceScatter => CollectiveCommType::ReduceScatter,
+        CollectiveKind::Send | CollectiveKind::Recv => return point_to_point(trace, record),
+        CollectiveKind::Reduce | CollectiveKind::Gather | CollectiveKind::Scatter | CollectiveKind::Barrier => return Err(Demotion::NoSimulatorType),
+        CollectiveKind::Other => return Err(Demotion::UnknownType),
+    };
+    let bytes = message_bytes(record)?;
+    if kind == CollectiveCommType::AllGather && bytes < MIN_GATHER_BYTES {
+        return Err(Demotion::NoData);
+    }
+    if one_rank(trace, record) {
+        return Err(Demotion::OneRank);
+    }
+    let group = match options.groups {
+        Some(keys) => Some(keys.key(trace, record).ok_or(Demotion::UnknownGroup)?),
+        None => Some(record.names.get(record.record.group_name)).filter(|name| !name.is_empty()),
+    };
+    Ok(Comm::Collective { kind, bytes, group })
+}
+
+fn message_bytes(record: &CollectiveRef<'_>) -> Result<i64, Demotion> {
+    let size = dtype_bytes(record.names.get(record.record.dtype)).ok_or(Demotion::UnknownDtype)?;
+    let bytes = record.record.in_elements.checked_mul(size);
+    let bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok());
+    bytes.filter(|bytes| *bytes > 0).ok_or(Demotion::NoData)
+}
+
+fn one_rank(trace: &LinkedTrace, record: &CollectiveRef<'_>) -> bool {
+    match record.record.group_size {
+        0 => group_ranks(trace, record).is_some_and(|ranks| ranks.len() == 1),
+        size => size == 1,
+    }
+}
+
+/// The peer is `Src Rank` or `Dst Rank`, which are global, or else `Rank`, which for a send or
+/// receive is the peer's place in the group.
+fn point_to_point<'t>(trace: &LinkedTrace, record: &CollectiveRef<'_>) -> Result<Comm<'t>, Demotion> {
+    let send = record.kind() == CollectiveKind::Send;
+    let said = if send { record.record.dst } else { record.record.src };
+    let bytes = message_bytes(record)?;
+    let own = trace.report.rank.or(trace.device.header.rank);
+    let peer = if said >= 0 { said } else { global_rank(trace, record).ok_or(Demotion::UnknownPeer)? };
+    if own == Some(peer) || i32::try_from(peer).is_err() {
+        return Err(Demotion::UnknownPeer);
+    }
+    Ok(Comm::PointToPoint { send, peer, own, bytes })
+}
+
+fn global_rank(trace: &LinkedTrace, record: &CollectiveRef<'_>) -> Option<i64> {
+    let place = usize::try_from(record.record.rank).ok()?;
+    i64::try_from(*group_ranks(trace, record)?.get(place)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GroupKeys;
+    use crate::testing::comm;
+    use etlink_model::Collective;
+
+    fn verdict(name: &str, change: impl FnOnce(&mut Collective)) -> Result<(u64, i64), Demotion> {
+        let (trace, mut record) = comm(name, "BFloat16", 100);
+        change(&mut record);
+        let record = CollectiveRef { record, names: &trace.device.names };
+        let comm = classify(&trace, &record, &WriteOptions::default())?;
+        Ok(match comm {
+            Comm::Collective { kind, bytes, .. } => (kind as u64, bytes),
+            Comm::PointToPoint { send, peer, bytes, .. } => (100 * (1 + u64::from(send)) + u64::try_from(peer).expect("rank"), bytes),
+        })
+    }
+
+    #[test]
+    fn kinds_and_sizes() {
+        for (name, want) in [
+            ("allreduce", Ok((0, 200))),
+            ("_allgather_base", Ok((2, 200))),
+            ("broadcast", Ok((5, 200))),
+            ("all_to_allv", Ok((6, 200))),
+            ("_reduce_scatter_base", Ok((7, 200))),
+            ("send", Ok((201, 200))),
+            ("recv", Ok((101, 200))),
+            ("barrier", Err(Demotion::NoSimulatorType)),
+            ("reduce", Err(Demotion::NoSimulatorType)),
+            ("gather", Err(Demotion::NoSimulatorType)),
+            ("scatter", Err(Demotion::NoSimulatorType)),
+            ("wait", Err(Demotion::UnknownType)),
+        ] {
+            assert_eq!(verdict(name, |_| ()), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_would_not_run_is_computation() {
+        assert_eq!(verdict("allreduce", |r| r.in_elements = 0), Err(Demotion::NoData));
+        assert_eq!(verdict("allreduce", |r| r.in_elements = u64::MAX), Err(Demotion::NoData));
+        assert_eq!(verdict("_allgather_base", |r| r.in_elements = 1), Err(Demotion::NoData));
+        assert_eq!(verdict("allreduce", |r| r.group_size = 1), Err(Demotion::OneRank));
+        assert_eq!(verdict("allreduce", |r| r.dtype = r.name), Err(Demotion::UnknownDtype));
+        assert_eq!(verdict("send", |r| r.rank = 0), Err(Demotion::UnknownPeer));
+        assert_eq!(verdict("send", |r| r.rank = 9), Err(Demotion::UnknownPeer));
+        assert_eq!(verdict("send", |r| r.dst = 0), Err(Demotion::UnknownPeer));
+    }
+
+    #[test]
+    fn a_peer_in_the_group_is_a_global_rank() {
+        assert_eq!(verdict("recv", |r| (r.rank_start, r.rank_stride) = (0, 4)), Ok((104, 200)));
+        assert_eq!(verdict("recv", |r| (r.rank_start, r.src) = (-1, 7)), Ok((107, 200)));
+        assert_eq!(verdict("recv", |r| r.rank_start = -1), Err(Demotion::UnknownPeer));
+    }
+
+    #[test]
+    fn groups_that_have_no_key_are_computation() {
+        let (trace, record) = comm("allreduce", "Float", 1);
+        let record = CollectiveRef { record, names: &trace.device.names };
+        let group = |keys: &GroupKeys| {
+            let options = WriteOptions { groups: Some(keys), ..WriteOptions::default() };
+            match classify(&trace, &record, &options) {
+                Ok(Comm::Collective { group, .. }) => Ok(group.map(str::to_owned)),
+                other => Err(other.map(|_| ())),
+            }
+        };
+        let keys = GroupKeys::number([vec![0, 1], vec![0, 3]].into());
+        assert_eq!(group(&keys), Ok(Some("1".to_owned())));
+        assert_eq!(group(&GroupKeys::default()), Err(Err(Demotion::UnknownGroup)));
+    }
+}

@@ -1,0 +1,342 @@
+//! One node: fields, dependencies and attributes.
+
+use super::comm::{Comm, classify};
+use super::rounding::Rounding;
+use super::wire::Message;
+use crate::proto::NodeType;
+use crate::{Demotion, WriteOptions, WriteSummary};
+use etlink_link::{CollectiveRef, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
+use etlink_model::{CollectiveKind, CpuOps, DurationNs, Label, OpIdx, RowIdx, RowKind};
+
+/// Field numbers of `Node`.
+mod field {
+    pub(super) const ID: u32 = 1;
+    pub(super) const NAME: u32 = 2;
+    pub(super) const TYPE: u32 = 3;
+    pub(super) const CTRL_DEPS: u32 = 4;
+    pub(super) const DATA_DEPS: u32 = 5;
+    pub(super) const START: u32 = 6;
+    pub(super) const DURATION: u32 = 7;
+    pub(super) const INPUTS: u32 = 8;
+    pub(super) const OUTPUTS: u32 = 9;
+    pub(super) const ATTR: u32 = 10;
+}
+
+/// No node yet.
+const NONE: u32 = u32::MAX;
+
+/// Encodes the nodes of a trace in order.
+pub(crate) struct Encoder<'t> {
+    trace: &'t LinkedTrace,
+    options: &'t WriteOptions<'t>,
+    message: Message,
+    threads: Rounding,
+    queues: Rounding,
+    /// Per CPU op: the node of its first slice.
+    first_slice: Vec<u32>,
+    ctrl_deps: Vec<u64>,
+    data_deps: Vec<u64>,
+    pub(crate) summary: WriteSummary,
+}
+
+impl<'t> Encoder<'t> {
+    pub(crate) fn new(trace: &'t LinkedTrace, options: &'t WriteOptions<'t>) -> Self {
+        Encoder {
+            trace,
+            options,
+            message: Message::new(field::ATTR),
+            threads: Rounding::new(trace.device.threads.len()),
+            queues: Rounding::new(trace.device.queues.len()),
+            first_slice: vec![NONE; trace.device.ops.len()],
+            ctrl_deps: vec![],
+            data_deps: vec![],
+            summary: WriteSummary::default(),
+        }
+    }
+
+    /// Node `index`, which has to be the next.
+    pub(crate) fn node(&mut self, index: usize) -> &[u8] {
+        let trace = self.trace;
+        let node = trace.nodes.get(index);
+        let record = trace.collective(&node).filter(|_| node.slice == 0);
+        let comm = self.comm(index, &node, record.as_ref());
+        let node_type = node_type(comm.as_ref());
+        self.deps(index);
+        self.message.clear();
+        self.message.uint(field::ID, index as u64);
+        self.message.text(field::NAME, trace.name(&node));
+        self.message.uint(field::TYPE, node_type as u64);
+        self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
+        self.message.list(field::DATA_DEPS, &self.data_deps);
+        let start_us = node.start.0.div_euclid(1000);
+        self.message.uint(field::START, u64::try_from(start_us).unwrap_or(0));
+        let duration = self.rounded(&node);
+        self.message.uint(field::DURATION, duration);
+        self.attributes(index, &node, comm.as_ref());
+        if node.kind == NodeKind::Collective {
+            self.communication(record.as_ref(), trace.name(&node));
+        }
+        self.summary.nodes += 1;
+        self.summary.count(node_type);
+        self.message.bytes()
+    }
+
+    fn comm(&mut self, index: usize, node: &Node, record: Option<&CollectiveRef<'t>>) -> Option<Comm<'t>> {
+        if node.kind != NodeKind::Collective || node.slice > 0 {
+            return None;
+        }
+        let asked = u32::try_from(index).is_ok_and(|index| self.options.as_compute.binary_search(&index).is_ok());
+        let comm = match record {
+            _ if asked => Err(Demotion::Asked),
+            None => Err(Demotion::NoRecord),
+            Some(record) => classify(self.trace, record, self.options),
+        };
+        comm.map_err(|reason| self.summary.demote(reason)).ok()
+    }
+
+    /// Sorts the deps of a node by meaning; a node that is waited for twice is named once.
+    fn deps(&mut self, index: usize) {
+        self.ctrl_deps.clear();
+        self.data_deps.clear();
+        let edges = self.trace.edges.of(index);
+        for edge in edges {
+            if implied(edges, edge) {
+                continue;
+            }
+            let deps = match edge.kind {
+                EdgeKind::ProgramOrder => &mut self.ctrl_deps,
+                EdgeKind::Launch | EdgeKind::StreamOrder => &mut self.data_deps,
+            };
+            deps.push(u64::from(edge.from));
+        }
+        self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
+    }
+
+    fn rounded(&mut self, node: &Node) -> u64 {
+        let resources = if node.on_device { &mut self.queues } else { &mut self.threads };
+        resources.micros(node.resource, DurationNs(node.duration.0))
+    }
+
+    fn attributes(&mut self, index: usize, node: &Node, comm: Option<&Comm<'_>>) {
+        self.message.attr_bool("is_cpu_op", comm.is_none() && !node.on_device);
+        self.message.attr_text("kind", kind_text(node.kind));
+        self.message.attr_int("start_ns", node.start.0);
+        self.message.attr_int("duration_ns", node.duration.0);
+        if let Some(comm) = comm {
+            self.simulated(comm);
+        }
+        match self.trace.row_of(node) {
+            Some(row) => self.device_row(row),
+            None => self.host_slice(index, node),
+        }
+    }
+
+    fn host_slice(&mut self, index: usize, node: &Node) {
+        let device = &self.trace.device;
+        if let Some(thread) = device.threads.get(node.resource as usize) {
+            for (name, label) in [("pid", thread.pid), ("tid", thread.tid)] {
+                match label {
+                    Label::Int(number) => self.message.attr_int(name, number),
+                    Label::Text(text) => self.message.attr_text(name, device.names.get(text)),
+                }
+            }
+        }
+        match node.kind {
+            NodeKind::Runtime => {
+                let (call, calls) = (node.source as usize, &device.calls);
+                self.correlation(calls.correlation[call].get().map(|c| c.0), calls.external_id[call]);
+            }
+            NodeKind::HostOp | NodeKind::Collective => self.op_slice(index, node),
+            NodeKind::DeviceOp | NodeKind::HostGap | NodeKind::Boundary => {}
+        }
+    }
+
+    fn op_slice(&mut self, index: usize, node: &Node) {
+        let first = &mut self.first_slice[node.source as usize];
+        if node.slice == 0 && *first == NONE {
+            *first = u32::try_from(index).unwrap_or(NONE);
+            self.identity(OpIdx(node.source));
+        } else if *first != NONE {
+            self.message.attr_int("slice_of", i64::from(*first));
+        }
+    }
+
+    /// What names an op: in the host trace, in the device trace, and its arguments.
+    fn identity(&mut self, op: OpIdx) {
+        let (ops, at) = (&self.trace.device.ops, op.index());
+        self.op_ids(ops, at);
+        let host = self.trace.host.as_ref();
+        let Some((host, node)) = host.zip(self.trace.op_host[at].get()) else {
+            let names = &self.trace.device.names;
+            let texts = ["", names.get(ops.shapes[at]), names.get(ops.types[at])];
+            self.message.texts(field::INPUTS, texts);
+            return;
+        };
+        let (nodes, node) = (&host.nodes, node.index());
+        let schema = host.names.get(nodes.op_schema[node]);
+        if !schema.is_empty() {
+            self.message.attr_text("op_schema", schema);
+        }
+        self.message.attr_int("scope", i64::from(nodes.scope[node]));
+        self.message.attr_int("host_id", nodes.id[node].cast_signed());
+        for (tag, list) in [(field::INPUTS, &nodes.inputs[node]), (field::OUTPUTS, &nodes.outputs[node])] {
+            let values = String::from_utf8_lossy(host.span(list.values));
+            let values = if self.options.omit_values { "" } else { &*values };
+            self.message.texts(tag, [values, host.names.get(list.shapes), host.names.get(list.types)]);
+        }
+    }
+
+    fn op_ids(&mut self, ops: &CpuOps, at: usize) {
+        let host = self.trace.host.as_ref().zip(self.trace.op_host[at].get());
+        let on_host = |column: fn(&etlink_model::HostNodes, usize) -> i64| host.map(|(host, node)| column(&host.nodes, node.index()));
+        let rf_id = ops.rf_id[at].get().map(|id| id.0.cast_signed());
+        let rf_id = rf_id.or(on_host(|nodes, node| nodes.rf_id[node].0.cast_signed()));
+        let seq_id = Some(ops.seq_id[at]).filter(|seq| *seq >= 0);
+        let seq_id = seq_id.or(on_host(|nodes, node| nodes.seq_id[node]));
+        if let Some(rf_id) = rf_id.filter(|id| *id != 0) {
+            self.message.attr_int("rf_id", rf_id);
+        }
+        if let Some(seq_id) = seq_id.filter(|seq| *seq >= 0) {
+            self.message.attr_int("seq_id", seq_id);
+        }
+        if ops.external_id[at] >= 0 {
+            self.message.attr_int("external_id", ops.external_id[at]);
+        }
+    }
+
+    fn device_row(&mut self, row: RowIdx) {
+        let (device, at) = (&self.trace.device, row.index());
+        let rows = &device.rows;
+        if let Some(queue) = device.queues.get(rows.queue[at].index()) {
+            self.message.attr_int("stream", queue.stream);
+            self.message.attr_int("device", queue.device);
+        }
+        self.correlation(rows.correlation[at].get().map(|c| c.0), rows.external_id[at]);
+        if rows.kind[at] == RowKind::Kernel {
+            if rows.grid[at] != [0; 3] {
+                self.message.attr_list("grid", &rows.grid[at]);
+                self.message.attr_list("block", &rows.block[at]);
+            }
+        } else {
+            self.message.attr_uint("bytes", rows.bytes[at]);
+        }
+        if rows.graph_node[at] != 0 {
+            self.message.attr_uint("graph_node", rows.graph_node[at]);
+        }
+    }
+
+    fn correlation(&mut self, correlation: Option<i64>, external_id: i64) {
+        if let Some(correlation) = correlation {
+            self.message.attr_int("correlation", correlation);
+        }
+        if external_id >= 0 {
+            self.message.attr_int("external_id", external_id);
+        }
+    }
+
+    /// What the simulator reads of a communication node. Ranks and tag are `int32`, the type
+    /// that Chakra's first feeder asks for. The tag is always 0: `Seq` is a rank's own count
+    /// and differs between the two sides, while messages with one tag match in order.
+    fn simulated(&mut self, comm: &Comm<'_>) {
+        match *comm {
+            Comm::Collective { kind, bytes, group } => {
+                self.message.attr_int("comm_type", i64::from(kind as i32));
+                self.message.attr_int("comm_size", bytes);
+                if let Some(group) = group {
+                    self.message.attr_text("pg_name", group);
+                }
+            }
+            Comm::PointToPoint { send, peer, own, bytes } => {
+                let (src, dst) = if send { (own, Some(peer)) } else { (Some(peer), own) };
+                for (name, rank) in [("comm_src", src), ("comm_dst", dst)] {
+                    if let Some(rank) = rank.and_then(|rank| i32::try_from(rank).ok()) {
+                        self.message.attr_int32(name, rank);
+                    }
+                }
+                self.message.attr_int32("comm_tag", 0);
+                self.message.attr_int("comm_size", bytes);
+            }
+        }
+    }
+
+    /// All that the traces say of a communication, under the host trace's names.
+    fn communication(&mut self, record: Option<&CollectiveRef<'_>>, name: &str) {
+        let kind = record.map_or_else(|| CollectiveKind::of(name), CollectiveRef::kind);
+        self.message.attr_text("comm_kind", comm_kind_text(kind));
+        let Some(CollectiveRef { record, names }) = record else { return };
+        for (name, text) in [
+            ("collective_name", record.name),
+            ("dtype", record.dtype),
+            ("in_split_size", record.in_split),
+            ("out_split_size", record.out_split),
+            ("process_group_name", record.group_name),
+            ("pg_desc", record.group_desc),
+            ("process_group_ranks", record.group_ranks),
+            ("comms_id", record.comms_id),
+        ] {
+            if !names.get(text).is_empty() {
+                self.message.attr_text(name, names.get(text));
+            }
+        }
+        self.message.attr_uint("in_msg_nelems", record.in_elements);
+        self.message.attr_uint("out_msg_nelems", record.out_elements);
+        self.message.attr_uint("pg_size", record.group_size);
+        for (name, number) in [
+            ("global_rank_start", record.rank_start),
+            ("global_rank_stride", record.rank_stride),
+            ("comm_rank", record.rank),
+            ("src_rank", record.src),
+            ("dst_rank", record.dst),
+            ("seq", record.seq),
+        ] {
+            if number >= 0 {
+                self.message.attr_int(name, number);
+            }
+        }
+        self.message.attr_bool("is_asynchronized_op", record.asynchronous);
+    }
+}
+
+/// Whether an edge of another kind already names the same node.
+fn implied(edges: &[Edge], edge: &Edge) -> bool {
+    let earlier = [EdgeKind::ProgramOrder, EdgeKind::Launch, EdgeKind::StreamOrder];
+    let mut earlier = earlier.into_iter().take_while(|kind| *kind < edge.kind);
+    earlier.any(|kind| edges.binary_search(&Edge { kind, ..*edge }).is_ok())
+}
+
+fn node_type(comm: Option<&Comm<'_>>) -> NodeType {
+    match comm {
+        None => NodeType::CompNode,
+        Some(Comm::Collective { .. }) => NodeType::CommCollNode,
+        Some(Comm::PointToPoint { send: true, .. }) => NodeType::CommSendNode,
+        Some(Comm::PointToPoint { send: false, .. }) => NodeType::CommRecvNode,
+    }
+}
+
+fn kind_text(kind: NodeKind) -> &'static str {
+    match kind {
+        NodeKind::HostOp => "host_op",
+        NodeKind::Runtime => "runtime",
+        NodeKind::DeviceOp => "device_op",
+        NodeKind::Collective => "collective",
+        NodeKind::HostGap => "host_gap",
+        NodeKind::Boundary => "boundary",
+    }
+}
+
+fn comm_kind_text(kind: CollectiveKind) -> &'static str {
+    match kind {
+        CollectiveKind::AllReduce => "all_reduce",
+        CollectiveKind::Reduce => "reduce",
+        CollectiveKind::AllGather => "all_gather",
+        CollectiveKind::Gather => "gather",
+        CollectiveKind::Scatter => "scatter",
+        CollectiveKind::Broadcast => "broadcast",
+        CollectiveKind::AllToAll => "all_to_all",
+        CollectiveKind::ReduceScatter => "reduce_scatter",
+        CollectiveKind::Barrier => "barrier",
+        CollectiveKind::Send => "send",
+        CollectiveKind::Recv => "recv",
+        CollectiveKind::Other => "other",
+    }
+}

@@ -1,0 +1,203 @@
+//! What is written, decoded with the generated messages.
+
+use super::*;
+use crate::proto::attribute_proto::Value;
+use crate::proto::{GlobalMetadata, Node, NodeType};
+use crate::testing::{Builder, sample};
+use crate::{Demotion, GroupKeys};
+use etlink_link::NodeKind;
+use proptest::prelude::*;
+use prost::Message;
+
+fn written(trace: &LinkedTrace, options: &WriteOptions<'_>) -> (GlobalMetadata, Vec<Node>, WriteSummary) {
+    let mut bytes = vec![];
+    let summary = write_et(trace, options, &mut bytes).expect("writes");
+    assert_eq!(summary.bytes, bytes.len() as u64);
+    let mut rest = bytes.as_slice();
+    let metadata = GlobalMetadata::decode_length_delimited(&mut rest).expect("metadata");
+    let mut nodes = vec![];
+    while !rest.is_empty() {
+        nodes.push(Node::decode_length_delimited(&mut rest).expect("node"));
+    }
+    (metadata, nodes, summary)
+}
+
+fn attr<'n>(node: &'n Node, name: &str) -> Option<&'n Value> {
+    let mut found = node.attr.iter().filter(|attr| attr.name == name);
+    let first = found.next();
+    assert_eq!(found.next(), None, "{name} twice");
+    first.and_then(|attr| attr.value.as_ref())
+}
+
+fn int(node: &Node, name: &str) -> Option<i64> {
+    match attr(node, name)? {
+        Value::Int64Val(number) => Some(*number),
+        Value::Int32Val(number) => Some(i64::from(*number)),
+        Value::Uint64Val(number) => i64::try_from(*number).ok(),
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+fn text<'n>(node: &'n Node, name: &str) -> Option<&'n str> {
+    match attr(node, name)? {
+        Value::StringVal(text) => Some(text),
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+#[test]
+fn metadata_comes_first() {
+    let (metadata, ..) = written(&sample(true), &WriteOptions::default());
+    assert_eq!(metadata.version, "0.0.4");
+    let names: Vec<&str> = metadata.attr.iter().map(|attr| attr.name.as_str()).collect();
+    assert_eq!(names, ["schema", "writer", "pid", "time", "start_ts", "rank", "base_time_ns"]);
+    assert_eq!(metadata.attr[2].value, Some(Value::Uint64Val(100)));
+    let (metadata, ..) = written(&LinkedTrace::default(), &WriteOptions::default());
+    assert!(!metadata.attr.is_empty());
+}
+
+#[test]
+fn ids_types_and_deps() {
+    let (_, nodes, summary) = written(&sample(true), &WriteOptions::default());
+    assert!(nodes.iter().map(|node| node.id).eq(0..10));
+    let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "boundary",
+            "train \"x\"",
+            "aten::mm",
+            "cudaLaunchKernel",
+            "aten::mm",
+            "gemm<float>",
+            "Memcpy DtoD",
+            "host gap",
+            "record_param_comms",
+            "ncclDevKernel_AllReduce_Sum_f32"
+        ]
+    );
+    for (index, node) in nodes.iter().enumerate() {
+        let on_device = [5, 6, 9].contains(&index);
+        assert_eq!(attr(node, "is_cpu_op"), Some(&Value::BoolVal(!on_device)), "{index}");
+        assert_eq!(node.r#type(), if index == 9 { NodeType::CommCollNode } else { NodeType::CompNode });
+    }
+    assert_eq!((&nodes[2].ctrl_deps[..], &nodes[2].data_deps[..]), (&[1][..], &[][..]));
+    assert_eq!((&nodes[5].ctrl_deps[..], &nodes[5].data_deps[..]), (&[][..], &[2][..]));
+    assert_eq!(nodes[9].data_deps, [6, 8], "launch and stream order of one node are one dep");
+    assert_eq!((summary.nodes, summary.deps), (10, 10));
+    assert_eq!(summary.types[&NodeType::CommCollNode], 1);
+}
+
+#[test]
+fn times_are_exact_in_attributes_and_in_sums() {
+    let trace = sample(true);
+    let (_, nodes, _) = written(&trace, &WriteOptions::default());
+    for (index, node) in nodes.iter().enumerate() {
+        assert_eq!(int(node, "start_ns"), Some(trace.nodes.start[index].0));
+        assert_eq!(int(node, "duration_ns"), Some(trace.nodes.duration[index].0));
+        assert_eq!(node.start_time_micros, trace.nodes.start[index].0.cast_unsigned() / 1000);
+    }
+    let device: Vec<u64> = [5, 6, 9].map(|index: usize| nodes[index].duration_micros).to_vec();
+    assert_eq!(device, [1, 0, 31], "700, 650 and 30 300 ns");
+}
+
+#[test]
+fn attributes_of_slices_and_rows() {
+    let (_, nodes, _) = written(&sample(true), &WriteOptions::default());
+    assert_eq!((int(&nodes[2], "pid"), int(&nodes[2], "tid")), (Some(100), Some(101)));
+    assert_eq!((int(&nodes[2], "rf_id"), int(&nodes[2], "host_id")), (Some(112), Some(12)));
+    assert_eq!(text(&nodes[2], "op_schema"), Some("aten::mm(Tensor a) -> Tensor"));
+    let inputs = nodes[2].inputs.as_ref().expect("inputs");
+    assert_eq!(inputs.values, r#"[[3, 4, 0, 6, 4, "cpu"], nan]"#);
+    assert_eq!((inputs.shapes.as_str(), inputs.types.as_str()), ("[[2, 3], []]", r#"["Tensor(float)", "Double"]"#));
+    assert_eq!((int(&nodes[4], "slice_of"), int(&nodes[4], "rf_id")), (Some(2), None));
+    assert_eq!(nodes[4].inputs, None);
+    assert_eq!(int(&nodes[3], "correlation"), Some(5));
+    assert_eq!((int(&nodes[5], "stream"), int(&nodes[5], "device")), (Some(7), Some(0)));
+    let grid = crate::proto::Uint32List { values: vec![80, 1, 1] };
+    assert_eq!(attr(&nodes[5], "grid"), Some(&Value::Uint32List(grid)));
+    assert_eq!((int(&nodes[6], "bytes"), attr(&nodes[6], "grid")), (Some(4096), None));
+    let kinds: Vec<&str> = nodes.iter().filter_map(|node| text(node, "kind")).collect();
+    assert_eq!(kinds[..4], ["boundary", "host_op", "host_op", "runtime"]);
+    assert_eq!(kinds[7..], ["host_gap", "host_op", "collective"]);
+}
+
+#[test]
+fn kineto_tells_of_ops_without_a_host_node() {
+    let (_, nodes, _) = written(&sample(false), &WriteOptions::default());
+    let inputs = nodes[2].inputs.as_ref().expect("inputs");
+    assert_eq!((inputs.values.as_str(), inputs.types.as_str()), ("", "[\"float\"]"));
+    assert_eq!(int(&nodes[2], "rf_id"), None);
+}
+
+#[test]
+fn a_collective_says_what_simulators_read() {
+    let (_, nodes, _) = written(&sample(true), &WriteOptions::default());
+    let node = &nodes[9];
+    assert_eq!((int(node, "comm_type"), int(node, "comm_size")), (Some(0), Some(4096)));
+    assert_eq!((text(node, "pg_name"), text(node, "collective_name")), (Some("0"), Some("allreduce")));
+    assert_eq!((int(node, "in_msg_nelems"), int(node, "seq"), int(node, "pg_size")), (Some(1024), Some(17), Some(2)));
+    let keys = GroupKeys::number([vec![0, 1]].into());
+    let options = WriteOptions { groups: Some(&keys), ..WriteOptions::default() };
+    let (_, nodes, _) = written(&sample(true), &options);
+    assert_eq!((text(&nodes[9], "pg_name"), text(&nodes[9], "process_group_name")), (Some("1"), Some("0")));
+}
+
+#[test]
+fn what_is_not_communication_is_computation_and_counted() {
+    let options = WriteOptions { as_compute: &[3, 9], ..WriteOptions::default() };
+    let (_, nodes, summary) = written(&sample(true), &options);
+    assert_eq!(nodes[9].r#type(), NodeType::CompNode);
+    assert_eq!((attr(&nodes[9], "is_cpu_op"), attr(&nodes[9], "comm_type")), (Some(&Value::BoolVal(false)), None));
+    assert_eq!((text(&nodes[9], "comm_kind"), nodes[9].duration_micros), (Some("all_reduce"), 31));
+    assert_eq!(summary.demoted[&Demotion::Asked], 1);
+}
+
+#[test]
+fn sends_and_receives_name_global_ranks() {
+    for (name, kind, src, dst) in [("send", NodeType::CommSendNode, 0, 1), ("recv", NodeType::CommRecvNode, 1, 0)] {
+        let mut b = Builder::new();
+        let op = b.op("record_param_comms", 10, 500, None);
+        b.trace.device.ops.collective[op.index()] = b.collective(name, "Half", 64);
+        b.node(NodeKind::Collective, op.0, 10, 500);
+        b.slice(NodeKind::Collective, op.0, 1, 600, 500);
+        let (_, nodes, _) = written(&b.done(), &WriteOptions::default());
+        assert_eq!(nodes[0].r#type(), kind);
+        assert_eq!(attr(&nodes[0], "is_cpu_op"), Some(&Value::BoolVal(false)));
+        assert_eq!(attr(&nodes[0], "comm_src"), Some(&Value::Int32Val(src)));
+        assert_eq!(attr(&nodes[0], "comm_dst"), Some(&Value::Int32Val(dst)));
+        assert_eq!((int(&nodes[0], "comm_size"), int(&nodes[0], "comm_tag")), (Some(128), Some(0)));
+        assert_eq!(nodes[1].r#type(), NodeType::CompNode, "a later slice does not communicate again");
+        assert_eq!(int(&nodes[1], "slice_of"), Some(0));
+    }
+}
+
+#[test]
+fn the_same_bytes_every_time() {
+    let bytes = || {
+        let mut bytes = vec![];
+        write_et(&sample(true), &WriteOptions::default(), &mut bytes).expect("writes");
+        bytes
+    };
+    assert_eq!(bytes(), bytes());
+}
+
+proptest! {
+    #[test]
+    fn any_name_and_time_is_written_and_read_back(name in "\\PC*", start in any::<i64>(), durations in prop::collection::vec(0i64..3_000, 1..40)) {
+        let mut b = Builder::new();
+        let op = b.op(&name, start, 1, None);
+        for (slice, &duration) in (0u32..).zip(&durations) {
+            b.slice(NodeKind::HostOp, op.0, slice, start, duration);
+        }
+        let (_, nodes, _) = written(&b.done(), &WriteOptions::default());
+        let (mut ns, mut us) = (0, 0);
+        for (node, duration) in nodes.iter().zip(durations) {
+            prop_assert_eq!(&node.name, &name);
+            prop_assert_eq!(int(node, "start_ns"), Some(start));
+            ns += duration;
+            us += i64::try_from(node.duration_micros).expect("small");
+            prop_assert!((us * 1000 - ns).abs() < 1000);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The attributes of a node: `[{"name": …, "type": …, "value": …}, …]`.
+
+use super::json;
+use etlink_link::CollectiveRef;
+use std::io::{self, Write};
+
+/// Writes the list; `chakra_converter` makes each attribute a member of its node.
+pub(crate) struct Attrs<'o> {
+    out: &'o mut Vec<u8>,
+    any: bool,
+}
+
+impl<'o> Attrs<'o> {
+    pub(crate) fn begin(out: &'o mut Vec<u8>) -> Self {
+        out.extend_from_slice(b"\"attrs\": [");
+        Attrs { out, any: false }
+    }
+
+    pub(crate) fn end(self) {
+        self.out.push(b']');
+    }
+
+    fn name(&mut self, name: &str, kind: &str) -> io::Result<()> {
+        let comma = if std::mem::replace(&mut self.any, true) { ", " } else { "" };
+        write!(self.out, "{comma}{{\"name\": \"{name}\", \"type\": \"{kind}\", \"value\": ")
+    }
+
+    pub(crate) fn uint(&mut self, name: &str, value: u64) -> io::Result<()> {
+        self.name(name, "uint64")?;
+        write!(self.out, "{value}}}")
+    }
+
+    pub(crate) fn int(&mut self, name: &str, value: i64) -> io::Result<()> {
+        self.name(name, "int64")?;
+        write!(self.out, "{value}}}")
+    }
+
+    pub(crate) fn text(&mut self, name: &str, value: &str) -> io::Result<()> {
+        self.name(name, "string")?;
+        json::text(self.out, value)?;
+        self.out.push(b'}');
+        Ok(())
+    }
+
+    /// A string, unless it is empty.
+    pub(crate) fn some_text(&mut self, name: &str, value: &str) -> io::Result<()> {
+        if value.is_empty() { Ok(()) } else { self.text(name, value) }
+    }
+
+    /// Attributes that are JSON already.
+    pub(crate) fn raw(&mut self, objects: &str) {
+        if !objects.trim().is_empty() {
+            let comma = if std::mem::replace(&mut self.any, true) { ", " } else { "" };
+            self.out.extend_from_slice(comma.as_bytes());
+            self.out.extend_from_slice(objects.trim().as_bytes());
+        }
+    }
+
+    /// What schema 1.1.0 has on `record_param_comms`, under its names.
+    pub(crate) fn collective(&mut self, of: &CollectiveRef<'_>) -> io::Result<()> {
+        let CollectiveRef { record, names } = of;
+        self.some_text("collective_name", names.get(record.name))?;
+        self.some_text("dtype", names.get(record.dtype))?;
+        self.uint("in_msg_nelems", record.in_elements)?;
+        self.uint("out_msg_nelems", record.out_elements)?;
+        self.some_text("in_split_size", names.get(record.in_split))?;
+        self.some_text("out_split_size", names.get(record.out_split))?;
+        for (name, rank) in [("global_rank_start", record.rank_start), ("global_rank_stride", record.rank_stride)] {
+            if let Ok(rank) = u64::try_from(rank) {
+                self.uint(name, rank)?;
+            }
+        }
+        self.some_text("pg_name", names.get(record.group_name))?;
+        self.some_text("pg_desc", names.get(record.group_desc))?;
+        self.uint("pg_size", record.group_size)?;
+        self.name("is_asynchronized_op", "bool")?;
+        write!(self.out, "{}}}", record.asynchronous)
+    }
+}

@@ -1,0 +1,164 @@
+//! JSON text, whatever the input was.
+
+use serde::de::IgnoredAny;
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+/// A string with quotes and escapes.
+pub(crate) fn text(out: &mut Vec<u8>, text: &str) -> io::Result<()> {
+    Ok(serde_json::to_writer(out, text)?)
+}
+
+/// Nanoseconds as microseconds with three decimals, exact.
+pub(crate) fn micros(out: &mut Vec<u8>, ns: i64) -> io::Result<()> {
+    let sign = if ns < 0 { "-" } else { "" };
+    let ns = ns.unsigned_abs();
+    write!(out, "{sign}{}.{:03}", ns / 1000, ns % 1000)
+}
+
+/// A list of a trace as it stands if it is JSON, mended if it can be: PyTorch before 2.4 wrote
+/// `nan` and `inf` bare. An empty list and `false` if it cannot.
+pub(crate) fn list(out: &mut Vec<u8>, raw: &[u8]) -> bool {
+    match valid_list(raw) {
+        Some(text) => {
+            out.extend_from_slice(text.as_bytes());
+            true
+        }
+        None => {
+            out.extend_from_slice(b"[]");
+            raw.is_empty()
+        }
+    }
+}
+
+/// The elements of such a list, without the brackets; nothing if it cannot be mended.
+pub(crate) fn elements(raw: &[u8]) -> Option<String> {
+    let list = [b"[", raw, b"]"].concat();
+    let text = valid_list(&list)?;
+    Some(text[1..text.len() - 1].to_owned())
+}
+
+fn valid_list(raw: &[u8]) -> Option<Cow<'_, str>> {
+    let raw = raw.trim_ascii();
+    if raw.first() != Some(&b'[') {
+        return None;
+    }
+    let text = String::from_utf8_lossy(raw);
+    if is_json(&text) {
+        return Some(text);
+    }
+    Some(Cow::Owned(mend(&text))).filter(|mended| is_json(mended))
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Quotes bare words, escapes what strings must not hold.
+fn mend(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '"' => string(rest, &mut out),
+            '[' | ']' | '{' | '}' | ',' | ':' | ' ' | '\t' | '\r' | '\n' => {
+                out.push(first);
+                1
+            }
+            _ => word(rest, &mut out),
+        };
+        rest = &rest[length..];
+    }
+    out
+}
+
+/// Copies the word that begins `text`, quoted unless it is a JSON literal; returns its length.
+fn word(text: &str, out: &mut String) -> usize {
+    let length = text.find(['"', '[', ']', '{', '}', ',', ':', ' ', '\t', '\r', '\n']);
+    let word = &text[..length.unwrap_or(text.len())];
+    if is_json(word) {
+        out.push_str(word);
+    } else {
+        out.push_str(&serde_json::to_string(word).unwrap_or_default());
+    }
+    word.len()
+}
+
+/// Copies the string that begins `text`; returns its length.
+fn string(text: &str, out: &mut String) -> usize {
+    out.push('"');
+    let mut chars = text.char_indices().skip(1).peekable();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => {
+                out.push('"');
+                return at + 1;
+            }
+            '\\' => match chars.peek() {
+                Some((_, next @ ('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't'))) => {
+                    out.extend(['\\', *next]);
+                    chars.next();
+                }
+                Some((_, 'u')) if is_hex(&text[at + 2..]) => out.push('\\'),
+                _ => out.push_str("\\\\"),
+            },
+            control if control < ' ' => out.push(' '),
+            other => out.push(other),
+        }
+    }
+    text.len()
+}
+
+fn is_hex(text: &str) -> bool {
+    text.as_bytes().get(..4).is_some_and(|four| four.iter().all(u8::is_ascii_hexdigit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn listed(raw: &[u8]) -> (String, bool) {
+        let mut out = vec![];
+        let whole = list(&mut out, raw);
+        (String::from_utf8(out).expect("UTF-8"), whole)
+    }
+
+    #[test]
+    fn lists_are_mended() {
+        for (raw, want) in [
+            (r#"[1,[2,"x"]]"#, r#"[1,[2,"x"]]"#),
+            ("[nan, -inf, 1.5]", r#"["nan", "-inf", 1.5]"#),
+            (r#"["C:\q\u0041\u12",-1.-500]"#, r#"["C:\\q\u0041\\u12","-1.-500"]"#),
+            ("[\"a\nb\"]", "[\"a b\"]"),
+        ] {
+            assert_eq!(listed(raw.as_bytes()), (want.to_owned(), true));
+        }
+        assert_eq!(listed(b"[\"\xff\"]"), ("[\"\u{FFFD}\"]".to_owned(), true));
+        assert_eq!(listed(b""), ("[]".to_owned(), true));
+        for raw in ["[1, 2", "[1]]", "{}", "\"x\"", "[\"a\" \"b\"]"] {
+            assert_eq!(listed(raw.as_bytes()), ("[]".to_owned(), false), "{raw}");
+        }
+    }
+
+    #[test]
+    fn micros_are_exact() {
+        for (ns, want) in [(0, "0.000"), (1_234_567, "1234.567"), (-1, "-0.001"), (i64::MIN, "-9223372036854775.808")] {
+            let mut out = vec![];
+            micros(&mut out, ns).expect("writes");
+            assert_eq!(String::from_utf8_lossy(&out), want);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_is_always_json(raw in prop::collection::vec(prop::sample::select(b"[]{},:\"\\nu0a \n\xff\x01-".to_vec()), 0..40)) {
+            let (text, _) = listed(&raw);
+            prop_assert!(is_json(&text), "{text}");
+            if let Some(inner) = elements(&raw) {
+                let list = format!("[{inner}]");
+                prop_assert!(is_json(&list));
+            }
+        }
+    }
+}

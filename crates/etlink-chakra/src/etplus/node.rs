@@ -1,0 +1,238 @@
+//! One line: a node of the tree, or a device row.
+
+use super::attrs::Attrs;
+use super::plan::{NONE, Plan, Source};
+use super::{json, schema};
+use crate::{WriteOptions, WriteSummary};
+use etlink_link::{CollectiveRef, LinkedTrace};
+use etlink_model::{HostTrace, NameId, OpIdx, RowIdx, Span, ValueList};
+use std::io::{self, Write};
+
+const PROCESS: &str = "[pytorch|profiler|execution_trace|process]";
+const THREAD: &str = "[pytorch|profiler|execution_trace|thread]";
+/// `RecordScope::USER_SCOPE`, the scope of annotations and roots.
+const USER_SCOPE: u64 = 7;
+
+/// Writes nodes. Device rows repeat arguments and attributes of their owner, as
+/// `chakra_trace_link` writes them and `chakra_converter` wants them.
+pub(crate) struct NodeWriter<'t> {
+    trace: &'t LinkedTrace,
+    plan: &'t Plan,
+    options: &'t WriteOptions<'t>,
+    strides: bool,
+    /// Arguments and attributes of the last entry.
+    body: Vec<u8>,
+    pub(crate) summary: WriteSummary,
+}
+
+impl<'t> NodeWriter<'t> {
+    pub(crate) fn new(trace: &'t LinkedTrace, plan: &'t Plan, options: &'t WriteOptions<'t>) -> Self {
+        let matched = plan.host_op.iter().filter(|op| **op != NONE).count();
+        let left_out = trace.host.as_ref().map_or(0, |_| trace.device.ops.len() - matched);
+        NodeWriter {
+            trace,
+            plan,
+            options,
+            strides: schema::has_strides(schema::of(trace)),
+            body: vec![],
+            summary: WriteSummary { ops_left_out: left_out as u64, ..WriteSummary::default() },
+        }
+    }
+
+    /// The node of an entry.
+    pub(crate) fn entry(&mut self, entry: usize, out: &mut Vec<u8>) -> io::Result<()> {
+        let of = self.plan.entries[entry];
+        let parent = self.plan.ids[of.parent as usize];
+        let (trace, op) = (self.trace, self.op_of(of.source));
+        head(out, self.plan.ids[entry], self.name(of.source), parent)?;
+        self.body(of.source, op)?;
+        out.extend_from_slice(&self.body);
+        if let Some(op) = op {
+            let (ops, op) = (&trace.device.ops, op.index());
+            let exclusive = trace.op_exclusive.get(op).copied().unwrap_or_default();
+            times(out, ops.duration[op].0, exclusive.0, ops.start[op].0)?;
+            self.summary.timed += 1;
+        }
+        out.push(b'}');
+        self.summary.nodes += 1;
+        Ok(())
+    }
+
+    /// A device row of the entry that was written last.
+    pub(crate) fn row(&mut self, entry: usize, row: usize, out: &mut Vec<u8>) -> io::Result<()> {
+        let (device, rows) = (&self.trace.device, &self.trace.device.rows);
+        let owner = self.plan.ids[entry];
+        let place = self.plan.rows_of(entry).partition_point(|&other| (other as usize) < row);
+        head(out, owner + 1 + place as u64, device.names.get(rows.name[row]), owner)?;
+        out.extend_from_slice(&self.body);
+        let duration = rows.duration[row].0;
+        times(out, duration, duration, rows.start[row].0)?;
+        out.extend_from_slice(b", \"cat\": ");
+        json::text(out, device.names.get(rows.category[row]))?;
+        out.extend_from_slice(b", \"ph\": \"X\"");
+        if let Some(queue) = device.queues.get(rows.queue[row].index()) {
+            write!(out, ", \"stream\": {}, \"device\": {}", queue.stream, queue.device)?;
+        }
+        if let Some(correlation) = rows.correlation[row].get() {
+            write!(out, ", \"correlation\": {}", correlation.0)?;
+        }
+        let record = self.trace.row_collective(RowIdx::new(row));
+        if let Some(group) = record.map(|of| of.names.get(of.record.group_name)).filter(|name| !name.is_empty()) {
+            out.extend_from_slice(b", \"pg_name\": ");
+            json::text(out, group)?;
+        }
+        out.push(b'}');
+        self.summary.nodes += 1;
+        self.summary.device_rows += 1;
+        Ok(())
+    }
+
+    fn op_of(&self, source: Source) -> Option<OpIdx> {
+        match source {
+            Source::Op(op) => OpIdx(op).get(),
+            Source::Host(node) => OpIdx(self.plan.host_op[node as usize]).get(),
+            Source::Process | Source::Thread { .. } => None,
+        }
+    }
+
+    fn name(&self, source: Source) -> &'t str {
+        match (source, &self.trace.host) {
+            (Source::Host(node), Some(host)) => host.names.get(host.nodes.name[node as usize]),
+            (Source::Op(op), _) => self.trace.device_name(self.trace.device.ops.name[op as usize]),
+            (Source::Process, _) => PROCESS,
+            (Source::Thread { .. } | Source::Host(_), _) => THREAD,
+        }
+    }
+
+    /// Puts arguments and attributes into `body`.
+    fn body(&mut self, source: Source, op: Option<OpIdx>) -> io::Result<()> {
+        self.body.clear();
+        match (source, &self.trace.host, op) {
+            (Source::Host(node), Some(host), op) => self.host_body(host, node as usize, op),
+            (Source::Op(_), _, Some(op)) => self.op_body(op),
+            (Source::Thread { tid }, ..) => self.root_body(u64::from(tid)),
+            _ => self.root_body(0),
+        }
+    }
+
+    fn host_body(&mut self, host: &HostTrace, node: usize, op: Option<OpIdx>) -> io::Result<()> {
+        let nodes = &host.nodes;
+        for (key, list) in [("inputs", &nodes.inputs[node]), ("outputs", &nodes.outputs[node])] {
+            self.lists(key, self.host_lists(host, list));
+        }
+        let fw_parent = host.find(nodes.fw_parent[node]).filter(|_| nodes.fw_parent[node] != 0);
+        let fw_parent = fw_parent.map(|parent| self.plan.ids[self.plan.host_entry[parent] as usize]);
+        let record = match nodes.collective[node] {
+            NONE => op.and_then(|op| self.trace.op_collective(op)),
+            at => Some(CollectiveRef { record: host.collectives.row(at as usize), names: &host.names }),
+        };
+        let mut attrs = Attrs::begin(&mut self.body);
+        attrs.uint("rf_id", nodes.rf_id[node].0)?;
+        attrs.uint("fw_parent", fw_parent.unwrap_or(0))?;
+        attrs.int("seq_id", nodes.seq_id[node])?;
+        attrs.uint("scope", u64::from(nodes.scope[node]))?;
+        attrs.uint("tid", u64::from(nodes.tid[node]))?;
+        attrs.uint("fw_tid", u64::from(nodes.fw_tid[node]))?;
+        attrs.text("op_schema", host.names.get(nodes.op_schema[node]))?;
+        attrs.some_text("kernel_backend", host.names.get(nodes.kernel_backend[node]))?;
+        attrs.some_text("kernel_file", host.names.get(nodes.kernel_file[node]))?;
+        attrs.some_text("tensor_range", host.names.get(nodes.tensor_range[node]))?;
+        if let Some(record) = record {
+            attrs.collective(&record)?;
+        }
+        match json::elements(host.span(nodes.extra_attrs[node])) {
+            Some(objects) => attrs.raw(&objects),
+            None => self.summary.unreadable_values += 1,
+        }
+        attrs.end();
+        Ok(())
+    }
+
+    fn host_lists<'h>(&self, host: &'h HostTrace, list: &ValueList) -> Lists<'h> {
+        let name = |id: NameId| host.names.get(id).as_bytes();
+        let values = if self.options.omit_values { Span::default() } else { list.values };
+        Lists { values: host.span(values), shapes: name(list.shapes), types: name(list.types), strides: name(list.strides) }
+    }
+
+    /// A CPU op as a node. Kineto has no tensor ids, so `values` stays empty.
+    fn op_body(&mut self, op: OpIdx) -> io::Result<()> {
+        let (trace, ops, at) = (self.trace, &self.trace.device.ops, op.index());
+        let name = |id: NameId| trace.device_name(id).as_bytes();
+        self.lists("inputs", Lists { shapes: name(ops.shapes[at]), types: name(ops.types[at]), ..Lists::default() });
+        self.lists("outputs", Lists::default());
+        let scope = if ops.annotation[at] { USER_SCOPE } else { 0 };
+        let tid = ops.thread[at].index() as u64 + 1;
+        let mut attrs = Attrs::begin(&mut self.body);
+        attrs.uint("rf_id", ops.rf_id[at].0)?;
+        attrs.uint("fw_parent", 0)?;
+        attrs.int("seq_id", ops.seq_id[at])?;
+        attrs.uint("scope", scope)?;
+        attrs.uint("tid", tid)?;
+        attrs.uint("fw_tid", u64::from(ops.fwd_thread[at]))?;
+        attrs.text("op_schema", "")?;
+        if let Some(record) = trace.op_collective(op) {
+            attrs.collective(&record)?;
+        }
+        attrs.end();
+        Ok(())
+    }
+
+    fn root_body(&mut self, tid: u64) -> io::Result<()> {
+        self.lists("inputs", Lists::default());
+        self.lists("outputs", Lists::default());
+        let mut attrs = Attrs::begin(&mut self.body);
+        attrs.uint("rf_id", 0)?;
+        attrs.uint("fw_parent", 0)?;
+        attrs.int("seq_id", -1)?;
+        attrs.uint("scope", USER_SCOPE)?;
+        attrs.uint("tid", tid)?;
+        attrs.uint("fw_tid", 0)?;
+        attrs.text("op_schema", "")?;
+        attrs.end();
+        Ok(())
+    }
+
+    fn lists(&mut self, key: &str, lists: Lists<'_>) {
+        let Lists { values, shapes, types, strides } = lists;
+        self.body.extend_from_slice(b"\"");
+        self.body.extend_from_slice(key.as_bytes());
+        let mut separator = "\": {\"";
+        let strides = self.strides.then_some(("strides", strides));
+        for (part, raw) in [("values", values), ("shapes", shapes), ("types", types)].into_iter().chain(strides) {
+            self.body.extend_from_slice(separator.as_bytes());
+            self.body.extend_from_slice(part.as_bytes());
+            self.body.extend_from_slice(b"\": ");
+            if !json::list(&mut self.body, raw) {
+                self.summary.unreadable_values += 1;
+            }
+            separator = ", \"";
+        }
+        self.body.extend_from_slice(b"}, ");
+    }
+}
+
+/// Parallel lists, one element per argument, as JSON text.
+#[derive(Clone, Copy, Default)]
+struct Lists<'h> {
+    values: &'h [u8],
+    shapes: &'h [u8],
+    types: &'h [u8],
+    strides: &'h [u8],
+}
+
+fn head(out: &mut Vec<u8>, id: u64, name: &str, parent: u64) -> io::Result<()> {
+    write!(out, "{{\"id\": {id}, \"name\": ")?;
+    json::text(out, name)?;
+    write!(out, ", \"ctrl_deps\": {parent}, ")
+}
+
+fn times(out: &mut Vec<u8>, inclusive_ns: i64, exclusive_ns: i64, start_ns: i64) -> io::Result<()> {
+    out.extend_from_slice(b", \"inclusive_dur\": ");
+    json::micros(out, inclusive_ns)?;
+    out.extend_from_slice(b", \"exclusive_dur\": ");
+    json::micros(out, exclusive_ns)?;
+    out.extend_from_slice(b", \"ts\": ");
+    json::micros(out, start_ns)?;
+    out.extend_from_slice(b", \"inter_thread_dep\": null");
+    Ok(())
+}

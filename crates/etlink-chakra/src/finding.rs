@@ -1,0 +1,165 @@
+//! What is wrong with a file: by name, how bad, how often, where first.
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+/// How many examples a finding keeps.
+const EXAMPLES: usize = 5;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// A reader aborts, hangs or loses nodes.
+    Error,
+    /// Read by all, but perhaps not as meant.
+    Warning,
+}
+
+macro_rules! findings {
+    ($($(#[$doc:meta])+ $name:ident = $severity:ident, $text:literal;)*) => {
+        /// Every kind of finding.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum FindingKind { $($(#[$doc])+ $name,)* }
+
+        impl FindingKind {
+            /// All kinds, in order.
+            pub const ALL: &[FindingKind] = &[$(FindingKind::$name,)*];
+
+            /// How bad it is.
+            pub fn severity(self) -> Severity {
+                match self { $(FindingKind::$name => Severity::$severity,)* }
+            }
+
+            /// One line for people.
+            pub fn describe(self) -> &'static str {
+                match self { $(FindingKind::$name => $text,)* }
+            }
+        }
+    };
+}
+
+findings! {
+    /// No bytes.
+    EmptyFile = Error, "the file is empty";
+    /// No node message.
+    NoNodes = Error, "the file has no nodes: simulators need one per rank";
+    /// The first message is a node.
+    NoMetadata = Error, "the first message is a node, not metadata: readers swallow it in silence";
+    /// The bytes end inside a message or list.
+    Truncated = Error, "the file is cut: readers take what is whole in silence";
+    /// Bytes that are no message.
+    Undecodable = Error, "entries that cannot be decoded";
+    /// A string that is not UTF-8.
+    InvalidUtf8 = Error, "nodes with a string that is not UTF-8: C++ readers drop such nodes in silence";
+    /// Two nodes, one id.
+    DuplicateId = Error, "nodes whose id another node has";
+    /// A dep on a node that is not there.
+    DanglingDep = Error, "dependencies on nodes that are not in the file: ASTRA-sim aborts at load";
+    /// A parent that is not there.
+    MissingParent = Error, "nodes whose parent is not in the file";
+    /// A node that waits for itself.
+    SelfDep = Error, "nodes that wait for themselves: they never run";
+    /// Nodes that wait for each other.
+    Cycle = Error, "nodes on a cycle: they never run, and ASTRA-sim says nothing";
+    /// METADATA_NODE.
+    MetadataNode = Error, "metadata nodes: ASTRA-sim aborts on them";
+    /// INVALID_NODE, or a type that the schema does not have.
+    InvalidNode = Error, "nodes without a valid type: their children never run";
+    /// `comm_type` missing.
+    NoCommType = Error, "collectives without comm_type";
+    /// A type that ASTRA-sim does not run.
+    UnsupportedCommType = Error, "collectives of a type that ASTRA-sim does not run";
+    /// `comm_size` missing.
+    NoCommSize = Error, "communication nodes without comm_size";
+    /// `comm_size` 0.
+    ZeroCommSize = Error, "communication nodes of size 0";
+    /// An all-gather of size 0.
+    EmptyAllGather = Error, "all-gathers of size 0: ASTRA-sim never ends";
+    /// A send or receive that does not say with whom.
+    NoPeer = Error, "sends or receives without the other rank";
+    /// `is_cpu_op` on a communication node.
+    CommOnCpu = Error, "communication nodes with is_cpu_op true: ASTRA-sim throws";
+    /// A string or float where an integer is wanted, or the reverse.
+    WrongAttrType = Error, "attributes of the wrong type: ASTRA-sim throws";
+    /// A schema that chakra_converter refuses.
+    UnknownSchema = Error, "a schema that chakra_converter does not read";
+    /// A key of the document.
+    MissingKey = Error, "keys that readers require are missing";
+    /// An attribute of a node.
+    MissingAttr = Error, "nodes without an attribute that readers require";
+    /// Ids against time.
+    IdsNotInTimeOrder = Warning, "ids do not ascend with time: ASTRA-sim starts the lowest ready id first";
+    /// JSON that was mended.
+    Repaired = Warning, "entries with unescaped quotes, mended";
+}
+
+/// One place where something is wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Example {
+    /// Id of the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
+    /// Name of the node.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Byte offset in the unpacked file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// What exactly.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// A kind of fault, with how often it occurs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is.
+    pub kind: FindingKind,
+    /// How bad it is.
+    pub severity: Severity,
+    /// How often.
+    pub count: u64,
+    /// The first places.
+    pub examples: Vec<Example>,
+}
+
+/// Findings by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    all: IndexMap<FindingKind, Finding>,
+}
+
+impl Findings {
+    /// Counts one more; `example` is only asked for the first few.
+    pub fn note(&mut self, kind: FindingKind, example: impl FnOnce() -> Example) {
+        let finding = self.all.entry(kind).or_insert_with(|| Finding { kind, severity: kind.severity(), count: 0, examples: vec![] });
+        finding.count += 1;
+        if finding.examples.len() < EXAMPLES {
+            finding.examples.push(example());
+        }
+    }
+
+    /// Counts `count` more without examples of their own.
+    pub fn add(&mut self, kind: FindingKind, count: u64, example: impl FnOnce() -> Example) {
+        if count > 0 {
+            self.note(kind, example);
+            if let Some(finding) = self.all.get_mut(&kind) {
+                finding.count += count - 1;
+            }
+        }
+    }
+
+    /// How many of `kind`.
+    pub fn count(&self, kind: FindingKind) -> u64 {
+        self.all.get(&kind).map_or(0, |finding| finding.count)
+    }
+
+    /// Errors first, then in the order of [`FindingKind`].
+    pub fn into_sorted(self) -> Vec<Finding> {
+        let mut all: Vec<Finding> = self.all.into_values().collect();
+        all.sort_by_key(|finding| (finding.severity, finding.kind));
+        all
+    }
+}

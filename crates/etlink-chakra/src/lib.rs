@@ -1,0 +1,30 @@
+//! Writes, reads and checks Chakra execution traces.
+//!
+//! ```text
+//! LinkedTrace ──> et::write_et          protobuf (.et), for simulators: a graph of slices
+//!             └─> etplus::write_etplus  ET+ JSON, for chakra_converter and et_replay: the op tree
+//! .et, ET+ ─────> read::read ──> Graph ──> check::check ──> findings
+//! ```
+//! The wire format is MLCommons Chakra's public schema 0.0.4 (`schemas/chakra/et_def.proto`).
+//! All of it is pure: readers and writers take byte streams, nothing touches files. Both
+//! writers are linear in the trace and hold one block of output in memory.
+
+pub mod check;
+pub mod et;
+pub mod etplus;
+pub mod finding;
+mod groups;
+mod options;
+pub mod read;
+
+pub use groups::{GroupKeys, group_ranks};
+pub use options::{Demotion, WriteOptions, WriteSummary};
+
+/// The messages of the Chakra schema, generated from `schemas/chakra/et_def.proto`.
+#[allow(missing_docs, clippy::all, reason = "generated; the schema says what fields mean")]
+pub mod proto {
+    include!(concat!(env!("OUT_DIR"), "/chakra_proto_msg.rs"));
+}
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,81 @@
+//! What the caller decides about a file, and what the writer tells about it.
+
+use crate::GroupKeys;
+use crate::proto::NodeType;
+use indexmap::IndexMap;
+use serde::{Serialize, Serializer};
+
+/// What the caller decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteOptions<'a> {
+    /// The key of each process group, the same on all ranks. Without it groups go by the names
+    /// that the trace has, which differ between ranks for groups of a part of them.
+    pub groups: Option<&'a GroupKeys>,
+    /// Nodes, ascending, that are written as computation although they communicate: their
+    /// counterpart is not in the other ranks' traces.
+    pub as_compute: &'a [u32],
+    /// Leave out the values of inputs and outputs, which are most of a file's bytes.
+    pub omit_values: bool,
+}
+
+/// Why a communication node was written as computation with its measured duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Demotion {
+    /// The caller asked for it.
+    Asked,
+    /// Neither trace has communication arguments for it, only a kernel's name.
+    NoRecord,
+    /// Not a kind of communication that is known.
+    UnknownType,
+    /// A kind that the simulator does not run: barrier, reduce, gather, scatter.
+    NoSimulatorType,
+    /// A data type whose size is not known.
+    UnknownDtype,
+    /// No data, or so little that an all-gather of it never ends in ASTRA-sim.
+    NoData,
+    /// A group of one rank never finishes in ASTRA-sim.
+    OneRank,
+    /// The group is not among [`WriteOptions::groups`].
+    UnknownGroup,
+    /// A send or receive whose other side is not known, or is this rank itself.
+    UnknownPeer,
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WriteSummary {
+    /// Nodes.
+    pub nodes: u64,
+    /// Deps that were written.
+    pub deps: u64,
+    /// Size of the output, bytes.
+    pub bytes: u64,
+    /// Nodes by type; ET+ nodes have no type.
+    #[serde(serialize_with = "by_type")]
+    pub types: IndexMap<NodeType, u64>,
+    /// Communication nodes written as computation, by reason.
+    pub demoted: IndexMap<Demotion, u64>,
+    /// ET+: host nodes that have times.
+    pub timed: u64,
+    /// ET+: device rows.
+    pub device_rows: u64,
+    /// ET+: CPU ops that the host trace does not have, left out.
+    pub ops_left_out: u64,
+    /// ET+: values, shapes or types that could not be made JSON, written as empty lists.
+    pub unreadable_values: u64,
+}
+
+impl WriteSummary {
+    pub(crate) fn count(&mut self, node_type: NodeType) {
+        *self.types.entry(node_type).or_default() += 1;
+    }
+
+    pub(crate) fn demote(&mut self, reason: Demotion) {
+        *self.demoted.entry(reason).or_default() += 1;
+    }
+}
+
+fn by_type<S: Serializer>(types: &IndexMap<NodeType, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(types.iter().map(|(kind, n)| (kind.as_str_name(), n)))
+}

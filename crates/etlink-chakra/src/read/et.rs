@@ -1,0 +1,257 @@
+//! Reads varint-delimited Chakra messages.
+//!
+//! Damage costs the message that it is in: a node that cannot be decoded is left out, a
+//! string that is not UTF-8 is mended, a cut tail ends the file. A length is believed only as
+//! far as bytes follow it.
+
+use super::wire::{Attr, AttrValue, Field, attr, next_field, numbers};
+use super::{FileKind, Graph, GraphNode, ReadError};
+use crate::finding::{Example, FindingKind};
+use crate::proto::NodeType;
+use prost::DecodeError;
+use std::borrow::Cow;
+use std::io::{BufRead, ErrorKind, Read};
+
+/// The largest message that is read; Chakra nodes have kilobytes.
+const MAX_MESSAGE_BYTES: u64 = 64 << 20;
+
+pub(crate) fn read_et(source: impl Read) -> Result<Graph, ReadError> {
+    let mut graph = Graph { format: FileKind::ChakraEt, ..Graph::default() };
+    let mut messages = Messages { source: std::io::BufReader::with_capacity(1 << 18, source), offset: 0 };
+    let (mut message, mut scratch) = (vec![], Scratch::default());
+    let mut first = true;
+    loop {
+        let offset = messages.offset;
+        match messages.next(&mut message)? {
+            Next::End => break,
+            Next::Cut(detail) => {
+                note(&mut graph, FindingKind::Truncated, offset, detail);
+                break;
+            }
+            Next::Message => {}
+        }
+        let metadata = std::mem::take(&mut first) && is_metadata(&message);
+        if metadata {
+            read_metadata(&mut graph, &message, offset);
+        } else {
+            if offset == 0 {
+                note(&mut graph, FindingKind::NoMetadata, offset, String::new());
+            }
+            if let Err(error) = node(&mut graph, &message, offset, &mut scratch) {
+                note(&mut graph, FindingKind::Undecodable, offset, error.to_string());
+            }
+        }
+    }
+    graph.bytes = messages.offset;
+    Ok(graph)
+}
+
+fn note(graph: &mut Graph, kind: FindingKind, offset: u64, detail: String) {
+    graph.findings.note(kind, || Example { offset: Some(offset), detail, ..Example::default() });
+}
+
+enum Next {
+    Message,
+    End,
+    Cut(String),
+}
+
+struct Messages<R> {
+    source: R,
+    offset: u64,
+}
+
+impl<R: BufRead> Messages<R> {
+    fn next(&mut self, message: &mut Vec<u8>) -> Result<Next, ReadError> {
+        match self.try_next(message) {
+            Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput) => {
+                Ok(Next::Cut(format!("the source ends: {error}")))
+            }
+            other => other.map_err(|source| ReadError::Io { offset: self.offset, source }),
+        }
+    }
+
+    fn try_next(&mut self, message: &mut Vec<u8>) -> std::io::Result<Next> {
+        let Some(length) = self.length()? else { return Ok(Next::End) };
+        let Some(length) = length.filter(|length| *length <= MAX_MESSAGE_BYTES) else {
+            return Ok(Next::Cut("no message begins here".to_owned()));
+        };
+        message.clear();
+        // Grows with the bytes that come, not with the length that is claimed.
+        let got = self.source.by_ref().take(length).read_to_end(message)? as u64;
+        self.offset += got;
+        Ok(if got == length { Next::Message } else { Next::Cut(format!("the message has {got} of {length} bytes")) })
+    }
+
+    /// A varint; `Some(None)` when it is none.
+    fn length(&mut self) -> std::io::Result<Option<Option<u64>>> {
+        let mut value = 0u64;
+        for place in 0..10 {
+            let Some(&byte) = self.source.fill_buf()?.first() else {
+                return Ok(if place == 0 { None } else { Some(None) });
+            };
+            self.source.consume(1);
+            self.offset += 1;
+            value |= u64::from(byte & 0x7F).checked_shl(7 * place).unwrap_or(0);
+            if byte < 0x80 {
+                return Ok(Some(Some(value)));
+            }
+        }
+        Ok(Some(None))
+    }
+}
+
+/// Metadata has a version and attributes, a node almost always an id or a type. A node of id
+/// 0 begins with its name under the number that metadata's attributes have, so those have to
+/// look like attributes.
+fn is_metadata(mut message: &[u8]) -> bool {
+    while !message.is_empty() {
+        match next_field(&mut message) {
+            Ok((1, Field::Block(_))) => {}
+            Ok((2, Field::Block(block))) if attr(block).is_ok_and(|attr| !attr.name.is_empty()) => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn read_metadata(graph: &mut Graph, mut message: &[u8], offset: u64) {
+    while let Ok((tag, Field::Block(block))) = next_field(&mut message) {
+        let pair = match (tag, attr(block)) {
+            (1, _) => Some(("version".to_owned(), text(block, graph, None, offset))),
+            (_, Ok(attr)) => Some((text(attr.name, graph, None, offset), value_text(attr.value, graph, offset))),
+            _ => None,
+        };
+        graph.metadata.extend(pair);
+    }
+}
+
+fn value_text(value: AttrValue<'_>, graph: &mut Graph, offset: u64) -> String {
+    match value {
+        AttrValue::Absent => String::new(),
+        AttrValue::Int(number) => number.to_string(),
+        AttrValue::Float(number) => number.to_string(),
+        AttrValue::Text(bytes) => text(bytes, graph, None, offset),
+        AttrValue::List => "[…]".to_owned(),
+    }
+}
+
+fn text(bytes: &[u8], graph: &mut Graph, id: Option<u64>, offset: u64) -> String {
+    if std::str::from_utf8(bytes).is_err() {
+        invalid_utf8(graph, id, "", offset);
+    }
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn invalid_utf8(graph: &mut Graph, id: Option<u64>, name: &str, offset: u64) {
+    graph.findings.note(FindingKind::InvalidUtf8, || Example { id, name: name.to_owned(), offset: Some(offset), detail: String::new() });
+}
+
+/// Memory that is used again.
+#[derive(Default)]
+struct Scratch {
+    ctrl_deps: Vec<u64>,
+    data_deps: Vec<u64>,
+}
+
+/// What is seen of a node's strings and attributes while its fields go by.
+#[derive(Default)]
+struct Seen<'a> {
+    name: &'a [u8],
+    kind: &'a [u8],
+    group: Option<&'a [u8]>,
+    start_us: u64,
+    duration_us: u64,
+    duration_ns: Option<i64>,
+    is_cpu_op: Option<i64>,
+    bad_text: bool,
+    wrong_type: Option<&'a [u8]>,
+}
+
+fn node(graph: &mut Graph, mut message: &[u8], offset: u64, scratch: &mut Scratch) -> Result<(), DecodeError> {
+    scratch.ctrl_deps.clear();
+    scratch.data_deps.clear();
+    let (mut node, mut seen) = (GraphNode::default(), Seen::default());
+    while !message.is_empty() {
+        match next_field(&mut message)? {
+            (1, Field::Number(id)) => node.id = id,
+            (2, Field::Block(name)) => seen.name = name,
+            (3, Field::Number(number)) => {
+                let known = i32::try_from(number).ok().and_then(|number| NodeType::try_from(number).ok());
+                node.node_type = known.unwrap_or(NodeType::InvalidNode);
+            }
+            (4, field) => numbers(field, &mut scratch.ctrl_deps)?,
+            (5, field) => numbers(field, &mut scratch.data_deps)?,
+            (6, Field::Number(start)) => seen.start_us = start,
+            (7, Field::Number(duration)) => seen.duration_us = duration,
+            (8 | 9, Field::Block(texts)) => seen.bad_text |= !all_utf8(texts)?,
+            (10, Field::Block(block)) => attribute(&mut node, &mut seen, attr(block)?),
+            _ => {}
+        }
+    }
+    let (name, kind) = (String::from_utf8_lossy(seen.name), String::from_utf8_lossy(seen.kind));
+    if seen.bad_text || matches!(name, Cow::Owned(_)) {
+        invalid_utf8(graph, Some(node.id), &name, offset);
+    }
+    if let Some(attr) = seen.wrong_type {
+        let detail = String::from_utf8_lossy(attr).into_owned();
+        graph.findings.note(FindingKind::WrongAttrType, || Example {
+            id: Some(node.id),
+            name: name.clone().into_owned(),
+            offset: Some(offset),
+            detail,
+        });
+    }
+    node.comm.group = seen.group.map(|group| graph.names.intern(&String::from_utf8_lossy(group)));
+    node.is_cpu_op = seen.is_cpu_op.map(|flag| flag != 0);
+    // Chakra's own converter never sets the start: 0 says nothing.
+    let start_ns = i64::try_from(seen.start_us).ok().and_then(|us| us.checked_mul(1000)).filter(|start| *start > 0);
+    node.start_ns = node.start_ns.or(start_ns);
+    let duration_us = i64::try_from(seen.duration_us).unwrap_or(i64::MAX);
+    node.duration_ns = seen.duration_ns.unwrap_or_else(|| duration_us.saturating_mul(1000));
+    let node = GraphNode { name: &name, kind: &kind, ..node };
+    graph.push(&node, &scratch.ctrl_deps, &scratch.data_deps);
+    Ok(())
+}
+
+/// Keeps the attributes that mean something here.
+fn attribute<'a>(node: &mut GraphNode<'_>, seen: &mut Seen<'a>, attr: Attr<'a>) {
+    seen.bad_text |= std::str::from_utf8(attr.name).is_err();
+    if let AttrValue::Text(text) = attr.value {
+        seen.bad_text |= std::str::from_utf8(text).is_err();
+    }
+    let wanted = match attr.name {
+        b"is_cpu_op" => &mut seen.is_cpu_op,
+        b"comm_type" => &mut node.comm.comm_type,
+        b"comm_size" => &mut node.comm.size,
+        b"comm_src" => &mut node.comm.src,
+        b"comm_dst" => &mut node.comm.dst,
+        b"comm_tag" => &mut node.comm.tag,
+        b"start_ns" => &mut node.start_ns,
+        b"duration_ns" => &mut seen.duration_ns,
+        _ => return text_attribute(seen, attr),
+    };
+    match attr.value {
+        AttrValue::Int(number) => *wanted = Some(number),
+        _ => seen.wrong_type = Some(attr.name),
+    }
+}
+
+fn text_attribute<'a>(seen: &mut Seen<'a>, attr: Attr<'a>) {
+    match (attr.name, attr.value) {
+        (b"kind", AttrValue::Text(kind)) => seen.kind = kind,
+        (b"pg_name", AttrValue::Text(group)) => seen.group = Some(group),
+        (b"pg_name", _) => seen.wrong_type = Some(attr.name),
+        _ => {}
+    }
+}
+
+fn all_utf8(mut message: &[u8]) -> Result<bool, DecodeError> {
+    let mut all = true;
+    while !message.is_empty() {
+        if let (1..=3, Field::Block(text)) = next_field(&mut message)? {
+            all &= std::str::from_utf8(text).is_ok();
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,171 @@
+//! Reads ET+ JSON and plain host traces: the op tree, with times where there are any.
+//!
+//! `ctrl_deps` (1.0.1: `parent`) is the parent's id. Keys and attributes that
+//! `chakra_converter` and et_replay require are looked for, and named where they are missing.
+
+use super::{FileKind, Graph, GraphNode, ReadError};
+use crate::finding::{Example, FindingKind};
+use crate::proto::NodeType;
+use etlink_json::{Broken, Damage, Envelope, Layout, Scanner, Value, read_elements, scan_fields};
+use std::io::Read;
+
+/// Elements begin with their id, or with the key that the first one begins with (1.0.1: `name`);
+/// `name` is not among the keys since attributes begin with it.
+const LAYOUT: Layout = Layout { array: "nodes", first_keys: &["id"], chunk_bytes: 1 << 20 };
+const DOCUMENT_KEYS: [&str; 5] = ["schema", "pid", "time", "start_ts", "finish_ts"];
+const NODE_KEYS: [&str; 6] = ["id", "name", "ctrl_deps", "inputs", "outputs", "attrs"];
+const NODE_ATTRS: [&str; 7] = ["rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema"];
+/// Schemas that `chakra_converter` reads.
+const SCHEMAS: [&str; 4] = ["1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.1.0-chakra.0.0.4", "1.1.1-chakra.0.0.4"];
+
+/// One entry of the array.
+#[derive(Default)]
+struct Element {
+    id: u64,
+    parent: Option<u64>,
+    name: String,
+    on_device: bool,
+    start_ns: Option<i64>,
+    exclusive_ns: Option<i64>,
+    deps: Vec<u64>,
+    keys: Vec<&'static str>,
+    attrs: Vec<&'static str>,
+}
+
+pub(crate) fn read_etplus(source: impl Read + Send) -> Result<Graph, ReadError> {
+    let mut graph = Graph { format: FileKind::HostTrace, ..Graph::default() };
+    let parse = |part: &mut Vec<Element>, scanner: &mut Scanner<'_>| {
+        part.push(element(scanner)?);
+        Ok(())
+    };
+    let envelope = read_elements(source, LAYOUT, 1, parse, |part| {
+        part.into_iter().for_each(|element| push(&mut graph, &element));
+    })?;
+    document(&mut graph, &envelope);
+    damage(&mut graph, &envelope.damage);
+    graph.bytes = envelope.bytes;
+    Ok(graph)
+}
+
+fn element(scanner: &mut Scanner<'_>) -> Result<Element, Broken> {
+    let mut element = Element::default();
+    while let Some(key) = scanner.key()? {
+        let value = scanner.value()?;
+        mark(&NODE_KEYS, key, &mut element.keys);
+        mark(&NODE_ATTRS, key, &mut element.attrs);
+        match key {
+            b"id" => element.id = value.uint().unwrap_or_default(),
+            b"name" => element.name = value.text().into_owned(),
+            b"ctrl_deps" => element.parent = value.uint(),
+            b"parent" => {
+                element.parent = value.uint();
+                // Schema 1.0.1 has its attributes as keys.
+                element.keys.extend(["ctrl_deps", "attrs"]);
+            }
+            b"cat" => element.on_device = true,
+            b"ts" => element.start_ns = value.time_ns(),
+            b"exclusive_dur" => element.exclusive_ns = value.time_ns(),
+            b"inter_thread_dep" => element.deps.extend(value.uint()),
+            b"sync_dep" => ids(value, &mut element.deps)?,
+            b"attrs" => attrs(value, &mut element.attrs)?,
+            _ => {}
+        }
+    }
+    Ok(element)
+}
+
+/// Remembers `key` if it is one of `wanted`.
+fn mark(wanted: &[&'static str], key: &[u8], seen: &mut Vec<&'static str>) {
+    if let Some(known) = wanted.iter().find(|known| known.as_bytes() == key) {
+        seen.push(known);
+    }
+}
+
+fn ids(list: Value<'_>, out: &mut Vec<u64>) -> Result<(), Broken> {
+    let mut items = Scanner::new(list.raw());
+    if items.eat(b'[') {
+        while let Some(item) = items.item()? {
+            out.extend(item.uint());
+        }
+    }
+    Ok(())
+}
+
+fn attrs(list: Value<'_>, seen: &mut Vec<&'static str>) -> Result<(), Broken> {
+    let mut items = Scanner::new(list.raw());
+    if !items.eat(b'[') {
+        return Ok(());
+    }
+    while let Some(item) = items.item()? {
+        let Value::Nested(object) = item else { continue };
+        let mut fields = Scanner::new(object);
+        fields.enter()?;
+        while let Some(key) = fields.key()? {
+            let value = fields.value()?;
+            if key == b"name" {
+                mark(&NODE_ATTRS, value.raw(), seen);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn push(graph: &mut Graph, element: &Element) {
+    let example = |detail| Example { id: Some(element.id), name: element.name.clone(), offset: None, detail };
+    for (kind, wanted, seen) in
+        [(FindingKind::MissingKey, &NODE_KEYS[..], &element.keys), (FindingKind::MissingAttr, &NODE_ATTRS[..], &element.attrs)]
+    {
+        let missing = missing(wanted, seen);
+        if !missing.is_empty() {
+            graph.findings.note(kind, || example(missing));
+        }
+    }
+    if element.on_device || element.exclusive_ns.is_some() || element.start_ns.is_some() {
+        graph.format = FileKind::EtPlus;
+    }
+    let node = GraphNode {
+        id: element.id,
+        node_type: NodeType::CompNode,
+        name: &element.name,
+        kind: if element.on_device { "device_op" } else { "host_op" },
+        start_ns: element.start_ns,
+        duration_ns: element.exclusive_ns.unwrap_or_default(),
+        is_cpu_op: Some(!element.on_device),
+        comm: super::CommAttrs::default(),
+    };
+    graph.push(&node, element.parent.as_slice(), &element.deps);
+}
+
+fn missing(wanted: &[&str], seen: &[&str]) -> String {
+    let missing: Vec<&str> = wanted.iter().copied().filter(|key| !seen.contains(key)).collect();
+    missing.join(", ")
+}
+
+/// What stands around the nodes.
+fn document(graph: &mut Graph, envelope: &Envelope) {
+    let metadata = &mut graph.metadata;
+    let mut field = |key: &[u8], value: Value<'_>| {
+        metadata.push((String::from_utf8_lossy(key).into_owned(), value.text().into_owned()));
+    };
+    scan_fields(&envelope.header, &mut field);
+    scan_fields(&envelope.trailer, &mut field);
+    let keys: Vec<&str> = metadata.iter().map(|(key, _)| key.as_str()).collect();
+    for key in DOCUMENT_KEYS.iter().filter(|key| !keys.contains(key)) {
+        graph.findings.note(FindingKind::MissingKey, || Example { detail: (*key).to_owned(), ..Example::default() });
+    }
+    let schema = metadata.iter().find(|(key, _)| key == "schema").map(|(_, value)| value.clone());
+    if let Some(schema) = schema.filter(|schema| !SCHEMAS.contains(&schema.as_str())) {
+        graph.findings.note(FindingKind::UnknownSchema, || Example { detail: schema, ..Example::default() });
+    }
+}
+
+fn damage(graph: &mut Graph, damage: &Damage) {
+    let example = |detail: &str| Example { offset: damage.first_offset, detail: detail.to_owned(), ..Example::default() };
+    if damage.truncated || damage.source_error.is_some() {
+        let detail = damage.source_error.as_deref().unwrap_or("the list of nodes is not closed");
+        graph.findings.note(FindingKind::Truncated, || Example { detail: detail.to_owned(), ..Example::default() });
+    }
+    graph.findings.add(FindingKind::Undecodable, damage.skipped, || example("not JSON"));
+    graph.findings.add(FindingKind::Undecodable, damage.not_objects, || example("not an object"));
+    graph.findings.add(FindingKind::Repaired, damage.repaired, || example("quotes in a string"));
+}

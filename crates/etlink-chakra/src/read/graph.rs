@@ -1,0 +1,225 @@
+//! A trace file in memory, as columns.
+
+use crate::finding::Findings;
+use crate::proto::NodeType;
+use etlink_model::{NameId, Names};
+use indexmap::IndexMap;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+/// What a file is, by its content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// Varint-delimited Chakra messages.
+    ChakraEt,
+    /// The same as `chakra_jsonizer` prints it: JSON objects one after the other.
+    ChakraJson,
+    /// A PyTorch execution trace with times and device rows.
+    EtPlus,
+    /// A PyTorch execution trace.
+    HostTrace,
+    /// A Kineto trace.
+    KinetoTrace,
+    /// Anything else.
+    #[default]
+    Unknown,
+}
+
+impl FileKind {
+    /// Whether `ctrl_deps` are parents in the op tree rather than dependencies.
+    pub fn is_tree(self) -> bool {
+        matches!(self, FileKind::EtPlus | FileKind::HostTrace)
+    }
+}
+
+/// Lists of ids, one per node, as compressed rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdLists {
+    all: Vec<u64>,
+    ends: Vec<usize>,
+}
+
+impl IdLists {
+    /// The list of node `index`.
+    pub fn of(&self, index: usize) -> &[u64] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[start..self.ends[index]]
+    }
+
+    /// All ids of all lists.
+    pub fn all(&self) -> &[u64] {
+        &self.all
+    }
+
+    pub(crate) fn push(&mut self, list: &[u64]) {
+        self.all.extend_from_slice(list);
+        self.ends.push(self.all.len());
+    }
+}
+
+/// What a communication node says; absent is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommAttrs {
+    /// `comm_type`, a `CollectiveCommType`.
+    pub comm_type: Option<i64>,
+    /// `comm_size`, bytes.
+    pub size: Option<i64>,
+    /// `comm_src`.
+    pub src: Option<i64>,
+    /// `comm_dst`.
+    pub dst: Option<i64>,
+    /// `comm_tag`.
+    pub tag: Option<i64>,
+    /// `pg_name`.
+    pub group: Option<NameId>,
+}
+
+/// A node that is being read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GraphNode<'a> {
+    /// Id.
+    pub id: u64,
+    /// Type.
+    pub node_type: NodeType,
+    /// Name.
+    pub name: &'a str,
+    /// Attribute `kind`; of ET+ nodes `host_op` or `device_op`.
+    pub kind: &'a str,
+    /// When it began, ns; `None` where the file does not say.
+    pub start_ns: Option<i64>,
+    /// How long it took, ns.
+    pub duration_ns: i64,
+    /// `is_cpu_op`.
+    pub is_cpu_op: Option<bool>,
+    /// Communication attributes.
+    pub comm: CommAttrs,
+}
+
+/// A trace file.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// What kind of file it is.
+    pub format: FileKind,
+    /// Its size, unpacked, bytes.
+    pub bytes: u64,
+    /// What stands around the nodes, as texts.
+    pub metadata: Vec<(String, String)>,
+    /// Strings.
+    pub names: Names,
+    /// Ids, in file order as all columns are.
+    pub id: Vec<u64>,
+    /// Types.
+    pub node_type: Vec<NodeType>,
+    /// Names.
+    pub name: Vec<NameId>,
+    /// Attribute `kind`.
+    pub kind: Vec<NameId>,
+    /// Starts.
+    pub start_ns: Vec<Option<i64>>,
+    /// Durations.
+    pub duration_ns: Vec<i64>,
+    /// `is_cpu_op`.
+    pub is_cpu_op: Vec<Option<bool>>,
+    /// Communication attributes of nodes that have any, by node.
+    pub comm: FxHashMap<u32, CommAttrs>,
+    /// `ctrl_deps`; in ET+ and host traces the parent.
+    pub ctrl_deps: IdLists,
+    /// `data_deps`; in ET+ `inter_thread_dep` and `sync_dep`.
+    pub data_deps: IdLists,
+    /// What went wrong while reading.
+    pub findings: Findings,
+}
+
+/// What is in a file, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GraphSummary {
+    /// What kind of file it is.
+    pub format: FileKind,
+    /// Its size, unpacked, bytes.
+    pub bytes: u64,
+    /// Nodes.
+    pub nodes: u64,
+    /// Nodes by type, by the schema's names.
+    pub types: IndexMap<&'static str, u64>,
+    /// Nodes by attribute `kind`.
+    pub kinds: IndexMap<String, u64>,
+    /// Nodes with `is_cpu_op` true.
+    pub cpu_nodes: u64,
+    /// `ctrl_deps`; parents in ET+ and host traces.
+    pub ctrl_deps: u64,
+    /// `data_deps`.
+    pub data_deps: u64,
+    /// Sum of durations, ns.
+    pub duration_ns: i64,
+    /// First start and last end, where nodes have starts.
+    pub window_ns: Option<(i64, i64)>,
+}
+
+impl Graph {
+    /// How many nodes.
+    pub fn len(&self) -> usize {
+        self.id.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.id.is_empty()
+    }
+
+    /// Name of node `index`.
+    pub fn name_of(&self, index: usize) -> &str {
+        self.names.get(self.name[index])
+    }
+
+    /// Communication attributes of node `index`.
+    pub fn comm_of(&self, index: usize) -> CommAttrs {
+        u32::try_from(index).ok().and_then(|index| self.comm.get(&index).copied()).unwrap_or_default()
+    }
+
+    /// Counts.
+    pub fn summary(&self) -> GraphSummary {
+        let mut summary = GraphSummary {
+            format: self.format,
+            bytes: self.bytes,
+            nodes: self.len() as u64,
+            cpu_nodes: self.is_cpu_op.iter().filter(|cpu| **cpu == Some(true)).count() as u64,
+            ctrl_deps: self.ctrl_deps.all().len() as u64,
+            data_deps: self.data_deps.all().len() as u64,
+            ..GraphSummary::default()
+        };
+        for index in 0..self.len() {
+            *summary.types.entry(self.node_type[index].as_str_name()).or_default() += 1;
+            let kind = self.names.get(self.kind[index]);
+            match summary.kinds.get_mut(kind) {
+                Some(count) => *count += 1,
+                None => drop(summary.kinds.insert(kind.to_owned(), 1)),
+            }
+            summary.duration_ns = summary.duration_ns.saturating_add(self.duration_ns[index]);
+            if let Some(start) = self.start_ns[index] {
+                let end = start.saturating_add(self.duration_ns[index]);
+                let (first, last) = summary.window_ns.unwrap_or((start, end));
+                summary.window_ns = Some((first.min(start), last.max(end)));
+            }
+        }
+        summary
+    }
+
+    /// Appends a node.
+    pub(crate) fn push(&mut self, node: &GraphNode<'_>, ctrl_deps: &[u64], data_deps: &[u64]) {
+        if node.comm != CommAttrs::default()
+            && let Ok(index) = u32::try_from(self.len())
+        {
+            self.comm.insert(index, node.comm);
+        }
+        self.id.push(node.id);
+        self.node_type.push(node.node_type);
+        self.name.push(self.names.intern(node.name));
+        self.kind.push(self.names.intern(node.kind));
+        self.start_ns.push(node.start_ns);
+        self.duration_ns.push(node.duration_ns);
+        self.is_cpu_op.push(node.is_cpu_op);
+        self.ctrl_deps.push(ctrl_deps);
+        self.data_deps.push(data_deps);
+    }
+}

@@ -1,0 +1,91 @@
+//! The `## process_group:init ##` node: its only input is the process groups as JSON text
+//! (`_get_all_pg_configs` of `distributed_c10d.py`).
+
+use etlink_json::{Scanner, Value, unescape};
+use etlink_model::ProcessGroup;
+
+/// Name of the node.
+pub(crate) const NODE: &[u8] = b"## process_group:init ##";
+
+/// A group as the node lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Init {
+    pub(crate) group: ProcessGroup,
+    /// `backend_id` (PyTorch 2.2 and 2.3): what `record_param_comms` has in place of a name.
+    pub(crate) backend_id: String,
+}
+
+/// Reads the groups out of the node's `values`. The observer may have cut the text: a group
+/// that is not whole is left out, since one without its ranks would read as all ranks.
+pub(crate) fn read(values: &[u8], groups: &mut Vec<Init>) {
+    let mut scanner = Scanner::new(values);
+    if !scanner.eat(b'[') {
+        return;
+    }
+    let Ok(Some(Value::Text(text))) = scanner.item() else { return };
+    let text = unescape(text);
+    let mut list = Scanner::new(text.as_bytes());
+    if list.eat(b'[') {
+        while let Ok(Some(item)) = list.item() {
+            groups.extend(group(item));
+        }
+    }
+}
+
+fn group(item: Value<'_>) -> Option<Init> {
+    let mut init = Init::default();
+    let mut scanner = Scanner::new(item.raw());
+    scanner.enter().ok()?;
+    while let Some(key) = scanner.key().ok()? {
+        let value = scanner.value().ok()?;
+        match key {
+            b"pg_name" => init.group.name = value.text().into_owned(),
+            b"pg_desc" => init.group.desc = value.text().into_owned(),
+            b"backend_config" => init.group.backend = value.text().into_owned(),
+            b"backend_id" => init.backend_id = value.text().into_owned(),
+            b"group_size" => init.group.size = value.uint().unwrap_or(0),
+            b"ranks" => init.group.ranks = ranks(value),
+            _ => {}
+        }
+    }
+    Some(init)
+}
+
+fn ranks(value: Value<'_>) -> Vec<u64> {
+    let mut ranks = vec![];
+    let mut scanner = Scanner::new(value.raw());
+    if scanner.eat(b'[') {
+        while let Ok(Some(rank)) = scanner.item() {
+            ranks.extend(rank.uint());
+        }
+    }
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(values: &str) -> Vec<Init> {
+        let mut groups = vec![];
+        read(values.as_bytes(), &mut groups);
+        groups
+    }
+
+    #[test]
+    fn groups_of_a_node() {
+        let text = r#"["[{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", \"backend_config\": \"cuda:nccl\", \"ranks\": [], \"group_size\": 4, \"group_count\": 2}, {\"pg_name\": \"1\", \"backend_id\": 82, \"ranks\": [0, 2], \"group_size\": 2}]"]"#;
+        let default = ProcessGroup { name: "0".into(), desc: "default_pg".into(), backend: "cuda:nccl".into(), size: 4, ranks: vec![] };
+        let pair = ProcessGroup { name: "1".into(), size: 2, ranks: vec![0, 2], ..ProcessGroup::default() };
+        let want = [Init { group: default, backend_id: String::new() }, Init { group: pair, backend_id: "82".into() }];
+        assert_eq!(all(text), want);
+    }
+
+    #[test]
+    fn a_cut_text_gives_its_whole_groups() {
+        assert_eq!(all(r#"["[{\"pg_name\": \"0\", \"ranks\": []}, {\"pg_name\": \"1\", \"ranks\": [0, 1"]"#).len(), 1);
+        for nothing in ["", "[]", "[7]", r#"[""]"#, r#"["[1, 2]"]"#] {
+            assert_eq!(all(nothing), [], "{nothing}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What stands around the nodes: `schema`, `pid`, `time`, `start_ts` before them, `finish_ts`
+//! behind them (`initExecutionTraceStart`, `finalizeExecutionTraceOutput`).
+
+use etlink_json::{Scanner, scan_fields};
+use etlink_model::HostHeader;
+
+/// Every schema in the wild. `1.1.1-chakra.1.0.0` is known to chakra's converter alone.
+const SCHEMAS: [&str; 7] =
+    ["1.0.1", "1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.0.4-chakra.0.0.4", "1.1.0-chakra.0.0.4", "1.1.1-chakra.0.0.4", "1.1.1-chakra.1.0.0"];
+
+pub(crate) fn is_known_schema(schema: &str) -> bool {
+    SCHEMAS.contains(&schema)
+}
+
+/// Reads the text before the first node.
+pub(crate) fn read(text: &[u8]) -> HostHeader {
+    let mut header = HostHeader::default();
+    add(text, &mut header);
+    header
+}
+
+/// Adds what `text` says. Of several `finish_ts` the last counts: that of the process
+/// whose file it is comes after those of its forked children.
+pub(crate) fn add(text: &[u8], header: &mut HostHeader) {
+    scan_fields(text, |key, value| match key {
+        b"schema" if header.schema.is_empty() => header.schema = value.text().into_owned(),
+        b"pid" => header.pid = header.pid.or(value.int()),
+        b"time" if header.time.is_empty() => header.time = value.text().into_owned(),
+        b"start_ts" => header.start_ms = header.start_ms.or(value.int()),
+        b"finish_ts" => header.finish_ms = value.int().or(header.finish_ms),
+        _ => {}
+    });
+}
+
+/// Where the list goes on behind the end of the document.
+///
+/// A forked child that leaves normally ends the file; the parent then goes on writing nodes:
+/// `], "finish_ts": 7}, {"id": …`. What else may follow a document is not touched.
+pub(crate) fn nodes_after_end(trailer: &[u8]) -> Option<usize> {
+    let mut scanner = Scanner::new(trailer);
+    while scanner.key().ok()?.is_some() {
+        scanner.value().ok()?;
+    }
+    if !scanner.eat(b',') || scanner.peek() != Some(b'{') {
+        return None;
+    }
+    let start = scanner.pos();
+    let first = trailer[start + 1..].trim_ascii_start();
+    (first.starts_with(b"\"id\"") || first.starts_with(b"\"name\"")).then_some(start)
+}

@@ -1,0 +1,142 @@
+//! Reads host traces: the execution traces (ET) that PyTorch's `ExecutionTraceObserver`
+//! writes (`torch/csrc/profiler/standalone/execution_trace_observer.cpp`), from schema 1.0.1
+//! (PyTorch 2.1) to today's 1.1.1, and what chakra's linker makes of them (ET+).
+//!
+//! ```text
+//! bytes -> chunks -> Fields (one node, borrowed) -> tables of the chunk -> HostTrace, sorted by id
+//! ```
+//! A node is told by its shape, not by the schema that the file claims. The file is never held
+//! as a tree: names, shapes and types are interned, `values` are copied once, as text. That
+//! text is as written: an old observer's bare `nan` or `inf` stays in it.
+//!
+//! PyTorch writes a node when its op ends, names unescaped, and the end of the list when the
+//! observer is unregistered, so files are unsorted, often no JSON and often cut. What is
+//! mended, left out or put elsewhere is in [`HostTrace::anomalies`]. In what is returned ids
+//! ascend and are unique, and every chain of parents ends at 0 or at an id that no node has.
+//! O(n log n) for the sort by id, else linear.
+//!
+//! ```
+//! let text = br#"{"schema": "1.0.1", "nodes": [
+//!   {"name": "aten::add", "id": 5, "rf_id": 3, "parent": 2, "tid": 1,
+//!    "inputs": [[3,4,0,64,4,"cpu"]], "input_shapes": [[8,8]], "input_types": ["Tensor(float)"]},
+//!   {"name": "[pytorch|profiler|execution_trace|thread]", "id": 2, "parent": 1, "tid": 1}
+//! ], "finish_ts": 7}"#;
+//! let trace = etlink_host::read(&text[..], etlink_host::ReadOptions::default())?;
+//! assert_eq!(trace.nodes.id, [2, 5]);
+//! assert_eq!(trace.names.get(trace.nodes.name[1]), "aten::add");
+//! assert_eq!(trace.tensors.elements[trace.nodes.inputs[1].tensors().start], 64);
+//! # Ok::<(), etlink_host::Error>(())
+//! ```
+
+mod comms;
+mod finish;
+mod groups;
+mod header;
+mod node;
+mod schema_attrs;
+mod schema_flat;
+mod tables;
+mod values;
+
+use etlink_json::{Damage, Envelope, Layout, ReadError, read_elements};
+use etlink_model::{AnomalyKind, HostTrace};
+use std::io::Read;
+
+/// How to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOptions {
+    /// Threads that parse; above 1 one more reads the source.
+    pub threads: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions { threads: 1 }
+    }
+}
+
+/// Why a host trace could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not an execution trace.
+    #[error("no \"nodes\" list in it ({bytes} bytes read): not a PyTorch execution trace")]
+    NoNodes {
+        /// Length of the text that was searched.
+        bytes: u64,
+    },
+    /// The source failed, or one node is too large.
+    #[error(transparent)]
+    Read(ReadError),
+    /// More rows than row numbers.
+    #[error("the trace has more than {limit} nodes or uses of tensors, more than one link can hold", limit = u32::MAX - 1)]
+    TooManyRows,
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::NoArray { bytes, .. } => Error::NoNodes { bytes },
+            other => Error::Read(other),
+        }
+    }
+}
+
+const LAYOUT: Layout = Layout { array: "nodes", first_keys: &[], chunk_bytes: 128 << 10 };
+
+/// How many ends of a list are read past: one per child process that was forked while the
+/// observer ran and then left normally.
+const MAX_ENDS: usize = 16;
+
+/// Reads an execution trace. The result does not depend on `threads`.
+///
+/// # Errors
+/// The source fails, holds no `nodes` list and is no bare list, or has too many nodes.
+/// A truncated or partly damaged file is no error: see [`HostTrace::anomalies`].
+pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<HostTrace, Error> {
+    let mut builder = tables::Builder::default();
+    let envelope = read_nodes(source, options, &mut builder)?;
+    let (bytes, mut trailer, mut damage) = (envelope.bytes, envelope.trailer, envelope.damage);
+    let mut header = header::read(&envelope.header);
+    header::add(&trailer, &mut header);
+    for _ in 1..MAX_ENDS {
+        let Some(start) = header::nodes_after_end(&trailer) else { break };
+        let more = read_nodes(b"[".chain(&trailer[start..]), options, &mut builder)?;
+        let offset = bytes.saturating_sub((trailer.len() - start) as u64 + 1);
+        damage.add(Damage { first_offset: more.damage.first_offset.map(|at| at + offset), ..more.damage });
+        trailer = more.trailer;
+    }
+    let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
+    trace.bytes = bytes;
+    trace.header = header;
+    finish::finish(&mut trace);
+    note_damage(&mut trace, damage);
+    Ok(trace)
+}
+
+fn read_nodes(source: impl Read + Send, options: ReadOptions, builder: &mut tables::Builder) -> Result<Envelope, ReadError> {
+    let parse = |chunk: &mut tables::Chunk, scanner: &mut etlink_json::Scanner<'_>| {
+        chunk.push(&node::Fields::read(scanner)?);
+        Ok(())
+    };
+    read_elements(source, LAYOUT, options.threads, parse, |chunk| builder.append(chunk))
+}
+
+fn note_damage(trace: &mut HostTrace, damage: Damage) {
+    let place = damage.first_offset.map(|at| format!("byte {at}"));
+    let end = || Some(format!("byte {}", trace.bytes));
+    let anomalies = &mut trace.anomalies;
+    anomalies.add(AnomalyKind::Truncated, u64::from(damage.truncated), end());
+    anomalies.add(AnomalyKind::SourceEnded, u64::from(damage.source_error.is_some()), damage.source_error);
+    anomalies.add(AnomalyKind::Repaired, damage.repaired, place.clone());
+    anomalies.add(AnomalyKind::Skipped, damage.skipped, place);
+    anomalies.add(AnomalyKind::NotAnObject, damage.not_objects, None);
+    if trace.header.finish_ms.is_none() {
+        anomalies.note(AnomalyKind::NoFinish, String::new);
+    }
+    if !header::is_known_schema(&trace.header.schema) {
+        anomalies.note(AnomalyKind::UnknownSchema, || trace.header.schema.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests;

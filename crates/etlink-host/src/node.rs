@@ -1,0 +1,132 @@
+//! One element of `nodes`, as borrowed text: nothing of it is kept before it has been read whole.
+
+use crate::{schema_attrs, schema_flat};
+use etlink_json::{Broken, Scanner, Value};
+
+/// `values`, `shapes`, `types` and `strides` as list text, empty where there is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lists<'a> {
+    pub(crate) values: &'a [u8],
+    pub(crate) shapes: &'a [u8],
+    pub(crate) types: &'a [u8],
+    pub(crate) strides: &'a [u8],
+}
+
+macro_rules! attributes {
+    ($(#[$doc:meta])* struct $Name:ident { $($field:ident = $key:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default)]
+        pub(crate) struct $Name<'a> { $(pub(crate) $field: Option<Value<'a>>,)* }
+
+        impl<'a> $Name<'a> {
+            /// Takes `value` if `name` is one of these.
+            #[inline]
+            pub(crate) fn set(&mut self, name: &[u8], value: Value<'a>) -> bool {
+                match name {
+                    $($key => self.$field = Some(value),)*
+                    _ => return false,
+                }
+                true
+            }
+        }
+    };
+}
+
+attributes! {
+    /// What every node says of itself: attributes since 1.0.2, keys of the node before.
+    struct Attrs {
+        rf_id = b"rf_id",
+        fw_parent = b"fw_parent",
+        seq_id = b"seq_id",
+        scope = b"scope",
+        tid = b"tid",
+        fw_tid = b"fw_tid",
+        op_schema = b"op_schema",
+        kernel_backend = b"kernel_backend",
+        kernel_file = b"kernel_file",
+        tensor_range = b"tensor_range",
+    }
+}
+
+attributes! {
+    /// Attributes of `record_param_comms` since 1.1.0 (`getCommsNodeAttrs`). Each may be absent.
+    struct CommAttrs {
+        collective_name = b"collective_name",
+        dtype = b"dtype",
+        in_elements = b"in_msg_nelems",
+        out_elements = b"out_msg_nelems",
+        in_split = b"in_split_size",
+        out_split = b"out_split_size",
+        rank_start = b"global_rank_start",
+        rank_stride = b"global_rank_stride",
+        pg_name = b"pg_name",
+        pg_desc = b"pg_desc",
+        pg_size = b"pg_size",
+        asynchronous = b"is_asynchronized_op",
+    }
+}
+
+/// An attribute that neither table above knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unknown<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) kind: Option<Value<'a>>,
+    pub(crate) value: Option<Value<'a>>,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields<'a> {
+    pub(crate) id: Option<u64>,
+    pub(crate) name: &'a [u8],
+    pub(crate) parent: u64,
+    pub(crate) inputs: Lists<'a>,
+    pub(crate) outputs: Lists<'a>,
+    pub(crate) attrs: Attrs<'a>,
+    /// Communication attributes, if there is any.
+    pub(crate) comm: Option<CommAttrs<'a>>,
+    pub(crate) unknown: Vec<Unknown<'a>>,
+}
+
+impl<'a> Fields<'a> {
+    /// Reads the node that `scanner` is in, to its end. Keys that no layout has
+    /// (`ts`, `inclusive_dur` of an ET+) are stepped over.
+    pub(crate) fn read(scanner: &mut Scanner<'a>) -> Result<Self, Broken> {
+        let mut node = Fields::default();
+        while let Some(key) = scanner.key()? {
+            match key {
+                b"id" => node.id = scanner.value()?.uint(),
+                b"name" => node.name = scanner.value()?.raw(),
+                _ => {
+                    let taken = schema_attrs::take(&mut node, key, scanner)? || schema_flat::take(&mut node, key, scanner)?;
+                    if !taken {
+                        scanner.value()?;
+                    }
+                }
+            }
+        }
+        Ok(node)
+    }
+}
+
+/// A parent id. A dependency list of an ET+ is read as its first integer.
+pub(crate) fn parent_id(value: Value<'_>) -> u64 {
+    let Value::Nested(list) = value else { return value.uint().unwrap_or(0) };
+    let mut scanner = Scanner::new(list);
+    if scanner.eat(b'[') {
+        while let Ok(Some(item)) = scanner.item() {
+            if let Some(id) = item.uint() {
+                return id;
+            }
+        }
+    }
+    0
+}
+
+/// A list's text; nothing for any other value.
+pub(crate) fn list_text(value: Value<'_>) -> &[u8] {
+    match value {
+        Value::Nested(text) if text.starts_with(b"[") => text,
+        _ => b"",
+    }
+}

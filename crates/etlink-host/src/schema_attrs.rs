@@ -1,0 +1,83 @@
+//! Schemas 1.0.2 to 1.1.1: arguments are objects, the rest are typed attributes.
+//!
+//! ```text
+//! {"id": 5, "name": "aten::add", "ctrl_deps": 4,
+//!  "inputs": {"values": […], "shapes": […], "types": […], "strides": […]}, "outputs": {…},
+//!  "attrs": [{"name": "rf_id", "type": "uint64", "value": 3}, …]}
+//! ```
+//! `ctrl_deps` is the parent's id. `strides` came with 1.1.1, `kernel_backend` and
+//! `kernel_file` with 1.0.4, communication attributes with 1.1.0, `tensor_range` later.
+
+use crate::node::{Fields, Lists, Unknown, list_text, parent_id};
+use etlink_json::{Broken, Scanner};
+
+/// Takes the value of `key` if this layout has such a key with such a value.
+pub(crate) fn take<'a>(node: &mut Fields<'a>, key: &[u8], scanner: &mut Scanner<'a>) -> Result<bool, Broken> {
+    match (key, scanner.peek()) {
+        (b"ctrl_deps", _) => node.parent = parent_id(scanner.value()?),
+        (b"inputs", Some(b'{')) => node.inputs = lists(scanner)?,
+        (b"outputs", Some(b'{')) => node.outputs = lists(scanner)?,
+        (b"attrs", Some(b'[')) => attributes(node, scanner)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn lists<'a>(scanner: &mut Scanner<'a>) -> Result<Lists<'a>, Broken> {
+    let mut lists = Lists::default();
+    scanner.enter()?;
+    while let Some(key) = scanner.key()? {
+        let value = scanner.value()?;
+        match key {
+            b"values" => lists.values = list_text(value),
+            b"shapes" => lists.shapes = list_text(value),
+            b"types" => lists.types = list_text(value),
+            b"strides" => lists.strides = list_text(value),
+            _ => {}
+        }
+    }
+    Ok(lists)
+}
+
+fn attributes<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
+    scanner.eat(b'[');
+    loop {
+        while scanner.eat(b',') {}
+        match scanner.peek() {
+            Some(b'{') => attribute(node, scanner)?,
+            Some(b']') => {
+                scanner.eat(b']');
+                return Ok(());
+            }
+            _ => drop(scanner.value()?),
+        }
+    }
+}
+
+fn attribute<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
+    let (mut name, mut kind, mut value) = (&b""[..], None, None);
+    scanner.enter()?;
+    while let Some(key) = scanner.key()? {
+        let item = scanner.value()?;
+        match key {
+            b"name" => name = item.raw(),
+            b"type" => kind = Some(item),
+            b"value" => value = Some(item),
+            _ => {}
+        }
+    }
+    let known = value.is_some_and(|value| {
+        node.attrs.set(name, value) || {
+            let mut comm = node.comm.unwrap_or_default();
+            let known = comm.set(name, value);
+            if known {
+                node.comm = Some(comm);
+            }
+            known
+        }
+    });
+    if !known {
+        node.unknown.push(Unknown { name, kind, value });
+    }
+    Ok(())
+}

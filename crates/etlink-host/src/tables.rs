@@ -1,0 +1,277 @@
+//! Nodes into tables: per chunk first, then appended in file order.
+
+use crate::node::{Fields, Lists, Unknown};
+use crate::{comms, groups, values};
+use etlink_json::{Value, unescape};
+use etlink_model::{AnomalyKind, HostNode, HostNodes, HostTrace, NameId, ProcessGroup, RfId, Span, TensorRef, ValueList};
+
+/// Stands for `[]` in a chunk: all empty lists share the first bytes of [`HostTrace::text`].
+const EMPTY_LIST: Span = Span { start: u64::MAX, bytes: 2 };
+
+/// The tables of one chunk, numbered by the chunk's own names and rows.
+#[derive(Default)]
+pub(crate) struct Chunk {
+    trace: HostTrace,
+    groups: Vec<groups::Init>,
+}
+
+impl Chunk {
+    /// Files a node.
+    pub(crate) fn push(&mut self, node: &Fields<'_>) {
+        let Some(id) = node.id else {
+            self.trace.anomalies.note(AnomalyKind::NoNodeId, || format!("{:?}", unescape(node.name)));
+            return;
+        };
+        if node.name == groups::NODE {
+            groups::read(node.inputs.values, &mut self.groups);
+        }
+        let attrs = &node.attrs;
+        let inputs = self.list(&node.inputs);
+        let outputs = self.list(&node.outputs);
+        let row = HostNode {
+            id,
+            parent: node.parent,
+            name: self.name(node.name),
+            rf_id: RfId(uint(attrs.rf_id)),
+            fw_parent: uint(attrs.fw_parent),
+            seq_id: attrs.seq_id.and_then(Value::int).unwrap_or(-1),
+            scope: u8::try_from(uint(attrs.scope)).unwrap_or(0),
+            tid: u32::try_from(uint(attrs.tid)).unwrap_or(0),
+            fw_tid: u32::try_from(uint(attrs.fw_tid)).unwrap_or(0),
+            op_schema: self.text(attrs.op_schema),
+            kernel_backend: self.text(attrs.kernel_backend),
+            kernel_file: self.text(attrs.kernel_file),
+            tensor_range: self.text(attrs.tensor_range),
+            extra_attrs: self.extra_attrs(&node.unknown),
+            collective: self.collective(node, &inputs, &outputs),
+            inputs,
+            outputs,
+        };
+        self.trace.nodes.push(row);
+    }
+
+    fn list(&mut self, lists: &Lists<'_>) -> ValueList {
+        let HostTrace { tensors, names, .. } = &mut self.trace;
+        let start = tensors.len();
+        values::tensors(lists.values, lists.types, |tensor| {
+            let [tensor_id, storage, offset, elements, element_bytes] = tensor.numbers;
+            let device = names.intern(&unescape(tensor.device));
+            tensors.push(TensorRef { tensor: tensor_id, storage, offset, elements, element_bytes, device });
+        });
+        // a chunk holds fewer tensors than bytes, and those are few
+        let (tensors_start, tensors_len) = (start as u32, (tensors.len() - start) as u32);
+        ValueList {
+            values: self.span(lists.values),
+            shapes: self.list_name(lists.shapes),
+            types: self.list_name(lists.types),
+            strides: if lists.strides.is_empty() { NameId::EMPTY } else { self.list_name(lists.strides) },
+            tensors_start,
+            tensors_len,
+        }
+    }
+
+    fn span(&mut self, list: &[u8]) -> Span {
+        if list.is_empty() || list == b"[]" {
+            return EMPTY_LIST;
+        }
+        let start = self.trace.text.len();
+        self.trace.text.extend_from_slice(list);
+        self.span_from(start)
+    }
+
+    fn span_from(&self, start: usize) -> Span {
+        Span { start: start as u64, bytes: u32::try_from(self.trace.text.len() - start).unwrap_or(0) }
+    }
+
+    /// Unknown attributes as the objects they were, without what no attribute has.
+    fn extra_attrs(&mut self, unknown: &[Unknown<'_>]) -> Span {
+        let start = self.trace.text.len();
+        let text = &mut self.trace.text;
+        for (index, attr) in unknown.iter().enumerate() {
+            text.extend_from_slice(if index == 0 { b"{\"name\": \"" } else { b",{\"name\": \"" });
+            text.extend_from_slice(attr.name);
+            text.push(b'"');
+            for (key, value) in [(&b", \"type\": "[..], attr.kind), (b", \"value\": ", attr.value)] {
+                let Some(value) = value else { continue };
+                let quote: &[u8] = if matches!(value, Value::Text(_)) { b"\"" } else { b"" };
+                for part in [key, quote, value.raw(), quote] {
+                    text.extend_from_slice(part);
+                }
+            }
+            text.push(b'}');
+        }
+        if unknown.is_empty() { Span::default() } else { self.span_from(start) }
+    }
+
+    /// Row of the node's communication record, `u32::MAX` = none.
+    fn collective(&mut self, node: &Fields<'_>, inputs: &ValueList, outputs: &ValueList) -> u32 {
+        if !comms::is_record(node) {
+            return u32::MAX;
+        }
+        let HostTrace { tensors, names, collectives, .. } = &mut self.trace;
+        let sum = |list: &ValueList| tensors.elements[list.tensors()].iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+        collectives.push(comms::record(node, comms::Elements { inputs: sum(inputs), outputs: sum(outputs) }, names));
+        u32::try_from(collectives.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn text(&mut self, value: Option<Value<'_>>) -> NameId {
+        value.map_or(NameId::EMPTY, |value| self.name(value.raw()))
+    }
+
+    fn name(&mut self, raw: &[u8]) -> NameId {
+        if raw.is_empty() { NameId::EMPTY } else { self.trace.names.intern(&unescape(raw)) }
+    }
+
+    /// A list keeps its escapes: it is JSON.
+    fn list_name(&mut self, list: &[u8]) -> NameId {
+        let list = if list.is_empty() { b"[]" } else { list };
+        self.trace.names.intern(&String::from_utf8_lossy(list))
+    }
+}
+
+fn uint(value: Option<Value<'_>>) -> u64 {
+    value.and_then(Value::uint).unwrap_or(0)
+}
+
+/// Puts the tables of chunks together.
+pub(crate) struct Builder {
+    trace: HostTrace,
+    groups: Vec<groups::Init>,
+    full: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder { trace: HostTrace { text: b"[]".to_vec(), ..HostTrace::default() }, groups: vec![], full: false }
+    }
+}
+
+impl Builder {
+    /// Appends the next chunk in file order.
+    pub(crate) fn append(&mut self, chunk: Chunk) {
+        let Chunk { trace: mut part, groups } = chunk;
+        let all = &mut self.trace;
+        let rows = [all.nodes.len() + part.nodes.len(), all.tensors.len() + part.tensors.len()];
+        self.full |= rows.into_iter().any(|rows| rows >= u32::MAX as usize);
+        if self.full {
+            return;
+        }
+        let names = all.names.absorb(&part.names);
+        rename(&mut part, &names);
+        shift(&mut part.nodes, all);
+        all.nodes.append(&mut part.nodes);
+        all.tensors.append(&mut part.tensors);
+        all.collectives.append(&mut part.collectives);
+        all.text.append(&mut part.text);
+        all.anomalies.merge(part.anomalies);
+        self.groups.extend(groups);
+    }
+
+    /// The trace in file order; `None` if a table is too long for its row numbers.
+    pub(crate) fn finish(self) -> Option<HostTrace> {
+        let Builder { mut trace, groups, full } = self;
+        resolve_backend_ids(&mut trace, &groups);
+        trace.groups = unique(groups.into_iter().map(|init| init.group).collect());
+        (!full).then_some(trace)
+    }
+}
+
+/// Replaces the chunk's name numbers by the trace's.
+fn rename(part: &mut HostTrace, names: &[NameId]) {
+    let HostTrace { nodes: n, tensors, collectives: c, .. } = part;
+    let columns = [
+        &mut n.name,
+        &mut n.op_schema,
+        &mut n.kernel_backend,
+        &mut n.kernel_file,
+        &mut n.tensor_range,
+        &mut tensors.device,
+        &mut c.name,
+        &mut c.dtype,
+        &mut c.in_split,
+        &mut c.out_split,
+        &mut c.group_name,
+        &mut c.group_desc,
+    ];
+    let lists = n.inputs.iter_mut().chain(&mut n.outputs).flat_map(|list| [&mut list.shapes, &mut list.types, &mut list.strides]);
+    for name in columns.into_iter().flatten().chain(lists) {
+        *name = names[name.index()];
+    }
+}
+
+/// Replaces the chunk's rows and text positions by those they will have in the trace.
+fn shift(nodes: &mut HostNodes, all: &HostTrace) {
+    let (tensors, collectives, text) = (all.tensors.len() as u32, all.collectives.len() as u32, all.text.len() as u64);
+    for list in nodes.inputs.iter_mut().chain(&mut nodes.outputs) {
+        list.tensors_start += tensors;
+        list.values.start = if list.values == EMPTY_LIST { 0 } else { list.values.start + text };
+    }
+    nodes.collective.iter_mut().filter(|row| **row != u32::MAX).for_each(|row| *row += collectives);
+    nodes.extra_attrs.iter_mut().filter(|span| span.bytes > 0).for_each(|span| span.start += text);
+}
+
+/// Groups by name and ranks, the first of each, in file order. Each cycle lists them again.
+fn unique(groups: Vec<ProcessGroup>) -> Vec<ProcessGroup> {
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    let key = |index: &usize| (&groups[*index].name, &groups[*index].ranks);
+    order.sort_by(|a, b| key(a).cmp(&key(b)));
+    order.dedup_by(|later, first| key(later) == key(first));
+    order.sort_unstable();
+    let mut keep = order.into_iter().peekable();
+    groups.into_iter().enumerate().filter_map(|(index, group)| keep.next_if_eq(&index).map(|_| group)).collect()
+}
+
+/// Gives collectives that name their group by its `backend_id` the group's name.
+fn resolve_backend_ids(trace: &mut HostTrace, groups: &[groups::Init]) {
+    let HostTrace { names, collectives, .. } = trace;
+    let mut by_id: Vec<(NameId, &ProcessGroup)> =
+        groups.iter().filter_map(|init| Some((names.find(&init.backend_id)?, &init.group))).filter(|(id, _)| *id != NameId::EMPTY).collect();
+    by_id.sort_by_key(|(id, _)| *id);
+    let group_of = |id: NameId| by_id.get(by_id.partition_point(|(known, _)| *known < id)).filter(|(known, _)| *known == id);
+    for (name, desc) in collectives.group_name.iter_mut().zip(&mut collectives.group_desc) {
+        if let Some((_, group)) = group_of(*name) {
+            (*name, *desc) = (names.intern(&group.name), names.intern(&group.desc));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::{Node, document, read, text};
+
+    #[test]
+    fn ids_of_tensors_come_back() {
+        let float = r#"["Tensor(float)"]"#;
+        let nodes = [
+            Node::new(2, 1, "a").outputs(r#"[[8,9,0,64,4,"cpu"]]"#, float),
+            Node::new(3, 1, "b").inputs("[]", "[]").outputs(r#"[[8,9,0,16,2,"cuda:0"]]"#, r#"["Tensor(c10::Half)"]"#),
+        ];
+        let trace = read(&document(&nodes.map(|node| node.text())));
+        assert_eq!((&trace.tensors.tensor[..], &trace.tensors.elements[..]), (&[8, 8][..], &[64, 16][..]));
+        assert_eq!(trace.nodes.outputs[1].tensors(), 1..2);
+        assert_eq!(trace.text, br#"[][[8,9,0,64,4,"cpu"]][[8,9,0,16,2,"cuda:0"]]"#);
+        assert_eq!(text(&trace, trace.nodes.inputs[1].values), "[]");
+    }
+
+    fn init(id: u64, groups: &str) -> String {
+        Node::new(id, 1, "## process_group:init ##").inputs(&format!("[\"{}\"]", groups.replace('"', "\\\"")), r#"["String"]"#).text()
+    }
+
+    #[test]
+    fn groups_are_listed_once() {
+        let two = r#"[{"pg_name": "0", "ranks": [], "group_size": 4}, {"pg_name": "1", "ranks": [0, 2], "group_size": 2}]"#;
+        let other = r#"[{"pg_name": "1", "ranks": [1, 3], "group_size": 2}]"#;
+        let trace = read(&document(&[init(2, two), init(3, two), init(4, other)]));
+        let groups: Vec<_> = trace.groups.iter().map(|group| (group.name.as_str(), &group.ranks[..], group.size)).collect();
+        assert_eq!(groups, [("0", &[][..], 4), ("1", &[0, 2], 2), ("1", &[1, 3], 2)]);
+    }
+
+    #[test]
+    fn a_backend_id_stands_for_its_group() {
+        let group = init(2, r#"[{"pg_name": "0", "pg_desc": "default_pg", "backend_id": 8214}]"#);
+        let comm = |id, group| Node::new(id, 1, "record_param_comms").inputs(&format!(r#"[12,{group},0,"barrier",[],[],2]"#), "[]").text();
+        let trace = read(&document(&[group, comm(3, 8214), comm(4, 99)]));
+        let names = trace.collectives.group_name.iter().chain(&trace.collectives.group_desc).map(|name| trace.names.get(*name));
+        assert_eq!(names.collect::<Vec<_>>(), ["0", "99", "default_pg", ""]);
+    }
+}

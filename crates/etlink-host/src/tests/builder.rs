@@ -1,0 +1,86 @@
+//! Test traces, and the laws that hold for whatever is read.
+
+use crate::ReadOptions;
+use etlink_model::{HostTrace, Span};
+use std::fmt::Write;
+
+/// A node of schema 1.0.1, written as PyTorch does: the name is not escaped.
+pub(crate) struct Node {
+    id: u64,
+    parent: u64,
+    name: String,
+    rf_id: u64,
+    tid: u32,
+    lists: String,
+}
+
+impl Node {
+    pub(crate) fn new(id: u64, parent: u64, name: &str) -> Self {
+        Node { id, parent, name: name.to_owned(), rf_id: 0, tid: 1, lists: String::new() }
+    }
+
+    pub(crate) fn rf_id(mut self, rf_id: u64) -> Self {
+        self.rf_id = rf_id;
+        self
+    }
+
+    pub(crate) fn tid(mut self, tid: u32) -> Self {
+        self.tid = tid;
+        self
+    }
+
+    pub(crate) fn inputs(mut self, values: &str, types: &str) -> Self {
+        write!(self.lists, r#", "inputs": {values}, "input_shapes": [], "input_types": {types}"#).expect("writes");
+        self
+    }
+
+    pub(crate) fn outputs(mut self, values: &str, types: &str) -> Self {
+        write!(self.lists, r#", "outputs": {values}, "output_shapes": [], "output_types": {types}"#).expect("writes");
+        self
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let Node { id, parent, name, rf_id, tid, lists } = self;
+        format!(r#"{{"name": "{name}", "id": {id}, "rf_id": {rf_id}, "parent": {parent}, "seq_id": -1, "scope": 0, "tid": {tid}{lists}}}"#)
+    }
+}
+
+/// A document of these nodes.
+pub(crate) fn document(nodes: &[String]) -> String {
+    format!("{{\n  \"schema\": \"1.0.1\", \"pid\": 7, \"start_ts\": 5,\n  \"nodes\": [\n{}\n  ],\n  \"finish_ts\": 9\n}}", nodes.join(",\n"))
+}
+
+/// Reads and checks.
+pub(crate) fn read(text: &str) -> HostTrace {
+    let trace = crate::read(text.as_bytes(), ReadOptions::default()).expect("reads");
+    check(&trace);
+    trace
+}
+
+/// A span's text.
+pub(crate) fn text(trace: &HostTrace, span: Span) -> &str {
+    std::str::from_utf8(trace.span(span)).expect("utf8")
+}
+
+/// The laws of a host trace.
+pub(crate) fn check(trace: &HostTrace) {
+    let nodes = &trace.nodes;
+    assert!(nodes.id.windows(2).all(|pair| pair[0] < pair[1]), "ids ascend");
+    for row in 0..nodes.len() {
+        let node = nodes.row(row);
+        for list in [node.inputs, node.outputs] {
+            assert_eq!(trace.span(list.values).len(), list.values.bytes as usize, "a span is inside the text");
+            assert!(trace.span(list.values).starts_with(b"["), "values are a list");
+            assert!(list.tensors().end <= trace.tensors.len(), "tensors are rows");
+            assert!(list.shapes.index() < trace.names.count() && list.types.index() < trace.names.count(), "names are known");
+        }
+        assert!(node.collective == u32::MAX || (node.collective as usize) < trace.collectives.len(), "collectives are rows");
+        let (mut parent, mut steps) = (node.parent, 0);
+        while let Some(up) = trace.find(parent).filter(|_| parent != 0) {
+            parent = nodes.parent[up];
+            steps += 1;
+            assert!(steps <= nodes.len(), "parents end");
+        }
+        assert!(parent <= 1, "only the process root may be missing");
+    }
+}

@@ -1,0 +1,97 @@
+//! What stands around the list, and where the list is found.
+
+use crate::support::{anomalies, document, op, ops, read};
+use etlink_model::AnomalyKind;
+use etlink_model::builder::TraceBuilder;
+
+#[test]
+fn metadata_before_the_list() {
+    let mut draw = TraceBuilder::default();
+    draw.metadata("trace_id", "\"BD8F4B23\"").distributed(3, 8);
+    let header = read(draw.kineto()).header;
+    assert_eq!((header.rank, header.world_size, header.backend.as_str()), (Some(3), Some(8), "nccl"));
+    assert_eq!((header.base_ns, header.trace_id.as_str()), (1_790_857_026_000_000_000, "BD8F4B23"));
+    assert_eq!(header.devices, ["Drawn Device"]);
+    let group = &header.groups[0];
+    assert_eq!((group.name.as_str(), group.desc.as_str(), group.size, group.ranks.len()), ("0", "default_pg", 8, 8));
+}
+
+#[test]
+fn distributed_info_after_the_list_with_quoted_ranks() {
+    let mut draw = TraceBuilder::default();
+    let info = r#"{"backend": "nccl", "rank": "5", "world_size": 8, "pg_config": [{"pg_name": "2", "pg_desc": "tp", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": "[4, 5]"}]}"#;
+    draw.trailing_metadata("distributedInfo", info).trailing_metadata("baseTimeNanoseconds", "7");
+    let header = read(draw.kineto()).header;
+    assert_eq!((header.rank, header.world_size, header.base_ns), (Some(5), Some(8), 7));
+    assert_eq!(header.groups[0].ranks, [4, 5]);
+}
+
+#[test]
+fn metadata_that_is_no_json_costs_its_line() {
+    for metadata in
+        ["\"job\": {\"q\": \"v /\"q/\"\"},", "\"job\": plain words,", "job: 1,", "\"a/\"b\": 2,", "\"list\": [1, \"x\" y],", "\"n\": -nan,"]
+    {
+        let text = format!("{{\n\"schemaVersion\": 1,\n{metadata}\n\"distributedInfo\": {{\"rank\": 3}},\n\"traceEvents\": [\n{}\n]}}", op("a", 1));
+        let trace = read(&text);
+        assert_eq!((ops(&trace), trace.header.rank), (vec!["a"], Some(3)), "{metadata}");
+    }
+}
+
+#[test]
+fn log_arrays_spliced_into_the_top_level() {
+    // kineto#1184: the logger's lists stand between the events and traceName
+    let tail = r#", "INFO": ["Profiler is not initialized: skipping "step" call", "Out-of-range = 3"], "ERROR": [x], "distributedInfo": {"rank": 2}, "traceName": "t"}"#;
+    let trace = read(format!("{{\"traceEvents\": [{}]{}", op("a", 1), tail.replace(", \"", ",\n\"")));
+    assert_eq!((ops(&trace), trace.header.rank, anomalies(&trace)), (vec!["a"], Some(2), vec![]));
+}
+
+#[test]
+fn a_bare_list() {
+    let trace = read(format!("[{},\n{}]", op("a", 1), op("b", 2)));
+    assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a", "b"], vec![]));
+}
+
+#[test]
+fn a_byte_order_mark() {
+    for text in [document(&[op("a", 1)]), format!("[{}]", op("a", 1))] {
+        let trace = read(format!("\u{feff}{text}"));
+        assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a"], vec![]));
+    }
+}
+
+#[test]
+fn a_key_of_the_same_name_before_the_list() {
+    let text = format!("{{\"note\": \"traceEvents\", \"traceEvents\": [{}]}}", op("a", 1));
+    assert_eq!(ops(&read(text)), ["a"]);
+}
+
+#[test]
+fn an_empty_list_is_a_trace() {
+    for text in ["{\"traceEvents\": []}", "[]", "{\"traceEvents\": [\n\n]\n}\n"] {
+        assert_eq!((read(text).bytes, anomalies(&read(text))), (text.len() as u64, vec![]), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_trace_is_refused_with_what_was_seen() {
+    for text in ["", "{}", "hello", "{\"nodes\": []}", "{\"traceEvents\": {}}"] {
+        let error = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions::default()).expect_err("no list");
+        assert_eq!(error.to_string(), format!("no \"traceEvents\" list in it ({} bytes read)", text.len()), "{text}");
+    }
+}
+
+#[test]
+fn a_source_that_fails_is_an_error_and_one_that_ends_early_is_damage() {
+    struct Failing<'a>(&'a [u8], std::io::ErrorKind);
+    impl std::io::Read for Failing<'_> {
+        fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+            if self.0.is_empty() { Err(self.1.into()) } else { std::io::Read::read(&mut self.0, to) }
+        }
+    }
+    let text = document(&[op("a", 1), op("b", 2)]);
+    let cut = &text.as_bytes()[..text.find("\"b\"").expect("b")];
+    let options = etlink_kineto::ReadOptions::default();
+    assert!(etlink_kineto::read(Failing(cut, std::io::ErrorKind::PermissionDenied), options).is_err());
+    let trace = etlink_kineto::read(Failing(cut, std::io::ErrorKind::UnexpectedEof), options).expect("damage");
+    assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a"], vec![(AnomalyKind::Truncated, 1), (AnomalyKind::SourceEnded, 1)]));
+}

@@ -1,0 +1,274 @@
+//! Draws a program and gives the bytes that PyTorch's two writers would give for it.
+//! For tests: behind the feature `builder`, so that no tool carries it.
+//!
+//! ```text
+//! thread   aten::mm ------------        device   stream 7
+//!             launch --   . . . . . . . . . . .  kernel ======
+//! ```
+//! ```
+//! use etlink_model::builder::{HostSchema, Queue, TraceBuilder};
+//! let mut draw = TraceBuilder::default();
+//! let main = draw.thread();
+//! draw.op(main, "aten::mm", 0, 20_000);
+//! draw.launch(main, (5_000, 8_000), Queue::stream(7), "gemm", (12_000, 30_000));
+//! let (device, host) = (draw.kineto(), draw.host(HostSchema::V1_1_1));
+//! assert!(device.trim_ascii_start().starts_with(b"{") && host.starts_with(b"{"));
+//! ```
+//! Times are nanoseconds from the origin; ops of one thread nest by time. Names are
+//! written as they are given: neither writer escapes them.
+
+mod comms;
+mod host;
+mod kineto;
+mod rows;
+
+pub use comms::Comms;
+pub use host::HostSchema;
+pub use rows::Queue;
+use rows::{Call, Row, Sync, What};
+
+/// Whose device trace it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flavour {
+    /// CUPTI, times with three decimals.
+    #[default]
+    Cuda,
+    /// Roctracer: calls bear HIP names in `cuda_runtime`, rows have no context.
+    Rocm,
+    /// XPUPTI: a row's queue is its tid.
+    Xpu,
+    /// MTIA: `mtia_runtime` calls and `mtia_ccp_events` rows.
+    Mtia,
+    /// CUPTI in 2021 and 2022: whole microseconds since the Unix epoch, `Kernel`, `Runtime`, `Operator`.
+    Cuda2021,
+}
+
+/// What the device trace says of `Record function id`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordIds {
+    /// The ids (PyTorch 2.4 on with an observer).
+    #[default]
+    Written,
+    /// 0 on every op (PyTorch 2.4 on without an observer).
+    Zero,
+    /// The key is not there (PyTorch 2.3 and before).
+    Absent,
+}
+
+/// A thread that was drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadRef(usize);
+
+/// An op that was drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpRef(usize);
+
+/// See the module text.
+#[derive(Clone, Debug)]
+pub struct TraceBuilder {
+    flavour: Flavour,
+    ids: RecordIds,
+    origin_ns: i64,
+    pid: i64,
+    threads: Vec<Thread>,
+    ops: Vec<Op>,
+    events: Vec<Event>,
+    header: Vec<(String, String)>,
+    trailer: Vec<(String, String)>,
+    correlation: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    pid: i64,
+    tid: i64,
+}
+
+#[derive(Clone, Debug)]
+struct Op {
+    thread: usize,
+    name: String,
+    device_name: Option<String>,
+    start: i64,
+    end: i64,
+    annotation: bool,
+    in_host: bool,
+    in_device: bool,
+    seq: Option<(i64, u32)>,
+    args: Vec<(String, String)>,
+    comms: Option<Comms>,
+}
+
+/// What the device trace has, in the order in which it was drawn.
+#[derive(Clone, Debug)]
+enum Event {
+    Op(usize),
+    Call(Call),
+    Row(Box<Row>),
+    Sync(Sync),
+    Python { thread: usize, name: String, start: i64, end: i64 },
+    Raw(String),
+}
+
+impl Default for TraceBuilder {
+    fn default() -> Self {
+        TraceBuilder::new(Flavour::Cuda)
+    }
+}
+
+impl TraceBuilder {
+    /// An empty drawing of process 1000.
+    pub fn new(flavour: Flavour) -> Self {
+        TraceBuilder {
+            flavour,
+            ids: RecordIds::default(),
+            origin_ns: 0,
+            pid: 1000,
+            threads: vec![],
+            ops: vec![],
+            events: vec![],
+            header: vec![],
+            trailer: vec![],
+            correlation: 1,
+        }
+    }
+
+    /// Adds this to every time in the device trace.
+    pub fn origin(&mut self, ns: i64) -> &mut Self {
+        self.origin_ns = ns;
+        self
+    }
+
+    /// What the device trace says of record function ids.
+    pub fn record_ids(&mut self, ids: RecordIds) -> &mut Self {
+        self.ids = ids;
+        self
+    }
+
+    /// Threads drawn from now on are of this process. The host trace is that of the last one.
+    pub fn process(&mut self, pid: i64) -> &mut Self {
+        self.pid = pid;
+        self
+    }
+
+    /// Metadata before the events; the value is raw JSON text.
+    pub fn metadata(&mut self, key: &str, raw: &str) -> &mut Self {
+        self.header.push((key.into(), raw.into()));
+        self
+    }
+
+    /// Metadata after the events.
+    pub fn trailing_metadata(&mut self, key: &str, raw: &str) -> &mut Self {
+        self.trailer.push((key.into(), raw.into()));
+        self
+    }
+
+    /// `distributedInfo` of a job with one group of all ranks.
+    pub fn distributed(&mut self, rank: i64, world_size: i64) -> &mut Self {
+        let ranks: Vec<String> = (0..world_size).map(|rank| rank.to_string()).collect();
+        let group = format!(
+            r#"{{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": {world_size}, "ranks": [{}]}}"#,
+            ranks.join(", ")
+        );
+        let info = format!(
+            r#"{{"backend": "nccl", "rank": {rank}, "world_size": {world_size}, "pg_count": 1, "pg_config": [{group}], "nccl_version": "2.27.5"}}"#
+        );
+        self.metadata("distributedInfo", &info)
+    }
+
+    /// A thread; the first is the process's main thread.
+    pub fn thread(&mut self) -> ThreadRef {
+        let of_process = self.threads.iter().filter(|thread| thread.pid == self.pid).count();
+        self.threads.push(Thread { pid: self.pid, tid: self.pid + of_process as i64 });
+        ThreadRef(self.threads.len() - 1)
+    }
+
+    /// A `cpu_op`.
+    pub fn op(&mut self, thread: ThreadRef, name: &str, start_ns: i64, end_ns: i64) -> OpRef {
+        self.ops.push(Op {
+            thread: thread.0,
+            name: name.into(),
+            device_name: None,
+            start: start_ns,
+            end: end_ns,
+            annotation: false,
+            in_host: true,
+            in_device: true,
+            seq: None,
+            args: vec![],
+            comms: None,
+        });
+        self.events.push(Event::Op(self.ops.len() - 1));
+        OpRef(self.ops.len() - 1)
+    }
+
+    /// A `user_annotation`.
+    pub fn annotation(&mut self, thread: ThreadRef, name: &str, start_ns: i64, end_ns: i64) -> OpRef {
+        let op = self.op(thread, name, start_ns, end_ns);
+        self.edit(op, |op| op.annotation = true);
+        op
+    }
+
+    /// `record_param_comms`, with what it says of the collective.
+    pub fn collective(&mut self, thread: ThreadRef, comms: &Comms, start_ns: i64, end_ns: i64) -> OpRef {
+        let op = self.op(thread, "record_param_comms", start_ns, end_ns);
+        self.edit(op, |op| op.comms = Some(comms.clone()));
+        op
+    }
+
+    /// A frame of the Python stack.
+    pub fn python(&mut self, thread: ThreadRef, name: &str, start_ns: i64, end_ns: i64) {
+        self.events.push(Event::Python { thread: thread.0, name: name.into(), start: start_ns, end: end_ns });
+    }
+
+    /// One more argument of an op in the device trace, raw JSON text.
+    pub fn arg(&mut self, op: OpRef, key: &str, raw: &str) {
+        self.edit(op, |op| op.args.push((key.into(), raw.into())));
+    }
+
+    /// Autograd sequence number, and the forward thread's number (0 = this is a forward op).
+    pub fn sequence(&mut self, op: OpRef, number: i64, forward_thread: u32) {
+        self.edit(op, |op| op.seq = Some((number, forward_thread)));
+    }
+
+    /// The device trace has the op under another name.
+    pub fn device_name(&mut self, op: OpRef, name: &str) {
+        self.edit(op, |op| op.device_name = Some(name.into()));
+    }
+
+    /// The host trace lacks the op.
+    pub fn not_in_host(&mut self, op: OpRef) {
+        self.edit(op, |op| op.in_host = false);
+    }
+
+    /// The device trace lacks the op.
+    pub fn not_in_device(&mut self, op: OpRef) {
+        self.edit(op, |op| op.in_device = false);
+    }
+
+    /// An event as text, without the comma after it.
+    pub fn raw(&mut self, text: &str) {
+        self.events.push(Event::Raw(text.into()));
+    }
+
+    fn edit(&mut self, op: OpRef, change: impl FnOnce(&mut Op)) {
+        if let Some(op) = self.ops.get_mut(op.0) {
+            change(op);
+        }
+    }
+
+    /// A new correlation id.
+    pub fn next_correlation(&mut self) -> i64 {
+        self.correlation += 1;
+        self.correlation
+    }
+
+    /// Record function ids, 1, 2, … by start.
+    fn rf_ids(&self) -> Vec<u64> {
+        let mut order: Vec<usize> = (0..self.ops.len()).collect();
+        order.sort_by_key(|&op| (self.ops[op].start, std::cmp::Reverse(self.ops[op].end)));
+        let mut ids = vec![0; order.len()];
+        order.iter().zip(1..).for_each(|(&op, id)| ids[op] = id);
+        ids
+    }
+}

@@ -1,0 +1,140 @@
+//! What `record_param_comms` says, as the two traces write it.
+
+/// A collective, send or receive of one rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comms {
+    /// `Collective name`.
+    pub name: String,
+    /// Element type.
+    pub dtype: String,
+    /// Elements of the input.
+    pub in_elements: u64,
+    /// Elements of the output.
+    pub out_elements: u64,
+    /// Input split sizes.
+    pub in_split: Vec<u64>,
+    /// Output split sizes.
+    pub out_split: Vec<u64>,
+    /// `pg_name`.
+    pub group_name: String,
+    /// `pg_desc`.
+    pub group_desc: String,
+    /// Global ranks of the group.
+    pub ranks: Vec<u64>,
+    /// This rank in the group.
+    pub rank: i64,
+    /// Number of the collective in its group.
+    pub seq: i64,
+    /// The peer of a send or receive.
+    pub peer: Option<i64>,
+    /// Whether the caller does not wait.
+    pub asynchronous: bool,
+}
+
+impl Comms {
+    /// An asynchronous collective of 1024 floats over the default group.
+    pub fn new(name: &str, ranks: impl IntoIterator<Item = u64>, rank: i64, seq: i64) -> Self {
+        Comms {
+            name: name.into(),
+            dtype: "Float".into(),
+            in_elements: 1024,
+            out_elements: 1024,
+            in_split: vec![],
+            out_split: vec![],
+            group_name: "0".into(),
+            group_desc: "default_pg".into(),
+            ranks: ranks.into_iter().collect(),
+            rank,
+            seq,
+            peer: None,
+            asynchronous: true,
+        }
+    }
+
+    fn first(&self) -> u64 {
+        self.ranks.first().copied().unwrap_or(0)
+    }
+
+    /// Distance between the ranks; 1 in a group of one.
+    fn stride(&self) -> u64 {
+        self.ranks.get(1).map_or(1, |second| second.saturating_sub(self.first()))
+    }
+
+    /// Arguments of the Kineto op, or of the kernel that it launched.
+    pub(super) fn kineto(&self) -> Vec<(String, String)> {
+        let text = |text: &str| format!("\"{text}\"");
+        let mut args = vec![
+            ("Collective name", text(&self.name)),
+            ("dtype", text(&self.dtype)),
+            ("In msg nelems", self.in_elements.to_string()),
+            ("Out msg nelems", self.out_elements.to_string()),
+            ("Group size", self.ranks.len().to_string()),
+            ("In split size", text(&list(&self.in_split))),
+            ("Out split size", text(&list(&self.out_split))),
+            ("Global rank start", self.first().to_string()),
+            ("Global rank stride", self.stride().to_string()),
+            ("Process Group Name", text(&self.group_name)),
+            ("Process Group Description", text(&self.group_desc)),
+            ("Process Group Ranks", text(&list(&self.ranks))),
+            ("Rank", self.rank.to_string()),
+            ("Seq", self.seq.to_string()),
+            ("Is asynchronized op", self.asynchronous.to_string()),
+            ("Comms Id", "2297668046887139545".to_owned()),
+        ];
+        match (self.name.as_str(), self.peer) {
+            ("send", Some(peer)) => args.push(("Dst Rank", peer.to_string())),
+            (_, Some(peer)) => args.push(("Src Rank", peer.to_string())),
+            _ => {}
+        }
+        args.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// Values, shapes and types of the host node's inputs.
+    pub(super) fn host_inputs(&self) -> [String; 3] {
+        let Comms { name, group_name, group_desc, rank, seq, asynchronous, .. } = self;
+        let n = self.in_elements;
+        let rank = self.peer.unwrap_or(*rank);
+        let values = format!(
+            r#"[[[5,6,0,{n},4,"cuda:0"]],[{seq},{}],["{group_name}","{group_desc}"],{rank},"{name}",{},{},{},{},{},{asynchronous}]"#,
+            self.peer.is_some(),
+            list(&self.in_split),
+            list(&self.out_split),
+            self.first(),
+            self.stride(),
+            self.ranks.len(),
+        );
+        let shapes = format!("[[[{n}]],[[],[]],[[],[]],[],[],[],[],[],[],[],[]]");
+        let types = r#"["GenericList[Tensor(float)]","Tuple[Int,Bool]","Tuple[String,String]","Int","String","GenericList[]","GenericList[]","Int","Int","Int","Bool"]"#;
+        [values, shapes, types.to_owned()]
+    }
+
+    /// Attributes of the host node, from schema 1.1.0 on.
+    pub(super) fn host_attrs(&self) -> String {
+        let text = |name: &str, value: &str| format!(", \n  {{\"name\": \"{name}\", \"type\": \"string\", \"value\": \"{value}\"}}");
+        let number = |name: &str, value: u64| format!(", \n  {{\"name\": \"{name}\", \"type\": \"uint64\", \"value\": {value}}}");
+        [
+            text("collective_name", &self.name),
+            text("dtype", &self.dtype),
+            number("in_msg_nelems", self.in_elements),
+            number("out_msg_nelems", self.out_elements),
+            text("in_split_size", &list(&self.in_split)),
+            text("out_split_size", &list(&self.out_split)),
+            number("global_rank_start", self.first()),
+            number("global_rank_stride", self.stride()),
+            text("pg_name", &self.group_name),
+            text("pg_desc", &self.group_desc),
+            number("pg_size", self.ranks.len() as u64),
+            format!(", \n  {{\"name\": \"is_asynchronized_op\", \"type\": \"string\", \"value\": {}}}", self.asynchronous),
+        ]
+        .concat()
+    }
+}
+
+/// `[0, 1, 2]`; PyTorch cuts after 30.
+fn list(values: &[u64]) -> String {
+    let mut items: Vec<String> = values.iter().take(30).map(u64::to_string).collect();
+    if values.len() > 30 {
+        items.push("...".to_owned());
+    }
+    format!("[{}]", items.join(", "))
+}

@@ -1,0 +1,128 @@
+//! Calls and device rows.
+
+use super::{Comms, Event, ThreadRef, TraceBuilder};
+
+/// Where device work runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Device number.
+    pub device: i64,
+    /// CUDA context.
+    pub context: i64,
+    /// Stream.
+    pub stream: i64,
+}
+
+impl Queue {
+    /// A stream of device 0, context 1.
+    pub fn stream(stream: i64) -> Self {
+        Queue { device: 0, context: 1, stream }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) thread: usize,
+    pub(super) name: String,
+    pub(super) driver: bool,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) correlation: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Kernel { graph_node: u64 },
+    Memcpy { bytes: u64 },
+    Memset { bytes: u64 },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) what: What,
+    pub(super) name: String,
+    pub(super) queue: Queue,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) correlation: Option<i64>,
+    pub(super) comms: Option<Comms>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Sync {
+    pub(super) kind: String,
+    pub(super) queue: Queue,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) correlation: i64,
+    pub(super) wait: Option<(i64, i64)>,
+}
+
+/// Start and end, nanoseconds.
+type SpanNs = (i64, i64);
+
+impl TraceBuilder {
+    /// A runtime call.
+    pub fn call(&mut self, thread: ThreadRef, name: &str, span: SpanNs, correlation: impl Into<Option<i64>>) {
+        self.any_call(thread, name, false, span, correlation.into());
+    }
+
+    /// A driver call.
+    pub fn driver_call(&mut self, thread: ThreadRef, name: &str, span: SpanNs, correlation: impl Into<Option<i64>>) {
+        self.any_call(thread, name, true, span, correlation.into());
+    }
+
+    fn any_call(&mut self, thread: ThreadRef, name: &str, driver: bool, span: SpanNs, correlation: Option<i64>) {
+        let call = Call { thread: thread.0, name: name.into(), driver, start: span.0, end: span.1, correlation };
+        self.events.push(Event::Call(call));
+    }
+
+    /// A kernel.
+    pub fn kernel(&mut self, queue: Queue, name: &str, span: SpanNs, correlation: impl Into<Option<i64>>) {
+        self.row(What::Kernel { graph_node: 0 }, queue, name, span, correlation.into(), None);
+    }
+
+    /// A kernel of a collective, with the arguments that Kineto copies to it.
+    pub fn collective_kernel(&mut self, queue: Queue, name: &str, span: SpanNs, correlation: i64, comms: &Comms) {
+        self.row(What::Kernel { graph_node: 0 }, queue, name, span, Some(correlation), Some(comms.clone()));
+    }
+
+    /// A copy.
+    pub fn memcpy(&mut self, queue: Queue, name: &str, span: SpanNs, correlation: impl Into<Option<i64>>, bytes: u64) {
+        self.row(What::Memcpy { bytes }, queue, name, span, correlation.into(), None);
+    }
+
+    /// A memset.
+    pub fn memset(&mut self, queue: Queue, span: SpanNs, correlation: impl Into<Option<i64>>, bytes: u64) {
+        self.row(What::Memset { bytes }, queue, "Memset (Device)", span, correlation.into(), None);
+    }
+
+    fn row(&mut self, what: What, queue: Queue, name: &str, span: SpanNs, correlation: Option<i64>, comms: Option<Comms>) {
+        let row = Row { what, name: name.into(), queue, start: span.0, end: span.1, correlation, comms };
+        self.events.push(Event::Row(Box::new(row)));
+    }
+
+    /// A launch call and its kernel; gives the correlation id.
+    pub fn launch(&mut self, thread: ThreadRef, call: SpanNs, queue: Queue, kernel: &str, span: SpanNs) -> i64 {
+        let correlation = self.next_correlation();
+        self.call(thread, self.flavour.launch_name(), call, correlation);
+        self.kernel(queue, kernel, span, correlation);
+        correlation
+    }
+
+    /// A graph launch and the kernels of the graph, on their queues.
+    pub fn graph_launch(&mut self, thread: ThreadRef, call: SpanNs, kernels: &[(Queue, i64, i64)]) -> i64 {
+        let correlation = self.next_correlation();
+        self.call(thread, self.flavour.graph_launch_name(), call, correlation);
+        for (&(queue, start, end), node) in kernels.iter().zip(1..) {
+            let name = format!("graph_kernel_{node}");
+            self.row(What::Kernel { graph_node: 4_294_967_296 + node }, queue, &name, (start, end), Some(correlation), None);
+        }
+        correlation
+    }
+
+    /// A synchronisation row. `wait` is the stream waited for and the correlation of the event's record, -1 = not known.
+    pub fn sync(&mut self, kind: &str, queue: Queue, span: SpanNs, correlation: i64, wait: Option<(i64, i64)>) {
+        self.events.push(Event::Sync(Sync { kind: kind.into(), queue, start: span.0, end: span.1, correlation, wait }));
+    }
+}

@@ -1,0 +1,108 @@
+//! What can be typed.
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs and writes Chakra execution traces.
+#[derive(Debug, Parser)]
+#[command(name = "etlink", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was found under --strict; 2 could not do it.")]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Link one rank: a host trace and a device trace in, one file out
+    Link(Link),
+    /// Link every rank found in a folder and its subfolders, one output file each
+    Merge(Merge),
+    /// Check files against what simulators and other readers need
+    Check(Check),
+    /// Say what kind of file it is and what is in it
+    Inspect(Inspect),
+}
+
+/// `etlink link`.
+#[derive(Debug, ClapArgs)]
+pub struct Link {
+    /// Host trace: PyTorch execution trace (JSON; gzip and zstd are recognised), `-` for standard input
+    #[arg(long, value_name = "ET")]
+    pub host: Option<PathBuf>,
+    /// Device trace: Kineto trace (JSON; gzip and zstd are recognised), `-` for standard input
+    #[arg(long, value_name = "KINETO")]
+    pub device: PathBuf,
+    /// Rank, when the traces do not say
+    #[arg(long)]
+    pub rank: Option<i64>,
+    /// Output file: `x.et` is Chakra protobuf, `x.json` or `x.json.gz` merged JSON (ET+), `-` standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// `etlink merge`.
+#[derive(Debug, ClapArgs)]
+pub struct Merge {
+    /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
+    pub dir: PathBuf,
+    /// Folder for the output: `<name>.<rank>.et`; made if it is not there
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub how: How,
+}
+
+/// How to link and write.
+#[derive(Debug, ClapArgs)]
+pub struct How {
+    /// Format of the output, whatever its name ends in
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Threads to use; the output does not depend on it [default: all cores]
+    #[arg(short = 'j', long, value_name = "N")]
+    pub threads: Option<std::num::NonZeroUsize>,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write nothing and exit with 1 if anything was damaged or the traces are of two runs
+    #[arg(long)]
+    pub strict: bool,
+    /// Replace existing output files, and link traces that do not seem to belong together
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `etlink check`.
+#[derive(Debug, ClapArgs)]
+pub struct Check {
+    /// Chakra files (`.et`), merged JSON (ET+), or folders with them
+    #[arg(required = true, value_name = "FILE|DIR")]
+    pub paths: Vec<PathBuf>,
+    /// Print the findings as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `etlink inspect`.
+#[derive(Debug, ClapArgs)]
+pub struct Inspect {
+    /// Any trace: host trace, device trace, Chakra protobuf, merged JSON; `-` for standard input
+    pub file: PathBuf,
+    /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Chakra protobuf, for simulators
+    Et,
+    /// Merged JSON (ET+), for chakra_converter and et_replay
+    Json,
+}

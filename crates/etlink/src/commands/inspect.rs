@@ -1,0 +1,156 @@
+//! `etlink inspect`: what kind of file is this, what is in it.
+
+use super::{print, print_json};
+use crate::Outcome;
+use crate::args::Inspect;
+use crate::input::{self, Input};
+use crate::pair::{read_device, read_host};
+use crate::progress::Progress;
+use crate::table::{Rows, mb};
+use anyhow::{Context, Result, bail};
+use etlink_chakra::read::{self, FileKind};
+use etlink_model::{Anomalies, CollectiveKind, Collectives, DeviceTrace, HostTrace, Names};
+use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+pub fn run(args: Inspect) -> Result<Outcome> {
+    let progress = Progress::new();
+    progress.say("reading");
+    let input = input::open(&args.file, &progress)?;
+    let (kind, stored) = (input.kind, input.stored_bytes);
+    let found = look(input, &args.file);
+    progress.clear();
+    let mut facts = Map::new();
+    facts.insert("file".into(), json!(args.file.display().to_string()));
+    facts.insert("kind".into(), json!(kind));
+    facts.insert("what".into(), json!(input::describe(kind)));
+    facts.extend(stored.map(|bytes| ("stored_bytes".into(), json!(bytes))));
+    facts.extend(found?);
+    if args.json {
+        print_json(&facts)?;
+    } else {
+        print(&lines(&facts))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn look(input: Input, path: &Path) -> Result<Map<String, Value>> {
+    match input.kind {
+        FileKind::HostTrace => Ok(host(&read_host(input, 1)?)),
+        FileKind::KinetoTrace => Ok(device(&read_device(input, 1, true)?)),
+        FileKind::ChakraEt | FileKind::ChakraJson | FileKind::EtPlus => {
+            let graph = read::read(input.content).with_context(|| path.display().to_string())?;
+            let mut facts = object(json!(graph.summary()));
+            facts.extend(graph.metadata.iter().map(|(key, value)| (format!("metadata {key}"), json!(value))));
+            Ok(facts)
+        }
+        FileKind::Unknown => {
+            bail!("{} is {}; a host trace, a device trace, a .et or merged JSON was expected", input.name, input::describe(input.kind))
+        }
+    }
+}
+
+fn host(trace: &HostTrace) -> Map<String, Value> {
+    let header = &trace.header;
+    let mut threads = trace.nodes.tid.clone();
+    threads.sort_unstable();
+    threads.dedup();
+    object(json!({
+        "bytes": trace.bytes,
+        "schema": header.schema,
+        "pid": header.pid,
+        "time": header.time,
+        "nodes": trace.nodes.len(),
+        "nodes_with_id": trace.nodes.rf_id.iter().filter(|id| id.get().is_some()).count(),
+        "threads": threads,
+        "tensor_uses": trace.tensors.len(),
+        "collectives": collectives(&trace.collectives, &trace.names),
+        "process_groups": trace.groups,
+        "steps": steps(&trace.nodes.name, &trace.names),
+        "anomalies": anomalies(&trace.anomalies),
+    }))
+}
+
+fn device(trace: &DeviceTrace) -> Map<String, Value> {
+    let header = &trace.header;
+    let queues = trace.queues.iter().map(|queue| format!("device {} context {} stream {}", queue.device, queue.context, queue.stream));
+    let threads = trace.threads.iter().map(|thread| format!("{}/{}", trace.label(thread.pid), trace.label(thread.tid)));
+    let mut devices: IndexMap<&str, u64> = IndexMap::new();
+    header.devices.iter().for_each(|device| *devices.entry(device).or_default() += 1);
+    object(json!({
+        "bytes": trace.bytes,
+        "rank": header.rank,
+        "world_size": header.world_size,
+        "backend": header.backend,
+        "devices": devices,
+        "window_ns": trace.window().map(|(start, end)| (start.0, end.0)),
+        "base_ns": header.base_ns,
+        "cpu_ops": trace.ops.len(),
+        "ops_with_id": trace.ops.rf_id.iter().filter(|id| id.get().is_some()).count(),
+        "runtime_calls": trace.calls.len(),
+        "device_rows": trace.rows.len(),
+        "sync_rows": trace.syncs.len(),
+        "threads": threads.collect::<Vec<_>>(),
+        "queues": queues.collect::<Vec<_>>(),
+        "collectives": collectives(&trace.collectives, &trace.names),
+        "process_groups": header.groups,
+        "steps": steps(&trace.ops.name, &trace.names),
+        "events": trace.events,
+        "anomalies": anomalies(&trace.anomalies),
+    }))
+}
+
+fn collectives(table: &Collectives, names: &Names) -> Value {
+    let mut counts: IndexMap<CollectiveKind, u64> = IndexMap::new();
+    (0..table.len()).for_each(|row| *counts.entry(table.row(row).kind(names)).or_default() += 1);
+    counts.sort_unstable_keys();
+    json!(counts)
+}
+
+fn steps(used: &[etlink_model::NameId], names: &Names) -> Value {
+    let mut found: Vec<&str> = used.iter().map(|name| names.get(*name)).filter(|name| name.starts_with("ProfilerStep")).collect();
+    found.dedup();
+    json!(found)
+}
+
+fn anomalies(all: &Anomalies) -> Value {
+    Value::Object(all.iter().map(|(kind, anomaly)| (kind.describe().to_owned(), json!(anomaly.count))).collect())
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// One line per fact; lists and tables one line per entry.
+fn lines(facts: &Map<String, Value>) -> String {
+    let mut rows = Rows::default();
+    for (key, value) in facts {
+        let name = key.replace('_', " ");
+        match value {
+            Value::Null => {}
+            Value::Number(bytes) if key.ends_with("bytes") => rows.add(&name, mb(bytes.as_u64().unwrap_or(0)), ""),
+            Value::Object(table) => table.iter().for_each(|(entry, count)| rows.add(&name, plain(count), entry)),
+            Value::Array(list) if list.len() > 3 || list.iter().any(Value::is_object) => {
+                rows.add(&name, list.len(), "");
+                list.iter().take(20).for_each(|entry| rows.add("", "", plain(entry)));
+            }
+            other => rows.add(&name, "", plain(other)),
+        }
+    }
+    rows.to_string()
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Object(map) => {
+            map.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| format!("{key} {}", plain(value))).collect::<Vec<_>>().join("; ")
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,40 @@
+//! One function per subcommand.
+
+mod check;
+mod inspect;
+mod link;
+mod merge;
+
+use crate::Outcome;
+use crate::args::{Args, Command};
+use anyhow::Result;
+use serde::Serialize;
+use std::io::Write;
+use std::num::NonZeroUsize;
+
+/// Carries out what was typed.
+pub fn run(args: Args) -> Result<Outcome> {
+    match args.command {
+        Command::Link(args) => link::run(args),
+        Command::Merge(args) => merge::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Inspect(args) => inspect::run(args),
+    }
+}
+
+/// `-j`, or all cores.
+fn threads(asked: Option<NonZeroUsize>) -> Result<usize> {
+    let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = asked.map_or_else(cores, NonZeroUsize::get);
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    Ok(threads)
+}
+
+fn print(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn print_json(value: &impl Serialize) -> Result<()> {
+    print(&(serde_json::to_string_pretty(value)? + "\n"))
+}

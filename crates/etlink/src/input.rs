@@ -1,0 +1,91 @@
+//! Opening traces: files or standard input, plain, gzip or zstd, by content.
+
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail};
+use etlink_chakra::read::{FileKind, sniff};
+use flate2::bufread::MultiGzDecoder;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::path::Path;
+
+/// How much of a file its kind is told from.
+const HEAD_BYTES: u64 = 256 << 10;
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// A trace that has been opened.
+pub struct Input {
+    /// Its name for messages.
+    pub name: String,
+    /// What it is, from its first bytes.
+    pub kind: FileKind,
+    /// Size as stored, if it is a file.
+    pub stored_bytes: Option<u64>,
+    /// Its unpacked content.
+    pub content: Box<dyn Read + Send>,
+}
+
+/// Opens `path` (`-`: standard input) and looks at its beginning.
+pub fn open(path: &Path, progress: &Progress) -> Result<Input> {
+    if path == Path::new("-") {
+        return from_source("standard input".into(), None, Box::new(std::io::stdin()));
+    }
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    let data = file.metadata().with_context(|| format!("cannot read {name}"))?;
+    if data.is_dir() {
+        bail!("{name} is a folder, not a trace file; to link all ranks in it use `etlink merge`");
+    }
+    let stored = data.is_file().then_some(data.len());
+    from_source(name, stored, Box::new(progress.watch(file, stored.unwrap_or(0))))
+}
+
+/// Opens a file for a reader that tells kinds apart by itself; an empty one is for it to judge.
+pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>> {
+    let empty = std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() == 0);
+    if empty { Ok(Box::new(std::io::empty())) } else { open(path, &Progress::hidden()).map(|input| input.content) }
+}
+
+fn from_source(name: String, stored_bytes: Option<u64>, source: Box<dyn Read + Send>) -> Result<Input> {
+    let mut stored = BufReader::with_capacity(BUFFER_BYTES, source);
+    let magic = stored.fill_buf().with_context(|| format!("cannot read {name}"))?;
+    if magic.is_empty() {
+        bail!("{name} is empty; record the trace again");
+    }
+    let mut content: Box<dyn Read + Send> = match magic {
+        [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(stored)),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(Zstd(zstd::Decoder::with_buffer(stored).with_context(|| format!("cannot unpack {name}"))?)),
+        _ => Box::new(stored),
+    };
+    let mut head = vec![];
+    let cut = content.by_ref().take(HEAD_BYTES).read_to_end(&mut head).err();
+    let kind = sniff(&head);
+    if let Some(error) = cut.filter(|_| kind == FileKind::Unknown) {
+        return Err(error).with_context(|| format!("cannot unpack {name}: it is cut or damaged at its very beginning"));
+    }
+    Ok(Input { name, kind, stored_bytes, content: Box::new(Cursor::new(head).chain(content)) })
+}
+
+/// zstd reports damage as an error of no kind; readers take [`ErrorKind::InvalidData`] for
+/// an early end and keep what came before.
+struct Zstd<R: BufRead>(zstd::Decoder<'static, R>);
+
+impl<R: BufRead> Read for Zstd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(buffer).map_err(|error| match error.kind() {
+            ErrorKind::Other => std::io::Error::new(ErrorKind::InvalidData, error),
+            _ => error,
+        })
+    }
+}
+
+/// What a kind of file is called.
+pub fn describe(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::HostTrace => "a PyTorch execution trace (host trace)",
+        FileKind::KinetoTrace => "a Kineto trace (device trace)",
+        FileKind::EtPlus => "a merged trace (ET+)",
+        FileKind::ChakraJson => "a Chakra execution trace (JSON)",
+        FileKind::ChakraEt => "a Chakra execution trace (protobuf)",
+        FileKind::Unknown => "no trace that etlink knows",
+    }
+}

@@ -1,0 +1,116 @@
+//! Writing results: to a temporary name first, so that no half file ever bears the final one.
+
+use crate::args::Format;
+use anyhow::{Context, Result, bail};
+use flate2::{Compression, write::GzEncoder};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Where a result goes and in which form.
+#[derive(Clone, Debug)]
+pub struct Target {
+    path: PathBuf,
+    /// Protobuf or JSON.
+    pub format: Format,
+    gzip: bool,
+    force: bool,
+}
+
+impl Target {
+    /// Decides the format and refuses what exists, before any work is done.
+    pub fn new(path: &Path, format: Option<Format>, force: bool) -> Result<Target> {
+        let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let plain = name.strip_suffix(".gz").unwrap_or(&name);
+        let format = match format {
+            Some(format) => format,
+            None if plain.ends_with(".et") => Format::Et,
+            None if plain.ends_with(".pftrace") || plain.ends_with(".trace.json") => {
+                bail!("{}: Perfetto traces cannot be written yet; use .et or .json", path.display())
+            }
+            None if plain.ends_with(".json") => Format::Json,
+            None => bail!("{}: the name's ending does not tell the format; use .et, .json or .json.gz, or --format", path.display()),
+        };
+        let target = Target { path: path.to_owned(), format, gzip: plain.len() < name.len(), force };
+        if path.is_dir() {
+            bail!("{} is a folder; give a file name", path.display());
+        }
+        if path.is_file() && !force {
+            bail!("{} exists already; --force replaces it", path.display());
+        }
+        Ok(target)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Has `fill` write the content, then gives the file its name. Returns the stored size, bytes.
+    pub fn write<T>(&self, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<T>) -> Result<(T, u64)> {
+        let failed = || format!("cannot write {}", self.path.display());
+        if self.path == Path::new("-") {
+            return self.fill(Box::new(std::io::stdout()), fill).with_context(failed);
+        }
+        // devices and pipes cannot be renamed into place
+        if self.path.exists() && !self.path.is_file() {
+            let file = File::options().write(true).open(&self.path).with_context(failed)?;
+            return self.fill(Box::new(file), fill).with_context(failed);
+        }
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let temporary = temporary_in(folder).with_context(failed)?;
+        let written = self.fill(Box::new(temporary.as_file()), fill).with_context(failed)?;
+        if self.force {
+            temporary.persist(&self.path).map_err(|error| error.error).with_context(failed)?;
+        } else {
+            temporary.persist_noclobber(&self.path).map_err(|error| error.error).with_context(failed)?;
+        }
+        Ok(written)
+    }
+
+    fn fill<'w, T>(&self, sink: Box<dyn Write + 'w>, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<T>) -> std::io::Result<(T, u64)> {
+        let mut counted = Counted { sink, bytes: 0 };
+        let value = if self.gzip {
+            let mut packed = GzEncoder::new(BufWriter::with_capacity(1 << 20, &mut counted), Compression::fast());
+            let value = fill(&mut packed)?;
+            packed.finish()?.flush()?;
+            value
+        } else {
+            let mut buffered = BufWriter::with_capacity(1 << 20, &mut counted);
+            let value = fill(&mut buffered)?;
+            buffered.flush()?;
+            value
+        };
+        counted.sink.flush()?;
+        Ok((value, counted.bytes))
+    }
+}
+
+#[cfg(unix)]
+fn temporary_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    use std::os::unix::fs::PermissionsExt;
+    // as any new file; the process's umask applies
+    tempfile::Builder::new().prefix(".etlink-").permissions(std::fs::Permissions::from_mode(0o666)).tempfile_in(folder)
+}
+
+#[cfg(not(unix))]
+fn temporary_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new().prefix(".etlink-").tempfile_in(folder)
+}
+
+struct Counted<'w> {
+    sink: Box<dyn Write + 'w>,
+    bytes: u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
+        let written = self.sink.write(buffer)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.sink.flush()
+    }
+}

@@ -1,0 +1,187 @@
+//! One rank from files to file: read both traces, link, write.
+
+use crate::args::Format;
+use crate::input::{self, Input};
+use crate::output::Target;
+use crate::progress::Progress;
+use anyhow::{Context, Result, anyhow, bail};
+use etlink_chakra::read::FileKind;
+use etlink_chakra::{WriteOptions, WriteSummary, et, etplus};
+use etlink_link::{LinkOptions, LinkReport, LinkedTrace};
+use etlink_model::{DeviceTrace, HostTrace, Severity};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// The job of one rank.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub host: Option<PathBuf>,
+    pub device: PathBuf,
+    pub rank: Option<i64>,
+    pub target: Option<Target>,
+    pub threads: usize,
+    pub strict: bool,
+    pub force: bool,
+}
+
+/// How it went.
+#[derive(Debug, Serialize)]
+pub struct Linked {
+    /// The host trace's file.
+    pub host: Option<String>,
+    /// The device trace's file.
+    pub device: String,
+    /// The file that was written.
+    pub output: Option<String>,
+    /// Damage was found and `--strict` given: nothing was written.
+    pub refused: bool,
+    /// The linker's report.
+    pub report: LinkReport,
+    /// What the writer wrote.
+    pub written: Option<WriteSummary>,
+    /// Sizes.
+    pub bytes: Sizes,
+    /// Seconds per phase.
+    pub seconds: Seconds,
+}
+
+/// Sizes in bytes.
+#[derive(Debug, Default, Serialize)]
+pub struct Sizes {
+    /// Host trace, unpacked.
+    pub host: u64,
+    /// Device trace, unpacked.
+    pub device: u64,
+    /// Output as stored.
+    pub output: u64,
+}
+
+/// Wall time in seconds.
+#[derive(Debug, Default, Serialize)]
+pub struct Seconds {
+    /// Both traces, at the same time.
+    pub read: f64,
+    /// Linking.
+    pub link: f64,
+    /// Encoding and writing.
+    pub write: f64,
+}
+
+/// Reads, links and writes.
+pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
+    let mut clock = Clock(Instant::now());
+    progress.say("reading");
+    let (host, device) = read_both(job, progress)?;
+    let read = clock.lap();
+    let bytes = Sizes { host: host.as_ref().map_or(0, |host| host.bytes), device: device.bytes, output: 0 };
+    progress.say("linking");
+    let trace = etlink_link::link(host, device, LinkOptions { force: job.force, rank: job.rank }).with_context(|| inputs(job))?;
+    let link = clock.lap();
+    let damaged = trace.report.two_runs || trace.report.anomalies.any(Severity::Damage);
+    let mut linked = Linked {
+        host: job.host.as_ref().map(|path| path.display().to_string()),
+        device: job.device.display().to_string(),
+        output: None,
+        refused: job.strict && damaged,
+        report: LinkReport::default(),
+        written: None,
+        bytes,
+        seconds: Seconds { read, link, write: 0.0 },
+    };
+    if let Some(target) = job.target.as_ref().filter(|_| !linked.refused) {
+        progress.say("writing");
+        let (summary, stored) = write(&trace, target)?;
+        linked.output = Some(target.path().display().to_string());
+        linked.written = Some(summary);
+        linked.bytes.output = stored;
+        linked.seconds.write = clock.lap();
+    }
+    linked.report = trace.report;
+    Ok(linked)
+}
+
+fn inputs(job: &Job) -> String {
+    let host = job.host.iter().map(|host| format!("{} and ", host.display()));
+    host.chain([job.device.display().to_string()]).collect()
+}
+
+fn write(trace: &LinkedTrace, target: &Target) -> Result<(WriteSummary, u64)> {
+    let options = WriteOptions::default();
+    target.write(|mut out| match target.format {
+        Format::Et => et::write_et(trace, &options, &mut out),
+        Format::Json => etplus::write_etplus(trace, &options, &mut out),
+    })
+}
+
+struct Clock(Instant);
+
+impl Clock {
+    fn lap(&mut self) -> f64 {
+        let now = Instant::now();
+        (now - std::mem::replace(&mut self.0, now)).as_secs_f64()
+    }
+}
+
+/// Reads the two traces at the same time.
+fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
+    let Some(host) = &job.host else {
+        let device = input::open(&job.device, progress)?;
+        return Ok((None, read_device(device, job.threads, true)?));
+    };
+    if host == &job.device {
+        bail!("--host and --device are the same file, {}; give the two traces of one rank", host.display());
+    }
+    let host = input::open(host, progress)?;
+    let device = input::open(&job.device, progress)?;
+    // wrong kinds first: both files may be large
+    expect_host(&host)?;
+    expect_device(&device)?;
+    if job.threads <= 1 {
+        return Ok((Some(read_host(host, 1)?), read_device(device, 1, false)?));
+    }
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read_host(host, job.threads - 1));
+        let device = read_device(device, job.threads - 1, false);
+        let host = reading.join().map_err(|_| anyhow!("reading the host trace failed"))??;
+        Ok((Some(host), device?))
+    })
+}
+
+fn expect_host(input: &Input) -> Result<()> {
+    match input.kind {
+        FileKind::HostTrace | FileKind::EtPlus => Ok(()),
+        FileKind::KinetoTrace => {
+            bail!("{} is {}, but --host wants a PyTorch execution trace; give it as --device", input.name, input::describe(input.kind))
+        }
+        FileKind::ChakraEt | FileKind::ChakraJson => {
+            bail!("{} is {}, which is linked already; --host wants a PyTorch execution trace", input.name, input::describe(input.kind))
+        }
+        FileKind::Unknown => bail!("{} is no PyTorch execution trace: it does not begin like one; see `etlink inspect`", input.name),
+    }
+}
+
+fn expect_device(input: &Input) -> Result<()> {
+    match input.kind {
+        FileKind::KinetoTrace => Ok(()),
+        FileKind::HostTrace | FileKind::EtPlus => {
+            bail!("{} is {}, but --device wants a Kineto trace; give it as --host", input.name, input::describe(input.kind))
+        }
+        FileKind::ChakraEt | FileKind::ChakraJson => {
+            bail!("{} is {}, which is linked already; --device wants a Kineto trace", input.name, input::describe(input.kind))
+        }
+        FileKind::Unknown => bail!("{} is no Kineto trace: it does not begin like one; see `etlink inspect`", input.name),
+    }
+}
+
+/// Reads a host trace.
+pub fn read_host(input: Input, threads: usize) -> Result<HostTrace> {
+    expect_host(&input)?;
+    etlink_host::read(input.content, etlink_host::ReadOptions { threads }).with_context(|| input.name)
+}
+
+/// Reads a device trace.
+pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceTrace> {
+    expect_device(&input)?;
+    etlink_kineto::read(input.content, etlink_kineto::ReadOptions { threads, shapes }).with_context(|| input.name)
+}

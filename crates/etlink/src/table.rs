@@ -1,0 +1,121 @@
+//! The link report for people.
+
+use crate::pair::Linked;
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use etlink_model::Severity;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// The report of one rank.
+pub fn linked(linked: &Linked) -> String {
+    let mut out = String::new();
+    let report = &linked.report;
+    for note in &report.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    let mut rows = Rows::default();
+    let of = |n: Option<i64>| n.map_or("not said".into(), |n| n.to_string());
+    rows.add("rank", of(report.rank), report.world_size.map_or(String::new(), |size| format!("of {size}")));
+    if let Some(host) = &linked.host {
+        rows.add("host trace", mb(linked.bytes.host), format!("{host}, schema {}", report.host_schema.as_deref().unwrap_or("not said")));
+    }
+    rows.add("device trace", mb(linked.bytes.device), linked.device.clone());
+    let length = (report.window.end_ns - report.window.start_ns) as f64 / 1e6;
+    rows.add("time window", format!("{length:.3} ms"), format!("from {} ns", report.window.start_ns));
+    if linked.host.is_some() {
+        matches(linked, &mut rows);
+    }
+    rows.add("device rows", report.device_rows, format!("{} launched, {} owned by an op", report.launched, report.owned_by_op));
+    for (reason, count) in &report.no_launch {
+        rows.add("  no launch", *count, word(reason));
+    }
+    report.nodes.iter().for_each(|(kind, count)| rows.add("nodes", *count, word(kind)));
+    report.edges.iter().for_each(|(kind, count)| rows.add("edges", *count, word(kind)));
+    if let Some(written) = &linked.written {
+        for (reason, count) in &written.demoted {
+            rows.add("  as compute", *count, format!("communication, {}", word(reason)));
+        }
+        rows.add(
+            "written",
+            mb(linked.bytes.output),
+            format!("{} nodes, {} deps, {}", written.nodes, written.deps, linked.output.as_deref().unwrap_or("")),
+        );
+    }
+    let seconds = &linked.seconds;
+    let all = seconds.read + seconds.link + seconds.write;
+    rows.add("seconds", format!("{all:.3}"), format!("read {:.3}, link {:.3}, write {:.3}", seconds.read, seconds.link, seconds.write));
+    out += &rows.to_string();
+    out += &anomalies(linked);
+    out
+}
+
+fn matches(linked: &Linked, rows: &mut Rows) {
+    let report = &linked.report;
+    let matched: u64 = report.matched.values().sum();
+    let share = 100.0 * matched as f64 / report.device_ops.max(1) as f64;
+    rows.add("matched ops", matched, format!("{share:.2} % of {} ops in the device trace; {} in the host trace", report.device_ops, report.host_ops));
+    report.matched.iter().for_each(|(rule, count)| rows.add("  by rule", *count, word(rule)));
+    let unmatched = &report.unmatched;
+    for (count, reason) in [
+        (unmatched.host_outside_window, "host ops outside the device trace's window"),
+        (unmatched.host_not_in_device, "host ops inside it that the device trace lacks"),
+        (unmatched.device_not_in_host, "device trace ops that the host trace lacks"),
+        (unmatched.same_id_other_name, "ids with different names in the two traces"),
+    ] {
+        if count > 0 {
+            rows.add("  unmatched", count, reason);
+        }
+    }
+}
+
+fn anomalies(linked: &Linked) -> String {
+    let mut rows = Rows::default();
+    for (kind, anomaly) in linked.report.anomalies.iter() {
+        let grade = if kind.severity() == Severity::Damage { "damage" } else { "note" };
+        let first = anomaly.first.as_ref().map_or(String::new(), |first| format!(" (first: {first})"));
+        rows.add(grade, anomaly.count, format!("{}{first}", kind.describe()));
+    }
+    if rows.is_empty() { String::new() } else { format!("anomalies\n{rows}") }
+}
+
+/// Lines of a name, a figure and a remark.
+#[derive(Default)]
+pub struct Rows {
+    rows: Vec<[String; 3]>,
+}
+
+impl Rows {
+    /// One more line.
+    pub fn add(&mut self, name: &str, figure: impl ToString, remark: impl ToString) {
+        self.rows.push([name.to_owned(), figure.to_string(), remark.to_string()]);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+impl std::fmt::Display for Rows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        table.add_rows(&self.rows);
+        if let Some(column) = table.column_mut(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table.trim_fmt().lines().try_for_each(|line| writeln!(f, " {}", line.trim_end()))
+    }
+}
+
+/// Bytes as megabytes.
+pub fn mb(bytes: u64) -> String {
+    format!("{:.2} MB", bytes as f64 / 1e6)
+}
+
+/// The name of an enum's value as its JSON has it, with spaces.
+pub fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name.replace('_', " "),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,171 @@
+//! Bad input: one sentence with the file, the place and the remedy; exit code 2; nothing half-written.
+
+use crate::tool::{Tool, gzip, unpacked};
+
+const HOST: &str = "{pairs}/mlp-2.15.0/torch_et_0.json.gz";
+const DEVICE: &str = "{pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+
+#[test]
+fn files_that_are_not_there_or_empty_or_folders() {
+    let tool = Tool::new();
+    tool.file("empty.json", "");
+    std::fs::create_dir(tool.path("folder")).expect("makes folder");
+    for (file, words) in [
+        ("missing.json", &["missing.json", "No such file"][..]),
+        ("empty.json", &["empty.json is empty"]),
+        ("folder", &["folder is a folder", "etlink merge"]),
+    ] {
+        tool.run(&format!("link --device {file} -o out.et")).exits(2).complains(words);
+        tool.run(&format!("link --host {file} --device {DEVICE} -o out.et")).exits(2).complains(words);
+        tool.run(&format!("inspect {file}")).exits(2).complains(&words[..1]);
+    }
+    tool.run("check missing.et").exits(2).complains(&["missing.et"]);
+    assert_eq!(tool.names(), ["empty.json", "folder"]);
+}
+
+#[test]
+fn the_wrong_kind_of_file_is_named() {
+    let tool = Tool::new();
+    tool.run(&format!("link --host {HOST} --device {DEVICE} -o linked.et")).exits(0);
+    tool.file("notes.txt", "hello");
+    tool.file("other.json", "{\"a\": [1, 2, 3]}");
+    for (host, device, words) in [
+        (DEVICE, HOST, &["is a Kineto trace", "--host wants a PyTorch execution trace"][..]),
+        (HOST, HOST, &["the same file"]),
+        (HOST, "linked.et", &["linked.et is a Chakra execution trace", "--device wants a Kineto trace"]),
+        ("linked.et", DEVICE, &["linked.et is a Chakra execution trace", "--host wants"]),
+        (HOST, "notes.txt", &["notes.txt is no Kineto trace"]),
+        ("other.json", DEVICE, &["other.json is no PyTorch execution trace"]),
+    ] {
+        tool.run(&format!("link --host {host} --device {device} -o out.et")).exits(2).complains(words);
+    }
+    tool.run(&format!("link --device {HOST} -o out.et")).exits(2).complains(&["is a PyTorch execution trace", "--device wants a Kineto trace"]);
+    tool.run("inspect notes.txt").exits(2).complains(&["notes.txt", "no trace that etlink knows"]);
+    tool.run("check notes.txt").exits(2).complains(&["notes.txt"]);
+}
+
+#[test]
+fn truncated_files_give_what_is_whole() {
+    let tool = Tool::new();
+    let (host, device) = (unpacked("mlp-2.15.0/torch_et_0.json.gz"), unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
+    tool.file("host.json", &host[..host.len() * 3 / 4]);
+    tool.file("device.json", &device[..device.len() * 3 / 4]);
+    let packed = gzip(&device);
+    tool.file("device.gz", &packed[..packed.len() * 3 / 4]);
+    for (host, device, anomaly) in [("host.json", DEVICE, "truncated"), (HOST, "device.json", "truncated"), (HOST, "device.gz", "source_ended")] {
+        let ran = tool.run(&format!("link --host {host} --device {device} -o out.et --json --force")).exits(0).json();
+        let kinds: Vec<_> = ran["report"]["anomalies"].as_array().expect("list").iter().map(|a| a["kind"].clone()).collect();
+        assert!(kinds.contains(&anomaly.into()), "{kinds:?}");
+        assert!(ran["report"]["matched"]["id"].as_u64().expect("count") > 200);
+        tool.run("check out.et").exits(0);
+    }
+    tool.file("stub.gz", &packed[..12]);
+    tool.run("link --device stub.gz -o x.et").exits(2).complains(&["stub.gz", "cut or damaged"]);
+}
+
+#[test]
+fn traces_without_events() {
+    let tool = Tool::new();
+    tool.file("device.json", r#"{"schemaVersion": 1, "traceEvents": []}"#);
+    tool.file("host.json", r#"{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 1, "nodes": [], "finish_ts": 2}"#);
+    tool.run("link --device device.json -o out.et").exits(2).complains(&["device.json", "no timed events"]);
+    tool.run(&format!("link --host {HOST} --device device.json -o out.et")).exits(2).complains(&["no timed events"]);
+    tool.run(&format!("link --host host.json --device {DEVICE} -o out.et")).exits(2).complains(&["host.json", "has no ops"]);
+}
+
+#[test]
+fn an_unknown_schema_is_read_by_its_shape() {
+    let tool = Tool::new();
+    let text = String::from_utf8(unpacked("mlp-2.15.0/torch_et_0.json.gz")).expect("text");
+    tool.file("host.json", text.replacen("1.1.1-chakra.0.0.4", "2.7.0-chakra.9", 1));
+    tool.run(&format!("link --host host.json --device {DEVICE} -o out.et")).exits(0).says("2.7.0-chakra.9").says("read by its shape");
+}
+
+#[test]
+fn an_existing_output_needs_force() {
+    let tool = Tool::new();
+    tool.file("out.et", "precious");
+    tool.run(&format!("link --device {DEVICE} -o out.et")).exits(2).complains(&["out.et exists already", "--force"]);
+    assert_eq!(tool.read("out.et"), b"precious");
+    tool.run(&format!("link --device {DEVICE} -o out.et --force")).exits(0);
+    assert_ne!(tool.read("out.et"), b"precious");
+}
+
+#[test]
+fn an_output_whose_name_tells_no_format() {
+    let tool = Tool::new();
+    tool.run(&format!("link --device {DEVICE} -o out.txt")).exits(2).complains(&["out.txt", ".et", "--format"]);
+    tool.run(&format!("link --device {DEVICE} -o out.pftrace")).exits(2).complains(&["out.pftrace", "cannot be written yet"]);
+    tool.run(&format!("link --device {DEVICE} -o no/such/folder/out.et")).exits(2).complains(&["no/such/folder/out.et"]);
+    assert_eq!(tool.names(), [""; 0]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_said_and_leaves_nothing() {
+    let tool = Tool::new();
+    tool.run(&format!("link --device {DEVICE} -o /dev/full --format et")).exits(2).complains(&["cannot write /dev/full", "No space left"]);
+}
+
+#[test]
+fn deep_nesting_and_odd_values_do_no_harm() {
+    let tool = Tool::new();
+    let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+    let event = |args: &str, dur: &str| {
+        format!(r#"{{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1.000, "dur": {dur}, "args": {{{args}}}}}"#)
+    };
+    let events = [
+        event(&format!("\"x\": {deep}"), "5.000"),
+        event("", "-1.-500"),
+        event("", "-3"),
+        event("", "nan"),
+        event("\"Record function id\": 99999999999999999999", "1"),
+    ];
+    tool.file("device.json", format!(r#"{{"traceEvents": [{}]}}"#, events.join(",")));
+    let ran = tool.run("link --device device.json -o out.et --json").exits(0).json();
+    assert_eq!(ran["report"]["device_ops"], 5);
+    assert!(ran["report"]["anomalies"].to_string().contains("negative_duration"));
+    tool.run("check out.et").exits(0);
+}
+
+#[test]
+fn duplicate_ids_are_counted() {
+    let tool = Tool::new();
+    let text = String::from_utf8(unpacked("mlp-2.15.0/torch_et_0.json.gz")).expect("text");
+    // the nodes twice, as a child process that forked inside the window leaves them
+    let start = text.find("\"nodes\": [").expect("nodes") + "\"nodes\": [".len();
+    let end = text.rfind(']').expect("closed");
+    let doubled = format!("{},{}", &text[..end], &text[start..]);
+    tool.file("host.json", doubled);
+    let ran = tool.run(&format!("link --host host.json --device {DEVICE} -o out.et --json")).exits(0).json();
+    assert!(ran["report"]["anomalies"].to_string().contains("duplicate_node_id"));
+}
+
+#[test]
+fn a_string_without_end_is_refused_with_its_place() {
+    let tool = Tool::new();
+    let mut text = br#"{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": ""#.to_vec();
+    text.resize(80 << 20, b'a');
+    tool.file("device.json", gzip(&text));
+    tool.run("link --device device.json -o out.et").exits(2).complains(&["device.json", "byte 17", "larger than 64 MiB"]);
+}
+
+#[test]
+fn random_bytes_do_no_harm() {
+    let tool = Tool::new();
+    let mut state = 7u64;
+    for round in 0..40 {
+        let mut device = unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
+        for _ in 0..200 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let at = (state >> 33) as usize % device.len();
+            device[at] = (state >> 20) as u8;
+        }
+        tool.file("device.json", device);
+        let code = tool.run("link --device device.json -o out.et --force").code;
+        assert!((0..=2).contains(&code), "round {round}");
+        if code == 0 {
+            tool.run("check out.et").exits(0);
+        }
+    }
+}

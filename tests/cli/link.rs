@@ -1,0 +1,112 @@
+//! `etlink link` on recordings.
+
+use crate::tool::{Tool, gzip, unpacked};
+
+const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+
+#[test]
+fn every_op_of_a_recorded_pair_is_matched_by_id() {
+    let tool = Tool::new();
+    let ran = tool.run(&format!("link {MLP} -o out.et --json")).exits(0);
+    let report = &ran.json()["report"];
+    assert_eq!(report["matched"]["id"], 396);
+    assert_eq!(report["device_ops"], 396);
+    assert_eq!(report["host_ops"], 396);
+    assert_eq!(report["anomalies"], serde_json::json!([]));
+    tool.run("check out.et").exits(0);
+}
+
+#[test]
+fn a_trace_without_ids_is_matched_by_order() {
+    for case in ["mlp-2.3.1", "mlp-2.1.2", "transformer-2.3.1", "loader-2.3.1", "conv-2.1.2"] {
+        let tool = Tool::new();
+        let line = MLP.replace("mlp-2.15.0", case);
+        let report = &tool.run(&format!("link {line} -o out.et --json")).exits(0).json()["report"];
+        assert_eq!(report["matched"]["order"], report["device_ops"], "{case}");
+        tool.run("check out.et").exits(0);
+    }
+}
+
+#[test]
+fn the_table_tells_the_story() {
+    let tool = Tool::new();
+    tool.run(&format!("link {MLP} -o out.et")).exits(0).says("396").says("100.00 %").says("by rule").says("out.et");
+}
+
+#[test]
+fn the_device_trace_alone_gives_the_same_graph() {
+    let tool = Tool::new();
+    let both = tool.run(&format!("link {MLP} -o both.et --json")).exits(0).json();
+    let alone = tool.run("link --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o alone.et --json").exits(0).json();
+    assert_eq!(both["report"]["nodes"], alone["report"]["nodes"]);
+    assert_eq!(both["report"]["edges"], alone["report"]["edges"]);
+    tool.run("check alone.et").exits(0);
+}
+
+#[test]
+fn plain_gzip_zstd_and_standard_input_are_the_same() {
+    let tool = Tool::new();
+    let (host, device) = (unpacked("mlp-2.15.0/torch_et_0.json.gz"), unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
+    tool.file("host.json", &host);
+    // the content decides, not the name; a gzip file may have several members
+    let (first, second) = device.split_at(device.len() / 3);
+    tool.file("device.json", [gzip(first), gzip(second)].concat());
+    tool.file("device.zst", zstd::encode_all(&device[..], 1).expect("packs"));
+    tool.run(&format!("link {MLP} -o a.et")).exits(0);
+    tool.run("link --host host.json --device device.json -o b.et").exits(0);
+    tool.run("link --host host.json --device device.zst -o c.et").exits(0);
+    tool.run_with("link --host host.json --device - -o d.et", &device).exits(0);
+    for other in ["b.et", "c.et", "d.et"] {
+        assert!(tool.read("a.et") == tool.read(other), "{other}");
+    }
+}
+
+#[test]
+fn the_same_bytes_at_any_thread_count() {
+    let tool = Tool::new();
+    for case in ["transformer-2.15.0", "threads-2.15.0", "transformer-2.3.1"] {
+        for ending in ["et", "json"] {
+            let line = MLP.replace("mlp-2.15.0", case);
+            tool.run(&format!("link {line} -o one.{ending} -j 1 --force")).exits(0);
+            for threads in [2, 3, 8] {
+                tool.run(&format!("link {line} -o many.{ending} -j {threads} --force")).exits(0);
+                assert!(tool.read(&format!("one.{ending}")) == tool.read(&format!("many.{ending}")), "{case}.{ending} at {threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn merged_json_is_json_and_can_be_checked() {
+    let tool = Tool::new();
+    tool.run(&format!("link {MLP} -o out.json")).exits(0);
+    tool.run(&format!("link {MLP} -o packed.json.gz")).exits(0);
+    let merged: serde_json::Value = serde_json::from_slice(&tool.read("out.json")).expect("valid JSON");
+    assert_eq!(merged["nodes"].as_array().map(Vec::len), Some(398));
+    assert_eq!(&tool.read("packed.json.gz")[..2], b"\x1f\x8b");
+    tool.run("check out.json packed.json.gz").exits(0);
+}
+
+#[test]
+fn standard_output_takes_the_graph_alone() {
+    let tool = Tool::new();
+    let ran = tool.run(&format!("link {MLP} -o - --format json")).exits(0);
+    assert!(ran.json()["nodes"].is_array());
+}
+
+#[test]
+fn inspect_knows_every_kind() {
+    let tool = Tool::new();
+    tool.run(&format!("link {MLP} -o out.et")).exits(0);
+    tool.run(&format!("link {MLP} -o out.json")).exits(0);
+    for (file, kind) in [
+        ("{pairs}/mlp-2.15.0/torch_et_0.json.gz", "host_trace"),
+        ("{pairs}/mlp-2.15.0/kineto_trace_0.json.gz", "kineto_trace"),
+        ("out.et", "chakra_et"),
+        ("out.json", "et_plus"),
+    ] {
+        let ran = tool.run(&format!("inspect {file} --json")).exits(0);
+        assert_eq!(ran.json()["kind"], kind, "{file}");
+        tool.run(&format!("inspect {file}")).exits(0);
+    }
+}

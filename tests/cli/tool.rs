@@ -1,0 +1,123 @@
+//! Runs the command in a folder of its own and shows everything when a test fails.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder that is gone after the test, to run `etlink` in.
+pub struct Tool {
+    folder: tempfile::TempDir,
+}
+
+/// What a run gave.
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+    shown: String,
+}
+
+impl Tool {
+    pub fn new() -> Tool {
+        Tool { folder: tempfile::tempdir().expect("a folder for the test") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file in the folder.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("has a folder")).expect("makes folder");
+        std::fs::write(&path, content).expect("writes file");
+        path
+    }
+
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Names in the folder, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.folder.path()).expect("lists folder");
+        let mut names: Vec<String> = entries.map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// Runs `etlink` with words separated by blanks; `{pairs}` stands for the recorded pairs.
+    pub fn run(&self, line: &str) -> Ran {
+        self.run_with(line, &[])
+    }
+
+    pub fn run_with(&self, line: &str, stdin: &[u8]) -> Ran {
+        let words = line.split_whitespace().map(|word| word.replace("{pairs}", &pairs().display().to_string()));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
+        command.args(words).current_dir(self.folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("starts");
+        let mut pipe = child.stdin.take().expect("piped");
+        let stdin = stdin.to_vec();
+        let feeding = std::thread::spawn(move || drop(std::io::Write::write_all(&mut pipe, &stdin)));
+        let output = child.wait_with_output().expect("ends");
+        feeding.join().expect("fed");
+        Ran::new(line, output)
+    }
+}
+
+impl Ran {
+    fn new(line: &str, output: Output) -> Ran {
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let code = output.status.code().unwrap_or(-1);
+        let shown = format!("$ etlink {line}\n-- exit {code}\n-- stdout\n{stdout}\n-- stderr\n{stderr}");
+        assert!(!stderr.contains("panicked"), "{shown}");
+        Ran { code, stdout, stderr, shown }
+    }
+
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Ran {
+        assert_eq!(self.code, code, "{}", self.shown);
+        self
+    }
+
+    /// Standard output has `part`.
+    #[track_caller]
+    pub fn says(self, part: &str) -> Ran {
+        assert!(self.stdout.contains(part), "no {part:?} in\n{}", self.shown);
+        self
+    }
+
+    /// The error is one line that has all `parts`.
+    #[track_caller]
+    pub fn complains(self, parts: &[&str]) -> Ran {
+        assert_eq!(self.stderr.lines().count(), 1, "{}", self.shown);
+        for part in parts {
+            assert!(self.stderr.contains(part), "no {part:?} in\n{}", self.shown);
+        }
+        self
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}\n{}", self.shown))
+    }
+}
+
+/// The recorded pairs.
+pub fn pairs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs").canonicalize().expect("testdata is there")
+}
+
+/// Unpacks a gzip file of the recorded pairs.
+pub fn unpacked(name: &str) -> Vec<u8> {
+    let file = std::fs::File::open(pairs().join(name)).expect("recorded file");
+    let mut text = vec![];
+    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(file), &mut text).expect("unpacks");
+    text
+}
+
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, bytes).expect("packs");
+    packed.finish().expect("packs")
+}
