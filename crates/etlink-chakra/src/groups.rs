@@ -5,18 +5,55 @@
 //! tuples. As soon as one group is a part of the ranks, all collectives need an explicit group.
 
 use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
-use etlink_model::{Collective, ProcessGroup};
+use etlink_model::{Collective, NameId, ProcessGroup};
+use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// Groups larger than this are taken for damage.
 const MAX_RANKS: u64 = 1 << 20;
 
-/// The global ranks of a record's group: the list that the record has, its start and stride,
-/// or the group of its name. `None` when nothing tells.
-pub fn group_ranks(trace: &LinkedTrace, record: &CollectiveRef<'_>) -> Option<Vec<u64>> {
-    let Collective { group_ranks, group_name, .. } = record.record;
-    parse_ranks(record.names.get(group_ranks)).or_else(|| strided(&record.record)).or_else(|| named(trace, record.names.get(group_name)))
+/// The process groups of a trace.
+#[derive(Clone, Copy, Debug)]
+pub struct Groups<'t> {
+    trace: &'t LinkedTrace,
+    /// Number of ranks, if the trace has no more than one group and says the number.
+    only_group: Option<u64>,
+}
+
+impl<'t> Groups<'t> {
+    /// Looks through the communication records of a trace. O(n).
+    pub fn new(trace: &'t LinkedTrace) -> Self {
+        let device = (&trace.device.collectives, &trace.device.names);
+        let host = trace.host.as_ref().map(|host| (&host.collectives, &host.names));
+        let used = [Some(device), host].into_iter().flatten().flat_map(|(table, names)| {
+            let used: FxHashSet<NameId> = table.group_name.iter().copied().collect();
+            used.into_iter().map(|name| names.get(name))
+        });
+        let used: BTreeSet<&str> = used.filter(|name| !name.is_empty()).collect();
+        let world = trace.report.world_size.or(trace.device.header.world_size);
+        let world = world.and_then(|size| u64::try_from(size).ok()).filter(|size| *size <= MAX_RANKS);
+        Groups { trace, only_group: world.filter(|_| used.len() <= 1) }
+    }
+
+    /// The global ranks of a record's group: the list that the record has, its start and
+    /// stride, or the group of its name. PyTorch before 2.2 says none of it: the only group
+    /// of such a trace is the default group, in which all ranks are. `None` when nothing tells.
+    pub fn ranks(&self, record: &CollectiveRef<'_>) -> Option<Vec<u64>> {
+        let Collective { group_ranks, group_name, group_size, .. } = record.record;
+        parse_ranks(record.names.get(group_ranks))
+            .or_else(|| strided(&record.record))
+            .or_else(|| named(self.trace, record.names.get(group_name)))
+            .or_else(|| self.only_group.filter(|world| [0, *world].contains(&group_size)).map(|world| (0..world).collect()))
+    }
+
+    /// The ranks in order, if they are more than one.
+    fn sorted(&self, record: &CollectiveRef<'_>) -> Option<Vec<u64>> {
+        let mut ranks = self.ranks(record)?;
+        ranks.sort_unstable();
+        ranks.dedup();
+        (ranks.len() > 1).then_some(ranks)
+    }
 }
 
 /// `[0, 1, 2]`; `None` for an empty list and for one that was cut (`[0, 1, ...]`).
@@ -56,12 +93,13 @@ pub struct GroupKeys {
 impl GroupKeys {
     /// Adds the groups that a rank's collectives use to `groups`; those of one rank are not groups.
     pub fn collect(trace: &LinkedTrace, groups: &mut BTreeSet<Vec<u64>>) {
+        let own = Groups::new(trace);
         for index in 0..trace.nodes.len() {
             if trace.nodes.kind[index] != NodeKind::Collective {
                 continue;
             }
             let record = trace.collective(&trace.nodes.get(index));
-            if let Some(ranks) = record.and_then(|record| sorted_ranks(trace, &record)) {
+            if let Some(ranks) = record.and_then(|record| own.sorted(&record)) {
                 groups.insert(ranks);
             }
         }
@@ -74,8 +112,8 @@ impl GroupKeys {
     }
 
     /// The key of a record's group.
-    pub fn key(&self, trace: &LinkedTrace, record: &CollectiveRef<'_>) -> Option<&str> {
-        self.keys.get(&sorted_ranks(trace, record)?).map(String::as_str)
+    pub fn key(&self, groups: &Groups<'_>, record: &CollectiveRef<'_>) -> Option<&str> {
+        self.keys.get(&groups.sorted(record)?).map(String::as_str)
     }
 
     /// Groups by key, in order of the keys.
@@ -94,16 +132,10 @@ impl GroupKeys {
     }
 }
 
-fn sorted_ranks(trace: &LinkedTrace, record: &CollectiveRef<'_>) -> Option<Vec<u64>> {
-    let mut ranks = group_ranks(trace, record)?;
-    ranks.sort_unstable();
-    ranks.dedup();
-    (ranks.len() > 1).then_some(ranks)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::comm;
 
     #[test]
     fn rank_lists() {
@@ -123,6 +155,19 @@ mod tests {
         assert_eq!(strided(&record(-1, 1, 2)), None);
         assert_eq!(strided(&record(0, 1, 0)), None);
         assert_eq!(strided(&record(0, i64::MAX, 1 << 19)), None);
+    }
+
+    #[test]
+    fn the_only_group_of_an_old_trace_has_all_ranks() {
+        let (mut trace, mut record) = comm("allreduce", "Float", 1);
+        (record.rank_start, record.group_size) = (-1, 0);
+        let ranks = |trace: &LinkedTrace| Groups::new(trace).ranks(&CollectiveRef { record, names: &trace.device.names });
+        assert_eq!(ranks(&trace), None);
+        trace.device.header.world_size = Some(3);
+        assert_eq!(ranks(&trace), Some(vec![0, 1, 2]));
+        let other = Collective { group_name: trace.device.names.intern("7"), ..record };
+        trace.device.collectives.push(other);
+        assert_eq!(ranks(&trace), None, "one of two groups");
     }
 
     #[test]

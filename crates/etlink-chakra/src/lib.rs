@@ -3,6 +3,7 @@
 //! ```text
 //! LinkedTrace ──> et::write_et          protobuf (.et), for simulators: a graph of slices
 //!             └─> etplus::write_etplus  ET+ JSON, for chakra_converter and et_replay: the op tree
+//! all ranks ────> agree                  what the ranks' files have to agree on
 //! .et, ET+ ─────> read::read ──> Graph ──> check::check ──> findings
 //! ```
 //! The wire format is MLCommons Chakra's public schema 0.0.4 (`schemas/chakra/et_def.proto`).
@@ -15,10 +16,12 @@ pub mod etplus;
 pub mod finding;
 mod groups;
 mod options;
+mod ranks;
 pub mod read;
 
-pub use groups::{GroupKeys, group_ranks};
+pub use groups::{GroupKeys, Groups};
 pub use options::{Demotion, WriteOptions, WriteSummary};
+pub use ranks::{Agreement, Channel, Communication, agree, communications};
 
 /// The messages of the Chakra schema, generated from `schemas/chakra/et_def.proto`.
 #[allow(missing_docs, clippy::all, reason = "generated; the schema says what fields mean")]

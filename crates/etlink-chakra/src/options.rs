@@ -14,6 +14,9 @@ pub struct WriteOptions<'a> {
     /// Nodes, ascending, that are written as computation although they communicate: their
     /// counterpart is not in the other ranks' traces.
     pub as_compute: &'a [u32],
+    /// Sizes, by ascending node, that go before what the trace says: the simulator matches
+    /// collectives of equal size only, and the ranks of an uneven all-to-all have different ones.
+    pub comm_bytes: &'a [(u32, i64)],
     /// Leave out the values of inputs and outputs, which are most of a file's bytes.
     pub omit_values: bool,
 }

@@ -1,6 +1,7 @@
 //! Developer commands: `cargo dev …`. Never published; may touch files and run programs.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for people at a terminal")]
 
+mod fuzz;
 mod recording;
 
 use clap::{Parser, Subcommand};
@@ -21,6 +22,15 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
+    /// Test: throw damaged recordings at readers, linker, writers and checker
+    Fuzz {
+        /// How long
+        #[arg(long, default_value_t = 30)]
+        seconds: u64,
+        /// Number of the first round
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
     /// Test: record small runs with the newest PyTorch into target/ and link them
     TestRecording,
 }
@@ -28,6 +38,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::RecordTestdata { options } => recording::record("testdata/pairs", &options),
+        Command::Fuzz { seconds, seed } => fuzz::run(seconds, seed),
         Command::TestRecording => recording::test(),
     };
     match done {

@@ -1,7 +1,7 @@
 //! What stands around the nodes: `schema`, `pid`, `time`, `start_ts` before them, `finish_ts`
 //! behind them (`initExecutionTraceStart`, `finalizeExecutionTraceOutput`).
 
-use etlink_json::{Scanner, scan_fields};
+use etlink_json::{Fields, Scanner, scan_fields};
 use etlink_model::HostHeader;
 
 /// Every schema in the wild. `1.1.1-chakra.1.0.0` is known to chakra's converter alone.
@@ -12,16 +12,9 @@ pub(crate) fn is_known_schema(schema: &str) -> bool {
     SCHEMAS.contains(&schema)
 }
 
-/// Reads the text before the first node.
-pub(crate) fn read(text: &[u8]) -> HostHeader {
-    let mut header = HostHeader::default();
-    add(text, &mut header);
-    header
-}
-
 /// Adds what `text` says. Of several `finish_ts` the last counts: that of the process
 /// whose file it is comes after those of its forked children.
-pub(crate) fn add(text: &[u8], header: &mut HostHeader) {
+pub(crate) fn add(text: &[u8], header: &mut HostHeader) -> Fields {
     scan_fields(text, |key, value| match key {
         b"schema" if header.schema.is_empty() => header.schema = value.text().into_owned(),
         b"pid" => header.pid = header.pid.or(value.int()),
@@ -29,7 +22,7 @@ pub(crate) fn add(text: &[u8], header: &mut HostHeader) {
         b"start_ts" => header.start_ms = header.start_ms.or(value.int()),
         b"finish_ts" => header.finish_ms = value.int().or(header.finish_ms),
         _ => {}
-    });
+    })
 }
 
 /// Where the list goes on behind the end of the document.

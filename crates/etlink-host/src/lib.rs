@@ -39,7 +39,7 @@ mod tables;
 mod values;
 
 use etlink_json::{Damage, Envelope, Layout, ReadError, read_elements};
-use etlink_model::{AnomalyKind, HostTrace};
+use etlink_model::{AnomalyKind, HostHeader, HostTrace};
 use std::io::Read;
 
 /// How to read.
@@ -96,20 +96,25 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<HostTrace
     let mut builder = tables::Builder::default();
     let envelope = read_nodes(source, options, &mut builder)?;
     let (bytes, mut trailer, mut damage) = (envelope.bytes, envelope.trailer, envelope.damage);
-    let mut header = header::read(&envelope.header);
-    header::add(&trailer, &mut header);
+    let mut header = HostHeader::default();
+    let mut around = header::add(&envelope.header, &mut header);
+    let mut behind = header::add(&trailer, &mut header);
     for _ in 1..MAX_ENDS {
         let Some(start) = header::nodes_after_end(&trailer) else { break };
         let more = read_nodes(b"[".chain(&trailer[start..]), options, &mut builder)?;
         let offset = bytes.saturating_sub((trailer.len() - start) as u64 + 1);
         damage.add(Damage { first_offset: more.damage.first_offset.map(|at| at + offset), ..more.damage });
         trailer = more.trailer;
+        behind = header::add(&trailer, &mut header);
     }
+    around.damaged += behind.damaged;
     let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = bytes;
     trace.header = header;
     finish::finish(&mut trace);
     note_damage(&mut trace, damage);
+    trace.anomalies.add(AnomalyKind::HeaderDamaged, around.damaged, None);
+    trace.anomalies.add(AnomalyKind::TextBehind, u64::from(behind.text_behind), None);
     Ok(trace)
 }
 

@@ -169,7 +169,7 @@ fn a_damaged_stream_gives_what_came_before() {
         }
     }
     let document = document(&[Node::new(2, 1, "a").text(), Node::new(3, 2, "b").text()]);
-    let trace = crate::read(document[..document.len() - 40].as_bytes().chain(Broken), ReadOptions::default()).expect("reads");
+    let trace = crate::read(document.as_bytes()[..document.len() - 40].chain(Broken), ReadOptions::default()).expect("reads");
     assert_eq!(trace.nodes.id, [2]);
     let (kind, anomaly) = trace.anomalies.iter().nth(1).expect("noted");
     assert_eq!((kind, anomaly.first.as_deref()), (AnomalyKind::SourceEnded, Some("corrupt deflate stream")));

@@ -2,28 +2,54 @@
 
 use crate::{Scanner, Value};
 
+/// After this many damaged lines the rest of a header is given up: each costs a search to its end.
+const MAX_DAMAGED: u64 = 1_000;
+
+/// How the scan went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// Places where the text was no JSON: a line was left out or a string mended.
+    pub damaged: u64,
+    /// Text stands behind the document's closing brace.
+    pub text_behind: bool,
+}
+
 /// Calls `field` with every key and value of `text` that can be told, at the top level.
 ///
 /// `text` is a header (`{"a": 1, "list": [`) or a trailer (`, "z": 2}`). Kineto writes
 /// metadata values raw, so a value can be anything: after damage the scan goes on at the
 /// next line that begins with a quote.
-pub fn scan_fields<'a>(text: &'a [u8], mut field: impl FnMut(&'a [u8], Value<'a>)) {
+pub fn scan_fields<'a>(text: &'a [u8], mut field: impl FnMut(&'a [u8], Value<'a>)) -> Fields {
     let mut scanner = Scanner::new(text);
     scanner.restart(text.len() - text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).len(), false);
     scanner.eat(b'{');
+    let mut fields = Fields::default();
     loop {
+        while scanner.eat(b',') {}
         let from = scanner.pos();
-        match scanner.key().and_then(|key| Ok(key.zip(Some(scanner.value()?)))) {
+        if scanner.peek().is_none() {
+            return fields;
+        }
+        let key = scanner.key();
+        // the array itself, of which a header has only the beginning
+        if key.is_ok() && text[scanner.pos()..].trim_ascii() == b"[" {
+            return fields;
+        }
+        match key.and_then(|key| key.map(|key| Ok((key, scanner.value()?))).transpose()) {
             Ok(Some((key, value))) => field(key, value),
-            Ok(None) => {}
-            Err(_) => match next_line(text, from) {
-                Some(next) => scanner.restart(next, false),
-                None => return,
-            },
+            Ok(None) => {
+                fields.text_behind = scanner.peek().is_some();
+                return fields;
+            }
+            Err(_) => {
+                fields.damaged += 1;
+                match next_line(text, from).filter(|_| fields.damaged < MAX_DAMAGED) {
+                    Some(next) => scanner.restart(next, false),
+                    None => return fields,
+                }
+            }
         }
-        if scanner.peek().is_none_or(|b| b == b'}') && !scanner.eat(b'}') {
-            return;
-        }
+        fields.damaged += u64::from(scanner.take_repaired());
     }
 }
 
@@ -47,6 +73,16 @@ mod tests {
         assert_eq!(fields(r#"{"a": 1, "b": {"c": [2]}, "list": ["#), [("a".into(), "1".into()), ("b".into(), r#"{"c": [2]}"#.into())]);
         assert_eq!(fields(",\n \"z\": \"x\"\n}"), [("z".into(), "x".into())]);
         assert_eq!(fields(""), []);
+    }
+
+    #[test]
+    fn what_is_odd_is_told() {
+        let scan = |text: &str| scan_fields(text.as_bytes(), |_, _| ());
+        assert_eq!(scan("{\"a\": 1, \"list\": ["), Fields::default());
+        assert_eq!(scan(", \"z\": 1}\n"), Fields::default());
+        assert_eq!(scan(", \"z\": 1}\n]}"), Fields { damaged: 0, text_behind: true });
+        assert_eq!(scan("{\"job\": \"v /\"q/\"\",\n\"list\": ["), Fields { damaged: 1, text_behind: false });
+        assert_eq!(scan(&format!("{{{}", "\"open\n".repeat(100_000))).damaged, MAX_DAMAGED);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! All of it is linear in the input; no function recurses.
 
 mod chunk;
+mod doubt;
 mod fields;
 mod number;
 mod pipeline;
@@ -19,7 +20,7 @@ mod scanner;
 mod text;
 
 pub use chunk::{Chunk, Cutter, Layout};
-pub use fields::scan_fields;
+pub use fields::{Fields, scan_fields};
 pub use number::{micros_to_ns, parse_int};
 pub use pipeline::{Envelope, read_elements};
 pub use scanner::{Broken, Damage, Scanner, Value};

@@ -134,7 +134,7 @@ impl<F> Elements<F> {
                 None => break End::Chunk,
                 Some(b']') if closes_array(text, start) => break End::Array(start + 1),
                 Some(b'{') => self.element(&mut value, &mut scanner, start).map(|repaired| damage.repaired += u64::from(repaired)),
-                Some(_) => scanner.value().and_then(|_| scanner.end_element()).map(|()| damage.not_objects += 1),
+                Some(_) => self.aside(&mut scanner).map(|()| damage.not_objects += 1),
             };
             let here = Some(chunk.offset + start as u64);
             let Err(broken) = read else {
@@ -153,6 +153,16 @@ impl<F> Elements<F> {
             }
         };
         Parsed { value, damage, end, chunk }
+    }
+
+    /// Steps over a value that is no object. A stray bracket would seem to hold all elements up to the list's own.
+    fn aside(&self, scanner: &mut Scanner<'_>) -> Result<(), Broken> {
+        let broken = Broken { at: scanner.pos() };
+        let value = scanner.value()?;
+        match self.first_keys.next_anchor(value.raw(), 0) {
+            Some(_) => Err(broken),
+            None => scanner.end_element(),
+        }
     }
 
     /// Where to go on after the element, or whatever else, that begins at `start`.
@@ -184,7 +194,11 @@ impl<F> Elements<F> {
 
 /// Whether the `]` at `at` can be the array's: only the rest of the document's object may follow.
 fn closes_array(text: &[u8], at: usize) -> bool {
-    text[at + 1..].trim_ascii_start().first().is_none_or(|b| matches!(b, b',' | b'}'))
+    match text[at + 1..].trim_ascii_start().split_first() {
+        None | Some((b'}', _)) => true,
+        Some((b',', rest)) => rest.trim_ascii_start().first() != Some(&b'{'),
+        Some(_) => false,
+    }
 }
 
 /// Puts the chunks' values together in order.
@@ -315,6 +329,15 @@ mod tests {
         let (names, envelope) = read(&text, 2);
         assert_eq!(envelope.damage.skipped, 1);
         assert!(names.len() >= 19_998);
+    }
+
+    #[test]
+    fn text_between_elements_costs_no_element() {
+        for garbage in ["}", "]x", "[", "oops }, {", "\"x\": 1}"] {
+            let text = document(20_000, |i| if i == 7_000 { garbage.to_owned() } else { clean(i) });
+            let (names, envelope) = read(&text, 2);
+            assert_eq!((names.len(), envelope.damage.skipped), (19_999, 1), "{garbage}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! * bare words (`nan`, `-1.-500`, unquoted metadata) are values;
 //! * a trailing comma ends nothing.
 
+use crate::doubt::{Brackets, key_follows, next_element, structure_follows};
 use crate::number::{micros_to_ns, parse_int};
 use crate::text::unescape;
 use std::borrow::Cow;
@@ -140,6 +141,11 @@ impl<'a> Scanner<'a> {
         self.repaired
     }
 
+    /// Whether a string was mended since the last restart or the last call of this.
+    pub(crate) fn take_repaired(&mut self) -> bool {
+        std::mem::take(&mut self.repaired)
+    }
+
     /// The next byte that is not white space, not consumed.
     #[inline]
     pub fn peek(&mut self) -> Option<u8> {
@@ -192,21 +198,28 @@ impl<'a> Scanner<'a> {
 
     /// Leaves the object that the scanner is in: walks behind its `}` without looking at the rest.
     pub fn leave(&mut self) -> Result<(), Broken> {
-        let mut depth = 1usize;
+        self.close(Brackets::default().open(b'{'))
+    }
+
+    /// Walks behind the bracket that closes the outermost of `brackets`.
+    fn close(&mut self, mut brackets: Brackets) -> Result<(), Broken> {
         while let Some(&byte) = self.text.get(self.pos) {
             match byte {
                 b'"' => {
                     self.string(Place::Any)?;
                     continue;
                 }
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
+                b'{' | b'[' => brackets = brackets.open(byte),
+                b'}' | b']' => {
+                    brackets = brackets.close(byte).ok_or(self.broken())?;
+                    if brackets.depth == 0 {
+                        self.pos += 1;
+                        return Ok(());
+                    }
+                }
                 _ => {}
             }
             self.pos += 1;
-            if depth == 0 {
-                return Ok(());
-            }
         }
         Err(self.cut())
     }
@@ -268,7 +281,7 @@ impl<'a> Scanner<'a> {
                 self.pos = at + 1;
                 let raw = &self.text[start..at];
                 self.repaired |= mended;
-                return match next_element(raw).filter(|_| mended) {
+                return match mended.then(|| next_element(raw)).flatten() {
                     Some(brace) => Err(Broken { at: start + brace }),
                     None => Ok(raw),
                 };
@@ -303,29 +316,9 @@ impl<'a> Scanner<'a> {
 
     fn balanced(&mut self) -> Result<&'a [u8], Broken> {
         let start = self.pos;
-        self.pos += 1;
-        self.leave()?;
+        self.close(Brackets::default())?;
         Ok(&self.text[start..self.pos])
     }
-}
-
-/// Where `},{"` stands, but for white space: a string that was never closed runs into the next element.
-fn next_element(raw: &[u8]) -> Option<usize> {
-    let before = |at: usize| raw[..at].trim_ascii_end().strip_suffix(b",").is_some_and(|before| before.trim_ascii_end().ends_with(b"}"));
-    memchr::memchr_iter(b'{', raw).find(|&at| before(at) && raw[at + 1..].trim_ascii_start().starts_with(b"\""))
-}
-
-/// Whether the text after a comma is `"key":`, or the comma was one too many.
-fn key_follows(text: &[u8]) -> bool {
-    match text.trim_ascii_start().split_first() {
-        Some((b'"', key)) => memchr::memchr(b'"', key).is_none_or(|end| key[end + 1..].trim_ascii_start().first().is_none_or(|b| *b == b':')),
-        next => next.is_none_or(|(b, _)| *b == b'}'),
-    }
-}
-
-/// Whether the text after a closing brace can stand there.
-fn structure_follows(text: &[u8]) -> bool {
-    text.trim_ascii_start().first().is_none_or(|b| b",}]{".contains(b))
 }
 
 #[cfg(test)]
@@ -358,6 +351,19 @@ mod tests {
     fn raw_quotes_in_a_string_belong_to_it() {
         let text = r#"{"name": "say "hi" 5" disk", "pid": 1}"#;
         assert_eq!(pairs(text, false), Ok(own(&[("name", r#"say "hi" 5" disk"#), ("pid", "1")])));
+        let text = r#"{"name": "{"key": 1}", "pid": 1}"#;
+        assert_eq!(pairs(text, false), Ok(own(&[("name", r#"{"key": 1}"#), ("pid", "1")])));
+    }
+
+    #[test]
+    fn a_mended_string_ends_before_the_next_element() {
+        let text = "{\"name\": \"open, {\"pid\": 1}, {\"name\": \"next\"}";
+        assert_eq!(pairs(text, false), Err(Broken { at: text.rfind('{').expect("brace") }));
+    }
+
+    #[test]
+    fn brackets_close_their_own_kind() {
+        assert_eq!(pairs(r#"{"a": [1, {"b": 2], "c": 3}"#, false), Err(Broken { at: 17 }));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
 
-use etlink_json::{Scanner, Value, scan_fields};
+use etlink_json::{Fields, Scanner, Value, scan_fields};
 use etlink_model::{DeviceHeader, ProcessGroup};
 
 /// Reads what is known of `text` into `header`.
-pub(crate) fn read(text: &[u8], header: &mut DeviceHeader) {
+pub(crate) fn read(text: &[u8], header: &mut DeviceHeader) -> Fields {
     scan_fields(text, |key, value| match key {
         b"baseTimeNanoseconds" => header.base_ns = value.int().unwrap_or(header.base_ns),
         b"trace_id" => header.trace_id = value.text().into_owned(),
@@ -17,7 +17,7 @@ pub(crate) fn read(text: &[u8], header: &mut DeviceHeader) {
             });
         }),
         _ => {}
-    });
+    })
 }
 
 fn distributed(key: &[u8], value: Value<'_>, header: &mut DeviceHeader) {

@@ -76,8 +76,11 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<DeviceTra
     )?;
     let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = envelope.bytes;
-    header::read(&envelope.header, &mut trace.header);
-    header::read(&envelope.trailer, &mut trace.header);
+    for text in [&envelope.header, &envelope.trailer] {
+        let fields = header::read(text, &mut trace.header);
+        trace.anomalies.add(AnomalyKind::HeaderDamaged, fields.damaged, None);
+        trace.anomalies.add(AnomalyKind::TextBehind, u64::from(fields.text_behind), None);
+    }
     note_damage(&mut trace, envelope.damage);
     Ok(trace)
 }

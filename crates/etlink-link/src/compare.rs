@@ -29,16 +29,16 @@ pub(crate) fn compare(
     let share = matching.count() as f64 / smaller.max(1) as f64;
     if device.ops.is_empty() {
         report.notes.push("the device trace has no CPU ops: no host op can be given its times; record with ProfilerActivity.CPU".into());
-    } else if share < SAME_PROGRAM && !options.force {
-        return Err(Error::DifferentPrograms { aligned: matching.count(), ops: smaller, percent: 100.0 * share });
+    } else if share < SAME_PROGRAM {
+        refuse(Error::DifferentPrograms { aligned: matching.count(), ops: smaller, percent: 100.0 * share }, options, report)?;
     }
-    same_steps(host, device, options)?;
-    let ranks = (host_rank(host), device.header.rank);
-    if let (Some(of_host), Some(of_device)) = ranks
+    if let Some(error) = other_steps(host, device) {
+        refuse(error, options, report)?;
+    }
+    if let (Some(of_host), Some(of_device)) = (host_rank(host), device.header.rank)
         && of_host != of_device
-        && !options.force
     {
-        return Err(Error::DifferentRanks { host: of_host, device: of_device });
+        refuse(Error::DifferentRanks { host: of_host, device: of_device }, options, report)?;
     }
     same_run(host, device, report);
     explain_matching(host, device, matching, report);
@@ -50,14 +50,20 @@ fn is_op(host: &HostTrace, node: usize) -> bool {
     !host.is_root(node) && !host.names.get(host.nodes.name[node]).contains("process_group:init")
 }
 
+/// An error, or with `force` a note of what it would have been.
+fn refuse(error: Error, options: LinkOptions, report: &mut LinkReport) -> Result<(), Error> {
+    if !options.force {
+        return Err(error);
+    }
+    report.notes.push(format!("linked because of --force, although {error}"));
+    Ok(())
+}
+
 /// Both traces have step labels but share none: they were recorded at different times.
-fn same_steps(host: &HostTrace, device: &DeviceTrace, options: LinkOptions) -> Result<(), Error> {
+fn other_steps(host: &HostTrace, device: &DeviceTrace) -> Option<Error> {
     let (of_host, of_device) = (steps(&host.nodes.name, &host.names), steps(&device.ops.name, &device.names));
     let apart = !of_host.is_empty() && !of_device.is_empty() && !of_host.iter().any(|step| of_device.contains(step));
-    if apart && !options.force {
-        return Err(Error::DifferentSteps { host: of_host.join(", "), device: of_device.join(", ") });
-    }
-    Ok(())
+    apart.then(|| Error::DifferentSteps { host: of_host.join(", "), device: of_device.join(", ") })
 }
 
 /// The `ProfilerStep#N` labels among `used`, in order of first use.
@@ -112,6 +118,20 @@ fn explain_matching(host: &HostTrace, device: &DeviceTrace, matching: &Matching,
             report.host_ops,
             device.ops.len()
         ));
+    }
+    let (without_id, with_id) = (device.ops.len() - ids, ids as u64 - matching.count().min(ids as u64));
+    if !by_order && without_id > 0 {
+        report.notes.push(format!("{without_id} ops of the device trace have no id: they began before the observer was started"));
+    } else if !by_order && with_id > 0 {
+        report.notes.push(format!(
+            "{with_id} ops of the device trace are not in the host trace: an exception left them, or they were open when recording stopped"
+        ));
+    }
+    if host.header.finish_ms.is_none() {
+        report.notes.push(
+            "the host trace was never finished (no finish_ts): its process was killed or its observer not unregistered; the last ops may be missing"
+                .into(),
+        );
     }
     if host.anomalies.count(AnomalyKind::DuplicateNodeId) > 0 {
         report

@@ -89,7 +89,7 @@ impl Draft<'_> {
             Owner::Gap => (NodeKind::HostGap, u32::MAX),
             Owner::Call(call) => (NodeKind::Runtime, call),
             Owner::Op(op) if slice == 0 && op_communicates[op as usize] => (NodeKind::Collective, op),
-            Owner::Op(op) if self.device.ops.annotation[op as usize] => (NodeKind::HostGap, op),
+            Owner::Op(op) if is_scope(self.device, op as usize) => (NodeKind::HostGap, op),
             Owner::Op(op) => (NodeKind::HostOp, op),
         }
     }
@@ -151,6 +151,13 @@ impl Draft<'_> {
         debug_assert!(edges.all().iter().all(|edge| edge.from < edge.to), "every edge goes forward");
         (nodes, edges)
     }
+}
+
+/// Whether an op only names a stretch of its thread's time. Backends annotate the work of
+/// their own threads too (`gloo:all_reduce`), which is no scope.
+fn is_scope(device: &DeviceTrace, op: usize) -> bool {
+    let name = device.names.get(device.ops.name[op]);
+    device.ops.annotation[op] && !["gloo:", "nccl:", "mpi:", "ucc:", "xccl:"].iter().any(|backend| name.starts_with(backend))
 }
 
 /// Counts the slices of each op and call of a thread.

@@ -9,6 +9,7 @@ use crate::nest::Nesting;
 use crate::trace::NoLaunch;
 use etlink_model::{Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceTrace, HostIdx, Label, NameId, OpIdx, TimeNs};
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 
 /// A row may start this much before its call and still be launched by it: the two clocks
 /// are set against each other by CUPTI with about this error.
@@ -84,17 +85,35 @@ impl<'t> CallIndex<'t> {
         index
     }
 
-    /// Per device the process of most calls that launch on it, of ids that one call bears.
+    /// Per device the process with a fitting call for most of its rows: same id, begun before the row. Where
+    /// processes fit alike, as the ranks of one program do, each gets a device of its own, in order.
     fn vote(&self) -> FxHashMap<i64, Label> {
         let mut votes: FxHashMap<(i64, Label), u32> = FxHashMap::default();
         for row in 0..self.device.rows.len() {
-            if let &[call] = self.calls(self.device.rows.correlation[row]) {
-                *votes.entry((self.device_of(row), self.pid(call))).or_default() += 1;
+            let mut before = None;
+            for &call in self.calls(self.device.rows.correlation[row]).iter().filter(|&&call| self.begun(call, row)) {
+                // a session may use an id again: one vote for each process
+                if before.replace(self.pid(call)) != Some(self.pid(call)) {
+                    *votes.entry((self.device_of(row), self.pid(call))).or_default() += 1;
+                }
             }
         }
         let mut votes: Vec<_> = votes.into_iter().collect();
-        votes.sort_unstable_by_key(|&((device, pid), count)| (count, device, pid));
-        votes.into_iter().map(|(key, _)| key).collect()
+        votes.sort_unstable_by_key(|&((device, pid), count)| (device, Reverse(count), pid));
+        let mut taken: Vec<Label> = vec![];
+        let mut process = FxHashMap::default();
+        for of_device in votes.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
+            let best = of_device.iter().take_while(|(_, count)| *count == of_device[0].1).map(|((_, pid), _)| *pid);
+            let own = best.clone().find(|pid| !taken.contains(pid)).or(best.clone().next());
+            taken.extend(own);
+            process.extend(own.map(|pid| (of_device[0].0.0, pid)));
+        }
+        process
+    }
+
+    /// Whether the call began before the row did, but for the error of the clocks.
+    fn begun(&self, call: u32, row: usize) -> bool {
+        self.device.calls.start[call as usize].0 <= self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS)
     }
 
     fn calls(&self, id: Correlation) -> &[u32] {
@@ -123,7 +142,7 @@ impl<'t> CallIndex<'t> {
         if scoped.len() > 1 {
             anomalies.note(AnomalyKind::DuplicateCorrelation, || format!("correlation {}", id.0));
         }
-        let begun = |call: &&u32| self.device.calls.start[**call as usize].0 <= start.0.saturating_add(CLOCK_TOLERANCE_NS);
+        let begun = |call: &&u32| self.begun(**call, row);
         match scoped.iter().rfind(begun).or(scoped.last()) {
             Some(&call) if begun(&&call) => (CallIdx(call), NoLaunch::Launched),
             Some(&call) => (CallIdx(call), NoLaunch::StartsBeforeCall),

@@ -80,6 +80,12 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
             .notes
             .push("the device trace has no device rows and no runtime calls: a CPU run, or recorded without ProfilerActivity.CUDA".into());
     }
+    if trace.host.is_none() && trace.device.has_rf_ids && trace.device.ops.rf_id.iter().all(|id| id.get().is_none()) {
+        trace
+            .report
+            .notes
+            .push("every \"Record function id\" is 0: no execution trace observer was running, so no host trace can belong to this one".into());
+    }
     trace.report.anomalies = anomalies;
     report::count(&mut trace);
     Ok(trace)

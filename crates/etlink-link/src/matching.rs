@@ -5,7 +5,7 @@
 //!    was running): per thread the two sequences of names are aligned.
 //!
 //! Host threads are numbered 1, 2, 3, … in order of first use, device threads bear the
-//! OS's ids; they are paired by the names that they share.
+//! OS's ids; they are paired by the names that they share, then by their order of first use.
 
 use crate::align::align;
 use crate::trace::MatchRule;
@@ -112,15 +112,9 @@ fn by_id(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: &mu
 
 fn by_order(host: &HostTrace, device: &DeviceTrace, symbols: &[u32]) -> Matching {
     let mut found = Matching::none(host, device);
-    let mut host_threads: FxHashMap<u32, usize> = FxHashMap::default();
-    let mut host_rows: Vec<Vec<u32>> = vec![];
-    for node in (0..host.nodes.len()).filter(|&node| !host.is_root(node)) {
-        let slot = *host_threads.entry(host.nodes.tid[node]).or_insert(host_rows.len());
-        host_rows.resize(host_rows.len().max(slot + 1), vec![]);
-        host_rows[slot].push(node as u32);
-    }
-    let mut device_rows: Vec<Vec<u32>> = vec![vec![]; device.threads.len()];
-    device.ops.thread.iter().enumerate().for_each(|(op, thread)| device_rows[thread.index()].push(op as u32));
+    let nodes = (0..host.nodes.len()).filter(|&node| !host.is_root(node));
+    let host_rows = by_thread(nodes.map(|node| (host.nodes.tid[node], node as u32)));
+    let device_rows = by_thread(device.ops.thread.iter().zip(0..).map(|(thread, op)| (thread.0, op)));
     let host_names: Vec<Vec<u32>> =
         host_rows.iter().map(|rows| rows.iter().map(|&row| symbols[host.nodes.name[row as usize].index()]).collect()).collect();
     let device_names: Vec<Vec<u32>> = device_rows.iter().map(|rows| rows.iter().map(|&row| device.ops.name[row as usize].0).collect()).collect();
@@ -130,10 +124,46 @@ fn by_order(host: &HostTrace, device: &DeviceTrace, symbols: &[u32]) -> Matching
             found.set(node, OpIdx(device_rows[of_device][at_device as usize]), MatchRule::Order);
         }
     }
+    across_threads(host, device, symbols, &mut found);
     found
 }
 
-/// Pairs threads one to one, those with most names in common first.
+/// `scope` of user ranges.
+const USER_SCOPE: u8 = 7;
+
+/// Matches user ranges that are on different threads: an asynchronous one (`gloo:all_reduce`) is on its
+/// launcher's thread in the host trace and on that of the worker which ended it in the device trace.
+fn across_threads(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], found: &mut Matching) {
+    let matched = |op: &OpIdx| *op != OpIdx::NONE;
+    let Some(first) = found.host_op.iter().position(matched) else { return };
+    let after = found.host_op.iter().rposition(matched).map_or(first, |last| last + 1);
+    // the window's last ranges may be among those sought
+    let trailing = host.nodes.scope[after..].iter().take_while(|scope| **scope == USER_SCOPE).count();
+    let open = |node: &u32| found.host_op[*node as usize] == OpIdx::NONE && host.nodes.scope[*node as usize] == USER_SCOPE;
+    let nodes: Vec<u32> = (first as u32..(after + trailing) as u32).filter(open).collect();
+    let open = |op: &u32| found.op_host[*op as usize] == HostIdx::NONE && device.ops.annotation[*op as usize];
+    let spare: Vec<u32> = (0..device.ops.len() as u32).filter(open).collect();
+    let host_names: Vec<u32> = nodes.iter().map(|&node| symbols[host.nodes.name[node as usize].index()]).collect();
+    let device_names: Vec<u32> = spare.iter().map(|&op| device.ops.name[op as usize].0).collect();
+    for (at_host, at_device) in align(&host_names, &device_names) {
+        found.set(HostIdx(nodes[at_host as usize]), OpIdx(spare[at_device as usize]), MatchRule::Order);
+    }
+}
+
+/// Rows of each thread, threads in order of first use: host nodes are in order of begin, ops in order of time.
+fn by_thread(rows: impl Iterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
+    let mut slots: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut threads: Vec<Vec<u32>> = vec![];
+    for (thread, row) in rows {
+        let slot = *slots.entry(thread).or_insert(threads.len());
+        threads.resize(threads.len().max(slot + 1), vec![]);
+        threads[slot].push(row);
+    }
+    threads
+}
+
+/// Pairs threads one to one, those with most names in common first. Threads that run the same
+/// ops are told apart by their order of first use, which both traces have.
 fn pair_threads(host: &[Vec<u32>], device: &[Vec<u32>]) -> Vec<(usize, usize)> {
     let sorted = |names: &Vec<u32>| {
         let mut names = names.clone();

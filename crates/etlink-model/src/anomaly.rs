@@ -44,6 +44,10 @@ anomalies! {
     Repaired = Info, "entries with unescaped quotes, mended";
     /// An element was dropped.
     Skipped = Damage, "entries that are not JSON, left out";
+    /// Broken text around the array.
+    HeaderDamaged = Info, "places around the list that are not JSON, mended or left out";
+    /// Text behind the document's closing brace.
+    TextBehind = Damage, "text behind the end of the document, left out: another process may have written to the same file";
     /// An array element that is no object.
     NotAnObject = Info, "list entries that are no objects, left out";
     /// A duration that is no number.

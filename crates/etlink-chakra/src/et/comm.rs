@@ -5,8 +5,8 @@
 //! measured duration, and the reason is counted.
 
 use crate::proto::CollectiveCommType;
-use crate::{Demotion, WriteOptions, group_ranks};
-use etlink_link::{CollectiveRef, LinkedTrace};
+use crate::{Demotion, Groups, WriteOptions};
+use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{CollectiveKind, dtype_bytes};
 
 /// An all-gather is cut into this many pieces by ASTRA-sim's example configurations
@@ -22,16 +22,41 @@ pub(crate) enum Comm<'t> {
     PointToPoint { send: bool, peer: i64, own: Option<i64>, bytes: i64 },
 }
 
+/// What node `index` communicates, `None` if it does not. Only the first slice of an op does.
+pub(crate) fn comm_of<'t>(
+    trace: &'t LinkedTrace,
+    groups: &Groups<'_>,
+    options: &WriteOptions<'t>,
+    index: usize,
+) -> Option<Result<Comm<'t>, Demotion>> {
+    let node = trace.nodes.get(index);
+    if node.kind != NodeKind::Collective || node.slice > 0 {
+        return None;
+    }
+    let index = u32::try_from(index).unwrap_or(u32::MAX);
+    if options.as_compute.binary_search(&index).is_ok() {
+        return Some(Err(Demotion::Asked));
+    }
+    let Some(record) = trace.collective(&node) else { return Some(Err(Demotion::NoRecord)) };
+    let mut comm = classify(trace, groups, &record, options);
+    if let Ok(at) = options.comm_bytes.binary_search_by_key(&index, |(node, _)| *node)
+        && let Ok(Comm::Collective { bytes, .. } | Comm::PointToPoint { bytes, .. }) = &mut comm
+    {
+        *bytes = options.comm_bytes[at].1;
+    }
+    Some(comm)
+}
+
 /// What the record says, or why it becomes computation. Sizes are this rank's input: for an
 /// all-gather its shard, for a reduce-scatter all of it.
-pub(crate) fn classify<'t>(trace: &'t LinkedTrace, record: &CollectiveRef<'t>, options: &WriteOptions<'t>) -> Result<Comm<'t>, Demotion> {
+fn classify<'t>(trace: &'t LinkedTrace, groups: &Groups<'_>, record: &CollectiveRef<'t>, options: &WriteOptions<'t>) -> Result<Comm<'t>, Demotion> {
     let kind = match record.kind() {
         CollectiveKind::AllReduce => CollectiveCommType::AllReduce,
         CollectiveKind::AllGather => CollectiveCommType::AllGather,
         CollectiveKind::Broadcast => CollectiveCommType::Broadcast,
         CollectiveKind::AllToAll => CollectiveCommType::AllToAll,
         CollectiveKind::ReduceScatter => CollectiveCommType::ReduceScatter,
-        CollectiveKind::Send | CollectiveKind::Recv => return point_to_point(trace, record),
+        CollectiveKind::Send | CollectiveKind::Recv => return point_to_point(trace, groups, record),
         CollectiveKind::Reduce | CollectiveKind::Gather | CollectiveKind::Scatter | CollectiveKind::Barrier => return Err(Demotion::NoSimulatorType),
         CollectiveKind::Other => return Err(Demotion::UnknownType),
     };
@@ -39,11 +64,11 @@ pub(crate) fn classify<'t>(trace: &'t LinkedTrace, record: &CollectiveRef<'t>, o
     if kind == CollectiveCommType::AllGather && bytes < MIN_GATHER_BYTES {
         return Err(Demotion::NoData);
     }
-    if one_rank(trace, record) {
+    if one_rank(groups, record) {
         return Err(Demotion::OneRank);
     }
     let group = match options.groups {
-        Some(keys) => Some(keys.key(trace, record).ok_or(Demotion::UnknownGroup)?),
+        Some(keys) => Some(keys.key(groups, record).ok_or(Demotion::UnknownGroup)?),
         None => Some(record.names.get(record.record.group_name)).filter(|name| !name.is_empty()),
     };
     Ok(Comm::Collective { kind, bytes, group })
@@ -56,30 +81,30 @@ fn message_bytes(record: &CollectiveRef<'_>) -> Result<i64, Demotion> {
     bytes.filter(|bytes| *bytes > 0).ok_or(Demotion::NoData)
 }
 
-fn one_rank(trace: &LinkedTrace, record: &CollectiveRef<'_>) -> bool {
+fn one_rank(groups: &Groups<'_>, record: &CollectiveRef<'_>) -> bool {
     match record.record.group_size {
-        0 => group_ranks(trace, record).is_some_and(|ranks| ranks.len() == 1),
+        0 => groups.ranks(record).is_some_and(|ranks| ranks.len() == 1),
         size => size == 1,
     }
 }
 
 /// The peer is `Src Rank` or `Dst Rank`, which are global, or else `Rank`, which for a send or
 /// receive is the peer's place in the group.
-fn point_to_point<'t>(trace: &LinkedTrace, record: &CollectiveRef<'_>) -> Result<Comm<'t>, Demotion> {
+fn point_to_point<'t>(trace: &LinkedTrace, groups: &Groups<'_>, record: &CollectiveRef<'_>) -> Result<Comm<'t>, Demotion> {
     let send = record.kind() == CollectiveKind::Send;
     let said = if send { record.record.dst } else { record.record.src };
     let bytes = message_bytes(record)?;
     let own = trace.report.rank.or(trace.device.header.rank);
-    let peer = if said >= 0 { said } else { global_rank(trace, record).ok_or(Demotion::UnknownPeer)? };
+    let peer = if said >= 0 { said } else { global_rank(groups, record).ok_or(Demotion::UnknownPeer)? };
     if own == Some(peer) || i32::try_from(peer).is_err() {
         return Err(Demotion::UnknownPeer);
     }
     Ok(Comm::PointToPoint { send, peer, own, bytes })
 }
 
-fn global_rank(trace: &LinkedTrace, record: &CollectiveRef<'_>) -> Option<i64> {
+fn global_rank(groups: &Groups<'_>, record: &CollectiveRef<'_>) -> Option<i64> {
     let place = usize::try_from(record.record.rank).ok()?;
-    i64::try_from(*group_ranks(trace, record)?.get(place)?).ok()
+    i64::try_from(*groups.ranks(record)?.get(place)?).ok()
 }
 
 #[cfg(test)]
@@ -93,7 +118,7 @@ mod tests {
         let (trace, mut record) = comm(name, "BFloat16", 100);
         change(&mut record);
         let record = CollectiveRef { record, names: &trace.device.names };
-        let comm = classify(&trace, &record, &WriteOptions::default())?;
+        let comm = classify(&trace, &Groups::new(&trace), &record, &WriteOptions::default())?;
         Ok(match comm {
             Comm::Collective { kind, bytes, .. } => (kind as u64, bytes),
             Comm::PointToPoint { send, peer, bytes, .. } => (100 * (1 + u64::from(send)) + u64::try_from(peer).expect("rank"), bytes),
@@ -145,7 +170,7 @@ mod tests {
         let record = CollectiveRef { record, names: &trace.device.names };
         let group = |keys: &GroupKeys| {
             let options = WriteOptions { groups: Some(keys), ..WriteOptions::default() };
-            match classify(&trace, &record, &options) {
+            match classify(&trace, &Groups::new(&trace), &record, &options) {
                 Ok(Comm::Collective { group, .. }) => Ok(group.map(str::to_owned)),
                 other => Err(other.map(|_| ())),
             }

@@ -9,7 +9,7 @@
 //! COMP, COMM_COLL, COMM_SEND and COMM_RECV nodes is written: ASTRA-sim aborts on metadata
 //! nodes. O(nodes + edges), about a microsecond per node.
 
-mod comm;
+pub(crate) mod comm;
 pub(crate) mod metadata;
 mod node;
 mod rounding;

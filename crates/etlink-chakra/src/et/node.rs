@@ -1,10 +1,10 @@
 //! One node: fields, dependencies and attributes.
 
-use super::comm::{Comm, classify};
+use super::comm::{Comm, comm_of};
 use super::rounding::Rounding;
 use super::wire::Message;
 use crate::proto::NodeType;
-use crate::{Demotion, WriteOptions, WriteSummary};
+use crate::{Groups, WriteOptions, WriteSummary};
 use etlink_link::{CollectiveRef, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{CollectiveKind, CpuOps, DurationNs, Label, OpIdx, RowIdx, RowKind};
 
@@ -28,6 +28,7 @@ const NONE: u32 = u32::MAX;
 /// Encodes the nodes of a trace in order.
 pub(crate) struct Encoder<'t> {
     trace: &'t LinkedTrace,
+    groups: Groups<'t>,
     options: &'t WriteOptions<'t>,
     message: Message,
     threads: Rounding,
@@ -43,6 +44,7 @@ impl<'t> Encoder<'t> {
     pub(crate) fn new(trace: &'t LinkedTrace, options: &'t WriteOptions<'t>) -> Self {
         Encoder {
             trace,
+            groups: Groups::new(trace),
             options,
             message: Message::new(field::ATTR),
             threads: Rounding::new(trace.device.threads.len()),
@@ -59,7 +61,7 @@ impl<'t> Encoder<'t> {
         let trace = self.trace;
         let node = trace.nodes.get(index);
         let record = trace.collective(&node).filter(|_| node.slice == 0);
-        let comm = self.comm(index, &node, record.as_ref());
+        let comm = comm_of(trace, &self.groups, self.options, index).and_then(|comm| comm.map_err(|reason| self.summary.demote(reason)).ok());
         let node_type = node_type(comm.as_ref());
         self.deps(index);
         self.message.clear();
@@ -79,19 +81,6 @@ impl<'t> Encoder<'t> {
         self.summary.nodes += 1;
         self.summary.count(node_type);
         self.message.bytes()
-    }
-
-    fn comm(&mut self, index: usize, node: &Node, record: Option<&CollectiveRef<'t>>) -> Option<Comm<'t>> {
-        if node.kind != NodeKind::Collective || node.slice > 0 {
-            return None;
-        }
-        let asked = u32::try_from(index).is_ok_and(|index| self.options.as_compute.binary_search(&index).is_ok());
-        let comm = match record {
-            _ if asked => Err(Demotion::Asked),
-            None => Err(Demotion::NoRecord),
-            Some(record) => classify(self.trace, record, self.options),
-        };
-        comm.map_err(|reason| self.summary.demote(reason)).ok()
     }
 
     /// Sorts the deps of a node by meaning; a node that is waited for twice is named once.

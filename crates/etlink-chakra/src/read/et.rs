@@ -189,6 +189,12 @@ fn node(graph: &mut Graph, mut message: &[u8], offset: u64, scratch: &mut Scratc
             _ => {}
         }
     }
+    finish(graph, node, &seen, offset, scratch);
+    Ok(())
+}
+
+/// Appends a node whose fields were all seen.
+fn finish(graph: &mut Graph, mut node: GraphNode<'_>, seen: &Seen<'_>, offset: u64, scratch: &Scratch) {
     let (name, kind) = (String::from_utf8_lossy(seen.name), String::from_utf8_lossy(seen.kind));
     if seen.bad_text || matches!(name, Cow::Owned(_)) {
         invalid_utf8(graph, Some(node.id), &name, offset);
@@ -211,7 +217,6 @@ fn node(graph: &mut Graph, mut message: &[u8], offset: u64, scratch: &mut Scratc
     node.duration_ns = seen.duration_ns.unwrap_or_else(|| duration_us.saturating_mul(1000));
     let node = GraphNode { name: &name, kind: &kind, ..node };
     graph.push(&node, &scratch.ctrl_deps, &scratch.data_deps);
-    Ok(())
 }
 
 /// Keeps the attributes that mean something here.

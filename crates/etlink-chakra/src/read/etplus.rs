@@ -9,9 +9,8 @@ use crate::proto::NodeType;
 use etlink_json::{Broken, Damage, Envelope, Layout, Scanner, Value, read_elements, scan_fields};
 use std::io::Read;
 
-/// Elements begin with their id, or with the key that the first one begins with (1.0.1: `name`);
-/// `name` is not among the keys since attributes begin with it.
-const LAYOUT: Layout = Layout { array: "nodes", first_keys: &["id"], chunk_bytes: 1 << 20 };
+/// Elements begin with what the first one begins with: `id`, in 1.0.1 `name`.
+const LAYOUT: Layout = Layout { array: "nodes", first_keys: &[], chunk_bytes: 1 << 20 };
 const DOCUMENT_KEYS: [&str; 5] = ["schema", "pid", "time", "start_ts", "finish_ts"];
 const NODE_KEYS: [&str; 6] = ["id", "name", "ctrl_deps", "inputs", "outputs", "attrs"];
 const NODE_ATTRS: [&str; 7] = ["rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema"];

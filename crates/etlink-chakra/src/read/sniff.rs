@@ -43,7 +43,7 @@ fn sniff_json(text: &[u8]) -> FileKind {
 fn process_root_first(text: &[u8]) -> bool {
     let process = find(text, b"[pytorch|profiler|execution_trace|process]");
     let Some(process) = process else { return false };
-    find(text, b"|thread]").is_none_or(|thread| process < thread)
+    find(text, b"|thread]").is_some_and(|thread| process < thread)
 }
 
 /// Whether a length and the fields of Chakra's metadata or node follow.
@@ -87,7 +87,7 @@ mod tests {
             (b"[{\"ph\": \"X\", \"ts\": 1}", FileKind::KinetoTrace),
             (b"\xEF\xBB\xBF\n {\"schema\": \"1.0.1\", \"nodes\": [{\"name\": \"[pytorch|profiler|execution_trace|thread]\"", FileKind::HostTrace),
             (b"{\"schema\": \"1.1.1\", \"nodes\": [{\"exclusive_dur\": 1", FileKind::EtPlus),
-            (b"{\"schema\": \"1.1.1\", \"nodes\": [{\"id\": 0, \"name\": \"[pytorch|profiler|execution_trace|process]\"", FileKind::EtPlus),
+            (b"{\"schema\": \"1.1.1\", \"nodes\": [{\"id\": 0, \"name\": \"[pytorch|profiler|execution_trace|process]\"}, {\"name\": \"[pytorch|profiler|execution_trace|thread]\"", FileKind::EtPlus),
             (b"{\"schema\": \"1.1.1\", \"linked_by\": \"x\", \"nodes\": [", FileKind::EtPlus),
             (b"{\n  \"attr\": [{\"name\": \"pid\", \"uint64Val\": \"7\"", FileKind::ChakraJson),
             (b"[\x0a\x050.0.4\x12\x54", FileKind::ChakraEt),

@@ -1,0 +1,136 @@
+//! Which call launched a device row.
+
+use crate::support::{alone, anomalies, launches};
+use etlink_link::NoLaunch;
+use etlink_model::AnomalyKind;
+use etlink_model::builder::{Flavour, Queue, TraceBuilder};
+
+const STREAM: Queue = Queue { device: 0, context: 1, stream: 7 };
+
+#[test]
+fn by_correlation_whatever_the_name_of_the_call() {
+    // thread  c0 -  c1 -  c2 - …       stream 7   . k0 ==  k1 ==  …
+    let names = ["cudaLaunchKernel", "cuLaunchKernelEx", "hipExtModuleLaunchKernel", "cudaMemcpyAsync", "zeCommandListAppendLaunchKernel", "new"];
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for (name, at) in names.iter().zip(0..) {
+        let at = at * 20_000;
+        let id = draw.next_correlation();
+        draw.driver_call(main, name, (at, at + 4_000), id);
+        draw.kernel(STREAM, "k", (at + 9_000, at + 12_000), id);
+    }
+    let trace = alone(&draw);
+    assert_eq!(launches(&trace), names.map(|name| format!("k <- {name} of none")));
+    assert_eq!(trace.report.launched, 6);
+}
+
+#[test]
+fn by_correlation_for_every_writer() {
+    for flavour in [Flavour::Cuda, Flavour::Rocm, Flavour::Xpu, Flavour::Mtia, Flavour::Cuda2021] {
+        let mut draw = TraceBuilder::new(flavour);
+        let main = draw.thread();
+        draw.op(main, "aten::mm", 0, 20_000);
+        draw.launch(main, (5_000, 8_000), STREAM, "gemm", (12_000, 30_000));
+        let trace = alone(&draw);
+        assert_eq!((trace.report.launched, trace.report.owned_by_op), (1, 1), "{flavour:?}");
+    }
+}
+
+#[test]
+fn a_graph_launch_owns_all_kernels_of_the_graph() {
+    // thread  replay [cudaGraphLaunch]   stream 7  == == ==   stream 20  == == ==
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "replay", 0, 20_000);
+    let kernels: Vec<_> = (0..1_000).map(|at| (Queue::stream(if at % 2 == 0 { 7 } else { 20 }), 10_000 + at * 100, 10_100 + at * 100)).collect();
+    draw.graph_launch(main, (1_000, 9_000), &kernels);
+    let trace = alone(&draw);
+    assert_eq!((trace.report.launched, trace.report.owned_by_op), (1_000, 1_000));
+    assert_eq!(anomalies(&trace), []);
+}
+
+/// Two processes whose correlation ids count alike, each with a device of its own.
+///
+/// ```text
+/// pid 1000  launch 2 -  launch 3 -       device 0   . a ==   . a ==
+/// pid 2000     launch 2 -  launch 3 -    device 1      . b ==   . b ==
+/// ```
+fn two_processes(skew: i64, own_ids: bool) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    for (process, device, call, kernel) in [(1_000, 0, "launch of 1000", "a"), (2_000, 1, "launch of 2000", "b")] {
+        let thread = draw.process(process).thread();
+        let queue = Queue { device, context: 1, stream: 7 };
+        let at = device * skew;
+        for (id, start) in [(2, at), (3, at + 30_000), (4 + process * i64::from(own_ids), at + 60_000)] {
+            draw.call(thread, call, (start, start + 5_000), id);
+            draw.kernel(queue, kernel, (start + 10_000, start + 15_000), id);
+        }
+    }
+    draw
+}
+
+#[test]
+fn two_processes_with_the_same_ids_in_one_file() {
+    for (skew, own_ids) in [(20_000, true), (20_000, false), (-20_000, false), (3_000, false), (3_000, true), (0, false)] {
+        let trace = alone(&two_processes(skew, own_ids));
+        let wrong: Vec<_> = launches(&trace)
+            .into_iter()
+            .filter(|launch| !["a <- launch of 1000 of none", "b <- launch of 2000 of none"].contains(&launch.as_str()))
+            .collect();
+        assert_eq!(wrong, [""; 0], "skew {skew}, ids of their own: {own_ids}");
+    }
+}
+
+#[test]
+fn ids_that_start_again_in_one_file_take_the_latest_call_before_the_row() {
+    // thread  first -           second -            stream 7   . k ==            . k ==
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for (name, at) in [("first", 0), ("second", 1_000_000)] {
+        draw.call(main, name, (at, at + 5_000), 9);
+        draw.kernel(STREAM, "k", (at + 8_000, at + 12_000), 9);
+    }
+    let trace = alone(&draw);
+    assert_eq!(launches(&trace), ["k <- first of none", "k <- second of none"]);
+    assert_eq!(anomalies(&trace), [(AnomalyKind::DuplicateCorrelation, 2)]);
+}
+
+#[test]
+fn rows_without_a_launch_say_why() {
+    // thread             early -   late -     stream 7  == == == … ==
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.call(main, "early", (50_000, 55_000), 1);
+    draw.call(main, "late", (200_000, 205_000), 5);
+    for (start, id) in [(10_000, Some(77)), (60_000, Some(1)), (80_000, None), (90_000, Some(78)), (150_000, Some(5))] {
+        draw.kernel(STREAM, "k", (start, start + 1_000), id);
+    }
+    let trace = alone(&draw);
+    let want = [NoLaunch::BeforeWindow, NoLaunch::Launched, NoLaunch::NoCorrelation, NoLaunch::CallNotRecorded, NoLaunch::StartsBeforeCall];
+    assert_eq!(trace.row_no_launch, want);
+    assert_eq!(trace.report.no_launch.len(), 4);
+    assert_eq!(anomalies(&trace), [(AnomalyKind::StartBeforeLaunch, 1)]);
+}
+
+#[test]
+fn rows_of_a_trace_without_calls() {
+    let mut draw = TraceBuilder::default();
+    draw.kernel(STREAM, "k", (0, 1_000), 3);
+    draw.kernel(STREAM, "k", (2_000, 3_000), None);
+    assert_eq!(alone(&draw).row_no_launch, [NoLaunch::NoCallsRecorded, NoLaunch::NoCorrelation]);
+}
+
+#[test]
+fn a_start_before_the_call_within_the_clocks_tolerance_is_a_launch() {
+    for (start, launched) in [(10_000, true), (8_000, true), (7_999, false)] {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        draw.op(main, "aten::mm", 0, 30_000);
+        draw.launch(main, (10_000, 12_000), STREAM, "gemm", (start, 40_000));
+        let trace = alone(&draw);
+        assert_eq!(trace.report.launched, u64::from(launched), "{start}");
+        // which op it is of is known all the same
+        assert_eq!(launches(&trace), ["gemm <- cudaLaunchKernel of aten::mm"]);
+        assert_eq!(trace.report.anomalies.count(AnomalyKind::StartBeforeLaunch), u64::from(!launched), "{start}");
+    }
+}

@@ -1,0 +1,18 @@
+//! The linker through the real readers: drawn programs, recorded pairs, random programs.
+
+#[cfg(test)]
+mod launches;
+#[cfg(test)]
+mod matching;
+#[cfg(test)]
+mod order;
+#[cfg(test)]
+mod owners;
+#[cfg(test)]
+mod pairs;
+#[cfg(test)]
+mod random;
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
+mod support;

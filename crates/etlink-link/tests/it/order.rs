@@ -1,0 +1,135 @@
+//! Program order, stream order, boundaries, sums.
+
+use crate::support::{alone, anomalies, edges, thread};
+use etlink_link::{EdgeKind, NodeKind};
+use etlink_model::AnomalyKind;
+use etlink_model::builder::{Flavour, Queue, TraceBuilder};
+
+#[test]
+fn a_thread_in_program_order() {
+    // step ------------------------------------
+    //   a -----------            b ----
+    //      launch --
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.annotation(main, "step", 0, 100_000);
+    draw.op(main, "a", 10_000, 50_000);
+    draw.op(main, "b", 60_000, 80_000);
+    draw.launch(main, (20_000, 30_000), Queue::stream(7), "k", (40_000, 70_000));
+    let trace = alone(&draw);
+    assert_eq!(thread(&trace), ["step 0-10", "a 10-20", "cudaLaunchKernel 20-30", "a 30-50", "step 50-60", "b 60-80", "step 80-100"]);
+    assert_eq!(edges(&trace, EdgeKind::ProgramOrder).len(), 6);
+    assert_eq!(edges(&trace, EdgeKind::Launch), ["a -> k"]);
+    assert_eq!((trace.report.nodes[&NodeKind::HostGap], trace.report.nodes[&NodeKind::HostOp]), (3, 3));
+}
+
+#[test]
+fn gaps_between_ops() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "a", 0, 10_000);
+    draw.op(main, "b", 30_000, 40_000);
+    assert_eq!(thread(&alone(&draw)), ["a 0-10", "host gap 10-30", "b 30-40"]);
+}
+
+#[test]
+fn a_thread_that_begins_with_a_launch_has_a_boundary_before_it() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (10_000, 20_000), Queue::stream(7), "k", (30_000, 40_000));
+    let trace = alone(&draw);
+    assert_eq!(thread(&trace), ["boundary 10-10", "cudaLaunchKernel 10-20"]);
+    assert_eq!(edges(&trace, EdgeKind::Launch), ["boundary -> k"]);
+}
+
+#[test]
+fn rows_of_a_stream_in_order() {
+    // stream 7   a ===  b ===      c ===
+    // stream 20     x ===
+    let mut draw = TraceBuilder::default();
+    for (stream, name, start, end) in [(7, "a", 0, 10_000), (7, "b", 10_000, 20_000), (20, "x", 5_000, 15_000), (7, "c", 50_000, 60_000)] {
+        draw.kernel(Queue::stream(stream), name, (start, end), None);
+    }
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::StreamOrder), ["a -> b", "b -> c"]);
+    assert_eq!(anomalies(&trace), []);
+}
+
+#[test]
+fn streams_of_other_devices_and_contexts_are_other_streams() {
+    let mut draw = TraceBuilder::default();
+    for (device, context, start) in [(0, 1, 0), (1, 1, 20_000), (0, 2, 40_000)] {
+        draw.kernel(Queue { device, context, stream: 7 }, "k", (start, start + 10_000), None);
+    }
+    assert_eq!(edges(&alone(&draw), EdgeKind::StreamOrder), [""; 0]);
+}
+
+#[test]
+fn rows_that_overlap_on_a_stream_have_no_order_between_them() {
+    // a ==========
+    //    b =============
+    //                     c ====
+    let mut draw = TraceBuilder::new(Flavour::Rocm);
+    for (name, start, end) in [("a", 0, 50_000), ("b", 20_000, 70_000), ("c", 80_000, 90_000)] {
+        draw.kernel(Queue::stream(0), name, (start, end), None);
+    }
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::StreamOrder), ["b -> c"]);
+    assert_eq!(anomalies(&trace), [(AnomalyKind::StreamOverlap, 1)]);
+}
+
+#[test]
+fn a_row_inside_a_long_one_follows_what_ended_before_both() {
+    // a ==   long ==================
+    //          b ==   c ==            d ==
+    let mut draw = TraceBuilder::default();
+    let rows = [("a", 0, 10), ("long", 20, 100), ("b", 30, 40), ("c", 50, 60), ("d", 110, 120)];
+    for (name, start, end) in rows {
+        draw.kernel(Queue::stream(7), name, (start * 1_000, end * 1_000), None);
+    }
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::StreamOrder), ["a -> long", "a -> b", "b -> c", "long -> d"]);
+    assert_eq!(anomalies(&trace), [(AnomalyKind::StreamOverlap, 2)]);
+}
+
+#[test]
+fn rows_that_touch_within_rounding_are_in_order() {
+    let mut draw = TraceBuilder::default();
+    draw.kernel(Queue::stream(7), "a", (0, 10_900), None);
+    draw.kernel(Queue::stream(7), "b", (10_000, 20_000), None);
+    assert_eq!(edges(&alone(&draw), EdgeKind::StreamOrder), ["a -> b"]);
+}
+
+#[test]
+fn ranges_that_overlap_without_nesting_are_counted() {
+    // a ------
+    //    b ------
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "a", 0, 50_000);
+    draw.op(main, "b", 20_000, 90_000);
+    let trace = alone(&draw);
+    assert_eq!(thread(&trace), ["a 0-20", "b 20-90"]);
+    assert_eq!(anomalies(&trace), [(AnomalyKind::PartialOverlap, 1)]);
+}
+
+#[test]
+fn ops_of_no_length_have_a_node() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "a", 0, 10_000);
+    draw.op(main, "empty", 5_000, 5_000);
+    draw.op(main, "last", 10_000, 10_000);
+    assert_eq!(thread(&alone(&draw)), ["a 0-5", "empty 5-5", "a 5-10", "last 10-10"]);
+}
+
+#[test]
+fn whole_microseconds_nest_too() {
+    // the 2021 format rounds both ends: the call seems to outlast its op
+    let mut draw = TraceBuilder::new(Flavour::Cuda2021);
+    let main = draw.thread();
+    draw.op(main, "a", 1_900, 20_100);
+    draw.launch(main, (15_000, 20_090), Queue::stream(7), "k", (30_000, 40_000));
+    let trace = alone(&draw);
+    assert_eq!((trace.report.owned_by_op, anomalies(&trace)), (1, vec![]));
+}

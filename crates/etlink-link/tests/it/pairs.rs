@@ -1,0 +1,75 @@
+//! Recorded pairs: matching by order against the truth that the ids tell.
+
+use crate::support::checked;
+use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_model::{DeviceTrace, HostIdx, HostTrace, RfId};
+use flate2::read::MultiGzDecoder;
+
+/// The recordings of PyTorch 2.15 and their ranks.
+const PAIRS: [(&str, usize); 14] = [
+    ("mlp", 1),
+    ("conv", 1),
+    ("transformer", 1),
+    ("loader", 1),
+    ("inference", 1),
+    ("open_range", 1),
+    ("threads", 1),
+    ("threads_unprofiled", 1),
+    ("ddp2", 2),
+    ("ddp2_gloo", 2),
+    ("ddp2_race", 2),
+    ("tpdp4", 4),
+    ("pipeline4", 4),
+    ("experts2", 2),
+];
+
+#[expect(clippy::disallowed_methods, reason = "test data are files")]
+fn recorded(case: &str, file: &str, rank: usize) -> impl std::io::Read + Send + use<> {
+    let path = format!("{}/../../testdata/pairs/{case}-2.15.0/{file}_{rank}.json.gz", env!("CARGO_MANIFEST_DIR"));
+    MultiGzDecoder::new(std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}")))
+}
+
+fn read(case: &str, rank: usize) -> (HostTrace, DeviceTrace) {
+    let host = etlink_host::read(recorded(case, "torch_et", rank), etlink_host::ReadOptions::default()).expect("a host trace");
+    let device = etlink_kineto::read(recorded(case, "kineto_trace", rank), etlink_kineto::ReadOptions::default()).expect("a device trace");
+    (host, device)
+}
+
+fn linked(host: HostTrace, device: DeviceTrace) -> LinkedTrace {
+    checked(etlink_link::link(Some(host), device, LinkOptions::default()).expect("links"))
+}
+
+fn each(mut test: impl FnMut(String, HostTrace, DeviceTrace)) {
+    for (case, ranks) in PAIRS {
+        for rank in 0..ranks {
+            let (host, device) = read(case, rank);
+            test(format!("{case} rank {rank}"), host, device);
+        }
+    }
+}
+
+#[test]
+fn by_id_every_op_with_an_id_in_both_is_matched() {
+    each(|case, host, device| {
+        let in_host: Vec<RfId> = host.nodes.rf_id.clone();
+        let both = device.ops.rf_id.iter().filter(|id| id.0 != 0 && in_host.contains(id)).count();
+        let trace = linked(host, device);
+        let matched = trace.op_host.iter().filter(|node| node.get().is_some()).count();
+        assert_eq!((matched, trace.report.unmatched.same_id_other_name), (both, 0), "{case}");
+        assert!(!trace.report.two_runs, "{case}");
+    });
+}
+
+#[test]
+fn by_order_finds_what_the_ids_tell() {
+    each(|case, host, device| {
+        let mut blind = device.clone();
+        blind.has_rf_ids = false;
+        blind.ops.rf_id.fill(RfId(0));
+        let truth = linked(host.clone(), device).op_host;
+        let found = linked(host, blind).op_host;
+        let known = truth.iter().filter(|node| **node != HostIdx::NONE).count();
+        let right = truth.iter().zip(&found).filter(|(truth, found)| **truth != HostIdx::NONE && truth == found).count();
+        assert!(right * 1_000 >= known * 995, "{case}: {right} of {known}");
+    });
+}

@@ -1,0 +1,125 @@
+//! Drawn traces, read and linked, and what must hold of every linked trace.
+
+use etlink_link::{EdgeKind, Error, LinkOptions, LinkedTrace, NodeKind};
+use etlink_model::builder::{HostSchema, TraceBuilder};
+use etlink_model::{AnomalyKind, DeviceTrace, HostTrace, RowIdx};
+
+pub(crate) fn device(draw: &TraceBuilder) -> DeviceTrace {
+    etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions::default()).expect("a device trace")
+}
+
+pub(crate) fn host(draw: &TraceBuilder) -> HostTrace {
+    etlink_host::read(&draw.host(HostSchema::V1_1_1)[..], etlink_host::ReadOptions::default()).expect("a host trace")
+}
+
+/// Links the device trace alone.
+pub(crate) fn alone(draw: &TraceBuilder) -> LinkedTrace {
+    checked(etlink_link::link(None, device(draw), LinkOptions::default()).expect("links"))
+}
+
+/// Links both traces of the drawing.
+pub(crate) fn both(draw: &TraceBuilder) -> LinkedTrace {
+    checked(pair(draw, draw).expect("links"))
+}
+
+/// Links the host trace of one drawing with the device trace of another.
+pub(crate) fn pair(of_host: &TraceBuilder, of_device: &TraceBuilder) -> Result<LinkedTrace, Error> {
+    etlink_link::link(Some(host(of_host)), device(of_device), LinkOptions::default())
+}
+
+/// All anomalies with their counts.
+pub(crate) fn anomalies(trace: &LinkedTrace) -> Vec<(AnomalyKind, u64)> {
+    trace.report.anomalies.iter().map(|(kind, anomaly)| (kind, anomaly.count)).collect()
+}
+
+/// Every device row as `row <- call of op`, in order of time.
+pub(crate) fn launches(trace: &LinkedTrace) -> Vec<String> {
+    let device = &trace.device;
+    let name = |name| device.names.get(name);
+    let launch = |row: usize| {
+        let call = trace.row_call[row].get().map_or("none", |call| name(device.calls.name[call.index()]));
+        let op = trace.row_op[row].get().map_or("none", |op| name(device.ops.name[op.index()]));
+        format!("{} <- {call} of {op}", name(device.rows.name[row]))
+    };
+    (0..device.rows.len()).map(launch).collect()
+}
+
+/// Edges of a kind as `from -> to`, by `to`.
+pub(crate) fn edges(trace: &LinkedTrace, kind: EdgeKind) -> Vec<String> {
+    let name = |node: u32| trace.name(&trace.nodes.get(node as usize)).to_owned();
+    let of_kind = trace.edges.all().iter().filter(|edge| edge.kind == kind);
+    of_kind.map(|edge| format!("{} -> {}", name(edge.from), name(edge.to))).collect()
+}
+
+/// The nodes of host thread 0 as `name start-end`, in us.
+pub(crate) fn thread(trace: &LinkedTrace) -> Vec<String> {
+    let nodes = (0..trace.nodes.len()).map(|at| trace.nodes.get(at)).filter(|node| !node.on_device && node.resource == 0);
+    nodes.map(|node| format!("{} {}-{}", trace.name(&node), node.start.0 / 1_000, (node.start + node.duration).0 / 1_000)).collect()
+}
+
+/// Asserts what holds of every linked trace.
+pub(crate) fn checked(trace: LinkedTrace) -> LinkedTrace {
+    every_row_is_one_node(&trace);
+    edges_go_forward_in_number_and_time(&trace);
+    threads_add_up(&trace);
+    counts_agree(&trace);
+    trace
+}
+
+fn every_row_is_one_node(trace: &LinkedTrace) {
+    let mut rows: Vec<u32> = (0..trace.nodes.len()).filter(|&at| trace.nodes.on_device[at]).map(|at| trace.nodes.source[at]).collect();
+    rows.sort_unstable();
+    assert!(rows.iter().copied().eq(0..trace.device.rows.len() as u32), "every device row is a node, once");
+    for at in (0..trace.nodes.len()).filter(|&at| trace.nodes.on_device[at]) {
+        let node = trace.nodes.get(at);
+        let row = trace.row_of(&node).unwrap_or(RowIdx::NONE).index();
+        assert_eq!((node.start, node.duration), (trace.device.rows.start[row], trace.device.rows.duration[row]));
+        let count = |kind| trace.edges.of(at).iter().filter(|edge| edge.kind == kind).count();
+        let launched = trace.row_no_launch[row] == etlink_link::NoLaunch::Launched;
+        assert_eq!(count(EdgeKind::Launch), usize::from(launched), "a launched row has its launch as a dep");
+        assert!(count(EdgeKind::StreamOrder) <= 1);
+    }
+}
+
+fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
+    for edge in trace.edges.all() {
+        assert!(edge.from < edge.to, "{edge:?}");
+        let (from, to) = (trace.nodes.get(edge.from as usize), trace.nodes.get(edge.to as usize));
+        let tolerance = match edge.kind {
+            EdgeKind::ProgramOrder => 0,
+            EdgeKind::Launch => 2_000,
+            EdgeKind::StreamOrder => 1_000,
+        };
+        assert!((from.start + from.duration).0 <= to.start.0 + tolerance, "{edge:?} contradicts the times");
+    }
+}
+
+/// Slices and gaps of a thread follow on each other and are its wall time; each op begins with slice 0.
+fn threads_add_up(trace: &LinkedTrace) {
+    let mut exclusive = vec![0; trace.device.ops.len()];
+    for thread in 0..trace.device.threads.len() as u32 {
+        let nodes: Vec<_> = (0..trace.nodes.len()).filter(|&at| !trace.nodes.on_device[at] && trace.nodes.resource[at] == thread).collect();
+        for pair in nodes.windows(2) {
+            let (before, after) = (trace.nodes.get(pair[0]), trace.nodes.get(pair[1]));
+            assert_eq!(before.start + before.duration, after.start, "no hole and no overlap");
+            let ordered = trace.edges.of(pair[1]).iter().any(|edge| edge.kind == EdgeKind::ProgramOrder && edge.from as usize == pair[0]);
+            assert!(ordered, "program order");
+        }
+        for node in nodes.iter().map(|&at| trace.nodes.get(at)).filter(|node| node.source != u32::MAX) {
+            if node.kind != NodeKind::Runtime {
+                exclusive[node.source as usize] += node.duration.0;
+            }
+        }
+    }
+    let want: Vec<i64> = trace.op_exclusive.iter().map(|duration| duration.0).collect();
+    assert_eq!(exclusive, want);
+}
+
+fn counts_agree(trace: &LinkedTrace) {
+    let report = &trace.report;
+    assert_eq!(report.nodes.values().sum::<u64>(), trace.nodes.len() as u64);
+    assert_eq!(report.edges.values().sum::<u64>(), trace.edges.all().len() as u64);
+    assert_eq!(report.device_rows, report.launched + report.no_launch.values().sum::<u64>());
+    let by_row: usize = (0..trace.nodes.len()).map(|node| trace.edges.of(node).len()).sum();
+    assert_eq!(by_row, trace.edges.all().len());
+}

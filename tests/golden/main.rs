@@ -1,0 +1,104 @@
+//! What the recordings link to, as text that a person can judge. `INSTA_UPDATE=always` blesses it.
+//!
+//! `figures` is a line per recorded rank: what was matched, nodes, edges, anomalies, and check sums of
+//! both outputs, which must not change unless a change means them to. `experts2` is one small graph in full.
+#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "tests")]
+
+use etlink_chakra::read::{self, Graph};
+use etlink_chakra::{WriteOptions, et, etplus};
+use etlink_link::{LinkOptions, LinkedTrace};
+use std::fmt::Write;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+fn pairs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs")
+}
+
+fn unpack(path: &Path) -> impl std::io::Read + Send + use<> {
+    flate2::read::MultiGzDecoder::new(File::open(path).expect("recorded file"))
+}
+
+fn link(folder: &Path, rank: usize) -> LinkedTrace {
+    let host = unpack(&folder.join(format!("torch_et_{rank}.json.gz")));
+    let host = etlink_host::read(host, etlink_host::ReadOptions { threads: 2 }).expect("host trace");
+    let device = unpack(&folder.join(format!("kineto_trace_{rank}.json.gz")));
+    let device = etlink_kineto::read(device, etlink_kineto::ReadOptions { threads: 2, shapes: false }).expect("device trace");
+    etlink_link::link(Some(host), device, LinkOptions::default()).expect("links")
+}
+
+fn outputs(trace: &LinkedTrace) -> (Vec<u8>, Vec<u8>) {
+    let (mut protobuf, mut json) = (vec![], vec![]);
+    et::write_et(trace, &WriteOptions::default(), &mut protobuf).expect("writes");
+    etplus::write_etplus(trace, &WriteOptions::default(), &mut json).expect("writes");
+    (protobuf, json)
+}
+
+fn sum(bytes: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+fn counts<K: serde::Serialize>(all: &indexmap::IndexMap<K, u64>) -> String {
+    serde_json::to_string(all).expect("counts")
+}
+
+#[test]
+fn figures() {
+    let mut folders: Vec<PathBuf> = pairs().read_dir().expect("testdata").map(|entry| entry.expect("entry").path()).collect();
+    folders.sort();
+    let mut text = String::new();
+    for folder in folders {
+        let name = folder.file_name().expect("named").to_string_lossy().into_owned();
+        for rank in (0..).take_while(|rank| folder.join(format!("torch_et_{rank}.json.gz")).exists()) {
+            let trace = link(&folder, rank);
+            let (report, (protobuf, json)) = (&trace.report, outputs(&trace));
+            let anomalies: Vec<String> = report.anomalies.iter().map(|(kind, anomaly)| format!("{kind:?} {}", anomaly.count)).collect();
+            let _ = writeln!(
+                text,
+                "{name}/{rank}: matched {} of {}; nodes {}; edges {}; [{}]; et {:08x}, et+ {:08x}",
+                counts(&report.matched),
+                report.device_ops,
+                counts(&report.nodes),
+                counts(&report.edges),
+                anomalies.join(", "),
+                sum(&protobuf),
+                sum(&json),
+            );
+        }
+    }
+    insta::assert_snapshot!("figures", text);
+}
+
+#[test]
+fn experts2() {
+    let (protobuf, _) = outputs(&link(&pairs().join("experts2-2.15.0"), 0));
+    let graph = read::read(&protobuf[..]).expect("reads");
+    insta::assert_snapshot!("experts2", draw(&graph));
+}
+
+/// A line per node: id, deps, time, type and name.
+fn draw(graph: &Graph) -> String {
+    let origin = graph.start_ns.iter().flatten().min().copied().unwrap_or(0);
+    let mut out = String::new();
+    for node in 0..graph.len() {
+        let start = graph.start_ns[node].unwrap_or(0) - origin;
+        let _ = write!(
+            out,
+            "{:>3} ctrl {:?} data {:?} +{start} {} ns",
+            graph.id[node],
+            graph.ctrl_deps.of(node),
+            graph.data_deps.of(node),
+            graph.duration_ns[node]
+        );
+        let _ = write!(out, " {} {} {}", graph.node_type[node].as_str_name(), graph.names.get(graph.kind[node]), graph.name_of(node));
+        if graph.comm.contains_key(&(node as u32)) {
+            let comm = graph.comm_of(node);
+            let group = comm.group.map_or("", |group| graph.names.get(group));
+            let _ = write!(out, " type {:?} size {:?} group {group:?}", comm.comm_type, comm.size);
+        }
+        out.push('\n');
+    }
+    out
+}
