@@ -1,4 +1,5 @@
 //! Developer commands: `cargo dev …`. Never published; may touch files and run programs.
+#![allow(unreachable_pub, reason = "a program has no outside")]
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for people at a terminal")]
 
 mod fuzz;

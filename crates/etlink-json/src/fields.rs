@@ -22,8 +22,11 @@ pub struct Fields {
 pub fn scan_fields<'a>(text: &'a [u8], mut field: impl FnMut(&'a [u8], Value<'a>)) -> Fields {
     let mut scanner = Scanner::new(text);
     scanner.restart(text.len() - text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).len(), false);
-    scanner.eat(b'{');
     let mut fields = Fields::default();
+    if !scanner.eat(b'{') && scanner.peek() == Some(b'[') {
+        // a bare array has nothing around it
+        return fields;
+    }
     loop {
         while scanner.eat(b',') {}
         let from = scanner.pos();
@@ -80,6 +83,7 @@ mod tests {
         let scan = |text: &str| scan_fields(text.as_bytes(), |_, _| ());
         assert_eq!(scan("{\"a\": 1, \"list\": ["), Fields::default());
         assert_eq!(scan(", \"z\": 1}\n"), Fields::default());
+        assert_eq!(scan("\u{feff}[\n"), Fields::default());
         assert_eq!(scan(", \"z\": 1}\n]}"), Fields { damaged: 0, text_behind: true });
         assert_eq!(scan("{\"job\": \"v /\"q/\"\",\n\"list\": ["), Fields { damaged: 1, text_behind: false });
         assert_eq!(scan(&format!("{{{}", "\"open\n".repeat(100_000))).damaged, MAX_DAMAGED);

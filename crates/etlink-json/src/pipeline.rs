@@ -147,7 +147,7 @@ impl<F> Elements<F> {
             }
             damage.first_offset = damage.first_offset.or(here);
             damage.skipped += 1;
-            match next {
+            match next.or_else(|| array_end(text, broken.at)) {
                 Some(next) => scanner.restart(next, false),
                 None => break End::Chunk,
             }
@@ -199,6 +199,13 @@ fn closes_array(text: &[u8], at: usize) -> bool {
         Some((b',', rest)) => rest.trim_ascii_start().first() != Some(&b'{'),
         Some(_) => false,
     }
+}
+
+/// The first place at or after `from` where the array seems to end: `}` and a `]` that can close it.
+fn array_end(text: &[u8], from: usize) -> Option<usize> {
+    let rest = text.get(from..)?;
+    let brackets = memchr::memchr_iter(b']', rest).map(|at| from + at);
+    brackets.into_iter().find(|&at| text[..at].trim_ascii_end().ends_with(b"}") && closes_array(text, at))
 }
 
 /// Puts the chunks' values together in order.
@@ -329,6 +336,14 @@ mod tests {
         let (names, envelope) = read(&text, 2);
         assert_eq!(envelope.damage.skipped, 1);
         assert!(names.len() >= 19_998);
+    }
+
+    #[test]
+    fn a_bad_last_element_does_not_hide_the_end() {
+        let text = document(3, |i| if i == 2 { r#"{"ph": "X" "name" [1], {"#.to_owned() + "}" } else { clean(i) });
+        let (names, envelope) = read(&text, 1);
+        assert_eq!((names.len(), envelope.damage.skipped, envelope.damage.truncated), (2, 1, false));
+        assert_eq!(envelope.trailer, b", \"z\": 2}");
     }
 
     #[test]

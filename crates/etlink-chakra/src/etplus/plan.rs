@@ -96,7 +96,7 @@ impl Plan {
         thread_entry.extend(roots.threads.iter().map(|(&tid, &node)| (tid, self.host_entry[node])));
         for node in 0..host.nodes.len() {
             let entry = self.host_entry[node] as usize;
-            self.entries[entry].parent = match roots.parent(host, node) {
+            self.entries[entry].parent = match roots.parent(host, node).filter(|_| roots.process != Some(node)) {
                 Some(parent) => self.host_entry[parent],
                 None if host.is_root(node) => 0,
                 None => thread_entry.get(&host.nodes.tid[node]).copied().unwrap_or(0),

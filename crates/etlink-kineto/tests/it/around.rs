@@ -34,6 +34,8 @@ fn metadata_that_is_no_json_costs_its_line() {
         let text = format!("{{\n\"schemaVersion\": 1,\n{metadata}\n\"distributedInfo\": {{\"rank\": 3}},\n\"traceEvents\": [\n{}\n]}}", op("a", 1));
         let trace = read(&text);
         assert_eq!((ops(&trace), trace.header.rank), (vec!["a"], Some(3)), "{metadata}");
+        let damaged = !metadata.contains("nan") && !metadata.contains("plain");
+        assert_eq!(trace.anomalies.count(AnomalyKind::HeaderDamaged), u64::from(damaged), "{metadata}");
     }
 }
 
@@ -42,7 +44,7 @@ fn log_arrays_spliced_into_the_top_level() {
     // kineto#1184: the logger's lists stand between the events and traceName
     let tail = r#", "INFO": ["Profiler is not initialized: skipping "step" call", "Out-of-range = 3"], "ERROR": [x], "distributedInfo": {"rank": 2}, "traceName": "t"}"#;
     let trace = read(format!("{{\"traceEvents\": [{}]{}", op("a", 1), tail.replace(", \"", ",\n\"")));
-    assert_eq!((ops(&trace), trace.header.rank, anomalies(&trace)), (vec!["a"], Some(2), vec![]));
+    assert_eq!((ops(&trace), trace.header.rank, anomalies(&trace)), (vec!["a"], Some(2), vec![(AnomalyKind::HeaderDamaged, 1)]));
 }
 
 #[test]
