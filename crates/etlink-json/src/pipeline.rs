@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_bad_last_element_does_not_hide_the_end() {
-        let text = document(3, |i| if i == 2 { r#"{"ph": "X" "name" [1], {"#.to_owned() + "}" } else { clean(i) });
+        let text = document(3, |i| if i == 2 { r#"{"ph" "X", "name": [1]}"#.to_owned() } else { clean(i) });
         let (names, envelope) = read(&text, 1);
         assert_eq!((names.len(), envelope.damage.skipped, envelope.damage.truncated), (2, 1, false));
         assert_eq!(envelope.trailer, b", \"z\": 2}");

@@ -122,7 +122,7 @@ fn explain_matching(host: &HostTrace, device: &DeviceTrace, matching: &Matching,
     let (without_id, with_id) = (device.ops.len() - ids, ids as u64 - matching.count().min(ids as u64));
     if !by_order && without_id > 0 {
         report.notes.push(format!("{without_id} ops of the device trace have no id: they began before the observer was started"));
-    } else if !by_order && with_id > 0 {
+    } else if !by_order && with_id > 0 && host.anomalies.count(AnomalyKind::DuplicateNodeId) == 0 {
         report.notes.push(format!(
             "{with_id} ops of the device trace are not in the host trace: an exception left them, or they were open when recording stopped"
         ));

@@ -113,6 +113,21 @@ fn rows_without_a_launch_say_why() {
 }
 
 #[test]
+fn rows_launched_before_recording_began_may_run_long_after() {
+    // thread  synchronize ----------------------    launch 90 -
+    // stream 7    == 80   == 81   == 82             . == 90
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.call(main, "cudaDeviceSynchronize", (0, 60_000), 89);
+    draw.call(main, "cudaLaunchKernel", (70_000, 75_000), 90);
+    for (start, id) in [(10_000, 80), (20_000, 81), (30_000, 82), (80_000, 90)] {
+        draw.kernel(STREAM, "k", (start, start + 5_000), id);
+    }
+    let trace = alone(&draw);
+    assert_eq!((trace.report.launched, trace.report.no_launch[&NoLaunch::BeforeWindow]), (1, 3));
+}
+
+#[test]
 fn rows_of_a_trace_without_calls() {
     let mut draw = TraceBuilder::default();
     draw.kernel(STREAM, "k", (0, 1_000), 3);

@@ -97,6 +97,40 @@ fn by_order_threads_are_paired_by_what_they_run() {
 }
 
 #[test]
+fn by_order_threads_that_run_the_same_are_told_apart_by_first_use() {
+    // in the file the later thread comes first
+    let mut draw = TraceBuilder::default();
+    let threads = [draw.thread(), draw.thread(), draw.thread()];
+    for (thread, late) in [(2, 200), (1, 100), (0, 0)] {
+        for at in 0..40 {
+            let start = (late + at * 1_000) * 1_000;
+            draw.op(threads[thread], ["aten::mm", "aten::relu"][at as usize % 2], start, start + 50_000);
+        }
+    }
+    let truth = both(&draw).op_host;
+    assert_eq!(both(draw.record_ids(RecordIds::Absent)).op_host, truth);
+}
+
+#[test]
+fn by_order_a_range_that_a_worker_ended_is_matched_on_its_launcher_s_thread() {
+    // host   main  mm  gloo:all_reduce  mm …      device   main  mm  mm …   worker  gloo:all_reduce …
+    let (mut of_host, mut of_device) = (TraceBuilder::default(), TraceBuilder::default());
+    let (main, on_main, worker) = (of_host.thread(), of_device.thread(), of_device.thread());
+    for at in 0..10 {
+        let start = at * 100_000;
+        for draw in [&mut of_host, &mut of_device] {
+            draw.op(main, "aten::mm", start, start + 30_000);
+        }
+        of_host.annotation(main, "gloo:all_reduce", start + 40_000, start + 60_000);
+        of_device.annotation(worker, "gloo:all_reduce", start + 40_000, start + 60_000);
+    }
+    assert_eq!(main, on_main);
+    let trace = checked(pair(&of_host, of_device.record_ids(RecordIds::Absent)).expect("links"));
+    assert_eq!(matched(&trace, MatchRule::Order), 20);
+    assert!(names_agree(&trace));
+}
+
+#[test]
 fn by_order_with_ops_missing_on_either_side() {
     let mut draw = training(1000, 2, ["aten::mm", "aten::relu", "aten::t"]);
     let main = draw.thread();

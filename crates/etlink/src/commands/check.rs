@@ -2,10 +2,11 @@
 
 use super::{print, print_json};
 use crate::args::Check;
+use crate::progress::Progress;
 use crate::{Outcome, input};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::finding::{Example, Finding, Severity};
-use etlink_chakra::read::GraphSummary;
+use etlink_chakra::read::{FileKind, GraphSummary};
 use etlink_chakra::{check, read};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -28,7 +29,7 @@ pub fn run(args: Check) -> Result<Outcome> {
             let before = files.len();
             collect(path, &mut files)?;
             if files.len() == before {
-                bail!("{}: no .et or .json files in it", path.display());
+                bail!("{}: no Chakra traces or merged traces in it", path.display());
             }
         } else {
             files.push(path.clone());
@@ -43,7 +44,8 @@ pub fn run(args: Check) -> Result<Outcome> {
     Ok(if checked.iter().all(|file| file.ok) { Outcome::Done } else { Outcome::Found })
 }
 
-/// Trace files of a folder and its subfolders, sorted.
+/// Chakra traces and merged traces of a folder and its subfolders, sorted. Other JSON is passed by;
+/// a file that is named `.et` is checked whatever is in it.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let mut folders = vec![folder.to_owned()];
     let start = files.len();
@@ -55,13 +57,18 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
             let plain = name.strip_suffix(".gz").unwrap_or(&name);
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(entry.path());
-            } else if plain.ends_with(".et") || plain.ends_with(".json") {
+            } else if plain.ends_with(".et") || plain.ends_with(".json") && is_linked(&entry.path()) {
                 files.push(entry.path());
             }
         }
     }
     files[start..].sort();
     Ok(())
+}
+
+fn is_linked(path: &Path) -> bool {
+    let kind = input::open(path, &Progress::hidden()).map(|input| input.kind);
+    kind.is_ok_and(|kind| matches!(kind, FileKind::EtPlus | FileKind::ChakraJson))
 }
 
 fn one(path: &Path) -> Result<Checked> {
@@ -88,8 +95,16 @@ fn describe(checked: &Checked) -> String {
 
 fn place(example: &Example) -> String {
     let id = example.id.map(|id| format!("node {id}"));
-    let name = Some(format!("{:?}", example.name)).filter(|_| !example.name.is_empty());
+    let name = Some(format!("{:?}", shortened(&example.name))).filter(|_| !example.name.is_empty());
     let offset = example.offset.map(|offset| format!("byte {offset}"));
-    let parts = [id, name, offset, Some(example.detail.clone()).filter(|detail| !detail.is_empty())];
+    let parts = [id, name, offset, Some(shortened(&example.detail)).filter(|detail| !detail.is_empty())];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// Kernel names run to hundreds of characters; JSON has them whole.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(100) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }

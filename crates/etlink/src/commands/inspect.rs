@@ -42,6 +42,7 @@ fn look(input: Input, path: &Path) -> Result<Map<String, Value>> {
         FileKind::ChakraEt | FileKind::ChakraJson | FileKind::EtPlus => {
             let graph = read::read(input.content).with_context(|| path.display().to_string())?;
             let mut facts = object(json!(graph.summary()));
+            facts.shift_remove("format");
             facts.extend(graph.metadata.iter().map(|(key, value)| (format!("metadata {key}"), json!(value))));
             Ok(facts)
         }
