@@ -3,6 +3,7 @@
 //! `figures` is a line per recorded rank: what was matched, nodes, edges, anomalies, and check sums of
 //! both outputs, which must not change unless a change means them to. `experts2` is one small graph in full.
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "tests")]
+#![allow(unreachable_pub, reason = "a test program has no outside")]
 
 use etlink_chakra::read::{self, Graph};
 use etlink_chakra::{WriteOptions, et, etplus};

@@ -120,7 +120,9 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<HostTrace
 
 fn read_nodes(source: impl Read + Send, options: ReadOptions, builder: &mut tables::Builder) -> Result<Envelope, ReadError> {
     let parse = |chunk: &mut tables::Chunk, scanner: &mut etlink_json::Scanner<'_>| {
-        chunk.push(&node::Fields::read(scanner)?);
+        let fields = node::Fields::read(scanner)?;
+        scanner.end_element()?;
+        chunk.push(&fields);
         Ok(())
     };
     read_elements(source, LAYOUT, options.threads, parse, |chunk| builder.append(chunk))

@@ -1,7 +1,6 @@
 //! Aligns two sequences of names that are the same but for gaps on either side.
 //!
 //! ```text
-//! trim  equal ends, where the ends are sure to belong together
 //! anchor  runs of names that occur once in both, in the longest increasing order (patience)
 //! between anchors  shortest edit script (Myers, An O(ND) difference algorithm)
 //! too different for that  the shift that most sampled runs vote for, then Myers around it

@@ -4,7 +4,7 @@
 //! from an earlier place to a later one. An edge that the measured times contradict is not
 //! made but counted.
 
-use crate::launch::{CLOCK_TOLERANCE_NS, Launches, is_collective};
+use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
 use crate::nest::{Nesting, Owner, Slice};
 use crate::trace::{Edge, EdgeKind, Edges, NoLaunch, Node, NodeKind, Nodes};
 use etlink_model::{Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, OpIdx, TimeNs};
@@ -108,7 +108,7 @@ impl Draft<'_> {
                 let before = self.launched_by(launches, at, anomalies);
                 let launch_start = before.map_or(start, |node| self.placed[node as usize].key.0);
                 latest = latest.max(start).max(launch_start);
-                let kind = if is_collective(device, at) { NodeKind::Collective } else { NodeKind::DeviceOp };
+                let kind = if launches.collective[at] { NodeKind::Collective } else { NodeKind::DeviceOp };
                 let node = Node { kind, source: row, slice: 0, on_device: true, resource: device.rows.queue[at].0, start, duration };
                 let id = self.emit(node, latest);
                 if let Some(before) = before {
@@ -215,14 +215,11 @@ impl QueueOrder {
     }
 }
 
-/// Per CPU op: whether it is a collective that no device row carries out.
+/// Per CPU op: whether it is a collective that no device row carries out. Where collectives run
+/// on devices, a record without a row of its own is a wait, or was launched with others.
 pub(crate) fn host_collectives(device: &DeviceTrace, launches: &Launches, kind_of: impl Fn(OpIdx) -> Option<CollectiveKind>) -> Vec<bool> {
-    let mut on_device = vec![false; device.ops.len()];
-    for (row, op) in launches.row_op.iter().enumerate() {
-        if let Some(op) = op.get().filter(|_| is_collective(device, row)) {
-            on_device[op.index()] = true;
-        }
+    if launches.collective.contains(&true) {
+        return vec![false; device.ops.len()];
     }
-    let communicates = |op: usize| !on_device[op] && kind_of(OpIdx::new(op)).is_some_and(|kind| kind != CollectiveKind::Other);
-    (0..device.ops.len()).map(communicates).collect()
+    (0..device.ops.len()).map(|op| kind_of(OpIdx::new(op)).is_some_and(|kind| kind != CollectiveKind::Other)).collect()
 }

@@ -21,18 +21,20 @@ pub(crate) struct Launches {
     pub(crate) row_call: Vec<CallIdx>,
     pub(crate) row_op: Vec<OpIdx>,
     pub(crate) no_launch: Vec<NoLaunch>,
+    /// The row communicates with other ranks.
+    pub(crate) collective: Vec<bool>,
 }
 
 /// Finds launches and owners. O(n log n).
 pub(crate) fn launches(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostIdx], anomalies: &mut Anomalies) -> Launches {
     let index = CallIndex::new(device);
     let params = device.names.find("record_param_comms");
-    let mut found = Launches::default();
+    let mut found = Launches { collective: collectives(device), ..Launches::default() };
     for row in 0..device.rows.len() {
         let (call, reason) = index.find(row, anomalies);
         let op = call.get().map_or(OpIdx::NONE, |call| {
             let inner = nesting.call_op[call.index()];
-            owner(device, nesting, op_host, inner, params.filter(|_| is_collective(device, row)))
+            owner(device, nesting, op_host, inner, params.filter(|_| found.collective[row]))
         });
         found.row_call.push(call);
         found.row_op.push(op);
@@ -41,19 +43,23 @@ pub(crate) fn launches(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostI
     found
 }
 
-/// Whether a device row communicates with other ranks: its arguments or its name say so.
-pub(crate) fn is_collective(device: &DeviceTrace, row: usize) -> bool {
-    let record = device.rows.collective[row];
-    if record != u32::MAX {
-        return device.collectives.row(record as usize).kind(&device.names) != CollectiveKind::Other || is_nccl(device, row);
-    }
-    is_nccl(device, row)
+/// Per device row, whether its arguments or its name say that it communicates with other ranks.
+fn collectives(device: &DeviceTrace) -> Vec<bool> {
+    let is_kind = |name: &str| CollectiveKind::of(name) != CollectiveKind::Other;
+    // few distinct names, many rows
+    let (mut kernels, mut records) = (FxHashMap::default(), FxHashMap::default());
+    let mut communicates = |row: usize| {
+        let kernel = device.rows.name[row];
+        let record = device.collectives.name.get(device.rows.collective[row] as usize);
+        *kernels.entry(kernel).or_insert_with(|| is_nccl(device.names.get(kernel)))
+            || record.is_some_and(|&name| *records.entry(name).or_insert_with(|| is_kind(device.names.get(name))))
+    };
+    (0..device.rows.len()).map(&mut communicates).collect()
 }
 
 /// NCCL and RCCL name their kernels `ncclKernel_…`, `ncclDevKernel_…`; HCCL rows are `hccl::…`.
-fn is_nccl(device: &DeviceTrace, row: usize) -> bool {
-    let name = device.names.get(device.rows.name[row]);
-    ["ncclKernel", "ncclDevKernel", "rcclKernel", "hccl::"].iter().any(|prefix| name.starts_with(prefix))
+fn is_nccl(kernel: &str) -> bool {
+    ["ncclKernel", "ncclDevKernel", "rcclKernel", "hccl::"].iter().any(|prefix| kernel.starts_with(prefix))
 }
 
 /// The owner of a row whose call is inside `inner`: the innermost op that the host trace has
