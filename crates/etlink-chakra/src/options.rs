@@ -74,6 +74,14 @@ impl WriteSummary {
         *self.types.entry(node_type).or_default() += 1;
     }
 
+    /// Adds the counts of another part of the same file.
+    pub(crate) fn add(&mut self, part: &WriteSummary) {
+        self.nodes += part.nodes;
+        self.deps += part.deps;
+        part.types.iter().for_each(|(kind, count)| *self.types.entry(*kind).or_default() += count);
+        part.demoted.iter().for_each(|(reason, count)| *self.demoted.entry(*reason).or_default() += count);
+    }
+
     pub(crate) fn demote(&mut self, reason: Demotion) {
         *self.demoted.entry(reason).or_default() += 1;
     }

@@ -6,6 +6,8 @@ mod fuzz;
 mod recording;
 
 use clap::{Parser, Subcommand};
+use etlink_dev::generate;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -32,6 +34,24 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
+    /// Repeat a recorded pair, or a device trace alone, to N times its size
+    Generate {
+        /// Host trace to repeat
+        #[arg(long, value_name = "ET")]
+        host: Option<PathBuf>,
+        /// Device trace to repeat
+        #[arg(long, value_name = "KINETO")]
+        device: Option<PathBuf>,
+        /// Folder for the files, which keep their names
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
+        /// How often the recorded window comes
+        #[arg(long, value_name = "N")]
+        times: u32,
+        /// Pack the files
+        #[arg(long)]
+        gzip: bool,
+    },
     /// Test: record small runs with the newest PyTorch into target/ and link them
     TestRecording,
 }
@@ -40,6 +60,8 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::RecordTestdata { options } => recording::record("testdata/pairs", &options),
         Command::Fuzz { seconds, seed } => fuzz::run(seconds, seed),
+        Command::Generate { host, device, output, times, gzip } => generate::run(host.as_deref(), device.as_deref(), times, &output, gzip)
+            .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
         Command::TestRecording => recording::test(),
     };
     match done {

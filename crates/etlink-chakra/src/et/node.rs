@@ -1,12 +1,12 @@
 //! One node: fields, dependencies and attributes.
 
 use super::comm::{Comm, comm_of};
-use super::rounding::Rounding;
+use super::plan::Plan;
 use super::wire::Message;
 use crate::proto::NodeType;
 use crate::{Groups, WriteOptions, WriteSummary};
 use etlink_link::{CollectiveRef, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
-use etlink_model::{CollectiveKind, CpuOps, DurationNs, Label, OpIdx, RowIdx, RowKind};
+use etlink_model::{CollectiveKind, CpuOps, Label, OpIdx, RowIdx, RowKind};
 
 /// Field numbers of `Node`.
 mod field {
@@ -22,46 +22,30 @@ mod field {
     pub(super) const ATTR: u32 = 10;
 }
 
-/// No node yet.
-const NONE: u32 = u32::MAX;
-
-/// Encodes the nodes of a trace in order.
+/// Encodes nodes of a trace, each by itself.
 pub(crate) struct Encoder<'t> {
     trace: &'t LinkedTrace,
-    groups: Groups<'t>,
+    groups: &'t Groups<'t>,
     options: &'t WriteOptions<'t>,
+    plan: &'t Plan,
     message: Message,
-    threads: Rounding,
-    queues: Rounding,
-    /// Per CPU op: the node of its first slice.
-    first_slice: Vec<u32>,
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
     pub(crate) summary: WriteSummary,
 }
 
 impl<'t> Encoder<'t> {
-    pub(crate) fn new(trace: &'t LinkedTrace, options: &'t WriteOptions<'t>) -> Self {
-        Encoder {
-            trace,
-            groups: Groups::new(trace),
-            options,
-            message: Message::new(field::ATTR),
-            threads: Rounding::new(trace.device.threads.len()),
-            queues: Rounding::new(trace.device.queues.len()),
-            first_slice: vec![NONE; trace.device.ops.len()],
-            ctrl_deps: vec![],
-            data_deps: vec![],
-            summary: WriteSummary::default(),
-        }
+    pub(crate) fn new(trace: &'t LinkedTrace, groups: &'t Groups<'t>, options: &'t WriteOptions<'t>, plan: &'t Plan) -> Self {
+        let message = Message::new(field::ATTR);
+        Encoder { trace, groups, options, plan, message, ctrl_deps: vec![], data_deps: vec![], summary: WriteSummary::default() }
     }
 
-    /// Node `index`, which has to be the next.
+    /// Node `index`.
     pub(crate) fn node(&mut self, index: usize) -> &[u8] {
         let trace = self.trace;
         let node = trace.nodes.get(index);
         let record = trace.collective(&node).filter(|_| node.slice == 0);
-        let comm = comm_of(trace, &self.groups, self.options, index).and_then(|comm| comm.map_err(|reason| self.summary.demote(reason)).ok());
+        let comm = comm_of(trace, self.groups, self.options, index).and_then(|comm| comm.map_err(|reason| self.summary.demote(reason)).ok());
         let node_type = node_type(comm.as_ref());
         self.deps(index);
         self.message.clear();
@@ -72,8 +56,7 @@ impl<'t> Encoder<'t> {
         self.message.list(field::DATA_DEPS, &self.data_deps);
         let start_us = node.start.0.div_euclid(1000);
         self.message.uint(field::START, u64::try_from(start_us).unwrap_or(0));
-        let duration = self.rounded(&node);
-        self.message.uint(field::DURATION, duration);
+        self.message.uint(field::DURATION, self.plan.duration_us[index]);
         self.attributes(index, &node, comm.as_ref());
         if node.kind == NodeKind::Collective {
             self.communication(record.as_ref(), trace.name(&node));
@@ -99,11 +82,6 @@ impl<'t> Encoder<'t> {
             deps.push(u64::from(edge.from));
         }
         self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
-    }
-
-    fn rounded(&mut self, node: &Node) -> u64 {
-        let resources = if node.on_device { &mut self.queues } else { &mut self.threads };
-        resources.micros(node.resource, DurationNs(node.duration.0))
     }
 
     fn attributes(&mut self, index: usize, node: &Node, comm: Option<&Comm<'_>>) {
@@ -135,18 +113,18 @@ impl<'t> Encoder<'t> {
                 let (call, calls) = (node.source as usize, &device.calls);
                 self.correlation(calls.correlation[call].get().map(|c| c.0), calls.external_id[call]);
             }
-            NodeKind::HostOp | NodeKind::Collective => self.op_slice(index, node),
-            NodeKind::DeviceOp | NodeKind::HostGap | NodeKind::Boundary => {}
+            NodeKind::HostOp | NodeKind::Collective | NodeKind::HostGap => self.op_slice(index, node),
+            NodeKind::DeviceOp | NodeKind::Boundary => {}
         }
     }
 
+    /// The first slice of an op bears its identity, the others name the first.
     fn op_slice(&mut self, index: usize, node: &Node) {
-        let first = &mut self.first_slice[node.source as usize];
-        if node.slice == 0 && *first == NONE {
-            *first = u32::try_from(index).unwrap_or(NONE);
-            self.identity(OpIdx(node.source));
-        } else if *first != NONE {
-            self.message.attr_int("slice_of", i64::from(*first));
+        match self.plan.first_slice.get(node.source as usize) {
+            Some(&first) if first as usize == index => self.identity(OpIdx(node.source)),
+            Some(&first) => self.message.attr_int("slice_of", i64::from(first)),
+            // a gap that no annotation encloses
+            None => {}
         }
     }
 

@@ -23,6 +23,14 @@ impl<W: Write> Sink<W> {
         self.drain(BLOCK_BYTES)
     }
 
+    /// Writes messages that bear their lengths already.
+    pub(crate) fn block(&mut self, block: &[u8]) -> io::Result<()> {
+        self.drain(1)?;
+        self.out.write_all(block)?;
+        self.written += block.len() as u64;
+        Ok(())
+    }
+
     /// The block, to append text to.
     pub(crate) fn text(&mut self) -> io::Result<&mut Vec<u8>> {
         self.drain(BLOCK_BYTES)?;

@@ -1,0 +1,48 @@
+//! The numbers in a Kineto event (`output_json.cpp`).
+
+use super::document::{Document, Family, Finder};
+use anyhow::Result;
+use etlink_json::Broken;
+
+/// A Kineto trace.
+pub(super) fn document(text: Vec<u8>) -> Result<Document> {
+    Document::new(text, "traceEvents", event)
+}
+
+fn event(finder: &mut Finder<'_>) -> Result<(), Broken> {
+    let (mut start, mut duration) = (None, None);
+    while let Some(key) = finder.scanner.key()? {
+        match key {
+            b"ts" => start = finder.time()?,
+            b"dur" => duration = finder.scanner.value()?.time_ns(),
+            b"id" => drop(finder.number(Family::Correlation, 1)?),
+            b"name" => drop(finder.name()?),
+            b"args" if finder.scanner.peek() == Some(b'{') => arguments(finder)?,
+            _ => drop(finder.scanner.value()?),
+        }
+    }
+    if let (Some(start), Some(duration)) = (start, duration) {
+        finder.lasts(start, start.saturating_add(duration));
+    }
+    Ok(())
+}
+
+fn arguments(finder: &mut Finder<'_>) -> Result<(), Broken> {
+    finder.scanner.enter()?;
+    while let Some(key) = finder.scanner.key()? {
+        // 0 is no id, but the first event, sequence and Python call are numbered 0
+        let (family, least) = match key {
+            b"External id" | b"external id" | b"Record function id" => (Family::Function, 1),
+            b"correlation" | b"wait_on_cuda_event_record_corr_id" => (Family::Correlation, 1),
+            b"Sequence number" => (Family::Sequence, 0),
+            b"Ev Idx" => (Family::Event, 0),
+            b"Python id" | b"Python parent id" => (Family::Python, 0),
+            _ => {
+                finder.scanner.value()?;
+                continue;
+            }
+        };
+        finder.number(family, least)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! A trace as text, with the places of the numbers that change from one repetition to the next.
+
+use anyhow::{Context, Result, bail};
+use etlink_json::{Broken, Cutter, Layout, Scanner, Value, micros_to_ns, parse_int};
+use std::io::{self, Write};
+use std::ops::Range;
+
+/// What a number counts. Numbers of one family move together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Ids of host trace nodes: `id`, `ctrl_deps`, `parent`, `fw_parent`.
+    Node,
+    /// Ids of op calls: `rf_id`, `Record function id`, `External id`.
+    Function,
+    /// Autograd's `seq_id`, `Sequence number`.
+    Sequence,
+    /// `correlation`, and the `id` of flows, which is the correlation of what they join.
+    Correlation,
+    /// `Ev Idx`.
+    Event,
+    /// `Python id`, `Python parent id`.
+    Python,
+    /// The number of a `ProfilerStep#`.
+    Step,
+    /// A time, in nanoseconds.
+    Time,
+    /// The id of a root, which is not repeated.
+    Root,
+}
+
+const FAMILIES: usize = Family::Root as usize + 1;
+
+/// A number in the text.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: usize,
+    length: u32,
+    family: Family,
+    value: i64,
+}
+
+/// An element of the array, with what stands between it and the one before.
+#[derive(Clone, Debug)]
+struct Element {
+    text: Range<usize>,
+    places: Range<usize>,
+    once: bool,
+}
+
+/// A document that is one array with a little around it.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    text: Vec<u8>,
+    elements: Vec<Element>,
+    places: Vec<Place>,
+    /// First start and last end of what has a duration, ns.
+    window: Option<(i64, i64)>,
+}
+
+/// By how much each family moves from one repetition to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
+    by: [i64; FAMILIES],
+    first_step: Option<i64>,
+}
+
+impl Steps {
+    /// Makes the steps large enough for `document` too.
+    pub(super) fn include(&mut self, document: &Document) -> Result<()> {
+        let of = |family| document.places.iter().filter(move |place| place.family == family).map(|place| place.value);
+        for family in [Family::Node, Family::Function, Family::Sequence, Family::Correlation, Family::Event, Family::Python] {
+            let after = of(family).max().map_or(0, |max| max.saturating_add(1));
+            self.by[family as usize] = self.by[family as usize].max(after);
+        }
+        let first = of(Family::Step).chain(self.first_step).min();
+        let before = self.first_step.map(|first| first + self.by[Family::Step as usize] - 1);
+        let last = of(Family::Step).chain(before).max();
+        self.by[Family::Step as usize] = first.zip(last).map_or(0, |(first, last)| last - first + 1);
+        self.first_step = first;
+        if let Some((start, end)) = document.window {
+            const MS: i64 = 1_000_000;
+            let length = end.checked_sub(start).context("the trace's times span more than 292 years")?;
+            // a gap of at least a millisecond, so that repetitions never touch
+            self.by[Family::Time as usize] = (length / MS + 2) * MS;
+        }
+        Ok(())
+    }
+}
+
+impl Document {
+    /// Finds the elements of the array `key`; `read` walks one and tells its numbers.
+    pub(super) fn new(text: Vec<u8>, key: &'static str, read: impl Fn(&mut Finder<'_>) -> Result<(), Broken>) -> Result<Document> {
+        let start = Cutter::open(&text[..], Layout { array: key, first_keys: &[], chunk_bytes: 1 << 16 })?.header().len();
+        let mut found = Document::default();
+        let mut finder = Finder { scanner: Scanner::new(&text[start..]), offset: start, places: vec![], window: None, root: None };
+        let mut roots = vec![];
+        loop {
+            let from = start + finder.scanner.pos();
+            while finder.scanner.eat(b',') {}
+            if finder.scanner.peek() == Some(b']') {
+                break;
+            }
+            let first_place = finder.places.len();
+            let read = finder.scanner.enter().and_then(|()| read(&mut finder));
+            if read.is_err() || finder.scanner.repaired() {
+                bail!("damaged at byte {from}: only undamaged traces can be repeated");
+            }
+            let root = finder.root.take();
+            roots.extend(root);
+            let (text, places) = (from..start + finder.scanner.pos(), first_place..finder.places.len());
+            found.elements.push(Element { text, places, once: root.is_some() });
+        }
+        (found.places, found.window) = (finder.places, finder.window);
+        for place in found.places.iter_mut().filter(|place| place.family == Family::Node && roots.contains(&place.value)) {
+            place.family = Family::Root;
+        }
+        found.text = text;
+        Ok(found)
+    }
+
+    /// Size of the text.
+    pub(super) fn bytes(&self) -> u64 {
+        self.text.len() as u64
+    }
+
+    /// Writes the document with its elements `times` times.
+    pub(super) fn write(&self, times: u32, steps: &Steps, out: &mut impl Write) -> io::Result<()> {
+        let (Some(first), Some(last)) = (self.elements.first(), self.elements.last()) else { return out.write_all(&self.text) };
+        out.write_all(&self.text[..first.text.start])?;
+        for time in 0..i64::from(times) {
+            for (index, element) in self.elements.iter().enumerate().filter(|(_, element)| time == 0 || !element.once) {
+                if time > 0 && index == 0 {
+                    out.write_all(b",")?;
+                }
+                self.write_element(element, time, steps, out)?;
+            }
+        }
+        out.write_all(&self.text[last.text.end..])
+    }
+
+    fn write_element(&self, element: &Element, time: i64, steps: &Steps, out: &mut impl Write) -> io::Result<()> {
+        if time == 0 {
+            return out.write_all(&self.text[element.text.clone()]);
+        }
+        let mut from = element.text.start;
+        for place in &self.places[element.places.clone()] {
+            out.write_all(&self.text[from..place.at])?;
+            from = place.at + place.length as usize;
+            let value = place.value + time * steps.by[place.family as usize];
+            if place.family == Family::Time {
+                let sign = if value < 0 { "-" } else { "" };
+                write!(out, "{sign}{}.{:03}", value.unsigned_abs() / 1000, value.unsigned_abs() % 1000)?;
+            } else {
+                write!(out, "{value}")?;
+            }
+        }
+        out.write_all(&self.text[from..element.text.end])
+    }
+}
+
+/// Walks an element and notes where its numbers stand.
+pub(super) struct Finder<'a> {
+    /// Stands inside the element.
+    pub(super) scanner: Scanner<'a>,
+    offset: usize,
+    places: Vec<Place>,
+    window: Option<(i64, i64)>,
+    root: Option<i64>,
+}
+
+impl<'a> Finder<'a> {
+    /// Takes a value of this family; `least` and more is an id, less says that there is none.
+    pub(super) fn number(&mut self, family: Family, least: i64) -> Result<Option<i64>, Broken> {
+        let (at, value) = self.value()?;
+        let number = parse_int(value.raw());
+        if let Some(number) = number.filter(|number| *number >= least) {
+            self.note(at, value.raw(), family, number);
+        }
+        Ok(number)
+    }
+
+    /// Takes a time in microseconds; returns nanoseconds.
+    pub(super) fn time(&mut self) -> Result<Option<i64>, Broken> {
+        let (at, value) = self.value()?;
+        let ns = micros_to_ns(value.raw());
+        if let Some(ns) = ns {
+            self.note(at, value.raw(), Family::Time, ns);
+        }
+        Ok(ns)
+    }
+
+    /// Takes a name; of `ProfilerStep#7` the number is noted.
+    pub(super) fn name(&mut self) -> Result<&'a [u8], Broken> {
+        let (at, value) = self.value()?;
+        const STEP: &[u8] = b"ProfilerStep#";
+        if let Some(digits) = value.raw().strip_prefix(STEP)
+            && let Some(number) = parse_int(digits)
+        {
+            self.note(at + STEP.len(), digits, Family::Step, number);
+        }
+        Ok(value.raw())
+    }
+
+    /// Something lasts from `start` to `end`, ns.
+    pub(super) fn lasts(&mut self, start: i64, end: i64) {
+        let (first, last) = self.window.unwrap_or((start, end));
+        self.window = Some((first.min(start), last.max(end)));
+    }
+
+    /// The element is a root with this id.
+    pub(super) fn is_root(&mut self, id: i64) {
+        self.root = Some(id);
+    }
+
+    /// A value and where its characters begin.
+    fn value(&mut self) -> Result<(usize, Value<'a>), Broken> {
+        self.scanner.peek();
+        let at = self.offset + self.scanner.pos();
+        let value = self.scanner.value()?;
+        Ok((at + usize::from(matches!(value, Value::Text(_))), value))
+    }
+
+    fn note(&mut self, at: usize, text: &[u8], family: Family, value: i64) {
+        self.places.push(Place { at, length: text.len() as u32, family, value });
+    }
+}

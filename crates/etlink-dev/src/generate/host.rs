@@ -1,0 +1,63 @@
+//! The numbers in a host trace's node, of every schema: keys of the node (1.0.1) or of its
+//! `attrs`. Ids of tensors and storages stay: in a training loop their memory comes back.
+
+use super::document::{Document, Family, Finder};
+use anyhow::Result;
+use etlink_json::Broken;
+
+/// What the names of the process's and the threads' nodes begin with.
+const ROOT: &[u8] = b"[pytorch|profiler|execution_trace|";
+
+/// An execution trace.
+pub(super) fn document(text: Vec<u8>) -> Result<Document> {
+    Document::new(text, "nodes", node)
+}
+
+fn node(finder: &mut Finder<'_>) -> Result<(), Broken> {
+    let (mut id, mut name) = (None, &b""[..]);
+    while let Some(key) = finder.scanner.key()? {
+        match key {
+            b"id" => id = finder.number(Family::Node, 1)?,
+            b"name" => name = finder.name()?,
+            b"ctrl_deps" | b"parent" => drop(finder.number(Family::Node, 1)?),
+            b"attrs" if finder.scanner.eat(b'[') => attributes(finder)?,
+            other => number(finder, other)?,
+        }
+    }
+    if let Some(id) = id.filter(|_| name.starts_with(ROOT)) {
+        finder.is_root(id);
+    }
+    Ok(())
+}
+
+fn attributes(finder: &mut Finder<'_>) -> Result<(), Broken> {
+    loop {
+        while finder.scanner.eat(b',') {}
+        if finder.scanner.eat(b']') {
+            return Ok(());
+        }
+        finder.scanner.enter()?;
+        let mut name = &b""[..];
+        while let Some(key) = finder.scanner.key()? {
+            match key {
+                b"name" => name = finder.scanner.value()?.raw(),
+                b"value" => number(finder, name)?,
+                _ => drop(finder.scanner.value()?),
+            }
+        }
+    }
+}
+
+/// Takes the value of the key or attribute `name`.
+fn number(finder: &mut Finder<'_>, name: &[u8]) -> Result<(), Broken> {
+    let (family, least) = match name {
+        b"rf_id" => (Family::Function, 1),
+        b"fw_parent" => (Family::Node, 1),
+        b"seq_id" => (Family::Sequence, 0),
+        _ => {
+            finder.scanner.value()?;
+            return Ok(());
+        }
+    };
+    finder.number(family, least).map(drop)
+}
