@@ -2,11 +2,13 @@
 #![allow(unreachable_pub, reason = "a program has no outside")]
 #![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for people at a terminal")]
 
+mod bench;
 mod fuzz;
 mod recording;
 
 use clap::{Parser, Subcommand};
 use etlink_dev::generate;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,6 +36,14 @@ enum Command {
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
+    /// Measure etlink as whole processes, against gzip and other tools; see BENCHMARKS.md
+    Bench(Box<bench::Options>),
+    /// Run one command and print what it used, as JSON
+    #[command(hide = true)]
+    Measure {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
     /// Repeat a recorded pair, or a device trace alone, to N times its size
     Generate {
         /// Host trace to repeat
@@ -59,6 +69,8 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::RecordTestdata { options } => recording::record("testdata/pairs", &options),
+        Command::Bench(options) => bench::run(&options),
+        Command::Measure { command } => bench::measure::child(&command),
         Command::Fuzz { seconds, seed } => fuzz::run(seconds, seed),
         Command::Generate { host, device, output, times, gzip } => generate::run(host.as_deref(), device.as_deref(), times, &output, gzip)
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),

@@ -45,7 +45,7 @@ use std::io::Read;
 /// How to read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// Threads that parse; above 1 one more reads the source.
+    /// Threads to use: 1 reads and parses in turns; of more, one reads and the others parse.
     pub threads: usize,
 }
 

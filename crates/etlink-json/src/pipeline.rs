@@ -41,8 +41,8 @@ enum End {
 /// `parse` is called per element with a scanner that stands behind the element's `{` and has
 /// to walk it to its `}`. It must not keep anything of an element for which it returns an
 /// error: the element may be offered a second time, mended. `merge` gets the values of the
-/// chunks in file order, so the result does not depend on `threads`. One more thread reads
-/// the source when `threads` is above 1.
+/// chunks in file order, so the result does not depend on `threads`. With one thread the source
+/// is read and parsed in turns; of more threads one reads (and inflates) and the others parse.
 ///
 /// # Errors
 /// See [`ReadError`]. A source that ends early (cut gzip) is no error but [`Damage`].
@@ -67,26 +67,26 @@ where
             spare = merger.take(elements.parse_chunk(chunk, false))?;
         }
     } else {
-        in_threads(&mut cutter, threads, |chunk| elements.parse_chunk(chunk, false), |parsed| merger.take(parsed))?;
+        in_threads(&mut cutter, threads - 1, |chunk| elements.parse_chunk(chunk, false), |parsed| merger.take(parsed))?;
     }
     let mut envelope = merger.envelope;
     envelope.damage.source_error = cutter.source_error().map(str::to_owned);
     Ok(envelope)
 }
 
-/// One thread cuts (and inflates), `threads` parse, the calling thread merges.
+/// One thread cuts (and inflates), `parsers` parse, the calling thread merges.
 fn in_threads<R: Read + Send, T: Send>(
     cutter: &mut Cutter<R>,
-    threads: usize,
+    parsers: usize,
     work: impl Fn(Chunk) -> Parsed<T> + Sync,
     mut take: impl FnMut(Parsed<T>) -> Result<Vec<u8>, ReadError>,
 ) -> Result<(), ReadError> {
-    let (spare_in, spare_out) = bounded::<Vec<u8>>(4 * threads);
-    let (chunk_in, chunk_out) = bounded::<(Chunk, Sender<Parsed<T>>)>(threads);
-    let (order_in, order_out) = bounded::<Receiver<Parsed<T>>>(2 * threads);
+    let (spare_in, spare_out) = bounded::<Vec<u8>>(4 * parsers);
+    let (chunk_in, chunk_out) = bounded::<(Chunk, Sender<Parsed<T>>)>(parsers);
+    let (order_in, order_out) = bounded::<Receiver<Parsed<T>>>(2 * parsers);
     let work = &work;
     std::thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..parsers {
             let chunks = chunk_out.clone();
             scope.spawn(move || {
                 for (chunk, reply) in chunks {

@@ -141,8 +141,8 @@ fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, Devic
         return Ok((Some(read_host(host, 1)?), read_device(device, 1, false)?));
     }
     std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read_host(host, job.threads - 1));
-        let device = read_device(device, job.threads - 1, false);
+        let reading = scope.spawn(|| read_host(host, job.threads));
+        let device = read_device(device, job.threads, false);
         let host = reading.join().map_err(|_| anyhow!("reading the host trace failed"))??;
         Ok((Some(host), device?))
     })

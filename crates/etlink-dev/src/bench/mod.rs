@@ -1,0 +1,132 @@
+//! Whole-process benchmarks: etlink against `gzip -dc`, and against the tools that it stands in for.
+//!
+//! ```text
+//! recordings -> inputs (repeated 1, 4, 16 times, packed) -> tools, in turns -> medians, ratios
+//! ```
+//! Ratios of one run count: tools take turns, so that a busy moment hits all of them. Inputs and
+//! outputs are in `target/bench`.
+
+mod inputs;
+pub mod measure;
+mod ranks;
+mod table;
+mod tools;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use inputs::Input;
+use measure::Usage;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tools::Tool;
+
+/// What to compare with besides `gzip -dc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    /// `gzip -dc` of the same files, always there
+    Gzip,
+    /// `chakra_trace_link` and `chakra_converter`, by the commands given
+    Chakra,
+    /// HolisticTraceAnalysis from PyPI, loading the device trace
+    Hta,
+}
+
+/// `cargo dev bench`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Tools to compare with
+    #[arg(long, value_enum, value_delimiter = ',')]
+    against: Vec<Peer>,
+    /// Folder with more traces: host and device trace of a rank in one folder, or device traces alone
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+    /// Only inputs with one of these texts in their name
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// How often each recording is repeated
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16")]
+    sizes: Vec<u32>,
+    /// Leave out inputs above this size, MB unpacked
+    #[arg(long, default_value_t = 400)]
+    max_mb: u64,
+    /// Recordings of --traces below this size are left out, MB unpacked
+    #[arg(long, default_value_t = 5)]
+    min_mb: u64,
+    /// Runs of each tool
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Runs of the tools that take minutes
+    #[arg(long, default_value_t = 1)]
+    peer_runs: usize,
+    /// Command that links: HOST DEVICE OUT.json follow, the traces unpacked
+    #[arg(long, value_name = "CMD")]
+    chakra_link: Option<String>,
+    /// Command that converts: IN.json OUT follow
+    #[arg(long, value_name = "CMD")]
+    chakra_convert: Option<String>,
+    /// Without the figures for many ranks and for starting up
+    #[arg(long)]
+    no_ranks: bool,
+    /// The etlink to measure [default: built here, release]
+    #[arg(long, value_name = "FILE")]
+    etlink: Option<PathBuf>,
+}
+
+/// Makes the inputs, runs the tools, prints the tables.
+pub fn run(options: &Options) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let folder = root.join("target/bench");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make folder {}", folder.display()))?;
+    let etlink = match &options.etlink {
+        Some(etlink) => etlink.canonicalize().with_context(|| format!("no {}", etlink.display()))?,
+        None => built(&root)?,
+    };
+    println!("{}", table::machine());
+    let recorded = inputs::recorded(&root, options.traces.as_deref(), options.min_mb)?;
+    let recorded: Vec<_> = recorded.into_iter().filter(|found| wanted(options, &found.name)).collect();
+    if recorded.is_empty() {
+        bail!("no traces to measure with");
+    }
+    let hta = options.against.contains(&Peer::Hta).then(|| tools::hta(&folder)).flatten();
+    let plain = options.against.contains(&Peer::Chakra);
+    for found in &recorded {
+        for input in inputs::sizes(found, &options.sizes, options.max_mb, &folder, plain)? {
+            let tools = tools::of(&input, &etlink, options, hta.as_deref(), &folder);
+            compare(&input, &tools, options)?;
+        }
+    }
+    if !options.no_ranks {
+        ranks::run(&root, &recorded, &etlink, &folder, options.runs)?;
+    }
+    Ok(())
+}
+
+fn wanted(options: &Options, name: &str) -> bool {
+    options.only.is_empty() || options.only.iter().any(|part| name.contains(part))
+}
+
+/// Runs the tools in turns and prints their medians.
+fn compare(input: &Input, tools: &[Tool], options: &Options) -> Result<()> {
+    let mut usages: Vec<Vec<Usage>> = vec![vec![]; tools.len()];
+    for turn in 0..options.runs.max(1) {
+        for (tool, usages) in tools.iter().zip(&mut usages) {
+            if turn < if tool.slow { options.peer_runs.max(1) } else { usize::MAX } {
+                usages.push(measure::measure(&tool.command)?);
+            }
+        }
+    }
+    print!("{}", table::of(input, tools, &usages));
+    Ok(())
+}
+
+/// The path of the release etlink, built now.
+fn built(root: &Path) -> Result<PathBuf> {
+    let build = ["build", "--release", "--package", "etlink", "--message-format", "json-render-diagnostics"];
+    let output = Command::new(env!("CARGO")).args(build).current_dir(root).stderr(std::process::Stdio::inherit()).output()?;
+    if !output.status.success() {
+        bail!("etlink does not build");
+    }
+    let messages = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok());
+    let path = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
+    path.context("cargo does not say where etlink is")
+}

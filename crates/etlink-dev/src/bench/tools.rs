@@ -1,0 +1,93 @@
+//! The commands that are measured.
+
+use super::inputs::Input;
+use super::{Options, Peer};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A command and what it is called.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    pub name: &'static str,
+    pub command: Vec<OsString>,
+    /// Takes minutes: run less often.
+    pub slow: bool,
+}
+
+impl Tool {
+    fn new(name: &'static str, words: impl IntoIterator<Item = impl Into<OsString>>) -> Tool {
+        Tool { name, command: words.into_iter().map(Into::into).collect(), slow: false }
+    }
+
+    fn arg(mut self, word: impl Into<OsString>) -> Tool {
+        self.command.push(word.into());
+        self
+    }
+
+    fn slow(self) -> Tool {
+        Tool { slow: true, ..self }
+    }
+}
+
+/// The tools for `input`, `gzip -dc` first.
+pub fn of(input: &Input, etlink: &Path, options: &Options, hta: Option<&Path>, folder: &Path) -> Vec<Tool> {
+    let mut tools = vec![Tool { command: gzip(input), ..Tool::new("gzip -dc", [""; 0]) }];
+    for (name, output, threads) in
+        [("etlink link, .et", "out.et", None), ("  one thread", "out.et", Some("1")), ("etlink link, ET+", "out.json", None)]
+    {
+        let host = input.host.iter().flat_map(|host| [OsString::from("--host"), host.into()]);
+        let tool = Tool::new(name, [etlink.as_os_str(), "link".as_ref(), "--json".as_ref(), "--force".as_ref(), "-o".as_ref()]);
+        let mut tool = tool.arg(folder.join(output)).arg("--device").arg(&input.device);
+        tool.command.extend(host);
+        tool.command.extend(threads.iter().flat_map(|threads| [OsString::from("-j"), threads.into()]));
+        // merged JSON is of host nodes
+        if input.host.is_some() || output.ends_with(".et") {
+            tools.push(tool);
+        }
+    }
+    if let (true, Some((host, device))) = (options.against.contains(&Peer::Chakra), &input.plain) {
+        let linked = folder.join("chakra.json");
+        if let Some(command) = &options.chakra_link {
+            tools.push(Tool::new("chakra_trace_link", command.split_whitespace()).arg(host).arg(device).arg(&linked).slow());
+        }
+        if let Some(command) = &options.chakra_convert {
+            tools.push(Tool::new("chakra_converter", command.split_whitespace()).arg(&linked).arg(folder.join("chakra.0.et")).slow());
+        }
+    }
+    if let Some(python) = hta {
+        tools.push(Tool::new("HTA, load", [python.as_os_str(), "-c".as_ref(), HTA.as_ref(), input.device.as_os_str()]).slow());
+    }
+    tools
+}
+
+fn gzip(input: &Input) -> Vec<OsString> {
+    // its output goes nowhere, as that of no tool is kept
+    let script = r#"gzip -dc -- "$@" > /dev/null"#;
+    let words = ["sh", "-c", script, "sh"].map(OsString::from);
+    words.into_iter().chain(input.host.iter().chain([&input.device]).map(OsString::from)).collect()
+}
+
+/// Loads one device trace, as every analysis of HTA begins.
+const HTA: &str = "
+import os, sys
+from hta.trace_analysis import TraceAnalysis
+path = os.path.abspath(sys.argv[1])
+print(len(TraceAnalysis(trace_files={0: path}, trace_dir=os.path.dirname(path)).t.get_trace(0)))
+";
+
+/// The Python that has HTA, installed from PyPI; says so if it cannot be had.
+pub fn hta(folder: &Path) -> Option<PathBuf> {
+    let place = folder.parent()?.join("bench-venv");
+    let python = place.join("bin/python");
+    let runs = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+    let works = || runs(Command::new(&python).args(["-c", "import hta.trace_analysis"]));
+    if !works() {
+        let made = runs(Command::new("python3").args(["-m", "venv"]).arg(&place));
+        if !made || !runs(Command::new(&python).args(["-m", "pip", "install", "--quiet", "HolisticTraceAnalysis"])) || !works() {
+            println!("HTA is left out: HolisticTraceAnalysis cannot be installed from PyPI into {}", place.display());
+            return None;
+        }
+    }
+    Some(python)
+}
