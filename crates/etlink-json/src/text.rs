@@ -9,7 +9,8 @@ use std::borrow::Cow;
 /// there is nothing to resolve.
 pub fn unescape(raw: &[u8]) -> Cow<'_, str> {
     let Some(first) = memchr::memchr(b'\\', raw) else {
-        return String::from_utf8_lossy(raw);
+        // the strict check is much faster than the lossy one
+        return std::str::from_utf8(raw).map_or_else(|_| String::from_utf8_lossy(raw), Cow::Borrowed);
     };
     let mut out = Vec::with_capacity(raw.len());
     out.extend_from_slice(&raw[..first]);

@@ -4,7 +4,7 @@
 //! generated structs costs an allocation per string; here lengths are computed and bytes
 //! appended. prost does the encoding itself, so there is one implementation of varints.
 
-use prost::encoding::{WireType, bool, encode_key, encode_varint, encoded_len_varint, int32, int64, key_len, uint32, uint64};
+use prost::encoding::{WireType, bool, encode_varint, encoded_len_varint, int32, int64, key_len, uint32, uint64};
 
 /// Field numbers of `AttributeProto`.
 mod attribute {
@@ -47,7 +47,7 @@ impl Message {
     /// A number; 0 is not written, as proto3 has it.
     pub(crate) fn uint(&mut self, tag: u32, value: u64) {
         if value != 0 {
-            uint64::encode(tag, &value, &mut self.bytes);
+            self.number(tag, value);
         }
     }
 
@@ -76,13 +76,13 @@ impl Message {
     /// Attribute of type `int64`.
     pub(crate) fn attr_int(&mut self, name: &str, value: i64) {
         self.begin_attr(name, int64::encoded_len(attribute::INT64, &value));
-        int64::encode(attribute::INT64, &value, &mut self.bytes);
+        self.number(attribute::INT64, value.cast_unsigned());
     }
 
     /// Attribute of type `uint64`.
     pub(crate) fn attr_uint(&mut self, name: &str, value: u64) {
         self.begin_attr(name, uint64::encoded_len(attribute::UINT64, &value));
-        uint64::encode(attribute::UINT64, &value, &mut self.bytes);
+        self.number(attribute::UINT64, value);
     }
 
     /// Attribute of type `int32`.
@@ -94,7 +94,7 @@ impl Message {
     /// Attribute of type `bool`.
     pub(crate) fn attr_bool(&mut self, name: &str, value: bool) {
         self.begin_attr(name, bool::encoded_len(attribute::BOOL, &value));
-        bool::encode(attribute::BOOL, &value, &mut self.bytes);
+        self.number(attribute::BOOL, u64::from(value));
     }
 
     /// Attribute of type `string`, also when it is empty.
@@ -118,8 +118,23 @@ impl Message {
 
     /// Key and length of a field that `length` bytes follow.
     fn begin(&mut self, tag: u32, length: usize) {
-        encode_key(tag, WireType::LengthDelimited, &mut self.bytes);
-        encode_varint(length as u64, &mut self.bytes);
+        self.varint(u64::from(tag << 3 | WireType::LengthDelimited as u32));
+        self.varint(length as u64);
+    }
+
+    /// Key and value of a number.
+    fn number(&mut self, tag: u32, value: u64) {
+        self.varint(u64::from(tag << 3 | WireType::Varint as u32));
+        self.varint(value);
+    }
+
+    /// Nearly all keys and lengths take one byte.
+    fn varint(&mut self, value: u64) {
+        if value < 0x80 {
+            self.bytes.push(value as u8);
+        } else {
+            encode_varint(value, &mut self.bytes);
+        }
     }
 
     fn raw_text(&mut self, tag: u32, text: &str) {
