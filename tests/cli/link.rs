@@ -10,7 +10,7 @@ fn every_op_of_a_recorded_pair_is_matched_by_id() {
     let ran = tool.run(&format!("link {MLP} -o out.et --json")).exits(0);
     let report = &ran.json()["report"];
     assert_eq!(report["matched"]["id"], 396);
-    assert_eq!(report["device_ops"], 396);
+    assert_eq!(report["cpu_ops"], 396);
     assert_eq!(report["host_ops"], 396);
     assert_eq!(report["anomalies"], serde_json::json!([]));
     tool.run("check out.et").exits(0);
@@ -22,7 +22,7 @@ fn a_trace_without_ids_is_matched_by_order() {
         let tool = Tool::new();
         let line = MLP.replace("mlp-2.15.0", case);
         let report = &tool.run(&format!("link {line} -o out.et --json")).exits(0).json()["report"];
-        assert_eq!(report["matched"]["order"], report["device_ops"], "{case}");
+        assert_eq!(report["matched"]["order"], report["cpu_ops"], "{case}");
         tool.run("check out.et").exits(0);
     }
 }
@@ -68,7 +68,7 @@ fn the_same_bytes_at_any_thread_count() {
         for ending in ["et", "json"] {
             let line = MLP.replace("mlp-2.15.0", case);
             tool.run(&format!("link {line} -o one.{ending} -j 1 --force")).exits(0);
-            for threads in [2, 3, 8] {
+            for threads in [2, 3, 8, 100_000] {
                 tool.run(&format!("link {line} -o many.{ending} -j {threads} --force")).exits(0);
                 assert!(tool.read(&format!("one.{ending}")) == tool.read(&format!("many.{ending}")), "{case}.{ending} at {threads} threads");
             }

@@ -11,7 +11,7 @@ fn all_recorded_pairs_link_and_pass_the_check() {
     for rank in &ranks {
         let report = &rank["report"];
         let matched: u64 = report["matched"].as_object().expect("counts").values().filter_map(|n| n.as_u64()).sum();
-        let ops = report["device_ops"].as_u64().expect("a count");
+        let ops = report["cpu_ops"].as_u64().expect("a count");
         assert!(matched as f64 >= 0.995 * ops as f64, "{}: {matched} of {ops}", rank["device"]);
     }
     tool.run("check out").exits(0);

@@ -50,6 +50,14 @@ impl Tool {
         self.run_with(line, &[])
     }
 
+    /// Runs a line of the shell in the folder; `$ETLINK` is the program.
+    pub fn shell(&self, line: &str) -> Ran {
+        let line = line.replace("{pairs}", &pairs().display().to_string());
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).current_dir(self.folder.path()).env("ETLINK", env!("CARGO_BIN_EXE_etlink"));
+        Ran::new(&line, command.output().expect("runs"))
+    }
+
     pub fn run_with(&self, line: &str, stdin: &[u8]) -> Ran {
         let words = line.split_whitespace().map(|word| word.replace("{pairs}", &pairs().display().to_string()));
         let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));

@@ -25,6 +25,16 @@ fn two_programs_are_refused_unless_forced() {
 }
 
 #[test]
+fn programs_that_share_many_names_are_refused_too() {
+    let tool = Tool::new();
+    let programs = ["mlp", "conv", "transformer", "inference"];
+    for (host, device) in programs.iter().flat_map(|host| programs.iter().map(move |device| (host, device))).filter(|(host, device)| host != device) {
+        let line = format!("link --host {{pairs}}/{host}-2.15.0/torch_et_0.json.gz --device {{pairs}}/{device}-2.15.0/kineto_trace_0.json.gz");
+        tool.run(&line).exits(2).complains(&["different programs"]);
+    }
+}
+
+#[test]
 fn two_runs_of_one_program_are_linked_and_said_first() {
     let tool = Tool::new();
     let pid = pid("mlp-2.15.0/torch_et_0.json.gz");

@@ -60,7 +60,7 @@ fn figures() {
                 text,
                 "{name}/{rank}: matched {} of {}; nodes {}; edges {}; [{}]; et {:08x}, et+ {:08x}",
                 counts(&report.matched),
-                report.device_ops,
+                report.cpu_ops,
                 counts(&report.nodes),
                 counts(&report.edges),
                 anomalies.join(", "),

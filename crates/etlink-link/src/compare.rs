@@ -1,13 +1,17 @@
-//! Are the two traces of one run? What the report says first.
+//! Do the two traces belong together?
 
 use crate::matching::Matching;
 use crate::report::{LinkReport, UnmatchedCounts};
 use crate::trace::MatchRule;
-use crate::{Error, LinkOptions};
-use etlink_model::{Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, HostIdx, HostTrace, Label, NameId, Names, OpIdx};
+use crate::{Error, LinkOptions, notes};
+use etlink_model::{Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, HostIdx, HostTrace, NameId, Names, OpIdx};
+use rustc_hash::FxHashMap;
 
-/// Below this share of aligned ops two traces are of different programs.
+/// Below this share of matched ops of the smaller trace two traces are of different programs.
 const SAME_PROGRAM: f64 = 0.5;
+/// Programs share names. Aligned by order, the ops of one program leave few holes on either
+/// side; below this share they are of different programs.
+const DENSE: f64 = 0.8;
 
 /// Refuses what cannot be linked; notes what the user should know.
 ///
@@ -31,6 +35,13 @@ pub(crate) fn compare(
         report.notes.push("the device trace has no CPU ops: no host op can be given its times; record with ProfilerActivity.CPU".into());
     } else if share < SAME_PROGRAM {
         refuse(Error::DifferentPrograms { aligned: matching.count(), ops: smaller, percent: 100.0 * share }, options, report)?;
+    } else if matching.op_rule.contains(&MatchRule::Order) {
+        let among = stretch(&host.nodes.tid, matching.host_op.iter().map(|op| op.get().is_some()))
+            .max(stretch(&device.ops.thread, matching.op_host.iter().map(|node| node.get().is_some())));
+        let percent = 100.0 * matching.count() as f64 / among as f64;
+        if percent < 100.0 * DENSE {
+            refuse(Error::DifferentPrograms { aligned: matching.count(), ops: among, percent }, options, report)?;
+        }
     }
     if let Some(error) = other_steps(host, device) {
         refuse(error, options, report)?;
@@ -40,9 +51,22 @@ pub(crate) fn compare(
     {
         refuse(Error::DifferentRanks { host: of_host, device: of_device }, options, report)?;
     }
-    same_run(host, device, report);
-    explain_matching(host, device, matching, report);
+    notes::about_pair(host, device, matching, report);
     Ok(())
+}
+
+/// Sum over threads of how many entries lie from the first matched one to the last.
+fn stretch<T: Copy + Eq + std::hash::Hash>(threads: &[T], matched: impl Iterator<Item = bool>) -> u64 {
+    // per thread: entries seen, place of the first match, place of the last
+    let mut seen: FxHashMap<T, (u64, u64, u64)> = FxHashMap::default();
+    for (thread, partner) in threads.iter().zip(matched) {
+        let (place, first, last) = seen.entry(*thread).or_insert((0, u64::MAX, 0));
+        *place += 1;
+        if partner {
+            (*first, *last) = ((*first).min(*place), *place);
+        }
+    }
+    seen.values().filter(|(_, first, _)| *first != u64::MAX).map(|(_, first, last)| last - first + 1).sum()
 }
 
 /// Whether a host node is an op that a device trace of the same window would have.
@@ -74,72 +98,6 @@ fn steps<'n>(used: &[NameId], names: &'n Names) -> Vec<&'n str> {
     labels.filter(|name| name.starts_with("ProfilerStep")).collect()
 }
 
-/// Notes when the traces are of two processes.
-fn same_run(host: &HostTrace, device: &DeviceTrace, report: &mut LinkReport) {
-    let Some(pid) = host.header.pid else { return };
-    let pids: Vec<Label> = device.ops.thread.iter().map(|thread| device.threads[thread.index()].pid).collect();
-    if pids.is_empty() || pids.contains(&Label::Int(pid)) {
-        return;
-    }
-    report.two_runs = true;
-    let sizes = match (host_world(host), device.header.world_size) {
-        (Some(a), Some(b)) if a != b => format!(", world size {a} and {b}"),
-        _ => String::new(),
-    };
-    report.notes.push(format!(
-        "the two traces are of two runs of one program (process {pid} and {}{sizes}): times, groups and sizes are the device trace's",
-        device.label(pids[0])
-    ));
-}
-
-/// Says why ops were not matched by id, where they could have been.
-fn explain_matching(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &mut LinkReport) {
-    if device.ops.is_empty() {
-        return;
-    }
-    let by_order = matching.op_rule.contains(&MatchRule::Order);
-    let ids = device.ops.rf_id.iter().filter(|id| id.get().is_some()).count();
-    if by_order && device.has_rf_ids && ids == 0 {
-        report.notes.push(
-            "every \"Record function id\" of the device trace is 0: no execution trace observer was running in its window, so the ops were matched \
-             by the order of their names and may be of other iterations; register the observer on the same profiler"
-                .into(),
-        );
-    } else if by_order && ids > 0 {
-        report.notes.push(format!(
-            "{} ids stand for other names in the other trace, so the ops were matched by the order of their names",
-            matching.same_id_other_name
-        ));
-    }
-    if matching.count() < device.ops.len() as u64 * 9 / 10 || matching.count() < report.host_ops * 9 / 10 {
-        report.notes.push(format!(
-            "the two traces cover different windows: {} ops are in both, of {} in the host trace and {} in the device trace",
-            matching.count(),
-            report.host_ops,
-            device.ops.len()
-        ));
-    }
-    let (without_id, with_id) = (device.ops.len() - ids, ids as u64 - matching.count().min(ids as u64));
-    if !by_order && without_id > 0 {
-        report.notes.push(format!("{without_id} ops of the device trace have no id: they began before the observer was started"));
-    } else if !by_order && with_id > 0 && host.anomalies.count(AnomalyKind::DuplicateNodeId) == 0 {
-        report.notes.push(format!(
-            "{with_id} ops of the device trace are not in the host trace: an exception left them, or they were open when recording stopped"
-        ));
-    }
-    if host.header.finish_ms.is_none() {
-        report.notes.push(
-            "the host trace was never finished (no finish_ts): its process was killed or its observer not unregistered; the last ops may be missing"
-                .into(),
-        );
-    }
-    if host.anomalies.count(AnomalyKind::DuplicateNodeId) > 0 {
-        report
-            .notes
-            .push("node ids occur twice in the host trace: the process forked while it was recorded, or two processes wrote to one file".into());
-    }
-}
-
 /// This process's global rank, from collectives in which each rank gives its own.
 fn host_rank(host: &HostTrace) -> Option<i64> {
     let all = &host.collectives;
@@ -151,12 +109,6 @@ fn host_rank(host: &HostTrace) -> Option<i64> {
     };
     let record = (0..all.len()).map(|row| all.row(row)).find(own)?;
     Some(record.rank_start + record.rank * record.rank_stride)
-}
-
-/// The size of the default group.
-fn host_world(host: &HostTrace) -> Option<i64> {
-    let default = host.groups.iter().find(|group| group.desc == "default_pg" || group.name == "0");
-    default.and_then(|group| i64::try_from(group.size).ok()).filter(|size| *size > 0)
 }
 
 /// Counts what was not matched, by where it lies.

@@ -1,5 +1,7 @@
 //! Why two traces were not linked.
 
+use etlink_model::DeviceTrace;
+
 /// See the variants. Each says what was seen and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -40,8 +42,11 @@ pub enum Error {
         nodes: usize,
     },
     /// The device trace has no timed events.
-    #[error("the device trace has no timed events: there is nothing to link")]
-    EmptyDevice,
+    #[error("the device trace has no timed events that etlink knows ({found}): there is nothing to link; record it again")]
+    EmptyDevice {
+        /// What it has instead.
+        found: String,
+    },
     /// The ranks differ.
     #[error("--rank {asked} was given but the device trace is of rank {found}; leave --rank out, or --force")]
     WrongRank {
@@ -56,4 +61,14 @@ pub enum Error {
         /// How many.
         rows: usize,
     },
+}
+
+impl Error {
+    /// [`Error::EmptyDevice`] with what the trace has.
+    pub(crate) fn empty_device(device: &DeviceTrace) -> Error {
+        let events = device.events.iter().map(|(kind, count)| format!("{count} of kind {:?}", kind.trim()));
+        let anomalies = device.anomalies.iter().map(|(kind, anomaly)| format!("{} {}", anomaly.count, kind.describe()));
+        let found: Vec<String> = events.chain(anomalies).collect();
+        Error::EmptyDevice { found: if found.is_empty() { "its list is empty".into() } else { found.join(", ") } }
+    }
 }

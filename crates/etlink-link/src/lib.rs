@@ -20,6 +20,7 @@ mod graph;
 mod launch;
 mod matching;
 mod nest;
+mod notes;
 mod report;
 mod trace;
 
@@ -43,7 +44,7 @@ pub struct LinkOptions {
 /// # Errors
 /// The two traces are of different programs, ranks or steps, unless `force`; there is nothing to link.
 pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) -> Result<LinkedTrace, Error> {
-    let Some((start, end)) = device.window() else { return Err(Error::EmptyDevice) };
+    let Some((start, end)) = device.window() else { return Err(Error::empty_device(&device)) };
     let mut report = LinkReport { window: TimeWindow { start_ns: start.0, end_ns: end.0 }, ..LinkReport::default() };
     describe(host.as_ref(), &device, options, &mut report)?;
     let mut anomalies = std::mem::take(&mut report.anomalies);
@@ -74,18 +75,7 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;
-    if trace.device.rows.is_empty() && trace.device.calls.is_empty() {
-        trace
-            .report
-            .notes
-            .push("the device trace has no device rows and no runtime calls: a CPU run, or recorded without ProfilerActivity.CUDA".into());
-    }
-    if trace.host.is_none() && trace.device.has_rf_ids && trace.device.ops.rf_id.iter().all(|id| id.get().is_none()) {
-        trace
-            .report
-            .notes
-            .push("every \"Record function id\" is 0: no execution trace observer was running, so no host trace can belong to this one".into());
-    }
+    notes::about_device(trace.host.as_ref(), &trace.device, &mut trace.report.notes);
     trace.report.anomalies = anomalies;
     report::count(&mut trace);
     Ok(trace)

@@ -50,7 +50,7 @@ pub struct LinkReport {
     /// ET ops (roots and process-group nodes aside).
     pub host_ops: u64,
     /// CPU ops of the device trace.
-    pub device_ops: u64,
+    pub cpu_ops: u64,
     /// CPU ops by the rule that matched them.
     pub matched: MatchCounts,
     /// What was not matched.
@@ -77,7 +77,7 @@ pub struct LinkReport {
 /// Fills in what can be counted from the finished trace.
 pub(crate) fn count(trace: &mut LinkedTrace) {
     let report = &mut trace.report;
-    report.device_ops = trace.device.ops.len() as u64;
+    report.cpu_ops = trace.device.ops.len() as u64;
     report.device_rows = trace.device.rows.len() as u64;
     report.matched = tally(trace.op_rule.iter().copied().filter(|rule| *rule != MatchRule::None));
     report.no_launch = tally(trace.row_no_launch.iter().copied().filter(|reason| *reason != NoLaunch::Launched));

@@ -38,7 +38,7 @@ pub struct Link {
     /// Rank, when the traces do not say
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Output file: `x.et` is Chakra protobuf, `x.json` or `x.json.gz` merged JSON (ET+), `-` standard output
+    /// Output file: `x.et` is Chakra protobuf, `x.json` or `x.json.gz` merged JSON (ET+), `-` standard output; without it only the report is printed
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -60,16 +60,16 @@ pub struct Merge {
 /// How to link and write.
 #[derive(Debug, ClapArgs)]
 pub struct How {
-    /// Format of the output, whatever its name ends in
+    /// Format of the output [default: what its name ends in; for `merge` et]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// Threads to use; the output does not depend on it [default: all cores]
-    #[arg(short = 'j', long, value_name = "N")]
-    pub threads: Option<std::num::NonZeroUsize>,
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Write nothing and exit with 1 if anything was damaged or the traces are of two runs
+    /// Write no file for a rank whose traces are damaged or of two runs, and exit with 1
     #[arg(long)]
     pub strict: bool,
     /// Replace existing output files, and link traces that do not seem to belong together

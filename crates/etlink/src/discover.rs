@@ -173,14 +173,20 @@ fn kind_of_name(stem: &str) -> FileKind {
 }
 
 /// The rank that a name tells, and whether it has more after it.
+///
+/// TensorBoard's default names begin with the host's name and the process id
+/// (`gpuhost_4711.1690….pt.trace`): in such a name only the word `rank` tells a rank.
 fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     let lower = stem.to_lowercase();
-    for mark in ["torch_et_", "kineto_trace_", "kineto_", "device_", "host_", "rank_", "rank-", "rank"] {
-        let Some(at) = lower.find(mark) else { continue };
-        let rest = &lower[at + mark.len()..];
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        if let Ok(rank) = rest[..digits].parse() {
-            return (Some(rank), !matches!(&rest[digits..], "" | "_trace" | ".pt.trace"));
+    let marks = ["rank_", "rank-", "rank", "pytorch_et_", "torch_et_", "kineto_trace_", "kineto_", "device_", "host_"];
+    for mark in &marks[..if lower.ends_with(".pt.trace") { 3 } else { marks.len() }] {
+        for (at, _) in lower.match_indices(mark) {
+            let rest = &lower[at + mark.len()..];
+            let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let begins_word = !lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+            if let (true, Ok(rank)) = (begins_word, rest[..digits].parse()) {
+                return (Some(rank), !matches!(&rest[digits..], "" | "_trace" | ".pt.trace"));
+            }
         }
     }
     (None, false)
@@ -228,6 +234,10 @@ mod tests {
             ("kineto_trace_0.run1", (Some(0), true)),
             ("h100-bert-small", (None, false)),
             ("worker.pt.trace", (None, false)),
+            ("localhost_12345.1690.pt.trace", (None, false)),
+            ("host_12345.1690.pt.trace", (None, false)),
+            ("myhost_3", (None, false)),
+            ("run2-rank-7", (Some(7), false)),
         ] {
             assert_eq!(rank_in_name(stem), rank, "{stem}");
         }

@@ -10,6 +10,7 @@ mod args;
 mod commands;
 mod discover;
 mod input;
+mod interrupt;
 mod output;
 mod pair;
 mod progress;
@@ -28,7 +29,8 @@ enum Outcome {
 }
 
 fn main() -> ExitCode {
-    match commands::run(args::Args::parse()) {
+    let args = args::Args::parse();
+    match interrupt::install().map_err(Into::into).and_then(|()| commands::run(args)) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Found) => ExitCode::from(1),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,

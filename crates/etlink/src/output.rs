@@ -1,6 +1,7 @@
 //! Writing results: to a temporary name first, so that no half file ever bears the final one.
 
 use crate::args::Format;
+use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use flate2::{Compression, write::GzEncoder};
 use std::fs::File;
@@ -24,13 +25,14 @@ impl Target {
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         let format = match format {
             Some(format) => format,
+            None if path == Path::new("-") => bail!("standard output has no name to tell the format; give --format"),
             None if plain.ends_with(".et") => Format::Et,
-            None if plain.ends_with(".pftrace") || plain.ends_with(".trace.json") => {
-                bail!("{}: Perfetto traces cannot be written yet; use .et or .json", path.display())
-            }
             None if plain.ends_with(".json") => Format::Json,
             None => bail!("{}: the name's ending does not tell the format; use .et, .json or .json.gz, or --format", path.display()),
         };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+            bail!("cannot write {}: there is no folder {}; make it first", path.display(), folder.display());
+        }
         let target = Target { path: path.to_owned(), format, gzip: plain.len() < name.len(), force };
         if path.is_dir() {
             bail!("{} is a folder; give a file name", path.display());
@@ -59,6 +61,7 @@ impl Target {
         }
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let temporary = temporary_in(folder).with_context(failed)?;
+        let _listed = interrupt::Listed::new(temporary.path());
         let written = self.fill(Box::new(temporary.as_file()), fill).with_context(failed)?;
         if self.force {
             temporary.persist(&self.path).map_err(|error| error.error).with_context(failed)?;

@@ -16,7 +16,7 @@ impl Progress {
             return Progress::hidden();
         }
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
-        let style = ProgressStyle::with_template("{msg:20} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}");
+        let style = ProgressStyle::with_template("{msg:8} [{wide_bar}] {bytes}/{total_bytes}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
         Progress { bar }
     }

@@ -41,6 +41,9 @@ pub fn linked(linked: &Linked) -> String {
             format!("{} nodes, {} deps, {}", written.nodes, written.deps, linked.output.as_deref().unwrap_or("")),
         );
     }
+    if linked.written.is_none() && !linked.refused {
+        rows.add("written", "nothing", "give -o FILE");
+    }
     let seconds = &linked.seconds;
     let all = seconds.read + seconds.link + seconds.write;
     rows.add("seconds", format!("{all:.3}"), format!("read {:.3}, link {:.3}, write {:.3}", seconds.read, seconds.link, seconds.write));
@@ -52,8 +55,8 @@ pub fn linked(linked: &Linked) -> String {
 fn matches(linked: &Linked, rows: &mut Rows) {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
-    let share = 100.0 * matched as f64 / report.device_ops.max(1) as f64;
-    rows.add("matched ops", matched, format!("{share:.2} % of {} ops in the device trace; {} in the host trace", report.device_ops, report.host_ops));
+    let share = 100.0 * matched as f64 / report.cpu_ops.max(1) as f64;
+    rows.add("matched ops", matched, format!("{share:.2} % of {} ops in the device trace; {} in the host trace", report.cpu_ops, report.host_ops));
     report.matched.iter().for_each(|(rule, count)| rows.add("  by rule", *count, word(rule)));
     let unmatched = &report.unmatched;
     for (count, reason) in [
@@ -71,7 +74,7 @@ fn matches(linked: &Linked, rows: &mut Rows) {
 fn anomalies(linked: &Linked) -> String {
     let mut rows = Rows::default();
     for (kind, anomaly) in linked.report.anomalies.iter() {
-        let grade = if kind.severity() == Severity::Damage { "damage" } else { "note" };
+        let grade = if kind.severity() == Severity::Damage { "damage" } else { "info" };
         let first = anomaly.first.as_ref().map_or(String::new(), |first| format!(" (first: {first})"));
         rows.add(grade, anomaly.count, format!("{}{first}", kind.describe()));
     }

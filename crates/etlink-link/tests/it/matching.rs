@@ -43,7 +43,7 @@ fn by_id_in_every_schema() {
     for schema in HostSchema::ALL {
         let host = etlink_host::read(&draw.host(schema)[..], etlink_host::ReadOptions::default()).expect("reads");
         let trace = checked(etlink_link::link(Some(host), device(&draw), LinkOptions::default()).expect("links"));
-        assert_eq!((matched(&trace, MatchRule::Id), trace.report.host_ops, trace.report.device_ops), (50, 50, 50), "{schema:?}");
+        assert_eq!((matched(&trace, MatchRule::Id), trace.report.host_ops, trace.report.cpu_ops), (50, 50, 50), "{schema:?}");
         assert!(names_agree(&trace) && trace.report.notes.is_empty(), "{schema:?}: {:?}", trace.report.notes);
     }
 }

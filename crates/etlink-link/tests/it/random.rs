@@ -65,6 +65,6 @@ proptest! {
         let main = draw.thread();
         draw.op(main, "aten::add", 0, 10_000);
         let trace = both(&draw);
-        prop_assert_eq!(trace.report.matched.values().sum::<u64>(), trace.report.device_ops);
+        prop_assert_eq!(trace.report.matched.values().sum::<u64>(), trace.report.cpu_ops);
     }
 }

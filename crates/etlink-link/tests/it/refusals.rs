@@ -53,6 +53,6 @@ fn another_rank_than_asked_for() {
 fn traces_with_nothing_in_them() {
     let full = training(1000, 2, NAMES);
     let empty = TraceBuilder::default();
-    assert!(matches!(etlink_link::link(None, device(&empty), LinkOptions::default()), Err(Error::EmptyDevice)));
+    assert!(matches!(etlink_link::link(None, device(&empty), LinkOptions::default()), Err(Error::EmptyDevice { .. })));
     assert!(matches!(pair(&empty, &full), Err(Error::EmptyHost { nodes: 1 })));
 }

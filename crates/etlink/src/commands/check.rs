@@ -81,7 +81,11 @@ fn one(path: &Path) -> Result<Checked> {
 
 fn describe(checked: &Checked) -> String {
     let summary = &checked.summary;
-    let verdict = if checked.ok { "ok" } else { "faults" };
+    let verdict = match (checked.ok, summary.format) {
+        (true, FileKind::HostTrace) => "ok, but a host trace that is not linked",
+        (true, _) => "ok",
+        (false, _) => "faults",
+    };
     let mut out = format!("{}: {verdict}, {} nodes, {} deps\n", checked.file, summary.nodes, summary.ctrl_deps + summary.data_deps);
     for finding in &checked.findings {
         let grade = if finding.severity == Severity::Error { "error" } else { "warning" };

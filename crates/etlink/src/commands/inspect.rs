@@ -8,6 +8,7 @@ use crate::pair::{read_device, read_host};
 use crate::progress::Progress;
 use crate::table::{Rows, mb};
 use anyhow::{Context, Result, bail};
+use etlink_chakra::check;
 use etlink_chakra::read::{self, FileKind};
 use etlink_model::{Anomalies, CollectiveKind, Collectives, DeviceTrace, HostTrace, Names};
 use indexmap::IndexMap;
@@ -43,6 +44,8 @@ fn look(input: Input, path: &Path) -> Result<Map<String, Value>> {
             let graph = read::read(input.content).with_context(|| path.display().to_string())?;
             let mut facts = object(json!(graph.summary()));
             facts.shift_remove("format");
+            let findings = check::check(&graph).into_iter().map(|finding| (finding.kind.describe().to_owned(), json!(finding.count)));
+            facts.insert("findings".into(), Value::Object(findings.collect()));
             facts.extend(graph.metadata.iter().map(|(key, value)| (format!("metadata {key}"), json!(value))));
             Ok(facts)
         }
@@ -97,7 +100,7 @@ fn device(trace: &DeviceTrace) -> Map<String, Value> {
         "collectives": collectives(&trace.collectives, &trace.names),
         "process_groups": header.groups,
         "steps": steps(&trace.ops.name, &trace.names),
-        "events": trace.events,
+        "events": trace.events.iter().map(|(kind, count)| (kind.trim().to_owned(), json!(count))).collect::<Map<_, _>>(),
         "anomalies": anomalies(&trace.anomalies),
     }))
 }

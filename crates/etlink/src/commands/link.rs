@@ -1,13 +1,13 @@
 //! `etlink link`.
 
-use super::{print, print_json, threads};
+use super::{print, threads};
 use crate::args::Link;
 use crate::output::Target;
 use crate::pair::{self, Job};
 use crate::progress::Progress;
 use crate::{Outcome, table};
 use anyhow::{Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub fn run(args: Link) -> Result<Outcome> {
     let how = args.how;
@@ -18,6 +18,9 @@ pub fn run(args: Link) -> Result<Outcome> {
         Some(path) => Some(Target::new(path, how.format, how.force)?),
         None => None,
     };
+    if let Some(output) = &args.output {
+        refuse_input(output, args.host.iter().chain([&args.device]))?;
+    }
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     let job =
         Job { host: args.host, device: args.device, rank: args.rank, target, threads: threads(how.threads)?, strict: how.strict, force: how.force };
@@ -25,16 +28,27 @@ pub fn run(args: Link) -> Result<Outcome> {
     let linked = pair::run(&job, &progress);
     progress.clear();
     let linked = linked?;
+    let report = if how.json { serde_json::to_string_pretty(&linked)? + "\n" } else { table::linked(&linked) };
     if to_stdout {
         // the graph has standard output for itself
-    } else if how.json {
-        print_json(&linked)?;
+        eprint!("{report}");
     } else {
-        print(&table::linked(&linked))?;
+        print(&report)?;
     }
     if linked.refused {
         eprintln!("etlink: damage was found and --strict given: nothing was written");
         return Ok(Outcome::Found);
     }
     Ok(Outcome::Done)
+}
+
+/// A recording shall not be lost to its own result.
+fn refuse_input<'a>(output: &Path, inputs: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
+    let Ok(output) = output.canonicalize() else { return Ok(()) };
+    for input in inputs {
+        if output.is_file() && input.canonicalize().is_ok_and(|input| input == output) {
+            bail!("{} is an input too; give another name with -o", input.display());
+        }
+    }
+    Ok(())
 }

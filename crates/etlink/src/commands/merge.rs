@@ -9,6 +9,7 @@ use crate::pair::{self, Job, Linked};
 use crate::progress::Progress;
 use crate::table::{Rows, mb};
 use anyhow::{Context, Result, bail};
+use etlink_model::Severity;
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -42,7 +43,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
     let progress = Progress::new();
     progress.say("linking");
     let link = |(run, found): &(&Run, &Found)| {
-        let outcome = one(&args, run, found, if todo.len() == 1 { threads } else { 1 }, &progress);
+        let outcome = one(&args, run, found, (threads / todo.len()).max(1), &progress);
         let (linked, error) = match outcome {
             Ok(linked) => (Some(linked), None),
             Err(error) => (None, Some(format!("{error:#}"))),
@@ -63,7 +64,9 @@ pub fn run(args: Merge) -> Result<Outcome> {
 fn one(args: &Merge, run: &Run, found: &Found, threads: usize, progress: &Progress) -> Result<Linked> {
     let Some(device) = &found.device else {
         let host = found.host.as_deref().unwrap_or(Path::new("?"));
-        bail!("{}: a host trace without a device trace of the same rank beside it has no times: there is nothing to link", host.display());
+        let why =
+            if run.notes.is_empty() { "without a device trace of the same rank beside it" } else { "whose device trace is not sure, see the notes," };
+        bail!("{}: a host trace {why} has no times: there is nothing to link", host.display());
     };
     let target = Target::new(&output_path(args, run, found), args.how.format, args.how.force)?;
     let job = Job {
@@ -106,7 +109,7 @@ fn summary(runs: &[Run], ranks: &[Rank]) -> String {
         let name = Path::new(&rank.run).join(&rank.label).display().to_string();
         match (&rank.linked, &rank.error) {
             (Some(linked), _) => {
-                rows.add(&name, mb(linked.bytes.host + linked.bytes.device), describe(linked));
+                rows.add(&name, format!("{} in", mb(linked.bytes.host + linked.bytes.device)), describe(linked));
                 linked.report.notes.iter().for_each(|note| notes.entry(note).or_default().push(name.clone()));
             }
             (None, error) => errors += &format!("failed: {name}: {}\n", error.as_deref().unwrap_or("")),
@@ -118,15 +121,18 @@ fn summary(runs: &[Run], ranks: &[Rank]) -> String {
         [] => String::new(),
     }));
     let failed = ranks.iter().filter(|rank| rank.linked.is_none()).count();
-    out + &rows.to_string() + &errors + &format!("{} linked, {failed} failed\n", ranks.len() - failed)
+    let refused = ranks.iter().filter(|rank| rank.linked.as_ref().is_some_and(|linked| linked.refused)).count();
+    let refusals = if refused > 0 { format!(", {refused} refused under --strict") } else { String::new() };
+    out + &rows.to_string() + &errors + &format!("{} linked{refusals}, {failed} failed\n", ranks.len() - failed - refused)
 }
 
 fn describe(linked: &Linked) -> String {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
     let seconds = linked.seconds.read + linked.seconds.link + linked.seconds.write;
-    let ops = if linked.host.is_some() { format!("{matched} of {} ops matched", report.device_ops) } else { "device trace only".into() };
-    let damage: u64 = report.anomalies.iter().map(|(_, anomaly)| anomaly.count).sum();
+    let ops = if linked.host.is_some() { format!("{matched} of {} ops matched", report.cpu_ops) } else { "device trace only".into() };
+    let of = |severity| report.anomalies.iter().filter(|(kind, _)| kind.severity() == severity).map(|(_, anomaly)| anomaly.count).sum::<u64>();
+    let (damage, infos) = (of(Severity::Damage), of(Severity::Info));
     let refused = if linked.refused { ", refused under --strict" } else { "" };
-    format!("{ops}, {} of {} device rows launched, {damage} anomalies, {seconds:.3} s{refused}", report.launched, report.device_rows)
+    format!("{ops}, {} of {} device rows launched, {damage} damage, {infos} info, {seconds:.3} s{refused}", report.launched, report.device_rows)
 }

@@ -22,10 +22,13 @@ pub fn run(args: Args) -> Result<Outcome> {
     }
 }
 
+/// More threads than this never help, and a mistyped `-j` shall not start thousands.
+const MAX_THREADS: usize = 64;
+
 /// `-j`, or all cores.
-fn threads(asked: Option<NonZeroUsize>) -> Result<usize> {
+fn threads(asked: Option<u32>) -> Result<usize> {
     let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = asked.map_or_else(cores, NonZeroUsize::get);
+    let threads = asked.map_or_else(cores, |asked| asked as usize).min(MAX_THREADS);
     rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
     Ok(threads)
 }
