@@ -180,7 +180,6 @@ fn add_host(trace: &mut LinkedTrace) {
     let mut host = HostTrace::default();
     host.header.schema = "1.1.1-chakra.0.0.4".to_owned();
     host.header.pid = Some(100);
-    host.header.time = "2026-11-21 03:19:37".to_owned();
     host.header.start_ms = Some(1_550_002);
     let nodes = [
         (1, 1, "[pytorch|profiler|execution_trace|process]", 0, 0),

@@ -31,6 +31,16 @@ pub fn linked(linked: &Linked) -> String {
     }
     report.nodes.iter().for_each(|(kind, count)| rows.add("nodes", *count, word(kind)));
     report.edges.iter().for_each(|(kind, count)| rows.add("edges", *count, word(kind)));
+    written(linked, &mut rows);
+    let seconds = &linked.seconds;
+    let all = seconds.read + seconds.link + seconds.write;
+    rows.add("seconds", format!("{all:.3}"), format!("read {:.3}, link {:.3}, write {:.3}", seconds.read, seconds.link, seconds.write));
+    out += &rows.to_string();
+    out += &anomalies(linked);
+    out
+}
+
+fn written(linked: &Linked, rows: &mut Rows) {
     if let Some(written) = &linked.written {
         for (reason, count) in &written.demoted {
             rows.add("  as compute", *count, format!("communication, {}", word(reason)));
@@ -44,12 +54,6 @@ pub fn linked(linked: &Linked) -> String {
     if linked.written.is_none() && !linked.refused {
         rows.add("written", "nothing", "give -o FILE");
     }
-    let seconds = &linked.seconds;
-    let all = seconds.read + seconds.link + seconds.write;
-    rows.add("seconds", format!("{all:.3}"), format!("read {:.3}, link {:.3}, write {:.3}", seconds.read, seconds.link, seconds.write));
-    out += &rows.to_string();
-    out += &anomalies(linked);
-    out
 }
 
 fn matches(linked: &Linked, rows: &mut Rows) {

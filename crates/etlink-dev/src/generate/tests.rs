@@ -39,7 +39,7 @@ fn every_repetition_matches_by_id() {
         let recording = recording(case);
         let (one, three) = (report(&recording, 1), report(&recording, 3));
         assert_eq!(three.matched[&MatchRule::Id], 3 * one.matched[&MatchRule::Id], "{case}");
-        assert_eq!(three.device_ops, 3 * one.device_ops, "{case}");
+        assert_eq!(three.cpu_ops, 3 * one.cpu_ops, "{case}");
         assert_eq!(three.unmatched.device_not_in_host, 3 * one.unmatched.device_not_in_host, "{case}");
         assert!(!three.anomalies.any(Severity::Damage), "{case}: {:?}", three.anomalies);
         for (kind, anomaly) in three.anomalies.iter() {
