@@ -205,8 +205,9 @@ impl ChunkTables {
     }
 }
 
+/// 0 is what tracers write for a call that has no id.
 fn correlation(value: Option<Value<'_>>) -> Correlation {
-    int(value).map_or(Correlation::NONE, Correlation)
+    int(value).filter(|id| *id != 0).map_or(Correlation::NONE, Correlation)
 }
 
 /// Where `wanted` stands in `all`, appended if it does not. There are few; the latest are the likeliest.

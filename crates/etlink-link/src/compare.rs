@@ -5,7 +5,7 @@ use crate::report::{LinkReport, UnmatchedCounts};
 use crate::trace::MatchRule;
 use crate::{Error, LinkOptions, notes};
 use etlink_model::{Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, HostIdx, HostTrace, NameId, Names, OpIdx};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Below this share of matched ops of the smaller trace two traces are of different programs.
 const SAME_PROGRAM: f64 = 0.5;
@@ -31,9 +31,12 @@ pub(crate) fn compare(
     report.host_ops = (0..host.nodes.len()).filter(|&node| is_op(host, node)).count() as u64;
     let smaller = report.host_ops.min(device.ops.len() as u64);
     let share = matching.count() as f64 / smaller.max(1) as f64;
+    // ids that agree in name are proof: the windows then overlap by little
+    let by_id = matching.op_rule.contains(&MatchRule::Id);
+    let ids_agree = by_id && matching.same_id_other_name * 20 < matching.count();
     if device.ops.is_empty() {
         report.notes.push("the device trace has no CPU ops: no host op can be given its times; record with ProfilerActivity.CPU".into());
-    } else if share < SAME_PROGRAM {
+    } else if share < SAME_PROGRAM && !ids_agree {
         refuse(Error::DifferentPrograms { aligned: matching.count(), ops: smaller, percent: 100.0 * share }, options, report)?;
     } else if matching.op_rule.contains(&MatchRule::Order) {
         let among = stretch(&host.nodes.tid, matching.host_op.iter().map(|op| op.get().is_some()))
@@ -86,8 +89,10 @@ fn refuse(error: Error, options: LinkOptions, report: &mut LinkReport) -> Result
 /// Both traces have step labels but share none: they were recorded at different times.
 fn other_steps(host: &HostTrace, device: &DeviceTrace) -> Option<Error> {
     let (of_host, of_device) = (steps(&host.nodes.name, &host.names), steps(&device.ops.name, &device.names));
-    let apart = !of_host.is_empty() && !of_device.is_empty() && !of_host.iter().any(|step| of_device.contains(step));
-    apart.then(|| Error::DifferentSteps { host: of_host.join(", "), device: of_device.join(", ") })
+    let known: FxHashSet<&str> = of_device.iter().copied().collect();
+    let apart = !of_host.is_empty() && !of_device.is_empty() && !of_host.iter().any(|step| known.contains(step));
+    let some = |steps: &[&str]| steps.iter().take(5).copied().collect::<Vec<_>>().join(", ") + if steps.len() > 5 { ", …" } else { "" };
+    apart.then(|| Error::DifferentSteps { host: some(&of_host), device: some(&of_device) })
 }
 
 /// The `ProfilerStep#N` labels among `used`, in order of first use.
@@ -108,7 +113,7 @@ fn host_rank(host: &HostTrace) -> Option<i64> {
         symmetric && record.rank >= 0 && record.group_size > 1 && record.rank_start >= 0 && record.rank_stride > 0
     };
     let record = (0..all.len()).map(|row| all.row(row)).find(own)?;
-    Some(record.rank_start + record.rank * record.rank_stride)
+    record.rank.checked_mul(record.rank_stride)?.checked_add(record.rank_start)
 }
 
 /// Counts what was not matched, by where it lies.

@@ -114,10 +114,8 @@ impl Draft<'_> {
                 if let Some(before) = before {
                     self.edge(EdgeKind::Launch, before, id);
                 }
-                if let Some(previous) =
-                    order.follow(id, start, start + duration, || format!("{:?}", device.names.get(device.rows.name[at])), anomalies)
-                {
-                    self.edge(EdgeKind::StreamOrder, previous, id);
+                for previous in order.follow(id, start, start + duration, || format!("{:?}", device.names.get(device.rows.name[at])), anomalies) {
+                    self.edge(EdgeKind::StreamOrder, previous.row, id);
                 }
             }
         }
@@ -132,7 +130,7 @@ impl Draft<'_> {
         }
         let before = self.before_call[call.index()];
         let node = &self.placed.get(before as usize)?.node;
-        debug_assert!((node.start + node.duration).0 <= self.device.rows.start[row].0 + CLOCK_TOLERANCE_NS);
+        debug_assert!((node.start + node.duration).0 <= self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS));
         Some(before)
     }
 
@@ -191,27 +189,37 @@ impl SliceNumbers {
     }
 }
 
-/// Finds what each row of a queue follows: the row that ended last before it starts.
+/// A row of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Stretch {
+    end: TimeNs,
+    start: TimeNs,
+    row: u32,
+}
+
+/// Finds what each row of a queue follows: the rows that ended before it starts and that no
+/// other such row follows. There is one but where rows overlap.
 #[derive(Default)]
 struct QueueOrder {
-    running: BinaryHeap<Reverse<(TimeNs, u32)>>,
-    ended: Option<(TimeNs, u32)>,
+    running: BinaryHeap<Reverse<Stretch>>,
+    ended: Vec<Stretch>,
 }
 
 impl QueueOrder {
-    fn follow(&mut self, id: u32, start: TimeNs, end: TimeNs, name: impl FnOnce() -> String, anomalies: &mut Anomalies) -> Option<u32> {
-        while let Some(&Reverse((ends, row))) = self.running.peek() {
-            if ends.0 > start.0.saturating_add(QUEUE_ROUNDING_NS) {
-                break;
-            }
+    fn follow(&mut self, row: u32, start: TimeNs, end: TimeNs, name: impl FnOnce() -> String, anomalies: &mut Anomalies) -> &[Stretch] {
+        let ended_by = TimeNs(start.0.saturating_add(QUEUE_ROUNDING_NS));
+        while let Some(&Reverse(next)) = self.running.peek().filter(|next| next.0.end <= ended_by) {
             self.running.pop();
-            self.ended = self.ended.max(Some((ends, row)));
+            // what `next` followed itself needs no second follower
+            let followed = |earlier: &Stretch| earlier.row < next.row && earlier.end.0 <= next.start.0.saturating_add(QUEUE_ROUNDING_NS);
+            self.ended.retain(|earlier| !followed(earlier));
+            self.ended.push(next);
         }
         if !self.running.is_empty() {
             anomalies.note(AnomalyKind::StreamOverlap, name);
         }
-        self.running.push(Reverse((end, id)));
-        self.ended.map(|(_, row)| row)
+        self.running.push(Reverse(Stretch { end, start, row }));
+        &self.ended
     }
 }
 

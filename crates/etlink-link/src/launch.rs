@@ -29,12 +29,14 @@ pub(crate) struct Launches {
 pub(crate) fn launches(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostIdx], anomalies: &mut Anomalies) -> Launches {
     let index = CallIndex::new(device);
     let params = device.names.find("record_param_comms");
+    // without a match anywhere, every search for one would climb to the top
+    let matched = op_host.iter().any(|node| node.get().is_some());
     let mut found = Launches { collective: collectives(device), ..Launches::default() };
     for row in 0..device.rows.len() {
         let (call, reason) = index.find(row, anomalies);
         let op = call.get().map_or(OpIdx::NONE, |call| {
             let inner = nesting.call_op[call.index()];
-            owner(device, nesting, op_host, inner, params.filter(|_| found.collective[row]))
+            owner(device, nesting, op_host, inner, params.filter(|_| found.collective[row]), matched)
         });
         found.row_call.push(call);
         found.row_op.push(op);
@@ -64,44 +66,50 @@ fn is_nccl(kernel: &str) -> bool {
 
 /// The owner of a row whose call is inside `inner`: the innermost op that the host trace has
 /// too; for a collective the `record_param_comms` around it.
-fn owner(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostIdx], inner: OpIdx, params: Option<NameId>) -> OpIdx {
+fn owner(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostIdx], inner: OpIdx, params: Option<NameId>, matched: bool) -> OpIdx {
     let up = |op: &OpIdx| nesting.op_parent[op.index()].get();
     let chain = || std::iter::successors(inner.get(), up);
     let communicates = params.and_then(|name| chain().find(|op| device.ops.name[op.index()] == name));
-    communicates.or_else(|| chain().find(|op| op_host[op.index()] != HostIdx::NONE)).unwrap_or(inner)
+    communicates.or_else(|| chain().find(|op| matched && op_host[op.index()] != HostIdx::NONE)).unwrap_or(inner)
 }
 
 /// Calls by correlation id.
 struct CallIndex<'t> {
     device: &'t DeviceTrace,
-    /// Call numbers by (correlation, start).
+    /// Call numbers by (correlation, process, start).
     by_id: Vec<u32>,
     first_start: Option<TimeNs>,
-    /// The process that launches on each device.
-    process: FxHashMap<i64, Label>,
+    /// The processes that launch, sorted.
+    processes: Vec<Label>,
+    /// The process of each device, where every process has a device of its own.
+    process_of: FxHashMap<i64, Label>,
 }
 
 impl<'t> CallIndex<'t> {
     fn new(device: &'t DeviceTrace) -> Self {
-        let ids = &device.calls.correlation;
-        let mut by_id: Vec<u32> = (0..device.calls.len() as u32).filter(|&call| ids[call as usize] != Correlation::NONE).collect();
-        by_id.sort_by_key(|&call| ids[call as usize]);
-        let mut index = CallIndex { device, by_id, first_start: device.calls.start.first().copied(), process: FxHashMap::default() };
-        index.process = index.vote();
+        let by_id = (0..device.calls.len() as u32).filter(|&call| device.calls.correlation[call as usize] != Correlation::NONE).collect();
+        let first_start = device.calls.start.first().copied();
+        let mut index = CallIndex { device, by_id, first_start, processes: vec![], process_of: FxHashMap::default() };
+        let mut by_id = std::mem::take(&mut index.by_id);
+        by_id.sort_by_key(|&call| (device.calls.correlation[call as usize], index.pid(call)));
+        index.processes = by_id.iter().map(|&call| index.pid(call)).collect();
+        index.by_id = by_id;
+        index.processes.sort_unstable();
+        index.processes.dedup();
+        if index.processes.len() > 1 {
+            index.process_of = index.vote();
+        }
         index
     }
 
     /// Per device the process with a fitting call for most of its rows: same id, begun before the row. Where
     /// processes fit alike, as the ranks of one program do, each gets a device of its own, in order.
+    /// Empty where more processes launch than there are devices: they share them.
     fn vote(&self) -> FxHashMap<i64, Label> {
         let mut votes: FxHashMap<(i64, Label), u32> = FxHashMap::default();
         for row in 0..self.device.rows.len() {
-            let mut before = None;
-            for &call in self.calls(self.device.rows.correlation[row]).iter().filter(|&&call| self.begun(call, row)) {
-                // a session may use an id again: one vote for each process
-                if before.replace(self.pid(call)) != Some(self.pid(call)) {
-                    *votes.entry((self.device_of(row), self.pid(call))).or_default() += 1;
-                }
+            for pid in self.processes.iter().filter(|pid| self.latest(row, **pid).is_some_and(|(begun, ..)| begun)) {
+                *votes.entry((self.device_of(row), *pid)).or_default() += 1;
             }
         }
         let mut votes: Vec<_> = votes.into_iter().collect();
@@ -114,19 +122,21 @@ impl<'t> CallIndex<'t> {
             taken.extend(own);
             process.extend(own.map(|pid| (of_device[0].0.0, pid)));
         }
-        process
+        if self.processes.len() > process.len() { FxHashMap::default() } else { process }
     }
 
-    /// Whether the call began before the row did, but for the error of the clocks.
-    fn begun(&self, call: u32, row: usize) -> bool {
-        self.device.calls.start[call as usize].0 <= self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS)
-    }
-
-    fn calls(&self, id: Correlation) -> &[u32] {
-        let ids = &self.device.calls.correlation;
-        let from = self.by_id.partition_point(|&call| ids[call as usize] < id);
-        let len = self.by_id[from..].partition_point(|&call| ids[call as usize] == id);
-        &self.by_id[from..from + len]
+    /// The latest call of a process with the row's id that began before it, but for the error of the
+    /// clocks; `false` with the first one where all began after it. Last, whether others have the id.
+    fn latest(&self, row: usize, pid: Label) -> Option<(bool, u32, bool)> {
+        let id = self.device.rows.correlation[row].get()?;
+        let key = |call: &u32| (self.device.calls.correlation[*call as usize], self.pid(*call));
+        let from = self.by_id.partition_point(|call| key(call) < (id, pid));
+        let calls = &self.by_id[from..from + self.by_id[from..].partition_point(|call| key(call) == (id, pid))];
+        let limit = self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS);
+        match calls.partition_point(|&call| self.device.calls.start[call as usize].0 <= limit) {
+            0 => calls.first().map(|&call| (false, call, calls.len() > 1)),
+            begun => Some((true, calls[begun - 1], calls.len() > 1)),
+        }
     }
 
     fn device_of(&self, row: usize) -> i64 {
@@ -137,22 +147,21 @@ impl<'t> CallIndex<'t> {
         self.device.threads[self.device.calls.thread[call as usize].index()].pid
     }
 
-    /// The call that launched `row`, or why there is none.
+    /// The call that launched `row`, or why there is none. A row never takes the call of a process
+    /// that its device does not belong to.
     fn find(&self, row: usize, anomalies: &mut Anomalies) -> (CallIdx, NoLaunch) {
         let Some(id) = self.device.rows.correlation[row].get() else { return (CallIdx::NONE, NoLaunch::NoCorrelation) };
-        let start = self.device.rows.start[row];
-        let calls = self.calls(id);
-        let process = self.process.get(&self.device_of(row)).filter(|_| calls.len() > 1);
-        let own = |call: &&u32| process.is_none_or(|pid| self.pid(**call) == *pid);
-        let scoped = if calls.iter().any(|call| own(&call)) { calls.iter().filter(own).copied().collect() } else { calls.to_vec() };
-        if scoped.len() > 1 {
+        let own = self.process_of.get(&self.device_of(row));
+        let processes = own.map_or(&self.processes[..], std::slice::from_ref);
+        let fitting = || processes.iter().filter_map(|pid| self.latest(row, *pid));
+        if fitting().any(|(.., several)| several) || fitting().filter(|(begun, ..)| *begun).nth(1).is_some() {
             anomalies.note(AnomalyKind::DuplicateCorrelation, || format!("correlation {}", id.0));
         }
-        let begun = |call: &&u32| self.begun(**call, row);
-        match scoped.iter().rfind(begun).or(scoped.last()) {
-            Some(&call) if begun(&&call) => (CallIdx(call), NoLaunch::Launched),
-            Some(&call) => (CallIdx(call), NoLaunch::StartsBeforeCall),
-            None => (CallIdx::NONE, self.why_none(id, start)),
+        // calls are numbered by their start
+        match fitting().max() {
+            Some((true, call, _)) => (CallIdx(call), NoLaunch::Launched),
+            Some((false, call, _)) => (CallIdx(call), NoLaunch::StartsBeforeCall),
+            None => (CallIdx::NONE, self.why_none(id, self.device.rows.start[row])),
         }
     }
 

@@ -47,14 +47,14 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     let Some((start, end)) = device.window() else { return Err(Error::empty_device(&device)) };
     let mut report = LinkReport { window: TimeWindow { start_ns: start.0, end_ns: end.0 }, ..LinkReport::default() };
     describe(host.as_ref(), &device, options, &mut report)?;
-    let mut anomalies = std::mem::take(&mut report.anomalies);
     let mut matching = None;
     if let Some(host) = &host {
-        let found = matching::matching(host, &device, &mut anomalies);
+        let found = matching::matching(host, &device, &mut report.anomalies);
         compare::compare(host, &device, &found, options, &mut report)?;
         report.unmatched = compare::unmatched(host, &device, &found);
         matching = Some(found);
     }
+    let mut anomalies = std::mem::take(&mut report.anomalies);
     let nesting = nest::nest(&device);
     let first_overlap = nesting.first_overlap.map(|op| format!("{:?}", device.names.get(device.ops.name[op.index()])));
     anomalies.add(AnomalyKind::PartialOverlap, nesting.overlaps, first_overlap);

@@ -9,7 +9,7 @@
 
 use crate::align::align;
 use crate::trace::MatchRule;
-use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, NameId, OpIdx};
+use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, Label, NameId, OpIdx};
 use rustc_hash::FxHashMap;
 
 /// The matching.
@@ -53,7 +53,7 @@ pub(crate) fn matching(host: &HostTrace, device: &DeviceTrace, anomalies: &mut A
     if by_id.count() > by_id.same_id_other_name {
         return by_id;
     }
-    let mut by_order = by_order(host, device, &symbols);
+    let mut by_order = by_order(host, device, &symbols, anomalies);
     by_order.same_id_other_name = by_id.same_id_other_name;
     if by_order.count() > by_id.count() { by_order } else { std::mem::take(&mut by_id) }
 }
@@ -96,7 +96,8 @@ fn by_id(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: &mu
     let ids = &host.nodes.rf_id;
     let mut nodes: Vec<u32> = (0..ids.len() as u32).filter(|&node| ids[node as usize].get().is_some()).collect();
     nodes.sort_by_key(|&node| ids[node as usize]);
-    for (op, id) in device.ops.rf_id.iter().enumerate().filter(|(_, id)| id.get().is_some()) {
+    let own = own_process(host, device);
+    for (op, id) in device.ops.rf_id.iter().enumerate().filter(|(op, id)| id.get().is_some() && own(*op)) {
         let at = nodes.partition_point(|&node| ids[node as usize] < *id);
         let Some(&node) = nodes.get(at).filter(|&&node| ids[node as usize] == *id) else { continue };
         if symbols[host.nodes.name[node as usize].index()] != device.ops.name[op].0 {
@@ -110,21 +111,80 @@ fn by_id(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: &mu
     found
 }
 
-fn by_order(host: &HostTrace, device: &DeviceTrace, symbols: &[u32]) -> Matching {
+/// Tells the ops of the host trace's own process, where the device trace has it; else all are.
+fn own_process(host: &HostTrace, device: &DeviceTrace) -> impl Fn(usize) -> bool {
+    let pid = host.header.pid.map(Label::Int);
+    let mut own: Vec<bool> = device.threads.iter().map(|thread| Some(thread.pid) == pid).collect();
+    if !device.ops.thread.iter().any(|thread| own[thread.index()]) {
+        own.fill(true);
+    }
+    move |op| own[device.ops.thread[op].index()]
+}
+
+/// Matches by the order of names. Loops repeat their names: where both traces have autograd's
+/// sequence numbers and these contradict, names alone have met another iteration, and names
+/// with numbers are tried.
+fn by_order(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: &mut Anomalies) -> Matching {
+    let ops: Vec<u32> = device.ops.name.iter().map(|name| name.0).collect();
+    let nodes: Vec<u32> = host.nodes.name.iter().map(|name| symbols[name.index()]).collect();
+    let found = by_sequence(host, device, &nodes, &ops);
+    let (_, contradicting) = numbers(host, device, &found);
+    if contradicting == 0 {
+        return found;
+    }
+    let mut numbered: FxHashMap<(u32, i64), u32> = FxHashMap::default();
+    let mut with_number = |names: &[u32], numbers: &[i64]| -> Vec<u32> {
+        let pairs = names.iter().zip(numbers);
+        pairs
+            .map(|(&name, &number)| {
+                let next = numbered.len() as u32;
+                *numbered.entry((name, number)).or_insert(next)
+            })
+            .collect()
+    };
+    let (nodes, ops) = (with_number(&nodes, &host.nodes.seq_id), with_number(&ops, &device.ops.seq_id));
+    let better = by_sequence(host, device, &nodes, &ops);
+    let (agreeing, _) = numbers(host, device, &better);
+    if agreeing > 0 && better.count() * 2 > found.count() {
+        return better;
+    }
+    anomalies.add(AnomalyKind::SequenceDiffers, contradicting, None);
+    found
+}
+
+/// Of the matched ops that have sequence numbers in both traces: how many have the same, and others.
+fn numbers(host: &HostTrace, device: &DeviceTrace, found: &Matching) -> (u64, u64) {
+    let (mut same, mut other) = (0, 0);
+    for (op, node) in found.op_host.iter().enumerate().filter_map(|(op, node)| Some((op, node.get()?))) {
+        match (host.nodes.seq_id[node.index()], device.ops.seq_id[op]) {
+            (0.., of_device) if of_device < 0 => {}
+            (of_host @ 0.., of_device) if of_host == of_device => same += 1,
+            (0.., _) => other += 1,
+            _ => {}
+        }
+    }
+    (same, other)
+}
+
+/// Aligns the threads of both sides; the symbols are per node and per op.
+fn by_sequence(host: &HostTrace, device: &DeviceTrace, host_symbols: &[u32], device_symbols: &[u32]) -> Matching {
     let mut found = Matching::none(host, device);
     let nodes = (0..host.nodes.len()).filter(|&node| !host.is_root(node));
     let host_rows = by_thread(nodes.map(|node| (host.nodes.tid[node], node as u32)));
-    let device_rows = by_thread(device.ops.thread.iter().zip(0..).map(|(thread, op)| (thread.0, op)));
-    let host_names: Vec<Vec<u32>> =
-        host_rows.iter().map(|rows| rows.iter().map(|&row| symbols[host.nodes.name[row as usize].index()]).collect()).collect();
-    let device_names: Vec<Vec<u32>> = device_rows.iter().map(|rows| rows.iter().map(|&row| device.ops.name[row as usize].0).collect()).collect();
+    let own = own_process(host, device);
+    let ops = device.ops.thread.iter().zip(0..).filter(|(_, op)| own(*op as usize));
+    let device_rows = by_thread(ops.map(|(thread, op)| (thread.0, op)));
+    let names = |rows: &[Vec<u32>], symbols: &[u32]| -> Vec<Vec<u32>> {
+        rows.iter().map(|rows| rows.iter().map(|&row| symbols[row as usize]).collect()).collect()
+    };
+    let (host_names, device_names) = (names(&host_rows, host_symbols), names(&device_rows, device_symbols));
     for (of_host, of_device) in pair_threads(&host_names, &device_names) {
         for (at_host, at_device) in align(&host_names[of_host], &device_names[of_device]) {
             let node = HostIdx(host_rows[of_host][at_host as usize]);
             found.set(node, OpIdx(device_rows[of_device][at_device as usize]), MatchRule::Order);
         }
     }
-    across_threads(host, device, symbols, &mut found);
+    across_threads(host, device, host_symbols, device_symbols, &mut found);
     found
 }
 
@@ -133,7 +193,7 @@ const USER_SCOPE: u8 = 7;
 
 /// Matches user ranges that are on different threads: an asynchronous one (`gloo:all_reduce`) is on its
 /// launcher's thread in the host trace and on that of the worker which ended it in the device trace.
-fn across_threads(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], found: &mut Matching) {
+fn across_threads(host: &HostTrace, device: &DeviceTrace, host_symbols: &[u32], device_symbols: &[u32], found: &mut Matching) {
     let matched = |op: &OpIdx| *op != OpIdx::NONE;
     let Some(first) = found.host_op.iter().position(matched) else { return };
     let after = found.host_op.iter().rposition(matched).map_or(first, |last| last + 1);
@@ -143,8 +203,8 @@ fn across_threads(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], found
     let nodes: Vec<u32> = (first as u32..(after + trailing) as u32).filter(open).collect();
     let open = |op: &u32| found.op_host[*op as usize] == HostIdx::NONE && device.ops.annotation[*op as usize];
     let spare: Vec<u32> = (0..device.ops.len() as u32).filter(open).collect();
-    let host_names: Vec<u32> = nodes.iter().map(|&node| symbols[host.nodes.name[node as usize].index()]).collect();
-    let device_names: Vec<u32> = spare.iter().map(|&op| device.ops.name[op as usize].0).collect();
+    let host_names: Vec<u32> = nodes.iter().map(|&node| host_symbols[node as usize]).collect();
+    let device_names: Vec<u32> = spare.iter().map(|&op| device_symbols[op as usize]).collect();
     for (at_host, at_device) in align(&host_names, &device_names) {
         found.set(HostIdx(nodes[at_host as usize]), OpIdx(spare[at_device as usize]), MatchRule::Order);
     }

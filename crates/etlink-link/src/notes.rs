@@ -15,6 +15,11 @@ pub(crate) fn about_pair(host: &HostTrace, device: &DeviceTrace, matching: &Matc
     if matching.op_rule.contains(&MatchRule::Order) {
         report.notes.extend(why_by_order(device, matching));
     }
+    if report.anomalies.count(AnomalyKind::SequenceDiffers) > 0 {
+        report.notes.push(
+            "sequence numbers of matched ops differ: the two traces are of different iterations of one program; times are the device trace's".into(),
+        );
+    }
     if !damaged {
         report.notes.extend(difference(report.host_ops, device, matching));
     }

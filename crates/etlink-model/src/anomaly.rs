@@ -82,8 +82,10 @@ anomalies! {
     ParentDiffers = Info, "host ops whose recorded parent is not the op that encloses them";
     /// Kineto text rows without pid or tid.
     NoThread = Info, "host rows without a process or thread id, put on thread 0";
-    /// Two runtime calls share a correlation in one process.
-    DuplicateCorrelation = Info, "correlation ids used by several calls of one process: the latest call before the row is taken";
+    /// Processes that share a device use the same ids.
+    DuplicateCorrelation = Info, "device rows whose correlation id several calls bear (ids start again, or processes share a device): the latest call before the row is taken";
+    /// Sequence numbers of matched ops differ.
+    SequenceDiffers = Damage, "ops matched by order whose sequence numbers differ: the traces are of different iterations";
     /// The two traces name different collectives.
     CollectiveDiffers = Damage, "collectives for which the two traces claim different groups or sizes: the device trace's are used";
 }

@@ -61,6 +61,7 @@ pub(crate) fn thread(trace: &LinkedTrace) -> Vec<String> {
 pub(crate) fn checked(trace: LinkedTrace) -> LinkedTrace {
     every_row_is_one_node(&trace);
     edges_go_forward_in_number_and_time(&trace);
+    streams_are_in_order(&trace);
     threads_add_up(&trace);
     counts_agree(&trace);
     trace
@@ -77,7 +78,32 @@ fn every_row_is_one_node(trace: &LinkedTrace) {
         let count = |kind| trace.edges.of(at).iter().filter(|edge| edge.kind == kind).count();
         let launched = trace.row_no_launch[row] == etlink_link::NoLaunch::Launched;
         assert_eq!(count(EdgeKind::Launch), usize::from(launched), "a launched row has its launch as a dep");
-        assert!(count(EdgeKind::StreamOrder) <= 1);
+    }
+}
+
+/// A row comes after every row of its queue that ended before it began, directly or through others.
+fn streams_are_in_order(trace: &LinkedTrace) {
+    let rows: Vec<usize> = (0..trace.nodes.len()).filter(|&at| trace.nodes.on_device[at]).collect();
+    if rows.len() > 300 {
+        return;
+    }
+    let mut before: Vec<Vec<usize>> = vec![vec![]; trace.nodes.len()];
+    for &at in &rows {
+        let follows = trace.edges.of(at).iter().filter(|edge| edge.kind == EdgeKind::StreamOrder).map(|edge| edge.from as usize);
+        let mut all: Vec<usize> = follows.flat_map(|from| before[from].iter().copied().chain([from])).collect();
+        all.sort_unstable();
+        all.dedup();
+        before[at] = all;
+    }
+    for &at in &rows {
+        let node = trace.nodes.get(at);
+        let earlier = rows.iter().filter(|&&other| other != at && trace.nodes.resource[other] == node.resource);
+        for &other in earlier {
+            let ended = trace.nodes.start[other] + trace.nodes.duration[other];
+            // rows of no length at one instant have no order
+            let orders = ended < node.start || ended == node.start && trace.nodes.start[other] < node.start;
+            assert!(!orders || before[at].contains(&other), "node {at} does not follow {other}");
+        }
     }
 }
 
