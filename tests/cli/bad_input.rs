@@ -59,6 +59,11 @@ fn truncated_files_give_what_is_whole() {
         assert!(ran["report"]["matched"]["id"].as_u64().expect("count") > 200);
         tool.run("check out.et").exits(0);
     }
+    let mut flipped = gzip(&device);
+    let crc = flipped.len() - 8;
+    flipped[crc] ^= 1;
+    tool.file("flipped.gz", flipped);
+    tool.run("link --device flipped.gz --strict").exits(1).says("the compressed stream is cut or damaged");
     tool.file("stub.gz", &packed[..12]);
     tool.run("link --device stub.gz -o x.et").exits(2).complains(&["stub.gz", "cut or damaged"]);
 }

@@ -60,6 +60,32 @@ fn the_names_in_use_are_found() {
 }
 
 #[test]
+fn no_two_ranks_share_an_output() {
+    let tool = Tool::new();
+    let device = unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
+    let host = unpacked("mlp-2.15.0/torch_et_0.json.gz");
+    for name in ["torch_et_0.json", "torch_et_0.run1.json"] {
+        tool.file(&format!("run/{name}"), &host);
+    }
+    for name in ["kineto_trace_0.json", "kineto_trace_0.run1.json"] {
+        tool.file(&format!("run/{name}"), &device);
+    }
+    let ranks = tool.run("merge run -o out --json --force").json();
+    let outputs: Vec<_> = ranks.as_array().expect("list").iter().filter_map(|rank| rank["output"].as_str()).collect();
+    assert_eq!(outputs, ["out/run.0.et", "out/run.kineto_trace_0.run1.et"]);
+}
+
+#[test]
+fn a_file_and_its_packed_twin_are_one() {
+    let tool = Tool::new();
+    let device = unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
+    tool.file("run/torch_et_0.json", unpacked("mlp-2.15.0/torch_et_0.json.gz"));
+    tool.file("run/kineto_trace_0.json", &device);
+    tool.file("run/kineto_trace_0.json.gz", crate::tool::gzip(&device));
+    tool.run("merge run -o out").exits(0).says("1 linked, 0 failed").says("left out");
+}
+
+#[test]
 fn the_same_bytes_at_any_thread_count() {
     let tool = Tool::new();
     tool.run("merge {pairs}/tpdp4-2.15.0 -o one -j 1").exits(0);

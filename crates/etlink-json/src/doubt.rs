@@ -23,9 +23,10 @@ impl Brackets {
     }
 }
 
-/// Where `},{"` stands, but for white space: a string that was never closed runs into the next element.
+/// Where `,{"` stands, but for white space: a string that was never closed, or an element without its
+/// brace, runs into the next element.
 pub(crate) fn next_element(raw: &[u8]) -> Option<usize> {
-    let before = |at: usize| raw[..at].trim_ascii_end().strip_suffix(b",").is_some_and(|before| before.trim_ascii_end().ends_with(b"}"));
+    let before = |at: usize| raw[..at].trim_ascii_end().ends_with(b",");
     memchr::memchr_iter(b'{', raw).find(|&at| before(at) && raw[at + 1..].trim_ascii_start().starts_with(b"\""))
 }
 

@@ -227,7 +227,7 @@ impl<F, M> Merger<'_, F, M> {
     {
         self.envelope.bytes = parsed.chunk.offset + parsed.chunk.text.len() as u64;
         if self.after {
-            self.append_trailer(&parsed.chunk, 0)?;
+            self.append_trailer(&parsed.chunk, 0);
             return Ok(parsed.chunk.text);
         }
         if let Some((offset, mut text)) = self.carry.take() {
@@ -242,7 +242,7 @@ impl<F, M> Merger<'_, F, M> {
         match parsed.end {
             End::Array(at) => {
                 self.after = true;
-                self.append_trailer(&parsed.chunk, at)?;
+                self.append_trailer(&parsed.chunk, at);
             }
             End::Inside(at) if !parsed.chunk.last => {
                 self.carry = Some((parsed.chunk.offset + at as u64, parsed.chunk.text[at..].to_vec()));
@@ -252,12 +252,10 @@ impl<F, M> Merger<'_, F, M> {
         Ok(parsed.chunk.text)
     }
 
-    fn append_trailer(&mut self, chunk: &Chunk, at: usize) -> Result<(), ReadError> {
-        self.envelope.trailer.extend_from_slice(&chunk.text[at..]);
-        if self.envelope.trailer.len() > MAX_ELEMENT_BYTES {
-            return Err(ReadError::TooLarge { offset: chunk.offset + at as u64 });
-        }
-        Ok(())
+    /// Text behind the list, as far as [`MAX_ELEMENT_BYTES`] go: what is longer is no trailer.
+    fn append_trailer(&mut self, chunk: &Chunk, at: usize) {
+        let room = MAX_ELEMENT_BYTES.saturating_sub(self.envelope.trailer.len());
+        self.envelope.trailer.extend(chunk.text[at..].iter().take(room));
     }
 }
 
@@ -353,6 +351,20 @@ mod tests {
             let (names, envelope) = read(&text, 2);
             assert_eq!((names.len(), envelope.damage.skipped), (19_999, 1), "{garbage}");
         }
+    }
+
+    #[test]
+    fn an_element_without_its_brace_costs_itself_alone() {
+        let text = document(50, |i| if i % 10 == 5 { r#"{"ph": "s", "name": "flow""#.to_owned() } else { clean(i) });
+        let (names, envelope) = read(&text, 1);
+        assert_eq!((names.len(), envelope.damage.skipped, envelope.damage.repaired), (45, 5, 0));
+    }
+
+    #[test]
+    fn any_text_may_stand_behind_the_list() {
+        let text = document(10, clean) + &"{\"ph\": 1},\n".repeat(MAX_ELEMENT_BYTES / 11);
+        let (names, envelope) = read(&text, 2);
+        assert_eq!((names.len(), envelope.trailer.len()), (10, MAX_ELEMENT_BYTES));
     }
 
     #[test]

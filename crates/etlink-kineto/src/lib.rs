@@ -53,7 +53,8 @@ pub enum Error {
     TooManyRows,
 }
 
-const LAYOUT: Layout = Layout { array: "traceEvents", first_keys: &["ph", "name", "cat", "args"], chunk_bytes: 256 << 10 };
+const LAYOUT: Layout =
+    Layout { array: "traceEvents", first_keys: &["ph", "name", "cat", "args", "pid", "tid", "ts", "dur", "id", "s", "bp"], chunk_bytes: 256 << 10 };
 
 /// Reads a Kineto trace. The result does not depend on `threads`.
 ///

@@ -24,7 +24,11 @@ pub(crate) fn align(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
         if at_a < from_a || at_b < from_b {
             continue;
         }
-        between(a, b, (from_a, at_a), (from_b, at_b), &mut pairs);
+        if pairs.is_empty() {
+            before_first(&a[..at_a], &b[..at_b], &mut pairs);
+        } else {
+            between(a, b, (from_a, at_a), (from_b, at_b), &mut pairs);
+        }
         pairs.extend((0..len).map(|i| ((at_a + i) as u32, (at_b + i) as u32)));
         (from_a, from_b) = (at_a + len, at_b + len);
     }
@@ -67,6 +71,15 @@ fn increasing(points: &[(usize, usize)]) -> Vec<(usize, usize)> {
     }
     chain.reverse();
     chain
+}
+
+/// Aligns what comes before the first anchor, backwards: of several places that fit, the one nearest to
+/// the anchor is meant.
+fn before_first(a: &[u32], b: &[u32], pairs: &mut Vec<(u32, u32)>) {
+    let reversed = |values: &[u32]| -> Vec<u32> { values.iter().rev().copied().collect() };
+    between(&reversed(a), &reversed(b), (0, a.len()), (0, b.len()), pairs);
+    pairs.iter_mut().for_each(|pair| *pair = (a.len() as u32 - 1 - pair.0, b.len() as u32 - 1 - pair.1));
+    pairs.reverse();
 }
 
 /// Aligns `a[span_a]` with `b[span_b]`.

@@ -102,9 +102,9 @@ impl<'t> CallIndex<'t> {
         index
     }
 
-    /// Per device the process with a fitting call for most of its rows: same id, begun before the row. Where
-    /// processes fit alike, as the ranks of one program do, each gets a device of its own, in order.
-    /// Empty where more processes launch than there are devices: they share them.
+    /// Per device the process with a fitting call for most of its rows: same id, begun before the row. First
+    /// each process gets a device of its own, since the ranks of one program fit each other's rows too.
+    /// Empty where a process is left without: devices are shared.
     fn vote(&self) -> FxHashMap<i64, Label> {
         let mut votes: FxHashMap<(i64, Label), u32> = FxHashMap::default();
         for row in 0..self.device.rows.len() {
@@ -113,16 +113,21 @@ impl<'t> CallIndex<'t> {
             }
         }
         let mut votes: Vec<_> = votes.into_iter().collect();
-        votes.sort_unstable_by_key(|&((device, pid), count)| (device, Reverse(count), pid));
-        let mut taken: Vec<Label> = vec![];
-        let mut process = FxHashMap::default();
-        for of_device in votes.chunk_by(|((a, _), _), ((b, _), _)| a == b) {
-            let best = of_device.iter().take_while(|(_, count)| *count == of_device[0].1).map(|((_, pid), _)| *pid);
-            let own = best.clone().find(|pid| !taken.contains(pid)).or(best.clone().next());
-            taken.extend(own);
-            process.extend(own.map(|pid| (of_device[0].0.0, pid)));
+        votes.sort_unstable_by_key(|&((device, pid), count)| (Reverse(count), device, pid));
+        let mut process_of: FxHashMap<i64, Label> = FxHashMap::default();
+        for &((device, pid), _) in &votes {
+            if !process_of.contains_key(&device) && !process_of.values().any(|taken| *taken == pid) {
+                process_of.insert(device, pid);
+            }
         }
-        if self.processes.len() > process.len() { FxHashMap::default() } else { process }
+        if self.processes.len() > process_of.len() {
+            return FxHashMap::default();
+        }
+        // a process may have several devices
+        for ((device, pid), _) in votes {
+            process_of.entry(device).or_insert(pid);
+        }
+        process_of
     }
 
     /// The latest call of a process with the row's id that began before it, but for the error of the

@@ -132,15 +132,16 @@ fn by_order(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: 
     if contradicting == 0 {
         return found;
     }
+    // the host trace writes no number for these (pytorch's observer; Kineto does)
+    let unnumbered = |name: u32| device.names.get(NameId(name)).starts_with("autograd::engine::evaluate_function");
     let mut numbered: FxHashMap<(u32, i64), u32> = FxHashMap::default();
     let mut with_number = |names: &[u32], numbers: &[i64]| -> Vec<u32> {
-        let pairs = names.iter().zip(numbers);
-        pairs
-            .map(|(&name, &number)| {
-                let next = numbered.len() as u32;
-                *numbered.entry((name, number)).or_insert(next)
-            })
-            .collect()
+        let key = |(&name, &number): (&u32, &i64)| (name, if unnumbered(name) { -1 } else { number });
+        let mut symbol = |key| {
+            let next = numbered.len() as u32;
+            *numbered.entry(key).or_insert(next)
+        };
+        names.iter().zip(numbers).map(|pair| symbol(key(pair))).collect()
     };
     let (nodes, ops) = (with_number(&nodes, &host.nodes.seq_id), with_number(&ops, &device.ops.seq_id));
     let better = by_sequence(host, device, &nodes, &ops);

@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use anyhow::{Context, Result};
 use etlink_chakra::read::FileKind;
 use etlink_json::{Scanner, scan_fields};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -54,13 +54,38 @@ pub fn discover(root: &Path) -> Result<Vec<Run>> {
             }
         }
         files.sort();
-        let run = sort_out(folder, files);
+        let (files, twins) = without_twins(files);
+        let mut run = sort_out(folder, files);
+        run.notes.extend(twins);
+        unique_labels(&mut run.ranks);
         if !run.ranks.is_empty() {
             runs.push(run);
         }
     }
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
     Ok(runs)
+}
+
+/// A file that lies there plain and packed is one file (`gunzip -k`): the plain one.
+fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
+    let plain: Vec<PathBuf> = files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "json")).cloned().collect();
+    let is_twin = |file: &PathBuf| plain.contains(&file.with_extension("")) && !plain.contains(file);
+    let (twins, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_twin);
+    let note = |twin: &PathBuf| format!("{} is there unpacked too: it is left out", twin.display());
+    (files, twins.iter().map(note).collect())
+}
+
+/// No two outputs bear one name: a label that occurs again gets a number.
+fn unique_labels(ranks: &mut [Found]) {
+    let mut used = BTreeSet::new();
+    for found in ranks {
+        let label = found.label.clone();
+        let mut number = 1;
+        while !used.insert(found.label.clone()) {
+            number += 1;
+            found.label = format!("{label}-{number}");
+        }
+    }
 }
 
 fn is_json(path: &Path) -> bool {
@@ -125,24 +150,25 @@ fn adopt(run: &mut Run, loose: Vec<Candidate>) {
     let (hosts, devices): (Vec<_>, Vec<_>) = loose.into_iter().partition(|candidate| candidate.kind == FileKind::HostTrace);
     let lonely = |found: &&mut Found| found.host.is_none() || found.device.is_none();
     let single = |all: &[Candidate]| all.len() == 1;
+    let alone = run.ranks.is_empty();
     let waiting: Vec<&mut Found> = run.ranks.iter_mut().filter(lonely).collect();
     match (<[&mut Found; 1]>::try_from(waiting), single(&hosts), single(&devices)) {
         (Ok([found]), true, false) if found.host.is_none() && devices.is_empty() => found.host = Some(hosts[0].path.clone()),
         (Ok([found]), false, true) if found.device.is_none() && hosts.is_empty() => found.device = Some(devices[0].path.clone()),
         (Err(_), true, true) => run.ranks.push(Found {
             rank: hosts[0].rank.or(devices[0].rank),
-            label: hosts[0].rank.or(devices[0].rank).unwrap_or(0).to_string(),
+            label: if alone { hosts[0].rank.or(devices[0].rank).unwrap_or(0).to_string() } else { devices[0].stem.clone() },
             host: Some(hosts[0].path.clone()),
             device: Some(devices[0].path.clone()),
         }),
         _ => {
-            let alone = |candidate: Candidate| {
+            let by_itself = |candidate: Candidate| {
                 let is_host = candidate.kind == FileKind::HostTrace;
                 let path = Some(candidate.path);
                 let (host, device) = if is_host { (path, None) } else { (None, path) };
                 Found { rank: candidate.rank, label: candidate.stem, host, device }
             };
-            run.ranks.extend(hosts.into_iter().chain(devices).map(alone));
+            run.ranks.extend(hosts.into_iter().chain(devices).map(by_itself));
         }
     }
 }
@@ -180,7 +206,7 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     let lower = stem.to_lowercase();
     let marks = ["rank_", "rank-", "rank", "pytorch_et_", "torch_et_", "kineto_trace_", "kineto_", "device_", "host_"];
     for mark in &marks[..if lower.ends_with(".pt.trace") { 3 } else { marks.len() }] {
-        for (at, _) in lower.match_indices(mark) {
+        for (at, _) in lower.rmatch_indices(mark) {
             let rest = &lower[at + mark.len()..];
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             let begins_word = !lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
@@ -238,6 +264,8 @@ mod tests {
             ("host_12345.1690.pt.trace", (None, false)),
             ("myhost_3", (None, false)),
             ("run2-rank-7", (Some(7), false)),
+            ("host_3_rank_1", (Some(1), false)),
+            ("lowrank16_rank0", (Some(0), false)),
         ] {
             assert_eq!(rank_in_name(stem), rank, "{stem}");
         }

@@ -45,29 +45,52 @@ pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>> {
     if empty { Ok(Box::new(std::io::empty())) } else { open(path, &Progress::hidden()).map(|input| input.content) }
 }
 
-fn from_source(name: String, stored_bytes: Option<u64>, source: Box<dyn Read + Send>) -> Result<Input> {
-    let mut stored = BufReader::with_capacity(BUFFER_BYTES, source);
-    let magic = stored.fill_buf().with_context(|| format!("cannot read {name}"))?;
+fn from_source(name: String, stored_bytes: Option<u64>, mut source: Box<dyn Read + Send>) -> Result<Input> {
+    let mut magic = vec![];
+    source.by_ref().take(4).read_to_end(&mut magic).with_context(|| format!("cannot read {name}"))?;
     if magic.is_empty() {
         bail!("{name} is empty; record the trace again");
     }
-    let mut content: Box<dyn Read + Send> = match magic {
+    let stored = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(magic.clone()).chain(source));
+    let mut content: Box<dyn Read + Send> = match magic[..] {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(stored)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(Zstd(zstd::Decoder::with_buffer(stored).with_context(|| format!("cannot unpack {name}"))?)),
+        // a frame, or a skippable one before it
+        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Box::new(Zstd::new(stored).with_context(|| format!("cannot unpack {name}"))?),
         _ => Box::new(stored),
     };
     let mut head = vec![];
     let cut = content.by_ref().take(HEAD_BYTES).read_to_end(&mut head).err();
     let kind = sniff(&head);
-    if let Some(error) = cut.filter(|_| kind == FileKind::Unknown) {
-        return Err(error).with_context(|| format!("cannot unpack {name}: it is cut or damaged at its very beginning"));
+    if let Some(error) = cut {
+        if kind == FileKind::Unknown {
+            return Err(error).with_context(|| format!("cannot unpack {name}: it is cut or damaged at its very beginning"));
+        }
+        content = Box::new(Failing(Some(error)));
     }
     Ok(Input { name, kind, stored_bytes, content: Box::new(Cursor::new(head).chain(content)) })
+}
+
+/// What is left of a source whose damage was met in its first bytes: decoders tell it once.
+struct Failing(Option<std::io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
 }
 
 /// zstd reports damage as an error of no kind; readers take [`ErrorKind::InvalidData`] for
 /// an early end and keep what came before.
 struct Zstd<R: BufRead>(zstd::Decoder<'static, R>);
+
+impl<R: BufRead> Zstd<R> {
+    fn new(stored: R) -> std::io::Result<Self> {
+        let mut decoder = zstd::Decoder::with_buffer(stored)?;
+        // as `zstd --long=31` packs; memory is only taken for the window that a file has
+        decoder.window_log_max(31)?;
+        Ok(Zstd(decoder))
+    }
+}
 
 impl<R: BufRead> Read for Zstd<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

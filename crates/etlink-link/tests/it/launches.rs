@@ -82,6 +82,42 @@ fn two_processes_with_the_same_ids_in_one_file() {
 }
 
 #[test]
+fn a_row_never_takes_the_call_of_another_process() {
+    // pid 1000  launch 2 -  launch 3 -     device 0  . a ==  . a ==
+    // pid 2000  launch 2 -  (lost)         device 1  . b ==  . b ==
+    let mut draw = TraceBuilder::default();
+    for (process, device, kernel) in [(1_000, 0, "a"), (2_000, 1, "b")] {
+        let thread = draw.process(process).thread();
+        for id in 2..6 {
+            let start = id * 30_000 + device * 1_000;
+            if (process, id) != (2_000, 3) {
+                draw.call(thread, "launch", (start, start + 5_000), id);
+            }
+            draw.kernel(Queue { device, context: 1, stream: 7 }, kernel, (start + 10_000, start + 15_000), id);
+        }
+    }
+    let trace = alone(&draw);
+    assert_eq!((trace.report.launched, trace.report.no_launch.get(&etlink_link::NoLaunch::CallNotRecorded)), (7, Some(&1)));
+}
+
+#[test]
+fn processes_that_share_a_device_keep_their_own_launches() {
+    // pid 1000  launch 2 -          pid 2000            launch 2 -         device 0  . a ==            . b ==
+    let mut draw = TraceBuilder::default();
+    for (process, at, call, kernel) in [(1_000, 0, "of 1000", "a"), (2_000, 155_000, "of 2000", "b")] {
+        let thread = draw.process(process).thread();
+        for id in 2..8 {
+            let start = id * 400_000 + at;
+            draw.call(thread, call, (start, start + 5_000), id);
+            draw.kernel(STREAM, kernel, (start + 10_000, start + 15_000), id);
+        }
+    }
+    let trace = alone(&draw);
+    assert!(launches(&trace).iter().all(|launch| launch == "a <- of 1000 of none" || launch == "b <- of 2000 of none"), "{:?}", launches(&trace));
+    assert_eq!(anomalies(&trace), [(AnomalyKind::DuplicateCorrelation, 6)]);
+}
+
+#[test]
 fn ids_that_start_again_in_one_file_take_the_latest_call_before_the_row() {
     // thread  first -           second -            stream 7   . k ==            . k ==
     let mut draw = TraceBuilder::default();

@@ -2,7 +2,7 @@
 
 use crate::support::checked;
 use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_model::{DeviceTrace, HostIdx, HostTrace, RfId};
+use etlink_model::{AnomalyKind, DeviceTrace, HostIdx, HostTrace, RfId};
 use flate2::read::MultiGzDecoder;
 
 /// The recordings of PyTorch 2.15 and their ranks.
@@ -72,4 +72,31 @@ fn by_order_finds_what_the_ids_tell() {
         let right = truth.iter().zip(&found).filter(|(truth, found)| **truth != HostIdx::NONE && truth == found).count();
         assert!(right * 1_000 >= known * 995, "{case}: {right} of {known}");
     });
+}
+
+#[test]
+fn sequence_numbers_tell_which_iteration_it_is() {
+    let (host, mut device) = read("mlp", 0);
+    let label = device.names.find("ProfilerStep#3").expect("a second step");
+    let second = device.ops.name.iter().position(|name| *name == label).expect("its range");
+    // the device trace of the second iteration alone, without its label and without ids
+    let rest: Vec<u32> = (second as u32 + 1..device.ops.len() as u32).collect();
+    device.ops.reorder(&rest);
+    let truth = std::mem::replace(&mut device.ops.rf_id, vec![RfId(0); rest.len()]);
+    device.has_rf_ids = false;
+    let trace = linked(host, device);
+    let host = trace.host.as_ref().expect("a host trace");
+    let right = trace.op_host.iter().zip(&truth).filter(|(node, id)| node.get().is_some_and(|node| host.nodes.rf_id[node.index()] == **id)).count();
+    assert!(right * 1000 >= truth.len() * 995, "{right} of {}", truth.len());
+}
+
+#[test]
+fn sequence_numbers_that_contradict_are_damage() {
+    let (host, mut device) = read("mlp", 0);
+    device.ops.rf_id.fill(RfId(0));
+    device.has_rf_ids = false;
+    device.ops.seq_id.iter_mut().filter(|seq| **seq >= 0).for_each(|seq| *seq += 40);
+    let trace = linked(host, device);
+    assert!(trace.report.anomalies.count(AnomalyKind::SequenceDiffers) > 50);
+    assert!(trace.report.notes[0].contains("different iterations"), "{:?}", trace.report.notes);
 }
