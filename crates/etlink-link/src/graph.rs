@@ -14,16 +14,12 @@ use std::collections::BinaryHeap;
 /// Rows of one queue may overlap this much and still be in order: both ends are rounded.
 const QUEUE_ROUNDING_NS: i64 = 1_000;
 
-/// A node with its place: (time, on a device, emission number) orders all nodes.
-struct Placed {
-    key: (TimeNs, bool, u32),
-    node: Node,
-}
-
 /// Nodes before they are numbered, and edges between their emission numbers.
 struct Draft<'t> {
     device: &'t DeviceTrace,
-    placed: Vec<Placed>,
+    nodes: Nodes,
+    /// Per node its place in time. Of one instant host nodes come first, then as emitted.
+    places: Vec<TimeNs>,
     edges: Vec<Edge>,
     /// Per call: the node that runs up to its start.
     before_call: Vec<u32>,
@@ -37,7 +33,7 @@ pub(crate) fn build(
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
 ) -> (Nodes, Edges) {
-    let mut draft = Draft { device, placed: vec![], edges: vec![], before_call: vec![u32::MAX; device.calls.len()] };
+    let mut draft = Draft { device, nodes: Nodes::default(), places: vec![], edges: vec![], before_call: vec![u32::MAX; device.calls.len()] };
     let mut launching = vec![false; device.calls.len()];
     launches.row_call.iter().filter_map(|call| call.get()).for_each(|call| launching[call.index()] = true);
     for (thread, slices) in nesting.threads.iter().enumerate() {
@@ -49,8 +45,9 @@ pub(crate) fn build(
 
 impl Draft<'_> {
     fn emit(&mut self, node: Node, at: TimeNs) -> u32 {
-        let number = self.placed.len() as u32;
-        self.placed.push(Placed { key: (at, node.on_device, number), node });
+        let number = self.nodes.len() as u32;
+        self.nodes.push(node);
+        self.places.push(at);
         number
     }
 
@@ -106,7 +103,7 @@ impl Draft<'_> {
                 let at = row as usize;
                 let (start, duration) = (device.rows.start[at], device.rows.duration[at]);
                 let before = self.launched_by(launches, at, anomalies);
-                let launch_start = before.map_or(start, |node| self.placed[node as usize].key.0);
+                let launch_start = before.map_or(start, |node| self.places[node as usize]);
                 latest = latest.max(start).max(launch_start);
                 let kind = if launches.collective[at] { NodeKind::Collective } else { NodeKind::DeviceOp };
                 let node = Node { kind, source: row, slice: 0, on_device: true, resource: device.rows.queue[at].0, start, duration };
@@ -129,25 +126,24 @@ impl Draft<'_> {
             return None;
         }
         let before = self.before_call[call.index()];
-        let node = &self.placed.get(before as usize)?.node;
+        let node = (before != u32::MAX).then(|| self.nodes.get(before as usize))?;
         debug_assert!((node.start + node.duration).0 <= self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS));
         Some(before)
     }
 
     /// Numbers the nodes by place.
-    fn finish(self) -> (Nodes, Edges) {
-        let mut order: Vec<u32> = (0..self.placed.len() as u32).collect();
-        order.sort_unstable_by_key(|&at| self.placed[at as usize].key);
+    fn finish(mut self) -> (Nodes, Edges) {
+        let mut order: Vec<u32> = (0..self.nodes.len() as u32).collect();
+        order.sort_unstable_by_key(|&at| (self.places[at as usize], self.nodes.on_device[at as usize], at));
+        self.nodes.reorder(&order);
         let mut number = vec![0u32; order.len()];
-        let mut nodes = Nodes::default();
-        for (place, &at) in order.iter().enumerate() {
-            number[at as usize] = place as u32;
-            nodes.push(self.placed[at as usize].node);
+        order.iter().zip(0..).for_each(|(&at, place)| number[at as usize] = place);
+        for edge in &mut self.edges {
+            (edge.to, edge.from) = (number[edge.to as usize], number[edge.from as usize]);
         }
-        let edges = self.edges.iter().map(|e| Edge { to: number[e.to as usize], kind: e.kind, from: number[e.from as usize] }).collect();
-        let edges = Edges::new(edges, nodes.len());
+        let edges = Edges::new(self.edges, self.nodes.len());
         debug_assert!(edges.all().iter().all(|edge| edge.from < edge.to), "every edge goes forward");
-        (nodes, edges)
+        (self.nodes, edges)
     }
 }
 

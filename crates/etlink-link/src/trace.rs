@@ -112,6 +112,20 @@ impl Nodes {
         self.kind.is_empty()
     }
 
+    /// Node `i` becomes the former node `order[i]`.
+    pub(crate) fn reorder(&mut self, order: &[u32]) {
+        fn reordered<T: Copy>(column: &mut Vec<T>, order: &[u32]) {
+            *column = order.iter().map(|&at| column[at as usize]).collect();
+        }
+        reordered(&mut self.kind, order);
+        reordered(&mut self.source, order);
+        reordered(&mut self.slice, order);
+        reordered(&mut self.on_device, order);
+        reordered(&mut self.resource, order);
+        reordered(&mut self.start, order);
+        reordered(&mut self.duration, order);
+    }
+
     /// Node `index`.
     pub fn get(&self, index: usize) -> Node {
         Node {
