@@ -5,7 +5,7 @@
 //! made but counted.
 
 use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
-use crate::nest::{Nesting, Owner, Slice};
+use crate::nest::{Owner, Slice};
 use crate::trace::{Edge, EdgeKind, Edges, NoLaunch, Node, NodeKind, Nodes};
 use etlink_model::{Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, OpIdx, TimeNs};
 use std::cmp::Reverse;
@@ -28,7 +28,7 @@ struct Draft<'t> {
 /// Builds the graph. `op_communicates[op]`: the op is a collective in which no device takes part.
 pub(crate) fn build(
     device: &DeviceTrace,
-    nesting: &Nesting,
+    threads: Vec<Vec<Slice>>,
     launches: &Launches,
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
@@ -36,8 +36,8 @@ pub(crate) fn build(
     let mut draft = Draft { device, nodes: Nodes::default(), places: vec![], edges: vec![], before_call: vec![u32::MAX; device.calls.len()] };
     let mut launching = vec![false; device.calls.len()];
     launches.row_call.iter().filter_map(|call| call.get()).for_each(|call| launching[call.index()] = true);
-    for (thread, slices) in nesting.threads.iter().enumerate() {
-        draft.add_thread(thread as u32, slices, op_communicates, &launching);
+    for (slices, thread) in threads.into_iter().zip(0..) {
+        draft.add_thread(thread, &slices, op_communicates, &launching);
     }
     draft.add_rows(launches, anomalies);
     draft.finish()

@@ -68,7 +68,7 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     let launches = launch::launches(&device, &nesting, &op_host, &mut anomalies);
     let mut trace = LinkedTrace { host, device, op_host, op_rule, report, ..LinkedTrace::default() };
     let communicates = graph::host_collectives(&trace.device, &launches, |op| trace.op_collective(op).map(|found| found.kind()));
-    (trace.nodes, trace.edges) = graph::build(&trace.device, &nesting, &launches, &communicates, &mut anomalies);
+    (trace.nodes, trace.edges) = graph::build(&trace.device, nesting.threads, &launches, &communicates, &mut anomalies);
     trace.op_parent = nesting.op_parent;
     trace.op_exclusive = nesting.op_exclusive;
     trace.call_op = nesting.call_op;
