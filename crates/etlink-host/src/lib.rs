@@ -45,7 +45,7 @@ use std::io::Read;
 /// How to read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// Threads to use: 1 reads and parses in turns; of more, one reads and the others parse.
+    /// Threads to use. Each in turn reads (and inflates) a chunk and then parses it.
     pub threads: usize,
 }
 

@@ -9,7 +9,7 @@
 //! `kernel_file` with 1.0.4, communication attributes with 1.1.0, `tensor_range` later.
 
 use crate::node::{Fields, Lists, Unknown, list_text, parent_id};
-use etlink_json::{Broken, Scanner};
+use etlink_json::{Broken, Scanner, Value};
 
 /// Takes the value of `key` if this layout has such a key with such a value.
 pub(crate) fn take<'a>(node: &mut Fields<'a>, key: &[u8], scanner: &mut Scanner<'a>) -> Result<bool, Broken> {
@@ -54,7 +54,33 @@ fn attributes<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<()
     }
 }
 
+/// An attribute exactly as PyTorch writes it, which is all of them but in foreign files.
+#[inline]
+fn usual<'a>(scanner: &mut Scanner<'a>) -> Option<(&'a [u8], Value<'a>, Value<'a>)> {
+    let mut ahead = scanner.clone();
+    if !ahead.eat_exact(b"{\"name\": \"") {
+        return None;
+    }
+    let name = ahead.until_exact(b"\", \"type\": \"")?;
+    let kind = ahead.until_exact(b"\", \"value\": ")?;
+    let value = if ahead.eat_exact(b"\"\"}") {
+        Value::Text(b"")
+    } else {
+        let value = ahead.value().ok()?;
+        if !ahead.eat(b'}') {
+            return None;
+        }
+        value
+    };
+    *scanner = ahead;
+    Some((name, Value::Text(kind), value))
+}
+
 fn attribute<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
+    if let Some((name, kind, value)) = usual(scanner) {
+        keep(node, name, Some(kind), Some(value));
+        return Ok(());
+    }
     let (mut name, mut kind, mut value) = (&b""[..], None, None);
     scanner.enter()?;
     while let Some(key) = scanner.key()? {
@@ -66,6 +92,12 @@ fn attribute<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(),
             _ => {}
         }
     }
+    keep(node, name, kind, value);
+    Ok(())
+}
+
+#[inline]
+fn keep<'a>(node: &mut Fields<'a>, name: &'a [u8], kind: Option<Value<'a>>, value: Option<Value<'a>>) {
     let known = value.is_some_and(|value| {
         node.attrs.set(name, value) || {
             let mut comm = node.comm.unwrap_or_default();
@@ -79,5 +111,4 @@ fn attribute<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(),
     if !known {
         node.unknown.push(Unknown { name, kind, value });
     }
-    Ok(())
 }

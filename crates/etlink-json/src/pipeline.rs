@@ -41,8 +41,8 @@ enum End {
 /// `parse` is called per element with a scanner that stands behind the element's `{` and has
 /// to walk it to its `}`. It must not keep anything of an element for which it returns an
 /// error: the element may be offered a second time, mended. `merge` gets the values of the
-/// chunks in file order, so the result does not depend on `threads`. With one thread the source
-/// is read and parsed in turns; of more threads one reads (and inflates) and the others parse.
+/// chunks in file order, so the result does not depend on `threads`. Each of
+/// `threads` in turn reads (and inflates) a chunk and then parses it.
 ///
 /// # Errors
 /// See [`ReadError`]. A source that ends early (cut gzip) is no error but [`Damage`].
@@ -67,49 +67,68 @@ where
             spare = merger.take(elements.parse_chunk(chunk, false))?;
         }
     } else {
-        in_threads(&mut cutter, threads - 1, |chunk| elements.parse_chunk(chunk, false), |parsed| merger.take(parsed))?;
+        in_threads(&mut cutter, threads, |chunk| elements.parse_chunk(chunk, false), |parsed| merger.take(parsed))?;
     }
     let mut envelope = merger.envelope;
     envelope.damage.source_error = cutter.source_error().map(str::to_owned);
     Ok(envelope)
 }
 
-/// One thread cuts (and inflates), `parsers` parse, the calling thread merges.
+/// A chunk to parse and the way back for what comes of it.
+type Job<T> = (Chunk, Sender<Parsed<T>>);
+
+/// The end of a document that chunks are taken from.
+struct Source<'c, R, T> {
+    cutter: &'c mut Cutter<R>,
+    /// Where the results come out, in the chunks' order; none after the last chunk.
+    order: Option<Sender<Receiver<Parsed<T>>>>,
+}
+
+impl<R: Read, T> Source<'_, R, T> {
+    /// The next chunk and where its result goes.
+    fn next(&mut self, spare: Vec<u8>) -> Result<Option<Job<T>>, ReadError> {
+        let Some(order) = &self.order else { return Ok(None) };
+        let (reply, parsed) = bounded(1);
+        let next = self.cutter.next(spare);
+        match next {
+            Ok(Some(chunk)) if order.send(parsed).is_ok() => Ok(Some((chunk, reply))),
+            ended => {
+                self.order = None;
+                ended.map(|_| None)
+            }
+        }
+    }
+}
+
+/// Each thread in turn cuts (and inflates) a chunk, then parses it; the calling thread merges.
 fn in_threads<R: Read + Send, T: Send>(
     cutter: &mut Cutter<R>,
-    parsers: usize,
+    threads: usize,
     work: impl Fn(Chunk) -> Parsed<T> + Sync,
     mut take: impl FnMut(Parsed<T>) -> Result<Vec<u8>, ReadError>,
 ) -> Result<(), ReadError> {
-    let (spare_in, spare_out) = bounded::<Vec<u8>>(4 * parsers);
-    let (chunk_in, chunk_out) = bounded::<(Chunk, Sender<Parsed<T>>)>(parsers);
-    let (order_in, order_out) = bounded::<Receiver<Parsed<T>>>(2 * parsers);
-    let work = &work;
+    let (spare_in, spare_out) = bounded::<Vec<u8>>(4 * threads);
+    let (order_in, order_out) = bounded::<Receiver<Parsed<T>>>(2 * threads);
+    let source = std::sync::Mutex::new(Source { cutter, order: Some(order_in) });
+    let (work, source) = (&work, &source);
     std::thread::scope(|scope| {
-        for _ in 0..parsers {
-            let chunks = chunk_out.clone();
-            scope.spawn(move || {
-                for (chunk, reply) in chunks {
-                    drop(reply.send(work(chunk)));
-                }
-            });
-        }
-        drop(chunk_out);
-        let cutting = scope.spawn(move || -> Result<(), ReadError> {
-            while let Some(chunk) = cutter.next(spare_out.try_recv().unwrap_or_default())? {
-                let (reply, parsed) = bounded(1);
-                if order_in.send(parsed).is_err() || chunk_in.send((chunk, reply)).is_err() {
-                    break;
-                }
-            }
-            Ok(())
-        });
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                let spare_out = spare_out.clone();
+                scope.spawn(move || -> Result<(), ReadError> {
+                    loop {
+                        let next = source.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next(spare_out.try_recv().unwrap_or_default());
+                        let Some((chunk, reply)) = next? else { return Ok(()) };
+                        drop(reply.send(work(chunk)));
+                    }
+                })
+            })
+            .collect();
         let merged = order_out.into_iter().filter_map(|reply| reply.recv().ok()).try_for_each(|parsed| {
             drop(spare_in.try_send(take(parsed)?));
             Ok(())
         });
-        let cut = cutting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        merged.and(cut)
+        workers.into_iter().fold(merged, |done, worker| done.and(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     })
 }
 

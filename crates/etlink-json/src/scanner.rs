@@ -166,6 +166,26 @@ impl<'a> Scanner<'a> {
         hit
     }
 
+    /// Consumes `text` if exactly that is next, white space and all.
+    #[inline]
+    pub fn eat_exact(&mut self, text: &[u8]) -> bool {
+        let hit = self.text.get(self.pos..).is_some_and(|rest| rest.starts_with(text));
+        self.pos += if hit { text.len() } else { 0 };
+        hit
+    }
+
+    /// Takes the rest of a string up to its quote, if exactly `end`, which begins with that quote, is there.
+    #[inline]
+    pub fn until_exact(&mut self, end: &[u8]) -> Option<&'a [u8]> {
+        let rest = self.text.get(self.pos..)?;
+        let length = quote_or_escape(rest)?;
+        if !rest[length..].starts_with(end) {
+            return None;
+        }
+        self.pos += length + end.len();
+        Some(&rest[..length])
+    }
+
     /// Enters an object: consumes `{`.
     #[inline]
     pub fn enter(&mut self) -> Result<(), Broken> {
