@@ -31,7 +31,7 @@ fn link(folder: &Path, rank: usize) -> LinkedTrace {
 fn outputs(trace: &LinkedTrace) -> (Vec<u8>, Vec<u8>) {
     let (mut protobuf, mut json) = (vec![], vec![]);
     et::write_et(trace, &WriteOptions::default(), &mut protobuf).expect("writes");
-    etplus::write_etplus(trace, &WriteOptions::default(), &mut json).expect("writes");
+    etplus::write_etplus(trace, &mut json).expect("writes");
     (protobuf, json)
 }
 

@@ -17,8 +17,6 @@ pub struct WriteOptions<'a> {
     /// Sizes, by ascending node, that go before what the trace says: the simulator matches
     /// collectives of equal size only, and the ranks of an uneven all-to-all have different ones.
     pub comm_bytes: &'a [(u32, i64)],
-    /// Leave out the values of inputs and outputs, which are most of a file's bytes.
-    pub omit_values: bool,
 }
 
 /// Why a communication node was written as computation with its measured duration.

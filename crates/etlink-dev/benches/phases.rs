@@ -108,7 +108,7 @@ fn writing(c: &mut Criterion) {
     group.throughput(Throughput::Elements(trace.nodes.len() as u64));
     let options = WriteOptions::default();
     group.bench_function("et", |bench| bench.iter(|| et::write_et(black_box(&trace), &options, &mut std::io::sink())));
-    group.bench_function("et+", |bench| bench.iter(|| etplus::write_etplus(black_box(&trace), &options, &mut std::io::sink())));
+    group.bench_function("et+", |bench| bench.iter(|| etplus::write_etplus(black_box(&trace), &mut std::io::sink())));
     group.finish();
 }
 

@@ -82,7 +82,7 @@ fn one(host: &[u8], device: &[u8]) -> Result<()> {
         let trace = etlink_link::link(host, device, etlink_link::LinkOptions { force: true, rank: None }).ok()?;
         let (mut protobuf, mut json) = (vec![], vec![]);
         et::write_et(&trace, &WriteOptions::default(), &mut protobuf).ok()?;
-        etplus::write_etplus(&trace, &WriteOptions::default(), &mut json).ok()?;
+        etplus::write_etplus(&trace, &mut json).ok()?;
         Some((protobuf, json))
     };
     let written = outputs(1);

@@ -110,7 +110,7 @@ fn write(trace: &LinkedTrace, target: &Target) -> Result<(WriteSummary, u64)> {
     let options = WriteOptions::default();
     target.write(|mut out| match target.format {
         Format::Et => et::write_et(trace, &options, &mut out),
-        Format::Json => etplus::write_etplus(trace, &options, &mut out),
+        Format::Json => etplus::write_etplus(trace, &mut out),
     })
 }
 

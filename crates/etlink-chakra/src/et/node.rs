@@ -148,8 +148,7 @@ impl<'t> Encoder<'t> {
         self.message.attr_int("host_id", nodes.id[node].cast_signed());
         for (tag, list) in [(field::INPUTS, &nodes.inputs[node]), (field::OUTPUTS, &nodes.outputs[node])] {
             let values = String::from_utf8_lossy(host.span(list.values));
-            let values = if self.options.omit_values { "" } else { &*values };
-            self.message.texts(tag, [values, host.names.get(list.shapes), host.names.get(list.types)]);
+            self.message.texts(tag, [&values, host.names.get(list.shapes), host.names.get(list.types)]);
         }
     }
 

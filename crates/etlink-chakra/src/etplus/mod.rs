@@ -20,9 +20,9 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+use crate::WriteSummary;
 use crate::et::metadata;
 use crate::et::sink::Sink;
-use crate::{WriteOptions, WriteSummary};
 use etlink_link::LinkedTrace;
 use node::NodeWriter;
 use plan::Plan;
@@ -35,10 +35,10 @@ pub(crate) const MARK: &str = "linked_by";
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_etplus(trace: &LinkedTrace, options: &WriteOptions<'_>, out: &mut impl Write) -> io::Result<WriteSummary> {
+pub fn write_etplus(trace: &LinkedTrace, out: &mut impl Write) -> io::Result<WriteSummary> {
     let plan = Plan::new(trace);
     let mut sink = Sink::new(out);
-    let mut nodes = NodeWriter::new(trace, &plan, options);
+    let mut nodes = NodeWriter::new(trace, &plan);
     head(trace, sink.text()?)?;
     for entry in 0..plan.entries.len() {
         if entry > 0 {

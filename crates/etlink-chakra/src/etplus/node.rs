@@ -3,9 +3,9 @@
 use super::attrs::Attrs;
 use super::plan::{NONE, Plan, Source};
 use super::{json, schema};
-use crate::{WriteOptions, WriteSummary};
+use crate::WriteSummary;
 use etlink_link::{CollectiveRef, LinkedTrace};
-use etlink_model::{HostTrace, NameId, OpIdx, RowIdx, Span, ValueList};
+use etlink_model::{HostTrace, NameId, OpIdx, RowIdx, ValueList};
 use std::io::{self, Write};
 
 const PROCESS: &str = "[pytorch|profiler|execution_trace|process]";
@@ -18,7 +18,6 @@ const USER_SCOPE: u64 = 7;
 pub(crate) struct NodeWriter<'t> {
     trace: &'t LinkedTrace,
     plan: &'t Plan,
-    options: &'t WriteOptions<'t>,
     strides: bool,
     /// Arguments and attributes of the last entry.
     body: Vec<u8>,
@@ -26,13 +25,12 @@ pub(crate) struct NodeWriter<'t> {
 }
 
 impl<'t> NodeWriter<'t> {
-    pub(crate) fn new(trace: &'t LinkedTrace, plan: &'t Plan, options: &'t WriteOptions<'t>) -> Self {
+    pub(crate) fn new(trace: &'t LinkedTrace, plan: &'t Plan) -> Self {
         let matched = plan.host_op.iter().filter(|op| **op != NONE).count();
         let left_out = trace.host.as_ref().map_or(0, |_| trace.device.ops.len() - matched);
         NodeWriter {
             trace,
             plan,
-            options,
             strides: schema::has_strides(schema::of(trace)),
             body: vec![],
             summary: WriteSummary { ops_left_out: left_out as u64, ..WriteSummary::default() },
@@ -150,8 +148,7 @@ impl<'t> NodeWriter<'t> {
 
     fn host_lists<'h>(&self, host: &'h HostTrace, list: &ValueList) -> Lists<'h> {
         let name = |id: NameId| host.names.get(id).as_bytes();
-        let values = if self.options.omit_values { Span::default() } else { list.values };
-        Lists { values: host.span(values), shapes: name(list.shapes), types: name(list.types), strides: name(list.strides) }
+        Lists { values: host.span(list.values), shapes: name(list.shapes), types: name(list.types), strides: name(list.strides) }
     }
 
     /// A CPU op as a node. Kineto has no tensor ids, so `values` stays empty.

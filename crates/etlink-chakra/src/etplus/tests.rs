@@ -7,7 +7,7 @@ use serde_json::Value;
 
 fn written(trace: &LinkedTrace) -> (Value, WriteSummary) {
     let mut bytes = vec![];
-    let summary = write_etplus(trace, &WriteOptions::default(), &mut bytes).expect("writes");
+    let summary = write_etplus(trace, &mut bytes).expect("writes");
     assert_eq!(summary.bytes, bytes.len() as u64);
     (serde_json::from_slice(&bytes).expect("JSON"), summary)
 }

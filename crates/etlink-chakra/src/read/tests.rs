@@ -17,7 +17,7 @@ fn et_bytes() -> Vec<u8> {
 
 fn etplus_bytes() -> Vec<u8> {
     let mut bytes = vec![];
-    write_etplus(&sample(true), &WriteOptions::default(), &mut bytes).expect("writes");
+    write_etplus(&sample(true), &mut bytes).expect("writes");
     bytes
 }
 
