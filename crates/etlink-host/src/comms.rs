@@ -10,19 +10,12 @@
 //! no tensors first.
 
 use crate::node::{CommAttrs, Fields, Lists};
-use crate::values::first_dtype;
+use crate::values::{first_dtype, tensors};
 use etlink_json::{Scanner, Value, unescape};
 use etlink_model::{Collective, CollectiveKind, NameId, Names};
 
 /// Name of the node.
 const NODE: &[u8] = b"record_param_comms";
-
-/// Elements of a node's tensors.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Elements {
-    pub(crate) inputs: u64,
-    pub(crate) outputs: u64,
-}
 
 /// Whether a node records a communication: by its name, or by its attributes, which device
 /// nodes of an ET+ have from their parent.
@@ -31,11 +24,11 @@ pub(crate) fn is_record(node: &Fields<'_>) -> bool {
 }
 
 /// The communication record of a node.
-pub(crate) fn record(node: &Fields<'_>, elements: Elements, names: &mut Names) -> Collective {
+pub(crate) fn record(node: &Fields<'_>, names: &mut Names) -> Collective {
     let attrs = node.comm.unwrap_or_default();
     let mut record = from_inputs(&node.inputs, attrs.collective_name, names);
-    record.in_elements = elements.inputs;
-    record.out_elements = elements.outputs;
+    record.in_elements = elements(&node.inputs);
+    record.out_elements = elements(&node.outputs);
     overlay(&attrs, &mut record, names);
     if record.kind(names) == CollectiveKind::Send {
         (record.dst, record.rank) = (record.rank, -1);
@@ -43,6 +36,13 @@ pub(crate) fn record(node: &Fields<'_>, elements: Elements, names: &mut Names) -
         (record.src, record.rank) = (record.rank, -1);
     }
     record
+}
+
+/// Elements of all tensors of a list.
+fn elements(lists: &Lists<'_>) -> u64 {
+    let mut sum = 0u64;
+    tensors(lists.values, lists.types, |tensor| sum = sum.saturating_add(tensor.elements()));
+    sum
 }
 
 /// Replaces what the attributes say.

@@ -24,7 +24,8 @@
 //! let trace = etlink_host::read(&text[..], etlink_host::ReadOptions::default())?;
 //! assert_eq!(trace.nodes.id, [2, 5]);
 //! assert_eq!(trace.names.get(trace.nodes.name[1]), "aten::add");
-//! assert_eq!(trace.tensors.elements[trace.nodes.inputs[1].tensors().start], 64);
+//! let uses = etlink_host::tensor_uses(&trace);
+//! assert_eq!(uses.refs.elements[uses.inputs(1).start], 64);
 //! # Ok::<(), etlink_host::Error>(())
 //! ```
 
@@ -37,6 +38,8 @@ mod schema_attrs;
 mod schema_flat;
 mod tables;
 mod values;
+
+pub use values::tensor_uses;
 
 use etlink_json::{Damage, Envelope, Layout, ReadError, read_elements};
 use etlink_model::{AnomalyKind, HostHeader, HostTrace};
@@ -68,7 +71,7 @@ pub enum Error {
     #[error(transparent)]
     Read(ReadError),
     /// More rows than row numbers.
-    #[error("the trace has more than {limit} nodes or uses of tensors, more than one link can hold", limit = u32::MAX - 1)]
+    #[error("the trace has more than {limit} nodes, more than one link can hold", limit = u32::MAX - 1)]
     TooManyRows,
 }
 

@@ -8,7 +8,7 @@
 //! `ctrl_deps` is the parent's id. `strides` came with 1.1.1, `kernel_backend` and
 //! `kernel_file` with 1.0.4, communication attributes with 1.1.0, `tensor_range` later.
 
-use crate::node::{Fields, Lists, Unknown, list_text, parent_id};
+use crate::node::{Attrs, Fields, Lists, Unknown, list_text, parent_id};
 use etlink_json::{Broken, Scanner, Value};
 
 /// Takes the value of `key` if this layout has such a key with such a value.
@@ -24,6 +24,9 @@ pub(crate) fn take<'a>(node: &mut Fields<'a>, key: &[u8], scanner: &mut Scanner<
 }
 
 fn lists<'a>(scanner: &mut Scanner<'a>) -> Result<Lists<'a>, Broken> {
+    if let Some(lists) = usual_lists(scanner) {
+        return Ok(lists);
+    }
     let mut lists = Lists::default();
     scanner.enter()?;
     while let Some(key) = scanner.key()? {
@@ -39,8 +42,23 @@ fn lists<'a>(scanner: &mut Scanner<'a>) -> Result<Lists<'a>, Broken> {
     Ok(lists)
 }
 
+/// Lists exactly as PyTorch writes them, which is all of them but in foreign files.
+#[inline]
+fn usual_lists<'a>(scanner: &mut Scanner<'a>) -> Option<Lists<'a>> {
+    let mut ahead = scanner.clone();
+    let mut list = |head: &[u8]| if ahead.eat_exact(head) { ahead.value().ok().map(list_text) } else { None };
+    let (values, shapes, types) = (list(b"{\"values\": ")?, list(b", \"shapes\": ")?, list(b", \"types\": ")?);
+    let strides = list(b", \"strides\": ").unwrap_or_default();
+    if !ahead.eat(b'}') {
+        return None;
+    }
+    *scanner = ahead;
+    Some(Lists { values, shapes, types, strides })
+}
+
 fn attributes<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
     scanner.eat(b'[');
+    usual_attributes(&mut node.attrs, scanner);
     loop {
         while scanner.eat(b',') {}
         match scanner.peek() {
@@ -54,33 +72,43 @@ fn attributes<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<()
     }
 }
 
-/// An attribute exactly as PyTorch writes it, which is all of them but in foreign files.
+/// Steps over those attributes that stand exactly as PyTorch writes them, in its order: all of nearly all nodes.
 #[inline]
-fn usual<'a>(scanner: &mut Scanner<'a>) -> Option<(&'a [u8], Value<'a>, Value<'a>)> {
+fn usual_attributes<'a>(attrs: &mut Attrs<'a>, scanner: &mut Scanner<'a>) {
+    scanner.peek();
+    macro_rules! take {
+        ($($name:ident: $kind:literal,)*) => {
+            $(
+                let head = concat!("{\"name\": \"", stringify!($name), "\", \"type\": \"", $kind, "\", \"value\": ");
+                if let Some(value) = usual_attribute(scanner, head.as_bytes()) {
+                    attrs.$name = Some(value);
+                    scanner.eat(b',');
+                    scanner.peek();
+                }
+            )*
+        };
+    }
+    take! {
+        rf_id: "uint64", fw_parent: "uint64", seq_id: "int64", scope: "uint64", tid: "uint64", fw_tid: "uint64",
+        op_schema: "string", kernel_backend: "string", kernel_file: "string", tensor_range: "string",
+    }
+}
+
+#[inline]
+fn usual_attribute<'a>(scanner: &mut Scanner<'a>, head: &[u8]) -> Option<Value<'a>> {
     let mut ahead = scanner.clone();
-    if !ahead.eat_exact(b"{\"name\": \"") {
+    if !ahead.eat_exact(head) {
         return None;
     }
-    let name = ahead.until_exact(b"\", \"type\": \"")?;
-    let kind = ahead.until_exact(b"\", \"value\": ")?;
-    let value = if ahead.eat_exact(b"\"\"}") {
-        Value::Text(b"")
-    } else {
-        let value = ahead.value().ok()?;
-        if !ahead.eat(b'}') {
-            return None;
-        }
-        value
-    };
+    let value = ahead.value().ok()?;
+    if !ahead.eat(b'}') {
+        return None;
+    }
     *scanner = ahead;
-    Some((name, Value::Text(kind), value))
+    Some(value)
 }
 
 fn attribute<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
-    if let Some((name, kind, value)) = usual(scanner) {
-        keep(node, name, Some(kind), Some(value));
-        return Ok(());
-    }
     let (mut name, mut kind, mut value) = (&b""[..], None, None);
     scanner.enter()?;
     while let Some(key) = scanner.key()? {
@@ -96,7 +124,6 @@ fn attribute<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(),
     Ok(())
 }
 
-#[inline]
 fn keep<'a>(node: &mut Fields<'a>, name: &'a [u8], kind: Option<Value<'a>>, value: Option<Value<'a>>) {
     let known = value.is_some_and(|value| {
         node.attrs.set(name, value) || {

@@ -1,19 +1,29 @@
 //! Nodes into tables: per chunk first, then appended in file order.
 
 use crate::node::{Fields, Lists, Unknown};
-use crate::{comms, groups, values};
+use crate::{comms, groups};
 use etlink_json::{Value, unescape};
-use etlink_model::{AnomalyKind, HostNode, HostNodes, HostTrace, NameId, ProcessGroup, RfId, Span, TensorRef, ValueList};
+use etlink_model::{AnomalyKind, HostNode, HostNodes, HostTrace, Known, NameId, ProcessGroup, RfId, Span, ValueList};
 
 /// Stands for `[]` in a chunk: all empty lists share the first bytes of [`HostTrace::text`].
 const EMPTY_LIST: Span = Span { start: u64::MAX, bytes: 2 };
 
-/// The tables of one chunk, numbered by the chunk's own names and rows.
+/// The tables of one chunk, numbered by their own names and rows. Rows go when they have been
+/// appended; names stay for the chunks that are read into the same tables later.
 #[derive(Default)]
 pub(crate) struct Chunk {
     trace: HostTrace,
     groups: Vec<groups::Init>,
+    /// Strings as they stand in the file.
+    texts: Known,
+    /// Lists as they stand in the file.
+    lists: Known,
+    /// Per name, its number in the whole trace.
+    renamed: Vec<NameId>,
 }
+
+/// Tables with more names than this are not used again: those of a trace with ever new names would grow with it.
+const MAX_NAMES: usize = 1 << 14;
 
 impl Chunk {
     /// Files a node.
@@ -26,9 +36,9 @@ impl Chunk {
             groups::read(node.inputs.values, &mut self.groups);
         }
         let attrs = &node.attrs;
-        let inputs = self.list(&node.inputs);
-        let outputs = self.list(&node.outputs);
         let row = HostNode {
+            inputs: self.list(&node.inputs),
+            outputs: self.list(&node.outputs),
             id,
             parent: node.parent,
             name: self.name(node.name),
@@ -43,30 +53,17 @@ impl Chunk {
             kernel_file: self.text(attrs.kernel_file),
             tensor_range: self.text(attrs.tensor_range),
             extra_attrs: self.extra_attrs(&node.unknown),
-            collective: self.collective(node, &inputs, &outputs),
-            inputs,
-            outputs,
+            collective: self.collective(node),
         };
         self.trace.nodes.push(row);
     }
 
     fn list(&mut self, lists: &Lists<'_>) -> ValueList {
-        let HostTrace { tensors, names, .. } = &mut self.trace;
-        let start = tensors.len();
-        values::tensors(lists.values, lists.types, |tensor| {
-            let [tensor_id, storage, offset, elements, element_bytes] = tensor.numbers;
-            let device = names.intern(&unescape(tensor.device));
-            tensors.push(TensorRef { tensor: tensor_id, storage, offset, elements, element_bytes, device });
-        });
-        // a chunk holds fewer tensors than bytes, and those are few
-        let (tensors_start, tensors_len) = (start as u32, (tensors.len() - start) as u32);
         ValueList {
             values: self.span(lists.values),
             shapes: self.list_name(lists.shapes),
             types: self.list_name(lists.types),
             strides: if lists.strides.is_empty() { NameId::EMPTY } else { self.list_name(lists.strides) },
-            tensors_start,
-            tensors_len,
         }
     }
 
@@ -104,13 +101,12 @@ impl Chunk {
     }
 
     /// Row of the node's communication record, `u32::MAX` = none.
-    fn collective(&mut self, node: &Fields<'_>, inputs: &ValueList, outputs: &ValueList) -> u32 {
+    fn collective(&mut self, node: &Fields<'_>) -> u32 {
         if !comms::is_record(node) {
             return u32::MAX;
         }
-        let HostTrace { tensors, names, collectives, .. } = &mut self.trace;
-        let sum = |list: &ValueList| tensors.elements[list.tensors()].iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-        collectives.push(comms::record(node, comms::Elements { inputs: sum(inputs), outputs: sum(outputs) }, names));
+        let HostTrace { names, collectives, .. } = &mut self.trace;
+        collectives.push(comms::record(node, names));
         u32::try_from(collectives.len() - 1).unwrap_or(u32::MAX)
     }
 
@@ -119,13 +115,15 @@ impl Chunk {
     }
 
     fn name(&mut self, raw: &[u8]) -> NameId {
-        if raw.is_empty() { NameId::EMPTY } else { self.trace.names.intern(&unescape(raw)) }
+        let names = &mut self.trace.names;
+        if raw.is_empty() { NameId::EMPTY } else { self.texts.name(raw, || names.intern(&unescape(raw))) }
     }
 
     /// A list keeps its escapes: it is JSON.
     fn list_name(&mut self, list: &[u8]) -> NameId {
         let list = if list.is_empty() { b"[]" } else { list };
-        self.trace.names.intern(&String::from_utf8_lossy(list))
+        let names = &mut self.trace.names;
+        self.lists.name(list, || names.intern(&String::from_utf8_lossy(list)))
     }
 }
 
@@ -147,24 +145,26 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Appends the next chunk in file order.
-    pub(crate) fn append(&mut self, chunk: Chunk) {
-        let Chunk { trace: mut part, groups } = chunk;
+    /// Appends the next chunk in file order, and empties it.
+    pub(crate) fn append(&mut self, chunk: &mut Chunk) {
+        let Chunk { trace: part, groups, renamed, .. } = chunk;
         let all = &mut self.trace;
-        let rows = [all.nodes.len() + part.nodes.len(), all.tensors.len() + part.tensors.len()];
-        self.full |= rows.into_iter().any(|rows| rows >= u32::MAX as usize);
+        self.full |= all.nodes.len() + part.nodes.len() >= u32::MAX as usize;
         if self.full {
+            *chunk = Chunk::default();
             return;
         }
-        let names = all.names.absorb(&part.names);
-        rename(&mut part, &names);
+        all.names.absorb(&part.names, renamed);
+        rename(part, renamed);
         shift(&mut part.nodes, all);
         all.nodes.append(&mut part.nodes);
-        all.tensors.append(&mut part.tensors);
         all.collectives.append(&mut part.collectives);
         all.text.append(&mut part.text);
-        all.anomalies.merge(part.anomalies);
-        self.groups.extend(groups);
+        all.anomalies.merge(std::mem::take(&mut part.anomalies));
+        self.groups.append(groups);
+        if part.names.count() > MAX_NAMES {
+            *chunk = Chunk::default();
+        }
     }
 
     /// The trace in file order; `None` if a table is too long for its row numbers.
@@ -178,14 +178,13 @@ impl Builder {
 
 /// Replaces the chunk's name numbers by the trace's.
 fn rename(part: &mut HostTrace, names: &[NameId]) {
-    let HostTrace { nodes: n, tensors, collectives: c, .. } = part;
+    let HostTrace { nodes: n, collectives: c, .. } = part;
     let columns = [
         &mut n.name,
         &mut n.op_schema,
         &mut n.kernel_backend,
         &mut n.kernel_file,
         &mut n.tensor_range,
-        &mut tensors.device,
         &mut c.name,
         &mut c.dtype,
         &mut c.in_split,
@@ -201,9 +200,8 @@ fn rename(part: &mut HostTrace, names: &[NameId]) {
 
 /// Replaces the chunk's rows and text positions by those they will have in the trace.
 fn shift(nodes: &mut HostNodes, all: &HostTrace) {
-    let (tensors, collectives, text) = (all.tensors.len() as u32, all.collectives.len() as u32, all.text.len() as u64);
+    let (collectives, text) = (all.collectives.len() as u32, all.text.len() as u64);
     for list in nodes.inputs.iter_mut().chain(&mut nodes.outputs) {
-        list.tensors_start += tensors;
         list.values.start = if list.values == EMPTY_LIST { 0 } else { list.values.start + text };
     }
     nodes.collective.iter_mut().filter(|row| **row != u32::MAX).for_each(|row| *row += collectives);
@@ -247,8 +245,9 @@ mod tests {
             Node::new(3, 1, "b").inputs("[]", "[]").outputs(r#"[[8,9,0,16,2,"cuda:0"]]"#, r#"["Tensor(c10::Half)"]"#),
         ];
         let trace = read(&document(&nodes.map(|node| node.text())));
-        assert_eq!((&trace.tensors.tensor[..], &trace.tensors.elements[..]), (&[8, 8][..], &[64, 16][..]));
-        assert_eq!(trace.nodes.outputs[1].tensors(), 1..2);
+        let uses = crate::tensor_uses(&trace);
+        assert_eq!((&uses.refs.tensor[..], &uses.refs.elements[..]), (&[8, 8][..], &[64, 16][..]));
+        assert_eq!((uses.outputs(0), uses.inputs(1), uses.outputs(1)), (0..1, 1..1, 1..2));
         assert_eq!(trace.text, br#"[][[8,9,0,64,4,"cpu"]][[8,9,0,16,2,"cuda:0"]]"#);
         assert_eq!(text(&trace, trace.nodes.inputs[1].values), "[]");
     }

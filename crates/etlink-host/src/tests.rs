@@ -49,9 +49,10 @@ fn every_schema_gives_the_same_columns() {
         assert_eq!(names.map(|name| trace.names.get(name)), want, "{schema}");
         assert_eq!([row.kernel_backend, row.kernel_file, row.tensor_range, row.inputs.strides].map(|name| trace.names.get(name)), texts, "{schema}");
         assert_eq!(text(&trace, row.inputs.values), r#"[[8,9,0,64,4,"cuda:0"],[1,2]]"#, "{schema}");
-        let output = trace.tensors.row(row.outputs.tensors().start);
+        let uses = crate::tensor_uses(&trace);
+        let output = uses.refs.row(uses.outputs(1).start);
         assert_eq!((output.tensor, output.storage, output.offset, output.elements, output.element_bytes), (10, 11, 0, 64, 4), "{schema}");
-        assert_eq!((trace.names.get(output.device), row.inputs.tensors_len, row.outputs.tensors_len), ("cuda:0", 1, 1), "{schema}");
+        assert_eq!((uses.devices.get(output.device), uses.inputs(1).len(), uses.outputs(1).len()), ("cuda:0", 1, 1), "{schema}");
     }
 }
 
@@ -107,7 +108,7 @@ fn an_unknown_schema_is_read_by_shape() {
     let found: Vec<_> = trace.anomalies.iter().map(|(kind, anomaly)| (kind, anomaly.count, anomaly.first.clone())).collect();
     let orphan = (AnomalyKind::OrphanNode, 1, Some("id 5, parent 2".to_owned()));
     assert_eq!(found, [orphan, (AnomalyKind::NoFinish, 1, None), (AnomalyKind::UnknownSchema, 1, Some("9.9".to_owned()))]);
-    assert_eq!(trace.tensors.len(), 2);
+    assert_eq!(crate::tensor_uses(&trace).refs.len(), 2);
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn bare_numbers_that_are_none_stay_in_the_text() {
     let trace =
         read(&document(&[Node::new(2, 1, "aten::fill_").inputs(r#"[nan,-inf,[8,9,0,1,4,"cpu"]]"#, r#"["Double","Double","Tensor(float)"]"#).text()]));
     assert_eq!(text(&trace, trace.nodes.inputs[0].values), r#"[nan,-inf,[8,9,0,1,4,"cpu"]]"#);
-    assert_eq!(trace.tensors.tensor, [8]);
+    assert_eq!(crate::tensor_uses(&trace).refs.tensor, [8]);
 }
 
 #[test]
@@ -212,7 +213,8 @@ fn the_result_does_not_depend_on_threads() {
     let three = crate::read(document.as_bytes(), ReadOptions { threads: 3 }).expect("reads");
     assert!(all(&one) == all(&three));
     let first = one.find(7).expect("node");
-    assert_eq!(one.tensors.elements[one.nodes.inputs[first].tensors().start], 7);
+    let uses = crate::tensor_uses(&one);
+    assert_eq!(uses.refs.elements[uses.inputs(first).start], 7);
 }
 
 proptest! {

@@ -8,7 +8,28 @@
 //! (`convertIValue` of `execution_trace_observer.cpp`). Both texts are walked side by side,
 //! in linear time and without recursion.
 
-use etlink_json::{Broken, Scanner, Value};
+use etlink_json::{Broken, Scanner, Value, unescape};
+use etlink_model::{HostTrace, TensorRef, TensorUses, ValueList};
+
+/// All uses of tensors by the nodes of a trace. Linear in the text of their values.
+pub fn tensor_uses(trace: &HostTrace) -> TensorUses {
+    let mut uses = TensorUses::default();
+    for row in 0..trace.nodes.len() {
+        add_uses(trace, &trace.nodes.inputs[row], &mut uses);
+        let inputs = uses.refs.len();
+        add_uses(trace, &trace.nodes.outputs[row], &mut uses);
+        uses.end_node(inputs);
+    }
+    uses
+}
+
+fn add_uses(trace: &HostTrace, list: &ValueList, uses: &mut TensorUses) {
+    tensors(trace.span(list.values), trace.names.get(list.types).as_bytes(), |tensor| {
+        let [tensor_id, storage, offset, elements, element_bytes] = tensor.numbers;
+        let device = uses.devices.intern(&unescape(tensor.device));
+        uses.refs.push(TensorRef { tensor: tensor_id, storage, offset, elements, element_bytes, device });
+    });
+}
 
 /// `[tensor_id, storage_id, offset, num_elem, elem_bytes, "device"]`; absent entries are 0 or empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -19,6 +40,10 @@ pub(crate) struct Tensor<'a> {
 }
 
 impl<'a> Tensor<'a> {
+    pub(crate) fn elements(&self) -> u64 {
+        self.numbers[3]
+    }
+
     /// Newer or older tuples may be longer or shorter: numbers in order, the first string is the device.
     fn of(tuple: &'a [u8]) -> Self {
         let (mut tensor, mut count) = (Tensor::default(), 0);

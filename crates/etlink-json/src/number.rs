@@ -1,7 +1,22 @@
 //! Numbers without floats.
 
+/// Up to 18 digits and nothing else: cannot overflow.
+#[inline]
+pub(crate) fn short_uint(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 18 {
+        return None;
+    }
+    text.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit <= 9).then(|| value * 10 + u64::from(digit))
+    })
+}
+
 /// A decimal integer, with an optional sign. `None` for anything else or on overflow.
 pub fn parse_int(text: &[u8]) -> Option<i64> {
+    if let Some(short) = short_uint(text) {
+        return Some(short.cast_signed());
+    }
     let (negative, digits) = split_sign(text);
     if digits.is_empty() {
         return None;
@@ -23,6 +38,9 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
 /// three decimals (`output_json.cpp`), Python tools print shortest floats, so exponents
 /// are read too. `None` when the text is not a number (`nan`, `-1.-500`) or overflows.
 pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
+    if let Some(ns) = kineto_micros(text) {
+        return Some(ns);
+    }
     let (negative, rest) = split_sign(text);
     let whole_len = digits(rest);
     let (whole, rest) = rest.split_at(whole_len);
@@ -40,6 +58,14 @@ pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
     };
     let ns = scaled(whole, fraction, exponent.checked_add(3)?)?;
     Some(if negative { -ns } else { ns })
+}
+
+/// Microseconds as Kineto prints them: up to 15 digits, a point, three digits.
+#[inline]
+fn kineto_micros(text: &[u8]) -> Option<i64> {
+    let point = text.len().checked_sub(4).filter(|point| *point <= 15 && text[*point] == b'.')?;
+    let (whole, fraction) = (short_uint(&text[..point])?, short_uint(&text[point + 1..])?);
+    Some((whole * 1000 + fraction).cast_signed())
 }
 
 fn split_sign(text: &[u8]) -> (bool, &[u8]) {

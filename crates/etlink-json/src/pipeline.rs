@@ -18,6 +18,13 @@ pub struct Envelope {
     pub damage: Damage,
 }
 
+/// What goes from chunk to chunk, so that memory is taken once.
+#[derive(Default)]
+struct Spare<T> {
+    text: Vec<u8>,
+    value: T,
+}
+
 /// What the parser made of one chunk.
 struct Parsed<T> {
     value: T,
@@ -41,7 +48,8 @@ enum End {
 /// `parse` is called per element with a scanner that stands behind the element's `{` and has
 /// to walk it to its `}`. It must not keep anything of an element for which it returns an
 /// error: the element may be offered a second time, mended. `merge` gets the values of the
-/// chunks in file order, so the result does not depend on `threads`. Each of
+/// chunks in file order, so the result does not depend on `threads`; it has to leave its value
+/// as good as new, since it comes back for a later chunk. Each of
 /// `threads` in turn reads (and inflates) a chunk and then parses it.
 ///
 /// # Errors
@@ -51,7 +59,7 @@ pub fn read_elements<R, T>(
     layout: Layout,
     threads: usize,
     parse: impl Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken> + Sync,
-    merge: impl FnMut(T),
+    merge: impl FnMut(&mut T),
 ) -> Result<Envelope, ReadError>
 where
     R: Read + Send,
@@ -62,20 +70,20 @@ where
     let elements = Elements { first_keys: cutter.first_keys().clone(), parse };
     let mut merger = Merger { envelope, carry: None, after: false, elements: &elements, merge };
     if threads <= 1 {
-        let mut spare = vec![];
-        while let Some(chunk) = cutter.next(spare)? {
-            spare = merger.take(elements.parse_chunk(chunk, false))?;
+        let mut spare = Spare::default();
+        while let Some(chunk) = cutter.next(spare.text)? {
+            spare = merger.take(elements.parse_chunk(chunk, spare.value, false))?;
         }
     } else {
-        in_threads(&mut cutter, threads, |chunk| elements.parse_chunk(chunk, false), |parsed| merger.take(parsed))?;
+        in_threads(&mut cutter, threads, |chunk, value| elements.parse_chunk(chunk, value, false), |parsed| merger.take(parsed))?;
     }
     let mut envelope = merger.envelope;
     envelope.damage.source_error = cutter.source_error().map(str::to_owned);
     Ok(envelope)
 }
 
-/// A chunk to parse and the way back for what comes of it.
-type Job<T> = (Chunk, Sender<Parsed<T>>);
+/// A chunk to parse, what to parse it into, and the way back for what comes of it.
+type Job<T> = (Chunk, T, Sender<Parsed<T>>);
 
 /// The end of a document that chunks are taken from.
 struct Source<'c, R, T> {
@@ -86,12 +94,12 @@ struct Source<'c, R, T> {
 
 impl<R: Read, T> Source<'_, R, T> {
     /// The next chunk and where its result goes.
-    fn next(&mut self, spare: Vec<u8>) -> Result<Option<Job<T>>, ReadError> {
+    fn next(&mut self, spare: Spare<T>) -> Result<Option<Job<T>>, ReadError> {
         let Some(order) = &self.order else { return Ok(None) };
         let (reply, parsed) = bounded(1);
-        let next = self.cutter.next(spare);
+        let next = self.cutter.next(spare.text);
         match next {
-            Ok(Some(chunk)) if order.send(parsed).is_ok() => Ok(Some((chunk, reply))),
+            Ok(Some(chunk)) if order.send(parsed).is_ok() => Ok(Some((chunk, spare.value, reply))),
             ended => {
                 self.order = None;
                 ended.map(|_| None)
@@ -101,13 +109,13 @@ impl<R: Read, T> Source<'_, R, T> {
 }
 
 /// Each thread in turn cuts (and inflates) a chunk, then parses it; the calling thread merges.
-fn in_threads<R: Read + Send, T: Send>(
+fn in_threads<R: Read + Send, T: Default + Send>(
     cutter: &mut Cutter<R>,
     threads: usize,
-    work: impl Fn(Chunk) -> Parsed<T> + Sync,
-    mut take: impl FnMut(Parsed<T>) -> Result<Vec<u8>, ReadError>,
+    work: impl Fn(Chunk, T) -> Parsed<T> + Sync,
+    mut take: impl FnMut(Parsed<T>) -> Result<Spare<T>, ReadError>,
 ) -> Result<(), ReadError> {
-    let (spare_in, spare_out) = bounded::<Vec<u8>>(4 * threads);
+    let (spare_in, spare_out) = bounded::<Spare<T>>(4 * threads);
     let (order_in, order_out) = bounded::<Receiver<Parsed<T>>>(2 * threads);
     let source = std::sync::Mutex::new(Source { cutter, order: Some(order_in) });
     let (work, source) = (&work, &source);
@@ -118,8 +126,8 @@ fn in_threads<R: Read + Send, T: Send>(
                 scope.spawn(move || -> Result<(), ReadError> {
                     loop {
                         let next = source.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next(spare_out.try_recv().unwrap_or_default());
-                        let Some((chunk, reply)) = next? else { return Ok(()) };
-                        drop(reply.send(work(chunk)));
+                        let Some((chunk, value, reply)) = next? else { return Ok(()) };
+                        drop(reply.send(work(chunk, value)));
                     }
                 })
             })
@@ -139,11 +147,11 @@ struct Elements<F> {
 }
 
 impl<F> Elements<F> {
-    fn parse_chunk<T: Default>(&self, chunk: Chunk, joined: bool) -> Parsed<T>
+    fn parse_chunk<T>(&self, chunk: Chunk, mut value: T, joined: bool) -> Parsed<T>
     where
         F: Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken>,
     {
-        let (mut value, mut damage) = (T::default(), Damage::default());
+        let mut damage = Damage::default();
         let text = &chunk.text;
         let mut scanner = Scanner::new(text);
         let end = loop {
@@ -238,25 +246,25 @@ struct Merger<'e, F, M> {
 }
 
 impl<F, M> Merger<'_, F, M> {
-    /// Takes the next chunk's values; gives back the chunk's memory.
-    fn take<T: Default>(&mut self, mut parsed: Parsed<T>) -> Result<Vec<u8>, ReadError>
+    /// Takes the next chunk's values; gives back the memory.
+    fn take<T: Default>(&mut self, mut parsed: Parsed<T>) -> Result<Spare<T>, ReadError>
     where
         F: Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken>,
-        M: FnMut(T),
+        M: FnMut(&mut T),
     {
         self.envelope.bytes = parsed.chunk.offset + parsed.chunk.text.len() as u64;
         if self.after {
             self.append_trailer(&parsed.chunk, 0);
-            return Ok(parsed.chunk.text);
+            return Ok(Spare { text: parsed.chunk.text, value: T::default() });
         }
         if let Some((offset, mut text)) = self.carry.take() {
             text.extend_from_slice(&parsed.chunk.text);
             if text.len() > MAX_ELEMENT_BYTES {
                 return Err(ReadError::TooLarge { offset });
             }
-            parsed = self.elements.parse_chunk(Chunk { offset, text, last: parsed.chunk.last }, true);
+            parsed = self.elements.parse_chunk(Chunk { offset, text, last: parsed.chunk.last }, T::default(), true);
         }
-        (self.merge)(parsed.value);
+        (self.merge)(&mut parsed.value);
         self.envelope.damage.add(parsed.damage);
         match parsed.end {
             End::Array(at) => {
@@ -268,7 +276,7 @@ impl<F, M> Merger<'_, F, M> {
             }
             End::Inside(_) | End::Chunk => self.envelope.damage.truncated |= parsed.chunk.last,
         }
-        Ok(parsed.chunk.text)
+        Ok(Spare { text: parsed.chunk.text, value: parsed.value })
     }
 
     /// Text behind the list, as far as [`MAX_ELEMENT_BYTES`] go: what is longer is no trailer.
@@ -300,7 +308,7 @@ mod tests {
                 out.push(name);
                 Ok(())
             },
-            |mut part| all.append(&mut part),
+            |part| all.append(part),
         )
         .expect("reads");
         (all, envelope)

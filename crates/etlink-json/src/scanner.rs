@@ -10,7 +10,7 @@
 //! * a trailing comma ends nothing.
 
 use crate::doubt::{Brackets, key_follows, next_element, structure_follows};
-use crate::number::{micros_to_ns, parse_int};
+use crate::number::{micros_to_ns, parse_int, short_uint};
 use crate::text::unescape;
 use std::borrow::Cow;
 
@@ -82,6 +82,9 @@ impl<'a> Value<'a> {
     /// An unsigned integer, also when it is quoted.
     pub fn uint(self) -> Option<u64> {
         let raw = self.raw();
+        if let Some(short) = short_uint(raw) {
+            return Some(short);
+        }
         parse_int(raw).map_or_else(|| std::str::from_utf8(raw).ok()?.parse().ok(), |n| u64::try_from(n).ok())
     }
 
@@ -174,18 +177,6 @@ impl<'a> Scanner<'a> {
         hit
     }
 
-    /// Takes the rest of a string up to its quote, if exactly `end`, which begins with that quote, is there.
-    #[inline]
-    pub fn until_exact(&mut self, end: &[u8]) -> Option<&'a [u8]> {
-        let rest = self.text.get(self.pos..)?;
-        let length = quote_or_escape(rest)?;
-        if !rest[length..].starts_with(end) {
-            return None;
-        }
-        self.pos += length + end.len();
-        Some(&rest[..length])
-    }
-
     /// Enters an object: consumes `{`.
     #[inline]
     pub fn enter(&mut self) -> Result<(), Broken> {
@@ -226,7 +217,9 @@ impl<'a> Scanner<'a> {
         while let Some(&byte) = self.text.get(self.pos) {
             match byte {
                 b'"' => {
-                    self.string(Place::Any)?;
+                    if self.plain_string(Place::Any).is_none() {
+                        self.string(Place::Any)?;
+                    }
                     continue;
                 }
                 b'{' | b'[' => brackets = brackets.open(byte),
@@ -254,7 +247,7 @@ impl<'a> Scanner<'a> {
     #[inline]
     pub fn value(&mut self) -> Result<Value<'a>, Broken> {
         match self.peek() {
-            Some(b'"') => self.string(Place::Value).map(Value::Text),
+            Some(b'"') => self.plain_string(Place::Value).map_or_else(|| self.string(Place::Value), Ok).map(Value::Text),
             Some(b'{' | b'[') => self.nested().map(Value::Nested),
             Some(_) => self.word().map(Value::Word),
             None => Err(self.cut()),
@@ -287,8 +280,26 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The contents of the string that starts here.
+    /// The contents of the string that starts here, if nothing about it asks for a closer look:
+    /// no escapes, and structure right behind the quote.
     #[inline]
+    fn plain_string(&mut self, place: Place) -> Option<&'a [u8]> {
+        let start = self.pos + 1;
+        let rest = self.text.get(start..).filter(|_| !self.careful)?;
+        let length = quote_or_escape(rest)?;
+        let closed = match rest.get(length + 1) {
+            Some(b',' | b'}' | b']') => rest[length] == b'"',
+            Some(b':') => rest[length] == b'"' && place == Place::Any,
+            _ => false,
+        };
+        if !closed {
+            return None;
+        }
+        self.pos = start + length + 1;
+        Some(&rest[..length])
+    }
+
+    /// The contents of the string that starts here.
     fn string(&mut self, place: Place) -> Result<&'a [u8], Broken> {
         let start = self.pos + 1;
         let mut at = start;

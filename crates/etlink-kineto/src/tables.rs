@@ -3,18 +3,26 @@
 use crate::event::{Event, Kind, dims, int, stream};
 use etlink_json::{Value, unescape};
 use etlink_model::{
-    AnomalyKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Label, NameId, Queue, QueueIdx, RfId, RowKind,
+    AnomalyKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, NameId, Queue, QueueIdx, RfId, RowKind,
     RuntimeCall, SyncRow, Thread, ThreadIdx, TimeNs,
 };
 
-/// The tables of one chunk, numbered by the chunk's own names, threads and queues.
+/// The tables of one chunk, numbered by their own names, threads and queues. Rows go when they have
+/// been appended; names stay for the chunks that are read into the same tables later.
 #[derive(Default)]
 pub(crate) struct ChunkTables {
     trace: DeviceTrace,
     /// Events by phase and category.
     events: Vec<(NameId, u64)>,
     key: Vec<u8>,
+    /// Strings as they stand in the file.
+    texts: Known,
+    /// Per name, its number in the whole trace.
+    renamed: Vec<NameId>,
 }
+
+/// Tables with more names than this are not used again: those of a trace with ever new names would grow with it.
+const MAX_NAMES: usize = 1 << 14;
 
 impl ChunkTables {
     /// Files an event under its kind.
@@ -176,7 +184,8 @@ impl ChunkTables {
     }
 
     fn name_of(&mut self, raw: &[u8]) -> NameId {
-        self.trace.names.intern(&unescape(raw))
+        let names = &mut self.trace.names;
+        self.texts.name(raw, || names.intern(&unescape(raw)))
     }
 
     fn thread(&mut self, event: &Event<'_>) -> ThreadIdx {
@@ -228,19 +237,19 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Appends the next chunk in file order.
-    pub(crate) fn append(&mut self, chunk: ChunkTables) {
-        let ChunkTables { trace: mut part, events, .. } = chunk;
+    /// Appends the next chunk in file order, and empties it.
+    pub(crate) fn append(&mut self, chunk: &mut ChunkTables) {
+        let ChunkTables { trace: part, events, renamed: names, .. } = chunk;
         let all = &mut self.trace;
-        let names = all.names.absorb(&part.names);
-        for (name, count) in events {
+        all.names.absorb(&part.names, names);
+        for (name, count) in events.drain(..) {
             *all.events.entry(part.names.get(name).to_owned()).or_default() += count;
         }
-        let threads = part.threads.iter().map(|t| Thread { pid: relabel(t.pid, &names), tid: relabel(t.tid, &names) });
+        let threads = part.threads.drain(..).map(|t| Thread { pid: relabel(t.pid, names), tid: relabel(t.tid, names) });
         let threads: Vec<_> = threads.map(|thread| ThreadIdx::new(position(&mut all.threads, thread))).collect();
-        let queues: Vec<_> = part.queues.iter().map(|queue| QueueIdx::new(position(&mut all.queues, *queue))).collect();
+        let queues: Vec<_> = part.queues.drain(..).map(|queue| QueueIdx::new(position(&mut all.queues, queue))).collect();
         let base = u32::try_from(all.collectives.len()).unwrap_or(u32::MAX);
-        rename(&mut part, &names);
+        rename(part, names);
         for column in [&mut part.ops.thread, &mut part.calls.thread] {
             column.iter_mut().for_each(|thread| *thread = threads[thread.index()]);
         }
@@ -256,7 +265,10 @@ impl Builder {
         all.syncs.append(&mut part.syncs);
         all.collectives.append(&mut part.collectives);
         all.has_rf_ids |= part.has_rf_ids;
-        all.anomalies.merge(part.anomalies);
+        all.anomalies.merge(std::mem::take(&mut part.anomalies));
+        if part.names.count() > MAX_NAMES {
+            *chunk = ChunkTables::default();
+        }
     }
 
     /// The trace with its tables in order of time; `None` if a table is too long for its row numbers.

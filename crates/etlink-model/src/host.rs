@@ -28,17 +28,6 @@ pub struct ValueList {
     pub types: NameId,
     /// `strides` (1.1.1 on; empty name where the schema has none).
     pub strides: NameId,
-    /// First of its tensors in [`HostTrace::tensors`].
-    pub tensors_start: u32,
-    /// How many of its values, nested lists included, are tensors.
-    pub tensors_len: u32,
-}
-
-impl ValueList {
-    /// Rows of [`HostTrace::tensors`].
-    pub fn tensors(&self) -> std::ops::Range<usize> {
-        self.tensors_start as usize..self.tensors_start as usize + self.tensors_len as usize
-    }
 }
 
 columns! {
@@ -83,27 +72,6 @@ columns! {
     }
 }
 
-columns! {
-    /// Uses of tensors by nodes.
-    table TensorRefs;
-    /// `[tensor_id, storage_id, offset, num_elem, elem_bytes, device]`. Ids are keyed by
-    /// address and come back after a free.
-    row TensorRef {
-        /// Id of the tensor (a view has its own).
-        tensor: u64,
-        /// Id of the storage, 0 = no storage.
-        storage: u64,
-        /// First element in the storage, elements.
-        offset: u64,
-        /// Number of elements.
-        elements: u64,
-        /// Size of one element, bytes.
-        element_bytes: u64,
-        /// `cuda:0`, `cpu`, or empty.
-        device: NameId,
-    }
-}
-
 /// What stands around the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostHeader {
@@ -128,8 +96,6 @@ pub struct HostTrace {
     pub names: Names,
     /// Nodes by id.
     pub nodes: HostNodes,
-    /// Uses of tensors.
-    pub tensors: TensorRefs,
     /// Text that [`Span`]s point into.
     pub text: Vec<u8>,
     /// Communication attributes of `record_param_comms` nodes.

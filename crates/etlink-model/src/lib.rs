@@ -18,6 +18,7 @@ mod device;
 mod host;
 mod ids;
 mod names;
+mod tensors;
 mod time;
 
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity};
@@ -25,7 +26,8 @@ pub use collective::{Collective, CollectiveKind, Collectives, ProcessGroup, dtyp
 pub use device::{
     CpuOp, CpuOps, DeviceHeader, DeviceRow, DeviceRows, DeviceTrace, Label, Queue, RowKind, RuntimeCall, RuntimeCalls, SyncRow, SyncRows, Thread,
 };
-pub use host::{HostHeader, HostNode, HostNodes, HostTrace, Span, TensorRef, TensorRefs, ValueList};
+pub use host::{HostHeader, HostNode, HostNodes, HostTrace, Span, ValueList};
 pub use ids::{CallIdx, Correlation, HostIdx, NameId, OpIdx, QueueIdx, RfId, RowIdx, ThreadIdx};
-pub use names::Names;
+pub use names::{Known, Names};
+pub use tensors::{TensorRef, TensorRefs, TensorUses};
 pub use time::{DurationNs, TimeNs};

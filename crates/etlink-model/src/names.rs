@@ -1,7 +1,7 @@
 //! Interned strings.
 
 use crate::NameId;
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
 
 /// Every string once, numbered in order of first use. Number 0 is the empty string.
@@ -42,8 +42,26 @@ impl Names {
         self.all.len()
     }
 
-    /// Interns all of `other`; entry `i` of the result is the number here of its string `i`.
-    pub fn absorb(&mut self, other: &Names) -> Vec<NameId> {
-        other.all.iter().map(|text| self.intern(text)).collect()
+    /// Interns those of `other` that `known` has no entry for yet: entry `i` is the number here of its string `i`.
+    pub fn absorb(&mut self, other: &Names, known: &mut Vec<NameId>) {
+        known.extend(other.all.iter().skip(known.len()).map(|text| self.intern(text)));
+    }
+}
+
+/// Raw texts that have become names, so that none is decoded twice.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    all: IndexMap<Box<[u8]>, NameId, FxBuildHasher>,
+}
+
+impl Known {
+    /// The name of `raw`: the one it had before, else what `intern` makes of it.
+    pub fn name(&mut self, raw: &[u8], intern: impl FnOnce() -> NameId) -> NameId {
+        if let Some(name) = self.all.get(raw) {
+            return *name;
+        }
+        let name = intern();
+        self.all.insert(Box::from(raw), name);
+        name
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn read_etplus(source: impl Read + Send) -> Result<Graph, ReadError> 
         Ok(())
     };
     let envelope = read_elements(source, LAYOUT, 1, parse, |part| {
-        part.into_iter().for_each(|element| push(&mut graph, &element));
+        part.drain(..).for_each(|element| push(&mut graph, &element));
     })?;
     document(&mut graph, &envelope);
     damage(&mut graph, &envelope.damage);

@@ -65,13 +65,14 @@ pub(crate) fn text(trace: &HostTrace, span: Span) -> &str {
 /// The laws of a host trace.
 pub(crate) fn check(trace: &HostTrace) {
     let nodes = &trace.nodes;
+    let uses = crate::tensor_uses(trace);
+    assert!(nodes.len().checked_sub(1).is_none_or(|last| uses.outputs(last).end == uses.refs.len()), "every use belongs to a node");
     assert!(nodes.id.windows(2).all(|pair| pair[0] < pair[1]), "ids ascend");
     for row in 0..nodes.len() {
         let node = nodes.row(row);
         for list in [node.inputs, node.outputs] {
             assert_eq!(trace.span(list.values).len(), list.values.bytes as usize, "a span is inside the text");
             assert!(trace.span(list.values).starts_with(b"["), "values are a list");
-            assert!(list.tensors().end <= trace.tensors.len(), "tensors are rows");
             assert!(list.shapes.index() < trace.names.count() && list.types.index() < trace.names.count(), "names are known");
         }
         assert!(node.collective == u32::MAX || (node.collective as usize) < trace.collectives.len(), "collectives are rows");

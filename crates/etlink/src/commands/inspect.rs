@@ -68,7 +68,7 @@ fn host(trace: &HostTrace) -> Map<String, Value> {
         "nodes": trace.nodes.len(),
         "nodes_with_id": trace.nodes.rf_id.iter().filter(|id| id.get().is_some()).count(),
         "threads": threads,
-        "tensor_uses": trace.tensors.len(),
+        "tensor_uses": etlink_host::tensor_uses(trace).refs.len(),
         "collectives": collectives(&trace.collectives, &trace.names),
         "process_groups": trace.groups,
         "steps": steps(&trace.nodes.name, &trace.names),
