@@ -116,17 +116,15 @@ impl<'a> Event<'a> {
     /// Kineto writes `ph` and `cat` first, so that an event which no table keeps is left at
     /// once; in files of other writers they may come last.
     pub(crate) fn read(&mut self, scanner: &mut Scanner<'a>, shapes: bool) -> Result<(), Broken> {
-        while let Some(key) = scanner.key()? {
+        self.usual_head(scanner)?;
+        loop {
+            if self.is_of_no_use() {
+                scanner.leave()?;
+                break;
+            }
+            let Some(key) = scanner.key()? else { break };
             match key {
-                b"args" => {
-                    self.kind = Kind::of(self.phase, self.category);
-                    if scanner.peek() != Some(b'{') || self.is_known() && self.kind == Kind::Other {
-                        scanner.value()?;
-                    } else {
-                        self.read_args(scanner, shapes)?;
-                    }
-                    continue;
-                }
+                b"args" if scanner.peek() == Some(b'{') && !(self.is_known() && self.kind == Kind::Other) => self.read_args(scanner, shapes)?,
                 b"name" => self.name = scanner.value()?.raw(),
                 b"ts" => self.start = Some(scanner.value()?),
                 b"dur" => self.duration = Some(scanner.value()?),
@@ -134,18 +132,16 @@ impl<'a> Event<'a> {
                 b"tid" => self.tid = Some(scanner.value()?),
                 b"ph" => self.phase = scanner.value()?.raw(),
                 b"cat" => self.category = scanner.value()?.raw(),
-                _ => {
-                    scanner.value()?;
-                    continue;
-                }
+                _ => drop(scanner.value()?),
             }
-            if self.is_known() && Kind::of(self.phase, self.category) == Kind::Other && !self.category.is_empty() {
-                scanner.leave()?;
-                break;
-            }
+            self.kind = Kind::of(self.phase, self.category);
         }
-        self.kind = Kind::of(self.phase, self.category);
         scanner.end_element()
+    }
+
+    /// Whether it is known that no table keeps the event.
+    fn is_of_no_use(&self) -> bool {
+        self.kind == Kind::Other && self.is_known() && !self.category.is_empty()
     }
 
     /// Whether both keys that decide the kind have been seen.
@@ -153,8 +149,52 @@ impl<'a> Event<'a> {
         !self.phase.is_empty() && (!self.category.is_empty() || self.phase != b"X")
     }
 
+    /// Takes those keys that stand exactly as Kineto writes them, in its order: all of nearly all events.
+    #[inline]
+    fn usual_head(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
+        if let Some(phase) = usual(scanner, b"\"ph\": ")? {
+            self.phase = phase.raw();
+        }
+        if let Some(category) = usual(scanner, b"\"cat\": ")? {
+            self.category = category.raw();
+        }
+        self.kind = Kind::of(self.phase, self.category);
+        if self.kind == Kind::Other {
+            return Ok(());
+        }
+        if let Some(name) = usual(scanner, b"\"name\": ")? {
+            self.name = name.raw();
+        }
+        for (head, field) in
+            [(&b"\"pid\": "[..], &mut self.pid), (b"\"tid\": ", &mut self.tid), (b"\"ts\": ", &mut self.start), (b"\"dur\": ", &mut self.duration)]
+        {
+            *field = usual(scanner, head)?.or(*field);
+        }
+        Ok(())
+    }
+
+    /// The same for the arguments of host events.
+    #[inline]
+    fn usual_args(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
+        let args = &mut self.args;
+        let (mut index, mut callback) = (None, None);
+        for (head, field) in [
+            (&b"\"External id\": "[..], &mut args.external_id),
+            (b"\"Record function id\": ", &mut args.rf_id),
+            (b"\"Sequence number\": ", &mut args.seq_id),
+            (b"\"Fwd thread id\": ", &mut args.fwd_thread),
+            (b"\"Ev Idx\": ", &mut index),
+            (b"\"cbid\": ", &mut callback),
+            (b"\"correlation\": ", &mut args.correlation),
+        ] {
+            *field = usual(scanner, head)?.or(*field);
+        }
+        Ok(())
+    }
+
     fn read_args(&mut self, scanner: &mut Scanner<'a>, shapes: bool) -> Result<(), Broken> {
         scanner.enter()?;
+        self.usual_args(scanner)?;
         while let Some(key) = scanner.key()? {
             let value = scanner.value()?;
             self.args.set(key, value);
@@ -164,6 +204,14 @@ impl<'a> Event<'a> {
         }
         Ok(())
     }
+}
+
+/// The value behind `head`, if exactly that is next.
+#[inline]
+fn usual<'a>(scanner: &mut Scanner<'a>, head: &[u8]) -> Result<Option<Value<'a>>, Broken> {
+    scanner.eat(b',');
+    scanner.peek();
+    if scanner.eat_exact(head) { scanner.value().map(Some) } else { Ok(None) }
 }
 
 /// An integer that may also be written as hexadecimal text (`"0x0"`, ROCm).

@@ -40,12 +40,64 @@ macro_rules! columns {
                 $(self.$field.append(&mut other.$field);)*
             }
 
-            /// Reorders: row `i` becomes the former row `order[i]`.
+            /// Reorders: row `i` becomes the former row `order[i]`; rows that `order` does not name go.
             pub fn reorder(&mut self, order: &[u32]) {
-                $(self.$field = order.iter().map(|&i| self.$field[i as usize]).collect();)*
+                let swaps = $crate::columns::swaps(order, self.len());
+                $($crate::columns::apply(&swaps, order.len(), &mut self.$field);)*
             }
         }
     };
     (@first $self:ident $first:ident $($rest:ident)*) => { $self.$first };
 }
 pub(crate) use columns;
+
+/// The exchanges, in turn, that bring rows into an order; both numbers of each are current places. O(rows).
+pub(crate) fn swaps(order: &[u32], rows: usize) -> Vec<[u32; 2]> {
+    let ordered = order.iter().zip(0u32..).all(|(&row, place)| row == place);
+    let end = if ordered { 0 } else { rows as u32 };
+    let (mut place_of, mut row_at): (Vec<u32>, Vec<u32>) = ((0..end).collect(), (0..end).collect());
+    let mut swaps = vec![];
+    for (to, &row) in order.iter().enumerate().take(row_at.len()) {
+        let from = place_of[row as usize];
+        let away = row_at[to];
+        if away != row {
+            swaps.push([to as u32, from]);
+            row_at[from as usize] = away;
+            place_of[away as usize] = from;
+        }
+    }
+    swaps
+}
+
+/// Orders one column in its place: no second copy is ever in memory.
+pub(crate) fn apply<T>(swaps: &[[u32; 2]], rows: usize, column: &mut Vec<T>) {
+    for &[a, b] in swaps {
+        column.swap(a as usize, b as usize);
+    }
+    column.truncate(rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{apply, swaps};
+
+    #[test]
+    fn every_order_of_some_rows() {
+        let rows: Vec<u32> = (0..5).collect();
+        let mut orders: Vec<Vec<u32>> = vec![vec![]];
+        while let Some(order) = orders.pop() {
+            let mut column = rows.clone();
+            apply(&swaps(&order, rows.len()), order.len(), &mut column);
+            assert_eq!(column, order);
+            orders.extend(rows.iter().filter(|row| !order.contains(row)).map(|row| [&order[..], &[*row]].concat()));
+        }
+    }
+
+    #[test]
+    fn a_long_cycle_is_linear() {
+        let order: Vec<u32> = (0..200_000).map(|row| (row + 199_999) % 200_000).collect();
+        let mut column: Vec<u32> = (0..200_000).collect();
+        apply(&swaps(&order, column.len()), order.len(), &mut column);
+        assert_eq!(column, order);
+    }
+}
