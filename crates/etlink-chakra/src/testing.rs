@@ -196,7 +196,6 @@ fn add_host(trace: &mut LinkedTrace) {
             shapes: host.names.intern("[[2, 3], []]"),
             types: host.names.intern(r#"["Tensor(float)", "Double"]"#),
             strides: host.names.intern("[[3, 1], []]"),
-            ..ValueList::default()
         };
         let extra_attrs = append(&mut host.text, br#"{"name": "extra", "type": "string", "value": "y"}"#);
         host.nodes.push(HostNode {
