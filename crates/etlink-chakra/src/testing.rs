@@ -99,13 +99,13 @@ impl Builder {
     }
 
     pub(crate) fn node(&mut self, kind: NodeKind, source: u32, start: i64, duration: i64) -> u32 {
-        self.slice(kind, source, 0, start, duration)
+        self.slice(kind, source, true, start, duration)
     }
 
-    pub(crate) fn slice(&mut self, kind: NodeKind, source: u32, slice: u32, start: i64, duration: i64) -> u32 {
+    pub(crate) fn slice(&mut self, kind: NodeKind, source: u32, first: bool, start: i64, duration: i64) -> u32 {
         let on_device = kind == NodeKind::DeviceOp;
         let (start, duration) = (TimeNs(start), DurationNs(duration));
-        self.trace.nodes.push(Node { kind, source, slice, on_device, resource: 0, start, duration });
+        self.trace.nodes.push(Node { kind, source, first, on_device, resource: 0, start, duration });
         u32::try_from(self.trace.nodes.len() - 1).expect("few")
     }
 
@@ -152,14 +152,14 @@ pub(crate) fn sample(host: bool) -> LinkedTrace {
     let copy = b.row("Memcpy DtoD", 9_800, 650, OpIdx::NONE, CallIdx::NONE);
     let nccl = b.row("ncclDevKernel_AllReduce_Sum_f32", 60_000, 30_300, comms, launch_comm);
     let boundary = b.node(NodeKind::Boundary, u32::MAX, 0, 1_000);
-    let train_1 = b.slice(NodeKind::HostOp, train.0, 0, 1_000, 1_500);
-    let mm_1 = b.slice(NodeKind::HostOp, mm.0, 0, 2_500, 2_600);
+    let train_1 = b.slice(NodeKind::HostOp, train.0, true, 1_000, 1_500);
+    let mm_1 = b.slice(NodeKind::HostOp, mm.0, true, 2_500, 2_600);
     let call_1 = b.node(NodeKind::Runtime, launch.0, 5_100, 2_000);
-    let mm_2 = b.slice(NodeKind::HostOp, mm.0, 1, 7_100, 15_400);
+    let mm_2 = b.slice(NodeKind::HostOp, mm.0, false, 7_100, 15_400);
     let gemm_n = b.node(NodeKind::DeviceOp, gemm.0, 9_000, 700);
     let copy_n = b.node(NodeKind::DeviceOp, copy.0, 9_800, 650);
     let gap = b.node(NodeKind::HostGap, u32::MAX, 41_000, 9_400);
-    let comms_1 = b.slice(NodeKind::HostOp, comms.0, 0, 50_400, 1_600);
+    let comms_1 = b.slice(NodeKind::HostOp, comms.0, true, 50_400, 1_600);
     let nccl_n = b.device_collective(nccl, 60_000, 30_300);
     for pair in [boundary, train_1, mm_1, call_1, mm_2, gap, comms_1].windows(2) {
         b.edge(EdgeKind::ProgramOrder, pair[0], pair[1]);

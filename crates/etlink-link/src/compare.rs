@@ -24,11 +24,10 @@ pub(crate) fn compare(
     options: LinkOptions,
     report: &mut LinkReport,
 ) -> Result<(), Error> {
-    let roots = (0..host.nodes.len()).filter(|&node| host.is_root(node)).count();
-    if host.nodes.len() == roots {
-        return Err(Error::EmptyHost { nodes: roots });
+    if (0..host.nodes.len()).all(|node| host.is_root(node)) {
+        return Err(Error::EmptyHost { nodes: host.nodes.len() });
     }
-    report.host_ops = (0..host.nodes.len()).filter(|&node| is_op(host, node)).count() as u64;
+    count(host, device, matching, report);
     let smaller = report.host_ops.min(device.ops.len() as u64);
     let share = matching.count() as f64 / smaller.max(1) as f64;
     // ids that agree in name are proof: the windows then overlap by little
@@ -72,11 +71,6 @@ fn stretch<T: Copy + Eq + std::hash::Hash>(threads: &[T], matched: impl Iterator
     seen.values().filter(|(_, first, _)| *first != u64::MAX).map(|(_, first, last)| last - first + 1).sum()
 }
 
-/// Whether a host node is an op that a device trace of the same window would have.
-fn is_op(host: &HostTrace, node: usize) -> bool {
-    !host.is_root(node) && !host.names.get(host.nodes.name[node]).contains("process_group:init")
-}
-
 /// An error, or with `force` a note of what it would have been.
 fn refuse(error: Error, options: LinkOptions, report: &mut LinkReport) -> Result<(), Error> {
     if !options.force {
@@ -116,31 +110,46 @@ fn host_rank(host: &HostTrace) -> Option<i64> {
     record.rank.checked_mul(record.rank_stride)?.checked_add(record.rank_start)
 }
 
-/// Counts what was not matched, by where it lies.
-pub(crate) fn unmatched(host: &HostTrace, device: &DeviceTrace, matching: &Matching) -> UnmatchedCounts {
-    let matched = |node: &usize| matching.host_op[*node] != OpIdx::NONE;
-    let ops: Vec<usize> = (0..host.nodes.len()).filter(|&node| is_op(host, node)).collect();
-    let first = ops.iter().position(matched).unwrap_or(ops.len());
-    let last = ops.iter().rposition(matched).map_or(first, |last| last + 1);
-    let inside = ops[first..last].iter().filter(|node| !matched(node)).count() as u64;
-    UnmatchedCounts {
-        host_outside_window: (ops.len() - (last - first)) as u64,
-        host_not_in_device: inside,
+/// Counts the host ops that a device trace of the same window would have, and of those what was not
+/// matched, by where it lies.
+fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &mut LinkReport) {
+    // few distinct names, many nodes
+    let mut known = vec![None; host.names.count()];
+    let mut is_op = |node: usize| {
+        let name = host.nodes.name[node];
+        *known[name.index()].get_or_insert_with(|| !host.is_root(node) && !host.names.get(name).contains("process_group:init"))
+    };
+    // of ops: their number, how many are matched, the first that is, what lies up to the last
+    let (mut ops, mut matched, mut before, mut until) = (0, 0, None, 0);
+    for node in (0..host.nodes.len()).filter(|&node| is_op(node)) {
+        if matching.host_op[node] != OpIdx::NONE {
+            matched += 1;
+            before = before.or(Some(ops));
+            until = ops + 1;
+        }
+        ops += 1;
+    }
+    let among = until - before.unwrap_or(until);
+    report.host_ops = ops;
+    report.unmatched = UnmatchedCounts {
+        host_outside_window: ops - among,
+        host_not_in_device: among - matched,
         device_not_in_host: device.ops.len() as u64 - matching.count(),
         same_id_other_name: matching.same_id_other_name,
-    }
+    };
 }
 
 /// Counts host ops whose recorded parent is not the op that encloses them in time, and
 /// collectives of which the two traces claim different things.
-pub(crate) fn differences(host: &HostTrace, device: &DeviceTrace, matching: &Matching, op_parent: &[OpIdx], anomalies: &mut Anomalies) {
+pub(crate) fn differences(host: &HostTrace, device: &DeviceTrace, matching: &Matching, op_parent: &[OpIdx]) -> Anomalies {
+    let mut anomalies = Anomalies::default();
     for (op, node) in matching.op_host.iter().enumerate().filter_map(|(op, node)| Some((op, node.get()?))) {
         let place = || format!("{:?}, node {}", host.names.get(host.nodes.name[node.index()]), host.nodes.id[node.index()]);
         let enclosing = op_parent[op].get().map_or(HostIdx::NONE, |parent| matching.op_host[parent.index()]);
-        let recorded = host.find(host.nodes.parent[node.index()]).filter(|&parent| !host.is_root(parent));
-        if let (Some(recorded), Some(enclosing)) = (recorded, enclosing.get())
-            && recorded != enclosing.index()
-        {
+        let recorded = host.nodes.parent[node.index()];
+        // ids are unique: the search is only for those that differ
+        let other = enclosing.get().is_some_and(|enclosing| host.nodes.id[enclosing.index()] != recorded);
+        if other && host.find(recorded).is_some_and(|parent| !host.is_root(parent)) {
             anomalies.note(AnomalyKind::ParentDiffers, place);
         }
         let (of_host, of_device) = (host.nodes.collective[node.index()], device.ops.collective[op]);
@@ -152,4 +161,5 @@ pub(crate) fn differences(host: &HostTrace, device: &DeviceTrace, matching: &Mat
             }
         }
     }
+    anomalies
 }

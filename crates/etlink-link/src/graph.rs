@@ -4,9 +4,11 @@
 //! from an earlier place to a later one. An edge that the measured times contradict is not
 //! made but counted.
 
+use crate::draft::Draft;
+use crate::edges::{Edge, Edges};
 use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
-use crate::nest::{Owner, Slice};
-use crate::trace::{Edge, EdgeKind, Edges, NoLaunch, Node, NodeKind, Nodes};
+use crate::search::Groups;
+use crate::trace::{EdgeKind, NoLaunch, NodeKind, Nodes};
 use etlink_model::{Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, OpIdx, TimeNs};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,174 +16,110 @@ use std::collections::BinaryHeap;
 /// Rows of one queue may overlap this much and still be in order: both ends are rounded.
 const QUEUE_ROUNDING_NS: i64 = 1_000;
 
-/// Nodes before they are numbered, and edges between their emission numbers.
-struct Draft<'t> {
+/// The graph before its nodes are numbered.
+struct Graph<'t> {
     device: &'t DeviceTrace,
-    nodes: Nodes,
-    /// Per node its place in time. Of one instant host nodes come first, then as emitted.
-    places: Vec<TimeNs>,
+    launches: &'t Launches,
+    draft: Draft,
+    call_slot: Vec<u32>,
+    /// Edges between slots, all but program order.
     edges: Vec<Edge>,
-    /// Per call: the node that runs up to its start.
-    before_call: Vec<u32>,
 }
 
-/// Builds the graph. `op_communicates[op]`: the op is a collective in which no device takes part.
+/// Builds the graph. `op_communicates[op]`: the op is a collective in which no device takes part;
+/// empty where no op is.
 pub(crate) fn build(
     device: &DeviceTrace,
-    threads: Vec<Vec<Slice>>,
+    draft: Draft,
+    call_slot: Vec<u32>,
     launches: &Launches,
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
 ) -> (Nodes, Edges) {
-    let mut draft = Draft { device, nodes: Nodes::default(), places: vec![], edges: vec![], before_call: vec![u32::MAX; device.calls.len()] };
-    let mut launching = vec![false; device.calls.len()];
-    launches.row_call.iter().filter_map(|call| call.get()).for_each(|call| launching[call.index()] = true);
-    for (slices, thread) in threads.into_iter().zip(0..) {
-        draft.add_thread(thread, &slices, op_communicates, &launching);
-    }
-    draft.add_rows(launches, anomalies);
-    draft.finish()
+    let edges = Vec::with_capacity(2 * device.rows.len());
+    let mut graph = Graph { device, launches, draft, call_slot, edges };
+    graph.add_boundaries();
+    graph.add_rows(anomalies);
+    graph.finish(op_communicates)
 }
 
-impl Draft<'_> {
-    fn emit(&mut self, node: Node, at: TimeNs) -> u32 {
-        let number = self.nodes.len() as u32;
-        self.nodes.push(node);
-        self.places.push(at);
-        number
-    }
-
+impl Graph<'_> {
     fn edge(&mut self, kind: EdgeKind, from: u32, to: u32) {
         self.edges.push(Edge { to, kind, from });
     }
 
-    /// Slices of a thread, chained in program order.
-    fn add_thread(&mut self, thread: u32, slices: &[Slice], op_communicates: &[bool], launching: &[bool]) {
-        let mut last = None;
-        let mut slice_number = SliceNumbers::new(slices);
-        for slice in slices {
-            if let (Owner::Call(call), None) = (slice.owner, last)
-                && launching[call as usize]
-            {
-                let head = Node { kind: NodeKind::Boundary, source: u32::MAX, resource: thread, start: slice.start, ..Node::default() };
-                last = Some(self.emit(head, slice.start));
+    /// A thread that begins with a call that launches has a boundary before it.
+    fn add_boundaries(&mut self) {
+        for call in self.launches.row_call.iter().filter_map(|call| call.get()) {
+            let thread = self.device.calls.thread[call.index()].index();
+            if self.call_slot[call.index()] == self.draft.tracks[thread].start {
+                self.draft.add_boundary(thread);
             }
-            let number = slice_number.next(slice.owner);
-            let (kind, source) = self.kind(slice.owner, number, op_communicates);
-            let node =
-                Node { kind, source, slice: number, on_device: false, resource: thread, start: slice.start, duration: slice.end - slice.start };
-            let id = self.emit(node, slice.start);
-            if let (Owner::Call(call), 0) = (slice.owner, number) {
-                self.before_call[call as usize] = last.unwrap_or(u32::MAX);
-            }
-            if let Some(last) = last {
-                self.edge(EdgeKind::ProgramOrder, last, id);
-            }
-            last = Some(id);
         }
     }
 
-    fn kind(&self, owner: Owner, slice: u32, op_communicates: &[bool]) -> (NodeKind, u32) {
-        match owner {
-            Owner::Gap => (NodeKind::HostGap, u32::MAX),
-            Owner::Call(call) => (NodeKind::Runtime, call),
-            Owner::Op(op) if slice == 0 && op_communicates[op as usize] => (NodeKind::Collective, op),
-            Owner::Op(op) if is_scope(self.device, op as usize) => (NodeKind::HostGap, op),
-            Owner::Op(op) => (NodeKind::HostOp, op),
-        }
-    }
-
-    /// Device rows, queue by queue, with their launch and the row that they follow.
-    fn add_rows(&mut self, launches: &Launches, anomalies: &mut Anomalies) {
-        let device = self.device;
-        let mut queues: Vec<Vec<u32>> = vec![vec![]; device.queues.len()];
-        device.rows.queue.iter().enumerate().for_each(|(row, queue)| queues[queue.index()].push(row as u32));
-        for rows in queues {
+    /// Device rows, queue by queue, with their launch and the rows that they follow.
+    fn add_rows(&mut self, anomalies: &mut Anomalies) {
+        let rows = &self.device.rows;
+        let queues = Groups::new(rows.queue.iter().map(|queue| queue.index()), self.device.queues.len());
+        for queue in 0..self.device.queues.len() {
+            let first = self.draft.next_row();
             let mut order = QueueOrder::default();
             let mut latest = TimeNs(i64::MIN);
-            for row in rows {
+            for &row in queues.of(queue) {
                 let at = row as usize;
-                let (start, duration) = (device.rows.start[at], device.rows.duration[at]);
-                let before = self.launched_by(launches, at, anomalies);
-                let launch_start = before.map_or(start, |node| self.places[node as usize]);
+                let (start, duration) = (rows.start[at], rows.duration[at]);
+                let before = self.launched_by(at, anomalies);
+                let launch_start = before.map_or(start, |slot| self.draft.place(slot));
                 latest = latest.max(start).max(launch_start);
-                let kind = if launches.collective[at] { NodeKind::Collective } else { NodeKind::DeviceOp };
-                let node = Node { kind, source: row, slice: 0, on_device: true, resource: device.rows.queue[at].0, start, duration };
-                let id = self.emit(node, latest);
+                let kind = if self.launches.collective[at] { NodeKind::Collective } else { NodeKind::DeviceOp };
+                let slot = self.draft.add_row(kind, row, queue as u32, latest);
                 if let Some(before) = before {
-                    self.edge(EdgeKind::Launch, before, id);
+                    self.edge(EdgeKind::Launch, before, slot);
                 }
-                for previous in order.follow(id, start, start + duration, || format!("{:?}", device.names.get(device.rows.name[at])), anomalies) {
-                    self.edge(EdgeKind::StreamOrder, previous.row, id);
+                for previous in order.follow(slot, start, start + duration, || self.row_name(at), anomalies) {
+                    self.edges.push(Edge { to: slot, kind: EdgeKind::StreamOrder, from: previous.slot });
                 }
             }
+            self.draft.close_queue(first);
         }
+    }
+
+    fn row_name(&self, row: usize) -> String {
+        format!("{:?}", self.device.names.get(self.device.rows.name[row]))
     }
 
     /// The node that runs up to the launch of a row. `None` where there is no launch or the times contradict it.
-    fn launched_by(&self, launches: &Launches, row: usize, anomalies: &mut Anomalies) -> Option<u32> {
-        let call = launches.row_call[row].get()?;
-        if launches.no_launch[row] == NoLaunch::StartsBeforeCall {
-            anomalies.note(AnomalyKind::StartBeforeLaunch, || format!("{:?}", self.device.names.get(self.device.rows.name[row])));
+    fn launched_by(&self, row: usize, anomalies: &mut Anomalies) -> Option<u32> {
+        let call = self.launches.row_call[row].get()?;
+        if self.launches.no_launch[row] == NoLaunch::StartsBeforeCall {
+            anomalies.note(AnomalyKind::StartBeforeLaunch, || self.row_name(row));
             return None;
         }
-        let before = self.before_call[call.index()];
-        let node = (before != u32::MAX).then(|| self.nodes.get(before as usize))?;
-        debug_assert!((node.start + node.duration).0 <= self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS));
-        Some(before)
+        let thread = self.device.calls.thread[call.index()].index();
+        let slot = self.call_slot[call.index()];
+        debug_assert!(self.draft.place(slot).0 <= self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS));
+        slot.checked_sub(1).filter(|before| *before >= self.draft.tracks[thread].start)
     }
 
     /// Numbers the nodes by place.
-    fn finish(mut self) -> (Nodes, Edges) {
-        let mut order: Vec<u32> = (0..self.nodes.len() as u32).collect();
-        order.sort_unstable_by_key(|&at| (self.places[at as usize], self.nodes.on_device[at as usize], at));
-        self.nodes.reorder(&order);
-        let mut number = vec![0u32; order.len()];
-        order.iter().zip(0..).for_each(|(&at, place)| number[at as usize] = place);
+    fn finish(mut self, op_communicates: &[bool]) -> (Nodes, Edges) {
+        let order = self.draft.order();
+        let mut number = vec![0u32; self.draft.next_row() as usize];
+        order.iter().zip(0..).for_each(|(&slot, place)| number[slot as usize] = place);
         for edge in &mut self.edges {
             (edge.to, edge.from) = (number[edge.to as usize], number[edge.from as usize]);
         }
-        let edges = Edges::new(self.edges, self.nodes.len());
-        debug_assert!(edges.all().iter().all(|edge| edge.from < edge.to), "every edge goes forward");
-        (self.nodes, edges)
-    }
-}
-
-/// Whether an op only names a stretch of its thread's time. Backends annotate the work of
-/// their own threads too (`gloo:all_reduce`), which is no scope.
-fn is_scope(device: &DeviceTrace, op: usize) -> bool {
-    let name = device.names.get(device.ops.name[op]);
-    device.ops.annotation[op] && !["gloo:", "nccl:", "mpi:", "ucc:", "xccl:"].iter().any(|backend| name.starts_with(backend))
-}
-
-/// Counts the slices of each op and call of a thread.
-struct SliceNumbers {
-    first: u32,
-    ops: Vec<u32>,
-    first_call: u32,
-    calls: Vec<u32>,
-}
-
-impl SliceNumbers {
-    fn new(slices: &[Slice]) -> Self {
-        let range = |pick: fn(Owner) -> Option<u32>| {
-            let numbers = slices.iter().filter_map(|slice| pick(slice.owner));
-            let (low, high) = numbers.fold((u32::MAX, 0), |(low, high), n| (low.min(n), high.max(n + 1)));
-            (low, vec![0; high.saturating_sub(low) as usize])
+        drop(number);
+        let nodes = self.draft.nodes(&order, self.device, op_communicates);
+        drop(order);
+        let mut last = vec![u32::MAX; self.device.threads.len()];
+        let before = |node: usize| {
+            if nodes.on_device[node] { u32::MAX } else { std::mem::replace(&mut last[nodes.resource[node] as usize], node as u32) }
         };
-        let (first, ops) = range(|owner| if let Owner::Op(op) = owner { Some(op) } else { None });
-        let (first_call, calls) = range(|owner| if let Owner::Call(call) = owner { Some(call) } else { None });
-        SliceNumbers { first, ops, first_call, calls }
-    }
-
-    fn next(&mut self, owner: Owner) -> u32 {
-        let count = match owner {
-            Owner::Op(op) => &mut self.ops[(op - self.first) as usize],
-            Owner::Call(call) => &mut self.calls[(call - self.first_call) as usize],
-            Owner::Gap => return 0,
-        };
-        *count += 1;
-        *count - 1
+        let edges = Edges::chained((0..nodes.len()).map(before), self.edges);
+        debug_assert!(edges.iter().all(|edge| edge.from < edge.to), "every edge goes forward");
+        (nodes, edges)
     }
 }
 
@@ -190,7 +128,7 @@ impl SliceNumbers {
 struct Stretch {
     end: TimeNs,
     start: TimeNs,
-    row: u32,
+    slot: u32,
 }
 
 /// Finds what each row of a queue follows: the rows that ended before it starts and that no
@@ -202,19 +140,19 @@ struct QueueOrder {
 }
 
 impl QueueOrder {
-    fn follow(&mut self, row: u32, start: TimeNs, end: TimeNs, name: impl FnOnce() -> String, anomalies: &mut Anomalies) -> &[Stretch] {
+    fn follow(&mut self, slot: u32, start: TimeNs, end: TimeNs, name: impl FnOnce() -> String, anomalies: &mut Anomalies) -> &[Stretch] {
         let ended_by = TimeNs(start.0.saturating_add(QUEUE_ROUNDING_NS));
         while let Some(&Reverse(next)) = self.running.peek().filter(|next| next.0.end <= ended_by) {
             self.running.pop();
             // what `next` followed itself needs no second follower
-            let followed = |earlier: &Stretch| earlier.row < next.row && earlier.end.0 <= next.start.0.saturating_add(QUEUE_ROUNDING_NS);
+            let followed = |earlier: &Stretch| earlier.slot < next.slot && earlier.end.0 <= next.start.0.saturating_add(QUEUE_ROUNDING_NS);
             self.ended.retain(|earlier| !followed(earlier));
             self.ended.push(next);
         }
         if !self.running.is_empty() {
             anomalies.note(AnomalyKind::StreamOverlap, name);
         }
-        self.running.push(Reverse(Stretch { end, start, row }));
+        self.running.push(Reverse(Stretch { end, start, slot }));
         &self.ended
     }
 }
@@ -223,7 +161,7 @@ impl QueueOrder {
 /// on devices, a record without a row of its own is a wait, or was launched with others.
 pub(crate) fn host_collectives(device: &DeviceTrace, launches: &Launches, kind_of: impl Fn(OpIdx) -> Option<CollectiveKind>) -> Vec<bool> {
     if launches.collective.contains(&true) {
-        return vec![false; device.ops.len()];
+        return vec![];
     }
     (0..device.ops.len()).map(|op| kind_of(OpIdx::new(op)).is_some_and(|kind| kind != CollectiveKind::Other)).collect()
 }

@@ -15,6 +15,8 @@
 
 mod align;
 mod compare;
+mod draft;
+mod edges;
 mod error;
 mod graph;
 mod launch;
@@ -22,13 +24,17 @@ mod matching;
 mod nest;
 mod notes;
 mod report;
+mod search;
 mod trace;
 
+pub use edges::{Deps, Edge, Edges};
 pub use error::Error;
 pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, UnmatchedCounts};
-pub use trace::{CollectiveRef, Edge, EdgeKind, Edges, LinkedTrace, MatchRule, NoLaunch, Node, NodeKind, Nodes};
+pub use trace::{CollectiveRef, EdgeKind, LinkedTrace, MatchRule, NoLaunch, Node, NodeKind, Nodes};
 
-use etlink_model::{AnomalyKind, DeviceTrace, HostIdx, HostTrace};
+use etlink_model::{AnomalyKind, DeviceTrace, HostTrace};
+use matching::Matching;
+use nest::Nesting;
 
 /// What the caller decides.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,6 +46,7 @@ pub struct LinkOptions {
 }
 
 /// Links one rank. Without a host trace the graph comes from the device trace alone.
+/// Works on the threads of the rayon pool that it is called in, or of the global one.
 ///
 /// # Errors
 /// The two traces are of different programs, ranks or steps, unless `force`; there is nothing to link.
@@ -47,31 +54,22 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     let Some((start, end)) = device.window() else { return Err(Error::empty_device(&device)) };
     let mut report = LinkReport { window: TimeWindow { start_ns: start.0, end_ns: end.0 }, ..LinkReport::default() };
     describe(host.as_ref(), &device, options, &mut report)?;
-    let mut matching = None;
-    if let Some(host) = &host {
-        let found = matching::matching(host, &device, &mut report.anomalies);
-        compare::compare(host, &device, &found, options, &mut report)?;
-        report.unmatched = compare::unmatched(host, &device, &found);
-        matching = Some(found);
-    }
+    let (matched, nesting) = rayon::join(|| matched(host.as_ref(), &device, options, &mut report), || nest::nest(&device));
+    let matching = matched?;
     let mut anomalies = std::mem::take(&mut report.anomalies);
-    let nesting = nest::nest(&device);
     let first_overlap = nesting.first_overlap.map(|op| format!("{:?}", device.names.get(device.ops.name[op.index()])));
     anomalies.add(AnomalyKind::PartialOverlap, nesting.overlaps, first_overlap);
-    if let (Some(host), Some(matching)) = (&host, &matching) {
-        compare::differences(host, &device, matching, &nesting.op_parent, &mut anomalies);
-    }
-    let (op_host, op_rule) = matching.map_or_else(
-        || (vec![HostIdx::NONE; device.ops.len()], vec![MatchRule::None; device.ops.len()]),
-        |matching| (matching.op_host, matching.op_rule),
+    let (differences, (launches, unlaunched)) = rayon::join(
+        || host.as_ref().map(|host| compare::differences(host, &device, &matching, &nesting.op_parent)).unwrap_or_default(),
+        || launch::launches(&device, &nesting, &matching.op_host),
     );
-    let launches = launch::launches(&device, &nesting, &op_host, &mut anomalies);
-    let mut trace = LinkedTrace { host, device, op_host, op_rule, report, ..LinkedTrace::default() };
+    anomalies.merge(differences);
+    anomalies.merge(unlaunched);
+    let Nesting { op_parent, op_exclusive, call_op, call_slot, draft, .. } = nesting;
+    let Matching { op_host, op_rule, .. } = matching;
+    let mut trace = LinkedTrace { host, device, op_host, op_rule, op_parent, op_exclusive, call_op, report, ..LinkedTrace::default() };
     let communicates = graph::host_collectives(&trace.device, &launches, |op| trace.op_collective(op).map(|found| found.kind()));
-    (trace.nodes, trace.edges) = graph::build(&trace.device, nesting.threads, &launches, &communicates, &mut anomalies);
-    trace.op_parent = nesting.op_parent;
-    trace.op_exclusive = nesting.op_exclusive;
-    trace.call_op = nesting.call_op;
+    (trace.nodes, trace.edges) = graph::build(&trace.device, draft, call_slot, &launches, &communicates, &mut anomalies);
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;
@@ -79,6 +77,15 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     trace.report.anomalies = anomalies;
     report::count(&mut trace);
     Ok(trace)
+}
+
+/// Matches the ops of the two traces and compares these. Nothing matches without a host trace.
+fn matched(host: Option<&HostTrace>, device: &DeviceTrace, options: LinkOptions, report: &mut LinkReport) -> Result<Matching, Error> {
+    let Some(host) = host else { return Ok(Matching::none(0, device.ops.len())) };
+    let mut found = matching::matching(host, device, &mut report.anomalies);
+    compare::compare(host, device, &found, options, report)?;
+    found.host_op = vec![];
+    Ok(found)
 }
 
 /// Takes over what the traces say of themselves.

@@ -8,6 +8,7 @@
 //! OS's ids; they are paired by the names that they share, then by their order of first use.
 
 use crate::align::align;
+use crate::search::seek;
 use crate::trace::MatchRule;
 use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, Label, NameId, OpIdx};
 use rustc_hash::FxHashMap;
@@ -24,13 +25,8 @@ pub(crate) struct Matching {
 }
 
 impl Matching {
-    fn none(host: &HostTrace, device: &DeviceTrace) -> Self {
-        Matching {
-            op_host: vec![HostIdx::NONE; device.ops.len()],
-            op_rule: vec![MatchRule::None; device.ops.len()],
-            host_op: vec![OpIdx::NONE; host.nodes.len()],
-            same_id_other_name: 0,
-        }
+    pub(crate) fn none(nodes: usize, ops: usize) -> Self {
+        Matching { op_host: vec![HostIdx::NONE; ops], op_rule: vec![MatchRule::None; ops], host_op: vec![OpIdx::NONE; nodes], same_id_other_name: 0 }
     }
 
     fn set(&mut self, host: HostIdx, op: OpIdx, rule: MatchRule) {
@@ -70,7 +66,12 @@ fn symbols(host: &HostTrace, device: &DeviceTrace) -> Vec<u32> {
         let found = device.names.find(name).or_else(|| device.names.find(&sanitized(name)));
         found.map_or(known + id, |name| name.0)
     };
-    (0..host.names.count() as u32).map(symbol).collect()
+    // most strings are no names of nodes
+    let mut symbols = vec![None; host.names.count()];
+    for name in &host.nodes.name {
+        symbols[name.index()].get_or_insert_with(|| symbol(name.0));
+    }
+    symbols.into_iter().map(|symbol| symbol.unwrap_or(u32::MAX)).collect()
 }
 
 fn sanitized(name: &str) -> String {
@@ -92,13 +93,15 @@ fn sanitized(name: &str) -> String {
 }
 
 fn by_id(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: &mut Anomalies) -> Matching {
-    let mut found = Matching::none(host, device);
+    let mut found = Matching::none(host.nodes.len(), device.ops.len());
     let ids = &host.nodes.rf_id;
     let mut nodes: Vec<u32> = (0..ids.len() as u32).filter(|&node| ids[node as usize].get().is_some()).collect();
+    // in order already but for forks and threads, and so are the ops
     nodes.sort_by_key(|&node| ids[node as usize]);
     let own = own_process(host, device);
+    let mut at = 0;
     for (op, id) in device.ops.rf_id.iter().enumerate().filter(|(op, id)| id.get().is_some() && own(*op)) {
-        let at = nodes.partition_point(|&node| ids[node as usize] < *id);
+        at = seek(&nodes, at, |&node| ids[node as usize] < *id);
         let Some(&node) = nodes.get(at).filter(|&&node| ids[node as usize] == *id) else { continue };
         if symbols[host.nodes.name[node as usize].index()] != device.ops.name[op].0 {
             found.same_id_other_name += 1;
@@ -169,7 +172,7 @@ fn numbers(host: &HostTrace, device: &DeviceTrace, found: &Matching) -> (u64, u6
 
 /// Aligns the threads of both sides; the symbols are per node and per op.
 fn by_sequence(host: &HostTrace, device: &DeviceTrace, host_symbols: &[u32], device_symbols: &[u32]) -> Matching {
-    let mut found = Matching::none(host, device);
+    let mut found = Matching::none(host.nodes.len(), device.ops.len());
     let nodes = (0..host.nodes.len()).filter(|&node| !host.is_root(node));
     let host_rows = by_thread(nodes.map(|node| (host.nodes.tid[node], node as u32)));
     let own = own_process(host, device);

@@ -6,10 +6,15 @@
 //! the time from the thread's first start to its last end, to the nanosecond, also where
 //! ranges overlap without nesting (asynchronous ranges).
 //!
-//! O(n log n) for the order, O(n) for the sweep.
+//! O(n): the tables are in order already. Threads are swept at the same time.
 
+use crate::draft::{Draft, Track};
+use crate::search::Groups;
+use crate::trace::NodeKind;
 use etlink_model::{DeviceTrace, DurationNs, OpIdx, TimeNs};
 use rayon::prelude::*;
+use std::cmp::Reverse;
+use std::ops::Range;
 
 /// A child may end this much after its parent and still be its child: traces with whole
 /// microseconds round both ends.
@@ -17,33 +22,16 @@ const ROUNDING_NS: i64 = 1_000;
 /// How far up an op that no range on top of the stack encloses looks for its parent.
 const MAX_CLIMB: usize = 64;
 
-/// Who runs in a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
-    /// Row of the CPU ops.
-    Op(u32),
-    /// Row of the runtime calls.
-    Call(u32),
-    /// No range is open.
-    Gap,
-}
-
-/// A piece of a thread's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slice {
-    pub(crate) owner: Owner,
-    pub(crate) start: TimeNs,
-    pub(crate) end: TimeNs,
-}
-
 /// What the sweeps found.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Nesting {
     pub(crate) op_parent: Vec<OpIdx>,
     pub(crate) op_exclusive: Vec<DurationNs>,
     pub(crate) call_op: Vec<OpIdx>,
-    /// Per thread, its slices in order of time.
-    pub(crate) threads: Vec<Vec<Slice>>,
+    /// Per call, the slot of its first slice.
+    pub(crate) call_slot: Vec<u32>,
+    /// The slices of all threads.
+    pub(crate) draft: Draft,
     /// Ranges that overlap another without nesting in it, and one of them.
     pub(crate) overlaps: u64,
     pub(crate) first_overlap: Option<OpIdx>,
@@ -51,44 +39,58 @@ pub(crate) struct Nesting {
 
 /// Sweeps all threads.
 pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
-    let mut ranges: Vec<Vec<Owner>> = vec![vec![]; device.threads.len()];
-    for (op, thread) in device.ops.thread.iter().enumerate() {
-        ranges[thread.index()].push(Owner::Op(op as u32));
-    }
-    for (call, thread) in device.calls.thread.iter().enumerate() {
-        ranges[thread.index()].push(Owner::Call(call as u32));
-    }
-    let swept: Vec<Sweep> = ranges.into_par_iter().map(|ranges| Sweep::run(device, ranges)).collect();
+    let threads = device.threads.len();
+    let ops = Groups::new(device.ops.thread.iter().map(|thread| thread.index()), threads);
+    let calls = Groups::new(device.calls.thread.iter().map(|thread| thread.index()), threads);
+    // a range makes one slice at most where it begins and one where it ends
+    let slices = (0..threads).map(|thread| 2 * (ops.of(thread).len() + calls.of(thread).len()));
+    let mut draft = Draft::new(slices, device.rows.len());
+    let sweep = |(thread, track)| Sweep::run(device, thread, ops.of(thread), calls.of(thread), track);
+    let swept: Vec<Swept> = draft.threads().into_par_iter().enumerate().map(sweep).collect();
     let mut nesting = Nesting {
         op_parent: vec![OpIdx::NONE; device.ops.len()],
         op_exclusive: vec![DurationNs::default(); device.ops.len()],
         call_op: vec![OpIdx::NONE; device.calls.len()],
+        call_slot: vec![0; device.calls.len()],
+        draft,
         ..Nesting::default()
     };
-    for sweep in swept {
-        for (range, parent) in sweep.parents {
-            match range {
-                Owner::Op(op) => nesting.op_parent[op as usize] = parent,
-                Owner::Call(call) => nesting.call_op[call as usize] = parent,
-                Owner::Gap => {}
-            }
+    for (thread, swept) in swept.into_iter().enumerate() {
+        for (&op, (parent, exclusive)) in ops.of(thread).iter().zip(swept.ops) {
+            nesting.op_parent[op as usize] = parent;
+            nesting.op_exclusive[op as usize] = exclusive;
         }
-        for slice in &sweep.slices {
-            if let Owner::Op(op) = slice.owner {
-                nesting.op_exclusive[op as usize] += slice.end - slice.start;
-            }
+        for (&call, (op, slot)) in calls.of(thread).iter().zip(swept.calls) {
+            nesting.call_op[call as usize] = op;
+            nesting.call_slot[call as usize] = slot;
         }
-        nesting.overlaps += sweep.overlaps;
-        nesting.first_overlap = nesting.first_overlap.or(sweep.first_overlap);
-        nesting.threads.push(sweep.slices);
+        nesting.overlaps += swept.overlaps;
+        nesting.first_overlap = nesting.first_overlap.or(swept.first_overlap);
+        nesting.draft.tracks.push(swept.track);
     }
     nesting
+}
+
+/// What the sweep over one thread found.
+#[derive(Default)]
+struct Swept {
+    /// Per op of the thread, its parent and the time in its slices.
+    ops: Vec<(OpIdx, DurationNs)>,
+    /// Per call of the thread, the innermost op around it and the slot of its first slice.
+    calls: Vec<(OpIdx, u32)>,
+    track: Range<u32>,
+    overlaps: u64,
+    first_overlap: Option<OpIdx>,
 }
 
 /// A range that has begun and not ended.
 #[derive(Clone, Copy)]
 struct Open {
-    range: Owner,
+    kind: NodeKind,
+    /// Row of the ops, or of the calls.
+    source: u32,
+    /// Its number among the thread's ops or calls.
+    number: u32,
     end: TimeNs,
     /// The innermost op here: the range itself or the one below.
     op: OpIdx,
@@ -97,87 +99,104 @@ struct Open {
 }
 
 /// The sweep over one thread.
-#[derive(Default)]
-struct Sweep {
+struct Sweep<'d> {
     stack: Vec<Open>,
     now: TimeNs,
-    slices: Vec<Slice>,
-    parents: Vec<(Owner, OpIdx)>,
-    overlaps: u64,
-    first_overlap: Option<OpIdx>,
+    slices: Track<'d>,
+    found: Swept,
 }
 
-impl Sweep {
-    fn run(device: &DeviceTrace, mut ranges: Vec<Owner>) -> Sweep {
-        let span = |range: &Owner| match *range {
-            Owner::Op(op) => (device.ops.start[op as usize], device.ops.duration[op as usize]),
-            Owner::Call(call) => (device.calls.start[call as usize], device.calls.duration[call as usize]),
-            Owner::Gap => (TimeNs::default(), DurationNs::default()),
-        };
-        // stable: ops come before calls, and each kind is in order already
-        ranges.sort_by_key(|range| (span(range).0, std::cmp::Reverse(span(range).1)));
-        let mut sweep = Sweep::default();
-        for (index, range) in ranges.iter().enumerate() {
-            let (start, duration) = span(range);
-            if index == 0 {
+impl Sweep<'_> {
+    fn run(device: &DeviceTrace, thread: usize, ops: &[u32], calls: &[u32], slices: Track<'_>) -> Swept {
+        let found = Swept { ops: Vec::with_capacity(ops.len()), calls: Vec::with_capacity(calls.len()), ..Swept::default() };
+        let mut sweep = Sweep { stack: vec![], now: TimeNs::default(), slices, found };
+        let op_span = |op: &u32| (device.ops.start[*op as usize], device.ops.duration[*op as usize]);
+        let call_span = |call: &u32| (device.calls.start[*call as usize], device.calls.duration[*call as usize]);
+        let (mut ops, mut calls) = (ops.iter().peekable(), calls.iter().peekable());
+        loop {
+            let (op, call) = (ops.peek().copied().map(op_span), calls.peek().copied().map(call_span));
+            // the longer first; an op before a call
+            let key = |(start, duration): (TimeNs, DurationNs)| (start, Reverse(duration));
+            let op_next = op.is_some_and(|op| call.is_none_or(|call| key(op) <= key(call)));
+            let Some((start, duration)) = (if op_next { op } else { call }) else { break };
+            if sweep.found.ops.is_empty() && sweep.found.calls.is_empty() {
                 sweep.now = start;
             }
             sweep.advance(start);
-            sweep.open(*range, start + duration);
+            if let Some(&op) = ops.next_if(|_| op_next) {
+                sweep.open_op(device, op, start + duration);
+            } else if let Some(&call) = calls.next() {
+                sweep.open_call(call, start + duration);
+            }
         }
         while let Some(top) = sweep.stack.last() {
             sweep.advance(top.end.max(sweep.now));
         }
-        sweep
+        Swept { track: sweep.slices.close(thread as u32, sweep.now), ..sweep.found }
     }
 
     /// Moves to `until`, closing what ends on the way.
     fn advance(&mut self, until: TimeNs) {
-        while let Some(&top) = self.stack.last().filter(|top| top.end <= until) {
+        while let Some(top) = self.stack.pop_if(|top| top.end <= until) {
             if top.end > self.now || !top.sliced {
-                self.slice(top.range, top.end);
+                self.slice(top, top.end);
             }
-            self.stack.pop();
         }
         if until > self.now {
-            let owner = match self.stack.last_mut() {
+            match self.stack.last_mut() {
                 Some(top) => {
+                    let open = *top;
                     top.sliced = true;
-                    top.range
+                    self.slice(open, until);
                 }
-                None => Owner::Gap,
-            };
-            self.slice(owner, until);
+                None => {
+                    self.slices.push(NodeKind::HostGap, u32::MAX, true, self.now);
+                    self.now = until;
+                }
+            }
         }
     }
 
     /// A slice from now to `end`; empty when that is past.
-    fn slice(&mut self, owner: Owner, end: TimeNs) {
+    fn slice(&mut self, open: Open, end: TimeNs) {
         let end = end.max(self.now);
-        self.slices.push(Slice { owner, start: self.now, end });
+        let slot = self.slices.push(open.kind, open.source, !open.sliced, self.now);
+        if open.kind != NodeKind::Runtime {
+            self.found.ops[open.number as usize].1 += end - self.now;
+        } else if !open.sliced {
+            self.found.calls[open.number as usize].1 = slot;
+        }
         self.now = end;
     }
 
-    fn open(&mut self, range: Owner, end: TimeNs) {
-        // a range whose first child begins with it still has a first slice, of no length
-        if let Some(top) = self.stack.last_mut().filter(|top| !top.sliced) {
-            top.sliced = true;
-            let owner = top.range;
-            self.slice(owner, self.now);
-        }
+    fn open_op(&mut self, device: &DeviceTrace, op: u32, end: TimeNs) {
+        self.begin();
         let parent = self.enclosing(end);
-        if let (Owner::Op(op), Some(top)) = (range, self.stack.last())
-            && top.end.0.saturating_add(ROUNDING_NS) < end.0
-        {
-            self.overlaps += 1;
-            self.first_overlap = self.first_overlap.or(Some(OpIdx(op)));
+        if self.stack.last().is_some_and(|top| top.end.0.saturating_add(ROUNDING_NS) < end.0) {
+            self.found.overlaps += 1;
+            self.found.first_overlap = self.found.first_overlap.or(Some(OpIdx(op)));
         }
-        self.parents.push((range, parent));
-        let op = match range {
-            Owner::Op(op) => OpIdx(op),
-            _ => parent,
-        };
-        self.stack.push(Open { range, end, op, sliced: false });
+        let number = self.found.ops.len() as u32;
+        self.found.ops.push((parent, DurationNs::default()));
+        let kind = if is_scope(device, op as usize) { NodeKind::HostGap } else { NodeKind::HostOp };
+        self.stack.push(Open { kind, source: op, number, end, op: OpIdx(op), sliced: false });
+    }
+
+    fn open_call(&mut self, call: u32, end: TimeNs) {
+        self.begin();
+        let op = self.enclosing(end);
+        let number = self.found.calls.len() as u32;
+        self.found.calls.push((op, 0));
+        self.stack.push(Open { kind: NodeKind::Runtime, source: call, number, end, op, sliced: false });
+    }
+
+    /// A range whose first child begins with it still has a first slice, of no length.
+    fn begin(&mut self) {
+        if let Some(top) = self.stack.last_mut().filter(|top| !top.sliced) {
+            let open = *top;
+            top.sliced = true;
+            self.slice(open, self.now);
+        }
     }
 
     /// The innermost op whose range holds one that begins now and ends at `end`.
@@ -185,6 +204,16 @@ impl Sweep {
         let around = |open: &&Open| open.end.0.saturating_add(ROUNDING_NS) >= end.0;
         self.stack.iter().rev().take(MAX_CLIMB).find(around).map_or(OpIdx::NONE, |open| open.op)
     }
+}
+
+/// Whether an op only names a stretch of its thread's time. Backends annotate the work of
+/// their own threads too (`gloo:all_reduce`), which is no scope.
+fn is_scope(device: &DeviceTrace, op: usize) -> bool {
+    if !device.ops.annotation[op] {
+        return false;
+    }
+    let name = device.names.get(device.ops.name[op]);
+    !["gloo:", "nccl:", "mpi:", "ucc:", "xccl:"].iter().any(|backend| name.starts_with(backend))
 }
 
 #[cfg(test)]
@@ -212,13 +241,18 @@ mod tests {
         nest(&device)
     }
 
+    /// Kind, row, start and end of each slice.
+    fn slices(nesting: &Nesting) -> Vec<(NodeKind, u32, i64, i64)> {
+        nesting.draft.tracks[0].clone().map(|slot| nesting.draft.host_node(slot)).collect()
+    }
+
     fn drawn(nesting: &Nesting) -> String {
-        let draw = |slice: &Slice| match slice.owner {
-            Owner::Op(op) => format!("{}{}-{}", (b'a' + op as u8) as char, slice.start.0, slice.end.0),
-            Owner::Call(call) => format!("{}{}-{}", (b'X' + call as u8) as char, slice.start.0, slice.end.0),
-            Owner::Gap => format!("_{}-{}", slice.start.0, slice.end.0),
+        let draw = |&(kind, source, start, end): &(NodeKind, u32, i64, i64)| match kind {
+            NodeKind::HostGap => format!("_{start}-{end}"),
+            NodeKind::Runtime => format!("{}{start}-{end}", (b'X' + source as u8) as char),
+            _ => format!("{}{start}-{end}", (b'a' + source as u8) as char),
         };
-        nesting.threads[0].iter().map(draw).collect::<Vec<_>>().join(" ")
+        slices(nesting).iter().map(draw).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -263,12 +297,12 @@ mod tests {
             ops.iter_mut().for_each(|op| op.1 += next(9_000));
             ops.sort_by_key(|op| (op.0, -op.1));
             let nesting = nest_of(&ops, &[]);
-            let slices = &nesting.threads[0];
-            assert!(slices.windows(2).all(|pair| pair[0].end == pair[1].start));
-            assert_eq!(slices[0].start.0, ops[0].0);
-            assert_eq!(slices[slices.len() - 1].end.0, ops.iter().map(|op| op.1).max().expect("some"));
+            let slices = slices(&nesting);
+            assert!(slices.windows(2).all(|pair| pair[0].3 == pair[1].2));
+            assert_eq!(slices[0].2, ops[0].0);
+            assert_eq!(slices[slices.len() - 1].3, ops.iter().map(|op| op.1).max().expect("some"));
             for op in 0..ops.len() {
-                assert!(slices.iter().any(|slice| slice.owner == Owner::Op(op as u32)));
+                assert!(slices.iter().any(|slice| slice.0 == NodeKind::HostOp && slice.1 == op as u32));
             }
         }
     }

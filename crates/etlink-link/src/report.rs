@@ -79,20 +79,25 @@ pub(crate) fn count(trace: &mut LinkedTrace) {
     let report = &mut trace.report;
     report.cpu_ops = trace.device.ops.len() as u64;
     report.device_rows = trace.device.rows.len() as u64;
-    report.matched = tally(trace.op_rule.iter().copied().filter(|rule| *rule != MatchRule::None));
-    report.no_launch = tally(trace.row_no_launch.iter().copied().filter(|reason| *reason != NoLaunch::Launched));
+    report.matched = tally(trace.op_rule.iter().copied().filter(|rule| *rule != MatchRule::None), |rule| rule as usize);
+    report.no_launch = tally(trace.row_no_launch.iter().copied().filter(|reason| *reason != NoLaunch::Launched), |reason| reason as usize);
     report.launched = report.device_rows - report.no_launch.values().sum::<u64>();
     report.owned_by_op = trace.row_op.iter().filter(|op| op.get().is_some()).count() as u64;
-    report.nodes = tally(trace.nodes.kind.iter().copied());
-    report.edges = tally(trace.edges.all().iter().map(|edge| edge.kind));
+    report.nodes = tally(trace.nodes.kind.iter().copied(), |kind| kind as usize);
+    report.edges = tally(trace.edges.kinds().iter().copied(), |kind| kind as usize);
 }
 
-/// Counts values, in the order of the values.
-fn tally<T: Copy + Ord + std::hash::Hash>(values: impl Iterator<Item = T>) -> IndexMap<T, u64> {
-    let mut counts = IndexMap::new();
-    values.for_each(|value| *counts.entry(value).or_default() += 1);
-    counts.sort_unstable_keys();
-    counts
+/// Counts values, in the order of the values. `number` is a value's own, and small.
+fn tally<T: Copy + std::hash::Hash + Eq>(values: impl Iterator<Item = T>, number: fn(T) -> usize) -> IndexMap<T, u64> {
+    let mut counts: Vec<(Option<T>, u64)> = vec![];
+    for value in values {
+        let at = number(value);
+        if at >= counts.len() {
+            counts.resize(at + 1, (None, 0));
+        }
+        counts[at] = (Some(value), counts[at].1 + 1);
+    }
+    counts.into_iter().filter_map(|(value, count)| Some((value?, count))).collect()
 }
 
 fn anomalies<S: Serializer>(anomalies: &Anomalies, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,5 +1,6 @@
 //! The linked trace.
 
+use crate::edges::Edges;
 use crate::report::LinkReport;
 use etlink_model::{CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, NameId, Names, OpIdx, RowIdx, TimeNs};
 use serde::Serialize;
@@ -76,8 +77,8 @@ pub struct Node {
     /// Row of [`DeviceTrace::ops`] (host op; gap: the enclosing annotation or `u32::MAX`), `calls` (runtime)
     /// or `rows` (device op). A collective is a row when `on_device`, else an op.
     pub source: u32,
-    /// 0 for the first slice of a host op, which bears its identity; 1, 2, … for the others.
-    pub slice: u32,
+    /// Not another slice of an op or call: the first bears the op's identity.
+    pub first: bool,
     /// Whether it runs on a device queue.
     pub on_device: bool,
     /// Thread or queue number.
@@ -94,7 +95,7 @@ pub struct Node {
 pub struct Nodes {
     pub kind: Vec<NodeKind>,
     pub source: Vec<u32>,
-    pub slice: Vec<u32>,
+    pub first: Vec<bool>,
     pub on_device: Vec<bool>,
     pub resource: Vec<u32>,
     pub start: Vec<TimeNs>,
@@ -112,26 +113,12 @@ impl Nodes {
         self.kind.is_empty()
     }
 
-    /// Node `i` becomes the former node `order[i]`.
-    pub(crate) fn reorder(&mut self, order: &[u32]) {
-        fn reordered<T: Copy>(column: &mut Vec<T>, order: &[u32]) {
-            *column = order.iter().map(|&at| column[at as usize]).collect();
-        }
-        reordered(&mut self.kind, order);
-        reordered(&mut self.source, order);
-        reordered(&mut self.slice, order);
-        reordered(&mut self.on_device, order);
-        reordered(&mut self.resource, order);
-        reordered(&mut self.start, order);
-        reordered(&mut self.duration, order);
-    }
-
     /// Node `index`.
     pub fn get(&self, index: usize) -> Node {
         Node {
             kind: self.kind[index],
             source: self.source[index],
-            slice: self.slice[index],
+            first: self.first[index],
             on_device: self.on_device[index],
             resource: self.resource[index],
             start: self.start[index],
@@ -143,57 +130,11 @@ impl Nodes {
     pub fn push(&mut self, node: Node) {
         self.kind.push(node.kind);
         self.source.push(node.source);
-        self.slice.push(node.slice);
+        self.first.push(node.first);
         self.on_device.push(node.on_device);
         self.resource.push(node.resource);
         self.start.push(node.start);
         self.duration.push(node.duration);
-    }
-}
-
-/// A reason for node `to` to wait for the end of node `from`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Edge {
-    /// The node that waits.
-    pub to: u32,
-    /// Why.
-    pub kind: EdgeKind,
-    /// The node waited for; a lower number than `to`.
-    pub from: u32,
-}
-
-/// Edges grouped by the node that waits (compressed rows).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Edges {
-    /// Edges by `to`, `kind`, `from`.
-    all: Vec<Edge>,
-    /// `all[first[n]..first[n + 1]]` are the deps of node `n`.
-    first: Vec<u32>,
-}
-
-impl Edges {
-    /// Sorts `all` into rows for `nodes` nodes; the same edge twice becomes one. O(n log n).
-    pub fn new(mut all: Vec<Edge>, nodes: usize) -> Self {
-        all.sort_unstable();
-        all.dedup();
-        let mut first = vec![0u32; nodes + 1];
-        for edge in &all {
-            first[edge.to as usize + 1] += 1;
-        }
-        for node in 0..nodes {
-            first[node + 1] += first[node];
-        }
-        Edges { all, first }
-    }
-
-    /// What node `to` waits for.
-    pub fn of(&self, to: usize) -> &[Edge] {
-        &self.all[self.first[to] as usize..self.first[to + 1] as usize]
-    }
-
-    /// All edges, by `to`.
-    pub fn all(&self) -> &[Edge] {
-        &self.all
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn comm_of<'t>(
     index: usize,
 ) -> Option<Result<Comm<'t>, Demotion>> {
     let node = trace.nodes.get(index);
-    if node.kind != NodeKind::Collective || node.slice > 0 {
+    if node.kind != NodeKind::Collective || !node.first {
         return None;
     }
     let index = u32::try_from(index).unwrap_or(u32::MAX);

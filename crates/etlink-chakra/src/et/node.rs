@@ -5,7 +5,7 @@ use super::plan::Plan;
 use super::wire::Message;
 use crate::proto::NodeType;
 use crate::{Groups, WriteOptions, WriteSummary};
-use etlink_link::{CollectiveRef, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
+use etlink_link::{CollectiveRef, Deps, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{CollectiveKind, CpuOps, Label, OpIdx, RowIdx, RowKind};
 
 /// Field numbers of `Node`.
@@ -44,7 +44,7 @@ impl<'t> Encoder<'t> {
     pub(crate) fn node(&mut self, index: usize) -> &[u8] {
         let trace = self.trace;
         let node = trace.nodes.get(index);
-        let record = trace.collective(&node).filter(|_| node.slice == 0);
+        let record = trace.collective(&node).filter(|_| node.first);
         let comm = comm_of(trace, self.groups, self.options, index).and_then(|comm| comm.map_err(|reason| self.summary.demote(reason)).ok());
         let node_type = node_type(comm.as_ref());
         self.deps(index);
@@ -71,7 +71,7 @@ impl<'t> Encoder<'t> {
         self.ctrl_deps.clear();
         self.data_deps.clear();
         let edges = self.trace.edges.of(index);
-        for edge in edges {
+        for edge in edges.iter() {
             if implied(edges, edge) {
                 continue;
             }
@@ -264,10 +264,10 @@ impl<'t> Encoder<'t> {
 }
 
 /// Whether an edge of another kind already names the same node.
-fn implied(edges: &[Edge], edge: &Edge) -> bool {
+fn implied(edges: Deps<'_>, edge: Edge) -> bool {
     let earlier = [EdgeKind::ProgramOrder, EdgeKind::Launch, EdgeKind::StreamOrder];
     let mut earlier = earlier.into_iter().take_while(|kind| *kind < edge.kind);
-    earlier.any(|kind| edges.binary_search(&Edge { kind, ..*edge }).is_ok())
+    earlier.any(|kind| edges.contains(kind, edge.from))
 }
 
 fn node_type(comm: Option<&Comm<'_>>) -> NodeType {

@@ -160,7 +160,7 @@ fn sends_and_receives_name_global_ranks() {
         let op = b.op("record_param_comms", 10, 500, None);
         b.trace.device.ops.collective[op.index()] = b.collective(name, "Half", 64);
         b.node(NodeKind::Collective, op.0, 10, 500);
-        b.slice(NodeKind::Collective, op.0, 1, 600, 500);
+        b.slice(NodeKind::Collective, op.0, false, 600, 500);
         let (_, nodes, _) = written(&b.done(), &WriteOptions::default());
         assert_eq!(nodes[0].r#type(), kind);
         assert_eq!(attr(&nodes[0], "is_cpu_op"), Some(&Value::BoolVal(false)));
@@ -187,8 +187,8 @@ proptest! {
     fn any_name_and_time_is_written_and_read_back(name in "\\PC*", start in any::<i64>(), durations in prop::collection::vec(0i64..3_000, 1..40)) {
         let mut b = Builder::new();
         let op = b.op(&name, start, 1, None);
-        for (slice, &duration) in (0u32..).zip(&durations) {
-            b.slice(NodeKind::HostOp, op.0, slice, start, duration);
+        for (at, &duration) in durations.iter().enumerate() {
+            b.slice(NodeKind::HostOp, op.0, at == 0, start, duration);
         }
         let (_, nodes, _) = written(&b.done(), &WriteOptions::default());
         let (mut ns, mut us) = (0, 0);

@@ -47,7 +47,7 @@ pub(crate) fn launches(trace: &LinkedTrace) -> Vec<String> {
 /// Edges of a kind as `from -> to`, by `to`.
 pub(crate) fn edges(trace: &LinkedTrace, kind: EdgeKind) -> Vec<String> {
     let name = |node: u32| trace.name(&trace.nodes.get(node as usize)).to_owned();
-    let of_kind = trace.edges.all().iter().filter(|edge| edge.kind == kind);
+    let of_kind = trace.edges.iter().filter(|edge| edge.kind == kind);
     of_kind.map(|edge| format!("{} -> {}", name(edge.from), name(edge.to))).collect()
 }
 
@@ -108,7 +108,7 @@ fn streams_are_in_order(trace: &LinkedTrace) {
 }
 
 fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
-    for edge in trace.edges.all() {
+    for edge in trace.edges.iter() {
         assert!(edge.from < edge.to, "{edge:?}");
         let (from, to) = (trace.nodes.get(edge.from as usize), trace.nodes.get(edge.to as usize));
         let tolerance = match edge.kind {
@@ -120,9 +120,10 @@ fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
     }
 }
 
-/// Slices and gaps of a thread follow on each other and are its wall time; each op begins with slice 0.
+/// Slices and gaps of a thread follow on each other and are its wall time; each op has one first slice.
 fn threads_add_up(trace: &LinkedTrace) {
     let mut exclusive = vec![0; trace.device.ops.len()];
+    let mut first = vec![0; trace.device.ops.len()];
     for thread in 0..trace.device.threads.len() as u32 {
         let nodes: Vec<_> = (0..trace.nodes.len()).filter(|&at| !trace.nodes.on_device[at] && trace.nodes.resource[at] == thread).collect();
         for pair in nodes.windows(2) {
@@ -134,18 +135,20 @@ fn threads_add_up(trace: &LinkedTrace) {
         for node in nodes.iter().map(|&at| trace.nodes.get(at)).filter(|node| node.source != u32::MAX) {
             if node.kind != NodeKind::Runtime {
                 exclusive[node.source as usize] += node.duration.0;
+                first[node.source as usize] += usize::from(node.first);
             }
         }
     }
     let want: Vec<i64> = trace.op_exclusive.iter().map(|duration| duration.0).collect();
     assert_eq!(exclusive, want);
+    assert!(first.iter().all(|count| *count == 1), "{first:?}");
 }
 
 fn counts_agree(trace: &LinkedTrace) {
     let report = &trace.report;
     assert_eq!(report.nodes.values().sum::<u64>(), trace.nodes.len() as u64);
-    assert_eq!(report.edges.values().sum::<u64>(), trace.edges.all().len() as u64);
+    assert_eq!(report.edges.values().sum::<u64>(), trace.edges.len() as u64);
     assert_eq!(report.device_rows, report.launched + report.no_launch.values().sum::<u64>());
     let by_row: usize = (0..trace.nodes.len()).map(|node| trace.edges.of(node).len()).sum();
-    assert_eq!(by_row, trace.edges.all().len());
+    assert_eq!(by_row, trace.edges.len());
 }

@@ -1,0 +1,246 @@
+//! Nodes before they are numbered.
+//!
+//! ```text
+//! slots   thread 0 [boundary? | slices … | end]  thread 1 […] …   rows of queue 0, of queue 1 …
+//! tracks            <------------------>                          <------------>
+//! ```
+//! A track is a thread's or queue's nodes in order of their places; a node's place is the time by which
+//! it is numbered. A thread has room for a boundary before its first slice, and behind the last one the
+//! time at which that ends.
+
+use crate::trace::{NodeKind, Nodes};
+use etlink_model::{DeviceTrace, TimeNs};
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// About how many nodes one thread of the pool orders or moves at a time.
+const PIECE: usize = 1 << 15;
+
+/// Nodes as columns, by slot.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    kind: Vec<NodeKind>,
+    source: Vec<u32>,
+    first: Vec<bool>,
+    resource: Vec<u32>,
+    /// ns. Plain numbers: zeros take no memory before they are written.
+    place: Vec<i64>,
+    /// Where the slots of each thread begin, and those of the device rows.
+    bases: Vec<u32>,
+    /// Of each thread, then of each queue.
+    pub(crate) tracks: Vec<Range<u32>>,
+    /// Slots taken by device rows.
+    end: u32,
+}
+
+/// The slots of one thread.
+#[derive(Debug)]
+pub(crate) struct Track<'d> {
+    kind: &'d mut [NodeKind],
+    source: &'d mut [u32],
+    first: &'d mut [bool],
+    resource: &'d mut [u32],
+    place: &'d mut [i64],
+    base: u32,
+    next: usize,
+}
+
+impl Track<'_> {
+    /// Appends a node; its slot.
+    pub(crate) fn push(&mut self, kind: NodeKind, source: u32, first: bool, place: TimeNs) -> u32 {
+        let at = self.next;
+        (self.kind[at], self.source[at], self.first[at], self.place[at]) = (kind, source, first, place.0);
+        self.next += 1;
+        self.base + at as u32
+    }
+
+    /// Nothing follows: the last node ends at `end`.
+    pub(crate) fn close(self, thread: u32, end: TimeNs) -> Range<u32> {
+        if self.place.is_empty() {
+            return self.base..self.base;
+        }
+        self.place[self.next] = end.0;
+        self.resource[..self.next].fill(thread);
+        self.base + 1..self.base + self.next as u32
+    }
+}
+
+impl Draft {
+    /// Room for at most so many nodes of each thread, and for `rows` device rows.
+    pub(crate) fn new(most: impl Iterator<Item = usize>, rows: usize) -> Draft {
+        let mut bases = vec![0];
+        let mut slots = 0;
+        for nodes in most {
+            slots += if nodes == 0 { 0 } else { nodes + 2 };
+            bases.push(slots as u32);
+        }
+        let (end, slots) = (slots as u32, slots + rows);
+        Draft {
+            kind: vec![NodeKind::default(); slots],
+            source: vec![0; slots],
+            first: vec![false; slots],
+            resource: vec![0; slots],
+            place: vec![0; slots],
+            bases,
+            tracks: vec![],
+            end,
+        }
+    }
+
+    /// The slots of each thread.
+    pub(crate) fn threads(&mut self) -> Vec<Track<'_>> {
+        let (mut kind, mut source, mut first) = (&mut self.kind[..], &mut self.source[..], &mut self.first[..]);
+        let (mut resource, mut place) = (&mut self.resource[..], &mut self.place[..]);
+        let track = |ends: &[u32]| {
+            let slots = (ends[1] - ends[0]) as usize;
+            Track {
+                kind: kind.split_off_mut(..slots).unwrap_or_default(),
+                source: source.split_off_mut(..slots).unwrap_or_default(),
+                first: first.split_off_mut(..slots).unwrap_or_default(),
+                resource: resource.split_off_mut(..slots).unwrap_or_default(),
+                place: place.split_off_mut(..slots).unwrap_or_default(),
+                base: ends[0],
+                next: 1,
+            }
+        };
+        self.bases.windows(2).map(track).collect()
+    }
+
+    /// Puts a boundary before the first slice of a thread, if there is none yet.
+    pub(crate) fn add_boundary(&mut self, thread: usize) {
+        let at = self.bases[thread] as usize;
+        self.tracks[thread].start = at as u32;
+        (self.kind[at], self.source[at], self.first[at], self.place[at]) = (NodeKind::Boundary, u32::MAX, true, self.place[at + 1]);
+    }
+
+    /// Appends a device row; its slot.
+    pub(crate) fn add_row(&mut self, kind: NodeKind, row: u32, queue: u32, place: TimeNs) -> u32 {
+        let at = self.end as usize;
+        (self.kind[at], self.source[at], self.first[at], self.resource[at], self.place[at]) = (kind, row, true, queue, place.0);
+        self.end += 1;
+        at as u32
+    }
+
+    /// The rows from `first` on are a queue's.
+    pub(crate) fn close_queue(&mut self, first: u32) {
+        self.tracks.push(first..self.end);
+    }
+
+    /// The slot of the next device row.
+    pub(crate) fn next_row(&self) -> u32 {
+        self.end
+    }
+
+    /// A node's place.
+    pub(crate) fn place(&self, slot: u32) -> TimeNs {
+        TimeNs(self.place[slot as usize])
+    }
+
+    /// Kind, source, start and end of a host node.
+    #[cfg(test)]
+    pub(crate) fn host_node(&self, slot: u32) -> (NodeKind, u32, i64, i64) {
+        let at = slot as usize;
+        (self.kind[at], self.source[at], self.place[at], self.place[at + 1])
+    }
+
+    /// The slots of all nodes by place; at one instant by track.
+    pub(crate) fn order(&self) -> Vec<u32> {
+        let place = |slot: u32| self.place[slot as usize];
+        // pieces of time, each put in order by itself; cut where the longest track tells
+        let nodes: usize = self.tracks.iter().map(|track| track.len()).sum();
+        let pieces = nodes.div_ceil(PIECE);
+        let longest = self.tracks.iter().max_by_key(|track| track.len()).cloned().unwrap_or_default();
+        let mut from: Vec<u32> = self.tracks.iter().map(|track| track.start).collect();
+        let mut parts: Vec<Vec<Range<u32>>> = vec![];
+        for piece in 1..=pieces {
+            let cut = (piece < pieces).then(|| place(longest.start + (longest.len() * piece / pieces) as u32));
+            let until = |(track, from): (&Range<u32>, &mut u32)| {
+                let rest = &self.place[*from as usize..track.end as usize];
+                let end = *from + cut.map_or(rest.len(), |cut| rest.partition_point(|place| *place < cut)) as u32;
+                std::mem::replace(from, end)..end
+            };
+            parts.push(self.tracks.iter().zip(&mut from).map(until).collect());
+        }
+        let mut order = vec![0u32; nodes];
+        let mut rest = &mut order[..];
+        let size = |part: &Vec<Range<u32>>| part.iter().map(|range| range.len()).sum();
+        let slices: Vec<&mut [u32]> = parts.iter().map(|part| rest.split_off_mut(..size(part)).unwrap_or_default()).collect();
+        slices.into_par_iter().zip(parts).for_each(|(slice, part)| {
+            slice.iter_mut().zip(part.into_iter().flatten()).for_each(|(to, slot)| *to = slot);
+            // the tracks are runs, which a merge sort takes as they are
+            slice.sort_by_key(|&slot| place(slot));
+        });
+        order
+    }
+
+    /// The nodes in `order`. An op that communicates by itself is a collective in its first slice.
+    pub(crate) fn nodes(mut self, order: &[u32], device: &DeviceTrace, communicates: &[bool]) -> Nodes {
+        let host = self.bases[self.bases.len() - 1] as usize;
+        // each column goes when no other needs it, so that there are never two drafts
+        let resource = take(order, &mut self.resource);
+        let kind = gather(order, |at| match self.kind[at] {
+            NodeKind::HostOp | NodeKind::HostGap if self.first[at] && communicates.get(self.source[at] as usize) == Some(&true) => {
+                NodeKind::Collective
+            }
+            kind => kind,
+        });
+        self.kind = vec![];
+        let first = take(order, &mut self.first);
+        let on_device = gather(order, |at| at >= host);
+        let (rows, source, place) = (&device.rows, &self.source, &self.place);
+        let duration = gather(order, |at| if at < host { TimeNs(place[at + 1]) - TimeNs(place[at]) } else { rows.duration[source[at] as usize] });
+        let start = gather(order, |at| if at < host { TimeNs(place[at]) } else { rows.start[source[at] as usize] });
+        self.place = vec![];
+        let source = take(order, &mut self.source);
+        Nodes { kind, source, first, on_device, resource, start, duration }
+    }
+}
+
+/// A column in order, instead of the one by slot.
+fn take<T: Copy + Send + Sync>(order: &[u32], column: &mut Vec<T>) -> Vec<T> {
+    let column = std::mem::take(column);
+    gather(order, |at| column[at])
+}
+
+/// A column in order.
+fn gather<T: Send>(order: &[u32], value: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    order.par_iter().with_min_len(PIECE / 4).map(|&slot| value(slot as usize)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three threads, of which one has no nodes, and two queues; long enough for several pieces.
+    #[test]
+    fn tracks_are_merged_by_place_and_at_one_instant_in_turn() {
+        let sizes = [3 * PIECE, 0, PIECE / 2];
+        let mut draft = Draft::new(sizes.into_iter(), 2 * PIECE);
+        let mut random = 12345u64;
+        let mut next = |limit: u64| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            TimeNs(((random >> 33) % limit) as i64)
+        };
+        let mut tracks = vec![];
+        for ((mut track, nodes), thread) in draft.threads().into_iter().zip(sizes).zip(0..) {
+            let mut places: Vec<TimeNs> = (0..nodes).map(|_| next(50_000)).collect();
+            places.sort_unstable();
+            for place in places {
+                track.push(NodeKind::HostOp, 0, true, place);
+            }
+            tracks.push(track.close(thread, TimeNs(50_000)));
+        }
+        draft.tracks = tracks;
+        for queue in 0..2 {
+            let first = draft.next_row();
+            for row in 0..PIECE as i64 {
+                draft.add_row(NodeKind::DeviceOp, 0, queue, TimeNs(row * 3));
+            }
+            draft.close_queue(first);
+        }
+        let mut want: Vec<u32> = draft.tracks.iter().cloned().flatten().collect();
+        assert_eq!(want.len(), 3 * PIECE + PIECE / 2 + 2 * PIECE);
+        want.sort_by_key(|slot| draft.place(*slot));
+        assert!(draft.order() == want);
+    }
+}

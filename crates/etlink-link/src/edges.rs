@@ -1,0 +1,116 @@
+//! Edges, grouped by the node that waits.
+
+use crate::trace::EdgeKind;
+
+/// A reason for node `to` to wait for the end of node `from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Edge {
+    /// The node that waits.
+    pub to: u32,
+    /// Why.
+    pub kind: EdgeKind,
+    /// The node waited for; a lower number than `to`.
+    pub from: u32,
+}
+
+/// Edges by `to`, `kind`, `from`: compressed rows, a column for each part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edges {
+    kind: Vec<EdgeKind>,
+    from: Vec<u32>,
+    /// `first[n]..first[n + 1]` are the edges to node `n`.
+    first: Vec<u32>,
+}
+
+/// What one node waits for, by kind and number.
+#[derive(Clone, Copy, Debug)]
+pub struct Deps<'e> {
+    to: u32,
+    kind: &'e [EdgeKind],
+    from: &'e [u32],
+}
+
+impl Edges {
+    /// Sorts `all` into rows for `nodes` nodes; the same edge twice becomes one. O(n log n).
+    pub fn new(all: Vec<Edge>, nodes: usize) -> Self {
+        Edges::chained(std::iter::repeat_n(u32::MAX, nodes), all)
+    }
+
+    /// One node per entry of `previous`, with an edge of program order from there but for `u32::MAX`, and
+    /// `others`, of other kinds.
+    pub(crate) fn chained(previous: impl ExactSizeIterator<Item = u32>, mut others: Vec<Edge>) -> Self {
+        // made in runs that are in order already, which a merge sort takes as they are
+        others.sort();
+        others.dedup();
+        let (nodes, most) = (previous.len(), previous.len() + others.len());
+        let mut edges = Edges { kind: Vec::with_capacity(most), from: Vec::with_capacity(most), first: Vec::with_capacity(nodes + 1) };
+        edges.first.push(0);
+        let mut others = others.into_iter().peekable();
+        for (previous, to) in previous.zip(0..) {
+            if previous != u32::MAX {
+                edges.push(EdgeKind::ProgramOrder, previous);
+            }
+            while let Some(edge) = others.next_if(|edge| edge.to == to) {
+                edges.push(edge.kind, edge.from);
+            }
+            edges.first.push(edges.from.len() as u32);
+        }
+        edges
+    }
+
+    fn push(&mut self, kind: EdgeKind, from: u32) {
+        self.kind.push(kind);
+        self.from.push(from);
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.from.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.from.is_empty()
+    }
+
+    /// The kind of each.
+    pub fn kinds(&self) -> &[EdgeKind] {
+        &self.kind
+    }
+
+    /// What node `to` waits for.
+    pub fn of(&self, to: usize) -> Deps<'_> {
+        let range = self.first[to] as usize..self.first[to + 1] as usize;
+        Deps { to: to as u32, kind: &self.kind[range.clone()], from: &self.from[range] }
+    }
+
+    /// All edges, by `to`.
+    pub fn iter(&self) -> impl Iterator<Item = Edge> {
+        (0..self.first.len().saturating_sub(1)).flat_map(|to| self.of(to).iter())
+    }
+}
+
+impl<'e> Deps<'e> {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.from.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.from.is_empty()
+    }
+
+    /// Them all.
+    pub fn iter(self) -> impl Iterator<Item = Edge> + 'e {
+        let pairs = self.kind.iter().zip(self.from);
+        pairs.map(move |(&kind, &from)| Edge { to: self.to, kind, from })
+    }
+
+    /// Whether there is one of this kind from this node. O(log n).
+    pub fn contains(&self, kind: EdgeKind, from: u32) -> bool {
+        let begin = self.kind.partition_point(|other| *other < kind);
+        let end = self.kind.partition_point(|other| *other <= kind);
+        self.from[begin..end].binary_search(&from).is_ok()
+    }
+}
