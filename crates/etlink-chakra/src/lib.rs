@@ -8,7 +8,7 @@
 //! ```
 //! The wire format is MLCommons Chakra's public schema 0.0.4 (`schemas/chakra/et_def.proto`).
 //! All of it is pure: readers and writers take byte streams, nothing touches files. Both
-//! writers are linear in the trace and hold one block of output in memory.
+//! writers are linear in the trace and hold one block of output per thread in memory.
 
 pub mod check;
 pub mod et;
@@ -18,6 +18,7 @@ mod groups;
 mod options;
 mod ranks;
 pub mod read;
+mod relay;
 
 pub use groups::{GroupKeys, Groups};
 pub use options::{Demotion, WriteOptions, WriteSummary};

@@ -69,7 +69,11 @@ pub struct WriteSummary {
 
 impl WriteSummary {
     pub(crate) fn count(&mut self, node_type: NodeType) {
-        *self.types.entry(node_type).or_default() += 1;
+        // there are two or three: cheaper than a hash
+        match self.types.iter_mut().find(|(known, _)| **known == node_type) {
+            Some((_, count)) => *count += 1,
+            None => drop(self.types.insert(node_type, 1)),
+        }
     }
 
     /// Adds the counts of another part of the same file.
@@ -78,6 +82,9 @@ impl WriteSummary {
         self.deps += part.deps;
         part.types.iter().for_each(|(kind, count)| *self.types.entry(*kind).or_default() += count);
         part.demoted.iter().for_each(|(reason, count)| *self.demoted.entry(*reason).or_default() += count);
+        self.timed += part.timed;
+        self.device_rows += part.device_rows;
+        self.unreadable_values += part.unreadable_values;
     }
 
     pub(crate) fn demote(&mut self, reason: Demotion) {

@@ -48,8 +48,8 @@ impl Target {
         &self.path
     }
 
-    /// Has `fill` write the content, then gives the file its name. Returns the stored size, bytes.
-    pub fn write<T>(&self, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<T>) -> Result<(T, u64)> {
+    /// Has `fill` write the content, in large blocks, then gives the file its name. Returns the stored size, bytes.
+    pub fn write<T>(&self, fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>) -> Result<(T, u64)> {
         let failed = || format!("cannot write {}", self.path.display());
         if self.path == Path::new("-") {
             return self.fill(Box::new(std::io::stdout()), fill).with_context(failed);
@@ -71,7 +71,11 @@ impl Target {
         Ok(written)
     }
 
-    fn fill<'w, T>(&self, sink: Box<dyn Write + 'w>, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<T>) -> std::io::Result<(T, u64)> {
+    fn fill<'w, T>(
+        &self,
+        sink: Box<dyn Write + Send + 'w>,
+        fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
+    ) -> std::io::Result<(T, u64)> {
         let mut counted = Counted { sink, bytes: 0 };
         let value = if self.gzip {
             let mut packed = GzEncoder::new(BufWriter::with_capacity(1 << 20, &mut counted), Compression::fast());
@@ -79,10 +83,7 @@ impl Target {
             packed.finish()?.flush()?;
             value
         } else {
-            let mut buffered = BufWriter::with_capacity(1 << 20, &mut counted);
-            let value = fill(&mut buffered)?;
-            buffered.flush()?;
-            value
+            fill(&mut counted)?
         };
         counted.sink.flush()?;
         Ok((value, counted.bytes))
@@ -102,7 +103,7 @@ fn temporary_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
 }
 
 struct Counted<'w> {
-    sink: Box<dyn Write + 'w>,
+    sink: Box<dyn Write + Send + 'w>,
     bytes: u64,
 }
 

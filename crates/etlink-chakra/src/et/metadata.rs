@@ -3,7 +3,7 @@
 //! Readers take the first message for it whatever it is, so a file without one loses its
 //! first node in silence.
 
-use super::wire::Message;
+use super::wire::Messages;
 use etlink_link::LinkedTrace;
 use etlink_model::Label;
 
@@ -17,9 +17,10 @@ pub(crate) const WRITER: &str = concat!("etlink ", env!("CARGO_PKG_VERSION"));
 const VERSION: u32 = 1;
 const ATTR: u32 = 2;
 
-/// `GlobalMetadata`, encoded.
-pub(crate) fn global_metadata(trace: &LinkedTrace) -> Message {
-    let mut message = Message::new(ATTR);
+/// Appends `GlobalMetadata` after its length.
+pub(crate) fn global_metadata(trace: &LinkedTrace, bytes: Vec<u8>) -> Vec<u8> {
+    let mut message = Messages::after(bytes, ATTR);
+    message.begin();
     message.text(VERSION, SCHEMA_VERSION);
     let host = trace.host.as_ref().map(|host| &host.header);
     let schema = host.map_or("", |header| &header.schema);
@@ -43,7 +44,8 @@ pub(crate) fn global_metadata(trace: &LinkedTrace) -> Message {
         }
     }
     message.attr_int("base_time_ns", device.base_ns);
-    message
+    message.end();
+    message.bytes()
 }
 
 /// The recorded process: what the host trace says, else the first thread's process.

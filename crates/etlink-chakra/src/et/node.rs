@@ -2,11 +2,13 @@
 
 use super::comm::{Comm, comm_of};
 use super::plan::Plan;
-use super::wire::Message;
+use super::wire::Messages;
 use crate::proto::NodeType;
+use crate::relay::Block;
 use crate::{Groups, WriteOptions, WriteSummary};
 use etlink_link::{CollectiveRef, Deps, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{CollectiveKind, CpuOps, Label, OpIdx, RowIdx, RowKind};
+use std::borrow::Cow;
 
 /// Field numbers of `Node`.
 mod field {
@@ -28,27 +30,33 @@ pub(crate) struct Encoder<'t> {
     groups: &'t Groups<'t>,
     options: &'t WriteOptions<'t>,
     plan: &'t Plan,
-    message: Message,
+    message: Messages,
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
-    pub(crate) summary: WriteSummary,
+    summary: WriteSummary,
 }
 
 impl<'t> Encoder<'t> {
-    pub(crate) fn new(trace: &'t LinkedTrace, groups: &'t Groups<'t>, options: &'t WriteOptions<'t>, plan: &'t Plan) -> Self {
-        let message = Message::new(field::ATTR);
+    /// Appends nodes to `bytes`.
+    pub(crate) fn new(trace: &'t LinkedTrace, groups: &'t Groups<'t>, options: &'t WriteOptions<'t>, plan: &'t Plan, bytes: Vec<u8>) -> Self {
+        let message = Messages::after(bytes, field::ATTR);
         Encoder { trace, groups, options, plan, message, ctrl_deps: vec![], data_deps: vec![], summary: WriteSummary::default() }
     }
 
+    /// What was appended to, and what it is.
+    pub(crate) fn finish(self) -> Block {
+        Block { bytes: self.message.bytes(), summary: self.summary }
+    }
+
     /// Node `index`.
-    pub(crate) fn node(&mut self, index: usize) -> &[u8] {
+    pub(crate) fn node(&mut self, index: usize) {
         let trace = self.trace;
         let node = trace.nodes.get(index);
         let record = trace.collective(&node).filter(|_| node.first);
         let comm = comm_of(trace, self.groups, self.options, index).and_then(|comm| comm.map_err(|reason| self.summary.demote(reason)).ok());
         let node_type = node_type(comm.as_ref());
         self.deps(index);
-        self.message.clear();
+        self.message.begin();
         self.message.uint(field::ID, index as u64);
         self.message.text(field::NAME, trace.name(&node));
         self.message.uint(field::TYPE, node_type as u64);
@@ -63,7 +71,7 @@ impl<'t> Encoder<'t> {
         }
         self.summary.nodes += 1;
         self.summary.count(node_type);
-        self.message.bytes()
+        self.message.end();
     }
 
     /// Sorts the deps of a node by meaning; a node that is waited for twice is named once.
@@ -147,7 +155,7 @@ impl<'t> Encoder<'t> {
         self.message.attr_int("scope", i64::from(nodes.scope[node]));
         self.message.attr_int("host_id", nodes.id[node].cast_signed());
         for (tag, list) in [(field::INPUTS, &nodes.inputs[node]), (field::OUTPUTS, &nodes.outputs[node])] {
-            let values = String::from_utf8_lossy(host.span(list.values));
+            let values = text(host.span(list.values));
             self.message.texts(tag, [&values, host.names.get(list.shapes), host.names.get(list.types)]);
         }
     }
@@ -261,6 +269,11 @@ impl<'t> Encoder<'t> {
         }
         self.message.attr_bool("is_asynchronized_op", record.asynchronous);
     }
+}
+
+/// What is not UTF-8 is marked. Nearly all is, and to see that is cheaper by itself.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// Whether an edge of another kind already names the same node.

@@ -1,10 +1,10 @@
-//! One message, appended field by field to memory that is used again.
+//! Messages, appended field by field to memory that is used again.
 //!
 //! A Chakra trace has a message per node and some fifteen attributes in each. Building the
 //! generated structs costs an allocation per string; here lengths are computed and bytes
-//! appended. prost does the encoding itself, so there is one implementation of varints.
+//! appended. Names of attributes are constants: inlined, what comes before a value is too.
 
-use prost::encoding::{WireType, bool, encode_varint, encoded_len_varint, int32, int64, key_len, uint32, uint64};
+use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
 
 /// Field numbers of `AttributeProto`.
 mod attribute {
@@ -20,28 +20,47 @@ mod attribute {
 /// Field number of `values` in the list messages.
 const LIST_VALUES: u32 = 1;
 
-/// A message under construction.
+/// Room for the length of a message, which nearly always takes two bytes.
+const LENGTH_BYTES: usize = 2;
+
+/// Messages, each after its length.
 #[derive(Debug, Default)]
-pub(crate) struct Message {
+pub(crate) struct Messages {
     bytes: Vec<u8>,
     /// Field number of the attributes.
     attr: u32,
+    /// Where the last message begins, room for its length included.
+    begin: usize,
 }
 
-impl Message {
-    /// An empty message whose attributes have this field number.
-    pub(crate) fn new(attr: u32) -> Self {
-        Message { bytes: vec![], attr }
+impl Messages {
+    /// Appends messages whose attributes have this field number.
+    pub(crate) fn after(bytes: Vec<u8>, attr: u32) -> Self {
+        Messages { bytes, attr, begin: 0 }
     }
 
-    /// Forgets all fields, keeps the memory.
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
+    /// All messages.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
-    /// The encoded fields.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// The next message begins.
+    pub(crate) fn begin(&mut self) {
+        self.begin = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; LENGTH_BYTES]);
+    }
+
+    /// The message ends: its length is known.
+    pub(crate) fn end(&mut self) {
+        let room = self.begin..self.begin + LENGTH_BYTES;
+        let length = self.bytes.len() - room.end;
+        if (0x80..0x4000).contains(&length) {
+            self.bytes[room].copy_from_slice(&[length as u8 | 0x80, (length >> 7) as u8]);
+        } else {
+            let mut exact = vec![];
+            encode_varint(length as u64, &mut exact);
+            self.bytes.splice(room, exact);
+        }
     }
 
     /// A number; 0 is not written, as proto3 has it.
@@ -58,95 +77,121 @@ impl Message {
         }
     }
 
-    /// A packed list.
+    /// A packed list; the empty one is not written.
     pub(crate) fn list(&mut self, tag: u32, values: &[u64]) {
-        uint64::encode_packed(tag, values, &mut self.bytes);
+        if !values.is_empty() {
+            self.block(tag, values.iter().map(|value| encoded_len_varint(*value)).sum());
+            values.iter().for_each(|value| self.varint(*value));
+        }
     }
 
     /// A message of three strings with the tags 1 to 3; not written when all are empty.
     pub(crate) fn texts(&mut self, tag: u32, texts: [&str; 3]) {
-        let numbered = || (1u32..).zip(texts).filter(|(_, text)| !text.is_empty());
-        let length = numbered().map(|(tag, text)| text_len(tag, text)).sum();
+        let length = texts.iter().filter(|text| !text.is_empty()).map(|text| text_len(1, text)).sum();
         if length > 0 {
-            self.begin(tag, length);
-            numbered().for_each(|(tag, text)| self.raw_text(tag, text));
+            self.block(tag, length);
+            (1..).zip(texts).for_each(|(tag, text)| self.text(tag, text));
         }
     }
 
     /// Attribute of type `int64`.
+    #[inline(always)]
     pub(crate) fn attr_int(&mut self, name: &str, value: i64) {
-        self.begin_attr(name, int64::encoded_len(attribute::INT64, &value));
-        self.number(attribute::INT64, value.cast_unsigned());
+        self.attr_number(name, attribute::INT64, value.cast_unsigned());
     }
 
     /// Attribute of type `uint64`.
+    #[inline(always)]
     pub(crate) fn attr_uint(&mut self, name: &str, value: u64) {
-        self.begin_attr(name, uint64::encoded_len(attribute::UINT64, &value));
-        self.number(attribute::UINT64, value);
+        self.attr_number(name, attribute::UINT64, value);
     }
 
     /// Attribute of type `int32`.
     pub(crate) fn attr_int32(&mut self, name: &str, value: i32) {
-        self.begin_attr(name, int32::encoded_len(attribute::INT32, &value));
-        int32::encode(attribute::INT32, &value, &mut self.bytes);
+        self.attr_number(name, attribute::INT32, i64::from(value).cast_unsigned());
     }
 
     /// Attribute of type `bool`.
+    #[inline(always)]
     pub(crate) fn attr_bool(&mut self, name: &str, value: bool) {
-        self.begin_attr(name, bool::encoded_len(attribute::BOOL, &value));
-        self.number(attribute::BOOL, u64::from(value));
+        self.attr_number(name, attribute::BOOL, u64::from(value));
     }
 
     /// Attribute of type `string`, also when it is empty.
+    #[inline(always)]
     pub(crate) fn attr_text(&mut self, name: &str, text: &str) {
         self.begin_attr(name, text_len(attribute::STRING, text));
         self.raw_text(attribute::STRING, text);
     }
 
     /// Attribute of type `uint32_list`.
-    pub(crate) fn attr_list(&mut self, name: &str, values: &[u32]) {
-        let inner = uint32::encoded_len_packed(LIST_VALUES, values);
-        self.begin_attr(name, block_len(attribute::UINT32_LIST, inner));
-        self.begin(attribute::UINT32_LIST, inner);
-        uint32::encode_packed(LIST_VALUES, values, &mut self.bytes);
+    pub(crate) fn attr_list(&mut self, name: &str, values: &[u32; 3]) {
+        let values = values.map(u64::from);
+        let inner = values.iter().map(|value| encoded_len_varint(*value)).sum();
+        let list = block_len(LIST_VALUES, inner);
+        self.begin_attr(name, block_len(attribute::UINT32_LIST, list));
+        self.block(attribute::UINT32_LIST, list);
+        self.list(LIST_VALUES, &values);
     }
 
+    #[inline(always)]
+    fn attr_number(&mut self, name: &str, tag: u32, value: u64) {
+        self.begin_attr(name, key_len(tag) + encoded_len_varint(value));
+        self.number(tag, value);
+    }
+
+    #[inline(always)]
     fn begin_attr(&mut self, name: &str, value_len: usize) {
-        self.begin(self.attr, text_len(attribute::NAME, name) + value_len);
-        self.raw_text(attribute::NAME, name);
+        self.block(self.attr, text_len(attribute::NAME, name) + value_len);
+        self.block(attribute::NAME, name.len());
+        self.bytes.extend_from_slice(name.as_bytes());
     }
 
     /// Key and length of a field that `length` bytes follow.
-    fn begin(&mut self, tag: u32, length: usize) {
+    #[inline(always)]
+    fn block(&mut self, tag: u32, length: usize) {
         self.varint(u64::from(tag << 3 | WireType::LengthDelimited as u32));
         self.varint(length as u64);
     }
 
     /// Key and value of a number.
+    #[inline(always)]
     fn number(&mut self, tag: u32, value: u64) {
         self.varint(u64::from(tag << 3 | WireType::Varint as u32));
         self.varint(value);
     }
 
     /// Nearly all keys and lengths take one byte.
+    #[inline(always)]
     fn varint(&mut self, value: u64) {
         if value < 0x80 {
             self.bytes.push(value as u8);
         } else {
-            encode_varint(value, &mut self.bytes);
+            self.long_varint(value);
         }
     }
 
+    fn long_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    #[inline]
     fn raw_text(&mut self, tag: u32, text: &str) {
-        self.begin(tag, text.len());
+        self.block(tag, text.len());
         self.bytes.extend_from_slice(text.as_bytes());
     }
 }
 
+#[inline(always)]
 fn text_len(tag: u32, text: &str) -> usize {
     block_len(tag, text.len())
 }
 
+#[inline(always)]
 fn block_len(tag: u32, length: usize) -> usize {
     key_len(tag) + encoded_len_varint(length as u64) + length
 }

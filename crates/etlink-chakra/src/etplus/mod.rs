@@ -22,11 +22,14 @@ mod tests;
 
 use crate::WriteSummary;
 use crate::et::metadata;
-use crate::et::sink::Sink;
+use crate::relay::{self, Block};
 use etlink_link::LinkedTrace;
 use node::NodeWriter;
 use plan::Plan;
 use std::io::{self, Write};
+
+/// Nodes in a block; some 500 KB.
+const BLOCK_LINES: u64 = 512;
 
 /// Where readers of this crate can tell in the first kilobyte that times follow.
 pub(crate) const MARK: &str = "linked_by";
@@ -35,24 +38,23 @@ pub(crate) const MARK: &str = "linked_by";
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_etplus(trace: &LinkedTrace, out: &mut impl Write) -> io::Result<WriteSummary> {
+pub fn write_etplus(trace: &LinkedTrace, out: &mut (impl Write + Send)) -> io::Result<WriteSummary> {
     let plan = Plan::new(trace);
-    let mut sink = Sink::new(out);
-    let mut nodes = NodeWriter::new(trace, &plan);
-    head(trace, sink.text()?)?;
-    for entry in 0..plan.entries.len() {
-        if entry > 0 {
-            sink.text()?.extend_from_slice(b",\n");
+    let lines = plan.lines();
+    let blocks = lines.div_ceil(BLOCK_LINES);
+    let summary = relay::write(out, blocks as usize, |block, mut bytes| {
+        let first = block as u64 * BLOCK_LINES;
+        let mut nodes = NodeWriter::new(trace, &plan);
+        if first == 0 {
+            head(trace, &mut bytes)?;
         }
-        nodes.entry(entry, sink.text()?)?;
-        for &row in plan.rows_of(entry) {
-            sink.text()?.extend_from_slice(b",\n");
-            nodes.row(entry, row as usize, sink.text()?)?;
+        nodes.lines(first..lines.min(first + BLOCK_LINES), &mut bytes)?;
+        if first + BLOCK_LINES >= lines {
+            tail(trace, &mut bytes)?;
         }
-    }
-    tail(trace, sink.text()?)?;
-    let bytes = sink.finish()?;
-    Ok(WriteSummary { bytes, ..nodes.summary })
+        Ok(Block { bytes, summary: nodes.summary })
+    })?;
+    Ok(WriteSummary { ops_left_out: plan.ops_left_out(trace), ..summary })
 }
 
 fn head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {

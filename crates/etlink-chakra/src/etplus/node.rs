@@ -7,6 +7,7 @@ use crate::WriteSummary;
 use etlink_link::{CollectiveRef, LinkedTrace};
 use etlink_model::{HostTrace, NameId, OpIdx, RowIdx, ValueList};
 use std::io::{self, Write};
+use std::ops::Range;
 
 const PROCESS: &str = "[pytorch|profiler|execution_trace|process]";
 const THREAD: &str = "[pytorch|profiler|execution_trace|thread]";
@@ -26,42 +27,56 @@ pub(crate) struct NodeWriter<'t> {
 
 impl<'t> NodeWriter<'t> {
     pub(crate) fn new(trace: &'t LinkedTrace, plan: &'t Plan) -> Self {
-        let matched = plan.host_op.iter().filter(|op| **op != NONE).count();
-        let left_out = trace.host.as_ref().map_or(0, |_| trace.device.ops.len() - matched);
-        NodeWriter {
-            trace,
-            plan,
-            strides: schema::has_strides(schema::of(trace)),
-            body: vec![],
-            summary: WriteSummary { ops_left_out: left_out as u64, ..WriteSummary::default() },
+        NodeWriter { trace, plan, strides: schema::has_strides(schema::of(trace)), body: vec![], summary: WriteSummary::default() }
+    }
+
+    /// Lines of the file, counted from 0: a node each, ids counted from 1.
+    pub(crate) fn lines(&mut self, lines: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
+        let mut entry = self.plan.entry_at(lines.start);
+        if self.plan.ids[entry] <= lines.start {
+            self.body(entry)?;
+            // the block with the entry's own line counts that
+            self.summary = WriteSummary::default();
         }
+        for line in lines {
+            if line > 0 {
+                out.extend_from_slice(b",\n");
+            }
+            let id = line + 1;
+            entry += usize::from(self.plan.ids.get(entry + 1) == Some(&id));
+            if self.plan.ids[entry] == id {
+                self.entry(entry, out)?;
+            } else {
+                self.row(entry, id, out)?;
+            }
+            self.summary.nodes += 1;
+        }
+        Ok(())
     }
 
     /// The node of an entry.
-    pub(crate) fn entry(&mut self, entry: usize, out: &mut Vec<u8>) -> io::Result<()> {
+    fn entry(&mut self, entry: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let of = self.plan.entries[entry];
         let parent = self.plan.ids[of.parent as usize];
-        let (trace, op) = (self.trace, self.op_of(of.source));
         head(out, self.plan.ids[entry], self.name(of.source), parent)?;
-        self.body(of.source, op)?;
+        self.body(entry)?;
         out.extend_from_slice(&self.body);
-        if let Some(op) = op {
-            let (ops, op) = (&trace.device.ops, op.index());
-            let exclusive = trace.op_exclusive.get(op).copied().unwrap_or_default();
+        if let Some(op) = self.op_of(of.source) {
+            let (ops, op) = (&self.trace.device.ops, op.index());
+            let exclusive = self.trace.op_exclusive.get(op).copied().unwrap_or_default();
             times(out, ops.duration[op].0, exclusive.0, ops.start[op].0)?;
             self.summary.timed += 1;
         }
         out.push(b'}');
-        self.summary.nodes += 1;
         Ok(())
     }
 
-    /// A device row of the entry that was written last.
-    pub(crate) fn row(&mut self, entry: usize, row: usize, out: &mut Vec<u8>) -> io::Result<()> {
+    /// A device row of the entry whose body was made last.
+    fn row(&mut self, entry: usize, id: u64, out: &mut Vec<u8>) -> io::Result<()> {
         let (device, rows) = (&self.trace.device, &self.trace.device.rows);
         let owner = self.plan.ids[entry];
-        let place = self.plan.rows_of(entry).partition_point(|&other| (other as usize) < row);
-        head(out, owner + 1 + place as u64, device.names.get(rows.name[row]), owner)?;
+        let row = self.plan.rows_of(entry)[(id - owner - 1) as usize] as usize;
+        head(out, id, device.names.get(rows.name[row]), owner)?;
         out.extend_from_slice(&self.body);
         let duration = rows.duration[row].0;
         times(out, duration, duration, rows.start[row].0)?;
@@ -80,7 +95,6 @@ impl<'t> NodeWriter<'t> {
             json::text(out, group)?;
         }
         out.push(b'}');
-        self.summary.nodes += 1;
         self.summary.device_rows += 1;
         Ok(())
     }
@@ -102,10 +116,11 @@ impl<'t> NodeWriter<'t> {
         }
     }
 
-    /// Puts arguments and attributes into `body`.
-    fn body(&mut self, source: Source, op: Option<OpIdx>) -> io::Result<()> {
+    /// Puts arguments and attributes of an entry into `body`.
+    fn body(&mut self, entry: usize) -> io::Result<()> {
         self.body.clear();
-        match (source, &self.trace.host, op) {
+        let source = self.plan.entries[entry].source;
+        match (source, &self.trace.host, self.op_of(source)) {
             (Source::Host(node), Some(host), op) => self.host_body(host, node as usize, op),
             (Source::Op(_), _, Some(op)) => self.op_body(op),
             (Source::Thread { tid }, ..) => self.root_body(u64::from(tid)),

@@ -67,6 +67,22 @@ impl Plan {
         &self.rows[self.first_row[entry] as usize..self.first_row[entry + 1] as usize]
     }
 
+    /// How many entries and device rows there are.
+    pub(crate) fn lines(&self) -> u64 {
+        (self.entries.len() + self.rows.len()) as u64
+    }
+
+    /// The entry that line `line`, counted from 0, is of.
+    pub(crate) fn entry_at(&self, line: u64) -> usize {
+        self.ids.partition_point(|id| *id <= line + 1).saturating_sub(1)
+    }
+
+    /// CPU ops that no host node stands for, if there is a host trace.
+    pub(crate) fn ops_left_out(&self, trace: &LinkedTrace) -> u64 {
+        let matched = self.host_op.iter().filter(|op| **op != NONE).count();
+        trace.host.as_ref().map_or(0, |_| (trace.device.ops.len() - matched) as u64)
+    }
+
     fn push(&mut self, source: Source, parent: u32) -> u32 {
         self.entries.push(Entry { source, parent });
         position(self.entries.len() - 1)
