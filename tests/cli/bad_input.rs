@@ -1,6 +1,6 @@
 //! Bad input: one sentence with the file, the place and the remedy; exit code 2; nothing half-written.
 
-use crate::tool::{Tool, gzip, unpacked};
+use crate::tool::{Tool, bgzip, gzip, unpacked};
 
 const HOST: &str = "{pairs}/mlp-2.15.0/torch_et_0.json.gz";
 const DEVICE: &str = "{pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
@@ -66,6 +66,30 @@ fn truncated_files_give_what_is_whole() {
     tool.run("link --device flipped.gz --strict").exits(1).says("the compressed stream is cut or damaged");
     tool.file("stub.gz", &packed[..12]);
     tool.run("link --device stub.gz -o x.et").exits(2).complains(&["stub.gz", "cut or damaged"]);
+}
+
+#[test]
+fn damage_in_one_of_many_gzip_members_is_the_same_at_any_thread_count() {
+    let tool = Tool::new();
+    let packed = bgzip(&unpacked("transformer-2.15.0/kineto_trace_0.json.gz"));
+    let mut flipped = packed.clone();
+    flipped[packed.len() / 2] ^= 0x55;
+    let host = HOST.replace("mlp-2.15.0", "transformer-2.15.0");
+    for (name, stored) in
+        [("cut.gz", &packed[..packed.len() * 2 / 3]), ("flipped.gz", &flipped), ("behind.gz", &[&packed[..], b"\0\0no member"].concat())]
+    {
+        tool.file(name, stored);
+        let run = |threads| {
+            let ran = tool.run(&format!("link --host {host} --device {name} -o out.et --json --force -j {threads}")).exits(0).json();
+            (ran["report"].clone(), tool.read("out.et"))
+        };
+        let one = run(1);
+        let kinds: Vec<_> = one.0["anomalies"].as_array().expect("list").iter().map(|a| a["kind"].clone()).collect();
+        assert!(kinds.contains(&"source_ended".into()), "{name}: {kinds:?}");
+        for threads in [2, 5] {
+            assert!(run(threads) == one, "{name} at {threads} threads");
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `etlink link` on recordings.
 
-use crate::tool::{Tool, gzip, unpacked};
+use crate::tool::{Tool, bgzip, gzip, unpacked};
 
 const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
 
@@ -59,6 +59,28 @@ fn plain_gzip_zstd_and_standard_input_are_the_same() {
     for other in ["b.et", "c.et", "d.et"] {
         assert!(tool.read("a.et") == tool.read(other), "{other}");
     }
+}
+
+#[test]
+fn one_gzip_member_or_many_are_the_same() {
+    let tool = Tool::new();
+    let line = |host: &str, device: &str, out: &str| format!("link --host {host} --device {device} -o {out} --force");
+    tool.run(&format!("link {} -o one.et", MLP.replace("mlp-2.15.0", "transformer-2.15.0"))).exits(0);
+    let (host, device) = (unpacked("transformer-2.15.0/torch_et_0.json.gz"), unpacked("transformer-2.15.0/kineto_trace_0.json.gz"));
+    tool.file("host.bgz", bgzip(&host));
+    tool.file("device.bgz", bgzip(&device));
+    // as tapes and block devices pad
+    tool.file("host.padded", [gzip(&host), vec![0; 512]].concat());
+    tool.file("device.members", device.chunks(3000).chain([&b""[..]]).flat_map(gzip).chain(vec![0; 5]).collect::<Vec<u8>>());
+    for threads in [1, 2, 4, 7] {
+        for (host, device) in [("host.bgz", "device.bgz"), ("host.padded", "device.members")] {
+            let ran = tool.run(&format!("{} -j {threads} --strict --json", line(host, device, "many.et"))).exits(0).json();
+            assert!(tool.read("one.et") == tool.read("many.et"), "{host} {device} at {threads} threads");
+            assert_eq!(ran["report"]["anomalies"].as_array().map(|list| list.iter().filter(|a| a["kind"] == "source_ended").count()), Some(0));
+        }
+    }
+    tool.run_with(&line("host.bgz", "-", "many.et"), &bgzip(&device)).exits(0);
+    assert!(tool.read("one.et") == tool.read("many.et"));
 }
 
 #[test]

@@ -129,3 +129,16 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     std::io::Write::write_all(&mut packed, bytes).expect("packs");
     packed.finish().expect("packs")
 }
+
+/// As `bgzip` packs: small members that state their size, and an empty one.
+pub fn bgzip(bytes: &[u8]) -> Vec<u8> {
+    let block = |bytes: &[u8]| {
+        let mut packed = flate2::GzBuilder::new().extra(*b"BC\x02\0\0\0").write(vec![], flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, bytes).expect("packs");
+        let mut packed = packed.finish().expect("packs");
+        let size = packed.len() as u16 - 1;
+        packed[16..18].copy_from_slice(&size.to_le_bytes());
+        packed
+    };
+    bytes.chunks(65_280).chain([&b""[..]]).flat_map(block).collect()
+}

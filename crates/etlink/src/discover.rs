@@ -220,7 +220,7 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
 
 /// Kind and rank from a file's beginning.
 fn look_inside(path: &Path) -> Result<(FileKind, Option<i64>)> {
-    let input = input::open(path, &Progress::hidden())?;
+    let input = input::open(path, 1, &Progress::hidden())?;
     let kind = input.kind;
     let mut head = vec![];
     if kind == FileKind::KinetoTrace {

@@ -1,9 +1,15 @@
 //! Opening traces: files or standard input, plain, gzip or zstd, by content.
 
+mod batches;
+mod gzip;
+mod member;
+#[cfg(test)]
+mod tests;
+
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{FileKind, sniff};
-use flate2::bufread::MultiGzDecoder;
+use gzip::Gzip;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::path::Path;
@@ -25,9 +31,10 @@ pub struct Input {
 }
 
 /// Opens `path` (`-`: standard input) and looks at its beginning.
-pub fn open(path: &Path, progress: &Progress) -> Result<Input> {
+/// What can be inflated in parallel is, by half of `threads`: the others parse.
+pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<Input> {
     if path == Path::new("-") {
-        return from_source("standard input".into(), None, Box::new(std::io::stdin()));
+        return from_source("standard input".into(), None, threads, Box::new(std::io::stdin()));
     }
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
@@ -36,26 +43,30 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Input> {
         bail!("{name} is a folder, not a trace file; to link all ranks in it use `etlink merge`");
     }
     let stored = data.is_file().then_some(data.len());
-    from_source(name, stored, Box::new(progress.watch(file, stored.unwrap_or(0))))
+    from_source(name, stored, threads, Box::new(progress.watch(file, stored.unwrap_or(0))))
 }
 
 /// Opens a file for a reader that tells kinds apart by itself; an empty one is for it to judge.
 pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>> {
     let empty = std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() == 0);
-    if empty { Ok(Box::new(std::io::empty())) } else { open(path, &Progress::hidden()).map(|input| input.content) }
+    if empty { Ok(Box::new(std::io::empty())) } else { open(path, 1, &Progress::hidden()).map(|input| input.content) }
 }
 
-fn from_source(name: String, stored_bytes: Option<u64>, mut source: Box<dyn Read + Send>) -> Result<Input> {
+fn from_source(name: String, stored_bytes: Option<u64>, threads: usize, mut source: Box<dyn Read + Send>) -> Result<Input> {
     let mut magic = vec![];
     source.by_ref().take(4).read_to_end(&mut magic).with_context(|| format!("cannot read {name}"))?;
     if magic.is_empty() {
         bail!("{name} is empty; record the trace again");
     }
-    let stored = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(magic.clone()).chain(source));
+    let stored = Cursor::new(magic.clone()).chain(source);
+    let buffered = |stored| BufReader::with_capacity(BUFFER_BYTES, stored);
     let mut content: Box<dyn Read + Send> = match magic[..] {
-        [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(stored)),
+        // with two threads parsing keeps both busy: more that inflate gain nothing
+        [0x1f, 0x8b, ..] => Box::new(Gzip::new(Box::new(buffered(stored)), threads / 2)),
         // a frame, or a skippable one before it
-        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Box::new(Zstd::new(stored).with_context(|| format!("cannot unpack {name}"))?),
+        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
+            Box::new(Zstd::new(buffered(stored)).with_context(|| format!("cannot unpack {name}"))?)
+        }
         _ => Box::new(stored),
     };
     let mut head = vec![];

@@ -126,14 +126,14 @@ impl Clock {
 /// Reads the two traces at the same time.
 fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
     let Some(host) = &job.host else {
-        let device = input::open(&job.device, progress)?;
+        let device = input::open(&job.device, job.threads, progress)?;
         return Ok((None, read_device(device, job.threads, true)?));
     };
     if host == &job.device {
         bail!("--host and --device are the same file, {}; give the two traces of one rank", host.display());
     }
-    let host = input::open(host, progress)?;
-    let device = input::open(&job.device, progress)?;
+    let host = input::open(host, job.threads, progress)?;
+    let device = input::open(&job.device, job.threads, progress)?;
     // wrong kinds first: both files may be large
     expect_host(&host)?;
     expect_device(&device)?;

@@ -67,7 +67,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 fn is_linked(path: &Path) -> bool {
-    let kind = input::open(path, &Progress::hidden()).map(|input| input.kind);
+    let kind = input::open(path, 1, &Progress::hidden()).map(|input| input.kind);
     kind.is_ok_and(|kind| matches!(kind, FileKind::EtPlus | FileKind::ChakraJson))
 }
 

@@ -18,7 +18,7 @@ use std::path::Path;
 pub fn run(args: Inspect) -> Result<Outcome> {
     let progress = Progress::new();
     progress.say("reading");
-    let input = input::open(&args.file, &progress)?;
+    let input = input::open(&args.file, 1, &progress)?;
     let (kind, stored) = (input.kind, input.stored_bytes);
     let found = look(input, &args.file);
     progress.clear();
