@@ -131,6 +131,11 @@ impl Draft {
         self.end
     }
 
+    /// Slots below are threads'.
+    fn first_row(&self) -> u32 {
+        self.bases.last().copied().unwrap_or_default()
+    }
+
     /// A node's place.
     pub(crate) fn place(&self, slot: u32) -> TimeNs {
         TimeNs(self.place[slot as usize])
@@ -173,11 +178,15 @@ impl Draft {
         order
     }
 
-    /// The nodes in `order`. An op that communicates by itself is a collective in its first slice.
+    /// Per node in `order`, the thread or queue that it runs on, and whether that is a queue. Takes what only this needs.
+    pub(crate) fn resources(&mut self, order: &[u32]) -> (Vec<u32>, Vec<bool>) {
+        let host = self.first_row() as usize;
+        (take(order, &mut self.resource), gather(order, |at| at >= host))
+    }
+
+    /// The nodes in `order`, but for their resources. An op that communicates by itself is a collective in its first slice.
     pub(crate) fn nodes(mut self, order: &[u32], device: &DeviceTrace, communicates: &[bool]) -> Nodes {
-        let host = self.bases[self.bases.len() - 1] as usize;
         // each column goes when no other needs it, so that there are never two drafts
-        let resource = take(order, &mut self.resource);
         let kind = gather(order, |at| match self.kind[at] {
             NodeKind::HostOp | NodeKind::HostGap if self.first[at] && communicates.get(self.source[at] as usize) == Some(&true) => {
                 NodeKind::Collective
@@ -186,25 +195,24 @@ impl Draft {
         });
         self.kind = vec![];
         let first = take(order, &mut self.first);
-        let on_device = gather(order, |at| at >= host);
-        let (rows, source, place) = (&device.rows, &self.source, &self.place);
-        let duration = gather(order, |at| if at < host { TimeNs(place[at + 1]) - TimeNs(place[at]) } else { rows.duration[source[at] as usize] });
-        let start = gather(order, |at| if at < host { TimeNs(place[at]) } else { rows.start[source[at] as usize] });
-        self.place = vec![];
         let source = take(order, &mut self.source);
-        Nodes { kind, source, first, on_device, resource, start, duration }
+        let (host, rows, place) = (self.first_row(), &device.rows, &self.place);
+        let both = || order.par_iter().zip(&source).with_min_len(PIECE / 4).map(|(&slot, &source)| (slot, slot as usize, source as usize));
+        let start = both().map(|(slot, at, row)| if slot < host { TimeNs(place[at]) } else { rows.start[row] }).collect();
+        let duration = both().map(|(slot, at, row)| if slot < host { TimeNs(place[at + 1]) - TimeNs(place[at]) } else { rows.duration[row] });
+        Nodes { duration: duration.collect(), kind, source, first, start, ..Nodes::default() }
     }
+}
+
+/// A column in order.
+fn gather<T: Send>(order: &[u32], value: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    order.par_iter().with_min_len(PIECE / 4).map(|&slot| value(slot as usize)).collect()
 }
 
 /// A column in order, instead of the one by slot.
 fn take<T: Copy + Send + Sync>(order: &[u32], column: &mut Vec<T>) -> Vec<T> {
     let column = std::mem::take(column);
     gather(order, |at| column[at])
-}
-
-/// A column in order.
-fn gather<T: Send>(order: &[u32], value: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    order.par_iter().with_min_len(PIECE / 4).map(|&slot| value(slot as usize)).collect()
 }
 
 #[cfg(test)]

@@ -45,13 +45,15 @@ impl Edges {
         let (nodes, most) = (previous.len(), previous.len() + others.len());
         let mut edges = Edges { kind: Vec::with_capacity(most), from: Vec::with_capacity(most), first: Vec::with_capacity(nodes + 1) };
         edges.first.push(0);
-        let mut others = others.into_iter().peekable();
+        let mut others = others.into_iter();
+        let mut next = others.next();
         for (previous, to) in previous.zip(0..) {
             if previous != u32::MAX {
                 edges.push(EdgeKind::ProgramOrder, previous);
             }
-            while let Some(edge) = others.next_if(|edge| edge.to == to) {
+            while let Some(edge) = next.filter(|edge| edge.to == to) {
                 edges.push(edge.kind, edge.from);
+                next = others.next();
             }
             edges.first.push(edges.from.len() as u32);
         }

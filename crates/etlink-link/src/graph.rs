@@ -103,24 +103,32 @@ impl Graph<'_> {
     }
 
     /// Numbers the nodes by place.
-    fn finish(mut self, op_communicates: &[bool]) -> (Nodes, Edges) {
-        let order = self.draft.order();
-        let mut number = vec![0u32; self.draft.next_row() as usize];
-        order.iter().zip(0..).for_each(|(&slot, place)| number[slot as usize] = place);
-        for edge in &mut self.edges {
-            (edge.to, edge.from) = (number[edge.to as usize], number[edge.from as usize]);
-        }
-        drop(number);
-        let nodes = self.draft.nodes(&order, self.device, op_communicates);
-        drop(order);
-        let mut last = vec![u32::MAX; self.device.threads.len()];
-        let before = |node: usize| {
-            if nodes.on_device[node] { u32::MAX } else { std::mem::replace(&mut last[nodes.resource[node] as usize], node as u32) }
-        };
-        let edges = Edges::chained((0..nodes.len()).map(before), self.edges);
+    fn finish(self, op_communicates: &[bool]) -> (Nodes, Edges) {
+        let Graph { device, mut draft, edges, .. } = self;
+        let (order, slots) = (draft.order(), draft.next_row());
+        let (resource, on_device) = draft.resources(&order);
+        let (nodes, edges) = rayon::join(
+            || draft.nodes(&order, device, op_communicates),
+            || {
+                let edges = numbered(edges, &order, slots);
+                let mut last = vec![u32::MAX; device.threads.len()];
+                let before = |node: usize| {
+                    if on_device[node] { u32::MAX } else { std::mem::replace(&mut last[resource[node] as usize], node as u32) }
+                };
+                Edges::chained((0..order.len()).map(before), edges)
+            },
+        );
         debug_assert!(edges.iter().all(|edge| edge.from < edge.to), "every edge goes forward");
-        (nodes, edges)
+        (Nodes { resource, on_device, ..nodes }, edges)
     }
+}
+
+/// Edges between slots as edges between nodes, which are numbered in `order`.
+fn numbered(mut edges: Vec<Edge>, order: &[u32], slots: u32) -> Vec<Edge> {
+    let mut number = vec![0u32; slots as usize];
+    order.iter().zip(0..).for_each(|(&slot, node)| number[slot as usize] = node);
+    edges.iter_mut().for_each(|edge| (edge.to, edge.from) = (number[edge.to as usize], number[edge.from as usize]));
+    edges
 }
 
 /// A row of a queue.

@@ -83,8 +83,10 @@ pub(crate) fn count(trace: &mut LinkedTrace) {
     report.no_launch = tally(trace.row_no_launch.iter().copied().filter(|reason| *reason != NoLaunch::Launched), |reason| reason as usize);
     report.launched = report.device_rows - report.no_launch.values().sum::<u64>();
     report.owned_by_op = trace.row_op.iter().filter(|op| op.get().is_some()).count() as u64;
-    report.nodes = tally(trace.nodes.kind.iter().copied(), |kind| kind as usize);
-    report.edges = tally(trace.edges.kinds().iter().copied(), |kind| kind as usize);
+    (report.nodes, report.edges) = rayon::join(
+        || tally(trace.nodes.kind.iter().copied(), |kind| kind as usize),
+        || tally(trace.edges.kinds().iter().copied(), |kind| kind as usize),
+    );
 }
 
 /// Counts values, in the order of the values. `number` is a value's own, and small.
