@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use bytesize::ByteSize;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -66,6 +67,9 @@ pub struct How {
     /// Threads to use; the output does not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
+    /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); what takes more is refused before work starts, `merge` links as many ranks at once as fit [default: what the system can give]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<ByteSize>,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,

@@ -11,6 +11,7 @@ mod commands;
 mod discover;
 mod input;
 mod interrupt;
+mod memory;
 mod output;
 mod pair;
 mod progress;

@@ -2,6 +2,7 @@
 
 use super::{print, threads};
 use crate::args::Link;
+use crate::memory::{Budget, Need};
 use crate::output::Target;
 use crate::pair::{self, Job};
 use crate::progress::Progress;
@@ -22,8 +23,9 @@ pub fn run(args: Link) -> Result<Outcome> {
         refuse_input(output, args.host.iter().chain([&args.device]))?;
     }
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
-    let job =
-        Job { host: args.host, device: args.device, rank: args.rank, target, threads: threads(how.threads)?, strict: how.strict, force: how.force };
+    let threads = threads(how.threads)?;
+    Budget::new(how.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.device))])?;
+    let job = Job { host: args.host, device: args.device, rank: args.rank, target, threads, strict: how.strict, force: how.force };
     let progress = Progress::new();
     let linked = pair::run(&job, &progress);
     progress.clear();

@@ -4,6 +4,7 @@ use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Format, Merge};
 use crate::discover::{Found, Run, discover};
+use crate::memory::{Budget, Need, in_budget};
 use crate::output::Target;
 use crate::pair::{self, Job, Linked};
 use crate::progress::Progress;
@@ -11,7 +12,6 @@ use crate::table::{Rows, mb};
 use anyhow::{Context, Result, bail};
 use etlink_model::Severity;
 use indexmap::IndexMap;
-use rayon::prelude::*;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -36,21 +36,26 @@ pub fn run(args: Merge) -> Result<Outcome> {
         bail!("{}: no host or device traces in it (names such as torch_et_0.json.gz and kineto_trace_0.json.gz)", args.dir.display());
     }
     let todo: Vec<(&Run, &Found)> = runs.iter().flat_map(|run| run.ranks.iter().map(move |found| (run, found))).collect();
+    let needs: Vec<Need> = todo.iter().map(|(_, found)| need(found)).collect();
+    let budget = Budget::new(args.how.memory, threads);
+    budget.check(&needs)?;
     for run in &runs {
         std::fs::create_dir_all(args.output.join(&run.folder))
             .with_context(|| format!("cannot make folder {}", args.output.join(&run.folder).display()))?;
     }
     let progress = Progress::new();
     progress.say("linking");
-    let link = |(run, found): &(&Run, &Found)| {
-        let outcome = one(&args, run, found, (threads / todo.len()).max(1), &progress);
+    let link = |at: usize| {
+        let (run, found) = todo[at];
+        let outcome = one(&args, run, found, budget.threads_for(&needs[at], todo.len()), &progress);
         let (linked, error) = match outcome {
             Ok(linked) => (Some(linked), None),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
         Rank { run: run.folder.display().to_string(), label: found.label.clone(), error, linked }
     };
-    let ranks: Vec<Rank> = todo.par_iter().with_max_len(1).map(link).collect();
+    let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
+    let ranks = in_budget(&bytes, budget.for_ranks(), threads, link);
     progress.clear();
     if args.how.json {
         print_json(&ranks)?;
@@ -59,6 +64,12 @@ pub fn run(args: Merge) -> Result<Outcome> {
     }
     let bad = ranks.iter().any(|rank| rank.linked.as_ref().is_none_or(|linked| linked.refused));
     Ok(if bad { Outcome::Found } else { Outcome::Done })
+}
+
+/// A host trace alone is not read.
+fn need(found: &Found) -> Need {
+    let device = found.device.as_deref();
+    Need::of(found.host.as_deref().filter(|_| device.is_some()), device)
 }
 
 fn one(args: &Merge, run: &Run, found: &Found, threads: usize, progress: &Progress) -> Result<Linked> {

@@ -1,0 +1,135 @@
+//! A memory budget: what a rank takes, told from its files before work starts, against what there is.
+
+mod gate;
+mod system;
+mod unpacked;
+
+pub use gate::in_budget;
+
+use anyhow::{Result, bail};
+use bytesize::ByteSize;
+use std::path::{Path, PathBuf};
+
+/// Peak memory per byte of host trace, in percent. Measured: see [`DEVICE_PERCENT`].
+const HOST_PERCENT: u64 = 75;
+/// Peak memory per byte of device trace, in percent.
+///
+/// Peak RSS of `etlink link -o x.et` (and `x.json`, which takes no more) with 1, 2 and 8 threads, on 29 recordings that
+/// `cargo dev generate` repeated to 100 MB and 400 MB. Device traces alone took 0.12 to 0.97 of their size beyond
+/// [`BASE`] and [`PER_THREAD`]: most, where nearly every event is a CPU op without arguments (PyTorch 2.1, 2.3), least with
+/// Python stacks. Host traces added 0.3 to 0.7 of theirs, most with schema 1.0.2. Both percentages are those plus a
+/// tenth; they are to be measured anew when columns change.
+const DEVICE_PERCENT: u64 = 110;
+/// What the process takes before it reads anything: program, allocator, output buffers.
+const BASE: u64 = 8_000_000;
+/// Chunks in work per thread, of both traces: 1 to 2 MB measured with 1 to 64 threads.
+const PER_THREAD: u64 = 2_000_000;
+
+/// What one rank takes.
+#[derive(Clone, Debug)]
+pub struct Need {
+    files: Vec<PathBuf>,
+    unpacked: u64,
+    /// Beyond what the process takes anyway, bytes; 0 where sizes are not known (standard input, pipes).
+    pub bytes: u64,
+}
+
+impl Need {
+    /// Looks at the sizes of a rank's files. What cannot be read counts nothing: reading it will tell.
+    pub fn of(host: Option<&Path>, device: Option<&Path>) -> Need {
+        let size = |path: Option<&Path>| path.map_or(0, |path| unpacked::size(path).unwrap_or(0));
+        let (host_bytes, device_bytes) = (size(host), size(device));
+        let files = host.into_iter().chain(device).map(Path::to_owned).collect();
+        let percent = |bytes: u64, percent| (u128::from(bytes) * u128::from(percent) / 100).try_into().unwrap_or(u64::MAX);
+        let bytes = u64::saturating_add(percent(host_bytes, HOST_PERCENT), percent(device_bytes, DEVICE_PERCENT));
+        Need { files, unpacked: host_bytes.saturating_add(device_bytes), bytes }
+    }
+}
+
+/// How much memory there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    total: u64,
+    /// From `--memory`, not from the system.
+    asked: bool,
+    threads: usize,
+}
+
+impl Budget {
+    /// `--memory`, else what the system can give; no limit where it does not say.
+    pub fn new(asked: Option<ByteSize>, threads: usize) -> Budget {
+        let total = asked.map(|size| size.as_u64()).or_else(system::available);
+        Budget { total: total.unwrap_or(u64::MAX), asked: asked.is_some(), threads }
+    }
+
+    /// Refuses ranks of which one alone takes more than there is.
+    pub fn check(&self, needs: &[Need]) -> Result<()> {
+        let too_large = needs.iter().filter(|need| need.bytes > 0 && need.bytes > self.for_ranks());
+        let count = too_large.clone().count();
+        // the first of the largest, whatever else is in the folder
+        let Some(worst) = too_large.rev().max_by_key(|need| need.bytes) else { return Ok(()) };
+        let files: Vec<_> = worst.files.iter().map(|file| file.display().to_string()).collect();
+        let others = if count > 1 { format!(" ({} more ranks are too large as well)", count - 1) } else { String::new() };
+        let budget = match self.asked {
+            true => format!("--memory allows {}", size(self.total)),
+            false => format!("the system has {} to give", size(self.total)),
+        };
+        let fewer = if worst.bytes.saturating_add(fixed(1)) <= self.total { "use fewer threads (-j 1), " } else { "" };
+        bail!(
+            "{}: {} unpacked take about {} of memory to link{others}, but {budget}; {fewer}allow more with --memory, or record fewer steps",
+            files.join(" and "),
+            size(worst.unpacked),
+            size(worst.bytes.saturating_add(fixed(self.threads))),
+        )
+    }
+
+    /// What is left for ranks beside what the process takes.
+    pub fn for_ranks(&self) -> u64 {
+        self.total.saturating_sub(fixed(self.threads))
+    }
+
+    /// Threads for each rank such as this: the share of those that fit at once.
+    pub fn threads_for(&self, need: &Need, ranks: usize) -> usize {
+        let fit = usize::try_from(self.for_ranks() / need.bytes.max(1)).unwrap_or(usize::MAX);
+        (self.threads / fit.min(ranks).max(1)).max(1)
+    }
+}
+
+fn fixed(threads: usize) -> u64 {
+    BASE + PER_THREAD * threads as u64
+}
+
+fn size(bytes: u64) -> String {
+    ByteSize(bytes).display().si().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn need(bytes: u64) -> Need {
+        Need { files: vec!["rank.json".into()], unpacked: bytes, bytes }
+    }
+
+    #[test]
+    fn threads_are_shared_by_the_ranks_that_fit() {
+        let budget = Budget { total: 3_000_000_000, asked: true, threads: 8 };
+        for (bytes, ranks, threads) in
+            [(2_000_000_000, 64, 8), (1_400_000_000, 64, 4), (500_000_000, 64, 1), (1_000_000, 64, 1), (1_000_000, 2, 4), (0, 1, 8)]
+        {
+            assert_eq!(budget.threads_for(&need(bytes), ranks), threads, "{bytes} bytes, {ranks} ranks");
+        }
+    }
+
+    #[test]
+    fn fewer_threads_are_advised_where_they_help() {
+        let advice = |total| Budget { total, asked: true, threads: 64 }.check(&[need(100_000_000)]).expect_err("too much").to_string();
+        assert!(advice(120_000_000).contains("-j 1"));
+        assert!(!advice(90_000_000).contains("-j 1"));
+    }
+
+    #[test]
+    fn what_has_no_size_is_not_refused() {
+        assert!(Budget { total: 1, asked: true, threads: 2 }.check(&[need(0)]).is_ok());
+    }
+}
