@@ -20,6 +20,8 @@ mod ranks;
 pub mod read;
 mod relay;
 
+use std::borrow::Cow;
+
 pub use groups::{GroupKeys, Groups};
 pub use options::{Demotion, WriteOptions, WriteSummary};
 pub use ranks::{Agreement, Channel, Communication, agree, communications};
@@ -28,6 +30,11 @@ pub use ranks::{Agreement, Channel, Communication, agree, communications};
 #[allow(missing_docs, clippy::all, reason = "generated; the schema says what fields mean")]
 pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/chakra_proto_msg.rs"));
+}
+
+/// Text with marks for what is not UTF-8. Nearly all is, and to see only that is cheaper.
+fn utf8(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 #[cfg(test)]

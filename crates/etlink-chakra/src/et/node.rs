@@ -5,10 +5,9 @@ use super::plan::Plan;
 use super::wire::Messages;
 use crate::proto::NodeType;
 use crate::relay::Block;
-use crate::{Groups, WriteOptions, WriteSummary};
+use crate::{Groups, WriteOptions, WriteSummary, utf8};
 use etlink_link::{CollectiveRef, Deps, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{CollectiveKind, CpuOps, Label, OpIdx, RowIdx, RowKind};
-use std::borrow::Cow;
 
 /// Field numbers of `Node`.
 mod field {
@@ -155,7 +154,7 @@ impl<'t> Encoder<'t> {
         self.message.attr_int("scope", i64::from(nodes.scope[node]));
         self.message.attr_int("host_id", nodes.id[node].cast_signed());
         for (tag, list) in [(field::INPUTS, &nodes.inputs[node]), (field::OUTPUTS, &nodes.outputs[node])] {
-            let values = text(host.span(list.values));
+            let values = utf8(host.span(list.values));
             self.message.texts(tag, [&values, host.names.get(list.shapes), host.names.get(list.types)]);
         }
     }
@@ -269,11 +268,6 @@ impl<'t> Encoder<'t> {
         }
         self.message.attr_bool("is_asynchronized_op", record.asynchronous);
     }
-}
-
-/// What is not UTF-8 is marked. Nearly all is, and to see that is cheaper by itself.
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// Whether an edge of another kind already names the same node.

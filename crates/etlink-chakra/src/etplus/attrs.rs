@@ -2,7 +2,8 @@
 
 use super::json;
 use etlink_link::CollectiveRef;
-use std::io::{self, Write};
+use serde::Serialize;
+use std::io;
 
 /// Writes the list; `chakra_converter` makes each attribute a member of its node.
 pub(crate) struct Attrs<'o> {
@@ -20,23 +21,37 @@ impl<'o> Attrs<'o> {
         self.out.push(b']');
     }
 
-    fn name(&mut self, name: &str, kind: &str) -> io::Result<()> {
-        let comma = if std::mem::replace(&mut self.any, true) { ", " } else { "" };
-        write!(self.out, "{comma}{{\"name\": \"{name}\", \"type\": \"{kind}\", \"value\": ")
+    #[inline]
+    fn name(&mut self, name: &str, kind: &str) {
+        self.comma();
+        for part in ["{\"name\": \"", name, "\", \"type\": \"", kind, "\", \"value\": "] {
+            self.out.extend_from_slice(part.as_bytes());
+        }
+    }
+
+    fn comma(&mut self) {
+        if std::mem::replace(&mut self.any, true) {
+            self.out.extend_from_slice(b", ");
+        }
+    }
+
+    fn number(&mut self, name: &str, kind: &str, value: impl Serialize) -> io::Result<()> {
+        self.name(name, kind);
+        json::number(self.out, value)?;
+        self.out.push(b'}');
+        Ok(())
     }
 
     pub(crate) fn uint(&mut self, name: &str, value: u64) -> io::Result<()> {
-        self.name(name, "uint64")?;
-        write!(self.out, "{value}}}")
+        self.number(name, "uint64", value)
     }
 
     pub(crate) fn int(&mut self, name: &str, value: i64) -> io::Result<()> {
-        self.name(name, "int64")?;
-        write!(self.out, "{value}}}")
+        self.number(name, "int64", value)
     }
 
     pub(crate) fn text(&mut self, name: &str, value: &str) -> io::Result<()> {
-        self.name(name, "string")?;
+        self.name(name, "string");
         json::text(self.out, value)?;
         self.out.push(b'}');
         Ok(())
@@ -50,8 +65,7 @@ impl<'o> Attrs<'o> {
     /// Attributes that are JSON already.
     pub(crate) fn raw(&mut self, objects: &str) {
         if !objects.trim().is_empty() {
-            let comma = if std::mem::replace(&mut self.any, true) { ", " } else { "" };
-            self.out.extend_from_slice(comma.as_bytes());
+            self.comma();
             self.out.extend_from_slice(objects.trim().as_bytes());
         }
     }
@@ -73,7 +87,6 @@ impl<'o> Attrs<'o> {
         self.some_text("pg_name", names.get(record.group_name))?;
         self.some_text("pg_desc", names.get(record.group_desc))?;
         self.uint("pg_size", record.group_size)?;
-        self.name("is_asynchronized_op", "bool")?;
-        write!(self.out, "{}}}", record.asynchronous)
+        self.number("is_asynchronized_op", "bool", record.asynchronous)
     }
 }

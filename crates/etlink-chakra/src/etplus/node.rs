@@ -233,9 +233,14 @@ struct Lists<'h> {
 }
 
 fn head(out: &mut Vec<u8>, id: u64, name: &str, parent: u64) -> io::Result<()> {
-    write!(out, "{{\"id\": {id}, \"name\": ")?;
+    out.extend_from_slice(b"{\"id\": ");
+    json::number(out, id)?;
+    out.extend_from_slice(b", \"name\": ");
     json::text(out, name)?;
-    write!(out, ", \"ctrl_deps\": {parent}, ")
+    out.extend_from_slice(b", \"ctrl_deps\": ");
+    json::number(out, parent)?;
+    out.extend_from_slice(b", ");
+    Ok(())
 }
 
 fn times(out: &mut Vec<u8>, inclusive_ns: i64, exclusive_ns: i64, start_ns: i64) -> io::Result<()> {
