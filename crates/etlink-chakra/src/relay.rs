@@ -31,6 +31,7 @@ struct Rest<'o, W> {
 }
 
 /// Has `make` append each of `blocks` blocks to the memory it is given and writes them in order.
+/// Neither `make` nor `out` may use the pool: a thread that waits there could begin the next block and wait for itself.
 pub(crate) fn write<W: Write + Send>(
     out: &mut W,
     blocks: usize,

@@ -46,9 +46,10 @@ fn lists<'a>(scanner: &mut Scanner<'a>) -> Result<Lists<'a>, Broken> {
 #[inline]
 fn usual_lists<'a>(scanner: &mut Scanner<'a>) -> Option<Lists<'a>> {
     let mut ahead = scanner.clone();
-    let mut list = |head: &[u8]| if ahead.eat_exact(head) { ahead.value().ok().map(list_text) } else { None };
-    let (values, shapes, types) = (list(b"{\"values\": ")?, list(b", \"shapes\": ")?, list(b", \"types\": ")?);
-    let strides = list(b", \"strides\": ").unwrap_or_default();
+    let mut list = |head: &[u8]| ahead.eat_exact(head).then(|| ahead.value().map(list_text));
+    let [values, shapes, types] = [&b"{\"values\": "[..], b", \"shapes\": ", b", \"types\": "].map(&mut list);
+    let (values, shapes, types) = (values?.ok()?, shapes?.ok()?, types?.ok()?);
+    let strides = list(b", \"strides\": ").transpose().ok()?.unwrap_or_default();
     if !ahead.eat(b'}') {
         return None;
     }

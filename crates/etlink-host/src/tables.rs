@@ -22,9 +22,6 @@ pub(crate) struct Chunk {
     renamed: Vec<NameId>,
 }
 
-/// Tables with more names than this are not used again: those of a trace with ever new names would grow with it.
-const MAX_NAMES: usize = 1 << 14;
-
 impl Chunk {
     /// Files a node.
     pub(crate) fn push(&mut self, node: &Fields<'_>) {
@@ -162,7 +159,8 @@ impl Builder {
         all.text.append(&mut part.text);
         all.anomalies.merge(std::mem::take(&mut part.anomalies));
         self.groups.append(groups);
-        if part.names.count() > MAX_NAMES {
+        // those of a trace with ever new names would grow with it
+        if part.names.is_large() {
             *chunk = Chunk::default();
         }
     }

@@ -74,6 +74,17 @@ fn unknown_attributes_are_kept_as_they_are() {
 }
 
 #[test]
+fn a_node_whose_last_list_is_broken_is_left_out() {
+    for broken in [r#", "strides": }"#, r#", "strides": [[1}"#] {
+        let whole = attr_node(r#", "strides": [[8,1]]"#, "");
+        let node = whole.replacen(r#", "strides": [[8,1]]}"#, broken, 1);
+        assert_ne!(node, whole);
+        let trace = read(&document(&[Node::new(2, 1, "a").text(), node, Node::new(9, 2, "b").text()]));
+        assert_eq!((&trace.nodes.id[..], trace.anomalies.count(AnomalyKind::Skipped)), (&[2, 9][..], 1), "{broken}");
+    }
+}
+
+#[test]
 fn linked_traces_can_be_read() {
     let nodes = [
         r#"{"id": 0, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 0, "ts": null, "attrs": []}"#,

@@ -262,6 +262,7 @@ impl<F, M> Merger<'_, F, M> {
             if text.len() > MAX_ELEMENT_BYTES {
                 return Err(ReadError::TooLarge { offset });
             }
+            // the values of the first parse go, with all that they know: who they are depends on the threads
             parsed = self.elements.parse_chunk(Chunk { offset, text, last: parsed.chunk.last }, T::default(), true);
         }
         (self.merge)(&mut parsed.value);

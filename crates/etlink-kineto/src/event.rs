@@ -177,6 +177,7 @@ impl<'a> Event<'a> {
     #[inline]
     fn usual_args(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
         let args = &mut self.args;
+        // two stand between the others and are not kept
         let (mut index, mut callback) = (None, None);
         for (head, field) in [
             (&b"\"External id\": "[..], &mut args.external_id),

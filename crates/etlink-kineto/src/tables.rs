@@ -21,9 +21,6 @@ pub(crate) struct ChunkTables {
     renamed: Vec<NameId>,
 }
 
-/// Tables with more names than this are not used again: those of a trace with ever new names would grow with it.
-const MAX_NAMES: usize = 1 << 14;
-
 impl ChunkTables {
     /// Files an event under its kind.
     pub(crate) fn push(&mut self, event: &Event<'_>) {
@@ -266,7 +263,8 @@ impl Builder {
         all.collectives.append(&mut part.collectives);
         all.has_rf_ids |= part.has_rf_ids;
         all.anomalies.merge(std::mem::take(&mut part.anomalies));
-        if part.names.count() > MAX_NAMES {
+        // those of a trace with ever new names would grow with it
+        if part.names.is_large() {
             *chunk = ChunkTables::default();
         }
     }

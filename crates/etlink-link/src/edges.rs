@@ -36,8 +36,7 @@ impl Edges {
         Edges::chained(std::iter::repeat_n(u32::MAX, nodes), all)
     }
 
-    /// One node per entry of `previous`, with an edge of program order from there but for `u32::MAX`, and
-    /// `others`, of other kinds.
+    /// One node per entry of `previous`, with an edge of program order from there but for `u32::MAX`, and `others`.
     pub(crate) fn chained(previous: impl ExactSizeIterator<Item = u32>, mut others: Vec<Edge>) -> Self {
         // made in runs that are in order already, which a merge sort takes as they are
         others.sort();

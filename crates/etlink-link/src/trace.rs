@@ -77,7 +77,7 @@ pub struct Node {
     /// Row of [`DeviceTrace::ops`] (host op; gap: the enclosing annotation or `u32::MAX`), `calls` (runtime)
     /// or `rows` (device op). A collective is a row when `on_device`, else an op.
     pub source: u32,
-    /// Not another slice of an op or call: the first bears the op's identity.
+    /// The first, or only, slice of its source: it bears the op's identity.
     pub first: bool,
     /// Whether it runs on a device queue.
     pub on_device: bool,

@@ -40,7 +40,7 @@ macro_rules! columns {
                 $(self.$field.append(&mut other.$field);)*
             }
 
-            /// Reorders: row `i` becomes the former row `order[i]`; rows that `order` does not name go.
+            /// Reorders: row `i` becomes the former row `order[i]`; rows that `order` does not name go. It names none twice.
             pub fn reorder(&mut self, order: &[u32]) {
                 let swaps = $crate::columns::swaps(order, self.len());
                 $($crate::columns::apply(&swaps, order.len(), &mut self.$field);)*

@@ -8,13 +8,14 @@ use rustc_hash::FxBuildHasher;
 #[derive(Clone, Debug)]
 pub struct Names {
     all: IndexSet<Box<str>, FxBuildHasher>,
+    bytes: usize,
 }
 
 impl Default for Names {
     fn default() -> Self {
         let mut all = IndexSet::default();
         all.insert(Box::from(""));
-        Names { all }
+        Names { all, bytes: 0 }
     }
 }
 
@@ -24,6 +25,7 @@ impl Names {
         if let Some(index) = self.all.get_index_of(text) {
             return NameId::new(index);
         }
+        self.bytes += text.len();
         NameId::new(self.all.insert_full(Box::from(text)).0)
     }
 
@@ -42,13 +44,21 @@ impl Names {
         self.all.len()
     }
 
+    /// Whether they take so much memory that a table which repeats a part of another's should be given up.
+    pub fn is_large(&self) -> bool {
+        self.bytes > 1 << 20 || self.all.len() > 1 << 14
+    }
+
     /// Interns those of `other` that `known` has no entry for yet: entry `i` is the number here of its string `i`.
     pub fn absorb(&mut self, other: &Names, known: &mut Vec<NameId>) {
         known.extend(other.all.iter().skip(known.len()).map(|text| self.intern(text)));
     }
 }
 
-/// Raw texts that have become names, so that none is decoded twice.
+/// Texts longer than this are decoded each time: rarely are there many, and they are seldom the same.
+const LONG: usize = 512;
+
+/// Short raw texts that have become names, so that none is decoded twice.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     all: IndexMap<Box<[u8]>, NameId, FxBuildHasher>,
@@ -57,6 +67,9 @@ pub struct Known {
 impl Known {
     /// The name of `raw`: the one it had before, else what `intern` makes of it.
     pub fn name(&mut self, raw: &[u8], intern: impl FnOnce() -> NameId) -> NameId {
+        if raw.len() > LONG {
+            return intern();
+        }
         if let Some(name) = self.all.get(raw) {
             return *name;
         }

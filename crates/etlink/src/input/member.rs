@@ -87,7 +87,7 @@ pub(super) fn damage(what: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, what)
 }
 
-/// Steps over a header.
+/// Steps over a header. Its own checksum, which hardly any writer makes, is not looked at.
 fn header(stored: &mut impl BufRead) -> Result<()> {
     let [0x1f, 0x8b, 8, flags @ 0..32, ..] = bytes::<10>(stored)? else {
         return Err(damage("invalid gzip header"));
