@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod link;
+mod memory;
 mod merge;
 mod tool;
 mod two_traces;

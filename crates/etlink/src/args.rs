@@ -68,7 +68,7 @@ pub struct How {
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
     /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); what takes more is refused before work starts, `merge` links as many ranks at once as fit [default: what the system can give]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<ByteSize>,
     /// Print the report as JSON
     #[arg(long)]
@@ -79,6 +79,10 @@ pub struct How {
     /// Replace existing output files, and link traces that do not seem to belong together
     #[arg(long)]
     pub force: bool,
+}
+
+fn size(text: &str) -> Result<ByteSize, &'static str> {
+    text.parse().map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")
 }
 
 /// `etlink check`.

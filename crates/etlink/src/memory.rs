@@ -4,7 +4,7 @@ mod gate;
 mod system;
 mod unpacked;
 
-pub use gate::in_budget;
+pub use gate::{at_once, in_budget};
 
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
@@ -69,7 +69,11 @@ impl Budget {
         // the first of the largest, whatever else is in the folder
         let Some(worst) = too_large.rev().max_by_key(|need| need.bytes) else { return Ok(()) };
         let files: Vec<_> = worst.files.iter().map(|file| file.display().to_string()).collect();
-        let others = if count > 1 { format!(" ({} more ranks are too large as well)", count - 1) } else { String::new() };
+        let others = match count {
+            1 => String::new(),
+            2 => " (1 more rank is too large as well)".to_owned(),
+            _ => format!(" ({} more ranks are too large as well)", count - 1),
+        };
         let budget = match self.asked {
             true => format!("--memory allows {}", size(self.total)),
             false => format!("the system has {} to give", size(self.total)),
@@ -88,10 +92,12 @@ impl Budget {
         self.total.saturating_sub(fixed(self.threads))
     }
 
-    /// Threads for each rank such as this: the share of those that fit at once.
-    pub fn threads_for(&self, need: &Need, ranks: usize) -> usize {
-        let fit = usize::try_from(self.for_ranks() / need.bytes.max(1)).unwrap_or(usize::MAX);
-        (self.threads / fit.min(ranks).max(1)).max(1)
+    /// Threads for each rank, of which so many can be in work at once.
+    ///
+    /// Where memory is short, ranks have one each: a rank then leaves most of its memory to the next (peak 1.1 times that of
+    /// one rank, not 1.8), so that more ranks fit.
+    pub fn threads_each(&self, ranks: usize, at_once: usize) -> usize {
+        if at_once < ranks.min(self.threads) { 1 } else { (self.threads / ranks.max(1)).max(1) }
     }
 }
 
@@ -112,12 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_shared_by_the_ranks_that_fit() {
-        let budget = Budget { total: 3_000_000_000, asked: true, threads: 8 };
-        for (bytes, ranks, threads) in
-            [(2_000_000_000, 64, 8), (1_400_000_000, 64, 4), (500_000_000, 64, 1), (1_000_000, 64, 1), (1_000_000, 2, 4), (0, 1, 8)]
-        {
-            assert_eq!(budget.threads_for(&need(bytes), ranks), threads, "{bytes} bytes, {ranks} ranks");
+    fn threads_are_shared_where_all_ranks_fit() {
+        let budget = Budget { total: 0, asked: true, threads: 8 };
+        for (ranks, at_once, threads) in [(1, 1, 8), (2, 2, 4), (2, 1, 1), (64, 8, 1), (64, 3, 1), (8, 8, 1)] {
+            assert_eq!(budget.threads_each(ranks, at_once), threads, "{ranks} ranks, {at_once} at once");
         }
     }
 

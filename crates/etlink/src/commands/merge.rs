@@ -4,7 +4,7 @@ use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Format, Merge};
 use crate::discover::{Found, Run, discover};
-use crate::memory::{Budget, Need, in_budget};
+use crate::memory::{Budget, Need, at_once, in_budget};
 use crate::output::Target;
 use crate::pair::{self, Job, Linked};
 use crate::progress::Progress;
@@ -45,16 +45,18 @@ pub fn run(args: Merge) -> Result<Outcome> {
     }
     let progress = Progress::new();
     progress.say("linking");
+    let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
+    let at_once = at_once(&bytes, budget.for_ranks(), threads);
+    let threads_each = budget.threads_each(todo.len(), at_once);
     let link = |at: usize| {
         let (run, found) = todo[at];
-        let outcome = one(&args, run, found, budget.threads_for(&needs[at], todo.len()), &progress);
+        let outcome = one(&args, run, found, threads_each, &progress);
         let (linked, error) = match outcome {
             Ok(linked) => (Some(linked), None),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
         Rank { run: run.folder.display().to_string(), label: found.label.clone(), error, linked }
     };
-    let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
     let ranks = in_budget(&bytes, budget.for_ranks(), threads, link);
     progress.clear();
     if args.how.json {

@@ -50,6 +50,18 @@ impl Drop for Entered<'_> {
     }
 }
 
+/// How many of these jobs can ever be in work at the same time.
+pub fn at_once(needs: &[u64], budget: u64, threads: usize) -> usize {
+    let mut smallest = needs.to_vec();
+    smallest.sort_unstable();
+    let mut sums = smallest.into_iter().scan(0u64, |sum, need| {
+        *sum = sum.saturating_add(need);
+        Some(*sum)
+    });
+    let fit = sums.by_ref().take_while(|sum| *sum <= budget).count();
+    fit.min(threads).max(1).min(needs.len())
+}
+
 /// Does one job per entry of `needs`, in that order, at most `threads` and `budget` at once. Results are in the jobs' order.
 ///
 /// The threads are not those of rayon's pool: a thread there that waits for a part of its job
@@ -58,7 +70,7 @@ pub fn in_budget<T: Send>(needs: &[u64], budget: u64, threads: usize, job: impl 
     let gate = Gate { needs, budget, state: Mutex::default(), freed: Condvar::new() };
     let work = || std::iter::from_fn(|| gate.enter()).map(|entered| (entered.at, job(entered.at))).collect::<Vec<_>>();
     let mut results = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.min(needs.len())).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..at_once(needs, budget, threads)).map(|_| scope.spawn(work)).collect();
         let done = workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         done.collect::<Vec<_>>()
     });
