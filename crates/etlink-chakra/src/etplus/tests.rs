@@ -174,3 +174,24 @@ fn odd_names_stay_json() {
     assert_eq!(column(&document, "name")[2..], ["a\"\\\n\u{1}\u{2028}é", "k\"\\"]);
     assert_eq!(summary.unreadable_values, 1);
 }
+
+#[test]
+fn blocks_may_begin_anywhere() {
+    let mut trace = sample(true);
+    let host = trace.host.as_mut().expect("host");
+    let broken = host.names.intern("[1");
+    host.nodes.inputs.iter_mut().for_each(|list| list.shapes = broken);
+    let plan = Plan::new(&trace);
+    let written = |lines: std::ops::Range<u64>| {
+        let (mut nodes, mut out) = (NodeWriter::new(&trace, &plan), vec![]);
+        nodes.lines(lines, &mut out).expect("writes");
+        (out, nodes.summary)
+    };
+    let (whole, counts) = written(0..plan.lines());
+    assert!(counts.unreadable_values > 0 && counts.device_rows > 0);
+    for cut in 1..plan.lines() {
+        let ((before, mut sum), (after, rest)) = (written(0..cut), written(cut..plan.lines()));
+        sum.add(&rest);
+        assert_eq!(([before, after].concat(), &sum), (whole.clone(), &counts), "cut at {cut}");
+    }
+}
