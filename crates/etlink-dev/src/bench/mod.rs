@@ -111,6 +111,9 @@ fn compare(input: &Input, tools: &[Tool], options: &Options) -> Result<()> {
     for turn in 0..options.runs.max(1) {
         for (tool, usages) in tools.iter().zip(&mut usages) {
             if turn < if tool.slow { options.peer_runs.max(1) } else { usize::MAX } {
+                if let Some(output) = tool.output.as_ref().filter(|output| output.exists()) {
+                    std::fs::remove_file(output).with_context(|| format!("cannot remove {}", output.display()))?;
+                }
                 usages.push(measure::measure(&tool.command)?);
             }
         }

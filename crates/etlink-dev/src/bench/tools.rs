@@ -11,13 +11,15 @@ use std::process::Command;
 pub struct Tool {
     pub name: &'static str,
     pub command: Vec<OsString>,
+    /// What it writes, removed before each run: to replace a large file is work of its own.
+    pub output: Option<PathBuf>,
     /// Takes minutes: run less often.
     pub slow: bool,
 }
 
 impl Tool {
     fn new(name: &'static str, words: impl IntoIterator<Item = impl Into<OsString>>) -> Tool {
-        Tool { name, command: words.into_iter().map(Into::into).collect(), slow: false }
+        Tool { name, command: words.into_iter().map(Into::into).collect(), output: None, slow: false }
     }
 
     fn arg(mut self, word: impl Into<OsString>) -> Tool {
@@ -37,8 +39,9 @@ pub fn of(input: &Input, etlink: &Path, options: &Options, hta: Option<&Path>, f
         [("etlink link, .et", "out.et", None), ("  one thread", "out.et", Some("1")), ("etlink link, ET+", "out.json", None)]
     {
         let host = input.host.iter().flat_map(|host| [OsString::from("--host"), host.into()]);
-        let tool = Tool::new(name, [etlink.as_os_str(), "link".as_ref(), "--json".as_ref(), "--force".as_ref(), "-o".as_ref()]);
+        let tool = Tool::new(name, [etlink.as_os_str(), "link".as_ref(), "--json".as_ref(), "-o".as_ref()]);
         let mut tool = tool.arg(folder.join(output)).arg("--device").arg(&input.device);
+        tool.output = Some(folder.join(output));
         tool.command.extend(host);
         tool.command.extend(threads.iter().flat_map(|threads| [OsString::from("-j"), threads.into()]));
         // merged JSON is of host nodes
