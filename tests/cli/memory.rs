@@ -11,7 +11,7 @@ fn sizes_are_numbers_with_units() {
         let ran = tool.run(&format!("link {PAIR} --memory {size}")).exits(2);
         assert!(ran.stderr.contains("--memory"), "{size}: {}", ran.stderr);
     }
-    let ran = tool.run(&format!("merge {{pairs}} -o out --memory 5X")).exits(2);
+    let ran = tool.run("merge {pairs} -o out --memory 5X").exits(2);
     assert!(ran.stderr.contains("'5X'") && ran.stderr.contains("such as 16G"), "{}", ran.stderr);
     for size in ["2000000000", "1.5G", "500M", "2GiB", "2Gi", "0.5tb"] {
         tool.run(&format!("link {PAIR} --memory {size}")).exits(0);
