@@ -14,6 +14,9 @@ macro_rules! columns {
         pub struct $Table { $($(#[$doc])* pub $field: Vec<$kind>,)* }
 
         impl $Table {
+            /// What one row takes in memory, bytes.
+            pub const ROW_BYTES: usize = 0 $(+ size_of::<$kind>())*;
+
             /// Number of rows.
             pub fn len(&self) -> usize {
                 columns!(@first self $($field)*).len()

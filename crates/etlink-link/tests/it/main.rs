@@ -15,4 +15,6 @@ mod random;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod state;
+#[cfg(test)]
 mod support;

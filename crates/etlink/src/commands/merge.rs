@@ -36,7 +36,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
         bail!("{}: no host or device traces in it (names such as torch_et_0.json.gz and kineto_trace_0.json.gz)", args.dir.display());
     }
     let todo: Vec<(&Run, &Found)> = runs.iter().flat_map(|run| run.ranks.iter().map(move |found| (run, found))).collect();
-    let needs: Vec<Need> = todo.iter().map(|(_, found)| need(found)).collect();
+    let needs: Vec<Need> = todo.iter().map(|(_, found)| need(found, todo.len())).collect();
     let budget = Budget::new(args.how.memory, threads);
     budget.check(&needs)?;
     for run in &runs {
@@ -68,10 +68,11 @@ pub fn run(args: Merge) -> Result<Outcome> {
     Ok(if bad { Outcome::Found } else { Outcome::Done })
 }
 
-/// A host trace alone is not read.
-fn need(found: &Found) -> Need {
+/// What one of so many ranks takes; a host trace alone is not read.
+fn need(found: &Found, ranks: usize) -> Need {
     let device = found.device.as_deref();
-    Need::of(found.host.as_deref().filter(|_| device.is_some()), device)
+    let need = Need::of(found.host.as_deref().filter(|_| device.is_some()), device);
+    if ranks > 1 { need.in_turn() } else { need }
 }
 
 fn one(args: &Merge, run: &Run, found: &Found, threads: usize, progress: &Progress) -> Result<Linked> {
