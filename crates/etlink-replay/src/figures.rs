@@ -1,0 +1,223 @@
+//! How true a graph is: its run without changes against what was measured.
+
+use crate::graph::{EdgeKind, Graph, Kind};
+use crate::labels::{Labels, NodeLabel};
+use crate::run::{NONE, Run};
+use crate::stats::{Spread, share, worst};
+use indexmap::IndexMap;
+use serde::Serialize;
+
+/// The clocks of host and device may differ by this much: a source that ends later than that
+/// after its target starts contradicts the times.
+pub const CLOCK_TOLERANCE_NS: i64 = 2_000;
+
+/// All figures. Those about measured times are absent where nodes have none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Nodes.
+    pub nodes: u64,
+    /// Edges.
+    pub edges: u64,
+    /// Nodes on streams, but for delays.
+    pub device_ops: u64,
+    /// Streams that have nodes.
+    pub streams: u64,
+    /// Last end less first start, as measured.
+    pub measured_ns: Option<i64>,
+    /// The same in the run.
+    pub replayed_ns: i64,
+    /// By how much of the measured makespan they differ.
+    pub replay_error: Option<f64>,
+    /// How far the nodes' ends are off.
+    pub end_error: Option<EndError>,
+    /// Delays of device work that no cause explains.
+    pub unexplained: Unexplained,
+    /// Edges whose source ends after the target starts.
+    pub contradictions: Option<Contradictions>,
+    /// By kind of edge.
+    pub by_edge: IndexMap<EdgeKind, EdgeFigures>,
+    /// What came before the recording.
+    pub boundary: Delays,
+}
+
+/// Absolute difference of replayed and measured ends over all nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct EndError {
+    /// Mean, ns.
+    pub mean_ns: i64,
+    /// Mean, of the measured makespan.
+    pub mean_share: f64,
+    /// Percentiles.
+    #[serde(flatten)]
+    pub spread: Spread,
+    /// 99th percentile, of the measured makespan.
+    pub p99_share: f64,
+    /// The nodes that are furthest off; positive: the run is later.
+    pub worst: Vec<Named>,
+}
+
+/// A node and a length of time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Named {
+    /// ns.
+    pub ns: i64,
+    /// Which node.
+    #[serde(flatten)]
+    pub label: NodeLabel,
+}
+
+/// Waiting that no edge explains.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Unexplained {
+    /// Device ops with such a delay before them.
+    pub device_ops: u64,
+    /// Of all device ops.
+    pub share_of_ops: f64,
+    /// The delays' sum, ns.
+    pub waiting_ns: i64,
+    /// Of makespan x streams.
+    pub share_of_time: f64,
+    /// Device ops with the longest delays.
+    pub worst: Vec<Named>,
+}
+
+/// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE_NS`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Contradictions {
+    /// How many.
+    pub edges: u64,
+    /// The targets that start the furthest before a source ends.
+    pub worst: Vec<Named>,
+}
+
+/// Edges of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EdgeFigures {
+    /// How many.
+    pub count: u64,
+    /// Of them found by a rule.
+    pub inferred: u64,
+    /// Of them the last of the target's deps to end.
+    pub decided: u64,
+    /// Latency of the nodes whose start they decided.
+    pub latency: Spread,
+}
+
+/// Delay nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Delays {
+    /// How many.
+    pub count: u64,
+    /// Their sum, ns.
+    pub total_ns: i64,
+    /// The longest, ns.
+    pub max_ns: i64,
+}
+
+/// The figures of a run without changes. O(nodes + edges).
+pub fn figures(graph: &Graph, labels: &dyn Labels, run: &Run) -> Figures {
+    let mut used = vec![false; graph.resources.len()];
+    let on_device = (0..graph.len()).filter(|node| graph.on_device(*node));
+    on_device.for_each(|node| used[graph.resource[node] as usize] = true);
+    let measured_ns = graph.measured.then(|| measured(graph));
+    let mut figures = Figures {
+        nodes: graph.len() as u64,
+        edges: graph.edges() as u64,
+        device_ops: (0..graph.len()).filter(|node| is_device_op(graph, *node)).count() as u64,
+        streams: used.iter().filter(|used| **used).count() as u64,
+        measured_ns,
+        replayed_ns: run.makespan().0,
+        by_edge: by_edge(graph, run),
+        boundary: boundary(graph),
+        ..Figures::default()
+    };
+    if let Some(measured) = measured_ns {
+        figures.replay_error = Some(share((figures.replayed_ns - measured).abs(), measured));
+        figures.end_error = Some(end_error(graph, labels, run, measured));
+        figures.contradictions = Some(contradictions(graph, labels));
+    }
+    let makespan = measured_ns.unwrap_or(figures.replayed_ns);
+    figures.unexplained = unexplained(graph, labels, figures.device_ops, makespan.saturating_mul(figures.streams as i64));
+    figures
+}
+
+fn measured(graph: &Graph) -> i64 {
+    let last = (0..graph.len()).map(|node| graph.end(node)).max();
+    let first = graph.start.iter().min();
+    last.zip(first).map_or(0, |(last, first)| (last - *first).0)
+}
+
+fn is_device_op(graph: &Graph, node: usize) -> bool {
+    graph.on_device(node) && !graph.kind[node].is_delay()
+}
+
+fn named(graph: &Graph, labels: &dyn Labels, worst: Vec<(i64, u32)>) -> Vec<Named> {
+    worst.into_iter().map(|(ns, node)| Named { ns, label: NodeLabel::of(graph, labels, node) }).collect()
+}
+
+fn end_error(graph: &Graph, labels: &dyn Labels, run: &Run, measured: i64) -> EndError {
+    let late = |node: usize| run.end(node).0 - graph.end(node).0;
+    let errors: Vec<i64> = (0..graph.len()).map(|node| late(node).abs()).collect();
+    let total: i128 = errors.iter().map(|error| i128::from(*error)).sum();
+    let mean_ns = i64::try_from(total / graph.len().max(1) as i128).unwrap_or(i64::MAX);
+    let off = errors.iter().zip(0..).filter(|(error, _)| **error > 0).map(|(error, node)| (*error, node));
+    let mut worst = worst(off);
+    worst.iter_mut().for_each(|(ns, node)| *ns = late(*node as usize));
+    let spread = Spread::of(errors);
+    EndError { mean_ns, mean_share: share(mean_ns, measured), p99_share: share(spread.p99_ns, measured), spread, worst: named(graph, labels, worst) }
+}
+
+fn unexplained(graph: &Graph, labels: &dyn Labels, device_ops: u64, time: i64) -> Unexplained {
+    let delay = |node: usize| -> i64 {
+        let waits = graph.deps(node).map(|dep| dep.from as usize).filter(|from| graph.kind[*from] == Kind::UnexplainedWait);
+        waits.map(|wait| graph.duration[wait].0).sum()
+    };
+    let nodes = (0..graph.len()).filter(|node| is_device_op(graph, *node));
+    let delayed: Vec<(i64, u32)> = nodes.map(|node| (delay(node), node as u32)).filter(|(delay, _)| *delay > 0).collect();
+    let waiting_ns = delayed.iter().map(|(delay, _)| delay).sum();
+    Unexplained {
+        device_ops: delayed.len() as u64,
+        share_of_ops: share(delayed.len() as i64, device_ops as i64),
+        waiting_ns,
+        share_of_time: share(waiting_ns, time),
+        worst: named(graph, labels, worst(delayed.into_iter())),
+    }
+}
+
+fn contradictions(graph: &Graph, labels: &dyn Labels) -> Contradictions {
+    let early = |node: usize| graph.deps(node).map(move |dep| graph.end(dep.from as usize).0 - graph.start[node].0);
+    let wrong = || (0..graph.len()).flat_map(|node| early(node).map(move |ns| (ns, node as u32))).filter(|(ns, _)| *ns > CLOCK_TOLERANCE_NS);
+    Contradictions { edges: wrong().count() as u64, worst: named(graph, labels, worst(wrong())) }
+}
+
+fn by_edge(graph: &Graph, run: &Run) -> IndexMap<EdgeKind, EdgeFigures> {
+    let mut latencies = EdgeKind::ALL.map(|_| vec![]);
+    let mut all = EdgeKind::ALL.map(|_| EdgeFigures::default());
+    for node in 0..graph.len() {
+        for dep in graph.deps(node) {
+            let figures = &mut all[dep.kind as usize];
+            figures.count += 1;
+            figures.inferred += u64::from(dep.inferred);
+        }
+        if run.decided[node] != NONE {
+            latencies[graph.dep(run.decided[node] as usize).kind as usize].push(graph.latency[node].0);
+        }
+    }
+    let with_latency = all.into_iter().zip(latencies).map(|(figures, latencies)| EdgeFigures {
+        decided: latencies.len() as u64,
+        latency: Spread::of(latencies),
+        ..figures
+    });
+    EdgeKind::ALL.into_iter().zip(with_latency).filter(|(_, figures)| figures.count > 0).collect()
+}
+
+fn boundary(graph: &Graph) -> Delays {
+    let mut delays = Delays::default();
+    for node in (0..graph.len()).filter(|node| graph.kind[*node] == Kind::Boundary) {
+        let duration = graph.duration[node].0;
+        delays.count += 1;
+        delays.total_ns = delays.total_ns.saturating_add(duration);
+        delays.max_ns = delays.max_ns.max(duration);
+    }
+    delays
+}

@@ -1,0 +1,270 @@
+//! The graph that is run: nodes as columns, what each waits for as compressed rows.
+
+use crate::order;
+use etlink_model::{DurationNs, TimeNs};
+use serde::Serialize;
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A slice of a host op.
+    #[default]
+    HostOp,
+    /// A runtime or driver call.
+    Runtime,
+    /// Work of a device that is no copy and no communication.
+    Kernel,
+    /// A copy or memset of a device.
+    MemoryCopy,
+    /// A collective, send or receive, of a device or of the host.
+    Collective,
+    /// Time on a thread in which no op runs but the program does.
+    HostGap,
+    /// What came before the recording.
+    Boundary,
+    /// A delay whose cause is not known.
+    UnexplainedWait,
+}
+
+impl Kind {
+    /// Whether it stands for time that passes, not for work that needs its thread or stream.
+    pub fn is_delay(self) -> bool {
+        matches!(self, Kind::Boundary | Kind::UnexplainedWait)
+    }
+}
+
+/// Why a node waits for another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EdgeKind {
+    /// Previous slice of a thread.
+    #[default]
+    ProgramOrder,
+    /// What ran before the call that caused it.
+    Launch,
+    /// Previous work of a stream.
+    StreamOrder,
+    /// Work of another stream, by an event.
+    EventWait,
+    /// Device work that a host call waits for.
+    HostWait,
+    /// Another thread that gave it work.
+    Handoff,
+    /// What wrote a tensor that it reads.
+    Tensor,
+}
+
+impl EdgeKind {
+    /// All of them, in order.
+    pub const ALL: [EdgeKind; 7] = [
+        EdgeKind::ProgramOrder,
+        EdgeKind::Launch,
+        EdgeKind::StreamOrder,
+        EdgeKind::EventWait,
+        EdgeKind::HostWait,
+        EdgeKind::Handoff,
+        EdgeKind::Tensor,
+    ];
+}
+
+/// A thread or a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Resource {
+    /// As people call it: `thread 4242`, `stream 7 of device 0`.
+    pub name: String,
+    /// A stream.
+    pub on_device: bool,
+}
+
+/// One node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// What it is.
+    pub kind: Kind,
+    /// Entry of [`Graph::resources`].
+    pub resource: u32,
+    /// When it began, as measured.
+    pub start: Option<TimeNs>,
+    /// How long it took.
+    pub duration: DurationNs,
+    /// From the end of the last that it waits for to its start, if that is known; else it comes from the starts.
+    pub latency: Option<DurationNs>,
+}
+
+/// A reason for a node to wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dep {
+    /// The node waited for.
+    pub from: u32,
+    /// Why.
+    pub kind: EdgeKind,
+    /// Found by a rule, not recorded.
+    pub inferred: bool,
+}
+
+/// Why there is no graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Each of these waits for the one before it, the first for the last.
+    #[error("{} nodes wait for each other in a circle and can never run", .0.len())]
+    Cycle(Vec<u32>),
+    /// A dep that names no node.
+    #[error("node {node} waits for node {from}, which is not there")]
+    NoSuchNode {
+        /// The node that waits.
+        node: u32,
+        /// What it waits for.
+        from: u32,
+    },
+    /// Numbers of nodes and edges are 32 bits wide.
+    #[error("more nodes or edges than can be numbered")]
+    TooLarge,
+}
+
+/// A graph that can be run: nodes as columns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Graph {
+    /// What the nodes are.
+    pub kind: Vec<Kind>,
+    /// Threads and streams that they run on.
+    pub resource: Vec<u32>,
+    /// Measured starts; all 0 unless `measured`.
+    pub start: Vec<TimeNs>,
+    /// Measured durations.
+    pub duration: Vec<DurationNs>,
+    /// From the end of the last that a node waits for to its start.
+    pub latency: Vec<DurationNs>,
+    /// Threads and streams.
+    pub resources: Vec<Resource>,
+    /// Whether every node has a measured start.
+    pub measured: bool,
+    /// How many nodes have none.
+    pub without_start: u64,
+    deps: Deps,
+    /// Each node after all that it waits for; empty: the order of the numbers.
+    order: Vec<u32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Deps {
+    from: Vec<u32>,
+    kind: Vec<EdgeKind>,
+    inferred: Vec<bool>,
+    ends: Vec<u32>,
+}
+
+impl Graph {
+    /// How many nodes.
+    pub fn len(&self) -> usize {
+        self.kind.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.kind.is_empty()
+    }
+
+    /// How many edges.
+    pub fn edges(&self) -> usize {
+        self.deps.from.len()
+    }
+
+    /// The numbers of the edges to a node.
+    pub fn edges_to(&self, node: usize) -> std::ops::Range<usize> {
+        let start = node.checked_sub(1).map_or(0, |before| self.deps.ends[before]);
+        start as usize..self.deps.ends[node] as usize
+    }
+
+    /// Edge `edge`.
+    pub fn dep(&self, edge: usize) -> Dep {
+        Dep { from: self.deps.from[edge], kind: self.deps.kind[edge], inferred: self.deps.inferred[edge] }
+    }
+
+    /// What a node waits for.
+    pub fn deps(&self, node: usize) -> impl Iterator<Item = Dep> {
+        self.edges_to(node).map(|edge| self.dep(edge))
+    }
+
+    /// Measured end of a node.
+    pub fn end(&self, node: usize) -> TimeNs {
+        self.start[node] + self.duration[node]
+    }
+
+    /// Whether a node runs on a stream.
+    pub fn on_device(&self, node: usize) -> bool {
+        self.resources.get(self.resource[node] as usize).is_some_and(|resource| resource.on_device)
+    }
+
+    /// What a node's thread or stream is called.
+    pub fn place(&self, node: usize) -> &str {
+        self.resources.get(self.resource[node] as usize).map_or("", |resource| &resource.name)
+    }
+
+    /// All nodes, each after those that it waits for.
+    pub(crate) fn order(&self) -> impl Iterator<Item = usize> {
+        (0..self.len()).map(|at| self.order.get(at).map_or(at, |node| *node as usize))
+    }
+
+    /// From the measured times: never negative, 0 without deps.
+    fn measured_latency(&self, node: usize) -> DurationNs {
+        let latest = self.deps(node).map(|dep| self.end(dep.from as usize)).max();
+        latest.map_or(DurationNs(0), |latest| self.start[node] - latest)
+    }
+}
+
+/// Takes nodes one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    graph: Graph,
+    latencies: bool,
+}
+
+impl Builder {
+    /// A graph on these threads and streams.
+    pub fn new(resources: Vec<Resource>) -> Builder {
+        Builder { graph: Graph { resources, ..Graph::default() }, latencies: false }
+    }
+
+    /// Appends a node and what it waits for, which may come later.
+    pub fn push(&mut self, node: Node, deps: impl IntoIterator<Item = Dep>) {
+        let graph = &mut self.graph;
+        graph.kind.push(node.kind);
+        graph.resource.push(node.resource);
+        graph.start.push(node.start.unwrap_or_default());
+        graph.without_start += u64::from(node.start.is_none());
+        graph.duration.push(DurationNs(node.duration.0.max(0)));
+        graph.latency.push(node.latency.unwrap_or_default());
+        self.latencies |= node.latency.is_some();
+        for dep in deps {
+            graph.deps.from.push(dep.from);
+            graph.deps.kind.push(dep.kind);
+            graph.deps.inferred.push(dep.inferred);
+        }
+        graph.deps.ends.push(u32::try_from(graph.deps.from.len()).unwrap_or(u32::MAX));
+    }
+
+    /// The graph. O(nodes + edges).
+    ///
+    /// # Errors
+    /// A cycle, a dep that names no node, or more than `u32` can number.
+    pub fn finish(self) -> Result<Graph, Error> {
+        let mut graph = self.graph;
+        if graph.len() >= u32::MAX as usize || graph.edges() >= u32::MAX as usize {
+            return Err(Error::TooLarge);
+        }
+        for node in 0..graph.len() {
+            if let Some(dep) = graph.deps(node).find(|dep| dep.from as usize >= graph.len()) {
+                return Err(Error::NoSuchNode { node: node as u32, from: dep.from });
+            }
+        }
+        graph.measured = graph.without_start == 0;
+        if !graph.measured {
+            graph.start.fill(TimeNs(0));
+        } else if !self.latencies {
+            graph.latency = (0..graph.len()).map(|node| graph.measured_latency(node)).collect();
+        }
+        graph.order = order::order(&graph)?;
+        Ok(graph)
+    }
+}

@@ -1,0 +1,78 @@
+//! A linked trace as a graph to run.
+
+use crate::graph::{Builder, Dep, EdgeKind, Error, Graph, Kind, Node, Resource};
+use crate::labels::Labels;
+use etlink_link::{LinkedTrace, NodeKind};
+use etlink_model::{DeviceTrace, RowKind};
+
+/// The graph of a linked trace. O(nodes + edges).
+///
+/// # Errors
+/// None for a trace that the linker made: its edges go forward.
+pub fn graph_of(trace: &LinkedTrace) -> Result<Graph, Error> {
+    let threads = trace.device.threads.len() as u32;
+    let mut builder = Builder::new(resources(&trace.device));
+    for index in 0..trace.nodes.len() {
+        let node = trace.nodes.get(index);
+        let resource = if node.on_device { threads + node.resource } else { node.resource };
+        let deps = trace.edges.of(index).iter().map(|edge| Dep { from: edge.from, kind: edge_kind(edge.kind), inferred: false });
+        let (kind, start, duration) = (kind_of(trace, &node), Some(node.start), node.duration);
+        builder.push(Node { kind, resource, start, duration, latency: None }, deps);
+    }
+    builder.finish()
+}
+
+fn kind_of(trace: &LinkedTrace, node: &etlink_link::Node) -> Kind {
+    match node.kind {
+        NodeKind::HostOp => Kind::HostOp,
+        NodeKind::Runtime => Kind::Runtime,
+        NodeKind::DeviceOp => match trace.device.rows.kind[node.source as usize] {
+            RowKind::Kernel => Kind::Kernel,
+            RowKind::Memcpy | RowKind::Memset => Kind::MemoryCopy,
+        },
+        NodeKind::Collective => Kind::Collective,
+        NodeKind::HostGap => Kind::HostGap,
+        NodeKind::Boundary => Kind::Boundary,
+    }
+}
+
+fn edge_kind(kind: etlink_link::EdgeKind) -> EdgeKind {
+    match kind {
+        etlink_link::EdgeKind::ProgramOrder => EdgeKind::ProgramOrder,
+        etlink_link::EdgeKind::Launch => EdgeKind::Launch,
+        etlink_link::EdgeKind::StreamOrder => EdgeKind::StreamOrder,
+    }
+}
+
+/// Threads, then queues.
+fn resources(device: &DeviceTrace) -> Vec<Resource> {
+    let threads = device.threads.iter().map(|thread| thread_resource(&device.label(thread.tid)));
+    let queues = device.queues.iter().map(|queue| stream_resource(queue.stream, Some(queue.device)));
+    threads.chain(queues).collect()
+}
+
+/// A host thread.
+pub fn thread_resource(tid: &str) -> Resource {
+    Resource { name: format!("thread {tid}"), on_device: false }
+}
+
+/// A stream of a device.
+pub fn stream_resource(stream: i64, device: Option<i64>) -> Resource {
+    let device = device.map_or(String::new(), |device| format!(" of device {device}"));
+    Resource { name: format!("stream {stream}{device}"), on_device: true }
+}
+
+impl Labels for LinkedTrace {
+    fn name(&self, node: u32) -> &str {
+        self.name(&self.nodes.get(node as usize))
+    }
+
+    fn correlation(&self, node: u32) -> Option<i64> {
+        let node = self.nodes.get(node as usize);
+        let correlation = match node.kind {
+            NodeKind::Runtime => self.device.calls.correlation.get(node.source as usize),
+            _ => self.device.rows.correlation.get(self.row_of(&node)?.index()),
+        };
+        correlation?.get().map(|correlation| correlation.0)
+    }
+}

@@ -1,0 +1,44 @@
+//! An order in which each node comes after all that it waits for (Kahn).
+
+use crate::followers::Followers;
+use crate::graph::{Error, Graph};
+
+/// The order; empty where that of the numbers will do. O(nodes + edges).
+pub(crate) fn order(graph: &Graph) -> Result<Vec<u32>, Error> {
+    if (0..graph.len()).all(|node| graph.deps(node).all(|dep| (dep.from as usize) < node)) {
+        return Ok(vec![]);
+    }
+    let followers = Followers::new(graph, |_| true);
+    let mut waits: Vec<u32> = (0..graph.len()).map(|node| graph.edges_to(node).len() as u32).collect();
+    let mut order: Vec<u32> = (0..graph.len() as u32).filter(|node| waits[*node as usize] == 0).collect();
+    let mut next = 0;
+    while let Some(&node) = order.get(next) {
+        next += 1;
+        for &follower in followers.of(node) {
+            waits[follower as usize] -= 1;
+            if waits[follower as usize] == 0 {
+                order.push(follower);
+            }
+        }
+    }
+    if order.len() < graph.len() { Err(Error::Cycle(cycle(graph, &waits))) } else { Ok(order) }
+}
+
+/// One cycle: whoever still waits, waits for one that still waits.
+fn cycle(graph: &Graph, waits: &[u32]) -> Vec<u32> {
+    let stuck = |node: u32| graph.deps(node as usize).map(|dep| dep.from).find(|from| waits[*from as usize] > 0);
+    let mut way = vec![];
+    let mut seen = vec![u32::MAX; graph.len()];
+    let mut at = (0..graph.len() as u32).find(|node| waits[*node as usize] > 0);
+    while let Some(node) = at {
+        if seen[node as usize] != u32::MAX {
+            let mut cycle = way.split_off(seen[node as usize] as usize);
+            cycle.reverse();
+            return cycle;
+        }
+        seen[node as usize] = way.len() as u32;
+        way.push(node);
+        at = stuck(node);
+    }
+    way
+}

@@ -1,0 +1,169 @@
+//! The critical path: why the run took as long as it did.
+
+use crate::graph::{EdgeKind, Graph, Kind};
+use crate::labels::{Labels, NodeLabel};
+use crate::run::{NONE, Run};
+use crate::stats::share;
+use indexmap::IndexMap;
+use serde::Serialize;
+
+/// Why a node of the path started when it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// It waits for nothing.
+    Start,
+    /// For the node before it in the path.
+    Edge(EdgeKind),
+    /// The node before it kept its thread or stream busy.
+    Busy,
+}
+
+/// A node of the path, from the first to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The node.
+    pub node: u32,
+    /// Why it started when it did.
+    pub via: Via,
+    /// From the end of the step before, or from the beginning of the run, to its start, ns.
+    pub latency_ns: i64,
+}
+
+/// What time on the path was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Host ops and calls.
+    Host,
+    /// From a launch call to the start of its work.
+    Launch,
+    /// Kernels.
+    Kernel,
+    /// Collectives, sends and receives.
+    Communication,
+    /// Copies and memsets.
+    MemoryCopy,
+    /// Latency of all other edges.
+    Wait,
+    /// Host time in which no op runs.
+    Gap,
+    /// Before the recording, or before the first node of the path.
+    Boundary,
+    /// Delays without a known cause.
+    Unexplained,
+}
+
+/// The path walked back from the node that ends last (of several the first), along what decided each start. O(length).
+pub fn critical_path(graph: &Graph, run: &Run) -> Vec<Step> {
+    let (origin, last) = run.window();
+    let mut at = (0..graph.len()).find(|node| run.end(*node) == last).map(|node| node as u32);
+    let mut path = vec![];
+    while let Some(node) = at {
+        let index = node as usize;
+        let edge = Some(run.decided[index]).filter(|edge| *edge != NONE).map(|edge| graph.dep(edge as usize));
+        let (before, via) = match (run.held_by(index), edge) {
+            (Some(held), _) => (Some(held), Via::Busy),
+            (None, Some(dep)) => (Some(dep.from), Via::Edge(dep.kind)),
+            (None, None) => (None, Via::Start),
+        };
+        let since = before.map_or(origin, |before| run.end(before as usize));
+        path.push(Step { node, via, latency_ns: (run.start[index] - since).0 });
+        at = before;
+    }
+    path.reverse();
+    path
+}
+
+/// The path for reports.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PathReport {
+    /// From the first start to the last end of the run; what the causes add up to.
+    pub makespan_ns: i64,
+    /// Nodes.
+    pub nodes: u64,
+    /// Edges by kind.
+    pub edges: IndexMap<EdgeKind, u64>,
+    /// Waits for a busy thread or stream.
+    pub busy: u64,
+    /// Time by cause.
+    pub causes: IndexMap<Cause, CauseTime>,
+    /// All nodes, in order of time.
+    pub steps: Vec<StepReport>,
+}
+
+/// Time spent on a cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CauseTime {
+    /// ns.
+    pub ns: i64,
+    /// Of the makespan.
+    pub share: f64,
+}
+
+/// One node of the path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepReport {
+    /// Which.
+    #[serde(flatten)]
+    pub label: NodeLabel,
+    /// Start in the run.
+    pub start_ns: i64,
+    /// Duration in the run.
+    pub duration_ns: i64,
+    /// Why it started when it did.
+    pub via: Via,
+    /// From the end of the step before to its start.
+    pub latency_ns: i64,
+}
+
+impl PathReport {
+    /// Adds up and names what is on the path.
+    pub fn new(graph: &Graph, labels: &dyn Labels, run: &Run, path: &[Step]) -> PathReport {
+        let mut report = PathReport { makespan_ns: run.makespan().0, nodes: path.len() as u64, ..PathReport::default() };
+        for step in path {
+            let node = step.node as usize;
+            let (start_ns, duration_ns) = (run.start[node].0, run.duration[node].0);
+            report.spend(cause_of(graph.kind[node]), duration_ns);
+            report.spend(cause_of_latency(step.via), step.latency_ns);
+            match step.via {
+                Via::Edge(kind) => *report.edges.entry(kind).or_default() += 1,
+                Via::Busy => report.busy += 1,
+                Via::Start => {}
+            }
+            let label = NodeLabel::of(graph, labels, step.node);
+            report.steps.push(StepReport { label, start_ns, duration_ns, via: step.via, latency_ns: step.latency_ns });
+        }
+        report.edges.sort_unstable_keys();
+        report.causes.sort_unstable_keys();
+        let makespan = report.makespan_ns;
+        report.causes.values_mut().for_each(|time| time.share = share(time.ns, makespan));
+        report
+    }
+
+    fn spend(&mut self, cause: Cause, ns: i64) {
+        if ns > 0 {
+            self.causes.entry(cause).or_default().ns += ns;
+        }
+    }
+}
+
+fn cause_of(kind: Kind) -> Cause {
+    match kind {
+        Kind::HostOp | Kind::Runtime => Cause::Host,
+        Kind::Kernel => Cause::Kernel,
+        Kind::MemoryCopy => Cause::MemoryCopy,
+        Kind::Collective => Cause::Communication,
+        Kind::HostGap => Cause::Gap,
+        Kind::Boundary => Cause::Boundary,
+        Kind::UnexplainedWait => Cause::Unexplained,
+    }
+}
+
+fn cause_of_latency(via: Via) -> Cause {
+    match via {
+        Via::Start => Cause::Boundary,
+        Via::Edge(EdgeKind::Launch) => Cause::Launch,
+        Via::Edge(_) | Via::Busy => Cause::Wait,
+    }
+}

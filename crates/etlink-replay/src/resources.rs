@@ -1,0 +1,111 @@
+//! The run in which a thread or stream does one thing at a time.
+
+use crate::followers::Followers;
+use crate::run::{NONE, Rules, Run};
+use etlink_model::{DurationNs, TimeNs};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// In order of time; at one instant ends go before starts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Ended,
+    Ready,
+}
+
+/// A thread or stream.
+#[derive(Clone, Default)]
+struct Resource {
+    /// Could run, by measured start.
+    waiting: BinaryHeap<Reverse<(TimeNs, u32)>>,
+    running: Option<u32>,
+    last: Option<u32>,
+}
+
+struct Machine<'r> {
+    rules: &'r Rules<'r>,
+    run: Run,
+    ready: Vec<TimeNs>,
+    events: BinaryHeap<Reverse<(TimeNs, What, u32)>>,
+    resources: Vec<Resource>,
+    /// Resources at which something may start now.
+    touched: Vec<u32>,
+}
+
+pub(crate) fn run(rules: &Rules<'_>, duration: Vec<DurationNs>) -> Run {
+    let graph = rules.graph;
+    let nodes = graph.len();
+    let run = Run { start: vec![TimeNs(0); nodes], duration, decided: vec![NONE; nodes], held: vec![NONE; nodes] };
+    let count = graph.resource.iter().max().map_or(0, |most| *most as usize + 1);
+    let (resources, ready) = (vec![Resource::default(); count], vec![TimeNs(0); nodes]);
+    let mut machine = Machine { rules, run, ready, events: BinaryHeap::new(), resources, touched: vec![] };
+    let followers = Followers::new(graph, |dep| rules.counts(dep.kind));
+    let mut waits: Vec<u32> = (0..nodes).map(|node| graph.deps(node).filter(|dep| rules.counts(dep.kind)).count() as u32).collect();
+    (0..nodes).filter(|node| waits[*node] == 0).for_each(|node| machine.becomes_ready(node));
+    while let Some(Reverse((now, what, node))) = machine.events.pop() {
+        match what {
+            What::Ready => machine.queue(node, now),
+            What::Ended => {
+                machine.free(node);
+                for &follower in followers.of(node) {
+                    waits[follower as usize] -= 1;
+                    if waits[follower as usize] == 0 {
+                        machine.becomes_ready(follower as usize);
+                    }
+                }
+            }
+        }
+        if machine.events.peek().is_none_or(|next| next.0.0 > now) {
+            machine.start_touched(now);
+        }
+    }
+    machine.run
+}
+
+impl Machine<'_> {
+    fn becomes_ready(&mut self, node: usize) {
+        let (ready, decided) = self.rules.ready(node, |from| self.run.end(from));
+        (self.ready[node], self.run.decided[node]) = (ready, decided);
+        self.events.push(Reverse((ready, What::Ready, node as u32)));
+    }
+
+    fn queue(&mut self, node: u32, now: TimeNs) {
+        let graph = self.rules.graph;
+        if graph.kind[node as usize].is_delay() {
+            return self.start(node, now);
+        }
+        let resource = graph.resource[node as usize];
+        self.resources[resource as usize].waiting.push(Reverse((graph.start[node as usize], node)));
+        self.touched.push(resource);
+    }
+
+    fn free(&mut self, node: u32) {
+        let number = self.rules.graph.resource[node as usize];
+        let resource = &mut self.resources[number as usize];
+        if resource.running == Some(node) {
+            (resource.running, resource.last) = (None, Some(node));
+            self.touched.push(number);
+        }
+    }
+
+    fn start(&mut self, node: u32, now: TimeNs) {
+        self.run.start[node as usize] = now;
+        self.events.push(Reverse((self.run.end(node as usize), What::Ended, node)));
+    }
+
+    /// Starts what may start, once all that happens at this instant has.
+    fn start_touched(&mut self, now: TimeNs) {
+        while let Some(number) = self.touched.pop() {
+            let resource = &mut self.resources[number as usize];
+            if resource.running.is_some() {
+                continue;
+            }
+            let Some(Reverse((_, node))) = resource.waiting.pop() else { continue };
+            if now > self.ready[node as usize] {
+                self.run.held[node as usize] = resource.last.unwrap_or(NONE);
+            }
+            resource.running = Some(node);
+            self.start(node, now);
+        }
+    }
+}

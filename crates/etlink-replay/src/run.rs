@@ -1,0 +1,116 @@
+//! Runs a graph: edges, durations and latencies decide when each node starts.
+//!
+//! A node starts when the last that it waits for has ended and its latency has passed. One that
+//! waits for nothing starts when it was measured to; one whose reasons to wait are all left out,
+//! at once. O(nodes + edges).
+
+use crate::graph::{EdgeKind, Graph};
+use crate::labels::Labels;
+use crate::resources;
+use crate::scale::{self, Scale};
+use etlink_model::{DurationNs, TimeNs};
+
+/// No edge, no node.
+pub const NONE: u32 = u32::MAX;
+
+/// What is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Factors on durations.
+    pub scales: Vec<Scale>,
+    /// Reasons to wait that are left out.
+    pub drop_edges: Vec<EdgeKind>,
+    /// A thread or stream runs one node at a time, of those that could start the one with the
+    /// earliest measured start. O(nodes log nodes + edges).
+    pub resources: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// When each node started.
+    pub start: Vec<TimeNs>,
+    /// How long it ran.
+    pub duration: Vec<DurationNs>,
+    /// The edge that decided when each node could start: the first of those whose source ended last. [`NONE`] without deps.
+    pub decided: Vec<u32>,
+    /// With resources: the node that kept this one's thread or stream busy when it could have started, or [`NONE`].
+    pub held: Vec<u32>,
+}
+
+impl Run {
+    /// When a node ended.
+    pub fn end(&self, node: usize) -> TimeNs {
+        self.start[node] + self.duration[node]
+    }
+
+    /// First start and last end.
+    pub fn window(&self) -> (TimeNs, TimeNs) {
+        let first = self.start.iter().min().copied().unwrap_or_default();
+        let last = (0..self.start.len()).map(|node| self.end(node)).max().unwrap_or_default();
+        (first, last)
+    }
+
+    /// From the first start to the last end.
+    pub fn makespan(&self) -> DurationNs {
+        let (first, last) = self.window();
+        last - first
+    }
+
+    /// The node that held this one up when it could have started.
+    pub fn held_by(&self, node: usize) -> Option<u32> {
+        self.held.get(node).copied().filter(|held| *held != NONE)
+    }
+}
+
+/// Runs a graph.
+pub fn run(graph: &Graph, labels: &dyn Labels, settings: &Settings) -> Run {
+    let duration = scale::durations(graph, labels, &settings.scales);
+    let rules = Rules::new(graph, &settings.drop_edges);
+    if settings.resources {
+        return resources::run(&rules, duration);
+    }
+    let mut run = Run { start: vec![TimeNs(0); graph.len()], duration, decided: vec![NONE; graph.len()], held: vec![] };
+    for node in graph.order() {
+        (run.start[node], run.decided[node]) = rules.ready(node, |from| run.end(from));
+    }
+    run
+}
+
+/// When a node may start.
+pub(crate) struct Rules<'g> {
+    pub(crate) graph: &'g Graph,
+    dropped: [bool; EdgeKind::ALL.len()],
+    origin: TimeNs,
+}
+
+impl<'g> Rules<'g> {
+    fn new(graph: &'g Graph, drop_edges: &[EdgeKind]) -> Rules<'g> {
+        let dropped = EdgeKind::ALL.map(|kind| drop_edges.contains(&kind));
+        Rules { graph, dropped, origin: graph.start.iter().min().copied().unwrap_or_default() }
+    }
+
+    /// Whether edges of this kind count.
+    pub(crate) fn counts(&self, kind: EdgeKind) -> bool {
+        !self.dropped[kind as usize]
+    }
+
+    /// From when on a node may run, and the edge that decided it.
+    pub(crate) fn ready(&self, node: usize, end: impl Fn(usize) -> TimeNs) -> (TimeNs, u32) {
+        let edges = self.graph.edges_to(node);
+        if edges.is_empty() {
+            return (self.graph.start[node], NONE);
+        }
+        let (mut latest, mut decided) = (self.origin, NONE);
+        for edge in edges {
+            let dep = self.graph.dep(edge);
+            if self.counts(dep.kind) {
+                let end = end(dep.from as usize);
+                if decided == NONE || end > latest {
+                    (latest, decided) = (end, edge as u32);
+                }
+            }
+        }
+        (latest + self.graph.latency[node], decided)
+    }
+}

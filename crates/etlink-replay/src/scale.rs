@@ -1,0 +1,117 @@
+//! Factors on durations: `NAME=0.5`, `kind=device 2.0`.
+
+use crate::graph::{Graph, Kind};
+use crate::labels::Labels;
+use etlink_model::DurationNs;
+use rustc_hash::FxHashMap;
+use std::str::FromStr;
+use wildmatch::WildMatch;
+
+/// A factor for all nodes of a name or kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scale {
+    nodes: Selection,
+    factor: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Selection {
+    /// `*` and `?` stand for anything.
+    Name(WildMatch),
+    Kinds(&'static [Kind]),
+}
+
+/// The words for kinds.
+const KINDS: [(&str, &[Kind]); 12] = [
+    ("host", &[Kind::HostOp, Kind::Runtime, Kind::HostGap]),
+    ("host_op", &[Kind::HostOp]),
+    ("runtime", &[Kind::Runtime]),
+    ("host_gap", &[Kind::HostGap]),
+    ("gap", &[Kind::HostGap]),
+    ("device", &[Kind::Kernel, Kind::MemoryCopy]),
+    ("device_op", &[Kind::Kernel, Kind::MemoryCopy]),
+    ("kernel", &[Kind::Kernel]),
+    ("memory_copy", &[Kind::MemoryCopy]),
+    ("collective", &[Kind::Collective]),
+    ("boundary", &[Kind::Boundary]),
+    ("unexplained_wait", &[Kind::UnexplainedWait]),
+];
+
+/// Why a rule is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScaleError {
+    /// No factor at the end.
+    #[error("a name or kind and a factor were expected, as in 'gemm*=0.5' or 'kind=device 2.0'")]
+    NoFactor,
+    /// The factor is no number from 0 up.
+    #[error("the factor {0:?} is no number from 0 up")]
+    BadFactor(String),
+    /// Not a kind.
+    #[error("there is no kind {0:?}; kinds are {list}", list = KINDS.map(|(word, _)| word).join(", "))]
+    UnknownKind(String),
+}
+
+impl FromStr for Scale {
+    type Err = ScaleError;
+
+    /// What stands before the last `=` or blank selects, what stands behind it is the factor.
+    fn from_str(rule: &str) -> Result<Scale, ScaleError> {
+        let (nodes, factor) = rule.trim().rsplit_once(['=', ' ']).ok_or(ScaleError::NoFactor)?;
+        let nodes = nodes.trim_end_matches(['=', ' ']);
+        if nodes.is_empty() || nodes == "kind" {
+            return Err(ScaleError::NoFactor);
+        }
+        let number = factor.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 0.0);
+        let factor = number.ok_or_else(|| ScaleError::BadFactor(factor.to_owned()))?;
+        let nodes = match nodes.strip_prefix("kind=") {
+            None => Selection::Name(WildMatch::new(nodes)),
+            Some(word) => {
+                let known = KINDS.iter().find(|(known, _)| *known == word);
+                Selection::Kinds(known.ok_or_else(|| ScaleError::UnknownKind(word.to_owned()))?.1)
+            }
+        };
+        Ok(Scale { nodes, factor })
+    }
+}
+
+/// The durations of all nodes; the factors of all rules that fit are multiplied.
+pub(crate) fn durations(graph: &Graph, labels: &dyn Labels, scales: &[Scale]) -> Vec<DurationNs> {
+    let mut durations = graph.duration.clone();
+    if scales.is_empty() {
+        return durations;
+    }
+    // few names for many nodes
+    let mut by_name: FxHashMap<&str, f64> = FxHashMap::default();
+    let named: Vec<_> = scales.iter().filter_map(|scale| Some((scale.pattern()?, scale.factor))).collect();
+    for (node, duration) in durations.iter_mut().enumerate() {
+        let kinds = scales.iter().filter(|scale| scale.has_kind(graph.kind[node]));
+        let mut factor: f64 = kinds.map(|scale| scale.factor).product();
+        if !named.is_empty() {
+            let name = labels.name(node as u32);
+            let fits = || named.iter().filter(|(pattern, _)| pattern.matches(name)).map(|(_, factor)| factor).product();
+            factor *= *by_name.entry(name).or_insert_with(fits);
+        }
+        if factor != 1.0 {
+            *duration = DurationNs((duration.0 as f64 * factor).round() as i64);
+        }
+    }
+    durations
+}
+
+impl Scale {
+    fn pattern(&self) -> Option<&WildMatch> {
+        match &self.nodes {
+            Selection::Name(pattern) => Some(pattern),
+            Selection::Kinds(_) => None,
+        }
+    }
+
+    fn has_kind(&self, kind: Kind) -> bool {
+        matches!(self.nodes, Selection::Kinds(kinds) if kinds.contains(&kind))
+    }
+
+    /// Whether a node is concerned.
+    pub fn fits(&self, kind: Kind, name: &str) -> bool {
+        self.has_kind(kind) || self.pattern().is_some_and(|pattern| pattern.matches(name))
+    }
+}

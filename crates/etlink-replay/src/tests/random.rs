@@ -1,0 +1,108 @@
+use super::*;
+use crate::{Scale, critical_path, figures};
+use proptest::prelude::*;
+
+type Shape = Vec<(u32, i64, i64, Vec<(usize, usize)>)>;
+
+/// Per node: resource, duration, latency, and deps as (how far back, kind).
+fn shapes() -> impl Strategy<Value = Shape> {
+    prop::collection::vec((0u32..3, 0i64..10_000, 0i64..500, prop::collection::vec((1usize..20, 0usize..7), 0..4)), 0..80)
+}
+
+/// A graph whose measured times are those that its edges, durations and latencies give.
+fn graph_of(shape: &Shape) -> Graph {
+    let mut builder = Builder::new(vec![thread_resource("1"), stream_resource(7, None), stream_resource(8, None)]);
+    let mut ends: Vec<i64> = vec![];
+    for (node, (resource, duration, latency, deps)) in shape.iter().enumerate() {
+        let deps = deps.iter().filter_map(|(back, kind)| Some((node.checked_sub(*back)?, EdgeKind::ALL[*kind])));
+        let deps: Vec<Dep> = deps.map(|(from, kind)| Dep { from: from as u32, kind, inferred: false }).collect();
+        let latest = deps.iter().map(|dep| ends[dep.from as usize]).max();
+        let start = latest.unwrap_or(5_000 * i64::from(*resource)) + latency;
+        ends.push(start + duration);
+        let kind = if *resource == 0 { Kind::HostOp } else { Kind::Kernel };
+        let (start, duration) = (Some(TimeNs(start)), DurationNs(*duration));
+        builder.push(Node { kind, resource: *resource, start, duration, latency: None }, deps);
+    }
+    builder.finish().expect("forward edges only")
+}
+
+struct NoNames;
+
+impl Labels for NoNames {
+    fn name(&self, _: u32) -> &str {
+        "op"
+    }
+
+    fn correlation(&self, _: u32) -> Option<i64> {
+        None
+    }
+}
+
+fn scales(rules: &[String]) -> Vec<Scale> {
+    rules.iter().map(|rule| rule.parse().expect("a rule")).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_replay_gives_measured_times_back(shape in shapes()) {
+        let graph = graph_of(&shape);
+        let ran = run(&graph, &NoNames, &Settings::default());
+        prop_assert_eq!(&ran.start, &graph.start);
+        let figures = figures(&graph, &NoNames, &ran);
+        prop_assert_eq!(figures.replay_error, Some(0.0));
+        prop_assert_eq!(figures.contradictions.map(|found| found.edges), Some(0));
+        let decided: u64 = figures.by_edge.values().map(|edge| edge.decided).sum();
+        prop_assert_eq!(decided as usize, (0..graph.len()).filter(|node| !graph.edges_to(*node).is_empty()).count());
+    }
+
+    #[test]
+    fn a_factor_of_one_changes_nothing(shape in shapes(), resources: bool) {
+        let graph = graph_of(&shape);
+        let settings = Settings { resources, ..Settings::default() };
+        let scaled = Settings { scales: scales(&["op=1".into(), "kind=device 1.0".into()]), ..settings.clone() };
+        prop_assert_eq!(run(&graph, &NoNames, &settings), run(&graph, &NoNames, &scaled));
+    }
+
+    #[test]
+    fn slower_is_never_done_sooner(shape in shapes(), factor in 1.0f64..4.0, device: bool) {
+        let graph = graph_of(&shape);
+        let rule = if device { format!("kind=device {factor}") } else { format!("*={factor}") };
+        let slow = run(&graph, &NoNames, &Settings { scales: scales(&[rule]), ..Settings::default() });
+        let plain = run(&graph, &NoNames, &Settings::default());
+        prop_assert!((0..graph.len()).all(|node| slow.end(node) >= plain.end(node)));
+        prop_assert!(slow.makespan() >= plain.makespan());
+    }
+
+    #[test]
+    fn fewer_reasons_to_wait_are_never_done_later(shape in shapes(), kind in 0usize..7) {
+        let graph = graph_of(&shape);
+        let free = run(&graph, &NoNames, &Settings { drop_edges: vec![EdgeKind::ALL[kind]], ..Settings::default() });
+        prop_assert!((0..graph.len()).all(|node| free.end(node) <= graph.end(node)));
+    }
+
+    #[test]
+    fn the_critical_path_adds_up_to_the_makespan(shape in shapes(), resources: bool, kind in 0usize..7, factor in 0.0f64..3.0) {
+        let graph = graph_of(&shape);
+        let settings = Settings { scales: scales(&[format!("kind=device {factor}")]), drop_edges: vec![EdgeKind::ALL[kind]], resources };
+        let ran = run(&graph, &NoNames, &settings);
+        let path = critical_path(&graph, &ran);
+        let total: i64 = path.iter().map(|step| step.latency_ns + ran.duration[step.node as usize].0).sum();
+        prop_assert_eq!(total, ran.makespan().0);
+        prop_assert!(path.windows(2).all(|pair| ran.end(pair[0].node as usize) <= ran.start[pair[1].node as usize]));
+    }
+
+    #[test]
+    fn with_resources_nothing_overlaps_and_every_node_waits_for_its_deps(shape in shapes()) {
+        let graph = graph_of(&shape);
+        let ran = run(&graph, &NoNames, &Settings { resources: true, ..Settings::default() });
+        for resource in 0..3 {
+            let mut nodes: Vec<usize> = (0..graph.len()).filter(|node| graph.resource[*node] == resource).collect();
+            nodes.sort_by_key(|node| (ran.start[*node], ran.end(*node)));
+            prop_assert!(nodes.windows(2).all(|pair| ran.end(pair[0]) <= ran.start[pair[1]]));
+        }
+        for node in 0..graph.len() {
+            let ready = graph.deps(node).map(|dep| ran.end(dep.from as usize) + graph.latency[node]).max();
+            prop_assert!(ready.is_none_or(|ready| ran.start[node] >= ready));
+        }
+    }
+}
