@@ -8,6 +8,7 @@ use super::wire::{Attr, AttrValue, Field, attr, next_field, numbers};
 use super::{FileKind, Graph, GraphNode, ReadError};
 use crate::finding::{Example, FindingKind};
 use crate::proto::NodeType;
+use etlink_model::Label;
 use prost::DecodeError;
 use std::borrow::Cow;
 use std::io::{BufRead, ErrorKind, Read};
@@ -160,6 +161,8 @@ struct Seen<'a> {
     name: &'a [u8],
     kind: &'a [u8],
     group: Option<&'a [u8]>,
+    pid: Option<&'a [u8]>,
+    tid: Option<&'a [u8]>,
     start_us: u64,
     duration_us: u64,
     duration_ns: Option<i64>,
@@ -208,6 +211,9 @@ fn finish(graph: &mut Graph, mut node: GraphNode<'_>, seen: &Seen<'_>, offset: u
             detail,
         });
     }
+    for (label, text) in [(&mut node.place.pid, seen.pid), (&mut node.place.tid, seen.tid)] {
+        *label = text.map(|text| Label::Text(graph.names.intern(&String::from_utf8_lossy(text)))).or(*label);
+    }
     node.comm.group = seen.group.map(|group| graph.names.intern(&String::from_utf8_lossy(group)));
     node.is_cpu_op = seen.is_cpu_op.map(|flag| flag != 0);
     // Chakra's own converter never sets the start: 0 says nothing.
@@ -234,7 +240,7 @@ fn attribute<'a>(node: &mut GraphNode<'_>, seen: &mut Seen<'a>, attr: Attr<'a>) 
         b"comm_tag" => &mut node.comm.tag,
         b"start_ns" => &mut node.start_ns,
         b"duration_ns" => &mut seen.duration_ns,
-        _ => return text_attribute(seen, attr),
+        _ => return free_attribute(node, seen, attr),
     };
     match attr.value {
         AttrValue::Int(number) => *wanted = Some(number),
@@ -242,10 +248,19 @@ fn attribute<'a>(node: &mut GraphNode<'_>, seen: &mut Seen<'a>, attr: Attr<'a>) 
     }
 }
 
-fn text_attribute<'a>(seen: &mut Seen<'a>, attr: Attr<'a>) {
+/// Attributes that are texts, or that no simulator reads.
+fn free_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut Seen<'a>, attr: Attr<'a>) {
     match (attr.name, attr.value) {
         (b"kind", AttrValue::Text(kind)) => seen.kind = kind,
         (b"pg_name", AttrValue::Text(group)) => seen.group = Some(group),
+        (b"pid", AttrValue::Text(pid)) => seen.pid = Some(pid),
+        (b"tid", AttrValue::Text(tid)) => seen.tid = Some(tid),
+        (b"latency_ns", AttrValue::Int(latency)) => node.latency_ns = Some(latency),
+        (b"correlation", AttrValue::Int(correlation)) => node.correlation = Some(correlation),
+        (b"device", AttrValue::Int(device)) => node.place.device = Some(device),
+        (b"stream", AttrValue::Int(stream)) => node.place.stream = Some(stream),
+        (b"pid", AttrValue::Int(pid)) => node.place.pid = Some(Label::Int(pid)),
+        (b"tid", AttrValue::Int(tid)) => node.place.tid = Some(Label::Int(tid)),
         (b"pg_name", _) => seen.wrong_type = Some(attr.name),
         _ => {}
     }

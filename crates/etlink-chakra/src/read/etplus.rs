@@ -130,7 +130,7 @@ fn push(graph: &mut Graph, element: &Element) {
         start_ns: element.start_ns,
         duration_ns: element.exclusive_ns.unwrap_or_default(),
         is_cpu_op: Some(!element.on_device),
-        comm: super::CommAttrs::default(),
+        ..GraphNode::default()
     };
     graph.push(&node, element.parent.as_slice(), &element.deps);
 }

@@ -2,9 +2,9 @@
 
 use crate::finding::Findings;
 use crate::proto::NodeType;
-use etlink_model::{NameId, Names};
-use indexmap::IndexMap;
-use rustc_hash::FxHashMap;
+use etlink_model::{Label, NameId, Names};
+use indexmap::{IndexMap, IndexSet};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::Serialize;
 
 /// What a file is, by its content.
@@ -75,6 +75,19 @@ pub struct CommAttrs {
     pub group: Option<NameId>,
 }
 
+/// Where a node runs, as far as the file says. Texts are names of the graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// `pid`.
+    pub pid: Option<Label>,
+    /// `tid`.
+    pub tid: Option<Label>,
+    /// `device`.
+    pub device: Option<i64>,
+    /// `stream`.
+    pub stream: Option<i64>,
+}
+
 /// A node that is being read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphNode<'a> {
@@ -90,6 +103,12 @@ pub struct GraphNode<'a> {
     pub start_ns: Option<i64>,
     /// How long it took, ns.
     pub duration_ns: i64,
+    /// `latency_ns`.
+    pub latency_ns: Option<i64>,
+    /// `correlation`.
+    pub correlation: Option<i64>,
+    /// Where it ran.
+    pub place: Place,
     /// `is_cpu_op`.
     pub is_cpu_op: Option<bool>,
     /// Communication attributes.
@@ -119,6 +138,14 @@ pub struct Graph {
     pub start_ns: Vec<Option<i64>>,
     /// Durations.
     pub duration_ns: Vec<i64>,
+    /// `latency_ns`: from the end of what a node waits for to its start.
+    pub latency_ns: Vec<Option<i64>>,
+    /// `correlation`.
+    pub correlation: Vec<Option<i64>>,
+    /// Entry of `places`.
+    pub place: Vec<u32>,
+    /// Where nodes run.
+    pub places: IndexSet<Place, FxBuildHasher>,
     /// `is_cpu_op`.
     pub is_cpu_op: Vec<Option<bool>>,
     /// Communication attributes of nodes that have any, by node.
@@ -172,6 +199,11 @@ impl Graph {
         self.names.get(self.name[index])
     }
 
+    /// Where node `index` runs.
+    pub fn place_of(&self, index: usize) -> Place {
+        self.places.get_index(self.place[index] as usize).copied().unwrap_or_default()
+    }
+
     /// Communication attributes of node `index`.
     pub fn comm_of(&self, index: usize) -> CommAttrs {
         u32::try_from(index).ok().and_then(|index| self.comm.get(&index).copied()).unwrap_or_default()
@@ -218,6 +250,10 @@ impl Graph {
         self.kind.push(self.names.intern(node.kind));
         self.start_ns.push(node.start_ns);
         self.duration_ns.push(node.duration_ns);
+        self.latency_ns.push(node.latency_ns);
+        self.correlation.push(node.correlation);
+        let place = self.places.get_index_of(&node.place).unwrap_or_else(|| self.places.insert_full(node.place).0);
+        self.place.push(u32::try_from(place).unwrap_or(u32::MAX));
         self.is_cpu_op.push(node.is_cpu_op);
         self.ctrl_deps.push(ctrl_deps);
         self.data_deps.push(data_deps);

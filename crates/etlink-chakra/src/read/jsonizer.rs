@@ -1,9 +1,10 @@
 //! Reads what `chakra_jsonizer` prints: the messages of a file as protobuf JSON, one object
 //! after the other. Integers of 64 bits are strings there, enums are their names.
 
-use super::{FileKind, Graph, GraphNode, ReadError};
+use super::{FileKind, Graph, GraphNode, Place, ReadError};
 use crate::finding::{Example, FindingKind};
 use crate::proto::NodeType;
+use etlink_model::Label;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::io::{BufReader, Read};
@@ -101,6 +102,9 @@ fn node(graph: &mut Graph, message: &Message) {
         kind: text("kind").unwrap_or_default(),
         start_ns: number("start_ns").or_else(|| micros(&message.start_time_micros)),
         duration_ns: number("duration_ns").or_else(|| micros(&message.duration_micros)).unwrap_or_default(),
+        latency_ns: number("latency_ns"),
+        correlation: number("correlation"),
+        place: Place { pid: None, tid: None, device: number("device"), stream: number("stream") },
         is_cpu_op: find("is_cpu_op").and_then(|attr| attr.bool_val),
         comm: super::CommAttrs {
             comm_type: number("comm_type"),
@@ -111,6 +115,9 @@ fn node(graph: &mut Graph, message: &Message) {
             group: None,
         },
     };
+    for (label, name) in [(&mut node.place.pid, "pid"), (&mut node.place.tid, "tid")] {
+        *label = number(name).map(Label::Int).or_else(|| Some(Label::Text(graph.names.intern(text(name)?))));
+    }
     node.comm.group = text("pg_name").map(|group| graph.names.intern(group));
     let ids = |list: &[Number]| list.iter().map(Number::id).collect::<Vec<u64>>();
     graph.push(&node, &ids(&message.ctrl_deps), &ids(&message.data_deps));

@@ -18,7 +18,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use graph::{CommAttrs, FileKind, Graph, GraphNode, GraphSummary, IdLists};
+pub use graph::{CommAttrs, FileKind, Graph, GraphNode, GraphSummary, IdLists, Place};
 pub use sniff::{SNIFF_BYTES, sniff};
 
 use crate::finding::{Example, FindingKind};

@@ -7,6 +7,7 @@ use crate::etplus::write_etplus;
 use crate::proto::NodeType;
 use crate::testing::sample;
 use crate::{WriteOptions, finding::Findings};
+use etlink_model::Label;
 use proptest::prelude::*;
 
 fn et_bytes() -> Vec<u8> {
@@ -38,6 +39,8 @@ fn an_et_comes_back() {
         assert_eq!((graph.id[index], graph.name_of(index)), (index as u64, trace.name(&node)));
         assert_eq!((graph.start_ns[index], graph.duration_ns[index]), (Some(node.start.0), node.duration.0));
         assert_eq!(graph.is_cpu_op[index], Some(!node.on_device));
+        let place = graph.place_of(index);
+        assert_eq!((place.stream.is_some(), place.tid.is_some()), (node.on_device, !node.on_device));
     }
     assert_eq!((graph.ctrl_deps.of(2), graph.data_deps.of(9)), (&[1][..], &[6, 8][..]));
     let comm = graph.comm_of(9);
@@ -77,7 +80,8 @@ fn the_jsonizers_output_is_read() {
   "attr": [{"name": "pid", "uint64Val": "7"}]
 }{
   "id": "3", "name": "k", "type": "COMP_NODE", "ctrlDeps": ["0"], "dataDeps": ["1", "2"], "durationMicros": "12",
-  "attr": [{"name": "is_cpu_op", "boolVal": true}, {"name": "x", "doubleVal": 1.5}]
+  "attr": [{"name": "is_cpu_op", "boolVal": true}, {"name": "x", "doubleVal": 1.5}, {"name": "tid", "int64Val": "21"},
+           {"name": "pid", "stringVal": "main"}, {"name": "latency_ns", "int64Val": "6500"}, {"name": "correlation", "int64Val": "5"}]
 }{
   "id": "4", "type": "COMM_COLL_NODE", "attr": [{"name": "comm_type", "int64Val": "2"}, {"name": "comm_size", "int32Val": 8}]
 }"#;
@@ -85,6 +89,9 @@ fn the_jsonizers_output_is_read() {
     assert_eq!((graph.format, graph.len()), (FileKind::ChakraJson, 2));
     assert_eq!(graph.metadata[1], ("pid".to_owned(), "7".to_owned()));
     assert_eq!((graph.id[0], graph.duration_ns[0], graph.is_cpu_op[0]), (3, 12_000, Some(true)));
+    assert_eq!((graph.latency_ns[0], graph.correlation[0]), (Some(6_500), Some(5)));
+    let main = graph.names.find("main").map(Label::Text);
+    assert_eq!(graph.place_of(0), Place { pid: main, tid: Some(Label::Int(21)), ..Place::default() });
     assert_eq!((graph.data_deps.of(0), graph.comm_of(1).size), (&[1, 2][..], Some(8)));
 }
 
