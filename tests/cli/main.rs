@@ -6,5 +6,6 @@ mod bad_input;
 mod link;
 mod memory;
 mod merge;
+mod replay;
 mod tool;
 mod two_traces;

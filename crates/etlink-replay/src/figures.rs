@@ -123,7 +123,7 @@ pub fn figures(graph: &Graph, labels: &dyn Labels, run: &Run) -> Figures {
     let mut figures = Figures {
         nodes: graph.len() as u64,
         edges: graph.edges() as u64,
-        device_ops: (0..graph.len()).filter(|node| is_device_op(graph, *node)).count() as u64,
+        device_ops: (0..graph.len()).filter(|node| graph.is_device_op(*node)).count() as u64,
         streams: used.iter().filter(|used| **used).count() as u64,
         measured_ns,
         replayed_ns: run.makespan().0,
@@ -147,10 +147,6 @@ fn measured(graph: &Graph) -> i64 {
     last.zip(first).map_or(0, |(last, first)| (last - *first).0)
 }
 
-fn is_device_op(graph: &Graph, node: usize) -> bool {
-    graph.on_device(node) && !graph.kind[node].is_delay()
-}
-
 fn named(graph: &Graph, labels: &dyn Labels, worst: Vec<(i64, u32)>) -> Vec<Named> {
     worst.into_iter().map(|(ns, node)| Named { ns, label: NodeLabel::of(graph, labels, node) }).collect()
 }
@@ -172,7 +168,7 @@ fn unexplained(graph: &Graph, labels: &dyn Labels, device_ops: u64, time: i64) -
         let waits = graph.deps(node).map(|dep| dep.from as usize).filter(|from| graph.kind[*from] == Kind::UnexplainedWait);
         waits.map(|wait| graph.duration[wait].0).sum()
     };
-    let nodes = (0..graph.len()).filter(|node| is_device_op(graph, *node));
+    let nodes = (0..graph.len()).filter(|node| graph.is_device_op(*node));
     let delayed: Vec<(i64, u32)> = nodes.map(|node| (delay(node), node as u32)).filter(|(delay, _)| *delay > 0).collect();
     let waiting_ns = delayed.iter().map(|(delay, _)| delay).sum();
     Unexplained {

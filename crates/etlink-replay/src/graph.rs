@@ -196,6 +196,11 @@ impl Graph {
         self.resources.get(self.resource[node] as usize).is_some_and(|resource| resource.on_device)
     }
 
+    /// Whether a node is work on a stream, no delay.
+    pub fn is_device_op(&self, node: usize) -> bool {
+        self.on_device(node) && !self.kind[node].is_delay()
+    }
+
     /// What a node's thread or stream is called.
     pub fn place(&self, node: usize) -> &str {
         self.resources.get(self.resource[node] as usize).map_or("", |resource| &resource.name)

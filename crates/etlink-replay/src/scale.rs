@@ -10,6 +10,7 @@ use wildmatch::WildMatch;
 /// A factor for all nodes of a name or kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scale {
+    rule: String,
     nodes: Selection,
     factor: f64,
 }
@@ -70,7 +71,14 @@ impl FromStr for Scale {
                 Selection::Kinds(known.ok_or_else(|| ScaleError::UnknownKind(word.to_owned()))?.1)
             }
         };
-        Ok(Scale { nodes, factor })
+        Ok(Scale { rule: rule.to_owned(), nodes, factor })
+    }
+}
+
+/// As it was written.
+impl std::fmt::Display for Scale {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.rule)
     }
 }
 

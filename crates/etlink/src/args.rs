@@ -1,7 +1,8 @@
 //! What can be typed.
 
 use bytesize::ByteSize;
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use etlink_replay::{EdgeKind, Scale};
 use std::path::PathBuf;
 
 /// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs and writes Chakra execution traces.
@@ -21,6 +22,8 @@ pub enum Command {
     Link(Link),
     /// Link every rank found in a folder and its subfolders, one output file each
     Merge(Merge),
+    /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what if
+    Replay(Replay),
     /// Check files against what simulators and other readers need
     Check(Check),
     /// Say what kind of file it is and what is in it
@@ -83,6 +86,72 @@ pub struct How {
 
 fn size(text: &str) -> Result<ByteSize, &'static str> {
     text.parse().map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")
+}
+
+/// `etlink replay`.
+#[derive(Debug, ClapArgs)]
+#[command(group(ArgGroup::new("input").required(true).args(["file", "device"])))]
+pub struct Replay {
+    /// A Chakra trace (`.et`), or a Kineto trace, which is linked without a host trace; `-` for standard input
+    #[arg(value_name = "FILE", conflicts_with_all = ["host", "device"])]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub link: ToLink,
+    #[command(flatten)]
+    pub what_if: WhatIf,
+    /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything): the first node that has it
+    #[arg(long, value_name = "NODE")]
+    pub explain: Option<String>,
+    /// Show the chain of nodes that took the whole time, and what it was spent on
+    #[arg(long)]
+    pub critical_path: bool,
+    /// Threads to use; the figures do not depend on it [default: all cores]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
+    /// Print everything as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Traces that are linked before the replay.
+#[derive(Debug, ClapArgs)]
+pub struct ToLink {
+    /// Host trace of a pair to link and replay, as for `link`
+    #[arg(long, value_name = "ET", requires = "device")]
+    pub host: Option<PathBuf>,
+    /// Device trace of a pair to link and replay, as for `link`
+    #[arg(long, value_name = "KINETO")]
+    pub device: Option<PathBuf>,
+    /// Rank, when the traces do not say
+    #[arg(long)]
+    pub rank: Option<i64>,
+    /// Do not replay traces that are damaged or of two runs, and exit with 1
+    #[arg(long)]
+    pub strict: bool,
+    /// Link traces that do not seem to belong together
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Changes to the run.
+#[derive(Debug, ClapArgs)]
+pub struct WhatIf {
+    /// One op at a time per thread and stream, of those that could start the one that was measured first
+    #[arg(long)]
+    pub resources: bool,
+    /// What if these took longer or shorter: `NAME=0.5` (`*` and `?` stand for anything), 'kind=device 2.0', 'kind=collective 0.5'
+    #[arg(long, value_name = "RULE")]
+    pub scale: Vec<Scale>,
+    /// What if nothing waited for this reason: `program_order`, `launch`, `stream_order`, `event_wait`, `host_wait`, `handoff`, `tensor`
+    #[arg(long, value_name = "KIND", value_parser = edge_kind)]
+    pub drop_edges: Vec<EdgeKind>,
+}
+
+fn edge_kind(word: &str) -> Result<EdgeKind, String> {
+    let word = word.replace(['-', ' '], "_");
+    let names = EdgeKind::ALL.map(|kind| crate::table::word(kind).replace(' ', "_"));
+    let at = names.iter().position(|name| *name == word);
+    at.map(|at| EdgeKind::ALL[at]).ok_or_else(|| format!("there is no such kind of edge; kinds are {}", names.join(", ")))
 }
 
 /// `etlink check`.

@@ -78,12 +78,11 @@ pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
     progress.say("linking");
     let trace = etlink_link::link(host, device, LinkOptions { force: job.force, rank: job.rank }).with_context(|| inputs(job))?;
     let link = clock.lap();
-    let damaged = trace.report.two_runs || trace.report.anomalies.any(Severity::Damage);
     let mut linked = Linked {
         host: job.host.as_ref().map(|path| path.display().to_string()),
         device: job.device.display().to_string(),
         output: None,
-        refused: job.strict && damaged,
+        refused: job.strict && is_damaged(&trace.report),
         report: LinkReport::default(),
         written: None,
         bytes,
@@ -101,7 +100,13 @@ pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
     Ok(linked)
 }
 
-fn inputs(job: &Job) -> String {
+/// What `--strict` refuses.
+pub fn is_damaged(report: &LinkReport) -> bool {
+    report.two_runs || report.anomalies.any(Severity::Damage)
+}
+
+/// The traces of a job, for messages.
+pub fn inputs(job: &Job) -> String {
     let host = job.host.iter().map(|host| format!("{} and ", host.display()));
     host.chain([job.device.display().to_string()]).collect()
 }
@@ -124,7 +129,7 @@ impl Clock {
 }
 
 /// Reads the two traces at the same time.
-fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
+pub fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
     let Some(host) = &job.host else {
         let device = input::open(&job.device, job.threads, progress)?;
         return Ok((None, read_device(device, job.threads, true)?));

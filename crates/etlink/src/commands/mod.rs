@@ -4,6 +4,7 @@ mod check;
 mod inspect;
 mod link;
 mod merge;
+mod replay;
 
 use crate::Outcome;
 use crate::args::{Args, Command};
@@ -17,6 +18,7 @@ pub fn run(args: Args) -> Result<Outcome> {
     match args.command {
         Command::Link(args) => link::run(args),
         Command::Merge(args) => merge::run(args),
+        Command::Replay(args) => replay::run(args),
         Command::Check(args) => check::run(args),
         Command::Inspect(args) => inspect::run(args),
     }

@@ -1,0 +1,186 @@
+//! `etlink replay`: run a graph; how true is it, what takes long, what if.
+
+mod chakra;
+mod table;
+
+use super::{print, print_json, threads};
+use crate::Outcome;
+use crate::args::{Replay, ToLink};
+use crate::input::{self, Input};
+use crate::pair::{self, Job, read_device};
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail};
+use etlink_chakra::read::{self, FileKind};
+use etlink_link::{LinkOptions, LinkReport, LinkedTrace};
+use etlink_model::{DeviceTrace, HostTrace, Severity};
+use etlink_replay::{EdgeKind, Explanation, Figures, Graph, Labels, PathReport, Run, Settings};
+use serde::Serialize;
+use std::path::Path;
+
+/// What is printed.
+#[derive(Serialize)]
+struct Replayed {
+    /// The traces or the file.
+    input: String,
+    /// What to know first.
+    notes: Vec<String>,
+    /// One op at a time per thread and stream.
+    resources: bool,
+    /// Of the run without changes.
+    figures: Figures,
+    /// Of the run with changes, if any were asked for.
+    what_if: Option<WhatIf>,
+    /// Of the run with changes, else without.
+    critical_path: Option<PathReport>,
+    /// Of the run with changes, else without.
+    explanation: Option<Explanation>,
+}
+
+#[derive(Serialize)]
+struct WhatIf {
+    scale: Vec<String>,
+    drop_edges: Vec<EdgeKind>,
+    makespan_ns: i64,
+    /// Against the run without changes.
+    change_ns: i64,
+    change: f64,
+    /// By how much the last device op ends later: a thread that only looks on can outlast all work.
+    device_end_change_ns: Option<i64>,
+}
+
+/// What is run.
+enum Source {
+    Linked(Box<LinkedTrace>),
+    File(Box<read::Graph>),
+}
+
+pub fn run(args: Replay) -> Result<Outcome> {
+    let threads = threads(args.threads)?;
+    let progress = Progress::new();
+    let source = source(&args, threads, &progress);
+    progress.clear();
+    let (input, source) = source?;
+    let replayed = match source {
+        Source::Linked(trace) if args.link.strict && pair::is_damaged(&trace.report) => {
+            eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
+            return Ok(Outcome::Found);
+        }
+        Source::Linked(trace) => {
+            let graph = etlink_replay::graph_of(&trace).with_context(|| input.clone())?;
+            replay(&args, input, notes(&trace.report), &graph, &*trace)?
+        }
+        Source::File(file) => {
+            let (graph, notes) = chakra::graph_of(&file).with_context(|| input.clone())?;
+            replay(&args, input, notes, &graph, &chakra::Named(&file))?
+        }
+    };
+    if args.json {
+        print_json(&replayed)?;
+    } else {
+        print(&table::replayed(&replayed))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// What the linker says first, and all damage.
+fn notes(report: &LinkReport) -> Vec<String> {
+    let damage = report.anomalies.iter().filter(|(kind, _)| kind.severity() == Severity::Damage);
+    report.notes.iter().cloned().chain(damage.map(|(kind, anomaly)| format!("{} {}", anomaly.count, kind.describe()))).collect()
+}
+
+/// Reads, and links what is not a graph yet. Also its name.
+fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String, Source)> {
+    let ToLink { host, device, rank, strict, force } = &args.link;
+    let Some(file) = &args.file else {
+        if host.as_deref() == Some(Path::new("-")) && device.as_deref() == Some(Path::new("-")) {
+            bail!("--host and --device cannot both be standard input");
+        }
+        let device = device.clone().unwrap_or_default();
+        let job = Job { host: host.clone(), device, rank: *rank, target: None, threads, strict: *strict, force: *force };
+        progress.say("reading");
+        let (host, device) = pair::read_both(&job, progress)?;
+        let input = pair::inputs(&job);
+        return Ok((input.clone(), link(&args.link, &input, host, device, progress)?));
+    };
+    progress.say("reading");
+    let opened = input::open(file, threads, progress)?;
+    let name = opened.name.clone();
+    let source = match opened.kind {
+        FileKind::KinetoTrace => link(&args.link, &name, None, read_device(opened, threads, true)?, progress)?,
+        _ => written(opened, file)?,
+    };
+    Ok((name, source))
+}
+
+fn link(how: &ToLink, name: &str, host: Option<HostTrace>, device: DeviceTrace, progress: &Progress) -> Result<Source> {
+    progress.say("linking");
+    let trace = etlink_link::link(host, device, LinkOptions { force: how.force, rank: how.rank });
+    Ok(Source::Linked(Box::new(trace.with_context(|| name.to_owned())?)))
+}
+
+/// A graph that was written.
+fn written(input: Input, path: &Path) -> Result<Source> {
+    let Input { name, kind, content, .. } = input;
+    match kind {
+        FileKind::ChakraEt | FileKind::ChakraJson => {
+            let graph = read::read(content).with_context(|| name.clone())?;
+            if graph.is_empty() {
+                bail!("{name} has no nodes to run; see `etlink check`");
+            }
+            Ok(Source::File(Box::new(graph)))
+        }
+        FileKind::HostTrace => bail!("{name} is {}, which has no times; give it as --host with its device trace as --device", input::describe(kind)),
+        FileKind::EtPlus => bail!(
+            "{name} is {}: the op tree, not a graph of what waits for what; replay the traces that it was made from, or the .et of them",
+            input::describe(kind)
+        ),
+        FileKind::KinetoTrace | FileKind::Unknown if path.extension().is_some_and(|ending| ending == "et") => {
+            bail!("{name} is no Chakra trace: it does not begin like one; see `etlink check`")
+        }
+        FileKind::KinetoTrace | FileKind::Unknown => {
+            bail!("{name} is {}; a Chakra trace (.et) or a Kineto trace was expected", input::describe(kind))
+        }
+    }
+}
+
+fn replay(args: &Replay, input: String, notes: Vec<String>, graph: &Graph, labels: &dyn Labels) -> Result<Replayed> {
+    let asked = &args.what_if;
+    let explained = match &args.explain {
+        Some(wanted) => {
+            Some(etlink_replay::find(graph, labels, wanted).with_context(|| format!("{input}: no node has the number or name {wanted:?}"))?)
+        }
+        None => None,
+    };
+    let plain = etlink_replay::run(graph, labels, &Settings { resources: asked.resources, ..Settings::default() });
+    let figures = etlink_replay::figures(graph, labels, &plain);
+    let settings = Settings { scales: asked.scale.clone(), drop_edges: asked.drop_edges.clone(), resources: asked.resources };
+    let changed = !(settings.scales.is_empty() && settings.drop_edges.is_empty());
+    let (run, what_if) = if changed { what_if(graph, labels, &settings, &plain) } else { (plain, None) };
+    let path = args.critical_path.then(|| etlink_replay::critical_path(graph, &run));
+    Ok(Replayed {
+        input,
+        notes,
+        resources: asked.resources,
+        figures,
+        what_if,
+        critical_path: path.map(|path| PathReport::new(graph, labels, &run, &path)),
+        explanation: explained.map(|node| etlink_replay::explain(graph, labels, &run, &settings.drop_edges, node)),
+    })
+}
+
+fn what_if(graph: &Graph, labels: &dyn Labels, settings: &Settings, plain: &Run) -> (Run, Option<WhatIf>) {
+    let run = etlink_replay::run(graph, labels, settings);
+    let makespan_ns = run.makespan().0;
+    let before = plain.makespan().0;
+    let change_ns = makespan_ns - before;
+    let device_end = |run: &Run| (0..graph.len()).filter(|node| graph.is_device_op(*node)).map(|node| run.end(node).0).max();
+    let what_if = WhatIf {
+        scale: settings.scales.iter().map(ToString::to_string).collect(),
+        drop_edges: settings.drop_edges.clone(),
+        makespan_ns,
+        change_ns,
+        change: change_ns as f64 / before.max(1) as f64,
+        device_end_change_ns: device_end(&run).zip(device_end(plain)).map(|(now, before)| now - before),
+    };
+    (run, Some(what_if))
+}

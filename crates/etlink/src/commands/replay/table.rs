@@ -1,0 +1,171 @@
+//! The replay for people.
+
+use super::{Replayed, WhatIf};
+use crate::table::{Rows, word};
+use etlink_replay::{CLOCK_TOLERANCE_NS, Cause, Explanation, Figures, Named, NodeLabel, PathReport, StepReport, Via};
+use std::cmp::Reverse;
+use std::fmt::Write;
+
+/// So many of the worst are shown; JSON has more.
+const SHOWN: usize = 3;
+/// So many nodes of the critical path are shown.
+const SHOWN_STEPS: usize = 10;
+
+pub fn replayed(replayed: &Replayed) -> String {
+    let mut out = String::new();
+    for note in &replayed.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    let mut rows = Rows::default();
+    rows.add("replayed", "", &replayed.input);
+    figures(&replayed.figures, replayed.resources, &mut rows);
+    if let Some(changes) = &replayed.what_if {
+        what_if(changes, &mut rows);
+    }
+    out += &rows.to_string();
+    if let Some(path) = &replayed.critical_path {
+        let _ = write!(out, "critical path\n{}", critical_path(path));
+    }
+    if let Some(told) = &replayed.explanation {
+        let _ = write!(out, "node {}: why it started when it did\n{}", told.label.node, explanation(told));
+    }
+    out
+}
+
+fn figures(figures: &Figures, resources: bool, rows: &mut Rows) {
+    rows.add("nodes", figures.nodes, format!("{} edges; {} device ops on {} streams", figures.edges, figures.device_ops, figures.streams));
+    if let Some(measured) = figures.measured_ns {
+        rows.add("measured", time(measured), "from the first start to the last end");
+    }
+    let how = if resources { ", one op at a time per thread and stream" } else { "" };
+    let error = figures.replay_error.map_or(String::new(), |error| format!("; replay error {}", percent(error)));
+    rows.add("replayed", time(figures.replayed_ns), format!("by edges, durations and latencies{how}{error}"));
+    if let Some(error) = &figures.end_error {
+        let spread = &error.spread;
+        let [p50, p99, max] = [spread.p50_ns, spread.p99_ns, spread.max_ns].map(time);
+        let share = percent(error.mean_share);
+        rows.add("end error", time(error.mean_ns), format!("mean, {share} of the measured time; p50 {p50}, p99 {p99}, max {max}"));
+        worst(&error.worst, true, rows);
+    }
+    let unexplained = &figures.unexplained;
+    let waiting = format!("waiting {}, {} of all streams' time", time(unexplained.waiting_ns), percent(unexplained.share_of_time));
+    rows.add("unexplained", unexplained.device_ops, format!("device ops, {}; {waiting}", percent(unexplained.share_of_ops)));
+    worst(&unexplained.worst, false, rows);
+    if let Some(found) = &figures.contradictions {
+        rows.add("contradictions", found.edges, format!("edges whose source ends more than {} after the target starts", time(CLOCK_TOLERANCE_NS)));
+        worst(&found.worst, false, rows);
+    }
+    for (kind, edges) in &figures.by_edge {
+        let inferred = if edges.inferred > 0 { format!(", {} inferred", edges.inferred) } else { String::new() };
+        let latency = &edges.latency;
+        let [p50, p90, p99, max] = [latency.p50_ns, latency.p90_ns, latency.p99_ns, latency.max_ns].map(time);
+        let decided = format!("decided {}, latency p50 {p50}, p90 {p90}, p99 {p99}, max {max}", edges.decided);
+        rows.add("edges", edges.count, format!("{}{inferred}; {decided}", word(kind)));
+    }
+    let boundary = &figures.boundary;
+    if boundary.count > 0 {
+        rows.add(
+            "boundaries",
+            boundary.count,
+            format!("delays before the recording: {} in all, max {}", time(boundary.total_ns), time(boundary.max_ns)),
+        );
+    }
+}
+
+fn worst(worst: &[Named], signed: bool, rows: &mut Rows) {
+    for named in worst.iter().take(SHOWN) {
+        let sign = if signed && named.ns > 0 { "+" } else { "" };
+        rows.add("  worst", format!("{sign}{}", time(named.ns)), label(&named.label));
+    }
+}
+
+fn what_if(changes: &WhatIf, rows: &mut Rows) {
+    let without = changes.drop_edges.iter().map(|kind| format!("without {}", word(kind)));
+    let asked: Vec<String> = changes.scale.iter().cloned().chain(without).collect();
+    let sign = if changes.change_ns > 0 { "+" } else { "" };
+    let change = format!("{sign}{}, {sign}{}", time(changes.change_ns), percent(changes.change));
+    rows.add("what if", time(changes.makespan_ns), format!("{change}: {}", asked.join(", ")));
+    if let Some(change) = changes.device_end_change_ns {
+        let sign = if change > 0 { "+" } else { "" };
+        rows.add("", format!("{sign}{}", time(change)), "end of the last device op");
+    }
+}
+
+fn critical_path(path: &PathReport) -> String {
+    let mut rows = Rows::default();
+    let edges: Vec<String> = path.edges.iter().map(|(kind, count)| format!("{count} {}", word(kind))).collect();
+    let busy = if path.busy > 0 { format!("; {} waits for a busy thread or stream", path.busy) } else { String::new() };
+    rows.add("nodes", path.nodes, format!("edges: {}{busy}", if edges.is_empty() { "none".into() } else { edges.join(", ") }));
+    for (cause, spent) in &path.causes {
+        rows.add(&word(cause), time(spent.ns), format!("{}{}", percent(spent.share), remark(*cause)));
+    }
+    let mut longest: Vec<&StepReport> = path.steps.iter().collect();
+    longest.sort_by_key(|step| Reverse(step.duration_ns + step.latency_ns));
+    longest.truncate(SHOWN_STEPS);
+    longest.sort_by_key(|step| step.start_ns);
+    for step in longest {
+        let via = match step.via {
+            Via::Start => "waits for nothing".to_owned(),
+            Via::Edge(kind) => word(kind),
+            Via::Busy => "its place was busy".to_owned(),
+        };
+        rows.add("  longest", time(step.duration_ns), format!("{}; {via}, latency {}", label(&step.label), time(step.latency_ns)));
+    }
+    rows.to_string()
+}
+
+fn remark(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Launch => ", from the call to the start of its work",
+        Cause::Wait => ", latency of other edges",
+        Cause::Boundary => ", before the recording",
+        _ => "",
+    }
+}
+
+fn explanation(told: &Explanation) -> String {
+    let mut rows = Rows::default();
+    rows.add("node", told.label.node, label(&told.label));
+    let measured = told.measured_start_ns.map_or(String::new(), |start| format!("; measured start {start} ns"));
+    rows.add("start", told.start_ns, format!("ns in the run{measured}"));
+    rows.add("end", told.end_ns, "ns");
+    if told.deps.is_empty() {
+        rows.add("waits for", "nothing", "it starts when it was measured to, or at once");
+    }
+    for dep in &told.deps {
+        let inferred = if dep.inferred { ", inferred" } else { "" };
+        let name = if dep.decided { "decided" } else { "waits for" };
+        rows.add(name, dep.from.node, format!("{}{inferred}: {}", word(dep.edge), label(&dep.from)));
+        let slack = if dep.decided { "the last to end".into() } else { format!("{} before the last", time(dep.slack_ns)) };
+        rows.add("", "", format!("{}; ended at {} ns, {slack}", dep.evidence, dep.end_ns));
+    }
+    if !told.deps.is_empty() {
+        rows.add("latency", time(told.latency_ns), "from the last end to the start");
+    }
+    if let Some(held) = &told.held_by {
+        rows.add("held by", held.node, format!("its place was busy: {}", label(held)));
+    }
+    rows.to_string()
+}
+
+/// Kernel names run to hundreds of characters; JSON has them whole.
+fn label(label: &NodeLabel) -> String {
+    let name = match label.name.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &label.name[..end]),
+        None => label.name.clone(),
+    };
+    format!("node {} {name:?}, {}, {}", label.node, word(label.kind), label.place)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.3} %", 100.0 * share)
+}
+
+fn time(ns: i64) -> String {
+    match ns.unsigned_abs() {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.3} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
