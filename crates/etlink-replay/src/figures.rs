@@ -11,6 +11,12 @@ use serde::Serialize;
 /// after its target starts contradicts the times.
 pub const CLOCK_TOLERANCE_NS: i64 = 2_000;
 
+/// A device op that starts later than this after the call that launched it began waits for something else.
+/// On 16 public traces 99 % start within 15 to 30 us.
+const LAUNCH_LATENCY_NS: i64 = 100_000;
+/// The same after any other cause; on those traces 99 % follow within 3 to 20 us.
+const LATENCY_NS: i64 = 30_000;
+
 /// All figures. Those about measured times are absent where nodes have none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
@@ -66,7 +72,7 @@ pub struct Named {
     pub label: NodeLabel,
 }
 
-/// Waiting that no edge explains.
+/// Waiting that no edge explains: a device op starts long after all that it waits for has ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Unexplained {
     /// Device ops with such a delay before them.
@@ -137,7 +143,7 @@ pub fn figures(graph: &Graph, labels: &dyn Labels, run: &Run) -> Figures {
         figures.contradictions = Some(contradictions(graph, labels));
     }
     let makespan = measured_ns.unwrap_or(figures.replayed_ns);
-    figures.unexplained = unexplained(graph, labels, figures.device_ops, makespan.saturating_mul(figures.streams as i64));
+    figures.unexplained = unexplained(graph, labels, run, figures.device_ops, makespan.saturating_mul(figures.streams as i64));
     figures
 }
 
@@ -163,13 +169,21 @@ fn end_error(graph: &Graph, labels: &dyn Labels, run: &Run, measured: i64) -> En
     EndError { mean_ns, mean_share: share(mean_ns, measured), p99_share: share(spread.p99_ns, measured), spread, worst: named(graph, labels, worst) }
 }
 
-fn unexplained(graph: &Graph, labels: &dyn Labels, device_ops: u64, time: i64) -> Unexplained {
-    let delay = |node: usize| -> i64 {
-        let waits = graph.deps(node).map(|dep| dep.from as usize).filter(|from| graph.kind[*from] == Kind::UnexplainedWait);
-        waits.map(|wait| graph.duration[wait].0).sum()
+/// What a device op waited for beyond the latency of its mechanism.
+fn delay(graph: &Graph, run: &Run, node: usize) -> i64 {
+    let waits = graph.deps(node).map(|dep| dep.from as usize).filter(|from| graph.kind[*from] == Kind::UnexplainedWait);
+    let waited: i64 = waits.map(|wait| graph.duration[wait].0).sum();
+    let limit = match run.decided[node] {
+        NONE => i64::MAX,
+        dep if graph.dep(dep as usize).kind == EdgeKind::Launch => LAUNCH_LATENCY_NS,
+        _ => LATENCY_NS,
     };
+    Some(graph.latency[node].0).filter(|latency| *latency > limit).map_or(waited, |latency| waited.saturating_add(latency))
+}
+
+fn unexplained(graph: &Graph, labels: &dyn Labels, run: &Run, device_ops: u64, time: i64) -> Unexplained {
     let nodes = (0..graph.len()).filter(|node| graph.is_device_op(*node));
-    let delayed: Vec<(i64, u32)> = nodes.map(|node| (delay(node), node as u32)).filter(|(delay, _)| *delay > 0).collect();
+    let delayed: Vec<(i64, u32)> = nodes.map(|node| (delay(graph, run, node), node as u32)).filter(|(delay, _)| *delay > 0).collect();
     let waiting_ns = delayed.iter().map(|(delay, _)| delay).sum();
     Unexplained {
         device_ops: delayed.len() as u64,

@@ -225,3 +225,17 @@ fn a_node_is_explained_by_number_or_name() {
     let told = explain(&graph, &draw, &draw.run(&settings), &settings.drop_edges, node);
     assert_eq!((told.deps.len(), told.deps[0].decided, told.deps[0].slack_ns), (1, true, 0));
 }
+
+#[test]
+fn a_device_op_far_behind_its_causes_is_unexplained() {
+    for (latency, unexplained) in [(100_000, 0), (100_001, 1)] {
+        let mut draw = Drawing::default();
+        let op = draw.node("a", Kind::HostOp, 0, Some(0), 50);
+        let gemm = draw.node("gemm", Kind::Kernel, 1, Some(50 + latency), 100);
+        let relu = draw.node("relu", Kind::Kernel, 1, Some(50 + latency + 100 + 30_000), 100);
+        draw.edge(op, EdgeKind::Launch, gemm);
+        draw.edge(gemm, EdgeKind::StreamOrder, relu);
+        let figures = figures(&draw.graph(), &draw, &draw.run(&Settings::default()));
+        assert_eq!((figures.unexplained.device_ops, figures.unexplained.waiting_ns), (unexplained, latency * unexplained as i64), "{latency}");
+    }
+}
