@@ -117,7 +117,7 @@ impl Builder {
     }
 
     pub(crate) fn edge(&mut self, kind: EdgeKind, from: u32, to: u32) {
-        self.edges.push(Edge { to, kind, from });
+        self.edges.push(Edge { to, kind, from, inferred: false });
     }
 
     pub(crate) fn done(mut self) -> LinkedTrace {

@@ -1,15 +1,15 @@
 //! Nodes before they are numbered.
 //!
 //! ```text
-//! slots   thread 0 [boundary? | slices … | end]  thread 1 […] …   rows of queue 0, of queue 1 …
-//! tracks            <------------------>                          <------------>
+//! slots   thread 0 [boundary | slices … | end]  thread 1 […] …   rows and delays of queue 0, of queue 1 …
+//! tracks            <------------------->                         <------------------------>
 //! ```
 //! A track is a thread's or queue's nodes in order of their places; a node's place is the time by which
-//! it is numbered. A thread has room for a boundary before its first slice, and behind the last one the
-//! time at which that ends.
+//! it is numbered. A thread has a boundary before its first slice, and behind the last one the time at
+//! which that ends. A slice lasts until the next begins, but for holes: time in which the thread waited.
 
 use crate::trace::{NodeKind, Nodes};
-use etlink_model::{DeviceTrace, TimeNs};
+use etlink_model::{DeviceTrace, DurationNs, TimeNs};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -29,8 +29,10 @@ pub(crate) struct Draft {
     bases: Vec<u32>,
     /// Of each thread, then of each queue.
     pub(crate) tracks: Vec<Range<u32>>,
-    /// Slots taken by device rows.
+    /// Slots taken by device rows and their delays.
     end: u32,
+    /// Slots that begin with a wait's end, and how long their thread had waited.
+    pub(crate) holes: Vec<(u32, DurationNs)>,
 }
 
 /// The slots of one thread.
@@ -66,7 +68,7 @@ impl Track<'_> {
 }
 
 impl Draft {
-    /// Room for at most so many nodes of each thread, and for `rows` device rows.
+    /// Room for at most so many nodes of each thread, and for `rows` device rows, each with a delay before it.
     pub(crate) fn new(most: impl Iterator<Item = usize>, rows: usize) -> Draft {
         let mut bases = vec![0];
         let mut slots = 0;
@@ -74,7 +76,8 @@ impl Draft {
             slots += if nodes == 0 { 0 } else { nodes + 2 };
             bases.push(slots as u32);
         }
-        let (end, slots) = (slots as u32, slots + rows);
+        // zeros that nothing is written to take no memory
+        let (end, slots) = (slots as u32, slots + 2 * rows);
         Draft {
             kind: vec![NodeKind::default(); slots],
             source: vec![0; slots],
@@ -84,6 +87,7 @@ impl Draft {
             bases,
             tracks: vec![],
             end,
+            holes: vec![],
         }
     }
 
@@ -106,14 +110,47 @@ impl Draft {
         self.bases.windows(2).map(track).collect()
     }
 
-    /// Puts a boundary before the first slice of a thread, if there is none yet.
-    pub(crate) fn add_boundary(&mut self, thread: usize) {
-        let at = self.bases[thread] as usize;
-        self.tracks[thread].start = at as u32;
-        (self.kind[at], self.source[at], self.first[at], self.place[at]) = (NodeKind::Boundary, u32::MAX, true, self.place[at + 1]);
+    /// Puts a boundary, from `begin` on, before the first slice of each thread.
+    pub(crate) fn add_boundaries(&mut self, begin: TimeNs) {
+        for (track, base) in self.tracks.iter_mut().zip(&self.bases).filter(|(track, _)| track.start < track.end) {
+            let at = *base as usize;
+            track.start = *base;
+            (self.kind[at], self.source[at], self.first[at], self.place[at]) = (NodeKind::Boundary, u32::MAX, true, begin.0);
+            self.resource[at] = self.resource[at + 1];
+        }
     }
 
-    /// Appends a device row; its slot.
+    /// The call whose slices begin with `slot` and end by `end` has waited until `until`: a hole is left before what
+    /// it does after that. The slot of that; the first where it did not wait.
+    pub(crate) fn wait_in(&mut self, slot: u32, end: TimeNs, until: TimeNs) -> u32 {
+        let mut at = slot as usize;
+        while self.place[at + 1] <= until.0 && self.place[at + 1] < end.0 {
+            at += 1;
+        }
+        let waited = until.0.min(self.place[at + 1]) - self.place[at];
+        if waited > 0 {
+            self.holes.push((at as u32, DurationNs(waited)));
+            self.place[at] += waited;
+        }
+        if waited > 0 { at as u32 } else { slot }
+    }
+
+    /// Puts row `slot`, or the delay before it, behind `from` if that is possible without disorder on its queue.
+    pub(crate) fn move_behind(&mut self, slot: u32, from: u32) {
+        let (at, place) = (slot as usize, self.place(from).0 + 1);
+        let track = &self.tracks[self.bases.len() - 1 + self.resource[at] as usize];
+        if self.place[at] < place && (slot + 1 == track.end || self.place[at + 1] >= place) {
+            self.place[at] = place;
+        }
+    }
+
+    /// Whether a slot is a delay before row `row`.
+    pub(crate) fn delays(&self, slot: u32, row: u32) -> bool {
+        let at = slot as usize;
+        slot >= self.first_row() && self.kind[at].is_delay() && self.source[at] == row
+    }
+
+    /// Appends a device row, or a delay before one; its slot.
     pub(crate) fn add_row(&mut self, kind: NodeKind, row: u32, queue: u32, place: TimeNs) -> u32 {
         let at = self.end as usize;
         (self.kind[at], self.source[at], self.first[at], self.resource[at], self.place[at]) = (kind, row, true, queue, place.0);
@@ -193,13 +230,17 @@ impl Draft {
             }
             kind => kind,
         });
-        self.kind = vec![];
         let first = take(order, &mut self.first);
         let source = take(order, &mut self.source);
         let (host, rows, place) = (self.first_row(), &device.rows, &self.place);
         let both = || order.par_iter().zip(&source).with_min_len(PIECE / 4).map(|(&slot, &source)| (slot, slot as usize, source as usize));
-        let start = both().map(|(slot, at, row)| if slot < host { TimeNs(place[at]) } else { rows.start[row] }).collect();
-        let duration = both().map(|(slot, at, row)| if slot < host { TimeNs(place[at + 1]) - TimeNs(place[at]) } else { rows.duration[row] });
+        let by_place = |slot: u32, at: usize| slot < host || self.kind[at].is_delay();
+        let start = both().map(|(slot, at, row)| if by_place(slot, at) { TimeNs(place[at]) } else { rows.start[row] }).collect();
+        let duration = both().map(|(slot, at, row)| match slot < host {
+            true => TimeNs(place[at + 1]) - TimeNs(place[at]),
+            false if self.kind[at].is_delay() => rows.start[row] - TimeNs(place[at]),
+            false => rows.duration[row],
+        });
         Nodes { duration: duration.collect(), kind, source, first, start, ..Nodes::default() }
     }
 }

@@ -11,6 +11,8 @@ pub struct Edge {
     pub kind: EdgeKind,
     /// The node waited for; a lower number than `to`.
     pub from: u32,
+    /// Found by a rule, not recorded.
+    pub inferred: bool,
 }
 
 /// Edges by `to`, `kind`, `from`: compressed rows, a column for each part.
@@ -18,6 +20,7 @@ pub struct Edge {
 pub struct Edges {
     kind: Vec<EdgeKind>,
     from: Vec<u32>,
+    inferred: Vec<bool>,
     /// `first[n]..first[n + 1]` are the edges to node `n`.
     first: Vec<u32>,
 }
@@ -28,6 +31,7 @@ pub struct Deps<'e> {
     to: u32,
     kind: &'e [EdgeKind],
     from: &'e [u32],
+    inferred: &'e [bool],
 }
 
 impl Edges {
@@ -40,18 +44,23 @@ impl Edges {
     pub(crate) fn chained(previous: impl ExactSizeIterator<Item = u32>, mut others: Vec<Edge>) -> Self {
         // made in runs that are in order already, which a merge sort takes as they are
         others.sort();
-        others.dedup();
+        others.dedup_by_key(|edge| (edge.to, edge.kind, edge.from));
         let (nodes, most) = (previous.len(), previous.len() + others.len());
-        let mut edges = Edges { kind: Vec::with_capacity(most), from: Vec::with_capacity(most), first: Vec::with_capacity(nodes + 1) };
+        let mut edges = Edges {
+            kind: Vec::with_capacity(most),
+            from: Vec::with_capacity(most),
+            inferred: Vec::with_capacity(most),
+            first: Vec::with_capacity(nodes + 1),
+        };
         edges.first.push(0);
         let mut others = others.into_iter();
         let mut next = others.next();
         for (previous, to) in previous.zip(0..) {
             if previous != u32::MAX {
-                edges.push(EdgeKind::ProgramOrder, previous);
+                edges.push(EdgeKind::ProgramOrder, previous, false);
             }
             while let Some(edge) = next.filter(|edge| edge.to == to) {
-                edges.push(edge.kind, edge.from);
+                edges.push(edge.kind, edge.from, edge.inferred);
                 next = others.next();
             }
             edges.first.push(edges.from.len() as u32);
@@ -59,9 +68,10 @@ impl Edges {
         edges
     }
 
-    fn push(&mut self, kind: EdgeKind, from: u32) {
+    fn push(&mut self, kind: EdgeKind, from: u32, inferred: bool) {
         self.kind.push(kind);
         self.from.push(from);
+        self.inferred.push(inferred);
     }
 
     /// How many.
@@ -82,7 +92,7 @@ impl Edges {
     /// What node `to` waits for.
     pub fn of(&self, to: usize) -> Deps<'_> {
         let range = self.first[to] as usize..self.first[to + 1] as usize;
-        Deps { to: to as u32, kind: &self.kind[range.clone()], from: &self.from[range] }
+        Deps { to: to as u32, kind: &self.kind[range.clone()], from: &self.from[range.clone()], inferred: &self.inferred[range] }
     }
 
     /// All edges, by `to`.
@@ -104,8 +114,8 @@ impl<'e> Deps<'e> {
 
     /// Them all.
     pub fn iter(self) -> impl Iterator<Item = Edge> + 'e {
-        let pairs = self.kind.iter().zip(self.from);
-        pairs.map(move |(&kind, &from)| Edge { to: self.to, kind, from })
+        let parts = self.kind.iter().zip(self.from).zip(self.inferred);
+        parts.map(move |((&kind, &from), &inferred)| Edge { to: self.to, kind, from, inferred })
     }
 
     /// Whether there is one of this kind from this node. O(log n).

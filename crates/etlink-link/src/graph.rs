@@ -1,29 +1,39 @@
 //! Nodes and edges.
 //!
-//! Every node gets a place in time; program order, launch and stream order become edges
+//! Every node gets a place in time; program order, launches, stream order and waits become edges
 //! from an earlier place to a later one. An edge that the measured times contradict is not
-//! made but counted.
+//! made but counted. What a row waits beyond its causes becomes a node of its own.
 
 use crate::draft::Draft;
 use crate::edges::{Edge, Edges};
 use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
 use crate::search::Groups;
 use crate::trace::{EdgeKind, NoLaunch, NodeKind, Nodes};
-use etlink_model::{Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, OpIdx, TimeNs};
+use crate::waits::{self, WAIT_LATENCY, Wait, Waits};
+use etlink_model::{Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, TimeNs};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Rows of one queue may overlap this much and still be in order: both ends are rounded.
 const QUEUE_ROUNDING_NS: i64 = 1_000;
+/// A row that starts later than this after the call that launched it began waits for something else as well.
+/// On 16 public traces 99 % start within 15 to 30 us.
+const LAUNCH_LATENCY: DurationNs = DurationNs(100_000);
 
 /// The graph before its nodes are numbered.
 struct Graph<'t> {
     device: &'t DeviceTrace,
     launches: &'t Launches,
+    waits: &'t Waits,
     draft: Draft,
     call_slot: Vec<u32>,
+    /// Per wait of a call, the slot that waits.
+    waiting: Vec<u32>,
+    /// Per device row, its slot.
+    row_slot: Vec<u32>,
     /// Edges between slots, all but program order.
     edges: Vec<Edge>,
+    anomalies: &'t mut Anomalies,
 }
 
 /// Builds the graph. `op_communicates[op]`: the op is a collective in which no device takes part;
@@ -33,84 +43,159 @@ pub(crate) fn build(
     draft: Draft,
     call_slot: Vec<u32>,
     launches: &Launches,
+    waits: &Waits,
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
 ) -> (Nodes, Edges) {
     let edges = Vec::with_capacity(2 * device.rows.len());
-    let mut graph = Graph { device, launches, draft, call_slot, edges };
-    graph.add_boundaries();
-    graph.add_rows(anomalies);
+    let row_slot = vec![0; device.rows.len()];
+    let mut graph = Graph { device, launches, waits, draft, call_slot, waiting: vec![], row_slot, edges, anomalies };
+    let begin = device.window().map_or(TimeNs(0), |(begin, _)| begin);
+    graph.draft.add_boundaries(begin);
+    graph.place_host_waits();
+    graph.add_rows(begin);
+    graph.add_waits();
     graph.finish(op_communicates)
+}
+
+/// What a row waits for.
+#[derive(Default)]
+struct Causes {
+    /// End of the last.
+    end: Option<TimeNs>,
+    /// How long after that it may start.
+    limit: DurationNs,
+}
+
+impl Causes {
+    fn add(&mut self, end: TimeNs, limit: DurationNs) {
+        if self.end.is_none_or(|latest| end > latest) {
+            (self.end, self.limit) = (Some(end), limit);
+        }
+    }
+
+    /// The delay that a row needs before it that starts at `start`, and when it begins. The first of a queue can have its
+    /// causes before the recording.
+    fn delay(&self, start: TimeNs, begin: TimeNs, is_first: bool) -> Option<(NodeKind, TimeNs)> {
+        match self.end {
+            None if is_first => Some((NodeKind::Boundary, begin)),
+            None => Some((NodeKind::UnexplainedWait, begin)),
+            Some(end) => (start - end > self.limit).then_some((NodeKind::UnexplainedWait, end)),
+        }
+    }
 }
 
 impl Graph<'_> {
     fn edge(&mut self, kind: EdgeKind, from: u32, to: u32) {
-        self.edges.push(Edge { to, kind, from });
+        self.edges.push(Edge { to, kind, from, inferred: false });
     }
 
-    /// A thread that begins with a call that launches has a boundary before it.
-    fn add_boundaries(&mut self) {
-        for call in self.launches.row_call.iter().filter_map(|call| call.get()) {
-            let thread = self.device.calls.thread[call.index()].index();
-            if self.call_slot[call.index()] == self.draft.tracks[thread].start {
-                self.draft.add_boundary(thread);
-            }
+    /// Calls that waited go on when the last row that they waited for has ended.
+    fn place_host_waits(&mut self) {
+        let (rows, calls) = (&self.device.rows, &self.device.calls);
+        for waits in self.waits.calls.chunk_by(|wait, next| wait.to == next.to) {
+            let call = waits[0].to as usize;
+            // later than the start of the row also where that has no length
+            let until = |wait: &Wait| waits::row_end(self.device, wait.from).max(TimeNs(rows.start[wait.from as usize].0 + 1));
+            let until = waits.iter().map(until).max().unwrap_or_default();
+            let slot = self.draft.wait_in(self.call_slot[call], calls.start[call] + calls.duration[call], until);
+            self.waiting.extend(waits.iter().map(|_| slot));
         }
     }
 
-    /// Device rows, queue by queue, with their launch and the rows that they follow.
-    fn add_rows(&mut self, anomalies: &mut Anomalies) {
+    /// Device rows, queue by queue, with their launch, the rows that they follow, and the delays that nothing explains.
+    fn add_rows(&mut self, begin: TimeNs) {
         let rows = &self.device.rows;
         let queues = Groups::new(rows.queue.iter().map(|queue| queue.index()), self.device.queues.len());
         for queue in 0..self.device.queues.len() {
             let first = self.draft.next_row();
             let mut order = QueueOrder::default();
-            let mut latest = TimeNs(i64::MIN);
+            let mut place = begin;
             for &row in queues.of(queue) {
                 let at = row as usize;
-                let (start, duration) = (rows.start[at], rows.duration[at]);
-                let before = self.launched_by(at, anomalies);
-                let launch_start = before.map_or(start, |slot| self.draft.place(slot));
-                latest = latest.max(start).max(launch_start);
+                let (start, end) = (rows.start[at], waits::row_end(self.device, row));
+                let before = self.launched_by(at);
+                let ended = order.ended_by(start);
+                let mut causes = self.causes(row, before);
+                ended.iter().for_each(|previous| causes.add(previous.end, WAIT_LATENCY));
+                let is_first = self.draft.next_row() == first;
+                let delay = causes.delay(start, begin, is_first).map(|(kind, from)| self.draft.add_row(kind, row, queue as u32, place.max(from)));
+                place = place.max(start).max(before.map_or(start, |slot| self.draft.place(slot)));
                 let kind = if self.launches.collective[at] { NodeKind::Collective } else { NodeKind::DeviceOp };
-                let slot = self.draft.add_row(kind, row, queue as u32, latest);
-                if let Some(before) = before {
-                    self.edge(EdgeKind::Launch, before, slot);
+                let slot = self.draft.add_row(kind, row, queue as u32, place);
+                self.row_slot[at] = slot;
+                if let Some(delay) = delay {
+                    self.edge(EdgeKind::StreamOrder, delay, slot);
                 }
-                for previous in order.follow(slot, start, start + duration, || self.row_name(at), anomalies) {
-                    self.edges.push(Edge { to: slot, kind: EdgeKind::StreamOrder, from: previous.slot });
+                let waits = delay.unwrap_or(slot);
+                if let Some(before) = before {
+                    self.edge(EdgeKind::Launch, before, waits);
+                }
+                ended.iter().for_each(|previous| self.edge(EdgeKind::StreamOrder, previous.slot, waits));
+                if order.push(Stretch { end, start, slot }, ended) {
+                    self.anomalies.note(AnomalyKind::StreamOverlap, || waits::row_name(self.device, row));
                 }
             }
             self.draft.close_queue(first);
         }
     }
 
-    fn row_name(&self, row: usize) -> String {
-        format!("{:?}", self.device.names.get(self.device.rows.name[row]))
+    /// Launch and event waits of a row.
+    fn causes(&self, row: u32, before: Option<u32>) -> Causes {
+        let mut causes = Causes::default();
+        if let Some(call) = before.and(self.launches.row_call[row as usize].get()) {
+            causes.add(self.device.calls.start[call.index()], LAUNCH_LATENCY);
+        }
+        let waits = &self.waits.rows;
+        let waits = &waits[waits.partition_point(|wait| wait.to < row)..];
+        let waits = waits.iter().take_while(|wait| wait.to == row);
+        waits.for_each(|wait| causes.add(waits::row_end(self.device, wait.from), WAIT_LATENCY));
+        causes
     }
 
     /// The node that runs up to the launch of a row. `None` where there is no launch or the times contradict it.
-    fn launched_by(&self, row: usize, anomalies: &mut Anomalies) -> Option<u32> {
+    fn launched_by(&mut self, row: usize) -> Option<u32> {
         let call = self.launches.row_call[row].get()?;
         if self.launches.no_launch[row] == NoLaunch::StartsBeforeCall {
-            anomalies.note(AnomalyKind::StartBeforeLaunch, || self.row_name(row));
+            self.anomalies.note(AnomalyKind::StartBeforeLaunch, || waits::row_name(self.device, row as u32));
             return None;
         }
-        let thread = self.device.calls.thread[call.index()].index();
-        let slot = self.call_slot[call.index()];
-        debug_assert!(self.draft.place(slot).0 <= self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS));
-        slot.checked_sub(1).filter(|before| *before >= self.draft.tracks[thread].start)
+        debug_assert!(self.device.calls.start[call.index()].0 <= self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS));
+        // a boundary at least
+        self.call_slot[call.index()].checked_sub(1)
+    }
+
+    /// Rows that wait for other queues, and calls that wait for rows.
+    fn add_waits(&mut self) {
+        for wait in &self.waits.rows {
+            let (from, row) = (self.row_slot[wait.from as usize], self.row_slot[wait.to as usize]);
+            let is_delayed = self.draft.next_row() > row && row > 0 && self.draft.delays(row - 1, wait.to);
+            let to = if is_delayed { row - 1 } else { row };
+            self.draft.move_behind(to, from);
+            self.edges.push(Edge { to, kind: EdgeKind::EventWait, from, inferred: wait.inferred });
+        }
+        for (wait, to) in self.waits.calls.iter().zip(&self.waiting) {
+            let from = self.row_slot[wait.from as usize];
+            self.edges.push(Edge { to: *to, kind: EdgeKind::HostWait, from, inferred: wait.inferred });
+        }
     }
 
     /// Numbers the nodes by place.
     fn finish(self, op_communicates: &[bool]) -> (Nodes, Edges) {
-        let Graph { device, mut draft, edges, .. } = self;
+        let Graph { device, mut draft, mut edges, anomalies, .. } = self;
         let (order, slots) = (draft.order(), draft.next_row());
         let (resource, on_device) = draft.resources(&order);
-        let (nodes, edges) = rayon::join(
+        let mut number = vec![0u32; slots as usize];
+        order.iter().zip(0..).for_each(|(&slot, node)| number[slot as usize] = node);
+        let holes: Vec<(u32, DurationNs)> = draft.holes.iter().map(|(slot, waited)| (number[*slot as usize - 1], *waited)).collect();
+        edges.iter_mut().for_each(|edge| (edge.to, edge.from) = (number[edge.to as usize], number[edge.from as usize]));
+        drop(number);
+        let made = edges.len();
+        edges.retain(|edge| edge.from < edge.to);
+        anomalies.add(AnomalyKind::WaitContradicted, (made - edges.len()) as u64, None);
+        let (mut nodes, edges) = rayon::join(
             || draft.nodes(&order, device, op_communicates),
             || {
-                let edges = numbered(edges, &order, slots);
                 let mut last = vec![u32::MAX; device.threads.len()];
                 let before = |node: usize| {
                     if on_device[node] { u32::MAX } else { std::mem::replace(&mut last[resource[node] as usize], node as u32) }
@@ -118,17 +203,11 @@ impl Graph<'_> {
                 Edges::chained((0..order.len()).map(before), edges)
             },
         );
-        debug_assert!(edges.iter().all(|edge| edge.from < edge.to), "every edge goes forward");
+        for (node, waited) in holes {
+            nodes.duration[node as usize].0 -= waited.0;
+        }
         (Nodes { resource, on_device, ..nodes }, edges)
     }
-}
-
-/// Edges between slots as edges between nodes, which are numbered in `order`.
-fn numbered(mut edges: Vec<Edge>, order: &[u32], slots: u32) -> Vec<Edge> {
-    let mut number = vec![0u32; slots as usize];
-    order.iter().zip(0..).for_each(|(&slot, node)| number[slot as usize] = node);
-    edges.iter_mut().for_each(|edge| (edge.to, edge.from) = (number[edge.to as usize], number[edge.from as usize]));
-    edges
 }
 
 /// A row of a queue.
@@ -148,7 +227,8 @@ struct QueueOrder {
 }
 
 impl QueueOrder {
-    fn follow(&mut self, slot: u32, start: TimeNs, end: TimeNs, name: impl FnOnce() -> String, anomalies: &mut Anomalies) -> &[Stretch] {
+    /// What a row that starts now follows.
+    fn ended_by(&mut self, start: TimeNs) -> Vec<Stretch> {
         let ended_by = TimeNs(start.0.saturating_add(QUEUE_ROUNDING_NS));
         while let Some(&Reverse(next)) = self.running.peek().filter(|next| next.0.end <= ended_by) {
             self.running.pop();
@@ -157,11 +237,14 @@ impl QueueOrder {
             self.ended.retain(|earlier| !followed(earlier));
             self.ended.push(next);
         }
-        if !self.running.is_empty() {
-            anomalies.note(AnomalyKind::StreamOverlap, name);
-        }
-        self.running.push(Reverse(Stretch { end, start, slot }));
-        &self.ended
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Adds a row. Whether it overlaps another.
+    fn push(&mut self, row: Stretch, ended: Vec<Stretch>) -> bool {
+        self.ended = ended;
+        self.running.push(Reverse(row));
+        self.running.len() > 1
     }
 }
 

@@ -14,11 +14,14 @@
 //! nothing recurses.
 
 mod align;
+mod calls;
 mod compare;
 mod draft;
 mod edges;
 mod error;
 mod graph;
+mod inferred;
+mod lanes;
 mod launch;
 mod matching;
 mod nest;
@@ -26,6 +29,7 @@ mod notes;
 mod report;
 mod search;
 mod trace;
+mod waits;
 
 pub use edges::{Deps, Edge, Edges};
 pub use error::Error;
@@ -68,8 +72,9 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     let Nesting { op_parent, op_exclusive, call_op, call_slot, draft, .. } = nesting;
     let Matching { op_host, op_rule, .. } = matching;
     let mut trace = LinkedTrace { host, device, op_host, op_rule, op_parent, op_exclusive, call_op, report, ..LinkedTrace::default() };
+    let waits = waits::waits(&trace.device, &launches, &mut anomalies);
     let communicates = graph::host_collectives(&trace.device, &launches, |op| trace.op_collective(op).map(|found| found.kind()));
-    (trace.nodes, trace.edges) = graph::build(&trace.device, draft, call_slot, &launches, &communicates, &mut anomalies);
+    (trace.nodes, trace.edges) = graph::build(&trace.device, draft, call_slot, &launches, &waits, &communicates, &mut anomalies);
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;

@@ -20,8 +20,18 @@ pub enum NodeKind {
     Collective,
     /// Time on a thread in which no op runs but the program does; inside a user annotation it bears its name.
     HostGap,
-    /// The head of a thread: what came before the recording.
+    /// The head of a thread or queue, from the window's start on: what came before the recording.
     Boundary,
+    /// On a queue, between the end of all known causes of the next row and its start, where that is longer
+    /// than launches and waits take.
+    UnexplainedWait,
+}
+
+impl NodeKind {
+    /// Whether it stands for time that passes, not for work.
+    pub fn is_delay(self) -> bool {
+        matches!(self, NodeKind::Boundary | NodeKind::UnexplainedWait)
+    }
 }
 
 /// Why an edge is there.
@@ -35,6 +45,32 @@ pub enum EdgeKind {
     Launch,
     /// Previous row of a queue to the next.
     StreamOrder,
+    /// Last row before an event was recorded to the first row after another queue waited for it.
+    EventWait,
+    /// The row that a host call blocked for to what the call does after that.
+    HostWait,
+    /// What gave another thread its work to that work, and that work to what waits for it.
+    Handoff,
+    /// The last to write a tensor to what reads it on another thread.
+    Tensor,
+}
+
+impl EdgeKind {
+    /// All of them, in order.
+    pub const ALL: [EdgeKind; 7] = [
+        EdgeKind::ProgramOrder,
+        EdgeKind::Launch,
+        EdgeKind::StreamOrder,
+        EdgeKind::EventWait,
+        EdgeKind::HostWait,
+        EdgeKind::Handoff,
+        EdgeKind::Tensor,
+    ];
+
+    /// Whether it orders a thread's work, rather than bringing work or data to it.
+    pub fn is_control(self) -> bool {
+        matches!(self, EdgeKind::ProgramOrder | EdgeKind::HostWait | EdgeKind::Handoff)
+    }
 }
 
 /// By which rule a CPU op found its host node.
@@ -75,7 +111,8 @@ pub struct Node {
     /// What it is.
     pub kind: NodeKind,
     /// Row of [`DeviceTrace::ops`] (host op; gap: the enclosing annotation or `u32::MAX`), `calls` (runtime)
-    /// or `rows` (device op). A collective is a row when `on_device`, else an op.
+    /// or `rows` (device op). A collective is a row when `on_device`, else an op. Of a delay on a queue: the row
+    /// that it delays.
     pub source: u32,
     /// The first, or only, slice of its source: it bears the op's identity.
     pub first: bool,
@@ -186,7 +223,7 @@ pub struct LinkedTrace {
 }
 
 impl LinkedTrace {
-    /// A node's name: of its op, call or row; `host gap` or `boundary` where it has none.
+    /// A node's name: of its op, call or row; `host gap`, `boundary` or `unexplained wait` where it has none.
     pub fn name(&self, node: &Node) -> &str {
         let device = &self.device;
         let name = match node.kind {
@@ -199,6 +236,7 @@ impl LinkedTrace {
                 None => return "host gap",
             },
             NodeKind::Boundary => return "boundary",
+            NodeKind::UnexplainedWait => return "unexplained wait",
         };
         device.names.get(name)
     }
@@ -212,13 +250,21 @@ impl LinkedTrace {
             NodeKind::DeviceOp => self.row_op[at].get(),
             NodeKind::Collective if node.on_device => self.row_op[at].get(),
             NodeKind::Collective => OpIdx(node.source).get(),
-            NodeKind::Boundary => None,
+            NodeKind::Boundary | NodeKind::UnexplainedWait => None,
         }
     }
 
-    /// The device row of a node on a device.
+    /// The device row of a node on a device; none of a delay.
     pub fn row_of(&self, node: &Node) -> Option<RowIdx> {
-        node.on_device.then_some(RowIdx(node.source))
+        (node.on_device && !node.kind.is_delay()).then_some(RowIdx(node.source))
+    }
+
+    /// From the end of the last node that a node waits for to its start: what launches and waits took. Zero
+    /// without deps. O(deps).
+    pub fn latency(&self, node: usize) -> DurationNs {
+        let nodes = &self.nodes;
+        let ends = self.edges.of(node).iter().map(|edge| nodes.start[edge.from as usize] + nodes.duration[edge.from as usize]);
+        ends.max().map_or(DurationNs(0), |latest| nodes.start[node] - latest)
     }
 
     /// What the traces say of an op's communication; the device trace before the host trace.

@@ -78,6 +78,8 @@ anomalies! {
     StreamOverlap = Info, "device rows that overlap on one stream: no order edge between them";
     /// Device start before its launch call.
     StartBeforeLaunch = Info, "device rows that start before their launch call does: no launch edge";
+    /// A wait that the times contradict.
+    WaitContradicted = Info, "waits for an event or a stream that the measured times contradict: no edge";
     /// ET parent differs from Kineto nesting.
     ParentDiffers = Info, "host ops whose recorded parent is not the op that encloses them";
     /// Kineto text rows without pid or tid.

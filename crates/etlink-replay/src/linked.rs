@@ -15,7 +15,7 @@ pub fn graph_of(trace: &LinkedTrace) -> Result<Graph, Error> {
     for index in 0..trace.nodes.len() {
         let node = trace.nodes.get(index);
         let resource = if node.on_device { threads + node.resource } else { node.resource };
-        let deps = trace.edges.of(index).iter().map(|edge| Dep { from: edge.from, kind: edge_kind(edge.kind), inferred: false });
+        let deps = trace.edges.of(index).iter().map(|edge| Dep { from: edge.from, kind: edge_kind(edge.kind), inferred: edge.inferred });
         let (kind, start, duration) = (kind_of(trace, &node), Some(node.start), node.duration);
         builder.push(Node { kind, resource, start, duration, latency: None }, deps);
     }
@@ -33,6 +33,7 @@ fn kind_of(trace: &LinkedTrace, node: &etlink_link::Node) -> Kind {
         NodeKind::Collective => Kind::Collective,
         NodeKind::HostGap => Kind::HostGap,
         NodeKind::Boundary => Kind::Boundary,
+        NodeKind::UnexplainedWait => Kind::UnexplainedWait,
     }
 }
 
@@ -41,6 +42,10 @@ fn edge_kind(kind: etlink_link::EdgeKind) -> EdgeKind {
         etlink_link::EdgeKind::ProgramOrder => EdgeKind::ProgramOrder,
         etlink_link::EdgeKind::Launch => EdgeKind::Launch,
         etlink_link::EdgeKind::StreamOrder => EdgeKind::StreamOrder,
+        etlink_link::EdgeKind::EventWait => EdgeKind::EventWait,
+        etlink_link::EdgeKind::HostWait => EdgeKind::HostWait,
+        etlink_link::EdgeKind::Handoff => EdgeKind::Handoff,
+        etlink_link::EdgeKind::Tensor => EdgeKind::Tensor,
     }
 }
 

@@ -82,10 +82,7 @@ impl<'t> Encoder<'t> {
             if implied(edges, edge) {
                 continue;
             }
-            let deps = match edge.kind {
-                EdgeKind::ProgramOrder => &mut self.ctrl_deps,
-                EdgeKind::Launch | EdgeKind::StreamOrder => &mut self.data_deps,
-            };
+            let deps = if edge.kind.is_control() { &mut self.ctrl_deps } else { &mut self.data_deps };
             deps.push(u64::from(edge.from));
         }
         self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
@@ -101,6 +98,7 @@ impl<'t> Encoder<'t> {
         }
         match self.trace.row_of(node) {
             Some(row) => self.device_row(row),
+            None if node.on_device => self.queue(node.resource as usize),
             None => self.host_slice(index, node),
         }
     }
@@ -121,7 +119,7 @@ impl<'t> Encoder<'t> {
                 self.correlation(calls.correlation[call].get().map(|c| c.0), calls.external_id[call]);
             }
             NodeKind::HostOp | NodeKind::Collective | NodeKind::HostGap => self.op_slice(index, node),
-            NodeKind::DeviceOp | NodeKind::Boundary => {}
+            NodeKind::DeviceOp | NodeKind::Boundary | NodeKind::UnexplainedWait => {}
         }
     }
 
@@ -180,10 +178,7 @@ impl<'t> Encoder<'t> {
     fn device_row(&mut self, row: RowIdx) {
         let (device, at) = (&self.trace.device, row.index());
         let rows = &device.rows;
-        if let Some(queue) = device.queues.get(rows.queue[at].index()) {
-            self.message.attr_int("stream", queue.stream);
-            self.message.attr_int("device", queue.device);
-        }
+        self.queue(rows.queue[at].index());
         self.correlation(rows.correlation[at].get().map(|c| c.0), rows.external_id[at]);
         if rows.kind[at] == RowKind::Kernel {
             if rows.grid[at] != [0; 3] {
@@ -195,6 +190,13 @@ impl<'t> Encoder<'t> {
         }
         if rows.graph_node[at] != 0 {
             self.message.attr_uint("graph_node", rows.graph_node[at]);
+        }
+    }
+
+    fn queue(&mut self, queue: usize) {
+        if let Some(queue) = self.trace.device.queues.get(queue) {
+            self.message.attr_int("stream", queue.stream);
+            self.message.attr_int("device", queue.device);
         }
     }
 
@@ -272,8 +274,7 @@ impl<'t> Encoder<'t> {
 
 /// Whether an edge of another kind already names the same node.
 fn implied(edges: Deps<'_>, edge: Edge) -> bool {
-    let earlier = [EdgeKind::ProgramOrder, EdgeKind::Launch, EdgeKind::StreamOrder];
-    let mut earlier = earlier.into_iter().take_while(|kind| *kind < edge.kind);
+    let mut earlier = EdgeKind::ALL.into_iter().take_while(|kind| *kind < edge.kind);
     earlier.any(|kind| edges.contains(kind, edge.from))
 }
 
@@ -294,6 +295,7 @@ fn kind_text(kind: NodeKind) -> &'static str {
         NodeKind::Collective => "collective",
         NodeKind::HostGap => "host_gap",
         NodeKind::Boundary => "boundary",
+        NodeKind::UnexplainedWait => "unexplained_wait",
     }
 }
 

@@ -1,0 +1,88 @@
+//! What a runtime or driver call does about order, by its name: CUDA, HIP, XPU (Unified Runtime, Level Zero) and MTIA.
+
+use etlink_model::{DeviceTrace, NameId};
+
+/// See the variants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Does {
+    /// Nothing about order.
+    #[default]
+    Other,
+    /// Marks a place in a stream: `cudaEventRecord`.
+    Record,
+    /// Makes a stream wait for such a place: `cudaStreamWaitEvent`.
+    StreamWait,
+    /// Blocks its thread until a stream has ended.
+    StreamSync,
+    /// Blocks its thread until all streams of a device have ended.
+    DeviceSync,
+    /// Blocks its thread until such a place was reached.
+    EventSync,
+    /// Blocks its thread until the copy that it launches has ended: `cudaMemcpy`, `hipMemcpyWithStream`.
+    BlockingCopy,
+    /// Blocks for all streams before it frees memory: `cudaFree`.
+    Free,
+}
+
+impl Does {
+    /// Of a call of this name.
+    pub(crate) fn of(name: &str) -> Does {
+        let name = name.to_ascii_lowercase();
+        let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        if has(&["query", "elapsedtime", "destroy", "create"]) {
+            Does::Other
+        } else if has(&["streamwaitevent", "waitonevent", "enqueueeventswait", "appendwaitonevents"]) {
+            Does::StreamWait
+        } else if has(&["eventrecord", "recordevent"]) {
+            Does::Record
+        } else if has(&["streamsynchronize", "synchronizestream", "queuefinish", "queuesynchronize"]) {
+            Does::StreamSync
+        } else if has(&["devicesynchronize", "ctxsynchronize", "threadsynchronize"]) || name == "synchronize" {
+            Does::DeviceSync
+        } else if has(&["eventsynchronize", "eventhostsynchronize", "ureventwait"]) {
+            Does::EventSync
+        } else if has(&["memcpy"]) && !has(&["async", "enqueue", "batch"]) {
+            Does::BlockingCopy
+        } else if ["cudafree", "hipfree", "cumemfree", "cumemfree_v2"].contains(&name.as_str()) {
+            Does::Free
+        } else {
+            Does::Other
+        }
+    }
+
+    /// Whether its thread may stand still.
+    pub(crate) fn blocks(self) -> bool {
+        self >= Does::StreamSync
+    }
+}
+
+/// Per call, what it does. O(calls); each name is looked at once.
+pub(crate) fn all(device: &DeviceTrace) -> Vec<Does> {
+    let mut known = vec![None; device.names.count()];
+    let mut does = |name: NameId| *known[name.index()].get_or_insert_with(|| Does::of(device.names.get(name)));
+    device.calls.name.iter().map(|name| does(*name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_all_vendors() {
+        for (does, names) in [
+            (Does::Record, &["cudaEventRecord", "cudaEventRecordWithFlags", "hipEventRecord", "recordEvent", "cuEventRecord"][..]),
+            (Does::StreamWait, &["cudaStreamWaitEvent", "hipStreamWaitEvent", "enqueueCommand waitOnEvent", "urEnqueueEventsWait"]),
+            (Does::StreamSync, &["cudaStreamSynchronize", "hipStreamSynchronize", "synchronizeStream", "urQueueFinish"]),
+            (Does::DeviceSync, &["cudaDeviceSynchronize", "hipDeviceSynchronize", "synchronize", "cuCtxSynchronize"]),
+            (Does::EventSync, &["cudaEventSynchronize", "hipEventSynchronize", "zeEventHostSynchronize", "urEventWait"]),
+            (Does::BlockingCopy, &["cudaMemcpy", "hipMemcpyWithStream", "cuMemcpyDtoH_v2"]),
+            (Does::Free, &["cudaFree", "hipFree"]),
+            (Does::Other, &["cudaEventQuery", "cudaMemcpyAsync", "hipMemcpyAsync", "cudaLaunchKernel", "cudaFreeAsync", "cudaEventElapsedTime"]),
+            (Does::Other, &["cudaFreeHost", "enqueueCommand memcpyDtoHAsync", "urEnqueueUSMMemcpy"]),
+        ] {
+            for name in names {
+                assert_eq!(Does::of(name), does, "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Waits of streams for each other, where no `cuda_sync` rows state them.
+//!
+//! Known are a thread's calls in order, which streams its launches went to, and when their kernels ran.
+//! Two rules:
+//!
+//! ```text
+//! pattern   launch A   record   wait   launch B        B's kernel waits for A's, also where that did not delay it
+//! delay     A's kernel ====|                           B's kernel starts late for its launch and its stream, the
+//! launch A ..  wait  launch B   ====                   thread waited since its last launch to that stream, and
+//!                                                      A's kernel, launched before the wait, ended just then
+//! ```
+//! The pattern holds where nothing but launches to B stands between the record and the wait.
+
+use crate::calls::Does;
+use crate::lanes::Lanes;
+use crate::launch::Launches;
+use crate::waits::{WAIT_LATENCY, Wait, ends_before, launched_rows, row_end, rows_by_end};
+use etlink_model::{CallIdx, DeviceTrace, QueueIdx, TimeNs};
+use rustc_hash::FxHashMap;
+
+/// A row that starts this long after its launch began waits for something else.
+const LAUNCH_LATENCY_NS: i64 = 100_000;
+/// How many rows that ended at about the right time are looked at.
+const MAX_TRIED: usize = 256;
+
+/// Waits that the two rules find. O(n log n).
+pub(crate) fn event_waits(device: &DeviceTrace, launches: &Launches, lanes: &Lanes, does: &[Does]) -> Vec<Wait> {
+    if !does.contains(&Does::StreamWait) {
+        return vec![];
+    }
+    let mut threads: Vec<Thread> = vec![Thread::default(); device.threads.len()];
+    let mut waits = vec![];
+    let mut rows = launched_rows(launches).into_iter().peekable();
+    for (call, does) in does.iter().enumerate() {
+        let thread = &mut threads[device.calls.thread[call].index()];
+        match does {
+            Does::Record => thread.record = thread.last.map(|row| Record { row, then: Then::Nothing }),
+            Does::StreamWait => thread.wait(device.calls.start[call]),
+            _ => {}
+        }
+        while let Some((_, row)) = rows.next_if(|(by, _)| *by as usize == call) {
+            thread.launch(device, row, &mut waits);
+        }
+    }
+    waits.extend(delays(device, launches, lanes, &threads, &waits));
+    waits
+}
+
+/// What followed a record on its thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Then {
+    #[default]
+    Nothing,
+    /// Launches to one other queue.
+    Queue(QueueIdx),
+    /// Anything else.
+    Several,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// The last row that the thread had launched.
+    row: u32,
+    then: Then,
+}
+
+/// How far a thread's program has come.
+#[derive(Clone, Debug, Default)]
+struct Thread {
+    last: Option<u32>,
+    record: Option<Record>,
+    /// The record that the last wait was for, until a launch shows which stream waits.
+    pending: Option<Record>,
+    /// When it made streams wait.
+    waited: Vec<TimeNs>,
+}
+
+impl Thread {
+    fn wait(&mut self, at: TimeNs) {
+        self.waited.push(at);
+        self.pending = self.record.filter(|record| record.then != Then::Several);
+    }
+
+    fn launch(&mut self, device: &DeviceTrace, row: u32, waits: &mut Vec<Wait>) {
+        let queue_of = |row: u32| device.rows.queue[row as usize];
+        let queue = queue_of(row);
+        if let Some(pending) = self.pending.filter(|pending| queue_of(pending.row) != queue) {
+            self.pending = None;
+            let fits = pending.then == Then::Nothing || pending.then == Then::Queue(queue);
+            if fits && ends_before(row_end(device, pending.row), device.rows.start[row as usize]) {
+                waits.push(Wait { to: row, from: pending.row, inferred: true });
+            }
+        }
+        if let Some(record) = &mut self.record {
+            record.then = match record.then {
+                Then::Nothing if queue != queue_of(record.row) => Then::Queue(queue),
+                Then::Queue(same) if same == queue => Then::Queue(queue),
+                _ => Then::Several,
+            };
+        }
+        self.last = Some(row);
+    }
+}
+
+/// Waits that explain why rows started late.
+fn delays(device: &DeviceTrace, launches: &Launches, lanes: &Lanes, threads: &[Thread], known: &[Wait]) -> Vec<Wait> {
+    let rows = &device.rows;
+    let mut causes: FxHashMap<u32, TimeNs> = FxHashMap::default();
+    for wait in known {
+        let latest = causes.entry(wait.to).or_insert(TimeNs(i64::MIN));
+        *latest = row_end(device, wait.from).max(*latest);
+    }
+    let by_end = rows_by_end(device);
+    let mut queues = vec![Queue { ended: TimeNs(i64::MIN), launched: TimeNs(i64::MIN) }; device.queues.len()];
+    let mut found = vec![];
+    for row in 0..rows.len() as u32 {
+        let at = row as usize;
+        let queue = &mut queues[rows.queue[at].index()];
+        let before = *queue;
+        queue.ended = queue.ended.max(row_end(device, row));
+        let Some(call) = launches.row_call[at].get() else { continue };
+        queue.launched = lanes.launched(row);
+        let other = before.ended.max(causes.get(&row).copied().unwrap_or(before.ended));
+        let ready = (queue.launched.0 + LAUNCH_LATENCY_NS).max(other.0.saturating_add(WAIT_LATENCY.0));
+        if rows.start[at].0 > ready {
+            let waited = last_wait(device, threads, call, before.launched);
+            let from = waited.and_then(|waited| ended_just_before(device, lanes, &by_end, row, waited));
+            found.extend(from.map(|from| Wait { to: row, from, inferred: true }));
+        }
+    }
+    found
+}
+
+/// How far a queue has come.
+#[derive(Clone, Copy)]
+struct Queue {
+    ended: TimeNs,
+    launched: TimeNs,
+}
+
+/// When the thread of `call` last made a stream wait, if that was after `since`.
+fn last_wait(device: &DeviceTrace, threads: &[Thread], call: CallIdx, since: TimeNs) -> Option<TimeNs> {
+    let waited = &threads[device.calls.thread[call.index()].index()].waited;
+    let at = waited.partition_point(|wait| *wait < device.calls.start[call.index()]);
+    at.checked_sub(1).map(|last| waited[last]).filter(|last| *last > since)
+}
+
+/// The row of another queue of the device that ended last before `row` began, of those launched before `waited`.
+fn ended_just_before(device: &DeviceTrace, lanes: &Lanes, by_end: &[u32], row: u32, waited: TimeNs) -> Option<u32> {
+    let (start, own) = (device.rows.start[row as usize], device.rows.queue[row as usize]);
+    let device_of = |queue: QueueIdx| device.queues[queue.index()].device;
+    let end = by_end.partition_point(|other| ends_before(row_end(device, *other), start));
+    let near = by_end[..end].iter().rev().take(MAX_TRIED).take_while(|other| start - row_end(device, **other) <= WAIT_LATENCY);
+    near.copied().find(|other| {
+        let queue = device.rows.queue[*other as usize];
+        queue != own && device_of(queue) == device_of(own) && lanes.launched(*other) < waited
+    })
+}

@@ -1,0 +1,77 @@
+//! Device rows in the order in which they were launched, queue by queue, which is the order in which they run.
+
+use crate::launch::Launches;
+use crate::search::Groups;
+use crate::trace::NoLaunch;
+use etlink_model::{DeviceTrace, QueueIdx, TimeNs};
+use rustc_hash::FxHashMap;
+
+/// The rows of each queue, by launch.
+pub(crate) struct Lanes {
+    /// Per row, when its launching call began; before all time where that was before the recording.
+    launched: Vec<TimeNs>,
+    /// Rows by launch, queue after queue.
+    rows: Vec<u32>,
+    /// Where each queue begins in `rows`, and the end.
+    first: Vec<u32>,
+    /// Queues by device and stream; several contexts can have one stream number.
+    by_stream: FxHashMap<(i64, i64), Vec<u32>>,
+}
+
+impl Lanes {
+    /// O(rows log rows), nearly linear as rows run in the order of their launches.
+    pub(crate) fn new(device: &DeviceTrace, launches: &Launches) -> Lanes {
+        let rows = &device.rows;
+        let launched = |row: usize| match (launches.no_launch[row], launches.row_call[row].get()) {
+            (_, Some(call)) => device.calls.start[call.index()],
+            (NoLaunch::CallNotRecorded, None) => rows.start[row],
+            (_, None) => TimeNs(i64::MIN),
+        };
+        let launched: Vec<TimeNs> = (0..rows.len()).map(launched).collect();
+        let groups = Groups::new(rows.queue.iter().map(|queue| queue.index()), device.queues.len());
+        let mut lanes = Lanes { launched, rows: Vec::with_capacity(rows.len()), first: vec![0], by_stream: FxHashMap::default() };
+        for (queue, at) in device.queues.iter().zip(0..) {
+            let from = lanes.rows.len();
+            lanes.rows.extend(groups.of(at));
+            lanes.rows[from..].sort_by_key(|row| lanes.launched[*row as usize]);
+            lanes.first.push(lanes.rows.len() as u32);
+            lanes.by_stream.entry((queue.device, queue.stream)).or_default().push(at as u32);
+        }
+        lanes
+    }
+
+    /// When the call that launched a row began.
+    pub(crate) fn launched(&self, row: u32) -> TimeNs {
+        self.launched[row as usize]
+    }
+
+    fn of(&self, queue: u32) -> &[u32] {
+        &self.rows[self.first[queue as usize] as usize..self.first[queue as usize + 1] as usize]
+    }
+
+    /// The last row of a queue that was launched before `time`.
+    pub(crate) fn last_before(&self, queue: u32, time: TimeNs) -> Option<u32> {
+        let lane = self.of(queue);
+        lane.partition_point(|row| self.launched(*row) < time).checked_sub(1).map(|at| lane[at])
+    }
+
+    /// The first row of a queue that was launched after `time`.
+    pub(crate) fn first_after(&self, queue: u32, time: TimeNs) -> Option<u32> {
+        let lane = self.of(queue);
+        lane.get(lane.partition_point(|row| self.launched(*row) <= time)).copied()
+    }
+
+    /// The queue of a stream: in the context of `like` if there are several.
+    pub(crate) fn queue(&self, device: &DeviceTrace, like: QueueIdx, stream: i64) -> Option<u32> {
+        let like = device.queues[like.index()];
+        let all = self.by_stream.get(&(like.device, stream))?;
+        let has_rows = |queue: &&u32| !self.of(**queue).is_empty();
+        let same = all.iter().filter(has_rows).find(|queue| device.queues[**queue as usize].context == like.context);
+        same.or_else(|| all.iter().find(has_rows)).copied()
+    }
+
+    /// The queues of a device that have rows.
+    pub(crate) fn of_device<'a>(&'a self, device: &'a DeviceTrace, number: i64) -> impl Iterator<Item = u32> + 'a {
+        (0..).zip(&device.queues).filter(move |(queue, of)| of.device == number && !self.of(*queue).is_empty()).map(|(queue, _)| queue)
+    }
+}

@@ -1,0 +1,248 @@
+//! What device rows and host calls wait for beyond launches and the order of their stream.
+//!
+//! ```text
+//! thread     record   wait                       synchronise ----------------|
+//! stream 7   ==A==      .                                                .
+//! stream 20             . . ==B==     event wait A -> B,  host wait B -> . end of the call
+//! ```
+//! `cuda_sync` rows say which stream waits for which record. Without them the waits are inferred: see
+//! [`crate::inferred`] for streams, [`Finder::infer_host_wait`] for calls. A wait that the measured
+//! times contradict is left out and counted. O(n log n).
+
+use crate::calls::{self, Does};
+use crate::inferred;
+use crate::lanes::Lanes;
+use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
+use etlink_model::{Anomalies, AnomalyKind, Correlation, DeviceTrace, DurationNs, QueueIdx, RowIdx, RowKind, SyncRow, TimeNs};
+use rustc_hash::FxHashMap;
+
+/// What waited for a row this much longer than the row took was not waiting for that alone.
+pub(crate) const WAIT_LATENCY: DurationNs = DurationNs(30_000);
+/// How many rows that ended at about the right time are looked at.
+const MAX_TRIED: usize = 64;
+
+/// Row or call `to` waits for the end of row `from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Wait {
+    pub(crate) to: u32,
+    pub(crate) from: u32,
+    /// Found by a rule, not stated by a `cuda_sync` row.
+    pub(crate) inferred: bool,
+}
+
+/// All waits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waits {
+    /// Rows for rows of other queues, by `to`.
+    pub(crate) rows: Vec<Wait>,
+    /// Calls for rows, by `to`.
+    pub(crate) calls: Vec<Wait>,
+}
+
+/// Finds all waits.
+pub(crate) fn waits(device: &DeviceTrace, launches: &Launches, anomalies: &mut Anomalies) -> Waits {
+    let does = calls::all(device);
+    if device.rows.is_empty() || does.iter().all(|does| *does == Does::Other) && device.syncs.is_empty() {
+        return Waits::default();
+    }
+    let mut finder = Finder::new(device, launches, &does, anomalies);
+    finder.add_stated();
+    if device.syncs.is_empty() {
+        finder.found.rows = inferred::event_waits(device, launches, &finder.lanes, &does);
+    }
+    finder.add_host_waits();
+    let mut found = finder.found;
+    found.rows.sort();
+    found.rows.dedup_by_key(|wait| (wait.to, wait.from));
+    found.calls.sort();
+    found.calls.dedup_by_key(|wait| (wait.to, wait.from));
+    found
+}
+
+struct Finder<'t> {
+    device: &'t DeviceTrace,
+    launches: &'t Launches,
+    lanes: Lanes,
+    does: &'t [Does],
+    anomalies: &'t mut Anomalies,
+    found: Waits,
+    /// Sync rows by the correlation of their call.
+    stated: FxHashMap<Correlation, u32>,
+    /// Rows by end.
+    by_end: Vec<u32>,
+    /// Per thread and queue, the launch of the latest row that was waited for.
+    waited: FxHashMap<(u32, QueueIdx), TimeNs>,
+}
+
+impl<'t> Finder<'t> {
+    fn new(device: &'t DeviceTrace, launches: &'t Launches, does: &'t [Does], anomalies: &'t mut Anomalies) -> Finder<'t> {
+        let stated = device.syncs.correlation.iter().zip(0..).filter_map(|(id, sync)| Some((id.get()?, sync))).collect();
+        let by_end = if does.iter().any(|does| does.blocks()) { rows_by_end(device) } else { vec![] };
+        let (lanes, found) = (Lanes::new(device, launches), Waits::default());
+        Finder { device, launches, lanes, does, anomalies, found, stated, by_end, waited: FxHashMap::default() }
+    }
+
+    fn row_end(&self, row: u32) -> TimeNs {
+        row_end(self.device, row)
+    }
+
+    /// Waits of streams that sync rows state.
+    fn add_stated(&mut self) {
+        for at in 0..self.device.syncs.len() {
+            let sync = self.device.syncs.row(at);
+            if !self.device.names.get(sync.name).to_ascii_lowercase().contains("stream wait") {
+                continue;
+            }
+            let Some(from) = self.recorded(&sync) else { continue };
+            let target = self.lanes.queue(self.device, sync.queue, self.device.queues[sync.queue.index()].stream);
+            let Some(to) = target.and_then(|queue| self.lanes.first_after(queue, sync.start)) else { continue };
+            if ends_before(self.row_end(from), self.device.rows.start[to as usize]) {
+                self.found.rows.push(Wait { to, from, inferred: false });
+            } else {
+                self.anomalies.note(AnomalyKind::WaitContradicted, || row_name(self.device, to));
+            }
+        }
+    }
+
+    /// The last row before the record that a sync row names.
+    fn recorded(&self, sync: &SyncRow) -> Option<u32> {
+        let queue = self.lanes.queue(self.device, sync.queue, Some(sync.wait_stream).filter(|stream| *stream >= 0)?)?;
+        let calls = &self.device.calls;
+        let record = sync.wait_record.get().filter(|id| id.0 >= 0)?;
+        // few: a record is a call of its own
+        let begun = calls.start.partition_point(|start| *start <= sync.start);
+        let call = (0..begun).rev().find(|call| calls.correlation[*call] == record)?;
+        self.lanes.last_before(queue, calls.start[call])
+    }
+
+    /// Waits of calls that block, in the order of the calls.
+    fn add_host_waits(&mut self) {
+        let mut last = vec![None; self.device.threads.len()];
+        let mut rows = launched_rows(self.launches).into_iter().peekable();
+        for call in 0..self.does.len() {
+            let thread = self.device.calls.thread[call].index();
+            let mut own = None;
+            while let Some((_, row)) = rows.next_if(|(by, _)| *by as usize == call) {
+                own = Some(row);
+            }
+            let does = match own {
+                Some(row) if self.does[call] == Does::Other && self.is_pageable_copy(row) => Does::BlockingCopy,
+                _ => self.does[call],
+            };
+            last[thread] = own.or(last[thread]);
+            if does.blocks() && !self.add_stated_host_wait(call, does, last[thread]) {
+                self.infer_host_wait(call, does, own, last[thread]);
+            }
+        }
+    }
+
+    /// A copy from or to memory that is not pinned is staged, and its call returns when that is done.
+    fn is_pageable_copy(&self, row: u32) -> bool {
+        let rows = &self.device.rows;
+        rows.kind[row as usize] == RowKind::Memcpy && self.device.names.get(rows.name[row as usize]).contains("Pageable")
+    }
+
+    /// The wait that a sync row states, if there is such a row and it says for what.
+    fn add_stated_host_wait(&mut self, call: usize, does: Does, last: Option<u32>) -> bool {
+        let id = self.device.calls.correlation[call].get();
+        let Some(sync) = id.and_then(|id| self.stated.get(&id)) else { return false };
+        let sync = self.device.syncs.row(*sync as usize);
+        let begun = self.device.calls.start[call];
+        match does {
+            Does::DeviceSync => self.wait_for_device(call, last, false),
+            Does::EventSync => match self.recorded(&sync) {
+                Some(row) => self.wait_for(call, row, false),
+                None => return false,
+            },
+            _ => {
+                let stream = self.device.queues[sync.queue.index()].stream;
+                let Some(queue) = self.lanes.queue(self.device, sync.queue, stream) else { return false };
+                if let Some(row) = self.lanes.last_before(queue, begun) {
+                    self.wait_for(call, row, false);
+                }
+            }
+        }
+        true
+    }
+
+    /// What a call of this name must have waited for. A stream is that of the thread's last launch, unless
+    /// the call went on long after that had ended; an event, or a stream else, is the row that ended last
+    /// before the call did, by at most [`WAIT_LATENCY`].
+    fn infer_host_wait(&mut self, call: usize, does: Does, own: Option<u32>, last: Option<u32>) {
+        let calls = &self.device.calls;
+        let (begun, ended) = (calls.start[call], calls.start[call] + calls.duration[call]);
+        let row = match does {
+            Does::DeviceSync => return self.wait_for_device(call, last, true),
+            Does::BlockingCopy => own,
+            Does::StreamSync => {
+                let last = last.and_then(|last| self.lanes.last_before(self.device.rows.queue[last as usize].0, begun));
+                let explains = |row: &u32| ended - self.row_end(*row).max(begun) <= WAIT_LATENCY;
+                last.filter(explains).or_else(|| self.ended_in(begun, ended)).or(last)
+            }
+            _ => self.ended_in(begun, ended),
+        };
+        if let Some(row) = row.filter(|row| ends_before(self.row_end(*row), ended)) {
+            self.wait_for(call, row, true);
+        }
+    }
+
+    /// The row that ended last while a call blocked, shortly before it returned.
+    fn ended_in(&self, begun: TimeNs, ended: TimeNs) -> Option<u32> {
+        let latest = TimeNs(ended.0.saturating_add(CLOCK_TOLERANCE_NS));
+        let earliest = begun.max(TimeNs(ended.0 - WAIT_LATENCY.0));
+        let end = self.by_end.partition_point(|row| self.row_end(*row) <= latest);
+        let near = self.by_end[..end].iter().rev().take(MAX_TRIED).take_while(|row| self.row_end(**row) >= earliest);
+        near.copied().find(|row| self.lanes.launched(*row) < begun)
+    }
+
+    fn wait_for_device(&mut self, call: usize, last: Option<u32>, inferred: bool) {
+        let (queues, begun) = (&self.device.queues, self.device.calls.start[call]);
+        let of_row = last.map(|row| queues[self.device.rows.queue[row as usize].index()].device);
+        let mut devices: Vec<i64> = self.device.rows.queue.iter().map(|queue| queues[queue.index()].device).take(1).collect();
+        devices.extend(of_row);
+        let Some(device) = devices.pop() else { return };
+        let rows: Vec<u32> = self.lanes.of_device(self.device, device).filter_map(|queue| self.lanes.last_before(queue, begun)).collect();
+        rows.into_iter().for_each(|row| self.wait_for(call, row, inferred));
+    }
+
+    /// Call `call` returns after `row` has ended. What its thread has waited for before is not said again.
+    fn wait_for(&mut self, call: usize, row: u32, inferred: bool) {
+        let calls = &self.device.calls;
+        if !ends_before(self.row_end(row), calls.start[call] + calls.duration[call]) {
+            return self.anomalies.note(AnomalyKind::WaitContradicted, || self.device.names.get(calls.name[call]).to_owned());
+        }
+        let launched = self.lanes.launched(row);
+        let key = (calls.thread[call].0, self.device.rows.queue[row as usize]);
+        if self.waited.get(&key).is_none_or(|before| *before < launched) {
+            self.waited.insert(key, launched);
+            self.found.calls.push(Wait { to: call as u32, from: row, inferred });
+        }
+    }
+}
+
+/// Whether what ends then can be the cause of what happens at `at`.
+pub(crate) fn ends_before(end: TimeNs, at: TimeNs) -> bool {
+    end.0 <= at.0.saturating_add(CLOCK_TOLERANCE_NS)
+}
+
+pub(crate) fn row_end(device: &DeviceTrace, row: u32) -> TimeNs {
+    device.rows.start[row as usize] + device.rows.duration[row as usize]
+}
+
+pub(crate) fn row_name(device: &DeviceTrace, row: u32) -> String {
+    format!("{:?}", device.names.get(device.rows.name[RowIdx(row).index()]))
+}
+
+pub(crate) fn rows_by_end(device: &DeviceTrace) -> Vec<u32> {
+    let mut rows: Vec<u32> = (0..device.rows.len() as u32).collect();
+    rows.sort_by_key(|row| row_end(device, *row));
+    rows
+}
+
+/// Calls and the rows that they launched, by call and start of the row.
+pub(crate) fn launched_rows(launches: &Launches) -> Vec<(u32, u32)> {
+    let call_of = launches.row_call.iter().zip(0..);
+    let mut pairs: Vec<(u32, u32)> = call_of.filter_map(|(call, row)| Some((call.get()?.0, row))).collect();
+    pairs.sort();
+    pairs
+}
