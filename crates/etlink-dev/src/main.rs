@@ -5,6 +5,7 @@
 mod bench;
 mod fuzz;
 mod recording;
+mod waits;
 
 use clap::{Parser, Subcommand};
 use etlink_dev::generate;
@@ -62,6 +63,12 @@ enum Command {
         #[arg(long)]
         gzip: bool,
     },
+    /// Measure how well waits are inferred: compare with what cuda_sync rows state
+    Waits {
+        /// Kineto traces recorded with enable_cuda_sync_events
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
     /// Test: record small runs with the newest PyTorch into target/ and link them
     TestRecording,
 }
@@ -74,6 +81,7 @@ fn main() -> ExitCode {
         Command::Fuzz { seconds, seed } => fuzz::run(seconds, seed),
         Command::Generate { host, device, output, times, gzip } => generate::run(host.as_deref(), device.as_deref(), times, &output, gzip)
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
+        Command::Waits { files } => waits::run(&files),
         Command::TestRecording => recording::test(),
     };
     match done {

@@ -37,7 +37,7 @@ impl Does {
             Does::Record
         } else if has(&["streamsynchronize", "synchronizestream", "queuefinish", "queuesynchronize"]) {
             Does::StreamSync
-        } else if has(&["devicesynchronize", "ctxsynchronize", "threadsynchronize"]) || name == "synchronize" {
+        } else if has(&["devicesynchronize", "ctxsynchronize", "threadsynchronize"]) {
             Does::DeviceSync
         } else if has(&["eventsynchronize", "eventhostsynchronize", "ureventwait"]) {
             Does::EventSync
@@ -73,7 +73,7 @@ mod tests {
             (Does::Record, &["cudaEventRecord", "cudaEventRecordWithFlags", "hipEventRecord", "recordEvent", "cuEventRecord"][..]),
             (Does::StreamWait, &["cudaStreamWaitEvent", "hipStreamWaitEvent", "enqueueCommand waitOnEvent", "urEnqueueEventsWait"]),
             (Does::StreamSync, &["cudaStreamSynchronize", "hipStreamSynchronize", "synchronizeStream", "urQueueFinish"]),
-            (Does::DeviceSync, &["cudaDeviceSynchronize", "hipDeviceSynchronize", "synchronize", "cuCtxSynchronize"]),
+            (Does::DeviceSync, &["cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"]),
             (Does::EventSync, &["cudaEventSynchronize", "hipEventSynchronize", "zeEventHostSynchronize", "urEventWait"]),
             (Does::BlockingCopy, &["cudaMemcpy", "hipMemcpyWithStream", "cuMemcpyDtoH_v2"]),
             (Does::Free, &["cudaFree", "hipFree"]),

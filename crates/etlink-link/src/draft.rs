@@ -144,10 +144,15 @@ impl Draft {
         }
     }
 
-    /// Whether a slot is a delay before row `row`.
-    pub(crate) fn delays(&self, slot: u32, row: u32) -> bool {
+    /// Whether a slot is the unexplained wait before row `row`.
+    pub(crate) fn waits_before(&self, slot: u32, row: u32) -> bool {
         let at = slot as usize;
-        slot >= self.first_row() && self.kind[at].is_delay() && self.source[at] == row
+        slot >= self.first_row() && self.kind[at] == NodeKind::UnexplainedWait && self.source[at] == row
+    }
+
+    /// The last slot of a call whose slices begin with `slot` and end by `end`.
+    pub(crate) fn last_slot(&self, slot: u32, end: TimeNs) -> u32 {
+        (slot..).find(|slot| self.place[*slot as usize + 1] >= end.0).unwrap_or(slot)
     }
 
     /// Appends a device row, or a delay before one; its slot.

@@ -74,15 +74,23 @@ impl Causes {
         }
     }
 
-    /// The delay that a row needs before it that starts at `start`, and when it begins. The first of a queue can have its
-    /// causes before the recording.
+    /// The delay that a row needs before it that starts at `start`, and when that delay begins. What the first row
+    /// of a queue waits for can have begun before the recording.
     fn delay(&self, start: TimeNs, begin: TimeNs, is_first: bool) -> Option<(NodeKind, TimeNs)> {
-        match self.end {
-            None if is_first => Some((NodeKind::Boundary, begin)),
-            None => Some((NodeKind::UnexplainedWait, begin)),
-            Some(end) => (start - end > self.limit).then_some((NodeKind::UnexplainedWait, end)),
+        let late = self.end.is_none_or(|end| start - end > self.limit);
+        match is_first {
+            true => late.then_some((NodeKind::Boundary, begin)),
+            false => late.then_some((NodeKind::UnexplainedWait, self.end.unwrap_or(begin))),
         }
     }
+}
+
+/// The node that runs up to the launch of a row, and when it ends. How much later the row may start.
+#[derive(Clone, Copy)]
+struct Launch {
+    slot: u32,
+    end: TimeNs,
+    limit: DurationNs,
 }
 
 impl Graph<'_> {
@@ -114,22 +122,24 @@ impl Graph<'_> {
             for &row in queues.of(queue) {
                 let at = row as usize;
                 let (start, end) = (rows.start[at], waits::row_end(self.device, row));
-                let before = self.launched_by(at);
+                let launch = self.launch_of(at);
                 let ended = order.ended_by(start);
-                let mut causes = self.causes(row, before);
+                let mut causes = self.causes(row, launch);
                 ended.iter().for_each(|previous| causes.add(previous.end, WAIT_LATENCY));
                 let is_first = self.draft.next_row() == first;
-                let delay = causes.delay(start, begin, is_first).map(|(kind, from)| self.draft.add_row(kind, row, queue as u32, place.max(from)));
-                place = place.max(start).max(before.map_or(start, |slot| self.draft.place(slot)));
+                let delay = causes.delay(start, begin, is_first);
+                let delay = delay.map(|(kind, from)| (kind, self.draft.add_row(kind, row, queue as u32, place.max(from))));
+                place = place.max(start).max(launch.map_or(start, |launch| self.draft.place(launch.slot)));
                 let kind = if self.launches.collective[at] { NodeKind::Collective } else { NodeKind::DeviceOp };
                 let slot = self.draft.add_row(kind, row, queue as u32, place);
                 self.row_slot[at] = slot;
-                if let Some(delay) = delay {
+                let mut waits = slot;
+                if let Some((kind, delay)) = delay {
                     self.edge(EdgeKind::StreamOrder, delay, slot);
+                    waits = if kind == NodeKind::Boundary { slot } else { delay };
                 }
-                let waits = delay.unwrap_or(slot);
-                if let Some(before) = before {
-                    self.edge(EdgeKind::Launch, before, waits);
+                if let Some(launch) = launch {
+                    self.edge(EdgeKind::Launch, launch.slot, waits);
                 }
                 ended.iter().for_each(|previous| self.edge(EdgeKind::StreamOrder, previous.slot, waits));
                 if order.push(Stretch { end, start, slot }, ended) {
@@ -141,10 +151,10 @@ impl Graph<'_> {
     }
 
     /// Launch and event waits of a row.
-    fn causes(&self, row: u32, before: Option<u32>) -> Causes {
+    fn causes(&self, row: u32, launch: Option<Launch>) -> Causes {
         let mut causes = Causes::default();
-        if let Some(call) = before.and(self.launches.row_call[row as usize].get()) {
-            causes.add(self.device.calls.start[call.index()], LAUNCH_LATENCY);
+        if let Some(launch) = launch {
+            causes.add(launch.end, launch.limit);
         }
         let waits = &self.waits.rows;
         let waits = &waits[waits.partition_point(|wait| wait.to < row)..];
@@ -153,23 +163,30 @@ impl Graph<'_> {
         causes
     }
 
-    /// The node that runs up to the launch of a row. `None` where there is no launch or the times contradict it.
-    fn launched_by(&mut self, row: usize) -> Option<u32> {
-        let call = self.launches.row_call[row].get()?;
+    /// What launched a row: what ran before the call, or the call itself where that took long (it loads modules or
+    /// copies to staging memory) and the row began after it. `None` where there is no launch or the times contradict it.
+    fn launch_of(&mut self, row: usize) -> Option<Launch> {
+        let call = self.launches.row_call[row].get()?.index();
         if self.launches.no_launch[row] == NoLaunch::StartsBeforeCall {
             self.anomalies.note(AnomalyKind::StartBeforeLaunch, || waits::row_name(self.device, row as u32));
             return None;
         }
-        debug_assert!(self.device.calls.start[call.index()].0 <= self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS));
-        // a boundary at least
-        self.call_slot[call.index()].checked_sub(1)
+        let (begun, ended) = (self.device.calls.start[call], self.device.calls.start[call] + self.device.calls.duration[call]);
+        let (start, slot) = (self.device.rows.start[row], self.call_slot[call]);
+        debug_assert!(begun.0 <= start.0.saturating_add(CLOCK_TOLERANCE_NS));
+        if start - begun > LAUNCH_LATENCY && ended <= start {
+            return Some(Launch { slot: self.draft.last_slot(slot, ended), end: ended, limit: LAUNCH_LATENCY });
+        }
+        // before the call there is a boundary at least
+        let limit = LAUNCH_LATENCY.max(self.device.calls.duration[call]);
+        slot.checked_sub(1).map(|slot| Launch { slot, end: begun, limit })
     }
 
     /// Rows that wait for other queues, and calls that wait for rows.
     fn add_waits(&mut self) {
         for wait in &self.waits.rows {
             let (from, row) = (self.row_slot[wait.from as usize], self.row_slot[wait.to as usize]);
-            let is_delayed = self.draft.next_row() > row && row > 0 && self.draft.delays(row - 1, wait.to);
+            let is_delayed = row > 0 && self.draft.waits_before(row - 1, wait.to);
             let to = if is_delayed { row - 1 } else { row };
             self.draft.move_behind(to, from);
             self.edges.push(Edge { to, kind: EdgeKind::EventWait, from, inferred: wait.inferred });

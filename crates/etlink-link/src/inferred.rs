@@ -9,13 +9,15 @@
 //! launch A ..  wait  launch B   ====                   thread waited since its last launch to that stream, and
 //!                                                      A's kernel, launched before the wait, ended just then
 //! ```
-//! The pattern holds where nothing but launches to B stands between the record and the wait.
+//! The pattern holds where nothing but launches to B stands between the record and the wait, and for records
+//! that ops make: these are of the stream that they launched to, while a program's own can be of any.
 
 use crate::calls::Does;
 use crate::lanes::Lanes;
 use crate::launch::Launches;
+use crate::nest;
 use crate::waits::{WAIT_LATENCY, Wait, ends_before, launched_rows, row_end, rows_by_end};
-use etlink_model::{CallIdx, DeviceTrace, QueueIdx, TimeNs};
+use etlink_model::{CallIdx, DeviceTrace, OpIdx, QueueIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
 /// A row that starts this long after its launch began waits for something else.
@@ -24,7 +26,7 @@ const LAUNCH_LATENCY_NS: i64 = 100_000;
 const MAX_TRIED: usize = 256;
 
 /// Waits that the two rules find. O(n log n).
-pub(crate) fn event_waits(device: &DeviceTrace, launches: &Launches, lanes: &Lanes, does: &[Does]) -> Vec<Wait> {
+pub(crate) fn event_waits(device: &DeviceTrace, launches: &Launches, lanes: &Lanes, does: &[Does], call_op: &[OpIdx]) -> Vec<Wait> {
     if !does.contains(&Does::StreamWait) {
         return vec![];
     }
@@ -34,7 +36,10 @@ pub(crate) fn event_waits(device: &DeviceTrace, launches: &Launches, lanes: &Lan
     for (call, does) in does.iter().enumerate() {
         let thread = &mut threads[device.calls.thread[call].index()];
         match does {
-            Does::Record => thread.record = thread.last.map(|row| Record { row, then: Then::Nothing }),
+            Does::Record => {
+                let by_op = call_op[call].get().is_some_and(|op| !nest::is_scope(device, op.index()));
+                thread.record = thread.last.filter(|_| by_op).map(|row| Record { row, then: Then::Nothing });
+            }
             Does::StreamWait => thread.wait(device.calls.start[call]),
             _ => {}
         }

@@ -72,7 +72,7 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     let Nesting { op_parent, op_exclusive, call_op, call_slot, draft, .. } = nesting;
     let Matching { op_host, op_rule, .. } = matching;
     let mut trace = LinkedTrace { host, device, op_host, op_rule, op_parent, op_exclusive, call_op, report, ..LinkedTrace::default() };
-    let waits = waits::waits(&trace.device, &launches, &mut anomalies);
+    let waits = waits::waits(&trace.device, &launches, &trace.call_op, &mut anomalies);
     let communicates = graph::host_collectives(&trace.device, &launches, |op| trace.op_collective(op).map(|found| found.kind()));
     (trace.nodes, trace.edges) = graph::build(&trace.device, draft, call_slot, &launches, &waits, &communicates, &mut anomalies);
     trace.row_call = launches.row_call;

@@ -208,7 +208,7 @@ impl Sweep<'_> {
 
 /// Whether an op only names a stretch of its thread's time. Backends annotate the work of
 /// their own threads too (`gloo:all_reduce`), which is no scope.
-fn is_scope(device: &DeviceTrace, op: usize) -> bool {
+pub(crate) fn is_scope(device: &DeviceTrace, op: usize) -> bool {
     if !device.ops.annotation[op] {
         return false;
     }

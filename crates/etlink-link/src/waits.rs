@@ -13,7 +13,7 @@ use crate::calls::{self, Does};
 use crate::inferred;
 use crate::lanes::Lanes;
 use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
-use etlink_model::{Anomalies, AnomalyKind, Correlation, DeviceTrace, DurationNs, QueueIdx, RowIdx, RowKind, SyncRow, TimeNs};
+use etlink_model::{Anomalies, AnomalyKind, Correlation, DeviceTrace, DurationNs, OpIdx, QueueIdx, RowIdx, RowKind, SyncRow, TimeNs};
 use rustc_hash::FxHashMap;
 
 /// What waited for a row this much longer than the row took was not waiting for that alone.
@@ -40,7 +40,7 @@ pub(crate) struct Waits {
 }
 
 /// Finds all waits.
-pub(crate) fn waits(device: &DeviceTrace, launches: &Launches, anomalies: &mut Anomalies) -> Waits {
+pub(crate) fn waits(device: &DeviceTrace, launches: &Launches, call_op: &[OpIdx], anomalies: &mut Anomalies) -> Waits {
     let does = calls::all(device);
     if device.rows.is_empty() || does.iter().all(|does| *does == Does::Other) && device.syncs.is_empty() {
         return Waits::default();
@@ -48,7 +48,7 @@ pub(crate) fn waits(device: &DeviceTrace, launches: &Launches, anomalies: &mut A
     let mut finder = Finder::new(device, launches, &does, anomalies);
     finder.add_stated();
     if device.syncs.is_empty() {
-        finder.found.rows = inferred::event_waits(device, launches, &finder.lanes, &does);
+        finder.found.rows = inferred::event_waits(device, launches, &finder.lanes, &does, call_op);
     }
     finder.add_host_waits();
     let mut found = finder.found;
@@ -68,6 +68,8 @@ struct Finder<'t> {
     found: Waits,
     /// Sync rows by the correlation of their call.
     stated: FxHashMap<Correlation, u32>,
+    /// Calls that record events, by correlation.
+    records: Vec<(Correlation, u32)>,
     /// Rows by end.
     by_end: Vec<u32>,
     /// Per thread and queue, the launch of the latest row that was waited for.
@@ -78,8 +80,14 @@ impl<'t> Finder<'t> {
     fn new(device: &'t DeviceTrace, launches: &'t Launches, does: &'t [Does], anomalies: &'t mut Anomalies) -> Finder<'t> {
         let stated = device.syncs.correlation.iter().zip(0..).filter_map(|(id, sync)| Some((id.get()?, sync))).collect();
         let by_end = if does.iter().any(|does| does.blocks()) { rows_by_end(device) } else { vec![] };
+        let mut records = vec![];
+        if !device.syncs.is_empty() {
+            let calls = device.calls.correlation.iter().zip(0..).zip(does);
+            records.extend(calls.filter(|(_, does)| **does == Does::Record).map(|((id, call), _)| (*id, call)));
+            records.sort();
+        }
         let (lanes, found) = (Lanes::new(device, launches), Waits::default());
-        Finder { device, launches, lanes, does, anomalies, found, stated, by_end, waited: FxHashMap::default() }
+        Finder { device, launches, lanes, does, anomalies, found, stated, records, by_end, waited: FxHashMap::default() }
     }
 
     fn row_end(&self, row: u32) -> TimeNs {
@@ -107,12 +115,12 @@ impl<'t> Finder<'t> {
     /// The last row before the record that a sync row names.
     fn recorded(&self, sync: &SyncRow) -> Option<u32> {
         let queue = self.lanes.queue(self.device, sync.queue, Some(sync.wait_stream).filter(|stream| *stream >= 0)?)?;
-        let calls = &self.device.calls;
         let record = sync.wait_record.get().filter(|id| id.0 >= 0)?;
-        // few: a record is a call of its own
-        let begun = calls.start.partition_point(|start| *start <= sync.start);
-        let call = (0..begun).rev().find(|call| calls.correlation[*call] == record)?;
-        self.lanes.last_before(queue, calls.start[call])
+        let calls = &self.device.calls;
+        let begun = calls.start.partition_point(|start| *start <= sync.start) as u32;
+        let at = self.records.partition_point(|entry| *entry < (record, begun)).checked_sub(1)?;
+        let (id, call) = self.records[at];
+        self.lanes.last_before(queue, calls.start[call as usize]).filter(|_| id == record)
     }
 
     /// Waits of calls that block, in the order of the calls.
@@ -195,12 +203,11 @@ impl<'t> Finder<'t> {
         near.copied().find(|row| self.lanes.launched(*row) < begun)
     }
 
+    /// Waits for all queues of a device: that of the thread's last launch, else of the first row.
     fn wait_for_device(&mut self, call: usize, last: Option<u32>, inferred: bool) {
-        let (queues, begun) = (&self.device.queues, self.device.calls.start[call]);
-        let of_row = last.map(|row| queues[self.device.rows.queue[row as usize].index()].device);
-        let mut devices: Vec<i64> = self.device.rows.queue.iter().map(|queue| queues[queue.index()].device).take(1).collect();
-        devices.extend(of_row);
-        let Some(device) = devices.pop() else { return };
+        let begun = self.device.calls.start[call];
+        let queue = self.device.rows.queue[last.unwrap_or_default() as usize];
+        let device = self.device.queues[queue.index()].device;
         let rows: Vec<u32> = self.lanes.of_device(self.device, device).filter_map(|queue| self.lanes.last_before(queue, begun)).collect();
         rows.into_iter().for_each(|row| self.wait_for(call, row, inferred));
     }

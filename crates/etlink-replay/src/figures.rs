@@ -169,11 +169,12 @@ fn end_error(graph: &Graph, labels: &dyn Labels, run: &Run, measured: i64) -> En
     EndError { mean_ns, mean_share: share(mean_ns, measured), p99_share: share(spread.p99_ns, measured), spread, worst: named(graph, labels, worst) }
 }
 
-/// What a device op waited for beyond the latency of its mechanism.
-fn delay(graph: &Graph, run: &Run, node: usize) -> i64 {
+/// What a device op waited for beyond the latency of its mechanism. `by_node`: such waits are nodes.
+fn delay(graph: &Graph, run: &Run, node: usize, by_node: bool) -> i64 {
     let waits = graph.deps(node).map(|dep| dep.from as usize).filter(|from| graph.kind[*from] == Kind::UnexplainedWait);
     let waited: i64 = waits.map(|wait| graph.duration[wait].0).sum();
     let limit = match run.decided[node] {
+        _ if by_node => return waited,
         NONE => i64::MAX,
         dep if graph.dep(dep as usize).kind == EdgeKind::Launch => LAUNCH_LATENCY_NS,
         _ => LATENCY_NS,
@@ -183,7 +184,9 @@ fn delay(graph: &Graph, run: &Run, node: usize) -> i64 {
 
 fn unexplained(graph: &Graph, labels: &dyn Labels, run: &Run, device_ops: u64, time: i64) -> Unexplained {
     let nodes = (0..graph.len()).filter(|node| graph.is_device_op(*node));
-    let delayed: Vec<(i64, u32)> = nodes.map(|node| (delay(graph, run, node), node as u32)).filter(|(delay, _)| *delay > 0).collect();
+    // who writes what came before the recording as nodes does so with unexplained waits too
+    let by_node = graph.kind.iter().any(|kind| kind.is_delay());
+    let delayed: Vec<(i64, u32)> = nodes.map(|node| (delay(graph, run, node, by_node), node as u32)).filter(|(delay, _)| *delay > 0).collect();
     let waiting_ns = delayed.iter().map(|(delay, _)| delay).sum();
     Unexplained {
         device_ops: delayed.len() as u64,
