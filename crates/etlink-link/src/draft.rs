@@ -150,9 +150,10 @@ impl Draft {
         slot >= self.first_row() && self.kind[at] == NodeKind::UnexplainedWait && self.source[at] == row
     }
 
-    /// The last slot of a call whose slices begin with `slot` and end by `end`.
-    pub(crate) fn last_slot(&self, slot: u32, end: TimeNs) -> u32 {
-        (slot..).find(|slot| self.place[*slot as usize + 1] >= end.0).unwrap_or(slot)
+    /// The last node of those from `slot` on that ends by `end`.
+    pub(crate) fn last_ended(&self, slot: u32, end: TimeNs) -> Option<u32> {
+        let ended = (slot..).take_while(|slot| self.place[*slot as usize + 1] <= end.0 && self.place[*slot as usize] < end.0);
+        ended.last()
     }
 
     /// Appends a device row, or a delay before one; its slot.

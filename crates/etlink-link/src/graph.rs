@@ -174,8 +174,9 @@ impl Graph<'_> {
         let (begun, ended) = (self.device.calls.start[call], self.device.calls.start[call] + self.device.calls.duration[call]);
         let (start, slot) = (self.device.rows.start[row], self.call_slot[call]);
         debug_assert!(begun.0 <= start.0.saturating_add(CLOCK_TOLERANCE_NS));
-        if start - begun > LAUNCH_LATENCY && ended <= start {
-            return Some(Launch { slot: self.draft.last_slot(slot, ended), end: ended, limit: LAUNCH_LATENCY });
+        let long = start - begun > LAUNCH_LATENCY && ended <= start;
+        if let Some(last) = Some(slot).filter(|_| long).and_then(|slot| self.draft.last_ended(slot, ended)) {
+            return Some(Launch { slot: last, end: ended, limit: LAUNCH_LATENCY });
         }
         // before the call there is a boundary at least
         let limit = LAUNCH_LATENCY.max(self.device.calls.duration[call]);

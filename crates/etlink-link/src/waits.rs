@@ -41,10 +41,10 @@ pub(crate) struct Waits {
 
 /// Finds all waits.
 pub(crate) fn waits(device: &DeviceTrace, launches: &Launches, call_op: &[OpIdx], anomalies: &mut Anomalies) -> Waits {
-    let does = calls::all(device);
-    if device.rows.is_empty() || does.iter().all(|does| *does == Does::Other) && device.syncs.is_empty() {
+    if device.rows.is_empty() || device.calls.is_empty() {
         return Waits::default();
     }
+    let does = calls::all(device);
     let mut finder = Finder::new(device, launches, &does, anomalies);
     finder.add_stated();
     if device.syncs.is_empty() {
@@ -101,7 +101,7 @@ impl<'t> Finder<'t> {
             if !self.device.names.get(sync.name).to_ascii_lowercase().contains("stream wait") {
                 continue;
             }
-            let Some(from) = self.recorded(&sync) else { continue };
+            let Some(Some(from)) = self.recorded(&sync) else { continue };
             let target = self.lanes.queue(self.device, sync.queue, self.device.queues[sync.queue.index()].stream);
             let Some(to) = target.and_then(|queue| self.lanes.first_after(queue, sync.start)) else { continue };
             if ends_before(self.row_end(from), self.device.rows.start[to as usize]) {
@@ -112,15 +112,16 @@ impl<'t> Finder<'t> {
         }
     }
 
-    /// The last row before the record that a sync row names.
-    fn recorded(&self, sync: &SyncRow) -> Option<u32> {
-        let queue = self.lanes.queue(self.device, sync.queue, Some(sync.wait_stream).filter(|stream| *stream >= 0)?)?;
+    /// The last row, if any, before the record that a sync row names. `None` where it names none that is known.
+    fn recorded(&self, sync: &SyncRow) -> Option<Option<u32>> {
+        let stream = Some(sync.wait_stream).filter(|stream| *stream >= 0)?;
         let record = sync.wait_record.get().filter(|id| id.0 >= 0)?;
         let calls = &self.device.calls;
         let begun = calls.start.partition_point(|start| *start <= sync.start) as u32;
         let at = self.records.partition_point(|entry| *entry < (record, begun)).checked_sub(1)?;
         let (id, call) = self.records[at];
-        self.lanes.last_before(queue, calls.start[call as usize]).filter(|_| id == record)
+        let queue = self.lanes.queue(self.device, sync.queue, stream);
+        (id == record).then(|| self.lanes.last_before(queue?, calls.start[call as usize]))
     }
 
     /// Waits of calls that block, in the order of the calls.
@@ -159,13 +160,14 @@ impl<'t> Finder<'t> {
         match does {
             Does::DeviceSync => self.wait_for_device(call, last, false),
             Does::EventSync => match self.recorded(&sync) {
-                Some(row) => self.wait_for(call, row, false),
+                Some(row) => row.into_iter().for_each(|row| self.wait_for(call, row, false)),
                 None => return false,
             },
             _ => {
                 let stream = self.device.queues[sync.queue.index()].stream;
-                let Some(queue) = self.lanes.queue(self.device, sync.queue, stream) else { return false };
-                if let Some(row) = self.lanes.last_before(queue, begun) {
+                // a stream without rows is one without work
+                let queue = self.lanes.queue(self.device, sync.queue, stream);
+                if let Some(row) = queue.and_then(|queue| self.lanes.last_before(queue, begun)) {
                     self.wait_for(call, row, false);
                 }
             }

@@ -18,3 +18,5 @@ mod refusals;
 mod state;
 #[cfg(test)]
 mod support;
+mod truth;
+mod waits;

@@ -33,16 +33,6 @@ fn gaps_between_ops() {
 }
 
 #[test]
-fn a_thread_that_begins_with_a_launch_has_a_boundary_before_it() {
-    let mut draw = TraceBuilder::default();
-    let main = draw.thread();
-    draw.launch(main, (10_000, 20_000), Queue::stream(7), "k", (30_000, 40_000));
-    let trace = alone(&draw);
-    assert_eq!(thread(&trace), ["boundary 10-10", "cudaLaunchKernel 10-20"]);
-    assert_eq!(edges(&trace, EdgeKind::Launch), ["boundary -> k"]);
-}
-
-#[test]
 fn rows_of_a_stream_in_order() {
     // stream 7   a ===  b ===      c ===
     // stream 20     x ===
@@ -74,7 +64,7 @@ fn rows_that_overlap_on_a_stream_have_no_order_between_them() {
         draw.kernel(Queue::stream(0), name, (start, end), None);
     }
     let trace = alone(&draw);
-    assert_eq!(edges(&trace, EdgeKind::StreamOrder), ["a -> c", "b -> c"]);
+    assert_eq!(edges(&trace, EdgeKind::StreamOrder), ["unexplained wait -> b", "a -> c", "b -> c"]);
     assert_eq!(anomalies(&trace), [(AnomalyKind::StreamOverlap, 1)]);
 }
 

@@ -2,7 +2,7 @@
 
 use etlink_link::{EdgeKind, Error, LinkOptions, LinkedTrace, NodeKind};
 use etlink_model::builder::{HostSchema, TraceBuilder};
-use etlink_model::{AnomalyKind, DeviceTrace, HostTrace, RowIdx};
+use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, HostTrace, RowIdx, TimeNs};
 
 pub(crate) fn device(draw: &TraceBuilder) -> DeviceTrace {
     etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions::default()).expect("a device trace")
@@ -44,17 +44,24 @@ pub(crate) fn launches(trace: &LinkedTrace) -> Vec<String> {
     (0..device.rows.len()).map(launch).collect()
 }
 
-/// Edges of a kind as `from -> to`, by `to`.
+/// Edges of a kind as `from -> to`, by `to`; none from boundaries.
 pub(crate) fn edges(trace: &LinkedTrace, kind: EdgeKind) -> Vec<String> {
     let name = |node: u32| trace.name(&trace.nodes.get(node as usize)).to_owned();
-    let of_kind = trace.edges.iter().filter(|edge| edge.kind == kind);
+    let of_boundary = |edge: &etlink_link::Edge| trace.nodes.kind[edge.from as usize] == NodeKind::Boundary;
+    let of_kind = trace.edges.iter().filter(|edge| edge.kind == kind && !of_boundary(edge));
     of_kind.map(|edge| format!("{} -> {}", name(edge.from), name(edge.to))).collect()
 }
 
-/// The nodes of host thread 0 as `name start-end`, in us.
+/// All delays as `kind start-end`, in us, in order of time.
+pub(crate) fn delays(trace: &LinkedTrace) -> Vec<String> {
+    let nodes = (0..trace.nodes.len()).map(|at| trace.nodes.get(at)).filter(|node| node.kind.is_delay() && node.duration > DurationNs(0));
+    nodes.map(|node| format!("{} {}-{}", trace.name(&node), node.start.0 / 1_000, (node.start + node.duration).0 / 1_000)).collect()
+}
+
+/// The nodes of host thread 0 after its boundary as `name start-end`, in us.
 pub(crate) fn thread(trace: &LinkedTrace) -> Vec<String> {
     let nodes = (0..trace.nodes.len()).map(|at| trace.nodes.get(at)).filter(|node| !node.on_device && node.resource == 0);
-    nodes.map(|node| format!("{} {}-{}", trace.name(&node), node.start.0 / 1_000, (node.start + node.duration).0 / 1_000)).collect()
+    nodes.skip(1).map(|node| format!("{} {}-{}", trace.name(&node), node.start.0 / 1_000, (node.start + node.duration).0 / 1_000)).collect()
 }
 
 /// Asserts what holds of every linked trace.
@@ -67,29 +74,42 @@ pub(crate) fn checked(trace: LinkedTrace) -> LinkedTrace {
     trace
 }
 
+/// The device rows among the nodes.
+fn rows(trace: &LinkedTrace) -> Vec<usize> {
+    (0..trace.nodes.len()).filter(|&at| trace.row_of(&trace.nodes.get(at)).is_some()).collect()
+}
+
+/// A node and the delays that it waits for.
+fn with_delays(trace: &LinkedTrace, node: usize) -> Vec<usize> {
+    let from = trace.edges.of(node).iter().map(|edge| edge.from as usize);
+    [node].into_iter().chain(from.filter(|from| trace.nodes.on_device[*from] && trace.nodes.kind[*from].is_delay())).collect()
+}
+
 fn every_row_is_one_node(trace: &LinkedTrace) {
-    let mut rows: Vec<u32> = (0..trace.nodes.len()).filter(|&at| trace.nodes.on_device[at]).map(|at| trace.nodes.source[at]).collect();
-    rows.sort_unstable();
-    assert!(rows.iter().copied().eq(0..trace.device.rows.len() as u32), "every device row is a node, once");
-    for at in (0..trace.nodes.len()).filter(|&at| trace.nodes.on_device[at]) {
+    let mut sources: Vec<u32> = rows(trace).iter().map(|&at| trace.nodes.source[at]).collect();
+    sources.sort_unstable();
+    assert!(sources.iter().copied().eq(0..trace.device.rows.len() as u32), "every device row is a node, once");
+    for at in rows(trace) {
         let node = trace.nodes.get(at);
         let row = trace.row_of(&node).unwrap_or(RowIdx::NONE).index();
         assert_eq!((node.start, node.duration), (trace.device.rows.start[row], trace.device.rows.duration[row]));
-        let count = |kind| trace.edges.of(at).iter().filter(|edge| edge.kind == kind).count();
+        let edges = with_delays(trace, at).into_iter().flat_map(|node| trace.edges.of(node).iter());
         let launched = trace.row_no_launch[row] == etlink_link::NoLaunch::Launched;
-        assert_eq!(count(EdgeKind::Launch), usize::from(launched), "a launched row has its launch as a dep");
+        let launches = edges.filter(|edge| edge.kind == EdgeKind::Launch).count();
+        assert_eq!(launches, usize::from(launched), "a launched row has its launch as a dep");
     }
 }
 
 /// A row comes after every row of its queue that ended before it began, directly or through others.
 fn streams_are_in_order(trace: &LinkedTrace) {
-    let rows: Vec<usize> = (0..trace.nodes.len()).filter(|&at| trace.nodes.on_device[at]).collect();
+    let rows = rows(trace);
     if rows.len() > 300 {
         return;
     }
     let mut before: Vec<Vec<usize>> = vec![vec![]; trace.nodes.len()];
     for &at in &rows {
-        let follows = trace.edges.of(at).iter().filter(|edge| edge.kind == EdgeKind::StreamOrder).map(|edge| edge.from as usize);
+        let edges = with_delays(trace, at).into_iter().flat_map(|node| trace.edges.of(node).iter());
+        let follows = edges.filter(|edge| edge.kind == EdgeKind::StreamOrder).map(|edge| edge.from as usize);
         let mut all: Vec<usize> = follows.flat_map(|from| before[from].iter().copied().chain([from])).collect();
         all.sort_unstable();
         all.dedup();
@@ -112,15 +132,15 @@ fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
         assert!(edge.from < edge.to, "{edge:?}");
         let (from, to) = (trace.nodes.get(edge.from as usize), trace.nodes.get(edge.to as usize));
         let tolerance = match edge.kind {
-            EdgeKind::ProgramOrder => 0,
-            EdgeKind::Launch => 2_000,
+            EdgeKind::ProgramOrder | EdgeKind::Handoff | EdgeKind::Tensor => 0,
+            EdgeKind::Launch | EdgeKind::EventWait | EdgeKind::HostWait => 2_000,
             EdgeKind::StreamOrder => 1_000,
         };
         assert!((from.start + from.duration).0 <= to.start.0 + tolerance, "{edge:?} contradicts the times");
     }
 }
 
-/// Slices and gaps of a thread follow on each other and are its wall time; each op has one first slice.
+/// Slices, gaps and waits of a thread follow on each other and are its wall time; each op has one first slice.
 fn threads_add_up(trace: &LinkedTrace) {
     let mut exclusive = vec![0; trace.device.ops.len()];
     let mut first = vec![0; trace.device.ops.len()];
@@ -128,7 +148,9 @@ fn threads_add_up(trace: &LinkedTrace) {
         let nodes: Vec<_> = (0..trace.nodes.len()).filter(|&at| !trace.nodes.on_device[at] && trace.nodes.resource[at] == thread).collect();
         for pair in nodes.windows(2) {
             let (before, after) = (trace.nodes.get(pair[0]), trace.nodes.get(pair[1]));
-            assert_eq!(before.start + before.duration, after.start, "no hole and no overlap");
+            let ended = before.start + before.duration;
+            assert!(ended <= after.start, "no overlap");
+            assert!(ended == after.start || after.start - waited_until(trace, pair[1]) <= DurationNs(1), "no hole but a wait");
             let ordered = trace.edges.of(pair[1]).iter().any(|edge| edge.kind == EdgeKind::ProgramOrder && edge.from as usize == pair[0]);
             assert!(ordered, "program order");
         }
@@ -142,6 +164,13 @@ fn threads_add_up(trace: &LinkedTrace) {
     let want: Vec<i64> = trace.op_exclusive.iter().map(|duration| duration.0).collect();
     assert_eq!(exclusive, want);
     assert!(first.iter().all(|count| *count == 1), "{first:?}");
+}
+
+/// When the last of what a host node waits for ended; as far as it goes before the node.
+fn waited_until(trace: &LinkedTrace, node: usize) -> TimeNs {
+    let waits = trace.edges.of(node).iter().filter(|edge| matches!(edge.kind, EdgeKind::HostWait | EdgeKind::Handoff));
+    let ends = waits.map(|edge| trace.nodes.start[edge.from as usize] + trace.nodes.duration[edge.from as usize]);
+    ends.max().unwrap_or_default()
 }
 
 fn counts_agree(trace: &LinkedTrace) {

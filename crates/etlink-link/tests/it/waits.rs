@@ -1,0 +1,193 @@
+//! What device rows and calls wait for, and the delays that nothing explains.
+
+use crate::support::{alone, anomalies, delays, edges, thread};
+use etlink_link::EdgeKind;
+use etlink_model::AnomalyKind;
+use etlink_model::builder::{Flavour, Queue, TraceBuilder};
+
+const SEVEN: Queue = Queue { device: 0, context: 1, stream: 7 };
+const TWENTY: Queue = Queue { device: 0, context: 1, stream: 20 };
+
+#[test]
+fn threads_and_streams_begin_with_what_came_before_the_recording() {
+    // thread 0   a ====
+    // thread 1        b ====
+    // stream 7     early ===
+    let mut draw = TraceBuilder::default();
+    let (first, second) = (draw.thread(), draw.thread());
+    draw.op(first, "a", 0, 20_000);
+    draw.op(second, "b", 30_000, 50_000);
+    draw.kernel(SEVEN, "early", (10_000, 15_000), 99);
+    let trace = alone(&draw);
+    assert_eq!(delays(&trace), ["boundary 0-30", "boundary 0-10"]);
+}
+
+#[test]
+fn a_stream_that_was_busy_before_the_recording_has_a_boundary() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), SEVEN, "k", (7_000_000, 7_010_000));
+    let trace = alone(&draw);
+    assert_eq!(delays(&trace), ["boundary 0-7000"]);
+    let launch = trace.edges.iter().find(|edge| edge.kind == EdgeKind::Launch).expect("launched");
+    assert_eq!(trace.name(&trace.nodes.get(launch.to as usize)), "k");
+}
+
+#[test]
+fn a_late_start_without_a_cause_is_a_delay_of_its_own() {
+    // launch a, launch b   a ===                     b ===
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), SEVEN, "a", (10_000, 20_000));
+    draw.launch(main, (5_000, 10_000), SEVEN, "b", (700_000, 720_000));
+    let trace = alone(&draw);
+    assert_eq!(delays(&trace), ["unexplained wait 20-700"]);
+    assert_eq!(edges(&trace, EdgeKind::StreamOrder), ["a -> unexplained wait", "unexplained wait -> b"]);
+}
+
+#[test]
+fn a_call_that_takes_long_launches_when_it_ends() {
+    // launch a, launch ------------------------- b ===     modules are loaded when they are used first
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), SEVEN, "a", (10_000, 20_000));
+    draw.launch(main, (5_000, 900_000), SEVEN, "b", (910_000, 920_000));
+    let trace = alone(&draw);
+    assert_eq!(delays(&trace), [""; 0]);
+    assert_eq!(edges(&trace, EdgeKind::Launch), ["cudaLaunchKernel -> b"]);
+}
+
+/// Launches `a` on stream 7, which ends at 100 us, and `b` on stream 20, after a record and a wait.
+fn two_streams(draw: &mut TraceBuilder, b_starts: i64, stated: bool) {
+    let main = draw.thread();
+    draw.op(main, "c10d::allreduce_", 10_000, 50_000);
+    draw.launch(main, (0, 5_000), SEVEN, "a", (8_000, 100_000));
+    let (record, wait) = (draw.next_correlation(), draw.next_correlation());
+    draw.call(main, "cudaEventRecord", (20_000, 21_000), record);
+    draw.call(main, "cudaStreamWaitEvent", (22_000, 23_000), wait);
+    if stated {
+        draw.sync("Stream Wait Event", TWENTY, (22_000, 23_000), wait, Some((7, record)));
+    }
+    draw.launch(main, (30_000, 35_000), TWENTY, "b", (b_starts, b_starts + 10_000));
+}
+
+#[test]
+fn a_stream_waits_for_what_was_launched_before_the_record() {
+    let mut draw = TraceBuilder::default();
+    two_streams(&mut draw, 101_000, true);
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::EventWait), ["a -> b"]);
+    assert!(trace.edges.iter().all(|edge| !edge.inferred));
+    assert_eq!(delays(&trace), [""; 0]);
+}
+
+#[test]
+fn without_sync_rows_the_wait_is_inferred_also_where_it_did_not_delay() {
+    for starts in [101_000, 400_000] {
+        let mut draw = TraceBuilder::default();
+        two_streams(&mut draw, starts, false);
+        let trace = alone(&draw);
+        assert_eq!(edges(&trace, EdgeKind::EventWait), ["a -> b"]);
+        assert!(trace.edges.iter().all(|edge| edge.inferred == (edge.kind == EdgeKind::EventWait)));
+    }
+}
+
+#[test]
+fn a_wait_that_the_times_contradict_is_counted() {
+    let mut draw = TraceBuilder::default();
+    two_streams(&mut draw, 50_000, true);
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::EventWait), [""; 0]);
+    assert_eq!(anomalies(&trace), [(AnomalyKind::WaitContradicted, 1)]);
+    // what is inferred must fit the times in the first place
+    let mut draw = TraceBuilder::default();
+    two_streams(&mut draw, 50_000, false);
+    assert_eq!(anomalies(&alone(&draw)), []);
+}
+
+#[test]
+fn a_programs_own_record_can_be_of_any_stream() {
+    // python: launch on 20, record of stream 7, wait of stream 24, launch on 24
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), TWENTY, "a", (8_000, 100_000));
+    draw.call(main, "cudaEventRecord", (110_000, 111_000), None);
+    draw.call(main, "cudaStreamWaitEvent", (112_000, 113_000), None);
+    draw.launch(main, (120_000, 125_000), Queue::stream(24), "b", (128_000, 130_000));
+    assert_eq!(edges(&alone(&draw), EdgeKind::EventWait), [""; 0]);
+}
+
+#[test]
+fn a_wait_explains_a_start_right_after_the_end_on_another_stream() {
+    // a on 7 ends at 500 us; b on 20 was launched long before and starts then. The record was not in an op.
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), TWENTY, "x", (6_000, 7_000));
+    draw.launch(main, (10_000, 15_000), SEVEN, "a", (20_000, 500_000));
+    draw.call(main, "cudaStreamWaitEvent", (22_000, 23_000), None);
+    draw.launch(main, (30_000, 35_000), TWENTY, "b", (505_000, 510_000));
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::EventWait), ["a -> b"]);
+    assert_eq!(delays(&trace), [""; 0]);
+}
+
+#[test]
+fn a_call_that_blocks_goes_on_when_its_stream_has_ended() {
+    // launch . synchronise ------------------|  next
+    //          k ===========================
+    for (flavour, name) in [(Flavour::Cuda, "cudaStreamSynchronize"), (Flavour::Rocm, "hipDeviceSynchronize"), (Flavour::Xpu, "urQueueFinish")] {
+        let mut draw = TraceBuilder::new(flavour);
+        let main = draw.thread();
+        draw.launch(main, (0, 5_000), SEVEN, "k", (8_000, 90_000));
+        draw.call(main, name, (10_000, 95_000), None);
+        draw.op(main, "next", 95_000, 99_000);
+        let trace = alone(&draw);
+        assert_eq!(edges(&trace, EdgeKind::HostWait), [format!("k -> {name}")]);
+        assert_eq!(thread(&trace)[1..], ["host gap 5-10".to_owned(), format!("{name} 90-95"), "next 95-99".to_owned()]);
+    }
+}
+
+#[test]
+fn a_call_that_need_not_wait_has_no_hole() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), SEVEN, "k", (8_000, 20_000));
+    draw.call(main, "cudaStreamSynchronize", (50_000, 52_000), None);
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::HostWait), ["k -> cudaStreamSynchronize"]);
+    assert_eq!(thread(&trace), ["cudaLaunchKernel 0-5", "host gap 5-50", "cudaStreamSynchronize 50-52"]);
+}
+
+#[test]
+fn a_device_is_waited_for_on_all_its_streams_and_an_event_only_to_its_record() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), SEVEN, "a", (8_000, 30_000));
+    let record = draw.next_correlation();
+    draw.call(main, "cudaEventRecord", (5_000, 6_000), record);
+    draw.launch(main, (6_000, 7_000), SEVEN, "b", (30_000, 60_000));
+    draw.launch(main, (7_000, 8_000), TWENTY, "c", (12_000, 70_000));
+    let (event, device) = (draw.next_correlation(), draw.next_correlation());
+    draw.call(main, "cudaEventSynchronize", (10_000, 33_000), event);
+    draw.sync("Event Sync", Queue::stream(-1), (10_000, 33_000), event, Some((7, record)));
+    draw.call(main, "cudaDeviceSynchronize", (40_000, 74_000), device);
+    draw.sync("Context Sync", Queue::stream(-1), (40_000, 74_000), device, None);
+    let trace = alone(&draw);
+    let want = ["a -> cudaEventSynchronize", "c -> cudaDeviceSynchronize", "b -> cudaDeviceSynchronize"];
+    assert_eq!(edges(&trace, EdgeKind::HostWait), want);
+    assert_eq!(thread(&trace)[4..], ["host gap 8-10", "cudaEventSynchronize 30-33", "host gap 33-40", "cudaDeviceSynchronize 70-74"]);
+}
+
+#[test]
+fn a_copy_to_memory_that_is_not_pinned_blocks() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for (name, copy, at) in [("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", 0), ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pinned)", 100_000)] {
+        let id = draw.next_correlation();
+        draw.call(main, name, (at, at + 50_000), id);
+        draw.memcpy(SEVEN, copy, (at + 5_000, at + 45_000), id, 1 << 20);
+    }
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::HostWait), ["Memcpy DtoH (Device -> Pageable) -> cudaMemcpyAsync"]);
+    assert_eq!(thread(&trace), ["cudaMemcpyAsync 45-50", "host gap 50-100", "cudaMemcpyAsync 100-150"]);
+}
