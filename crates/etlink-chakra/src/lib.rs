@@ -23,7 +23,7 @@ mod relay;
 use std::borrow::Cow;
 
 pub use groups::{GroupKeys, Groups};
-pub use options::{Demotion, WriteOptions, WriteSummary};
+pub use options::{Demotion, Latency, WriteOptions, WriteSummary};
 pub use ranks::{Agreement, Channel, Communication, agree, communications};
 
 /// The messages of the Chakra schema, generated from `schemas/chakra/et_def.proto`.

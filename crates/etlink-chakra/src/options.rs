@@ -5,9 +5,26 @@ use crate::proto::NodeType;
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
+/// Where the time goes that lies between the end of the last node that a node waits for and its start: what
+/// launches and waits take. Chakra's edges have no weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Latency {
+    /// Into the node's `duration_micros`; `duration_ns` is without it, `latency_ns` is the rest.
+    #[default]
+    Fold,
+    /// Into a node of its own before it, of kind `latency`.
+    Node,
+    /// Nowhere.
+    Drop,
+}
+
 /// What the caller decides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions<'a> {
+    /// Where latency goes.
+    pub latency: Latency,
+    /// Leave out host gaps: what waits for one waits for what that waits for.
+    pub no_gaps: bool,
     /// The key of each process group, the same on all ranks. Without it groups go by the names
     /// that the trace has, which differ between ranks for groups of a part of them.
     pub groups: Option<&'a GroupKeys>,

@@ -56,6 +56,11 @@ impl Track<'_> {
         self.base + at as u32
     }
 
+    /// The slot of the node to come.
+    pub(crate) fn next_slot(&self) -> u32 {
+        self.base + self.next as u32
+    }
+
     /// Nothing follows: the last node ends at `end`.
     pub(crate) fn close(self, thread: u32, end: TimeNs) -> Range<u32> {
         if self.place.is_empty() {
@@ -108,6 +113,19 @@ impl Draft {
             }
         };
         self.bases.windows(2).map(track).collect()
+    }
+
+    /// The nodes of a thread that it runs last before `time` and first from then on.
+    pub(crate) fn around(&self, thread: u32, time: TimeNs) -> (Option<u32>, Option<u32>) {
+        let track = &self.tracks[thread as usize];
+        let places = &self.place[track.start as usize..track.end as usize];
+        let after = track.start + places.partition_point(|place| *place < time.0) as u32;
+        (Some(after).filter(|after| *after > track.start).map(|after| after - 1), Some(after).filter(|after| *after < track.end))
+    }
+
+    /// The boundary of a thread whose first slice follows on another thread's work takes no time.
+    pub(crate) fn end_boundary(&mut self, boundary: u32) {
+        self.place[boundary as usize] = self.place[boundary as usize + 1];
     }
 
     /// Puts a boundary, from `begin` on, before the first slice of each thread.

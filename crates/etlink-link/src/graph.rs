@@ -6,6 +6,7 @@
 
 use crate::draft::Draft;
 use crate::edges::{Edge, Edges};
+use crate::handoffs::Handoff;
 use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
 use crate::search::Groups;
 use crate::trace::{EdgeKind, NoLaunch, NodeKind, Nodes};
@@ -43,7 +44,7 @@ pub(crate) fn build(
     draft: Draft,
     call_slot: Vec<u32>,
     launches: &Launches,
-    waits: &Waits,
+    (waits, handoffs): (&Waits, &[Handoff]),
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
 ) -> (Nodes, Edges) {
@@ -52,6 +53,7 @@ pub(crate) fn build(
     let mut graph = Graph { device, launches, waits, draft, call_slot, waiting: vec![], row_slot, edges, anomalies };
     let begin = device.window().map_or(TimeNs(0), |(begin, _)| begin);
     graph.draft.add_boundaries(begin);
+    graph.add_handoffs(handoffs);
     graph.place_host_waits();
     graph.add_rows(begin);
     graph.add_waits();
@@ -96,6 +98,24 @@ struct Launch {
 impl Graph<'_> {
     fn edge(&mut self, kind: EdgeKind, from: u32, to: u32) {
         self.edges.push(Edge { to, kind, from, inferred: false });
+    }
+
+    /// What gave a thread work to that work, and that work to what came after it.
+    fn add_handoffs(&mut self, handoffs: &[Handoff]) {
+        for handoff in handoffs {
+            let (given, back) = (self.draft.around(handoff.giver, handoff.start).0, self.draft.around(handoff.giver, handoff.end).1);
+            let (first, last) = (self.draft.around(handoff.worker, handoff.start).1, self.draft.around(handoff.worker, handoff.end).0);
+            let first = match handoff.idle {
+                None => self.draft.tracks[handoff.worker as usize].start,
+                Some(_) => first.unwrap_or_default(),
+            };
+            if handoff.idle.is_none() {
+                self.draft.end_boundary(first);
+            }
+            for (from, to) in [(given, Some(first)), (last, back)].into_iter().filter_map(|(from, to)| from.zip(to)) {
+                self.edges.push(Edge { to, kind: EdgeKind::Handoff, from, inferred: handoff.inferred });
+            }
+        }
     }
 
     /// Calls that waited go on when the last row that they waited for has ended.

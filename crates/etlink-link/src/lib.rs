@@ -20,6 +20,7 @@ mod draft;
 mod edges;
 mod error;
 mod graph;
+mod handoffs;
 mod inferred;
 mod lanes;
 mod launch;
@@ -58,7 +59,13 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     let Some((start, end)) = device.window() else { return Err(Error::empty_device(&device)) };
     let mut report = LinkReport { window: TimeWindow { start_ns: start.0, end_ns: end.0 }, ..LinkReport::default() };
     describe(host.as_ref(), &device, options, &mut report)?;
-    let (matched, nesting) = rayon::join(|| matched(host.as_ref(), &device, options, &mut report), || nest::nest(&device));
+    let (matched, (nesting, handoffs)) = rayon::join(
+        || matched(host.as_ref(), &device, options, &mut report),
+        || {
+            let handoffs = handoffs::handoffs(&device);
+            (nest::nest(&device, &handoffs), handoffs)
+        },
+    );
     let matching = matched?;
     let mut anomalies = std::mem::take(&mut report.anomalies);
     let first_overlap = nesting.first_overlap.map(|op| format!("{:?}", device.names.get(device.ops.name[op.index()])));
@@ -74,7 +81,7 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     let mut trace = LinkedTrace { host, device, op_host, op_rule, op_parent, op_exclusive, call_op, report, ..LinkedTrace::default() };
     let waits = waits::waits(&trace.device, &launches, &trace.call_op, &mut anomalies);
     let communicates = graph::host_collectives(&trace.device, &launches, |op| trace.op_collective(op).map(|found| found.kind()));
-    (trace.nodes, trace.edges) = graph::build(&trace.device, draft, call_slot, &launches, &waits, &communicates, &mut anomalies);
+    (trace.nodes, trace.edges) = graph::build(&trace.device, draft, call_slot, &launches, (&waits, &handoffs), &communicates, &mut anomalies);
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;

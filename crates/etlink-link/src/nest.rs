@@ -9,6 +9,7 @@
 //! O(n): the tables are in order already. Threads are swept at the same time.
 
 use crate::draft::{Draft, Track};
+use crate::handoffs::Handoff;
 use crate::search::Groups;
 use crate::trace::NodeKind;
 use etlink_model::{DeviceTrace, DurationNs, OpIdx, TimeNs};
@@ -37,15 +38,16 @@ pub(crate) struct Nesting {
     pub(crate) first_overlap: Option<OpIdx>,
 }
 
-/// Sweeps all threads.
-pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
+/// Sweeps all threads, which wait for each other's work.
+pub(crate) fn nest(device: &DeviceTrace, handoffs: &[Handoff]) -> Nesting {
     let threads = device.threads.len();
+    let waits = waits(threads, handoffs);
     let ops = Groups::new(device.ops.thread.iter().map(|thread| thread.index()), threads);
     let calls = Groups::new(device.calls.thread.iter().map(|thread| thread.index()), threads);
-    // a range makes one slice at most where it begins and one where it ends
-    let slices = (0..threads).map(|thread| 2 * (ops.of(thread).len() + calls.of(thread).len()));
+    // a range, or a wait, makes one slice at most where it begins and one where it ends
+    let slices = (0..threads).map(|thread| 2 * (ops.of(thread).len() + calls.of(thread).len() + waits[thread].len()));
     let mut draft = Draft::new(slices, device.rows.len());
-    let sweep = |(thread, track)| Sweep::run(device, thread, ops.of(thread), calls.of(thread), track);
+    let sweep = |(thread, track)| Sweep::run(device, thread, [ops.of(thread), calls.of(thread)], &waits[thread], track);
     let swept: Vec<Swept> = draft.threads().into_par_iter().enumerate().map(sweep).collect();
     let mut nesting = Nesting {
         op_parent: vec![OpIdx::NONE; device.ops.len()],
@@ -67,8 +69,28 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
         nesting.overlaps += swept.overlaps;
         nesting.first_overlap = nesting.first_overlap.or(swept.first_overlap);
         nesting.draft.tracks.push(swept.track);
+        nesting.draft.holes.extend(swept.holes);
     }
     nesting
+}
+
+/// Per thread, when it waits for another: a giver for its worker, a worker for work. In order, without overlaps.
+fn waits(threads: usize, handoffs: &[Handoff]) -> Vec<Vec<(TimeNs, TimeNs)>> {
+    let mut all: Vec<(u32, TimeNs, TimeNs)> = vec![];
+    for handoff in handoffs {
+        all.push((handoff.giver, handoff.start, handoff.end));
+        all.extend(handoff.idle.map(|idle| (handoff.worker, idle, handoff.start)));
+    }
+    all.sort_unstable();
+    let mut waits: Vec<Vec<(TimeNs, TimeNs)>> = vec![vec![]; threads];
+    for (thread, start, end) in all {
+        let of_thread = &mut waits[thread as usize];
+        match of_thread.last_mut().filter(|last| start < last.1) {
+            Some(last) => last.1 = last.1.max(end),
+            None => of_thread.push((start, end)),
+        }
+    }
+    waits
 }
 
 /// What the sweep over one thread found.
@@ -79,6 +101,8 @@ struct Swept {
     /// Per call of the thread, the innermost op around it and the slot of its first slice.
     calls: Vec<(OpIdx, u32)>,
     track: Range<u32>,
+    /// Slots that follow on a wait, and how long that was.
+    holes: Vec<(u32, DurationNs)>,
     overlaps: u64,
     first_overlap: Option<OpIdx>,
 }
@@ -103,13 +127,15 @@ struct Sweep<'d> {
     stack: Vec<Open>,
     now: TimeNs,
     slices: Track<'d>,
+    /// Waits to come.
+    waits: &'d [(TimeNs, TimeNs)],
     found: Swept,
 }
 
 impl Sweep<'_> {
-    fn run(device: &DeviceTrace, thread: usize, ops: &[u32], calls: &[u32], slices: Track<'_>) -> Swept {
+    fn run(device: &DeviceTrace, thread: usize, [ops, calls]: [&[u32]; 2], waits: &[(TimeNs, TimeNs)], slices: Track<'_>) -> Swept {
         let found = Swept { ops: Vec::with_capacity(ops.len()), calls: Vec::with_capacity(calls.len()), ..Swept::default() };
-        let mut sweep = Sweep { stack: vec![], now: TimeNs::default(), slices, found };
+        let mut sweep = Sweep { stack: vec![], now: TimeNs::default(), slices, waits, found };
         let op_span = |op: &u32| (device.ops.start[*op as usize], device.ops.duration[*op as usize]);
         let call_span = |call: &u32| (device.calls.start[*call as usize], device.calls.duration[*call as usize]);
         let (mut ops, mut calls) = (ops.iter().peekable(), calls.iter().peekable());
@@ -135,8 +161,22 @@ impl Sweep<'_> {
         Swept { track: sweep.slices.close(thread as u32, sweep.now), ..sweep.found }
     }
 
-    /// Moves to `until`, closing what ends on the way.
+    /// Moves to `until`, leaving out the waits on the way.
     fn advance(&mut self, until: TimeNs) {
+        while let Some((&(start, end), rest)) = self.waits.split_first().filter(|(wait, _)| wait.0 < until) {
+            self.waits = rest;
+            let until = start.max(self.now);
+            self.work(until);
+            if end > until {
+                self.found.holes.push((self.slices.next_slot(), end - until));
+                self.now = end;
+            }
+        }
+        self.work(until);
+    }
+
+    /// Moves to `until`, closing what ends on the way.
+    fn work(&mut self, until: TimeNs) {
         while let Some(top) = self.stack.pop_if(|top| top.end <= until) {
             if top.end > self.now || !top.sliced {
                 self.slice(top, top.end);
@@ -238,7 +278,7 @@ mod tests {
                 ..RuntimeCall::default()
             });
         }
-        nest(&device)
+        nest(&device, &[])
     }
 
     /// Kind, row, start and end of each slice.

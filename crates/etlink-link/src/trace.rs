@@ -267,6 +267,21 @@ impl LinkedTrace {
         ends.max().map_or(DurationNs(0), |latest| nodes.start[node] - latest)
     }
 
+    /// Per thread, whether it only looks on: nothing on another thread or on a queue waits for it, while there are
+    /// threads of which that is not so. NCCL's watchdog is one. O(edges).
+    pub fn onlookers(&self) -> Vec<bool> {
+        let nodes = &self.nodes;
+        let mut looks_on = vec![true; self.device.threads.len()];
+        for (to, edge) in (0..nodes.len()).flat_map(|to| self.edges.of(to).iter().map(move |edge| (to, edge))) {
+            let from = edge.from as usize;
+            if edge.kind != EdgeKind::ProgramOrder && !nodes.on_device[from] && (nodes.on_device[to] || nodes.resource[to] != nodes.resource[from]) {
+                looks_on[nodes.resource[from] as usize] = false;
+            }
+        }
+        let all = looks_on.iter().all(|looks_on| *looks_on);
+        looks_on.iter().map(|looks_on| *looks_on && !all).collect()
+    }
+
     /// What the traces say of an op's communication; the device trace before the host trace.
     pub fn op_collective(&self, op: OpIdx) -> Option<CollectiveRef<'_>> {
         let device = &self.device;

@@ -25,12 +25,14 @@ pub enum Kind {
     Boundary,
     /// A delay whose cause is not known.
     UnexplainedWait,
+    /// What a launch or a wait took, where that was written as a node.
+    Latency,
 }
 
 impl Kind {
     /// Whether it stands for time that passes, not for work that needs its thread or stream.
     pub fn is_delay(self) -> bool {
-        matches!(self, Kind::Boundary | Kind::UnexplainedWait)
+        matches!(self, Kind::Boundary | Kind::UnexplainedWait | Kind::Latency)
     }
 }
 

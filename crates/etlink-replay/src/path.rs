@@ -6,6 +6,7 @@ use crate::run::{NONE, Run};
 use crate::stats::share;
 use indexmap::IndexMap;
 use serde::Serialize;
+use std::cmp::Reverse;
 
 /// Why a node of the path started when it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -54,10 +55,13 @@ pub enum Cause {
     Unexplained,
 }
 
-/// The path walked back from the node that ends last (of several the first), along what decided each start. O(length).
+/// The path walked back from the node that ends last (of several the first), along what decided each start. A thread
+/// that only looks on, such as NCCL's watchdog, can outlast all work: it is no place to begin. O(nodes + edges).
 pub fn critical_path(graph: &Graph, run: &Run) -> Vec<Step> {
-    let (origin, last) = run.window();
-    let mut at = (0..graph.len()).find(|node| run.end(*node) == last).map(|node| node as u32);
+    let (origin, _) = run.window();
+    let works = works(graph);
+    let at_work = (0..graph.len()).filter(|node| works[graph.resource[*node] as usize]);
+    let mut at = at_work.max_by_key(|node| (run.end(*node), Reverse(*node))).map(|node| node as u32);
     let mut path = vec![];
     while let Some(node) = at {
         let index = node as usize;
@@ -75,10 +79,24 @@ pub fn critical_path(graph: &Graph, run: &Run) -> Vec<Step> {
     path
 }
 
+/// Per thread and stream, whether it does work: it is a stream, or something elsewhere waits for it. Where that is so
+/// of no thread and there is no stream, all do.
+fn works(graph: &Graph) -> Vec<bool> {
+    let mut works = vec![false; graph.resources.len()];
+    for node in 0..graph.len() {
+        let own = graph.resource[node];
+        works[own as usize] |= graph.is_device_op(node);
+        for from in graph.deps(node).map(|dep| graph.resource[dep.from as usize]).filter(|from| *from != own) {
+            works[from as usize] = true;
+        }
+    }
+    if works.contains(&true) { works } else { vec![true; works.len()] }
+}
+
 /// The path for reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PathReport {
-    /// From the first start to the last end of the run; what the causes add up to.
+    /// From the first start of the run to the path's end; what the causes add up to.
     pub makespan_ns: i64,
     /// Nodes.
     pub nodes: u64,
@@ -120,7 +138,8 @@ pub struct StepReport {
 impl PathReport {
     /// Adds up and names what is on the path.
     pub fn new(graph: &Graph, labels: &dyn Labels, run: &Run, path: &[Step]) -> PathReport {
-        let mut report = PathReport { makespan_ns: run.makespan().0, nodes: path.len() as u64, ..PathReport::default() };
+        let end = path.last().map_or(run.window().0, |step| run.end(step.node as usize));
+        let mut report = PathReport { makespan_ns: (end - run.window().0).0, nodes: path.len() as u64, ..PathReport::default() };
         for step in path {
             let node = step.node as usize;
             let (start_ns, duration_ns) = (run.start[node].0, run.duration[node].0);
@@ -157,6 +176,7 @@ fn cause_of(kind: Kind) -> Cause {
         Kind::HostGap => Cause::Gap,
         Kind::Boundary => Cause::Boundary,
         Kind::UnexplainedWait => Cause::Unexplained,
+        Kind::Latency => Cause::Wait,
     }
 }
 

@@ -23,7 +23,7 @@ enum Selection {
 }
 
 /// The words for kinds.
-const KINDS: [(&str, &[Kind]); 12] = [
+const KINDS: [(&str, &[Kind]); 13] = [
     ("host", &[Kind::HostOp, Kind::Runtime, Kind::HostGap]),
     ("host_op", &[Kind::HostOp]),
     ("runtime", &[Kind::Runtime]),
@@ -36,6 +36,7 @@ const KINDS: [(&str, &[Kind]); 12] = [
     ("collective", &[Kind::Collective]),
     ("boundary", &[Kind::Boundary]),
     ("unexplained_wait", &[Kind::UnexplainedWait]),
+    ("latency", &[Kind::Latency]),
 ];
 
 /// Why a rule is none.

@@ -73,6 +73,12 @@ pub struct How {
     /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); what takes more is refused before work starts, `merge` links as many ranks at once as fit [default: what the system can give]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<ByteSize>,
+    /// Where launch and wait times go in a `.et`, whose edges have no weights: `fold` into the duration of what was waiting, `node` of its own, or `drop` [default: fold]
+    #[arg(long, value_enum, hide_possible_values = true)]
+    pub latency: Option<Latency>,
+    /// Leave host gaps (Python, data loading) out of a `.et`: as if the host were quick
+    #[arg(long)]
+    pub no_gaps: bool,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
@@ -173,6 +179,17 @@ pub struct Inspect {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Where latency goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Latency {
+    /// Into durations.
+    Fold,
+    /// Into nodes.
+    Node,
+    /// Nowhere.
+    Drop,
 }
 
 /// Output formats.

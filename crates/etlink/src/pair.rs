@@ -1,6 +1,6 @@
 //! One rank from files to file: read both traces, link, write.
 
-use crate::args::Format;
+use crate::args::{Format, How, Latency};
 use crate::input::{self, Input};
 use crate::output::Target;
 use crate::progress::Progress;
@@ -20,9 +20,32 @@ pub struct Job {
     pub device: PathBuf,
     pub rank: Option<i64>,
     pub target: Option<Target>,
+    pub form: Form,
     pub threads: usize,
     pub strict: bool,
     pub force: bool,
+}
+
+/// What a `.et` is like.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Form {
+    latency: etlink_chakra::Latency,
+    no_gaps: bool,
+}
+
+impl Form {
+    /// Refuses what does not apply to the format.
+    pub fn new(how: &How, format: Option<Format>) -> Result<Form> {
+        if format == Some(Format::Json) && (how.latency.is_some() || how.no_gaps) {
+            bail!("--latency and --no-gaps are for .et files; merged JSON (ET+) is the op tree as it was recorded");
+        }
+        let latency = match how.latency {
+            None | Some(Latency::Fold) => etlink_chakra::Latency::Fold,
+            Some(Latency::Node) => etlink_chakra::Latency::Node,
+            Some(Latency::Drop) => etlink_chakra::Latency::Drop,
+        };
+        Ok(Form { latency, no_gaps: how.no_gaps })
+    }
 }
 
 /// How it went.
@@ -90,7 +113,7 @@ pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
     };
     if let Some(target) = job.target.as_ref().filter(|_| !linked.refused) {
         progress.say("writing");
-        let (summary, stored) = write(&trace, target)?;
+        let (summary, stored) = write(&trace, target, job.form)?;
         linked.output = Some(target.path().display().to_string());
         linked.written = Some(summary);
         linked.bytes.output = stored;
@@ -111,8 +134,8 @@ pub fn inputs(job: &Job) -> String {
     host.chain([job.device.display().to_string()]).collect()
 }
 
-fn write(trace: &LinkedTrace, target: &Target) -> Result<(WriteSummary, u64)> {
-    let options = WriteOptions::default();
+fn write(trace: &LinkedTrace, target: &Target, form: Form) -> Result<(WriteSummary, u64)> {
+    let options = WriteOptions { latency: form.latency, no_gaps: form.no_gaps, ..WriteOptions::default() };
     target.write(|mut out| match target.format {
         Format::Et => et::write_et(trace, &options, &mut out),
         Format::Json => etplus::write_etplus(trace, &mut out),

@@ -5,7 +5,8 @@
 //! ```
 //! Lengths are varints. Nodes are those of the linked graph in its order, so ids ascend with
 //! time, which is how ASTRA-sim chooses among ready nodes. `ctrl_deps` are program order,
-//! `data_deps` launches and stream order; simulators wait for both alike. Nothing but
+//! waits of calls and handoffs, `data_deps` launches, stream order, event waits and tensors; simulators wait
+//! for both alike. Nothing but
 //! COMP, COMM_COLL, COMM_SEND and COMM_RECV nodes is written: ASTRA-sim aborts on metadata
 //! nodes. O(nodes + edges).
 
@@ -34,7 +35,7 @@ const BLOCK_NODES: usize = 1024;
 /// # Errors
 /// Those of `out`.
 pub fn write_et(trace: &LinkedTrace, options: &WriteOptions<'_>, out: &mut (impl io::Write + Send)) -> io::Result<WriteSummary> {
-    let (groups, plan) = (Groups::new(trace), Plan::of(trace));
+    let (groups, plan) = (Groups::new(trace), Plan::of(trace, options));
     let nodes = trace.nodes.len();
     relay::write(out, nodes.div_ceil(BLOCK_NODES).max(1), |block, mut bytes| {
         if block == 0 {

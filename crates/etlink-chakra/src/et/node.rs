@@ -1,13 +1,13 @@
 //! One node: fields, dependencies and attributes.
 
 use super::comm::{Comm, comm_of};
-use super::plan::Plan;
+use super::plan::{Plan, is_left_out};
 use super::wire::Messages;
 use crate::proto::NodeType;
 use crate::relay::Block;
-use crate::{Groups, WriteOptions, WriteSummary, utf8};
+use crate::{Groups, Latency, WriteOptions, WriteSummary, utf8};
 use etlink_link::{CollectiveRef, Deps, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
-use etlink_model::{CollectiveKind, CpuOps, Label, OpIdx, RowIdx, RowKind};
+use etlink_model::{CollectiveKind, CpuOps, DurationNs, Label, OpIdx, RowIdx, RowKind};
 
 /// Field numbers of `Node`.
 mod field {
@@ -32,6 +32,8 @@ pub(crate) struct Encoder<'t> {
     message: Messages,
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
+    /// Nodes that are not written, whose deps are still to be taken.
+    left_out: Vec<usize>,
     summary: WriteSummary,
 }
 
@@ -39,7 +41,7 @@ impl<'t> Encoder<'t> {
     /// Appends nodes to `bytes`.
     pub(crate) fn new(trace: &'t LinkedTrace, groups: &'t Groups<'t>, options: &'t WriteOptions<'t>, plan: &'t Plan, bytes: Vec<u8>) -> Self {
         let message = Messages::after(bytes, field::ATTR);
-        Encoder { trace, groups, options, plan, message, ctrl_deps: vec![], data_deps: vec![], summary: WriteSummary::default() }
+        Encoder { trace, groups, options, plan, message, ctrl_deps: vec![], data_deps: vec![], left_out: vec![], summary: WriteSummary::default() }
     }
 
     /// What was appended to, and what it is.
@@ -47,16 +49,22 @@ impl<'t> Encoder<'t> {
         Block { bytes: self.message.bytes(), summary: self.summary }
     }
 
-    /// Node `index`.
+    /// Node `index`, and the latency before it where that is a node.
     pub(crate) fn node(&mut self, index: usize) {
         let trace = self.trace;
         let node = trace.nodes.get(index);
+        if is_left_out(node.kind, self.options) {
+            return;
+        }
         let record = trace.collective(&node).filter(|_| node.first);
         let comm = comm_of(trace, self.groups, self.options, index).and_then(|comm| comm.map_err(|reason| self.summary.demote(reason)).ok());
         let node_type = node_type(comm.as_ref());
         self.deps(index);
+        if self.plan.has_latency_node(index) {
+            self.latency_node(index, &node);
+        }
         self.message.begin();
-        self.message.uint(field::ID, index as u64);
+        self.message.uint(field::ID, self.plan.id(index));
         self.message.text(field::NAME, trace.name(&node));
         self.message.uint(field::TYPE, node_type as u64);
         self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
@@ -73,17 +81,59 @@ impl<'t> Encoder<'t> {
         self.message.end();
     }
 
-    /// Sorts the deps of a node by meaning; a node that is waited for twice is named once.
+    /// The latency of node `index`, which has its deps and is its only one.
+    fn latency_node(&mut self, index: usize, node: &Node) {
+        let (id, latency) = (self.plan.id(index) - 1, self.plan.latency[index]);
+        let start_ns = node.start.0 - latency.0;
+        self.message.begin();
+        self.message.uint(field::ID, id);
+        self.message.text(field::NAME, "latency");
+        self.message.uint(field::TYPE, NodeType::CompNode as u64);
+        self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
+        self.message.list(field::DATA_DEPS, &self.data_deps);
+        self.message.uint(field::START, u64::try_from(start_ns.div_euclid(1000)).unwrap_or(0));
+        self.message.uint(field::DURATION, self.plan.latency_us[index]);
+        self.message.attr_bool("is_cpu_op", !node.on_device);
+        self.message.attr_text("kind", "latency");
+        self.message.attr_int("start_ns", start_ns);
+        self.message.attr_int("duration_ns", latency.0);
+        if node.on_device {
+            self.queue(node.resource as usize)
+        } else {
+            self.thread(node.resource as usize)
+        }
+        self.summary.nodes += 1;
+        self.summary.deps += 1;
+        self.summary.count(NodeType::CompNode);
+        self.message.end();
+        self.ctrl_deps.clear();
+        self.data_deps.clear();
+        self.ctrl_deps.push(id);
+    }
+
+    /// Sorts the deps of a node by meaning; a node that is waited for twice is named once. For a node that is not
+    /// written stand those that it waits for.
     fn deps(&mut self, index: usize) {
         self.ctrl_deps.clear();
         self.data_deps.clear();
-        let edges = self.trace.edges.of(index);
-        for edge in edges.iter() {
-            if implied(edges, edge) {
-                continue;
+        let mut next = Some(index);
+        while let Some(index) = next.take().or_else(|| self.left_out.pop()) {
+            let edges = self.trace.edges.of(index);
+            for edge in edges.iter().filter(|edge| !implied(edges, *edge)) {
+                if is_left_out(self.trace.nodes.kind[edge.from as usize], self.options) {
+                    self.left_out.push(edge.from as usize);
+                    continue;
+                }
+                let deps = if edge.kind.is_control() { &mut self.ctrl_deps } else { &mut self.data_deps };
+                deps.push(self.plan.id(edge.from as usize));
             }
-            let deps = if edge.kind.is_control() { &mut self.ctrl_deps } else { &mut self.data_deps };
-            deps.push(u64::from(edge.from));
+        }
+        if self.options.no_gaps {
+            for deps in [&mut self.ctrl_deps, &mut self.data_deps] {
+                deps.sort_unstable();
+                deps.dedup();
+            }
+            self.data_deps.retain(|dep| !self.ctrl_deps.contains(dep));
         }
         self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
     }
@@ -93,6 +143,9 @@ impl<'t> Encoder<'t> {
         self.message.attr_text("kind", kind_text(node.kind));
         self.message.attr_int("start_ns", node.start.0);
         self.message.attr_int("duration_ns", node.duration.0);
+        if self.options.latency == Latency::Fold && self.plan.latency[index] > DurationNs(0) {
+            self.message.attr_int("latency_ns", self.plan.latency[index].0);
+        }
         if let Some(comm) = comm {
             self.simulated(comm);
         }
@@ -103,16 +156,20 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    fn host_slice(&mut self, index: usize, node: &Node) {
+    fn thread(&mut self, thread: usize) {
         let device = &self.trace.device;
-        if let Some(thread) = device.threads.get(node.resource as usize) {
-            for (name, label) in [("pid", thread.pid), ("tid", thread.tid)] {
-                match label {
-                    Label::Int(number) => self.message.attr_int(name, number),
-                    Label::Text(text) => self.message.attr_text(name, device.names.get(text)),
-                }
+        let Some(thread) = device.threads.get(thread) else { return };
+        for (name, label) in [("pid", thread.pid), ("tid", thread.tid)] {
+            match label {
+                Label::Int(number) => self.message.attr_int(name, number),
+                Label::Text(text) => self.message.attr_text(name, device.names.get(text)),
             }
         }
+    }
+
+    fn host_slice(&mut self, index: usize, node: &Node) {
+        let device = &self.trace.device;
+        self.thread(node.resource as usize);
         match node.kind {
             NodeKind::Runtime => {
                 let (call, calls) = (node.source as usize, &device.calls);
@@ -127,7 +184,7 @@ impl<'t> Encoder<'t> {
     fn op_slice(&mut self, index: usize, node: &Node) {
         match self.plan.first_slice.get(node.source as usize) {
             Some(&first) if first as usize == index => self.identity(OpIdx(node.source)),
-            Some(&first) => self.message.attr_int("slice_of", i64::from(first)),
+            Some(&first) => self.message.attr_int("slice_of", self.plan.id(first as usize).cast_signed()),
             // a gap that no annotation encloses
             None => {}
         }

@@ -1,31 +1,94 @@
 //! What nodes need to know of the nodes before them, so that they can be encoded in any order.
 
 use super::rounding::Rounding;
+use crate::{Latency, WriteOptions};
 use etlink_link::{LinkedTrace, NodeKind};
+use etlink_model::DurationNs;
+use rayon::prelude::*;
 
 /// See the columns.
 pub(crate) struct Plan {
+    /// Per node, the time from the end of the last that it waits for to its start.
+    pub(crate) latency: Vec<DurationNs>,
     /// Per node, its duration in whole microseconds with what rounding left over before it.
     pub(crate) duration_us: Vec<u64>,
+    /// Per node, the same of a latency node before it. Empty where there are none.
+    pub(crate) latency_us: Vec<u64>,
+    /// Per node, its id. Empty: its number.
+    ids: Vec<u64>,
     /// Per CPU op, the node of its first slice; `u32::MAX` = it has none.
     pub(crate) first_slice: Vec<u32>,
 }
 
 impl Plan {
-    /// O(nodes).
-    pub(crate) fn of(trace: &LinkedTrace) -> Plan {
+    /// O(nodes + edges).
+    pub(crate) fn of(trace: &LinkedTrace, options: &WriteOptions<'_>) -> Plan {
         let nodes = &trace.nodes;
-        let mut threads = Rounding::new(trace.device.threads.len());
-        let mut queues = Rounding::new(trace.device.queues.len());
-        let mut plan = Plan { duration_us: Vec::with_capacity(nodes.len()), first_slice: vec![u32::MAX; trace.device.ops.len()] };
-        for node in 0..nodes.len() {
-            let resource = if nodes.on_device[node] { &mut queues } else { &mut threads };
-            plan.duration_us.push(resource.micros(nodes.resource[node], nodes.duration[node]));
-            let of_op = matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::HostGap | NodeKind::Collective) && !nodes.on_device[node];
-            if let Some(first) = plan.first_slice.get_mut(nodes.source[node] as usize).filter(|first| of_op && **first == u32::MAX) {
-                *first = u32::try_from(node).unwrap_or(u32::MAX);
+        let latency: Vec<DurationNs> = (0..nodes.len()).into_par_iter().map(|node| trace.latency(node)).collect();
+        let mut plan = Plan { latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice: first_slices(trace) };
+        plan.round(trace, options.latency);
+        if options.latency == Latency::Node || options.no_gaps {
+            let mut next = 0;
+            for node in 0..nodes.len() {
+                next += u64::from(plan.has_latency_node(node));
+                plan.ids.push(next);
+                next += u64::from(!is_left_out(nodes.kind[node], options));
             }
         }
         plan
     }
+
+    /// A thread that only looks on takes no time for its gaps: simulators run one host node at a time, and its
+    /// would hold up the threads that do the work.
+    fn round(&mut self, trace: &LinkedTrace, mode: Latency) {
+        let nodes = &trace.nodes;
+        let looks_on = trace.onlookers();
+        let mut threads = Rounding::new(trace.device.threads.len());
+        let mut queues = Rounding::new(trace.device.queues.len());
+        self.duration_us.reserve(nodes.len());
+        for node in 0..nodes.len() {
+            let (at, duration, latency) = (nodes.resource[node], nodes.duration[node], self.latency[node]);
+            let on_device = nodes.on_device[node];
+            if !on_device && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary) && looks_on[at as usize] {
+                self.duration_us.push(0);
+                if mode == Latency::Node {
+                    self.latency_us.push(0);
+                }
+                continue;
+            }
+            let rounding = if on_device { &mut queues } else { &mut threads };
+            if mode == Latency::Node {
+                self.latency_us.push(rounding.micros(at, latency));
+            }
+            let folded = if mode == Latency::Fold { DurationNs(duration.0.saturating_add(latency.0)) } else { duration };
+            self.duration_us.push(rounding.micros(at, folded));
+        }
+    }
+
+    /// The id of a node.
+    pub(crate) fn id(&self, node: usize) -> u64 {
+        self.ids.get(node).copied().unwrap_or(node as u64)
+    }
+
+    /// Whether a node has a latency node before it, whose id is the one before its own.
+    pub(crate) fn has_latency_node(&self, node: usize) -> bool {
+        !self.latency_us.is_empty() && self.latency[node] > DurationNs(0)
+    }
+}
+
+/// Whether nodes of this kind are not written.
+pub(crate) fn is_left_out(kind: NodeKind, options: &WriteOptions<'_>) -> bool {
+    options.no_gaps && kind == NodeKind::HostGap
+}
+
+fn first_slices(trace: &LinkedTrace) -> Vec<u32> {
+    let nodes = &trace.nodes;
+    let mut first = vec![u32::MAX; trace.device.ops.len()];
+    for node in (0..nodes.len()).filter(|node| !nodes.on_device[*node]) {
+        let of_op = matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::HostGap | NodeKind::Collective);
+        if let Some(first) = first.get_mut(nodes.source[node] as usize).filter(|first| of_op && **first == u32::MAX) {
+            *first = u32::try_from(node).unwrap_or(u32::MAX);
+        }
+    }
+    first
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::proto::attribute_proto::Value;
 use crate::proto::{GlobalMetadata, Node, NodeType};
 use crate::testing::{Builder, sample};
-use crate::{Demotion, GroupKeys};
+use crate::{Demotion, GroupKeys, Latency};
 use etlink_link::NodeKind;
 use proptest::prelude::*;
 use prost::Message;
@@ -97,8 +97,59 @@ fn times_are_exact_in_attributes_and_in_sums() {
         assert_eq!(int(node, "duration_ns"), Some(trace.nodes.duration[index].0));
         assert_eq!(node.start_time_micros, trace.nodes.start[index].0.cast_unsigned() / 1000);
     }
-    let device: Vec<u64> = [5, 6, 9].map(|index: usize| nodes[index].duration_micros).to_vec();
-    assert_eq!(device, [1, 0, 31], "700, 650 and 30 300 ns");
+}
+
+#[test]
+fn latency_goes_into_durations_or_nodes_or_nowhere() {
+    // on the stream: 700, 650 and 30 300 ns after latencies of 3 900, 100 and 8 000 ns
+    let trace = sample(true);
+    let of = |latency| written(&trace, &WriteOptions { latency, ..WriteOptions::default() }).1;
+    let device =
+        |nodes: &[Node]| -> Vec<u64> { nodes.iter().filter(|node| int(node, "stream").is_some()).map(|node| node.duration_micros).collect() };
+    let (fold, node, dropped) = (of(Latency::Fold), of(Latency::Node), of(Latency::Drop));
+    assert_eq!(device(&fold), [5, 0, 39]);
+    assert_eq!([5, 6, 9].map(|index: usize| int(&fold[index], "latency_ns")), [Some(3_900), Some(100), Some(8_000)]);
+    assert_eq!(device(&dropped), [1, 0, 31]);
+    assert!(dropped.iter().all(|node| int(node, "latency_ns").is_none()));
+    assert_eq!(device(&node), [4, 1, 0, 0, 8, 31]);
+    let latencies: Vec<&Node> = node.iter().filter(|node| text(node, "kind") == Some("latency")).collect();
+    assert_eq!(latencies.len(), 4, "three on the stream, one on the thread");
+    for latency in &latencies {
+        let after = node.iter().find(|node| node.id == latency.id + 1).expect("what had the latency");
+        assert_eq!((&after.ctrl_deps[..], &after.data_deps[..]), (&[latency.id][..], &[][..]));
+        assert_eq!(int(after, "start_ns"), int(latency, "start_ns").zip(int(latency, "duration_ns")).map(|(start, duration)| start + duration));
+    }
+    assert_eq!(node.last().map(|node| node.id), Some(13));
+    assert_eq!(int(&node[4], "slice_of"), Some(2));
+}
+
+#[test]
+fn without_gaps_their_deps_take_their_place() {
+    let (_, nodes, summary) = written(&sample(true), &WriteOptions { no_gaps: true, ..WriteOptions::default() });
+    assert!(nodes.iter().all(|node| text(node, "kind") != Some("host_gap")));
+    assert!(nodes.iter().map(|node| node.id).eq(0..9));
+    assert_eq!((nodes[7].name.as_str(), &nodes[7].ctrl_deps[..]), ("record_param_comms", &[4][..]));
+    assert_eq!(summary.nodes, 9);
+}
+
+#[test]
+fn a_thread_that_only_looks_on_does_not_hold_up_the_others() {
+    let mut trace = sample(true);
+    let other = etlink_model::Thread { pid: etlink_model::Label::Int(100), tid: etlink_model::Label::Int(102) };
+    trace.device.threads.push(other);
+    trace.nodes.push(etlink_link::Node {
+        kind: etlink_link::NodeKind::HostGap,
+        source: u32::MAX,
+        resource: 1,
+        start: etlink_model::TimeNs(100_000),
+        duration: etlink_model::DurationNs(90_000_000),
+        ..etlink_link::Node::default()
+    });
+    let edges: Vec<_> = trace.edges.iter().collect();
+    trace.edges = etlink_link::Edges::new(edges, trace.nodes.len());
+    let (_, nodes, _) = written(&trace, &WriteOptions::default());
+    assert_eq!((nodes[10].duration_micros, int(&nodes[10], "duration_ns")), (0, Some(90_000_000)));
+    assert_eq!(nodes[7].duration_micros, 27, "the gap of the thread that launches, with its latency");
 }
 
 #[test]
@@ -149,7 +200,7 @@ fn what_is_not_communication_is_computation_and_counted() {
     let (_, nodes, summary) = written(&sample(true), &options);
     assert_eq!(nodes[9].r#type(), NodeType::CompNode);
     assert_eq!((attr(&nodes[9], "is_cpu_op"), attr(&nodes[9], "comm_type")), (Some(&Value::BoolVal(false)), None));
-    assert_eq!((text(&nodes[9], "comm_kind"), nodes[9].duration_micros), (Some("all_reduce"), 31));
+    assert_eq!((text(&nodes[9], "comm_kind"), nodes[9].duration_micros), (Some("all_reduce"), 39));
     assert_eq!(summary.demoted[&Demotion::Asked], 1);
 }
 

@@ -182,7 +182,9 @@ fn a_device_is_waited_for_on_all_its_streams_and_an_event_only_to_its_record() {
 fn a_copy_to_memory_that_is_not_pinned_blocks() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    for (name, copy, at) in [("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", 0), ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pinned)", 100_000)] {
+    for (name, copy, at) in
+        [("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", 0), ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pinned)", 100_000)]
+    {
         let id = draw.next_correlation();
         draw.call(main, name, (at, at + 50_000), id);
         draw.memcpy(SEVEN, copy, (at + 5_000, at + 45_000), id, 1 << 20);

@@ -4,7 +4,7 @@ use super::{print, threads};
 use crate::args::Link;
 use crate::memory::{Budget, Need};
 use crate::output::Target;
-use crate::pair::{self, Job};
+use crate::pair::{self, Form, Job};
 use crate::progress::Progress;
 use crate::{Outcome, table};
 use anyhow::{Result, bail};
@@ -19,13 +19,14 @@ pub fn run(args: Link) -> Result<Outcome> {
         Some(path) => Some(Target::new(path, how.format, how.force)?),
         None => None,
     };
+    let form = Form::new(&how, target.as_ref().map(|target| target.format))?;
     if let Some(output) = &args.output {
         refuse_input(output, args.host.iter().chain([&args.device]))?;
     }
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     let threads = threads(how.threads)?;
     Budget::new(how.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.device))])?;
-    let job = Job { host: args.host, device: args.device, rank: args.rank, target, threads, strict: how.strict, force: how.force };
+    let job = Job { host: args.host, device: args.device, rank: args.rank, target, form, threads, strict: how.strict, force: how.force };
     let progress = Progress::new();
     let linked = pair::run(&job, &progress);
     progress.clear();

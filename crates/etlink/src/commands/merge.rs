@@ -6,7 +6,7 @@ use crate::args::{Format, Merge};
 use crate::discover::{Found, Run, discover};
 use crate::memory::{Budget, Need, at_once, in_budget};
 use crate::output::Target;
-use crate::pair::{self, Job, Linked};
+use crate::pair::{self, Form, Job, Linked};
 use crate::progress::Progress;
 use crate::table::{Rows, mb};
 use anyhow::{Context, Result, bail};
@@ -31,6 +31,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
         bail!("{} is not a folder; to link one pair of files use `etlink link`", args.dir.display());
     }
     let threads = threads(args.how.threads)?;
+    Form::new(&args.how, args.how.format)?;
     let runs = discover(&args.dir)?;
     if runs.is_empty() {
         bail!("{}: no host or device traces in it (names such as torch_et_0.json.gz and kineto_trace_0.json.gz)", args.dir.display());
@@ -89,6 +90,7 @@ fn one(args: &Merge, run: &Run, found: &Found, threads: usize, progress: &Progre
         // a rank that only tells files apart need not be the process's rank
         rank: None,
         target: Some(target),
+        form: Form::new(&args.how, args.how.format)?,
         threads,
         strict: args.how.strict,
         force: args.how.force,

@@ -151,6 +151,7 @@ fn kind_of(file: &read::Graph, index: usize, on_device: bool) -> Kind {
         "host_gap" => Kind::HostGap,
         "boundary" => Kind::Boundary,
         "unexplained_wait" => Kind::UnexplainedWait,
+        "latency" => Kind::Latency,
         _ => match file.node_type[index] {
             NodeType::CommCollNode | NodeType::CommSendNode | NodeType::CommRecvNode => Kind::Collective,
             _ if on_device && copy => Kind::MemoryCopy,

@@ -7,7 +7,7 @@ use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Replay, ToLink};
 use crate::input::{self, Input};
-use crate::pair::{self, Job, read_device};
+use crate::pair::{self, Form, Job, read_device};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
@@ -96,7 +96,7 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
             bail!("--host and --device cannot both be standard input");
         }
         let device = device.clone().unwrap_or_default();
-        let job = Job { host: host.clone(), device, rank: *rank, target: None, threads, strict: *strict, force: *force };
+        let job = Job { host: host.clone(), device, rank: *rank, target: None, form: Form::default(), threads, strict: *strict, force: *force };
         progress.say("reading");
         let (host, device) = pair::read_both(&job, progress)?;
         let input = pair::inputs(&job);
