@@ -10,6 +10,7 @@
 //! All of it is pure: readers and writers take byte streams, nothing touches files. Both
 //! writers are linear in the trace and hold one block of output per thread in memory.
 
+mod captured;
 pub mod check;
 pub mod et;
 pub mod etplus;

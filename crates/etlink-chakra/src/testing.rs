@@ -49,7 +49,7 @@ impl Builder {
         let call = CallIdx::new(device.calls.len());
         let name = device.names.intern(name);
         let (start, duration, correlation) = (TimeNs(start), DurationNs(2_000), Correlation(correlation));
-        device.calls.push(RuntimeCall { name, start, duration, correlation, thread: ThreadIdx(0), external_id: -1 });
+        device.calls.push(RuntimeCall { name, start, duration, correlation, thread: ThreadIdx(0), external_id: -1, ..RuntimeCall::default() });
         self.trace.call_op.push(op);
         call
     }

@@ -72,6 +72,7 @@ arguments! {
     bytes = b"bytes";
     grid = b"grid";
     block = b"block";
+    kernel = b"kernel";
     graph_node = b"graph node id";
     wait_stream = b"wait_on_stream";
     wait_record = b"wait_on_cuda_event_record_corr_id";

@@ -104,6 +104,7 @@ impl ChunkTables {
             duration,
             correlation: correlation(event.args.correlation),
             external_id: int(event.args.external_id).unwrap_or(-1),
+            kernel: self.name(event.args.kernel),
         };
         self.trace.calls.push(call);
     }
@@ -300,6 +301,7 @@ fn rename(part: &mut DeviceTrace, names: &[NameId]) {
         &mut ops.shapes,
         &mut ops.types,
         &mut calls.name,
+        &mut calls.kernel,
         &mut rows.name,
         &mut rows.category,
         &mut syncs.name,

@@ -55,6 +55,45 @@ pub enum Error {
         /// What the trace says.
         found: i64,
     },
+    /// The capture-time trace has no capture.
+    #[error(
+        "no graph is captured in it: of its {calls} runtime calls none begins a stream capture{}; record while the graphs are captured, with the profiler's \
+         CUDA activity and record_shapes=True, or leave --capture out",
+        if *replays > 0 { format!(" ({replays} launch graphs: is it the trace of the replay?)") } else { String::new() }
+    )]
+    NoCapture {
+        /// Runtime calls that it has.
+        calls: usize,
+        /// Graph launches among them.
+        replays: usize,
+    },
+    /// No capture of the capture-time trace is there from begin to end.
+    #[error(
+        "no capture is in it from begin to end: {captures} are cut (first: {first}); record from before a capture until after it, or leave --capture out"
+    )]
+    CutCapture {
+        /// Captures that are cut.
+        captures: u64,
+        /// The first call that begins or ends one.
+        first: String,
+    },
+    /// The captures of the capture-time trace have no launches.
+    #[error("nothing is launched in its captures (first: {first}); give the trace of the capture of a graph with kernels, or leave --capture out")]
+    EmptyCapture {
+        /// The first call that begins one.
+        first: String,
+    },
+    /// The launches of the capture-time trace do not say what they launch.
+    #[error(
+        "launches of its {captures} captures do not name their kernels (first: {first}), so nothing tells which kernel of a replay came from which op: \
+         ROCm traces name them, CUDA traces do not; leave --capture out"
+    )]
+    UnnamedCapture {
+        /// Captures.
+        captures: u64,
+        /// The first launch without a name.
+        first: String,
+    },
     /// More rows than row numbers.
     #[error("the trace has {rows} events, more than the {limit} that one link can hold", limit = u32::MAX - 1)]
     TooManyEvents {

@@ -5,7 +5,7 @@
 //!              ├─> link() ─────────> nest     op tree and exclusive slices per thread
 //! DeviceTrace ─┘                     launch   device row -> runtime call -> owning op
 //!                                    graph    nodes by time, edges with a cause
-//!                └─> LinkedTrace { nodes, edges, report }
+//!                └─> LinkedTrace { nodes, edges, report } ─> carry()  graph kernels <- ops of a capture-time trace
 //! ```
 //! Nodes are intervals of work on a resource (a host thread or a device queue), edges are
 //! reasons to wait. Nodes are numbered in order of time and every edge goes from a lower
@@ -15,6 +15,7 @@
 
 mod align;
 mod calls;
+mod capture;
 mod compare;
 mod draft;
 mod edges;
@@ -32,6 +33,7 @@ mod search;
 mod trace;
 mod waits;
 
+pub use capture::{CaptureReport, Captured, CapturedOp, begins_capture, carry, launches_graph};
 pub use edges::{Deps, Edge, Edges};
 pub use error::Error;
 pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, UnmatchedCounts};

@@ -1,5 +1,6 @@
 //! How the linking went, in numbers.
 
+use crate::capture::{CaptureReport, rows_of_graph_launches};
 use crate::trace::{EdgeKind, LinkedTrace, MatchRule, NoLaunch, NodeKind};
 use etlink_model::{Anomalies, Anomaly, AnomalyKind, Severity};
 use indexmap::IndexMap;
@@ -63,6 +64,13 @@ pub struct LinkReport {
     pub no_launch: IndexMap<NoLaunch, u64>,
     /// Device rows whose launch call an op encloses.
     pub owned_by_op: u64,
+    /// Calls that launch a graph and have device rows.
+    pub graph_launches: u64,
+    /// Their device rows.
+    pub graph_rows: u64,
+    /// What was carried to these from a capture-time trace, if one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<CaptureReport>,
     /// Nodes by kind.
     pub nodes: NodeCounts,
     /// Edges by kind.
@@ -82,6 +90,9 @@ pub(crate) fn count(trace: &mut LinkedTrace) {
     report.matched = tally(trace.op_rule.iter().copied().filter(|rule| *rule != MatchRule::None), |rule| rule as usize);
     report.no_launch = tally(trace.row_no_launch.iter().copied().filter(|reason| *reason != NoLaunch::Launched), |reason| reason as usize);
     report.launched = report.device_rows - report.no_launch.values().sum::<u64>();
+    let in_graphs = rows_of_graph_launches(&trace.device, &trace.row_call);
+    report.graph_rows = in_graphs.len() as u64;
+    report.graph_launches = in_graphs.chunk_by(|a, b| a.0 == b.0).count() as u64;
     report.owned_by_op = trace.row_op.iter().filter(|op| op.get().is_some()).count() as u64;
     (report.nodes, report.edges) = rayon::join(
         || tally(trace.nodes.kind.iter().copied(), |kind| kind as usize),

@@ -1,5 +1,6 @@
 //! The linked trace.
 
+use crate::capture::Captured;
 use crate::edges::Edges;
 use crate::report::LinkReport;
 use etlink_model::{CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, NameId, Names, OpIdx, RowIdx, TimeNs};
@@ -218,6 +219,8 @@ pub struct LinkedTrace {
     pub nodes: Nodes,
     /// The graph's edges.
     pub edges: Edges,
+    /// Ops that launched the kernels of graph launches at capture time, if a trace of that was given.
+    pub captured: Option<Captured>,
     /// How it went.
     pub report: LinkReport,
 }

@@ -18,11 +18,13 @@
 //! written as they are given: neither writer escapes them.
 
 mod comms;
+mod graphs;
 mod host;
 mod kineto;
 mod rows;
 
 pub use comms::Comms;
+pub use graphs::GraphKernel;
 pub use host::HostSchema;
 pub use rows::Queue;
 use rows::{Call, Row, Sync, What};

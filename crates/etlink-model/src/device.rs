@@ -87,6 +87,8 @@ columns! {
         correlation: Correlation,
         /// `External id`, -1 = none.
         external_id: i64,
+        /// `kernel`, the name of what it launches: HIP calls have it, CUDA calls do not.
+        kernel: NameId,
     }
 }
 

@@ -46,6 +46,13 @@ impl Need {
         Need { files, unpacked: host_bytes.saturating_add(device_bytes), bytes }
     }
 
+    /// With one more device trace that is read beside them.
+    pub fn and(self, device: Option<&Path>) -> Need {
+        let other = Need::of(None, device);
+        let files = self.files.into_iter().chain(other.files).collect();
+        Need { files, unpacked: self.unpacked.saturating_add(other.unpacked), bytes: self.bytes.saturating_add(other.bytes) }
+    }
+
     /// For a rank that comes after others in the same process.
     pub fn in_turn(self) -> Need {
         Need { bytes: percent(self.bytes, IN_TURN_PERCENT), ..self }

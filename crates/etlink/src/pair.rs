@@ -10,7 +10,7 @@ use etlink_chakra::{WriteOptions, WriteSummary, et, etplus};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace};
 use etlink_model::{DeviceTrace, HostTrace, Severity};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// The job of one rank.
@@ -18,6 +18,8 @@ use std::time::Instant;
 pub struct Job {
     pub host: Option<PathBuf>,
     pub device: PathBuf,
+    /// Trace of the capture of its graphs.
+    pub capture: Option<PathBuf>,
     pub rank: Option<i64>,
     pub target: Option<Target>,
     pub form: Form,
@@ -55,6 +57,9 @@ pub struct Linked {
     pub host: Option<String>,
     /// The device trace's file.
     pub device: String,
+    /// The capture-time trace's file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<String>,
     /// The file that was written.
     pub output: Option<String>,
     /// Damage was found and `--strict` given: nothing was written.
@@ -95,15 +100,24 @@ pub struct Seconds {
 pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
     let mut clock = Clock(Instant::now());
     progress.say("reading");
+    let capture = job.capture.as_ref().map(|path| open_capture(path, job.threads, progress)).transpose()?;
     let (host, device) = read_both(job, progress)?;
-    let read = clock.lap();
+    let mut read = clock.lap();
     let bytes = Sizes { host: host.as_ref().map_or(0, |host| host.bytes), device: device.bytes, output: 0 };
     progress.say("linking");
-    let trace = etlink_link::link(host, device, LinkOptions { force: job.force, rank: job.rank }).with_context(|| inputs(job))?;
-    let link = clock.lap();
+    let mut trace = etlink_link::link(host, device, LinkOptions { force: job.force, rank: job.rank }).with_context(|| inputs(job))?;
+    let mut link = clock.lap();
+    if let Some(capture) = capture {
+        let name = capture.name.clone();
+        let capture = read_device(capture, job.threads, true)?;
+        read += clock.lap();
+        etlink_link::carry(&mut trace, &capture).with_context(|| name)?;
+        link += clock.lap();
+    }
     let mut linked = Linked {
         host: job.host.as_ref().map(|path| path.display().to_string()),
         device: job.device.display().to_string(),
+        capture: job.capture.as_ref().map(|path| path.display().to_string()),
         output: None,
         refused: job.strict && is_damaged(&trace.report),
         report: LinkReport::default(),
@@ -200,6 +214,19 @@ fn expect_device(input: &Input) -> Result<()> {
         }
         FileKind::Unknown => bail!("{} is no Kineto trace: it does not begin like one; see `etlink inspect`", input.name),
     }
+}
+
+/// Opens the trace of a capture; a wrong kind is refused before anything is read.
+fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<Input> {
+    let input = input::open(path, threads, progress)?;
+    if input.kind != FileKind::KinetoTrace {
+        bail!(
+            "{} is {}, but --capture wants the Kineto trace of the capture of the graphs; see `etlink inspect`",
+            input.name,
+            input::describe(input.kind)
+        );
+    }
+    Ok(input)
 }
 
 /// Reads a host trace.

@@ -29,6 +29,7 @@ pub fn linked(linked: &Linked) -> String {
     for (reason, count) in &report.no_launch {
         rows.add("  no launch", *count, word(reason));
     }
+    graphs(linked, &mut rows);
     report.nodes.iter().for_each(|(kind, count)| rows.add("nodes", *count, word(kind)));
     report.edges.iter().for_each(|(kind, count)| rows.add("edges", *count, word(kind)));
     written(linked, &mut rows);
@@ -38,6 +39,31 @@ pub fn linked(linked: &Linked) -> String {
     out += &rows.to_string();
     out += &anomalies(linked);
     out
+}
+
+/// Kernels of graph launches, and what was carried to them.
+fn graphs(linked: &Linked, rows: &mut Rows) {
+    let report = &linked.report;
+    if report.graph_rows > 0 {
+        rows.add("  in graphs", report.graph_rows, format!("of {} graph launches", report.graph_launches));
+    }
+    let Some(found) = &report.capture else { return };
+    rows.add("captures", found.captures, format!("{} launches, {}", found.launches, linked.capture.as_deref().unwrap_or("")));
+    for (count, what) in [
+        (found.unnamed, "captures left out: their launches do not name their kernels"),
+        (found.unfinished, "captures left out: cut"),
+        (found.complete, "graph launches with all kernels of a capture"),
+        (found.partial, "graph launches with most kernels of a capture"),
+        (found.unknown, "graph launches of graphs that were not captured here"),
+        (found.ambiguous, "kernels for which several ops come into question"),
+        (found.not_found, "kernels that no capture has"),
+        (found.without_op, "kernels that no op launched"),
+    ] {
+        if count > 0 {
+            rows.add("", count, what);
+        }
+    }
+    rows.add("  carried", found.carried, "kernels of graph launches got their captured op");
 }
 
 fn written(linked: &Linked, rows: &mut Rows) {

@@ -3,6 +3,7 @@
 use super::comm::{Comm, comm_of};
 use super::plan::{Plan, is_left_out};
 use super::wire::Messages;
+use crate::captured::captured;
 use crate::proto::NodeType;
 use crate::relay::Block;
 use crate::{Groups, Latency, WriteOptions, WriteSummary, utf8};
@@ -247,6 +248,9 @@ impl<'t> Encoder<'t> {
         }
         if rows.graph_node[at] != 0 {
             self.message.attr_uint("graph_node", rows.graph_node[at]);
+        }
+        for (name, text) in captured(self.trace, row) {
+            self.message.attr_text(name, text);
         }
     }
 

@@ -4,6 +4,7 @@ use super::attrs::Attrs;
 use super::plan::{NONE, Plan, Source};
 use super::{json, schema};
 use crate::WriteSummary;
+use crate::captured::captured;
 use etlink_link::{CollectiveRef, LinkedTrace};
 use etlink_model::{HostTrace, NameId, OpIdx, RowIdx, ValueList};
 use std::io::{self, Write};
@@ -93,6 +94,10 @@ impl<'t> NodeWriter<'t> {
         if let Some(group) = record.map(|of| of.names.get(of.record.group_name)).filter(|name| !name.is_empty()) {
             out.extend_from_slice(b", \"pg_name\": ");
             json::text(out, group)?;
+        }
+        for (name, text) in captured(self.trace, RowIdx::new(row)) {
+            write!(out, ", \"{name}\": ")?;
+            json::text(out, text)?;
         }
         out.push(b'}');
         self.summary.device_rows += 1;

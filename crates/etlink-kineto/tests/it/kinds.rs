@@ -2,7 +2,7 @@
 
 use crate::support::{anomalies, document, events, ops, read, rows};
 use etlink_model::builder::{Comms, Flavour, Queue, RecordIds, TraceBuilder};
-use etlink_model::{Collective, Correlation, CpuOp, DeviceRow, DurationNs, Label, QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs};
+use etlink_model::{Collective, Correlation, CpuOp, DeviceRow, DurationNs, Label, NameId, QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs};
 
 /// ```text
 /// thread  aten::mm ----------------       stream 7
@@ -59,8 +59,16 @@ fn a_runtime_call() {
         duration: DurationNs(3_250),
         correlation: Correlation(2),
         external_id: -1,
+        kernel: NameId::EMPTY,
     };
     assert_eq!((trace.calls.len(), trace.calls.row(0)), (1, want));
+}
+
+#[test]
+fn hip_calls_name_what_they_launch() {
+    let trace = read(one_launch(Flavour::Rocm).kineto());
+    assert_eq!(trace.names.get(trace.calls.kernel[0]), "gemm");
+    assert_eq!(trace.rows.grid[0], [64, 2, 1]);
 }
 
 #[test]

@@ -14,10 +14,6 @@ impl Flavour {
         }
     }
 
-    pub(super) fn graph_launch_name(self) -> &'static str {
-        if self == Flavour::Rocm { "hipGraphLaunch" } else { "cudaGraphLaunch" }
-    }
-
     fn call_category(self, driver: bool) -> &'static str {
         match (self, driver) {
             (Flavour::Cuda | Flavour::Rocm, false) => "cuda_runtime",
@@ -162,6 +158,7 @@ impl TraceBuilder {
     fn call_event(&self, call: &Call) -> String {
         let Thread { pid, tid } = self.threads[call.thread];
         let mut args = pairs(&[(if self.flavour == Flavour::Rocm { "cid" } else { "cbid" }, "211".into())]);
+        args.extend(call.kernel.iter().map(|kernel| ("kernel".to_owned(), format!("\"{kernel}\""))));
         args.extend(call.correlation.map(|id| ("correlation".to_owned(), id.to_string())));
         let category = self.flavour.call_category(call.driver);
         let mut text = self.complete(Line { category, name: &call.name, pid, tid, start: call.start, end: call.end, args });
@@ -197,6 +194,11 @@ impl TraceBuilder {
         };
         args.extend(row.correlation.map(|id| number("correlation", id)));
         match row.what {
+            // roctracer knows no graph nodes, and no grid of theirs
+            What::Kernel { graph_node } if self.flavour == Flavour::Rocm => args.extend(match graph_node {
+                0 => pairs(&[("kind", "\"Dispatch Kernel\"".into()), ("grid", "[64, 2, 1]".into()), ("block", "[128, 1, 1]".into())]),
+                _ => pairs(&[("kind", "\"Dispatch Task\"".into())]),
+            }),
             What::Kernel { graph_node } => args.extend(pairs(&[
                 ("registers per thread", "32".into()),
                 ("blocks per SM", "0.592593".into()),

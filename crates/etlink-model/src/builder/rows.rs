@@ -28,6 +28,8 @@ pub(super) struct Call {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) correlation: Option<i64>,
+    /// What it launches.
+    pub(super) kernel: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ pub(super) struct Sync {
 }
 
 /// Start and end, nanoseconds.
-type SpanNs = (i64, i64);
+pub(super) type SpanNs = (i64, i64);
 
 impl TraceBuilder {
     /// A runtime call.
@@ -73,7 +75,7 @@ impl TraceBuilder {
     }
 
     fn any_call(&mut self, thread: ThreadRef, name: &str, driver: bool, span: SpanNs, correlation: Option<i64>) {
-        let call = Call { thread: thread.0, name: name.into(), driver, start: span.0, end: span.1, correlation };
+        let call = Call { thread: thread.0, name: name.into(), driver, start: span.0, end: span.1, correlation, kernel: None };
         self.events.push(Event::Call(call));
     }
 
@@ -97,7 +99,7 @@ impl TraceBuilder {
         self.row(What::Memset { bytes }, queue, "Memset (Device)", span, correlation.into(), None);
     }
 
-    fn row(&mut self, what: What, queue: Queue, name: &str, span: SpanNs, correlation: Option<i64>, comms: Option<Comms>) {
+    pub(super) fn row(&mut self, what: What, queue: Queue, name: &str, span: SpanNs, correlation: Option<i64>, comms: Option<Comms>) {
         let row = Row { what, name: name.into(), queue, start: span.0, end: span.1, correlation, comms };
         self.events.push(Event::Row(Box::new(row)));
     }
@@ -105,19 +107,8 @@ impl TraceBuilder {
     /// A launch call and its kernel; gives the correlation id.
     pub fn launch(&mut self, thread: ThreadRef, call: SpanNs, queue: Queue, kernel: &str, span: SpanNs) -> i64 {
         let correlation = self.next_correlation();
-        self.call(thread, self.flavour.launch_name(), call, correlation);
+        self.launch_call(thread, call, kernel, correlation);
         self.kernel(queue, kernel, span, correlation);
-        correlation
-    }
-
-    /// A graph launch and the kernels of the graph, on their queues.
-    pub fn graph_launch(&mut self, thread: ThreadRef, call: SpanNs, kernels: &[(Queue, i64, i64)]) -> i64 {
-        let correlation = self.next_correlation();
-        self.call(thread, self.flavour.graph_launch_name(), call, correlation);
-        for (&(queue, start, end), node) in kernels.iter().zip(1..) {
-            let name = format!("graph_kernel_{node}");
-            self.row(What::Kernel { graph_node: 4_294_967_296 + node }, queue, &name, (start, end), Some(correlation), None);
-        }
         correlation
     }
 

@@ -93,6 +93,8 @@ fn device(trace: &DeviceTrace) -> Map<String, Value> {
         "cpu_ops": trace.ops.len(),
         "ops_with_id": trace.ops.rf_id.iter().filter(|id| id.get().is_some()).count(),
         "runtime_calls": trace.calls.len(),
+        "graph_captures": calls(trace, etlink_link::begins_capture),
+        "graph_launches": calls(trace, etlink_link::launches_graph),
         "device_rows": trace.rows.len(),
         "sync_rows": trace.syncs.len(),
         "threads": threads.collect::<Vec<_>>(),
@@ -103,6 +105,12 @@ fn device(trace: &DeviceTrace) -> Map<String, Value> {
         "events": trace.events.iter().map(|(kind, count)| (kind.trim().to_owned(), json!(count))).collect::<Map<_, _>>(),
         "anomalies": anomalies(&trace.anomalies),
     }))
+}
+
+/// Runtime calls by their names; nothing where there are none.
+fn calls(trace: &DeviceTrace, of: fn(&str) -> bool) -> Option<usize> {
+    let count = trace.calls.name.iter().filter(|name| of(trace.names.get(**name))).count();
+    (count > 0).then_some(count)
 }
 
 fn collectives(table: &Collectives, names: &Names) -> Value {

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 
 pub fn run(args: Link) -> Result<Outcome> {
     let how = args.how;
-    if args.host.as_deref() == Some(Path::new("-")) && args.device == Path::new("-") {
-        bail!("--host and --device cannot both be standard input");
+    let inputs = || args.host.iter().chain([&args.device]).chain(&args.capture);
+    if inputs().filter(|path| path.as_path() == Path::new("-")).count() > 1 {
+        bail!("only one of --host, --device and --capture can be standard input");
     }
     let target = match &args.output {
         Some(path) => Some(Target::new(path, how.format, how.force)?),
@@ -21,12 +22,13 @@ pub fn run(args: Link) -> Result<Outcome> {
     };
     let form = Form::new(&how, target.as_ref().map(|target| target.format))?;
     if let Some(output) = &args.output {
-        refuse_input(output, args.host.iter().chain([&args.device]))?;
+        refuse_input(output, inputs())?;
     }
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     let threads = threads(how.threads)?;
-    Budget::new(how.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.device))])?;
-    let job = Job { host: args.host, device: args.device, rank: args.rank, target, form, threads, strict: how.strict, force: how.force };
+    Budget::new(how.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.device)).and(args.capture.as_deref())])?;
+    let (capture, strict, force) = (args.capture, how.strict, how.force);
+    let job = Job { host: args.host, device: args.device, capture, rank: args.rank, target, form, threads, strict, force };
     let progress = Progress::new();
     let linked = pair::run(&job, &progress);
     progress.clear();

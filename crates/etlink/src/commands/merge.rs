@@ -85,6 +85,7 @@ fn one(args: &Merge, run: &Run, found: &Found, threads: usize, progress: &Progre
     };
     let target = Target::new(&output_path(args, run, found), args.how.format, args.how.force)?;
     let job = Job {
+        capture: None,
         host: found.host.clone(),
         device: device.clone(),
         // a rank that only tells files apart need not be the process's rank

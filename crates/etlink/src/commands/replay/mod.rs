@@ -96,7 +96,8 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
             bail!("--host and --device cannot both be standard input");
         }
         let device = device.clone().unwrap_or_default();
-        let job = Job { host: host.clone(), device, rank: *rank, target: None, form: Form::default(), threads, strict: *strict, force: *force };
+        let (rank, form) = (*rank, Form::default());
+        let job = Job { host: host.clone(), device, capture: None, rank, target: None, form, threads, strict: *strict, force: *force };
         progress.say("reading");
         let (host, device) = pair::read_both(&job, progress)?;
         let input = pair::inputs(&job);

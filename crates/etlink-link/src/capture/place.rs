@@ -1,0 +1,166 @@
+//! Lays the rows of a graph launch along the launches of a capture.
+//!
+//! Names repeat from layer to layer, and a row can be missing. So the rows of a stream are laid twice: each on the
+//! first launch of its name that is left, from the front, and the same from the back. Where both ways
+//! agree there is no other way; where they do not, several launches come into question.
+//!
+//! ```text
+//! capture      a b c a b b c
+//! from front   a b c a b . c         rows a b c a b c, a `b` is missing:
+//! from back    a b c a . b c         the second b could be either, all others lie in one place
+//! ```
+//! Streams of one launch run side by side, so time orders rows only within a stream. Each stream is laid along the
+//! launches of those names that occur on it alone; rows of names that several streams have stay open.
+
+/// A row of a graph launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// What it runs.
+    pub(super) token: u32,
+    /// Rows of one lane are in order.
+    pub(super) lane: u32,
+}
+
+/// Where a row lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The capture has no such launch.
+    Nowhere,
+    /// Several launches come into question.
+    Several,
+    /// This launch of the capture, and no other.
+    At(u32),
+}
+
+/// Of either side, one in so many may be left over.
+const LEFT_OVER: usize = 10;
+
+/// Whether the order of all rows is known.
+pub(super) fn single_lane(steps: &[Step]) -> bool {
+    steps.windows(2).all(|pair| pair[0].lane == pair[1].lane)
+}
+
+/// Per row, its place in `capture`; `None` where the two do not fit. O(n log n).
+pub(super) fn place(steps: &[Step], capture: &[u32]) -> Option<Vec<Place>> {
+    let mut known = capture.to_vec();
+    known.sort_unstable();
+    known.dedup();
+    let owners = owners(steps);
+    let mut rows: Vec<(u32, u32)> = vec![];
+    let mut places = vec![Place::Nowhere; steps.len()];
+    let mut fitting = 0;
+    for (step, row) in steps.iter().zip(0u32..) {
+        if known.binary_search(&step.token).is_err() {
+            continue;
+        }
+        fitting += 1;
+        match owner(&owners, step.token) {
+            Some(lane) => rows.push((lane, row)),
+            None => places[row as usize] = Place::Several,
+        }
+    }
+    if (steps.len() - fitting) * LEFT_OVER > steps.len() || fitting > capture.len() || (capture.len() - fitting) * LEFT_OVER > capture.len() {
+        return None;
+    }
+    let mut launches: Vec<(u32, u32)> = capture.iter().zip(0..).filter_map(|(token, at)| Some((owner(&owners, *token)?, at))).collect();
+    // stable: in order within a lane
+    rows.sort_by_key(|&(lane, _)| lane);
+    launches.sort_by_key(|&(lane, _)| lane);
+    let mut rest = &launches[..];
+    for rows in rows.chunk_by(|a, b| a.0 == b.0) {
+        let lane = rows.first()?.0;
+        rest = &rest[rest.partition_point(|&(other, _)| other < lane)..];
+        let own = &rest[..rest.partition_point(|&(other, _)| other == lane)];
+        lay(steps, rows, capture, own, &mut places)?;
+    }
+    Some(places)
+}
+
+/// Tokens and the lane that they occur on, or `u32::MAX` for several; by token.
+fn owners(steps: &[Step]) -> Vec<(u32, u32)> {
+    let mut owners: Vec<(u32, u32)> = steps.iter().map(|step| (step.token, step.lane)).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    owners.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 = u32::MAX;
+        }
+        same
+    });
+    owners
+}
+
+/// The lane that alone has `token`.
+fn owner(owners: &[(u32, u32)], token: u32) -> Option<u32> {
+    let at = owners.binary_search_by_key(&token, |&(token, _)| token).ok()?;
+    Some(owners[at].1).filter(|lane| *lane != u32::MAX)
+}
+
+/// Lays the rows of one lane along its launches, from the front and from the back. `None` if they do not fit.
+fn lay(steps: &[Step], rows: &[(u32, u32)], capture: &[u32], launches: &[(u32, u32)], places: &mut [Place]) -> Option<()> {
+    let fits = |row: u32, at: u32| steps[row as usize].token == capture[at as usize];
+    let mut free = launches.iter();
+    for &(_, row) in rows {
+        let &(_, at) = free.find(|&&(_, at)| fits(row, at))?;
+        places[row as usize] = Place::At(at);
+    }
+    let mut free = launches.iter().rev();
+    for &(_, row) in rows.iter().rev() {
+        let &(_, at) = free.find(|&&(_, at)| fits(row, at))?;
+        if places[row as usize] != Place::At(at) {
+            places[row as usize] = Place::Several;
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows as `name` or `name/stream`, a letter each, laid along the letters of `capture`.
+    fn laid(rows: &str, capture: &str) -> Option<String> {
+        let step = |row: &str| {
+            let (name, lane) = row.split_once('/').unwrap_or((row, "0"));
+            Step { token: u32::from(name.as_bytes()[0]), lane: lane.parse().expect("a stream") }
+        };
+        let steps: Vec<Step> = rows.split(' ').map(step).collect();
+        let capture: Vec<u32> = capture.bytes().map(u32::from).collect();
+        let text = |place: &Place| match place {
+            Place::Nowhere => "-".to_owned(),
+            Place::Several => "?".to_owned(),
+            Place::At(at) => at.to_string(),
+        };
+        Some(place(&steps, &capture)?.iter().map(text).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn a_missing_row_leaves_open_only_what_it_could_be() {
+        assert_eq!(laid("a b c d e f g h i k", "abcdefghik").as_deref(), Some("0 1 2 3 4 5 6 7 8 9"));
+        assert_eq!(laid("a b c a b c a b c a", "abcabcabca").as_deref(), Some("0 1 2 3 4 5 6 7 8 9"));
+        assert_eq!(laid("a b c a b a b c a", "abcabcabca").as_deref(), Some("0 1 2 3 4 6 7 8 9"));
+        assert_eq!(laid("a b c a b c a b c", "abcabbcabc").as_deref(), Some("0 1 2 3 ? 6 7 8 9"));
+    }
+
+    #[test]
+    fn a_row_that_was_not_captured_is_set_aside() {
+        assert_eq!(laid("a b c a b x c a b c", "abcabcabc").as_deref(), Some("0 1 2 3 4 - 5 6 7 8"));
+    }
+
+    #[test]
+    fn what_differs_by_more_than_a_tenth_does_not_fit() {
+        assert_eq!(laid("a b c a", "abcab"), None);
+        assert_eq!(laid("a b c x", "abc"), None);
+        assert_eq!(laid("a c b", "abc"), None, "another order");
+        assert_eq!(laid("a a", "a"), None, "more than were captured");
+    }
+
+    #[test]
+    fn streams_are_laid_by_themselves() {
+        // side by side in time, one after the other at capture
+        assert_eq!(laid("a x/1 b y/1 a x/1", "abaxyx").as_deref(), Some("0 3 1 4 2 5"));
+        // `a` runs on both, so its place is open
+        assert_eq!(laid("a x/1 b a/1 y/1", "abaxy").as_deref(), Some("? 3 1 ? 4"));
+    }
+}
