@@ -1,6 +1,8 @@
 //! The linker through the real readers: drawn programs, recorded pairs, random programs.
 
 #[cfg(test)]
+mod capture;
+#[cfg(test)]
 mod launches;
 #[cfg(test)]
 mod matching;
