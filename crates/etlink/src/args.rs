@@ -39,7 +39,7 @@ pub struct Link {
     /// Device trace: Kineto trace (JSON; gzip and zstd are recognised), `-` for standard input
     #[arg(long, value_name = "KINETO")]
     pub device: PathBuf,
-    /// Kineto trace of the time when the CUDA or HIP graphs were captured: ops and shapes are carried from it to the kernels of graph launches
+    /// Kineto trace of the time when the graphs were captured (ROCm): ops and shapes are carried from it to the kernels of graph launches; `-` for standard input
     #[arg(long, value_name = "KINETO")]
     pub capture: Option<PathBuf>,
     /// Rank, when the traces do not say

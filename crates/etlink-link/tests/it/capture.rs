@@ -9,6 +9,7 @@ use crate::support::{alone, checked, device};
 use etlink_link::{CaptureReport, EdgeKind, Error, LinkedTrace, NodeKind};
 use etlink_model::RowIdx;
 use etlink_model::builder::{Flavour, GraphKernel, Queue, ThreadRef, TraceBuilder};
+use proptest::prelude::*;
 
 const STREAM: Queue = Queue { device: 0, context: 0, stream: 7 };
 
@@ -291,4 +292,31 @@ fn a_graph_launch_launches_all_its_rows_and_streams_order_them() {
     let name = |node: u32| trace.name(&trace.nodes.get(node as usize)).to_owned();
     let order: Vec<String> = of(EdgeKind::StreamOrder).map(|edge| format!("{} -> {}", name(edge.from), name(edge.to))).collect();
     assert_eq!(order, ["a -> c", "b -> d"]);
+}
+
+proptest! {
+    /// Few names, so that they repeat; each op has a shape of its own, so that a wrong one shows.
+    #[test]
+    fn no_kernel_gets_a_wrong_op(names in proptest::collection::vec(0usize..4, 1..60), lost in proptest::collection::vec(0usize..60, 0..6)) {
+        const NAMES: [&str; 4] = ["gemm", "relu", "add", "copy"];
+        let (mut of_capture, main) = rocm();
+        of_capture.capture(main, 0, 10_000 * (names.len() as i64 + 2));
+        for (&name, slot) in names.iter().zip(1..) {
+            captured_op(&mut of_capture, main, 10_000 * slot, "aten::op", slot, NAMES[name]);
+        }
+        let kept: Vec<(i64, &str)> = names.iter().zip(1..).filter(|&(_, slot)| !lost.contains(&(slot as usize))).map(|(&name, slot)| (slot, NAMES[name])).collect();
+        let (mut of_replay, main) = rocm();
+        of_replay.op(main, "replay", 0, 5_000);
+        replay(&mut of_replay, main, 0, &kept.iter().map(|(_, name)| *name).collect::<Vec<_>>());
+        let trace = carried(&of_replay, &of_capture).expect("carries");
+        let lost_none = kept.len() == names.len();
+        for (&(slot, _), row) in kept.iter().zip(0..) {
+            match trace.captured.as_ref().and_then(|captured| captured.of(RowIdx::new(row))) {
+                Some(op) => prop_assert_eq!(op.shapes, format!("[[{slot}, 64]]")),
+                None => prop_assert!(!lost_none, "nothing is missing, so nothing is open"),
+            }
+        }
+        let found = report(&trace);
+        prop_assert_eq!(found.carried + found.ambiguous + found.not_found + found.without_op, kept.len() as u64);
+    }
 }
