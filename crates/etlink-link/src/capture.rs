@@ -21,23 +21,23 @@
 //! Evidence: of the vLLM trace of a captured graph (MI300, 421 launches, all named) and its replay (421 rows), all names
 //! agree, place by place. What names cannot show: two graphs of the same kernels for different batch sizes.
 //!
-//! O(n log n), and O(captures × rows) for launches that no capture equals.
+//! O(n log n), and O(captures × rows) for each different sequence of rows that no capture equals.
 
+mod graphs;
 mod place;
 mod recorded;
 
 use crate::error::Error;
 use crate::trace::LinkedTrace;
-use etlink_model::{CallIdx, DeviceTrace, NameId, Names, RowIdx, RowKind};
-use place::{Place, Step};
-use recorded::{Recorded, token};
+use etlink_model::{CallIdx, DeviceTrace, NameId, Names, RowIdx};
+use graphs::{Found, Tokens, distinct};
+use place::Step;
+use recorded::Recorded;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 /// No captured op.
 const NONE: u32 = u32::MAX;
-/// Captures of the same names differ in what they say here.
-const DIFFERENT: u32 = u32::MAX - 1;
 
 /// Ops of a capture-time trace, by the device rows that they launched.
 #[derive(Clone, Debug, Default)]
@@ -109,13 +109,14 @@ pub fn carry(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Result<(), Error
     let mut row_op = vec![NONE; trace.device.rows.len()];
     let tokens = Tokens::new(&trace.device, capture);
     let mut rows = rows_of_graph_launches(&trace.device, &trace.row_call);
+    let mut seen: FxHashMap<Vec<Step>, Found> = FxHashMap::default();
     for launch in rows.chunk_by_mut(|a, b| a.0 == b.0) {
         in_order(&trace.device, launch);
-        let steps = tokens.steps(launch);
-        let found = graphs.find(&steps);
+        // the same graph is launched over and over
+        let found = seen.entry(tokens.steps(launch)).or_insert_with_key(|steps| graphs.find(steps));
         match found {
             Found { complete: true, .. } => report.complete += 1,
-            Found { ref fits, .. } if fits.is_empty() => report.unknown += 1,
+            Found { fits, .. } if fits.is_empty() => report.unknown += 1,
             Found { .. } => report.partial += 1,
         }
         for (at, &(_, row)) in launch.iter().enumerate() {
@@ -173,113 +174,5 @@ fn in_order(device: &DeviceTrace, launch: &mut [(CallIdx, u32)]) {
     let node = |&(_, row): &(CallIdx, u32)| device.rows.graph_node[row as usize];
     if launch.iter().all(|row| node(row) != 0) {
         launch.sort_by_key(node);
-    }
-}
-
-/// What device rows launch, in the numbers of the capture trace.
-struct Tokens<'t> {
-    device: &'t DeviceTrace,
-    /// Per name, once it was looked up.
-    of_name: Vec<u32>,
-}
-
-impl<'t> Tokens<'t> {
-    fn new(device: &'t DeviceTrace, capture: &DeviceTrace) -> Self {
-        let mut of_name = vec![NONE; device.names.count()];
-        for (&name, kind) in device.rows.name.iter().zip(&device.rows.kind) {
-            if *kind == RowKind::Kernel && of_name[name.index()] == NONE {
-                let text = device.names.get(name);
-                of_name[name.index()] = token(text, capture.names.find(text));
-            }
-        }
-        Tokens { device, of_name }
-    }
-
-    /// Rows of one launch. Where the graph says their order, streams do not count.
-    fn steps(&self, launch: &[(CallIdx, u32)]) -> Vec<Step> {
-        let rows = &self.device.rows;
-        let by_node = launch.iter().all(|&(_, row)| rows.graph_node[row as usize] != 0);
-        let step = |&(_, row): &(CallIdx, u32)| {
-            let row = row as usize;
-            let token = match rows.kind[row] {
-                RowKind::Kernel => self.of_name[rows.name[row].index()],
-                RowKind::Memcpy => recorded::COPY,
-                RowKind::Memset => recorded::SET,
-            };
-            Step { token, lane: if by_node { 0 } else { rows.queue[row].0 } }
-        };
-        launch.iter().map(step).collect()
-    }
-}
-
-/// The captures that can be told from each other: by their names.
-#[derive(Default)]
-struct Graphs<'r> {
-    by_tokens: FxHashMap<&'r [u32], usize>,
-    all: Vec<(&'r [u32], Vec<u32>)>,
-}
-
-/// Captures of the same names become one; where they say different things of a launch, it says nothing.
-fn distinct(recorded: &Recorded) -> Graphs<'_> {
-    let mut graphs = Graphs::default();
-    for range in &recorded.captures {
-        let (tokens, ops) = (&recorded.tokens[range.clone()], &recorded.op[range.clone()]);
-        let number = *graphs.by_tokens.entry(tokens).or_insert(graphs.all.len());
-        match graphs.all.get_mut(number) {
-            None => graphs.all.push((tokens, ops.to_vec())),
-            Some((_, agreed)) => agreed.iter_mut().zip(ops).filter(|(agreed, op)| agreed != op).for_each(|(agreed, _)| *agreed = DIFFERENT),
-        }
-    }
-    graphs
-}
-
-/// Where the rows of a launch lie, per capture that fits.
-#[derive(Default)]
-struct Found {
-    complete: bool,
-    fits: Vec<(usize, Vec<Place>)>,
-}
-
-impl Graphs<'_> {
-    fn find(&self, steps: &[Step]) -> Found {
-        if place::single_lane(steps) {
-            let tokens: Vec<u32> = steps.iter().map(|step| step.token).collect();
-            if let Some(&graph) = self.by_tokens.get(&tokens[..]) {
-                let places = (0..steps.len() as u32).map(Place::At).collect();
-                return Found { complete: true, fits: vec![(graph, places)] };
-            }
-        }
-        let mut fits: Vec<_> = self.all.iter().enumerate().filter_map(|(graph, (tokens, _))| Some((graph, place::place(steps, tokens)?))).collect();
-        // several streams: whole when one capture has every row, and no more
-        let whole =
-            |(graph, places): &(usize, Vec<Place>)| self.all[*graph].0.len() == steps.len() && places.iter().all(|place| *place != Place::Nowhere);
-        let complete = fits.iter().any(whole);
-        if complete {
-            fits.retain(whole);
-        }
-        Found { complete, fits }
-    }
-}
-
-impl Found {
-    /// The op of row `at` of the launch, if there is but one; counts.
-    fn op_of(&self, at: usize, graphs: &Graphs<'_>, report: &mut CaptureReport) -> u32 {
-        let mut found = None;
-        for (graph, places) in &self.fits {
-            let op = match places[at] {
-                Place::Nowhere => continue,
-                Place::Several => DIFFERENT,
-                Place::At(place) => graphs.all[*graph].1[place as usize],
-            };
-            found = Some(if found.is_none_or(|other| other == op) { op } else { DIFFERENT });
-        }
-        let count = match found {
-            None => &mut report.not_found,
-            Some(DIFFERENT) => &mut report.ambiguous,
-            Some(NONE) => &mut report.without_op,
-            Some(_) => &mut report.carried,
-        };
-        *count += 1;
-        found.filter(|op| *op != DIFFERENT).unwrap_or(NONE)
     }
 }

@@ -13,7 +13,7 @@
 //! launches of those names that occur on it alone; rows of names that several streams have stay open.
 
 /// A row of a graph launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Step {
     /// What it runs.
     pub(super) token: u32,
@@ -42,6 +42,10 @@ pub(super) fn single_lane(steps: &[Step]) -> bool {
 
 /// Per row, its place in `capture`; `None` where the two do not fit. O(n log n).
 pub(super) fn place(steps: &[Step], capture: &[u32]) -> Option<Vec<Place>> {
+    // most captures are of other graphs: their number of launches tells
+    if !nearly(steps.len().min(capture.len()), steps.len().max(capture.len())) {
+        return None;
+    }
     let mut known = capture.to_vec();
     known.sort_unstable();
     known.dedup();
@@ -59,7 +63,7 @@ pub(super) fn place(steps: &[Step], capture: &[u32]) -> Option<Vec<Place>> {
             None => places[row as usize] = Place::Several,
         }
     }
-    if (steps.len() - fitting) * LEFT_OVER > steps.len() || fitting > capture.len() || (capture.len() - fitting) * LEFT_OVER > capture.len() {
+    if fitting > capture.len() || !nearly(fitting, steps.len()) || !nearly(fitting, capture.len()) {
         return None;
     }
     let mut launches: Vec<(u32, u32)> = capture.iter().zip(0..).filter_map(|(token, at)| Some((owner(&owners, *token)?, at))).collect();
@@ -74,6 +78,11 @@ pub(super) fn place(steps: &[Step], capture: &[u32]) -> Option<Vec<Place>> {
         lay(steps, rows, capture, own, &mut places)?;
     }
     Some(places)
+}
+
+/// Whether `part` is all of `whole` but for what may be left over.
+fn nearly(part: usize, whole: usize) -> bool {
+    (whole - part) * LEFT_OVER <= whole
 }
 
 /// Tokens and the lane that they occur on, or `u32::MAX` for several; by token.

@@ -1,0 +1,118 @@
+//! The captures that can be told from each other, and which of them a graph launch runs.
+
+use super::place::{self, Place, Step};
+use super::recorded::{self, Recorded, token};
+use super::{CaptureReport, NONE};
+use etlink_model::{CallIdx, DeviceTrace, RowKind};
+use rustc_hash::FxHashMap;
+
+/// Captures of the same names differ in what they say here.
+const DIFFERENT: u32 = u32::MAX - 1;
+
+/// What device rows launch, in the numbers of the capture trace.
+pub(super) struct Tokens<'t> {
+    device: &'t DeviceTrace,
+    /// Per name, once it was looked up.
+    of_name: Vec<u32>,
+}
+
+impl<'t> Tokens<'t> {
+    pub(super) fn new(device: &'t DeviceTrace, capture: &DeviceTrace) -> Self {
+        let mut of_name = vec![NONE; device.names.count()];
+        for (&name, kind) in device.rows.name.iter().zip(&device.rows.kind) {
+            if *kind == RowKind::Kernel && of_name[name.index()] == NONE {
+                let text = device.names.get(name);
+                of_name[name.index()] = token(text, capture.names.find(text));
+            }
+        }
+        Tokens { device, of_name }
+    }
+
+    /// Rows of one launch. Where the graph says their order, streams do not count.
+    pub(super) fn steps(&self, launch: &[(CallIdx, u32)]) -> Vec<Step> {
+        let rows = &self.device.rows;
+        let by_node = launch.iter().all(|&(_, row)| rows.graph_node[row as usize] != 0);
+        let step = |&(_, row): &(CallIdx, u32)| {
+            let row = row as usize;
+            let token = match rows.kind[row] {
+                RowKind::Kernel => self.of_name[rows.name[row].index()],
+                RowKind::Memcpy => recorded::COPY,
+                RowKind::Memset => recorded::SET,
+            };
+            Step { token, lane: if by_node { 0 } else { rows.queue[row].0 } }
+        };
+        launch.iter().map(step).collect()
+    }
+}
+
+/// The captures that can be told from each other: by their names.
+#[derive(Default)]
+pub(super) struct Graphs<'r> {
+    by_tokens: FxHashMap<&'r [u32], usize>,
+    all: Vec<(&'r [u32], Vec<u32>)>,
+}
+
+/// Captures of the same names become one; where they say different things of a launch, it says nothing.
+pub(super) fn distinct(recorded: &Recorded) -> Graphs<'_> {
+    let mut graphs = Graphs::default();
+    for range in &recorded.captures {
+        let (tokens, ops) = (&recorded.tokens[range.clone()], &recorded.op[range.clone()]);
+        let number = *graphs.by_tokens.entry(tokens).or_insert(graphs.all.len());
+        match graphs.all.get_mut(number) {
+            None => graphs.all.push((tokens, ops.to_vec())),
+            Some((_, agreed)) => agreed.iter_mut().zip(ops).filter(|(agreed, op)| agreed != op).for_each(|(agreed, _)| *agreed = DIFFERENT),
+        }
+    }
+    graphs
+}
+
+/// Where the rows of a launch lie, per capture that fits.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) complete: bool,
+    pub(super) fits: Vec<(usize, Vec<Place>)>,
+}
+
+impl Graphs<'_> {
+    pub(super) fn find(&self, steps: &[Step]) -> Found {
+        if place::single_lane(steps) {
+            let tokens: Vec<u32> = steps.iter().map(|step| step.token).collect();
+            if let Some(&graph) = self.by_tokens.get(&tokens[..]) {
+                let places = (0..steps.len() as u32).map(Place::At).collect();
+                return Found { complete: true, fits: vec![(graph, places)] };
+            }
+        }
+        let mut fits: Vec<_> = self.all.iter().enumerate().filter_map(|(graph, (tokens, _))| Some((graph, place::place(steps, tokens)?))).collect();
+        // several streams: whole when one capture has every row, and no more
+        let whole =
+            |(graph, places): &(usize, Vec<Place>)| self.all[*graph].0.len() == steps.len() && places.iter().all(|place| *place != Place::Nowhere);
+        let complete = fits.iter().any(whole);
+        if complete {
+            fits.retain(whole);
+        }
+        Found { complete, fits }
+    }
+}
+
+impl Found {
+    /// The op of row `at` of the launch, if there is but one; counts.
+    pub(super) fn op_of(&self, at: usize, graphs: &Graphs<'_>, report: &mut CaptureReport) -> u32 {
+        let mut found = None;
+        for (graph, places) in &self.fits {
+            let op = match places[at] {
+                Place::Nowhere => continue,
+                Place::Several => DIFFERENT,
+                Place::At(place) => graphs.all[*graph].1[place as usize],
+            };
+            found = Some(if found.is_none_or(|other| other == op) { op } else { DIFFERENT });
+        }
+        let count = match found {
+            None => &mut report.not_found,
+            Some(DIFFERENT) => &mut report.ambiguous,
+            Some(NONE) => &mut report.without_op,
+            Some(_) => &mut report.carried,
+        };
+        *count += 1;
+        found.filter(|op| *op != DIFFERENT).unwrap_or(NONE)
+    }
+}
