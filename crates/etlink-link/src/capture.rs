@@ -11,12 +11,13 @@
 //! both sides have is the order of kernel names, so a kernel gets an op where that leaves no choice:
 //!
 //! 1. A captured launch is a call between the begin and the end of a capture, on the capturing thread or, for
-//!    autograd's threads, in its process, that no device row answers. Its `kernel` names what it launches.
+//!    autograd's threads, in its process, that no device row answers. Its `kernel` names what it launches; where one does not
+//!    say (CUDA), the capture is left out.
 //! 2. The rows of a graph launch are in order of `graph node id` where all have one, else of time, stream by stream.
 //! 3. They are laid along each capture, see [`place`]. A capture fits when the names agree and at most a tenth of
 //!    either side is left over. Where one has exactly the same names, only such are looked at.
-//! 4. A row gets its op where every capture that fits, and every way to lay the row, gives one and the same name,
-//!    shapes and types. All others are counted, not guessed.
+//! 4. A row gets its op where there is one way to lay it, and every capture that fits gives one and the same name, shapes,
+//!    types and annotation. All others are counted, not guessed.
 //!
 //! Evidence: of the vLLM trace of a captured graph (MI300, 421 launches, all named) and its replay (421 rows), all names
 //! agree, place by place. What names cannot show: two graphs of the same kernels for different batch sizes.
