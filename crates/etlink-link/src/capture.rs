@@ -20,7 +20,8 @@
 //!    types and annotation. All others are counted, not guessed.
 //!
 //! Evidence: of the vLLM trace of a captured graph (MI300, 421 launches, all named) and its replay (421 rows), all names
-//! agree, place by place. What names cannot show: two graphs of the same kernels for different batch sizes.
+//! agree, place by place. Launch calls name their kernel on all of 5335 in seven public ROCm traces, on none of 8552 in ten CUDA
+//! traces. What names cannot show: two graphs of the same kernels for different batch sizes.
 //!
 //! O(n log n), and O(captures × rows) for each different sequence of rows that no capture equals.
 
