@@ -7,6 +7,7 @@ mod capture;
 mod link;
 mod memory;
 mod merge;
+mod perfetto;
 mod replay;
 mod tool;
 mod two_traces;

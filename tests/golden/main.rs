@@ -103,3 +103,13 @@ fn draw(graph: &Graph) -> String {
     }
     out
 }
+
+#[test]
+fn perfetto() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (case, output) = (pairs().join("experts2-2.15.0"), folder.path().join("x.trace.json"));
+    let mut etlink = std::process::Command::new(env!("CARGO_BIN_EXE_etlink"));
+    etlink.arg("link").arg("--host").arg(case.join("torch_et_0.json.gz")).arg("--device").arg(case.join("kineto_trace_0.json.gz"));
+    assert!(etlink.arg("-o").arg(&output).output().expect("runs").status.success());
+    insta::assert_snapshot!("perfetto", std::fs::read_to_string(output).expect("written"));
+}

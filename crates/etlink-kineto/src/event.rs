@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Memset,
     /// `cuda_sync`, `xpu_sync`.
     Sync,
+    /// `process_name`, `thread_name` and others that say how to show the trace.
+    Metadata,
     /// Nothing that the graph needs.
     #[default]
     Other,
@@ -22,10 +24,9 @@ pub(crate) enum Kind {
 
 impl Kind {
     fn of(phase: &[u8], category: &[u8]) -> Kind {
-        if phase != b"X" {
-            return Kind::Other;
-        }
         match category {
+            _ if phase == b"M" => Kind::Metadata,
+            _ if phase != b"X" => Kind::Other,
             b"cpu_op" | b"user_annotation" | b"Operator" => Kind::Op,
             b"kernel" | b"Kernel" | b"mtia_ccp_events" | b"hpu_op" | b"collective_comm" => Kind::Kernel,
             b"gpu_memcpy" | b"Memcpy" => Kind::Memcpy,
@@ -65,6 +66,7 @@ arguments! {
     shapes = b"Input Dims";
     types = b"Input type";
     finished = b"finished";
+    name = b"name";
     correlation = b"correlation";
     device = b"device";
     context = b"context";

@@ -25,8 +25,10 @@ impl ChunkTables {
     /// Files an event under its kind.
     pub(crate) fn push(&mut self, event: &Event<'_>) {
         self.count(event);
-        if event.kind == Kind::Other {
-            return;
+        match event.kind {
+            Kind::Other => return,
+            Kind::Metadata => return self.push_name(event),
+            _ => {}
         }
         let Some((start, duration)) = self.times(event) else { return };
         match event.kind {
@@ -36,7 +38,21 @@ impl ChunkTables {
             Kind::Kernel => self.push_row(event, RowKind::Kernel, start, duration),
             Kind::Memcpy => self.push_row(event, RowKind::Memcpy, start, duration),
             Kind::Memset => self.push_row(event, RowKind::Memset, start, duration),
-            Kind::Other => {}
+            Kind::Other | Kind::Metadata => {}
+        }
+    }
+
+    /// What a process or thread is called. One without ids is none of those that ops have.
+    fn push_name(&mut self, event: &Event<'_>) {
+        let name = self.name(event.args.name);
+        if name == NameId::EMPTY || event.pid.is_none() {
+            return;
+        }
+        let thread = Thread { pid: self.label(event.pid), tid: self.label(event.tid) };
+        match event.name {
+            b"process_name" => call(&mut self.trace.process_names, thread.pid, name),
+            b"thread_name" if event.tid.is_some() => call(&mut self.trace.thread_names, thread, name),
+            _ => {}
         }
     }
 
@@ -228,6 +244,14 @@ fn position<T: PartialEq>(all: &mut Vec<T>, wanted: T) -> usize {
     }
 }
 
+/// Names `what`; the last name counts. Traces repeat such rows hundreds of thousands of times.
+fn call<T: PartialEq>(all: &mut Vec<(T, NameId)>, what: T, name: NameId) {
+    match all.iter_mut().rfind(|(known, _)| *known == what) {
+        Some((_, known)) => *known = name,
+        None => all.push((what, name)),
+    }
+}
+
 /// Puts the tables of chunks together.
 #[derive(Default)]
 pub(crate) struct Builder {
@@ -243,7 +267,13 @@ impl Builder {
         for (name, count) in events.drain(..) {
             *all.events.entry(part.names.get(name).to_owned()).or_default() += count;
         }
-        let threads = part.threads.drain(..).map(|t| Thread { pid: relabel(t.pid, names), tid: relabel(t.tid, names) });
+        for (pid, name) in part.process_names.drain(..) {
+            call(&mut all.process_names, relabel(pid, names), names[name.index()]);
+        }
+        for (thread, name) in part.thread_names.drain(..) {
+            call(&mut all.thread_names, rethread(thread, names), names[name.index()]);
+        }
+        let threads = part.threads.drain(..).map(|thread| rethread(thread, names));
         let threads: Vec<_> = threads.map(|thread| ThreadIdx::new(position(&mut all.threads, thread))).collect();
         let queues: Vec<_> = part.queues.drain(..).map(|queue| QueueIdx::new(position(&mut all.queues, queue))).collect();
         let base = u32::try_from(all.collectives.len()).unwrap_or(u32::MAX);
@@ -284,6 +314,10 @@ impl Builder {
         trace.syncs.reorder(&order);
         Some(trace)
     }
+}
+
+fn rethread(thread: Thread, names: &[NameId]) -> Thread {
+    Thread { pid: relabel(thread.pid, names), tid: relabel(thread.tid, names) }
 }
 
 fn relabel(label: Label, names: &[NameId]) -> Label {

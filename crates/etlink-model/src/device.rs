@@ -190,6 +190,10 @@ pub struct DeviceTrace {
     pub names: Names,
     /// Host threads, in order of first use.
     pub threads: Vec<Thread>,
+    /// What the trace calls its processes (`process_name`), each once.
+    pub process_names: Vec<(Label, NameId)>,
+    /// What it calls its threads (`thread_name`), each once.
+    pub thread_names: Vec<(Thread, NameId)>,
     /// Queues, in order of first use.
     pub queues: Vec<Queue>,
     /// CPU ops by start.

@@ -68,6 +68,19 @@ impl EdgeKind {
         EdgeKind::Handoff,
         EdgeKind::Tensor,
     ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            EdgeKind::ProgramOrder => "program_order",
+            EdgeKind::Launch => "launch",
+            EdgeKind::StreamOrder => "stream_order",
+            EdgeKind::EventWait => "event_wait",
+            EdgeKind::HostWait => "host_wait",
+            EdgeKind::Handoff => "handoff",
+            EdgeKind::Tensor => "tensor",
+        }
+    }
 }
 
 /// A thread or a stream.

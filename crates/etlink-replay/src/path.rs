@@ -20,6 +20,17 @@ pub enum Via {
     Busy,
 }
 
+impl Via {
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Via::Start => "start",
+            Via::Edge(kind) => kind.name(),
+            Via::Busy => "busy",
+        }
+    }
+}
+
 /// A node of the path, from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -29,6 +40,13 @@ pub struct Step {
     pub via: Via,
     /// From the end of the step before, or from the beginning of the run, to its start, ns.
     pub latency_ns: i64,
+}
+
+impl Step {
+    /// What its duration and its latency are spent on.
+    pub fn causes(&self, graph: &Graph) -> [Cause; 2] {
+        [cause_of(graph.kind[self.node as usize]), cause_of_latency(self.via)]
+    }
 }
 
 /// What time on the path was spent on.
@@ -53,6 +71,23 @@ pub enum Cause {
     Boundary,
     /// Delays without a known cause.
     Unexplained,
+}
+
+impl Cause {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Host => "host",
+            Cause::Launch => "launch",
+            Cause::Kernel => "kernel",
+            Cause::Communication => "communication",
+            Cause::MemoryCopy => "memory_copy",
+            Cause::Wait => "wait",
+            Cause::Gap => "gap",
+            Cause::Boundary => "boundary",
+            Cause::Unexplained => "unexplained",
+        }
+    }
 }
 
 /// The path walked back from the node that ends last (of several the first), along what decided each start. A thread
@@ -143,8 +178,9 @@ impl PathReport {
         for step in path {
             let node = step.node as usize;
             let (start_ns, duration_ns) = (run.start[node].0, run.duration[node].0);
-            report.spend(cause_of(graph.kind[node]), duration_ns);
-            report.spend(cause_of_latency(step.via), step.latency_ns);
+            let [own, latency] = step.causes(graph);
+            report.spend(own, duration_ns);
+            report.spend(latency, step.latency_ns);
             match step.via {
                 Via::Edge(kind) => *report.edges.entry(kind).or_default() += 1,
                 Via::Busy => report.busy += 1,

@@ -45,7 +45,7 @@ pub struct Link {
     /// Rank, when the traces do not say
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Output file: `x.et` is Chakra protobuf, `x.json` or `x.json.gz` merged JSON (ET+), `-` standard output; without it only the report is printed
+    /// Output file: `x.et` is Chakra protobuf, `x.json` or `x.json.gz` merged JSON (ET+), `x.trace.json` or `x.trace.json.gz` a trace for ui.perfetto.dev, `-` standard output; without it only the report is printed
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -114,6 +114,9 @@ pub struct Replay {
     /// Show the chain of nodes that took the whole time, and what it was spent on
     #[arg(long)]
     pub critical_path: bool,
+    /// Write the traces and the critical path of the run, the changed one if there are changes, for ui.perfetto.dev: `x.trace.json`, `x.trace.json.gz`, `-` standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     /// Threads to use; the figures do not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
@@ -137,7 +140,7 @@ pub struct ToLink {
     /// Do not replay traces that are damaged or of two runs, and exit with 1
     #[arg(long)]
     pub strict: bool,
-    /// Link traces that do not seem to belong together
+    /// Replace an existing output file, and link traces that do not seem to belong together
     #[arg(long)]
     pub force: bool,
 }
@@ -202,4 +205,6 @@ pub enum Format {
     Et,
     /// Merged JSON (ET+), for chakra_converter and et_replay
     Json,
+    /// Chrome JSON with flow arrows and the critical path, for ui.perfetto.dev
+    Perfetto,
 }

@@ -14,6 +14,7 @@ mod interrupt;
 mod memory;
 mod output;
 mod pair;
+mod perfetto;
 mod progress;
 mod table;
 

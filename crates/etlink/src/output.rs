@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct Target {
     path: PathBuf,
-    /// Protobuf or JSON.
+    /// What is written.
     pub format: Format,
     gzip: bool,
     force: bool,
@@ -27,8 +27,11 @@ impl Target {
             Some(format) => format,
             None if path == Path::new("-") => bail!("standard output has no name to tell the format; give --format"),
             None if plain.ends_with(".et") => Format::Et,
+            None if plain.ends_with(".trace.json") => Format::Perfetto,
             None if plain.ends_with(".json") => Format::Json,
-            None => bail!("{}: the name's ending does not tell the format; use .et, .json or .json.gz, or --format", path.display()),
+            None => {
+                bail!("{}: the name's ending does not tell the format; use .et, .json, .json.gz or .trace.json, or --format", path.display())
+            }
         };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
             bail!("cannot write {}: there is no folder {}; make it first", path.display(), folder.display());
@@ -41,6 +44,15 @@ impl Target {
             bail!("{} exists already; --force replaces it", path.display());
         }
         Ok(target)
+    }
+
+    /// As [`Target::new`], for a trace that only Perfetto reads.
+    pub fn perfetto(path: &Path, force: bool) -> Result<Target> {
+        let name = path.to_string_lossy().to_lowercase();
+        if path != Path::new("-") && ![".trace.json", ".trace.json.gz"].iter().any(|ending| name.ends_with(ending)) {
+            bail!("{}: replay writes a trace for Perfetto; use .trace.json or .trace.json.gz", path.display());
+        }
+        Target::new(path, Some(Format::Perfetto), force)
     }
 
     /// The file.

@@ -3,6 +3,7 @@
 use crate::args::{Format, How, Latency};
 use crate::input::{self, Input};
 use crate::output::Target;
+use crate::perfetto;
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
@@ -38,8 +39,8 @@ pub struct Form {
 impl Form {
     /// Refuses what does not apply to the format.
     pub fn new(how: &How, format: Option<Format>) -> Result<Form> {
-        if format == Some(Format::Json) && (how.latency.is_some() || how.no_gaps) {
-            bail!("--latency and --no-gaps are for .et files; merged JSON (ET+) is the op tree as it was recorded");
+        if matches!(format, Some(Format::Json | Format::Perfetto)) && (how.latency.is_some() || how.no_gaps) {
+            bail!("--latency and --no-gaps are for .et files; merged JSON (ET+) and Perfetto traces have the times as they were recorded");
         }
         let latency = match how.latency {
             None | Some(Latency::Fold) => etlink_chakra::Latency::Fold,
@@ -68,10 +69,24 @@ pub struct Linked {
     pub report: LinkReport,
     /// What the writer wrote.
     pub written: Option<WriteSummary>,
+    /// What a trace for Perfetto has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown: Option<Shown>,
     /// Sizes.
     pub bytes: Sizes,
     /// Seconds per phase.
     pub seconds: Seconds,
+}
+
+/// What a trace for Perfetto has.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Shown {
+    /// Ops, calls and device rows.
+    pub slices: u64,
+    /// Edges that are drawn.
+    pub arrows: u64,
+    /// Nodes of the critical path.
+    pub critical_path: u64,
 }
 
 /// Sizes in bytes.
@@ -122,15 +137,14 @@ pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
         refused: job.strict && is_damaged(&trace.report),
         report: LinkReport::default(),
         written: None,
+        shown: None,
         bytes,
         seconds: Seconds { read, link, write: 0.0 },
     };
     if let Some(target) = job.target.as_ref().filter(|_| !linked.refused) {
         progress.say("writing");
-        let (summary, stored) = write(&trace, target, job.form)?;
         linked.output = Some(target.path().display().to_string());
-        linked.written = Some(summary);
-        linked.bytes.output = stored;
+        linked.bytes.output = write(&trace, target, job.form, &mut linked)?;
         linked.seconds.write = clock.lap();
     }
     linked.report = trace.report;
@@ -148,12 +162,20 @@ pub fn inputs(job: &Job) -> String {
     host.chain([job.device.display().to_string()]).collect()
 }
 
-fn write(trace: &LinkedTrace, target: &Target, form: Form) -> Result<(WriteSummary, u64)> {
+/// Writes, and says what. Returns the stored size, bytes.
+fn write(trace: &LinkedTrace, target: &Target, form: Form, linked: &mut Linked) -> Result<u64> {
     let options = WriteOptions { latency: form.latency, no_gaps: form.no_gaps, ..WriteOptions::default() };
-    target.write(|mut out| match target.format {
-        Format::Et => et::write_et(trace, &options, &mut out),
-        Format::Json => etplus::write_etplus(trace, &mut out),
-    })
+    let (summary, stored) = match target.format {
+        Format::Et => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
+        Format::Json => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,
+        Format::Perfetto => {
+            let (shown, stored) = perfetto::of_linked(trace, target)?;
+            linked.shown = Some(shown);
+            return Ok(stored);
+        }
+    };
+    linked.written = Some(summary);
+    Ok(stored)
 }
 
 struct Clock(Instant);

@@ -1,6 +1,6 @@
 //! The link report for people.
 
-use crate::pair::Linked;
+use crate::pair::{Linked, Shown};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use etlink_model::Severity;
 use serde::Serialize;
@@ -77,9 +77,17 @@ fn written(linked: &Linked, rows: &mut Rows) {
             format!("{} nodes, {} deps, {}", written.nodes, written.deps, linked.output.as_deref().unwrap_or("")),
         );
     }
-    if linked.written.is_none() && !linked.refused {
+    if let Some(shown) = &linked.shown {
+        rows.add("written", mb(linked.bytes.output), self::shown(shown, linked.output.as_deref().unwrap_or("")));
+    }
+    if linked.output.is_none() && !linked.refused {
         rows.add("written", "nothing", "give -o FILE");
     }
+}
+
+/// What a trace for Perfetto has.
+pub fn shown(shown: &Shown, path: &str) -> String {
+    format!("{} slices, {} arrows, {} steps of the critical path, {path}", shown.slices, shown.arrows, shown.critical_path)
 }
 
 fn matches(linked: &Linked, rows: &mut Rows) {

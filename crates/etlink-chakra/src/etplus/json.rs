@@ -1,31 +1,8 @@
 //! JSON text, whatever the input was.
 
-use serde::Serialize;
+pub(crate) use etlink_json::write::{micros, number, text};
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
-use std::io;
-
-/// A string with quotes and escapes.
-pub(crate) fn text(out: &mut Vec<u8>, text: &str) -> io::Result<()> {
-    Ok(serde_json::to_writer(out, text)?)
-}
-
-/// A whole number. `write!` takes several times as long.
-pub(crate) fn number(out: &mut Vec<u8>, number: impl Serialize) -> io::Result<()> {
-    Ok(serde_json::to_writer(out, &number)?)
-}
-
-/// Nanoseconds as microseconds with three decimals, exact.
-pub(crate) fn micros(out: &mut Vec<u8>, ns: i64) -> io::Result<()> {
-    if ns < 0 {
-        out.push(b'-');
-    }
-    let ns = ns.unsigned_abs();
-    number(out, ns / 1000)?;
-    out.push(b'.');
-    out.extend([100, 10, 1].map(|place| b'0' + (ns / place % 10) as u8));
-    Ok(())
-}
 
 /// A list of a trace as it stands if it is JSON, mended if it can be: PyTorch before 2.4 wrote
 /// `nan` and `inf` bare. An empty list and `false` if it cannot.
@@ -149,15 +126,6 @@ mod tests {
         assert_eq!(listed(b""), ("[]".to_owned(), true));
         for raw in ["[1, 2", "[1]]", "{}", "\"x\"", "[\"a\" \"b\"]"] {
             assert_eq!(listed(raw.as_bytes()), ("[]".to_owned(), false), "{raw}");
-        }
-    }
-
-    #[test]
-    fn micros_are_exact() {
-        for (ns, want) in [(0, "0.000"), (1_234_567, "1234.567"), (-1, "-0.001"), (i64::MIN, "-9223372036854775.808")] {
-            let mut out = vec![];
-            micros(&mut out, ns).expect("writes");
-            assert_eq!(String::from_utf8_lossy(&out), want);
         }
     }
 

@@ -76,9 +76,15 @@ fn the_text_around_counts_into_the_size() {
 }
 
 #[test]
-fn repeated_metadata_rows_are_counted_only() {
+fn repeated_metadata_rows_are_kept_once() {
     // an MTIA file had 311,429 of them
     let row = r#"{"name": "thread_name", "ph": "M", "ts": 1.000, "pid": 3, "tid": 9, "args": {"name": "thread 9"}}"#.to_owned();
-    let trace = read(document(&vec![row; 5_000]));
-    assert_eq!((events(&trace), trace.threads.len(), trace.names.count()), (5_000, 0, 2));
+    let other = row.replace("\"thread 9\"", "\"thread 9 (python)\"");
+    let process = r#"{"name": "process_name", "ph": "M", "ts": 1.000, "pid": "Spans", "tid": 0, "args": {"name": "python"}}"#.to_owned();
+    let trace = read(document(&[vec![row; 4_998], vec![process, other]].concat()));
+    assert_eq!((events(&trace), trace.threads.len(), trace.names.count()), (5_000, 0, 6));
+    let named = |name| trace.names.get(name);
+    let threads: Vec<_> = trace.thread_names.iter().map(|(thread, name)| (trace.label(thread.tid), named(*name))).collect();
+    let processes: Vec<_> = trace.process_names.iter().map(|(pid, name)| (trace.label(*pid), named(*name))).collect();
+    assert_eq!((threads, processes), (vec![("9".into(), "thread 9 (python)")], vec![("Spans".into(), "python")]));
 }

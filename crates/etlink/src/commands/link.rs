@@ -48,7 +48,7 @@ pub fn run(args: Link) -> Result<Outcome> {
 }
 
 /// A recording shall not be lost to its own result.
-fn refuse_input<'a>(output: &Path, inputs: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
+pub(super) fn refuse_input<'a>(output: &Path, inputs: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
     let Ok(output) = output.canonicalize() else { return Ok(()) };
     for input in inputs {
         if output.is_file() && input.canonicalize().is_ok_and(|input| input == output) {

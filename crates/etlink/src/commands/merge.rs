@@ -113,7 +113,11 @@ fn output_path(args: &Merge, run: &Run, found: &Found) -> PathBuf {
     let whole = args.dir.join(&run.folder);
     let whole = whole.canonicalize().unwrap_or(whole);
     let name = whole.file_name().map_or("trace".into(), |name| name.to_string_lossy().into_owned());
-    let ending = if args.how.format == Some(Format::Json) { "json.gz" } else { "et" };
+    let ending = match args.how.format {
+        Some(Format::Json) => "json.gz",
+        Some(Format::Perfetto) => "trace.json.gz",
+        Some(Format::Et) | None => "et",
+    };
     folder.join(format!("{name}.{}.{ending}", found.label))
 }
 

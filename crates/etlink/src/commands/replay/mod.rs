@@ -3,11 +3,14 @@
 mod chakra;
 mod table;
 
-use super::{print, print_json, threads};
+use super::link::refuse_input;
+use super::{print, threads};
 use crate::Outcome;
 use crate::args::{Replay, ToLink};
 use crate::input::{self, Input};
-use crate::pair::{self, Form, Job, read_device};
+use crate::output::Target;
+use crate::pair::{self, Form, Job, Shown, read_device};
+use crate::perfetto;
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
@@ -34,6 +37,24 @@ struct Replayed {
     critical_path: Option<PathReport>,
     /// Of the run with changes, else without.
     explanation: Option<Explanation>,
+    /// The trace for Perfetto.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    written: Option<Written>,
+}
+
+#[derive(Serialize)]
+struct Written {
+    output: String,
+    bytes: u64,
+    #[serde(flatten)]
+    shown: Shown,
+}
+
+impl Written {
+    fn new(trace: &LinkedTrace, graph: &Graph, run: &Run, target: &Target) -> Result<Written> {
+        let (shown, bytes) = perfetto::of_run(trace, graph, run, target)?;
+        Ok(Written { output: target.path().display().to_string(), bytes, shown })
+    }
 }
 
 #[derive(Serialize)]
@@ -56,6 +77,8 @@ enum Source {
 
 pub fn run(args: Replay) -> Result<Outcome> {
     let threads = threads(args.threads)?;
+    let target = target(&args)?;
+    let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     let progress = Progress::new();
     let source = source(&args, threads, &progress);
     progress.clear();
@@ -67,19 +90,34 @@ pub fn run(args: Replay) -> Result<Outcome> {
         }
         Source::Linked(trace) => {
             let graph = etlink_replay::graph_of(&trace).with_context(|| input.clone())?;
-            replay(&args, input, notes(&trace.report), &graph, &*trace)?
+            let (mut replayed, run) = replay(&args, input, notes(&trace.report), &graph, &*trace)?;
+            if let Some(target) = &target {
+                replayed.written = Some(Written::new(&trace, &graph, &run, target)?);
+            }
+            replayed
         }
         Source::File(file) => {
             let (graph, notes) = chakra::graph_of(&file).with_context(|| input.clone())?;
-            replay(&args, input, notes, &graph, &chakra::Named(&file))?
+            replay(&args, input, notes, &graph, &chakra::Named(&file))?.0
         }
     };
-    if args.json {
-        print_json(&replayed)?;
+    let report = if args.json { serde_json::to_string_pretty(&replayed)? + "\n" } else { table::replayed(&replayed) };
+    if to_stdout {
+        // the trace has standard output for itself
+        eprint!("{report}");
     } else {
-        print(&table::replayed(&replayed))?;
+        print(&report)?;
     }
     Ok(Outcome::Done)
+}
+
+/// Where the trace for Perfetto goes.
+fn target(args: &Replay) -> Result<Option<Target>> {
+    let Some(output) = &args.output else { return Ok(None) };
+    let ToLink { host, device, force, .. } = &args.link;
+    let target = Target::perfetto(output, *force)?;
+    refuse_input(output, args.file.iter().chain(host).chain(device))?;
+    Ok(Some(target))
 }
 
 /// What the linker says first, and all damage.
@@ -108,6 +146,7 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
     let name = opened.name.clone();
     let source = match opened.kind {
         FileKind::KinetoTrace => link(&args.link, &name, None, read_device(opened, threads, true)?, progress)?,
+        _ if args.output.is_some() => bail!("{name} is no Kineto trace, which a trace for Perfetto is made from; replay the traces, or leave -o out"),
         _ => written(opened, file)?,
     };
     Ok((name, source))
@@ -144,7 +183,8 @@ fn written(input: Input, path: &Path) -> Result<Source> {
     }
 }
 
-fn replay(args: &Replay, input: String, notes: Vec<String>, graph: &Graph, labels: &dyn Labels) -> Result<Replayed> {
+/// Also the run that the path is of.
+fn replay(args: &Replay, input: String, notes: Vec<String>, graph: &Graph, labels: &dyn Labels) -> Result<(Replayed, Run)> {
     let asked = &args.what_if;
     let explained = match &args.explain {
         Some(wanted) => {
@@ -158,7 +198,7 @@ fn replay(args: &Replay, input: String, notes: Vec<String>, graph: &Graph, label
     let changed = !(settings.scales.is_empty() && settings.drop_edges.is_empty());
     let (run, what_if) = if changed { what_if(graph, labels, &settings, &plain) } else { (plain, None) };
     let path = args.critical_path.then(|| etlink_replay::critical_path(graph, &run));
-    Ok(Replayed {
+    let replayed = Replayed {
         input,
         notes,
         resources: asked.resources,
@@ -166,7 +206,9 @@ fn replay(args: &Replay, input: String, notes: Vec<String>, graph: &Graph, label
         what_if,
         critical_path: path.map(|path| PathReport::new(graph, labels, &run, &path)),
         explanation: explained.map(|node| etlink_replay::explain(graph, labels, &run, &settings.drop_edges, node)),
-    })
+        written: None,
+    };
+    Ok((replayed, run))
 }
 
 fn what_if(graph: &Graph, labels: &dyn Labels, settings: &Settings, plain: &Run) -> (Run, Option<WhatIf>) {

@@ -1,7 +1,7 @@
 //! The replay for people.
 
 use super::{Replayed, WhatIf};
-use crate::table::{Rows, word};
+use crate::table::{Rows, mb, shown, word};
 use etlink_replay::{CLOCK_TOLERANCE_NS, Cause, Explanation, Figures, Named, NodeLabel, PathReport, StepReport, Via};
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -21,6 +21,9 @@ pub fn replayed(replayed: &Replayed) -> String {
     figures(&replayed.figures, replayed.resources, &mut rows);
     if let Some(changes) = &replayed.what_if {
         what_if(changes, &mut rows);
+    }
+    if let Some(written) = &replayed.written {
+        rows.add("written", mb(written.bytes), shown(&written.shown, &written.output));
     }
     out += &rows.to_string();
     if let Some(path) = &replayed.critical_path {

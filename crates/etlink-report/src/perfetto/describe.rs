@@ -1,0 +1,125 @@
+//! What a range says of itself when it is clicked.
+
+use super::events::Args;
+use super::slices::Slice;
+use etlink_link::{CollectiveRef, LinkedTrace, NoLaunch};
+use etlink_model::{CallIdx, NameId, OpIdx, RowIdx, RowKind};
+use std::io;
+
+/// Name and category, the latter as Kineto has it where it is known.
+pub(super) fn name(trace: &LinkedTrace, slice: Slice) -> (&str, &str) {
+    let device = &trace.device;
+    match slice {
+        Slice::Op(at) => {
+            let category = if device.ops.annotation[at as usize] { "user_annotation" } else { "cpu_op" };
+            (device.names.get(device.ops.name[at as usize]), category)
+        }
+        Slice::Call(at) => (device.names.get(device.calls.name[at as usize]), "runtime"),
+        Slice::Row(at) => (device.names.get(device.rows.name[at as usize]), device.names.get(device.rows.category[at as usize])),
+        Slice::Node(index) => {
+            let node = trace.nodes.get(index as usize);
+            if Slice::of(index, &node) == slice { (trace.name(&node), "node") } else { ("goes on", "node") }
+        }
+    }
+}
+
+/// The arguments; `node` is the range's first node.
+pub(super) fn args(trace: &LinkedTrace, slice: Slice, node: Option<u32>, args: &mut Args<'_>) -> io::Result<()> {
+    args.number("kind", node.map(|node| trace.nodes.kind[node as usize]))?;
+    args.number("node", node)?;
+    match slice {
+        Slice::Op(at) => op(trace, OpIdx(at), args),
+        Slice::Call(at) => call(trace, CallIdx(at), args),
+        Slice::Row(at) => row(trace, RowIdx(at), args),
+        Slice::Node(node) => args.text("name", trace.name(&trace.nodes.get(node as usize))),
+    }
+}
+
+fn op(trace: &LinkedTrace, op: OpIdx, args: &mut Args<'_>) -> io::Result<()> {
+    let (ops, at) = (&trace.device.ops, op.index());
+    args.number("rf_id", ops.rf_id[at].get().map(|id| id.0))?;
+    args.number("seq_id", known(ops.seq_id[at]))?;
+    args.number("fwd_thread", Some(ops.fwd_thread[at]).filter(|thread| *thread != 0))?;
+    let matched = trace.host.as_ref().zip(trace.op_host[at].get());
+    match matched {
+        Some((host, of)) => {
+            let nodes = &host.nodes;
+            args.number("et_node", Some(nodes.id[of.index()]))?;
+            args.number("matched_by", Some(trace.op_rule[at]))?;
+            args.text("op_schema", host.names.get(nodes.op_schema[of.index()]))?;
+            let [inputs, outputs] = [&nodes.inputs[of.index()], &nodes.outputs[of.index()]];
+            for (key, list) in [("input_shapes", inputs.shapes), ("input_types", inputs.types), ("output_shapes", outputs.shapes)] {
+                some_list(args, key, host.names.get(list))?;
+            }
+        }
+        None => {
+            some_list(args, "input_shapes", trace.device_name(ops.shapes[at]))?;
+            some_list(args, "input_types", trace.device_name(ops.types[at]))?;
+        }
+    }
+    args.number("exclusive_ns", Some(trace.op_exclusive[at].0))?;
+    trace.op_collective(op).map_or(Ok(()), |of| collective(&of, args))
+}
+
+fn call(trace: &LinkedTrace, call: CallIdx, args: &mut Args<'_>) -> io::Result<()> {
+    let (calls, at) = (&trace.device.calls, call.index());
+    args.number("correlation", calls.correlation[at].get().map(|id| id.0))?;
+    args.number("external_id", known(calls.external_id[at]))?;
+    owner(trace, trace.call_op[at], args)
+}
+
+fn row(trace: &LinkedTrace, row: RowIdx, args: &mut Args<'_>) -> io::Result<()> {
+    let (device, rows, at) = (&trace.device, &trace.device.rows, row.index());
+    args.number("correlation", rows.correlation[at].get().map(|id| id.0))?;
+    args.number("external_id", known(rows.external_id[at]))?;
+    if let Some(queue) = device.queues.get(rows.queue[at].index()) {
+        args.number("device", Some(queue.device))?;
+        args.number("context", Some(queue.context))?;
+        args.number("stream", Some(queue.stream))?;
+    }
+    if rows.kind[at] == RowKind::Kernel {
+        for (key, dims) in [("grid", rows.grid[at]), ("block", rows.block[at])] {
+            if dims != [0; 3] {
+                args.shown(key, format_args!("[{}, {}, {}]", dims[0], dims[1], dims[2]))?;
+            }
+        }
+    } else {
+        args.number("bytes", Some(rows.bytes[at]))?;
+    }
+    args.number("graph_node", Some(rows.graph_node[at]).filter(|node| *node != 0))?;
+    args.number("no_launch", Some(trace.row_no_launch[at]).filter(|reason| *reason != NoLaunch::Launched))?;
+    owner(trace, trace.row_op[at], args)?;
+    trace.row_collective(row).map_or(Ok(()), |of| collective(&of, args))
+}
+
+/// The op that a call or row belongs to.
+fn owner(trace: &LinkedTrace, op: OpIdx, args: &mut Args<'_>) -> io::Result<()> {
+    op.get().map_or(Ok(()), |op| args.text("op", trace.device_name(trace.device.ops.name[op.index()])))
+}
+
+fn collective(of: &CollectiveRef<'_>, args: &mut Args<'_>) -> io::Result<()> {
+    let record = &of.record;
+    let name = |id: NameId| of.names.get(id);
+    args.text("collective", name(record.name))?;
+    args.text("dtype", name(record.dtype))?;
+    args.number("in_elements", Some(record.in_elements))?;
+    args.number("out_elements", Some(record.out_elements))?;
+    some_list(args, "in_split", name(record.in_split))?;
+    some_list(args, "out_split", name(record.out_split))?;
+    args.text("group", name(record.group_name))?;
+    args.text("group_desc", name(record.group_desc))?;
+    args.text("group_ranks", name(record.group_ranks))?;
+    args.number("group_size", Some(record.group_size).filter(|size| *size > 0))?;
+    for (key, value) in [("rank", record.rank), ("src", record.src), ("dst", record.dst), ("seq", record.seq)] {
+        args.number(key, known(value))?;
+    }
+    args.number("asynchronous", Some(record.asynchronous))
+}
+
+fn known(value: i64) -> Option<i64> {
+    Some(value).filter(|value| *value != -1)
+}
+
+fn some_list(args: &mut Args<'_>, key: &str, list: &str) -> io::Result<()> {
+    if list == "[]" { Ok(()) } else { args.text(key, list) }
+}

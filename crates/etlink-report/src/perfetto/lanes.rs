@@ -1,0 +1,97 @@
+//! Ranges of one thread or stream on as few tracks as keep them apart.
+//!
+//! A track of Perfetto takes ranges that nest; of two that overlap otherwise it drops one.
+
+use etlink_model::TimeNs;
+use std::collections::BTreeSet;
+
+/// Places the ranges of one thread or stream, in order of start and the longer first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lanes {
+    /// Whether ranges may stand in others: calls do, work of a stream runs beside other work.
+    nests: bool,
+    /// Ends of the ranges that each lane is in, the innermost last.
+    open: Vec<Vec<TimeNs>>,
+    /// The innermost end and number of each lane that is in a range.
+    innermost: BTreeSet<(TimeNs, u32)>,
+    /// Lanes that are in none.
+    free: BTreeSet<u32>,
+}
+
+impl Lanes {
+    pub(super) fn new(nests: bool) -> Lanes {
+        Lanes { nests, ..Lanes::default() }
+    }
+
+    /// The lane of the next range: inside the narrowest that encloses it, else the first free. O(log lanes), amortised.
+    pub(super) fn place(&mut self, start: TimeNs, end: TimeNs) -> u32 {
+        self.close(start);
+        let around = self.innermost.range((end, 0)..).next().copied().filter(|_| self.nests);
+        let lane = match around {
+            Some(around) => {
+                self.innermost.remove(&around);
+                around.1
+            }
+            None => self.free.pop_first().unwrap_or_else(|| self.add()),
+        };
+        if let Some(open) = self.open.get_mut(lane as usize) {
+            open.push(end);
+        }
+        self.innermost.insert((end, lane));
+        lane
+    }
+
+    fn add(&mut self) -> u32 {
+        self.open.push(vec![]);
+        self.open.len() as u32 - 1
+    }
+
+    /// Leaves the ranges that have ended.
+    fn close(&mut self, now: TimeNs) {
+        while let Some(&(end, lane)) = self.innermost.first().filter(|(end, _)| *end <= now) {
+            self.innermost.remove(&(end, lane));
+            let Some(open) = self.open.get_mut(lane as usize) else { continue };
+            while open.last().is_some_and(|end| *end <= now) {
+                open.pop();
+            }
+            match open.last() {
+                Some(&end) => self.innermost.insert((end, lane)),
+                None => self.free.insert(lane),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn placed(nests: bool, ranges: &[(i64, i64)]) -> Vec<u32> {
+        let mut lanes = Lanes::new(nests);
+        ranges.iter().map(|&(start, end)| lanes.place(TimeNs(start), TimeNs(end))).collect()
+    }
+
+    #[test]
+    fn what_nests_stays_and_what_overlaps_moves() {
+        assert_eq!(placed(true, &[(0, 10), (0, 4), (4, 8), (5, 12), (6, 7), (13, 20)]), [0, 0, 0, 1, 0, 0]);
+        assert_eq!(placed(true, &[(0, 10), (10, 10), (10, 20)]), [0, 0, 0]);
+        assert_eq!(placed(false, &[(0, 10), (0, 4), (4, 8), (10, 12)]), [0, 1, 1, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_lane_has_ranges_that_cross(nests: bool, mut ranges in prop::collection::vec((0i64..50, 0i64..20), 0..60)) {
+            ranges.sort_by_key(|(start, length)| (*start, -length));
+            let ranges: Vec<(i64, i64)> = ranges.iter().map(|(start, length)| (*start, start + length)).collect();
+            let lanes = placed(nests, &ranges);
+            for (a, left) in ranges.iter().enumerate() {
+                for (b, right) in ranges.iter().enumerate().skip(a + 1).filter(|(b, _)| lanes[a] == lanes[*b]) {
+                    let apart = right.0 >= left.1;
+                    let inside = nests && right.1 <= left.1;
+                    prop_assert!(apart || inside, "{left:?} and {right:?} are both on lane {}, {a} {b}", lanes[a]);
+                }
+            }
+        }
+    }
+}
