@@ -76,6 +76,11 @@ fn anchor(trace: &LinkedTrace, node: u32) -> (Slice, TimeNs) {
 
 /// Where the arrow comes from. A launch edge begins at what ran before the call, but it is the call that launches.
 fn source(trace: &LinkedTrace, slices: &Slices, edge: Edge) -> (Slice, TimeNs) {
+    if edge.kind == EdgeKind::Handoff {
+        // to Perfetto the range that began last is the innermost, also when it has ended
+        let (whole, at) = anchor(trace, edge.from);
+        return (if at > span(trace, whole).0 { Slice::Node(edge.from) } else { whole }, at);
+    }
     let (to, _) = anchor(trace, edge.to);
     let row = to.row().filter(|_| edge.kind == EdgeKind::Launch);
     let Some(call) = row.and_then(|row| trace.row_call.get(row as usize)?.get()) else { return anchor(trace, edge.from) };
