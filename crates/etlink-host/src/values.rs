@@ -10,11 +10,25 @@
 
 use etlink_json::{Broken, Scanner, Value, unescape};
 use etlink_model::{HostTrace, TensorRef, TensorUses, ValueList};
+use rayon::prelude::*;
+use std::ops::Range;
 
-/// All uses of tensors by the nodes of a trace. Linear in the text of their values.
+/// How many nodes are looked at in one go.
+const PIECE: usize = 1 << 13;
+
+/// All uses of tensors by the nodes of a trace. Linear in the text of their values; works on the threads of the
+/// rayon pool that it is called in, or of the global one.
 pub fn tensor_uses(trace: &HostTrace) -> TensorUses {
+    let nodes = trace.nodes.len();
+    let pieces = (0..nodes.div_ceil(PIECE)).into_par_iter().map(|piece| uses_of(trace, piece * PIECE..(piece * PIECE + PIECE).min(nodes)));
     let mut uses = TensorUses::default();
-    for row in 0..trace.nodes.len() {
+    pieces.collect::<Vec<TensorUses>>().into_iter().for_each(|piece| uses.append(piece));
+    uses
+}
+
+fn uses_of(trace: &HostTrace, rows: Range<usize>) -> TensorUses {
+    let mut uses = TensorUses::default();
+    for row in rows {
         add_uses(trace, &trace.nodes.inputs[row], &mut uses);
         let inputs = uses.refs.len();
         add_uses(trace, &trace.nodes.outputs[row], &mut uses);

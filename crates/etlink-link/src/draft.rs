@@ -123,6 +123,11 @@ impl Draft {
         (Some(after).filter(|after| *after > track.start).map(|after| after - 1), Some(after).filter(|after| *after < track.end))
     }
 
+    /// The thread of a slot.
+    pub(crate) fn thread(&self, slot: u32) -> u32 {
+        self.bases.partition_point(|base| *base <= slot) as u32 - 1
+    }
+
     /// The boundary of a thread whose first slice follows on another thread's work takes no time.
     pub(crate) fn end_boundary(&mut self, boundary: u32) {
         self.place[boundary as usize] = self.place[boundary as usize + 1];

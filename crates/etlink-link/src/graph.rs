@@ -12,6 +12,7 @@ use crate::search::Groups;
 use crate::trace::{EdgeKind, NoLaunch, NodeKind, Nodes};
 use crate::waits::{self, WAIT_LATENCY, Wait, Waits};
 use etlink_model::{Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, TimeNs};
+use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -44,7 +45,7 @@ pub(crate) fn build(
     draft: Draft,
     call_slot: Vec<u32>,
     launches: &Launches,
-    (waits, handoffs): (&Waits, &[Handoff]),
+    (waits, handoffs, tensors): (&Waits, &[Handoff], &[(OpIdx, OpIdx)]),
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
 ) -> (Nodes, Edges) {
@@ -54,6 +55,7 @@ pub(crate) fn build(
     let begin = device.window().map_or(TimeNs(0), |(begin, _)| begin);
     graph.draft.add_boundaries(begin);
     graph.add_handoffs(handoffs);
+    graph.add_tensors(tensors);
     graph.place_host_waits();
     graph.add_rows(begin);
     graph.add_waits();
@@ -114,6 +116,36 @@ impl Graph<'_> {
             }
             for (from, to) in [(given, Some(first)), (last, back)].into_iter().filter_map(|(from, to)| from.zip(to)) {
                 self.edges.push(Edge { to, kind: EdgeKind::Handoff, from, inferred: handoff.inferred });
+            }
+        }
+    }
+
+    /// What reads a tensor waits for the thread that wrote it, unless another edge between the two threads says so.
+    fn add_tensors(&mut self, tensors: &[(OpIdx, OpIdx)]) {
+        let (ops, draft) = (&self.device.ops, &self.draft);
+        let ends = |op: OpIdx| ops.start[op.index()] + ops.duration[op.index()];
+        let thread = |op: OpIdx| ops.thread[op.index()].0;
+        let mut known: FxHashMap<(u32, u32), Vec<(u32, u32)>> = FxHashMap::default();
+        for Edge { to, from, .. } in &self.edges {
+            known.entry((draft.thread(*to), draft.thread(*from))).or_default().push((*to, *from));
+        }
+        for pairs in known.values_mut() {
+            pairs.sort_unstable();
+            let mut latest = 0;
+            pairs.iter_mut().for_each(|(_, from)| (latest, *from) = (latest.max(*from), latest.max(*from)));
+        }
+        for &(reader, writer) in tensors.iter().filter(|(reader, writer)| thread(*reader) != thread(*writer)) {
+            if ends(writer) > ops.start[reader.index()] {
+                self.anomalies.note(AnomalyKind::TensorContradicted, || self.device.names.get(ops.name[reader.index()]).to_owned());
+                continue;
+            }
+            let ends = (draft.around(thread(writer), ends(writer)).0, draft.around(thread(reader), ops.start[reader.index()]).1);
+            let (Some(from), Some(to)) = ends else { continue };
+            let before = known.entry((thread(reader), thread(writer))).or_default();
+            let at = before.partition_point(|(other, _)| *other <= to);
+            if at == 0 || before[at - 1].1 < from {
+                before.insert(at, (to, from));
+                self.edges.push(Edge { to, kind: EdgeKind::Tensor, from, inferred: false });
             }
         }
     }

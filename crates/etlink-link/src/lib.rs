@@ -30,6 +30,7 @@ mod nest;
 mod notes;
 mod report;
 mod search;
+mod tensors;
 mod trace;
 mod waits;
 
@@ -37,6 +38,7 @@ pub use capture::{CaptureReport, Captured, CapturedOp, begins_capture, carry, la
 pub use edges::{Deps, Edge, Edges};
 pub use error::Error;
 pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, UnmatchedCounts};
+pub use tensors::TensorDeps;
 pub use trace::{CollectiveRef, EdgeKind, LinkedTrace, MatchRule, NoLaunch, Node, NodeKind, Nodes};
 
 use etlink_model::{AnomalyKind, DeviceTrace, HostTrace};
@@ -50,6 +52,8 @@ pub struct LinkOptions {
     pub force: bool,
     /// The rank that the user says; compared with what the traces say.
     pub rank: Option<i64>,
+    /// Which dependencies through tensors become edges, where [`HostTrace::tensors`] are given.
+    pub tensor_deps: TensorDeps,
 }
 
 /// Links one rank. Without a host trace the graph comes from the device trace alone.
@@ -57,18 +61,23 @@ pub struct LinkOptions {
 ///
 /// # Errors
 /// The two traces are of different programs, ranks or steps, unless `force`; there is nothing to link.
-pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) -> Result<LinkedTrace, Error> {
+pub fn link(mut host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) -> Result<LinkedTrace, Error> {
     let Some((start, end)) = device.window() else { return Err(Error::empty_device(&device)) };
     let mut report = LinkReport { window: TimeWindow { start_ns: start.0, end_ns: end.0 }, ..LinkReport::default() };
     describe(host.as_ref(), &device, options, &mut report)?;
-    let (matched, (nesting, handoffs)) = rayon::join(
-        || matched(host.as_ref(), &device, options, &mut report),
+    let ((matched, used), nesting) = rayon::join(
         || {
-            let handoffs = handoffs::handoffs(&device);
-            (nest::nest(&device, &handoffs), handoffs)
+            rayon::join(
+                || matched(host.as_ref(), &device, options, &mut report),
+                || host.as_ref().map(|host| tensors::tensor_deps(host, options.tensor_deps)).unwrap_or_default(),
+            )
         },
+        || nest::nest(&device),
     );
     let matching = matched?;
+    let tensors = tensors::between_ops(used, &matching.op_host);
+    // needed no more, and large
+    host.iter_mut().for_each(|host| host.tensors = None);
     let mut anomalies = std::mem::take(&mut report.anomalies);
     let first_overlap = nesting.first_overlap.map(|op| format!("{:?}", device.names.get(device.ops.name[op.index()])));
     anomalies.add(AnomalyKind::PartialOverlap, nesting.overlaps, first_overlap);
@@ -78,12 +87,13 @@ pub fn link(host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) 
     );
     anomalies.merge(differences);
     anomalies.merge(unlaunched);
-    let Nesting { op_parent, op_exclusive, call_op, call_slot, draft, .. } = nesting;
+    let Nesting { op_parent, op_exclusive, call_op, call_slot, draft, handoffs, .. } = nesting;
     let Matching { op_host, op_rule, .. } = matching;
     let mut trace = LinkedTrace { host, device, op_host, op_rule, op_parent, op_exclusive, call_op, report, ..LinkedTrace::default() };
     let waits = waits::waits(&trace.device, &launches, &trace.call_op, &mut anomalies);
     let communicates = graph::host_collectives(&trace.device, &launches, |op| trace.op_collective(op).map(|found| found.kind()));
-    (trace.nodes, trace.edges) = graph::build(&trace.device, draft, call_slot, &launches, (&waits, &handoffs), &communicates, &mut anomalies);
+    (trace.nodes, trace.edges) =
+        graph::build(&trace.device, draft, call_slot, &launches, (&waits, &handoffs, &tensors), &communicates, &mut anomalies);
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;

@@ -9,7 +9,7 @@
 //! O(n): the tables are in order already. Threads are swept at the same time.
 
 use crate::draft::{Draft, Track};
-use crate::handoffs::Handoff;
+use crate::handoffs::{Handoff, handoffs};
 use crate::search::Groups;
 use crate::trace::NodeKind;
 use etlink_model::{DeviceTrace, DurationNs, OpIdx, TimeNs};
@@ -33,15 +33,18 @@ pub(crate) struct Nesting {
     pub(crate) call_slot: Vec<u32>,
     /// The slices of all threads.
     pub(crate) draft: Draft,
+    /// Work that threads gave to others and waited for.
+    pub(crate) handoffs: Vec<Handoff>,
     /// Ranges that overlap another without nesting in it, and one of them.
     pub(crate) overlaps: u64,
     pub(crate) first_overlap: Option<OpIdx>,
 }
 
 /// Sweeps all threads, which wait for each other's work.
-pub(crate) fn nest(device: &DeviceTrace, handoffs: &[Handoff]) -> Nesting {
+pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     let threads = device.threads.len();
-    let waits = waits(threads, handoffs);
+    let handoffs = handoffs(device);
+    let waits = waits(threads, &handoffs);
     let ops = Groups::new(device.ops.thread.iter().map(|thread| thread.index()), threads);
     let calls = Groups::new(device.calls.thread.iter().map(|thread| thread.index()), threads);
     // a range, or a wait, makes one slice at most where it begins and one where it ends
@@ -55,6 +58,7 @@ pub(crate) fn nest(device: &DeviceTrace, handoffs: &[Handoff]) -> Nesting {
         call_op: vec![OpIdx::NONE; device.calls.len()],
         call_slot: vec![0; device.calls.len()],
         draft,
+        handoffs,
         ..Nesting::default()
     };
     for (thread, swept) in swept.into_iter().enumerate() {
@@ -278,7 +282,7 @@ mod tests {
                 ..RuntimeCall::default()
             });
         }
-        nest(&device, &[])
+        nest(&device)
     }
 
     /// Kind, row, start and end of each slice.

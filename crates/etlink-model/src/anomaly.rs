@@ -80,6 +80,8 @@ anomalies! {
     StartBeforeLaunch = Info, "device rows that start before their launch call does: no launch edge";
     /// A wait that the times contradict.
     WaitContradicted = Info, "waits for an event or a stream that the measured times contradict: no edge";
+    /// A tensor that is read while another thread still writes it.
+    TensorContradicted = Info, "ops that use a tensor before the op of another thread that wrote it has ended: no edge";
     /// ET parent differs from Kineto nesting.
     ParentDiffers = Info, "host ops whose recorded parent is not the op that encloses them";
     /// Kineto text rows without pid or tid.

@@ -6,7 +6,7 @@
 //! is program order within a thread.
 
 use crate::columns::columns;
-use crate::{Anomalies, Collectives, NameId, Names, ProcessGroup, RfId};
+use crate::{Anomalies, Collectives, NameId, Names, ProcessGroup, RfId, TensorUses};
 
 /// A piece of [`HostTrace::text`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +102,8 @@ pub struct HostTrace {
     pub collectives: Collectives,
     /// Groups of the `## process_group:init ##` nodes.
     pub groups: Vec<ProcessGroup>,
+    /// Which tensors the nodes use, if that was read.
+    pub tensors: Option<TensorUses>,
     /// What was wrong.
     pub anomalies: Anomalies,
     /// Size of the trace, unpacked, bytes.

@@ -42,6 +42,17 @@ impl TensorUses {
         self.ends.push([inputs, self.refs.len()]);
     }
 
+    /// Appends the uses of the nodes that follow.
+    pub fn append(&mut self, later: TensorUses) {
+        let (before, mut known) = (self.refs.len(), vec![]);
+        self.devices.absorb(&later.devices, &mut known);
+        for row in 0..later.refs.len() {
+            let tensor = later.refs.row(row);
+            self.refs.push(TensorRef { device: known[tensor.device.index()], ..tensor });
+        }
+        self.ends.extend(later.ends.iter().map(|ends| ends.map(|end| end + before)));
+    }
+
     /// Rows of [`TensorUses::refs`] that node `row` reads, nested lists included.
     pub fn inputs(&self, row: usize) -> Range<usize> {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before][1]);

@@ -79,6 +79,9 @@ pub struct How {
     /// Where launch and wait times go in a `.et`, whose edges have no weights: `fold` into the duration of what was waiting, `node` of its own, or `drop` [default: fold]
     #[arg(long, value_enum, hide_possible_values = true)]
     pub latency: Option<Latency>,
+    /// Which dependencies through tensors of the host trace become edges between threads: `raw` (read after write), `all` (also write after read and after write) or `none`
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t, hide_possible_values = true)]
+    pub tensor_deps: TensorDeps,
     /// Leave host gaps (Python, data loading) out of a `.et`: as if the host were quick
     #[arg(long)]
     pub no_gaps: bool,
@@ -137,6 +140,9 @@ pub struct ToLink {
     /// Rank, when the traces do not say
     #[arg(long)]
     pub rank: Option<i64>,
+    /// Which dependencies through tensors of the host trace become edges between threads: `raw` (read after write), `all` (also write after read and after write) or `none`
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t, hide_possible_values = true)]
+    pub tensor_deps: TensorDeps,
     /// Do not replay traces that are damaged or of two runs, and exit with 1
     #[arg(long)]
     pub strict: bool,
@@ -185,6 +191,28 @@ pub struct Inspect {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which dependencies through tensors become edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TensorDeps {
+    /// Read after write.
+    #[default]
+    Raw,
+    /// All.
+    All,
+    /// None.
+    None,
+}
+
+impl From<TensorDeps> for etlink_link::TensorDeps {
+    fn from(which: TensorDeps) -> Self {
+        match which {
+            TensorDeps::Raw => Self::Raw,
+            TensorDeps::All => Self::All,
+            TensorDeps::None => Self::None,
+        }
+    }
 }
 
 /// Where latency goes.

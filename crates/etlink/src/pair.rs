@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{WriteOptions, WriteSummary, et, etplus};
-use etlink_link::{LinkOptions, LinkReport, LinkedTrace};
+use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorDeps};
 use etlink_model::{DeviceTrace, HostTrace, Severity};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,7 @@ pub struct Job {
     pub rank: Option<i64>,
     pub target: Option<Target>,
     pub form: Form,
+    pub tensor_deps: TensorDeps,
     pub threads: usize,
     pub strict: bool,
     pub force: bool,
@@ -120,7 +121,8 @@ pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
     let mut read = clock.lap();
     let bytes = Sizes { host: host.as_ref().map_or(0, |host| host.bytes), device: device.bytes, output: 0 };
     progress.say("linking");
-    let mut trace = etlink_link::link(host, device, LinkOptions { force: job.force, rank: job.rank }).with_context(|| inputs(job))?;
+    let mut trace = etlink_link::link(host, device, LinkOptions { force: job.force, rank: job.rank, tensor_deps: job.tensor_deps })
+        .with_context(|| inputs(job))?;
     let mut link = clock.lap();
     if let Some(capture) = capture {
         let name = capture.name.clone();
@@ -202,10 +204,10 @@ pub fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, D
     expect_host(&host)?;
     expect_device(&device)?;
     if job.threads <= 1 {
-        return Ok((Some(read_host(host, 1)?), read_device(device, 1, false)?));
+        return Ok((Some(read_host(host, 1, job.tensor_deps)?), read_device(device, 1, false)?));
     }
     std::thread::scope(|scope| {
-        let reading = scope.spawn(|| read_host(host, job.threads));
+        let reading = scope.spawn(|| read_host(host, job.threads, job.tensor_deps));
         let device = read_device(device, job.threads, false);
         let host = reading.join().map_err(|_| anyhow!("reading the host trace failed"))??;
         Ok((Some(host), device?))
@@ -251,10 +253,14 @@ fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<Inpu
     Ok(input)
 }
 
-/// Reads a host trace.
-pub fn read_host(input: Input, threads: usize) -> Result<HostTrace> {
+/// Reads a host trace, and which tensors its nodes use if that is asked for.
+pub fn read_host(input: Input, threads: usize, tensors: TensorDeps) -> Result<HostTrace> {
     expect_host(&input)?;
-    etlink_host::read(input.content, etlink_host::ReadOptions { threads }).with_context(|| input.name)
+    let mut host = etlink_host::read(input.content, etlink_host::ReadOptions { threads }).with_context(|| input.name)?;
+    if tensors != TensorDeps::None {
+        host.tensors = Some(etlink_host::tensor_uses(&host));
+    }
+    Ok(host)
 }
 
 /// Reads a device trace.

@@ -77,7 +77,7 @@ fn link(pair: &Pair) -> Result<LinkedTrace> {
         None => None,
     };
     let device = etlink_kineto::read(open(&pair.device)?, etlink_kineto::ReadOptions { threads: 2, shapes: host.is_none() })?;
-    Ok(etlink_link::link(host, device, LinkOptions { force: true, rank: None })?)
+    Ok(etlink_link::link(host, device, LinkOptions { force: true, ..LinkOptions::default() })?)
 }
 
 fn open(path: &Path) -> Result<Box<dyn Read + Send>> {

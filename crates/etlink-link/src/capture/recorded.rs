@@ -56,7 +56,7 @@ enum Meaning {
 impl Recorded {
     /// Finds the captures of a trace. Names of ops go into `names`. O(n log n).
     pub(super) fn new(device: &DeviceTrace, names: &mut Names) -> Result<Recorded, Error> {
-        let nesting = nest::nest(device, &[]);
+        let nesting = nest::nest(device);
         let (launches, _) = launch::launches(device, &nesting, &vec![HostIdx::NONE; device.ops.len()]);
         let mut executed = vec![false; device.calls.len()];
         launches.row_call.iter().filter_map(|call| call.get()).for_each(|call| executed[call.index()] = true);

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod capture;
 #[cfg(test)]
+mod handoffs;
 mod launches;
 #[cfg(test)]
 mod matching;

@@ -43,7 +43,7 @@ fn different_ranks() {
 fn another_rank_than_asked_for() {
     let mut draw = training(1000, 2, NAMES);
     draw.distributed(3, 4);
-    let asked = |rank, force| etlink_link::link(None, device(&draw), LinkOptions { rank: Some(rank), force });
+    let asked = |rank, force| etlink_link::link(None, device(&draw), LinkOptions { rank: Some(rank), force, ..LinkOptions::default() });
     assert!(matches!(asked(1, false), Err(Error::WrongRank { asked: 1, found: 3 })));
     assert_eq!(asked(3, false).expect("links").report.rank, Some(3));
     assert_eq!(asked(1, true).expect("links").report.rank, Some(1));

@@ -11,6 +11,28 @@ use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
 pub fn run(args: Link) -> Result<Outcome> {
+    let (json, to_stdout) = (args.how.json, args.output.as_deref() == Some(Path::new("-")));
+    let job = job(args)?;
+    let progress = Progress::new();
+    let linked = pair::run(&job, &progress);
+    progress.clear();
+    let linked = linked?;
+    let report = if json { serde_json::to_string_pretty(&linked)? + "\n" } else { table::linked(&linked) };
+    if to_stdout {
+        // the graph has standard output for itself
+        eprint!("{report}");
+    } else {
+        print(&report)?;
+    }
+    if linked.refused {
+        eprintln!("etlink: damage was found and --strict given: nothing was written");
+        return Ok(Outcome::Found);
+    }
+    Ok(Outcome::Done)
+}
+
+/// Refuses what cannot work, before any work is done.
+fn job(args: Link) -> Result<Job> {
     let how = args.how;
     let inputs = || args.host.iter().chain([&args.device]).chain(&args.capture);
     if inputs().filter(|path| path.as_path() == Path::new("-")).count() > 1 {
@@ -24,27 +46,20 @@ pub fn run(args: Link) -> Result<Outcome> {
     if let Some(output) = &args.output {
         refuse_input(output, inputs())?;
     }
-    let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     let threads = threads(how.threads)?;
     Budget::new(how.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.device)).and(args.capture.as_deref())])?;
-    let (capture, strict, force) = (args.capture, how.strict, how.force);
-    let job = Job { host: args.host, device: args.device, capture, rank: args.rank, target, form, threads, strict, force };
-    let progress = Progress::new();
-    let linked = pair::run(&job, &progress);
-    progress.clear();
-    let linked = linked?;
-    let report = if how.json { serde_json::to_string_pretty(&linked)? + "\n" } else { table::linked(&linked) };
-    if to_stdout {
-        // the graph has standard output for itself
-        eprint!("{report}");
-    } else {
-        print(&report)?;
-    }
-    if linked.refused {
-        eprintln!("etlink: damage was found and --strict given: nothing was written");
-        return Ok(Outcome::Found);
-    }
-    Ok(Outcome::Done)
+    Ok(Job {
+        host: args.host,
+        device: args.device,
+        capture: args.capture,
+        rank: args.rank,
+        target,
+        form,
+        tensor_deps: how.tensor_deps.into(),
+        threads,
+        strict: how.strict,
+        force: how.force,
+    })
 }
 
 /// A recording shall not be lost to its own result.

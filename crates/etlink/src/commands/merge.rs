@@ -92,6 +92,7 @@ fn one(args: &Merge, run: &Run, found: &Found, threads: usize, progress: &Progre
         rank: None,
         target: Some(target),
         form: Form::new(&args.how, args.how.format)?,
+        tensor_deps: args.how.tensor_deps.into(),
         threads,
         strict: args.how.strict,
         force: args.how.force,

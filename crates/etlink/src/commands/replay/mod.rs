@@ -128,14 +128,14 @@ fn notes(report: &LinkReport) -> Vec<String> {
 
 /// Reads, and links what is not a graph yet. Also its name.
 fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String, Source)> {
-    let ToLink { host, device, rank, strict, force } = &args.link;
+    let ToLink { host, device, rank, tensor_deps, strict, force } = &args.link;
     let Some(file) = &args.file else {
         if host.as_deref() == Some(Path::new("-")) && device.as_deref() == Some(Path::new("-")) {
             bail!("--host and --device cannot both be standard input");
         }
         let device = device.clone().unwrap_or_default();
-        let (rank, form) = (*rank, Form::default());
-        let job = Job { host: host.clone(), device, capture: None, rank, target: None, form, threads, strict: *strict, force: *force };
+        let (rank, form, tensor_deps) = (*rank, Form::default(), (*tensor_deps).into());
+        let job = Job { host: host.clone(), device, capture: None, rank, target: None, form, tensor_deps, threads, strict: *strict, force: *force };
         progress.say("reading");
         let (host, device) = pair::read_both(&job, progress)?;
         let input = pair::inputs(&job);
@@ -154,7 +154,7 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
 
 fn link(how: &ToLink, name: &str, host: Option<HostTrace>, device: DeviceTrace, progress: &Progress) -> Result<Source> {
     progress.say("linking");
-    let trace = etlink_link::link(host, device, LinkOptions { force: how.force, rank: how.rank });
+    let trace = etlink_link::link(host, device, LinkOptions { force: how.force, rank: how.rank, tensor_deps: how.tensor_deps.into() });
     Ok(Source::Linked(Box::new(trace.with_context(|| name.to_owned())?)))
 }
 

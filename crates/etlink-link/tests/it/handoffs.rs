@@ -1,0 +1,84 @@
+//! Work that a thread gives to the autograd engine and waits for.
+
+use crate::support::{alone, delays, edges, thread};
+use etlink_link::{EdgeKind, LinkedTrace};
+use etlink_model::builder::{Queue, ThreadRef, TraceBuilder};
+
+/// Main runs a forward op, waits, and runs the optimizer; the worker runs two backward ops from 30 to 70 us.
+fn step(draw: &mut TraceBuilder, main: ThreadRef, worker: ThreadRef, number: i64, at: i64) {
+    let forward = draw.op(main, "aten::mm", at, at + 20_000);
+    draw.sequence(forward, number, 0);
+    let backward = draw.op(worker, "MmBackward0", at + 30_000, at + 50_000);
+    draw.sequence(backward, number, 1);
+    draw.op(worker, "AccumulateGrad", at + 55_000, at + 70_000);
+    draw.op(main, "optimizer", at + 80_000, at + 90_000);
+}
+
+fn inferred(trace: &LinkedTrace) -> Vec<bool> {
+    trace.edges.iter().filter(|edge| edge.kind == EdgeKind::Handoff).map(|edge| edge.inferred).collect()
+}
+
+#[test]
+fn the_giver_waits_from_the_workers_first_op_to_its_last() {
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    step(&mut draw, main, worker, 7, 0);
+    step(&mut draw, main, worker, 8, 100_000);
+    let trace = alone(&draw);
+    let gaps = thread(&trace);
+    assert_eq!(gaps[..4], ["aten::mm 0-20", "host gap 20-30", "host gap 70-80", "optimizer 80-90"]);
+    // the worker does nothing between the two steps but wait for work
+    let want = ["host gap -> boundary", "AccumulateGrad -> host gap", "host gap -> MmBackward0", "AccumulateGrad -> host gap"];
+    assert_eq!(edges(&trace, EdgeKind::Handoff), want);
+    assert_eq!(inferred(&trace), [false; 4]);
+    assert_eq!(delays(&trace), [""; 0], "the worker's boundary takes no time");
+}
+
+#[test]
+fn inside_an_annotation_its_own_time_is_cut() {
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    draw.annotation(main, "ProfilerStep#1", 0, 100_000);
+    step(&mut draw, main, worker, 7, 0);
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::Handoff), ["ProfilerStep#1 -> boundary", "AccumulateGrad -> ProfilerStep#1"]);
+    assert_eq!(trace.op_exclusive[0].0, 10_000 + 10_000 + 10_000, "without the wait");
+}
+
+#[test]
+fn a_launch_at_the_workers_first_instant_hangs_on_its_boundary() {
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    step(&mut draw, main, worker, 7, 0);
+    draw.launch(worker, (30_000, 34_000), Queue::stream(7), "k", (40_000, 45_000));
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::Handoff).len(), 2);
+    assert_eq!(trace.report.launched, 1);
+}
+
+#[test]
+fn a_giver_that_works_meanwhile_does_not_wait() {
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    step(&mut draw, main, worker, 7, 0);
+    draw.op(main, "aten::add", 40_000, 45_000);
+    assert_eq!(edges(&alone(&draw), EdgeKind::Handoff), [""; 0]);
+}
+
+#[test]
+fn without_numbers_the_engines_names_tell_where_one_thread_alone_has_a_gap() {
+    for others in [0, 1] {
+        let mut draw = TraceBuilder::default();
+        let (main, worker) = (draw.thread(), draw.thread());
+        draw.op(main, "aten::mm", 0, 20_000);
+        draw.op(worker, "autograd::engine::evaluate_function: MmBackward0", 30_000, 70_000);
+        draw.op(main, "optimizer", 80_000, 90_000);
+        for _ in 0..others {
+            let other = draw.thread();
+            draw.op(other, "a", 0, 1_000);
+            draw.op(other, "b", 90_000, 95_000);
+        }
+        let trace = alone(&draw);
+        assert_eq!(inferred(&trace), vec![true; if others == 0 { 2 } else { 0 }]);
+    }
+}
