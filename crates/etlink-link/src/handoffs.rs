@@ -12,6 +12,7 @@
 use crate::nest::is_scope;
 use crate::search::{Groups, seek};
 use etlink_model::{DeviceTrace, TimeNs};
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 /// One time that a worker worked for another thread.
@@ -36,7 +37,8 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
         let threads = device.threads.len();
         let ops = Groups::new(device.ops.thread.iter().map(|thread| thread.index()), threads);
         let calls = Groups::new(device.calls.thread.iter().map(|thread| thread.index()), threads);
-        lines = (0..threads).map(|thread| (thread as u32, Line::new(device, ops.of(thread), calls.of(thread)))).collect();
+        let line = |thread| (thread as u32, Line::new(device, ops.of(thread), calls.of(thread)));
+        lines = (0..threads).into_par_iter().map(line).collect::<Vec<_>>().into_iter().collect();
     }
     let mut found: Vec<Handoff> = vec![];
     for Evidence { op, giver } in evidence {
@@ -115,7 +117,7 @@ impl Line {
             add(device.calls.start[call], device.calls.start[call] + device.calls.duration[call], 1);
         }
         // what ends comes before what begins then
-        ends.sort_unstable();
+        ends.par_sort_unstable();
         let mut line = Line { time: Vec::with_capacity(ends.len()), depth: Vec::with_capacity(ends.len()) };
         let mut depth = 0i32;
         for (time, _, change) in ends {
