@@ -54,7 +54,7 @@ impl<'t> Encoder<'t> {
     pub(crate) fn node(&mut self, index: usize) {
         let trace = self.trace;
         let node = trace.nodes.get(index);
-        if is_left_out(node.kind, self.options) {
+        if !self.plan.is_written(index, node.kind, self.options) {
             return;
         }
         let record = trace.collective(&node).filter(|_| node.first);
@@ -125,16 +125,13 @@ impl<'t> Encoder<'t> {
                     self.left_out.push(edge.from as usize);
                     continue;
                 }
-                let deps = if edge.kind.is_control() { &mut self.ctrl_deps } else { &mut self.data_deps };
-                deps.push(self.plan.id(edge.from as usize));
+                let id = self.plan.id(edge.from as usize);
+                // several nodes can be written as one
+                if !self.ctrl_deps.contains(&id) && !self.data_deps.contains(&id) {
+                    let deps = if edge.kind.is_control() { &mut self.ctrl_deps } else { &mut self.data_deps };
+                    deps.push(id);
+                }
             }
-        }
-        if self.options.no_gaps {
-            for deps in [&mut self.ctrl_deps, &mut self.data_deps] {
-                deps.sort_unstable();
-                deps.dedup();
-            }
-            self.data_deps.retain(|dep| !self.ctrl_deps.contains(dep));
         }
         self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
     }
@@ -143,7 +140,7 @@ impl<'t> Encoder<'t> {
         self.message.attr_bool("is_cpu_op", comm.is_none() && !node.on_device);
         self.message.attr_text("kind", kind_text(node.kind));
         self.message.attr_int("start_ns", node.start.0);
-        self.message.attr_int("duration_ns", node.duration.0);
+        self.message.attr_int("duration_ns", self.plan.duration[index].0);
         if self.options.latency == Latency::Fold && self.plan.latency[index] > DurationNs(0) {
             self.message.attr_int("latency_ns", self.plan.latency[index].0);
         }

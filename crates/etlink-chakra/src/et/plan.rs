@@ -2,12 +2,19 @@
 
 use super::rounding::Rounding;
 use crate::{Latency, WriteOptions};
-use etlink_link::{LinkedTrace, NodeKind};
+use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
 use etlink_model::DurationNs;
 use rayon::prelude::*;
 
+/// A piece of an op or call that is no longer than this, not its first, is written with what its thread did just before.
+const SHORT: DurationNs = DurationNs(1_000);
+
 /// See the columns.
 pub(crate) struct Plan {
+    /// Per node, the node that it is written with: itself, or an earlier one of its thread.
+    with: Vec<u32>,
+    /// Per node, how long it takes, with what is written with it.
+    pub(crate) duration: Vec<DurationNs>,
     /// Per node, the time from the end of the last that it waits for to its start.
     pub(crate) latency: Vec<DurationNs>,
     /// Per node, its duration in whole microseconds with what rounding left over before it.
@@ -25,14 +32,16 @@ impl Plan {
     pub(crate) fn of(trace: &LinkedTrace, options: &WriteOptions<'_>) -> Plan {
         let nodes = &trace.nodes;
         let latency: Vec<DurationNs> = (0..nodes.len()).into_par_iter().map(|node| trace.latency(node)).collect();
-        let mut plan = Plan { latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice: first_slices(trace) };
+        let (with, duration) = joined(trace);
+        let first_slice = first_slices(trace);
+        let mut plan = Plan { with, duration, latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice };
         plan.round(trace, options.latency);
         if options.latency == Latency::Node || options.no_gaps {
             let mut next = 0;
             for node in 0..nodes.len() {
                 next += u64::from(plan.has_latency_node(node));
                 plan.ids.push(next);
-                next += u64::from(!is_left_out(nodes.kind[node], options));
+                next += u64::from(plan.is_written(node, nodes.kind[node], options));
             }
         }
         plan
@@ -47,7 +56,7 @@ impl Plan {
         let mut queues = Rounding::new(trace.device.queues.len());
         self.duration_us.reserve(nodes.len());
         for node in 0..nodes.len() {
-            let (at, duration, latency) = (nodes.resource[node], nodes.duration[node], self.latency[node]);
+            let (at, duration, latency) = (nodes.resource[node], self.duration[node], self.latency[node]);
             let on_device = nodes.on_device[node];
             if !on_device && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary) && looks_on[at as usize] {
                 self.duration_us.push(0);
@@ -65,9 +74,15 @@ impl Plan {
         }
     }
 
-    /// The id of a node.
+    /// The id of a node, or of the one that it is written with.
     pub(crate) fn id(&self, node: usize) -> u64 {
+        let node = self.with[node] as usize;
         self.ids.get(node).copied().unwrap_or(node as u64)
+    }
+
+    /// Whether a node of this kind is written by itself.
+    pub(crate) fn is_written(&self, node: usize, kind: NodeKind, options: &WriteOptions<'_>) -> bool {
+        self.with[node] as usize == node && !is_left_out(kind, options)
     }
 
     /// Whether a node has a latency node before it, whose id is the one before its own.
@@ -79,6 +94,26 @@ impl Plan {
 /// Whether nodes of this kind are not written.
 pub(crate) fn is_left_out(kind: NodeKind, options: &WriteOptions<'_>) -> bool {
     options.no_gaps && kind == NodeKind::HostGap
+}
+
+/// Per node, the node that it is written with, and how long that takes then. What waits for the earlier one alone waits
+/// longer by what was short, no sum changes.
+fn joined(trace: &LinkedTrace) -> (Vec<u32>, Vec<DurationNs>) {
+    let nodes = &trace.nodes;
+    let works = |node: usize| !nodes.on_device[node] && matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::Runtime);
+    let (mut with, mut duration): (Vec<u32>, _) = ((0..nodes.len() as u32).collect(), nodes.duration.clone());
+    for node in (0..nodes.len()).filter(|node| !nodes.first[*node] && nodes.duration[*node] < SHORT && works(*node)) {
+        let mut deps = trace.edges.of(node).iter();
+        let (Some(edge), None) = (deps.next(), deps.next()) else { continue };
+        let before = edge.from as usize;
+        if edge.kind == EdgeKind::ProgramOrder && works(before) {
+            let target = with[before];
+            with[node] = target;
+            duration[target as usize] += nodes.duration[node];
+            duration[node] = DurationNs(0);
+        }
+    }
+    (with, duration)
 }
 
 fn first_slices(trace: &LinkedTrace) -> Vec<u32> {

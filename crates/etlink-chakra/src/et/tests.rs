@@ -5,7 +5,7 @@ use crate::proto::attribute_proto::Value;
 use crate::proto::{GlobalMetadata, Node, NodeType};
 use crate::testing::{Builder, sample};
 use crate::{Demotion, GroupKeys, Latency};
-use etlink_link::NodeKind;
+use etlink_link::{EdgeKind, NodeKind};
 use proptest::prelude::*;
 use prost::Message;
 
@@ -121,6 +121,31 @@ fn latency_goes_into_durations_or_nodes_or_nowhere() {
     }
     assert_eq!(node.last().map(|node| node.id), Some(13));
     assert_eq!(int(&node[4], "slice_of"), Some(2));
+}
+
+#[test]
+fn short_later_slices_are_written_with_what_came_before() {
+    // parent | child | parent 400 ns | launch call   kernel hangs on the 400 ns
+    let mut b = Builder::new();
+    let (parent, child) = (b.op("parent", 0, 9_000, None), b.op("child", 1_000, 5_000, None));
+    let call = b.call("cudaLaunchKernel", parent, 6_400, 5);
+    let row = b.row("k", 7_000, 100, parent, call);
+    let slices = [
+        b.slice(NodeKind::HostOp, parent.0, true, 0, 1_000),
+        b.slice(NodeKind::HostOp, child.0, true, 1_000, 5_000),
+        b.slice(NodeKind::HostOp, parent.0, false, 6_000, 400),
+        b.node(NodeKind::Runtime, call.0, 6_400, 900),
+        b.slice(NodeKind::HostOp, parent.0, false, 7_300, 1_700),
+    ];
+    let kernel = b.node(NodeKind::DeviceOp, row.0, 7_000, 100);
+    slices.windows(2).for_each(|pair| b.edge(EdgeKind::ProgramOrder, pair[0], pair[1]));
+    b.edge(EdgeKind::Launch, slices[2], kernel);
+    let (_, nodes, summary) = written(&b.done(), &WriteOptions::default());
+    let ids: Vec<u64> = nodes.iter().map(|node| node.id).collect();
+    assert_eq!((ids, summary.nodes), (vec![0, 1, 3, 4, 5], 5));
+    assert_eq!(nodes.iter().map(|node| int(node, "duration_ns")).collect::<Option<Vec<_>>>(), Some(vec![1_000, 5_400, 900, 1_700, 100]));
+    assert_eq!((&nodes[2].ctrl_deps[..], &nodes[4].data_deps[..]), (&[1][..], &[1][..]));
+    assert_eq!(int(&nodes[3], "slice_of"), Some(0), "long enough to stand by itself, and a call is no op");
 }
 
 #[test]
