@@ -1,0 +1,89 @@
+//! The arguments of a schedule, as they are typed.
+
+use std::fmt;
+
+/// The arguments of `torch.profiler.schedule`, by its names. All count steps but `repeat` and `skip_first_wait`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// Steps before the first cycle, once; at least 0.
+    pub skip_first: i64,
+    /// Idle steps at the start of each cycle; at least 0.
+    pub wait: i64,
+    /// Steps for which the recorders are prepared; at least 0.
+    pub warmup: i64,
+    /// Steps that are recorded; at least 1.
+    pub active: i64,
+    /// Cycles; 0 goes on until the program ends.
+    pub repeat: i64,
+    /// Anything but 0: the first cycle has no idle steps. PyTorch has it from 2.6 on.
+    pub skip_first_wait: i64,
+}
+
+/// Arguments that have a lower bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// `wait`.
+    Wait,
+    /// `warmup`.
+    Warmup,
+    /// `active`.
+    Active,
+    /// `repeat`.
+    Repeat,
+    /// `skip_first`.
+    SkipFirst,
+}
+
+impl Argument {
+    /// The name in PyTorch: `skip_first`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Argument::Wait => "wait",
+            Argument::Warmup => "warmup",
+            Argument::Active => "active",
+            Argument::Repeat => "repeat",
+            Argument::SkipFirst => "skip_first",
+        }
+    }
+
+    const fn least(self) -> i64 {
+        matches!(self, Argument::Active) as i64
+    }
+}
+
+/// An argument below its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which one.
+    pub argument: Argument,
+    /// What it was.
+    pub got: i64,
+    /// The smallest value that is allowed.
+    pub least: i64,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}, needs to be at least {}", self.argument.name(), self.got, self.least)
+    }
+}
+
+/// Arguments that PyTorch rejects, all of them; never empty.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid schedule: {}", .0.iter().map(Fault::to_string).collect::<Vec<_>>().join("; "))]
+pub struct InvalidArguments(pub Vec<Fault>);
+
+impl Arguments {
+    /// All arguments below their bounds, in PyTorch's order. `skip_first_wait` has none.
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        let bounded = [
+            (Argument::Wait, self.wait),
+            (Argument::Warmup, self.warmup),
+            (Argument::Active, self.active),
+            (Argument::Repeat, self.repeat),
+            (Argument::SkipFirst, self.skip_first),
+        ];
+        let faults = bounded.map(|(argument, got)| Fault { argument, got, least: argument.least() });
+        faults.into_iter().filter(|fault| fault.got < fault.least).collect()
+    }
+}

@@ -1,0 +1,38 @@
+//! Which steps of a program are recorded, exactly as `torch.profiler.schedule` says.
+//!
+//! ```text
+//! skip_first=1, wait=1, warmup=1, active=2, repeat=2
+//!
+//! step       0     1     2       3       4                5     6       7       8                9 ..
+//! action     NONE  NONE  WARMUP  RECORD  RECORD_AND_SAVE  NONE  WARMUP  RECORD  RECORD_AND_SAVE  NONE
+//! calls                  prepare start                    stop  prepare start                    stop
+//!                                                         save                                   save
+//! ```
+//! - [`Schedule`]: the [`Action`] of each step, as a pure function of its number.
+//! - [`Action::then`] and [`Action::exit`]: the [`Call`]s that lead from one step's action to the next.
+//! - [`PhaseSchedule`]: one schedule over training, validation, test and predict steps, as Lightning has it.
+//!
+//! Steps are loop bodies, counted from 0. Everything is O(1) per step and holds for every `u64`.
+//! The rules are those of `torch/profiler/profiler.py` (PyTorch 2.15.0) and of `ScheduleWrapper` in
+//! `pytorch_lightning/profilers/pytorch.py` (2.6.6); `tests/` holds them to what the originals answered.
+//!
+//! ```
+//! use etlink_schedule::{Action, Arguments, Call, Schedule};
+//!
+//! let schedule = Schedule::new(Arguments { wait: 1, warmup: 1, active: 2, repeat: 1, ..Arguments::default() })?;
+//! assert_eq!(schedule.action(2), Action::Record);
+//! assert_eq!(schedule.action(3).then(schedule.action(4)).calls, [Call::Stop, Call::Save]);
+//! # Ok::<(), etlink_schedule::InvalidArguments>(())
+//! ```
+
+mod action;
+mod arguments;
+mod phase;
+mod schedule;
+mod transition;
+
+pub use action::{Action, Warning};
+pub use arguments::{Argument, Arguments, Fault, InvalidArguments};
+pub use phase::{Loop, Phase, PhaseSchedule};
+pub use schedule::Schedule;
+pub use transition::{Call, Transition};

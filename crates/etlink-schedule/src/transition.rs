@@ -1,0 +1,98 @@
+//! From one step's action to the next: what the recorders are told, in order.
+//!
+//! The table is `action_map` of `torch.profiler.profile`. A session starts with the transition from
+//! [`Action::None`] to the action of step 0 and ends with [`Action::exit`] of the last one.
+//! With PyTorch's own schedules three pairs never occur; those are the ones with a warning.
+
+use crate::{Action, Warning};
+
+/// What a recorder is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// Get ready: `prepare_trace`. Drops what the previous cycle recorded.
+    Prepare,
+    /// Record from now on: `start_trace`.
+    Start,
+    /// Record no longer: `stop_trace`.
+    Stop,
+    /// Keep what was recorded since `Start`: `on_trace_ready`.
+    Save,
+}
+
+/// Calls between two steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// In this order.
+    pub calls: &'static [Call],
+    /// What PyTorch warns of before the calls.
+    pub warning: Option<Warning>,
+}
+
+impl Action {
+    /// The transition from a step with this action to a step with the action `next`.
+    pub const fn then(self, next: Action) -> Transition {
+        use Action::{None as Off, Record, RecordAndSave, Warmup};
+        use Call::{Prepare, Save, Start, Stop};
+        match (self, next) {
+            (Off, Off) | (Warmup, Warmup) | (Record, Record | RecordAndSave) => calls(&[]),
+            (Off, Warmup) => calls(&[Prepare]),
+            (Off, Record | RecordAndSave) => calls(&[Prepare, Start]),
+            (Warmup, Record | RecordAndSave) => calls(&[Start]),
+            (Warmup, Off) => warned(&[Start, Stop], Warning::WarmupThenNone),
+            (Record, Off) => warned(&[Stop], Warning::RecordThenNone),
+            (Record, Warmup) => warned(&[Stop], Warning::RecordThenWarmup),
+            (RecordAndSave, Off) => calls(&[Stop, Save]),
+            (RecordAndSave, Warmup) => calls(&[Stop, Save, Prepare]),
+            (RecordAndSave, Record | RecordAndSave) => calls(&[Stop, Save, Prepare, Start]),
+        }
+    }
+
+    /// The transition from a step with this action to the end of the session, also by an error of the program:
+    /// what was recorded so far is saved, a warmup leaves nothing.
+    pub const fn exit(self) -> Transition {
+        match self {
+            Action::None => calls(&[]),
+            Action::Warmup => calls(&[Call::Start, Call::Stop]),
+            Action::Record | Action::RecordAndSave => calls(&[Call::Stop, Call::Save]),
+        }
+    }
+}
+
+const fn calls(calls: &'static [Call]) -> Transition {
+    Transition { calls, warning: None }
+}
+
+const fn warned(calls: &'static [Call], warning: Warning) -> Transition {
+    Transition { calls, warning: Some(warning) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACTIONS: [Action; 4] = [Action::None, Action::Warmup, Action::Record, Action::RecordAndSave];
+
+    /// `p` prepare, `S` start, `T` stop, `H` save (on_trace_ready), `!` a warning; last column: exit.
+    #[test]
+    fn the_table_of_the_source() {
+        let table = ACTIONS.map(|from| {
+            let row = ACTIONS.map(|to| letters(from.then(to)));
+            format!("{from}: {} | {}", row.join(", "), letters(from.exit()))
+        });
+        let expected =
+            ["NONE: -, p, pS, pS | -", "WARMUP: !ST, -, S, S | ST", "RECORD: !T, !T, -, - | TH", "RECORD_AND_SAVE: TH, THp, THpS, THpS | TH"];
+        assert_eq!(table, expected);
+    }
+
+    fn letters(transition: Transition) -> String {
+        let warned = transition.warning.map(|_| '!');
+        let letter = |call: &Call| match call {
+            Call::Prepare => 'p',
+            Call::Start => 'S',
+            Call::Stop => 'T',
+            Call::Save => 'H',
+        };
+        let letters: String = warned.into_iter().chain(transition.calls.iter().map(letter)).collect();
+        if letters.is_empty() { "-".to_owned() } else { letters }
+    }
+}
