@@ -9,5 +9,6 @@ mod memory;
 mod merge;
 mod perfetto;
 mod replay;
+mod schedule;
 mod tool;
 mod two_traces;

@@ -42,14 +42,19 @@ impl Schedule {
         (self.warmup == 0).then_some(Warning::NoWarmup)
     }
 
-    /// Recorded steps of a whole cycle.
-    pub fn active(&self) -> u64 {
-        self.active
-    }
-
     /// What happens in step number `step`, from 0.
     pub fn action(&self, step: u64) -> Action {
         self.stretch(step).0
+    }
+
+    /// The first step after `step` that has another action; `None` if that is further than steps can be counted.
+    pub fn next_change(&self, step: u64) -> Option<u64> {
+        u64::try_from(self.stretch(step).1).ok()
+    }
+
+    /// The first step that is recorded.
+    pub fn first_recorded(&self) -> Option<u64> {
+        self.stretches(u64::MAX).find(|(_, action)| action.records()).map(|(range, _)| range.start)
     }
 
     /// The actions of the steps from 0 to `steps`, exclusive, as stretches of equal ones that are as long as can be.

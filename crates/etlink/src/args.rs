@@ -1,5 +1,9 @@
 //! What can be typed.
 
+mod schedule;
+
+pub use schedule::{Schedule, ScheduleOptions};
+
 use bytesize::ByteSize;
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use etlink_replay::{EdgeKind, Scale};
@@ -28,6 +32,8 @@ pub enum Command {
     Check(Check),
     /// Say what kind of file it is and what is in it
     Inspect(Inspect),
+    /// Say what each step of a program would do under a schedule of the PyTorch profiler, before anything runs
+    Schedule(Schedule),
 }
 
 /// `etlink link`.

@@ -5,6 +5,7 @@ mod inspect;
 mod link;
 mod merge;
 mod replay;
+mod schedule;
 
 use crate::Outcome;
 use crate::args::{Args, Command};
@@ -21,6 +22,7 @@ pub fn run(args: Args) -> Result<Outcome> {
         Command::Replay(args) => replay::run(args),
         Command::Check(args) => check::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Schedule(args) => schedule::run(&args),
     }
 }
 

@@ -1,0 +1,40 @@
+//! What can be typed about schedules.
+
+use clap::Args as ClapArgs;
+
+/// `etlink schedule`.
+#[derive(Debug, ClapArgs)]
+pub struct Schedule {
+    #[command(flatten)]
+    pub schedule: ScheduleOptions,
+    /// How many steps the program has; they count from 0
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub steps: u64,
+    /// Print the action of every step as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The arguments of `torch.profiler.schedule`, by its names and with its defaults. Their bounds are the schedule's own affair.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+#[command(allow_negative_numbers = true)]
+pub struct ScheduleOptions {
+    /// Idle steps at the start of each cycle
+    #[arg(long, value_name = "N")]
+    pub wait: i64,
+    /// Steps for which the recorders warm up
+    #[arg(long, value_name = "N")]
+    pub warmup: i64,
+    /// Steps that are recorded, at least 1; the trace is saved when the last of them ends
+    #[arg(long, value_name = "N")]
+    pub active: i64,
+    /// Cycles of wait, warmup and active steps; 0: until the program ends
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub repeat: i64,
+    /// Steps before the first cycle
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_first: i64,
+    /// Anything but 0: the first cycle does not wait
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub skip_first_wait: i64,
+}

@@ -1,0 +1,79 @@
+//! `etlink schedule`: what each step of a program would do.
+
+use crate::Outcome;
+use crate::args::{Schedule as Args, ScheduleOptions};
+use anyhow::Result;
+use etlink_schedule::{Action, Arguments, Schedule};
+use serde::{Serialize, Serializer};
+use std::io::{BufWriter, StdoutLock, Write};
+
+impl From<ScheduleOptions> for Arguments {
+    fn from(options: ScheduleOptions) -> Arguments {
+        let ScheduleOptions { wait, warmup, active, repeat, skip_first, skip_first_wait } = options;
+        Arguments { wait, warmup, active, repeat, skip_first, skip_first_wait }
+    }
+}
+
+pub fn run(args: &Args) -> Result<Outcome> {
+    let schedule = Schedule::new(args.schedule.into())?;
+    for note in notes(&schedule, args.steps) {
+        eprintln!("note: {note}");
+    }
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    if args.json {
+        let report = Report { actions: Actions { schedule, steps: args.steps } };
+        serde_json::to_writer_pretty(&mut out, &report).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        table(&schedule, args.steps, &mut out)?;
+    }
+    out.flush()?;
+    Ok(Outcome::Done)
+}
+
+/// What a user would want to change before the program runs.
+fn notes(schedule: &Schedule, steps: u64) -> Vec<String> {
+    let mut notes: Vec<String> = schedule.warning().iter().map(ToString::to_string).collect();
+    let last = steps - 1;
+    match (schedule.first_recorded(), schedule.action(last)) {
+        (Some(first), _) if first > last => notes.push(format!("none of these steps is recorded; the first would be step {first}")),
+        (None, _) => notes.push("none of these steps is recorded".to_owned()),
+        (_, Action::Warmup) => notes.push("the program ends in warmup: the last cycle leaves no trace".to_owned()),
+        (_, Action::Record) => {
+            let whole = schedule.next_change(last).and_then(|save| save.checked_add(1));
+            let whole = whole.map_or(String::new(), |whole| format!("; it would be whole after {whole} steps"));
+            notes.push(format!("the program ends while recording: the last trace is saved with fewer steps{whole}"));
+        }
+        _ => {}
+    }
+    notes
+}
+
+/// A line per stretch of equal actions.
+fn table(schedule: &Schedule, steps: u64, out: &mut BufWriter<StdoutLock<'_>>) -> std::io::Result<()> {
+    for (range, action) in schedule.stretches(steps) {
+        let last = range.end - 1;
+        match range.start {
+            start if start == last => writeln!(out, "  {action:<15}  step {last}")?,
+            start => writeln!(out, "  {action:<15}  steps {start}-{last}")?,
+        }
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Report {
+    actions: Actions,
+}
+
+/// The actions one by one, which are not kept.
+struct Actions {
+    schedule: Schedule,
+    steps: u64,
+}
+
+impl Serialize for Actions {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((0..self.steps).map(|step| self.schedule.action(step)))
+    }
+}
