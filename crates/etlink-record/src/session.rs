@@ -1,0 +1,152 @@
+//! Schedule and recorders put together.
+
+use crate::failure::Log;
+use crate::together::Together;
+use crate::{Activity, Cycle, Failures, Recorder};
+use etlink_schedule::{Action, Call, Schedule, Transition, Warning};
+
+/// Drives recorders by a schedule, as `torch.profiler.profile` does. Dropping it is [`finish`](Session::finish) without its errors.
+///
+/// Where PyTorch would leave a half-switched profiler behind, a session cleans up: if a recorder fails to `prepare` or `start`, those that run are
+/// stopped, nothing of the cycle is saved, and the next cycle is tried anew.
+pub struct Session {
+    actions: Box<dyn FnMut(u64) -> Action + Send>,
+    together: Together,
+    action: Action,
+    step: u64,
+    on: bool,
+    first: u64,
+    saved: u64,
+    warnings: Vec<Warning>,
+}
+
+impl Session {
+    /// A session whose steps have the actions that `actions` gives, which is asked for each step once, in order, for step 0 at once.
+    pub fn new(recorders: Vec<Box<dyn Recorder>>, mut actions: impl FnMut(u64) -> Action + Send + 'static) -> Session {
+        let action = actions(0);
+        let (actions, together) = (Box::new(actions), Together::new(recorders));
+        Session { actions, together, action, step: 0, on: false, first: 0, saved: 0, warnings: vec![] }
+    }
+
+    /// A session under a schedule.
+    pub fn scheduled(recorders: Vec<Box<dyn Recorder>>, schedule: Schedule) -> Session {
+        let mut session = Session::new(recorders, move |step| schedule.action(step));
+        session.warnings.extend(schedule.warning());
+        session
+    }
+
+    /// A session that records from start to stop, as `profile` does without a schedule.
+    pub fn always(recorders: Vec<Box<dyn Recorder>>) -> Session {
+        Session::new(recorders, |_| Action::Record)
+    }
+
+    /// The number of the step that is open, from 0.
+    pub fn step_number(&self) -> u64 {
+        self.step
+    }
+
+    /// The action of the step that is open.
+    pub fn action(&self) -> Action {
+        self.action
+    }
+
+    /// What PyTorch would have warned of so far, each warning once.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Begins with the step that is open, at first step 0. After [`stop`](Session::stop) it begins again. Nothing happens if it has begun.
+    ///
+    /// # Errors
+    /// Recorders that failed.
+    pub fn start(&mut self) -> Result<(), Failures> {
+        if std::mem::replace(&mut self.on, true) {
+            return Ok(());
+        }
+        self.carry_out(Action::None.then(self.action), false)
+    }
+
+    /// The open step has ended, the next begins. Before `start` and after `stop` steps are only counted.
+    ///
+    /// # Errors
+    /// Recorders that failed.
+    pub fn step(&mut self) -> Result<(), Failures> {
+        let next = (self.actions)(self.step.saturating_add(1));
+        self.step_as(next)
+    }
+
+    /// The open step has ended, and the next has this action, whatever the session's own schedule would say:
+    /// for a [`PhaseSchedule`](etlink_schedule::PhaseSchedule).
+    ///
+    /// # Errors
+    /// Recorders that failed.
+    pub fn step_as(&mut self, next: Action) -> Result<(), Failures> {
+        self.step = self.step.saturating_add(1);
+        let last = std::mem::replace(&mut self.action, next);
+        if self.on { self.carry_out(last.then(next), false) } else { Ok(()) }
+    }
+
+    /// Ends in the open step: what was recorded so far is saved, a warmup leaves nothing. Nothing happens if it has not begun.
+    ///
+    /// # Errors
+    /// Recorders that failed.
+    pub fn stop(&mut self) -> Result<(), Failures> {
+        if std::mem::replace(&mut self.on, false) { self.carry_out(self.action.exit(), true) } else { Ok(()) }
+    }
+
+    /// Leaves an activity out of all traces that are being recorded, or takes it in again, until their cycle ends.
+    /// Nothing happens while nothing is recorded. PyTorch's `toggle_collection_dynamic` silences the device trace only, and the two
+    /// traces no longer match.
+    ///
+    /// # Errors
+    /// Recorders that failed.
+    pub fn toggle(&mut self, activity: Activity, on: bool) -> Result<(), Failures> {
+        let mut log = Log::new(self.step);
+        self.together.toggle(activity, on, &mut log);
+        log.result()
+    }
+
+    /// [`stop`](Session::stop), after which all recorders complete their files, also where stopping failed.
+    ///
+    /// # Errors
+    /// Recorders that failed.
+    pub fn finish(mut self) -> Result<(), Failures> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Failures> {
+        let mut log = Log::new(self.step);
+        log.take(self.stop());
+        self.together.finish(&mut log);
+        log.result()
+    }
+
+    fn carry_out(&mut self, transition: Transition, cut: bool) -> Result<(), Failures> {
+        if let Some(warning) = transition.warning.filter(|warning| !self.warnings.contains(warning)) {
+            self.warnings.push(warning);
+        }
+        let mut log = Log::new(self.step);
+        for call in transition.calls {
+            match call {
+                Call::Prepare => self.together.prepare(&mut log),
+                Call::Start => {
+                    self.first = self.step;
+                    self.together.start(&mut log);
+                }
+                Call::Stop => self.together.stop(&mut log),
+                Call::Save => {
+                    let steps = self.first..self.step.saturating_add(u64::from(cut));
+                    let cycle = Cycle { number: self.saved, steps, cut };
+                    self.saved += u64::from(self.together.save(&cycle, &mut log));
+                }
+            }
+        }
+        log.result()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}

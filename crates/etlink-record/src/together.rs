@@ -1,0 +1,101 @@
+//! Recorders that are asked all together, and what becomes of the others when one fails.
+
+use crate::failure::Log;
+use crate::{Activity, Cycle, Recorder, Request};
+
+/// All recorders of a session, in its order.
+pub(crate) struct Together {
+    slots: Vec<Slot>,
+    given_up: bool,
+}
+
+struct Slot {
+    recorder: Box<dyn Recorder>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Recording,
+    Recorded,
+}
+
+impl Together {
+    pub(crate) fn new(recorders: Vec<Box<dyn Recorder>>) -> Together {
+        let slots = recorders.into_iter().map(|recorder| Slot { recorder, state: State::Idle }).collect();
+        Together { slots, given_up: false }
+    }
+
+    /// A new cycle. If one fails, none is started in it.
+    pub(crate) fn prepare(&mut self, log: &mut Log) {
+        self.given_up = false;
+        for slot in &mut self.slots {
+            slot.state = State::Idle;
+            let result = slot.recorder.prepare();
+            self.given_up |= !log.note(&*slot.recorder, Request::Prepare, result);
+        }
+    }
+
+    /// If one fails, those before it are stopped, those after it are not started, and nothing is to be saved.
+    pub(crate) fn start(&mut self, log: &mut Log) {
+        if self.given_up {
+            return;
+        }
+        for slot in &mut self.slots {
+            let result = slot.recorder.start();
+            if !log.note(&*slot.recorder, Request::Start, result) {
+                self.given_up = true;
+                break;
+            }
+            slot.state = State::Recording;
+        }
+        if self.given_up {
+            self.stop(log);
+            self.slots.iter_mut().for_each(|slot| slot.state = State::Idle);
+        }
+    }
+
+    pub(crate) fn stop(&mut self, log: &mut Log) {
+        for slot in self.recording() {
+            // before the call, so that a recorder that panics is not stopped again while the session is dropped
+            slot.state = State::Idle;
+            let result = slot.recorder.stop();
+            if log.note(&*slot.recorder, Request::Stop, result) {
+                slot.state = State::Recorded;
+            }
+        }
+    }
+
+    /// Whether there was anything to save.
+    pub(crate) fn save(&mut self, cycle: &Cycle, log: &mut Log) -> bool {
+        let mut any = false;
+        for slot in self.slots.iter_mut().filter(|slot| slot.state == State::Recorded) {
+            slot.state = State::Idle;
+            any = true;
+            let result = slot.recorder.save(cycle);
+            log.note(&*slot.recorder, Request::Save, result);
+        }
+        any
+    }
+
+    pub(crate) fn toggle(&mut self, activity: Activity, on: bool, log: &mut Log) {
+        for slot in self.recording() {
+            let result = slot.recorder.toggle(activity, on);
+            log.note(&*slot.recorder, Request::Toggle, result);
+        }
+    }
+
+    /// The end. What still records, because another recorder's panic came between, is stopped first.
+    pub(crate) fn finish(&mut self, log: &mut Log) {
+        self.stop(log);
+        for mut slot in std::mem::take(&mut self.slots) {
+            let result = slot.recorder.finish();
+            log.note(&*slot.recorder, Request::Finish, result);
+        }
+    }
+
+    fn recording(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.slots.iter_mut().filter(|slot| slot.state == State::Recording)
+    }
+}

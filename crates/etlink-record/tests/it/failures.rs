@@ -1,0 +1,117 @@
+//! A recorder that fails: nobody is left running, nobody else's recording is lost, the next cycle is tried.
+
+use crate::schedule;
+use crate::world::{Fault, World};
+use etlink_record::{Failures, Request, Session};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const NAMES: [&str; 3] = ["host", "device", "power"];
+
+/// Two cycles of a step of warmup and two that are recorded; `device` fails once. What the steps answered, and who ran when they had.
+fn two_cycles(world: &World, request: Request) -> Vec<(u64, String, Vec<&'static str>)> {
+    let mut session = Session::scheduled(world.recorders(&NAMES), schedule(0, 1, 2, 2));
+    world.fail("device", request, Fault::Error);
+    let mut told = vec![];
+    let mut note = |step, result: Result<(), Failures>, world: &World| {
+        if let Err(failures) = result {
+            told.push((step, failures.to_string(), world.running()));
+        }
+    };
+    note(0, session.start(), world);
+    for step in 1..=7 {
+        world.op(&format!("op{}", step - 1));
+        note(step, session.step(), world);
+    }
+    note(8, session.finish(), world);
+    assert!(world.running().is_empty(), "{request}: {:?} run on", world.running());
+    told
+}
+
+#[test]
+fn a_cycle_that_one_cannot_begin_is_given_up_by_all_and_the_next_is_whole() {
+    for (request, step) in [(Request::Prepare, 0), (Request::Start, 1)] {
+        let world = World::default();
+        let told = two_cycles(&world, request);
+        let message = format!("recorder device failed to {request} at step {step}: out of luck");
+        assert_eq!(told, [(step, message, vec![])], "{request}");
+        assert_eq!(world.files(), ["device", "host", "power"].map(|name| format!("cycle_0/{name}.json: op4 op5")), "{request}");
+    }
+}
+
+#[test]
+fn what_the_others_recorded_is_saved() {
+    for request in [Request::Stop, Request::Save] {
+        let world = World::default();
+        let told = two_cycles(&world, request);
+        assert_eq!(told, [(3, format!("recorder device failed to {request} at step 3: out of luck"), vec![])], "{request}");
+        let expected = [
+            "cycle_0/host.json: op1 op2",
+            "cycle_0/power.json: op1 op2",
+            "cycle_1/device.json: op4 op5",
+            "cycle_1/host.json: op4 op5",
+            "cycle_1/power.json: op4 op5",
+        ];
+        assert_eq!(world.files(), expected, "{request}");
+    }
+}
+
+#[test]
+fn files_are_completed_though_stopping_failed() {
+    let world = World::default();
+    let mut session = Session::always(world.recorders(&NAMES));
+    session.start().expect("starts");
+    world.fail("host", Request::Stop, Fault::Error);
+    world.fail("device", Request::Save, Fault::Error);
+    world.fail("power", Request::Finish, Fault::Error);
+    let failures = session.finish().expect_err("fails").0;
+    assert_eq!(
+        failures.iter().map(|failure| (&failure.recorder[..], failure.request)).collect::<Vec<_>>(),
+        [("host", Request::Stop), ("device", Request::Save), ("power", Request::Finish)]
+    );
+    assert_eq!(world.files().len(), 1);
+    assert_eq!(world.calls().iter().filter(|call| call.ends_with("finish")).count(), 3);
+}
+
+#[test]
+fn a_recorder_that_cannot_toggle_goes_on() {
+    let world = World::default();
+    let mut session = Session::always(world.recorders(&NAMES));
+    session.start().expect("starts");
+    world.fail("host", Request::Toggle, Fault::Error);
+    session.toggle(etlink_record::Activity::Cpu, false).expect_err("fails");
+    world.op("op");
+    session.finish().expect("ends");
+    assert_eq!(world.files(), ["cycle_0/device.json: ", "cycle_0/host.json: op", "cycle_0/power.json: "]);
+}
+
+#[test]
+fn a_program_that_ends_in_an_error_leaves_its_traces() {
+    let world = World::default();
+    let program = || -> Result<(), Failures> {
+        let mut session = Session::scheduled(world.recorders(&NAMES), schedule(0, 1, 5, 1));
+        session.start()?;
+        session.step()?;
+        world.op("op1");
+        panic!("the program's own error");
+    };
+    catch_unwind(AssertUnwindSafe(program)).expect_err("panics");
+    assert_eq!(world.files(), ["device", "host", "power"].map(|name| format!("cycle_0/{name}.json: op1")));
+    assert_eq!(world.calls().iter().filter(|call| call.ends_with("finish")).count(), 3);
+}
+
+#[test]
+fn a_recorder_that_panics_leaves_nobody_running() {
+    for request in [Request::Prepare, Request::Start, Request::Stop, Request::Save] {
+        let world = World::default();
+        world.fail("device", request, Fault::Panic);
+        let program = || {
+            let mut session = Session::scheduled(world.recorders(&NAMES), schedule(0, 1, 1, 1));
+            let _ = session.start();
+            let _ = session.step();
+            let _ = session.step();
+        };
+        catch_unwind(AssertUnwindSafe(program)).expect_err("panics");
+        assert!(world.running().is_empty(), "{request}: {:?} run on", world.running());
+        assert_eq!(world.calls().iter().filter(|call| call.ends_with("finish")).count(), 3, "{request}");
+    }
+}
