@@ -18,6 +18,7 @@ struct Slot {
 enum State {
     Idle,
     Recording,
+    /// Until the next stop, which may have something new.
     Recorded,
 }
 
@@ -31,7 +32,6 @@ impl Together {
     pub(crate) fn prepare(&mut self, log: &mut Log) {
         self.given_up = false;
         for slot in &mut self.slots {
-            slot.state = State::Idle;
             let result = slot.recorder.prepare();
             self.given_up |= !log.note(&*slot.recorder, Request::Prepare, result);
         }
@@ -52,14 +52,15 @@ impl Together {
         }
         if self.given_up {
             self.stop(log);
-            self.slots.iter_mut().for_each(|slot| slot.state = State::Idle);
         }
     }
 
     pub(crate) fn stop(&mut self, log: &mut Log) {
-        for slot in self.recording() {
+        for slot in &mut self.slots {
             // before the call, so that a recorder that panics is not stopped again while the session is dropped
-            slot.state = State::Idle;
+            if std::mem::replace(&mut slot.state, State::Idle) != State::Recording {
+                continue;
+            }
             let result = slot.recorder.stop();
             if log.note(&*slot.recorder, Request::Stop, result) {
                 slot.state = State::Recorded;
@@ -71,7 +72,6 @@ impl Together {
     pub(crate) fn save(&mut self, cycle: &Cycle, log: &mut Log) -> bool {
         let mut any = false;
         for slot in self.slots.iter_mut().filter(|slot| slot.state == State::Recorded) {
-            slot.state = State::Idle;
             any = true;
             let result = slot.recorder.save(cycle);
             log.note(&*slot.recorder, Request::Save, result);

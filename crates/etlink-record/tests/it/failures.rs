@@ -35,6 +35,9 @@ fn a_cycle_that_one_cannot_begin_is_given_up_by_all_and_the_next_is_whole() {
         let message = format!("recorder device failed to {request} at step {step}: out of luck");
         assert_eq!(told, [(step, message, vec![])], "{request}");
         assert_eq!(world.files(), ["device", "host", "power"].map(|name| format!("cycle_0/{name}.json: op4 op5")), "{request}");
+        // whoever comes after the one that failed is not started in vain
+        let started = world.calls().iter().filter(|call| call.ends_with("power start")).count();
+        assert_eq!(started, 1, "{request}");
     }
 }
 
@@ -114,4 +117,18 @@ fn a_recorder_that_panics_leaves_nobody_running() {
         assert!(world.running().is_empty(), "{request}: {:?} run on", world.running());
         assert_eq!(world.calls().iter().filter(|call| call.ends_with("finish")).count(), 3, "{request}");
     }
+}
+
+#[test]
+fn a_panic_while_saving_does_not_save_anything_twice() {
+    let world = World::default();
+    world.fail("device", Request::Save, Fault::Panic);
+    let program = || {
+        let mut session = Session::scheduled(world.recorders(&NAMES), schedule(0, 0, 2, 2));
+        let _ = session.start();
+        let _ = session.step();
+        let _ = session.step();
+    };
+    catch_unwind(AssertUnwindSafe(program)).expect_err("panics");
+    assert_eq!(world.calls().iter().filter(|call| call.contains("save")).collect::<Vec<_>>(), ["host save 0..2", "device save 0..2"]);
 }

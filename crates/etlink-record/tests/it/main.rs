@@ -86,7 +86,7 @@ fn an_activity_that_is_toggled_is_missing_in_all_traces() {
 }
 
 #[test]
-fn phases_drive_a_session_and_their_odd_pairs_are_told_once() {
+fn phases_drive_a_session_and_their_odd_pairs_are_told() {
     let world = World::default();
     let mut phases = PhaseSchedule::new(schedule(1, 1, 1, 0), Loop::Fit);
     let mut session = Session::new(world.recorders(&["host"]), |_| Action::None);
@@ -97,5 +97,13 @@ fn phases_drive_a_session_and_their_odd_pairs_are_told_once() {
     }
     // training and validation warm up, training records to the end of the test step; the warmup of test is lost, as training is done and NONE
     assert_eq!(world.files(), ["cycle_0/host.json: Test"]);
+    assert_eq!(session.warnings(), [Warning::WarmupThenNone]);
+}
+
+#[test]
+fn a_warning_is_told_once() {
+    let mut session = Session::new(vec![], |step| if step % 2 == 0 { Action::Warmup } else { Action::None });
+    session.start().expect("starts");
+    run(&World::default(), &mut session, 6);
     assert_eq!(session.warnings(), [Warning::WarmupThenNone]);
 }
