@@ -8,6 +8,7 @@
 //! it is numbered. A thread has a boundary before its first slice, and behind the last one the time at
 //! which that ends. A slice lasts until the next begins, but for holes: time in which the thread waited.
 
+use crate::launch::CLOCK_TOLERANCE_NS;
 use crate::trace::{NodeKind, Nodes};
 use etlink_model::{DeviceTrace, DurationNs, TimeNs};
 use rayon::prelude::*;
@@ -144,18 +145,26 @@ impl Draft {
     }
 
     /// The call whose slices begin with `slot` and end by `end` has waited until `until`: a hole is left before what
-    /// it does after that. The slot of that; the first where it did not wait.
-    pub(crate) fn wait_in(&mut self, slot: u32, end: TimeNs, until: TimeNs) -> u32 {
+    /// it does after that. The slot of that; the first where it did not wait. `None` where an op that began in the call
+    /// and outlasts it runs then, by more than clocks err. O(slices in the call).
+    pub(crate) fn wait_in(&mut self, slot: u32, end: TimeNs, until: TimeNs) -> Option<u32> {
         let mut at = slot as usize;
-        while self.place[at + 1] <= until.0 && self.place[at + 1] < end.0 {
+        let mut own = at;
+        while self.place[at + 1] < until.0 && self.place[at + 1] < end.0 {
             at += 1;
+            if self.kind[at] == NodeKind::Runtime {
+                own = at;
+            }
         }
-        let waited = until.0.min(self.place[at + 1]) - self.place[at];
+        if own != at && until - TimeNs(self.place[at]) > DurationNs(CLOCK_TOLERANCE_NS) {
+            return None;
+        }
+        let waited = until.0.min(self.place[own + 1]) - self.place[own];
         if waited > 0 {
-            self.holes.push((at as u32, DurationNs(waited)));
-            self.place[at] += waited;
+            self.holes.push((own as u32, DurationNs(waited)));
+            self.place[own] += waited;
         }
-        if waited > 0 { at as u32 } else { slot }
+        Some(if waited > 0 { own as u32 } else { slot })
     }
 
     /// Puts row `slot`, or the delay before it, behind `from` if that is possible without disorder on its queue.

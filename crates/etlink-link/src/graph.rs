@@ -30,7 +30,7 @@ struct Graph<'t> {
     draft: Draft,
     call_slot: Vec<u32>,
     /// Per wait of a call, the slot that waits.
-    waiting: Vec<u32>,
+    waiting: Vec<Option<u32>>,
     /// Per device row, its slot.
     row_slot: Vec<u32>,
     /// Edges between slots, all but program order.
@@ -156,7 +156,7 @@ impl Graph<'_> {
         for waits in self.waits.calls.chunk_by(|wait, next| wait.to == next.to) {
             let call = waits[0].to as usize;
             // later than the start of the row also where that has no length
-            let until = |wait: &Wait| waits::row_end(self.device, wait.from).max(TimeNs(rows.start[wait.from as usize].0 + 1));
+            let until = |wait: &Wait| waits::row_end(self.device, wait.from).max(TimeNs(rows.start[wait.from as usize].0.saturating_add(1)));
             let until = waits.iter().map(until).max().unwrap_or_default();
             let slot = self.draft.wait_in(self.call_slot[call], calls.start[call] + calls.duration[call], until);
             self.waiting.extend(waits.iter().map(|_| slot));
@@ -246,7 +246,10 @@ impl Graph<'_> {
         }
         for (wait, to) in self.waits.calls.iter().zip(&self.waiting) {
             let from = self.row_slot[wait.from as usize];
-            self.edges.push(Edge { to: *to, kind: EdgeKind::HostWait, from, inferred: wait.inferred });
+            match *to {
+                Some(to) => self.edges.push(Edge { to, kind: EdgeKind::HostWait, from, inferred: wait.inferred }),
+                None => self.anomalies.note(AnomalyKind::WaitContradicted, || waits::row_name(self.device, wait.from)),
+            }
         }
     }
 

@@ -199,7 +199,7 @@ impl<'t> Finder<'t> {
     /// The row that ended last while a call blocked, shortly before it returned.
     fn ended_in(&self, begun: TimeNs, ended: TimeNs) -> Option<u32> {
         let latest = TimeNs(ended.0.saturating_add(CLOCK_TOLERANCE_NS));
-        let earliest = begun.max(TimeNs(ended.0 - WAIT_LATENCY.0));
+        let earliest = begun.max(TimeNs(ended.0.saturating_sub(WAIT_LATENCY.0)));
         let end = self.by_end.partition_point(|row| self.row_end(*row) <= latest);
         let near = self.by_end[..end].iter().rev().take(MAX_TRIED).take_while(|row| self.row_end(**row) >= earliest);
         near.copied().find(|row| self.lanes.launched(*row) < begun)

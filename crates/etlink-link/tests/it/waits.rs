@@ -193,3 +193,34 @@ fn a_copy_to_memory_that_is_not_pinned_blocks() {
     assert_eq!(edges(&trace, EdgeKind::HostWait), ["Memcpy DtoH (Device -> Pageable) -> cudaMemcpyAsync"]);
     assert_eq!(thread(&trace), ["cudaMemcpyAsync 45-50", "host gap 50-100", "cudaMemcpyAsync 100-150"]);
 }
+
+#[test]
+fn what_a_blocking_call_calls_when_the_kernel_ends_is_no_wait() {
+    // synchronise ----------[query]--     whole microseconds: the kernel ends when the inner call begins
+    // k ===================
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), SEVEN, "k", (8_000, 90_000));
+    draw.call(main, "cudaStreamSynchronize", (10_000, 95_000), None);
+    draw.driver_call(main, "cuStreamQuery", (90_000, 93_000), None);
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::HostWait), ["k -> cudaStreamSynchronize"]);
+    assert_eq!(thread(&trace)[2..], ["cudaStreamSynchronize 90-90", "cuStreamQuery 90-93", "cudaStreamSynchronize 93-95"]);
+}
+
+#[test]
+fn an_op_that_begins_in_a_blocking_call_keeps_its_time() {
+    // whole microseconds: the next op begins before the call has returned. One that begins long before that
+    // shows that the thread was not blocked.
+    for (begins, waits, own) in [(94_000, 1, "cudaStreamSynchronize 94-94"), (50_000, 0, "cudaStreamSynchronize 10-50")] {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        draw.launch(main, (0, 5_000), SEVEN, "k", (8_000, 95_000));
+        draw.call(main, "cudaStreamSynchronize", (10_000, 95_000), None);
+        draw.op(main, "next", begins, 120_000);
+        let trace = alone(&draw);
+        assert_eq!(edges(&trace, EdgeKind::HostWait).len(), waits);
+        assert_eq!(thread(&trace)[2], own);
+        assert_eq!(anomalies(&trace).contains(&(AnomalyKind::WaitContradicted, 1)), waits == 0);
+    }
+}
