@@ -191,9 +191,14 @@ impl<'t> Finder<'t> {
             }
             _ => self.ended_in(begun, ended),
         };
-        if let Some(row) = row.filter(|row| ends_before(self.row_end(*row), ended)) {
+        if let Some(row) = row.filter(|row| self.can_end(*row, ended)) {
             self.wait_for(call, row, true);
         }
+    }
+
+    /// Whether the end of a row can be what a call that returned at `at` waited for: it ended by then, and it had begun.
+    fn can_end(&self, row: u32, at: TimeNs) -> bool {
+        ends_before(self.row_end(row), at) && self.device.rows.start[row as usize] < at
     }
 
     /// The row that ended last while a call blocked, shortly before it returned.
@@ -217,7 +222,7 @@ impl<'t> Finder<'t> {
     /// Call `call` returns after `row` has ended. What its thread has waited for before is not said again.
     fn wait_for(&mut self, call: usize, row: u32, inferred: bool) {
         let calls = &self.device.calls;
-        if !ends_before(self.row_end(row), calls.start[call] + calls.duration[call]) {
+        if !self.can_end(row, calls.start[call] + calls.duration[call]) {
             return self.anomalies.note(AnomalyKind::WaitContradicted, || self.device.names.get(calls.name[call]).to_owned());
         }
         let launched = self.lanes.launched(row);

@@ -224,3 +224,17 @@ fn an_op_that_begins_in_a_blocking_call_keeps_its_time() {
         assert_eq!(anomalies(&trace).contains(&(AnomalyKind::WaitContradicted, 1)), waits == 0);
     }
 }
+
+#[test]
+fn a_call_does_not_wait_for_what_began_after_it() {
+    // whole microseconds: the kernel takes none and begins as the call returns
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), SEVEN, "k", (20_000, 20_000));
+    draw.call(main, "cudaStreamSynchronize", (10_000, 20_000), None);
+    draw.op(main, "next", 30_000, 40_000);
+    let trace = alone(&draw);
+    assert_eq!(edges(&trace, EdgeKind::HostWait), [""; 0]);
+    assert_eq!(thread(&trace)[2], "cudaStreamSynchronize 10-20");
+    assert_eq!(anomalies(&trace), []);
+}
