@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod capture;
+mod graph;
 mod link;
 mod memory;
 mod merge;
