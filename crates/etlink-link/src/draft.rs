@@ -144,10 +144,10 @@ impl Draft {
         }
     }
 
-    /// The call whose slices begin with `slot` and end by `end` has waited until `until`: a hole is left before what
-    /// it does after that. The slot of that; the first where it did not wait. `None` where an op that began in the call
-    /// and outlasts it runs then, by more than clocks err. O(slices in the call).
-    pub(crate) fn wait_in(&mut self, slot: u32, end: TimeNs, until: TimeNs) -> Option<u32> {
+    /// The call whose slices begin with `slot` and end by `end` has waited until `until` for what began at `begun`: a
+    /// hole is left before what it does after that. The slot of that; the first where it did not wait. `None` where an op
+    /// that began in the call runs then, by more than clocks err. O(slices in the call).
+    pub(crate) fn wait_in(&mut self, slot: u32, end: TimeNs, begun: TimeNs, until: TimeNs) -> Option<u32> {
         let mut at = slot as usize;
         let mut own = at;
         while self.place[at + 1] < until.0 && self.place[at + 1] < end.0 {
@@ -156,7 +156,8 @@ impl Draft {
                 own = at;
             }
         }
-        if own != at && until - TimeNs(self.place[at]) > DurationNs(CLOCK_TOLERANCE_NS) {
+        let left = TimeNs(self.place[own + 1]);
+        if own != at && (left <= begun || until - left > DurationNs(CLOCK_TOLERANCE_NS)) {
             return None;
         }
         let waited = until.0.min(self.place[own + 1]) - self.place[own];

@@ -10,7 +10,7 @@ use crate::handoffs::Handoff;
 use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
 use crate::search::Groups;
 use crate::trace::{EdgeKind, NoLaunch, NodeKind, Nodes};
-use crate::waits::{self, WAIT_LATENCY, Wait, Waits};
+use crate::waits::{self, WAIT_LATENCY, Waits};
 use etlink_model::{Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, TimeNs};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -155,10 +155,11 @@ impl Graph<'_> {
         let (rows, calls) = (&self.device.rows, &self.device.calls);
         for waits in self.waits.calls.chunk_by(|wait, next| wait.to == next.to) {
             let call = waits[0].to as usize;
-            // later than the start of the row also where that has no length
-            let until = |wait: &Wait| waits::row_end(self.device, wait.from).max(TimeNs(rows.start[wait.from as usize].0.saturating_add(1)));
-            let until = waits.iter().map(until).max().unwrap_or_default();
-            let slot = self.draft.wait_in(self.call_slot[call], calls.start[call] + calls.duration[call], until);
+            let begun = waits.iter().map(|wait| rows.start[wait.from as usize]).max().unwrap_or_default();
+            let until = waits.iter().map(|wait| waits::row_end(self.device, wait.from)).max().unwrap_or_default();
+            // later than the start of a row also where that has no length
+            let until = until.max(begun + DurationNs(1));
+            let slot = self.draft.wait_in(self.call_slot[call], calls.start[call] + calls.duration[call], begun, until);
             self.waiting.extend(waits.iter().map(|_| slot));
         }
     }
