@@ -11,7 +11,7 @@
 
 use crate::nest::is_scope;
 use crate::search::{Groups, seek};
-use etlink_model::{DeviceTrace, TimeNs};
+use etlink_model::{DeviceTrace, Label, TimeNs};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -76,11 +76,13 @@ fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     let ops = &device.ops;
     let backward = |op: usize| ops.fwd_thread[op] != 0 && ops.seq_id[op] >= 0;
     let numbered = (0..ops.len()).any(backward);
-    let mut forward: FxHashMap<i64, u32> = FxHashMap::default();
+    // each process counts by itself
+    let number = |op: usize| (device.threads[ops.thread[op].index()].pid, ops.seq_id[op]);
+    let mut forward: FxHashMap<(Label, i64), u32> = FxHashMap::default();
     if numbered {
         let ops_forward = (0..ops.len()).filter(|op| ops.fwd_thread[*op] == 0 && ops.seq_id[*op] >= 0);
         for op in ops_forward {
-            forward.entry(ops.seq_id[op]).or_insert(ops.thread[op].0);
+            forward.entry(number(op)).or_insert(ops.thread[op].0);
         }
     }
     let mut engine = vec![None; device.names.count()];
@@ -91,7 +93,7 @@ fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     let mut found = vec![];
     for op in 0..ops.len() {
         if backward(op) {
-            let giver = forward.get(&ops.seq_id[op]).copied().filter(|giver| *giver != ops.thread[op].0);
+            let giver = forward.get(&number(op)).copied().filter(|giver| *giver != ops.thread[op].0);
             found.extend(giver.map(|giver| Evidence { op, giver: Some(giver) }));
         } else if !numbered && by_engine(op) {
             found.push(Evidence { op, giver: None });
@@ -100,10 +102,10 @@ fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     found
 }
 
-/// When something begins or ends on a thread, and how much of that, scopes aside, goes on afterwards.
+/// When something begins or ends on a thread, and when, scopes aside, nothing went on last: the number of that time.
 struct Line {
     time: Vec<TimeNs>,
-    depth: Vec<u32>,
+    idle: Vec<Option<usize>>,
 }
 
 impl Line {
@@ -118,12 +120,15 @@ impl Line {
         }
         // what ends comes before what begins then
         ends.par_sort_unstable();
-        let mut line = Line { time: Vec::with_capacity(ends.len()), depth: Vec::with_capacity(ends.len()) };
-        let mut depth = 0i32;
+        let mut line = Line { time: Vec::with_capacity(ends.len()), idle: Vec::with_capacity(ends.len()) };
+        let (mut depth, mut idle) = (0i32, None);
         for (time, _, change) in ends {
             depth += change;
+            if depth <= 0 {
+                idle = Some(line.time.len());
+            }
             line.time.push(time);
-            line.depth.push(u32::try_from(depth).unwrap_or(0));
+            line.idle.push(idle);
         }
         line
     }
@@ -139,12 +144,9 @@ impl Line {
     /// It must not work at the stretch's begin.
     fn busy_within(&self, (from, until): (TimeNs, TimeNs)) -> Option<(TimeNs, TimeNs, Option<TimeNs>)> {
         let first = self.time.partition_point(|time| *time < from);
-        let mut last = seek(&self.time, first, |time| *time <= until).checked_sub(1)?;
-        while last > first && self.depth[last] > 0 {
-            last -= 1;
-        }
+        let last = self.idle[seek(&self.time, first, |time| *time <= until).checked_sub(1)?]?;
         let before = first.checked_sub(1);
-        let idle = before.is_none_or(|before| self.depth[before] == 0);
+        let idle = before.is_none_or(|before| self.idle[before] == Some(before));
         (idle && last > first).then(|| (self.time[first], self.time[last], before.map(|before| self.time[before])))
     }
 }

@@ -82,3 +82,19 @@ fn without_numbers_the_engines_names_tell_where_one_thread_alone_has_a_gap() {
         assert_eq!(inferred(&trace), vec![true; if others == 0 { 2 } else { 0 }]);
     }
 }
+
+#[test]
+fn each_process_counts_its_sequence_numbers_by_itself() {
+    // two ranks in one file, in step with each other
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    draw.process(4321);
+    let (other_main, other_worker) = (draw.thread(), draw.thread());
+    step(&mut draw, main, worker, 7, 0);
+    step(&mut draw, other_main, other_worker, 7, 0);
+    let trace = alone(&draw);
+    let pid = |node: u32| trace.device.threads[trace.nodes.resource[node as usize] as usize].pid;
+    let handoffs: Vec<_> = trace.edges.iter().filter(|edge| edge.kind == EdgeKind::Handoff).collect();
+    assert_eq!(handoffs.len(), 4);
+    assert!(handoffs.iter().all(|edge| pid(edge.from) == pid(edge.to)), "{handoffs:?}");
+}
