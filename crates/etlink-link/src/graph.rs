@@ -105,7 +105,8 @@ impl Graph<'_> {
     /// What gave a thread work to that work, and that work to what came after it.
     fn add_handoffs(&mut self, handoffs: &[Handoff]) {
         for handoff in handoffs {
-            let (given, back) = (self.draft.around(handoff.giver, handoff.start).0, self.draft.around(handoff.giver, handoff.end).1);
+            let back = handoff.back().and_then(|back| self.draft.around(handoff.giver, back).1);
+            let given = self.draft.around(handoff.giver, handoff.given).0;
             let (first, last) = (self.draft.around(handoff.worker, handoff.start).1, self.draft.around(handoff.worker, handoff.end).0);
             let first = match handoff.idle {
                 None => self.draft.tracks[handoff.worker as usize].start,

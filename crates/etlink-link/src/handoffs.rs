@@ -1,4 +1,4 @@
-//! Work that one thread gives to another and waits for: the autograd engine.
+//! Work that one thread gives to another and waits for: the autograd engine. For collectives see [`crate::queued`].
 //!
 //! ```text
 //! giver    forward  ____A   . . . . . . . . .  B____ optimizer
@@ -10,6 +10,7 @@
 //! O(n log n).
 
 use crate::nest::is_scope;
+use crate::queued::queued;
 use crate::search::{Groups, seek};
 use etlink_model::{DeviceTrace, Label, TimeNs};
 use rayon::prelude::*;
@@ -25,8 +26,19 @@ pub(crate) struct Handoff {
     pub(crate) end: TimeNs,
     /// The end of what the worker did before, if it did anything.
     pub(crate) idle: Option<TimeNs>,
+    /// When the giver gave it, which may go on then.
+    pub(crate) given: TimeNs,
+    /// When the giver began to wait for its end, if it does: that may be past then.
+    pub(crate) wait: Option<TimeNs>,
     /// By the names of the ops only.
     pub(crate) inferred: bool,
+}
+
+impl Handoff {
+    /// When the giver goes on.
+    pub(crate) fn back(&self) -> Option<TimeNs> {
+        self.wait.map(|from| from.max(self.end))
+    }
 }
 
 /// Finds them all, by worker and time.
@@ -58,9 +70,11 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
         };
         let busy = quiet.and_then(|(thread, quiet)| Some((thread, lines[&worker].busy_within(quiet)?)));
         if let Some((thread, (start, end, idle))) = busy.filter(|(_, (start, end, _))| start < end) {
-            found.push(Handoff { giver: thread, worker, start, end, idle, inferred: giver.is_none() });
+            let inferred = giver.is_none();
+            found.push(Handoff { giver: thread, worker, start, end, idle, given: start, wait: Some(start), inferred });
         }
     }
+    found.extend(queued(device));
     found.sort_by_key(|handoff| (handoff.worker, handoff.start, handoff.end));
     found.dedup_by_key(|handoff| (handoff.worker, handoff.start));
     found

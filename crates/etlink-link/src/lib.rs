@@ -28,6 +28,7 @@ mod launch;
 mod matching;
 mod nest;
 mod notes;
+mod queued;
 mod report;
 mod search;
 mod tensors;

@@ -78,11 +78,13 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     nesting
 }
 
-/// Per thread, when it waits for another: a giver for its worker, a worker for work. In order, without overlaps.
+/// Per thread, when it waits for another: a giver for its worker, a worker for work. In order, without overlaps. A giver
+/// that does not wait has a wait of no length, where its slice is cut.
 fn waits(threads: usize, handoffs: &[Handoff]) -> Vec<Vec<(TimeNs, TimeNs)>> {
     let mut all: Vec<(u32, TimeNs, TimeNs)> = vec![];
     for handoff in handoffs {
-        all.push((handoff.giver, handoff.start, handoff.end));
+        all.push((handoff.giver, handoff.given, handoff.given));
+        all.extend(handoff.wait.filter(|from| *from < handoff.end).map(|from| (handoff.giver, from, handoff.end)));
         all.extend(handoff.idle.map(|idle| (handoff.worker, idle, handoff.start)));
     }
     all.sort_unstable();

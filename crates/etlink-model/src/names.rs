@@ -39,6 +39,11 @@ impl Names {
         self.all.get_index(id.index()).map_or("", |text| text)
     }
 
+    /// All strings, in the order of their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(|text| &**text)
+    }
+
     /// How many strings there are, the empty one included.
     pub fn count(&self) -> usize {
         self.all.len()

@@ -2,7 +2,7 @@
 
 use crate::support::{alone, delays, edges, thread};
 use etlink_link::{EdgeKind, LinkedTrace};
-use etlink_model::builder::{Queue, ThreadRef, TraceBuilder};
+use etlink_model::builder::{Comms, Queue, ThreadRef, TraceBuilder};
 
 /// Main runs a forward op, waits, and runs the optimizer; the worker runs two backward ops from 30 to 70 us.
 fn step(draw: &mut TraceBuilder, main: ThreadRef, worker: ThreadRef, number: i64, at: i64) {
@@ -97,4 +97,34 @@ fn each_process_counts_its_sequence_numbers_by_itself() {
     let handoffs: Vec<_> = trace.edges.iter().filter(|edge| edge.kind == EdgeKind::Handoff).collect();
     assert_eq!(handoffs.len(), 4);
     assert!(handoffs.iter().all(|edge| pid(edge.from) == pid(edge.to)), "{handoffs:?}");
+}
+
+/// `allreduce` with this number, given by `main` at `at`.
+fn all_reduce(draw: &mut TraceBuilder, main: ThreadRef, number: i64, at: i64) {
+    draw.collective(main, &Comms::new("allreduce", 0..2, 0, number), at, at + 10_000);
+}
+
+#[test]
+fn gloo_runs_collectives_in_the_order_in_which_they_were_given() {
+    // main    allreduce 1   allreduce 2        wait 1 ------|    wait 2
+    // worker        gloo ===================================   gloo on another thread =====
+    let mut draw = TraceBuilder::default();
+    let (main, one, two) = (draw.thread(), draw.thread(), draw.thread());
+    all_reduce(&mut draw, main, 1, 0);
+    all_reduce(&mut draw, main, 2, 20_000);
+    draw.annotation(one, "gloo:all_reduce", 5_000, 90_000);
+    draw.annotation(two, "gloo:all_reduce", 35_000, 70_000);
+    draw.collective(main, &Comms::new("wait", 0..2, 0, 1), 50_000, 95_000);
+    draw.collective(main, &Comms::new("wait", 0..2, 0, 2), 100_000, 105_000);
+    let trace = alone(&draw);
+    let record = "record_param_comms";
+    let want = [
+        format!("{record} -> boundary"),
+        format!("{record} -> boundary"),
+        format!("gloo:all_reduce -> {record}"),
+        format!("gloo:all_reduce -> {record}"),
+    ];
+    assert_eq!(edges(&trace, EdgeKind::Handoff), want);
+    assert_eq!(thread(&trace)[..4], ["record_param_comms 0-5", "record_param_comms 5-10", "host gap 10-20", "record_param_comms 20-30"]);
+    assert_eq!(thread(&trace)[4..6], ["host gap 30-50", "record_param_comms 90-95"]);
 }

@@ -150,7 +150,11 @@ fn threads_add_up(trace: &LinkedTrace) {
             let (before, after) = (trace.nodes.get(pair[0]), trace.nodes.get(pair[1]));
             let ended = before.start + before.duration;
             assert!(ended <= after.start, "no overlap");
-            assert!(ended == after.start || after.start - waited_until(trace, pair[1]) <= DurationNs(1), "no hole but a wait");
+            let wait = waited_until(trace, pair[1]);
+            let of_call = wait.is_some_and(|(kind, until)| kind == EdgeKind::HostWait && after.start - until <= DurationNs(1));
+            // a worker wakes up some time after it was given work
+            let of_worker = wait.is_some_and(|(kind, until)| kind == EdgeKind::Handoff && until <= after.start);
+            assert!(ended == after.start || of_call || of_worker, "no hole but a wait");
             let ordered = trace.edges.of(pair[1]).iter().any(|edge| edge.kind == EdgeKind::ProgramOrder && edge.from as usize == pair[0]);
             assert!(ordered, "program order");
         }
@@ -166,11 +170,11 @@ fn threads_add_up(trace: &LinkedTrace) {
     assert!(first.iter().all(|count| *count == 1), "{first:?}");
 }
 
-/// When the last of what a host node waits for ended; as far as it goes before the node.
-fn waited_until(trace: &LinkedTrace, node: usize) -> TimeNs {
+/// What a host node waited for last, but for its own thread, and when that ended.
+fn waited_until(trace: &LinkedTrace, node: usize) -> Option<(EdgeKind, TimeNs)> {
     let waits = trace.edges.of(node).iter().filter(|edge| matches!(edge.kind, EdgeKind::HostWait | EdgeKind::Handoff));
-    let ends = waits.map(|edge| trace.nodes.start[edge.from as usize] + trace.nodes.duration[edge.from as usize]);
-    ends.max().unwrap_or_default()
+    let ends = waits.map(|edge| (edge.kind, trace.nodes.start[edge.from as usize] + trace.nodes.duration[edge.from as usize]));
+    ends.max_by_key(|(_, end)| *end)
 }
 
 fn counts_agree(trace: &LinkedTrace) {

@@ -1,0 +1,77 @@
+//! Collectives that a worker thread of the backend runs: Gloo.
+//!
+//! ```text
+//! giver    record_param_comms(allreduce, Seq 7)  …   record_param_comms(wait, Seq 7) . . . . ____
+//! worker                                     |== gloo:all_reduce ======================|
+//! ```
+//! A group's works are run in the order in which they were given, so each `gloo:` range is the first collective of its
+//! kind that was given before it began and has not been run yet. Where the record of the wait says otherwise, by ending
+//! before the range does, there is no handoff. O(n log n).
+
+use crate::handoffs::Handoff;
+use crate::waits::ends_before;
+use etlink_model::{CollectiveKind, DeviceTrace, NameId, TimeNs};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// A collective that was given to a worker.
+#[derive(Clone, Copy)]
+struct Given {
+    thread: u32,
+    end: TimeNs,
+    key: (NameId, i64),
+}
+
+/// Finds them all.
+pub(crate) fn queued(device: &DeviceTrace) -> Vec<Handoff> {
+    let is_gloo = |op: usize| device.names.get(device.ops.name[op]).strip_prefix("gloo:");
+    let ops = &device.ops;
+    if device.names.iter().all(|name| !name.starts_with("gloo:")) {
+        return vec![];
+    }
+    let mut given: FxHashMap<CollectiveKind, VecDeque<Given>> = FxHashMap::default();
+    let mut busy: FxHashMap<u32, TimeNs> = FxHashMap::default();
+    let (waits, mut found) = (waits(device), vec![]);
+    for op in 0..ops.len() {
+        let (thread, start, end) = (ops.thread[op].0, ops.start[op], ops.start[op] + ops.duration[op]);
+        if let Some(name) = is_gloo(op) {
+            let of_kind = given.get_mut(&run_as(CollectiveKind::of(name)));
+            let idle = busy.insert(thread, end);
+            let Some(given) = of_kind.and_then(VecDeque::pop_front).filter(|given| given.thread != thread) else { continue };
+            let wait = waits.get(&(given.thread, given.key)).copied();
+            if idle.is_some_and(|idle| idle > start) || wait.is_some_and(|(_, until)| !ends_before(end, until)) || start >= end {
+                continue;
+            }
+            let (giver, worker, at) = (given.thread, thread, given.end.min(start));
+            found.push(Handoff { giver, worker, start, end, idle, given: at, wait: wait.map(|(from, _)| from), inferred: true });
+        } else if let Some((kind, key)) = collective(device, op).filter(|(kind, _)| *kind != CollectiveKind::Other) {
+            given.entry(run_as(kind)).or_default().push_back(Given { thread, end, key });
+        }
+        let until = busy.get_mut(&thread);
+        until.into_iter().for_each(|until| *until = end.max(*until));
+    }
+    found
+}
+
+/// Gloo has no reduce-scatter of its own.
+fn run_as(kind: CollectiveKind) -> CollectiveKind {
+    if kind == CollectiveKind::ReduceScatter { CollectiveKind::AllReduce } else { kind }
+}
+
+/// What an op's record says: kind, group and number.
+fn collective(device: &DeviceTrace, op: usize) -> Option<(CollectiveKind, (NameId, i64))> {
+    let row = device.ops.collective[op] as usize;
+    let name = device.names.get(*device.collectives.name.get(row)?);
+    Some((CollectiveKind::of(name), (device.collectives.group_name[row], device.collectives.seq[row])))
+}
+
+/// By thread and collective: when its wait began and ended.
+fn waits(device: &DeviceTrace) -> FxHashMap<(u32, (NameId, i64)), (TimeNs, TimeNs)> {
+    let (ops, records) = (&device.ops, &device.collectives);
+    let is_wait = |op: &usize| records.name.get(ops.collective[*op] as usize).is_some_and(|name| device.names.get(*name) == "wait");
+    let wait = |op: usize| {
+        let (_, key) = collective(device, op)?;
+        Some(((ops.thread[op].0, key), (ops.start[op], ops.start[op] + ops.duration[op])))
+    };
+    (0..ops.len()).filter(is_wait).filter_map(wait).collect()
+}
