@@ -116,12 +116,22 @@ impl Draft {
         self.bases.windows(2).map(track).collect()
     }
 
-    /// The nodes of a thread that it runs last before `time` and first from then on.
+    /// The last node of a thread that has ended by `time`, and the first that begins from then on. Before calls wait.
     pub(crate) fn around(&self, thread: u32, time: TimeNs) -> (Option<u32>, Option<u32>) {
         let track = &self.tracks[thread as usize];
         let places = &self.place[track.start as usize..track.end as usize];
         let after = track.start + places.partition_point(|place| *place < time.0) as u32;
-        (Some(after).filter(|after| *after > track.start).map(|after| after - 1), Some(after).filter(|after| *after < track.end))
+        let begun = (track.start..after).next_back();
+        // it still runs then where ranges overlap without nesting
+        let ended = begun.filter(|slot| self.end(*slot) <= time).or(begun.and_then(|slot| (track.start..slot).next_back()));
+        (ended, Some(after).filter(|after| *after < track.end))
+    }
+
+    /// When a node of a thread ends. Before calls wait.
+    fn end(&self, slot: u32) -> TimeNs {
+        let holes = &self.holes[self.holes.partition_point(|(after, _)| *after <= slot)..];
+        let waited = holes.iter().take_while(|(after, _)| *after == slot + 1).map(|(_, waited)| waited.0);
+        TimeNs(self.place[slot as usize + 1] - waited.sum::<i64>())
     }
 
     /// The thread of a slot.

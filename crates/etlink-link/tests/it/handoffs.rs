@@ -128,3 +128,13 @@ fn gloo_runs_collectives_in_the_order_in_which_they_were_given() {
     assert_eq!(thread(&trace)[..4], ["record_param_comms 0-5", "record_param_comms 5-10", "host gap 10-20", "record_param_comms 20-30"]);
     assert_eq!(thread(&trace)[4..6], ["host gap 30-50", "record_param_comms 90-95"]);
 }
+
+#[test]
+fn what_a_worker_begins_before_its_work_has_ended_is_no_part_of_that() {
+    // whole microseconds: the range begins before the last op has ended, and outlasts the giver's wait
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    step(&mut draw, main, worker, 7, 0);
+    draw.annotation(worker, "range", 69_000, 100_000);
+    assert_eq!(edges(&alone(&draw), EdgeKind::Handoff), ["host gap -> boundary", "AccumulateGrad -> host gap"]);
+}
