@@ -12,6 +12,7 @@ use crate::launch::CLOCK_TOLERANCE_NS;
 use crate::trace::{NodeKind, Nodes};
 use etlink_model::{DeviceTrace, DurationNs, TimeNs};
 use rayon::prelude::*;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// About how many nodes one thread of the pool orders or moves at a time.
@@ -33,7 +34,7 @@ pub(crate) struct Draft {
     /// Slots taken by device rows and their delays.
     end: u32,
     /// Slots that begin with a wait's end, and how long their thread had waited.
-    pub(crate) holes: Vec<(u32, DurationNs)>,
+    pub(crate) holes: BTreeMap<u32, DurationNs>,
 }
 
 /// The slots of one thread.
@@ -93,7 +94,7 @@ impl Draft {
             bases,
             tracks: vec![],
             end,
-            holes: vec![],
+            holes: BTreeMap::new(),
         }
     }
 
@@ -116,7 +117,7 @@ impl Draft {
         self.bases.windows(2).map(track).collect()
     }
 
-    /// The last node of a thread that has ended by `time`, and the first that begins from then on. Before calls wait.
+    /// The last node of a thread that has ended by `time`, and the first that begins from then on.
     pub(crate) fn around(&self, thread: u32, time: TimeNs) -> (Option<u32>, Option<u32>) {
         let track = &self.tracks[thread as usize];
         let places = &self.place[track.start as usize..track.end as usize];
@@ -127,11 +128,15 @@ impl Draft {
         (ended, Some(after).filter(|after| *after < track.end))
     }
 
-    /// When a node of a thread ends. Before calls wait.
+    /// When a node of a thread ends.
     fn end(&self, slot: u32) -> TimeNs {
-        let holes = &self.holes[self.holes.partition_point(|(after, _)| *after <= slot)..];
-        let waited = holes.iter().take_while(|(after, _)| *after == slot + 1).map(|(_, waited)| waited.0);
-        TimeNs(self.place[slot as usize + 1] - waited.sum::<i64>())
+        let waited = self.holes.get(&(slot + 1)).map_or(0, |waited| waited.0);
+        TimeNs(self.place[slot as usize + 1].saturating_sub(waited))
+    }
+
+    /// The thread of node `slot` waited before it.
+    pub(crate) fn add_hole(&mut self, slot: u32, waited: DurationNs) {
+        *self.holes.entry(slot).or_default() += waited;
     }
 
     /// The thread of a slot.
@@ -155,27 +160,26 @@ impl Draft {
     }
 
     /// The call whose slices begin with `slot` and end by `end` has waited until `until` for what began at `begun`: a
-    /// hole is left before what it does after that. The slot of that; the first where it did not wait. `None` where an op
-    /// that began in the call runs then, by more than clocks err. O(slices in the call).
+    /// hole is left before what it does after that. The slot of that. `None` where by more than clocks err something
+    /// else runs then that began in the call. O(slices in the call).
     pub(crate) fn wait_in(&mut self, slot: u32, end: TimeNs, begun: TimeNs, until: TimeNs) -> Option<u32> {
-        let mut at = slot as usize;
-        let mut own = at;
-        while self.place[at + 1] < until.0 && self.place[at + 1] < end.0 {
+        let (mut at, mut own) = (slot, slot);
+        while self.end(at) < until && self.place(at + 1) < end {
             at += 1;
-            if self.kind[at] == NodeKind::Runtime {
+            if self.kind[at as usize] == NodeKind::Runtime {
                 own = at;
             }
         }
-        let left = TimeNs(self.place[own + 1]);
-        if own != at && (left <= begun || until - left > DurationNs(CLOCK_TOLERANCE_NS)) {
+        let left = self.end(own);
+        if left <= begun || until - left > DurationNs(CLOCK_TOLERANCE_NS) {
             return None;
         }
-        let waited = until.0.min(self.place[own + 1]) - self.place[own];
-        if waited > 0 {
-            self.holes.push((own as u32, DurationNs(waited)));
-            self.place[own] += waited;
+        let waited = left.min(until) - self.place(own);
+        if waited > DurationNs(0) {
+            self.add_hole(own, waited);
+            self.place[own as usize] += waited.0;
         }
-        Some(if waited > 0 { own as u32 } else { slot })
+        Some(own)
     }
 
     /// Puts row `slot`, or the delay before it, behind `from` if that is possible without disorder on its queue.

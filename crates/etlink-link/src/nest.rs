@@ -73,7 +73,7 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
         nesting.overlaps += swept.overlaps;
         nesting.first_overlap = nesting.first_overlap.or(swept.first_overlap);
         nesting.draft.tracks.push(swept.track);
-        nesting.draft.holes.extend(swept.holes);
+        swept.holes.into_iter().for_each(|(slot, waited)| nesting.draft.add_hole(slot, waited));
     }
     nesting
 }

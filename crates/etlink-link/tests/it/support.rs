@@ -152,7 +152,7 @@ fn threads_add_up(trace: &LinkedTrace) {
         for pair in nodes.windows(2) {
             let (before, after) = (trace.nodes.get(pair[0]), trace.nodes.get(pair[1]));
             let ended = before.start + before.duration;
-            assert!(ended <= after.start, "no overlap");
+            assert!(before.duration >= DurationNs(0) && ended <= after.start, "no overlap");
             let wait = waited_until(trace, pair[1]);
             let of_call = wait.is_some_and(|(kind, until)| kind == EdgeKind::HostWait && after.start - until <= rounding);
             // a worker wakes up some time after it was given work
