@@ -139,7 +139,7 @@ impl<'t> Finder<'t> {
                 _ => self.does[call],
             };
             last[thread] = own.or(last[thread]);
-            if does.blocks() && !self.add_stated_host_wait(call, does, last[thread]) {
+            if does.blocks() && !self.add_stated_host_wait(call, does) {
                 self.infer_host_wait(call, does, own, last[thread]);
             }
         }
@@ -152,13 +152,13 @@ impl<'t> Finder<'t> {
     }
 
     /// The wait that a sync row states, if there is such a row and it says for what.
-    fn add_stated_host_wait(&mut self, call: usize, does: Does, last: Option<u32>) -> bool {
+    fn add_stated_host_wait(&mut self, call: usize, does: Does) -> bool {
         let id = self.device.calls.correlation[call].get();
         let Some(sync) = id.and_then(|id| self.stated.get(&id)) else { return false };
         let sync = self.device.syncs.row(*sync as usize);
         let begun = self.device.calls.start[call];
         match does {
-            Does::DeviceSync => self.wait_for_device(call, last, false),
+            Does::DeviceSync => self.wait_for_device(call, self.device.queues[sync.queue.index()].device, false),
             Does::EventSync => match self.recorded(&sync) {
                 Some(row) => row.into_iter().for_each(|row| self.wait_for(call, row, false)),
                 None => return false,
@@ -182,11 +182,15 @@ impl<'t> Finder<'t> {
         let calls = &self.device.calls;
         let (begun, ended) = (calls.start[call], calls.start[call] + calls.duration[call]);
         let row = match does {
-            Does::DeviceSync => return self.wait_for_device(call, last, true),
+            Does::DeviceSync => {
+                // that of the thread's last launch, else of the first row
+                let queue = self.device.rows.queue[last.unwrap_or_default() as usize];
+                return self.wait_for_device(call, self.device.queues[queue.index()].device, true);
+            }
             Does::BlockingCopy => own,
             Does::StreamSync => {
                 let last = last.and_then(|last| self.lanes.last_before(self.device.rows.queue[last as usize].0, begun));
-                let explains = |row: &u32| ended - self.row_end(*row).max(begun) <= WAIT_LATENCY;
+                let explains = |row: &u32| self.can_end(*row, ended) && ended - self.row_end(*row).max(begun) <= WAIT_LATENCY;
                 last.filter(explains).or_else(|| self.ended_in(begun, ended)).or(last)
             }
             _ => self.ended_in(begun, ended),
@@ -210,11 +214,9 @@ impl<'t> Finder<'t> {
         near.copied().find(|row| self.lanes.launched(*row) < begun)
     }
 
-    /// Waits for all queues of a device: that of the thread's last launch, else of the first row.
-    fn wait_for_device(&mut self, call: usize, last: Option<u32>, inferred: bool) {
+    /// Waits for all queues of a device.
+    fn wait_for_device(&mut self, call: usize, device: i64, inferred: bool) {
         let begun = self.device.calls.start[call];
-        let queue = self.device.rows.queue[last.unwrap_or_default() as usize];
-        let device = self.device.queues[queue.index()].device;
         let rows: Vec<u32> = self.lanes.of_device(self.device, device).filter_map(|queue| self.lanes.last_before(queue, begun)).collect();
         rows.into_iter().for_each(|row| self.wait_for(call, row, inferred));
     }

@@ -238,3 +238,29 @@ fn a_call_does_not_wait_for_what_began_after_it() {
     assert_eq!(thread(&trace)[2], "cudaStreamSynchronize 10-20");
     assert_eq!(anomalies(&trace), []);
 }
+
+#[test]
+fn a_synchronised_stream_is_not_one_that_still_runs() {
+    // a on 7 ends as the call returns; b on 20, which the thread launched last, runs on
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), SEVEN, "a", (8_000, 90_000));
+    draw.launch(main, (5_000, 9_000), TWENTY, "b", (15_000, 400_000));
+    draw.call(main, "cudaStreamSynchronize", (10_000, 95_000), None);
+    draw.op(main, "next", 95_000, 99_000);
+    assert_eq!(edges(&alone(&draw), EdgeKind::HostWait), ["a -> cudaStreamSynchronize"]);
+}
+
+#[test]
+fn a_device_that_a_sync_row_names_is_waited_for() {
+    // one process, two devices; the last launch was to the other one
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5_000), SEVEN, "a", (8_000, 90_000));
+    draw.launch(main, (5_000, 9_000), Queue { device: 1, ..SEVEN }, "b", (15_000, 60_000));
+    let id = draw.next_correlation();
+    draw.call(main, "cudaDeviceSynchronize", (10_000, 95_000), id);
+    draw.sync("Context Sync", Queue { stream: -1, ..SEVEN }, (10_000, 95_000), id, None);
+    draw.op(main, "next", 95_000, 99_000);
+    assert_eq!(edges(&alone(&draw), EdgeKind::HostWait), ["a -> cudaDeviceSynchronize"]);
+}
