@@ -18,7 +18,7 @@ struct Drawn {
 }
 
 fn drawn() -> impl Strategy<Value = Drawn> {
-    let host = (0usize..3, 0i64..200_000, 0i64..60_000, 0u8..6);
+    let host = (0usize..3, 0i64..200_000, 0i64..60_000, 0u8..9);
     let row = (0i64..3, -5_000i64..40_000, 0i64..30_000, 0i64..12);
     (host, row).prop_map(|((thread, start, length, kind), (stream, latency, work, id))| Drawn {
         thread,
@@ -43,6 +43,16 @@ fn program(flavour: Flavour, all: &[Drawn]) -> TraceBuilder {
             2 => drop(draw.annotation(thread, "range", start, end)),
             3 => drop(draw.launch(thread, (start, end), queue, "k", (begins, begins + work))),
             4 => drop(draw.graph_launch(thread, (start, end), &[(queue, begins, begins + work), (queue, begins + work, begins + 2 * work)])),
+            6 => {
+                let copy = draw.next_correlation();
+                draw.call(thread, "cudaMemcpyAsync", (start, end), copy);
+                draw.memcpy(queue, "Memcpy DtoH (Device -> Pageable)", (begins, begins + work), copy, 4);
+            }
+            7 => draw.call(thread, ["cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize"][stream as usize], (start, end), id),
+            8 => {
+                let op = draw.op(thread, "aten::mm", start, end);
+                draw.sequence(op, id / 2, (id % 2) as u32);
+            }
             _ => draw.kernel(queue, "lost", (begins, begins + work), (id > 3).then_some(id)),
         }
     }
