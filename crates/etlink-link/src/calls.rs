@@ -39,7 +39,7 @@ impl Does {
             Does::StreamSync
         } else if has(&["devicesynchronize", "ctxsynchronize", "threadsynchronize"]) {
             Does::DeviceSync
-        } else if has(&["eventsynchronize", "eventhostsynchronize", "ureventwait"]) {
+        } else if has(&["eventsynchronize", "hostsynchronize", "ureventwait"]) {
             Does::EventSync
         } else if has(&["memcpy"]) && !has(&["async", "enqueue", "batch"]) {
             Does::BlockingCopy
@@ -74,7 +74,7 @@ mod tests {
             (Does::StreamWait, &["cudaStreamWaitEvent", "hipStreamWaitEvent", "enqueueCommand waitOnEvent", "urEnqueueEventsWait"]),
             (Does::StreamSync, &["cudaStreamSynchronize", "hipStreamSynchronize", "synchronizeStream", "urQueueFinish"]),
             (Does::DeviceSync, &["cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"]),
-            (Does::EventSync, &["cudaEventSynchronize", "hipEventSynchronize", "zeEventHostSynchronize", "urEventWait"]),
+            (Does::EventSync, &["cudaEventSynchronize", "hipEventSynchronize", "zeEventHostSynchronize", "zeFenceHostSynchronize", "urEventWait"]),
             (Does::BlockingCopy, &["cudaMemcpy", "hipMemcpyWithStream", "cuMemcpyDtoH_v2"]),
             (Does::Free, &["cudaFree", "hipFree"]),
             (Does::Other, &["cudaEventQuery", "cudaMemcpyAsync", "hipMemcpyAsync", "cudaLaunchKernel", "cudaFreeAsync", "cudaEventElapsedTime"]),

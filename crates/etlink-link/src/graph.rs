@@ -10,7 +10,7 @@ use crate::handoffs::Handoff;
 use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
 use crate::search::Groups;
 use crate::trace::{EdgeKind, NoLaunch, NodeKind, Nodes};
-use crate::waits::{self, WAIT_LATENCY, Waits};
+use crate::waits::{self, LAUNCH_LATENCY, WAIT_LATENCY, Waits};
 use etlink_model::{Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, TimeNs};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -18,10 +18,6 @@ use std::collections::BinaryHeap;
 
 /// Rows of one queue may overlap this much and still be in order: both ends are rounded.
 const QUEUE_ROUNDING_NS: i64 = 1_000;
-/// A row that starts later than this after the call that launched it began waits for something else as well.
-/// On 16 public traces 99 % start within 15 to 30 us.
-const LAUNCH_LATENCY: DurationNs = DurationNs(100_000);
-
 /// The graph before its nodes are numbered.
 struct Graph<'t> {
     device: &'t DeviceTrace,

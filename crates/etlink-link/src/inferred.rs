@@ -16,12 +16,10 @@ use crate::calls::Does;
 use crate::lanes::Lanes;
 use crate::launch::Launches;
 use crate::nest;
-use crate::waits::{WAIT_LATENCY, Wait, ends_before, launched_rows, row_end, rows_by_end};
+use crate::waits::{LAUNCH_LATENCY, WAIT_LATENCY, Wait, ends_before, launched_rows, row_end, rows_by_end};
 use etlink_model::{CallIdx, DeviceTrace, OpIdx, QueueIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
-/// A row that starts this long after its launch began waits for something else.
-const LAUNCH_LATENCY_NS: i64 = 100_000;
 /// How many rows that ended at about the right time are looked at.
 const MAX_TRIED: usize = 256;
 
@@ -126,7 +124,7 @@ fn delays(device: &DeviceTrace, launches: &Launches, lanes: &Lanes, threads: &[T
         let Some(call) = launches.row_call[at].get() else { continue };
         queue.launched = lanes.launched(row);
         let other = before.ended.max(causes.get(&row).copied().unwrap_or(before.ended));
-        let ready = (queue.launched.0 + LAUNCH_LATENCY_NS).max(other.0.saturating_add(WAIT_LATENCY.0));
+        let ready = (queue.launched.0.saturating_add(LAUNCH_LATENCY.0)).max(other.0.saturating_add(WAIT_LATENCY.0));
         if rows.start[at].0 > ready {
             let waited = last_wait(device, threads, call, before.launched);
             let from = waited.and_then(|waited| ended_just_before(device, lanes, &by_end, row, waited));

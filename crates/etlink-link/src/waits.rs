@@ -16,6 +16,9 @@ use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
 use etlink_model::{Anomalies, AnomalyKind, Correlation, DeviceTrace, DurationNs, OpIdx, QueueIdx, RowIdx, RowKind, SyncRow, TimeNs};
 use rustc_hash::FxHashMap;
 
+/// A row that starts later than this after the call that launched it began waits for something else as well.
+/// On 16 public traces 99 % start within 15 to 30 us.
+pub(crate) const LAUNCH_LATENCY: DurationNs = DurationNs(100_000);
 /// What waited for a row this much longer than the row took was not waiting for that alone.
 pub(crate) const WAIT_LATENCY: DurationNs = DurationNs(30_000);
 /// How many rows that ended at about the right time are looked at.
