@@ -153,10 +153,9 @@ fn threads_add_up(trace: &LinkedTrace) {
             let (before, after) = (trace.nodes.get(pair[0]), trace.nodes.get(pair[1]));
             let ended = before.start + before.duration;
             assert!(before.duration >= DurationNs(0) && ended <= after.start, "no overlap");
-            let wait = waited_until(trace, pair[1]);
-            let of_call = wait.is_some_and(|(kind, until)| kind == EdgeKind::HostWait && after.start - until <= rounding);
+            let of_call = waited_until(trace, pair[1], EdgeKind::HostWait).is_some_and(|until| after.start - until <= rounding);
             // a worker wakes up some time after it was given work
-            let of_worker = wait.is_some_and(|(kind, until)| kind == EdgeKind::Handoff && until <= after.start);
+            let of_worker = waited_until(trace, pair[1], EdgeKind::Handoff).is_some_and(|until| until <= after.start);
             assert!(ended == after.start || of_call || of_worker, "no hole but a wait");
             let ordered = trace.edges.of(pair[1]).iter().any(|edge| edge.kind == EdgeKind::ProgramOrder && edge.from as usize == pair[0]);
             assert!(ordered, "program order");
@@ -173,11 +172,10 @@ fn threads_add_up(trace: &LinkedTrace) {
     assert!(first.iter().all(|count| *count == 1), "{first:?}");
 }
 
-/// What a host node waited for last, but for its own thread, and when that ended.
-fn waited_until(trace: &LinkedTrace, node: usize) -> Option<(EdgeKind, TimeNs)> {
-    let waits = trace.edges.of(node).iter().filter(|edge| matches!(edge.kind, EdgeKind::HostWait | EdgeKind::Handoff));
-    let ends = waits.map(|edge| (edge.kind, trace.nodes.start[edge.from as usize] + trace.nodes.duration[edge.from as usize]));
-    ends.max_by_key(|(_, end)| *end)
+/// When the last of what a host node waited for in this way had ended.
+fn waited_until(trace: &LinkedTrace, node: usize, kind: EdgeKind) -> Option<TimeNs> {
+    let waits = trace.edges.of(node).iter().filter(|edge| edge.kind == kind);
+    waits.map(|edge| trace.nodes.start[edge.from as usize] + trace.nodes.duration[edge.from as usize]).max()
 }
 
 fn counts_agree(trace: &LinkedTrace) {
