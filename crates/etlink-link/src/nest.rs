@@ -230,6 +230,15 @@ impl Sweep<'_> {
 
     fn open_call(&mut self, call: u32, end: TimeNs) {
         self.begin();
+        // what the call launches hangs on what ran before it, which must not be before a wait
+        if self.found.holes.last().is_some_and(|(slot, _)| *slot == self.slices.next_slot()) {
+            match self.stack.last().copied() {
+                Some(top) => self.slice(top, self.now),
+                None => {
+                    self.slices.push(NodeKind::HostGap, u32::MAX, true, self.now);
+                }
+            }
+        }
         let op = self.enclosing(end);
         let number = self.found.calls.len() as u32;
         self.found.calls.push((op, 0));

@@ -57,6 +57,18 @@ fn a_launch_at_the_workers_first_instant_hangs_on_its_boundary() {
 }
 
 #[test]
+fn a_launch_right_after_the_wait_hangs_on_what_followed_it() {
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    step(&mut draw, main, worker, 7, 0);
+    draw.launch(main, (70_000, 74_000), Queue::stream(7), "k", (78_000, 79_000));
+    let trace = alone(&draw);
+    let launch = trace.edges.iter().find(|edge| edge.kind == EdgeKind::Launch).expect("launched");
+    assert_eq!(trace.nodes.get(launch.from as usize).start.0, 70_000);
+    assert_eq!(edges(&trace, EdgeKind::Handoff), ["host gap -> boundary", "AccumulateGrad -> host gap"]);
+}
+
+#[test]
 fn a_giver_that_works_meanwhile_does_not_wait() {
     let mut draw = TraceBuilder::default();
     let (main, worker) = (draw.thread(), draw.thread());
