@@ -12,6 +12,10 @@ pub(crate) enum Does {
     Record,
     /// Makes a stream wait for such a place: `cudaStreamWaitEvent`.
     StreamWait,
+    /// From here on the thread's calls are recorded, not run: `cudaStreamBeginCapture`.
+    BeginCapture,
+    /// And from here on run again.
+    EndCapture,
     /// Blocks its thread until a stream has ended.
     StreamSync,
     /// Blocks its thread until all streams of a device have ended.
@@ -33,6 +37,10 @@ impl Does {
             Does::Other
         } else if has(&["streamwaitevent", "waitonevent", "enqueueeventswait", "appendwaitonevents"]) {
             Does::StreamWait
+        } else if has(&["streambegincapture"]) {
+            Does::BeginCapture
+        } else if has(&["streamendcapture"]) {
+            Does::EndCapture
         } else if has(&["eventrecord", "recordevent"]) {
             Does::Record
         } else if has(&["streamsynchronize", "synchronizestream", "queuefinish", "queuesynchronize"]) {
@@ -77,6 +85,8 @@ mod tests {
             (Does::EventSync, &["cudaEventSynchronize", "hipEventSynchronize", "zeEventHostSynchronize", "zeFenceHostSynchronize", "urEventWait"]),
             (Does::BlockingCopy, &["cudaMemcpy", "hipMemcpyWithStream", "cuMemcpyDtoH_v2"]),
             (Does::Free, &["cudaFree", "hipFree"]),
+            (Does::BeginCapture, &["cudaStreamBeginCapture", "hipStreamBeginCapture", "cudaStreamBeginCaptureToGraph"]),
+            (Does::EndCapture, &["cudaStreamEndCapture", "hipStreamEndCapture"]),
             (Does::Other, &["cudaEventQuery", "cudaMemcpyAsync", "hipMemcpyAsync", "cudaLaunchKernel", "cudaFreeAsync", "cudaEventElapsedTime"]),
             (Does::Other, &["cudaFreeHost", "enqueueCommand memcpyDtoHAsync", "urEnqueueUSMMemcpy"]),
         ] {

@@ -10,7 +10,8 @@
 //!                                                      A's kernel, launched before the wait, ended just then
 //! ```
 //! The pattern holds where nothing but launches to B stands between the record and the wait, and for records
-//! that ops make: these are of the stream that they launched to, while a program's own can be of any.
+//! that ops make: these are of the stream that they launched to, while a program's own can be of any. What is
+//! captured in a graph counts for neither.
 
 use crate::calls::Does;
 use crate::lanes::Lanes;
@@ -34,6 +35,9 @@ pub(crate) fn event_waits(device: &DeviceTrace, launches: &Launches, lanes: &Lan
     for (call, does) in does.iter().enumerate() {
         let thread = &mut threads[device.calls.thread[call].index()];
         match does {
+            Does::BeginCapture => thread.captures = true,
+            Does::EndCapture => thread.captures = false,
+            _ if thread.captures => {}
             Does::Record => {
                 let by_op = call_op[call].get().is_some_and(|op| !nest::is_scope(device, op.index()));
                 thread.record = thread.last.filter(|_| by_op).map(|row| Record { row, then: Then::Nothing });
@@ -76,6 +80,8 @@ struct Thread {
     pending: Option<Record>,
     /// When it made streams wait.
     waited: Vec<TimeNs>,
+    /// Its records and waits are recorded in a graph, and are no calls of its own.
+    captures: bool,
 }
 
 impl Thread {

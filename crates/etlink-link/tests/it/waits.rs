@@ -93,6 +93,20 @@ fn without_sync_rows_the_wait_is_inferred_also_where_it_did_not_delay() {
 }
 
 #[test]
+fn records_and_waits_that_are_captured_in_a_graph_order_nothing_yet() {
+    let mut draw = TraceBuilder::default();
+    let thread = draw.thread();
+    draw.op(thread, "capture", 10_000, 50_000);
+    draw.launch(thread, (0, 5_000), SEVEN, "a", (8_000, 100_000));
+    draw.call(thread, "cudaStreamBeginCapture", (12_000, 13_000), None);
+    draw.call(thread, "cudaEventRecord", (20_000, 21_000), None);
+    draw.call(thread, "cudaStreamWaitEvent", (22_000, 23_000), None);
+    draw.call(thread, "cudaStreamEndCapture", (24_000, 25_000), None);
+    draw.launch(thread, (30_000, 35_000), TWENTY, "b", (400_000, 410_000));
+    assert_eq!(edges(&alone(&draw), EdgeKind::EventWait), [""; 0]);
+}
+
+#[test]
 fn a_wait_that_the_times_contradict_is_counted() {
     let mut draw = TraceBuilder::default();
     two_streams(&mut draw, 50_000, true);
