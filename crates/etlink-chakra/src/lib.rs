@@ -3,19 +3,19 @@
 //! ```text
 //! LinkedTrace ──> et::write_et          protobuf (.et), for simulators: a graph of slices
 //!             └─> etplus::write_etplus  ET+ JSON, for chakra_converter and et_replay: the op tree
-//! all ranks ────> agree                  what the ranks' files have to agree on
+//! all ranks ────> agree                  what the ranks' files have to agree on; astra: what else a simulator wants
 //! .et, ET+ ─────> read::read ──> Graph ──> check::check ──> findings
 //! ```
 //! The wire format is MLCommons Chakra's public schema 0.0.4 (`schemas/chakra/et_def.proto`).
 //! All of it is pure: readers and writers take byte streams, nothing touches files. Both
 //! writers are linear in the trace and hold one block of output per thread in memory.
 
+pub mod astra;
 mod captured;
 pub mod check;
 pub mod et;
 pub mod etplus;
 pub mod finding;
-mod groups;
 mod options;
 mod ranks;
 pub mod read;
@@ -23,9 +23,8 @@ mod relay;
 
 use std::borrow::Cow;
 
-pub use groups::{GroupKeys, Groups};
 pub use options::{Demotion, Latency, WriteOptions, WriteSummary};
-pub use ranks::{Agreement, Channel, Communication, agree, communications};
+pub use ranks::{Agreed, Agreement, Fate, agree, simulated, write_groups};
 
 /// The messages of the Chakra schema, generated from `schemas/chakra/et_def.proto`.
 #[allow(missing_docs, clippy::all, reason = "generated; the schema says what fields mean")]

@@ -1,6 +1,6 @@
 //! What the caller decides about a file, and what the writer tells about it.
 
-use crate::GroupKeys;
+use crate::Agreement;
 use crate::proto::NodeType;
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
@@ -25,23 +25,25 @@ pub struct WriteOptions<'a> {
     pub latency: Latency,
     /// Leave out host gaps: what waits for one waits for what that waits for.
     pub no_gaps: bool,
-    /// The key of each process group, the same on all ranks. Without it groups go by the names
+    /// What this rank's communications are among all ranks. Without it groups go by the names
     /// that the trace has, which differ between ranks for groups of a part of them.
-    pub groups: Option<&'a GroupKeys>,
-    /// Nodes, ascending, that are written as computation although they communicate: their
-    /// counterpart is not in the other ranks' traces.
-    pub as_compute: &'a [u32],
-    /// Sizes, by ascending node, that go before what the trace says: the simulator matches
-    /// collectives of equal size only, and the ranks of an uneven all-to-all have different ones.
-    pub comm_bytes: &'a [(u32, i64)],
+    pub agreed: Option<&'a Agreement>,
+    /// Each communication waits for the one before it, so that no simulator can swap them.
+    pub in_turn: bool,
+    /// What is added to all times, ns, to have them by another rank's clock.
+    pub clock_offset_ns: i64,
 }
 
 /// Why a communication node was written as computation with its measured duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Demotion {
-    /// The caller asked for it.
-    Asked,
+    /// Some rank does not have it, has something else, or cannot run it.
+    Unmatched,
+    /// The trace of a rank that takes part is not there, and the files shall run without it.
+    AbsentRank,
+    /// Two ranks do it and another in opposite order, and both would wait for ever.
+    OrderDiffers,
     /// Neither trace has communication arguments for it, only a kernel's name.
     NoRecord,
     /// Not a kind of communication that is known.
@@ -54,7 +56,7 @@ pub enum Demotion {
     NoData,
     /// A group of one rank never finishes in ASTRA-sim.
     OneRank,
-    /// The group is not among [`WriteOptions::groups`].
+    /// The ranks of its group are not known, or this rank is not one of them.
     UnknownGroup,
     /// A send or receive whose other side is not known, or is this rank itself.
     UnknownPeer,

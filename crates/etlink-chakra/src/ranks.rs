@@ -1,233 +1,145 @@
 //! What the ranks of one run have to agree on.
 //!
-//! ASTRA-sim matches collectives of a group by order, type and size, and messages by sender,
-//! receiver and size; a rank whose counterpart does not come is stuck, and the simulator still
-//! returns 0. Traces of one run differ: a window begins one collective later, and each rank of
-//! an uneven all-to-all (experts) says its own size. So collectives are paired by their number
-//! in the group (`Seq`), messages by order; what has no counterpart becomes computation, and
-//! where sizes differ the largest is taken. O(n log n) in the communications.
+//! ASTRA-sim matches collectives of a group by order, type and size, and messages by sender, receiver and size; a rank whose
+//! counterpart does not come is stuck, and the simulator still returns 0. Traces of one run differ: a window begins one
+//! collective later, and each rank of an uneven all-to-all (experts) says its own size. So what has no counterpart becomes
+//! computation, where sizes differ the largest is taken, and what two ranks do in opposite order is taken out.
 
 use crate::et::comm::{Comm, comm_of};
-use crate::proto::CollectiveCommType;
-use crate::{GroupKeys, Groups, WriteOptions};
+use crate::{Demotion, WriteOptions};
 use etlink_link::LinkedTrace;
+use etlink_link::ranks::{Channel, Facts, Groups, Join, Joint, Role, Turns};
 use etlink_model::CollectiveKind;
-use std::collections::{BTreeMap, BTreeSet};
+use indexmap::IndexMap;
+use std::collections::BTreeMap;
+use std::io;
 
-/// Between whom.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Channel {
-    /// The ranks of a group, by its key in [`GroupKeys`].
-    Group(String),
-    /// From one global rank to another.
-    Message {
-        /// The sender.
-        src: i64,
-        /// The receiver.
-        dst: i64,
+/// What becomes of a communication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// A communication node.
+    Communication {
+        /// Number of its group, for a collective.
+        group: Option<u32>,
+        /// Size, the same on all ranks.
+        bytes: i64,
     },
+    /// Computation with the measured duration.
+    Compute(Demotion),
 }
 
-/// One communication of one rank, as it would be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Communication {
-    /// The node.
-    pub node: u32,
-    /// Between whom.
-    pub channel: Channel,
-    /// Type of the collective; a send or receive by what it is.
-    pub kind: CollectiveKind,
-    /// Size, bytes.
-    pub bytes: i64,
-    /// `Seq`, the number of the collective in its group.
-    pub seq: Option<i64>,
-}
-
-/// What a rank is written with: [`WriteOptions::as_compute`] and [`WriteOptions::comm_bytes`].
+/// What one rank is written with: [`WriteOptions::agreed`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agreement {
-    /// Nodes without a counterpart, ascending.
-    pub as_compute: Vec<u32>,
-    /// Nodes whose size is raised to that of another rank, ascending.
-    pub comm_bytes: Vec<(u32, i64)>,
+    /// By ascending node.
+    fates: Vec<(u32, Fate)>,
 }
 
-/// The communications of `rank`, in order of time. `options.groups` is needed: without it
-/// the groups have no common names.
-pub fn communications(trace: &LinkedTrace, rank: i64, options: &WriteOptions<'_>) -> Vec<Communication> {
-    let groups = Groups::new(trace);
-    let mut all = vec![];
-    for index in 0..trace.nodes.len() {
-        let Some(Ok(comm)) = comm_of(trace, &groups, options, index) else { continue };
-        let record = trace.collective(&trace.nodes.get(index));
-        let seq = record.map(|record| record.record.seq).filter(|seq| *seq >= 0);
-        let node = u32::try_from(index).unwrap_or(u32::MAX);
-        all.push(match comm {
-            Comm::Collective { kind, bytes, group } => {
-                let channel = Channel::Group(group.unwrap_or_default().to_owned());
-                Communication { node, channel, kind: collective_kind(kind), bytes, seq }
-            }
-            Comm::PointToPoint { send: true, peer, bytes, .. } => {
-                Communication { node, channel: Channel::Message { src: rank, dst: peer }, kind: CollectiveKind::Send, bytes, seq }
-            }
-            Comm::PointToPoint { peer, bytes, .. } => {
-                Communication { node, channel: Channel::Message { src: peer, dst: rank }, kind: CollectiveKind::Recv, bytes, seq }
-            }
-        });
-    }
-    all
-}
-
-fn collective_kind(kind: CollectiveCommType) -> CollectiveKind {
-    match kind {
-        CollectiveCommType::AllReduce => CollectiveKind::AllReduce,
-        CollectiveCommType::Reduce => CollectiveKind::Reduce,
-        CollectiveCommType::AllGather => CollectiveKind::AllGather,
-        CollectiveCommType::Gather => CollectiveKind::Gather,
-        CollectiveCommType::Scatter => CollectiveKind::Scatter,
-        CollectiveCommType::Broadcast => CollectiveKind::Broadcast,
-        CollectiveCommType::AllToAll => CollectiveKind::AllToAll,
-        CollectiveCommType::ReduceScatter | CollectiveCommType::ReduceScatterBlock => CollectiveKind::ReduceScatter,
-        CollectiveCommType::Barrier => CollectiveKind::Barrier,
+impl Agreement {
+    /// What becomes of a node; what no rank has spoken of is of a group that is not known.
+    pub fn of(&self, node: u32) -> Fate {
+        let at = self.fates.binary_search_by_key(&node, |(node, _)| *node);
+        at.map_or(Fate::Compute(Demotion::UnknownGroup), |at| self.fates[at].1)
     }
 }
 
-/// Pairs the communications of all ranks of a run, given as (rank, its communications).
-/// Ranks whose traces are not given are taken to take part in everything.
-pub fn agree(keys: &GroupKeys, ranks: &[(i64, Vec<Communication>)]) -> Vec<Agreement> {
-    let mut channels: BTreeMap<&Channel, BTreeMap<i64, Vec<&Communication>>> = BTreeMap::new();
-    for (rank, all) in ranks {
-        for comm in all {
-            channels.entry(&comm.channel).or_default().entry(*rank).or_default().push(comm);
-        }
-    }
-    let given: BTreeSet<i64> = ranks.iter().map(|(rank, _)| *rank).collect();
-    let mut agreed: BTreeMap<i64, Agreement> = given.iter().map(|rank| (*rank, Agreement::default())).collect();
-    for (channel, lists) in &channels {
-        let members = members(keys, channel).filter(|rank| given.contains(rank)).count();
-        let numbered = matches!(channel, Channel::Group(_)) && numbered(lists);
-        let mut matches: BTreeMap<i64, Vec<(i64, &Communication)>> = BTreeMap::new();
-        for (&rank, list) in lists {
-            for (place, &comm) in (0..).zip(list) {
-                matches.entry(comm.seq.filter(|_| numbered).unwrap_or(place)).or_default().push((rank, comm));
-            }
-        }
-        matches.values().for_each(|found| settle(found, members, &mut agreed));
-    }
-    agreed.values_mut().for_each(|agreement| {
-        agreement.as_compute.sort_unstable();
-        agreement.comm_bytes.sort_unstable();
-    });
-    ranks.iter().map(|(rank, _)| agreed.get(rank).cloned().unwrap_or_default()).collect()
+/// What all ranks are written with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    /// By rank, in the order of the facts.
+    pub ranks: Vec<Agreement>,
+    /// The groups that are used, by number: what `comm_group.json` has to say.
+    pub groups: BTreeMap<u32, Vec<u64>>,
+    /// Entries of [`Join::joints`] that were taken out because ranks do them in opposite order.
+    pub out_of_turn: Vec<u32>,
 }
 
-fn members(keys: &GroupKeys, channel: &Channel) -> impl Iterator<Item = i64> {
-    let members = match channel {
-        Channel::Message { src, dst } => vec![*src, *dst],
-        Channel::Group(key) => {
-            let group = keys.iter().find(|(known, _)| known == key);
-            group.map_or_else(Vec::new, |(_, ranks)| ranks.iter().filter_map(|rank| i64::try_from(*rank).ok()).collect())
-        }
+/// The sizes with which a rank's communications would be written as such, in their order; `None` for those that are
+/// computation on any account.
+pub fn simulated(trace: &LinkedTrace, facts: &Facts) -> Vec<Option<i64>> {
+    let (groups, options) = (Groups::new(trace), WriteOptions::default());
+    let size = |node: u32| match comm_of(trace, &groups, &options, node as usize)?.ok()? {
+        Comm::Collective { bytes, .. } | Comm::PointToPoint { bytes, .. } => Some(bytes),
     };
-    members.into_iter()
+    facts.communications.iter().map(|communication| size(communication.node)).collect()
 }
 
-/// Whether `Seq` tells which collectives are one. Coalesced ones can share theirs, and gloo
-/// counts sends and receives with it, so that it can differ between ranks: then order tells.
-fn numbered(lists: &BTreeMap<i64, Vec<&Communication>>) -> bool {
-    let numbers = |list: &Vec<&Communication>| list.iter().filter_map(|comm| comm.seq).collect::<BTreeSet<i64>>();
-    let longest = lists.values().map(Vec::len).max().unwrap_or(0);
-    let unique = lists.values().all(|list| numbers(list).len() == list.len());
-    let shared = lists.values().map(numbers).reduce(|all, other| &all & &other);
-    unique && shared.is_some_and(|shared| 2 * shared.len() >= longest)
-}
-
-/// Decides about the communications that should be one.
-fn settle(found: &[(i64, &Communication)], members: usize, agreed: &mut BTreeMap<i64, Agreement>) {
-    let message = |kind| matches!(kind, CollectiveKind::Send | CollectiveKind::Recv);
-    let same = found.windows(2).all(|pair| match (pair[0].1.kind, pair[1].1.kind) {
-        (one, other) if message(one) && message(other) => one != other,
-        (one, other) => one == other,
-    });
-    let bytes = found.iter().map(|(_, comm)| comm.bytes).max().unwrap_or(0);
-    for (rank, comm) in found {
-        let Some(agreement) = agreed.get_mut(rank) else { continue };
-        if !same || found.len() != members {
-            agreement.as_compute.push(comm.node);
-        } else if comm.bytes != bytes {
-            agreement.comm_bytes.push((comm.node, bytes));
+/// Decides what all ranks write. `sizes` are those of [`simulated`], rank by rank. Ranks whose traces are not given take part
+/// in everything, unless the files are to run `without_absent` ones.
+pub fn agree(facts: &[Facts], sizes: &[Vec<Option<i64>>], join: &Join, without_absent: bool) -> Agreed {
+    let mut fates: Vec<Fate> = join.joints.iter().map(|joint| fate(joint, sizes, without_absent)).collect();
+    let out_of_turn = turns(facts, join, &fates).run();
+    for &joint in &out_of_turn {
+        fates[joint as usize] = Fate::Compute(Demotion::OrderDiffers);
+    }
+    let mut agreed = Agreed { ranks: vec![Agreement::default(); facts.len()], groups: BTreeMap::new(), out_of_turn };
+    for (joint, fate) in join.joints.iter().zip(&fates) {
+        if let Fate::Communication { group: Some(number), .. } = fate
+            && let Some(ranks) = join.groups.get(number)
+        {
+            agreed.groups.entry(*number).or_insert_with(|| ranks.clone());
+        }
+        for part in &joint.parts {
+            let node = facts[part.rank as usize].communications[part.communication as usize].node;
+            agreed.ranks[part.rank as usize].fates.push((node, *fate));
         }
     }
+    agreed.ranks.iter_mut().for_each(|agreement| agreement.fates.sort_unstable_by_key(|(node, _)| *node));
+    agreed
+}
+
+fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate {
+    let size = |part: &etlink_link::ranks::Part| sizes.get(part.rank as usize)?.get(part.communication as usize).copied()?;
+    let sizes: Option<Vec<i64>> = joint.parts.iter().map(size).collect();
+    let Some(bytes) = sizes.and_then(|sizes| sizes.into_iter().max()).filter(|_| joint.is_whole()) else {
+        return Fate::Compute(Demotion::Unmatched);
+    };
+    if without_absent && joint.absent > 0 {
+        return Fate::Compute(Demotion::AbsentRank);
+    }
+    let group = match joint.channel {
+        Channel::Group(number) => Some(number),
+        Channel::Message { .. } => None,
+    };
+    Fate::Communication { group, bytes }
+}
+
+/// What each rank does in turn: its communications by node.
+fn turns(facts: &[Facts], join: &Join, fates: &[Fate]) -> Turns {
+    let mut steps: Vec<Vec<(u32, u32, Role)>> = vec![vec![]; facts.len()];
+    for ((joint, at), fate) in join.joints.iter().zip(0u32..).zip(fates) {
+        if matches!(fate, Fate::Compute(_)) {
+            continue;
+        }
+        for part in &joint.parts {
+            let communication = &facts[part.rank as usize].communications[part.communication as usize];
+            let role = match communication.kind {
+                CollectiveKind::Send => Role::Sends,
+                // of a sender whose trace is not here nothing is known
+                CollectiveKind::Recv if joint.absent == 0 => Role::Receives,
+                CollectiveKind::Recv => Role::Sends,
+                _ => Role::Meets,
+            };
+            steps[part.rank as usize].push((communication.node, at, role));
+        }
+    }
+    let mut turns = Turns::new(facts.len(), join.joints.len());
+    for (rank, mut steps) in (0..).zip(steps) {
+        steps.sort_unstable_by_key(|(node, ..)| *node);
+        steps.into_iter().for_each(|(_, joint, role)| turns.push(rank, joint, role));
+    }
+    turns
+}
+
+/// Writes ASTRA-sim's group configuration: `{"1":[0,1],"2":[2,3]}`.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_groups(groups: &BTreeMap<u32, Vec<u64>>, out: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
+    let groups: IndexMap<String, &[u64]> = groups.iter().map(|(number, ranks)| (number.to_string(), ranks.as_slice())).collect();
+    serde_json::to_writer(&mut *out, &groups)?;
+    out.write_all(b"\n")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keys() -> GroupKeys {
-        GroupKeys::number([vec![0, 1]].into())
-    }
-
-    fn in_group(list: &[(CollectiveKind, i64, i64)]) -> Vec<Communication> {
-        let comm = |(node, &(kind, bytes, seq)): (u32, &(CollectiveKind, i64, i64))| Communication {
-            node,
-            channel: Channel::Group("1".to_owned()),
-            kind,
-            bytes,
-            seq: Some(seq).filter(|seq| *seq >= 0),
-        };
-        (10u32..).zip(list).map(comm).collect()
-    }
-
-    fn message(node: u32, kind: CollectiveKind, bytes: i64) -> Communication {
-        Communication { node, channel: Channel::Message { src: 0, dst: 1 }, kind, bytes, seq: Some(node.into()) }
-    }
-
-    const REDUCE: CollectiveKind = CollectiveKind::AllReduce;
-
-    #[test]
-    fn equal_ranks_need_nothing() {
-        let ranks = [(0, in_group(&[(REDUCE, 8, 1), (REDUCE, 4, 2)])), (1, in_group(&[(REDUCE, 8, 1), (REDUCE, 4, 2)]))];
-        assert_eq!(agree(&keys(), &ranks), [Agreement::default(), Agreement::default()]);
-    }
-
-    #[test]
-    fn the_largest_size_wins() {
-        let ranks = [(0, in_group(&[(CollectiveKind::AllToAll, 320, 1)])), (1, in_group(&[(CollectiveKind::AllToAll, 704, 1)]))];
-        let agreed = agree(&keys(), &ranks);
-        assert_eq!((&agreed[0].comm_bytes[..], &agreed[1].comm_bytes[..]), (&[(10, 704)][..], &[][..]));
-    }
-
-    #[test]
-    fn what_is_missing_on_a_rank_is_computation() {
-        let ranks = [(0, in_group(&[(REDUCE, 8, 1), (REDUCE, 4, 2)])), (1, in_group(&[(REDUCE, 4, 2), (REDUCE, 2, 3)]))];
-        let agreed = agree(&keys(), &ranks);
-        assert_eq!((&agreed[0].as_compute[..], &agreed[1].as_compute[..]), (&[10][..], &[11][..]));
-        let silent = [(0, in_group(&[(REDUCE, 8, 1)])), (1, vec![])];
-        assert_eq!(agree(&keys(), &silent)[0].as_compute, [10]);
-        let alone = [(0, in_group(&[(REDUCE, 8, 1)]))];
-        assert_eq!(agree(&keys(), &alone)[0], Agreement::default(), "the other trace is not here to tell");
-    }
-
-    #[test]
-    fn without_numbers_the_order_counts() {
-        let ranks = [(0, in_group(&[(REDUCE, 8, -1), (REDUCE, 4, -1)])), (1, in_group(&[(REDUCE, 8, -1), (CollectiveKind::Broadcast, 4, -1)]))];
-        let agreed = agree(&keys(), &ranks);
-        assert_eq!((&agreed[0].as_compute[..], &agreed[1].as_compute[..]), (&[11][..], &[11][..]), "types differ");
-    }
-
-    #[test]
-    fn numbers_that_only_one_rank_knows_do_not_count() {
-        let ranks = [(0, in_group(&[(REDUCE, 8, 1), (REDUCE, 4, 2)])), (1, in_group(&[(REDUCE, 8, 9), (REDUCE, 4, 11)]))];
-        assert_eq!(agree(&keys(), &ranks), [Agreement::default(), Agreement::default()]);
-    }
-
-    #[test]
-    fn messages_are_paired_in_order() {
-        let (send, recv) = (CollectiveKind::Send, CollectiveKind::Recv);
-        let ranks = [(0, vec![message(3, send, 64), message(5, send, 64)]), (1, vec![message(8, recv, 32)])];
-        let agreed = agree(&keys(), &ranks);
-        assert_eq!(agreed[0], Agreement { as_compute: vec![5], comm_bytes: vec![] });
-        assert_eq!(agreed[1], Agreement { as_compute: vec![], comm_bytes: vec![(8, 64)] });
-    }
-}
+mod tests;

@@ -29,6 +29,7 @@ mod matching;
 mod nest;
 mod notes;
 mod queued;
+pub mod ranks;
 mod report;
 mod search;
 mod tensors;

@@ -5,7 +5,8 @@
 //! measured duration, and the reason is counted.
 
 use crate::proto::CollectiveCommType;
-use crate::{Demotion, Groups, WriteOptions};
+use crate::{Demotion, Fate, WriteOptions};
+use etlink_link::ranks::Groups;
 use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{CollectiveKind, dtype_bytes};
 
@@ -16,10 +17,21 @@ const MIN_GATHER_BYTES: i64 = 4;
 /// What a communication node becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comm<'t> {
-    /// COMM_COLL_NODE; `group` is its `pg_name`, if it has one.
-    Collective { kind: CollectiveCommType, bytes: i64, group: Option<&'t str> },
+    /// COMM_COLL_NODE.
+    Collective { kind: CollectiveCommType, bytes: i64, group: PgName<'t> },
     /// COMM_SEND_NODE or COMM_RECV_NODE; ranks are global.
     PointToPoint { send: bool, peer: i64, own: Option<i64>, bytes: i64 },
+}
+
+/// `pg_name`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PgName<'t> {
+    /// Absent: simulators take all ranks.
+    All,
+    /// As the trace names the group.
+    Named(&'t str),
+    /// Its number among the groups of all ranks.
+    Numbered(u32),
 }
 
 /// What node `index` communicates, `None` if it does not. Only the first slice of an op does.
@@ -34,22 +46,30 @@ pub(crate) fn comm_of<'t>(
         return None;
     }
     let index = u32::try_from(index).unwrap_or(u32::MAX);
-    if options.as_compute.binary_search(&index).is_ok() {
-        return Some(Err(Demotion::Asked));
-    }
     let Some(record) = trace.collective(&node) else { return Some(Err(Demotion::NoRecord)) };
-    let mut comm = classify(trace, groups, &record, options);
-    if let Ok(at) = options.comm_bytes.binary_search_by_key(&index, |(node, _)| *node)
-        && let Ok(Comm::Collective { bytes, .. } | Comm::PointToPoint { bytes, .. }) = &mut comm
-    {
-        *bytes = options.comm_bytes[at].1;
+    let comm = classify(trace, groups, &record);
+    Some(match options.agreed {
+        Some(agreed) => comm.and_then(|comm| settled(comm, agreed.of(index))),
+        None => comm,
+    })
+}
+
+/// What becomes of a communication among all ranks.
+fn settled<'t>(mut comm: Comm<'t>, fate: Fate) -> Result<Comm<'t>, Demotion> {
+    let (number, size) = match fate {
+        Fate::Compute(reason) => return Err(reason),
+        Fate::Communication { group, bytes } => (group, bytes),
+    };
+    match &mut comm {
+        Comm::Collective { bytes, group, .. } => (*bytes, *group) = (size, number.map_or(PgName::All, PgName::Numbered)),
+        Comm::PointToPoint { bytes, .. } => *bytes = size,
     }
-    Some(comm)
+    Ok(comm)
 }
 
 /// What the record says, or why it becomes computation. Sizes are this rank's input: for an
 /// all-gather its shard, for a reduce-scatter all of it.
-fn classify<'t>(trace: &'t LinkedTrace, groups: &Groups<'_>, record: &CollectiveRef<'t>, options: &WriteOptions<'t>) -> Result<Comm<'t>, Demotion> {
+fn classify<'t>(trace: &'t LinkedTrace, groups: &Groups<'_>, record: &CollectiveRef<'t>) -> Result<Comm<'t>, Demotion> {
     let kind = match record.kind() {
         CollectiveKind::AllReduce => CollectiveCommType::AllReduce,
         CollectiveKind::AllGather => CollectiveCommType::AllGather,
@@ -67,11 +87,9 @@ fn classify<'t>(trace: &'t LinkedTrace, groups: &Groups<'_>, record: &Collective
     if one_rank(groups, record) {
         return Err(Demotion::OneRank);
     }
-    let group = match options.groups {
-        Some(keys) => Some(keys.key(groups, record).ok_or(Demotion::UnknownGroup)?),
-        None => Some(record.names.get(record.record.group_name)).filter(|name| !name.is_empty()),
-    };
-    Ok(Comm::Collective { kind, bytes, group })
+    let name = record.names.get(record.record.group_name);
+    let all = name.is_empty() || groups.is_world(record);
+    Ok(Comm::Collective { kind, bytes, group: if all { PgName::All } else { PgName::Named(name) } })
 }
 
 fn message_bytes(record: &CollectiveRef<'_>) -> Result<i64, Demotion> {
@@ -88,29 +106,20 @@ fn one_rank(groups: &Groups<'_>, record: &CollectiveRef<'_>) -> bool {
     }
 }
 
-/// The peer is `Src Rank` or `Dst Rank`, which are global, or else `Rank`, which for a send or
-/// receive is the peer's place in the group.
 fn point_to_point<'t>(trace: &LinkedTrace, groups: &Groups<'_>, record: &CollectiveRef<'_>) -> Result<Comm<'t>, Demotion> {
     let send = record.kind() == CollectiveKind::Send;
-    let said = if send { record.record.dst } else { record.record.src };
     let bytes = message_bytes(record)?;
     let own = trace.report.rank.or(trace.device.header.rank);
-    let peer = if said >= 0 { said } else { global_rank(groups, record).ok_or(Demotion::UnknownPeer)? };
+    let peer = groups.peer(record).ok_or(Demotion::UnknownPeer)?;
     if own == Some(peer) || i32::try_from(peer).is_err() {
         return Err(Demotion::UnknownPeer);
     }
     Ok(Comm::PointToPoint { send, peer, own, bytes })
 }
 
-fn global_rank(groups: &Groups<'_>, record: &CollectiveRef<'_>) -> Option<i64> {
-    let place = usize::try_from(record.record.rank).ok()?;
-    i64::try_from(*groups.ranks(record)?.get(place)?).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::GroupKeys;
     use crate::testing::comm;
     use etlink_model::Collective;
 
@@ -118,7 +127,7 @@ mod tests {
         let (trace, mut record) = comm(name, "BFloat16", 100);
         change(&mut record);
         let record = CollectiveRef { record, names: &trace.device.names };
-        let comm = classify(&trace, &Groups::new(&trace), &record, &WriteOptions::default())?;
+        let comm = classify(&trace, &Groups::new(&trace), &record)?;
         Ok(match comm {
             Comm::Collective { kind, bytes, .. } => (kind as u64, bytes),
             Comm::PointToPoint { send, peer, bytes, .. } => (100 * (1 + u64::from(send)) + u64::try_from(peer).expect("rank"), bytes),
@@ -165,18 +174,27 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_have_no_key_are_computation() {
-        let (trace, record) = comm("allreduce", "Float", 1);
-        let record = CollectiveRef { record, names: &trace.device.names };
-        let group = |keys: &GroupKeys| {
-            let options = WriteOptions { groups: Some(keys), ..WriteOptions::default() };
-            match classify(&trace, &Groups::new(&trace), &record, &options) {
-                Ok(Comm::Collective { group, .. }) => Ok(group.map(str::to_owned)),
-                other => Err(other.map(|_| ())),
-            }
+    fn only_groups_of_a_part_of_the_ranks_have_a_name() {
+        let (mut trace, mut record) = comm("allreduce", "Float", 1);
+        record.group_name = trace.device.names.intern("3");
+        let group = |trace: &LinkedTrace| match classify(trace, &Groups::new(trace), &CollectiveRef { record, names: &trace.device.names }) {
+            Ok(Comm::Collective { group: PgName::All, .. }) => "all".to_owned(),
+            Ok(Comm::Collective { group: PgName::Named(name), .. }) => name.to_owned(),
+            other => format!("{other:?}"),
         };
-        let keys = GroupKeys::number([vec![0, 1], vec![0, 3]].into());
-        assert_eq!(group(&keys), Ok(Some("1".to_owned())));
-        assert_eq!(group(&GroupKeys::default()), Err(Err(Demotion::UnknownGroup)));
+        assert_eq!(group(&trace), "3", "a group of two of nobody knows how many");
+        trace.device.header.world_size = Some(2);
+        assert_eq!(group(&trace), "all");
+        trace.device.header.world_size = Some(8);
+        assert_eq!(group(&trace), "3");
+    }
+
+    #[test]
+    fn what_all_ranks_agreed_on_goes_first() {
+        let comm = Comm::Collective { kind: CollectiveCommType::AllReduce, bytes: 8, group: PgName::Named("0") };
+        let settle = |fate| settled(comm, fate);
+        let want = Comm::Collective { kind: CollectiveCommType::AllReduce, bytes: 64, group: PgName::Numbered(2) };
+        assert_eq!(settle(Fate::Communication { group: Some(2), bytes: 64 }), Ok(want));
+        assert_eq!(settle(Fate::Compute(Demotion::Unmatched)), Err(Demotion::Unmatched));
     }
 }

@@ -17,8 +17,8 @@ pub(crate) const WRITER: &str = concat!("etlink ", env!("CARGO_PKG_VERSION"));
 const VERSION: u32 = 1;
 const ATTR: u32 = 2;
 
-/// Appends `GlobalMetadata` after its length.
-pub(crate) fn global_metadata(trace: &LinkedTrace, bytes: Vec<u8>) -> Vec<u8> {
+/// Appends `GlobalMetadata` after its length. All times in the file have had `clock_offset_ns` added.
+pub(crate) fn global_metadata(trace: &LinkedTrace, clock_offset_ns: i64, bytes: Vec<u8>) -> Vec<u8> {
     let mut message = Messages::after(bytes, ATTR);
     message.begin();
     message.text(VERSION, SCHEMA_VERSION);
@@ -44,6 +44,9 @@ pub(crate) fn global_metadata(trace: &LinkedTrace, bytes: Vec<u8>) -> Vec<u8> {
         }
     }
     message.attr_int("base_time_ns", device.base_ns);
+    if clock_offset_ns != 0 {
+        message.attr_int("clock_offset_ns", clock_offset_ns);
+    }
     message.end();
     message.bytes()
 }

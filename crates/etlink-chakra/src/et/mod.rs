@@ -21,8 +21,9 @@ mod wire;
 mod tests;
 
 use crate::relay;
-use crate::{Groups, WriteOptions, WriteSummary};
+use crate::{WriteOptions, WriteSummary};
 use etlink_link::LinkedTrace;
+use etlink_link::ranks::Groups;
 use node::Encoder;
 use plan::Plan;
 use std::io;
@@ -35,11 +36,12 @@ const BLOCK_NODES: usize = 1024;
 /// # Errors
 /// Those of `out`.
 pub fn write_et(trace: &LinkedTrace, options: &WriteOptions<'_>, out: &mut (impl io::Write + Send)) -> io::Result<WriteSummary> {
-    let (groups, plan) = (Groups::new(trace), Plan::of(trace, options));
+    let groups = Groups::new(trace);
+    let plan = Plan::of(trace, &groups, options);
     let nodes = trace.nodes.len();
     relay::write(out, nodes.div_ceil(BLOCK_NODES).max(1), |block, mut bytes| {
         if block == 0 {
-            bytes = metadata::global_metadata(trace, bytes);
+            bytes = metadata::global_metadata(trace, options.clock_offset_ns, bytes);
         }
         let mut encoder = Encoder::new(trace, &groups, options, &plan, bytes);
         let from = block * BLOCK_NODES;

@@ -1,12 +1,13 @@
 //! One node: fields, dependencies and attributes.
 
-use super::comm::{Comm, comm_of};
+use super::comm::{Comm, PgName, comm_of};
 use super::plan::{Plan, is_left_out};
 use super::wire::Messages;
 use crate::captured::captured;
 use crate::proto::NodeType;
 use crate::relay::Block;
-use crate::{Groups, Latency, WriteOptions, WriteSummary, utf8};
+use crate::{Latency, WriteOptions, WriteSummary, utf8};
+use etlink_link::ranks::Groups;
 use etlink_link::{CollectiveRef, Deps, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{CollectiveKind, CpuOps, DurationNs, Label, OpIdx, RowIdx, RowKind};
 
@@ -70,7 +71,7 @@ impl<'t> Encoder<'t> {
         self.message.uint(field::TYPE, node_type as u64);
         self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
         self.message.list(field::DATA_DEPS, &self.data_deps);
-        let start_us = node.start.0.div_euclid(1000);
+        let start_us = self.aligned(node.start.0).div_euclid(1000);
         self.message.uint(field::START, u64::try_from(start_us).unwrap_or(0));
         self.message.uint(field::DURATION, self.plan.duration_us[index]);
         self.attributes(index, &node, comm.as_ref());
@@ -82,10 +83,15 @@ impl<'t> Encoder<'t> {
         self.message.end();
     }
 
+    /// A time by the clock that the file is to have.
+    fn aligned(&self, ns: i64) -> i64 {
+        ns.saturating_add(self.options.clock_offset_ns)
+    }
+
     /// The latency of node `index`, which has its deps and is its only one.
     fn latency_node(&mut self, index: usize, node: &Node) {
         let (id, latency) = (self.plan.id(index) - 1, self.plan.latency[index]);
-        let start_ns = node.start.0 - latency.0;
+        let start_ns = self.aligned(node.start.0) - latency.0;
         self.message.begin();
         self.message.uint(field::ID, id);
         self.message.text(field::NAME, "latency");
@@ -133,13 +139,19 @@ impl<'t> Encoder<'t> {
                 }
             }
         }
+        if let Some(before) = self.plan.turn_after(index).map(|before| self.plan.id(before))
+            && !self.ctrl_deps.contains(&before)
+            && !self.data_deps.contains(&before)
+        {
+            self.data_deps.push(before);
+        }
         self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
     }
 
     fn attributes(&mut self, index: usize, node: &Node, comm: Option<&Comm<'_>>) {
         self.message.attr_bool("is_cpu_op", comm.is_none() && !node.on_device);
         self.message.attr_text("kind", kind_text(node.kind));
-        self.message.attr_int("start_ns", node.start.0);
+        self.message.attr_int("start_ns", self.aligned(node.start.0));
         self.message.attr_int("duration_ns", self.plan.duration[index].0);
         if self.options.latency == Latency::Fold && self.plan.latency[index] > DurationNs(0) {
             self.message.attr_int("latency_ns", self.plan.latency[index].0);
@@ -275,8 +287,10 @@ impl<'t> Encoder<'t> {
             Comm::Collective { kind, bytes, group } => {
                 self.message.attr_int("comm_type", i64::from(kind as i32));
                 self.message.attr_int("comm_size", bytes);
-                if let Some(group) = group {
-                    self.message.attr_text("pg_name", group);
+                match group {
+                    PgName::All => {}
+                    PgName::Named(name) => self.message.attr_text("pg_name", name),
+                    PgName::Numbered(number) => self.message.attr_text("pg_name", &number.to_string()),
                 }
             }
             Comm::PointToPoint { send, peer, own, bytes } => {

@@ -1,7 +1,9 @@
 //! What nodes need to know of the nodes before them, so that they can be encoded in any order.
 
+use super::comm::comm_of;
 use super::rounding::Rounding;
 use crate::{Latency, WriteOptions};
+use etlink_link::ranks::Groups;
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
 use etlink_model::DurationNs;
 use rayon::prelude::*;
@@ -25,16 +27,19 @@ pub(crate) struct Plan {
     ids: Vec<u64>,
     /// Per CPU op, the node of its first slice; `u32::MAX` = it has none.
     pub(crate) first_slice: Vec<u32>,
+    /// Communications and the one before each, by node. Empty where they need not go in turn.
+    turns: Vec<(u32, u32)>,
 }
 
 impl Plan {
     /// O(nodes + edges).
-    pub(crate) fn of(trace: &LinkedTrace, options: &WriteOptions<'_>) -> Plan {
+    pub(crate) fn of(trace: &LinkedTrace, groups: &Groups<'_>, options: &WriteOptions<'_>) -> Plan {
         let nodes = &trace.nodes;
         let latency: Vec<DurationNs> = (0..nodes.len()).into_par_iter().map(|node| trace.latency(node)).collect();
         let (with, duration) = joined(trace);
+        let turns = if options.in_turn { turns(trace, groups, options) } else { vec![] };
         let first_slice = first_slices(trace);
-        let mut plan = Plan { with, duration, latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice };
+        let mut plan = Plan { with, duration, latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice, turns };
         plan.round(trace, options.latency);
         if options.latency == Latency::Node || options.no_gaps {
             let mut next = 0;
@@ -85,6 +90,13 @@ impl Plan {
         self.with[node] as usize == node && !is_left_out(kind, options)
     }
 
+    /// The communication before this one, if it is one and has to wait for its turn.
+    pub(crate) fn turn_after(&self, node: usize) -> Option<usize> {
+        let node = u32::try_from(node).ok()?;
+        let at = self.turns.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        Some(self.turns[at].1 as usize)
+    }
+
     /// Whether a node has a latency node before it, whose id is the one before its own.
     pub(crate) fn has_latency_node(&self, node: usize) -> bool {
         !self.latency_us.is_empty() && self.latency[node] > DurationNs(0)
@@ -114,6 +126,12 @@ fn joined(trace: &LinkedTrace) -> (Vec<u32>, Vec<DurationNs>) {
         }
     }
     (with, duration)
+}
+
+fn turns(trace: &LinkedTrace, groups: &Groups<'_>, options: &WriteOptions<'_>) -> Vec<(u32, u32)> {
+    let nodes = (0..trace.nodes.len()).filter(|node| matches!(comm_of(trace, groups, options, *node), Some(Ok(_))));
+    let nodes: Vec<u32> = nodes.filter_map(|node| u32::try_from(node).ok()).collect();
+    nodes.windows(2).map(|pair| (pair[1], pair[0])).collect()
 }
 
 fn first_slices(trace: &LinkedTrace) -> Vec<u32> {

@@ -3,8 +3,10 @@
 use super::*;
 use crate::proto::attribute_proto::Value;
 use crate::proto::{GlobalMetadata, Node, NodeType};
+use crate::ranks::{agree, simulated};
 use crate::testing::{Builder, sample};
-use crate::{Demotion, GroupKeys, Latency};
+use crate::{Demotion, Latency};
+use etlink_link::ranks::{Facts, join};
 use etlink_link::{EdgeKind, NodeKind};
 use proptest::prelude::*;
 use prost::Message;
@@ -213,20 +215,59 @@ fn a_collective_says_what_simulators_read() {
     assert_eq!((int(node, "comm_type"), int(node, "comm_size")), (Some(0), Some(4096)));
     assert_eq!((text(node, "pg_name"), text(node, "collective_name")), (Some("0"), Some("allreduce")));
     assert_eq!((int(node, "in_msg_nelems"), int(node, "seq"), int(node, "pg_size")), (Some(1024), Some(17), Some(2)));
-    let keys = GroupKeys::number([vec![0, 1]].into());
-    let options = WriteOptions { groups: Some(&keys), ..WriteOptions::default() };
-    let (_, nodes, _) = written(&sample(true), &options);
+}
+
+/// The sample as rank 0 of a run of which it is the only trace.
+fn joined(without_absent: bool) -> (GlobalMetadata, Vec<Node>, WriteSummary) {
+    let trace = sample(true);
+    let facts = [Facts::of(&trace, 0)];
+    let agreed = agree(&facts, &[simulated(&trace, &facts[0])], &join(&facts), without_absent);
+    written(&trace, &WriteOptions { agreed: Some(&agreed.ranks[0]), ..WriteOptions::default() })
+}
+
+#[test]
+fn a_group_of_all_ranks_has_a_number() {
+    let (_, nodes, _) = joined(false);
     assert_eq!((text(&nodes[9], "pg_name"), text(&nodes[9], "process_group_name")), (Some("1"), Some("0")));
+    assert_eq!((int(&nodes[9], "comm_type"), int(&nodes[9], "comm_size")), (Some(0), Some(4096)));
+}
+
+#[test]
+fn communications_go_in_turn_when_they_shall() {
+    let mut b = Builder::new();
+    let nodes = [10, 20, 30].map(|start| {
+        let op = b.op("record_param_comms", start, 5, None);
+        b.trace.device.ops.collective[op.index()] = b.collective(if start == 20 { "barrier" } else { "allreduce" }, "Half", 64);
+        b.node(NodeKind::Collective, op.0, start, 5)
+    });
+    b.edge(EdgeKind::ProgramOrder, nodes[0], nodes[1]);
+    let trace = b.done();
+    let deps = |in_turn| {
+        let (_, nodes, summary) = written(&trace, &WriteOptions { in_turn, ..WriteOptions::default() });
+        (nodes.into_iter().map(|node| [node.ctrl_deps, node.data_deps]).collect::<Vec<_>>(), summary.deps)
+    };
+    assert_eq!(deps(false), (vec![[vec![], vec![]], [vec![0], vec![]], [vec![], vec![]]], 1));
+    assert_eq!(deps(true), (vec![[vec![], vec![]], [vec![0], vec![]], [vec![], vec![0]]], 2), "the barrier is computation");
+}
+
+#[test]
+fn times_are_by_the_clock_that_is_asked_for() {
+    let start = |clock_offset_ns| {
+        let (metadata, nodes, _) = written(&sample(true), &WriteOptions { clock_offset_ns, ..WriteOptions::default() });
+        let offset = metadata.attr.iter().find(|attr| attr.name == "clock_offset_ns").and_then(|attr| attr.value.clone());
+        (nodes[9].start_time_micros, int(&nodes[9], "start_ns"), int(&nodes[9], "duration_ns"), offset)
+    };
+    assert_eq!(start(0), (60, Some(60_000), Some(30_300), None));
+    assert_eq!(start(5_400), (65, Some(65_400), Some(30_300), Some(Value::Int64Val(5_400))));
 }
 
 #[test]
 fn what_is_not_communication_is_computation_and_counted() {
-    let options = WriteOptions { as_compute: &[3, 9], ..WriteOptions::default() };
-    let (_, nodes, summary) = written(&sample(true), &options);
+    let (_, nodes, summary) = joined(true);
     assert_eq!(nodes[9].r#type(), NodeType::CompNode);
     assert_eq!((attr(&nodes[9], "is_cpu_op"), attr(&nodes[9], "comm_type")), (Some(&Value::BoolVal(false)), None));
     assert_eq!((text(&nodes[9], "comm_kind"), nodes[9].duration_micros), (Some("all_reduce"), 39));
-    assert_eq!(summary.demoted[&Demotion::Asked], 1);
+    assert_eq!(summary.demoted[&Demotion::AbsentRank], 1);
 }
 
 #[test]

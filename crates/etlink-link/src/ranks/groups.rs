@@ -1,14 +1,12 @@
-//! Process groups: which global ranks they have, and one key per group for all ranks.
+//! Process groups: which global ranks they have.
 //!
-//! PyTorch's group names differ between ranks for groups of a part of them, so the keys that
-//! ASTRA-sim's `--comm-group-configuration` wants are numbers from 1 over the sorted rank
-//! tuples. As soon as one group is a part of the ranks, all collectives need an explicit group.
+//! PyTorch's group names differ between ranks for groups of a part of them, and before 2.2 they
+//! are addresses; only the ranks tell which groups are one.
 
-use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
-use etlink_model::{Collective, NameId, ProcessGroup};
+use crate::{CollectiveRef, LinkedTrace};
+use etlink_model::{Collective, CollectiveKind, NameId, ProcessGroup};
 use rustc_hash::FxHashSet;
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::collections::BTreeSet;
 
 /// Groups larger than this are taken for damage.
 const MAX_RANKS: u64 = 1 << 20;
@@ -17,8 +15,10 @@ const MAX_RANKS: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub struct Groups<'t> {
     trace: &'t LinkedTrace,
-    /// Number of ranks, if the trace has no more than one group and says the number.
-    only_group: Option<u64>,
+    /// The trace names no more than one group.
+    one_group: bool,
+    /// Number of ranks, if the trace says it.
+    world: Option<u64>,
 }
 
 impl<'t> Groups<'t> {
@@ -33,7 +33,7 @@ impl<'t> Groups<'t> {
         let used: BTreeSet<&str> = used.filter(|name| !name.is_empty()).collect();
         let world = trace.report.world_size.or(trace.device.header.world_size);
         let world = world.and_then(|size| u64::try_from(size).ok()).filter(|size| *size <= MAX_RANKS);
-        Groups { trace, only_group: world.filter(|_| used.len() <= 1) }
+        Groups { trace, one_group: used.len() <= 1, world }
     }
 
     /// The global ranks of a record's group: the list that the record has, its start and
@@ -43,16 +43,31 @@ impl<'t> Groups<'t> {
         let Collective { group_ranks, group_name, group_size, .. } = record.record;
         parse_ranks(record.names.get(group_ranks))
             .or_else(|| strided(&record.record))
+            .or_else(|| expanded(record.names.get(group_ranks), group_size))
             .or_else(|| named(self.trace, record.names.get(group_name)))
-            .or_else(|| self.only_group.filter(|world| [0, *world].contains(&group_size)).map(|world| (0..world).collect()))
+            .or_else(|| self.world.filter(|world| self.is_only(record) && [0, *world].contains(&group_size)).map(|world| (0..world).collect()))
     }
 
-    /// The ranks in order, if they are more than one.
-    fn sorted(&self, record: &CollectiveRef<'_>) -> Option<Vec<u64>> {
-        let mut ranks = self.ranks(record)?;
-        ranks.sort_unstable();
-        ranks.dedup();
-        (ranks.len() > 1).then_some(ranks)
+    /// Whether the trace has no other group than that of this record, so that it can be no other than that of all ranks.
+    pub fn is_only(&self, record: &CollectiveRef<'_>) -> bool {
+        self.one_group && record.names.get(record.record.group_ranks).is_empty()
+    }
+
+    /// Whether the record's group is that of all ranks, as far as the trace tells.
+    pub fn is_world(&self, record: &CollectiveRef<'_>) -> bool {
+        let ranks = self.ranks(record).map(|ranks| ranks.len() as u64);
+        self.world.is_some() && ranks == self.world
+    }
+
+    /// The global rank that a send goes to or a receive comes from: `Dst Rank` or `Src Rank`, which are global, or else
+    /// `Rank`, which for both is the place of the other in the group.
+    pub fn peer(&self, record: &CollectiveRef<'_>) -> Option<i64> {
+        let said = if record.kind() == CollectiveKind::Send { record.record.dst } else { record.record.src };
+        if said >= 0 {
+            return Some(said);
+        }
+        let place = usize::try_from(record.record.rank).ok()?;
+        i64::try_from(*self.ranks(record)?.get(place)?).ok()
     }
 }
 
@@ -73,6 +88,23 @@ fn strided(record: &Collective) -> Option<Vec<u64>> {
     (0..size).map(|i| start.checked_add(i.checked_mul(stride)?)).collect()
 }
 
+/// `[0, 8, 16, ...]` or `[0, 8, ..., 56]`: the distance of the first goes on, to the size or the last.
+fn expanded(text: &str, size: u64) -> Option<Vec<u64>> {
+    let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?;
+    let (head, tail) = inner.split_once("...").or_else(|| inner.split_once('…'))?;
+    let numbers =
+        |text: &str| -> Option<Vec<u64>> { text.split(',').map(str::trim).filter(|rank| !rank.is_empty()).map(|rank| rank.parse().ok()).collect() };
+    let (head, tail) = (numbers(head)?, numbers(tail)?);
+    let (first, second) = (*head.first()?, *head.get(1)?);
+    let stride = second.checked_sub(first).filter(|stride| *stride > 0)?;
+    let size = match tail.last() {
+        Some(last) => last.checked_sub(first)? / stride + 1,
+        None => size,
+    };
+    let all: Vec<u64> = (0..Some(size).filter(|size| *size <= MAX_RANKS)?).map(|i| first + i * stride).collect();
+    (all.starts_with(&head) && all.ends_with(&tail)).then_some(all)
+}
+
 fn named(trace: &LinkedTrace, name: &str) -> Option<Vec<u64>> {
     let host = trace.host.iter().flat_map(|host| &host.groups);
     let mut groups = trace.device.header.groups.iter().chain(host);
@@ -84,58 +116,9 @@ fn named(trace: &LinkedTrace, name: &str) -> Option<Vec<u64>> {
     }
 }
 
-/// A key for each group of ranks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupKeys {
-    keys: BTreeMap<Vec<u64>, String>,
-}
-
-impl GroupKeys {
-    /// Adds the groups that a rank's collectives use to `groups`; those of one rank are not groups.
-    pub fn collect(trace: &LinkedTrace, groups: &mut BTreeSet<Vec<u64>>) {
-        let own = Groups::new(trace);
-        for index in 0..trace.nodes.len() {
-            if trace.nodes.kind[index] != NodeKind::Collective {
-                continue;
-            }
-            let record = trace.collective(&trace.nodes.get(index));
-            if let Some(ranks) = record.and_then(|record| own.sorted(&record)) {
-                groups.insert(ranks);
-            }
-        }
-    }
-
-    /// Numbers all ranks' groups from 1.
-    pub fn number(groups: BTreeSet<Vec<u64>>) -> Self {
-        let keys = groups.into_iter().zip(1u64..).map(|(ranks, key)| (ranks, key.to_string())).collect();
-        GroupKeys { keys }
-    }
-
-    /// The key of a record's group.
-    pub fn key(&self, groups: &Groups<'_>, record: &CollectiveRef<'_>) -> Option<&str> {
-        self.keys.get(&groups.sorted(record)?).map(String::as_str)
-    }
-
-    /// Groups by key, in order of the keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u64])> {
-        self.keys.iter().map(|(ranks, key)| (key.as_str(), ranks.as_slice()))
-    }
-
-    /// Writes ASTRA-sim's group configuration: `{"1": [0, 1], "2": [2, 3]}`.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn write_json(&self, out: &mut impl io::Write) -> io::Result<()> {
-        let groups: indexmap::IndexMap<&str, &[u64]> = self.iter().collect();
-        serde_json::to_writer(&mut *out, &groups)?;
-        out.write_all(b"\n")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::comm;
 
     #[test]
     fn rank_lists() {
@@ -158,9 +141,23 @@ mod tests {
     }
 
     #[test]
+    fn cut_lists_go_on_at_their_distance() {
+        assert_eq!(expanded("[0, 8, 16, ...]", 5), Some(vec![0, 8, 16, 24, 32]));
+        assert_eq!(expanded("[1, 3, ..., 9]", 0), Some(vec![1, 3, 5, 7, 9]));
+        assert_eq!(expanded("[0, 1, 2, ..., 30, 31]", 32).map(|all| all.len()), Some(32));
+        for (text, size) in
+            [("[0, 1, 5, ...]", 8), ("[0, ...]", 8), ("[3, 2, ...]", 8), ("[0, 1, ..., 4, 9]", 8), ("[0, 1, ...]", u64::MAX), ("[0, 1]", 2)]
+        {
+            assert_eq!(expanded(text, size), None, "{text}");
+        }
+    }
+
+    #[test]
     fn the_only_group_of_an_old_trace_has_all_ranks() {
-        let (mut trace, mut record) = comm("allreduce", "Float", 1);
-        (record.rank_start, record.group_size) = (-1, 0);
+        let mut trace = LinkedTrace::default();
+        let name = trace.device.names.intern("0");
+        let record = Collective { group_name: name, ..Collective::absent() };
+        trace.device.collectives.push(record);
         let ranks = |trace: &LinkedTrace| Groups::new(trace).ranks(&CollectiveRef { record, names: &trace.device.names });
         assert_eq!(ranks(&trace), None);
         trace.device.header.world_size = Some(3);
@@ -168,13 +165,5 @@ mod tests {
         let other = Collective { group_name: trace.device.names.intern("7"), ..record };
         trace.device.collectives.push(other);
         assert_eq!(ranks(&trace), None, "one of two groups");
-    }
-
-    #[test]
-    fn keys_number_sorted_groups() {
-        let groups = BTreeSet::from([vec![2, 3], vec![0, 1, 2, 3], vec![0, 1]]);
-        let mut text = vec![];
-        GroupKeys::number(groups).write_json(&mut text).expect("writes");
-        assert_eq!(String::from_utf8_lossy(&text), "{\"1\":[0,1],\"2\":[0,1,2,3],\"3\":[2,3]}\n");
     }
 }

@@ -1,0 +1,150 @@
+//! What ASTRA-sim wants besides the traces: one file per rank, and configurations.
+//!
+//! The values are those of ASTRA-sim's own example of eight H100 (`inputs/system/analytical/hgx_h100_8gpu.json`); the roofline
+//! is off, so that nodes take their measured time. With other analytical or ns-3 configurations the traces run as well.
+
+use crate::et::metadata::WRITER;
+use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType, attribute_proto::Value};
+use prost::Message;
+
+/// Names of the files.
+pub mod file {
+    /// Which ranks a `pg_name` has.
+    pub const GROUPS: &str = "comm_group.json";
+    /// Collective algorithms, scheduling.
+    pub const SYSTEM: &str = "system.json";
+    /// Topology, bandwidth, latency.
+    pub const NETWORK: &str = "network.yml";
+    /// Remote memory.
+    pub const MEMORY: &str = "memory.json";
+    /// How to run it.
+    pub const README: &str = "README.md";
+}
+
+/// What there is to run.
+#[derive(Clone, Debug, Default)]
+pub struct Workload<'a> {
+    /// The traces are `<name>.<rank>.et`.
+    pub name: &'a str,
+    /// Ranks, from 0.
+    pub ranks: u64,
+    /// Whether there is a [`file::GROUPS`].
+    pub groups: bool,
+    /// Ranks that have no trace and do nothing.
+    pub idle: &'a [i64],
+}
+
+/// The network of ASTRA-sim has two ranks at least.
+pub const MIN_RANKS: u64 = 2;
+
+/// A rank that does nothing: the simulator wants a node of each.
+pub fn idle_rank() -> Vec<u8> {
+    let text =
+        |name: &str, value: &str| AttributeProto { name: name.into(), value: Some(Value::StringVal(value.into())), ..AttributeProto::default() };
+    let metadata = GlobalMetadata { version: "0.0.4".into(), attr: vec![text("writer", WRITER)] };
+    let on_cpu = AttributeProto { name: "is_cpu_op".into(), value: Some(Value::BoolVal(true)), ..AttributeProto::default() };
+    let node = Node { name: "idle".into(), r#type: NodeType::CompNode.into(), attr: vec![on_cpu], ..Node::default() };
+    [metadata.encode_length_delimited_to_vec(), node.encode_length_delimited_to_vec()].concat()
+}
+
+/// Collectives over rings, in four pieces; durations as measured.
+pub fn system() -> &'static str {
+    r#"{
+  "scheduling-policy": "LIFO",
+  "endpoint-delay": 1,
+  "active-chunks-per-dimension": 2,
+  "preferred-dataset-splits": 4,
+  "all-reduce-implementation": ["ring"],
+  "all-gather-implementation": ["ring"],
+  "reduce-scatter-implementation": ["ring"],
+  "all-to-all-implementation": ["ring"],
+  "collective-optimization": "localBWAware",
+  "local-mem-bw": 3350,
+  "boost-mode": 0,
+  "peak-perf": 700,
+  "roofline-enabled": 0,
+  "track-local-mem": 0
+}
+"#
+}
+
+/// One switch between all ranks: GB/s and ns.
+pub fn network(ranks: u64) -> String {
+    let ranks = ranks.max(MIN_RANKS);
+    format!("topology: [ Switch ]\nnpus_count: [ {ranks} ]\nbandwidth: [ 400 ]\nlatency: [ 936.25 ]\n")
+}
+
+/// No remote memory.
+pub fn memory() -> &'static str {
+    "{\"memory-type\": \"NO_MEMORY_EXPANSION\"}\n"
+}
+
+/// What the folder holds and the command that runs it.
+pub fn readme(workload: &Workload<'_>) -> String {
+    let Workload { name, ranks, groups, idle } = workload;
+    let groups_line = if *groups { format!(" \\\n  --comm-group-configuration=\"$PWD/{}\"", file::GROUPS) } else { String::new() };
+    let groups_file = if *groups { format!("- `{}`: the ranks of each `pg_name`\n", file::GROUPS) } else { String::new() };
+    let idle = match idle {
+        [] => String::new(),
+        idle => {
+            let list: Vec<String> = idle.iter().map(i64::to_string).collect();
+            format!(
+                "\nNo trace was there of rank {}: its file has one empty node, and what others did with it is computation with the measured time.\n",
+                list.join(", ")
+            )
+        }
+    };
+    format!(
+        r#"# {name}: {ranks} ranks for ASTRA-sim
+
+Written by {WRITER}. Run in this folder, with ASTRA-sim's analytical backend on the path:
+
+```
+AstraSim_Analytical_Congestion_Unaware \
+  --workload-configuration="$PWD/{name}" \
+  --system-configuration="$PWD/{system}" \
+  --network-configuration="$PWD/{network}" \
+  --remote-memory-configuration="$PWD/{memory}"{groups_line}
+```
+
+All went well when every rank logs `finished`; the exit code is 0 also when ranks are stuck.
+
+- `{name}.<rank>.et`: what each rank did; communications go in turn, in one order on all ranks
+{groups_file}- `{system}`: collective algorithms (rings)
+- `{network}`: one switch, 400 GB/s, 936 ns: put your topology here
+- `{memory}`: no remote memory
+{idle}"#,
+        system = file::SYSTEM,
+        network = file::NETWORK,
+        memory = file::MEMORY,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{check, read};
+
+    #[test]
+    fn an_idle_rank_passes_the_check() {
+        let graph = read::read(&idle_rank()[..]).expect("reads");
+        assert_eq!((graph.len(), graph.name_of(0), graph.is_cpu_op[0]), (1, "idle", Some(true)));
+        assert_eq!(check::check(&graph), []);
+    }
+
+    #[test]
+    fn configurations_are_what_their_readers_parse() {
+        for text in [system(), memory()] {
+            serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+        }
+        assert!(network(1).contains("npus_count: [ 2 ]") && network(512).contains("npus_count: [ 512 ]"));
+    }
+
+    #[test]
+    fn the_readme_names_what_there_is() {
+        let text = readme(&Workload { name: "step", ranks: 4, groups: true, idle: &[2] });
+        assert!(text.contains("workload-configuration=\"$PWD/step\"") && text.contains("comm_group.json") && text.contains("rank 2"), "{text}");
+        let text = readme(&Workload { name: "step", ranks: 4, groups: false, idle: &[] });
+        assert!(!text.contains("comm_group") && !text.contains("No trace"), "{text}");
+    }
+}

@@ -1,0 +1,137 @@
+//! What is kept of one rank to join it with the others.
+
+use super::Groups;
+use crate::{CollectiveRef, LinkedTrace, NodeKind};
+use etlink_model::{Collective, CollectiveKind, NameId, Names, dtype_bytes};
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
+
+/// One rank's communications and what tells whether it belongs to the run.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Global rank.
+    pub rank: i64,
+    /// Number of ranks, if the traces say it.
+    pub world_size: Option<i64>,
+    /// First start and last end, ns since the Unix epoch by this rank's clock.
+    pub window_ns: (i64, i64),
+    /// The groups that [`Party::Group`] numbers.
+    pub groups: Vec<GroupOf>,
+    /// In order of time.
+    pub communications: Vec<Communication>,
+    /// Strings.
+    pub names: Names,
+}
+
+/// What a rank knows of a group's ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum GroupOf {
+    /// Its global ranks, ascending.
+    Ranks(Vec<u64>),
+    /// Not its ranks, but it is the only group of the rank's trace.
+    Only,
+    /// Not its ranks, but its NCCL communicator (`Comms Id`) and size, 0 = not said.
+    Communicator(String, u64),
+    /// Nothing but its name.
+    Named(String),
+}
+
+/// With whom a rank communicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Party {
+    /// A group, by its place in [`Facts::groups`].
+    Group(u32),
+    /// The rank that it sends to or receives from; `None` where the traces do not say.
+    Peer(Option<i64>),
+}
+
+/// One communication of one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Communication {
+    /// Node of the linked trace.
+    pub node: u32,
+    /// With whom.
+    pub party: Party,
+    /// Type.
+    pub kind: CollectiveKind,
+    /// Element type, a name of [`Facts::names`].
+    pub dtype: NameId,
+    /// This rank's input, bytes; 0 where size or element type are not known.
+    pub in_bytes: u64,
+    /// The larger of input and output, bytes.
+    pub bytes: u64,
+    /// `Seq`, the number of the collective in its group.
+    pub seq: Option<i64>,
+    /// Start, ns since the Unix epoch by this rank's clock.
+    pub start_ns: i64,
+    /// End; for a host op that of the call, after which the transfer may go on.
+    pub end_ns: i64,
+    /// Whether it is a device row: then it ends when its transfer does.
+    pub on_device: bool,
+}
+
+impl Communication {
+    /// Whether it is a send or receive.
+    pub fn is_message(&self) -> bool {
+        matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
+    }
+}
+
+impl Facts {
+    /// The communications of `trace`, which is that of `rank`. Nodes that only a kernel's name tells are left out.
+    /// O(nodes).
+    pub fn of(trace: &LinkedTrace, rank: i64) -> Facts {
+        let (known, base) = (Groups::new(trace), trace.device.header.base_ns);
+        let mut groups: IndexSet<GroupOf, FxBuildHasher> = IndexSet::default();
+        let window = trace.report.window;
+        let mut facts = Facts {
+            rank,
+            world_size: trace.report.world_size.or(trace.device.header.world_size),
+            window_ns: (base.saturating_add(window.start_ns), base.saturating_add(window.end_ns)),
+            ..Facts::default()
+        };
+        for index in (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective) {
+            let node = trace.nodes.get(index);
+            let Some(found) = trace.collective(&node).filter(|_| node.first) else { continue };
+            let kind = found.kind();
+            let party = match kind {
+                CollectiveKind::Other => continue,
+                CollectiveKind::Send | CollectiveKind::Recv => Party::Peer(known.peer(&found)),
+                _ => Party::Group(small(groups.insert_full(group_of(&known, &found)).0)),
+            };
+            let start_ns = base.saturating_add(node.start.0);
+            let end_ns = start_ns.saturating_add(node.duration.0);
+            let (in_bytes, bytes) = sizes(&found);
+            let dtype = facts.names.intern(found.names.get(found.record.dtype));
+            let seq = Some(found.record.seq).filter(|seq| *seq >= 0);
+            let on_device = node.on_device;
+            facts.communications.push(Communication { node: small(index), party, kind, dtype, in_bytes, bytes, seq, start_ns, end_ns, on_device });
+        }
+        facts.groups = groups.into_iter().collect();
+        facts
+    }
+}
+
+fn small(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+fn sizes(found: &CollectiveRef<'_>) -> (u64, u64) {
+    let Collective { dtype, in_elements, out_elements, .. } = found.record;
+    let element = dtype_bytes(found.names.get(dtype)).unwrap_or(0);
+    (in_elements.saturating_mul(element), in_elements.max(out_elements).saturating_mul(element))
+}
+
+fn group_of(known: &Groups<'_>, found: &CollectiveRef<'_>) -> GroupOf {
+    let text = |id| found.names.get(id).to_owned();
+    match known.ranks(found) {
+        Some(mut ranks) => {
+            ranks.sort_unstable();
+            ranks.dedup();
+            GroupOf::Ranks(ranks)
+        }
+        None if !text(found.record.comms_id).is_empty() => GroupOf::Communicator(text(found.record.comms_id), found.record.group_size),
+        None if known.is_only(found) => GroupOf::Only,
+        None => GroupOf::Named(text(found.record.group_name)),
+    }
+}

@@ -1,0 +1,209 @@
+//! Which communications of the ranks are one.
+//!
+//! Collectives of a group are paired by their number in it (`Seq`), where the ranks count alike, else by their order in the
+//! group; messages by their order from one rank to another. Gloo counts sends and receives with the collectives, so that
+//! numbers can differ between ranks: then order tells.
+
+mod problems;
+mod resolve;
+
+pub use problems::{Example, Problem, ProblemKind};
+pub(super) use problems::{kind_text, list};
+
+use super::{Communication, Facts, Party};
+use etlink_model::CollectiveKind;
+use problems::Problems;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Between whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Channel {
+    /// The ranks of a group, by its number in [`Join::groups`].
+    Group(u32),
+    /// From one global rank to another.
+    Message {
+        /// The sender.
+        src: i64,
+        /// The receiver.
+        dst: i64,
+    },
+}
+
+/// One rank's side of a joint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// Which of the joined ranks, by place.
+    pub rank: u32,
+    /// Which of its communications.
+    pub communication: u32,
+}
+
+/// What the ranks of a joint say differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Differs {
+    /// The type of the collective, or two sends face each other.
+    Kind,
+    /// The element type.
+    Dtype,
+    /// The size.
+    Size,
+}
+
+/// Communications that are one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joint {
+    /// Between whom.
+    pub channel: Channel,
+    /// `Seq`, or the place in the channel's order.
+    pub number: i64,
+    /// What the first rank says it is.
+    pub kind: CollectiveKind,
+    /// By rank.
+    pub parts: Vec<Part>,
+    /// Global ranks whose traces are here but do not have it.
+    pub missing: Vec<i64>,
+    /// How many ranks take part whose traces are not here.
+    pub absent: u32,
+    /// What does not agree, the gravest.
+    pub differs: Option<Differs>,
+}
+
+impl Joint {
+    /// Whether all ranks whose traces are here have it and say the same kind.
+    pub fn is_whole(&self) -> bool {
+        self.missing.is_empty() && self.differs != Some(Differs::Kind)
+    }
+}
+
+/// What the ranks have in common.
+#[derive(Clone, Debug, Default)]
+pub struct Join {
+    /// Groups by number from 1, as ascending global ranks. A group of one rank is none.
+    pub groups: BTreeMap<u32, Vec<u64>>,
+    /// By first start, as the ranks' own clocks have it.
+    pub joints: Vec<Joint>,
+    /// What is missing, unequal or not known.
+    pub problems: Vec<Problem>,
+}
+
+impl Join {
+    /// The ranks of a channel.
+    pub fn members(&self, channel: Channel) -> Vec<i64> {
+        match channel {
+            Channel::Message { src, dst } => vec![src, dst],
+            Channel::Group(number) => {
+                let ranks = self.groups.get(&number).into_iter().flatten();
+                ranks.filter_map(|rank| i64::try_from(*rank).ok()).collect()
+            }
+        }
+    }
+}
+
+type Lists = BTreeMap<Channel, BTreeMap<u32, Vec<u32>>>;
+
+/// Joins the ranks of one run; no two are of the same rank.
+pub fn join(ranks: &[Facts]) -> Join {
+    let numbers = resolve::groups(ranks);
+    let mut join = Join { groups: numbers.groups, ..Join::default() };
+    let mut problems = Problems::default();
+    let mut channels = Lists::new();
+    for (at, facts) in (0u32..).zip(ranks) {
+        for (index, communication) in (0u32..).zip(&facts.communications) {
+            let group = |place: u32| numbers.of_rank.get(at as usize)?.get(place as usize).copied().flatten();
+            match channel_of(&join, facts, communication, group) {
+                Ok(Some(channel)) => channels.entry(channel).or_default().entry(at).or_default().push(index),
+                Ok(None) => {}
+                Err(kind) => problems.stray(kind, facts, communication),
+            }
+        }
+    }
+    let given: BTreeSet<i64> = ranks.iter().map(|facts| facts.rank).collect();
+    for (channel, lists) in &channels {
+        let members = join.members(*channel);
+        let numbered = matches!(channel, Channel::Group(_)) && numbered(ranks, lists);
+        for (number, parts) in paired(ranks, lists, numbered) {
+            join.joints.push(joint(ranks, &given, &members, *channel, number, parts));
+        }
+    }
+    let start = |joint: &Joint| joint.parts.iter().map(|part| side(ranks, *part).1.start_ns).min();
+    join.joints.sort_by_cached_key(|joint| (start(joint), joint.channel, joint.number));
+    join.joints.iter().for_each(|joint| problems.joint(ranks, &join.groups, joint));
+    join.problems = problems.sorted();
+    join
+}
+
+fn channel_of(join: &Join, facts: &Facts, communication: &Communication, group: impl Fn(u32) -> Option<u32>) -> Result<Option<Channel>, ProblemKind> {
+    let own = facts.rank;
+    match (communication.party, communication.kind) {
+        (Party::Peer(None), _) => Err(ProblemKind::UnknownPeer),
+        (Party::Peer(Some(peer)), _) if peer == own => Err(ProblemKind::UnknownPeer),
+        (Party::Peer(Some(peer)), CollectiveKind::Send) => Ok(Some(Channel::Message { src: own, dst: peer })),
+        (Party::Peer(Some(peer)), _) => Ok(Some(Channel::Message { src: peer, dst: own })),
+        (Party::Group(place), _) => {
+            let number = group(place).ok_or(ProblemKind::UnknownGroup)?;
+            match join.groups.get(&number) {
+                // a group of one rank
+                None => Ok(None),
+                Some(ranks) if u64::try_from(own).is_ok_and(|own| ranks.contains(&own)) => Ok(Some(Channel::Group(number))),
+                Some(_) => Err(ProblemKind::NotAMember),
+            }
+        }
+    }
+}
+
+/// A part's rank and communication.
+pub(super) fn side(ranks: &[Facts], part: Part) -> (&Facts, &Communication) {
+    let facts = &ranks[part.rank as usize];
+    (facts, &facts.communications[part.communication as usize])
+}
+
+/// Whether `Seq` tells which collectives are one: most numbers are common to all ranks.
+fn numbered(ranks: &[Facts], lists: &BTreeMap<u32, Vec<u32>>) -> bool {
+    let numbers = |(at, list): (&u32, &Vec<u32>)| {
+        let all = list.iter().map(|&communication| side(ranks, Part { rank: *at, communication }).1.seq);
+        all.collect::<Option<BTreeSet<i64>>>()
+    };
+    let Some(all) = lists.iter().map(numbers).collect::<Option<Vec<_>>>() else { return false };
+    let longest = all.iter().map(BTreeSet::len).max().unwrap_or(0);
+    let shared = all.into_iter().reduce(|all, other| &all & &other);
+    shared.is_some_and(|shared| 2 * shared.len() >= longest)
+}
+
+/// Parts by number, and by order among those that share one (coalesced collectives).
+fn paired(ranks: &[Facts], lists: &BTreeMap<u32, Vec<u32>>, numbered: bool) -> impl Iterator<Item = (i64, Vec<Part>)> {
+    let mut found: BTreeMap<(i64, u32), Vec<Part>> = BTreeMap::new();
+    for (&rank, list) in lists {
+        let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
+        for (place, &communication) in (0..).zip(list) {
+            let part = Part { rank, communication };
+            let number = side(ranks, part).1.seq.filter(|_| numbered).unwrap_or(place);
+            let again = seen.entry(number).or_default();
+            found.entry((number, *again)).or_default().push(part);
+            *again += 1;
+        }
+    }
+    found.into_iter().map(|((number, _), parts)| (number, parts))
+}
+
+fn joint(ranks: &[Facts], given: &BTreeSet<i64>, members: &[i64], channel: Channel, number: i64, parts: Vec<Part>) -> Joint {
+    let have: BTreeSet<i64> = parts.iter().map(|part| side(ranks, *part).0.rank).collect();
+    let missing = members.iter().copied().filter(|rank| given.contains(rank) && !have.contains(rank)).collect();
+    let absent = members.iter().filter(|rank| !given.contains(rank)).count();
+    let kind = parts.first().map_or(CollectiveKind::Other, |part| side(ranks, *part).1.kind);
+    let differs = differs(ranks, &parts);
+    Joint { channel, number, kind, parts, missing, absent: u32::try_from(absent).unwrap_or(u32::MAX), differs }
+}
+
+fn differs(ranks: &[Facts], parts: &[Part]) -> Option<Differs> {
+    let pairs = || parts.windows(2).map(|pair| (side(ranks, pair[0]), side(ranks, pair[1])));
+    if pairs().any(|((_, one), (_, other))| (one.kind == other.kind) == one.is_message() || one.is_message() != other.is_message()) {
+        return Some(Differs::Kind);
+    }
+    if pairs().any(|((a, one), (b, other))| a.names.get(one.dtype) != b.names.get(other.dtype)) {
+        return Some(Differs::Dtype);
+    }
+    pairs().any(|((_, one), (_, other))| one.in_bytes != other.in_bytes).then_some(Differs::Size)
+}
+
+#[cfg(test)]
+mod tests;

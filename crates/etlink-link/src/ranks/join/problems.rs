@@ -1,0 +1,161 @@
+//! What does not fit, named.
+
+use super::{Channel, Differs, Joint, side};
+use crate::ranks::{Communication, Facts};
+use etlink_model::CollectiveKind;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How many examples a problem keeps.
+const EXAMPLES: usize = 5;
+
+/// Kinds of problems, in the order in which they are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProblemKind {
+    /// Traces that are here do not have it.
+    Missing,
+    /// A message of which only the send is there.
+    SendWithoutRecv,
+    /// A message of which only the receive is there.
+    RecvWithoutSend,
+    /// Another type of collective on another rank.
+    KindDiffers,
+    /// Another element type on another rank.
+    DtypeDiffers,
+    /// Another size on another rank; the ranks of an uneven all-to-all have different ones by nature.
+    SizeDiffers,
+    /// The ranks of its group are not known.
+    UnknownGroup,
+    /// Its group does not have this rank.
+    NotAMember,
+    /// A send or receive that does not say with whom.
+    UnknownPeer,
+}
+
+impl ProblemKind {
+    /// One line for people.
+    pub fn describe(self) -> &'static str {
+        match self {
+            ProblemKind::Missing => "collectives that some rank does not have",
+            ProblemKind::SendWithoutRecv => "sends without a receive",
+            ProblemKind::RecvWithoutSend => "receives without a send",
+            ProblemKind::KindDiffers => "collectives of different types on different ranks",
+            ProblemKind::DtypeDiffers => "collectives of different element types on different ranks",
+            ProblemKind::SizeDiffers => "collectives of different sizes on different ranks",
+            ProblemKind::UnknownGroup => "collectives of a group whose ranks no trace lists",
+            ProblemKind::NotAMember => "collectives of a group that the rank is not in",
+            ProblemKind::UnknownPeer => "sends or receives that do not say with whom",
+        }
+    }
+}
+
+/// One place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Example {
+    /// What, on whom it is missing, or what each rank says.
+    pub what: String,
+    /// The rank of the node.
+    pub rank: i64,
+    /// A node of that rank's linked trace.
+    pub node: u32,
+}
+
+/// A kind of problem, how often it occurs, and where first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// What it is.
+    pub kind: ProblemKind,
+    /// How often.
+    pub count: u64,
+    /// The first few.
+    pub examples: Vec<Example>,
+}
+
+#[derive(Default)]
+pub(super) struct Problems {
+    all: BTreeMap<ProblemKind, Problem>,
+}
+
+impl Problems {
+    fn note(&mut self, kind: ProblemKind, example: impl FnOnce() -> Example) {
+        let problem = self.all.entry(kind).or_insert_with(|| Problem { kind, count: 0, examples: vec![] });
+        problem.count += 1;
+        if problem.examples.len() < EXAMPLES {
+            problem.examples.push(example());
+        }
+    }
+
+    /// A communication that has no channel.
+    pub(super) fn stray(&mut self, kind: ProblemKind, facts: &Facts, communication: &Communication) {
+        let what = || format!("{} on rank {}", kind_text(communication.kind), facts.rank);
+        self.note(kind, || Example { what: what(), rank: facts.rank, node: communication.node });
+    }
+
+    /// What is wrong with a joint, if anything is.
+    pub(super) fn joint(&mut self, ranks: &[Facts], groups: &BTreeMap<u32, Vec<u64>>, joint: &Joint) {
+        let Some(first) = joint.parts.first() else { return };
+        let (facts, communication) = side(ranks, *first);
+        let example = |what: String| Example { what, rank: facts.rank, node: communication.node };
+        let name = || name(groups, joint);
+        if !joint.missing.is_empty() {
+            let kind = match joint.kind {
+                CollectiveKind::Send => ProblemKind::SendWithoutRecv,
+                CollectiveKind::Recv => ProblemKind::RecvWithoutSend,
+                _ => ProblemKind::Missing,
+            };
+            self.note(kind, || example(format!("{} is missing on {}", name(), list("rank", &joint.missing))));
+        }
+        let (kind, said): (_, fn(&Facts, &Communication) -> String) = match joint.differs {
+            None => return,
+            Some(Differs::Kind) => (ProblemKind::KindDiffers, |_, communication| kind_text(communication.kind)),
+            Some(Differs::Dtype) => (ProblemKind::DtypeDiffers, |facts, communication| facts.names.get(communication.dtype).to_owned()),
+            Some(Differs::Size) if joint.kind == CollectiveKind::AllToAll => return,
+            Some(Differs::Size) => (ProblemKind::SizeDiffers, |_, communication| format!("{} bytes", communication.in_bytes)),
+        };
+        let first_said = said(facts, communication);
+        let other = joint.parts.iter().map(|part| side(ranks, *part)).find(|(facts, communication)| said(facts, communication) != first_said);
+        let (other, that) = other.unwrap_or((facts, communication));
+        let what = || format!("{}: {first_said} on rank {}, {} on rank {}", name(), facts.rank, said(other, that), other.rank);
+        self.note(kind, || example(what()));
+    }
+
+    pub(super) fn sorted(self) -> Vec<Problem> {
+        self.all.into_values().collect()
+    }
+}
+
+/// `all_reduce number 7 of ranks [0, 1]`.
+fn name(groups: &BTreeMap<u32, Vec<u64>>, joint: &Joint) -> String {
+    let kind = kind_text(joint.kind);
+    match joint.channel {
+        Channel::Message { src, dst } => format!("message {} from rank {src} to rank {dst}", joint.number),
+        Channel::Group(number) => {
+            let ranks = groups.get(&number).map_or(&[][..], |ranks| ranks);
+            format!("{kind} number {} of {}", joint.number, list("rank", ranks))
+        }
+    }
+}
+
+/// `rank 3`, `ranks 0, 1`, `ranks 0, 1, … 7 (8 in all)`.
+pub(crate) fn list<T: std::fmt::Display>(what: &str, all: &[T]) -> String {
+    let join = |all: &[T]| all.iter().map(T::to_string).collect::<Vec<_>>().join(", ");
+    match all {
+        [] => format!("no {what}"),
+        [one] => format!("{what} {one}"),
+        [first, second, .., last] if all.len() > 8 => format!("{what}s {first}, {second}, … {last} ({} in all)", all.len()),
+        all => format!("{what}s {}", join(all)),
+    }
+}
+
+pub(crate) fn kind_text(kind: CollectiveKind) -> String {
+    let text = format!("{kind:?}");
+    let mut out = String::new();
+    for (at, letter) in text.char_indices() {
+        if letter.is_ascii_uppercase() && at > 0 {
+            out.push('_');
+        }
+        out.push(letter.to_ascii_lowercase());
+    }
+    out
+}

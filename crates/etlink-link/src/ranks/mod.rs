@@ -1,0 +1,28 @@
+//! The ranks of one run as one system.
+//!
+//! ```text
+//! LinkedTrace of a rank ──> Facts::of    its communications, a hundred bytes each
+//! Facts of all ranks ─────> join ──> Join { groups, joints }   which communications are one
+//!                             ├────> clocks   how far each rank's clock is off
+//!                             ├────> skews    who came late, how long the transfer took
+//!                             └────> Turns    do all ranks get to the end
+//! ```
+//! The facts are all that is kept of a rank, so a run of any size is joined in little memory.
+//! Everything is O(n log n) in the communications.
+
+mod clocks;
+mod facts;
+mod groups;
+mod join;
+mod skew;
+mod turns;
+
+#[cfg(test)]
+mod testing;
+
+pub use clocks::{Clock, clocks};
+pub use facts::{Communication, Facts, GroupOf, Party};
+pub use groups::Groups;
+pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join};
+pub use skew::{Lateness, Skew, lateness, skews};
+pub use turns::{Role, Turns};

@@ -1,0 +1,61 @@
+use super::*;
+use crate::ranks::testing::{collective, message, rank};
+use crate::ranks::{clocks, join};
+use CollectiveKind::{AllGather, AllReduce, Recv, Send};
+
+/// Rank 2 of four comes 300 ns after the others, whose arrivals are 0, 10 and 20; the transfer takes 100 ns.
+fn late(kind: CollectiveKind) -> (Vec<Facts>, Join) {
+    let mut ranks: Vec<Facts> = (0..4).map(|at| rank(at, 4, &[&[0, 1, 2, 3]])).collect();
+    for (facts, start) in ranks.iter_mut().zip([0, 10, 320, 20]) {
+        collective(facts, kind, 0, 5, (start, 420));
+    }
+    let join = join(&ranks);
+    (ranks, join)
+}
+
+#[test]
+fn the_last_rank_is_named_with_what_it_cost() {
+    let (ranks, join) = late(AllReduce);
+    let skews = skews(&ranks, &join, &[]);
+    let found = &skews[0];
+    assert_eq!((found.last, found.skew_ns, found.alone_ns, found.transfer_ns), (2, 320, 300, Some(100)));
+    assert_eq!((found.kind.as_str(), found.ranks.as_str(), found.number), ("all_reduce", "ranks 0, 1, 2, 3", 5));
+    assert_eq!((found.algorithm_bandwidth, found.bus_bandwidth), (Some(10.24e9), Some(15.36e9)));
+    let sums = lateness(&ranks, &join, &[]);
+    assert_eq!(sums[2], Lateness { rank: 2, joints: 1, last: 1, alone_ns: 300, waited_ns: 0 });
+    assert_eq!(sums[1], Lateness { rank: 1, joints: 1, last: 0, alone_ns: 0, waited_ns: 310 });
+}
+
+#[test]
+fn bus_bandwidth_by_type() {
+    let (ranks, join) = late(AllGather);
+    assert_eq!(skews(&ranks, &join, &[])[0].bus_bandwidth, Some(7.68e9));
+}
+
+#[test]
+fn aligned_clocks_decide_who_was_late() {
+    let (mut ranks, join) = late(AllReduce);
+    let communication = &mut ranks[2].communications[0];
+    (communication.start_ns, communication.end_ns) = (communication.start_ns - 5_000, communication.end_ns - 5_000);
+    assert_eq!(skews(&ranks, &join, &[])[0].last, 3, "by clocks that are 5 us apart");
+    let clocks = clocks(&ranks, &join);
+    assert_eq!(skews(&ranks, &join, &clocks)[0].last, 2);
+}
+
+#[test]
+fn a_message_is_between_two() {
+    let mut ranks = [0, 1].map(|at| rank(at, 2, &[]));
+    message(&mut ranks[0], Send, Some(1), 100);
+    message(&mut ranks[1], Recv, Some(0), 40);
+    let join = join(&ranks);
+    let found = &skews(&ranks, &join, &[])[0];
+    assert_eq!((found.kind.as_str(), found.ranks.as_str(), found.last, found.skew_ns), ("message", "rank 0 to rank 1", 0, 60));
+}
+
+#[test]
+fn calls_of_host_ops_have_no_transfer_time() {
+    let (mut ranks, join) = late(AllReduce);
+    ranks[0].communications[0].on_device = false;
+    let found = &skews(&ranks, &join, &[])[0];
+    assert_eq!((found.skew_ns, found.transfer_ns, found.bus_bandwidth), (320, None, None));
+}

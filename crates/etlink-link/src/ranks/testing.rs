@@ -1,0 +1,35 @@
+//! Ranks as tests draw them.
+
+use super::{Communication, Facts, GroupOf, Party};
+use etlink_model::CollectiveKind;
+
+/// A rank of a world of `world` whose groups are these.
+pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> Facts {
+    let groups = groups.iter().map(|ranks| GroupOf::Ranks(ranks.to_vec())).collect();
+    Facts { rank, world_size: Some(world), groups, ..Facts::default() }
+}
+
+/// Adds a kernel of a group's collective: 1024 bytes of `Float`.
+pub(super) fn collective(facts: &mut Facts, kind: CollectiveKind, group: u32, seq: i64, (start_ns, end_ns): (i64, i64)) {
+    let dtype = facts.names.intern("Float");
+    facts.communications.push(Communication {
+        node: 10 + facts.communications.len() as u32,
+        party: Party::Group(group),
+        kind,
+        dtype,
+        in_bytes: 1024,
+        bytes: 1024,
+        seq: Some(seq).filter(|seq| *seq >= 0),
+        start_ns,
+        end_ns,
+        on_device: true,
+    });
+}
+
+/// Adds a send or receive.
+pub(super) fn message(facts: &mut Facts, kind: CollectiveKind, peer: Option<i64>, start_ns: i64) {
+    collective(facts, kind, 0, facts.communications.len() as i64, (start_ns, start_ns + 5));
+    if let Some(last) = facts.communications.last_mut() {
+        last.party = Party::Peer(peer);
+    }
+}

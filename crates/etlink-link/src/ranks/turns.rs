@@ -1,0 +1,129 @@
+//! Whether all ranks get to the end when each does its communications one after the other.
+//!
+//! A collective waits until all its ranks have come to it; a send goes at once, a receive waits for its send. That is how
+//! ASTRA-sim runs a rank's communications. Where two ranks do two collectives in opposite order, both wait for ever; to
+//! get on, the earliest of those that are waited for is taken out. O(steps + taken out · ranks).
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Waits for all others of its joint.
+    Meets,
+    /// Goes at once.
+    Sends,
+    /// Waits for the send.
+    Receives,
+}
+
+/// The steps of all ranks.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    /// Per rank, the joints that it comes to, in order.
+    queues: Vec<Vec<(u32, Role)>>,
+    /// Per joint, what it needs and who is there.
+    joints: Vec<State>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    ranks: Vec<u32>,
+    here: usize,
+    sent: bool,
+    out: bool,
+}
+
+impl Turns {
+    /// Nobody does anything.
+    pub fn new(ranks: usize, joints: usize) -> Turns {
+        Turns { queues: vec![vec![]; ranks], joints: vec![State::default(); joints] }
+    }
+
+    /// The next step of a rank. Ranks and joints beyond those of [`Turns::new`] are left out.
+    pub fn push(&mut self, rank: u32, joint: u32, role: Role) {
+        if let (Some(queue), Some(state)) = (self.queues.get_mut(rank as usize), self.joints.get_mut(joint as usize)) {
+            queue.push((joint, role));
+            state.ranks.push(rank);
+        }
+    }
+
+    /// Runs all ranks. Gives the joints that had to be taken out for all to end, in the order in which that was done.
+    pub fn run(mut self) -> Vec<u32> {
+        let mut next = vec![0usize; self.queues.len()];
+        let mut came: Vec<Option<u32>> = vec![None; self.queues.len()];
+        let mut ready: Vec<u32> = (0u32..).take(self.queues.len()).collect();
+        let mut out = vec![];
+        loop {
+            while let Some(rank) = ready.pop() {
+                self.advance(rank, &mut next, &mut came, &mut ready);
+            }
+            let heads = self.queues.iter().zip(&next).filter_map(|(queue, next)| queue.get(*next));
+            let Some(stuck) = heads.map(|(joint, _)| *joint).min() else { return out };
+            out.push(stuck);
+            let state = &mut self.joints[stuck as usize];
+            state.out = true;
+            ready.extend(&state.ranks);
+        }
+    }
+
+    /// Lets a rank go as far as it can.
+    fn advance(&mut self, rank: u32, next: &mut [usize], came: &mut [Option<u32>], ready: &mut Vec<u32>) {
+        let at = rank as usize;
+        while let Some(&(joint, role)) = self.queues[at].get(next[at]) {
+            let state = &mut self.joints[joint as usize];
+            let goes = state.out
+                || match role {
+                    Role::Sends => {
+                        state.sent = true;
+                        ready.extend(&state.ranks);
+                        true
+                    }
+                    Role::Receives => state.sent,
+                    Role::Meets => {
+                        if came[at] != Some(joint) {
+                            (came[at], state.here) = (Some(joint), state.here + 1);
+                            if state.here == state.ranks.len() {
+                                ready.extend(&state.ranks);
+                            }
+                        }
+                        state.here == state.ranks.len()
+                    }
+                };
+            if !goes {
+                return;
+            }
+            next[at] += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Role::{Meets, Receives, Sends};
+
+    fn run(queues: &[&[(u32, Role)]]) -> Vec<u32> {
+        let mut turns = Turns::new(queues.len(), 9);
+        for (rank, queue) in (0..).zip(queues) {
+            queue.iter().for_each(|&(joint, role)| turns.push(rank, joint, role));
+        }
+        turns.run()
+    }
+
+    #[test]
+    fn one_order_ends() {
+        assert_eq!(run(&[&[(0, Meets), (1, Meets), (2, Meets)], &[(0, Meets), (2, Meets)], &[(1, Meets)]]), []);
+        assert_eq!(run(&[]), []);
+    }
+
+    #[test]
+    fn opposite_orders_do_not() {
+        assert_eq!(run(&[&[(0, Meets), (1, Meets), (2, Meets)], &[(1, Meets), (0, Meets), (2, Meets)]]), [0]);
+        assert_eq!(run(&[&[(0, Meets), (1, Meets)], &[(1, Meets), (2, Meets)], &[(2, Meets), (0, Meets)]]), [0], "a circle of three");
+    }
+
+    #[test]
+    fn sends_do_not_wait_and_receives_do() {
+        assert_eq!(run(&[&[(0, Sends), (1, Receives)], &[(1, Sends), (0, Receives)]]), []);
+        assert_eq!(run(&[&[(1, Receives), (0, Sends)], &[(0, Receives), (1, Sends)]]), [0]);
+    }
+}
