@@ -6,7 +6,7 @@ use crate::tool::{Tool, unpacked};
 fn all_recorded_pairs_link_and_pass_the_check() {
     let tool = Tool::new();
     let ran = tool.run("merge {pairs} -o out --json").exits(0);
-    let ranks = ran.json().as_array().cloned().expect("a list");
+    let ranks = ran.json()["ranks"].as_array().cloned().expect("a list");
     assert_eq!(ranks.len(), 34);
     for rank in &ranks {
         let report = &rank["report"];
@@ -53,8 +53,12 @@ fn the_names_in_use_are_found() {
             tool.file(&format!("run{at}/{name}"), content);
         }
         let ranks = tool.run(&format!("merge run{at} -o out{at} --json")).exits(0).json();
-        let ranks: Vec<_> =
-            ranks.as_array().expect("list").iter().map(|rank| (rank["report"]["rank"].clone(), rank["report"]["matched"]["id"].clone())).collect();
+        let ranks: Vec<_> = ranks["ranks"]
+            .as_array()
+            .expect("list")
+            .iter()
+            .map(|rank| (rank["report"]["rank"].clone(), rank["report"]["matched"]["id"].clone()))
+            .collect();
         assert_eq!(ranks, [(0.into(), 518.into()), (1.into(), 518.into())], "{names:?}");
     }
 }
@@ -71,7 +75,7 @@ fn no_two_ranks_share_an_output() {
         tool.file(&format!("run/{name}"), &device);
     }
     let ranks = tool.run("merge run -o out --json --force").json();
-    let outputs: Vec<_> = ranks.as_array().expect("list").iter().filter_map(|rank| rank["output"].as_str()).collect();
+    let outputs: Vec<_> = ranks["ranks"].as_array().expect("list").iter().filter_map(|rank| rank["output"].as_str()).collect();
     assert_eq!(outputs, ["out/run.0.et", "out/run.kineto_trace_0.run1.et"]);
 }
 

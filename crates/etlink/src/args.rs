@@ -63,9 +63,15 @@ pub struct Link {
 pub struct Merge {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
-    /// Folder for the output: `<name>.<rank>.et`; made if it is not there
+    /// Folder for the output: `<name>.<rank>.et`, and `comm_group.json` with the ranks of each process group; made if it is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
+    /// Write what this simulator needs to run all ranks: configurations and a README with the command, an empty trace for each rank that is absent, communications one after the other
+    #[arg(long = "for", value_enum, value_name = "SIMULATOR")]
+    pub simulator: Option<Simulator>,
+    /// Leave each rank's times by its own clock, not by that of the first rank
+    #[arg(long)]
+    pub no_align: bool,
     #[command(flatten)]
     pub how: How,
 }
@@ -219,6 +225,13 @@ impl From<TensorDeps> for etlink_link::TensorDeps {
             TensorDeps::None => Self::None,
         }
     }
+}
+
+/// Simulators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Simulator {
+    /// ASTRA-sim
+    AstraSim,
 }
 
 /// Where latency goes.

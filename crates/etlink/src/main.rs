@@ -9,6 +9,7 @@
 mod args;
 mod commands;
 mod discover;
+mod fleet;
 mod input;
 mod interrupt;
 mod memory;

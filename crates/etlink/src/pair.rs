@@ -7,7 +7,7 @@ use crate::perfetto;
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
-use etlink_chakra::{WriteOptions, WriteSummary, et, etplus};
+use etlink_chakra::{Agreement, WriteOptions, WriteSummary, et, etplus};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorDeps};
 use etlink_model::{DeviceTrace, HostTrace, Severity};
 use serde::Serialize;
@@ -53,7 +53,7 @@ impl Form {
 }
 
 /// How it went.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Linked {
     /// The host trace's file.
     pub host: Option<String>,
@@ -91,7 +91,7 @@ pub struct Shown {
 }
 
 /// Sizes in bytes.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Sizes {
     /// Host trace, unpacked.
     pub host: u64,
@@ -102,7 +102,7 @@ pub struct Sizes {
 }
 
 /// Wall time in seconds.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Seconds {
     /// Both traces, at the same time.
     pub read: f64,
@@ -112,8 +112,37 @@ pub struct Seconds {
     pub write: f64,
 }
 
+/// What a rank is among the others, for what is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Among<'a> {
+    /// What its communications become.
+    pub agreed: Option<&'a Agreement>,
+    /// Communications go in turn.
+    pub in_turn: bool,
+    /// What is added to its times, ns.
+    pub clock_offset_ns: i64,
+}
+
 /// Reads, links and writes.
 pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
+    let (trace, mut linked) = link(job, progress)?;
+    write_out(&trace, job, Among::default(), progress, &mut linked)?;
+    Ok(linked)
+}
+
+/// Writes what was linked, unless there is nowhere to write to or it was refused.
+pub fn write_out(trace: &LinkedTrace, job: &Job, among: Among<'_>, progress: &Progress, linked: &mut Linked) -> Result<()> {
+    let Some(target) = job.target.as_ref().filter(|_| !linked.refused) else { return Ok(()) };
+    let mut clock = Clock(Instant::now());
+    progress.say("writing");
+    linked.bytes.output = write(trace, target, job.form, among, linked)?;
+    linked.output = Some(target.path().display().to_string());
+    linked.seconds.write += clock.lap();
+    Ok(())
+}
+
+/// Reads and links.
+pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
     let mut clock = Clock(Instant::now());
     progress.say("reading");
     let capture = job.capture.as_ref().map(|path| open_capture(path, job.threads, progress)).transpose()?;
@@ -131,26 +160,19 @@ pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
         etlink_link::carry(&mut trace, &capture).with_context(|| name)?;
         link += clock.lap();
     }
-    let mut linked = Linked {
+    let linked = Linked {
         host: job.host.as_ref().map(|path| path.display().to_string()),
         device: job.device.display().to_string(),
         capture: job.capture.as_ref().map(|path| path.display().to_string()),
         output: None,
         refused: job.strict && is_damaged(&trace.report),
-        report: LinkReport::default(),
+        report: trace.report.clone(),
         written: None,
         shown: None,
         bytes,
         seconds: Seconds { read, link, write: 0.0 },
     };
-    if let Some(target) = job.target.as_ref().filter(|_| !linked.refused) {
-        progress.say("writing");
-        linked.output = Some(target.path().display().to_string());
-        linked.bytes.output = write(&trace, target, job.form, &mut linked)?;
-        linked.seconds.write = clock.lap();
-    }
-    linked.report = trace.report;
-    Ok(linked)
+    Ok((trace, linked))
 }
 
 /// What `--strict` refuses.
@@ -165,8 +187,9 @@ pub fn inputs(job: &Job) -> String {
 }
 
 /// Writes, and says what. Returns the stored size, bytes.
-fn write(trace: &LinkedTrace, target: &Target, form: Form, linked: &mut Linked) -> Result<u64> {
-    let options = WriteOptions { latency: form.latency, no_gaps: form.no_gaps, ..WriteOptions::default() };
+fn write(trace: &LinkedTrace, target: &Target, form: Form, among: Among<'_>, linked: &mut Linked) -> Result<u64> {
+    let Among { agreed, in_turn, clock_offset_ns } = among;
+    let options = WriteOptions { latency: form.latency, no_gaps: form.no_gaps, agreed, in_turn, clock_offset_ns };
     let (summary, stored) = match target.format {
         Format::Et => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
         Format::Json => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,

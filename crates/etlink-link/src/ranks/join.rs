@@ -99,6 +99,14 @@ impl Join {
     }
 }
 
+/// The joints of these places as problems: ranks do them in opposite order.
+pub fn out_of_turn(ranks: &[Facts], join: &Join, places: &[u32]) -> Vec<Problem> {
+    let mut problems = Problems::default();
+    let joints = places.iter().filter_map(|place| join.joints.get(*place as usize));
+    joints.for_each(|joint| problems.out_of_turn(ranks, &join.groups, joint));
+    problems.sorted()
+}
+
 type Lists = BTreeMap<Channel, BTreeMap<u32, Vec<u32>>>;
 
 /// Joins the ranks of one run; no two are of the same rank.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! LinkedTrace of a rank ──> Facts::of    its communications, a hundred bytes each
-//! Facts of all ranks ─────> join ──> Join { groups, joints }   which communications are one
+//! Facts of all ranks ─────> company     which of them are of one run
+//!                      └──> join ──> Join { groups, joints }   which communications are one
 //!                             ├────> clocks   how far each rank's clock is off
 //!                             ├────> skews    who came late, how long the transfer took
 //!                             └────> Turns    do all ranks get to the end
@@ -11,6 +12,7 @@
 //! Everything is O(n log n) in the communications.
 
 mod clocks;
+mod company;
 mod facts;
 mod groups;
 mod join;
@@ -21,8 +23,9 @@ mod turns;
 mod testing;
 
 pub use clocks::{Clock, clocks};
+pub use company::{Company, LeftOut, company};
 pub use facts::{Communication, Facts, GroupOf, Party};
 pub use groups::Groups;
-pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join};
+pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join, out_of_turn};
 pub use skew::{Lateness, Skew, lateness, skews};
 pub use turns::{Role, Turns};

@@ -31,6 +31,8 @@ pub enum ProblemKind {
     NotAMember,
     /// A send or receive that does not say with whom.
     UnknownPeer,
+    /// Two ranks do it and another in opposite order, each waiting for the other: a simulator that runs one at a time never ends.
+    OrderDiffers,
 }
 
 impl ProblemKind {
@@ -46,6 +48,7 @@ impl ProblemKind {
             ProblemKind::UnknownGroup => "collectives of a group whose ranks no trace lists",
             ProblemKind::NotAMember => "collectives of a group that the rank is not in",
             ProblemKind::UnknownPeer => "sends or receives that do not say with whom",
+            ProblemKind::OrderDiffers => "communications that ranks do in opposite order",
         }
     }
 }
@@ -118,6 +121,13 @@ impl Problems {
         let (other, that) = other.unwrap_or((facts, communication));
         let what = || format!("{}: {first_said} on rank {}, {} on rank {}", name(), facts.rank, said(other, that), other.rank);
         self.note(kind, || example(what()));
+    }
+
+    /// A joint that had to be taken out for all ranks to get to the end.
+    pub(super) fn out_of_turn(&mut self, ranks: &[Facts], groups: &BTreeMap<u32, Vec<u64>>, joint: &Joint) {
+        let Some(first) = joint.parts.first() else { return };
+        let (facts, communication) = side(ranks, *first);
+        self.note(ProblemKind::OrderDiffers, || Example { what: name(groups, joint), rank: facts.rank, node: communication.node });
     }
 
     pub(super) fn sorted(self) -> Vec<Problem> {

@@ -1,0 +1,124 @@
+//! The ranks of one run, joined.
+
+use super::{Known, Rank};
+use crate::args::Merge;
+use crate::pair::Among;
+use etlink_chakra::{Agreed, agree};
+use etlink_link::ranks::{Channel, Clock, Facts, Join, LeftOut, Problem, clocks, company, join, out_of_turn};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// How the ranks of a run go together.
+#[derive(Serialize)]
+pub(super) struct Joined {
+    /// Folder of the run.
+    pub(super) run: String,
+    /// Global ranks that were joined.
+    pub(super) ranks: Vec<i64>,
+    /// Number of ranks of the run, as most traces say it.
+    pub(super) world_size: Option<i64>,
+    /// Ranks of the run that have no trace here.
+    pub(super) absent: Vec<i64>,
+    /// Traces that are not of this run.
+    pub(super) left_out: Vec<Stray>,
+    /// Process groups by their number in the files.
+    pub(super) groups: BTreeMap<u32, Vec<u64>>,
+    /// Collectives that all ranks have whose traces are here.
+    pub(super) collectives: u64,
+    /// Messages of which both sides are here.
+    pub(super) messages: u64,
+    /// Collectives and messages of which a side is missing or another kind.
+    pub(super) unmatched: u64,
+    /// What is missing, unequal or not known.
+    pub(super) problems: Vec<Problem>,
+    /// The ranks' clocks against the first rank's; none with `--no-align`.
+    pub(super) clocks: Vec<Clock>,
+    #[serde(skip)]
+    pub(super) agreed: Agreed,
+    /// Label of each joined rank.
+    #[serde(skip)]
+    labels: Vec<String>,
+}
+
+/// A trace that is not joined.
+#[derive(Serialize)]
+pub(super) struct Stray {
+    /// Name of the trace.
+    pub(super) label: String,
+    /// Why; none where its rank is not sure.
+    pub(super) why: Option<LeftOut>,
+}
+
+impl Joined {
+    /// Joins those of `ranks` that are of one run.
+    pub(super) fn of(args: &Merge, run: &str, ranks: &[&Rank]) -> Joined {
+        let (sure, unsure): (Vec<&Rank>, Vec<&Rank>) = ranks.iter().filter(|rank| rank.is_usable()).partition(|rank| rank.known.is_some());
+        let known: Vec<(&str, &Known)> = sure.iter().filter_map(|rank| Some((rank.label.as_str(), rank.known.as_ref()?))).collect();
+        // clones are small beside a trace: a hundred bytes per communication
+        let all: Vec<Facts> = known.iter().map(|(_, known)| known.facts.clone()).collect();
+        let company = company(&all, args.how.force);
+        let mut left_out: Vec<Stray> = unsure.iter().map(|rank| Stray { label: rank.label.clone(), why: None }).collect();
+        let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
+        for ((own, (label, known)), why) in all.into_iter().zip(known).zip(company.left_out) {
+            if why.is_some() {
+                left_out.push(Stray { label: label.to_owned(), why });
+            } else {
+                facts.push(own);
+                sizes.push(known.sizes.clone());
+                labels.push(label.to_owned());
+            }
+        }
+        let join = join(&facts);
+        let agreed = agree(&facts, &sizes, &join, args.simulator.is_some());
+        let clocks = if args.no_align { vec![] } else { clocks(&facts, &join) };
+        let mut joined = Joined::counted(&join);
+        joined.problems.extend(out_of_turn(&facts, &join, &agreed.out_of_turn));
+        let ranks = facts.iter().map(|facts| facts.rank).collect();
+        Joined { run: run.to_owned(), ranks, world_size: company.world_size, absent: company.absent, left_out, clocks, agreed, labels, ..joined }
+    }
+
+    fn counted(join: &Join) -> Joined {
+        let count = |message: bool| {
+            let whole = join.joints.iter().filter(|joint| joint.is_whole());
+            whole.filter(|joint| matches!(joint.channel, Channel::Message { .. }) == message).count() as u64
+        };
+        Joined {
+            run: String::new(),
+            ranks: vec![],
+            world_size: None,
+            absent: vec![],
+            left_out: vec![],
+            groups: join.groups.clone(),
+            collectives: count(false),
+            messages: count(true),
+            unmatched: join.joints.iter().filter(|joint| !joint.is_whole()).count() as u64,
+            problems: join.problems.clone(),
+            clocks: vec![],
+            agreed: Agreed::default(),
+            labels: vec![],
+        }
+    }
+
+    fn place(&self, label: &str) -> Option<usize> {
+        self.labels.iter().position(|known| known == label)
+    }
+
+    /// Whether a rank was joined.
+    pub(super) fn has(&self, label: &str) -> bool {
+        self.place(label).is_some()
+    }
+
+    /// What a rank is among the others; one that was not joined is by itself.
+    pub(super) fn among(&self, args: &Merge, label: &str) -> Among<'_> {
+        let Some(place) = self.place(label) else { return Among::default() };
+        let clock_offset_ns = self.clocks.get(place).map_or(0, |clock| clock.offset_ns);
+        Among { agreed: self.agreed.ranks.get(place), in_turn: args.simulator.is_some(), clock_offset_ns }
+    }
+}
+
+impl Rank {
+    /// Whether it was linked and may be written.
+    fn is_usable(&self) -> bool {
+        self.known.is_some() || self.linked.as_ref().is_some_and(|linked| !linked.refused)
+    }
+}

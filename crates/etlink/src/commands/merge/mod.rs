@@ -1,0 +1,245 @@
+//! `etlink merge`: every rank of a folder, in parallel, one output each, joined with the others of its run.
+//!
+//! What a rank's file says of its communications depends on all ranks. So all are linked first, and of each is kept what the
+//! join needs. Where all linked traces fit into the memory budget they are kept too; else each is linked once more to be written.
+
+mod joined;
+mod show;
+mod simulator;
+
+use super::{print, print_json, threads};
+use crate::Outcome;
+use crate::args::{Format, Merge};
+use crate::discover::{Found, Run};
+use crate::fleet::{self, Fleet};
+use crate::output::Target;
+use crate::pair::{self, Among, Form, Job, Linked};
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail};
+use etlink_link::LinkedTrace;
+use etlink_link::ranks::Facts;
+use joined::Joined;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// What became of one rank.
+#[derive(Serialize)]
+struct Rank {
+    run: String,
+    label: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    linked: Option<Linked>,
+    #[serde(skip)]
+    known: Option<Known>,
+    /// Of a rank that has nobody to join with: how that went.
+    #[serde(skip)]
+    alone: Option<Joined>,
+}
+
+/// What is kept of a rank until all are linked.
+struct Known {
+    facts: Facts,
+    sizes: Vec<Option<i64>>,
+    trace: Option<LinkedTrace>,
+}
+
+/// Everything that is printed as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    ranks: &'a [Rank],
+    runs: &'a [Joined],
+}
+
+pub fn run(args: Merge) -> Result<Outcome> {
+    let threads = threads(args.how.threads)?;
+    Form::new(&args.how, args.how.format)?;
+    if args.simulator.is_some() && !is_et(&args) {
+        bail!("--for astra-sim writes .et files: leave --format out");
+    }
+    let fleet = Fleet::find(&args.dir, args.how.memory, threads)?;
+    prepare(&args, &fleet)?;
+    let progress = Progress::new();
+    progress.say("linking");
+    let merge = Merging { hold: fleet.all_fit(), args, fleet, progress };
+    let mut ranks = merge.fleet.each(|at| merge.link(at));
+    let runs = merge.join(&mut ranks);
+    let written = merge.fleet.each(|at| merge.write_joined(&runs, at, &ranks[at]));
+    for (rank, written) in ranks.iter_mut().zip(written) {
+        rank.take(written);
+    }
+    let side_files = merge.write_beside(&runs);
+    merge.progress.clear();
+    side_files?;
+    if merge.args.how.json {
+        print_json(&Report { ranks: &ranks, runs: &runs })?;
+    } else {
+        print(&show::summary(&merge.fleet.runs, &ranks, &runs))?;
+    }
+    let bad = ranks.iter().any(|rank| rank.linked.as_ref().is_none_or(|linked| linked.refused));
+    let unused = merge.args.simulator.is_some() && runs.iter().any(|run| !run.left_out.is_empty());
+    Ok(if bad || unused { Outcome::Found } else { Outcome::Done })
+}
+
+/// Makes the folders and refuses what is there already, before any work is done.
+fn prepare(args: &Merge, fleet: &Fleet) -> Result<()> {
+    for run in &fleet.runs {
+        let folder = args.output.join(&run.folder);
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make folder {}", folder.display()))?;
+        for name in simulator::names(args) {
+            Target::new(&folder.join(name), Some(Format::Json), args.how.force)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_et(args: &Merge) -> bool {
+    matches!(args.how.format, Some(Format::Et) | None)
+}
+
+struct Merging {
+    args: Merge,
+    fleet: Fleet,
+    /// Linked traces are kept until all ranks are linked.
+    hold: bool,
+    progress: Progress,
+}
+
+impl Merging {
+    /// Links a rank; writes it where that does not depend on others.
+    fn link(&self, at: usize) -> Rank {
+        let (run, found) = self.fleet.rank(at);
+        let mut rank =
+            Rank { run: run.folder.display().to_string(), label: found.label.clone(), error: None, linked: None, known: None, alone: None };
+        if let Err(error) = self.try_link(at, &mut rank) {
+            (rank.linked, rank.error, rank.known) = (None, Some(format!("{error:#}")), None);
+        }
+        rank
+    }
+
+    fn try_link(&self, at: usize, rank: &mut Rank) -> Result<()> {
+        let (_, found) = self.fleet.rank(at);
+        let job = self.job(at)?;
+        let (trace, mut linked) = pair::link(&job, &self.progress)?;
+        fleet::tell_rank(found, &mut linked);
+        let alone = self.fleet.is_alone(at);
+        let facts = fleet::facts(&trace, found, alone).filter(|_| !linked.refused);
+        if let Some(facts) = facts {
+            let sizes = etlink_chakra::simulated(&trace, &facts);
+            rank.known = Some(Known { facts, sizes, trace: None });
+        }
+        if !is_et(&self.args) {
+            pair::write_out(&trace, &job, Among::default(), &self.progress, &mut linked)?;
+        } else if alone {
+            let joined = Joined::of(&self.args, &rank.run, &[&*rank]);
+            pair::write_out(&trace, &job, joined.among(&self.args, &rank.label), &self.progress, &mut linked)?;
+            rank.alone = Some(joined);
+        } else if let Some(known) = rank.known.as_mut().filter(|_| self.hold) {
+            known.trace = Some(trace);
+        }
+        rank.linked = Some(linked);
+        Ok(())
+    }
+
+    fn job(&self, at: usize) -> Result<Job> {
+        let (run, found) = self.fleet.rank(at);
+        let how = &self.args.how;
+        Ok(Job {
+            capture: None,
+            host: found.host.clone(),
+            device: found.device.clone().ok_or_else(|| fleet::no_device(run, found))?,
+            // a rank that only tells files apart need not be the process's rank
+            rank: None,
+            target: Some(Target::new(&self.output_path(run, found), how.format, how.force)?),
+            form: Form::new(how, how.format)?,
+            tensor_deps: how.tensor_deps.into(),
+            threads: self.fleet.threads_each,
+            strict: how.strict,
+            force: how.force,
+        })
+    }
+
+    /// Joins the ranks of each run.
+    fn join(&self, ranks: &mut [Rank]) -> Vec<Joined> {
+        let of_run = |(run, _): (usize, &Run)| {
+            let places: Vec<usize> = (0..ranks.len()).filter(|at| self.fleet.ranks[*at].0 == run).collect();
+            if let [only] = places[..]
+                && let Some(joined) = ranks[only].alone.take()
+            {
+                return joined;
+            }
+            let members: Vec<&Rank> = places.iter().map(|at| &ranks[*at]).collect();
+            Joined::of(&self.args, &self.fleet.runs[run].folder.display().to_string(), &members)
+        };
+        self.fleet.runs.iter().enumerate().map(of_run).collect()
+    }
+
+    /// Writes a rank that waited for the others; gives what is new of it.
+    fn write_joined(&self, runs: &[Joined], at: usize, rank: &Rank) -> Option<Result<Linked>> {
+        let linked = rank.linked.as_ref().filter(|linked| linked.output.is_none() && !linked.refused)?;
+        let joined = &runs[self.fleet.ranks[at].0];
+        if !is_et(&self.args) || self.args.simulator.is_some() && !joined.has(&rank.label) {
+            return None;
+        }
+        Some(self.try_write(at, rank, joined.among(&self.args, &rank.label), linked.seconds))
+    }
+
+    fn try_write(&self, at: usize, rank: &Rank, among: Among<'_>, before: pair::Seconds) -> Result<Linked> {
+        let mut job = self.job(at)?;
+        if let (Some(trace), Some(linked)) = (rank.known.as_ref().and_then(|known| known.trace.as_ref()), &rank.linked) {
+            let mut linked = linked.clone();
+            pair::write_out(trace, &job, among, &self.progress, &mut linked)?;
+            return Ok(linked);
+        }
+        // what was said the first time goes
+        job.strict = false;
+        let (trace, mut linked) = pair::link(&job, &self.progress)?;
+        fleet::tell_rank(self.fleet.rank(at).1, &mut linked);
+        pair::write_out(&trace, &job, among, &self.progress, &mut linked)?;
+        linked.seconds.read += before.read;
+        linked.seconds.link += before.link;
+        Ok(linked)
+    }
+
+    /// Writes what stands beside the ranks' files.
+    fn write_beside(&self, runs: &[Joined]) -> Result<()> {
+        if !is_et(&self.args) {
+            return Ok(());
+        }
+        let pairs = self.fleet.runs.iter().zip(runs);
+        pairs.into_iter().try_for_each(|(run, joined)| simulator::write(&self.args, &self.args.output.join(&run.folder), &self.name(run), joined))
+    }
+
+    /// What outputs of a run begin with: the name of its folder.
+    fn name(&self, run: &Run) -> String {
+        let whole = self.args.dir.join(&run.folder);
+        let whole = whole.canonicalize().unwrap_or(whole);
+        whole.file_name().map_or("trace".into(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// `OUT/<folder>/<name>.<rank>.et`, the names that simulators want: a prefix and the rank.
+    fn output_path(&self, run: &Run, found: &Found) -> PathBuf {
+        let ending = match self.args.how.format {
+            Some(Format::Json) => "json.gz",
+            Some(Format::Perfetto) => "trace.json.gz",
+            Some(Format::Et) | None => "et",
+        };
+        self.args.output.join(&run.folder).join(format!("{}.{}.{ending}", self.name(run), found.label))
+    }
+}
+
+impl Rank {
+    /// Its name among all runs.
+    fn name(&self) -> String {
+        Path::new(&self.run).join(&self.label).display().to_string()
+    }
+
+    fn take(&mut self, written: Option<Result<Linked>>) {
+        match written {
+            Some(Ok(linked)) => self.linked = Some(linked),
+            Some(Err(error)) => (self.linked, self.error) = (None, Some(format!("{error:#}"))),
+            None => {}
+        }
+    }
+}

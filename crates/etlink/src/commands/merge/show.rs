@@ -1,0 +1,115 @@
+//! The report of a merge for people.
+
+use super::Rank;
+use super::joined::Joined;
+use crate::discover::Run;
+use crate::pair::Linked;
+use crate::table::{Rows, mb, word};
+use etlink_chakra::Demotion;
+use etlink_link::ranks::{Clock, Problem};
+use etlink_model::Severity;
+use indexmap::IndexMap;
+use std::fmt::Write;
+
+/// More clocks than this only JSON has.
+const CLOCKS: usize = 16;
+
+/// Notes, a line per rank, what the ranks have in common, what failed.
+pub(super) fn summary(runs: &[Run], ranks: &[Rank], joined: &[Joined]) -> String {
+    let mut out: String = runs.iter().flat_map(|run| run.notes.iter().map(|note| format!("note: {}: {note}\n", run.folder.display()))).collect();
+    let mut rows = Rows::default();
+    let mut errors = String::new();
+    let mut notes: IndexMap<&str, Vec<String>> = IndexMap::new();
+    for rank in ranks {
+        let name = rank.name();
+        match (&rank.linked, &rank.error) {
+            (Some(linked), _) => {
+                rows.add(&name, format!("{} in", mb(linked.bytes.host + linked.bytes.device)), describe(linked));
+                linked.report.notes.iter().for_each(|note| notes.entry(note).or_default().push(name.clone()));
+            }
+            (None, error) => errors += &format!("failed: {name}: {}\n", error.as_deref().unwrap_or("")),
+        }
+    }
+    out.extend(notes.iter().map(|(note, names)| match &names[..] {
+        [name] => format!("note: {name}: {note}\n"),
+        [first, .., last] => format!("note: {} ranks ({first} … {last}): {note}\n", names.len()),
+        [] => String::new(),
+    }));
+    let failed = ranks.iter().filter(|rank| rank.linked.is_none()).count();
+    let refused = ranks.iter().filter(|rank| rank.linked.as_ref().is_some_and(|linked| linked.refused)).count();
+    let refusals = if refused > 0 { format!(", {refused} refused under --strict") } else { String::new() };
+    let common: String = joined.iter().map(|joined| common(joined, ranks)).collect();
+    out + &rows.to_string() + &common + &errors + &format!("{} linked{refusals}, {failed} failed\n", ranks.len() - failed - refused)
+}
+
+fn describe(linked: &Linked) -> String {
+    let report = &linked.report;
+    let matched: u64 = report.matched.values().sum();
+    let seconds = linked.seconds.read + linked.seconds.link + linked.seconds.write;
+    let ops = if linked.host.is_some() { format!("{matched} of {} ops matched", report.cpu_ops) } else { "device trace only".into() };
+    let of = |severity| report.anomalies.iter().filter(|(kind, _)| kind.severity() == severity).map(|(_, anomaly)| anomaly.count).sum::<u64>();
+    let (damage, infos) = (of(Severity::Damage), of(Severity::Info));
+    let refused = if linked.refused { ", refused under --strict" } else { "" };
+    format!("{ops}, {} of {} device rows launched, {damage} damage, {infos} info, {seconds:.3} s{refused}", report.launched, report.device_rows)
+}
+
+/// What the ranks of a run have in common; nothing of a rank that stands alone and knows of no other.
+fn common(joined: &Joined, ranks: &[Rank]) -> String {
+    let run = if joined.run.is_empty() { ".".to_owned() } else { joined.run.clone() };
+    let mut out = String::new();
+    for stray in &joined.left_out {
+        let why = stray.why.map_or("its rank is not sure".to_owned(), |why| why.describe());
+        let _ = writeln!(out, "note: {run}: {} is not joined with the others: {why}", stray.label);
+    }
+    if joined.groups.is_empty() && joined.messages + joined.unmatched == 0 && joined.ranks.len() < 2 {
+        return out;
+    }
+    if !joined.absent.is_empty() {
+        let list: Vec<String> = joined.absent.iter().take(8).map(i64::to_string).collect();
+        let more = if joined.absent.len() > 8 { ", …" } else { "" };
+        let _ = writeln!(
+            out,
+            "note: {run}: no trace of rank {}{more}: {} of {} ranks are here",
+            list.join(", "),
+            joined.ranks.len(),
+            joined.ranks.len() + joined.absent.len()
+        );
+    }
+    let Joined { collectives, messages, unmatched, .. } = joined;
+    let mut rows = Rows::default();
+    let said = format!("{} groups; {collectives} collectives and {messages} messages matched, {unmatched} not", joined.groups.len());
+    rows.add(&format!("joined {run}"), format!("{} ranks", joined.ranks.len()), said);
+    for (reason, count) in demoted(joined, ranks) {
+        rows.add("  as compute", count, format!("communication, {}", word(reason)));
+    }
+    clocks(&joined.clocks, &mut rows);
+    joined.problems.iter().for_each(|problem| rows.add("  problem", problem.count, describe_problem(problem)));
+    out + &rows.to_string()
+}
+
+fn demoted(joined: &Joined, ranks: &[Rank]) -> IndexMap<Demotion, u64> {
+    let mut all: IndexMap<Demotion, u64> = IndexMap::new();
+    let written = ranks.iter().filter(|rank| rank.run == joined.run).filter_map(|rank| rank.linked.as_ref()?.written.as_ref());
+    written.flat_map(|written| &written.demoted).for_each(|(reason, count)| *all.entry(*reason).or_default() += count);
+    all.sort_unstable_keys();
+    all
+}
+
+fn clocks(clocks: &[Clock], rows: &mut Rows) {
+    let told: Vec<&Clock> = clocks.iter().filter(|clock| clock.support > 0).collect();
+    for clock in told.iter().take(CLOCKS) {
+        let within = clock.uncertainty_ns.unwrap_or(0) as f64 / 1e3;
+        let within = if clock.contradicted { format!("no offset fits, they miss one by {within:.3} us") } else { format!("within {within:.3} us") };
+        let said = format!("to the first rank's clock, {within}, by {} collectives", clock.support);
+        rows.add(&format!("  clock of rank {}", clock.rank), format!("{:+.3} us", clock.offset_ns as f64 / 1e3), said);
+    }
+    if told.len() > CLOCKS {
+        rows.add("  clocks", told.len() - CLOCKS, "more, --json has them");
+    }
+}
+
+fn describe_problem(problem: &Problem) -> String {
+    let first =
+        problem.examples.first().map_or(String::new(), |first| format!(" (first: {}, node {} of rank {})", first.what, first.node, first.rank));
+    format!("{}{first}", problem.kind.describe())
+}

@@ -1,0 +1,98 @@
+//! All ranks of a folder, worked on in parallel within the memory budget.
+
+use crate::discover::{Found, Run, discover};
+use crate::memory::{Budget, Need, at_once, in_budget};
+use crate::pair::Linked;
+use anyhow::{Result, bail};
+use bytesize::ByteSize;
+use etlink_link::LinkedTrace;
+use etlink_link::ranks::Facts;
+use std::path::Path;
+
+/// The ranks of a folder and what they take.
+pub struct Fleet {
+    /// Folders with traces.
+    pub runs: Vec<Run>,
+    /// Per rank, its run and its place there.
+    pub ranks: Vec<(usize, usize)>,
+    bytes: Vec<u64>,
+    room: u64,
+    threads: usize,
+    /// Threads for each rank.
+    pub threads_each: usize,
+}
+
+impl Fleet {
+    /// Finds the ranks in `dir`; refuses what does not fit into memory.
+    pub fn find(dir: &Path, memory: Option<ByteSize>, threads: usize) -> Result<Fleet> {
+        if !dir.is_dir() {
+            bail!("{} is not a folder; to link one pair of files use `etlink link`", dir.display());
+        }
+        let runs = discover(dir)?;
+        if runs.is_empty() {
+            bail!("{}: no host or device traces in it (names such as torch_et_0.json.gz and kineto_trace_0.json.gz)", dir.display());
+        }
+        let places = |(at, run): (usize, &Run)| (0..run.ranks.len()).map(move |place| (at, place)).collect::<Vec<_>>();
+        let ranks: Vec<(usize, usize)> = runs.iter().enumerate().flat_map(places).collect();
+        let needs: Vec<Need> = ranks.iter().map(|&(run, place)| need(&runs[run].ranks[place], ranks.len())).collect();
+        let budget = Budget::new(memory, threads);
+        budget.check(&needs)?;
+        let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
+        let threads_each = budget.threads_each(ranks.len(), at_once(&bytes, budget.for_ranks(), threads));
+        Ok(Fleet { runs, ranks, bytes, room: budget.for_ranks(), threads, threads_each })
+    }
+
+    /// A rank's run and files.
+    pub fn rank(&self, at: usize) -> (&Run, &Found) {
+        let (run, place) = self.ranks[at];
+        (&self.runs[run], &self.runs[run].ranks[place])
+    }
+
+    /// Whether a rank is the only one of its run.
+    pub fn is_alone(&self, at: usize) -> bool {
+        self.rank(at).0.ranks.len() == 1
+    }
+
+    /// Whether all ranks that are joined with others can stay in memory at once.
+    pub fn all_fit(&self) -> bool {
+        let joined = (0..self.ranks.len()).filter(|at| !self.is_alone(*at)).map(|at| self.bytes[at]);
+        joined.fold(0u64, u64::saturating_add) <= self.room
+    }
+
+    /// Does `job` for every rank, by its number; as many at once as fit.
+    pub fn each<T: Send>(&self, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
+        in_budget(&self.bytes, self.room, self.threads, job)
+    }
+}
+
+/// What one of so many ranks takes; a host trace alone is not read.
+fn need(found: &Found, ranks: usize) -> Need {
+    let device = found.device.as_deref();
+    let need = Need::of(found.host.as_deref().filter(|_| device.is_some()), device);
+    if ranks > 1 { need.in_turn() } else { need }
+}
+
+/// What `found` has without a device trace.
+pub fn no_device(run: &Run, found: &Found) -> anyhow::Error {
+    let host = found.host.as_deref().unwrap_or(Path::new("?"));
+    let why =
+        if run.notes.is_empty() { "without a device trace of the same rank beside it" } else { "whose device trace is not sure, see the notes," };
+    anyhow::anyhow!("{}: a host trace {why} has no times: there is nothing to link", host.display())
+}
+
+/// Says the rank that goes for a trace: the name's before its own, so that files keep their names.
+pub fn tell_rank(found: &Found, linked: &mut Linked) {
+    let report = &mut linked.report;
+    if let (Some(named), Some(inside)) = (found.rank, report.rank)
+        && named != inside
+    {
+        report.notes.insert(0, format!("the file's name says rank {named}, the trace says rank {inside}"));
+    }
+    report.rank = report.rank.or(found.rank);
+}
+
+/// What the others need to know of a rank; `None` where its rank is not sure.
+pub fn facts(trace: &LinkedTrace, found: &Found, alone: bool) -> Option<Facts> {
+    let rank = found.rank.or(trace.report.rank.or(Some(0)).filter(|_| alone))?;
+    Some(Facts::of(trace, rank))
+}
