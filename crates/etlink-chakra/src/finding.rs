@@ -89,6 +89,26 @@ findings! {
     MissingKey = Error, "keys that readers require are missing";
     /// An attribute of a node.
     MissingAttr = Error, "nodes without an attribute that readers require";
+    /// No file of a rank of a group.
+    RankMissing = Error, "ranks that take part in communication and have no file";
+    /// `pg_name` that the group file does not have.
+    GroupNotListed = Error, "collectives of a group that comm_group.json does not list: ASTRA-sim aborts";
+    /// A group without this rank.
+    NotInGroup = Error, "collectives of a group that the rank is not in";
+    /// Fewer collectives in a group than other ranks of it.
+    CollectiveMissing = Error, "collectives that other ranks of the group have and this rank does not: they wait for ever";
+    /// Types by place in the group.
+    CollectiveTypeDiffers = Error, "collectives of another type than on other ranks";
+    /// Sizes by place in the group.
+    CollectiveSizeDiffers = Error, "collectives of another size than on other ranks: ASTRA-sim never ends";
+    /// Messages that nobody takes.
+    SendWithoutRecv = Error, "sends without a receive of the same ranks, tag and size";
+    /// Messages that nobody sends.
+    RecvWithoutSend = Error, "receives without a send of the same ranks, tag and size: the rank never ends";
+    /// What is left when all ranks have run as far as they can.
+    Stuck = Error, "ranks that do not get to the end: they wait for each other";
+    /// Communications in opposite order.
+    OrderDiffers = Warning, "communications in opposite order on different ranks: simulators that run one at a time can wait for ever";
     /// Ids against time.
     IdsNotInTimeOrder = Warning, "ids do not ascend with time: ASTRA-sim starts the lowest ready id first";
     /// JSON that was mended.

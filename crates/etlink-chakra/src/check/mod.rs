@@ -7,10 +7,13 @@
 
 mod comm;
 mod deps;
+mod ranks;
 mod rows;
 
 #[cfg(test)]
 mod tests;
+
+pub use ranks::{RankNodes, check_ranks};
 
 use crate::finding::{Example, Finding, FindingKind, Findings};
 use crate::proto::NodeType;

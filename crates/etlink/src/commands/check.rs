@@ -1,25 +1,33 @@
-//! `etlink check`: what a simulator or another reader would choke on.
+//! `etlink check`: what a simulator or another reader would choke on, in each file and between those of several ranks.
 
 use super::{print, print_json};
 use crate::args::Check;
 use crate::progress::Progress;
 use crate::{Outcome, input};
 use anyhow::{Context, Result, bail};
+use etlink_chakra::check::{self, RankNodes, check_ranks};
 use etlink_chakra::finding::{Example, Finding, Severity};
 use etlink_chakra::read::{FileKind, GraphSummary};
-use etlink_chakra::{check, read};
+use etlink_chakra::{astra, read};
 use rayon::prelude::*;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// What was found in one file.
+/// What was found in one file, or between the files of all ranks.
 #[derive(Serialize)]
 struct Checked {
     file: String,
     ok: bool,
-    summary: GraphSummary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<GraphSummary>,
+    /// The ranks that were compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ranks: Vec<i64>,
     findings: Vec<Finding>,
+    #[serde(skip)]
+    nodes: Option<RankNodes>,
 }
 
 pub fn run(args: Check) -> Result<Outcome> {
@@ -35,7 +43,9 @@ pub fn run(args: Check) -> Result<Outcome> {
             files.push(path.clone());
         }
     }
-    let checked: Vec<Checked> = files.par_iter().with_max_len(1).map(|file| one(file)).collect::<Result<_>>()?;
+    let mut checked: Vec<Checked> = files.par_iter().with_max_len(1).map(|file| one(file)).collect::<Result<_>>()?;
+    let sets = together(&mut checked)?;
+    checked.extend(sets);
     if args.json {
         print_json(&checked)?;
     } else {
@@ -76,17 +86,61 @@ fn one(path: &Path) -> Result<Checked> {
     let graph = read::read(source).with_context(|| path.display().to_string())?;
     let findings = check::check(&graph);
     let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
-    Ok(Checked { file: path.display().to_string(), ok, summary: graph.summary(), findings })
+    let is_et = matches!(graph.format, FileKind::ChakraEt | FileKind::ChakraJson);
+    let nodes = prefix_and_rank(path).filter(|_| is_et).map(|(_, rank)| RankNodes::of(rank, &graph));
+    Ok(Checked { file: path.display().to_string(), ok, summary: Some(graph.summary()), ranks: vec![], findings, nodes })
+}
+
+/// `<prefix>.<rank>.et`.
+fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
+    let stem = path.file_name()?.to_str()?.strip_suffix(".et")?;
+    let (prefix, rank) = stem.rsplit_once('.')?;
+    Some((path.with_file_name(prefix), rank.parse().ok().filter(|rank| *rank >= 0)?))
+}
+
+/// Compares the ranks of each prefix that has several, with the `comm_group.json` beside them.
+fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
+    let mut sets: BTreeMap<PathBuf, Vec<RankNodes>> = BTreeMap::new();
+    for one in checked {
+        if let (Some((prefix, _)), Some(nodes)) = (prefix_and_rank(Path::new(&one.file)), one.nodes.take()) {
+            sets.entry(prefix).or_default().push(nodes);
+        }
+    }
+    let sets = sets.into_iter().filter(|(_, set)| set.len() > 1);
+    sets.map(|(prefix, mut set)| {
+        set.sort_by_key(RankNodes::rank);
+        set.dedup_by_key(|nodes| nodes.rank());
+        let groups = groups_beside(&prefix)?;
+        let findings = check_ranks(&set, groups.as_ref());
+        let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
+        let ranks = set.iter().map(RankNodes::rank).collect();
+        Ok(Checked { file: format!("{}.*.et", prefix.display()), ok, summary: None, ranks, findings, nodes: None })
+    })
+    .collect()
+}
+
+fn groups_beside(prefix: &Path) -> Result<Option<BTreeMap<String, Vec<i64>>>> {
+    let path = prefix.with_file_name(astra::file::GROUPS);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let groups =
+        serde_json::from_slice(&text).with_context(|| format!("{}: no list of ranks per group, such as {{\"1\": [0, 1]}}", path.display()))?;
+    Ok(Some(groups))
 }
 
 fn describe(checked: &Checked) -> String {
-    let summary = &checked.summary;
-    let verdict = match (checked.ok, summary.format) {
-        (true, FileKind::HostTrace) => "ok, but a host trace that is not linked",
+    let verdict = match (checked.ok, checked.summary.as_ref().map(|summary| summary.format)) {
+        (true, Some(FileKind::HostTrace)) => "ok, but a host trace that is not linked",
         (true, _) => "ok",
         (false, _) => "faults",
     };
-    let mut out = format!("{}: {verdict}, {} nodes, {} deps\n", checked.file, summary.nodes, summary.ctrl_deps + summary.data_deps);
+    let size = match &checked.summary {
+        Some(summary) => format!("{} nodes, {} deps", summary.nodes, summary.ctrl_deps + summary.data_deps),
+        None => format!("{} ranks together", checked.ranks.len()),
+    };
+    let mut out = format!("{}: {verdict}, {size}\n", checked.file);
     for finding in &checked.findings {
         let grade = if finding.severity == Severity::Error { "error" } else { "warning" };
         let _ = writeln!(out, "  {grade}: {} {}", finding.count, finding.kind.describe());

@@ -1,0 +1,281 @@
+//! What the files of all ranks have to have in common, and whether all ranks get to the end.
+//!
+//! Collectives of a group are matched by their place in it, in the order of ids, which is how ASTRA-sim takes them; messages by
+//! sender, receiver, tag and size. Then every rank runs: a node when all that it waits for has run, a collective when all its
+//! ranks are ready for it, a receive when its send has run. What is left is stuck. Deps on nodes that are not there do not
+//! count here, the check of the single file names them. O(nodes + deps + n log n in the communications); no recursion.
+
+mod run;
+
+#[cfg(test)]
+mod tests;
+
+use crate::finding::{Example, Finding, FindingKind, Findings};
+use crate::proto::NodeType;
+use crate::read::Graph;
+use etlink_link::ranks::{Role, Turns};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is kept of a rank's file: who waits for whom, and what communicates.
+#[derive(Clone, Debug, Default)]
+pub struct RankNodes {
+    rank: i64,
+    /// Per node, how many nodes of the file it waits for.
+    waits: Vec<u32>,
+    /// Per node, the end of its list in `after`.
+    ends: Vec<u32>,
+    /// Who waits for a node, list after list.
+    after: Vec<u32>,
+    /// By id.
+    comms: Vec<CommNode>,
+}
+
+#[derive(Clone, Debug)]
+struct CommNode {
+    node: u32,
+    id: u64,
+    name: String,
+    what: What,
+}
+
+/// A group by its `pg_name`, empty for all ranks.
+type Group = String;
+/// Sender, receiver, tag, size.
+type Message = (i64, i64, i64, i64);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Collective { group: Group, kind: i64, bytes: i64 },
+    Send(Message),
+    Recv(Message),
+}
+
+impl RankNodes {
+    /// Takes what is needed from a rank's file.
+    pub fn of(rank: i64, graph: &Graph) -> RankNodes {
+        let index: FxHashMap<u64, u32> = graph.id.iter().copied().zip(0..).collect();
+        let mut edges: Vec<(u32, u32)> = vec![];
+        let mut waits = vec![0; graph.len()];
+        for (node, waits) in (0u32..).zip(&mut waits) {
+            let at = node as usize;
+            let mut deps: Vec<u32> =
+                [graph.ctrl_deps.of(at), graph.data_deps.of(at)].concat().iter().filter_map(|id| index.get(id).copied()).collect();
+            deps.sort_unstable();
+            deps.dedup();
+            *waits = deps.len() as u32;
+            edges.extend(deps.into_iter().map(|dep| (dep, node)));
+        }
+        edges.sort_unstable();
+        let mut ends = vec![0; graph.len()];
+        edges.iter().for_each(|(from, _)| ends[*from as usize] += 1);
+        let mut sum = 0;
+        ends.iter_mut().for_each(|end| {
+            sum += *end;
+            *end = sum;
+        });
+        let mut comms: Vec<CommNode> = (0u32..).zip(&graph.node_type).filter_map(|(node, kind)| comm_node(rank, graph, node, *kind)).collect();
+        comms.sort_by_key(|comm| comm.id);
+        RankNodes { rank, waits, ends, after: edges.into_iter().map(|(_, to)| to).collect(), comms }
+    }
+
+    /// Whose file it is.
+    pub fn rank(&self) -> i64 {
+        self.rank
+    }
+
+    fn after(&self, node: u32) -> &[u32] {
+        let start = node.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        &self.after[start as usize..self.ends[node as usize] as usize]
+    }
+
+    fn example(&self, comm: &CommNode, detail: impl Into<String>) -> Example {
+        Example { id: Some(comm.id), name: comm.name.clone(), offset: None, detail: format!("rank {}: {}", self.rank, detail.into()) }
+    }
+}
+
+fn comm_node(rank: i64, graph: &Graph, node: u32, kind: NodeType) -> Option<CommNode> {
+    let comm = graph.comm_of(node as usize);
+    let (tag, size) = (comm.tag.unwrap_or(0), comm.size.unwrap_or(0));
+    let what = match kind {
+        NodeType::CommCollNode => {
+            let group = comm.group.map_or("", |group| graph.names.get(group));
+            let group = if group == "0" { String::new() } else { group.to_owned() };
+            What::Collective { group, kind: comm.comm_type.unwrap_or(-1), bytes: size }
+        }
+        NodeType::CommSendNode => What::Send((comm.src.unwrap_or(rank), comm.dst?, tag, size)),
+        NodeType::CommRecvNode => What::Recv((comm.src?, comm.dst.unwrap_or(rank), tag, size)),
+        _ => return None,
+    };
+    Some(CommNode { node, id: graph.id[node as usize], name: graph.name_of(node as usize).to_owned(), what })
+}
+
+/// A collective of all ranks: the group and its place in it; or a message and its place among its like.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Collective(Group, u32),
+    Message(Message, u32),
+}
+
+/// One rank's side: rank by place, entry of its `comms`.
+type Side = (u32, u32);
+
+/// All communications by what makes them one.
+struct Table {
+    joints: BTreeMap<Key, Vec<Side>>,
+    /// Per rank, per entry of `comms`, its joint by place in `joints`.
+    of: Vec<Vec<u32>>,
+    /// Per joint, how many ranks with files it needs.
+    needs: Vec<usize>,
+}
+
+/// What is wrong between the files. `groups` is the content of `comm_group.json`, if there is one.
+pub fn check_ranks(ranks: &[RankNodes], groups: Option<&BTreeMap<String, Vec<i64>>>) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    let present: BTreeSet<i64> = ranks.iter().map(|rank| rank.rank).collect();
+    membership(ranks, groups, &present, &mut findings);
+    let table = table(ranks, |group| members(group, groups, &present).len());
+    for (key, sides) in &table.joints {
+        match key {
+            Key::Collective(group, place) => {
+                let members = members(group, groups, &present);
+                collective(ranks, &members, *place, sides, &mut findings);
+            }
+            Key::Message(..) => message(ranks, sides, &present, &mut findings),
+        }
+    }
+    run::run(ranks, &table, &mut findings);
+    order(ranks, &table, &mut findings);
+    findings.into_sorted()
+}
+
+/// The ranks of a group that have files.
+fn members(group: &str, groups: Option<&BTreeMap<String, Vec<i64>>>, present: &BTreeSet<i64>) -> BTreeSet<i64> {
+    match groups.and_then(|groups| groups.get(group)).filter(|_| !group.is_empty()) {
+        Some(ranks) => ranks.iter().copied().filter(|rank| present.contains(rank)).collect(),
+        None => present.clone(),
+    }
+}
+
+/// Groups that are listed, have this rank, and whose ranks have files.
+fn membership(ranks: &[RankNodes], groups: Option<&BTreeMap<String, Vec<i64>>>, present: &BTreeSet<i64>, findings: &mut Findings) {
+    let mut missed = BTreeSet::new();
+    for rank in ranks {
+        for comm in &rank.comms {
+            let others = match &comm.what {
+                What::Collective { group, .. } if group.is_empty() => continue,
+                What::Collective { group, .. } => match groups.and_then(|groups| groups.get(group)) {
+                    None => {
+                        findings.note(FindingKind::GroupNotListed, || rank.example(comm, format!("group {group:?}")));
+                        continue;
+                    }
+                    Some(list) if !list.contains(&rank.rank) => {
+                        findings.note(FindingKind::NotInGroup, || rank.example(comm, format!("group {group:?} has ranks {list:?}")));
+                        continue;
+                    }
+                    Some(list) => list.clone(),
+                },
+                What::Send((src, dst, ..)) | What::Recv((src, dst, ..)) => vec![*src, *dst],
+            };
+            for other in others.into_iter().filter(|other| !present.contains(other)) {
+                if missed.insert(other) {
+                    findings.note(FindingKind::RankMissing, || rank.example(comm, format!("rank {other} has no file")));
+                }
+            }
+        }
+    }
+}
+
+fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> Table {
+    let mut joints: BTreeMap<Key, Vec<Side>> = BTreeMap::new();
+    let mut keys: Vec<Vec<Key>> = vec![];
+    for (at, rank) in (0..).zip(ranks) {
+        let mut seen: BTreeMap<(bool, Group, Message), u32> = BTreeMap::new();
+        let mut own = vec![];
+        for (entry, comm) in (0..).zip(&rank.comms) {
+            let (sends, group, message) = match &comm.what {
+                What::Collective { group, .. } => (false, group.clone(), (0, 0, 0, 0)),
+                What::Send(message) => (true, "message".to_owned(), *message),
+                What::Recv(message) => (false, "message".to_owned(), *message),
+            };
+            let place = seen.entry((sends, group.clone(), message)).or_default();
+            let key = match &comm.what {
+                What::Collective { .. } => Key::Collective(group, *place),
+                What::Send(_) | What::Recv(_) => Key::Message(message, *place),
+            };
+            *place += 1;
+            joints.entry(key.clone()).or_default().push((at, entry));
+            own.push(key);
+        }
+        keys.push(own);
+    }
+    let numbers: BTreeMap<&Key, u32> = joints.keys().zip(0..).collect();
+    let of = keys.iter().map(|own| own.iter().map(|key| numbers.get(key).copied().unwrap_or(u32::MAX)).collect()).collect();
+    let needs = |key: &Key| match key {
+        Key::Collective(group, _) => members(group),
+        Key::Message(..) => 2,
+    };
+    let needs = joints.keys().map(needs).collect();
+    Table { joints, of, needs }
+}
+
+fn comm(ranks: &[RankNodes], (at, entry): Side) -> (&RankNodes, &CommNode) {
+    let rank = &ranks[at as usize];
+    (rank, &rank.comms[entry as usize])
+}
+
+fn collective(ranks: &[RankNodes], members: &BTreeSet<i64>, place: u32, sides: &[Side], findings: &mut Findings) {
+    let Some((first, reference)) = sides.first().map(|side| comm(ranks, *side)) else { return };
+    let have: BTreeSet<i64> = sides.iter().map(|side| comm(ranks, *side).0.rank).collect();
+    for lacking in members.difference(&have) {
+        let detail = || format!("collective {place} of its group, which rank {lacking} does not have");
+        findings.note(FindingKind::CollectiveMissing, || first.example(reference, detail()));
+    }
+    let What::Collective { kind, bytes, .. } = &reference.what else { return };
+    for (rank, other) in sides.iter().skip(1).map(|side| comm(ranks, *side)) {
+        let What::Collective { kind: its_kind, bytes: its_bytes, .. } = &other.what else { continue };
+        if its_kind != kind {
+            let detail = || format!("type {its_kind}, on rank {} type {kind} (node {})", first.rank, reference.id);
+            findings.note(FindingKind::CollectiveTypeDiffers, || rank.example(other, detail()));
+        } else if its_bytes != bytes {
+            let detail = || format!("{its_bytes} bytes, on rank {} {bytes} (node {})", first.rank, reference.id);
+            findings.note(FindingKind::CollectiveSizeDiffers, || rank.example(other, detail()));
+        }
+    }
+}
+
+fn message(ranks: &[RankNodes], sides: &[Side], present: &BTreeSet<i64>, findings: &mut Findings) {
+    let [only] = sides else { return };
+    let (rank, node) = comm(ranks, *only);
+    let (kind, (src, dst, tag, bytes)) = match &node.what {
+        What::Send(message) => (FindingKind::SendWithoutRecv, *message),
+        What::Recv(message) => (FindingKind::RecvWithoutSend, *message),
+        What::Collective { .. } => return,
+    };
+    if present.contains(&src) && present.contains(&dst) {
+        findings.note(kind, || rank.example(node, format!("from rank {src} to rank {dst}, tag {tag}, {bytes} bytes")));
+    }
+}
+
+/// Whether all ranks end when each does its communications one after the other, in the order of ids.
+fn order(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
+    let mut turns = Turns::new(ranks.len(), table.joints.len());
+    let joints: Vec<&Vec<Side>> = table.joints.values().collect();
+    for (at, rank) in (0u32..).zip(ranks) {
+        for (comm, &joint) in rank.comms.iter().zip(&table.of[at as usize]) {
+            let alone = joints.get(joint as usize).is_none_or(|sides| sides.len() == 1);
+            let role = match comm.what {
+                What::Collective { .. } => Role::Meets,
+                What::Recv(_) if !alone => Role::Receives,
+                What::Send(_) | What::Recv(_) => Role::Sends,
+            };
+            turns.push(at, joint, role);
+        }
+    }
+    for joint in turns.run() {
+        if let Some(side) = joints.get(joint as usize).and_then(|sides| sides.first()) {
+            let (rank, comm) = comm(ranks, *side);
+            findings.note(FindingKind::OrderDiffers, || rank.example(comm, "other ranks come to it in another order"));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Lets all ranks run as far as they can.
+
+use super::{RankNodes, Table, What, comm};
+use crate::finding::{FindingKind, Findings};
+
+/// How far a rank has come.
+struct Progress {
+    /// Per node, how many of those it waits for have not run.
+    waits: Vec<u32>,
+    /// Per node, its entry in `comms`; `u32::MAX`: it computes.
+    comm: Vec<u32>,
+    ran: usize,
+    /// Entries of `comms` that have come to their turn and wait for other ranks.
+    waiting: Vec<u32>,
+}
+
+/// Runs, and names what waits for ever.
+pub(super) fn run(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
+    let mut state: Vec<Progress> = ranks.iter().map(Progress::new).collect();
+    let mut here: Vec<Vec<(u32, u32)>> = vec![vec![]; table.needs.len()];
+    let mut ready: Vec<(u32, u32)> = vec![];
+    for (at, rank) in (0u32..).zip(ranks) {
+        ready.extend((0u32..).zip(&rank.waits).filter(|(_, waits)| **waits == 0).map(|(node, _)| (at, node)));
+    }
+    while let Some((at, node)) = ready.pop() {
+        let entry = state[at as usize].comm[node as usize];
+        let Some(communication) = ranks[at as usize].comms.get(entry as usize) else {
+            finish(ranks, &mut state, at, node, &mut ready);
+            continue;
+        };
+        let joint = table.of[at as usize][entry as usize] as usize;
+        let arrived = &mut here[joint];
+        arrived.push((at, node));
+        if matches!(communication.what, What::Send(_)) {
+            finish(ranks, &mut state, at, node, &mut ready);
+        }
+        if arrived.len() == table.needs[joint] {
+            for (at, node) in std::mem::take(arrived) {
+                let entry = state[at as usize].comm[node as usize];
+                if !matches!(comm(ranks, (at, entry)).1.what, What::Send(_)) {
+                    finish(ranks, &mut state, at, node, &mut ready);
+                }
+            }
+        }
+    }
+    for arrived in here {
+        for (at, node) in arrived {
+            let entry = state[at as usize].comm[node as usize];
+            state[at as usize].waiting.push(entry);
+        }
+    }
+    report(ranks, &state, table, findings);
+}
+
+impl Progress {
+    fn new(rank: &RankNodes) -> Progress {
+        let mut comm = vec![u32::MAX; rank.waits.len()];
+        for (entry, communication) in (0..).zip(&rank.comms) {
+            comm[communication.node as usize] = entry;
+        }
+        Progress { waits: rank.waits.clone(), comm, ran: 0, waiting: vec![] }
+    }
+}
+
+/// A node has run: who waited for it alone is ready.
+fn finish(ranks: &[RankNodes], state: &mut [Progress], at: u32, node: u32, ready: &mut Vec<(u32, u32)>) {
+    let progress = &mut state[at as usize];
+    progress.ran += 1;
+    for &next in ranks[at as usize].after(node) {
+        let waits = &mut progress.waits[next as usize];
+        *waits = waits.saturating_sub(1);
+        if *waits == 0 {
+            ready.push((at, next));
+        }
+    }
+}
+
+/// Names, for each rank that does not end, the first communication that it waits in and for whom.
+fn report(ranks: &[RankNodes], state: &[Progress], table: &Table, findings: &mut Findings) {
+    let sides: Vec<&Vec<(u32, u32)>> = table.joints.values().collect();
+    for (at, (rank, progress)) in ranks.iter().zip(state).enumerate() {
+        let left = rank.waits.len() - progress.ran;
+        let stuck = progress.waiting.iter().filter(|entry| !matches!(rank.comms[**entry as usize].what, What::Send(_)));
+        let Some(&entry) = stuck.min().filter(|_| left > 0) else { continue };
+        let waits_for = || {
+            let joint = sides[table.of[at][entry as usize] as usize].iter();
+            let others = joint.filter(|(other, _)| *other as usize != at).filter(|(other, entry)| !state[*other as usize].waiting.contains(entry));
+            let others: Vec<String> = others.map(|(other, _)| ranks[*other as usize].rank.to_string()).collect();
+            match &others[..] {
+                [] => "for ranks that do not have it".to_owned(),
+                [one] => format!("for rank {one}"),
+                all => format!("for ranks {}", all.join(", ")),
+            }
+        };
+        let detail = || format!("waits here {}; {left} of {} nodes never run", waits_for(), rank.waits.len());
+        findings.note(FindingKind::Stuck, || rank.example(&rank.comms[entry as usize], detail()));
+    }
+}
