@@ -26,6 +26,8 @@ pub enum Command {
     Link(Link),
     /// Link every rank found in a folder and its subfolders, one output file each
     Merge(Merge),
+    /// Compare the ranks of a run: who came late to collectives, how long transfers took, bandwidths
+    Ranks(Ranks),
     /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what if
     Replay(Replay),
     /// Check files against what simulators and other readers need
@@ -74,6 +76,34 @@ pub struct Merge {
     pub no_align: bool,
     #[command(flatten)]
     pub how: How,
+}
+
+/// `etlink ranks`.
+#[derive(Debug, ClapArgs)]
+pub struct Ranks {
+    /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
+    pub dir: PathBuf,
+    /// How many of the collectives and messages with the largest skew to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Take each rank's times by its own clock, not by that of the first rank
+    #[arg(long)]
+    pub no_align: bool,
+    /// Threads to use; the figures do not depend on it [default: all cores]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
+    /// Memory to stay within, as for `merge`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<ByteSize>,
+    /// Compare traces that do not seem to belong together
+    #[arg(long)]
+    pub force: bool,
+    /// Print everything as JSON: each collective and message
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print each collective and message as a line of CSV
+    #[arg(long)]
+    pub csv: bool,
 }
 
 /// How to link and write.

@@ -149,12 +149,13 @@ pub fn check_ranks(ranks: &[RankNodes], groups: Option<&BTreeMap<String, Vec<i64
     findings.into_sorted()
 }
 
-/// The ranks of a group that have files.
+/// The ranks of a group that have files; none of a group that is not listed.
 fn members(group: &str, groups: Option<&BTreeMap<String, Vec<i64>>>, present: &BTreeSet<i64>) -> BTreeSet<i64> {
-    match groups.and_then(|groups| groups.get(group)).filter(|_| !group.is_empty()) {
-        Some(ranks) => ranks.iter().copied().filter(|rank| present.contains(rank)).collect(),
-        None => present.clone(),
+    if group.is_empty() {
+        return present.clone();
     }
+    let listed = groups.and_then(|groups| groups.get(group)).into_iter().flatten();
+    listed.copied().filter(|rank| present.contains(rank)).collect()
 }
 
 /// Groups that are listed, have this rank, and whose ranks have files.
@@ -211,11 +212,12 @@ fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> Table {
     }
     let numbers: BTreeMap<&Key, u32> = joints.keys().zip(0..).collect();
     let of = keys.iter().map(|own| own.iter().map(|key| numbers.get(key).copied().unwrap_or(u32::MAX)).collect()).collect();
-    let needs = |key: &Key| match key {
-        Key::Collective(group, _) => members(group),
+    let needs = |(key, sides): (&Key, &Vec<Side>)| match key {
+        // ranks that are not in the group wait for nobody else
+        Key::Collective(group, _) => members(group).max(sides.len()),
         Key::Message(..) => 2,
     };
-    let needs = joints.keys().map(needs).collect();
+    let needs = joints.iter().map(needs).collect();
     Table { joints, of, needs }
 }
 

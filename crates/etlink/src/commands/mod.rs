@@ -4,6 +4,7 @@ mod check;
 mod inspect;
 mod link;
 mod merge;
+mod ranks;
 mod replay;
 mod schedule;
 
@@ -19,6 +20,7 @@ pub fn run(args: Args) -> Result<Outcome> {
     match args.command {
         Command::Link(args) => link::run(args),
         Command::Merge(args) => merge::run(args),
+        Command::Ranks(args) => ranks::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Check(args) => check::run(args),
         Command::Inspect(args) => inspect::run(args),

@@ -1,0 +1,120 @@
+//! `etlink ranks`: how the ranks of a run met.
+
+mod show;
+
+use super::{print, print_json, threads};
+use crate::Outcome;
+use crate::args::{Ranks, TensorDeps};
+use crate::fleet::{self, Fleet};
+use crate::pair::{self, Form, Job};
+use crate::progress::Progress;
+use anyhow::Result;
+use etlink_link::ranks::{Clock, Facts, Lateness, LeftOut, Problem, Skew, clocks, company, join, lateness, skews};
+use serde::Serialize;
+
+/// What is known of the ranks of one run.
+#[derive(Serialize)]
+struct Compared {
+    /// Folder of the run.
+    run: String,
+    /// Number of ranks of the run, as most traces say it.
+    world_size: Option<i64>,
+    /// Ranks of the run that have no trace here.
+    absent: Vec<i64>,
+    /// Traces that could not be linked, or are not of this run.
+    left_out: Vec<Stray>,
+    /// The ranks' clocks against the first rank's; none with `--no-align`.
+    clocks: Vec<Clock>,
+    /// Sums per rank.
+    ranks: Vec<Lateness>,
+    /// What is missing or unequal.
+    problems: Vec<Problem>,
+    /// Each collective and message, by time.
+    collectives: Vec<Skew>,
+}
+
+#[derive(Serialize)]
+struct Stray {
+    label: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<LeftOut>,
+}
+
+pub fn run(args: Ranks) -> Result<Outcome> {
+    let threads = threads(args.threads)?;
+    let fleet = Fleet::find(&args.dir, args.memory, threads)?;
+    let progress = Progress::new();
+    progress.say("linking");
+    let facts = fleet.each(|at| facts(&args, &fleet, at, &progress));
+    progress.clear();
+    let mut runs: Vec<Vec<(String, Result<Option<Facts>>)>> = fleet.runs.iter().map(|_| vec![]).collect();
+    for ((run, place), facts) in fleet.ranks.iter().zip(facts) {
+        runs[*run].push((fleet.runs[*run].ranks[*place].label.clone(), facts));
+    }
+    let compared: Vec<Compared> = fleet.runs.iter().zip(runs).map(|(run, ranks)| compare(&args, run.folder.display().to_string(), ranks)).collect();
+    if args.json {
+        print_json(&compared)?;
+    } else if args.csv {
+        print(&show::csv(&compared)?)?;
+    } else {
+        let notes = fleet.runs.iter().flat_map(|run| run.notes.iter().map(|note| format!("note: {}: {note}\n", run.folder.display())));
+        print(&notes.chain(compared.iter().map(|one| show::table(one, args.top))).collect::<String>())?;
+    }
+    let bad = compared.iter().any(|one| !one.left_out.is_empty());
+    Ok(if bad { Outcome::Found } else { Outcome::Done })
+}
+
+/// Links a rank and keeps its communications.
+fn facts(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<Option<Facts>> {
+    let (run, found) = fleet.rank(at);
+    let job = Job {
+        capture: None,
+        host: found.host.clone(),
+        device: found.device.clone().ok_or_else(|| fleet::no_device(run, found))?,
+        rank: None,
+        target: None,
+        form: Form::default(),
+        tensor_deps: TensorDeps::None.into(),
+        threads: fleet.threads_each,
+        strict: false,
+        force: args.force,
+    };
+    let (trace, _) = pair::link(&job, progress)?;
+    Ok(fleet::facts(&trace, found, fleet.is_alone(at)))
+}
+
+fn compare(args: &Ranks, run: String, ranks: Vec<(String, Result<Option<Facts>>)>) -> Compared {
+    let (mut left_out, mut labels, mut all) = (vec![], vec![], vec![]);
+    for (label, facts) in ranks {
+        match facts {
+            Ok(Some(facts)) => {
+                labels.push(label);
+                all.push(facts);
+            }
+            Ok(None) => left_out.push(Stray { label, error: None, why: None }),
+            Err(error) => left_out.push(Stray { label, error: Some(format!("{error:#}")), why: None }),
+        }
+    }
+    let company = company(&all, args.force);
+    let mut together = vec![];
+    for ((facts, label), why) in all.into_iter().zip(labels).zip(&company.left_out) {
+        match why {
+            None => together.push(facts),
+            Some(why) => left_out.push(Stray { label, error: None, why: Some(*why) }),
+        }
+    }
+    let join = join(&together);
+    let clocks = if args.no_align { vec![] } else { clocks(&together, &join) };
+    Compared {
+        run,
+        world_size: company.world_size,
+        absent: company.absent,
+        left_out,
+        ranks: lateness(&together, &join, &clocks),
+        collectives: skews(&together, &join, &clocks),
+        clocks,
+        problems: join.problems,
+    }
+}

@@ -1,0 +1,157 @@
+//! The comparison for people and for tables.
+
+use super::Compared;
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use etlink_link::ranks::Skew;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Each collective and message, a line each; the first column is the run's folder.
+pub(super) fn csv(all: &[Compared]) -> Result<String> {
+    let mut out = csv::Writer::from_writer(vec![]);
+    out.write_record([
+        "run",
+        "kind",
+        "ranks",
+        "group",
+        "number",
+        "bytes",
+        "start_ns",
+        "last",
+        "skew_ns",
+        "alone_ns",
+        "transfer_ns",
+        "algorithm_bandwidth",
+        "bus_bandwidth",
+    ])?;
+    for one in all {
+        for skew in &one.collectives {
+            out.serialize((
+                (&one.run, &skew.kind, &skew.ranks, skew.group, skew.number, skew.bytes),
+                (skew.start_ns, skew.last, skew.skew_ns, skew.alone_ns, skew.transfer_ns, skew.algorithm_bandwidth, skew.bus_bandwidth),
+            ))?;
+        }
+    }
+    Ok(String::from_utf8(out.into_inner()?)?)
+}
+
+/// Who was late, what the transfers of each kind and group were like, and the worst ones.
+pub(super) fn table(one: &Compared, top: usize) -> String {
+    let run = if one.run.is_empty() { "." } else { &one.run };
+    let mut out = format!("{run}: {} ranks, {} collectives and messages\n", one.ranks.len(), one.collectives.len());
+    for stray in &one.left_out {
+        let why = match (&stray.error, stray.why) {
+            (Some(error), _) => error.clone(),
+            (None, Some(why)) => why.describe(),
+            (None, None) => "its rank is not sure".to_owned(),
+        };
+        let _ = writeln!(out, "note: {} is left out: {why}", stray.label);
+    }
+    if !one.absent.is_empty() {
+        let list: Vec<String> = one.absent.iter().take(8).map(i64::to_string).collect();
+        let _ = writeln!(out, "note: no trace of rank {}{}", list.join(", "), if one.absent.len() > 8 { ", …" } else { "" });
+    }
+    for problem in &one.problems {
+        let first = problem.examples.first().map_or(String::new(), |first| format!(" (first: {})", first.what));
+        let _ = writeln!(out, "note: {} {}{first}", problem.count, problem.kind.describe());
+    }
+    if one.collectives.is_empty() {
+        return out;
+    }
+    out += &by_rank(one);
+    out += &by_kind(one);
+    out += &worst(one, top);
+    out
+}
+
+fn by_rank(one: &Compared) -> String {
+    let mut table = Lines::new(["rank", "takes part", "comes last", "others wait", "waits", "clock", "within", "by"]);
+    for (at, rank) in one.ranks.iter().enumerate() {
+        let clock = one.clocks.get(at).filter(|clock| clock.support > 0);
+        table.add([
+            rank.rank.to_string(),
+            rank.joints.to_string(),
+            rank.last.to_string(),
+            us(rank.alone_ns),
+            us(rank.waited_ns),
+            clock.map_or("-".into(), |clock| format!("{:+.3} us", clock.offset_ns as f64 / 1e3)),
+            clock.and_then(|clock| clock.uncertainty_ns.filter(|_| !clock.contradicted)).map_or("-".into(), us),
+            clock.map_or("-".into(), |clock| clock.support.to_string()),
+        ]);
+    }
+    table.to_string()
+}
+
+fn by_kind(one: &Compared) -> String {
+    let mut kinds: BTreeMap<(u32, &str, &str), Vec<&Skew>> = BTreeMap::new();
+    one.collectives.iter().for_each(|skew| kinds.entry((skew.group, &skew.kind, &skew.ranks)).or_default().push(skew));
+    let mut table = Lines::new(["kind", "between", "times", "bytes", "skew", "transfer", "algorithm", "bus"]);
+    for ((_, kind, ranks), skews) in kinds {
+        let sum = |of: fn(&Skew) -> i64| skews.iter().map(|skew| of(skew)).sum::<i64>();
+        let timed = skews.iter().filter(|skew| skew.transfer_ns.is_some()).count() as f64;
+        let mean = |of: fn(&Skew) -> Option<f64>| {
+            let all: Vec<f64> = skews.iter().filter_map(|skew| of(skew)).collect();
+            if all.is_empty() { "-".to_owned() } else { format!("{:.2} GB/s", all.iter().sum::<f64>() / all.len() as f64 / 1e9) }
+        };
+        let transfer = sum(|skew| skew.transfer_ns.unwrap_or(0)) as f64 / timed;
+        table.add([
+            kind.to_owned(),
+            ranks.to_owned(),
+            skews.len().to_string(),
+            skews.iter().map(|skew| skew.bytes).sum::<u64>().to_string(),
+            us(sum(|skew| skew.skew_ns) / skews.len().max(1) as i64),
+            if timed > 0.0 { us(transfer as i64) } else { "-".into() },
+            mean(|skew| skew.algorithm_bandwidth),
+            mean(|skew| skew.bus_bandwidth),
+        ]);
+    }
+    format!("means per kind (bytes: sum)\n{table}")
+}
+
+fn worst(one: &Compared, top: usize) -> String {
+    let mut order: Vec<&Skew> = one.collectives.iter().collect();
+    order.sort_by_key(|skew| std::cmp::Reverse(skew.skew_ns));
+    let mut table = Lines::new(["kind", "between", "number", "bytes", "skew", "last", "alone", "transfer"]);
+    for skew in order.iter().take(top) {
+        table.add([
+            skew.kind.clone(),
+            skew.ranks.clone(),
+            skew.number.to_string(),
+            skew.bytes.to_string(),
+            us(skew.skew_ns),
+            format!("rank {}", skew.last),
+            us(skew.alone_ns),
+            skew.transfer_ns.map_or("-".into(), us),
+        ]);
+    }
+    if top == 0 { String::new() } else { format!("largest skew\n{table}") }
+}
+
+fn us(ns: i64) -> String {
+    format!("{:.3} us", ns as f64 / 1e3)
+}
+
+/// A table whose figures stand to the right.
+struct Lines(Table);
+
+impl Lines {
+    fn new<const N: usize>(head: [&str; N]) -> Lines {
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        table.set_header(head);
+        Lines(table)
+    }
+
+    fn add<const N: usize>(&mut self, row: [String; N]) {
+        self.0.add_row(row);
+    }
+}
+
+impl std::fmt::Display for Lines {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut table = self.0.clone();
+        table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        table.trim_fmt().lines().try_for_each(|line| writeln!(f, " {}", line.trim_end()))
+    }
+}
