@@ -9,6 +9,7 @@ mod link;
 mod memory;
 mod merge;
 mod perfetto;
+mod ranks;
 mod replay;
 mod schedule;
 mod tool;

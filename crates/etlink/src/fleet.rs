@@ -91,8 +91,9 @@ pub fn tell_rank(found: &Found, linked: &mut Linked) {
     report.rank = report.rank.or(found.rank);
 }
 
-/// What the others need to know of a rank; `None` where its rank is not sure.
+/// What the others need to know of a rank; `None` where its rank is not sure: then its files are not named by it.
 pub fn facts(trace: &LinkedTrace, found: &Found, alone: bool) -> Option<Facts> {
-    let rank = found.rank.or(trace.report.rank.or(Some(0)).filter(|_| alone))?;
+    let sure = found.rank.filter(|rank| alone || found.label == rank.to_string());
+    let rank = sure.or(trace.report.rank.or(Some(0)).filter(|_| alone))?;
     Some(Facts::of(trace, rank))
 }

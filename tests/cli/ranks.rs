@@ -1,0 +1,268 @@
+//! Ranks of one run: joined, compared, checked, ready for a simulator.
+
+use crate::tool::{Tool, unpacked};
+use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use serde_json::Value;
+
+const MS: i64 = 1_000_000;
+const DAY_NS: i64 = 86_400 * 1_000 * MS;
+
+/// How a rank of a drawn run is.
+#[derive(Clone, Copy, Default)]
+struct Drawn {
+    rank: i64,
+    world: i64,
+    /// Its clock is ahead by so much.
+    ahead_ns: i64,
+    /// It comes late to every all-reduce.
+    late: bool,
+    /// How many of its eight all-reduces come before its window begins.
+    skipped: i64,
+    bytes: u64,
+}
+
+/// ```text
+/// stream 20   all_reduce ====|      one per millisecond, all ranks end at the same time, 50 us after the last came
+/// ```
+fn draw(drawn: Drawn) -> Vec<u8> {
+    let Drawn { rank, world, ahead_ns, late, skipped, bytes } = drawn;
+    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    draw.distributed(rank, world).origin(1_700_000_000_000 * MS + ahead_ns);
+    let main = draw.thread();
+    for round in skipped..8 {
+        let begin = (round + 1) * MS;
+        let mut comms = Comms::new("allreduce", 0..world as u64, rank, round + 100);
+        (comms.in_elements, comms.out_elements) = (1024 + bytes, 1024 + bytes);
+        draw.collective(main, &comms, begin, begin + 20_000);
+        let correlation = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", (begin + 5_000, begin + 9_000), correlation);
+        let arrival = if late { 400_000 } else { 100_000 + 1_000 * (rank * 7 + round * 3).rem_euclid(20) };
+        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (begin + arrival, begin + 450_000), correlation, &comms);
+    }
+    draw.kineto()
+}
+
+/// Four ranks whose rank 2 is late, on clocks that are apart.
+const RUN: [Drawn; 4] = [
+    Drawn { rank: 0, world: 4, ahead_ns: 0, late: false, skipped: 0, bytes: 0 },
+    Drawn { rank: 1, world: 4, ahead_ns: 3 * MS, late: false, skipped: 0, bytes: 0 },
+    Drawn { rank: 2, world: 4, ahead_ns: -7 * MS, late: true, skipped: 0, bytes: 0 },
+    Drawn { rank: 3, world: 4, ahead_ns: 40_000, late: false, skipped: 0, bytes: 0 },
+];
+
+fn put(tool: &Tool, ranks: &[Drawn]) {
+    for drawn in ranks {
+        tool.file(&format!("run/kineto_trace_{}.json", drawn.rank), draw(*drawn));
+    }
+}
+
+fn attrs(tool: &Tool, name: &str) -> Vec<etlink_chakra::read::CommAttrs> {
+    let graph = etlink_chakra::read::read(&tool.read(name)[..]).expect("reads");
+    (0..graph.len()).map(|node| graph.comm_of(node)).filter(|comm| comm.size.is_some()).collect()
+}
+
+fn sizes(tool: &Tool, name: &str) -> Vec<Option<i64>> {
+    attrs(tool, name).iter().map(|comm| comm.size).collect()
+}
+
+fn groups(tool: &Tool, name: &str) -> Value {
+    serde_json::from_slice(&tool.read(name)).expect("JSON")
+}
+
+#[test]
+fn a_group_has_one_number_on_all_ranks() {
+    let tool = Tool::new();
+    let ran = tool.run("merge {pairs}/tpdp4-2.15.0 -o out --json").exits(0).json();
+    let want = serde_json::json!({"1": [0, 1], "3": [0, 2], "4": [1, 3], "5": [2, 3]});
+    assert_eq!(groups(&tool, "out/comm_group.json"), want);
+    let run = &ran["runs"][0];
+    assert_eq!((&run["collectives"], &run["unmatched"], &run["groups"]["2"]), (&26.into(), &0.into(), &serde_json::json!([0, 1, 2, 3])));
+    let named = |rank: i64| {
+        let graph = etlink_chakra::read::read(&tool.read(&format!("out/tpdp4-2.15.0.{rank}.et"))[..]).expect("reads");
+        let names = (0..graph.len()).filter_map(|node| graph.comm_of(node).group).map(|name| graph.names.get(name).to_owned());
+        names.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!([0, 1, 2, 3].map(named), [["1", "3"], ["1", "4"], ["3", "5"], ["4", "5"]]);
+    tool.run("check out").exits(0).says("tpdp4-2.15.0.*.et: ok, 4 ranks together");
+}
+
+#[test]
+fn uneven_sizes_are_made_equal() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/experts2-2.15.0 -o out").exits(0).says("4 collectives and 0 messages matched, 0 not");
+    let want = [512, 704, 512, 704].map(Some);
+    assert_eq!((sizes(&tool, "out/experts2-2.15.0.0.et"), sizes(&tool, "out/experts2-2.15.0.1.et")), (want.into(), want.into()));
+    tool.run("check out").exits(0);
+}
+
+#[test]
+fn every_recorded_run_is_ready_for_astra_sim() {
+    let tool = Tool::new();
+    tool.run("merge {pairs} -o out --for astra-sim").exits(0);
+    tool.run("check out").exits(0);
+    let readme = String::from_utf8(tool.read("out/pipeline4-2.15.0/README.md")).expect("text");
+    assert!(readme.contains("--workload-configuration=\"$PWD/pipeline4-2.15.0\"") && !readme.contains("comm_group"), "{readme}");
+    assert!(String::from_utf8_lossy(&tool.read("out/pipeline4-2.15.0/network.yml")).contains("npus_count: [ 4 ]"));
+    for name in ["system.json", "memory.json", "comm_group.json"] {
+        groups(&tool, &format!("out/tpdp4-2.15.0/{name}"));
+    }
+    // one rank is not enough for the simulator's network
+    assert!(tool.path("out/mlp-2.15.0/mlp-2.15.0.1.et").exists());
+    tool.run("merge {pairs} -o out --for astra-sim").exits(2).complains(&["exists already", "--force"]);
+    tool.run("merge {pairs} -o out --for astra-sim --force").exits(0);
+    tool.run("merge {pairs} -o other --for astra-sim --format json").exits(2).complains(&["--for astra-sim", "--format"]);
+}
+
+#[test]
+fn the_late_rank_and_the_clocks_are_found() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    let ran = tool.run("ranks run --json").exits(0).json();
+    let run = &ran[0];
+    for (drawn, clock) in RUN.iter().zip(run["clocks"].as_array().expect("clocks")) {
+        let offset = clock["offset_ns"].as_i64().expect("a number");
+        assert!((offset + drawn.ahead_ns).abs() <= 5_000, "rank {}: {clock}", drawn.rank);
+        assert_eq!((clock["support"].as_u64(), clock["contradicted"].as_bool()), (Some(if drawn.rank == 0 { 0 } else { 8 }), Some(false)));
+    }
+    let collectives = run["collectives"].as_array().expect("collectives");
+    assert_eq!(collectives.len(), 8);
+    for one in collectives {
+        assert_eq!((one["last"].as_i64(), one["transfer_ns"].as_i64()), (Some(2), Some(50_000)), "{one}");
+        assert!(one["skew_ns"].as_i64().is_some_and(|skew| (280_000..=300_000).contains(&skew)), "{one}");
+        // 4096 bytes in 50 us, 2 · 3/4 of that on the bus
+        assert_eq!((one["algorithm_bandwidth"].as_f64(), one["bus_bandwidth"].as_f64()), (Some(81_920_000.0), Some(122_880_000.0)));
+    }
+    let lasts: Vec<_> = run["ranks"].as_array().expect("ranks").iter().map(|rank| rank["last"].as_u64()).collect();
+    assert_eq!(lasts, [0, 0, 8, 0].map(Some));
+    tool.run("ranks run").exits(0).says("largest skew").says("rank 2");
+    let unaligned = tool.run("ranks run --no-align --json").exits(0).json();
+    assert_eq!(unaligned[0]["collectives"][0]["last"], 1, "its clock is 3 ms ahead");
+}
+
+#[test]
+fn comparisons_are_tables_for_programs() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    let ran = tool.run("ranks run --csv").exits(0);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines.len(), 9);
+    assert!(lines[0].starts_with("run,kind,ranks,group,number,bytes,start_ns,last,skew_ns"), "{}", lines[0]);
+    assert!(lines[1].starts_with(",all_reduce,\"ranks 0, 1, 2, 3\",1,100,4096,"), "{}", lines[1]);
+}
+
+#[test]
+fn files_are_on_one_clock_unless_they_shall_not() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.run("merge run -o out").exits(0).says("clock of rank 2");
+    tool.run("merge run -o own --no-align").exits(0);
+    let ends = |folder: &str| {
+        [0, 2].map(|rank| {
+            let graph = etlink_chakra::read::read(&tool.read(&format!("{folder}/run.{rank}.et"))[..]).expect("reads");
+            let collective = (0..graph.len()).find(|node| graph.comm_of(*node).size.is_some()).expect("a collective");
+            graph.start_ns[collective].expect("a start") + graph.duration_ns[collective]
+        })
+    };
+    let [aligned, own] = [ends("out"), ends("own")];
+    assert_eq!((aligned[0] - aligned[1], own[0] - own[1]), (0, 7 * MS));
+}
+
+#[test]
+fn a_rank_that_is_not_there_is_named() {
+    let tool = Tool::new();
+    put(&tool, &[RUN[0], RUN[1], RUN[3]]);
+    tool.run("merge run -o out").exits(0).says("no trace of rank 2: 3 of 4 ranks are here").says("8 collectives and 0 messages matched, 0 not");
+    assert_eq!(groups(&tool, "out/comm_group.json"), serde_json::json!({"1": [0, 1, 2, 3]}));
+    tool.run("check out").exits(1).says("rank 2 has no file");
+    tool.run("merge run -o sim --for astra-sim").exits(0).says("absent rank");
+    assert_eq!(sizes(&tool, "sim/run.0.et"), [], "what rank 2 takes part in is computation");
+    assert!(String::from_utf8_lossy(&tool.read("sim/README.md")).contains("No trace was there of rank 2"));
+    tool.run("check sim").exits(0).says("run.*.et: ok, 4 ranks together");
+    tool.run("ranks run").exits(0).says("no trace of rank 2");
+}
+
+#[test]
+fn a_window_that_begins_later_costs_only_what_it_lacks() {
+    let tool = Tool::new();
+    put(&tool, &[RUN[0], RUN[1], Drawn { skipped: 3, ..RUN[2] }, RUN[3]]);
+    let ran = tool.run("merge run -o out --for astra-sim").exits(0).says("5 collectives and 0 messages matched, 3 not");
+    assert!(ran.stdout.contains("all_reduce number 100 of ranks 0, 1, 2, 3 is missing on rank 2"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("9  communication, unmatched"), "{}", ran.stdout);
+    assert_eq!((sizes(&tool, "out/run.0.et").len(), sizes(&tool, "out/run.2.et").len()), (5, 5));
+    tool.run("check out").exits(0);
+}
+
+#[test]
+fn different_sizes_are_told_and_made_equal() {
+    let tool = Tool::new();
+    put(&tool, &[RUN[0], RUN[1], RUN[2], Drawn { bytes: 1, ..RUN[3] }]);
+    tool.run("merge run -o out")
+        .exits(0)
+        .says("8  collectives of different sizes on different ranks")
+        .says("4096 bytes on rank 0, 4100 bytes on rank 3");
+    assert_eq!(sizes(&tool, "out/run.0.et"), [Some(4100); 8]);
+    tool.run("check out").exits(0);
+}
+
+#[test]
+fn two_files_of_one_rank_are_not_guessed_between() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.file("run/device_1.json", draw(RUN[1]));
+    let ran = tool.run("merge run -o out").exits(0).says("2 device traces are of rank 1").says("no trace of rank 1");
+    assert!(ran.stdout.contains("is not joined with the others: its rank is not sure"), "{}", ran.stdout);
+    assert!(tool.path("out/run.device_1.et").exists() && tool.path("out/run.kineto_trace_1.et").exists());
+    tool.run("merge run -o sim --for astra-sim").exits(1).says("no trace of rank 1");
+    tool.run("check sim").exits(0).says("4 ranks together");
+}
+
+#[test]
+fn ranks_of_other_runs_are_left_out() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    put(&tool, &[Drawn { ahead_ns: DAY_NS, ..RUN[3] }]);
+    tool.run("merge run -o out").exits(0).says("3 is not joined with the others: it was recorded 86399 s after the others: of another run");
+    tool.run("ranks run").exits(1).says("3 is left out: it was recorded 86399 s after");
+    put(&tool, &[Drawn { world: 8, ..RUN[3] }]);
+    tool.run("merge run -o world").exits(0).says("3 is not joined with the others: it is of a run of 8 ranks, most others of one of 4");
+    assert_eq!(groups(&tool, "world/comm_group.json"), serde_json::json!({"1": [0, 1, 2, 3]}));
+    let forced = tool.run("merge run -o forced --force").exits(0);
+    assert!(!forced.stdout.contains("is not joined"), "{}", forced.stdout);
+}
+
+#[test]
+fn a_rank_that_is_cut_keeps_what_it_has() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    let whole = draw(RUN[2]);
+    tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
+    let ran = tool.run("merge run -o out --for astra-sim").exits(0);
+    assert!(ran.stdout.contains("is missing on rank 2") && ran.stdout.contains("communication, unmatched"), "{}", ran.stdout);
+    let kept = sizes(&tool, "out/run.2.et").len();
+    assert!((2..8).contains(&kept), "{kept}");
+    assert_eq!(sizes(&tool, "out/run.0.et").len(), kept);
+    tool.run("check out").exits(0);
+    tool.file("run/kineto_trace_2.json", "this is no trace");
+    tool.run("merge run -o none --for astra-sim").exits(1).says("failed: 2:").says("no trace of rank 2");
+    tool.run("check none").exits(0).says("4 ranks together");
+}
+
+#[test]
+fn an_unreadable_group_file_is_named() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/tpdp4-2.15.0 -o out").exits(0);
+    tool.file("out/comm_group.json", "{\"1\": [0");
+    tool.run("check out").exits(2).complains(&["comm_group.json", "list of ranks"]);
+    tool.file("out/comm_group.json", "{\"1\": [0, 1]}");
+    tool.run("check out").exits(1).says("a group that comm_group.json does not list").says("group \"3\"");
+}
+
+#[test]
+fn a_rank_that_is_linked_by_itself_names_only_groups_of_a_part() {
+    let tool = Tool::new();
+    for name in ["torch_et_0.json", "kineto_trace_0.json"] {
+        tool.file(name, unpacked(&format!("ddp2-2.15.0/{name}.gz")));
+    }
+    tool.run("link --host torch_et_0.json --device kineto_trace_0.json -o x.et").exits(0);
+    assert!(attrs(&tool, "x.et").iter().all(|comm| comm.group.is_none()), "simulators take all ranks");
+}
