@@ -231,6 +231,18 @@ fn ranks_of_other_runs_are_left_out() {
 }
 
 #[test]
+fn a_rank_of_another_program_is_told() {
+    let tool = Tool::new();
+    for (case, ranks) in [("tpdp4-2.15.0", 0..3), ("pipeline4-2.15.0", 3..4)] {
+        for name in ranks.flat_map(|rank| ["torch_et", "kineto_trace"].map(|kind| format!("{kind}_{rank}.json"))) {
+            tool.file(&format!("run/{name}"), unpacked(&format!("{case}/{name}.gz")));
+        }
+    }
+    tool.run("merge run -o out --for astra-sim").exits(0).says("nothing that rank 3 communicates fits the others");
+    tool.run("check out").exits(0).says("4 ranks together");
+}
+
+#[test]
 fn a_rank_that_is_cut_keeps_what_it_has() {
     let tool = Tool::new();
     put(&tool, &RUN);

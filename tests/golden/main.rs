@@ -1,12 +1,13 @@
 //! What the recordings link to, as text that a person can judge. `INSTA_UPDATE=always` blesses it.
 //!
 //! `figures` is a line per recorded rank: what was matched, nodes, edges, anomalies, and check sums of
-//! both outputs, which must not change unless a change means them to. `experts2` is one small graph in full.
+//! both outputs, which must not change unless a change means them to. `experts2` is one small graph in full, `joined` what the ranks of a run have in common.
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "tests")]
 #![allow(unreachable_pub, reason = "a test program has no outside")]
 
 use etlink_chakra::read::{self, Graph};
-use etlink_chakra::{WriteOptions, et, etplus};
+use etlink_chakra::{WriteOptions, agree, et, etplus, simulated};
+use etlink_link::ranks::{self, Facts};
 use etlink_link::{LinkOptions, LinkedTrace};
 use std::fmt::Write;
 use std::fs::File;
@@ -71,6 +72,31 @@ fn figures() {
         }
     }
     insta::assert_snapshot!("figures", text);
+}
+
+/// What all ranks of a run have in common: a line per collective or message.
+#[test]
+fn joined() {
+    let mut text = String::new();
+    for (case, ranks) in [("tpdp4-2.15.0", 4), ("pipeline4-2.15.0", 4), ("experts2-2.15.0", 2), ("ddp2-2.4.1", 2)] {
+        let traces: Vec<LinkedTrace> = (0..ranks).map(|rank| link(&pairs().join(case), rank)).collect();
+        let facts: Vec<Facts> = traces.iter().zip(0..).map(|(trace, rank)| Facts::of(trace, rank)).collect();
+        let sizes: Vec<_> = traces.iter().zip(&facts).map(|(trace, facts)| simulated(trace, facts)).collect();
+        let join = ranks::join(&facts);
+        let agreed = agree(&facts, &sizes, &join, true);
+        let _ = writeln!(text, "{case}: groups {:?}, used {:?}, problems {:?}", join.groups, agreed.groups.keys(), join.problems);
+        for (joint, skew) in join.joints.iter().zip(ranks::skews(&facts, &join, &[])) {
+            let nodes = joint.parts.iter().map(|part| facts[part.rank as usize].communications[part.communication as usize].node);
+            let nodes: Vec<u32> = nodes.collect();
+            let fate = agreed.ranks[joint.parts[0].rank as usize].of(nodes[0]);
+            let _ = writeln!(
+                text,
+                "  {} {} {}: nodes {nodes:?}, {fate:?}, skew {} ns, last {}",
+                skew.kind, skew.number, skew.ranks, skew.skew_ns, skew.last
+            );
+        }
+    }
+    insta::assert_snapshot!("joined", text);
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl<'t> Encoder<'t> {
     /// The latency of node `index`, which has its deps and is its only one.
     fn latency_node(&mut self, index: usize, node: &Node) {
         let (id, latency) = (self.plan.id(index) - 1, self.plan.latency[index]);
-        let start_ns = self.aligned(node.start.0) - latency.0;
+        let start_ns = self.aligned(node.start.0).saturating_sub(latency.0);
         self.message.begin();
         self.message.uint(field::ID, id);
         self.message.text(field::NAME, "latency");

@@ -56,7 +56,8 @@ impl Pair {
         let median = *self.ends.select_nth_unstable(middle).1;
         let contradicted = lower > upper;
         let offset_ns = if contradicted { median } else { median.clamp(lower, upper) };
-        let uncertainty = if contradicted { lower.saturating_sub(upper) } else { (offset_ns - lower).max(upper - offset_ns) };
+        let uncertainty =
+            if contradicted { lower.saturating_sub(upper) } else { offset_ns.saturating_sub(lower).max(upper.saturating_sub(offset_ns)) };
         Some(Clock { rank: 0, offset_ns, uncertainty_ns: Some(uncertainty), support, contradicted })
     }
 }
@@ -67,7 +68,7 @@ pub fn clocks(ranks: &[Facts], join: &Join) -> Vec<Clock> {
     for ((reference, other), pair) in pairs(ranks, join) {
         let Some(clock) = pair.clock() else { continue };
         steps.entry(reference).or_default().push((other, clock));
-        steps.entry(other).or_default().push((reference, Clock { offset_ns: -clock.offset_ns, ..clock }));
+        steps.entry(other).or_default().push((reference, Clock { offset_ns: clock.offset_ns.saturating_neg(), ..clock }));
     }
     let mut found: Vec<Option<Clock>> = vec![None; ranks.len()];
     // the least uncertain way first

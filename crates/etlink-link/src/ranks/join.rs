@@ -87,6 +87,20 @@ pub struct Join {
 }
 
 impl Join {
+    /// Ranks, by place, that have collectives or messages with others but none that fits, while those of others do: their traces
+    /// are probably of another run.
+    pub fn strangers(&self, ranks: usize) -> Vec<usize> {
+        let (mut has, mut fits) = (vec![false; ranks], vec![false; ranks]);
+        for joint in &self.joints {
+            for part in &joint.parts {
+                let at = part.rank as usize;
+                (has[at], fits[at]) = (true, fits[at] || joint.is_whole() && joint.parts.len() > 1);
+            }
+        }
+        let any = fits.contains(&true);
+        (0..ranks).filter(|at| any && has[*at] && !fits[*at]).collect()
+    }
+
     /// The ranks of a channel.
     pub fn members(&self, channel: Channel) -> Vec<i64> {
         match channel {

@@ -67,10 +67,10 @@ pub fn lateness(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<Lateness>
         for &(start, at) in &arrivals {
             let Some(rank) = all.get_mut(at as usize) else { continue };
             rank.joints += 1;
-            rank.waited_ns += last.0 - start;
+            rank.waited_ns = rank.waited_ns.saturating_add(last.0.saturating_sub(start));
             if at == last.1 {
                 rank.last += 1;
-                rank.alone_ns += alone;
+                rank.alone_ns = rank.alone_ns.saturating_add(alone);
             }
         }
     }
@@ -92,7 +92,7 @@ fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<(i64
 /// The last arrival and how much later it was than the one before it.
 fn last_of(arrivals: &[(i64, u32)]) -> ((i64, u32), i64) {
     match arrivals {
-        [.., before, last] => (*last, last.0 - before.0),
+        [.., before, last] => (*last, last.0.saturating_sub(before.0)),
         [last] => (*last, 0),
         [] => ((0, 0), 0),
     }
@@ -105,7 +105,7 @@ fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option
     let sides = || joint.parts.iter().map(|part| (side(ranks, *part).1, offset(clocks, part.rank)));
     let end = sides().map(|(communication, offset)| communication.end_ns.saturating_add(offset)).max()?;
     let bytes = sides().map(|(communication, _)| communication.bytes).max()?;
-    let transfer_ns = Some(end - last.0).filter(|transfer| *transfer > 0 && sides().all(|(communication, _)| communication.on_device));
+    let transfer_ns = Some(end.saturating_sub(last.0)).filter(|transfer| *transfer > 0 && sides().all(|(communication, _)| communication.on_device));
     let (kind, ranks_text, group, n) = match joint.channel {
         Channel::Message { src, dst } => ("message".to_owned(), format!("rank {src} to rank {dst}"), 0, 2),
         Channel::Group(group) => {
@@ -122,7 +122,7 @@ fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option
         bytes,
         start_ns: first,
         last: ranks.get(last.1 as usize)?.rank,
-        skew_ns: last.0 - first,
+        skew_ns: last.0.saturating_sub(first),
         alone_ns,
         transfer_ns,
         algorithm_bandwidth: algorithm,

@@ -64,6 +64,15 @@ fn what_differs_is_named() {
 }
 
 #[test]
+fn a_rank_that_fits_nobody_is_a_stranger() {
+    let mut ranks = [0, 1, 2].map(|at| rank(at, 3, &[&[0, 1], &[0, 1, 2]]));
+    ranks.iter_mut().take(2).for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
+    collective(&mut ranks[2], Broadcast, 1, 1, (0, 5));
+    assert_eq!(join(&ranks).strangers(3), [2]);
+    assert_eq!(join(&ranks[2..]).strangers(1), [0usize; 0], "when nothing fits nobody is strange");
+}
+
+#[test]
 fn an_uneven_all_to_all_is_no_problem() {
     let mut ranks = pair([&[1], &[1]]);
     ranks.iter_mut().for_each(|facts| facts.communications[0].kind = AllToAll);

@@ -21,6 +21,8 @@ pub(super) struct Joined {
     pub(super) absent: Vec<i64>,
     /// Traces that are not of this run.
     pub(super) left_out: Vec<Stray>,
+    /// Ranks whose collectives and messages fit no other's.
+    pub(super) strangers: Vec<i64>,
     /// Process groups by their number in the files.
     pub(super) groups: BTreeMap<u32, Vec<u64>>,
     /// Collectives that all ranks have whose traces are here.
@@ -73,6 +75,7 @@ impl Joined {
         let clocks = if args.no_align { vec![] } else { clocks(&facts, &join) };
         let mut joined = Joined::counted(&join);
         joined.problems.extend(out_of_turn(&facts, &join, &agreed.out_of_turn));
+        joined.strangers = join.strangers(facts.len()).into_iter().map(|at| facts[at].rank).collect();
         let ranks = facts.iter().map(|facts| facts.rank).collect();
         Joined { run: run.to_owned(), ranks, world_size: company.world_size, absent: company.absent, left_out, clocks, agreed, labels, ..joined }
     }
@@ -88,6 +91,7 @@ impl Joined {
             world_size: None,
             absent: vec![],
             left_out: vec![],
+            strangers: vec![],
             groups: join.groups.clone(),
             collectives: count(false),
             messages: count(true),

@@ -55,11 +55,11 @@ fn describe(linked: &Linked) -> String {
 
 /// What the ranks of a run have in common; nothing of a rank that stands alone and knows of no other.
 fn common(joined: &Joined, ranks: &[Rank]) -> String {
-    let run = if joined.run.is_empty() { ".".to_owned() } else { joined.run.clone() };
+    let run = if joined.run.is_empty() { String::new() } else { format!("{}: ", joined.run) };
     let mut out = String::new();
     for stray in &joined.left_out {
         let why = stray.why.map_or("its rank is not sure".to_owned(), |why| why.describe());
-        let _ = writeln!(out, "note: {run}: {} is not joined with the others: {why}", stray.label);
+        let _ = writeln!(out, "note: {run}{} is not joined with the others: {why}", stray.label);
     }
     if joined.groups.is_empty() && joined.messages + joined.unmatched == 0 && joined.ranks.len() < 2 {
         return out;
@@ -69,16 +69,19 @@ fn common(joined: &Joined, ranks: &[Rank]) -> String {
         let more = if joined.absent.len() > 8 { ", …" } else { "" };
         let _ = writeln!(
             out,
-            "note: {run}: no trace of rank {}{more}: {} of {} ranks are here",
+            "note: {run}no trace of rank {}{more}: {} of {} ranks are here",
             list.join(", "),
             joined.ranks.len(),
-            joined.ranks.len() + joined.absent.len()
+            joined.world_size.unwrap_or((joined.ranks.len() + joined.absent.len()) as i64)
         );
+    }
+    for rank in &joined.strangers {
+        let _ = writeln!(out, "note: {run}nothing that rank {rank} communicates fits the others: its trace is probably of another run");
     }
     let Joined { collectives, messages, unmatched, .. } = joined;
     let mut rows = Rows::default();
     let said = format!("{} groups; {collectives} collectives and {messages} messages matched, {unmatched} not", joined.groups.len());
-    rows.add(&format!("joined {run}"), format!("{} ranks", joined.ranks.len()), said);
+    rows.add(&format!("joined {}", joined.run), format!("{} ranks", joined.ranks.len()), said);
     for (reason, count) in demoted(joined, ranks) {
         rows.add("  as compute", count, format!("communication, {}", word(reason)));
     }

@@ -29,11 +29,11 @@ pub(super) fn write(args: &Merge, folder: &Path, name: &str, joined: &Joined) ->
     }
     // a folder in which no rank could be linked
     let Some(last) = joined.ranks.iter().max().filter(|_| args.simulator.is_some()) else { return Ok(()) };
-    let ranks = u64::try_from(last + 1).unwrap_or(0).max(astra::MIN_RANKS);
+    let ranks = u64::try_from(last.saturating_add(1)).unwrap_or(0).max(astra::MIN_RANKS);
     let idle: Vec<i64> = (0..).take(usize::try_from(ranks)?).filter(|rank| !joined.ranks.contains(rank)).take(MAX_IDLE + 1).collect();
     if idle.len() > MAX_IDLE {
         bail!(
-            "{}: rank {last}, but {} traces: more than {MAX_IDLE} ranks are absent; ASTRA-sim counts ranks from 0",
+            "{}: rank {last} and only {} traces: more than {MAX_IDLE} ranks are absent; ASTRA-sim counts ranks from 0",
             folder.display(),
             joined.ranks.len()
         );

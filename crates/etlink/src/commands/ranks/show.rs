@@ -38,8 +38,8 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
 
 /// Who was late, what the transfers of each kind and group were like, and the worst ones.
 pub(super) fn table(one: &Compared, top: usize) -> String {
-    let run = if one.run.is_empty() { "." } else { &one.run };
-    let mut out = format!("{run}: {} ranks, {} collectives and messages\n", one.ranks.len(), one.collectives.len());
+    let run = if one.run.is_empty() { String::new() } else { format!("{}: ", one.run) };
+    let mut out = format!("{run}{} ranks, {} collectives and messages\n", one.ranks.len(), one.collectives.len());
     for stray in &one.left_out {
         let why = match (&stray.error, stray.why) {
             (Some(error), _) => error.clone(),
@@ -88,7 +88,7 @@ fn by_kind(one: &Compared) -> String {
     one.collectives.iter().for_each(|skew| kinds.entry((skew.group, &skew.kind, &skew.ranks)).or_default().push(skew));
     let mut table = Lines::new(["kind", "between", "times", "bytes", "skew", "transfer", "algorithm", "bus"]);
     for ((_, kind, ranks), skews) in kinds {
-        let sum = |of: fn(&Skew) -> i64| skews.iter().map(|skew| of(skew)).sum::<i64>();
+        let sum = |of: fn(&Skew) -> i64| skews.iter().map(|skew| of(skew)).fold(0, i64::saturating_add);
         let timed = skews.iter().filter(|skew| skew.transfer_ns.is_some()).count() as f64;
         let mean = |of: fn(&Skew) -> Option<f64>| {
             let all: Vec<f64> = skews.iter().filter_map(|skew| of(skew)).collect();
@@ -99,7 +99,7 @@ fn by_kind(one: &Compared) -> String {
             kind.to_owned(),
             ranks.to_owned(),
             skews.len().to_string(),
-            skews.iter().map(|skew| skew.bytes).sum::<u64>().to_string(),
+            skews.iter().map(|skew| skew.bytes).fold(0, u64::saturating_add).to_string(),
             us(sum(|skew| skew.skew_ns) / skews.len().max(1) as i64),
             if timed > 0.0 { us(transfer as i64) } else { "-".into() },
             mean(|skew| skew.algorithm_bandwidth),
