@@ -129,7 +129,8 @@ impl Merging {
             let sizes = etlink_chakra::simulated(&trace, &facts);
             rank.known = Some(Known { facts, sizes, trace: None });
         }
-        if !is_et(&self.args) {
+        let silent = rank.known.as_ref().is_some_and(|known| known.facts.communications.is_empty()) && self.args.simulator.is_none();
+        if !is_et(&self.args) || silent && !alone {
             pair::write_out(&trace, &job, Among::default(), &self.progress, &mut linked)?;
         } else if alone {
             let joined = Joined::of(&self.args, &rank.run, &[&*rank]);
