@@ -68,6 +68,19 @@ impl EdgeKind {
         EdgeKind::Tensor,
     ];
 
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            EdgeKind::ProgramOrder => "program_order",
+            EdgeKind::Launch => "launch",
+            EdgeKind::StreamOrder => "stream_order",
+            EdgeKind::EventWait => "event_wait",
+            EdgeKind::HostWait => "host_wait",
+            EdgeKind::Handoff => "handoff",
+            EdgeKind::Tensor => "tensor",
+        }
+    }
+
     /// Whether it orders a thread's work, rather than bringing work or data to it.
     pub fn is_control(self) -> bool {
         matches!(self, EdgeKind::ProgramOrder | EdgeKind::HostWait | EdgeKind::Handoff)

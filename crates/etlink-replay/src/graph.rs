@@ -1,6 +1,7 @@
 //! The graph that is run: nodes as columns, what each waits for as compressed rows.
 
 use crate::order;
+pub use etlink_link::EdgeKind;
 use etlink_model::{DurationNs, TimeNs};
 use serde::Serialize;
 
@@ -33,53 +34,6 @@ impl Kind {
     /// Whether it stands for time that passes, not for work that needs its thread or stream.
     pub fn is_delay(self) -> bool {
         matches!(self, Kind::Boundary | Kind::UnexplainedWait | Kind::Latency)
-    }
-}
-
-/// Why a node waits for another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EdgeKind {
-    /// Previous slice of a thread.
-    #[default]
-    ProgramOrder,
-    /// What ran before the call that caused it.
-    Launch,
-    /// Previous work of a stream.
-    StreamOrder,
-    /// Work of another stream, by an event.
-    EventWait,
-    /// Device work that a host call waits for.
-    HostWait,
-    /// Another thread that gave it work.
-    Handoff,
-    /// What wrote a tensor that it reads.
-    Tensor,
-}
-
-impl EdgeKind {
-    /// All of them, in order.
-    pub const ALL: [EdgeKind; 7] = [
-        EdgeKind::ProgramOrder,
-        EdgeKind::Launch,
-        EdgeKind::StreamOrder,
-        EdgeKind::EventWait,
-        EdgeKind::HostWait,
-        EdgeKind::Handoff,
-        EdgeKind::Tensor,
-    ];
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            EdgeKind::ProgramOrder => "program_order",
-            EdgeKind::Launch => "launch",
-            EdgeKind::StreamOrder => "stream_order",
-            EdgeKind::EventWait => "event_wait",
-            EdgeKind::HostWait => "host_wait",
-            EdgeKind::Handoff => "handoff",
-            EdgeKind::Tensor => "tensor",
-        }
     }
 }
 

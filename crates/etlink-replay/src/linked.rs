@@ -1,6 +1,6 @@
 //! A linked trace as a graph to run.
 
-use crate::graph::{Builder, Dep, EdgeKind, Error, Graph, Kind, Node, Resource};
+use crate::graph::{Builder, Dep, Error, Graph, Kind, Node, Resource};
 use crate::labels::Labels;
 use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{DeviceTrace, RowKind};
@@ -15,7 +15,7 @@ pub fn graph_of(trace: &LinkedTrace) -> Result<Graph, Error> {
     for index in 0..trace.nodes.len() {
         let node = trace.nodes.get(index);
         let resource = if node.on_device { threads + node.resource } else { node.resource };
-        let deps = trace.edges.of(index).iter().map(|edge| Dep { from: edge.from, kind: edge_kind(edge.kind), inferred: edge.inferred });
+        let deps = trace.edges.of(index).iter().map(|edge| Dep { from: edge.from, kind: edge.kind, inferred: edge.inferred });
         let (kind, start, duration) = (kind_of(trace, &node), Some(node.start), node.duration);
         builder.push(Node { kind, resource, start, duration, latency: None }, deps);
     }
@@ -34,18 +34,6 @@ fn kind_of(trace: &LinkedTrace, node: &etlink_link::Node) -> Kind {
         NodeKind::HostGap => Kind::HostGap,
         NodeKind::Boundary => Kind::Boundary,
         NodeKind::UnexplainedWait => Kind::UnexplainedWait,
-    }
-}
-
-fn edge_kind(kind: etlink_link::EdgeKind) -> EdgeKind {
-    match kind {
-        etlink_link::EdgeKind::ProgramOrder => EdgeKind::ProgramOrder,
-        etlink_link::EdgeKind::Launch => EdgeKind::Launch,
-        etlink_link::EdgeKind::StreamOrder => EdgeKind::StreamOrder,
-        etlink_link::EdgeKind::EventWait => EdgeKind::EventWait,
-        etlink_link::EdgeKind::HostWait => EdgeKind::HostWait,
-        etlink_link::EdgeKind::Handoff => EdgeKind::Handoff,
-        etlink_link::EdgeKind::Tensor => EdgeKind::Tensor,
     }
 }
 
