@@ -139,6 +139,43 @@ fn the_late_rank_and_the_clocks_are_found() {
     assert_eq!(unaligned[0]["collectives"][0]["last"], 1, "its clock is 3 ms ahead");
 }
 
+/// ```text
+/// rank 0   stream 20   all_gather of ranks 0, 1 ======|          rank 1   stream 20      ===|
+///          stream 21     all_reduce of all      ========|                 stream 21   ========|
+/// ```
+fn overlapping(rank: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    draw.distributed(rank, 3).origin(1_700_000_000_000 * MS);
+    let main = draw.thread();
+    let (gather, reduce) = (Comms::new("_allgather_base", 0..2, rank, 4), Comms::new("allreduce", 0..3, rank, 9));
+    let starts = if rank == 1 { [MS + 60_000, MS + 40_000] } else { [MS + 40_000, MS + 60_000] };
+    let rows = [(20, "AllGather", gather, starts[0], MS + 300_000), (21, "AllReduce", reduce, starts[1], MS + 310_000)];
+    for (stream, name, mut comms, start, end) in rows.into_iter().skip(usize::from(rank == 2)) {
+        comms.group_name = stream.to_string();
+        let correlation = draw.next_correlation();
+        draw.collective(main, &comms, start - 30_000, start - 15_000);
+        draw.call(main, "cudaLaunchKernelExC", (start - 25_000, start - 20_000), correlation);
+        draw.collective_kernel(Queue::stream(stream), &format!("ncclDevKernel_{name}"), (start, end), correlation, &comms);
+    }
+    draw.kineto()
+}
+
+#[test]
+fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
+    let tool = Tool::new();
+    for rank in 0..3 {
+        tool.file(&format!("run/kineto_trace_{rank}.json"), overlapping(rank));
+    }
+    let said = "communications that ranks do in opposite order (first: all_gather number 4 of ranks 0, 1";
+    tool.run("merge run -o out").exits(0).says(said).says("2  communication, order differs");
+    assert_eq!([0, 1, 2].map(|rank| sizes(&tool, &format!("out/run.{rank}.et")).len()), [1, 1, 1]);
+    let ran = tool.run("merge run -o sim --for astra-sim").exits(0);
+    assert!(!ran.stdout.contains("opposite"), "they end in one order: {}", ran.stdout);
+    assert_eq!([0, 1, 2].map(|rank| sizes(&tool, &format!("sim/run.{rank}.et")).len()), [2, 2, 1]);
+    let checked = tool.run("check out sim").exits(0);
+    assert!(!checked.stdout.contains("opposite"), "{}", checked.stdout);
+}
+
 #[test]
 fn comparisons_are_tables_for_programs() {
     let tool = Tool::new();

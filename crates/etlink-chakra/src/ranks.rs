@@ -3,12 +3,14 @@
 //! ASTRA-sim matches collectives of a group by order, type and size, and messages by sender, receiver and size; a rank whose
 //! counterpart does not come is stuck, and the simulator still returns 0. Traces of one run differ: a window begins one
 //! collective later, and each rank of an uneven all-to-all (experts) says its own size. So what has no counterpart becomes
-//! computation, where sizes differ the largest is taken, and what two ranks do in opposite order is taken out.
+//! computation, and where sizes differ the largest is taken. Kernels of different groups can overlap, and begin in different
+//! orders on different ranks; they end in one order, so that is the order in which they take turns. What ranks do in opposite
+//! order all the same is taken out.
 
 use crate::et::comm::{Comm, comm_of};
 use crate::{Demotion, WriteOptions};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Channel, Facts, Groups, Join, Joint, Role, Turns};
+use etlink_link::ranks::{Channel, Communication, Facts, Groups, Join, Joint, Role, Turns};
 use etlink_model::CollectiveKind;
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
@@ -33,6 +35,8 @@ pub enum Fate {
 pub struct Agreement {
     /// By ascending node.
     fates: Vec<(u32, Fate)>,
+    /// Nodes in the order in which they take turns, where that is not the order of nodes.
+    pub(crate) turns: Vec<u32>,
 }
 
 impl Agreement {
@@ -65,10 +69,14 @@ pub fn simulated(trace: &LinkedTrace, facts: &Facts) -> Vec<Option<i64>> {
 }
 
 /// Decides what all ranks write. `sizes` are those of [`simulated`], rank by rank. Ranks whose traces are not given take part
-/// in everything, unless the files are to run `without_absent` ones.
-pub fn agree(facts: &[Facts], sizes: &[Vec<Option<i64>>], join: &Join, without_absent: bool) -> Agreed {
-    let mut fates: Vec<Fate> = join.joints.iter().map(|joint| fate(joint, sizes, without_absent)).collect();
-    let out_of_turn = turns(facts, join, &fates).run();
+/// in everything, unless the files are `to_run` by themselves, with communications in turn.
+pub fn agree(facts: &[Facts], sizes: &[Vec<Option<i64>>], join: &Join, to_run: bool) -> Agreed {
+    let mut fates: Vec<Fate> = join.joints.iter().map(|joint| fate(joint, sizes, to_run)).collect();
+    let mut out_of_turn = turns(facts, join, &fates, Order::Start).run();
+    let by_end = (to_run && !out_of_turn.is_empty()).then(|| turns(facts, join, &fates, Order::End).run());
+    let by_end = by_end.filter(|out| out.len() < out_of_turn.len());
+    let order = if by_end.is_some() { Order::End } else { Order::Start };
+    out_of_turn = by_end.unwrap_or(out_of_turn);
     for &joint in &out_of_turn {
         fates[joint as usize] = Fate::Compute(Demotion::OrderDiffers);
     }
@@ -84,8 +92,32 @@ pub fn agree(facts: &[Facts], sizes: &[Vec<Option<i64>>], join: &Join, without_a
             agreed.ranks[part.rank as usize].fates.push((node, *fate));
         }
     }
-    agreed.ranks.iter_mut().for_each(|agreement| agreement.fates.sort_unstable_by_key(|(node, _)| *node));
+    for (facts, agreement) in facts.iter().zip(&mut agreed.ranks) {
+        agreement.fates.sort_unstable_by_key(|(node, _)| *node);
+        if order == Order::End {
+            let mut turns: Vec<&Communication> = facts.communications.iter().collect();
+            turns.sort_by_key(|communication| order.key(communication));
+            agreement.turns = turns.into_iter().map(|communication| communication.node).collect();
+        }
+    }
     agreed
+}
+
+/// In which order a rank's communications take turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Start,
+    End,
+}
+
+impl Order {
+    /// Nodes are numbered by their starts.
+    fn key(self, communication: &Communication) -> (i64, u32) {
+        match self {
+            Order::Start => (0, communication.node),
+            Order::End => (communication.end_ns, communication.node),
+        }
+    }
 }
 
 fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate {
@@ -104,9 +136,9 @@ fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate
     Fate::Communication { group, bytes }
 }
 
-/// What each rank does in turn: its communications by node.
-fn turns(facts: &[Facts], join: &Join, fates: &[Fate]) -> Turns {
-    let mut steps: Vec<Vec<(u32, u32, Role)>> = vec![vec![]; facts.len()];
+/// What each rank does in turn.
+fn turns(facts: &[Facts], join: &Join, fates: &[Fate], order: Order) -> Turns {
+    let mut steps: Vec<Vec<((i64, u32), u32, Role)>> = vec![vec![]; facts.len()];
     for ((joint, at), fate) in join.joints.iter().zip(0u32..).zip(fates) {
         if matches!(fate, Fate::Compute(_)) {
             continue;
@@ -120,12 +152,12 @@ fn turns(facts: &[Facts], join: &Join, fates: &[Fate]) -> Turns {
                 CollectiveKind::Recv => Role::Sends,
                 _ => Role::Meets,
             };
-            steps[part.rank as usize].push((communication.node, at, role));
+            steps[part.rank as usize].push((order.key(communication), at, role));
         }
     }
     let mut turns = Turns::new(facts.len(), join.joints.len());
     for (rank, mut steps) in (0..).zip(steps) {
-        steps.sort_unstable_by_key(|(node, ..)| *node);
+        steps.sort_unstable_by_key(|(key, ..)| *key);
         steps.into_iter().for_each(|(_, joint, role)| turns.push(rank, joint, role));
     }
     turns

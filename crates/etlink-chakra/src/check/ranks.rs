@@ -15,7 +15,8 @@ use crate::proto::NodeType;
 use crate::read::Graph;
 use etlink_link::ranks::{Role, Turns};
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// What is kept of a rank's file: who waits for whom, and what communicates.
 #[derive(Clone, Debug, Default)]
@@ -259,12 +260,33 @@ fn message(ranks: &[RankNodes], sides: &[Side], present: &BTreeSet<i64>, finding
     }
 }
 
-/// Whether all ranks end when each does its communications one after the other, in the order of ids.
+/// A rank's communications in the order in which it comes to them when, of the nodes that are ready, the first in the file goes first.
+fn come_to(rank: &RankNodes) -> Vec<u32> {
+    let mut waits = rank.waits.clone();
+    let mut entry = vec![u32::MAX; waits.len()];
+    (0u32..).zip(&rank.comms).for_each(|(at, comm)| entry[comm.node as usize] = at);
+    let ready = (0u32..).zip(&waits).filter(|(_, waits)| **waits == 0).map(|(node, _)| Reverse(node));
+    let mut ready: BinaryHeap<Reverse<u32>> = ready.collect();
+    let mut order = vec![];
+    while let Some(Reverse(node)) = ready.pop() {
+        order.extend(Some(entry[node as usize]).filter(|at| *at != u32::MAX));
+        for &next in rank.after(node) {
+            waits[next as usize] = waits[next as usize].saturating_sub(1);
+            if waits[next as usize] == 0 {
+                ready.push(Reverse(next));
+            }
+        }
+    }
+    order
+}
+
+/// Whether all ranks end when each does its communications one after the other.
 fn order(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
     let mut turns = Turns::new(ranks.len(), table.joints.len());
     let joints: Vec<&Vec<Side>> = table.joints.values().collect();
     for (at, rank) in (0u32..).zip(ranks) {
-        for (comm, &joint) in rank.comms.iter().zip(&table.of[at as usize]) {
+        for entry in come_to(rank) {
+            let (comm, joint) = (&rank.comms[entry as usize], table.of[at as usize][entry as usize]);
             let alone = joints.get(joint as usize).is_none_or(|sides| sides.len() == 1);
             let role = match comm.what {
                 What::Collective { .. } => Role::Meets,

@@ -128,10 +128,27 @@ fn joined(trace: &LinkedTrace) -> (Vec<u32>, Vec<DurationNs>) {
     (with, duration)
 }
 
+/// Pairs of a communication and the one before it. Where they take turns in another order than that of nodes, and that would
+/// make a circle with what they wait for otherwise, only what agrees with the order of nodes is kept.
 fn turns(trace: &LinkedTrace, groups: &Groups<'_>, options: &WriteOptions<'_>) -> Vec<(u32, u32)> {
-    let nodes = (0..trace.nodes.len()).filter(|node| matches!(comm_of(trace, groups, options, *node), Some(Ok(_))));
-    let nodes: Vec<u32> = nodes.filter_map(|node| u32::try_from(node).ok()).collect();
-    nodes.windows(2).map(|pair| (pair[1], pair[0])).collect()
+    let order = options.agreed.map_or(&[][..], |agreed| &agreed.turns);
+    let all = 0..u32::try_from(trace.nodes.len()).unwrap_or(u32::MAX);
+    let order: Box<dyn Iterator<Item = u32>> = if order.is_empty() { Box::new(all) } else { Box::new(order.iter().copied()) };
+    let nodes: Vec<u32> = order.filter(|node| matches!(comm_of(trace, groups, options, *node as usize), Some(Ok(_)))).collect();
+    let mut pairs: Vec<(u32, u32)> = nodes.windows(2).map(|pair| (pair[1], pair[0])).collect();
+    pairs.sort_unstable();
+    if pairs.iter().any(|(node, before)| before > node) && !is_acyclic(trace, &pairs) {
+        pairs.retain(|(node, before)| before < node);
+    }
+    pairs
+}
+
+fn is_acyclic(trace: &LinkedTrace, turns: &[(u32, u32)]) -> bool {
+    let nodes = trace.nodes.len();
+    let deps = (0u32..).take(nodes).flat_map(|node| trace.edges.of(node as usize).iter().map(move |edge| (edge.from, node)));
+    let turns = turns.iter().map(|(node, before)| (*before, *node));
+    let graph = petgraph::graph::DiGraph::<(), ()>::from_edges(deps.chain(turns));
+    petgraph::algo::toposort(&graph, None).is_ok()
 }
 
 fn first_slices(trace: &LinkedTrace) -> Vec<u32> {

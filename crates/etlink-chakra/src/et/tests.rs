@@ -251,6 +251,29 @@ fn communications_go_in_turn_when_they_shall() {
 }
 
 #[test]
+fn turns_in_the_order_of_ends_make_no_circle() {
+    let drawn = |waits: bool| {
+        let mut b = Builder::new();
+        let nodes = [(10, 90), (20, 30)].map(|(start, duration)| {
+            let op = b.op("record_param_comms", start, 5, None);
+            b.trace.device.ops.collective[op.index()] = b.collective("allreduce", "Half", 64);
+            b.node(NodeKind::Collective, op.0, start, duration)
+        });
+        if waits {
+            b.edge(EdgeKind::ProgramOrder, nodes[0], nodes[1]);
+        }
+        let trace = b.done();
+        let facts = [Facts::of(&trace, 0)];
+        let mut agreed = agree(&facts, &[simulated(&trace, &facts[0])], &join(&facts), false);
+        agreed.ranks[0].turns = vec![nodes[1], nodes[0]];
+        let (_, nodes, _) = written(&trace, &WriteOptions { agreed: Some(&agreed.ranks[0]), in_turn: true, ..WriteOptions::default() });
+        nodes.into_iter().map(|node| [node.ctrl_deps, node.data_deps]).collect::<Vec<_>>()
+    };
+    assert_eq!(drawn(false), [[vec![], vec![1]], [vec![], vec![]]]);
+    assert_eq!(drawn(true), [[vec![], vec![]], [vec![0], vec![]]], "the second waits for the first already");
+}
+
+#[test]
 fn times_are_by_the_clock_that_is_asked_for() {
     let start = |clock_offset_ns| {
         let (metadata, nodes, _) = written(&sample(true), &WriteOptions { clock_offset_ns, ..WriteOptions::default() });

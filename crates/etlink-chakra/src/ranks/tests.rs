@@ -90,6 +90,26 @@ fn opposite_orders_are_taken_out() {
 }
 
 #[test]
+fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
+    let one: Drawn<'_> = &[(AllReduce, PAIR, 1, Some(8)), (AllReduce, Party::Group(1), 1, Some(4))];
+    let other: Drawn<'_> = &[one[1], one[0]];
+    let (mut facts, sizes): (Vec<Facts>, Vec<_>) = (0..).zip([one, other]).map(|(at, drawn)| rank(at, drawn)).unzip();
+    for facts in &mut facts {
+        facts.groups.push(GroupOf::Ranks(vec![0, 1, 2]));
+        facts.communications.iter_mut().for_each(|communication| communication.end_ns = if communication.party == PAIR { 90 } else { 80 });
+    }
+    let join = join(&facts);
+    let plain = agree(&facts, &sizes, &join, false);
+    assert_eq!((plain.out_of_turn.len(), plain.ranks[0].turns.len()), (1, 0), "no file says so: one is taken out");
+    facts.push(rank(2, &[one[1]]).0);
+    facts[2].groups.push(GroupOf::Ranks(vec![0, 1, 2]));
+    let sizes = [sizes, vec![vec![Some(4)]]].concat();
+    let join = etlink_link::ranks::join(&facts);
+    let run = agree(&facts, &sizes, &join, true);
+    assert_eq!((run.out_of_turn.len(), &run.ranks[0].turns[..], &run.ranks[1].turns[..]), (0, &[11, 10][..], &[10, 11][..]));
+}
+
+#[test]
 fn groups_as_the_simulator_reads_them() {
     let mut text = vec![];
     write_groups(&[(1, vec![0, 1]), (2, vec![2, 3]), (10, vec![0, 1, 2, 3])].into(), &mut text).expect("writes");
