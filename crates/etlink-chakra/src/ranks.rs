@@ -136,9 +136,12 @@ fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate
     Fate::Communication { group, bytes }
 }
 
+/// When, at which joint, and what.
+type Step = ((i64, u32), u32, Role);
+
 /// What each rank does in turn.
 fn turns(facts: &[Facts], join: &Join, fates: &[Fate], order: Order) -> Turns {
-    let mut steps: Vec<Vec<((i64, u32), u32, Role)>> = vec![vec![]; facts.len()];
+    let mut steps: Vec<Vec<Step>> = vec![vec![]; facts.len()];
     for ((joint, at), fate) in join.joints.iter().zip(0u32..).zip(fates) {
         if matches!(fate, Fate::Compute(_)) {
             continue;
