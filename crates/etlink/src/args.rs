@@ -1,7 +1,9 @@
 //! What can be typed.
 
+mod record;
 mod schedule;
 
+pub use record::Record;
 pub use schedule::{Schedule, ScheduleOptions};
 
 use bytesize::ByteSize;
@@ -12,7 +14,9 @@ use std::path::PathBuf;
 /// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs and writes Chakra execution traces.
 #[derive(Debug, Parser)]
 #[command(name = "etlink", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was found under --strict; 2 could not do it.")]
+#[command(
+    after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was found under --strict; 2 could not do it. `record` ends with the exit code of the program; with 1 if that is 0 and a trace is missing."
+)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -34,6 +38,8 @@ pub enum Command {
     Check(Check),
     /// Say what kind of file it is and what is in it
     Inspect(Inspect),
+    /// Collect both traces from a PyTorch program as it is, all ranks over the same steps
+    Record(Record),
     /// Say what each step of a program would do under a schedule of the PyTorch profiler, before anything runs
     Schedule(Schedule),
 }

@@ -29,13 +29,16 @@ enum Outcome {
     Done,
     /// Done, but something was found.
     Found,
+    /// A program was run, and ended with this exit code.
+    Ran(u8),
 }
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
-    match interrupt::install().map_err(Into::into).and_then(|()| commands::run(args)) {
+    match commands::run(args) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Found) => ExitCode::from(1),
+        Ok(Outcome::Ran(code)) => ExitCode::from(code),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("etlink: {error:#}");

@@ -28,9 +28,9 @@ pub struct ScheduleOptions {
     /// Steps that are recorded, at least 1; the trace is saved when the last of them ends
     #[arg(long, value_name = "N")]
     pub active: i64,
-    /// Cycles of wait, warmup and active steps; 0: until the program ends
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub repeat: i64,
+    /// Cycles of wait, warmup and active steps; 0: until the program ends [default: 0, for `record` 1]
+    #[arg(long, value_name = "N")]
+    pub repeat: Option<i64>,
     /// Steps before the first cycle
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_first: i64,

@@ -5,11 +5,13 @@ mod inspect;
 mod link;
 mod merge;
 mod ranks;
+mod record;
 mod replay;
 mod schedule;
 
 use crate::Outcome;
 use crate::args::{Args, Command};
+use crate::interrupt;
 use anyhow::Result;
 use serde::Serialize;
 use std::io::Write;
@@ -17,10 +19,15 @@ use std::num::NonZeroUsize;
 
 /// Carries out what was typed.
 pub fn run(args: Args) -> Result<Outcome> {
+    // a program that is recorded gets the signals itself
+    if !matches!(args.command, Command::Record(_)) {
+        interrupt::install()?;
+    }
     match args.command {
         Command::Link(args) => link::run(args),
         Command::Merge(args) => merge::run(args),
         Command::Ranks(args) => ranks::run(args),
+        Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(args),
         Command::Check(args) => check::run(args),
         Command::Inspect(args) => inspect::run(args),

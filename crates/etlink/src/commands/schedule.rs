@@ -7,15 +7,16 @@ use etlink_schedule::{Action, Arguments, Schedule};
 use serde::{Serialize, Serializer};
 use std::io::{BufWriter, StdoutLock, Write};
 
-impl From<ScheduleOptions> for Arguments {
-    fn from(options: ScheduleOptions) -> Arguments {
-        let ScheduleOptions { wait, warmup, active, repeat, skip_first, skip_first_wait } = options;
-        Arguments { wait, warmup, active, repeat, skip_first, skip_first_wait }
+impl ScheduleOptions {
+    /// As PyTorch takes them.
+    pub fn arguments(self, default_repeat: i64) -> Arguments {
+        let ScheduleOptions { wait, warmup, active, repeat, skip_first, skip_first_wait } = self;
+        Arguments { wait, warmup, active, repeat: repeat.unwrap_or(default_repeat), skip_first, skip_first_wait }
     }
 }
 
 pub fn run(args: &Args) -> Result<Outcome> {
-    let schedule = Schedule::new(args.schedule.into())?;
+    let schedule = Schedule::new(args.schedule.arguments(0))?;
     for note in notes(&schedule, args.steps) {
         eprintln!("note: {note}");
     }

@@ -1,0 +1,66 @@
+"""Starts the recording in a process that has imported torch."""
+
+import atexit
+import functools
+import json
+import os
+
+from . import steps
+from .report import Report
+from .session import Session
+from .window import OWN
+
+
+def install(torch, after_import):
+    """Never raises: the program must not notice."""
+    try:
+        settings = json.loads(os.environ["ETLINK_RECORD"])
+        report = Report(settings["work"], versions(torch))
+    except Exception:
+        return
+    try:
+        session = Session(torch, settings, report)
+        steps.count(torch, session, after_import, settings["step_on"])
+        watch_profilers(torch, session)
+        atexit.register(session.leave)
+        leave_first(session)
+    except Exception as error:
+        report.note("{}: {}".format(type(error).__name__, error))
+
+
+def versions(torch):
+    device = torch.version.cuda or getattr(torch.version, "hip", None)
+    return {"torch": str(torch.__version__), "device": device}
+
+
+def leave_first(session):
+    """`os._exit` skips all that Python does at exit."""
+    leave = os._exit
+
+    @functools.wraps(leave)
+    def wrapper(status):
+        session.leave()
+        leave(status)
+
+    os._exit = wrapper
+
+
+def watch_profilers(torch, session):
+    """A profiler or observer that the program makes ends the recording."""
+    watched = [
+        (torch.profiler.profile, "__init__"),
+        (torch.autograd.profiler.profile, "__init__"),
+        (torch.profiler.ExecutionTraceObserver, "register_callback"),
+    ]
+    for owner, name in watched:
+        setattr(owner, name, wrapped(getattr(owner, name), session))
+
+
+def wrapped(original, session):
+    @functools.wraps(original)
+    def wrapper(*arguments, **named):
+        if not OWN["making"]:
+            session.foreign()
+        return original(*arguments, **named)
+
+    return wrapper

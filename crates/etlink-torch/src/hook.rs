@@ -1,0 +1,43 @@
+//! The Python files that the launcher puts before all others.
+
+use std::env::JoinPathsError;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Files of the hook: path in its folder, text.
+pub const HOOK: [(&str, &str); 7] = [
+    ("sitecustomize.py", include_str!("../python/sitecustomize.py")),
+    ("etlink_torch/__init__.py", include_str!("../python/etlink_torch/__init__.py")),
+    ("etlink_torch/hook.py", include_str!("../python/etlink_torch/hook.py")),
+    ("etlink_torch/report.py", include_str!("../python/etlink_torch/report.py")),
+    ("etlink_torch/session.py", include_str!("../python/etlink_torch/session.py")),
+    ("etlink_torch/steps.py", include_str!("../python/etlink_torch/steps.py")),
+    ("etlink_torch/window.py", include_str!("../python/etlink_torch/window.py")),
+];
+
+/// A file that appears in the hook's folder when some Python process has found the hook.
+pub const MARKER: &str = "python";
+
+/// The value of `PYTHONPATH` with `hook` before what it was.
+///
+/// # Errors
+/// The folder's name has the character that parts the entries.
+pub fn python_path(hook: &Path, before: Option<&OsStr>) -> Result<OsString, JoinPathsError> {
+    let before = before.filter(|before| !before.is_empty());
+    let others = before.into_iter().flat_map(std::env::split_paths);
+    std::env::join_paths(std::iter::once(PathBuf::from(hook)).chain(others))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hook_comes_first_and_an_empty_variable_adds_no_entry() {
+        let path = |before: Option<&str>| python_path(Path::new("hook"), before.map(OsStr::new)).expect("joins");
+        let joined = std::env::join_paths(["hook", "a", "b"]).expect("joins");
+        let before = std::env::join_paths(["a", "b"]).expect("joins");
+        assert_eq!(path(before.to_str()), joined);
+        assert_eq!([path(None), path(Some(""))], ["hook", "hook"]);
+    }
+}

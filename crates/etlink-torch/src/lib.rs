@@ -1,0 +1,23 @@
+//! Collects host and device trace from unmodified PyTorch programs, both over exactly the same steps.
+//!
+//! ```text
+//! launcher (the command)                     each Python process of the program
+//!   HOOK ──> private folder ── PYTHONPATH ──> sitecustomize: waits for `import torch`
+//!   Settings ── ETLINK_RECORD ─────────────> counts steps, runs the profiler by the schedule
+//!   Manifest <── <pid>.json, <pid>.steps <── torch_et_<rank>.json, kineto_trace_<rank>.json
+//! ```
+//! The crate has the texts and the values; folders, processes and signals are the launcher's affair.
+//! The hook is Python 3.8 and needs nothing but PyTorch, 2.1 or newer. Each cycle of the schedule has a profiler and an
+//! observer of its own, so that the traces of a cycle are whole files as soon as its last step ends.
+
+mod hook;
+mod manifest;
+mod process;
+mod ranks;
+mod settings;
+
+pub use hook::{HOOK, MARKER, python_path};
+pub use manifest::{Ended, Manifest, Rank};
+pub use process::{Clock, Cycle, Process};
+pub use ranks::{InvalidRanks, Ranks};
+pub use settings::{Options, SETTINGS_VARIABLE, ScheduleSettings, Settings};

@@ -1,0 +1,54 @@
+//! `--ranks 0,8-15`.
+
+use serde::Serialize;
+use std::str::FromStr;
+
+/// Some ranks: `0,8-15`, as inclusive ranges in the order they were typed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Ranks(Vec<(u32, u32)>);
+
+/// Text that names no ranks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is neither a rank nor a range of ranks; ranks are written 0,8-15")]
+pub struct InvalidRanks(String);
+
+impl Ranks {
+    /// Whether `rank` is one of them. O(ranges).
+    pub fn has(&self, rank: u32) -> bool {
+        self.0.iter().any(|(first, last)| (*first..=*last).contains(&rank))
+    }
+}
+
+impl FromStr for Ranks {
+    type Err = InvalidRanks;
+
+    fn from_str(text: &str) -> Result<Ranks, InvalidRanks> {
+        text.split(',').map(|part| range(part.trim()).ok_or_else(|| InvalidRanks(part.to_owned()))).collect::<Result<_, _>>().map(Ranks)
+    }
+}
+
+fn range(part: &str) -> Option<(u32, u32)> {
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first <= last).then_some((first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_and_ranges_may_be_mixed() {
+        let ranks: Ranks = "0, 8-15,20".parse().expect("ranks");
+        let chosen: Vec<u32> = (0..30).filter(|rank| ranks.has(*rank)).collect();
+        assert_eq!(chosen, [0, 8, 9, 10, 11, 12, 13, 14, 15, 20]);
+        assert_eq!(serde_json::to_string(&ranks).expect("json"), "[[0,0],[8,15],[20,20]]");
+    }
+
+    #[test]
+    fn what_is_no_rank_is_named() {
+        for (text, part) in [("", ""), ("1,x", "x"), ("5-2", "5-2"), ("-1", "-1"), ("1--3", "1--3"), ("4294967296", "4294967296")] {
+            assert_eq!(text.parse::<Ranks>(), Err(InvalidRanks(part.to_owned())), "{text}");
+        }
+    }
+}

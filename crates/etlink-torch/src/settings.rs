@@ -1,0 +1,62 @@
+//! What the launcher tells the hook.
+
+use crate::Ranks;
+use etlink_schedule::Arguments;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The environment variable that has [`Settings`] as JSON.
+pub const SETTINGS_VARIABLE: &str = "ETLINK_RECORD";
+
+/// What the launcher tells the hook.
+#[derive(Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Folder for what processes report; absolute.
+    pub work: PathBuf,
+    /// Folder for the traces; absolute.
+    pub output: PathBuf,
+    /// When to record.
+    pub schedule: ScheduleSettings,
+    /// What counts as a step: `optimizer`, `forward` or `module:function`.
+    pub step_on: String,
+    /// Which ranks to record; none: all.
+    pub ranks: Option<Ranks>,
+    /// What to record.
+    pub options: Options,
+}
+
+/// The arguments of `torch.profiler.schedule`, in steps but for `repeat` (cycles) and `skip_first_wait` (anything but 0 is yes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "see `etlink_schedule::Arguments`")]
+pub struct ScheduleSettings {
+    pub skip_first: i64,
+    pub wait: i64,
+    pub warmup: i64,
+    pub active: i64,
+    pub repeat: i64,
+    pub skip_first_wait: i64,
+}
+
+impl From<Arguments> for ScheduleSettings {
+    fn from(arguments: Arguments) -> Self {
+        let Arguments { skip_first, wait, warmup, active, repeat, skip_first_wait } = arguments;
+        ScheduleSettings { skip_first, wait, warmup, active, repeat, skip_first_wait }
+    }
+}
+
+/// What the profiler records besides times, by its own names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Options {
+    /// Shapes of inputs in the device trace; the host trace always has them.
+    pub record_shapes: bool,
+    /// Python stacks.
+    pub with_stack: bool,
+    /// Allocations.
+    pub profile_memory: bool,
+    /// Estimated floating point operations.
+    pub with_flops: bool,
+    /// Rows that say which event a stream or the host waited for; CUDA, where PyTorch has it.
+    pub cuda_sync_events: bool,
+    /// Whether the files are packed.
+    pub gzip: bool,
+}

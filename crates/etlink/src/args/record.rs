@@ -1,0 +1,66 @@
+//! What can be typed about recording.
+
+use super::ScheduleOptions;
+use clap::{ArgAction, Args as ClapArgs};
+use etlink_torch::Ranks;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `etlink record`.
+#[derive(Debug, ClapArgs)]
+pub struct Record {
+    #[command(flatten)]
+    pub schedule: ScheduleOptions,
+    /// Folder for the traces: torch_et_<RANK>.json and kineto_trace_<RANK>.json, those of further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded; made if it is not there
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// What counts as a step: `optimizer` (a call of optimizer.step()), `forward` (a call of the model), or a function of the program, `module:function`, `module:Class.method` or `__main__:function`
+    #[arg(long, value_name = "WHAT", default_value = "optimizer", value_parser = step_on)]
+    pub step_on: String,
+    /// Ranks to record, such as 0,8-15 [default: all]
+    #[arg(long, value_name = "RANKS")]
+    pub ranks: Option<Ranks>,
+    #[command(flatten)]
+    pub what: What,
+    /// Link the traces as soon as the program has ended, into DIR/chakra, as `merge` does
+    #[arg(long)]
+    pub link: bool,
+    /// Replace the traces of an earlier recording in the folder
+    #[arg(long)]
+    pub force: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// What the profiler records besides times, by its own names.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct What {
+    /// Shapes of inputs in the device trace too; the host trace always has them
+    #[arg(long)]
+    pub record_shapes: bool,
+    /// Python stacks; takes time
+    #[arg(long)]
+    pub with_stack: bool,
+    /// Allocations
+    #[arg(long)]
+    pub profile_memory: bool,
+    /// Estimated floating point operations
+    #[arg(long)]
+    pub with_flops: bool,
+    /// Which event a stream or the host waited for (CUDA), where PyTorch has it
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub cuda_sync_events: bool,
+    /// Pack the files
+    #[arg(long)]
+    pub gzip: bool,
+}
+
+fn step_on(text: &str) -> Result<String, String> {
+    let is_path = |path: &str| path.split('.').all(|name| !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c == ':'));
+    let is_function = text.split_once(':').is_some_and(|(module, function)| is_path(module) && is_path(function));
+    if is_function || ["optimizer", "forward"].contains(&text) {
+        return Ok(text.to_owned());
+    }
+    Err("a step is `optimizer`, `forward`, or a function such as `train:train_step` or `__main__:train_step`".to_owned())
+}

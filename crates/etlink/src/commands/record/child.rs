@@ -1,0 +1,97 @@
+//! Runs the program: its streams are ours, and signals that we get are passed on.
+
+use anyhow::{Context, Result};
+use etlink_torch::Ended;
+use std::process::{Child, Command, ExitStatus};
+
+/// Runs to the end.
+pub fn run(command: &mut Command) -> Result<Ended> {
+    let forwarding = Forwarding::new().context("cannot listen for signals")?;
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().with_context(|| format!("cannot start `{name}`: is it spelled right, and can it be found?"))?;
+    let forwarding = forwarding.to(&child);
+    let status = child.wait().with_context(|| format!("cannot wait for `{name}`"))?;
+    forwarding.end();
+    Ok(ended(status))
+}
+
+#[cfg(unix)]
+fn ended(status: ExitStatus) -> Ended {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (None, Some(signal)) => Ended::Signal(signal),
+        (code, _) => Ended::ExitCode(code.unwrap_or(1)),
+    }
+}
+
+#[cfg(not(unix))]
+fn ended(status: ExitStatus) -> Ended {
+    Ended::ExitCode(status.code().unwrap_or(1))
+}
+
+#[cfg(unix)]
+use passing::Forwarding;
+
+#[cfg(unix)]
+mod passing {
+    use super::Child;
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    use signal_hook::iterator::{Handle, SignalsInfo, exfiltrator::origin::WithOrigin};
+    use std::thread::JoinHandle;
+
+    /// Listens from before the program starts, so that no signal ends us alone.
+    pub struct Forwarding(SignalsInfo<WithOrigin>);
+
+    pub struct Started {
+        handle: Handle,
+        thread: JoinHandle<()>,
+    }
+
+    impl Forwarding {
+        pub fn new() -> std::io::Result<Forwarding> {
+            SignalsInfo::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]).map(Forwarding)
+        }
+
+        pub fn to(self, child: &Child) -> Started {
+            let (mut signals, child) = (self.0, child.id());
+            let handle = signals.handle();
+            let thread = std::thread::spawn(move || {
+                // what a terminal sends goes to the whole group, and so to the program as well
+                for origin in signals.forever().filter(|origin| origin.process.is_some()) {
+                    let child = i32::try_from(child).map(Pid::from_raw);
+                    if let (Ok(child), Ok(signal)) = (child, Signal::try_from(origin.signal)) {
+                        // it may have ended in this moment
+                        let _ = kill(child, signal);
+                    }
+                }
+            });
+            Started { handle, thread }
+        }
+    }
+
+    impl Started {
+        pub fn end(self) {
+            self.handle.close();
+            drop(self.thread.join());
+        }
+    }
+}
+
+/// Elsewhere the console tells all programs itself.
+#[cfg(not(unix))]
+struct Forwarding;
+
+#[cfg(not(unix))]
+impl Forwarding {
+    fn new() -> std::io::Result<Forwarding> {
+        Ok(Forwarding)
+    }
+
+    fn to(self, _: &Child) -> Forwarding {
+        self
+    }
+
+    fn end(self) {}
+}
