@@ -23,6 +23,7 @@ def install(torch, after_import):
         steps.count(torch, session, after_import, settings["step_on"])
         watch_profilers(torch, session)
         atexit.register(session.leave)
+        os.register_at_fork(after_in_child=session.forked)
         leave_first(session)
     except Exception as error:
         report.note("{}: {}".format(type(error).__name__, error))

@@ -130,6 +130,12 @@ class Session:
         if self.window is not None and os.getpid() == self.report.pid:
             self.finish()
 
+    def forked(self):
+        """In a forked child, such as a worker of a DataLoader: the observer would write into the parent's file."""
+        self.off = True
+        if self.window is not None:
+            self.window.detach()
+
     def terminated(self, number, frame):
         self.leave()
         signal.signal(number, signal.SIG_DFL)

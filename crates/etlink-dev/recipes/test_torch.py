@@ -1,0 +1,205 @@
+"""`etlink record` with real PyTorch: programs of `unmodified/` as they are, what is recorded, and that it links.
+
+    python3 crates/etlink-dev/recipes/test_torch.py --etlink target/debug/etlink [--torch 2.15.0]
+
+Started by `cargo dev test-torch`. The environment is that of record.py, under target/testdata-venvs.
+"""
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import venvs
+from catalog import NEWEST
+
+PROGRAMS = Path(__file__).resolve().parent / "unmodified"
+SCHEDULE = "--wait 2 --warmup 1 --active 2"
+INIT = "## process_group:init ##"
+CHOSEN = argparse.Namespace()
+
+
+def load(path: Path) -> dict:
+    opened = gzip.open(path) if path.suffix == ".gz" else open(path)
+    with opened as file:
+        return json.load(file)
+
+
+def host_ops(path: Path) -> dict[int, str]:
+    """The operators of a host trace by `rf_id`; the node of the process groups is none."""
+    ops = {}
+    for node in load(path)["nodes"]:
+        for attribute in node["attrs"]:
+            if attribute["name"] == "rf_id" and attribute["value"] > 0 and node["name"] != INIT:
+                ops[attribute["value"]] = node["name"]
+    return ops
+
+
+def device_ops(path: Path) -> dict[int, str]:
+    events = load(path)["traceEvents"]
+    return {e["args"]["Record function id"]: e["name"] for e in events if e.get("args", {}).get("Record function id")}
+
+
+class Recorded(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.traces = self.folder / "traces"
+        self.python_path = ""
+
+    def record(self, options: str, command: str, code: int = 0) -> subprocess.CompletedProcess:
+        """Runs `etlink record OPTIONS -o traces -- COMMAND`; words that end in .py are programs."""
+        words = [str(PROGRAMS / word) if word.endswith(".py") else word for word in command.split()]
+        line = [CHOSEN.etlink, "record", *options.split(), "-o", str(self.traces), "--", *words]
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": self.python_path}
+        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
+        self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
+        return ran
+
+    def manifest(self) -> dict:
+        return load(self.traces / "etlink.json")
+
+    def assert_steps(self, rank: dict, *cycles: tuple[int, int]):
+        self.assertEqual([(c["first_step"], c["last_step"]) for c in rank["cycles"]], list(cycles), rank)
+        for cycle in rank["cycles"]:
+            self.assert_pair(cycle)
+
+    def assert_pair(self, cycle: dict):
+        """Every operator of the host trace is in the device trace, and the recorded steps are in both."""
+        host, device = host_ops(self.traces / cycle["host_trace"]), device_ops(self.traces / cycle["device_trace"])
+        self.assertEqual({i: name for i, name in host.items() if device.get(i) != name}, {})
+        steps = [name for name in host.values() if name.startswith("ProfilerStep#")]
+        wanted = [f"ProfilerStep#{step}" for step in range(cycle["first_step"], cycle["last_step"] + 1)]
+        self.assertEqual(steps, wanted)
+        self.assertGreater(len(host), 10)
+
+    def test_a_script_as_it_is(self):
+        ran = self.record(SCHEDULE + " --link", "python train.py 8")
+        self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual((rank["rank"], rank["steps"], rank["torch"].split("+")[0]), (0, 8, CHOSEN.torch))
+        self.assert_steps(rank, (3, 4))
+        check = [CHOSEN.etlink, "check", str(self.traces / "chakra")]
+        self.assertEqual(subprocess.run(check, capture_output=True).returncode, 0)
+        self.assertEqual([path.name for path in (self.traces / "chakra").iterdir()], ["traces.0.et"])
+        self.assertEqual(sorted(path.name for path in self.traces.iterdir()), ["chakra", "etlink.json", "kineto_trace_0.json", "torch_et_0.json"])
+
+    def test_two_ranks_of_torchrun_packed(self):
+        ran = self.record(SCHEDULE + " --gzip --record-shapes", "torchrun --nproc-per-node 2 ddp.py 0")
+        self.assertEqual(ran.stdout, "done\n")
+        ranks = self.manifest()["ranks"]
+        self.assertEqual([(rank["rank"], rank["world"]) for rank in ranks], [(0, 2), (1, 2)])
+        for rank in ranks:
+            self.assert_steps(rank, (3, 4))
+        linked = self.folder / "linked"
+        merge = [CHOSEN.etlink, "merge", str(self.traces), "-o", str(linked), "--json", "--strict"]
+        reports = json.loads(subprocess.run(merge, capture_output=True, check=True).stdout)
+        self.assertEqual(len(reports), 2)
+
+    def test_a_program_that_fails_keeps_its_exit_code_and_its_traces(self):
+        self.record(SCHEDULE, "torchrun --nproc-per-node 2 ddp.py 3", code=1)
+        self.assertEqual(len(self.manifest()["ranks"]), 2)
+        ran = self.record(SCHEDULE + " --force", "python train.py 8 die 4 raise", code=1)
+        self.assertIn("ZeroDivisionError", ran.stderr)
+        (rank,) = self.manifest()["ranks"]
+        self.assert_steps(rank, (3, 4))
+        self.assertFalse(rank["cycles"][0]["whole"])
+        self.assertIn("ended in step 4", ran.stderr)
+
+    def test_ends_that_skip_what_python_does_at_exit(self):
+        for how, code in (("_exit", 5), ("term", 143)):
+            with self.subTest(how):
+                self.record(SCHEDULE + " --force", f"python train.py 8 die 4 {how}", code=code)
+                self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
+    def test_a_killed_program_is_told_and_what_was_whole_stays(self):
+        ran = self.record("--wait 0 --warmup 1 --active 1 --repeat 0", "python train.py 8 die 5 kill", code=137)
+        (rank,) = self.manifest()["ranks"]
+        self.assert_steps(rank, (1, 1), (3, 3))
+        self.assertTrue(rank["lost"])
+        self.assertIn("died in or after step 5", ran.stderr)
+
+    def test_several_cycles(self):
+        self.record("--wait 1 --warmup 1 --active 2 --repeat 2", "python train.py 12")
+        (rank,) = self.manifest()["ranks"]
+        self.assert_steps(rank, (2, 3), (6, 7))
+        self.assertEqual(rank["cycles"][1]["host_trace"], "cycle_1/torch_et_0.json")
+        self.record("--wait 0 --warmup 0 --active 2 --repeat 2 --force", "python train.py 12")
+        self.assert_steps(self.manifest()["ranks"][0], (0, 1), (2, 3))
+
+    def test_spawned_ranks_and_a_choice_of_ranks(self):
+        self.record(SCHEDULE + " --ranks 1-3", f"python spawned.py {self.folder}/store")
+        ranks = self.manifest()["ranks"]
+        self.assertEqual([(rank["rank"], rank["excluded"]) for rank in ranks], [(0, True), (1, False)])
+        self.assert_steps(ranks[1], (3, 4))
+
+    def test_workers_of_a_loader_do_not_count_nor_a_second_optimizer(self):
+        self.record(SCHEDULE, "python loader.py")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual(rank["steps"], 12)
+        self.assert_steps(rank, (3, 4))
+
+    def test_other_steps(self):
+        self.record(SCHEDULE + " --step-on forward", "python inference.py")
+        self.assertEqual(self.manifest()["ranks"][0]["steps"], 6)
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+        for function in ("__main__:train_step", "torch.nn.functional:cross_entropy"):
+            self.record(f"{SCHEDULE} --force --step-on {function}", "python train.py 7")
+            self.assertEqual(self.manifest()["ranks"][0]["steps"], 7)
+            self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+        ran = self.record(f"{SCHEDULE} --force --step-on torch:no_such", "python train.py 7", code=1)
+        self.assertIn("--step-on torch:no_such", ran.stderr)
+
+    def test_a_program_that_profiles_itself_is_left_alone(self):
+        ran = self.record("--wait 3 --warmup 1 --active 2", "python profiled.py", code=1)
+        self.assertEqual(ran.stdout, "2\n")
+        self.assertIn("the program uses the profiler itself", ran.stderr)
+        self.record("--wait 0 --warmup 1 --active 1 --force", "python profiled.py")
+        self.assert_steps(self.manifest()["ranks"][0], (1, 1))
+        self.record("--wait 0 --warmup 1 --active 4 --force", "python profiled.py", code=1)
+        self.assertEqual(sorted(path.name for path in self.traces.iterdir()), ["etlink.json"])
+
+    def test_recording_that_is_never_reached(self):
+        ran = self.record("--wait 10 --warmup 2 --active 2", "python train.py 7", code=1)
+        self.assertIn("the program made 7 steps, recording starts at step 12", ran.stderr)
+        ran = self.record("--wait 10 --warmup 2 --active 2 --force", "python inference.py", code=1)
+        self.assertIn("made no step", ran.stderr)
+
+    def test_two_processes_with_one_rank(self):
+        (self.folder / "two.sh").write_text(f"python {PROGRAMS}/train.py 8 & python {PROGRAMS}/train.py 8; wait\n")
+        ran = self.record(SCHEDULE, "sh two.sh", code=1)
+        self.assertIn("rank 0 is process", ran.stderr)
+        self.assertEqual(len([r for r in self.manifest()["ranks"] if r["cycles"]]), 1)
+
+    def test_all_options_and_the_sitecustomize_of_others(self):
+        other = self.folder / "other"
+        other.mkdir()
+        (other / "sitecustomize.py").write_text("print('other')\n")
+        options = "--record-shapes --with-stack --profile-memory --with-flops --cuda-sync-events=false"
+        self.python_path = str(other)
+        ran = self.record(f"{SCHEDULE} {options}", "python train.py 8")
+        self.assertEqual(ran.stdout.splitlines()[0], "other")
+        (rank,) = self.manifest()["ranks"]
+        self.assert_steps(rank, (3, 4))
+        device = load(self.traces / rank["cycles"][0]["device_trace"])
+        self.assertEqual([device.get(key) for key in ("record_shapes", "with_stack", "profile_memory", "with_flops")], [1, 1, 1, 1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--etlink", required=True, help="the command to test")
+    parser.add_argument("--torch", default=NEWEST, metavar="VERSION")
+    parser.add_argument("--venvs", type=Path, default=Path("target/testdata-venvs"))
+    chosen, rest = parser.parse_known_args()
+    CHOSEN.etlink, CHOSEN.torch = str(Path(chosen.etlink).resolve()), chosen.torch
+    CHOSEN.python = venvs.python_of(chosen.venvs.resolve(), chosen.torch)
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,10 @@
+"""A model without an optimizer."""
+
+import torch
+from torch import nn
+
+layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+model = nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(32, 10)).eval()
+with torch.inference_mode():
+    for _ in range(6):
+        model(torch.randn(8, 12, 32))
