@@ -10,6 +10,7 @@ mod memory;
 mod merge;
 mod perfetto;
 mod ranks;
+mod record;
 mod replay;
 mod schedule;
 mod tool;

@@ -78,6 +78,12 @@ enum Command {
     },
     /// Test: record small runs with the newest PyTorch into target/ and link them
     TestRecording,
+    /// Test: `etlink record` on real PyTorch programs as they are (python3.11, a package index, 6 GB of disk in target/)
+    TestTorch {
+        /// Options of crates/etlink-dev/recipes/test_torch.py, such as --torch 2.1.2
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -91,6 +97,7 @@ fn main() -> ExitCode {
         Command::Waits { files } => waits::run(&files),
         Command::Perfetto { device } => perfetto::run(&device),
         Command::TestRecording => recording::test(),
+        Command::TestTorch { options } => recording::test_torch(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -34,6 +34,13 @@ pub fn test() -> Result<()> {
     Ok(())
 }
 
+/// Records programs with `etlink record` as users do.
+pub fn test_torch(options: &[String]) -> Result<()> {
+    run(Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "etlink"]))?;
+    let etlink = std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
+    run(Command::new("python3").arg("crates/etlink-dev/recipes/test_torch.py").arg("--etlink").arg(etlink).args(options))
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Cycle;
 
 fn manifest() -> Manifest {
     let schedule = ScheduleSettings { skip_first: 0, wait: 10, warmup: 2, active: 2, repeat: 1, skip_first_wait: 0 };

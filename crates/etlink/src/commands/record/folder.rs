@@ -14,6 +14,8 @@ pub struct Output {
     /// Absolute: the program may work elsewhere.
     pub path: PathBuf,
     work: tempfile::TempDir,
+    /// Files of an earlier recording, and where they are until the program runs.
+    old: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Output {
@@ -27,10 +29,19 @@ impl Output {
         }
         let work = tempfile::Builder::new().prefix(".etlink-").tempdir_in(&path);
         let work = work.with_context(|| format!("cannot write in folder {}; -o names another", path.display()))?;
-        for file in &old {
-            std::fs::remove_file(file).with_context(|| format!("cannot replace {}", file.display()))?;
+        let old: Vec<_> = old.into_iter().enumerate().map(|(at, file)| (file, work.path().join(format!("{at}.old")))).collect();
+        for (file, aside) in &old {
+            std::fs::rename(file, aside).with_context(|| format!("cannot replace {}", file.display()))?;
         }
-        Ok(Output { path, work })
+        Ok(Output { path, work, old })
+    }
+
+    /// Puts an earlier recording back: there is no new one.
+    pub fn restore(&self) {
+        for (file, aside) in &self.old {
+            // the reason why there is no new one is what the user has to hear
+            drop(std::fs::rename(aside, file));
+        }
     }
 
     /// Where processes report.

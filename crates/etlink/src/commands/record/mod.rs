@@ -29,7 +29,7 @@ pub fn run(args: &Record) -> Result<Outcome> {
         options: options(args),
     };
     let hook = hook()?;
-    let ended = child::run(&mut command(args, &settings, hook.path())?)?;
+    let ended = command(args, &settings, hook.path()).and_then(|mut command| child::run(&mut command)).inspect_err(|_| output.restore())?;
     let hooked = hook.path().join(etlink_torch::MARKER).exists();
     let manifest = manifest(args, settings, ended).with(output.processes()?, hooked, &output.lost()?);
     output.write(&manifest)?;
