@@ -12,29 +12,39 @@ class AfterImport:
     """A finder that calls `then(module)` once the module `name` is imported."""
 
     def __init__(self, name, then):
-        self.name, self.then = name, then
+        self.name, self.then, self.looking = name, then, False
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.name:
+        """Programs also ask where a module is without importing it, any number of times."""
+        if name != self.name or self.looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self.looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.looking = False
         if spec is None or not hasattr(spec.loader, "exec_module"):
             return spec
         execute = spec.loader.exec_module
 
         def exec_module(module):
             execute(module)
-            self.then(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self.then(module)
 
         spec.loader.exec_module = exec_module
         return spec
 
 
 def torch_is_here(torch):
-    from etlink_torch import hook
+    """Never raises: the program must not notice."""
+    try:
+        from etlink_torch import hook
 
-    hook.install(torch, AfterImport)
+        hook.install(torch, AfterImport)
+    except Exception:
+        pass
 
 
 def chain():

@@ -1,5 +1,8 @@
-"""A model without an optimizer."""
+"""A model without an optimizer; looks for torch before it imports it, as many libraries do."""
 
+import importlib.util
+
+assert importlib.util.find_spec("torch") is not None
 import torch
 from torch import nn
 

@@ -12,12 +12,9 @@ from .window import OWN
 
 
 def install(torch, after_import):
-    """Never raises: the program must not notice."""
-    try:
-        settings = json.loads(os.environ["ETLINK_RECORD"])
-        report = Report(settings["work"], versions(torch))
-    except Exception:
-        return
+    """Starts counting; what goes wrong is reported."""
+    settings = json.loads(os.environ["ETLINK_RECORD"])
+    report = Report(settings["work"], versions(torch))
     try:
         session = Session(torch, settings, report)
         steps.count(torch, session, after_import, settings["step_on"])

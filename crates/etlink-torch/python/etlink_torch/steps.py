@@ -5,6 +5,7 @@ The schedule is that of `torch.profiler.schedule`, including `skip_first_wait`, 
 
 import functools
 import sys
+import threading
 
 NONE, WARMUP, RECORD, RECORD_AND_SAVE = "NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"
 
@@ -28,21 +29,25 @@ def action(schedule, step):
 class Outermost:
     """Wraps functions so that `begin(key)` and `end(key)` are called around the outermost call of any of them."""
 
-    def __init__(self, begin, end):
-        self.begin, self.end, self.inside = begin, end, False
+    def __init__(self, torch, begin, end):
+        self.begin, self.end, self.here = begin, end, threading.local()
+        self.is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
 
     def wrap(self, function, key_of):
+        is_compiling = self.is_compiling
+
         @functools.wraps(function)
         def wrapper(*arguments, **named):
-            if self.inside:
+            # what is compiled must stay what the program wrote
+            if is_compiling() or getattr(self.here, "inside", False):
                 return function(*arguments, **named)
             key = key_of(arguments)
-            self.inside = True
+            self.here.inside = True
             try:
                 self.begin(key)
                 result = function(*arguments, **named)
             finally:
-                self.inside = False
+                self.here.inside = False
             self.end(key)
             return result
 
@@ -66,7 +71,7 @@ class Leader:
 def on_optimizer(torch, session, after_import):
     """A step ends where `optimizer.step()` does; the first begins where the first optimizer is made."""
     leader = Leader()
-    outermost = Outermost(lambda key: session.begin(), lambda key: leader.counts(key) and session.step())
+    outermost = Outermost(torch, lambda key: session.begin(), lambda key: leader.counts(key) and session.step())
     optimizer = torch.optim.Optimizer
     hook_step, patch = optimizer.profile_hook_step, optimizer._patch_step_function
 
@@ -102,7 +107,7 @@ def on_forward(torch, session, after_import):
 def on_function(torch, session, after_import, name):
     """A step is one call of `module:function` or `module:Class.method`."""
     module_name, _, path = name.partition(":")
-    outermost = Outermost(lambda key: session.begin(), lambda key: session.step())
+    outermost = Outermost(torch, lambda key: session.begin(), lambda key: session.step())
 
     def patch(module):
         *outer, last = path.split(".")

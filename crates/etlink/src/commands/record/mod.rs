@@ -39,7 +39,7 @@ pub fn run(args: &Record) -> Result<Outcome> {
     if manifest.recorded() > 0 {
         eprintln!("etlink: {}", summary(&manifest, &args.output));
     }
-    let linked = !args.link || manifest.recorded() == 0 || link(args)?;
+    let linked = !args.link || manifest.recorded() == 0 || link(args).unwrap_or_else(failed);
     Ok(outcome(ended, manifest.is_complete() && linked))
 }
 
@@ -107,6 +107,12 @@ fn link(args: &Record) -> Result<bool> {
     words.extend(args.force.then(|| "--force".into()));
     let status = Command::new(program).args(words).stdin(Stdio::null()).stdout(std::io::stderr()).status().context("cannot run etlink merge")?;
     Ok(status.success())
+}
+
+/// The recording stands, and the program's exit code goes before ours.
+fn failed(error: anyhow::Error) -> bool {
+    eprintln!("etlink: {error:#}");
+    false
 }
 
 /// The program's exit code; by convention 128 and the signal's number if one ended it.
