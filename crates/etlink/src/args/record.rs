@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub struct Record {
     #[command(flatten)]
     pub schedule: ScheduleOptions,
-    /// Folder for the traces: torch_et_<RANK>.json and kineto_trace_<RANK>.json, those of further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded; made if it is not there
+    /// Folder for the traces: `torch_et_0.json` and `kineto_trace_0.json` for rank 0, those of further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded; made if it is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     /// What counts as a step: `optimizer` (a call of optimizer.step()), `forward` (a call of the model), or a function of the program, `module:function`, `module:Class.method` or `__main__:function`
