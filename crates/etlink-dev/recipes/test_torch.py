@@ -187,6 +187,15 @@ class Recorded(unittest.TestCase):
         self.assertIn("rank 0 is process", ran.stderr)
         self.assertEqual(len([r for r in self.manifest()["ranks"] if r["cycles"]]), 1)
 
+    def test_a_rank_that_is_started_again(self):
+        dies = f"python {PROGRAMS}/train.py 8 die 3 kill"
+        (self.folder / "again.sh").write_text(f"{dies}\npython {PROGRAMS}/train.py 8\n")
+        ran = self.record(SCHEDULE, "sh again.sh")
+        self.assertIn("rank 0: died in or after step 3", ran.stderr)
+        first, second = sorted(self.manifest()["ranks"], key=lambda rank: rank["steps"])
+        self.assertEqual((first["lost"], first["cycles"]), (True, []))
+        self.assert_steps(second, (3, 4))
+
     def test_all_options_and_the_sitecustomize_of_others(self):
         other = self.folder / "other"
         other.mkdir()

@@ -65,12 +65,23 @@ impl Manifest {
 
     /// Whether there are traces, and none that was begun is lost.
     pub fn is_complete(&self) -> bool {
-        self.recorded() > 0 && self.ranks.iter().all(|rank| rank.process.excluded || (!rank.lost && !rank.process.cycles.is_empty()))
+        self.recorded() > 0 && self.ranks.iter().all(|rank| rank.process.excluded || self.is_whole(rank) || self.came_again(rank))
     }
 
     /// How many processes left at least one pair of traces.
     pub fn recorded(&self) -> usize {
         self.ranks.iter().filter(|rank| !rank.process.cycles.is_empty()).count()
+    }
+
+    fn is_whole(&self, rank: &Rank) -> bool {
+        !rank.lost && !rank.process.cycles.is_empty()
+    }
+
+    /// Launchers start ranks again: whether another process of the rank was recorded.
+    fn came_again(&self, rank: &Rank) -> bool {
+        let process = &rank.process;
+        let another = |other: &&Rank| other.process.pid != process.pid && other.process.rank == process.rank;
+        process.rank.is_some() && process.cycles.is_empty() && self.ranks.iter().filter(another).any(|other| self.is_whole(other))
     }
 
     fn notes_of_all(&self, processes: &[Process], hooked: bool) -> Vec<String> {

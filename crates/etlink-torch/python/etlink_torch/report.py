@@ -57,4 +57,21 @@ class Report:
             return None
         except FileExistsError:
             with open(path) as file:
-                return file.read() or "?"
+                holder = file.read()
+            if not self.died_in_vain(holder):
+                return holder or "?"
+            # launchers start ranks again
+            with open(path, "w") as file:
+                file.write(str(self.pid))
+            return None
+
+    def died_in_vain(self, pid):
+        """Whether the process is gone and left no trace."""
+        try:
+            os.kill(int(pid), 0)
+            return False
+        except ProcessLookupError:
+            with open(os.path.join(self.folder, "{}.json".format(pid))) as file:
+                return not json.load(file)["cycles"]
+        except (OSError, ValueError):
+            return False

@@ -67,6 +67,14 @@ fn what_is_lost_cut_or_lacking_is_told_once() {
 }
 
 #[test]
+fn a_rank_that_was_started_again_is_there() {
+    let first = Process { pid: 7, ..rank(0, 2, vec![]) };
+    let manifest = manifest().with(vec![rank(0, 20, vec![cycle(true)]), first], true, &BTreeSet::from([7]));
+    assert!(manifest.is_complete());
+    assert!(matches!(&manifest.notes[..], [note] if note.contains("rank 0: died in or after step 2")), "{:?}", manifest.notes);
+}
+
+#[test]
 fn ranks_that_were_not_asked_for_are_no_loss() {
     let other = Process { excluded: true, ..rank(1, 20, vec![]) };
     let manifest = manifest().with(vec![rank(0, 20, vec![cycle(true)]), other], true, &BTreeSet::new());
