@@ -17,7 +17,7 @@ use crate::calls::Does;
 use crate::lanes::Lanes;
 use crate::launch::Launches;
 use crate::nest;
-use crate::waits::{LAUNCH_LATENCY, WAIT_LATENCY, Wait, ends_before, launched_rows, row_end, rows_by_end};
+use crate::waits::{LAUNCH_LATENCY, WAIT_LATENCY, Wait, ends_before, row_end};
 use etlink_model::{CallIdx, DeviceTrace, OpIdx, QueueIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
@@ -31,7 +31,7 @@ pub(crate) fn event_waits(device: &DeviceTrace, launches: &Launches, lanes: &Lan
     }
     let mut threads: Vec<Thread> = vec![Thread::default(); device.threads.len()];
     let mut waits = vec![];
-    let mut rows = launched_rows(launches).into_iter().peekable();
+    let mut rows = lanes.by_call.iter().copied().peekable();
     for (call, does) in does.iter().enumerate() {
         let thread = &mut threads[device.calls.thread[call].index()];
         match does {
@@ -119,7 +119,6 @@ fn delays(device: &DeviceTrace, launches: &Launches, lanes: &Lanes, threads: &[T
         let latest = causes.entry(wait.to).or_insert(TimeNs(i64::MIN));
         *latest = row_end(device, wait.from).max(*latest);
     }
-    let by_end = rows_by_end(device);
     let mut queues = vec![Queue { ended: TimeNs(i64::MIN), launched: TimeNs(i64::MIN) }; device.queues.len()];
     let mut found = vec![];
     for row in 0..rows.len() as u32 {
@@ -133,7 +132,7 @@ fn delays(device: &DeviceTrace, launches: &Launches, lanes: &Lanes, threads: &[T
         let ready = (queue.launched.0.saturating_add(LAUNCH_LATENCY.0)).max(other.0.saturating_add(WAIT_LATENCY.0));
         if rows.start[at].0 > ready {
             let waited = last_wait(device, threads, call, before.launched);
-            let from = waited.and_then(|waited| ended_just_before(device, lanes, &by_end, row, waited));
+            let from = waited.and_then(|waited| ended_just_before(device, lanes, row, waited));
             found.extend(from.map(|from| Wait { to: row, from, inferred: true }));
         }
     }
@@ -155,11 +154,11 @@ fn last_wait(device: &DeviceTrace, threads: &[Thread], call: CallIdx, since: Tim
 }
 
 /// The row of another queue of the device that ended last before `row` began, of those launched before `waited`.
-fn ended_just_before(device: &DeviceTrace, lanes: &Lanes, by_end: &[u32], row: u32, waited: TimeNs) -> Option<u32> {
+fn ended_just_before(device: &DeviceTrace, lanes: &Lanes, row: u32, waited: TimeNs) -> Option<u32> {
     let (start, own) = (device.rows.start[row as usize], device.rows.queue[row as usize]);
     let device_of = |queue: QueueIdx| device.queues[queue.index()].device;
-    let end = by_end.partition_point(|other| ends_before(row_end(device, *other), start));
-    let near = by_end[..end].iter().rev().take(MAX_TRIED).take_while(|other| start - row_end(device, **other) <= WAIT_LATENCY);
+    let end = lanes.by_end.partition_point(|other| ends_before(row_end(device, *other), start));
+    let near = lanes.by_end[..end].iter().rev().take(MAX_TRIED).take_while(|other| start - row_end(device, **other) <= WAIT_LATENCY);
     near.copied().find(|other| {
         let queue = device.rows.queue[*other as usize];
         queue != own && device_of(queue) == device_of(own) && lanes.launched(*other) < waited

@@ -3,6 +3,7 @@
 use crate::launch::Launches;
 use crate::search::Groups;
 use crate::trace::NoLaunch;
+use crate::waits::row_end;
 use etlink_model::{DeviceTrace, QueueIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
@@ -16,6 +17,10 @@ pub(crate) struct Lanes {
     first: Vec<u32>,
     /// Queues by device and stream; several contexts can have one stream number.
     by_stream: FxHashMap<(i64, i64), Vec<u32>>,
+    /// All rows by end.
+    pub(crate) by_end: Vec<u32>,
+    /// Calls and the rows that they launched, by call and start of the row.
+    pub(crate) by_call: Vec<(u32, u32)>,
 }
 
 impl Lanes {
@@ -29,7 +34,12 @@ impl Lanes {
         };
         let launched: Vec<TimeNs> = (0..rows.len()).map(launched).collect();
         let groups = Groups::new(rows.queue.iter().map(|queue| queue.index()), device.queues.len());
-        let mut lanes = Lanes { launched, rows: Vec::with_capacity(rows.len()), first: vec![0], by_stream: FxHashMap::default() };
+        let mut by_end: Vec<u32> = (0..rows.len() as u32).collect();
+        by_end.sort_by_key(|row| row_end(device, *row));
+        let call_of = launches.row_call.iter().zip(0..);
+        let mut by_call: Vec<(u32, u32)> = call_of.filter_map(|(call, row)| Some((call.get()?.0, row))).collect();
+        by_call.sort();
+        let mut lanes = Lanes { launched, rows: Vec::with_capacity(rows.len()), first: vec![0], by_stream: FxHashMap::default(), by_end, by_call };
         for (queue, at) in device.queues.iter().zip(0..) {
             let from = lanes.rows.len();
             lanes.rows.extend(groups.of(at));

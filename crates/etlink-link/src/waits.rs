@@ -64,7 +64,6 @@ pub(crate) fn waits(device: &DeviceTrace, launches: &Launches, call_op: &[OpIdx]
 
 struct Finder<'t> {
     device: &'t DeviceTrace,
-    launches: &'t Launches,
     lanes: Lanes,
     does: &'t [Does],
     anomalies: &'t mut Anomalies,
@@ -73,8 +72,6 @@ struct Finder<'t> {
     stated: FxHashMap<Correlation, u32>,
     /// Calls that record events, by correlation.
     records: Vec<(Correlation, u32)>,
-    /// Rows by end.
-    by_end: Vec<u32>,
     /// Per thread and queue, the launch of the latest row that was waited for.
     waited: FxHashMap<(u32, QueueIdx), TimeNs>,
 }
@@ -82,7 +79,6 @@ struct Finder<'t> {
 impl<'t> Finder<'t> {
     fn new(device: &'t DeviceTrace, launches: &'t Launches, does: &'t [Does], anomalies: &'t mut Anomalies) -> Finder<'t> {
         let stated = device.syncs.correlation.iter().zip(0..).filter_map(|(id, sync)| Some((id.get()?, sync))).collect();
-        let by_end = if does.iter().any(|does| does.blocks()) { rows_by_end(device) } else { vec![] };
         let mut records = vec![];
         if !device.syncs.is_empty() {
             let calls = device.calls.correlation.iter().zip(0..).zip(does);
@@ -90,7 +86,7 @@ impl<'t> Finder<'t> {
             records.sort();
         }
         let (lanes, found) = (Lanes::new(device, launches), Waits::default());
-        Finder { device, launches, lanes, does, anomalies, found, stated, records, by_end, waited: FxHashMap::default() }
+        Finder { device, lanes, does, anomalies, found, stated, records, waited: FxHashMap::default() }
     }
 
     fn row_end(&self, row: u32) -> TimeNs {
@@ -130,7 +126,8 @@ impl<'t> Finder<'t> {
     /// Waits of calls that block, in the order of the calls.
     fn add_host_waits(&mut self) {
         let mut last = vec![None; self.device.threads.len()];
-        let mut rows = launched_rows(self.launches).into_iter().peekable();
+        let by_call = std::mem::take(&mut self.lanes.by_call);
+        let mut rows = by_call.into_iter().peekable();
         for call in 0..self.does.len() {
             let thread = self.device.calls.thread[call].index();
             let mut own = None;
@@ -212,8 +209,8 @@ impl<'t> Finder<'t> {
     fn ended_in(&self, begun: TimeNs, ended: TimeNs) -> Option<u32> {
         let latest = TimeNs(ended.0.saturating_add(CLOCK_TOLERANCE_NS));
         let earliest = begun.max(TimeNs(ended.0.saturating_sub(WAIT_LATENCY.0)));
-        let end = self.by_end.partition_point(|row| self.row_end(*row) <= latest);
-        let near = self.by_end[..end].iter().rev().take(MAX_TRIED).take_while(|row| self.row_end(**row) >= earliest);
+        let end = self.lanes.by_end.partition_point(|row| self.row_end(*row) <= latest);
+        let near = self.lanes.by_end[..end].iter().rev().take(MAX_TRIED).take_while(|row| self.row_end(**row) >= earliest);
         near.copied().find(|row| self.lanes.launched(*row) < begun)
     }
 
@@ -250,18 +247,4 @@ pub(crate) fn row_end(device: &DeviceTrace, row: u32) -> TimeNs {
 
 pub(crate) fn row_name(device: &DeviceTrace, row: u32) -> String {
     format!("{:?}", device.names.get(device.rows.name[RowIdx(row).index()]))
-}
-
-pub(crate) fn rows_by_end(device: &DeviceTrace) -> Vec<u32> {
-    let mut rows: Vec<u32> = (0..device.rows.len() as u32).collect();
-    rows.sort_by_key(|row| row_end(device, *row));
-    rows
-}
-
-/// Calls and the rows that they launched, by call and start of the row.
-pub(crate) fn launched_rows(launches: &Launches) -> Vec<(u32, u32)> {
-    let call_of = launches.row_call.iter().zip(0..);
-    let mut pairs: Vec<(u32, u32)> = call_of.filter_map(|(call, row)| Some((call.get()?.0, row))).collect();
-    pairs.sort();
-    pairs
 }
