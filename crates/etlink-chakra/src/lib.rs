@@ -23,7 +23,7 @@ mod relay;
 
 use std::borrow::Cow;
 
-pub use options::{Demotion, Latency, WriteOptions, WriteSummary};
+pub use options::{Demotion, Latency, Part, WriteOptions, WriteSummary};
 pub use ranks::{Agreed, Agreement, Fate, agree, simulated, write_groups};
 
 /// The messages of the Chakra schema, generated from `schemas/chakra/et_def.proto`.

@@ -18,9 +18,24 @@ pub enum Latency {
     Drop,
 }
 
+/// Which part of a rank is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    #[default]
+    Whole,
+    /// What runs on devices, and communications. Host nodes between two that anything else waits for, or that wait for
+    /// anything else, are one node of kind `host` with their time.
+    Device,
+    /// Communications, and nodes of kind `compute` with the time that they did not hold up.
+    Communication,
+}
+
 /// What the caller decides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions<'a> {
+    /// Which part is written.
+    pub part: Part,
     /// Where latency goes.
     pub latency: Latency,
     /// Leave out host gaps: what waits for one waits for what that waits for.
@@ -28,7 +43,8 @@ pub struct WriteOptions<'a> {
     /// What this rank's communications are among all ranks. Without it groups go by the names
     /// that the trace has, which differ between ranks for groups of a part of them.
     pub agreed: Option<&'a Agreement>,
-    /// Each communication waits for the one before it, so that no simulator can swap them.
+    /// For simulators that run one host node, one device node and one communication at a time: each communication waits for
+    /// the one before it, so that they cannot be swapped, and time in which several threads or streams run counts once.
     pub in_turn: bool,
     /// What is added to all times, ns, to have them by another rank's clock.
     pub clock_offset_ns: i64,
@@ -100,14 +116,9 @@ impl WriteSummary {
         self.nodes += part.nodes;
         self.deps += part.deps;
         part.types.iter().for_each(|(kind, count)| *self.types.entry(*kind).or_default() += count);
-        part.demoted.iter().for_each(|(reason, count)| *self.demoted.entry(*reason).or_default() += count);
         self.timed += part.timed;
         self.device_rows += part.device_rows;
         self.unreadable_values += part.unreadable_values;
-    }
-
-    pub(crate) fn demote(&mut self, reason: Demotion) {
-        *self.demoted.entry(reason).or_default() += 1;
     }
 }
 

@@ -177,6 +177,13 @@ impl Nodes {
         }
     }
 
+    /// From the end of the last node that a node waits for to its start: what launches and waits took. Zero
+    /// without deps. O(deps).
+    pub fn latency(&self, edges: &Edges, node: usize) -> DurationNs {
+        let ends = edges.of(node).iter().map(|edge| self.start[edge.from as usize] + self.duration[edge.from as usize]);
+        ends.max().map_or(DurationNs(0), |latest| self.start[node] - latest)
+    }
+
     /// Appends a node.
     pub fn push(&mut self, node: Node) {
         self.kind.push(node.kind);
@@ -275,12 +282,9 @@ impl LinkedTrace {
         (node.on_device && !node.kind.is_delay()).then_some(RowIdx(node.source))
     }
 
-    /// From the end of the last node that a node waits for to its start: what launches and waits took. Zero
-    /// without deps. O(deps).
+    /// [`Nodes::latency`] of a node.
     pub fn latency(&self, node: usize) -> DurationNs {
-        let nodes = &self.nodes;
-        let ends = self.edges.of(node).iter().map(|edge| nodes.start[edge.from as usize] + nodes.duration[edge.from as usize]);
-        ends.max().map_or(DurationNs(0), |latest| nodes.start[node] - latest)
+        self.nodes.latency(&self.edges, node)
     }
 
     /// Per thread, whether it only looks on: nothing on another thread or on a queue waits for it, while there are

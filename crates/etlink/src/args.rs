@@ -77,6 +77,15 @@ pub struct Merge {
     /// Write what this simulator needs to run all ranks: configurations and a README with the command, an empty trace for each rank that is absent, communications one after the other
     #[arg(long = "for", value_enum, value_name = "SIMULATOR")]
     pub simulator: Option<Simulator>,
+    /// How the simulator times computation: `measured`, each node takes what it took, or `roofline`, device nodes take what `num_ops` and `tensor_size` need on the device of `system.json`
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, requires = "simulator")]
+    pub compute: Compute,
+    /// Write communications alone, and the time that they did not hold up as one chain of computation: small files
+    #[arg(long, requires = "simulator", conflicts_with_all = ["device_only", "no_gaps"])]
+    pub comm_only: bool,
+    /// Write what runs on devices alone, and host time as chains between what launches, waits and communicates
+    #[arg(long, requires = "simulator", conflicts_with = "no_gaps")]
+    pub device_only: bool,
     /// Leave each rank's times by its own clock, not by that of the first rank
     #[arg(long)]
     pub no_align: bool,
@@ -268,6 +277,16 @@ impl From<TensorDeps> for etlink_link::TensorDeps {
 pub enum Simulator {
     /// ASTRA-sim
     AstraSim,
+}
+
+/// How a simulator times computation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Compute {
+    /// As measured.
+    #[default]
+    Measured,
+    /// By a roofline.
+    Roofline,
 }
 
 /// Where latency goes.

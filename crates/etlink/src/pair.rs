@@ -7,7 +7,7 @@ use crate::perfetto;
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
-use etlink_chakra::{Agreement, WriteOptions, WriteSummary, et, etplus};
+use etlink_chakra::{Agreement, Part, WriteOptions, WriteSummary, et, etplus};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorDeps};
 use etlink_model::{DeviceTrace, HostTrace, Severity};
 use serde::Serialize;
@@ -35,6 +35,7 @@ pub struct Job {
 pub struct Form {
     latency: etlink_chakra::Latency,
     no_gaps: bool,
+    part: Part,
 }
 
 impl Form {
@@ -48,7 +49,12 @@ impl Form {
             Some(Latency::Node) => etlink_chakra::Latency::Node,
             Some(Latency::Drop) => etlink_chakra::Latency::Drop,
         };
-        Ok(Form { latency, no_gaps: how.no_gaps })
+        Ok(Form { latency, no_gaps: how.no_gaps, part: Part::Whole })
+    }
+
+    /// This part of a rank.
+    pub fn with(self, part: Part) -> Form {
+        Form { part, ..self }
     }
 }
 
@@ -189,7 +195,7 @@ pub fn inputs(job: &Job) -> String {
 /// Writes, and says what. Returns the stored size, bytes.
 fn write(trace: &LinkedTrace, target: &Target, form: Form, among: Among<'_>, linked: &mut Linked) -> Result<u64> {
     let Among { agreed, in_turn, clock_offset_ns } = among;
-    let options = WriteOptions { latency: form.latency, no_gaps: form.no_gaps, agreed, in_turn, clock_offset_ns };
+    let options = WriteOptions { part: form.part, latency: form.latency, no_gaps: form.no_gaps, agreed, in_turn, clock_offset_ns };
     let (summary, stored) = match target.format {
         Format::Et => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
         Format::Json => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,

@@ -13,6 +13,7 @@
 pub(crate) mod comm;
 pub(crate) mod metadata;
 mod node;
+mod part;
 mod plan;
 mod rounding;
 mod wire;
@@ -25,6 +26,7 @@ use crate::{WriteOptions, WriteSummary};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::Groups;
 use node::Encoder;
+use part::Graph;
 use plan::Plan;
 use std::io;
 
@@ -37,15 +39,18 @@ const BLOCK_NODES: usize = 1024;
 /// Those of `out`.
 pub fn write_et(trace: &LinkedTrace, options: &WriteOptions<'_>, out: &mut (impl io::Write + Send)) -> io::Result<WriteSummary> {
     let groups = Groups::new(trace);
-    let plan = Plan::of(trace, &groups, options);
-    let nodes = trace.nodes.len();
-    relay::write(out, nodes.div_ceil(BLOCK_NODES).max(1), |block, mut bytes| {
+    let graph = Graph::of(trace, &groups, options);
+    let plan = Plan::of(trace, &graph, options);
+    let nodes = graph.len();
+    let mut summary = relay::write(out, nodes.div_ceil(BLOCK_NODES).max(1), |block, mut bytes| {
         if block == 0 {
             bytes = metadata::global_metadata(trace, options.clock_offset_ns, bytes);
         }
-        let mut encoder = Encoder::new(trace, &groups, options, &plan, bytes);
+        let mut encoder = Encoder::new(trace, &graph, &groups, options, &plan, bytes);
         let from = block * BLOCK_NODES;
         (from..(from + BLOCK_NODES).min(nodes)).for_each(|node| encoder.node(node));
         Ok(encoder.finish())
-    })
+    })?;
+    summary.demoted = graph.demoted;
+    Ok(summary)
 }

@@ -1,6 +1,7 @@
 //! One node: fields, dependencies and attributes.
 
 use super::comm::{Comm, PgName, comm_of};
+use super::part::Graph;
 use super::plan::{Plan, is_left_out};
 use super::wire::Messages;
 use crate::captured::captured;
@@ -28,6 +29,7 @@ mod field {
 /// Encodes nodes of a trace, each by itself.
 pub(crate) struct Encoder<'t> {
     trace: &'t LinkedTrace,
+    graph: &'t Graph<'t>,
     groups: &'t Groups<'t>,
     options: &'t WriteOptions<'t>,
     plan: &'t Plan,
@@ -41,9 +43,17 @@ pub(crate) struct Encoder<'t> {
 
 impl<'t> Encoder<'t> {
     /// Appends nodes to `bytes`.
-    pub(crate) fn new(trace: &'t LinkedTrace, groups: &'t Groups<'t>, options: &'t WriteOptions<'t>, plan: &'t Plan, bytes: Vec<u8>) -> Self {
+    pub(crate) fn new(
+        trace: &'t LinkedTrace,
+        graph: &'t Graph<'t>,
+        groups: &'t Groups<'t>,
+        options: &'t WriteOptions<'t>,
+        plan: &'t Plan,
+        bytes: Vec<u8>,
+    ) -> Self {
         let message = Messages::after(bytes, field::ATTR);
-        Encoder { trace, groups, options, plan, message, ctrl_deps: vec![], data_deps: vec![], left_out: vec![], summary: WriteSummary::default() }
+        let (ctrl_deps, data_deps, left_out, summary) = (vec![], vec![], vec![], WriteSummary::default());
+        Encoder { trace, graph, groups, options, plan, message, ctrl_deps, data_deps, left_out, summary }
     }
 
     /// What was appended to, and what it is.
@@ -53,13 +63,13 @@ impl<'t> Encoder<'t> {
 
     /// Node `index`, and the latency before it where that is a node.
     pub(crate) fn node(&mut self, index: usize) {
-        let trace = self.trace;
-        let node = trace.nodes.get(index);
+        let (trace, graph) = (self.trace, self.graph);
+        let node = graph.nodes.get(index);
         if !self.plan.is_written(index, node.kind, self.options) {
             return;
         }
         let record = trace.collective(&node).filter(|_| node.first);
-        let comm = comm_of(trace, self.groups, self.options, index).and_then(|comm| comm.map_err(|reason| self.summary.demote(reason)).ok());
+        let comm = graph.origin(index).and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());
         let node_type = node_type(comm.as_ref());
         self.deps(index);
         if self.plan.has_latency_node(index) {
@@ -67,7 +77,7 @@ impl<'t> Encoder<'t> {
         }
         self.message.begin();
         self.message.uint(field::ID, self.plan.id(index));
-        self.message.text(field::NAME, trace.name(&node));
+        self.message.text(field::NAME, graph.standing_for(index).unwrap_or_else(|| trace.name(&node)));
         self.message.uint(field::TYPE, node_type as u64);
         self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
         self.message.list(field::DATA_DEPS, &self.data_deps);
@@ -125,9 +135,9 @@ impl<'t> Encoder<'t> {
         self.data_deps.clear();
         let mut next = Some(index);
         while let Some(index) = next.take().or_else(|| self.left_out.pop()) {
-            let edges = self.trace.edges.of(index);
+            let edges = self.graph.edges.of(index);
             for edge in edges.iter().filter(|edge| !implied(edges, *edge)) {
-                if is_left_out(self.trace.nodes.kind[edge.from as usize], self.options) {
+                if is_left_out(self.graph.nodes.kind[edge.from as usize], self.options) {
                     self.left_out.push(edge.from as usize);
                     continue;
                 }
@@ -150,7 +160,7 @@ impl<'t> Encoder<'t> {
 
     fn attributes(&mut self, index: usize, node: &Node, comm: Option<&Comm<'_>>) {
         self.message.attr_bool("is_cpu_op", comm.is_none() && !node.on_device);
-        self.message.attr_text("kind", kind_text(node.kind));
+        self.message.attr_text("kind", self.graph.standing_for(index).unwrap_or(kind_text(node.kind)));
         self.message.attr_int("start_ns", self.aligned(node.start.0));
         self.message.attr_int("duration_ns", self.plan.duration[index].0);
         if self.options.latency == Latency::Fold && self.plan.latency[index] > DurationNs(0) {

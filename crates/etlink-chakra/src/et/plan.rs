@@ -1,9 +1,8 @@
 //! What nodes need to know of the nodes before them, so that they can be encoded in any order.
 
-use super::comm::comm_of;
+use super::part::Graph;
 use super::rounding::Rounding;
-use crate::{Latency, WriteOptions};
-use etlink_link::ranks::Groups;
+use crate::{Latency, Part, WriteOptions};
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
 use etlink_model::DurationNs;
 use rayon::prelude::*;
@@ -33,14 +32,14 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// O(nodes + edges).
-    pub(crate) fn of(trace: &LinkedTrace, groups: &Groups<'_>, options: &WriteOptions<'_>) -> Plan {
-        let nodes = &trace.nodes;
-        let latency: Vec<DurationNs> = (0..nodes.len()).into_par_iter().map(|node| trace.latency(node)).collect();
-        let (with, duration) = joined(trace);
-        let turns = if options.in_turn { turns(trace, groups, options) } else { vec![] };
-        let first_slice = first_slices(trace);
+    pub(crate) fn of(trace: &LinkedTrace, graph: &Graph<'_>, options: &WriteOptions<'_>) -> Plan {
+        let nodes = &graph.nodes;
+        let latency: Vec<DurationNs> = (0..nodes.len()).into_par_iter().map(|node| nodes.latency(&graph.edges, node)).collect();
+        let (with, duration) = joined(graph);
+        let turns = if options.in_turn { turns(graph, options) } else { vec![] };
+        let first_slice = first_slices(trace, graph);
         let mut plan = Plan { with, duration, latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice, turns };
-        plan.round(trace, options.latency);
+        plan.round(trace, graph, options);
         if options.latency == Latency::Node || options.no_gaps {
             let mut next = 0;
             for node in 0..nodes.len() {
@@ -54,16 +53,18 @@ impl Plan {
 
     /// A thread that only looks on takes no time for its gaps: simulators run one host node at a time, and its
     /// would hold up the threads that do the work.
-    fn round(&mut self, trace: &LinkedTrace, mode: Latency) {
-        let nodes = &trace.nodes;
-        let looks_on = trace.onlookers();
+    fn round(&mut self, trace: &LinkedTrace, graph: &Graph<'_>, options: &WriteOptions<'_>) {
+        let (nodes, mode) = (&graph.nodes, options.latency);
+        let looks_on = if options.part == Part::Whole { trace.onlookers() } else { vec![] };
+        let looks_on = |thread: u32| looks_on.get(thread as usize).copied().unwrap_or(false);
+        let takes = self.takes(graph, mode);
         let mut threads = Rounding::new(trace.device.threads.len());
         let mut queues = Rounding::new(trace.device.queues.len());
         self.duration_us.reserve(nodes.len());
         for node in 0..nodes.len() {
-            let (at, duration, latency) = (nodes.resource[node], self.duration[node], self.latency[node]);
+            let at = nodes.resource[node];
             let on_device = nodes.on_device[node];
-            if !on_device && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary) && looks_on[at as usize] {
+            if !on_device && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary) && looks_on(at) {
                 self.duration_us.push(0);
                 if mode == Latency::Node {
                     self.latency_us.push(0);
@@ -72,11 +73,27 @@ impl Plan {
             }
             let rounding = if on_device { &mut queues } else { &mut threads };
             if mode == Latency::Node {
-                self.latency_us.push(rounding.micros(at, latency));
+                self.latency_us.push(rounding.micros(at, self.latency[node]));
             }
-            let folded = if mode == Latency::Fold { DurationNs(duration.0.saturating_add(latency.0)) } else { duration };
-            self.duration_us.push(rounding.micros(at, folded));
+            self.duration_us.push(rounding.micros(at, takes[node]));
         }
+    }
+
+    /// Per node, the time that is to be rounded, with what is written with it.
+    fn takes(&self, graph: &Graph<'_>, mode: Latency) -> Vec<DurationNs> {
+        if !graph.takes.is_empty() {
+            let mut takes = graph.takes.clone();
+            for (node, with) in self.with.iter().enumerate().filter(|(node, with)| **with as usize != *node) {
+                let take = std::mem::take(&mut takes[node]);
+                takes[*with as usize] += take;
+            }
+            return takes;
+        }
+        let mut takes = self.duration.clone();
+        if mode == Latency::Fold {
+            takes.iter_mut().zip(&self.latency).for_each(|(take, latency)| *take += *latency);
+        }
+        takes
     }
 
     /// The id of a node, or of the one that it is written with.
@@ -110,12 +127,12 @@ pub(crate) fn is_left_out(kind: NodeKind, options: &WriteOptions<'_>) -> bool {
 
 /// Per node, the node that it is written with, and how long that takes then. What waits for the earlier one alone waits
 /// longer by what was short, no sum changes.
-fn joined(trace: &LinkedTrace) -> (Vec<u32>, Vec<DurationNs>) {
-    let nodes = &trace.nodes;
+fn joined(graph: &Graph<'_>) -> (Vec<u32>, Vec<DurationNs>) {
+    let nodes = &graph.nodes;
     let works = |node: usize| !nodes.on_device[node] && matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::Runtime);
     let (mut with, mut duration): (Vec<u32>, _) = ((0..nodes.len() as u32).collect(), nodes.duration.clone());
     for node in (0..nodes.len()).filter(|node| !nodes.first[*node] && nodes.duration[*node] < SHORT && works(*node)) {
-        let mut deps = trace.edges.of(node).iter();
+        let mut deps = graph.edges.of(node).iter();
         let (Some(edge), None) = (deps.next(), deps.next()) else { continue };
         let before = edge.from as usize;
         if edge.kind == EdgeKind::ProgramOrder && works(before) {
@@ -130,29 +147,26 @@ fn joined(trace: &LinkedTrace) -> (Vec<u32>, Vec<DurationNs>) {
 
 /// Pairs of a communication and the one before it. Where they take turns in another order than that of nodes, and that would
 /// make a circle with what they wait for otherwise, only what agrees with the order of nodes is kept.
-fn turns(trace: &LinkedTrace, groups: &Groups<'_>, options: &WriteOptions<'_>) -> Vec<(u32, u32)> {
+fn turns(graph: &Graph<'_>, options: &WriteOptions<'_>) -> Vec<(u32, u32)> {
     let order = options.agreed.map_or(&[][..], |agreed| &agreed.turns);
-    let all = 0..u32::try_from(trace.nodes.len()).unwrap_or(u32::MAX);
-    let order: Box<dyn Iterator<Item = u32>> = if order.is_empty() { Box::new(all) } else { Box::new(order.iter().copied()) };
-    let nodes: Vec<u32> = order.filter(|node| matches!(comm_of(trace, groups, options, *node as usize), Some(Ok(_)))).collect();
+    let nodes = if order.is_empty() { graph.communications.clone() } else { graph.find(order) };
     let mut pairs: Vec<(u32, u32)> = nodes.windows(2).map(|pair| (pair[1], pair[0])).collect();
     pairs.sort_unstable();
-    if pairs.iter().any(|(node, before)| before > node) && !is_acyclic(trace, &pairs) {
+    if pairs.iter().any(|(node, before)| before > node) && !is_acyclic(graph, &pairs) {
         pairs.retain(|(node, before)| before < node);
     }
     pairs
 }
 
-fn is_acyclic(trace: &LinkedTrace, turns: &[(u32, u32)]) -> bool {
-    let nodes = trace.nodes.len();
-    let deps = (0u32..).take(nodes).flat_map(|node| trace.edges.of(node as usize).iter().map(move |edge| (edge.from, node)));
+fn is_acyclic(graph: &Graph<'_>, turns: &[(u32, u32)]) -> bool {
+    let deps = (0u32..).take(graph.len()).flat_map(|node| graph.edges.of(node as usize).iter().map(move |edge| (edge.from, node)));
     let turns = turns.iter().map(|(node, before)| (*before, *node));
     let graph = petgraph::graph::DiGraph::<(), ()>::from_edges(deps.chain(turns));
     petgraph::algo::toposort(&graph, None).is_ok()
 }
 
-fn first_slices(trace: &LinkedTrace) -> Vec<u32> {
-    let nodes = &trace.nodes;
+fn first_slices(trace: &LinkedTrace, graph: &Graph<'_>) -> Vec<u32> {
+    let nodes = &graph.nodes;
     let mut first = vec![u32::MAX; trace.device.ops.len()];
     for node in (0..nodes.len()).filter(|node| !nodes.on_device[*node]) {
         let of_op = matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::HostGap | NodeKind::Collective);

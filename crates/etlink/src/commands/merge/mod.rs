@@ -16,6 +16,7 @@ use crate::output::Target;
 use crate::pair::{self, Among, Form, Job, Linked};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
+use etlink_chakra::Part;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::Facts;
 use joined::Joined;
@@ -153,7 +154,7 @@ impl Merging {
             // a rank that only tells files apart need not be the process's rank
             rank: None,
             target: Some(Target::new(&self.output_path(run, found), how.format, how.force)?),
-            form: Form::new(how, how.format)?,
+            form: Form::new(how, how.format)?.with(part(&self.args)),
             tensor_deps: how.tensor_deps.into(),
             threads: self.fleet.threads_each,
             strict: how.strict,
@@ -227,6 +228,15 @@ impl Merging {
             Some(Format::Et) | None => "et",
         };
         self.args.output.join(&run.folder).join(format!("{}.{}.{ending}", self.name(run), found.label))
+    }
+}
+
+/// Which part of each rank is written.
+fn part(args: &Merge) -> Part {
+    match (args.device_only, args.comm_only) {
+        (true, _) => Part::Device,
+        (_, true) => Part::Communication,
+        _ => Part::Whole,
     }
 }
 

@@ -1,0 +1,151 @@
+//! Communications alone, and one chain of computation beside them.
+//!
+//! ```text
+//! stream 7     gemm | gemm |           gemm |      |          compute ======|======           =========
+//! stream 20         all_reduce |            all_reduce     ->        all_reduce ==           all_reduce =
+//!                           exposed     exposed
+//! ```
+//! Simulators run one compute node of a rank at a time, so there is one chain for all groups: a chain for each would take the time
+//! that passes in several of them several times. A communication is *exposed* from when the device's other work
+//! stood still until its end, if something waited for that. Computation is all other time from the first start to the last end,
+//! cut where communications start and where they expose it. A communication waits for the computation before its start and for
+//! the communication before it on its stream (or thread), computation for the piece before it and for what was exposed before it.
+//! With communications as long as they were, each one starts when it did and all ends when it did; one that is longer holds up what it
+//! did hold up. O(n log n).
+
+use super::{Graph, stand_in};
+use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, Node, Nodes};
+use etlink_model::TimeNs;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// A stretch of time.
+type Span = (TimeNs, TimeNs);
+
+/// A communication.
+#[derive(Clone, Copy)]
+struct Comm {
+    node: Node,
+    /// Its number in the trace.
+    origin: u32,
+    /// From when on nothing went on but for it.
+    exposed: Option<TimeNs>,
+}
+
+impl Comm {
+    fn end(&self) -> TimeNs {
+        self.node.start + self.node.duration
+    }
+}
+
+/// The part of `whole`, which is all of `trace`. `in_turn`: communications get their order elsewhere.
+pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>, in_turn: bool) -> Graph<'t> {
+    let comms = communications(trace, &whole.communications);
+    let pieces = pieces(trace, &comms);
+    let mut all: Vec<(TimeNs, bool, usize)> = (0..).zip(&comms).map(|(at, comm)| (comm.node.start, false, at)).collect();
+    all.extend((0..).zip(&pieces).map(|(at, (start, _))| (*start, true, at)));
+    all.sort_unstable();
+    let (mut nodes, mut origin, mut communications) = (Nodes::default(), vec![], vec![]);
+    let (mut comm_number, mut piece_number) = (vec![0; comms.len()], vec![0; pieces.len()]);
+    for (start, is_piece, at) in all {
+        let number = nodes.len() as u32;
+        if is_piece {
+            piece_number[at] = number;
+            origin.push(u32::MAX);
+            let place = Node { start, resource: u32::MAX, ..Node::default() };
+            nodes.push(stand_in(place, pieces[at].1 - start));
+        } else {
+            comm_number[at] = number;
+            origin.push(comms[at].origin);
+            communications.push(number);
+            nodes.push(comms[at].node);
+        }
+    }
+    let edges = edges(&comms, &pieces, &comm_number, &piece_number, in_turn);
+    let edges = Cow::Owned(Edges::new(edges, nodes.len()));
+    Graph { nodes: Cow::Owned(nodes), edges, origin, communications, standing_for: "compute", ..whole }
+}
+
+/// The communications in order of time, and what they expose.
+fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<Comm> {
+    let nodes = &trace.nodes;
+    let end = |node: usize| nodes.start[node] + nodes.duration[node];
+    let mut holds_up = vec![false; nodes.len()];
+    for node in 0..nodes.len() {
+        let deps = trace.edges.of(node).iter().map(|edge| edge.from as usize);
+        if let Some(last) = deps.max_by_key(|from| (end(*from), *from)) {
+            holds_up[last] = true;
+        }
+    }
+    let busy = busy(trace, numbers);
+    let mut comms: Vec<Comm> = vec![];
+    for &origin in numbers {
+        let node = nodes.get(origin as usize);
+        let mut comm = Comm { node, origin, exposed: None };
+        let before = &busy[..busy.partition_point(|(start, _)| *start < comm.end())];
+        let idle = before.last().map_or(node.start, |(_, end)| *end);
+        if holds_up[origin as usize] && idle < comm.end() {
+            comm.exposed = Some(idle.max(node.start));
+        }
+        comms.push(comm);
+    }
+    comms.sort_by_key(|comm| (comm.node.start, comm.origin));
+    comms
+}
+
+/// When anything but communications ran: on devices where the trace has any, else on threads. Apart, in order.
+fn busy(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
+    let nodes = &trace.nodes;
+    let (on_device, looks_on) = (nodes.on_device.contains(&true), trace.onlookers());
+    let mut busy: Vec<Span> = vec![];
+    for node in (0..nodes.len()).filter(|node| nodes.on_device[*node] == on_device && !nodes.kind[*node].is_delay()) {
+        if !on_device && looks_on[nodes.resource[node] as usize] || communications.binary_search(&(node as u32)).is_ok() {
+            continue;
+        }
+        let (start, end) = (nodes.start[node], nodes.start[node] + nodes.duration[node]);
+        match busy.last_mut().filter(|last| start <= last.1) {
+            Some(last) => last.1 = last.1.max(end),
+            None => busy.push((start, end)),
+        }
+    }
+    busy
+}
+
+/// Computation in order.
+fn pieces(trace: &LinkedTrace, comms: &[Comm]) -> Vec<Span> {
+    let nodes = &trace.nodes;
+    let ends = nodes.start.iter().zip(&nodes.duration).map(|(start, duration)| *start + *duration);
+    let (Some(&first), Some(last)) = (nodes.start.iter().min(), ends.max()) else { return vec![] };
+    let exposed = comms.iter().filter_map(|comm| Some((comm.exposed?, comm.end())));
+    let mut cuts: BTreeMap<TimeNs, i32> = BTreeMap::from([(first, 0), (last, 0)]);
+    comms.iter().for_each(|comm| *cuts.entry(comm.node.start).or_default() += 0);
+    for (start, end) in exposed {
+        *cuts.entry(start).or_default() += 1;
+        *cuts.entry(end).or_default() -= 1;
+    }
+    let (mut pieces, mut depth, mut since) = (vec![], 0, first);
+    for (at, change) in cuts {
+        if depth == 0 && at > since {
+            pieces.push((since, at));
+        }
+        (depth, since) = (depth + change, at);
+    }
+    pieces
+}
+
+fn edges(comms: &[Comm], pieces: &[Span], comm_number: &[u32], piece_number: &[u32], in_turn: bool) -> Vec<Edge> {
+    let edge = |kind, from, to| Edge { to, kind, from, inferred: true };
+    let mut edges: Vec<Edge> = piece_number.windows(2).map(|pair| edge(EdgeKind::ProgramOrder, pair[0], pair[1])).collect();
+    let mut last: BTreeMap<(bool, u32), u32> = BTreeMap::new();
+    for (comm, &number) in comms.iter().zip(comm_number) {
+        let before = pieces.partition_point(|(_, end)| *end <= comm.node.start);
+        edges.extend(before.checked_sub(1).map(|piece| edge(EdgeKind::Launch, piece_number[piece], number)));
+        let before = last.insert((comm.node.on_device, comm.node.resource), number);
+        edges.extend(before.filter(|_| !in_turn).map(|before| edge(EdgeKind::StreamOrder, before, number)));
+        let after = pieces.partition_point(|(start, _)| *start < comm.end());
+        if let Some(&piece) = piece_number.get(after).filter(|_| comm.exposed.is_some()) {
+            edges.push(edge(EdgeKind::HostWait, number, piece));
+        }
+    }
+    edges
+}

@@ -1,0 +1,76 @@
+//! Devices alone: what the host did is chains of time between the nodes that launch, wait and communicate.
+//!
+//! ```text
+//! thread    op | op | call | op | gap | sync    ->    host | host        | host
+//! stream              kernel        ==|                      kernel    ==|
+//! ```
+//! A host node is written with the one before it on its thread where it waits for nothing else and nothing else waits for that
+//! one. So each path through host nodes keeps its length, and nothing starts earlier or later than in the whole graph.
+//! O(nodes + edges).
+
+use super::{Graph, stand_in};
+use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, Nodes};
+use std::borrow::Cow;
+
+/// Not written.
+const GONE: u32 = u32::MAX;
+
+/// The part of `whole`, which is all of `trace`.
+pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>) -> Graph<'t> {
+    let nodes = &trace.nodes;
+    let mut stays = nodes.on_device.clone();
+    whole.communications.iter().for_each(|node| stays[*node as usize] = true);
+    let with = written_with(trace, &whole.edges, &stays);
+    let edges = whole.edges.clone();
+    let mut part = Graph { nodes: Cow::Owned(Nodes::default()), edges: Cow::Owned(Edges::default()), standing_for: "host", ..whole };
+    let (mut kept, mut takes, mut number) = (Nodes::default(), vec![], vec![GONE; nodes.len()]);
+    for node in (0..nodes.len()).filter(|node| with[*node] != GONE) {
+        let (at, duration) = (with[node] as usize, nodes.duration[node]);
+        let take = part.takes.get(node).copied();
+        if at == node {
+            number[node] = kept.len() as u32;
+            part.origin.push(if stays[node] { node as u32 } else { GONE });
+            kept.push(if stays[node] { nodes.get(node) } else { stand_in(nodes.get(node), duration) });
+            takes.extend(take);
+            continue;
+        }
+        let at = number[at] as usize;
+        number[node] = at as u32;
+        kept.duration[at] += duration;
+        kept.duration[at] += trace.latency(node);
+        take.into_iter().for_each(|take| takes[at] += take);
+    }
+    let renumbered = edges.iter().map(|edge| Edge { to: number[edge.to as usize], from: number[edge.from as usize], ..edge });
+    let made = renumbered.filter(|edge| edge.to != GONE && edge.from != GONE && edge.to != edge.from).collect();
+    part.communications = part.communications.iter().map(|node| number[*node as usize]).collect();
+    part.edges = Cow::Owned(Edges::new(made, kept.len()));
+    (part.nodes, part.takes) = (Cow::Owned(kept), takes);
+    part
+}
+
+/// Per node, the one that it is written with: itself, the first of its chain, or [`GONE`] for the host nodes of a thread that only looks on.
+fn written_with(trace: &LinkedTrace, edges: &Edges, stays: &[bool]) -> Vec<u32> {
+    let nodes = &trace.nodes;
+    let looks_on = trace.onlookers();
+    let before: Vec<Option<u32>> = (0..nodes.len()).map(|node| before(edges, node)).collect();
+    let mut branches = vec![false; nodes.len()];
+    for edge in edges.iter().filter(|edge| stays[edge.to as usize] || before[edge.to as usize] != Some(edge.from)) {
+        branches[edge.from as usize] = true;
+    }
+    let mut with: Vec<u32> = (0..nodes.len() as u32).collect();
+    for node in (0..nodes.len()).filter(|node| !stays[*node]) {
+        if looks_on[nodes.resource[node] as usize] {
+            with[node] = GONE;
+        } else if let Some(before) = before[node].map(|before| before as usize).filter(|before| !stays[*before] && !branches[*before])
+            && edges.of(node).iter().all(|edge| edge.from as usize == before)
+        {
+            with[node] = with[before];
+        }
+    }
+    with
+}
+
+/// The node before this one on its thread.
+fn before(edges: &Edges, node: usize) -> Option<u32> {
+    edges.of(node).iter().find(|edge| edge.kind == EdgeKind::ProgramOrder).map(|edge| edge.from)
+}

@@ -1,0 +1,95 @@
+//! What of a linked trace is written, as a graph of its own: the whole, or a part that keeps order and time.
+
+mod communication;
+mod device;
+mod once;
+
+use super::comm::comm_of;
+use crate::{Demotion, Latency, Part, WriteOptions};
+use etlink_link::ranks::Groups;
+use etlink_link::{Edges, LinkedTrace, Node, NodeKind, Nodes};
+use etlink_model::DurationNs;
+use indexmap::IndexMap;
+use std::borrow::Cow;
+
+/// The nodes to write.
+pub(crate) struct Graph<'t> {
+    pub(crate) nodes: Cow<'t, Nodes>,
+    pub(crate) edges: Cow<'t, Edges>,
+    /// Per node, its number in the trace; `u32::MAX` = the trace has none. Empty: the same.
+    origin: Vec<u32>,
+    /// Per node, how long a simulator that runs one at a time is to take, with the latency before it. Empty: duration and latency.
+    pub(crate) takes: Vec<DurationNs>,
+    /// Nodes that communicate.
+    pub(crate) communications: Vec<u32>,
+    /// Communications that are computation, by reason.
+    pub(crate) demoted: IndexMap<Demotion, u64>,
+    /// What a node is called that stands for several.
+    standing_for: &'static str,
+}
+
+impl<'t> Graph<'t> {
+    /// O(n log n) in nodes and edges.
+    pub(crate) fn of(trace: &'t LinkedTrace, groups: &Groups<'_>, options: &WriteOptions<'_>) -> Graph<'t> {
+        let mut whole = Graph {
+            nodes: Cow::Borrowed(&trace.nodes),
+            edges: Cow::Borrowed(&trace.edges),
+            origin: vec![],
+            takes: vec![],
+            communications: vec![],
+            demoted: IndexMap::new(),
+            standing_for: "host gap",
+        };
+        for node in (0u32..).zip(&trace.nodes.kind).filter(|(_, kind)| **kind == NodeKind::Collective).map(|(node, _)| node) {
+            match comm_of(trace, groups, options, node as usize) {
+                Some(Ok(_)) => whole.communications.push(node),
+                Some(Err(reason)) => *whole.demoted.entry(reason).or_default() += 1,
+                None => {}
+            }
+        }
+        if options.in_turn && options.latency == Latency::Fold && options.part != Part::Communication {
+            once::set(trace, &mut whole, options.part == Part::Whole);
+        }
+        match options.part {
+            Part::Whole => whole,
+            Part::Device => device::of(trace, whole),
+            Part::Communication => communication::of(trace, whole, options.in_turn),
+        }
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The number that a node has in the trace.
+    pub(crate) fn origin(&self, node: usize) -> Option<usize> {
+        match self.origin.get(node) {
+            _ if self.origin.is_empty() => Some(node),
+            Some(&origin) if origin != u32::MAX => Some(origin as usize),
+            _ => None,
+        }
+    }
+
+    /// What a node is called, `None` for one that the trace has.
+    pub(crate) fn standing_for(&self, node: usize) -> Option<&'static str> {
+        self.origin(node).is_none().then_some(self.standing_for)
+    }
+
+    /// Those of these nodes of the trace that are communications here.
+    pub(crate) fn find(&self, origins: &[u32]) -> Vec<u32> {
+        let mut known: Vec<(u32, u32)> =
+            self.communications.iter().map(|&node| (self.origin(node as usize).map_or(u32::MAX, |origin| origin as u32), node)).collect();
+        known.sort_unstable();
+        let place = |origin: &u32| known.binary_search_by_key(origin, |(known, _)| *known).ok();
+        origins.iter().filter_map(|origin| Some(known[place(origin)?].1)).collect()
+    }
+}
+
+/// A node that stands for several others, from the first one's start on.
+fn stand_in(node: Node, duration: DurationNs) -> Node {
+    Node { kind: NodeKind::HostGap, source: u32::MAX, first: true, on_device: false, duration, ..node }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! How long nodes take in a simulator that runs one host node and one device node at a time.
+//!
+//! Threads run side by side, and streams do. One after the other they would take the sum, so the time in which several
+//! run is given to one of them: work goes before a thread that stands still for a device, that before gaps, and of two that which
+//! began last. What is left of a node is its time here; all of them together take as long as host or devices were busy.
+//!
+//! ```text
+//! thread 1   op | op | op | op |             thread 1   op | op | op | op |
+//! thread 2   gap           | op          ->  thread 2                   gap | op
+//! ```
+//! A gap, in which its own thread or stream does nothing, becomes a wait for what ended last before it does, and takes what is left
+//! after that: it would keep others from running. O(n log n).
+
+use super::Graph;
+use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, NodeKind};
+use etlink_model::{DurationNs, TimeNs};
+use std::borrow::Cow;
+use std::collections::BinaryHeap;
+
+/// How far to look for what a gap shall wait for.
+const LOOK_BACK: usize = 64;
+
+/// Whose time it is, the greatest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Claim {
+    /// Nothing is known to run: host gaps, unexplained waits, what came before the recording.
+    Gap,
+    /// A thread stands still for a device.
+    Wait,
+    /// Anything else.
+    Work,
+}
+
+/// A node that runs, or the time that its thread stood still before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Running {
+    claim: Claim,
+    start: TimeNs,
+    node: u32,
+    end: TimeNs,
+}
+
+/// Sets the times of a whole graph, and has gaps wait. Threads that only look on take none for gaps and, unless they are `written`, for anything;
+/// communications, which have a place of their own, take all of theirs.
+pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>, onlookers_written: bool) {
+    let looks_on = trace.onlookers();
+    let takes_part = |node: usize, gap: bool| trace.nodes.on_device[node] || !looks_on[trace.nodes.resource[node] as usize] || onlookers_written && !gap;
+    let mut takes = vec![DurationNs(0); trace.nodes.len()];
+    for &node in &whole.communications {
+        takes[node as usize] = trace.nodes.duration[node as usize];
+        takes[node as usize] += trace.latency(node as usize);
+    }
+    let mut waits = vec![];
+    for on_device in [false, true] {
+        let mut all = running(trace, on_device, &whole.communications, takes_part);
+        share(&all, &mut takes);
+        let found = anchors(trace, &all, &takes);
+        for &(at, anchor) in &found {
+            let since = trace.nodes.start[anchor as usize] + trace.nodes.duration[anchor as usize];
+            all[at].start = since;
+            waits.push(Edge { to: all[at].node, kind: EdgeKind::Handoff, from: anchor, inferred: true });
+        }
+        if !found.is_empty() {
+            all.iter().for_each(|running| takes[running.node as usize] = DurationNs(0));
+            all.sort_unstable_by_key(|running| (running.start, running.node));
+            share(&all, &mut takes);
+        }
+    }
+    if !waits.is_empty() {
+        waits.extend(trace.edges.iter());
+        whole.edges = Cow::Owned(Edges::new(waits, trace.nodes.len()));
+    }
+    whole.takes = takes;
+}
+
+/// What runs on the host or on devices, by start, with latency.
+fn running(trace: &LinkedTrace, on_device: bool, communications: &[u32], takes_part: impl Fn(usize, bool) -> bool) -> Vec<Running> {
+    let nodes = &trace.nodes;
+    let end = |node: usize| nodes.start[node] + nodes.duration[node];
+    let mut all: Vec<Running> = vec![];
+    for node in (0..nodes.len()).filter(|node| nodes.on_device[*node] == on_device && communications.binary_search(&(*node as u32)).is_err()) {
+        let gap = matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary | NodeKind::UnexplainedWait);
+        if !takes_part(node, gap) {
+            continue;
+        }
+        let start = TimeNs(nodes.start[node].0.saturating_sub(trace.latency(node).0));
+        all.push(Running { claim: if gap { Claim::Gap } else { Claim::Work }, start, node: node as u32, end: end(node) });
+        let deps = trace.edges.of(node);
+        let last = deps.iter().map(|edge| edge.from as usize).max_by_key(|from| (end(*from), *from));
+        let before = deps.iter().find(|edge| edge.kind == EdgeKind::ProgramOrder).map(|edge| end(edge.from as usize));
+        if let Some(since) = before.filter(|since| *since < start && last.is_some_and(|last| nodes.on_device[last])) {
+            all.push(Running { claim: Claim::Wait, start: since, node: node as u32, end: start });
+        }
+    }
+    all.sort_unstable_by_key(|running| (running.start, running.node));
+    all
+}
+
+/// Gives each instant to one of those that run then.
+fn share(all: &[Running], takes: &mut [DurationNs]) {
+    let mut open: BinaryHeap<Running> = BinaryHeap::new();
+    let mut now = TimeNs(i64::MIN);
+    let mut until = |next: TimeNs, open: &mut BinaryHeap<Running>| {
+        while let Some(&top) = open.peek().filter(|_| now < next) {
+            let end = top.end.min(next).max(now);
+            if top.claim != Claim::Wait {
+                takes[top.node as usize] += end - now;
+            }
+            now = end;
+            if top.end <= now {
+                open.pop();
+            }
+        }
+        now = now.max(next);
+    };
+    for running in all {
+        until(running.start, &mut open);
+        open.push(*running);
+    }
+    until(TimeNs(i64::MAX), &mut open);
+}
+
+/// Places of gaps that have to share their time, and what each can wait for: of other threads or streams the last to end before it does, and
+/// before anything that waits for the gap.
+fn anchors(trace: &LinkedTrace, all: &[Running], takes: &[DurationNs]) -> Vec<(usize, u32)> {
+    let nodes = &trace.nodes;
+    let mut followed = vec![u32::MAX; nodes.len()];
+    for edge in trace.edges.iter() {
+        let first = &mut followed[edge.from as usize];
+        *first = edge.to.min(*first);
+    }
+    let mut works: Vec<&Running> = all.iter().filter(|running| running.claim == Claim::Work).collect();
+    works.sort_unstable_by_key(|running| (running.end, running.node));
+    let mut found = vec![];
+    for (at, gap) in all.iter().enumerate().filter(|(_, gap)| gap.claim == Claim::Gap && takes[gap.node as usize] < gap.end - gap.start) {
+        let ended = &works[..works.partition_point(|work| work.end <= gap.end)];
+        let ended = ended.iter().rev().take(LOOK_BACK).take_while(|work| work.end > gap.start);
+        let elsewhere = |work: &&&Running| nodes.resource[work.node as usize] != nodes.resource[gap.node as usize];
+        found.extend(ended.filter(elsewhere).find(|work| work.node < followed[gap.node as usize]).map(|work| (at, work.node)));
+    }
+    found
+}
