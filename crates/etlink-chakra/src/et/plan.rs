@@ -55,7 +55,7 @@ impl Plan {
     /// would hold up the threads that do the work.
     fn round(&mut self, trace: &LinkedTrace, graph: &Graph<'_>, options: &WriteOptions<'_>) {
         let (nodes, mode) = (&graph.nodes, options.latency);
-        let looks_on = if options.part == Part::Whole { trace.onlookers() } else { vec![] };
+        let looks_on = if graph.takes.is_empty() && options.part != Part::Communication { trace.onlookers() } else { vec![] };
         let looks_on = |thread: u32| looks_on.get(thread as usize).copied().unwrap_or(false);
         let takes = self.takes(graph, mode);
         let mut threads = Rounding::new(trace.device.threads.len());

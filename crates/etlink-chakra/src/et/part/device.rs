@@ -12,9 +12,6 @@ use super::{Graph, stand_in};
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, Nodes};
 use std::borrow::Cow;
 
-/// Not written.
-const GONE: u32 = u32::MAX;
-
 /// The part of `whole`, which is all of `trace`.
 pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>) -> Graph<'t> {
     let nodes = &trace.nodes;
@@ -23,13 +20,13 @@ pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>) -> Graph<'t> {
     let with = written_with(trace, &whole.edges, &stays);
     let edges = whole.edges.clone();
     let mut part = Graph { nodes: Cow::Owned(Nodes::default()), edges: Cow::Owned(Edges::default()), standing_for: "host", ..whole };
-    let (mut kept, mut takes, mut number) = (Nodes::default(), vec![], vec![GONE; nodes.len()]);
-    for node in (0..nodes.len()).filter(|node| with[*node] != GONE) {
+    let (mut kept, mut takes, mut number) = (Nodes::default(), vec![], vec![0; nodes.len()]);
+    for node in 0..nodes.len() {
         let (at, duration) = (with[node] as usize, nodes.duration[node]);
         let take = part.takes.get(node).copied();
         if at == node {
             number[node] = kept.len() as u32;
-            part.origin.push(if stays[node] { node as u32 } else { GONE });
+            part.origin.push(if stays[node] { node as u32 } else { u32::MAX });
             kept.push(if stays[node] { nodes.get(node) } else { stand_in(nodes.get(node), duration) });
             takes.extend(take);
             continue;
@@ -41,17 +38,16 @@ pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>) -> Graph<'t> {
         take.into_iter().for_each(|take| takes[at] += take);
     }
     let renumbered = edges.iter().map(|edge| Edge { to: number[edge.to as usize], from: number[edge.from as usize], ..edge });
-    let made = renumbered.filter(|edge| edge.to != GONE && edge.from != GONE && edge.to != edge.from).collect();
+    let made = renumbered.filter(|edge| edge.to != edge.from).collect();
     part.communications = part.communications.iter().map(|node| number[*node as usize]).collect();
     part.edges = Cow::Owned(Edges::new(made, kept.len()));
     (part.nodes, part.takes) = (Cow::Owned(kept), takes);
     part
 }
 
-/// Per node, the one that it is written with: itself, the first of its chain, or [`GONE`] for the host nodes of a thread that only looks on.
+/// Per node, the one that it is written with: itself or the first of its chain.
 fn written_with(trace: &LinkedTrace, edges: &Edges, stays: &[bool]) -> Vec<u32> {
     let nodes = &trace.nodes;
-    let looks_on = trace.onlookers();
     let before: Vec<Option<u32>> = (0..nodes.len()).map(|node| before(edges, node)).collect();
     let mut branches = vec![false; nodes.len()];
     for edge in edges.iter().filter(|edge| stays[edge.to as usize] || before[edge.to as usize] != Some(edge.from)) {
@@ -59,9 +55,7 @@ fn written_with(trace: &LinkedTrace, edges: &Edges, stays: &[bool]) -> Vec<u32> 
     }
     let mut with: Vec<u32> = (0..nodes.len() as u32).collect();
     for node in (0..nodes.len()).filter(|node| !stays[*node]) {
-        if looks_on[nodes.resource[node] as usize] {
-            with[node] = GONE;
-        } else if let Some(before) = before[node].map(|before| before as usize).filter(|before| !stays[*before] && !branches[*before])
+        if let Some(before) = before[node].map(|before| before as usize).filter(|before| !stays[*before] && !branches[*before])
             && edges.of(node).iter().all(|edge| edge.from as usize == before)
         {
             with[node] = with[before];

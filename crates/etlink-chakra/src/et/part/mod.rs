@@ -48,7 +48,7 @@ impl<'t> Graph<'t> {
             }
         }
         if options.in_turn && options.latency == Latency::Fold && options.part != Part::Communication {
-            once::set(trace, &mut whole, options.part == Part::Whole);
+            once::set(trace, &mut whole);
         }
         match options.part {
             Part::Whole => whole,

@@ -40,11 +40,8 @@ struct Running {
     end: TimeNs,
 }
 
-/// Sets the times of a whole graph, and has gaps wait. Threads that only look on take none for gaps and, unless they are `written`, for anything;
-/// communications, which have a place of their own, take all of theirs.
-pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>, onlookers_written: bool) {
-    let looks_on = trace.onlookers();
-    let takes_part = |node: usize, gap: bool| trace.nodes.on_device[node] || !looks_on[trace.nodes.resource[node] as usize] || onlookers_written && !gap;
+/// Sets the times of a whole graph, and has gaps wait. Communications, which have a place of their own, take all of theirs.
+pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>) {
     let mut takes = vec![DurationNs(0); trace.nodes.len()];
     for &node in &whole.communications {
         takes[node as usize] = trace.nodes.duration[node as usize];
@@ -52,7 +49,7 @@ pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>, onlookers_written:
     }
     let mut waits = vec![];
     for on_device in [false, true] {
-        let mut all = running(trace, on_device, &whole.communications, takes_part);
+        let mut all = running(trace, on_device, &whole.communications);
         share(&all, &mut takes);
         let found = anchors(trace, &all, &takes);
         for &(at, anchor) in &found {
@@ -74,15 +71,12 @@ pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>, onlookers_written:
 }
 
 /// What runs on the host or on devices, by start, with latency.
-fn running(trace: &LinkedTrace, on_device: bool, communications: &[u32], takes_part: impl Fn(usize, bool) -> bool) -> Vec<Running> {
+fn running(trace: &LinkedTrace, on_device: bool, communications: &[u32]) -> Vec<Running> {
     let nodes = &trace.nodes;
     let end = |node: usize| nodes.start[node] + nodes.duration[node];
     let mut all: Vec<Running> = vec![];
     for node in (0..nodes.len()).filter(|node| nodes.on_device[*node] == on_device && communications.binary_search(&(*node as u32)).is_err()) {
         let gap = matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary | NodeKind::UnexplainedWait);
-        if !takes_part(node, gap) {
-            continue;
-        }
         let start = TimeNs(nodes.start[node].0.saturating_sub(trace.latency(node).0));
         all.push(Running { claim: if gap { Claim::Gap } else { Claim::Work }, start, node: node as u32, end: end(node) });
         let deps = trace.edges.of(node);
