@@ -13,5 +13,6 @@ mod ranks;
 mod record;
 mod replay;
 mod schedule;
+mod simulator;
 mod tool;
 mod two_traces;

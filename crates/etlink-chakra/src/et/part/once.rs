@@ -134,3 +134,27 @@ fn anchors(trace: &LinkedTrace, all: &[Running], takes: &[DurationNs]) -> Vec<(u
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_instant_is_given_once(spans in prop::collection::vec((0i64..200, 0i64..50, 0u8..3), 0..40)) {
+            let claims = [Claim::Gap, Claim::Wait, Claim::Work];
+            let mut all: Vec<Running> = (0..).zip(&spans).map(|(node, &(start, length, claim))| {
+                Running { claim: claims[usize::from(claim)], start: TimeNs(start), node, end: TimeNs(start + length) }
+            }).collect();
+            all.sort_unstable_by_key(|running| (running.start, running.node));
+            let mut takes = vec![DurationNs(0); spans.len()];
+            share(&all, &mut takes);
+            let runs = |at: i64, least: u8| spans.iter().any(|&(start, length, claim)| claim >= least && start <= at && at < start + length);
+            let works: i64 = (0..300).filter(|at| runs(*at, 2)).count() as i64;
+            let gaps: i64 = (0..300).filter(|at| runs(*at, 0) && !runs(*at, 1)).count() as i64;
+            let of = |claim: u8| takes.iter().zip(&spans).filter(|(_, span)| span.2 == claim).map(|(take, _)| take.0).sum::<i64>();
+            prop_assert_eq!((of(2), of(1), of(0)), (works, 0, gaps));
+        }
+    }
+}

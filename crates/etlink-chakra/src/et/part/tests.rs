@@ -1,0 +1,125 @@
+//! Parts of drawn traces.
+
+use super::*;
+use crate::testing::{Builder, sample};
+use etlink_link::EdgeKind;
+use etlink_model::OpIdx;
+
+fn part_of<'t>(trace: &'t LinkedTrace, part: Part, in_turn: bool) -> Graph<'t> {
+    Graph::of(trace, &Groups::new(trace), &WriteOptions { part, in_turn, ..WriteOptions::default() })
+}
+
+/// Per node: what it is called, start and duration in ns, what it waits for.
+fn told<'g>(trace: &'g LinkedTrace, graph: &'g Graph<'_>) -> Vec<(&'g str, i64, i64, Vec<u32>)> {
+    let node = |at: usize| {
+        let node = graph.nodes.get(at);
+        let name = graph.standing_for(at).unwrap_or_else(|| trace.name(&node));
+        (name, node.start.0, node.duration.0, graph.edges.of(at).iter().map(|edge| edge.from).collect())
+    };
+    (0..graph.len()).map(node).collect()
+}
+
+#[test]
+fn host_nodes_become_chains_between_what_launches() {
+    let trace = sample(true);
+    let graph = part_of(&trace, Part::Device, false);
+    assert_eq!(
+        told(&trace, &graph),
+        [
+            ("host", 0, 5_100, vec![]),
+            // the launch call, the rest of the op, the gap and what gives the collective: 2 000 + 15 400 + 18 500 between + 9 400 + 1 600
+            ("host", 5_100, 46_900, vec![0]),
+            ("gemm<float>", 9_000, 700, vec![0]),
+            ("Memcpy DtoD", 9_800, 650, vec![2]),
+            ("ncclDevKernel_AllReduce_Sum_f32", 60_000, 30_300, vec![1, 3, 3]),
+        ]
+    );
+    assert_eq!(graph.communications, [4]);
+}
+
+/// ```text
+///            0    10   20   30   40   50   60   70   80
+/// stream 7   gemm gemm gemm           gemm gemm
+/// stream 20       all_reduce  =====|       all_reduce
+/// thread     op ------------------------------------ op
+/// ```
+/// The gemm at 40 waits for the first all-reduce, of which the last 10 are exposed.
+fn overlapped() -> LinkedTrace {
+    let mut b = Builder::new();
+    let op = b.op("train", 0, 90, None);
+    let start = b.slice(NodeKind::HostOp, op.0, true, 0, 1);
+    let mut rows = vec![];
+    for (start, duration, comm) in [(1, 9, false), (10, 10, false), (10, 30, true), (20, 10, false), (40, 10, false), (50, 10, false), (50, 25, true)] {
+        let row = b.row(if comm { "ncclDevKernel_AllReduce" } else { "gemm" }, start, duration, OpIdx::NONE, etlink_model::CallIdx::NONE);
+        if comm {
+            b.trace.device.rows.collective[row.index()] = b.collective("allreduce", "Half", 64);
+            rows.push(b.device_collective(row, start, duration));
+        } else {
+            rows.push(b.node(NodeKind::DeviceOp, row.0, start, duration));
+        }
+    }
+    let end = b.slice(NodeKind::HostOp, op.0, false, 85, 5);
+    b.edge(EdgeKind::ProgramOrder, start, end);
+    b.edge(EdgeKind::Launch, start, rows[0]);
+    for (from, to) in [(0, 1), (1, 3), (3, 4), (4, 5), (2, 6)] {
+        b.edge(EdgeKind::StreamOrder, rows[from], rows[to]);
+    }
+    for (from, to) in [(0, 2), (2, 4), (4, 6)] {
+        b.edge(EdgeKind::EventWait, rows[from], rows[to]);
+    }
+    b.done()
+}
+
+#[test]
+fn computation_goes_on_beside_communications_that_nothing_waits_for() {
+    let trace = overlapped();
+    let graph = part_of(&trace, Part::Communication, false);
+    assert_eq!(
+        told(&trace, &graph),
+        [
+            ("compute", 0, 10, vec![]),
+            ("ncclDevKernel_AllReduce", 10, 30, vec![0]),
+            // until the device had nothing else to do
+            ("compute", 10, 20, vec![0]),
+            ("compute", 40, 10, vec![2, 1]),
+            ("ncclDevKernel_AllReduce", 50, 25, vec![3, 1]),
+            // nothing waited for the second all-reduce
+            ("compute", 50, 40, vec![3]),
+        ]
+    );
+    assert_eq!(graph.communications, [1, 4]);
+    let in_turn = part_of(&trace, Part::Communication, true);
+    assert_eq!(told(&trace, &in_turn)[4].3, [3], "whose turn it is says another");
+}
+
+#[test]
+fn a_trace_without_communications_is_its_time() {
+    let trace = sample(true);
+    let mut quiet = trace.clone();
+    quiet.nodes.kind.iter_mut().filter(|kind| **kind == NodeKind::Collective).for_each(|kind| *kind = NodeKind::DeviceOp);
+    assert_eq!(told(&quiet, &part_of(&quiet, Part::Communication, true)), [("compute", 0, 90_300, vec![])]);
+    let empty = LinkedTrace::default();
+    for part in [Part::Whole, Part::Device, Part::Communication] {
+        assert_eq!(part_of(&empty, part, true).len(), 0);
+    }
+}
+
+/// The second thread's gap lies over the first's ops, and its op comes after them.
+#[test]
+fn a_gap_waits_instead_of_taking_the_time_of_others() {
+    let mut b = Builder::new();
+    let ops = [0, 30, 95].map(|start| b.op("op", start, 10, None));
+    let first = b.slice(NodeKind::HostOp, ops[0].0, true, 0, 30);
+    let gap = b.slice(NodeKind::HostGap, u32::MAX, true, 5, 90);
+    let second = b.slice(NodeKind::HostOp, ops[1].0, true, 30, 60);
+    let last = b.slice(NodeKind::HostOp, ops[2].0, true, 95, 10);
+    b.edge(EdgeKind::ProgramOrder, first, second);
+    b.edge(EdgeKind::ProgramOrder, gap, last);
+    let mut trace = b.done();
+    trace.device.threads.push(trace.device.threads[0]);
+    (trace.nodes.resource[gap as usize], trace.nodes.resource[last as usize]) = (1, 1);
+    let graph = part_of(&trace, Part::Whole, true);
+    assert_eq!(graph.takes.iter().map(|take| take.0).collect::<Vec<_>>(), [30, 5, 60, 10]);
+    assert_eq!(told(&trace, &graph)[gap as usize].3, [second], "what ended last before the gap does");
+    assert!(part_of(&trace, Part::Whole, false).takes.is_empty(), "not unless one goes after the other");
+}

@@ -1,0 +1,150 @@
+//! Files for simulators: what the modes keep, and how long a simulator takes for them.
+
+use crate::tool::Tool;
+use etlink_chakra::proto::attribute_proto::Value;
+use etlink_chakra::proto::{GlobalMetadata, Node, NodeType};
+use prost::Message;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Options and what no node may be.
+const MODES: [(&str, &[&str]); 3] = [
+    ("", &["host", "compute"]),
+    ("--device-only", &["host_op", "runtime", "host_gap", "compute"]),
+    ("--comm-only", &["host_op", "runtime", "host_gap", "host", "device_op"]),
+];
+const RUNS: [(&str, usize); 12] = [
+    ("conv-2.15.0", 1),
+    ("ddp2-2.15.0", 2),
+    ("ddp2_gloo-2.15.0", 2),
+    ("experts2-2.15.0", 2),
+    ("inference-2.15.0", 1),
+    ("loader-2.15.0", 1),
+    ("mlp-2.1.2", 1),
+    ("mlp-2.15.0", 1),
+    ("pipeline4-2.15.0", 4),
+    ("threads-2.15.0", 1),
+    ("tpdp4-2.15.0", 4),
+    ("transformer-2.15.0", 1),
+];
+
+fn nodes(tool: &Tool, name: &str) -> Vec<Node> {
+    let bytes = tool.read(name);
+    let mut rest = bytes.as_slice();
+    GlobalMetadata::decode_length_delimited(&mut rest).expect("metadata");
+    let mut nodes = vec![];
+    while !rest.is_empty() {
+        nodes.push(Node::decode_length_delimited(&mut rest).expect("node"));
+    }
+    nodes
+}
+
+fn attr<'n>(node: &'n Node, name: &str) -> Option<&'n Value> {
+    node.attr.iter().find(|attr| attr.name == name)?.value.as_ref()
+}
+
+fn text<'n>(node: &'n Node, name: &str) -> &'n str {
+    match attr(node, name) {
+        Some(Value::StringVal(text)) => text,
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+fn is_communication(node: &Node) -> bool {
+    node.r#type() != NodeType::CompNode
+}
+
+fn deps(node: &Node) -> impl Iterator<Item = u64> {
+    node.ctrl_deps.iter().chain(&node.data_deps).copied()
+}
+
+/// As ASTRA-sim runs a rank: one host node, one device node and one communication at a time, the lowest id first; a communication takes
+/// its measured time. When the last one ends, us.
+fn simulated_us(nodes: &[Node]) -> u64 {
+    let by_id: BTreeMap<u64, &Node> = nodes.iter().map(|node| (node.id, node)).collect();
+    let mut open: BTreeMap<u64, usize> = nodes.iter().map(|node| (node.id, deps(node).count())).collect();
+    let mut followers: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    nodes.iter().for_each(|node| deps(node).for_each(|dep| followers.entry(dep).or_default().push(node.id)));
+    let mut ready: BTreeSet<u64> = open.iter().filter(|(_, open)| **open == 0).map(|(id, _)| *id).collect();
+    let place = |id: u64| match by_id[&id] {
+        node if is_communication(node) => 0,
+        node if attr(node, "is_cpu_op") == Some(&Value::BoolVal(true)) => 1,
+        _ => 2,
+    };
+    let (mut running, mut busy, mut now, mut done) = (BTreeSet::new(), [false; 3], 0, 0);
+    loop {
+        let start: Vec<u64> = ready.iter().copied().filter(|id| !std::mem::replace(&mut busy[place(*id)], true)).collect();
+        for id in start {
+            ready.remove(&id);
+            running.insert((now + by_id[&id].duration_micros, id));
+        }
+        let Some((end, id)) = running.pop_first() else { break };
+        (now, done, busy[place(id)]) = (end, done + 1, false);
+        for follower in followers.remove(&id).unwrap_or_default() {
+            let left = open.get_mut(&follower).expect("a node");
+            *left -= 1;
+            if *left == 0 {
+                ready.insert(follower);
+            }
+        }
+    }
+    assert_eq!(done, nodes.len(), "some wait for ever");
+    now
+}
+
+#[test]
+fn every_mode_takes_as_long_as_measured() {
+    let tool = Tool::new();
+    for (at, (mode, absent)) in MODES.into_iter().enumerate() {
+        for (run, ranks) in RUNS {
+            let ran = tool.run(&format!("merge {{pairs}}/{run} -o {at}/{run} --for astra-sim {mode} --json")).exits(0).json();
+            for rank in 0..ranks {
+                let nodes = nodes(&tool, &format!("{at}/{run}/{run}.{rank}.et"));
+                let kinds: BTreeSet<&str> = nodes.iter().map(|node| text(node, "kind")).collect();
+                assert!(absent.iter().all(|kind| !kinds.contains(kind)), "{run} {mode}: {kinds:?}");
+                let window = &ran["ranks"][rank]["report"]["window"];
+                let measured_us = (window["end_ns"].as_i64().expect("a time") - window["start_ns"].as_i64().expect("a time")) as f64 / 1e3;
+                let simulated_us = simulated_us(&nodes) as f64;
+                assert!((simulated_us / measured_us - 1.0).abs() < 0.02, "{run} {rank} {mode}: {simulated_us} us simulated, {measured_us} us measured");
+            }
+        }
+        tool.run(&format!("check {at}")).exits(0);
+    }
+}
+
+/// What a simulator reads of a communication, and when it began.
+fn communications(tool: &Tool, name: &str) -> Vec<(i32, String, Vec<(String, Option<Value>)>)> {
+    let read = ["comm_type", "comm_size", "pg_name", "comm_src", "comm_dst", "comm_tag", "start_ns", "duration_ns", "is_cpu_op", "seq"];
+    let all = nodes(tool, name).into_iter().filter(is_communication);
+    let told = |node: &Node| node.attr.iter().filter(|attr| read.contains(&attr.name.as_str())).map(|attr| (attr.name.clone(), attr.value.clone())).collect();
+    all.map(|node| (node.r#type, node.name.clone(), told(&node))).collect()
+}
+
+#[test]
+fn communications_are_the_same_in_every_mode() {
+    let tool = Tool::new();
+    for (run, ranks) in RUNS.into_iter().filter(|(_, ranks)| *ranks > 1) {
+        for (at, (mode, _)) in MODES.into_iter().enumerate() {
+            tool.run(&format!("merge {{pairs}}/{run} -o {at}/{run} --for astra-sim {mode}")).exits(0);
+        }
+        for rank in 0..ranks {
+            let of = |mode: usize| communications(&tool, &format!("{mode}/{run}/{run}.{rank}.et"));
+            assert_eq!(of(0), of(1), "{run} {rank}");
+            assert_eq!(of(0), of(2), "{run} {rank}");
+        }
+        let groups = |mode: usize| std::fs::read(tool.path(&format!("{mode}/{run}/comm_group.json"))).ok();
+        assert_eq!(groups(0), groups(2), "{run}");
+    }
+}
+
+#[test]
+fn modes_are_of_a_simulator_and_exclude_each_other() {
+    let tool = Tool::new();
+    for words in ["--device-only", "--comm-only", "--compute measured"] {
+        let ran = tool.run(&format!("merge {{pairs}}/ddp2-2.15.0 -o out {words}")).exits(2);
+        assert!(ran.stderr.contains("--for"), "{}", ran.stderr);
+    }
+    for words in ["--device-only --comm-only", "--device-only --no-gaps", "--comm-only --no-gaps"] {
+        let ran = tool.run(&format!("merge {{pairs}}/ddp2-2.15.0 -o out --for astra-sim {words}")).exits(2);
+        assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
+    }
+}
