@@ -104,7 +104,10 @@ fn every_mode_takes_as_long_as_measured() {
                 let window = &ran["ranks"][rank]["report"]["window"];
                 let measured_us = (window["end_ns"].as_i64().expect("a time") - window["start_ns"].as_i64().expect("a time")) as f64 / 1e3;
                 let simulated_us = simulated_us(&nodes) as f64;
-                assert!((simulated_us / measured_us - 1.0).abs() < 0.02, "{run} {rank} {mode}: {simulated_us} us simulated, {measured_us} us measured");
+                assert!(
+                    (simulated_us / measured_us - 1.0).abs() < 0.02,
+                    "{run} {rank} {mode}: {simulated_us} us simulated, {measured_us} us measured"
+                );
             }
         }
         tool.run(&format!("check {at}")).exits(0);
@@ -115,7 +118,9 @@ fn every_mode_takes_as_long_as_measured() {
 fn communications(tool: &Tool, name: &str) -> Vec<(i32, String, Vec<(String, Option<Value>)>)> {
     let read = ["comm_type", "comm_size", "pg_name", "comm_src", "comm_dst", "comm_tag", "start_ns", "duration_ns", "is_cpu_op", "seq"];
     let all = nodes(tool, name).into_iter().filter(is_communication);
-    let told = |node: &Node| node.attr.iter().filter(|attr| read.contains(&attr.name.as_str())).map(|attr| (attr.name.clone(), attr.value.clone())).collect();
+    let told = |node: &Node| {
+        node.attr.iter().filter(|attr| read.contains(&attr.name.as_str())).map(|attr| (attr.name.clone(), attr.value.clone())).collect()
+    };
     all.map(|node| (node.r#type, node.name.clone(), told(&node))).collect()
 }
 

@@ -1,7 +1,7 @@
 //! What ASTRA-sim wants besides the traces: one file per rank, and configurations.
 //!
-//! The values are those of ASTRA-sim's own example of eight H100 (`inputs/system/analytical/hgx_h100_8gpu.json`); the roofline
-//! is off, so that nodes take their measured time. With other analytical or ns-3 configurations the traces run as well.
+//! The values are those of ASTRA-sim's own example of eight H100 (`inputs/system/analytical/hgx_h100_8gpu.json`): with its roofline, where that
+//! is asked for, 700 TFLOP/s and 3350 GB/s. With other analytical or ns-3 configurations the traces run as well.
 
 use crate::et::metadata::WRITER;
 use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType, attribute_proto::Value};
@@ -47,9 +47,11 @@ pub fn idle_rank() -> Vec<u8> {
     [metadata.encode_length_delimited_to_vec(), node.encode_length_delimited_to_vec()].concat()
 }
 
-/// Collectives over rings, in four pieces; durations as measured.
-pub fn system() -> &'static str {
-    r#"{
+/// Collectives over rings, in four pieces. Device nodes take the time that a roofline gives them, or that they took.
+pub fn system(roofline: bool) -> String {
+    let enabled = u8::from(roofline);
+    format!(
+        r#"{{
   "scheduling-policy": "LIFO",
   "endpoint-delay": 1,
   "active-chunks-per-dimension": 2,
@@ -62,10 +64,11 @@ pub fn system() -> &'static str {
   "local-mem-bw": 3350,
   "boost-mode": 0,
   "peak-perf": 700,
-  "roofline-enabled": 0,
+  "roofline-enabled": {enabled},
   "track-local-mem": 0
-}
+}}
 "#
+    )
 }
 
 /// One switch between all ranks: GB/s and ns.
@@ -134,9 +137,10 @@ mod tests {
 
     #[test]
     fn configurations_are_what_their_readers_parse() {
-        for text in [system(), memory()] {
+        for text in [&system(false), &system(true), memory()] {
             serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         }
+        assert!(system(true).contains("\"roofline-enabled\": 1") && system(false).contains("\"roofline-enabled\": 0"));
         assert!(network(1).contains("npus_count: [ 2 ]") && network(512).contains("npus_count: [ 512 ]"));
     }
 

@@ -2,6 +2,7 @@
 
 use crate::Agreement;
 use crate::proto::NodeType;
+use etlink_link::work::Formula;
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
@@ -46,6 +47,8 @@ pub struct WriteOptions<'a> {
     /// For simulators that run one host node, one device node and one communication at a time: each communication waits for
     /// the one before it, so that they cannot be swapped, and time in which several threads or streams run counts once.
     pub in_turn: bool,
+    /// Say what nodes compute and move (`num_ops`, `tensor_size`, `roofline_source`), as simulators with a roofline want it.
+    pub work: bool,
     /// What is added to all times, ns, to have them by another rank's clock.
     pub clock_offset_ns: i64,
 }
@@ -92,6 +95,8 @@ pub struct WriteSummary {
     pub types: IndexMap<NodeType, u64>,
     /// Communication nodes written as computation, by reason.
     pub demoted: IndexMap<Demotion, u64>,
+    /// Nodes that say what they compute and move, by how it was found.
+    pub work: IndexMap<Formula, u64>,
     /// ET+: host nodes that have times.
     pub timed: u64,
     /// ET+: device rows.
@@ -116,6 +121,7 @@ impl WriteSummary {
         self.nodes += part.nodes;
         self.deps += part.deps;
         part.types.iter().for_each(|(kind, count)| *self.types.entry(*kind).or_default() += count);
+        part.work.iter().for_each(|(formula, count)| *self.work.entry(*formula).or_default() += count);
         self.timed += part.timed;
         self.device_rows += part.device_rows;
         self.unreadable_values += part.unreadable_values;

@@ -35,6 +35,7 @@ mod search;
 mod tensors;
 mod trace;
 mod waits;
+pub mod work;
 
 pub use capture::{CaptureReport, Captured, CapturedOp, begins_capture, carry, launches_graph};
 pub use edges::{Deps, Edge, Edges};

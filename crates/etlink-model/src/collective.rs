@@ -128,13 +128,13 @@ impl CollectiveKind {
 /// Bytes per element of a PyTorch dtype, as `c10::toString(ScalarType)` spells it
 /// (`Float`, `BFloat16`) or as type names in tensors do. `None` when it is not known.
 pub fn dtype_bytes(dtype: &str) -> Option<u64> {
-    Some(match dtype {
-        "Byte" | "Char" | "Bool" | "Float8_e5m2" | "Float8_e4m3fn" | "Float8_e5m2fnuz" | "Float8_e4m3fnuz" | "Float8_e8m0fnu" | "QInt8"
-        | "QUInt8" | "unsigned char" | "signed char" | "bool" => 1,
-        "Short" | "Half" | "BFloat16" | "UInt16" | "c10::Half" | "c10::BFloat16" | "short" => 2,
-        "Int" | "Float" | "UInt32" | "ComplexHalf" | "QInt32" | "int" | "float" => 4,
-        "Long" | "Double" | "UInt64" | "ComplexFloat" | "long" | "long int" | "double" => 8,
-        "ComplexDouble" => 16,
+    Some(match dtype.strip_prefix("c10::").unwrap_or(dtype) {
+        "Byte" | "Char" | "Bool" | "Float8_e5m2" | "Float8_e4m3fn" | "Float8_e5m2fnuz" | "Float8_e4m3fnuz" | "Float8_e8m0fnu"
+        | "Float4_e2m1fn_x2" | "QInt8" | "QUInt8" | "unsigned char" | "signed char" | "bool" => 1,
+        "Short" | "Half" | "BFloat16" | "UInt16" | "short" | "short int" | "unsigned short" => 2,
+        "Int" | "Float" | "UInt32" | "ComplexHalf" | "QInt32" | "int" | "float" | "unsigned int" => 4,
+        "Long" | "Double" | "UInt64" | "ComplexFloat" | "long" | "long int" | "unsigned long" | "double" | "complex<float>" => 8,
+        "ComplexDouble" | "complex<double>" => 16,
         _ => return None,
     })
 }
@@ -142,6 +142,28 @@ pub fn dtype_bytes(dtype: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_by_any_spelling() {
+        for (dtype, bytes) in [
+            ("Float8_e4m3fn", Some(1)),
+            ("c10::Float8_e4m3fn", Some(1)),
+            ("Bool", Some(1)),
+            ("BFloat16", Some(2)),
+            ("c10::Half", Some(2)),
+            ("short int", Some(2)),
+            ("Float", Some(4)),
+            ("unsigned int", Some(4)),
+            ("Long", Some(8)),
+            ("long int", Some(8)),
+            ("c10::complex<float>", Some(8)),
+            ("ComplexDouble", Some(16)),
+            ("TensorList", None),
+            ("", None),
+        ] {
+            assert_eq!(dtype_bytes(dtype), bytes, "{dtype}");
+        }
+    }
 
     #[test]
     fn kinds_by_any_spelling() {

@@ -195,7 +195,8 @@ pub fn inputs(job: &Job) -> String {
 /// Writes, and says what. Returns the stored size, bytes.
 fn write(trace: &LinkedTrace, target: &Target, form: Form, among: Among<'_>, linked: &mut Linked) -> Result<u64> {
     let Among { agreed, in_turn, clock_offset_ns } = among;
-    let options = WriteOptions { part: form.part, latency: form.latency, no_gaps: form.no_gaps, agreed, in_turn, clock_offset_ns };
+    let Form { latency, no_gaps, part } = form;
+    let options = WriteOptions { part, latency, no_gaps, agreed, in_turn, work: in_turn && part != Part::Communication, clock_offset_ns };
     let (summary, stored) = match target.format {
         Format::Et => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
         Format::Json => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,

@@ -134,23 +134,39 @@ mod tests {
         })
     }
 
+    /// All-reduce, all-to-all and broadcast: the buffer; all-gather: this rank's shard; reduce-scatter: all that goes in. Each is what
+    /// `record_param_comms` says of the input, of `*_coalesced` the sum; outputs are other sizes.
     #[test]
     fn kinds_and_sizes() {
-        for (name, want) in [
-            ("allreduce", Ok((0, 200))),
-            ("_allgather_base", Ok((2, 200))),
-            ("broadcast", Ok((5, 200))),
-            ("all_to_allv", Ok((6, 200))),
-            ("_reduce_scatter_base", Ok((7, 200))),
-            ("send", Ok((201, 200))),
-            ("recv", Ok((101, 200))),
-            ("barrier", Err(Demotion::NoSimulatorType)),
-            ("reduce", Err(Demotion::NoSimulatorType)),
-            ("gather", Err(Demotion::NoSimulatorType)),
-            ("scatter", Err(Demotion::NoSimulatorType)),
-            ("wait", Err(Demotion::UnknownType)),
+        for (names, want) in [
+            (&["allreduce", "allreduce_coalesced", "allreduce_sparse", "all_reduce"][..], Ok((0, 200))),
+            (
+                &["allgather", "all_gather", "_allgather_base", "allgather_coalesced", "all_gather_into_tensor", "allgather_into_tensor_coalesced"],
+                Ok((2, 200)),
+            ),
+            (&["broadcast", "_broadcast_oop"], Ok((5, 200))),
+            (&["all_to_all", "all_to_allv", "alltoall_base", "alltoall"], Ok((6, 200))),
+            (
+                &["reduce_scatter", "_reduce_scatter_base", "_reduce_scatter_oop", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced"],
+                Ok((7, 200)),
+            ),
+            (&["send"], Ok((201, 200))),
+            (&["recv"], Ok((101, 200))),
+            (&["barrier", "reduce", "_reduce_oop", "gather", "scatter"], Err(Demotion::NoSimulatorType)),
+            (&["wait", "init"], Err(Demotion::UnknownType)),
         ] {
-            assert_eq!(verdict(name, |_| ()), want, "{name}");
+            for name in names {
+                assert_eq!(verdict(name, |record| record.out_elements = 900), want, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_in_bytes() {
+        for (dtype, bytes) in [("Bool", 100), ("Float8_e5m2", 100), ("Half", 200), ("Float", 400), ("Long", 800), ("ComplexDouble", 1_600)] {
+            let (trace, record) = comm("allreduce", dtype, 100);
+            let found = classify(&trace, &Groups::new(&trace), &CollectiveRef { record, names: &trace.device.names });
+            assert!(matches!(found, Ok(Comm::Collective { bytes: found, .. }) if found == bytes), "{dtype}: {found:?}");
         }
     }
 

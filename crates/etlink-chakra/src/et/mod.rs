@@ -17,6 +17,7 @@ mod part;
 mod plan;
 mod rounding;
 mod wire;
+mod works;
 
 #[cfg(test)]
 mod tests;

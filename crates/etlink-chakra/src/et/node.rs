@@ -9,6 +9,7 @@ use crate::proto::NodeType;
 use crate::relay::Block;
 use crate::{Latency, WriteOptions, WriteSummary, utf8};
 use etlink_link::ranks::Groups;
+use etlink_link::work::Work;
 use etlink_link::{CollectiveRef, Deps, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{CollectiveKind, CpuOps, DurationNs, Label, OpIdx, RowIdx, RowKind};
 
@@ -25,6 +26,9 @@ mod field {
     pub(super) const OUTPUTS: u32 = 9;
     pub(super) const ATTR: u32 = 10;
 }
+
+/// `tensor_size` of a device node is no less: ASTRA-sim aborts at a node that takes less than a nanosecond, which this does not below 16 TB/s.
+const MIN_DEVICE_BYTES: u64 = 16_384;
 
 /// Encodes nodes of a trace, each by itself.
 pub(crate) struct Encoder<'t> {
@@ -112,6 +116,9 @@ impl<'t> Encoder<'t> {
         self.message.uint(field::DURATION, self.plan.latency_us[index]);
         self.message.attr_bool("is_cpu_op", !node.on_device);
         self.message.attr_text("kind", "latency");
+        if node.on_device {
+            self.roofline(true, Some(Work::default()));
+        }
         self.message.attr_int("start_ns", start_ns);
         self.message.attr_int("duration_ns", latency.0);
         if node.on_device {
@@ -169,11 +176,24 @@ impl<'t> Encoder<'t> {
         if let Some(comm) = comm {
             self.simulated(comm);
         }
+        if comm.is_none() {
+            self.roofline(node.on_device, self.plan.works.as_ref().and_then(|works| works.of_node(self.trace, node)));
+        }
         match self.trace.row_of(node) {
             Some(row) => self.device_row(row),
             None if node.on_device => self.queue(node.resource as usize),
             None => self.host_slice(index, node),
         }
+    }
+
+    /// What a simulator with a roofline reads.
+    fn roofline(&mut self, on_device: bool, work: Option<Work>) {
+        let Some(work) = work.filter(|_| self.plan.works.is_some()) else { return };
+        let least = if on_device { MIN_DEVICE_BYTES } else { 1 };
+        self.message.attr_uint("num_ops", work.operations.max(1));
+        self.message.attr_uint("tensor_size", work.bytes.max(least));
+        self.message.attr_text("roofline_source", work.formula.name());
+        *self.summary.work.entry(work.formula).or_default() += 1;
     }
 
     fn thread(&mut self, thread: usize) {

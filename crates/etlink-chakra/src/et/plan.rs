@@ -2,6 +2,7 @@
 
 use super::part::Graph;
 use super::rounding::Rounding;
+use super::works::Works;
 use crate::{Latency, Part, WriteOptions};
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
 use etlink_model::DurationNs;
@@ -28,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) first_slice: Vec<u32>,
     /// Communications and the one before each, by node. Empty where they need not go in turn.
     turns: Vec<(u32, u32)>,
+    /// What nodes compute and move, where that is to be written.
+    pub(crate) works: Option<Works>,
 }
 
 impl Plan {
@@ -38,7 +41,8 @@ impl Plan {
         let (with, duration) = joined(graph);
         let turns = if options.in_turn { turns(graph, options) } else { vec![] };
         let first_slice = first_slices(trace, graph);
-        let mut plan = Plan { with, duration, latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice, turns };
+        let works = options.work.then(|| Works::of(trace));
+        let mut plan = Plan { with, duration, latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice, turns, works };
         plan.round(trace, graph, options);
         if options.latency == Latency::Node || options.no_gaps {
             let mut next = 0;
@@ -61,7 +65,7 @@ impl Plan {
         let mut threads = Rounding::new(trace.device.threads.len());
         let mut queues = Rounding::new(trace.device.queues.len());
         self.duration_us.reserve(nodes.len());
-        for node in 0..nodes.len() {
+        for (node, take) in takes.into_iter().enumerate() {
             let at = nodes.resource[node];
             let on_device = nodes.on_device[node];
             if !on_device && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary) && looks_on(at) {
@@ -75,7 +79,7 @@ impl Plan {
             if mode == Latency::Node {
                 self.latency_us.push(rounding.micros(at, self.latency[node]));
             }
-            self.duration_us.push(rounding.micros(at, takes[node]));
+            self.duration_us.push(rounding.micros(at, take));
         }
     }
 

@@ -341,3 +341,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_nodes_compute_and_move() {
+    let of = |work| written(&sample(true), &WriteOptions { work, ..WriteOptions::default() });
+    let (_, nodes, summary) = of(true);
+    let told = |node: &Node| {
+        (
+            int(node, "num_ops"),
+            int(node, "tensor_size"),
+            attr(node, "roofline_source").map(|_| text(node, "roofline_source").expect("a text").to_owned()),
+        )
+    };
+    // aten::mm of [2, 3] and no second matrix: what it reads
+    assert_eq!(told(&nodes[5]), (Some(6), Some(16_384), Some("bytes".into())), "no less than ASTRA-sim's clock can tell");
+    assert_eq!(told(&nodes[6]), (Some(1), Some(16_384), Some("copy".into())));
+    assert_eq!(told(&nodes[9]), (None, None, None), "a communication has its size");
+    assert_eq!(told(&nodes[2]), (None, None, None), "its kernel does it");
+    assert_eq!(summary.work.values().sum::<u64>(), nodes.iter().filter(|node| attr(node, "num_ops").is_some()).count() as u64);
+    assert!(of(false).1.iter().all(|node| attr(node, "num_ops").is_none()));
+}

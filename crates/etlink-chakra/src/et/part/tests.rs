@@ -49,7 +49,8 @@ fn overlapped() -> LinkedTrace {
     let op = b.op("train", 0, 90, None);
     let start = b.slice(NodeKind::HostOp, op.0, true, 0, 1);
     let mut rows = vec![];
-    for (start, duration, comm) in [(1, 9, false), (10, 10, false), (10, 30, true), (20, 10, false), (40, 10, false), (50, 10, false), (50, 25, true)] {
+    for (start, duration, comm) in [(1, 9, false), (10, 10, false), (10, 30, true), (20, 10, false), (40, 10, false), (50, 10, false), (50, 25, true)]
+    {
         let row = b.row(if comm { "ncclDevKernel_AllReduce" } else { "gemm" }, start, duration, OpIdx::NONE, etlink_model::CallIdx::NONE);
         if comm {
             b.trace.device.rows.collective[row.index()] = b.collective("allreduce", "Half", 64);

@@ -2,7 +2,7 @@
 
 use super::is_et;
 use super::joined::Joined;
-use crate::args::{Format, Merge};
+use crate::args::{Compute, Format, Merge};
 use crate::output::Target;
 use anyhow::{Result, bail};
 use etlink_chakra::astra::{self, Workload, file};
@@ -42,7 +42,7 @@ pub(super) fn write(args: &Merge, folder: &Path, name: &str, joined: &Joined) ->
         put(args, folder, &format!("{name}.{rank}.et"), &astra::idle_rank())?;
     }
     let workload = Workload { name, ranks, groups: !groups.is_empty(), idle: &idle };
-    put(args, folder, file::SYSTEM, astra::system().as_bytes())?;
+    put(args, folder, file::SYSTEM, astra::system(args.compute == Compute::Roofline).as_bytes())?;
     put(args, folder, file::NETWORK, astra::network(ranks).as_bytes())?;
     put(args, folder, file::MEMORY, astra::memory().as_bytes())?;
     put(args, folder, file::README, astra::readme(&workload).as_bytes())

@@ -1,0 +1,246 @@
+//! Operations and bytes of an op from its tensors.
+
+use super::{Tensor, Tensors, Work};
+use serde::Serialize;
+
+/// How the work of an op was found. Tensors' dimensions are named as in the formulas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Formula {
+    /// `mm`, `addmm`, `bmm`, `baddbmm`, `linear` and their kin, `[b, m, k] · [b, k, n]`: 2 b m n k.
+    Matmul,
+    /// Batch b, weight w: 2 b · outputs in space · elements of w; transposed: inputs in space.
+    Convolution,
+    /// That for the gradient of the input, and once more for that of the weight.
+    ConvolutionBackward,
+    /// Query `[b, h, s, d]`, key of length t, value of depth e: 2 b h s t (d + e). Masks are not taken into account.
+    Attention,
+    /// The scores once more, and two products for either factor: 2 b h s t (3 d + 2 e).
+    AttentionBackward,
+    /// One operation per element.
+    Elementwise,
+    /// One operation per element that goes in.
+    Reduction,
+    /// Not known: one operation per element of the largest tensor.
+    Bytes,
+    /// A copy or memset: what it moves.
+    Copy,
+    /// No shapes, or nothing is computed or moved.
+    #[default]
+    None,
+}
+
+impl Formula {
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Formula::Matmul => "matmul",
+            Formula::Convolution => "convolution",
+            Formula::ConvolutionBackward => "convolution_backward",
+            Formula::Attention => "attention",
+            Formula::AttentionBackward => "attention_backward",
+            Formula::Elementwise => "elementwise",
+            Formula::Reduction => "reduction",
+            Formula::Bytes => "bytes",
+            Formula::Copy => "copy",
+            Formula::None => "none",
+        }
+    }
+
+    /// Whether it is one of those that PyTorch counts too.
+    pub fn is_counted(self) -> bool {
+        self <= Formula::AttentionBackward
+    }
+}
+
+/// The work of an op. Without `outputs`, which device traces do not have, a convolution's is not known, and what the others write
+/// follows from what they read.
+pub fn of_op(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> Work {
+    let plain = name.strip_prefix("aten::").or_else(|| name.rsplit("::").next()).unwrap_or(name).trim_end_matches('_');
+    if inputs.is_empty() || has(NOTHING, plain) {
+        return Work::default();
+    }
+    let read = inputs.iter().fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes()));
+    let counted = counted(plain, inputs, outputs);
+    let (operations, formula) = counted.map_or_else(|| per_element(plain, inputs, outputs), |(operations, formula, _)| (operations, formula));
+    let written = match (outputs, counted) {
+        (Some(outputs), _) => outputs.iter().fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes())),
+        (None, Some((_, _, written))) => written,
+        (None, None) if formula == Formula::Elementwise => inputs.iter().map(|tensor| tensor.bytes()).max().unwrap_or(0),
+        (None, None) => 0,
+    };
+    Work { operations, bytes: read.saturating_add(written), formula }
+}
+
+/// Operations, and bytes written, of what PyTorch counts.
+fn counted(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> Option<(u64, Formula, u64)> {
+    if let Some((_, first)) = MATMULS.iter().find(|(known, _)| *known == name) {
+        return matmul(name.ends_with("linear"), inputs.argument(*first)?, inputs.argument(first + 1)?);
+    }
+    if name == "convolution_backward" {
+        return convolution_backward([inputs.argument(0)?, inputs.argument(1)?, inputs.argument(2)?], outputs);
+    }
+    if has(CONVOLUTIONS, name) {
+        let (output, weight) = (outputs?.argument(0)?, inputs.argument(1)?);
+        let (operations, _) = convolution(inputs.argument(0)?, weight, output)?;
+        return Some((operations, Formula::Convolution, output.bytes()));
+    }
+    let (forward, backward) = name.strip_suffix("_backward").map_or((name, false), |forward| (forward, true));
+    let heads_first = has(HEADS_FIRST, forward);
+    if heads_first || has(HEADS_LAST, forward.strip_suffix("_forward").unwrap_or(forward)) {
+        let first = u32::from(backward);
+        let [query, key, value] = [inputs.argument(first)?, inputs.argument(first + 1)?, inputs.argument(first + 2)?];
+        return attention(heads_first, backward, [query, key, value]);
+    }
+    None
+}
+
+/// `[m, k]` and `[k, n]` with any batch before them; a `linear`'s weight is `[n, k]`.
+fn matmul(linear: bool, a: Tensor<'_>, b: Tensor<'_>) -> Option<(u64, Formula, u64)> {
+    let k = *a.dims.last()?;
+    let n = match (linear, b.dims) {
+        (_, []) => return None,
+        (_, [_]) => 1,
+        (true, [n, ..]) => *n,
+        (false, [.., n]) => *n,
+    };
+    let m = if a.dims.len() > 1 { a.dims[a.dims.len() - 2] } else { 1 };
+    // one of the two may have a batch that the other is used for again and again
+    let products = a.elements().saturating_mul(n).max(if linear { 0 } else { b.elements().saturating_mul(m) });
+    let written = products.checked_div(k).unwrap_or(0).saturating_mul(a.element_bytes);
+    Some((products.saturating_mul(2), Formula::Matmul, written))
+}
+
+/// Operations, and whether it is transposed: then the weight is `[channels in, channels out / groups, …]`, and the output is the larger.
+fn convolution(input: Tensor<'_>, weight: Tensor<'_>, output: Tensor<'_>) -> Option<(u64, bool)> {
+    let ([batch, channels, input_space @ ..], [out_batch, out_channels, output_space @ ..]) = (input.dims, output.dims) else { return None };
+    let [first, ..] = weight.dims else { return None };
+    if batch != out_batch || input_space.len() != output_space.len() {
+        return None;
+    }
+    let size = |space: &[u64]| space.iter().fold(1u64, |product, dim| product.saturating_mul(*dim));
+    let (inside, outside) = (size(input_space), size(output_space));
+    let transposed = first == channels && (first != out_channels || outside > inside);
+    let places = if transposed { inside } else { outside };
+    Some((batch.saturating_mul(places).saturating_mul(weight.elements()).saturating_mul(2), transposed))
+}
+
+/// `flop_counter` takes the weight's gradient times the number of groups; here as many products as there are.
+fn convolution_backward([gradient, input, weight]: [Tensor<'_>; 3], outputs: Option<&Tensors>) -> Option<(u64, Formula, u64)> {
+    let (one, _) = convolution(input, weight, gradient)?;
+    let asked = |number: u32| outputs.is_none_or(|outputs| outputs.argument(number).is_some());
+    let times = u64::from(asked(0)) + u64::from(asked(1));
+    Some((one.saturating_mul(times), Formula::ConvolutionBackward, input.bytes().saturating_add(weight.bytes())))
+}
+
+/// `[b, h, s, d]`, or `[b, s, h, d]`. What is packed without padding, `[tokens, h, d]`, does not tell the lengths.
+fn attention(heads_first: bool, backward: bool, [query, key, value]: [Tensor<'_>; 3]) -> Option<(u64, Formula, u64)> {
+    let (&[b, h_or_s, s_or_h, d], &[_, k1, k2, _], &[_, _, _, e]) = (query.dims, key.dims, value.dims) else { return None };
+    let (h, s, t) = if heads_first { (h_or_s, s_or_h, k2) } else { (s_or_h, h_or_s, k1) };
+    let depth = if backward { 3 * d + 2 * e } else { d + e };
+    let operations = [b, h, s, t, depth].into_iter().fold(2u64, u64::saturating_mul);
+    let (formula, written) = if backward {
+        (Formula::AttentionBackward, query.bytes().saturating_add(key.bytes()).saturating_add(value.bytes()))
+    } else {
+        (Formula::Attention, query.bytes())
+    };
+    Some((operations, formula, written))
+}
+
+fn per_element(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> (u64, Formula) {
+    let largest = |tensors: &Tensors| tensors.iter().map(|tensor| tensor.elements()).max().unwrap_or(0);
+    let any = largest(inputs).max(outputs.map_or(0, largest));
+    match () {
+        () if name.starts_with("_foreach") || name.starts_with("_fused") => (inputs.first_elements(), Formula::Elementwise),
+        () if has(ELEMENTWISE, name.strip_suffix("_backward").unwrap_or(name)) => (any, Formula::Elementwise),
+        () if has(REDUCTIONS, name.strip_suffix("_backward").unwrap_or(name)) => (largest(inputs), Formula::Reduction),
+        () => (any, Formula::Bytes),
+    }
+}
+
+fn has(list: &[&str], name: &str) -> bool {
+    list.contains(&name)
+}
+
+/// Products, and which argument is the first factor.
+const MATMULS: &[(&str, u32)] = &[
+    ("mm", 0),
+    ("bmm", 0),
+    ("matmul", 0),
+    ("mv", 0),
+    ("dot", 0),
+    ("linear", 0),
+    ("mkldnn_linear", 0),
+    ("_scaled_mm", 0),
+    ("_int_mm", 0),
+    ("addmm", 1),
+    ("_addmm_activation", 1),
+    ("baddbmm", 1),
+    ("addmv", 1),
+];
+
+const CONVOLUTIONS: &[&str] = &[
+    "convolution",
+    "_convolution",
+    "convolution_overrideable",
+    "cudnn_convolution",
+    "cudnn_convolution_relu",
+    "cudnn_convolution_add_relu",
+    "cudnn_convolution_transpose",
+    "miopen_convolution",
+    "miopen_convolution_transpose",
+    "miopen_depthwise_convolution",
+    "mkldnn_convolution",
+    "_conv_depthwise2d",
+    "conv_depthwise3d",
+    "_slow_conv2d_forward",
+    "slow_conv3d_forward",
+    "thnn_conv2d",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+];
+
+/// Attention over `[b, h, s, d]`.
+const HEADS_FIRST: &[&str] = &[
+    "scaled_dot_product_attention",
+    "_scaled_dot_product_attention_math",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
+    "_cudnn_attention",
+    "_cudnn_attention_forward",
+];
+
+/// Attention over `[b, s, h, d]`.
+const HEADS_LAST: &[&str] = &["_flash_attention", "_efficient_attention", "_flash_attn"];
+
+#[rustfmt::skip]
+const ELEMENTWISE: &[&str] = &[
+    "add", "sub", "rsub", "mul", "div", "true_divide", "floor_divide", "remainder", "pow", "neg", "abs", "sign", "exp", "exp2", "log", "log2", "log1p",
+    "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "tanh", "sigmoid", "relu", "threshold", "leaky_relu", "elu", "gelu", "silu", "mish", "softplus",
+    "hardswish", "hardtanh", "clamp", "clamp_min", "clamp_max", "maximum", "minimum", "where", "masked_fill", "addcmul", "addcdiv", "lerp", "eq", "ne",
+    "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not", "native_dropout", "dropout", "round", "floor", "ceil", "isnan", "erf",
+];
+
+#[rustfmt::skip]
+const REDUCTIONS: &[&str] = &[
+    "sum", "mean", "prod", "max", "min", "amax", "amin", "argmax", "argmin", "norm", "linalg_vector_norm", "var", "var_mean", "std", "all", "any", "cumsum",
+    "logsumexp", "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "native_layer_norm", "native_group_norm",
+    "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "miopen_batch_norm", "_fused_rms_norm", "nll_loss_forward", "nll_loss", "mse_loss", "binary_cross_entropy",
+    "avg_pool2d", "max_pool2d_with_indices", "_adaptive_avg_pool2d", "adaptive_avg_pool2d", "topk", "sort",
+];
+
+/// What only makes another view, or memory that nobody has written yet.
+#[rustfmt::skip]
+const NOTHING: &[&str] = &[
+    "view", "_unsafe_view", "_reshape_alias", "reshape", "view_as", "flatten", "unflatten", "t", "transpose", "permute", "as_strided", "expand", "expand_as", "slice", "select",
+    "narrow", "split", "split_with_sizes", "chunk", "unbind", "unsqueeze", "squeeze", "detach", "alias", "lift_fresh", "resolve_conj", "resolve_neg", "contiguous", "to", "_to_copy",
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize", "set", "is_nonzero", "item", "_local_scalar_dense", "result_type", "numpy_T", "movedim", "diagonal",
+    "record_param_comms", "broadcast_tensors", "type_as", "unfold", "real", "view_as_real", "view_as_complex", "is_same_size", "AccumulateGrad",
+];

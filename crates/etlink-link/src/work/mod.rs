@@ -1,0 +1,122 @@
+//! How much work ops and kernels are: operations and bytes moved, from the shapes that the traces have.
+//!
+//! ```text
+//! op name, shapes, types ──> tensors ──> formula ──> Work of an op ──> shared by its kernels
+//! ```
+//! Formulas are those of `torch.utils.flop_counter`; see [`Formula`]. O(ops + rows): what comes again with the same shapes is worked
+//! out once.
+
+mod formulas;
+mod shapes;
+
+pub use formulas::{Formula, of_op};
+pub use shapes::{Tensor, Tensors};
+
+use crate::trace::LinkedTrace;
+use etlink_model::{CollectiveKind, DurationNs, HostIdx, NameId, Names, OpIdx, RowIdx, RowKind};
+use rustc_hash::FxHashMap;
+
+/// The work of an op, a kernel or a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Arithmetic operations; a multiplication and an addition are two.
+    pub operations: u64,
+    /// Bytes read and written, each tensor once.
+    pub bytes: u64,
+    /// How it was found.
+    pub formula: Formula,
+}
+
+/// Name, shapes and types of inputs, shapes and types of outputs, in one trace's names.
+type Signature = [NameId; 5];
+
+/// Per CPU op, its work by its own arguments; children are not taken away. O(ops).
+pub fn ops(trace: &LinkedTrace) -> Vec<Work> {
+    let ops = &trace.device.ops;
+    let mut known: FxHashMap<(bool, Signature), Work> = FxHashMap::default();
+    let mut tensors = [Tensors::default(), Tensors::default()];
+    let mut of = |op: usize| {
+        let (names, on_host, signature) = signature(trace, op);
+        *known.entry((on_host, signature)).or_insert_with(|| {
+            let [name, shapes, types, out_shapes, out_types] = signature.map(|id| names.get(id));
+            tensors[0].read(shapes, types);
+            tensors[1].read(out_shapes, out_types);
+            of_op(name, &tensors[0], Some(&tensors[1]).filter(|outputs| !outputs.is_empty()))
+        })
+    };
+    (0..ops.len()).map(&mut of).collect()
+}
+
+/// The host trace knows outputs as well.
+fn signature(trace: &LinkedTrace, op: usize) -> (&Names, bool, Signature) {
+    let ops = &trace.device.ops;
+    if let Some((host, node)) = trace.host.as_ref().zip(trace.op_host.get(op).copied().and_then(HostIdx::get)) {
+        let (nodes, node) = (&host.nodes, node.index());
+        let (inputs, outputs) = (&nodes.inputs[node], &nodes.outputs[node]);
+        return (&host.names, true, [nodes.name[node], inputs.shapes, inputs.types, outputs.shapes, outputs.types]);
+    }
+    let none = NameId::default();
+    (&trace.device.names, false, [ops.name[op], ops.shapes[op], ops.types[op], none, none])
+}
+
+/// Per CPU op, the work that it does on the host: none where it or what it calls launches device rows, or where ops that it calls do the
+/// work: for what PyTorch counts those that are counted too, else any. Takes the result of [`ops`]. O(ops + rows).
+pub fn on_host(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
+    let (mut counted, mut any) = (vec![false; ops.len()], vec![false; ops.len()]);
+    for owner in trace.row_op.iter().filter_map(|owner| owner.get()) {
+        counted[owner.index()] = true;
+    }
+    // ops are by start, so those that an op calls come after it
+    for op in (0..ops.len()).rev() {
+        let Some(parent) = trace.op_parent[op].get().map(OpIdx::index) else { continue };
+        counted[parent] |= counted[op] || ops[op].formula.is_counted();
+        any[parent] |= any[op] || ops[op].formula != Formula::None;
+    }
+    let elsewhere = |op: usize| counted[op] || any[op] && !ops[op].formula.is_counted();
+    (0..ops.len()).map(|op| if elsewhere(op) { Work::default() } else { ops[op] }).collect()
+}
+
+/// Per device row, its work: of a copy what it moves, of a kernel its share of its op's work, by duration, so that the kernels of an op add up to it.
+/// Takes the result of [`ops`]. O(rows).
+pub fn on_devices(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
+    let rows = &trace.device.rows;
+    let owner = |row: usize| trace.row_op[row].get().filter(|_| rows.kind[row] == RowKind::Kernel && !communicates(trace, row)).map(OpIdx::index);
+    let mut total = vec![DurationNs(0); ops.len()];
+    (0..rows.len()).filter_map(|row| Some((row, owner(row)?))).for_each(|(row, op)| total[op] += at_least_one(rows.duration[row]));
+    let mut before = vec![DurationNs(0); ops.len()];
+    let of = |row: usize| {
+        let Some(op) = owner(row) else { return copy(trace, row) };
+        let from = before[op];
+        before[op] += at_least_one(rows.duration[row]);
+        let share = |all: u64| part(all, before[op], total[op]) - part(all, from, total[op]);
+        Work { operations: share(ops[op].operations), bytes: share(ops[op].bytes), ..ops[op] }
+    };
+    (0..rows.len()).map(of).collect()
+}
+
+fn communicates(trace: &LinkedTrace, row: usize) -> bool {
+    trace.row_collective(RowIdx::new(row)).is_some_and(|found| found.kind() != CollectiveKind::Other)
+}
+
+fn at_least_one(duration: DurationNs) -> DurationNs {
+    duration.max(DurationNs(1))
+}
+
+/// `all · done / total`, rounded down.
+fn part(all: u64, done: DurationNs, total: DurationNs) -> u64 {
+    let (done, total) = (done.0.unsigned_abs(), total.0.unsigned_abs());
+    u64::try_from(u128::from(all) * u128::from(done) / u128::from(total.max(1))).unwrap_or(all)
+}
+
+/// A copy within a device reads and writes there; one from or to the host does one of these.
+fn copy(trace: &LinkedTrace, row: usize) -> Work {
+    let rows = &trace.device.rows;
+    let within = rows.kind[row] == RowKind::Memcpy && trace.device_name(rows.name[row]).contains("DtoD");
+    match rows.bytes[row] {
+        0 => Work::default(),
+        bytes => Work { operations: 0, bytes: bytes.saturating_mul(1 + u64::from(within)), formula: Formula::Copy },
+    }
+}
+
+#[cfg(test)]
+mod tests;
