@@ -2,6 +2,8 @@
 
 use crate::Agreement;
 use crate::proto::NodeType;
+use etlink_link::LinkedTrace;
+use etlink_link::ranks::Clock;
 use etlink_link::work::Formula;
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
@@ -49,8 +51,17 @@ pub struct WriteOptions<'a> {
     pub in_turn: bool,
     /// Say what nodes compute and move (`num_ops`, `tensor_size`, `roofline_source`), as simulators with a roofline want it.
     pub work: bool,
-    /// What is added to all times, ns, to have them by another rank's clock.
-    pub clock_offset_ns: i64,
+    /// Brings all times to another rank's clock.
+    pub clock: Clock,
+}
+
+impl WriteOptions<'_> {
+    /// A time of `trace` by the clock that the file is to have.
+    pub(crate) fn aligned(&self, trace: &LinkedTrace, ns: i64) -> i64 {
+        // a clock's times are since the Unix epoch, a trace's since its base
+        let clock = Clock { at_ns: self.clock.at_ns.saturating_sub(trace.device.header.base_ns), ..self.clock };
+        clock.aligned(ns)
+    }
 }
 
 /// Why a communication node was written as computation with its measured duration.

@@ -122,6 +122,14 @@ CASES = (
         ranks=2,
         backend="commgloo",
     ),
+    Case(
+        name="fsdp2",
+        versions=(NEWEST,),
+        model="the mlp model, every Linear sharded with fully_shard, momentum on the shards",
+        shows="FSDP: all_gather before forward and backward, reduce_scatter of gradients",
+        ranks=2,
+        backend="commgloo",
+    ),
 )
 
 

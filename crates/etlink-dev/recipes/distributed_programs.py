@@ -128,3 +128,26 @@ def experts2(rank: int, world: int) -> Step:
             dist.all_to_all_single(back, expert(arrived), sent, received)
 
     return step
+
+
+def fsdp2(rank: int, world: int) -> Step:
+    """Each Linear is sharded by itself: gathered before forward and again before backward, gradients scattered."""
+    # here, since the cases above run on versions that do not have them
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (world,))
+    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    inputs, labels = torch.randn(8, 32), torch.randint(0, 10, (8,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+
+    return step

@@ -153,4 +153,5 @@ PROGRAMS: dict[str, Callable[[int, int], Step]] = {
     "tpdp4": distributed_programs.tpdp4,
     "pipeline4": distributed_programs.pipeline4,
     "experts2": distributed_programs.experts2,
+    "fsdp2": distributed_programs.fsdp2,
 }

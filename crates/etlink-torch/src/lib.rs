@@ -17,7 +17,7 @@ mod ranks;
 mod settings;
 
 pub use hook::{HOOK, MARKER, python_path};
-pub use manifest::{Ended, Manifest, Rank};
+pub use manifest::{Ended, Manifest, Rank, Recorded};
 pub use process::{Clock, Cycle, Process};
 pub use ranks::{InvalidRanks, Ranks};
 pub use settings::{Options, SETTINGS_VARIABLE, ScheduleSettings, Settings};

@@ -2,7 +2,7 @@
 
 use crate::{Options, Process, Ranks, ScheduleSettings};
 use etlink_schedule::Schedule;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// `etlink.json`: what was recorded, how, and what is missing.
@@ -39,13 +39,31 @@ pub enum Ended {
 }
 
 /// A process that was recorded, or would have been.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Rank {
     /// What it reported.
     #[serde(flatten)]
     pub process: Process,
     /// Whether a trace was begun and is not there: the process died while it was recorded.
+    #[serde(default)]
     pub lost: bool,
+}
+
+/// What is read of a manifest, of this version of etlink or another.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Recorded {
+    /// Processes that are ranks, by rank.
+    pub ranks: Vec<Rank>,
+}
+
+impl Recorded {
+    /// Reads an `etlink.json`.
+    ///
+    /// # Errors
+    /// It is no JSON of this form.
+    pub fn read(manifest: &[u8]) -> Result<Recorded, serde_json::Error> {
+        serde_json::from_slice(manifest)
+    }
 }
 
 impl Manifest {

@@ -2,9 +2,11 @@
 //!
 //! Names in use: `torch_et_<r>`, `pytorch_et_<r>`, `host_<r>`, `kineto_trace_<r>`, `kineto_<r>`,
 //! `device_<r>`, `rank<r>_trace`, `rank-<r>`, `*.pt.trace`, with `.json`, `.gz`, `.zst`. What a name
-//! does not tell is read from the file's beginning: its kind, and the rank in `distributedInfo`.
+//! does not tell is read from the file's beginning: its kind, and the rank in `distributedInfo`; then from the manifest that
+//! `etlink record` wrote.
 
 use crate::input;
+use crate::listed::{Listed, Told};
 use crate::progress::Progress;
 use anyhow::{Context, Result};
 use etlink_chakra::read::FileKind;
@@ -22,6 +24,8 @@ pub struct Found {
     pub label: String,
     pub host: Option<PathBuf>,
     pub device: Option<PathBuf>,
+    /// What the manifest of the recording says of it.
+    pub told: Told,
 }
 
 /// The traces of one folder.
@@ -55,7 +59,7 @@ pub fn discover(root: &Path) -> Result<Vec<Run>> {
         }
         files.sort();
         let (files, twins) = without_twins(files);
-        let mut run = sort_out(folder, files);
+        let mut run = sort_out(&place, folder, files);
         run.notes.extend(twins);
         unique_labels(&mut run.ranks);
         if !run.ranks.is_empty() {
@@ -99,13 +103,24 @@ struct Candidate {
     stem: String,
     kind: FileKind,
     rank: Option<i64>,
+    /// Number of ranks that the file tells at its beginning.
+    world_size: Option<i64>,
     /// The name has more in it than kind and rank (`kineto_trace_0.run1`).
     variant: bool,
 }
 
-fn sort_out(folder: PathBuf, files: Vec<PathBuf>) -> Run {
-    let candidates: Vec<Candidate> = files.into_iter().map(look_at).collect();
+fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
     let mut run = Run { folder, ranks: vec![], notes: vec![] };
+    let listed = if files.is_empty() { Ok(None) } else { Listed::of(place) };
+    let listed = listed.unwrap_or_else(|why| {
+        run.notes.push(why);
+        None
+    });
+    let mut candidates: Vec<Candidate> = files.into_iter().map(look_at).collect();
+    if let Some(listed) = &listed {
+        candidates.iter_mut().for_each(|candidate| candidate.ask(listed, &mut run.notes));
+    }
+    let world_size = candidates.iter().find_map(|candidate| candidate.world_size);
     let mut by_rank: BTreeMap<i64, [Vec<Candidate>; 2]> = BTreeMap::new();
     let mut loose: Vec<Candidate> = vec![];
     for candidate in candidates {
@@ -123,11 +138,27 @@ fn sort_out(folder: PathBuf, files: Vec<PathBuf>) -> Run {
         let host = pick(rank, "host", hosts, &mut loose, &mut run.notes);
         let device = pick(rank, "device", devices, &mut loose, &mut run.notes);
         if host.is_some() || device.is_some() {
-            run.ranks.push(Found { rank: Some(rank), label: rank.to_string(), host, device });
+            run.ranks.push(Found { rank: Some(rank), label: rank.to_string(), host, device, ..Found::default() });
         }
     }
     adopt(&mut run, loose);
+    if let Some(listed) = listed.filter(|_| !run.ranks.is_empty()) {
+        run.notes.extend(listed.tell(&mut run.ranks, world_size));
+    }
     run
+}
+
+impl Candidate {
+    /// Takes the rank that the manifest says where nothing else does; tells where they differ.
+    fn ask(&mut self, listed: &Listed, notes: &mut Vec<String>) {
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let Some(told) = listed.rank_of(&name) else { return };
+        match self.rank {
+            Some(own) if own != told => notes.push(format!("{name} is of rank {own}, the manifest of the recording says {told}: its own counts")),
+            Some(_) => {}
+            None => self.rank = Some(told),
+        }
+    }
 }
 
 /// The one file of a rank and kind; the others become files of their own name.
@@ -160,13 +191,14 @@ fn adopt(run: &mut Run, loose: Vec<Candidate>) {
             label: if alone { hosts[0].rank.or(devices[0].rank).unwrap_or(0).to_string() } else { devices[0].stem.clone() },
             host: Some(hosts[0].path.clone()),
             device: Some(devices[0].path.clone()),
+            ..Found::default()
         }),
         _ => {
             let by_itself = |candidate: Candidate| {
                 let is_host = candidate.kind == FileKind::HostTrace;
                 let path = Some(candidate.path);
                 let (host, device) = if is_host { (path, None) } else { (None, path) };
-                Found { rank: candidate.rank, label: candidate.stem, host, device }
+                Found { rank: candidate.rank, label: candidate.stem, host, device, ..Found::default() }
             };
             run.ranks.extend(hosts.into_iter().chain(devices).map(by_itself));
         }
@@ -178,12 +210,12 @@ fn look_at(path: PathBuf) -> Candidate {
     let packed = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
     let stem = packed.strip_suffix(".json").unwrap_or(packed).to_owned();
     let (rank, variant) = rank_in_name(&stem);
-    let (mut kind, inner) = look_inside(&path).unwrap_or_default();
+    let (mut kind, inner, world_size) = look_inside(&path).unwrap_or_default();
     // a file that is named like a trace of a rank shall be missed when it is none
     if kind == FileKind::Unknown && rank.is_some() {
         kind = kind_of_name(&stem);
     }
-    Candidate { path, kind, rank: rank.or(inner), variant, stem }
+    Candidate { path, kind, rank: rank.or(inner), world_size, variant, stem }
 }
 
 /// The kind by name alone.
@@ -218,27 +250,31 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     (None, false)
 }
 
-/// Kind and rank from a file's beginning.
-fn look_inside(path: &Path) -> Result<(FileKind, Option<i64>)> {
+/// Kind, rank and number of ranks from a file's beginning.
+fn look_inside(path: &Path) -> Result<(FileKind, Option<i64>, Option<i64>)> {
     let input = input::open(path, 1, &Progress::hidden())?;
     let kind = input.kind;
     let mut head = vec![];
     if kind == FileKind::KinetoTrace {
         input.content.take(64 << 10).read_to_end(&mut head)?;
     }
-    let mut rank = None;
+    let (mut rank, mut world_size) = (None, None);
     scan_fields(&head, |key, value| {
         if key == b"distributedInfo" {
             let mut info = Scanner::new(value.raw());
             if info.enter().is_ok() {
                 while let Ok(Some(key)) = info.key() {
                     let Ok(value) = info.value() else { break };
-                    rank = if key == b"rank" { value.int() } else { rank };
+                    match key {
+                        b"rank" => rank = value.int(),
+                        b"world_size" => world_size = value.int(),
+                        _ => {}
+                    }
                 }
             }
         }
     });
-    Ok((kind, rank))
+    Ok((kind, rank, world_size))
 }
 
 #[cfg(test)]

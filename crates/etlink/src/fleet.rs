@@ -95,5 +95,8 @@ pub fn tell_rank(found: &Found, linked: &mut Linked) {
 pub fn facts(trace: &LinkedTrace, found: &Found, alone: bool) -> Option<Facts> {
     let sure = found.rank.filter(|rank| alone || found.label == rank.to_string());
     let rank = sure.or(trace.report.rank.or(Some(0)).filter(|_| alone))?;
-    Some(Facts::of(trace, rank))
+    let mut facts = Facts::of(trace, rank);
+    facts.world_size = facts.world_size.or(found.told.world_size);
+    facts.machine.clone_from(&found.told.machine);
+    Some(facts)
 }

@@ -12,6 +12,7 @@ mod discover;
 mod fleet;
 mod input;
 mod interrupt;
+mod listed;
 mod memory;
 mod output;
 mod pair;

@@ -125,8 +125,8 @@ pub struct Among<'a> {
     pub agreed: Option<&'a Agreement>,
     /// Communications go in turn.
     pub in_turn: bool,
-    /// What is added to its times, ns.
-    pub clock_offset_ns: i64,
+    /// Its clock against the first rank's.
+    pub clock: etlink_link::ranks::Clock,
 }
 
 /// Reads, links and writes.
@@ -194,9 +194,9 @@ pub fn inputs(job: &Job) -> String {
 
 /// Writes, and says what. Returns the stored size, bytes.
 fn write(trace: &LinkedTrace, target: &Target, form: Form, among: Among<'_>, linked: &mut Linked) -> Result<u64> {
-    let Among { agreed, in_turn, clock_offset_ns } = among;
+    let Among { agreed, in_turn, clock } = among;
     let Form { latency, no_gaps, part } = form;
-    let options = WriteOptions { part, latency, no_gaps, agreed, in_turn, work: in_turn && part != Part::Communication, clock_offset_ns };
+    let options = WriteOptions { part, latency, no_gaps, agreed, in_turn, work: in_turn && part != Part::Communication, clock };
     let (summary, stored) = match target.format {
         Format::Et => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
         Format::Json => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,

@@ -5,6 +5,7 @@
 
 use super::wire::Messages;
 use etlink_link::LinkedTrace;
+use etlink_link::ranks::Clock;
 use etlink_model::Label;
 
 /// Version of the Chakra schema that the nodes follow.
@@ -17,8 +18,9 @@ pub(crate) const WRITER: &str = concat!("etlink ", env!("CARGO_PKG_VERSION"));
 const VERSION: u32 = 1;
 const ATTR: u32 = 2;
 
-/// Appends `GlobalMetadata` after its length. All times in the file have had `clock_offset_ns` added.
-pub(crate) fn global_metadata(trace: &LinkedTrace, clock_offset_ns: i64, bytes: Vec<u8>) -> Vec<u8> {
+/// Appends `GlobalMetadata` after its length. All times in the file have had `clock_offset_ns` added, and `clock_drift_ppb` of the
+/// time since `clock_at_ns`, which is since the Unix epoch by the rank's own clock.
+pub(crate) fn global_metadata(trace: &LinkedTrace, clock: &Clock, bytes: Vec<u8>) -> Vec<u8> {
     let mut message = Messages::after(bytes, ATTR);
     message.begin();
     message.text(VERSION, SCHEMA_VERSION);
@@ -44,8 +46,12 @@ pub(crate) fn global_metadata(trace: &LinkedTrace, clock_offset_ns: i64, bytes: 
         }
     }
     message.attr_int("base_time_ns", device.base_ns);
-    if clock_offset_ns != 0 {
-        message.attr_int("clock_offset_ns", clock_offset_ns);
+    if clock.offset_ns != 0 {
+        message.attr_int("clock_offset_ns", clock.offset_ns);
+    }
+    if let Some(drift) = clock.drift.filter(|drift| drift.applied) {
+        message.attr_int("clock_drift_ppb", drift.ppb);
+        message.attr_int("clock_at_ns", clock.at_ns);
     }
     message.end();
     message.bytes()

@@ -45,7 +45,7 @@ pub fn write_et(trace: &LinkedTrace, options: &WriteOptions<'_>, out: &mut (impl
     let nodes = graph.len();
     let mut summary = relay::write(out, nodes.div_ceil(BLOCK_NODES).max(1), |block, mut bytes| {
         if block == 0 {
-            bytes = metadata::global_metadata(trace, options.clock_offset_ns, bytes);
+            bytes = metadata::global_metadata(trace, &options.clock, bytes);
         }
         let mut encoder = Encoder::new(trace, &graph, &groups, options, &plan, bytes);
         let from = block * BLOCK_NODES;

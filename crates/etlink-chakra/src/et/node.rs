@@ -99,7 +99,7 @@ impl<'t> Encoder<'t> {
 
     /// A time by the clock that the file is to have.
     fn aligned(&self, ns: i64) -> i64 {
-        ns.saturating_add(self.options.clock_offset_ns)
+        self.options.aligned(self.trace, ns)
     }
 
     /// The latency of node `index`, which has its deps and is its only one.

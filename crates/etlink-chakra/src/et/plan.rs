@@ -37,8 +37,16 @@ impl Plan {
     /// O(nodes + edges).
     pub(crate) fn of(trace: &LinkedTrace, graph: &Graph<'_>, options: &WriteOptions<'_>) -> Plan {
         let nodes = &graph.nodes;
-        let latency: Vec<DurationNs> = (0..nodes.len()).into_par_iter().map(|node| nodes.latency(&graph.edges, node)).collect();
-        let (with, duration) = joined(graph);
+        let mut latency: Vec<DurationNs> = (0..nodes.len()).into_par_iter().map(|node| nodes.latency(&graph.edges, node)).collect();
+        let (with, mut duration) = joined(graph);
+        if options.clock.drift.is_some_and(|drift| drift.applied) {
+            // by their ends, so that sums stay exact
+            let length = |from: i64, to: i64| DurationNs(options.aligned(trace, to).saturating_sub(options.aligned(trace, from)));
+            for (node, start) in nodes.start.iter().enumerate() {
+                duration[node] = length(start.0, start.0.saturating_add(duration[node].0));
+                latency[node] = length(start.0.saturating_sub(latency[node].0), start.0);
+            }
+        }
         let turns = if options.in_turn { turns(graph, options) } else { vec![] };
         let first_slice = first_slices(trace, graph);
         let works = options.work.then(|| Works::of(trace));

@@ -6,7 +6,7 @@ use crate::proto::{GlobalMetadata, Node, NodeType};
 use crate::ranks::{agree, simulated};
 use crate::testing::{Builder, sample};
 use crate::{Demotion, Latency};
-use etlink_link::ranks::{Facts, join};
+use etlink_link::ranks::{Clock, Drift, Facts, join};
 use etlink_link::{EdgeKind, NodeKind};
 use proptest::prelude::*;
 use prost::Message;
@@ -275,13 +275,27 @@ fn turns_in_the_order_of_ends_make_no_circle() {
 
 #[test]
 fn times_are_by_the_clock_that_is_asked_for() {
-    let start = |clock_offset_ns| {
-        let (metadata, nodes, _) = written(&sample(true), &WriteOptions { clock_offset_ns, ..WriteOptions::default() });
+    let start = |offset_ns| {
+        let clock = Clock { offset_ns, ..Clock::default() };
+        let (metadata, nodes, _) = written(&sample(true), &WriteOptions { clock, ..WriteOptions::default() });
         let offset = metadata.attr.iter().find(|attr| attr.name == "clock_offset_ns").and_then(|attr| attr.value.clone());
         (nodes[9].start_time_micros, int(&nodes[9], "start_ns"), int(&nodes[9], "duration_ns"), offset)
     };
     assert_eq!(start(0), (60, Some(60_000), Some(30_300), None));
     assert_eq!(start(5_400), (65, Some(65_400), Some(30_300), Some(Value::Int64Val(5_400))));
+}
+
+#[test]
+fn a_clock_that_drifts_stretches_what_lasts() {
+    let total = |clock: Clock| {
+        let (metadata, nodes, _) = written(&sample(true), &WriteOptions { clock, ..WriteOptions::default() });
+        let drift = metadata.attr.iter().any(|attr| attr.name == "clock_drift_ppb");
+        (drift, int(&nodes[9], "start_ns"), int(&nodes[9], "duration_ns"))
+    };
+    let drift = |applied| Some(Drift { ppb: 1_000_000, uncertainty_ppb: 1, applied });
+    let at_ns = sample(true).device.header.base_ns;
+    assert_eq!(total(Clock { drift: drift(true), at_ns, ..Clock::default() }), (true, Some(60_060), Some(30_330)));
+    assert_eq!(total(Clock { drift: drift(false), at_ns, ..Clock::default() }), (false, Some(60_000), Some(30_300)));
 }
 
 #[test]

@@ -7,12 +7,20 @@
 //! rank n          [s ======= e]
 //! ```
 //! Between the bounds the estimate is the median of the differences of the ends, which are the same instant but for the last
-//! hop. Only device rows are used: a host call returns before its transfer ends. Ranks that share no group with the first are
-//! reached over others; uncertainties add up.
+//! hop. Clocks that run at different speeds have an offset that moves; `drift` finds how fast. Only device rows are used: a
+//! host call returns before its transfer ends. Ranks that share no group with the first are reached over others;
+//! uncertainties add up. Ranks that no collective reaches, but whose machine's clock another rank has, have that rank's.
+
+mod drift;
+mod pair;
+
+pub use drift::Drift;
 
 use super::join::side;
-use super::{Communication, Facts, Join};
+use super::{Facts, Join, Part};
+use drift::moved;
 use etlink_model::CollectiveKind;
+use pair::fit;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,59 +29,63 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Clock {
     /// Global rank.
     pub rank: i64,
-    /// What to add to its times to have them by the first rank's clock, ns. 0 where nothing tells.
+    /// What to add to its times to have them by the first rank's clock, ns; if a drift is applied, to those at `at_ns`. 0 where
+    /// nothing tells.
     pub offset_ns: i64,
     /// The offset is not further off than this, ns; where `contradicted`, the collectives leave no offset and this is by how
-    /// much they miss one. `None` where nothing tells.
+    /// much they miss one. `None` where nothing tells, and where only the machine does.
     pub uncertainty_ns: Option<i64>,
     /// How many collectives support it, of the least supported step on the way from the first rank.
     pub support: u64,
-    /// No single offset fits all collectives: the clocks drift, or rows are not what they seem.
+    /// No offset, with or without a drift, fits all collectives: rows are not what they seem.
     pub contradicted: bool,
+    /// How fast the offset moves; `None` where too few collectives tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
+    /// The middle of the rank's window, ns since the Unix epoch by its own clock.
+    pub at_ns: i64,
+    /// No collective tells: the offset is that of another rank whose machine has the same clock.
+    pub by_machine: bool,
 }
 
-/// Differences of one rank to another, from their common collectives.
-#[derive(Default)]
-struct Pair {
-    ends: Vec<i64>,
-    lower: Option<i64>,
-    upper: Option<i64>,
-}
-
-impl Pair {
-    fn add(&mut self, reference: &Communication, other: &Communication) {
-        let (lower, upper) = (reference.start_ns.saturating_sub(other.end_ns), reference.end_ns.saturating_sub(other.start_ns));
-        self.lower = Some(self.lower.map_or(lower, |known| known.max(lower)));
-        self.upper = Some(self.upper.map_or(upper, |known| known.min(upper)));
-        self.ends.push(reference.end_ns.saturating_sub(other.end_ns));
+impl Clock {
+    /// A time of this rank by the first rank's clock.
+    pub fn aligned(&self, ns: i64) -> i64 {
+        let drift = self.drift.filter(|drift| drift.applied).map_or(0, |drift| moved(drift.ppb, ns.saturating_sub(self.at_ns)));
+        ns.saturating_add(self.offset_ns).saturating_add(drift)
     }
 
-    /// The offset of the other rank's clock against the reference's.
-    fn clock(mut self) -> Option<Clock> {
-        let (lower, upper) = (self.lower?, self.upper?);
-        let support = self.ends.len() as u64;
-        let middle = self.ends.len() / 2;
-        let median = *self.ends.select_nth_unstable(middle).1;
-        let contradicted = lower > upper;
-        let offset_ns = if contradicted { median } else { median.clamp(lower, upper) };
-        let uncertainty =
-            if contradicted { lower.saturating_sub(upper) } else { offset_ns.saturating_sub(lower).max(upper.saturating_sub(offset_ns)) };
-        Some(Clock { rank: 0, offset_ns, uncertainty_ns: Some(uncertainty), support, contradicted })
+    /// This clock is that of `other` against the first rank's, seen through `step`, which is that of a third against `other`'s.
+    fn then(self, step: Clock) -> Clock {
+        let sum = |a: Option<i64>, b: Option<i64>| Some(a?.saturating_add(b?));
+        Clock {
+            rank: 0,
+            offset_ns: self.aligned(step.aligned(step.at_ns)).saturating_sub(step.at_ns),
+            uncertainty_ns: sum(self.uncertainty_ns, step.uncertainty_ns),
+            support: self.support.min(step.support),
+            contradicted: self.contradicted || step.contradicted,
+            drift: Drift::sum(self.drift, step.drift),
+            at_ns: step.at_ns,
+            by_machine: self.by_machine || step.by_machine,
+        }
+    }
+
+    /// The same from the other side, whose window's middle is `at_ns`.
+    fn inverse(self, at_ns: i64) -> Clock {
+        let own = at_ns.saturating_sub(self.offset_ns);
+        Clock { offset_ns: own.saturating_sub(self.aligned(own)), at_ns, drift: self.drift.map(Drift::inverse), ..self }
     }
 }
 
-/// The clocks of all ranks, in their order, against the first. O(communications + pairs log pairs).
+/// The clocks of all ranks, in their order, against the first. O(communications log communications).
 pub fn clocks(ranks: &[Facts], join: &Join) -> Vec<Clock> {
-    let mut steps: BTreeMap<u32, Vec<(u32, Clock)>> = BTreeMap::new();
-    for ((reference, other), pair) in pairs(ranks, join) {
-        let Some(clock) = pair.clock() else { continue };
-        steps.entry(reference).or_default().push((other, clock));
-        steps.entry(other).or_default().push((reference, Clock { offset_ns: clock.offset_ns.saturating_neg(), ..clock }));
-    }
+    let steps = steps(ranks, join);
     let mut found: Vec<Option<Clock>> = vec![None; ranks.len()];
-    // the least uncertain way first
-    let mut open = BTreeSet::from([(0i64, 0u32)]);
-    let mut best: BTreeMap<u32, Clock> = BTreeMap::from([(0, Clock { uncertainty_ns: Some(0), support: u64::MAX, ..Clock::default() })]);
+    // collectives before machines, then the least uncertain way
+    let key = |clock: &Clock| (clock.by_machine, clock.uncertainty_ns.unwrap_or(0));
+    let first = Clock { uncertainty_ns: Some(0), support: u64::MAX, drift: Some(Drift::NONE), at_ns: middle(ranks, 0), ..Clock::default() };
+    let mut open = BTreeSet::from([((false, 0i64), 0u32)]);
+    let mut best: BTreeMap<u32, Clock> = BTreeMap::from([(0, first)]);
     while let Some((_, at)) = open.pop_first() {
         let (Some(slot), Some(&clock)) = (found.get_mut(at as usize), best.get(&at)) else { continue };
         if slot.replace(clock).is_some() {
@@ -81,43 +93,77 @@ pub fn clocks(ranks: &[Facts], join: &Join) -> Vec<Clock> {
         }
         for &(next, step) in steps.get(&at).into_iter().flatten() {
             let clock = clock.then(step);
-            let better = best.get(&next).is_none_or(|known| clock.uncertainty_ns < known.uncertainty_ns);
+            let better = best.get(&next).is_none_or(|known| key(&clock) < key(known));
             if better && found.get(next as usize) == Some(&None) {
                 best.insert(next, clock);
-                open.insert((clock.uncertainty_ns.unwrap_or(0), next));
+                open.insert((key(&clock), next));
             }
         }
     }
-    let clock = |(facts, found): (&Facts, Option<Clock>)| Clock { rank: facts.rank, ..found.unwrap_or_default() };
-    let mut clocks: Vec<Clock> = ranks.iter().zip(found).map(clock).collect();
+    let clock = |(at, (facts, found)): (usize, (&Facts, Option<Clock>))| {
+        let found = found.filter(|_| at > 0).map(Clock::told);
+        Clock { rank: facts.rank, at_ns: middle(ranks, at as u32), ..found.unwrap_or_default() }
+    };
+    let mut clocks: Vec<Clock> = ranks.iter().zip(found).enumerate().map(clock).collect();
     if let Some(first) = clocks.first_mut() {
-        first.support = 0;
+        first.uncertainty_ns = Some(0);
     }
     clocks
 }
 
 impl Clock {
-    fn then(self, step: Clock) -> Clock {
-        let sum = |a: Option<i64>, b: Option<i64>| Some(a?.saturating_add(b?));
-        Clock {
-            rank: 0,
-            offset_ns: self.offset_ns.saturating_add(step.offset_ns),
-            uncertainty_ns: sum(self.uncertainty_ns, step.uncertainty_ns),
-            support: self.support.min(step.support),
-            contradicted: self.contradicted || step.contradicted,
-        }
+    /// What is said of a clock that was found.
+    fn told(self) -> Clock {
+        if self.by_machine { Clock { uncertainty_ns: None, support: 0, drift: self.drift.filter(|drift| drift.applied), ..self } } else { self }
     }
 }
 
+/// From each rank, by place, the clocks of others against its own.
+fn steps(ranks: &[Facts], join: &Join) -> BTreeMap<u32, Vec<(u32, Clock)>> {
+    let mut steps: BTreeMap<u32, Vec<(u32, Clock)>> = BTreeMap::new();
+    let mut put = |reference: u32, other: u32, clock: Clock| {
+        steps.entry(reference).or_default().push((other, clock));
+        steps.entry(other).or_default().push((reference, clock.inverse(middle(ranks, reference))));
+    };
+    for ((reference, other), parts) in pairs(ranks, join) {
+        let sides = parts.iter().map(|(reference, other)| (side(ranks, *reference).1, side(ranks, *other).1));
+        if let Some(clock) = fit(sides, middle(ranks, other)) {
+            put(reference, other, clock);
+        }
+    }
+    let mut known: BTreeMap<&str, u32> = BTreeMap::new();
+    for (at, facts) in (0u32..).zip(ranks) {
+        let Some(machine) = &facts.machine else { continue };
+        let reference = *known.entry(machine).or_insert(at);
+        if reference != at {
+            let at_ns = middle(ranks, at);
+            put(
+                reference,
+                at,
+                Clock { uncertainty_ns: Some(0), support: u64::MAX, drift: Some(Drift::NONE), by_machine: true, at_ns, ..Clock::default() },
+            );
+        }
+    }
+    steps
+}
+
+/// The middle of a rank's window.
+fn middle(ranks: &[Facts], at: u32) -> i64 {
+    let (start, end) = ranks.get(at as usize).map_or((0, 0), |facts| facts.window_ns);
+    start.midpoint(end)
+}
+
+/// The two ranks' sides of all their common collectives.
+type Sides = Vec<(Part, Part)>;
+
 /// Each rank of a collective against the first of it.
-fn pairs(ranks: &[Facts], join: &Join) -> BTreeMap<(u32, u32), Pair> {
-    let mut pairs: BTreeMap<(u32, u32), Pair> = BTreeMap::new();
+fn pairs(ranks: &[Facts], join: &Join) -> BTreeMap<(u32, u32), Sides> {
+    let mut pairs: BTreeMap<(u32, u32), Sides> = BTreeMap::new();
     for joint in join.joints.iter().filter(|joint| joint.is_whole() && needs_all(joint.kind)) {
         let mut parts = joint.parts.iter().filter(|part| side(ranks, **part).1.on_device);
         let Some(first) = parts.next() else { continue };
         for part in parts {
-            let pair = pairs.entry((first.rank, part.rank)).or_default();
-            pair.add(side(ranks, *first).1, side(ranks, *part).1);
+            pairs.entry((first.rank, part.rank)).or_default().push((*first, *part));
         }
     }
     pairs

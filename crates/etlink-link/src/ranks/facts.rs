@@ -1,6 +1,6 @@
 //! What is kept of one rank to join it with the others.
 
-use super::Groups;
+use super::{Groups, Steps};
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{Collective, CollectiveKind, NameId, Names, dtype_bytes};
 use indexmap::IndexSet;
@@ -15,10 +15,14 @@ pub struct Facts {
     pub world_size: Option<i64>,
     /// First start and last end, ns since the Unix epoch by this rank's clock.
     pub window_ns: (i64, i64),
+    /// The machine whose clock its times are by, if anything but the traces tells it: ranks with one machine have one clock.
+    pub machine: Option<String>,
     /// The groups that [`Party::Group`] numbers.
     pub groups: Vec<GroupOf>,
     /// In order of time.
     pub communications: Vec<Communication>,
+    /// Steps, and those of the communications.
+    pub steps: Steps,
     /// Strings.
     pub names: Names,
 }
@@ -108,6 +112,7 @@ impl Facts {
             facts.communications.push(Communication { node: small(index), party, kind, dtype, in_bytes, bytes, seq, start_ns, end_ns, on_device });
         }
         facts.groups = groups.into_iter().collect();
+        facts.steps = Steps::new(trace, facts.communications.iter().map(|communication| communication.node as usize));
         facts
     }
 }

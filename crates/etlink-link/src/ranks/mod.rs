@@ -6,6 +6,7 @@
 //!                      └──> join ──> Join { groups, joints }   which communications are one
 //!                             ├────> clocks   how far each rank's clock is off
 //!                             ├────> skews    who came late, how long the transfer took
+//!                             ├────> stragglers   for whom the others waited, per step
 //!                             └────> Turns    do all ranks get to the end
 //! ```
 //! The facts are all that is kept of a rank, so a run of any size is joined in little memory.
@@ -16,16 +17,20 @@ mod company;
 mod facts;
 mod groups;
 mod join;
+mod lateness;
 mod skew;
+mod steps;
 mod turns;
 
 #[cfg(test)]
 mod testing;
 
-pub use clocks::{Clock, clocks};
+pub use clocks::{Clock, Drift, clocks};
 pub use company::{Company, LeftOut, company};
 pub use facts::{Communication, Facts, GroupOf, Party};
 pub use groups::Groups;
 pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join, out_of_turn};
-pub use skew::{Lateness, Skew, lateness, skews};
+pub use lateness::{Lateness, StepLateness, lateness, stragglers};
+pub use skew::{Skew, skews};
+pub use steps::{NO_STEP, Step, Steps};
 pub use turns::{Role, Turns};

@@ -19,6 +19,7 @@ mod random;
 mod refusals;
 #[cfg(test)]
 mod state;
+mod steps;
 #[cfg(test)]
 mod support;
 mod truth;

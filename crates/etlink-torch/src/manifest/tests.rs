@@ -81,3 +81,14 @@ fn ranks_that_were_not_asked_for_are_no_loss() {
     assert!(manifest.is_complete(), "{:?}", manifest.notes);
     assert_eq!(manifest.notes.len(), 0);
 }
+
+#[test]
+fn a_manifest_is_read_back() {
+    let written = manifest().with(vec![rank(1, 20, vec![]), rank(0, 20, vec![cycle(true)])], true, &BTreeSet::from([101]));
+    let read = Recorded::read(&serde_json::to_vec(&written).expect("json")).expect("reads");
+    let told: Vec<_> = read.ranks.iter().map(|rank| (rank.process.rank, rank.process.steps, rank.process.cycles.clone(), rank.lost)).collect();
+    assert_eq!(told, [(Some(0), 20, vec![cycle(true)], false), (Some(1), 20, vec![], true)]);
+    let newer = Recorded::read(br#"{"ranks": [{"rank": 3, "new": 1, "cycles": [{"host_trace": "a"}]}], "more": []}"#).expect("reads");
+    assert_eq!((newer.ranks[0].process.rank, newer.ranks[0].lost), (Some(3), false));
+    assert!(Recorded::read(b"[]").is_err() && Recorded::read(b"{}").is_err());
+}

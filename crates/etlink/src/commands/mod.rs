@@ -9,6 +9,8 @@ mod record;
 mod replay;
 mod schedule;
 
+pub use record::MANIFEST;
+
 use crate::Outcome;
 use crate::args::{Args, Command};
 use crate::interrupt;

@@ -65,3 +65,92 @@ fn a_clock_that_no_offset_fits_says_so() {
     assert!(clock.contradicted, "{clock:?}");
     assert_eq!(clock.offset_ns, -4 * 300_000 - 1, "the middle one");
 }
+
+/// The same on clocks that also run this much too slow, ppb, seen over `seconds`.
+fn drifting(off: &[i64], ppb: &[i64], groups: &[&[u64]], rounds: i64, seconds: i64) -> Vec<Facts> {
+    let mut ranks = drawn(&vec![0; off.len()], groups, rounds);
+    let spread = seconds * 1_000 / rounds;
+    for ((facts, off), ppb) in ranks.iter_mut().zip(off).zip(ppb) {
+        for communication in &mut facts.communications {
+            let begun = communication.start_ns.div_euclid(1_000_000);
+            let own = |true_ns: i64| {
+                let true_ns = true_ns + begun * (spread - 1) * 1_000_000;
+                true_ns - off - (i128::from(*ppb) * i128::from(true_ns) / 1_000_000_000) as i64
+            };
+            // the last hop takes up to 2 us, differently each time
+            let hop = ((facts.rank * 7 + begun + 1) * 48_271 % 2_147_483_647 * 48_271 % 2_147_483_647) % 2_000;
+            (communication.start_ns, communication.end_ns) = (own(communication.start_ns), own(communication.end_ns + hop));
+        }
+        facts.window_ns = (-off, seconds * 1_000_000_000 - off);
+    }
+    ranks
+}
+
+/// How far a rank's times are off, at worst, once they are aligned.
+fn worst(ranks: &[Facts], clocks: &[Clock], at: usize) -> i64 {
+    let ends = ranks[0].communications.iter().zip(&ranks[at].communications);
+    ends.map(|(reference, own)| (clocks[at].aligned(own.end_ns) - reference.end_ns).abs()).max().unwrap_or(0)
+}
+
+#[test]
+fn drift_is_recovered_and_applied() {
+    let (off, ppb) = ([0, 7_000_000, -3_600_000_000_000, 31], [0, 50_000, -20_000, 1_000]);
+    let ranks = drifting(&off, &ppb, &[&[0, 1, 2, 3]], 200, 10);
+    let found = offsets(&ranks);
+    for (at, (clock, ppb)) in found.iter().zip(ppb).enumerate().skip(1) {
+        let drift = clock.drift.expect("a drift");
+        assert!(drift.applied && !clock.contradicted, "{clock:?}");
+        // what is added to a second of a clock that is slow by so much is a little more
+        let ppb = ppb + ppb * ppb / 1_000_000_000;
+        assert!((drift.ppb - ppb).abs() <= drift.uncertainty_ppb && (10..=700).contains(&drift.uncertainty_ppb), "{clock:?}");
+        assert!(worst(&ranks, &found, at) <= 5_000, "{at}: {}", worst(&ranks, &found, at));
+    }
+}
+
+#[test]
+fn a_drift_that_is_not_there_is_not_applied() {
+    for seconds in [1, 10, 100] {
+        let found = offsets(&drifting(&[0, 500, -90_000], &[0; 3], &[&[0, 1, 2]], 100, seconds));
+        for clock in &found[1..] {
+            let drift = clock.drift.expect("a drift");
+            assert!(!drift.applied && drift.ppb.abs() <= drift.uncertainty_ppb, "{clock:?}");
+        }
+    }
+}
+
+#[test]
+fn a_short_window_tells_no_drift() {
+    // 50 ppm of 20 ms are 1 us, less than the ends differ
+    let clock = offsets(&drifting(&[0, 500], &[0, 50_000], &[&[0, 1]], 20, 1))[1];
+    assert!(clock.drift.is_some_and(|drift| drift.applied), "{clock:?}");
+    let clock = offsets(&drawn(&[0, 500], &[&[0, 1]], 3))[1];
+    assert!(clock.drift.is_none_or(|drift| !drift.applied && drift.uncertainty_ppb > 500_000), "{clock:?}");
+}
+
+#[test]
+fn drift_of_ranks_that_are_reached_over_others_adds_up() {
+    let (off, ppb) = ([0, 1_000, -3_000_000, 50_000], [0, 40_000, -30_000, 20_000]);
+    let ranks = drifting(&off, &ppb, &[&[0, 1], &[2, 3], &[1, 3]], 100, 10);
+    let found = offsets(&ranks);
+    for (clock, ppb) in found.iter().zip(ppb).skip(1) {
+        let drift = clock.drift.expect("a drift");
+        assert!(drift.applied && (drift.ppb - ppb).abs() <= drift.uncertainty_ppb.min(1_500), "{clock:?}");
+    }
+    // rank 2 shares no collective with rank 0: look at where its clock puts a moment of true time
+    for moment in [0, 5_000_000_000, 10_000_000_000i64] {
+        let own = moment - off[2] - (i128::from(ppb[2]) * i128::from(moment) / 1_000_000_000) as i64;
+        assert!((found[2].aligned(own) - moment).abs() <= 10_000, "{moment}: {}", found[2].aligned(own) - moment);
+    }
+}
+
+#[test]
+fn ranks_of_one_machine_have_one_clock() {
+    let mut ranks = drawn(&[0, 500, 0], &[&[0, 1]], 8);
+    ranks[1].machine = Some("b".into());
+    ranks[2].machine = Some("b".into());
+    let found = offsets(&ranks);
+    assert_eq!((found[1].by_machine, found[2].by_machine, found[2].uncertainty_ns, found[2].support), (false, true, None, 0));
+    assert_eq!(found[2].offset_ns, found[1].offset_ns);
+    ranks[0].machine = Some("b".into());
+    assert!(!offsets(&ranks)[1].by_machine, "collectives know better");
+}

@@ -115,8 +115,8 @@ impl Joined {
     /// What a rank is among the others; one that was not joined is by itself.
     pub(super) fn among(&self, args: &Merge, label: &str) -> Among<'_> {
         let Some(place) = self.place(label) else { return Among::default() };
-        let clock_offset_ns = self.clocks.get(place).map_or(0, |clock| clock.offset_ns);
-        Among { agreed: self.agreed.ranks.get(place), in_turn: args.simulator.is_some(), clock_offset_ns }
+        let clock = self.clocks.get(place).copied().unwrap_or_default();
+        Among { agreed: self.agreed.ranks.get(place), in_turn: args.simulator.is_some(), clock }
     }
 }
 

@@ -99,11 +99,19 @@ fn demoted(joined: &Joined, ranks: &[Rank]) -> IndexMap<Demotion, u64> {
 }
 
 fn clocks(clocks: &[Clock], rows: &mut Rows) {
-    let told: Vec<&Clock> = clocks.iter().filter(|clock| clock.support > 0).collect();
+    let told: Vec<&Clock> = clocks.iter().filter(|clock| clock.support > 0 || clock.by_machine && clock.offset_ns != 0).collect();
     for clock in told.iter().take(CLOCKS) {
         let within = clock.uncertainty_ns.unwrap_or(0) as f64 / 1e3;
         let within = if clock.contradicted { format!("no offset fits, they miss one by {within:.3} us") } else { format!("within {within:.3} us") };
-        let said = format!("to the first rank's clock, {within}, by {} collectives", clock.support);
+        let drift = clock.drift.filter(|drift| drift.applied);
+        let drift = drift.map_or(String::new(), |drift| {
+            format!(", drift {:+.3} ppm within {:.3} ppm", drift.ppb as f64 / 1e3, drift.uncertainty_ppb as f64 / 1e3)
+        });
+        let said = if clock.by_machine {
+            "to the first rank's clock: that of its machine, which other ranks have".to_owned()
+        } else {
+            format!("to the first rank's clock, {within}{drift}, by {} collectives", clock.support)
+        };
         rows.add(&format!("  clock of rank {}", clock.rank), format!("{:+.3} us", clock.offset_ns as f64 / 1e3), said);
     }
     if told.len() > CLOCKS {

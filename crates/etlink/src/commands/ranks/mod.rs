@@ -5,11 +5,12 @@ mod show;
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Ranks, TensorDeps};
+use crate::discover::Run;
 use crate::fleet::{self, Fleet};
 use crate::pair::{self, Form, Job};
 use crate::progress::Progress;
 use anyhow::Result;
-use etlink_link::ranks::{Clock, Facts, Lateness, LeftOut, Problem, Skew, clocks, company, join, lateness, skews};
+use etlink_link::ranks::{Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness, skews, stragglers};
 use serde::Serialize;
 
 /// What is known of the ranks of one run.
@@ -17,6 +18,8 @@ use serde::Serialize;
 struct Compared {
     /// Folder of the run.
     run: String,
+    /// What is odd about the files.
+    notes: Vec<String>,
     /// Number of ranks of the run, as most traces say it.
     world_size: Option<i64>,
     /// Ranks of the run that have no trace here.
@@ -27,6 +30,8 @@ struct Compared {
     clocks: Vec<Clock>,
     /// Sums per rank.
     ranks: Vec<Lateness>,
+    /// Sums per step.
+    steps: Vec<StepLateness>,
     /// What is missing or unequal.
     problems: Vec<Problem>,
     /// Each collective and message, by time.
@@ -53,14 +58,13 @@ pub fn run(args: Ranks) -> Result<Outcome> {
     for ((run, place), facts) in fleet.ranks.iter().zip(facts) {
         runs[*run].push((fleet.runs[*run].ranks[*place].label.clone(), facts));
     }
-    let compared: Vec<Compared> = fleet.runs.iter().zip(runs).map(|(run, ranks)| compare(&args, run.folder.display().to_string(), ranks)).collect();
+    let compared: Vec<Compared> = fleet.runs.iter().zip(runs).map(|(run, ranks)| compare(&args, run, ranks)).collect();
     if args.json {
         print_json(&compared)?;
     } else if args.csv {
         print(&show::csv(&compared)?)?;
     } else {
-        let notes = fleet.runs.iter().flat_map(|run| run.notes.iter().map(|note| format!("note: {}: {note}\n", run.folder.display())));
-        print(&notes.chain(compared.iter().map(|one| show::table(one, args.top))).collect::<String>())?;
+        print(&compared.iter().map(|one| show::table(one, args.top)).collect::<String>())?;
     }
     let bad = compared.iter().any(|one| !one.left_out.is_empty());
     Ok(if bad { Outcome::Found } else { Outcome::Done })
@@ -85,7 +89,7 @@ fn facts(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<
     Ok(fleet::facts(&trace, found, fleet.is_alone(at)))
 }
 
-fn compare(args: &Ranks, run: String, ranks: Vec<(String, Result<Option<Facts>>)>) -> Compared {
+fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Option<Facts>>)>) -> Compared {
     let (mut left_out, mut labels, mut all) = (vec![], vec![], vec![]);
     for (label, facts) in ranks {
         match facts {
@@ -108,11 +112,13 @@ fn compare(args: &Ranks, run: String, ranks: Vec<(String, Result<Option<Facts>>)
     let join = join(&together);
     let clocks = if args.no_align { vec![] } else { clocks(&together, &join) };
     Compared {
-        run,
+        run: run.folder.display().to_string(),
+        notes: run.notes.clone(),
         world_size: company.world_size,
         absent: company.absent,
         left_out,
         ranks: lateness(&together, &join, &clocks),
+        steps: stragglers(&together, &join, &clocks),
         collectives: skews(&together, &join, &clocks),
         clocks,
         problems: join.problems,

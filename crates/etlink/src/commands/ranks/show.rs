@@ -3,7 +3,7 @@
 use super::Compared;
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use etlink_link::ranks::Skew;
+use etlink_link::ranks::{Clock, Lateness, Skew};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -21,6 +21,8 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
         "last",
         "skew_ns",
         "alone_ns",
+        "waited_ns",
+        "step",
         "transfer_ns",
         "algorithm_bandwidth",
         "bus_bandwidth",
@@ -29,7 +31,8 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
         for skew in &one.collectives {
             out.serialize((
                 (&one.run, &skew.kind, &skew.ranks, skew.group, skew.number, skew.bytes),
-                (skew.start_ns, skew.last, skew.skew_ns, skew.alone_ns, skew.transfer_ns, skew.algorithm_bandwidth, skew.bus_bandwidth),
+                (skew.start_ns, skew.last, skew.skew_ns, skew.alone_ns, skew.waited_ns, &skew.step),
+                (skew.transfer_ns, skew.algorithm_bandwidth, skew.bus_bandwidth),
             ))?;
         }
     }
@@ -40,6 +43,7 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
 pub(super) fn table(one: &Compared, top: usize) -> String {
     let run = if one.run.is_empty() { String::new() } else { format!("{}: ", one.run) };
     let mut out = format!("{run}{} ranks, {} collectives and messages\n", one.ranks.len(), one.collectives.len());
+    one.notes.iter().for_each(|note| out += &format!("note: {note}\n"));
     for stray in &one.left_out {
         let why = match (&stray.error, stray.why) {
             (Some(error), _) => error.clone(),
@@ -59,28 +63,83 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
     if one.collectives.is_empty() {
         return out;
     }
+    out += &unknown_clocks(one);
+    out += &by_step(one);
     out += &by_rank(one);
     out += &by_kind(one);
     out += &worst(one, top);
     out
 }
 
+/// Ranks whose lateness is only as true as their clocks.
+fn unknown_clocks(one: &Compared) -> String {
+    let unknown = |clock: &&Clock| clock.uncertainty_ns.is_none() && !clock.by_machine;
+    let ranks: Vec<String> = one.clocks.iter().filter(unknown).map(|clock| clock.rank.to_string()).collect();
+    let more = if ranks.len() > 8 { ", …" } else { "" };
+    match &ranks[..] {
+        [] => String::new(),
+        ranks => {
+            let list = ranks[..ranks.len().min(8)].join(", ");
+            format!(
+                "note: nothing tells how the clock of rank {list}{more} lies to that of rank {}: who came late is by their own clocks\n",
+                one.clocks[0].rank
+            )
+        }
+    }
+}
+
+/// For whom the others waited, per step and in all.
+fn by_step(one: &Compared) -> String {
+    let mut table = Lines::new(["step", "collectives", "longest", "all wait", "most for", "which is", "comes last"]);
+    for step in &one.steps {
+        let name = step.step.as_deref().unwrap_or(if one.steps.len() > 1 { "(no step)" } else { "(all)" });
+        let longest = if step.longest_ns > 0 { us(step.longest_ns) } else { "-".into() };
+        table.add(straggler(name, step.joints, longest, step.waited_ns, step.late.first()));
+    }
+    if one.steps.len() > 1 {
+        let waited = one.ranks.iter().fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
+        let late = one.ranks.iter().filter(|rank| rank.caused_ns > 0).max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)));
+        table.add(straggler("(all)", one.collectives.len() as u64, "-".into(), waited, late));
+    }
+    format!("stragglers (a rank that comes last causes what the others wait)\n{table}")
+}
+
+fn straggler(name: &str, joints: u64, longest: String, waited_ns: i64, late: Option<&Lateness>) -> [String; 7] {
+    let late = late.map_or(["-".into(), "-".into(), "-".into()], |late| {
+        let share = 100.0 * late.caused_ns as f64 / waited_ns as f64;
+        [format!("rank {}", late.rank), format!("{share:.1} %"), late.last.to_string()]
+    });
+    let [rank, share, last] = late;
+    [name.to_owned(), joints.to_string(), longest, us(waited_ns), rank, share, last]
+}
+
 fn by_rank(one: &Compared) -> String {
-    let mut table = Lines::new(["rank", "takes part", "comes last", "others wait", "waits", "clock", "within", "by"]);
+    let mut table = Lines::new(["rank", "takes part", "comes last", "others wait", "waits", "clock", "within", "drift", "within", "by"]);
     for (at, rank) in one.ranks.iter().enumerate() {
-        let clock = one.clocks.get(at).filter(|clock| clock.support > 0);
+        let clock = one.clocks.get(at).filter(|clock| clock.support > 0 || clock.by_machine);
+        let [drift, drift_within] = drift(clock);
         table.add([
             rank.rank.to_string(),
             rank.joints.to_string(),
             rank.last.to_string(),
-            us(rank.alone_ns),
+            us(rank.caused_ns),
             us(rank.waited_ns),
             clock.map_or("-".into(), |clock| format!("{:+.3} us", clock.offset_ns as f64 / 1e3)),
             clock.and_then(|clock| clock.uncertainty_ns.filter(|_| !clock.contradicted)).map_or("-".into(), us),
-            clock.map_or("-".into(), |clock| clock.support.to_string()),
+            drift,
+            drift_within,
+            clock.map_or("-".into(), |clock| if clock.by_machine { "machine".into() } else { clock.support.to_string() }),
         ]);
     }
     table.to_string()
+}
+
+/// A drift and its uncertainty; in brackets what is not applied.
+fn drift(clock: Option<&Clock>) -> [String; 2] {
+    let Some(drift) = clock.and_then(|clock| clock.drift) else { return ["-".into(), "-".into()] };
+    let ppm = |ppb: i64| ppb as f64 / 1e3;
+    let said = format!("{:+.3} ppm", ppm(drift.ppb));
+    [if drift.applied { said } else { format!("({said})") }, format!("{:.3} ppm", ppm(drift.uncertainty_ppb))]
 }
 
 fn by_kind(one: &Compared) -> String {

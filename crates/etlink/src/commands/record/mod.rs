@@ -3,6 +3,8 @@
 mod child;
 mod folder;
 
+pub use folder::MANIFEST;
+
 use crate::Outcome;
 use crate::args::Record;
 use anyhow::{Context, Result};

@@ -1,0 +1,157 @@
+//! Who made the others wait, per step and in all.
+//!
+//! With `a(r)` for the arrival of rank `r` at a collective or message by the first rank's clock, and `l` for the rank that
+//! arrives last, rank `r` waits `a(l) - a(r)`, and `l` caused the sum of that over all `r`. It is charged to the step in which
+//! `l` launched its side. An arrival is the start of the device row, or of the call where no device takes part; whether a rank
+//! really stood still for it (a sender need not) is not asked. Of equal arrivals the last by rank is the last.
+
+use super::join::side;
+use super::{Clock, Facts, Join, Joint, Part};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Of a step's ranks that made others wait, this many are kept, the worst.
+const WORST: usize = 8;
+
+/// How one rank's lateness adds up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lateness {
+    /// Global rank.
+    pub rank: i64,
+    /// Collectives and messages that it takes part in.
+    pub joints: u64,
+    /// Those in which it came last.
+    pub last: u64,
+    /// What the others waited for it in those, each from its arrival to the last, summed over the others, ns.
+    pub caused_ns: i64,
+    /// What it alone made others wait in those, from the second to last arrival to its own, ns.
+    pub alone_ns: i64,
+    /// What it waited for others, ns: from its arrival to the last.
+    pub waited_ns: i64,
+}
+
+/// One step of all ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StepLateness {
+    /// Its name; `None`: what was launched before the first step, or in traces without steps.
+    pub step: Option<String>,
+    /// The first start of it, ns by the first rank's clock since the Unix epoch; of the first arrival, if it is no step.
+    pub start_ns: i64,
+    /// How long it was on the rank on which it was longest, ns; 0 if it is no step.
+    pub longest_ns: i64,
+    /// Collectives and messages whose last rank launched its side in this step.
+    pub joints: u64,
+    /// Those of which another rank launched its side in another step.
+    pub torn: u64,
+    /// What all ranks waited in them, ns.
+    pub waited_ns: i64,
+    /// The ranks that the others waited for, that which caused most first; no more than 8.
+    pub late: Vec<Lateness>,
+}
+
+/// Sums per rank, in the ranks' order.
+pub fn lateness(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<Lateness> {
+    let mut sums = Sums::new(ranks);
+    join.joints.iter().filter_map(|joint| arrivals(ranks, clocks, joint)).for_each(|arrivals| sums.add(&arrivals));
+    sums.ranks
+}
+
+/// Sums per step, in order of time; what is of no step comes first. O(joints log joints + steps · ranks).
+pub fn stragglers(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<StepLateness> {
+    let mut of_step: BTreeMap<Option<&str>, Vec<&Joint>> = BTreeMap::new();
+    for joint in &join.joints {
+        let Some(arrivals) = arrivals(ranks, clocks, joint) else { continue };
+        let last = last_of(&arrivals).0.1;
+        let step = joint.parts.iter().find(|part| part.rank == last).and_then(|part| step(ranks, *part));
+        of_step.entry(step).or_default().push(joint);
+    }
+    let lengths = lengths(ranks, clocks);
+    let mut steps: Vec<StepLateness> = of_step.into_iter().map(|(name, joints)| one(ranks, clocks, name, &joints, &lengths)).collect();
+    steps.sort_by(|a, b| (a.step.is_some(), a.start_ns, &a.step).cmp(&(b.step.is_some(), b.start_ns, &b.step)));
+    steps
+}
+
+fn one(ranks: &[Facts], clocks: &[Clock], name: Option<&str>, joints: &[&Joint], lengths: &BTreeMap<&str, (i64, i64)>) -> StepLateness {
+    let mut sums = Sums::new(ranks);
+    let mut first = i64::MAX;
+    for arrivals in joints.iter().filter_map(|joint| arrivals(ranks, clocks, joint)) {
+        sums.add(&arrivals);
+        first = arrivals.first().map_or(first, |arrival| arrival.0.min(first));
+    }
+    let waited_ns = sums.ranks.iter().fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
+    let mut late: Vec<Lateness> = sums.ranks.into_iter().filter(|rank| rank.caused_ns > 0).collect();
+    late.sort_by_key(|rank| (std::cmp::Reverse(rank.caused_ns), rank.rank));
+    late.truncate(WORST);
+    let (start_ns, longest_ns) = name.and_then(|name| lengths.get(name).copied()).unwrap_or((first, 0));
+    let torn = joints.iter().filter(|joint| joint.parts.iter().any(|part| step(ranks, *part) != name)).count() as u64;
+    StepLateness { step: name.map(str::to_owned), start_ns, longest_ns, joints: joints.len() as u64, torn, waited_ns, late }
+}
+
+fn step(ranks: &[Facts], part: Part) -> Option<&str> {
+    let facts = ranks.get(part.rank as usize)?;
+    Some(facts.steps.get(part.communication)?.name.as_str())
+}
+
+/// Per step, its first start and the longest that it took on a rank.
+fn lengths<'f>(ranks: &'f [Facts], clocks: &[Clock]) -> BTreeMap<&'f str, (i64, i64)> {
+    let mut lengths: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for (at, facts) in ranks.iter().enumerate() {
+        for step in &facts.steps.all {
+            let (start, length) = (aligned(clocks, at as u32, step.start_ns), step.end_ns.saturating_sub(step.start_ns));
+            let (first, longest) = lengths.entry(&step.name).or_insert((start, length));
+            (*first, *longest) = (start.min(*first), length.max(*longest));
+        }
+    }
+    lengths
+}
+
+struct Sums {
+    ranks: Vec<Lateness>,
+}
+
+impl Sums {
+    fn new(ranks: &[Facts]) -> Sums {
+        Sums { ranks: ranks.iter().map(|facts| Lateness { rank: facts.rank, ..Lateness::default() }).collect() }
+    }
+
+    fn add(&mut self, arrivals: &[(i64, u32)]) {
+        let (last, alone) = last_of(arrivals);
+        let mut caused = 0i64;
+        for &(start, at) in arrivals {
+            let waited = last.0.saturating_sub(start);
+            caused = caused.saturating_add(waited);
+            let Some(rank) = self.ranks.get_mut(at as usize) else { continue };
+            rank.joints += 1;
+            rank.waited_ns = rank.waited_ns.saturating_add(waited);
+        }
+        let Some(rank) = self.ranks.get_mut(last.1 as usize) else { return };
+        rank.last += 1;
+        rank.alone_ns = rank.alone_ns.saturating_add(alone);
+        rank.caused_ns = rank.caused_ns.saturating_add(caused);
+    }
+}
+
+/// A time of a rank by the first rank's clock, as far as it is known.
+pub(super) fn aligned(clocks: &[Clock], at: u32, ns: i64) -> i64 {
+    clocks.get(at as usize).map_or(ns, |clock| clock.aligned(ns))
+}
+
+/// When each rank arrived, by place of the rank, ascending in time; `None` for joints that not all have.
+pub(super) fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<(i64, u32)>> {
+    let start = |part: &Part| (aligned(clocks, part.rank, side(ranks, *part).1.start_ns), part.rank);
+    let mut arrivals: Vec<(i64, u32)> = joint.parts.iter().map(start).collect();
+    arrivals.sort_unstable();
+    (joint.is_whole() && arrivals.len() > 1).then_some(arrivals)
+}
+
+/// The last arrival and how much later it was than the one before it.
+pub(super) fn last_of(arrivals: &[(i64, u32)]) -> ((i64, u32), i64) {
+    match arrivals {
+        [.., before, last] => (*last, last.0.saturating_sub(before.0)),
+        [last] => (*last, 0),
+        [] => ((0, 0), 0),
+    }
+}
+
+#[cfg(test)]
+mod tests;

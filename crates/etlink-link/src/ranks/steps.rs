@@ -1,0 +1,158 @@
+//! The steps of one rank, and in which of them each communication was launched.
+//!
+//! Steps are the `ProfilerStep#N` ranges; else what `Optimizer.step#…` ranges end, of several optimizers the one with most;
+//! else the user annotations that differ by a number at their end alone (`step 7`), of several such the ones that cover most.
+//! An op belongs to the last step that began before it did, by record function ids where the trace has them: PyTorch 2.5 with
+//! stacks writes `ProfilerStep`s displaced in time. What a device runs belongs to the step of the op that launched it,
+//! whenever it runs.
+
+use crate::LinkedTrace;
+use etlink_model::{DurationNs, OpIdx, TimeNs};
+use std::collections::BTreeMap;
+
+/// What [`Steps::of`] has for a communication that was launched before the first step, or in a trace without steps.
+pub const NO_STEP: u32 = u32::MAX;
+
+/// A step of a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The same on all ranks that do it: `ProfilerStep#7`; optimizer steps are counted from 0 in the window.
+    pub name: String,
+    /// When it began, ns since the Unix epoch by this rank's clock.
+    pub start_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
+}
+
+/// The steps of a rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// In order of time.
+    pub all: Vec<Step>,
+    /// Per communication of the rank, the place of its step in `all`, or [`NO_STEP`].
+    pub of: Vec<u32>,
+}
+
+/// A range that is a step, or ends one.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    op: OpIdx,
+    start: TimeNs,
+    end: TimeNs,
+    number: i64,
+}
+
+/// How the ranges of a trace tell steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// A range is a step.
+    Is,
+    /// A range ends a step.
+    Ends,
+}
+
+impl Steps {
+    /// The steps of `trace`, and those of its communications, which are at these nodes. O(ops + n log steps).
+    pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = usize>) -> Steps {
+        let (name, way, mut ranges) = found(trace);
+        let id = |range: &Range| trace.device.ops.rf_id[range.op.index()];
+        let by_id = way == Way::Is && ranges.iter().all(|range| id(range).get().is_some());
+        ranges.sort_by_key(|range| (by_id.then(|| id(range)), range.start, range.op));
+        let all = named(trace, &name, way, &ranges);
+        let cuts = Cuts { trace, way, ranges: &ranges, by_id };
+        let of = communications.map(|node| if all.is_empty() { NO_STEP } else { cuts.place(node) }).collect();
+        Steps { all, of }
+    }
+
+    /// The step of a communication.
+    pub fn get(&self, communication: u32) -> Option<&Step> {
+        self.all.get(*self.of.get(communication as usize)? as usize)
+    }
+}
+
+/// What steps are called, how ranges tell them, and these.
+fn found(trace: &LinkedTrace) -> (String, Way, Vec<Range>) {
+    let mut numbered: BTreeMap<&str, Vec<Range>> = BTreeMap::new();
+    let mut optimizers: BTreeMap<&str, Vec<Range>> = BTreeMap::new();
+    let ops = &trace.device.ops;
+    for op in (0..ops.name.len()).filter(|op| ops.annotation[*op]) {
+        let (start, end) = (ops.start[op], ops.start[op] + ops.duration[op]);
+        let range = |number| Range { op: OpIdx(op as u32), start, end, number };
+        let name = trace.device_name(ops.name[op]);
+        if name.starts_with("Optimizer.step#") {
+            let steps = optimizers.entry(name).or_default();
+            steps.push(range(steps.len() as i64));
+        } else if let Some((name, number)) = split(name) {
+            numbered.entry(name).or_default().push(range(number));
+        }
+    }
+    const PROFILER: &str = "ProfilerStep#";
+    if let Some(ranges) = numbered.remove(PROFILER) {
+        return (PROFILER.to_owned(), Way::Is, ranges);
+    }
+    // of equals the first by name, here and below, so that all ranks choose the same
+    if let Some((_, ends)) = optimizers.into_iter().reduce(|most, next| if next.1.len() > most.1.len() { next } else { most }) {
+        return ("optimizer step ".to_owned(), Way::Ends, ends);
+    }
+    let covers = |ranges: &[Range]| ranges.iter().map(|range| range.end - range.start).sum::<DurationNs>();
+    let several = numbered.into_iter().filter(|(_, ranges)| ranges.iter().any(|range| range.number != ranges[0].number));
+    let most = several.reduce(|most, next| if covers(&next.1) > covers(&most.1) { next } else { most });
+    most.map_or((String::new(), Way::Is, vec![]), |(name, ranges)| (name.to_owned(), Way::Is, ranges))
+}
+
+/// `ProfilerStep#7` as `ProfilerStep#` and 7.
+fn split(name: &str) -> Option<(&str, i64)> {
+    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let (name, number) = name.split_at_checked(name.len() - digits)?;
+    if name.is_empty() { None } else { Some((name, number.parse().ok()?)) }
+}
+
+fn named(trace: &LinkedTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<Step> {
+    let base = trace.device.header.base_ns;
+    let at = |time: TimeNs| base.saturating_add(time.0);
+    let window = trace.report.window;
+    let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
+    let mut from = at(TimeNs(window.start_ns));
+    let mut steps = vec![];
+    for range in ranges {
+        let again = seen.entry(range.number).or_default();
+        *again += 1;
+        // PyTorch 2.1 and 2.2 write a number twice at the start
+        let twice = if *again > 1 { format!(" ({again})") } else { String::new() };
+        let start_ns = if way == Way::Ends { from } else { at(range.start) };
+        from = at(range.end);
+        steps.push(Step { name: format!("{name}{}{twice}", range.number), start_ns, end_ns: from });
+    }
+    if way == Way::Ends {
+        let number = ranges.len();
+        steps.push(Step { name: format!("{name}{number}"), start_ns: from, end_ns: at(TimeNs(window.end_ns)).max(from) });
+    }
+    steps
+}
+
+/// Where steps begin.
+struct Cuts<'t> {
+    trace: &'t LinkedTrace,
+    way: Way,
+    ranges: &'t [Range],
+    /// By record function ids, not by times.
+    by_id: bool,
+}
+
+impl Cuts<'_> {
+    /// The place of the step in which a node was launched.
+    fn place(&self, node: usize) -> u32 {
+        let ops = &self.trace.device.ops;
+        let node = self.trace.nodes.get(node);
+        let op = self.trace.op_of(&node);
+        let start = op.map_or(node.start, |op| ops.start[op.index()]);
+        let id = |op: OpIdx| ops.rf_id[op.index()];
+        let own = op.and_then(|op| id(op).get()).filter(|_| self.by_id);
+        let begun = match (self.way, own) {
+            (Way::Ends, _) => self.ranges.partition_point(|range| range.end <= start) + 1,
+            (Way::Is, Some(own)) => self.ranges.partition_point(|range| id(range.op) <= own),
+            (Way::Is, None) => self.ranges.partition_point(|range| range.start <= start),
+        };
+        begun.checked_sub(1).map_or(NO_STEP, |place| place as u32)
+    }
+}

@@ -1,0 +1,138 @@
+//! What the manifest of a recording (`etlink.json`) says of the traces in a folder.
+//!
+//! It lies beside the traces, or one folder above those of a cycle. Traces know more than it does: it is asked where they say
+//! nothing, and where it contradicts them both are told.
+
+use crate::commands::MANIFEST;
+use crate::discover::Found;
+use etlink_torch::{Rank, Recorded};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Two readings of clocks whose difference to the machine's own clock is closer than this, ns, are of one machine.
+const SAME_MACHINE_NS: i64 = 1_000_000;
+
+/// The manifest for a folder with traces.
+pub struct Listed {
+    /// Of the manifest itself.
+    path: PathBuf,
+    recorded: Recorded,
+    /// Ranks of the files that it lists in the folder.
+    files: BTreeMap<String, i64>,
+}
+
+/// What it says of a rank that a trace need not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Number of ranks.
+    pub world_size: Option<i64>,
+    /// The same for ranks whose times are by one clock.
+    pub machine: Option<String>,
+}
+
+impl Listed {
+    /// The manifest for the traces in `folder`, if there is one; else why it cannot be used.
+    pub fn of(folder: &Path) -> Result<Option<Listed>, String> {
+        let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let mut places = std::iter::once(folder.as_path()).chain(folder.parent()).map(|place| place.join(MANIFEST));
+        let Some(path) = places.find(|path| path.is_file()) else { return Ok(None) };
+        let unused = |error: &dyn std::fmt::Display| format!("{} is not used: {error}", path.display());
+        let bytes = std::fs::read(&path).map_err(|error| unused(&error))?;
+        let recorded = Recorded::read(&bytes).map_err(|error| unused(&format!("it is no manifest of a recording: {error}")))?;
+        let within = path.parent().filter(|parent| *parent != folder).and(folder.file_name()).map(PathBuf::from).unwrap_or_default();
+        let files = files(&recorded, &within);
+        Ok(Some(Listed { path, recorded, files }))
+    }
+
+    /// The ranks that it lists.
+    fn ranks(&self) -> BTreeMap<i64, &Rank> {
+        let mut ranks: BTreeMap<i64, &Rank> = BTreeMap::new();
+        for rank in &self.recorded.ranks {
+            let Some(number) = rank.process.rank.map(i64::from) else { continue };
+            // a rank that a launcher started again is listed twice: the one with traces counts
+            if ranks.get(&number).is_none_or(|known| known.process.cycles.is_empty()) {
+                ranks.insert(number, rank);
+            }
+        }
+        ranks
+    }
+
+    /// The rank that it says a file of the folder is of.
+    pub fn rank_of(&self, name: &str) -> Option<i64> {
+        self.files.get(name).copied()
+    }
+
+    /// Hands each rank what is told of it; gives what the user should know.
+    pub fn tell(&self, found: &mut [Found], world_size: Option<i64>) -> Vec<String> {
+        let ranks = self.ranks();
+        let mut machines: Vec<(&str, i64)> = vec![];
+        for found in found.iter_mut() {
+            let Some(rank) = found.rank.and_then(|rank| ranks.get(&rank)) else { continue };
+            found.told = Told { world_size: rank.process.world.map(i64::from), machine: machine(rank, &mut machines) };
+        }
+        let name = self.path.display();
+        let here: Vec<i64> = found.iter().filter(|found| found.device.is_some()).filter_map(|found| found.rank).collect();
+        let missing = ranks.iter().filter(|(rank, _)| !here.contains(rank));
+        let mut notes: Vec<String> =
+            missing.map(|(rank, why)| format!("{name} lists {} ranks, rank {rank} has no trace here: {}", ranks.len(), self.why(why))).collect();
+        let strange: Vec<String> = here.iter().filter(|rank| !ranks.contains_key(rank)).map(i64::to_string).collect();
+        if !strange.is_empty() {
+            notes.push(format!("{name} does not list rank {}, whose trace is here: it may be of another recording", strange.join(", ")));
+        }
+        let said = ranks.values().find_map(|rank| rank.process.world).map(i64::from);
+        if let (Some(said), Some(own)) = (said, world_size)
+            && said != own
+        {
+            notes.push(format!("{name} says {said} ranks, the traces say {own}: the traces count"));
+        }
+        notes
+    }
+
+    /// Why a rank has no traces in the folder.
+    fn why(&self, rank: &Rank) -> String {
+        let process = &rank.process;
+        let listed = process.rank.is_some_and(|rank| self.files.values().any(|listed| *listed == i64::from(rank)));
+        if listed {
+            "the files that it lists are gone".to_owned()
+        } else if rank.lost {
+            format!("it died in or after step {} while it was recorded", process.steps)
+        } else if !process.notes.is_empty() {
+            process.notes.join("; ")
+        } else if process.excluded {
+            "it was not to be recorded".to_owned()
+        } else if process.cycles.is_empty() {
+            format!("nothing of it was recorded, it made {} steps", process.steps)
+        } else {
+            "it was recorded in other cycles only".to_owned()
+        }
+    }
+}
+
+/// The files that lie in the folder of this name beside the manifest, or beside it themselves.
+fn files(recorded: &Recorded, within: &Path) -> BTreeMap<String, i64> {
+    let mut files = BTreeMap::new();
+    for process in recorded.ranks.iter().map(|rank| &rank.process) {
+        for name in process.cycles.iter().flat_map(|cycle| [&cycle.host_trace, &cycle.device_trace]) {
+            let path = Path::new(name);
+            if let (Some(rank), Some(file), true) = (process.rank, path.file_name(), path.parent() == Some(within)) {
+                files.insert(file.to_string_lossy().into_owned(), i64::from(rank));
+            }
+        }
+    }
+    files
+}
+
+/// A name for the machine of a rank, by its name and by how long ago it started.
+fn machine<'r>(rank: &'r Rank, known: &mut Vec<(&'r str, i64)>) -> Option<String> {
+    let clock = rank.process.cycles.last()?.clock;
+    let (host, started) = (rank.process.host.as_str(), clock.unix_ns.checked_sub(clock.monotonic_ns)?);
+    if host.is_empty() || clock.unix_ns == 0 {
+        return None;
+    }
+    let same = |(name, other): &(&str, i64)| *name == host && started.abs_diff(*other) < SAME_MACHINE_NS as u64;
+    let place = known.iter().position(same).unwrap_or_else(|| {
+        known.push((host, started));
+        known.len() - 1
+    });
+    Some(format!("{host} {place}"))
+}
