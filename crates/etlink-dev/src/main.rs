@@ -4,6 +4,7 @@
 
 mod bench;
 mod fuzz;
+mod many;
 mod perfetto;
 mod recording;
 mod waits;
@@ -64,6 +65,8 @@ enum Command {
         #[arg(long)]
         gzip: bool,
     },
+    /// Make the traces of many ranks, with clocks apart and one rank late, out of those of one that was recorded on the CPU
+    Ranks(Box<many::Options>),
     /// Measure how well waits are inferred: compare with what cuda_sync rows state
     Waits {
         /// Kineto traces recorded with enable_cuda_sync_events
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Command::Fuzz { seconds, seed } => fuzz::run(seconds, seed),
         Command::Generate { host, device, output, times, gzip } => generate::run(host.as_deref(), device.as_deref(), times, &output, gzip)
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
+        Command::Ranks(options) => many::run(&options),
         Command::Waits { files } => waits::run(&files),
         Command::Perfetto { device } => perfetto::run(&device),
         Command::TestRecording => recording::test(),

@@ -24,6 +24,8 @@ pub enum Family {
     Step,
     /// A time, in nanoseconds.
     Time,
+    /// A length of time, in nanoseconds; it does not move.
+    Duration,
     /// The id of a root, which is not repeated.
     Root,
 }
@@ -32,29 +34,29 @@ const FAMILIES: usize = Family::Root as usize + 1;
 
 /// A number in the text.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    at: usize,
-    length: u32,
-    family: Family,
-    value: i64,
+pub(super) struct Place {
+    pub(super) at: usize,
+    pub(super) length: u32,
+    pub(super) family: Family,
+    pub(super) value: i64,
 }
 
 /// An element of the array, with what stands between it and the one before.
 #[derive(Clone, Debug)]
-struct Element {
-    text: Range<usize>,
-    places: Range<usize>,
+pub(super) struct Element {
+    pub(super) text: Range<usize>,
+    pub(super) places: Range<usize>,
     once: bool,
 }
 
 /// A document that is one array with a little around it.
 #[derive(Debug, Default)]
 pub(super) struct Document {
-    text: Vec<u8>,
-    elements: Vec<Element>,
-    places: Vec<Place>,
+    pub(super) text: Vec<u8>,
+    pub(super) elements: Vec<Element>,
+    pub(super) places: Vec<Place>,
     /// First start and last end of what has a duration, ns.
-    window: Option<(i64, i64)>,
+    pub(super) window: Option<(i64, i64)>,
 }
 
 /// By how much each family moves from one repetition to the next.
@@ -147,15 +149,20 @@ impl Document {
             out.write_all(&self.text[from..place.at])?;
             from = place.at + place.length as usize;
             let value = place.value + time * steps.by[place.family as usize];
-            if place.family == Family::Time {
-                let sign = if value < 0 { "-" } else { "" };
-                write!(out, "{sign}{}.{:03}", value.unsigned_abs() / 1000, value.unsigned_abs() % 1000)?;
+            if matches!(place.family, Family::Time | Family::Duration) {
+                write_micros(value, out)?;
             } else {
                 write!(out, "{value}")?;
             }
         }
         out.write_all(&self.text[from..element.text.end])
     }
+}
+
+/// Nanoseconds as Kineto writes them.
+pub(super) fn write_micros(ns: i64, out: &mut impl Write) -> io::Result<()> {
+    let sign = if ns < 0 { "-" } else { "" };
+    write!(out, "{sign}{}.{:03}", ns.unsigned_abs() / 1000, ns.unsigned_abs() % 1000)
 }
 
 /// Walks an element and notes where its numbers stand.
@@ -181,10 +188,15 @@ impl<'a> Finder<'a> {
 
     /// Takes a time in microseconds; returns nanoseconds.
     pub(super) fn time(&mut self) -> Result<Option<i64>, Broken> {
+        self.micros(Family::Time)
+    }
+
+    /// Takes a value in microseconds; returns nanoseconds.
+    pub(super) fn micros(&mut self, family: Family) -> Result<Option<i64>, Broken> {
         let (at, value) = self.value()?;
         let ns = micros_to_ns(value.raw());
         if let Some(ns) = ns {
-            self.note(at, value.raw(), Family::Time, ns);
+            self.note(at, value.raw(), family, ns);
         }
         Ok(ns)
     }

@@ -12,6 +12,7 @@
 mod device;
 mod document;
 mod host;
+pub mod ranks;
 
 pub use document::{Family, Steps};
 

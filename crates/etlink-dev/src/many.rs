@@ -1,0 +1,58 @@
+//! `cargo dev ranks`: the arguments of [`etlink_dev::generate::ranks`].
+
+use anyhow::Result;
+use clap::Args;
+use etlink_dev::generate::ranks::{self, Late, Wishes};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Number of ranks
+    #[arg(long, value_name = "N")]
+    ranks: usize,
+    /// Folder for the traces and `truth.json`; empty
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Host trace of the recorded rank
+    #[arg(long, value_name = "ET", default_value = "testdata/pairs/ddp2-2.15.0/torch_et_0.json.gz")]
+    host: PathBuf,
+    /// Device trace of the recorded rank
+    #[arg(long, value_name = "KINETO", default_value = "testdata/pairs/ddp2-2.15.0/kineto_trace_0.json.gz")]
+    device: PathBuf,
+    /// How often the recorded window comes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    times: u32,
+    /// Clocks are up to so far from rank 0's
+    #[arg(long, value_name = "US", default_value_t = 5_000)]
+    skew_us: u32,
+    /// Clocks are up to so much faster or slower than rank 0's
+    #[arg(long, value_name = "PPM", default_value_t = 0)]
+    drift_ppm: u32,
+    /// Ranks come to a collective within this
+    #[arg(long, value_name = "US", default_value_t = 20)]
+    jitter_us: u32,
+    /// A rank that comes later than that to all collectives
+    #[arg(long, value_name = "RANK")]
+    late: Option<usize>,
+    /// By how much
+    #[arg(long, value_name = "US", default_value_t = 200)]
+    late_us: u32,
+    /// All that is random comes from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let us = |us: u32| 1_000 * i64::from(us);
+    let wishes = Wishes {
+        ranks: options.ranks,
+        skew_ns: us(options.skew_us),
+        drift_ppb: us(options.drift_ppm),
+        jitter_ns: us(options.jitter_us),
+        late: options.late.map(|rank| Late { rank, by_ns: us(options.late_us) }),
+        seed: options.seed,
+    };
+    let files = ranks::run(&options.host, &options.device, options.times, &wishes, &options.output)?;
+    println!("{} files in {}", files.len(), options.output.display());
+    Ok(())
+}
