@@ -51,10 +51,17 @@
 //! ```
 
 mod failure;
+mod output;
+mod program;
 mod recorder;
 mod session;
+mod spans;
 mod together;
+mod traces;
 
 pub use failure::{Failure, Failures, Request};
+pub use output::{Folder, Output, TensorBoard, Trace, TraceKind};
+pub use program::{ExecutionTraceRecorder, KinetoRecorder, Program, Spans};
 pub use recorder::{Activity, Cycle, Recorder, RecorderError};
 pub use session::Session;
+pub use spans::{SpanFilter, SpanLayer};

@@ -47,6 +47,12 @@ pub trait Recorder: Send {
         Ok(())
     }
 
+    /// While it records, the range of a step begins on this thread: PyTorch's `ProfilerStep#<step>`. By default nothing happens.
+    fn enter_step(&mut self, _step: u64) {}
+
+    /// And ends.
+    fn exit_step(&mut self) {}
+
     /// The session is over; nothing else is called after this. A file that spans all cycles is completed here.
     ///
     /// # Errors

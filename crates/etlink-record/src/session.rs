@@ -15,6 +15,8 @@ pub struct Session {
     action: Action,
     step: u64,
     on: bool,
+    /// Whether steps have ranges in the traces.
+    stepped: bool,
     first: u64,
     saved: u64,
     warnings: Vec<Warning>,
@@ -25,7 +27,7 @@ impl Session {
     pub fn new(recorders: Vec<Box<dyn Recorder>>, mut actions: impl FnMut(u64) -> Action + Send + 'static) -> Session {
         let action = actions(0);
         let (actions, together) = (Box::new(actions), Together::new(recorders));
-        Session { actions, together, action, step: 0, on: false, first: 0, saved: 0, warnings: vec![] }
+        Session { actions, together, action, step: 0, on: false, stepped: true, first: 0, saved: 0, warnings: vec![] }
     }
 
     /// A session under a schedule.
@@ -35,9 +37,11 @@ impl Session {
         session
     }
 
-    /// A session that records from start to stop, as `profile` does without a schedule.
+    /// A session that records from start to stop, as `profile` does without a schedule: without ranges of steps.
     pub fn always(recorders: Vec<Box<dyn Recorder>>) -> Session {
-        Session::new(recorders, |_| Action::Record)
+        let mut session = Session::new(recorders, |_| Action::Record);
+        session.stepped = false;
+        session
     }
 
     /// The number of the step that is open, from 0.
@@ -63,7 +67,9 @@ impl Session {
         if std::mem::replace(&mut self.on, true) {
             return Ok(());
         }
-        self.carry_out(Action::None.then(self.action), false)
+        let result = self.carry_out(Action::None.then(self.action), false);
+        self.enter_step();
+        result
     }
 
     /// The open step has ended, the next begins. Before `start` and after `stop` steps are only counted.
@@ -83,7 +89,13 @@ impl Session {
     pub fn step_as(&mut self, next: Action) -> Result<(), Failures> {
         self.step = self.step.saturating_add(1);
         let last = std::mem::replace(&mut self.action, next);
-        if self.on { self.carry_out(last.then(next), false) } else { Ok(()) }
+        if !self.on {
+            return Ok(());
+        }
+        self.together.exit_step();
+        let result = self.carry_out(last.then(next), false);
+        self.enter_step();
+        result
     }
 
     /// Ends in the open step: what was recorded so far is saved, a warmup leaves nothing. Nothing happens if it has not begun.
@@ -91,7 +103,11 @@ impl Session {
     /// # Errors
     /// Recorders that failed.
     pub fn stop(&mut self) -> Result<(), Failures> {
-        if std::mem::replace(&mut self.on, false) { self.carry_out(self.action.exit(), true) } else { Ok(()) }
+        if !std::mem::replace(&mut self.on, false) {
+            return Ok(());
+        }
+        self.together.exit_step();
+        self.carry_out(self.action.exit(), true)
     }
 
     /// Leaves an activity out of all traces that are being recorded, or takes it in again, until their cycle ends.
@@ -119,6 +135,12 @@ impl Session {
         log.take(self.stop());
         self.together.finish(&mut log);
         log.result()
+    }
+
+    fn enter_step(&mut self) {
+        if self.stepped {
+            self.together.enter_step(self.step);
+        }
     }
 
     fn carry_out(&mut self, transition: Transition, cut: bool) -> Result<(), Failures> {

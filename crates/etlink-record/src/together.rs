@@ -86,6 +86,14 @@ impl Together {
         }
     }
 
+    pub(crate) fn enter_step(&mut self, step: u64) {
+        self.recording().for_each(|slot| slot.recorder.enter_step(step));
+    }
+
+    pub(crate) fn exit_step(&mut self) {
+        self.recording().for_each(|slot| slot.recorder.exit_step());
+    }
+
     /// The end. What still records, because another recorder's panic came between, is stopped first.
     pub(crate) fn finish(&mut self, log: &mut Log) {
         self.stop(log);

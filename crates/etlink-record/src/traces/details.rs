@@ -1,0 +1,46 @@
+//! What a trace says of a range beside where it stands: read field by field when it is written.
+
+use super::tensors::Tensors;
+use super::window::{Ran, Window};
+use crate::spans::Value;
+
+/// Fields that say where a range stands, and those of [`Details`] that are no lists of tensors.
+const KNOWN: [&str; 12] =
+    ["annotation", "name", "message", "stream", "device", "correlation", "seq", "backward", "start_ns", "end_ns", "schema", "tensor_device"];
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Details {
+    pub(crate) inputs: Tensors,
+    pub(crate) outputs: Tensors,
+    /// `op_schema`.
+    pub(crate) schema: String,
+    /// Where its tensors are: `cpu`, `cuda:0`.
+    pub(crate) tensor_device: String,
+    /// All else that the program told.
+    pub(crate) more: Vec<(&'static str, Value)>,
+}
+
+impl Details {
+    pub(crate) fn of(window: &Window, ran: &Ran) -> Details {
+        let mut details = Details { tensor_device: "cpu".into(), ..Details::default() };
+        for (name, value) in window.fields(ran) {
+            details.take(name, value);
+        }
+        details
+    }
+
+    fn take(&mut self, name: &'static str, value: Value) {
+        let untaken = match name {
+            "shapes" | "dtypes" | "tensors" => self.inputs.take(name, value).err(),
+            "out_shapes" | "out_dtypes" | "out_tensors" => self.outputs.take(name.trim_start_matches("out_"), value).err(),
+            "schema" => Some(value).map(|value| self.schema = value.into_text()).and(None),
+            "tensor_device" => Some(value).map(|value| self.tensor_device = value.into_text()).and(None),
+            _ => Some(value).filter(|_| !KNOWN.contains(&name)),
+        };
+        if let Some(value) = untaken {
+            self.more.retain(|(known, _)| *known != name);
+            self.more.push((name, value));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The device trace: Chrome JSON as Kineto writes it (`libkineto/src/output_json.cpp`), times in microseconds with three decimals.
+//!
+//! Events come in the order in which they began. A device is the process with its number, a stream a thread of it; runtime calls are
+//! `cuda_runtime`, as those of HIP are too, so that every reader knows them.
+
+use super::details::Details;
+use super::facts::{Facts, Role};
+use super::window::{Ran, Window};
+use crate::Program;
+use crate::spans::{Value, process_name};
+use etlink_json::write::{micros, number, text};
+use rustc_hash::FxHashMap;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+/// `baseTimeNanoseconds` is a multiple of these many seconds, a quarter of a year.
+const TRIMONTH_NS: i64 = 7_889_238 * 1_000_000_000;
+
+/// Writes the trace. O(n log n); memory of one event beside the launches.
+pub(crate) fn write(window: &Window, program: &Program, name: &str, out: &mut dyn Write) -> io::Result<()> {
+    let base = window.start - window.start.rem_euclid(TRIMONTH_NS);
+    let pid = i64::from(std::process::id());
+    let launches = launches(window);
+    let mut writer = Writer { window, launches, base, pid, event: vec![], flows: 0, index: 0 };
+    header(window, program, base, out)?;
+    writer.processes(out)?;
+    for ran in &window.ran {
+        writer.ran(ran)?;
+        writer.flush(out)?;
+    }
+    writer.end(out)?;
+    write!(out, "\n  ],\"traceName\": {} }}", json!(name))
+}
+
+/// The call that launched each correlation.
+fn launches(window: &Window) -> FxHashMap<i64, usize> {
+    let calls = window.ran.iter().enumerate().filter(|(_, ran)| window.facts(ran).role == Role::Call);
+    calls.filter_map(|(row, ran)| Some((window.facts(ran).correlation?, row))).collect()
+}
+
+/// Streams of each device.
+fn streams(window: &Window) -> BTreeMap<i64, BTreeSet<i64>> {
+    let mut devices: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
+    for facts in window.ran.iter().map(|ran| window.facts(ran)) {
+        if let Some(stream) = facts.stream {
+            devices.entry(facts.device).or_default().insert(stream);
+        }
+    }
+    devices
+}
+
+fn header(window: &Window, program: &Program, base: i64, out: &mut dyn Write) -> io::Result<()> {
+    let device = |(at, number): (usize, &i64)| json!({"id": number, "name": program.devices.get(at).map_or("device", String::as_str)});
+    let devices: Vec<_> = streams(window).keys().enumerate().map(device).collect();
+    write!(out, "{{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": {},\n  \"record_shapes\": 1,\n", json!(devices))?;
+    if let Some(rank) = program.rank {
+        let world = program.world_size.unwrap_or(1).max(rank.saturating_add(1));
+        let info = json!({"backend": program.backend, "rank": rank, "world_size": world, "pg_count": 0, "pg_config": []});
+        writeln!(out, "  \"distributedInfo\": {info},")?;
+    }
+    write!(out, "  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": {base},\n  \"traceEvents\": [\n")
+}
+
+/// Puts a comma before all arguments but the first.
+struct Arguments<'a> {
+    line: &'a mut Vec<u8>,
+    first: bool,
+}
+
+impl Arguments<'_> {
+    fn add(&mut self, key: &str, value: impl serde::Serialize) -> io::Result<()> {
+        let separator: &[u8] = if std::mem::replace(&mut self.first, false) { b"" } else { b", " };
+        self.line.extend_from_slice(separator);
+        text(self.line, key)?;
+        self.line.extend_from_slice(b": ");
+        number(self.line, value)
+    }
+
+    fn more(&mut self, details: &Details) -> io::Result<()> {
+        for (key, value) in &details.more {
+            match value {
+                Value::Signed(value) => self.add(key, value)?,
+                Value::Unsigned(value) => self.add(key, value)?,
+                Value::Float(value) if value.is_finite() => self.add(key, value)?,
+                Value::Float(value) => self.add(key, value.to_string())?,
+                Value::Bool(value) => self.add(key, value)?,
+                Value::Text(value) => self.add(key, value)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Writer<'a> {
+    window: &'a Window,
+    launches: FxHashMap<i64, usize>,
+    base: i64,
+    pid: i64,
+    event: Vec<u8>,
+    /// How many forward-backward arrows there are.
+    flows: u64,
+    /// `Ev Idx`.
+    index: u64,
+}
+
+impl Writer<'_> {
+    fn flush(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&self.event)?;
+        self.event.clear();
+        Ok(())
+    }
+
+    /// What processes and threads are called.
+    fn processes(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let (window, pid, name) = (self.window, self.pid, process_name());
+        self.process(pid, &name, "CPU", pid)?;
+        for thread in &window.threads {
+            self.thread(pid, thread.os_tid as i64, &format!("thread {} ({})", thread.os_tid, thread.name))?;
+        }
+        for (device, streams) in streams(window) {
+            self.process(device, &name, &format!("GPU {device}"), 5_000_000 + device)?;
+            for stream in streams {
+                self.thread(device, stream, &format!("stream {stream} "))?;
+            }
+        }
+        self.flush(out)
+    }
+
+    fn process(&mut self, pid: i64, name: &str, labels: &str, sort_index: i64) -> io::Result<()> {
+        self.metadata("process_name", pid, 0, &json!({"name": name}))?;
+        self.metadata("process_labels", pid, 0, &json!({"labels": labels}))?;
+        self.metadata("process_sort_index", pid, 0, &json!({"sort_index": sort_index}))
+    }
+
+    fn thread(&mut self, pid: i64, tid: i64, name: &str) -> io::Result<()> {
+        self.metadata("thread_name", pid, tid, &json!({"name": name}))?;
+        self.metadata("thread_sort_index", pid, tid, &json!({"sort_index": tid}))
+    }
+
+    fn metadata(&mut self, what: &str, pid: i64, tid: i64, args: &serde_json::Value) -> io::Result<()> {
+        write!(self.event, "  {{\n    \"ph\": \"M\", \"name\": \"{what}\", \"pid\": {pid}, \"tid\": {tid}, \"ts\": ")?;
+        micros(&mut self.event, self.window.start - self.base)?;
+        writeln!(self.event, ",\n    \"args\": {args}\n  }},")
+    }
+
+    /// Process and thread of a range.
+    fn track(&self, ran: &Ran, facts: &Facts) -> (i64, i64) {
+        match facts.stream {
+            Some(stream) => (facts.device, stream),
+            None => (self.pid, self.window.threads[ran.thread].os_tid as i64),
+        }
+    }
+
+    fn ran(&mut self, ran: &Ran) -> io::Result<()> {
+        let facts = self.window.facts(ran);
+        let (pid, tid) = self.track(ran, facts);
+        let (category, start) = (category(facts), ran.start);
+        write!(self.event, "  {{\n    \"ph\": \"X\", \"cat\": \"{category}\", \"name\": ")?;
+        text(&mut self.event, &facts.name)?;
+        write!(self.event, ", \"pid\": {pid}, \"tid\": {tid},\n    \"ts\": ")?;
+        micros(&mut self.event, start - self.base)?;
+        self.event.extend_from_slice(b", \"dur\": ");
+        micros(&mut self.event, ran.end - start)?;
+        self.event.extend_from_slice(b",\n    \"args\": {\n      ");
+        self.arguments(ran, facts)?;
+        self.event.extend_from_slice(b"\n    }\n  },\n");
+        self.flows(ran, facts)
+    }
+
+    fn arguments(&mut self, ran: &Ran, facts: &Facts) -> io::Result<()> {
+        let window = self.window;
+        let details = Details::of(window, ran);
+        // a row's op is that of its call
+        let call = facts.correlation.and_then(|correlation| self.launches.get(&correlation)).map(|row| &window.ran[*row]);
+        let parent = if facts.role == Role::Row { call.and_then(|call| call.parent) } else { ran.parent };
+        let external = if facts.role.is_op() { Some(ran.rf_id) } else { parent.map(|parent| window.ran[parent].rf_id) };
+        let mut args = Arguments { line: &mut self.event, first: true };
+        external.map_or(Ok(()), |id| args.add("External id", id))?;
+        match facts.role {
+            Role::Op | Role::Annotation => {
+                args.add("Record function id", ran.rf_id)?;
+                if let Some(seq) = facts.seq {
+                    args.add("Sequence number", seq)?;
+                    args.add("Fwd thread id", ran.forward.map_or(0, |forward| window.threads[window.ran[forward].thread].tid))?;
+                }
+                args.add("Ev Idx", self.index)?;
+                self.index += 1;
+                if !details.inputs.shapes.is_empty() {
+                    args.add("Input type", details.inputs.dtype_names())?;
+                    args.add("Input Strides", details.inputs.strides())?;
+                    args.add("Input Dims", &details.inputs.shapes)?;
+                }
+                if !ran.finished {
+                    args.add("finished", false)?;
+                }
+            }
+            Role::Call => args.add("cbid", 0)?,
+            Role::Row => {
+                args.add("device", facts.device)?;
+                args.add("context", 1)?;
+                args.add("stream", facts.stream)?;
+            }
+        }
+        facts.correlation.filter(|_| !facts.role.is_op()).map_or(Ok(()), |id| args.add("correlation", id))?;
+        args.more(&details)
+    }
+
+    /// Arrows from launch to row and from forward to backward.
+    fn flows(&mut self, ran: &Ran, facts: &Facts) -> io::Result<()> {
+        if let (Some(correlation), false) = (facts.correlation, facts.role.is_op()) {
+            let phase = if facts.role == Role::Call { "s" } else { "f" };
+            self.flow(phase, "ac2g", correlation, self.track(ran, facts), ran.start)?;
+        }
+        if let Some(forward) = ran.forward.map(|forward| &self.window.ran[forward]) {
+            self.flows += 1;
+            let id = self.flows as i64;
+            self.flow("s", "fwdbwd", id, self.track(forward, self.window.facts(forward)), forward.start)?;
+            self.flow("f", "fwdbwd", id, self.track(ran, facts), ran.start)?;
+        }
+        Ok(())
+    }
+
+    fn flow(&mut self, phase: &str, category: &str, id: i64, (pid, tid): (i64, i64), at: i64) -> io::Result<()> {
+        write!(self.event, "  {{\n    \"ph\": \"{phase}\", \"id\": {id}, \"pid\": {pid}, \"tid\": {tid}, \"ts\": ")?;
+        micros(&mut self.event, at - self.base)?;
+        let bind = if phase == "f" { ", \"bp\": \"e\"" } else { "" };
+        write!(self.event, ",\n    \"cat\": \"{category}\", \"name\": \"{category}\"{bind}\n  }},\n")
+    }
+
+    /// The window as a span of its own, and the instant that closes the list.
+    fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        let (start, end) = (self.window.start - self.base, self.window.end - self.base);
+        write!(self.event, "  {{\n    \"ph\": \"X\", \"cat\": \"Trace\", \"name\": \"PyTorch Profiler (0)\", \"pid\": \"Spans\", \"tid\": \"PyTorch Profiler\",\n    \"ts\": ")?;
+        micros(&mut self.event, start)?;
+        self.event.extend_from_slice(b", \"dur\": ");
+        micros(&mut self.event, end - start)?;
+        write!(self.event, ",\n    \"args\": {{\n      \"Op count\": {}\n    }}\n  }},\n", self.index)?;
+        self.event.extend_from_slice(b"  {\n    \"ph\": \"i\", \"s\": \"g\", \"name\": \"Record Window End\", \"pid\": \"\", \"tid\": \"\", \"ts\": ");
+        micros(&mut self.event, end)?;
+        self.event.extend_from_slice(b"\n  }");
+        self.flush(out)
+    }
+}
+
+fn category(facts: &Facts) -> &'static str {
+    match facts.role {
+        Role::Op => "cpu_op",
+        Role::Annotation => "user_annotation",
+        Role::Call => "cuda_runtime",
+        Role::Row if facts.name.starts_with("Memcpy") => "gpu_memcpy",
+        Role::Row if facts.name.starts_with("Memset") => "gpu_memset",
+        Role::Row => "kernel",
+    }
+}
