@@ -57,7 +57,9 @@ fn spans(c: &mut Criterion) {
     let mut recorders = spans.recorders(|_: &Trace<'_>| Ok::<(), RecorderError>(()));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(spans.layer()), || {
         group.bench_function("schedule says none", |bench| bench.iter(|| with_shapes(black_box(1))));
-        for (name, span) in [("plain", plain as fn(u64)), ("shapes", with_shapes), ("printed shapes", with_printed_shapes), ("device row", device_row)] {
+        for (name, span) in
+            [("plain", plain as fn(u64)), ("shapes", with_shapes), ("printed shapes", with_printed_shapes), ("device row", device_row)]
+        {
             group.bench_function(format!("both recorders, {name}"), |bench| bench.iter_custom(|count| recorded(&mut recorders, count, span)));
         }
     });

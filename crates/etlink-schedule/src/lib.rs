@@ -28,11 +28,13 @@
 mod action;
 mod arguments;
 mod phase;
+mod ranks;
 mod schedule;
 mod transition;
 
 pub use action::{Action, Warning};
 pub use arguments::{Argument, Arguments, Fault, InvalidArguments};
 pub use phase::{Loop, Phase, PhaseSchedule};
+pub use ranks::{InvalidRanks, Ranks};
 pub use schedule::Schedule;
 pub use transition::{Call, Transition};

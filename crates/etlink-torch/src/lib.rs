@@ -13,11 +13,10 @@
 mod hook;
 mod manifest;
 mod process;
-mod ranks;
 mod settings;
 
+pub use etlink_schedule::{InvalidRanks, Ranks};
 pub use hook::{HOOK, MARKER, python_path};
 pub use manifest::{Ended, Manifest, Rank, Recorded};
 pub use process::{Clock, Cycle, Process};
-pub use ranks::{InvalidRanks, Ranks};
 pub use settings::{Options, SETTINGS_VARIABLE, ScheduleSettings, Settings};

@@ -80,7 +80,8 @@ impl TensorBoard {
             return span;
         }
         let mut span = self.span.map_or(0, |(_, span)| span + 1);
-        let taken = |span| [TraceKind::Host, TraceKind::Device].iter().any(|kind| [false, true].iter().any(|gzip| self.path(*kind, span, *gzip).exists()));
+        let taken =
+            |span| [TraceKind::Host, TraceKind::Device].iter().any(|kind| [false, true].iter().any(|gzip| self.path(*kind, span, *gzip).exists()));
         while taken(span) {
             span += 1;
         }

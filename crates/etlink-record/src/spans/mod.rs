@@ -9,8 +9,8 @@
 mod clock;
 mod entry;
 mod layer;
-mod tape;
 mod tap;
+mod tape;
 
 pub use layer::{SpanFilter, SpanLayer};
 

@@ -64,7 +64,9 @@ impl Pool {
     fn take(&self, words: usize) -> Arc<Chunk> {
         let mut pool = lock(&self.0);
         let reset = |chunk: &mut Arc<Chunk>| Arc::get_mut(chunk).map(|chunk| *chunk.len.get_mut() = 0).is_some();
-        if words <= CHUNK_WORDS && let Some(at) = pool.iter_mut().rposition(reset) {
+        if words <= CHUNK_WORDS
+            && let Some(at) = pool.iter_mut().rposition(reset)
+        {
             return pool.swap_remove(at);
         }
         drop(pool);

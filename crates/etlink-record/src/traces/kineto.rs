@@ -231,12 +231,16 @@ impl Writer<'_> {
     /// The window as a span of its own, and the instant that closes the list.
     fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let (start, end) = (self.window.start - self.base, self.window.end - self.base);
-        write!(self.event, "  {{\n    \"ph\": \"X\", \"cat\": \"Trace\", \"name\": \"PyTorch Profiler (0)\", \"pid\": \"Spans\", \"tid\": \"PyTorch Profiler\",\n    \"ts\": ")?;
+        write!(
+            self.event,
+            "  {{\n    \"ph\": \"X\", \"cat\": \"Trace\", \"name\": \"PyTorch Profiler (0)\", \"pid\": \"Spans\", \"tid\": \"PyTorch Profiler\",\n    \"ts\": "
+        )?;
         micros(&mut self.event, start)?;
         self.event.extend_from_slice(b", \"dur\": ");
         micros(&mut self.event, end - start)?;
         write!(self.event, ",\n    \"args\": {{\n      \"Op count\": {}\n    }}\n  }},\n", self.index)?;
-        self.event.extend_from_slice(b"  {\n    \"ph\": \"i\", \"s\": \"g\", \"name\": \"Record Window End\", \"pid\": \"\", \"tid\": \"\", \"ts\": ");
+        self.event
+            .extend_from_slice(b"  {\n    \"ph\": \"i\", \"s\": \"g\", \"name\": \"Record Window End\", \"pid\": \"\", \"tid\": \"\", \"ts\": ");
         micros(&mut self.event, end)?;
         self.event.extend_from_slice(b"\n  }");
         self.flush(out)

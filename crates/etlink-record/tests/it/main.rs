@@ -3,6 +3,8 @@
 
 mod failures;
 mod life_cycle;
+mod outputs;
+mod spans;
 mod world;
 
 use etlink_record::{Activity, Session};

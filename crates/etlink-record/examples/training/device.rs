@@ -1,0 +1,100 @@
+//! A device that the program drives itself: streams that run what they are given, one after the other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use tracing::trace_span;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Which stream.
+#[derive(Clone, Copy)]
+pub(crate) enum Stream {
+    Compute,
+    Copy,
+}
+
+/// A place in a stream.
+type Event = Arc<(Mutex<bool>, Condvar)>;
+
+pub(crate) struct Device {
+    streams: [Sender<Work>; 2],
+    threads: Vec<JoinHandle<()>>,
+    correlations: AtomicU64,
+}
+
+impl Device {
+    pub(crate) fn new() -> Device {
+        let (streams, threads) = ["compute", "copy"].map(stream).into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+        let streams = streams.try_into().unwrap_or_else(|_| unreachable!("two streams"));
+        Device { streams, threads, correlations: AtomicU64::new(1) }
+    }
+
+    /// A kernel or a copy: a call on this thread, later a row on the stream.
+    pub(crate) fn launch(&self, stream: Stream, call: &str, kernel: &'static str, work: impl FnOnce() + Send + 'static) {
+        let correlation = self.correlation();
+        let _call = trace_span!("launch", name = call, correlation).entered();
+        let number = [7, 20][stream as usize];
+        self.give(stream, move || {
+            let _row = trace_span!("row", name = kernel, device = 0, stream = number, correlation).entered();
+            work();
+        });
+    }
+
+    /// What `stream` is given from now on waits for what `other` was given so far.
+    pub(crate) fn wait_for(&self, stream: Stream, other: Stream) {
+        let event = self.record(other);
+        let _call = trace_span!("deviceStreamWaitEvent", correlation = self.correlation()).entered();
+        self.give(stream, move || wait(&event));
+    }
+
+    /// This thread waits for the stream.
+    pub(crate) fn synchronize(&self, stream: Stream) {
+        let event = Event::default();
+        let _call = trace_span!("deviceStreamSynchronize", correlation = self.correlation()).entered();
+        let reached = Arc::clone(&event);
+        self.give(stream, move || reach(&reached));
+        wait(&event);
+    }
+
+    fn record(&self, stream: Stream) -> Event {
+        let event = Event::default();
+        let _call = trace_span!("deviceEventRecord", correlation = self.correlation()).entered();
+        let reached = Arc::clone(&event);
+        self.give(stream, move || reach(&reached));
+        event
+    }
+
+    fn give(&self, stream: Stream, work: impl FnOnce() + Send + 'static) {
+        let _ = self.streams[stream as usize].send(Box::new(work));
+    }
+
+    fn correlation(&self) -> u64 {
+        self.correlations.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.streams = std::array::from_fn(|_| channel().0);
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+fn stream(name: &str) -> (Sender<Work>, JoinHandle<()>) {
+    let (sender, receiver) = channel::<Work>();
+    let run = move || receiver.iter().for_each(|work| work());
+    let thread = std::thread::Builder::new().name(format!("{name} stream")).spawn(run);
+    (sender, thread.unwrap_or_else(|error| panic!("no thread: {error}")))
+}
+
+fn reach(event: &Event) {
+    *event.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    event.1.notify_all();
+}
+
+fn wait(event: &Event) {
+    let reached = event.0.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(event.1.wait_while(reached, |reached| !*reached));
+}
