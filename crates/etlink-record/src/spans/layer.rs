@@ -1,7 +1,8 @@
 //! What a subscriber of `tracing` is stacked with.
 
+use super::desk::Second;
 use super::entry::Kind;
-use super::tap::{Second, Tap};
+use super::tap::Tap;
 use std::sync::Arc;
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;

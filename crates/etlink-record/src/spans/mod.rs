@@ -7,6 +7,7 @@
 //! ```
 
 mod clock;
+mod desk;
 mod entry;
 mod layer;
 mod tap;

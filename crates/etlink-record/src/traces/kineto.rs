@@ -55,8 +55,10 @@ fn header(window: &Window, program: &Program, base: i64, out: &mut dyn Write) ->
     let devices: Vec<_> = streams(window).keys().enumerate().map(device).collect();
     write!(out, "{{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": {},\n  \"record_shapes\": 1,\n", json!(devices))?;
     if let Some(rank) = program.rank {
-        let world = program.world_size.unwrap_or(1).max(rank.saturating_add(1));
-        let info = json!({"backend": program.backend, "rank": rank, "world_size": world, "pg_count": 0, "pg_config": []});
+        let mut info = json!({"backend": program.backend, "rank": rank});
+        if let Some(world_size) = program.world_size {
+            info["world_size"] = world_size.into();
+        }
         writeln!(out, "  \"distributedInfo\": {info},")?;
     }
     write!(out, "  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": {base},\n  \"traceEvents\": [\n")
