@@ -196,7 +196,8 @@ fn backward_ops_know_their_forward_ops() {
 
 #[test]
 fn spans_that_run_at_the_end_are_in_both_traces() {
-    let traces = Recorded::of(|session| {
+    let recorded = Recorded::new(Program::default());
+    let traces = recorded.run(Session::always(recorded.recorders()), |session| {
         let outer = trace_span!("serve").entered();
         trace_span!("request").in_scope(|| {});
         session.stop().expect("stops");
@@ -209,6 +210,41 @@ fn spans_that_run_at_the_end_are_in_both_traces() {
     assert_eq!(served["args"]["finished"], false);
     assert_eq!(ns(&served["ts"]) + ns(&served["dur"]), ns(&end["ts"]));
     assert!(events(device, "name", "later").next().is_none() && traces.len() == 1);
+    let (host, device) = recorded.read(0);
+    let linked = etlink_link::link(Some(host), device, etlink_link::LinkOptions::default()).expect("links");
+    assert_eq!((linked.report.matched.values().sum::<u64>(), linked.report.host_ops), (2, 2));
+}
+
+#[test]
+fn a_value_may_make_spans_while_it_is_printed() {
+    struct Busy;
+    impl std::fmt::Debug for Busy {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            trace_span!("inner", text = "of the printed").in_scope(|| f.write_str("busy"))
+        }
+    }
+    let traces = Recorded::of(|_| {
+        trace_span!("outer", state = ?Busy, after = 1).in_scope(|| {});
+    });
+    // whether `tracing` hands the inner one on depends on how the subscriber was set
+    let args = &event(&traces[0].1, "outer")["args"];
+    assert_eq!((&args["state"], &args["after"]), (&"busy".into(), &1.into()));
+}
+
+#[test]
+fn a_span_that_was_made_in_another_window_is_not_taken_for_a_new_one() {
+    let recorded = Recorded::new(Program::default());
+    let schedule = Schedule::new(Arguments { wait: 0, warmup: 0, active: 1, repeat: 0, ..Arguments::default() }).expect("valid");
+    let traces = recorded.run(Session::scheduled(recorded.recorders(), schedule), |session| {
+        let old = trace_span!("old");
+        old.in_scope(|| trace_span!("first").in_scope(|| {}));
+        session.step().expect("steps");
+        old.in_scope(|| trace_span!("second").in_scope(|| {}));
+    });
+    let parent = |host: &Value, name: &str| node(host, name)["ctrl_deps"].clone();
+    assert_eq!(parent(&traces[0].0, "first"), node(&traces[0].0, "old")["id"]);
+    assert_eq!(parent(&traces[1].0, "second"), node(&traces[1].0, "ProfilerStep#1")["id"]);
+    assert!(nodes(&traces[1].0).iter().all(|node| node["name"] != "old"));
 }
 
 #[test]
