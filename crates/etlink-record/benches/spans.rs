@@ -1,8 +1,8 @@
 //! What a span costs the program that makes it: `cargo bench -p etlink-record`.
 #![allow(missing_docs, clippy::expect_used, clippy::disallowed_methods, reason = "criterion's functions; a benchmark looks at the clock")]
 
-use criterion::{Criterion, criterion_group, criterion_main};
-use etlink_record::{Program, Recorder, RecorderError, Spans, Trace};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use etlink_record::{Cycle, Program, Recorder, RecorderError, Spans, Trace};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use tracing::trace_span;
@@ -65,5 +65,28 @@ fn spans(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, spans);
+/// What a window of spans costs when it has closed, both traces written to nowhere.
+fn saving(c: &mut Criterion) {
+    let spans = Spans::new(Program::default());
+    let output = |trace: &Trace<'_>| -> Result<(), RecorderError> { Ok(trace.write_to(&mut std::io::sink())?) };
+    let mut recorders = spans.recorders(output);
+    let cycle = Cycle { number: 0, steps: 0..1, cut: false };
+    let mut group = c.benchmark_group("save");
+    group.sample_size(20).throughput(Throughput::Elements(WINDOW));
+    let mut save = |count: u64| {
+        let mut time = Duration::ZERO;
+        for _ in 0..count {
+            recorded(&mut recorders, WINDOW, with_shapes);
+            let from = Instant::now();
+            recorders.iter_mut().for_each(|recorder| recorder.save(&cycle).expect("saves"));
+            time += from.elapsed();
+        }
+        time
+    };
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(spans.layer()), || {
+        group.bench_function("both traces, shapes", |bench| bench.iter_custom(&mut save));
+    });
+}
+
+criterion_group!(benches, spans, saving);
 criterion_main!(benches);

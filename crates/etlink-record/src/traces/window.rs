@@ -182,11 +182,11 @@ impl Reader<'_> {
             let (first, second) = (words[place.start], words.get(place.start + 1).copied().unwrap_or(0));
             match kind {
                 Kind::Span => {
-                    own.insert(first, next);
+                    own.insert(key(first), next);
                     next += 1;
                 }
                 Kind::Enter => {
-                    if let Some(definition) = own.get(&first).copied().or_else(|| self.made_before(first, second)) {
+                    if let Some(definition) = own.get(&key(first)).copied().or_else(|| self.made_before(first, second)) {
                         track.enter(window, Some(first), definition, (self.unix)(second));
                     }
                 }
@@ -205,6 +205,11 @@ impl Reader<'_> {
         }
         window.words[thread] = words;
     }
+}
+
+/// A span's id to be hashed. The registry counts in the upper bits, of which `rustc_hash` alone makes few different hashes.
+fn key(span: u64) -> u64 {
+    span.rotate_left(16)
 }
 
 /// A thread as time goes on.
