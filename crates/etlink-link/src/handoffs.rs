@@ -74,7 +74,7 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
             found.push(Handoff { giver: thread, worker, start, end, idle, given: start, wait: Some(start), inferred });
         }
     }
-    found.extend(queued(device));
+    found.extend(queued(device).into_iter().map(|work| work.handoff));
     found.sort_by_key(|handoff| (handoff.worker, handoff.start, handoff.end));
     found.dedup_by_key(|handoff| (handoff.worker, handoff.start));
     found

@@ -10,20 +10,33 @@
 
 use crate::handoffs::Handoff;
 use crate::waits::ends_before;
-use etlink_model::{CollectiveKind, DeviceTrace, NameId, TimeNs};
+use etlink_model::{CollectiveKind, DeviceTrace, NameId, OpIdx, TimeNs};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
 /// A collective that was given to a worker.
 #[derive(Clone, Copy)]
 struct Given {
+    op: OpIdx,
     thread: u32,
     end: TimeNs,
     key: (NameId, i64),
 }
 
+/// A collective that a worker ran.
+pub(crate) struct Work {
+    /// The record of its being given.
+    pub(crate) given: OpIdx,
+    /// The worker's range.
+    pub(crate) run: OpIdx,
+    pub(crate) handoff: Handoff,
+}
+
+/// By thread, group and number of a collective.
+pub(crate) type Key = (u32, (NameId, i64));
+
 /// Finds them all.
-pub(crate) fn queued(device: &DeviceTrace) -> Vec<Handoff> {
+pub(crate) fn queued(device: &DeviceTrace) -> Vec<Work> {
     let is_gloo = |op: usize| device.names.get(device.ops.name[op]).strip_prefix("gloo:");
     let ops = &device.ops;
     if device.names.iter().all(|name| !name.starts_with("gloo:")) {
@@ -31,7 +44,9 @@ pub(crate) fn queued(device: &DeviceTrace) -> Vec<Handoff> {
     }
     let mut given: FxHashMap<CollectiveKind, VecDeque<Given>> = FxHashMap::default();
     let mut busy: FxHashMap<u32, TimeNs> = FxHashMap::default();
-    let (waits, mut found) = (waits(device), vec![]);
+    let until = |op: usize| (ops.start[op], ops.start[op] + ops.duration[op]);
+    let waits: FxHashMap<Key, (TimeNs, TimeNs)> = waits(device).map(|(key, op)| (key, until(op))).collect();
+    let mut found = vec![];
     for op in 0..ops.len() {
         let (thread, start, end) = (ops.thread[op].0, ops.start[op], ops.start[op] + ops.duration[op]);
         if let Some(name) = is_gloo(op) {
@@ -43,9 +58,11 @@ pub(crate) fn queued(device: &DeviceTrace) -> Vec<Handoff> {
                 continue;
             }
             let (giver, worker, at) = (given.thread, thread, given.end.min(start));
-            found.push(Handoff { giver, worker, start, end, idle, given: at, wait: wait.map(|(from, _)| from), inferred: true });
+            let wait = wait.map(|(from, _)| from);
+            let handoff = Handoff { giver, worker, start, end, idle, given: at, wait, inferred: true };
+            found.push(Work { given: given.op, run: OpIdx::new(op), handoff });
         } else if let Some((kind, key)) = collective(device, op).filter(|(kind, _)| *kind != CollectiveKind::Other) {
-            given.entry(run_as(kind)).or_default().push_back(Given { thread, end, key });
+            given.entry(run_as(kind)).or_default().push_back(Given { op: OpIdx::new(op), thread, end, key });
         }
         let until = busy.get_mut(&thread);
         until.into_iter().for_each(|until| *until = end.max(*until));
@@ -65,13 +82,14 @@ fn collective(device: &DeviceTrace, op: usize) -> Option<(CollectiveKind, (NameI
     Some((CollectiveKind::of(name), (device.collectives.group_name[row], device.collectives.seq[row])))
 }
 
-/// By thread and collective: when its wait began and ended.
-fn waits(device: &DeviceTrace) -> FxHashMap<(u32, (NameId, i64)), (TimeNs, TimeNs)> {
+/// Records of waits, by what they wait for.
+pub(crate) fn waits(device: &DeviceTrace) -> impl Iterator<Item = (Key, usize)> {
     let (ops, records) = (&device.ops, &device.collectives);
     let is_wait = |op: &usize| records.name.get(ops.collective[*op] as usize).is_some_and(|name| device.names.get(*name) == "wait");
-    let wait = |op: usize| {
-        let (_, key) = collective(device, op)?;
-        Some(((ops.thread[op].0, key), (ops.start[op], ops.start[op] + ops.duration[op])))
-    };
-    (0..ops.len()).filter(is_wait).filter_map(wait).collect()
+    (0..ops.len()).filter(is_wait).filter_map(|op| Some((key(device, op)?, op)))
+}
+
+/// What an op's record says that it is about.
+pub(crate) fn key(device: &DeviceTrace, op: usize) -> Option<Key> {
+    Some((device.ops.thread[op].0, collective(device, op)?.1))
 }

@@ -54,11 +54,13 @@ pub enum EdgeKind {
     Handoff,
     /// The last to write a tensor to what reads it on another thread.
     Tensor,
+    /// Each rank's arrival at a collective to what the ranks do together then. Only between ranks: a linked trace has none.
+    Collective,
 }
 
 impl EdgeKind {
     /// All of them, in order.
-    pub const ALL: [EdgeKind; 7] = [
+    pub const ALL: [EdgeKind; 8] = [
         EdgeKind::ProgramOrder,
         EdgeKind::Launch,
         EdgeKind::StreamOrder,
@@ -66,6 +68,7 @@ impl EdgeKind {
         EdgeKind::HostWait,
         EdgeKind::Handoff,
         EdgeKind::Tensor,
+        EdgeKind::Collective,
     ];
 
     /// Its name in reports.
@@ -78,6 +81,7 @@ impl EdgeKind {
             EdgeKind::HostWait => "host_wait",
             EdgeKind::Handoff => "handoff",
             EdgeKind::Tensor => "tensor",
+            EdgeKind::Collective => "collective",
         }
     }
 

@@ -86,6 +86,7 @@ fn evidence(graph: &Graph, labels: &dyn Labels, dep: Dep, to: u32) -> String {
         EdgeKind::EventWait => format!("{target} waited for an event of {source}{}", number(dep.from)),
         EdgeKind::HostWait => format!("{target} was blocked until it ended on {source}{}", number(dep.from)),
         EdgeKind::Handoff => format!("{source} gave work to {target}"),
+        EdgeKind::Collective => "when the last of the ranks has come, the transfer begins on all of them".to_owned(),
         EdgeKind::Tensor => "wrote a tensor that it reads".to_owned(),
     }
 }

@@ -183,7 +183,7 @@ fn delay(graph: &Graph, run: &Run, node: usize, by_node: bool) -> i64 {
 }
 
 fn unexplained(graph: &Graph, labels: &dyn Labels, run: &Run, device_ops: u64, time: i64) -> Unexplained {
-    let nodes = (0..graph.len()).filter(|node| graph.is_device_op(*node));
+    let nodes = (0..graph.len()).filter(|node| graph.on_device(*node) && !graph.kind[*node].is_delay());
     // who writes what came before the recording as nodes does so with unexplained waits too
     let by_node = graph.kind.iter().any(|kind| kind.is_delay());
     let delayed: Vec<(i64, u32)> = nodes.map(|node| (delay(graph, run, node, by_node), node as u32)).filter(|(delay, _)| *delay > 0).collect();

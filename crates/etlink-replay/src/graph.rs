@@ -28,6 +28,8 @@ pub enum Kind {
     UnexplainedWait,
     /// What a launch or a wait took, where that was written as a node.
     Latency,
+    /// A rank has come to a collective, or all have: no time passes.
+    Arrival,
 }
 
 impl Kind {
@@ -44,6 +46,9 @@ pub struct Resource {
     pub name: String,
     /// A stream.
     pub on_device: bool,
+    /// Whose it is, among several ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<i64>,
 }
 
 /// One node.
@@ -167,7 +172,12 @@ impl Graph {
 
     /// Whether a node is work on a stream, no delay.
     pub fn is_device_op(&self, node: usize) -> bool {
-        self.on_device(node) && !self.kind[node].is_delay()
+        self.on_device(node) && !self.kind[node].is_delay() && self.kind[node] != Kind::Arrival
+    }
+
+    /// Whose node it is, among several ranks.
+    pub fn rank(&self, node: usize) -> Option<i64> {
+        self.resources.get(self.resource[node] as usize)?.rank
     }
 
     /// What a node's thread or stream is called.
@@ -216,6 +226,12 @@ impl Builder {
             graph.deps.inferred.push(dep.inferred);
         }
         graph.deps.ends.push(u32::try_from(graph.deps.from.len()).unwrap_or(u32::MAX));
+    }
+
+    /// Those of the `gates`, as counted from the first, that have to open before all that they wait for has run, for all nodes
+    /// to run: always the first that is stuck. O(nodes + edges).
+    pub(crate) fn jammed(&self, gates: std::ops::Range<u32>) -> Vec<u32> {
+        order::jammed(&self.graph, gates)
     }
 
     /// The graph. O(nodes + edges).

@@ -18,9 +18,25 @@ pub trait Labels {
     fn correlation(&self, node: u32) -> Option<i64>;
 }
 
+/// For runs that no name matters to.
+pub(crate) struct NoLabels;
+
+impl Labels for NoLabels {
+    fn name(&self, _: u32) -> &str {
+        ""
+    }
+
+    fn correlation(&self, _: u32) -> Option<i64> {
+        None
+    }
+}
+
 /// A node as reports name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeLabel {
+    /// Whose node it is, among several ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<i64>,
     /// Number.
     pub node: u64,
     /// Name.
@@ -35,13 +51,16 @@ impl NodeLabel {
     /// How `node` is named.
     pub fn of(graph: &Graph, labels: &dyn Labels, node: u32) -> NodeLabel {
         let at = node as usize;
-        NodeLabel { node: labels.id(node), name: labels.name(node).to_owned(), kind: graph.kind[at], place: graph.place(at).to_owned() }
+        let (name, place) = (labels.name(node).to_owned(), graph.place(at).to_owned());
+        NodeLabel { rank: graph.rank(at), node: labels.id(node), name, kind: graph.kind[at], place }
     }
 }
 
-/// The node of this number, else the first of this name, else the first that this pattern (`*`, `?`) matches. O(nodes).
+/// The node of this number, else the first of this name, else the first that this pattern (`*`, `?`) matches; behind `rank=N/`
+/// of that rank alone. O(nodes).
 pub fn find(graph: &Graph, labels: &dyn Labels, wanted: &str) -> Option<u32> {
-    let mut nodes = 0..graph.len() as u32;
+    let (rank, wanted) = of_rank(wanted);
+    let mut nodes = (0..graph.len() as u32).filter(|node| rank.is_none() || graph.rank(*node as usize) == rank);
     if let Ok(id) = wanted.parse::<u64>()
         && let Some(node) = nodes.clone().find(|node| labels.id(*node) == id)
     {
@@ -49,4 +68,11 @@ pub fn find(graph: &Graph, labels: &dyn Labels, wanted: &str) -> Option<u32> {
     }
     let pattern = WildMatch::new(wanted);
     nodes.clone().find(|node| labels.name(*node) == wanted).or_else(|| nodes.find(|node| pattern.matches(labels.name(*node))))
+}
+
+/// `rank=N/` and what stands behind it.
+pub(crate) fn of_rank(text: &str) -> (Option<i64>, &str) {
+    let parts = text.strip_prefix("rank=").and_then(|text| text.split_once('/'));
+    let found = parts.and_then(|(rank, rest)| Some((rank.parse().ok()?, rest)));
+    found.map_or((None, text), |(rank, rest)| (Some(rank), rest))
 }

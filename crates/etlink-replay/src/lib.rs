@@ -22,6 +22,7 @@ mod resources;
 mod run;
 mod scale;
 mod stats;
+mod together;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,8 @@ pub use figures::{CLOCK_TOLERANCE_NS, Contradictions, Delays, EdgeFigures, EndEr
 pub use graph::{Builder, Dep, EdgeKind, Error, Graph, Kind, Node, Resource};
 pub use labels::{Labels, NodeLabel, find};
 pub use linked::{graph_of, stream_resource, thread_resource};
-pub use path::{Cause, CauseTime, PathReport, Step, StepReport, Via, critical_path};
+pub use path::{Cause, CauseTime, Crossing, PathReport, Step, StepReport, Via, critical_path};
 pub use run::{NONE, Run, Settings, run};
 pub use scale::{Scale, ScaleError};
 pub use stats::Spread;
+pub use together::{Collectives, Fate, Joined, Joint, Part, Rank, RankFigures, RankLabels, RankNames, Together, joints, together};

@@ -46,13 +46,13 @@ fn resources(device: &DeviceTrace) -> Vec<Resource> {
 
 /// A host thread.
 pub fn thread_resource(tid: &str) -> Resource {
-    Resource { name: format!("thread {tid}"), on_device: false }
+    Resource { name: format!("thread {tid}"), on_device: false, rank: None }
 }
 
 /// A stream of a device.
 pub fn stream_resource(stream: i64, device: Option<i64>) -> Resource {
     let device = device.map_or(String::new(), |device| format!(" of device {device}"));
-    Resource { name: format!("stream {stream}{device}"), on_device: true }
+    Resource { name: format!("stream {stream}{device}"), on_device: true, rank: None }
 }
 
 impl Labels for LinkedTrace {

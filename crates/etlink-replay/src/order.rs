@@ -24,6 +24,29 @@ pub(crate) fn order(graph: &Graph) -> Result<Vec<u32>, Error> {
     if order.len() < graph.len() { Err(Error::Cycle(cycle(graph, &waits))) } else { Ok(order) }
 }
 
+/// Which `gates` have to open early: of those that are stuck always the first. Numbers are counted from the first gate.
+pub(crate) fn jammed(graph: &Graph, gates: std::ops::Range<u32>) -> Vec<u32> {
+    let followers = Followers::new(graph, |_| true);
+    let mut waits: Vec<u32> = (0..graph.len()).map(|node| graph.edges_to(node).len() as u32).collect();
+    let mut ready: Vec<u32> = (0..graph.len() as u32).filter(|node| waits[*node as usize] == 0).collect();
+    let (first, mut gates, mut jammed) = (gates.start, gates, vec![]);
+    loop {
+        while let Some(node) = ready.pop() {
+            for &follower in followers.of(node) {
+                waits[follower as usize] -= 1;
+                if waits[follower as usize] == 0 {
+                    ready.push(follower);
+                }
+            }
+        }
+        let Some(gate) = gates.find(|gate| waits[*gate as usize] > 0) else { return jammed };
+        // it never becomes ready again
+        waits[gate as usize] = u32::MAX;
+        jammed.push(gate - first);
+        ready.push(gate);
+    }
+}
+
 /// One cycle: whoever still waits, waits for one that still waits.
 fn cycle(graph: &Graph, waits: &[u32]) -> Vec<u32> {
     let stuck = |node: u32| graph.deps(node as usize).map(|dep| dep.from).find(|from| waits[*from as usize] > 0);

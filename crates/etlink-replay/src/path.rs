@@ -141,8 +141,27 @@ pub struct PathReport {
     pub busy: u64,
     /// Time by cause.
     pub causes: IndexMap<Cause, CauseTime>,
+    /// Time by rank, of several.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub ranks: IndexMap<i64, CauseTime>,
+    /// Where it goes from one rank to another.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub crossings: Vec<Crossing>,
     /// All nodes, in order of time.
     pub steps: Vec<StepReport>,
+}
+
+/// The path goes over to another rank: one came last to what both do together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Crossing {
+    /// The rank that the others waited for.
+    pub from: i64,
+    /// The rank on which the path goes on.
+    pub to: i64,
+    /// The collective or message.
+    pub by: String,
+    /// When, in the run.
+    pub at_ns: i64,
 }
 
 /// Time spent on a cause.
@@ -181,6 +200,9 @@ impl PathReport {
             let [own, latency] = step.causes(graph);
             report.spend(own, duration_ns);
             report.spend(latency, step.latency_ns);
+            if let Some(rank) = graph.rank(node) {
+                report.ranks.entry(rank).or_default().ns += duration_ns + step.latency_ns;
+            }
             match step.via {
                 Via::Edge(kind) => *report.edges.entry(kind).or_default() += 1,
                 Via::Busy => report.busy += 1,
@@ -191,8 +213,10 @@ impl PathReport {
         }
         report.edges.sort_unstable_keys();
         report.causes.sort_unstable_keys();
+        report.ranks.sort_unstable_keys();
+        report.crossings = crossings(graph, labels, run, path);
         let makespan = report.makespan_ns;
-        report.causes.values_mut().for_each(|time| time.share = share(time.ns, makespan));
+        report.causes.values_mut().chain(report.ranks.values_mut()).for_each(|time| time.share = share(time.ns, makespan));
         report
     }
 
@@ -203,12 +227,22 @@ impl PathReport {
     }
 }
 
+fn crossings(graph: &Graph, labels: &dyn Labels, run: &Run, path: &[Step]) -> Vec<Crossing> {
+    let crossing = |steps: &[Step]| {
+        let [from, meeting, to] = [steps.first()?.node, steps.get(1)?.node, steps.get(2)?.node];
+        let (from, to) = (graph.rank(from as usize)?, graph.rank(to as usize)?);
+        let between = graph.rank(meeting as usize).is_none() && from != to;
+        between.then(|| Crossing { from, to, by: labels.name(meeting).to_owned(), at_ns: run.start[meeting as usize].0 })
+    };
+    path.windows(3).filter_map(crossing).collect()
+}
+
 fn cause_of(kind: Kind) -> Cause {
     match kind {
         Kind::HostOp | Kind::Runtime => Cause::Host,
         Kind::Kernel => Cause::Kernel,
         Kind::MemoryCopy => Cause::MemoryCopy,
-        Kind::Collective => Cause::Communication,
+        Kind::Collective | Kind::Arrival => Cause::Communication,
         Kind::HostGap => Cause::Gap,
         Kind::Boundary => Cause::Boundary,
         Kind::UnexplainedWait => Cause::Unexplained,

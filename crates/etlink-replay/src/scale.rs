@@ -1,7 +1,7 @@
 //! Factors on durations: `NAME=0.5`, `kind=device 2.0`.
 
 use crate::graph::{Graph, Kind};
-use crate::labels::Labels;
+use crate::labels::{Labels, of_rank};
 use etlink_model::DurationNs;
 use rustc_hash::FxHashMap;
 use std::str::FromStr;
@@ -11,6 +11,8 @@ use wildmatch::WildMatch;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scale {
     rule: String,
+    /// Only nodes of this rank.
+    rank: Option<i64>,
     nodes: Selection,
     factor: f64,
 }
@@ -56,10 +58,11 @@ pub enum ScaleError {
 impl FromStr for Scale {
     type Err = ScaleError;
 
-    /// What stands before the last `=` or blank selects, what stands behind it is the factor.
+    /// What stands before the last `=` or blank selects, what stands behind it is the factor; `rank=N/` before all of it selects
+    /// among nodes of that rank.
     fn from_str(rule: &str) -> Result<Scale, ScaleError> {
         let (nodes, factor) = rule.trim().rsplit_once(['=', ' ']).ok_or(ScaleError::NoFactor)?;
-        let nodes = nodes.trim_end_matches(['=', ' ']);
+        let (rank, nodes) = of_rank(nodes.trim_end_matches(['=', ' ']));
         if nodes.is_empty() || nodes == "kind" {
             return Err(ScaleError::NoFactor);
         }
@@ -72,7 +75,7 @@ impl FromStr for Scale {
                 Selection::Kinds(known.ok_or_else(|| ScaleError::UnknownKind(word.to_owned()))?.1)
             }
         };
-        Ok(Scale { rule: rule.to_owned(), nodes, factor })
+        Ok(Scale { rule: rule.to_owned(), rank, nodes, factor })
     }
 }
 
@@ -90,15 +93,16 @@ pub(crate) fn durations(graph: &Graph, labels: &dyn Labels, scales: &[Scale]) ->
         return durations;
     }
     // few names for many nodes
-    let mut by_name: FxHashMap<&str, f64> = FxHashMap::default();
-    let named: Vec<_> = scales.iter().filter_map(|scale| Some((scale.pattern()?, scale.factor))).collect();
+    let mut by_name: FxHashMap<(Option<i64>, &str), f64> = FxHashMap::default();
+    let named: Vec<&Scale> = scales.iter().filter(|scale| scale.pattern().is_some()).collect();
     for (node, duration) in durations.iter_mut().enumerate() {
-        let kinds = scales.iter().filter(|scale| scale.has_kind(graph.kind[node]));
+        let (rank, kind) = (graph.rank(node), graph.kind[node]);
+        let kinds = scales.iter().filter(|scale| scale.has_kind(kind) && scale.is_of(rank));
         let mut factor: f64 = kinds.map(|scale| scale.factor).product();
         if !named.is_empty() {
             let name = labels.name(node as u32);
-            let fits = || named.iter().filter(|(pattern, _)| pattern.matches(name)).map(|(_, factor)| factor).product();
-            factor *= *by_name.entry(name).or_insert_with(fits);
+            let fits = || named.iter().filter(|scale| scale.has_name(name) && scale.is_of(rank)).map(|scale| scale.factor).product();
+            factor *= *by_name.entry((rank, name)).or_insert_with(fits);
         }
         if factor != 1.0 {
             *duration = DurationNs((duration.0 as f64 * factor).round() as i64);
@@ -115,12 +119,21 @@ impl Scale {
         }
     }
 
+    fn has_name(&self, name: &str) -> bool {
+        self.pattern().is_some_and(|pattern| pattern.matches(name))
+    }
+
+    /// Whether nodes of a rank are concerned.
+    fn is_of(&self, rank: Option<i64>) -> bool {
+        self.rank.is_none() || self.rank == rank
+    }
+
     fn has_kind(&self, kind: Kind) -> bool {
         matches!(self.nodes, Selection::Kinds(kinds) if kinds.contains(&kind))
     }
 
-    /// Whether a node is concerned.
+    /// Whether a node of a rank that is meant is concerned.
     pub fn fits(&self, kind: Kind, name: &str) -> bool {
-        self.has_kind(kind) || self.pattern().is_some_and(|pattern| pattern.matches(name))
+        self.has_kind(kind) || self.has_name(name)
     }
 }

@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod random;
+mod together;
 
 use crate::{Builder, Dep, EdgeKind, Error, Graph, Kind, Labels, Node, Resource, Run, Settings, run, stream_resource, thread_resource};
 use etlink_model::{DurationNs, TimeNs};

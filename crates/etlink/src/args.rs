@@ -161,14 +161,14 @@ fn size(text: &str) -> Result<ByteSize, &'static str> {
 #[derive(Debug, ClapArgs)]
 #[command(group(ArgGroup::new("input").required(true).args(["file", "device"])))]
 pub struct Replay {
-    /// A Chakra trace (`.et`), or a Kineto trace, which is linked without a host trace; `-` for standard input
-    #[arg(value_name = "FILE", conflicts_with_all = ["host", "device"])]
+    /// A Chakra trace (`.et`), or a Kineto trace, which is linked without a host trace; `-` for standard input. A folder with the traces of all ranks, or with the `.et` files of `merge`: all ranks run together and wait for each other at collectives
+    #[arg(value_name = "FILE|DIR", conflicts_with_all = ["host", "device"])]
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub link: ToLink,
     #[command(flatten)]
     pub what_if: WhatIf,
-    /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything): the first node that has it
+    /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything): the first node that has it; `rank=1/NODE` of several ranks
     #[arg(long, value_name = "NODE")]
     pub explain: Option<String>,
     /// Show the chain of nodes that took the whole time, and what it was spent on
@@ -177,10 +177,16 @@ pub struct Replay {
     /// Write the traces and the critical path of the run, the changed one if there are changes, for ui.perfetto.dev: `x.trace.json`, `x.trace.json.gz`, `-` standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Of a folder: take each rank's times by its own clock, not by that of the first rank
+    #[arg(long)]
+    pub no_align: bool,
+    /// Of a folder: memory to stay within while linking, as for `merge`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<ByteSize>,
     /// Threads to use; the figures do not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
-    /// Print everything as JSON
+    /// Print everything as JSON; of a folder a list with an entry per run
     #[arg(long)]
     pub json: bool,
 }
@@ -214,10 +220,10 @@ pub struct WhatIf {
     /// One op at a time per thread and stream, of those that could start the one that was measured first
     #[arg(long)]
     pub resources: bool,
-    /// What if these took longer or shorter: `NAME=0.5` (`*` and `?` stand for anything), 'kind=device 2.0', 'kind=collective 0.5'
+    /// What if these took longer or shorter: `NAME=0.5` (`*` and `?` stand for anything), 'kind=device 2.0', 'kind=collective 0.5'; with 'rank=1/' before it on that rank alone
     #[arg(long, value_name = "RULE")]
     pub scale: Vec<Scale>,
-    /// What if nothing waited for this reason: `program_order`, `launch`, `stream_order`, `event_wait`, `host_wait`, `handoff`, `tensor`
+    /// What if nothing waited for this reason: `program_order`, `launch`, `stream_order`, `event_wait`, `host_wait`, `handoff`, `tensor`, `collective` (other ranks)
     #[arg(long, value_name = "KIND", value_parser = edge_kind)]
     pub drop_edges: Vec<EdgeKind>,
 }

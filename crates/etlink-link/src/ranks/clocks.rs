@@ -170,7 +170,7 @@ fn pairs(ranks: &[Facts], join: &Join) -> BTreeMap<(u32, u32), Sides> {
 }
 
 /// Whether every rank needs something of every other.
-fn needs_all(kind: CollectiveKind) -> bool {
+pub fn needs_all(kind: CollectiveKind) -> bool {
     use CollectiveKind as Kind;
     matches!(kind, Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll | Kind::Barrier)
 }

@@ -101,6 +101,14 @@ impl Join {
         (0..ranks).filter(|at| any && has[*at] && !fits[*at]).collect()
     }
 
+    /// A joint for people: `all_reduce 9 of ranks 0, 1`, `message 3 from rank 0 to rank 1`.
+    pub fn describe(&self, joint: &Joint) -> String {
+        match joint.channel {
+            Channel::Message { src, dst } => format!("message {} from rank {src} to rank {dst}", joint.number),
+            Channel::Group(_) => format!("{} {} of {}", kind_text(joint.kind), joint.number, list("rank", &self.members(joint.channel))),
+        }
+    }
+
     /// The ranks of a channel.
     pub fn members(&self, channel: Channel) -> Vec<i64> {
         match channel {

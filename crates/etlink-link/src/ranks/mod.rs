@@ -8,6 +8,7 @@
 //!                             ├────> skews    who came late, how long the transfer took
 //!                             ├────> stragglers   for whom the others waited, per step
 //!                             └────> Turns    do all ranks get to the end
+//! LinkedTrace, Facts ─────> transfers   the nodes in which a rank's communications go on
 //! ```
 //! The facts are all that is kept of a rank, so a run of any size is joined in little memory.
 //! Everything is O(n log n) in the communications.
@@ -20,12 +21,13 @@ mod join;
 mod lateness;
 mod skew;
 mod steps;
+mod transfers;
 mod turns;
 
 #[cfg(test)]
 mod testing;
 
-pub use clocks::{Clock, Drift, clocks};
+pub use clocks::{Clock, Drift, clocks, needs_all};
 pub use company::{Company, LeftOut, company};
 pub use facts::{Communication, Facts, GroupOf, Party};
 pub use groups::Groups;
@@ -33,4 +35,5 @@ pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKin
 pub use lateness::{Lateness, StepLateness, lateness, stragglers};
 pub use skew::{Skew, skews};
 pub use steps::{NO_STEP, Step, Steps};
+pub use transfers::{Transfer, transfers};
 pub use turns::{Role, Turns};

@@ -132,7 +132,7 @@ fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
         assert!(edge.from < edge.to, "{edge:?}");
         let (from, to) = (trace.nodes.get(edge.from as usize), trace.nodes.get(edge.to as usize));
         let tolerance = match edge.kind {
-            EdgeKind::ProgramOrder | EdgeKind::Handoff | EdgeKind::Tensor => 0,
+            EdgeKind::ProgramOrder | EdgeKind::Handoff | EdgeKind::Tensor | EdgeKind::Collective => 0,
             EdgeKind::Launch | EdgeKind::EventWait | EdgeKind::HostWait => 2_000,
             EdgeKind::StreamOrder => 1_000,
         };

@@ -20,7 +20,7 @@ pub(super) struct Mark {
 /// too many to see anything.
 pub fn is_drawn(kind: EdgeKind) -> bool {
     match kind {
-        EdgeKind::Launch | EdgeKind::EventWait | EdgeKind::HostWait | EdgeKind::Handoff => true,
+        EdgeKind::Launch | EdgeKind::EventWait | EdgeKind::HostWait | EdgeKind::Handoff | EdgeKind::Collective => true,
         EdgeKind::ProgramOrder | EdgeKind::StreamOrder | EdgeKind::Tensor => false,
     }
 }

@@ -1,0 +1,107 @@
+//! The graphs of all ranks as one: collectives and messages are what holds them together.
+//!
+//! ```text
+//! rank 0   ==== arrives  . . . . . .  transfer =====
+//!                      \             / waits for all
+//!                       >  meeting  <
+//!                      /             \
+//! rank 1   =============== arrives    transfer ======
+//! ```
+//! A node that communicates is cut in two: the rank arrives, which takes no time, and what it does when the last has arrived,
+//! the transfer. The time between is a wait, a hole. All parts of a joint arrive at one meeting, a node without length that
+//! belongs to no rank, and a transfer waits for the meeting: two edges per part, so all is linear in ranks and nodes. Where the
+//! node that ends with the transfer is another than the one that begins it (an op and its wait), only the latter is cut short.
+//!
+//! A joint that the measured times contradict, by a rank that was done before the last had come, holds nothing together.
+//! Neither does one that would close a circle: ranks do two joints in opposite order. Both are counted.
+
+mod build;
+mod joints;
+mod labels;
+mod plan;
+mod ranks;
+
+pub use joints::{Joined, joints};
+pub use labels::{RankNames, RankLabels};
+pub use ranks::{Collectives, RankFigures};
+
+use crate::graph::{Error, Graph};
+use build::build;
+use plan::Plan;
+use serde::Serialize;
+
+/// One rank's graph.
+#[derive(Clone, Debug, Default)]
+pub struct Rank {
+    /// Global rank.
+    pub rank: i64,
+    /// Its graph.
+    pub graph: Graph,
+    /// What to add to its times to have them by the clock that all share, ns.
+    pub offset_ns: i64,
+    /// The offset is not further off than this, ns.
+    pub uncertainty_ns: i64,
+}
+
+/// A collective or message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Joint {
+    /// For people: what and between whom.
+    pub name: String,
+    /// At most one per rank.
+    pub parts: Vec<Part>,
+}
+
+/// One rank's part of a joint. Nodes are numbered as in the rank's graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Which rank, by place.
+    pub rank: u32,
+    /// The rank has arrived when this begins.
+    pub arrives: u32,
+    /// The transfer is done when this ends; can be the same.
+    pub transfer: u32,
+    /// It needs something of all others. Else it waits for them only if it ended after all had come: a sender can be done early.
+    pub needs_all: bool,
+}
+
+/// What became of a joint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It holds its ranks together.
+    #[default]
+    Joined,
+    /// A rank that needs all others was done before the last had come, by more than clocks are uncertain.
+    Contradicted,
+    /// Ranks do it and another in opposite order.
+    OutOfOrder,
+}
+
+/// The graphs of all ranks as one.
+#[derive(Clone, Debug, Default)]
+pub struct Together {
+    /// To be run as any other. The ranks' nodes come first, rank by rank, then arrivals, then meetings.
+    pub graph: Graph,
+    /// By joint.
+    pub fates: Vec<Fate>,
+    plan: Plan,
+}
+
+/// Makes one graph of many. O(nodes + edges + parts log parts).
+///
+/// # Errors
+/// More nodes or edges than can be numbered; a part that names no node.
+pub fn together(ranks: &[Rank], joints: &[Joint]) -> Result<Together, Error> {
+    let mut plan = Plan::new(ranks)?;
+    let mut fates = plan.place(ranks, joints)?;
+    let graph = match build(ranks, &plan).finish() {
+        Err(Error::Cycle(_)) => {
+            let jammed = build(ranks, &plan).jammed(plan.meeting_nodes());
+            plan.take_out(ranks, joints, &jammed, &mut fates);
+            build(ranks, &plan).finish()?
+        }
+        graph => graph?,
+    };
+    Ok(Together { graph, fates, plan })
+}

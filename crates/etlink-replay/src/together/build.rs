@@ -1,0 +1,94 @@
+//! The nodes and edges of the common graph.
+
+use super::Rank;
+use super::plan::Plan;
+use crate::graph::{Builder, Dep, EdgeKind, Kind, Node, Resource};
+use etlink_model::{DurationNs, TimeNs};
+
+/// Where meetings are.
+const BETWEEN: &str = "between ranks";
+
+/// All nodes: the ranks' own, arrivals, meetings.
+pub(super) fn build(ranks: &[Rank], plan: &Plan) -> Builder {
+    let mut builder = Builder::new(resources(ranks));
+    let measured = ranks.iter().all(|rank| rank.graph.measured);
+    let mut arrivals = vec![];
+    let mut first_resource = 0;
+    for (rank, (_, first)) in ranks.iter().zip(&plan.ranks) {
+        for node in 0..rank.graph.len() {
+            let from = Source { rank, first: *first, first_resource, node, measured };
+            from.push(plan, &mut builder, &mut arrivals);
+        }
+        first_resource += rank.graph.resources.len() as u32;
+    }
+    for (node, deps) in arrivals {
+        builder.push(node, deps);
+    }
+    for meeting in &plan.meetings {
+        let start = measured.then_some(meeting.time);
+        let node = Node { kind: Kind::Arrival, resource: first_resource, start, duration: DurationNs(0), latency: Some(DurationNs(0)) };
+        let dep = |arrival: &u32| Dep { from: plan.nodes + arrival, kind: EdgeKind::Collective, inferred: false };
+        builder.push(node, meeting.arrivals.iter().map(dep));
+    }
+    builder
+}
+
+fn resources(ranks: &[Rank]) -> Vec<Resource> {
+    let own = |rank: &Rank| {
+        let number = rank.rank;
+        rank.graph.resources.iter().map(move |resource| Resource { rank: Some(number), ..resource.clone() }).collect::<Vec<_>>()
+    };
+    let between = Resource { name: BETWEEN.to_owned(), on_device: false, rank: None };
+    ranks.iter().flat_map(own).chain([between]).collect()
+}
+
+/// A node of a rank.
+struct Source<'r> {
+    rank: &'r Rank,
+    first: u32,
+    first_resource: u32,
+    node: usize,
+    measured: bool,
+}
+
+impl Source<'_> {
+    fn push(&self, plan: &Plan, builder: &mut Builder, arrivals: &mut Vec<(Node, Vec<Dep>)>) {
+        let (graph, number) = (&self.rank.graph, self.first + self.node as u32);
+        let own = graph.deps(self.node).map(|dep| Dep { from: self.first + dep.from, ..dep });
+        let mut node = self.as_measured();
+        let mut meetings = plan.meetings_of(number).peekable();
+        let arrival = plan.arrivals.binary_search(&number).ok();
+        if arrival.is_none() && meetings.peek().is_none() {
+            return builder.push(node, own);
+        }
+        let mut ready = node.start.filter(|_| !graph.edges_to(self.node).is_empty()).zip(node.latency).map(|(start, latency)| TimeNs(start.0 - latency.0));
+        let mut own: Vec<Dep> = own.collect();
+        if let Some(at) = arrival {
+            let kind = if graph.on_device(self.node) { EdgeKind::StreamOrder } else { EdgeKind::ProgramOrder };
+            let dep = Dep { from: plan.nodes + at as u32, kind, inferred: false };
+            arrivals.push((Node { kind: Kind::Arrival, duration: DurationNs(0), ..node }, std::mem::replace(&mut own, vec![dep])));
+            (ready, node.latency) = (node.start, Some(DurationNs(0)));
+        }
+        let meetings: Vec<u32> = meetings.collect();
+        if let (Some(start), Some(met)) = (node.start, meetings.iter().map(|meeting| plan.meetings[*meeting as usize].time).max()) {
+            // where clocks have the last come after the end, nothing is left of the transfer, and the end is late by as much
+            let begins = start.max(met.min(start + node.duration));
+            (node.start, node.duration) = (Some(begins), start + node.duration - begins);
+            node.latency = Some(begins - ready.map_or(met, |ready| ready.max(met)));
+        }
+        let first = plan.meeting_nodes().start;
+        let meetings = meetings.into_iter().map(|meeting| Dep { from: first + meeting, kind: EdgeKind::Collective, inferred: false });
+        builder.push(node, meetings.chain(own));
+    }
+
+    fn as_measured(&self) -> Node {
+        let (graph, node) = (&self.rank.graph, self.node);
+        Node {
+            kind: graph.kind[node],
+            resource: self.first_resource + graph.resource[node],
+            start: self.measured.then(|| graph.start[node] + DurationNs(self.rank.offset_ns)),
+            duration: graph.duration[node],
+            latency: Some(graph.latency[node]),
+        }
+    }
+}

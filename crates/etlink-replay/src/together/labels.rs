@@ -1,0 +1,95 @@
+//! What the nodes of all ranks are called.
+
+use super::{Joint, Together};
+use crate::labels::Labels;
+use etlink_model::{Correlation, NameId, Names};
+
+/// A rank's names and numbers, without the trace that they are from.
+#[derive(Clone, Debug, Default)]
+pub struct RankNames {
+    names: Names,
+    name: Vec<NameId>,
+    correlation: Vec<Correlation>,
+    /// Empty: the nodes' places.
+    id: Vec<u64>,
+}
+
+impl RankNames {
+    /// Takes those of so many nodes. O(nodes).
+    pub fn of(labels: &dyn Labels, nodes: usize) -> RankNames {
+        let all = || 0..u32::try_from(nodes).unwrap_or(u32::MAX);
+        let mut names = Names::default();
+        let name = all().map(|node| names.intern(labels.name(node))).collect();
+        let correlation = all().map(|node| labels.correlation(node).map_or(Correlation::NONE, Correlation)).collect();
+        let places = all().all(|node| labels.id(node) == u64::from(node));
+        let id = if places { vec![] } else { all().map(|node| labels.id(node)).collect() };
+        RankNames { names, name, correlation, id }
+    }
+}
+
+impl Labels for RankNames {
+    fn name(&self, node: u32) -> &str {
+        self.name.get(node as usize).map_or("", |name| self.names.get(*name))
+    }
+
+    fn id(&self, node: u32) -> u64 {
+        self.id.get(node as usize).copied().unwrap_or(u64::from(node))
+    }
+
+    fn correlation(&self, node: u32) -> Option<i64> {
+        self.correlation.get(node as usize)?.get().map(|correlation| correlation.0)
+    }
+}
+
+/// The names of all ranks and joints. Nodes bear the numbers that they have in their ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct RankLabels<'l> {
+    /// Whose nodes they are.
+    pub together: &'l Together,
+    /// By rank.
+    pub ranks: &'l [RankNames],
+    /// As they were joined.
+    pub joints: &'l [Joint],
+}
+
+/// Where a node of the common graph comes from.
+enum Origin {
+    Own(usize, u32),
+    Meeting(u32),
+}
+
+impl RankLabels<'_> {
+    fn origin(&self, node: u32) -> Origin {
+        let plan = &self.together.plan;
+        let meeting = node.checked_sub(plan.meeting_nodes().start);
+        if let Some(meeting) = meeting.and_then(|at| plan.meetings.get(at as usize)) {
+            return Origin::Meeting(meeting.joint);
+        }
+        let own = node.checked_sub(plan.nodes).and_then(|at| plan.arrivals.get(at as usize)).copied().unwrap_or(node);
+        let rank = plan.ranks.partition_point(|(_, first)| *first <= own).saturating_sub(1);
+        Origin::Own(rank, own - plan.ranks.get(rank).map_or(0, |(_, first)| *first))
+    }
+}
+
+impl Labels for RankLabels<'_> {
+    fn name(&self, node: u32) -> &str {
+        match self.origin(node) {
+            Origin::Own(rank, node) => self.ranks.get(rank).map_or("", |labels| labels.name(node)),
+            Origin::Meeting(joint) => self.joints.get(joint as usize).map_or("", |joint| &joint.name),
+        }
+    }
+
+    fn id(&self, node: u32) -> u64 {
+        match self.origin(node) {
+            Origin::Own(rank, node) => self.ranks.get(rank).map_or(0, |labels| labels.id(node)),
+            Origin::Meeting(joint) => u64::from(joint),
+        }
+    }
+
+    fn correlation(&self, node: u32) -> Option<i64> {
+        match self.origin(node) {
+            Origin::Own(rank, node) => self.ranks.get(rank)?.correlation(node),
+            Origin::Meeting(_) => None,
+        }
+    }
+}
