@@ -12,9 +12,13 @@
 use crate::nest::is_scope;
 use crate::queued::queued;
 use crate::search::{Groups, seek};
-use etlink_model::{DeviceTrace, Label, TimeNs};
+use etlink_model::{DeviceTrace, DurationNs, Label, TimeNs};
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// A thread that goes on this soon after a work that it gave had ended was waiting for it. In recordings of DDP on CPUs with
+/// more threads than cores 8 to 50 us.
+const WAKE_LATENCY: DurationNs = DurationNs(100_000);
 
 /// One time that a worker worked for another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +48,9 @@ impl Handoff {
 /// Finds them all, by worker and time.
 pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
     let evidence = evidence(device);
+    let mut works: Vec<Handoff> = queued(device).into_iter().map(|work| work.handoff).collect();
     let mut lines: FxHashMap<u32, Line> = FxHashMap::default();
-    if !evidence.is_empty() {
+    if !evidence.is_empty() || works.iter().any(|work| work.wait.is_none()) {
         let threads = device.threads.len();
         let ops = Groups::new(device.ops.thread.iter().map(|thread| thread.index()), threads);
         let calls = Groups::new(device.calls.thread.iter().map(|thread| thread.index()), threads);
@@ -74,10 +79,21 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
             found.push(Handoff { giver: thread, worker, start, end, idle, given: start, wait: Some(start), inferred });
         }
     }
-    found.extend(queued(device).into_iter().map(|work| work.handoff));
+    infer_waits(&mut works, &lines);
+    found.extend(works);
     found.sort_by_key(|handoff| (handoff.worker, handoff.start, handoff.end));
     found.dedup_by_key(|handoff| (handoff.worker, handoff.start));
     found
+}
+
+/// A giver whose wait is not recorded waited for what ended while it rested, if it went on soon after the last of that.
+fn infer_waits(works: &mut [Handoff], lines: &FxHashMap<u32, Line>) {
+    let rest = |work: &Handoff| lines.get(&work.giver)?.rest_at(work.end).filter(|_| work.wait.is_none());
+    let ends_it = |work: &Handoff| rest(work).filter(|(_, until)| *until - work.end <= WAKE_LATENCY).map(|(from, _)| (work.giver, from));
+    let waits: FxHashSet<(u32, TimeNs)> = works.iter().filter_map(ends_it).collect();
+    for work in works {
+        work.wait = work.wait.or(rest(work).map(|(from, _)| from).filter(|from| waits.contains(&(work.giver, *from))));
+    }
 }
 
 /// An op that runs for another thread: which, if its numbers say so.
@@ -152,6 +168,12 @@ impl Line {
         let after = self.time.partition_point(|time| *time <= start);
         let before = self.time[after.checked_sub(1)?];
         self.time.get(after).filter(|next| end <= **next).map(|next| (before, *next))
+    }
+
+    /// The time around `at` in which the thread, scopes aside, does nothing.
+    fn rest_at(&self, at: TimeNs) -> Option<(TimeNs, TimeNs)> {
+        let before = self.time.partition_point(|time| *time <= at).checked_sub(1)?;
+        Some((self.time[before], *self.time.get(before + 1)?)).filter(|_| self.idle[before] == Some(before))
     }
 
     /// When the thread begins to work in a stretch of time and when it is done, and when it was done before that.

@@ -6,7 +6,8 @@
 //! ```
 //! A group's works are run in the order in which they were given, so each `gloo:` range is the first collective of its
 //! kind that was given before it began and has not been run yet. Where the record of the wait says otherwise, by ending
-//! before the range does, there is no handoff. O(n log n).
+//! before the range does, there is no handoff. Where a wait is not recorded (the reducer of DDP waits for a future), the
+//! giver waited if it did nothing when the range ended, and went on soon after. O(n log n).
 
 use crate::handoffs::Handoff;
 use crate::waits::ends_before;

@@ -142,6 +142,27 @@ fn gloo_runs_collectives_in_the_order_in_which_they_were_given() {
 }
 
 #[test]
+fn who_rests_until_its_collective_has_ended_waits_for_it() {
+    // main    allreduce 1    allreduce 2    - - - - - - - - copy     optimizer
+    // worker        gloo ==================== | gloo =====|    gloo on another thread ====|
+    for (next, waits) in [(190_000, true), (190_001, false)] {
+        let mut draw = TraceBuilder::default();
+        let (main, one, two) = (draw.thread(), draw.thread(), draw.thread());
+        draw.annotation(main, "ProfilerStep#1", 0, 300_000);
+        all_reduce(&mut draw, main, 1, 1_000);
+        all_reduce(&mut draw, main, 2, 20_000);
+        draw.annotation(one, "gloo:all_reduce", 5_000, 80_000);
+        draw.annotation(two, "gloo:all_reduce", 35_000, 90_000);
+        draw.op(main, "aten::copy_", next, 200_000);
+        let trace = alone(&draw);
+        let back: Vec<String> = edges(&trace, EdgeKind::Handoff).into_iter().filter(|edge| edge.starts_with("gloo")).collect();
+        assert_eq!(back, vec!["gloo:all_reduce -> ProfilerStep#1"; if waits { 2 } else { 0 }], "{next}");
+        let after = if waits { "ProfilerStep#1 90-190" } else { "ProfilerStep#1 30-190" };
+        assert!(thread(&trace).contains(&after.to_owned()), "{:?}", thread(&trace));
+    }
+}
+
+#[test]
 fn what_a_worker_begins_before_its_work_has_ended_is_no_part_of_that() {
     // whole microseconds: the range begins before the last op has ended, and outlasts the giver's wait
     let mut draw = TraceBuilder::default();

@@ -70,6 +70,10 @@ impl Source<'_> {
             (ready, node.latency) = (node.start, Some(DurationNs(0)));
         }
         let meetings: Vec<u32> = meetings.collect();
+        if plan.transfers.binary_search(&number).is_ok() {
+            // a worker's range or a wait is the collective
+            node.kind = Kind::Collective;
+        }
         if let (Some(start), Some(met)) = (node.start, meetings.iter().map(|meeting| plan.meetings[*meeting as usize].time).max()) {
             // where clocks have the last come after the end, nothing is left of the transfer, and the end is late by as much
             let begins = start.max(met.min(start + node.duration));

@@ -122,10 +122,10 @@ fn places(file: &read::Graph) -> (Vec<Resource>, Vec<u32>) {
 fn resource(file: &read::Graph, on_device: bool, place: Place) -> Resource {
     match (on_device, place.stream, place.tid) {
         (true, Some(stream), _) => stream_resource(stream, place.device),
-        (true, None, _) => Resource { name: "device".into(), on_device },
+        (true, None, _) => Resource { name: "device".into(), on_device, rank: None },
         (false, _, Some(Label::Int(tid))) => thread_resource(&tid.to_string()),
         (false, _, Some(Label::Text(tid))) => thread_resource(file.names.get(tid)),
-        (false, _, None) => Resource { name: "host".into(), on_device },
+        (false, _, None) => Resource { name: "host".into(), on_device, rank: None },
     }
 }
 

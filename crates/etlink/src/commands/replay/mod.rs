@@ -1,6 +1,7 @@
 //! `etlink replay`: run a graph; how true is it, what takes long, what if.
 
 mod chakra;
+mod ranks;
 mod table;
 
 use super::link::refuse_input;
@@ -29,6 +30,9 @@ struct Replayed {
     notes: Vec<String>,
     /// One op at a time per thread and stream.
     resources: bool,
+    /// Of all ranks, if it is a run of several: how they fared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    together: Option<ranks::AllRanks>,
     /// Of the run without changes.
     figures: Figures,
     /// Of the run with changes, if any were asked for.
@@ -67,6 +71,9 @@ struct WhatIf {
     change: f64,
     /// By how much the last device op ends later: a thread that only looks on can outlast all work.
     device_end_change_ns: Option<i64>,
+    /// By rank, of several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ranks: Vec<ranks::RankChange>,
 }
 
 /// What is run.
@@ -77,6 +84,9 @@ enum Source {
 
 pub fn run(args: Replay) -> Result<Outcome> {
     let threads = threads(args.threads)?;
+    if let Some(dir) = args.file.as_deref().filter(|file| file.is_dir()) {
+        return ranks::run(&args, dir, threads);
+    }
     let target = target(&args)?;
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
     let progress = Progress::new();
@@ -90,9 +100,9 @@ pub fn run(args: Replay) -> Result<Outcome> {
         }
         Source::Linked(trace) => {
             let graph = etlink_replay::graph_of(&trace).with_context(|| input.clone())?;
-            let (mut replayed, run) = replay(&args, input, notes(&trace.report), &graph, &*trace)?;
+            let (mut replayed, runs) = replay(&args, input, notes(&trace.report), &graph, &*trace)?;
             if let Some(target) = &target {
-                replayed.written = Some(Written::new(&trace, &graph, &run, target)?);
+                replayed.written = Some(Written::new(&trace, &graph, &runs.last, target)?);
             }
             replayed
         }
@@ -183,8 +193,15 @@ fn written(input: Input, path: &Path) -> Result<Source> {
     }
 }
 
-/// Also the run that the path is of.
-fn replay(args: &Replay, input: String, notes: Vec<String>, graph: &Graph, labels: &dyn Labels) -> Result<(Replayed, Run)> {
+/// The runs of a graph.
+struct Runs {
+    /// Without changes, if the last is with changes.
+    plain: Option<Run>,
+    /// What the path is of.
+    last: Run,
+}
+
+fn replay(args: &Replay, input: String, notes: Vec<String>, graph: &Graph, labels: &dyn Labels) -> Result<(Replayed, Runs)> {
     let asked = &args.what_if;
     let explained = match &args.explain {
         Some(wanted) => {
@@ -196,34 +213,38 @@ fn replay(args: &Replay, input: String, notes: Vec<String>, graph: &Graph, label
     let figures = etlink_replay::figures(graph, labels, &plain);
     let settings = Settings { scales: asked.scale.clone(), drop_edges: asked.drop_edges.clone(), resources: asked.resources };
     let changed = !(settings.scales.is_empty() && settings.drop_edges.is_empty());
-    let (run, what_if) = if changed { what_if(graph, labels, &settings, &plain) } else { (plain, None) };
-    let path = args.critical_path.then(|| etlink_replay::critical_path(graph, &run));
+    let runs = match changed {
+        true => Runs { last: etlink_replay::run(graph, labels, &settings), plain: Some(plain) },
+        false => Runs { plain: None, last: plain },
+    };
+    let run = &runs.last;
+    let path = args.critical_path.then(|| etlink_replay::critical_path(graph, run));
     let replayed = Replayed {
         input,
         notes,
         resources: asked.resources,
+        together: None,
         figures,
-        what_if,
-        critical_path: path.map(|path| PathReport::new(graph, labels, &run, &path)),
-        explanation: explained.map(|node| etlink_replay::explain(graph, labels, &run, &settings.drop_edges, node)),
+        what_if: runs.plain.as_ref().map(|plain| what_if(graph, &settings, plain, run)),
+        critical_path: path.map(|path| PathReport::new(graph, labels, run, &path)),
+        explanation: explained.map(|node| etlink_replay::explain(graph, labels, run, &settings.drop_edges, node)),
         written: None,
     };
-    Ok((replayed, run))
+    Ok((replayed, runs))
 }
 
-fn what_if(graph: &Graph, labels: &dyn Labels, settings: &Settings, plain: &Run) -> (Run, Option<WhatIf>) {
-    let run = etlink_replay::run(graph, labels, settings);
+fn what_if(graph: &Graph, settings: &Settings, plain: &Run, run: &Run) -> WhatIf {
     let makespan_ns = run.makespan().0;
     let before = plain.makespan().0;
     let change_ns = makespan_ns - before;
     let device_end = |run: &Run| (0..graph.len()).filter(|node| graph.is_device_op(*node)).map(|node| run.end(node).0).max();
-    let what_if = WhatIf {
+    WhatIf {
         scale: settings.scales.iter().map(ToString::to_string).collect(),
         drop_edges: settings.drop_edges.clone(),
         makespan_ns,
         change_ns,
         change: change_ns as f64 / before.max(1) as f64,
-        device_end_change_ns: device_end(&run).zip(device_end(plain)).map(|(now, before)| now - before),
-    };
-    (run, Some(what_if))
+        device_end_change_ns: device_end(run).zip(device_end(plain)).map(|(now, before)| now - before),
+        ranks: vec![],
+    }
 }

@@ -1,5 +1,6 @@
 //! The replay for people.
 
+use super::ranks::AllRanks;
 use super::{Replayed, WhatIf};
 use crate::table::{Rows, mb, shown, word};
 use etlink_replay::{CLOCK_TOLERANCE_NS, Cause, Explanation, Figures, Named, NodeLabel, PathReport, StepReport, Via};
@@ -19,6 +20,9 @@ pub fn replayed(replayed: &Replayed) -> String {
     let mut rows = Rows::default();
     rows.add("replayed", "", &replayed.input);
     figures(&replayed.figures, replayed.resources, &mut rows);
+    if let Some(all) = &replayed.together {
+        ranks(all, &mut rows);
+    }
     if let Some(changes) = &replayed.what_if {
         what_if(changes, &mut rows);
     }
@@ -75,6 +79,45 @@ fn figures(figures: &Figures, resources: bool, rows: &mut Rows) {
     }
 }
 
+/// What the ranks did together, and each of them.
+fn ranks(all: &AllRanks, rows: &mut Rows) {
+    for stray in &all.left_out {
+        let why = match (&stray.error, stray.why) {
+            (Some(error), _) => error.clone(),
+            (None, Some(why)) => why.describe(),
+            (None, None) => "its rank is not sure".to_owned(),
+        };
+        rows.add("left out", &stray.label, why);
+    }
+    if !all.absent.is_empty() {
+        let list: Vec<String> = all.absent.iter().take(8).map(i64::to_string).collect();
+        rows.add("absent", all.absent.len(), format!("ranks without a trace: {}{}", list.join(", "), if all.absent.len() > 8 { ", …" } else { "" }));
+    }
+    let (met, local) = (&all.collectives, &all.collectives.local);
+    let spent = format!("ranks waited {} for the last to come and transferred for {}", time(met.waiting_ns), time(met.transfer_ns));
+    rows.add("collectives", met.joined, format!("joined, and messages; {spent}"));
+    for (count, why) in [
+        (local.joined.unmatched, "not all ranks have it"),
+        (local.joined.alone, "only one rank's trace is here"),
+        (local.joined.without_transfer, "the traces do not say when the transfer ended"),
+        (local.contradicted, "a rank was done before the last had come: clocks or traces do not fit"),
+        (local.out_of_order, "ranks do it and another in opposite order"),
+    ] {
+        if count > 0 {
+            rows.add("  as measured", count, why);
+        }
+    }
+    for rank in &all.ranks {
+        let (own, spent) = (&rank.figures, &rank.figures.collectives);
+        let error = own.replay_error.zip(own.end_error_ns);
+        let error = error.map_or(String::new(), |(error, end)| format!(", replay error {}, end error {}", percent(error), time(end)));
+        let uncertainty = rank.clock_uncertainty_ns.map(|within| format!("; clock {:+} ns within {}", rank.clock_offset_ns, time(within)));
+        let spent = format!("{} collectives: waited {}, transferred {}", spent.count, time(spent.waiting_ns), time(spent.transfer_ns));
+        let text = format!("{} nodes{error}; {spent}{}", own.nodes, uncertainty.unwrap_or_default());
+        rows.add(&format!("  rank {}", own.rank), time(own.replayed_ns), text);
+    }
+}
+
 fn worst(worst: &[Named], signed: bool, rows: &mut Rows) {
     for named in worst.iter().take(SHOWN) {
         let sign = if signed && named.ns > 0 { "+" } else { "" };
@@ -92,6 +135,11 @@ fn what_if(changes: &WhatIf, rows: &mut Rows) {
         let sign = if change > 0 { "+" } else { "" };
         rows.add("", format!("{sign}{}", time(change)), "end of the last device op");
     }
+    for rank in &changes.ranks {
+        let signed = |ns: i64| format!("{}{}", if ns > 0 { "+" } else { "" }, time(ns));
+        let text = format!("end; waits {} for others, transfers {}", signed(rank.waiting_change_ns), signed(rank.transfer_change_ns));
+        rows.add(&format!("  rank {}", rank.rank), signed(rank.end_change_ns), text);
+    }
 }
 
 fn critical_path(path: &PathReport) -> String {
@@ -101,6 +149,15 @@ fn critical_path(path: &PathReport) -> String {
     rows.add("nodes", path.nodes, format!("edges: {}{busy}", if edges.is_empty() { "none".into() } else { edges.join(", ") }));
     for (cause, spent) in &path.causes {
         rows.add(&word(cause), time(spent.ns), format!("{}{}", percent(spent.share), remark(*cause)));
+    }
+    for (rank, spent) in &path.ranks {
+        rows.add(&format!("  rank {rank}"), time(spent.ns), percent(spent.share));
+    }
+    for crossing in path.crossings.iter().take(SHOWN_STEPS) {
+        rows.add("  crosses", format!("rank {} to {}", crossing.from, crossing.to), format!("rank {} came last to {}", crossing.from, crossing.by));
+    }
+    if path.crossings.len() > SHOWN_STEPS {
+        rows.add("", path.crossings.len() - SHOWN_STEPS, "more");
     }
     let mut longest: Vec<&StepReport> = path.steps.iter().collect();
     longest.sort_by_key(|step| Reverse(step.duration_ns + step.latency_ns));
@@ -157,7 +214,8 @@ fn label(label: &NodeLabel) -> String {
         Some((end, _)) => format!("{}…", &label.name[..end]),
         None => label.name.clone(),
     };
-    format!("node {} {name:?}, {}, {}", label.node, word(label.kind), label.place)
+    let rank = label.rank.map_or(String::new(), |rank| format!("rank {rank} "));
+    format!("{rank}node {} {name:?}, {}, {}", label.node, word(label.kind), label.place)
 }
 
 fn percent(share: f64) -> String {

@@ -1,0 +1,201 @@
+//! `etlink replay DIR`: all ranks of a run as one graph.
+
+mod files;
+mod traces;
+
+use super::{Replayed, replay, table};
+use crate::Outcome;
+use crate::args::Replay;
+use crate::commands::{print, print_json};
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail};
+use etlink_link::ranks::{Clock, Facts, LeftOut, Problem, Transfer, clocks, company, join};
+use etlink_replay::{Fate, Graph, Joined, Rank, RankFigures, RankLabels, RankNames, Run, Together};
+use serde::Serialize;
+use std::path::Path;
+
+/// The ranks of one run, as read.
+struct Fleet {
+    name: String,
+    notes: Vec<String>,
+    members: Vec<Member>,
+    left_out: Vec<Stray>,
+    /// Their clocks are to be aligned: that was not done before.
+    aligns: bool,
+}
+
+/// What is kept of a rank.
+struct Member {
+    label: String,
+    facts: Facts,
+    transfers: Vec<Option<Transfer>>,
+    graph: Graph,
+    names: RankNames,
+    /// What its times count from, ns since the Unix epoch.
+    base_ns: i64,
+}
+
+/// A rank that does not take part.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Stray {
+    pub(super) label: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) why: Option<LeftOut>,
+}
+
+/// How the ranks fared together.
+#[derive(Serialize)]
+pub(super) struct AllRanks {
+    /// Number of ranks of the run, as most traces say it.
+    pub(super) world_size: Option<i64>,
+    /// Ranks of the run that have no trace here.
+    pub(super) absent: Vec<i64>,
+    /// Traces that could not be read, or are not of this run.
+    pub(super) left_out: Vec<Stray>,
+    /// Collectives and messages.
+    pub(super) collectives: Collectives,
+    /// Each rank, in the run without changes.
+    pub(super) ranks: Vec<RankReport>,
+    /// What is missing or unequal between the traces.
+    pub(super) problems: Vec<Problem>,
+}
+
+/// What holds the ranks together; times are sums over ranks, in the run without changes.
+#[derive(Default, Serialize)]
+pub(super) struct Collectives {
+    /// Begin when the last rank has come.
+    pub(super) joined: u64,
+    /// From the ranks' arrivals to the last ones'.
+    pub(super) waiting_ns: i64,
+    /// From the last arrivals on.
+    pub(super) transfer_ns: i64,
+    /// Not joined: they last as long as they were measured to.
+    pub(super) local: Local,
+}
+
+/// Why collectives and messages are not joined.
+#[derive(Default, Serialize)]
+pub(super) struct Local {
+    #[serde(flatten)]
+    pub(super) joined: Joined,
+    /// A rank was done before the last had come.
+    pub(super) contradicted: u64,
+    /// Ranks do them in opposite order.
+    pub(super) out_of_order: u64,
+}
+
+/// One rank.
+#[derive(Serialize)]
+pub(super) struct RankReport {
+    #[serde(flatten)]
+    pub(super) figures: RankFigures,
+    /// What was added to its times to have them by the first rank's clock, and how far that can be off.
+    pub(super) clock_offset_ns: i64,
+    pub(super) clock_uncertainty_ns: Option<i64>,
+}
+
+/// How a rank fares when something changes.
+#[derive(Serialize)]
+pub(super) struct RankChange {
+    pub(super) rank: i64,
+    /// By how much its last node ends later.
+    pub(super) end_change_ns: i64,
+    pub(super) waiting_change_ns: i64,
+    pub(super) transfer_change_ns: i64,
+}
+
+pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> {
+    if args.output.is_some() {
+        bail!("-o writes a trace for Perfetto of one rank; give its traces as --host and --device");
+    }
+    let progress = Progress::new();
+    let fleets = match files::find(dir)? {
+        Some(files) => vec![files::read(dir, &files, &progress)?],
+        None => match traces::read(args, dir, threads, &progress)? {
+            Some(fleets) => fleets,
+            None => return Ok(Outcome::Found),
+        },
+    };
+    progress.clear();
+    let runs = fleets.into_iter().map(|fleet| of_fleet(args, fleet)).collect::<Result<Vec<Replayed>>>()?;
+    if args.json {
+        print_json(&runs)?;
+    } else {
+        print(&runs.iter().map(table::replayed).collect::<String>())?;
+    }
+    let bad = runs.iter().filter_map(|run| run.together.as_ref()).any(|all| !all.left_out.is_empty());
+    Ok(if bad { Outcome::Found } else { Outcome::Done })
+}
+
+fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
+    let Fleet { name, notes, members, mut left_out, aligns } = fleet;
+    let facts: Vec<Facts> = members.iter().map(|member| member.facts.clone()).collect();
+    let company = company(&facts, args.link.force);
+    let (mut facts, mut transfers, mut ranks, mut names) = (vec![], vec![], vec![], vec![]);
+    let origin = members.first().map_or(0, |member| member.base_ns);
+    for (member, why) in members.into_iter().zip(&company.left_out) {
+        if why.is_some() {
+            left_out.push(Stray { label: member.label, error: None, why: *why });
+            continue;
+        }
+        ranks.push(Rank { rank: member.facts.rank, graph: member.graph, offset_ns: member.base_ns.saturating_sub(origin), uncertainty_ns: 0 });
+        facts.push(member.facts);
+        transfers.push(member.transfers);
+        names.push(member.names);
+    }
+    if ranks.is_empty() {
+        bail!("{name}: no rank could be read{}", left_out.iter().find_map(|stray| stray.error.as_ref()).map_or(String::new(), |why| format!(": {why}")));
+    }
+    let join = join(&facts);
+    let clocks = if args.no_align || !aligns { vec![] } else { clocks(&facts, &join) };
+    for (rank, clock) in ranks.iter_mut().zip(&clocks) {
+        rank.offset_ns = rank.offset_ns.saturating_add(clock.offset_ns);
+        rank.uncertainty_ns = clock.uncertainty_ns.unwrap_or(0);
+    }
+    let mut joined = etlink_replay::joints(&facts, &join, &transfers);
+    let joints = std::mem::take(&mut joined.joints);
+    let together = etlink_replay::together(&ranks, &joints).with_context(|| name.clone())?;
+    drop((ranks, transfers));
+    let labels = RankLabels { together: &together, ranks: &names, joints: &joints };
+    let (mut replayed, runs) = replay(args, name, notes, &together.graph, &labels)?;
+    let plain = runs.plain.as_ref().unwrap_or(&runs.last);
+    let ranks = together.by_rank(plain);
+    if let (Some(what_if), Some(_)) = (&mut replayed.what_if, &runs.plain) {
+        what_if.ranks = changes(&ranks, &together, &runs.last);
+    }
+    let (world_size, absent, problems) = (company.world_size, company.absent, join.problems);
+    let collectives = collectives(&together, &ranks, joined);
+    replayed.together = Some(AllRanks { world_size, absent, left_out, collectives, ranks: with_clocks(ranks, &clocks), problems });
+    Ok(replayed)
+}
+
+fn with_clocks(ranks: Vec<RankFigures>, clocks: &[Clock]) -> Vec<RankReport> {
+    let report = |(at, figures): (usize, RankFigures)| {
+        let clock = clocks.get(at).copied().unwrap_or_default();
+        RankReport { figures, clock_offset_ns: clock.offset_ns, clock_uncertainty_ns: clock.uncertainty_ns }
+    };
+    ranks.into_iter().enumerate().map(report).collect()
+}
+
+fn collectives(together: &Together, ranks: &[RankFigures], joined: Joined) -> Collectives {
+    let count = |fate: Fate| together.fates.iter().filter(|found| **found == fate).count() as u64;
+    let sum = |of: fn(&RankFigures) -> i64| ranks.iter().map(of).fold(0, i64::saturating_add);
+    Collectives {
+        joined: count(Fate::Joined),
+        waiting_ns: sum(|rank| rank.collectives.waiting_ns),
+        transfer_ns: sum(|rank| rank.collectives.transfer_ns),
+        local: Local { joined, contradicted: count(Fate::Contradicted), out_of_order: count(Fate::OutOfOrder) },
+    }
+}
+
+fn changes(before: &[RankFigures], together: &Together, run: &Run) -> Vec<RankChange> {
+    let change = |(now, before): (RankFigures, &RankFigures)| RankChange {
+        rank: now.rank,
+        end_change_ns: now.end_ns - before.end_ns,
+        waiting_change_ns: now.collectives.waiting_ns - before.collectives.waiting_ns,
+        transfer_change_ns: now.collectives.transfer_ns - before.collectives.transfer_ns,
+    };
+    together.by_rank(run).into_iter().zip(before).map(change).collect()
+}

@@ -1,0 +1,96 @@
+//! The ranks from their traces.
+
+use super::{Fleet, Member, Stray};
+use crate::args::Replay;
+use crate::fleet;
+use crate::pair::{self, Form, Job};
+use crate::progress::Progress;
+use anyhow::{Result, bail};
+use etlink_link::ranks::transfers;
+use etlink_replay::RankNames;
+use std::path::Path;
+
+/// Links every rank found; `None` where one is damaged and that was not to be taken.
+pub(super) fn read(args: &Replay, dir: &Path, threads: usize, progress: &Progress) -> Result<Option<Vec<Fleet>>> {
+    let found = fleet::Fleet::find(dir, args.memory, threads)?;
+    progress.say("linking");
+    let ranks = found.each(|at| member(args, &found, at, progress));
+    let fleet = |run: &crate::discover::Run| {
+        let name = dir.join(&run.folder).display().to_string();
+        Fleet { name, notes: run.notes.clone(), members: vec![], left_out: vec![], aligns: true }
+    };
+    let mut fleets: Vec<Fleet> = found.runs.iter().map(fleet).collect();
+    let mut damaged = false;
+    for ((run, place), linked) in found.ranks.iter().zip(ranks) {
+        let (fleet, label) = (&mut fleets[*run], found.runs[*run].ranks[*place].label.clone());
+        match linked {
+            Ok(Linked { damage: true, .. }) if args.link.strict => {
+                eprintln!("etlink: {} rank {label}: damage was found and --strict given: nothing was replayed", fleet.name);
+                damaged = true;
+            }
+            Ok(Linked { member, notes, .. }) => {
+                fleet.notes.extend(notes.into_iter().map(|note| format!("rank {label}: {note}")));
+                match member {
+                    Some(member) => fleet.members.push(member),
+                    None => fleet.left_out.push(Stray { label, error: None, why: None }),
+                }
+            }
+            Err(error) => fleet.left_out.push(Stray { label, error: Some(format!("{error:#}")), why: None }),
+        }
+    }
+    fleets.iter_mut().for_each(|fleet| same_notes(&mut fleet.notes));
+    Ok((!damaged).then_some(fleets))
+}
+
+struct Linked {
+    member: Option<Member>,
+    notes: Vec<String>,
+    damage: bool,
+}
+
+/// Links a rank and keeps what the replay needs.
+fn member(args: &Replay, fleet: &fleet::Fleet, at: usize, progress: &Progress) -> Result<Linked> {
+    let (run, found) = fleet.rank(at);
+    let job = Job {
+        capture: None,
+        host: found.host.clone(),
+        device: found.device.clone().ok_or_else(|| fleet::no_device(run, found))?,
+        rank: None,
+        target: None,
+        form: Form::default(),
+        tensor_deps: args.link.tensor_deps.into(),
+        threads: fleet.threads_each,
+        strict: args.link.strict,
+        force: args.link.force,
+    };
+    let (trace, mut linked) = pair::link(&job, progress)?;
+    fleet::tell_rank(found, &mut linked);
+    let graph = etlink_replay::graph_of(&trace)?;
+    if graph.is_empty() {
+        bail!("{}: nothing to run in it", pair::inputs(&job));
+    }
+    let facts = fleet::facts(&trace, found, fleet.is_alone(at));
+    let names = RankNames::of(&trace, graph.len());
+    let member = facts.map(|facts| Member {
+        label: found.label.clone(),
+        transfers: transfers(&trace, &facts),
+        facts,
+        graph,
+        names,
+        base_ns: trace.device.header.base_ns,
+    });
+    Ok(Linked { member, notes: super::super::notes(&linked.report), damage: linked.refused })
+}
+
+/// What is said of every rank is said once.
+fn same_notes(notes: &mut Vec<String>) {
+    let text = |note: &str| note.split_once(": ").filter(|(rank, _)| rank.starts_with("rank ")).map(|(_, text)| text.to_owned());
+    let mut said: indexmap::IndexMap<String, Vec<String>> = indexmap::IndexMap::new();
+    for note in notes.drain(..) {
+        said.entry(text(&note).unwrap_or_else(|| note.clone())).or_default().push(note);
+    }
+    notes.extend(said.into_iter().map(|(text, mut notes)| match notes.len() {
+        1 => notes.remove(0),
+        several => format!("{several} ranks: {text}"),
+    }));
+}
