@@ -22,7 +22,7 @@ mod plan;
 mod ranks;
 
 pub use joints::{Joined, joints};
-pub use labels::{RankNames, RankLabels};
+pub use labels::{RankLabels, RankNames};
 pub use ranks::{Collectives, RankFigures};
 
 use crate::graph::{Error, Graph};

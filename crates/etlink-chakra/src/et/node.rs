@@ -179,6 +179,9 @@ impl<'t> Encoder<'t> {
         if comm.is_none() {
             self.roofline(node.on_device, self.plan.works.as_ref().and_then(|works| works.of_node(self.trace, node)));
         }
+        if let Some(communication) = self.plan.transfer_of(index) {
+            self.message.attr_int("transfer_of", self.plan.id(communication).cast_signed());
+        }
         match self.trace.row_of(node) {
             Some(row) => self.device_row(row),
             None if node.on_device => self.queue(node.resource as usize),

@@ -4,6 +4,7 @@ use super::part::Graph;
 use super::rounding::Rounding;
 use super::works::Works;
 use crate::{Latency, Part, WriteOptions};
+use etlink_link::ranks::{self, Facts};
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
 use etlink_model::DurationNs;
 use rayon::prelude::*;
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     turns: Vec<(u32, u32)>,
     /// What nodes compute and move, where that is to be written.
     pub(crate) works: Option<Works>,
+    /// Nodes that carry out a communication of the host, and its node, by node.
+    transfers: Vec<(u32, u32)>,
 }
 
 impl Plan {
@@ -50,7 +53,8 @@ impl Plan {
         let turns = if options.in_turn { turns(graph, options) } else { vec![] };
         let first_slice = first_slices(trace, graph);
         let works = options.work.then(|| Works::of(trace));
-        let mut plan = Plan { with, duration, latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice, turns, works };
+        let transfers = if options.part == Part::Whole { transfers(trace) } else { vec![] };
+        let mut plan = Plan { with, duration, latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice, turns, works, transfers };
         plan.round(trace, graph, options);
         if options.latency == Latency::Node || options.no_gaps {
             let mut next = 0;
@@ -126,10 +130,29 @@ impl Plan {
         Some(self.turns[at].1 as usize)
     }
 
+    /// The communication that a node carries out, if that is another node.
+    pub(crate) fn transfer_of(&self, node: usize) -> Option<usize> {
+        let node = u32::try_from(node).ok()?;
+        let at = self.transfers.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        Some(self.transfers[at].1 as usize)
+    }
+
     /// Whether a node has a latency node before it, whose id is the one before its own.
     pub(crate) fn has_latency_node(&self, node: usize) -> bool {
         !self.latency_us.is_empty() && self.latency[node] > DurationNs(0)
     }
+}
+
+fn transfers(trace: &LinkedTrace) -> Vec<(u32, u32)> {
+    let nodes = &trace.nodes;
+    if !(0..nodes.len()).any(|node| nodes.kind[node] == NodeKind::Collective && !nodes.on_device[node]) {
+        return vec![];
+    }
+    let facts = Facts::of(trace, 0);
+    let pairs = facts.communications.iter().zip(ranks::transfers(trace, &facts));
+    let mut all: Vec<(u32, u32)> = pairs.filter_map(|(own, transfer)| Some((transfer?.node, own.node))).filter(|(node, own)| node != own).collect();
+    all.sort_unstable();
+    all
 }
 
 /// Whether nodes of this kind are not written.

@@ -73,6 +73,8 @@ pub struct CommAttrs {
     pub tag: Option<i64>,
     /// `pg_name`.
     pub group: Option<NameId>,
+    /// `transfer_of`, of another node that carries the communication out: the id of the node that communicates.
+    pub transfer_of: Option<i64>,
 }
 
 /// Where a node runs, as far as the file says. Texts are names of the graph.

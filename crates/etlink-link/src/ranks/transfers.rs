@@ -52,8 +52,7 @@ impl Carriers {
         let device = &trace.device;
         let ranges: FxHashMap<OpIdx, OpIdx> = queued(device).into_iter().map(|work| (work.given, work.run)).collect();
         let waits: FxHashMap<queued::Key, OpIdx> = queued::waits(device).map(|(key, op)| (key, OpIdx::new(op))).collect();
-        let mut slices: FxHashMap<OpIdx, (DurationNs, u32)> =
-            ranges.values().chain(waits.values()).map(|op| (*op, (DurationNs(-1), 0))).collect();
+        let mut slices: FxHashMap<OpIdx, (DurationNs, u32)> = ranges.values().chain(waits.values()).map(|op| (*op, (DurationNs(-1), 0))).collect();
         for (at, kind) in (0u32..).zip(&trace.nodes.kind) {
             let node = trace.nodes.get(at as usize);
             if let (NodeKind::HostOp, Some(longest)) = (kind, slices.get_mut(&OpIdx(node.source)))

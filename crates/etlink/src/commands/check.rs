@@ -56,7 +56,7 @@ pub fn run(args: Check) -> Result<Outcome> {
 
 /// Chakra traces and merged traces of a folder and its subfolders, sorted. Other JSON is passed by;
 /// a file that is named `.et` is checked whatever is in it.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let mut folders = vec![folder.to_owned()];
     let start = files.len();
     while let Some(folder) = folders.pop() {
@@ -92,7 +92,7 @@ fn one(path: &Path) -> Result<Checked> {
 }
 
 /// `<prefix>.<rank>.et`.
-fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
+pub(super) fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
     let stem = path.file_name()?.to_str()?.strip_suffix(".et")?;
     let (prefix, rank) = stem.rsplit_once('.')?;
     Some((path.with_file_name(prefix), rank.parse().ok().filter(|rank| *rank >= 0)?))
@@ -119,7 +119,7 @@ fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
     .collect()
 }
 
-fn groups_beside(prefix: &Path) -> Result<Option<BTreeMap<String, Vec<i64>>>> {
+pub(super) fn groups_beside(prefix: &Path) -> Result<Option<BTreeMap<String, Vec<i64>>>> {
     let path = prefix.with_file_name(astra::file::GROUPS);
     if !path.is_file() {
         return Ok(None);

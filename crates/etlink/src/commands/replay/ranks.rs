@@ -20,8 +20,6 @@ struct Fleet {
     notes: Vec<String>,
     members: Vec<Member>,
     left_out: Vec<Stray>,
-    /// Their clocks are to be aligned: that was not done before.
-    aligns: bool,
 }
 
 /// What is kept of a rank.
@@ -111,14 +109,14 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
         bail!("-o writes a trace for Perfetto of one rank; give its traces as --host and --device");
     }
     let progress = Progress::new();
-    let fleets = match files::find(dir)? {
-        Some(files) => vec![files::read(dir, &files, &progress)?],
-        None => match traces::read(args, dir, threads, &progress)? {
-            Some(fleets) => fleets,
-            None => return Ok(Outcome::Found),
-        },
+    let sets = files::find(dir)?;
+    let fleets = if sets.is_empty() {
+        traces::read(args, dir, threads, &progress)?
+    } else {
+        Some(sets.iter().map(files::read).collect::<Result<Vec<Fleet>>>()?)
     };
     progress.clear();
+    let Some(fleets) = fleets else { return Ok(Outcome::Found) };
     let runs = fleets.into_iter().map(|fleet| of_fleet(args, fleet)).collect::<Result<Vec<Replayed>>>()?;
     if args.json {
         print_json(&runs)?;
@@ -130,7 +128,7 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
 }
 
 fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
-    let Fleet { name, notes, members, mut left_out, aligns } = fleet;
+    let Fleet { name, notes, members, mut left_out } = fleet;
     let facts: Vec<Facts> = members.iter().map(|member| member.facts.clone()).collect();
     let company = company(&facts, args.link.force);
     let (mut facts, mut transfers, mut ranks, mut names) = (vec![], vec![], vec![], vec![]);
@@ -146,10 +144,14 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
         names.push(member.names);
     }
     if ranks.is_empty() {
-        bail!("{name}: no rank could be read{}", left_out.iter().find_map(|stray| stray.error.as_ref()).map_or(String::new(), |why| format!(": {why}")));
+        bail!(
+            "{name}: no rank could be read{}",
+            left_out.iter().find_map(|stray| stray.error.as_ref()).map_or(String::new(), |why| format!(": {why}"))
+        );
     }
     let join = join(&facts);
-    let clocks = if args.no_align || !aligns { vec![] } else { clocks(&facts, &join) };
+    let measured = ranks.iter().all(|rank| rank.graph.measured);
+    let clocks = if args.no_align || !measured { vec![] } else { clocks(&facts, &join) };
     for (rank, clock) in ranks.iter_mut().zip(&clocks) {
         rank.offset_ns = rank.offset_ns.saturating_add(clock.offset_ns);
         rank.uncertainty_ns = clock.uncertainty_ns.unwrap_or(0);

@@ -1,16 +1,145 @@
-//! The ranks from `.et` files.
+//! The ranks from `.et` files, `<prefix>.<rank>.et`, and the `comm_group.json` beside them.
 
-use super::Fleet;
-use crate::progress::Progress;
-use anyhow::{Result, bail};
+use super::{Fleet, Member, Stray};
+use crate::commands::check::{collect, groups_beside, prefix_and_rank};
+use crate::commands::replay::chakra;
+use crate::discover::discover;
+use crate::input;
+use anyhow::{Context, Result, bail};
+use etlink_chakra::proto::NodeType;
+use etlink_chakra::read::{self, CommAttrs, FileKind};
+use etlink_link::ranks::{Communication, Facts, GroupOf, Party, Transfer};
+use etlink_model::{CollectiveKind, NameId};
+use etlink_replay::{Graph, RankNames};
+use indexmap::IndexMap;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The `.et` files of a folder that has no traces, with their ranks.
-pub(super) fn find(_dir: &Path) -> Result<Option<Vec<(i64, PathBuf)>>> {
-    Ok(None)
+/// The files of one run.
+pub(super) struct Set {
+    prefix: PathBuf,
+    ranks: BTreeMap<i64, PathBuf>,
+}
+
+type GroupList = BTreeMap<String, Vec<i64>>;
+
+/// The runs whose `.et` files are in a folder or its subfolders; none where traces are there too, which say more.
+pub(super) fn find(dir: &Path) -> Result<Vec<Set>> {
+    let mut files = vec![];
+    collect(dir, &mut files)?;
+    let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
+    for file in files {
+        if let Some((prefix, rank)) = prefix_and_rank(&file) {
+            sets.entry(prefix).or_default().insert(rank, file);
+        }
+    }
+    if sets.is_empty() || !discover(dir)?.is_empty() {
+        return Ok(vec![]);
+    }
+    Ok(sets.into_iter().map(|(prefix, ranks)| Set { prefix, ranks }).collect())
 }
 
 /// Reads them.
-pub(super) fn read(dir: &Path, _files: &[(i64, PathBuf)], _progress: &Progress) -> Result<Fleet> {
-    bail!("{}", dir.display())
+pub(super) fn read(set: &Set) -> Result<Fleet> {
+    let groups = groups_beside(&set.prefix)?.unwrap_or_default();
+    let all: Vec<u64> = set.ranks.keys().filter_map(|rank| u64::try_from(*rank).ok()).collect();
+    let read: Vec<_> = set.ranks.par_iter().map(|(rank, path)| (rank, member(*rank, path, &groups, &all))).collect();
+    let mut fleet = Fleet { name: format!("{}.*.et", set.prefix.display()), notes: vec![], members: vec![], left_out: vec![] };
+    for (rank, read) in read {
+        match read {
+            Ok((member, notes)) => {
+                fleet.notes.extend(notes.into_iter().map(|note| format!("rank {rank}: {note}")));
+                fleet.members.push(member);
+            }
+            Err(error) => fleet.left_out.push(Stray { label: rank.to_string(), error: Some(format!("{error:#}")), why: None }),
+        }
+    }
+    Ok(fleet)
+}
+
+fn member(rank: i64, path: &Path, groups: &GroupList, all: &[u64]) -> Result<(Member, Vec<String>)> {
+    let name = || path.display().to_string();
+    let file = read::read(input::open_any(path)?).with_context(name)?;
+    if !matches!(file.format, FileKind::ChakraEt | FileKind::ChakraJson) || file.is_empty() {
+        bail!("{}: no Chakra nodes in it to run; see `etlink check`", path.display());
+    }
+    let (graph, notes) = chakra::graph_of(&file).with_context(name)?;
+    let names = RankNames::of(&chakra::Named(&file), graph.len());
+    let base = file.metadata.iter().find(|(key, _)| key == "base_time_ns").and_then(|(_, base)| base.parse().ok());
+    let (facts, transfers) = facts(rank, &file, &graph, groups, all, base.unwrap_or(0));
+    Ok((Member { label: rank.to_string(), facts, transfers, graph, names, base_ns: base.unwrap_or(0) }, notes))
+}
+
+/// What communicates in a file, by id as simulators take it, and where each transfer goes on.
+fn facts(rank: i64, file: &read::Graph, graph: &Graph, groups: &GroupList, all: &[u64], base_ns: i64) -> (Facts, Vec<Option<Transfer>>) {
+    let (first, last) = file.summary().window_ns.unwrap_or_default();
+    let window_ns = (base_ns.saturating_add(first), base_ns.saturating_add(last));
+    let mut facts = Facts { rank, window_ns, ..Facts::default() };
+    let (mut known, mut numbers) = (vec![], IndexMap::new());
+    for node in 0..file.len() {
+        let comm = file.comm_of(node);
+        if let Some(of) = comm.transfer_of.and_then(|id| u64::try_from(id).ok()) {
+            numbers.insert(of, node as u32);
+        }
+        let Some((kind, party)) = kind_and_party(file.node_type[node], &comm, |group| {
+            let name = group.map_or("", |group| file.names.get(group));
+            let list = groups.get(name).map(|ranks| ranks.iter().filter_map(|rank| u64::try_from(*rank).ok()).collect());
+            let group = match list {
+                Some(ranks) => GroupOf::Ranks(ranks),
+                None if name.is_empty() || name == "0" => GroupOf::Ranks(all.to_vec()),
+                None => GroupOf::Named(name.to_owned()),
+            };
+            known.iter().position(|known| *known == group).unwrap_or_else(|| {
+                known.push(group);
+                known.len() - 1
+            }) as u32
+        }) else {
+            continue;
+        };
+        let bytes = comm.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+        let start_ns = base_ns.saturating_add(file.start_ns[node].unwrap_or(0));
+        let end_ns = start_ns.saturating_add(file.duration_ns[node]);
+        let (in_bytes, dtype, on_device) = (bytes, NameId::default(), graph.on_device(node));
+        facts.communications.push(Communication { node: node as u32, party, kind, dtype, in_bytes, bytes, seq: None, start_ns, end_ns, on_device });
+    }
+    facts.groups = known;
+    facts.communications.sort_by_key(|communication| file.id[communication.node as usize]);
+    let transfers = facts.communications.iter().map(|communication| transfer(file, graph, communication, &numbers)).collect();
+    (facts, transfers)
+}
+
+fn kind_and_party(node_type: NodeType, comm: &CommAttrs, group: impl FnOnce(Option<NameId>) -> u32) -> Option<(CollectiveKind, Party)> {
+    use CollectiveKind as Kind;
+    let kind = match node_type {
+        NodeType::CommSendNode => return Some((Kind::Send, Party::Peer(comm.dst))),
+        NodeType::CommRecvNode => return Some((Kind::Recv, Party::Peer(comm.src))),
+        NodeType::CommCollNode => match comm.comm_type {
+            Some(0) => Kind::AllReduce,
+            Some(1) => Kind::Reduce,
+            Some(2) => Kind::AllGather,
+            Some(3) => Kind::Gather,
+            Some(4) => Kind::Scatter,
+            Some(5) => Kind::Broadcast,
+            Some(6) => Kind::AllToAll,
+            Some(7 | 8) => Kind::ReduceScatter,
+            Some(9) => Kind::Barrier,
+            _ => Kind::Other,
+        },
+        _ => return None,
+    };
+    Some((kind, Party::Group(group(comm.group))))
+}
+
+/// A device's node is the transfer, and so is one of a file that does not tell hosts' work apart. A host's is carried out by the
+/// node that says so: if that runs elsewhere, the rank arrives with it.
+fn transfer(file: &read::Graph, graph: &Graph, communication: &Communication, carriers: &IndexMap<u64, u32>) -> Option<Transfer> {
+    let own = communication.node;
+    let at = own as usize;
+    if communication.on_device || file.names.get(file.kind[at]).is_empty() {
+        return Some(Transfer { arrives: own, node: own });
+    }
+    let node = *carriers.get(&file.id[at])?;
+    let arrives = if graph.resource[node as usize] == graph.resource[at] { own } else { node };
+    Some(Transfer { arrives, node })
 }

@@ -17,7 +17,7 @@ pub(super) fn read(args: &Replay, dir: &Path, threads: usize, progress: &Progres
     let ranks = found.each(|at| member(args, &found, at, progress));
     let fleet = |run: &crate::discover::Run| {
         let name = dir.join(&run.folder).display().to_string();
-        Fleet { name, notes: run.notes.clone(), members: vec![], left_out: vec![], aligns: true }
+        Fleet { name, notes: run.notes.clone(), members: vec![], left_out: vec![] }
     };
     let mut fleets: Vec<Fleet> = found.runs.iter().map(fleet).collect();
     let mut damaged = false;
