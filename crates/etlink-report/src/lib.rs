@@ -1,8 +1,15 @@
 //! Shows linked traces to people.
 //!
 //! ```text
-//! LinkedTrace + steps of the critical path ─ perfetto::write ─> Chrome JSON for ui.perfetto.dev
+//! LinkedTrace + steps of the critical path ─ perfetto::write ─> a trace for ui.perfetto.dev: Perfetto's protobuf or Chrome JSON
+//! … of each rank + releases, clock offsets ─ perfetto::Timeline ─> all ranks in one
 //! ```
 //! Pure: the caller opens files and runs the graph.
 
 pub mod perfetto;
+
+/// The messages of Perfetto's schema, generated from `schemas/perfetto/trace.proto`.
+#[allow(missing_docs, clippy::all, reason = "generated; the schema says what fields mean")]
+pub mod schema {
+    include!(concat!(env!("OUT_DIR"), "/perfetto.protos.rs"));
+}

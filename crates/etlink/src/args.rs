@@ -59,7 +59,7 @@ pub struct Link {
     /// Rank, when the traces do not say
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Output file: `x.et` is Chakra protobuf, `x.json` or `x.json.gz` merged JSON (ET+), `x.trace.json` or `x.trace.json.gz` a trace for ui.perfetto.dev, `-` standard output; without it only the report is printed
+    /// Output file: `x.et` is Chakra protobuf, `x.json` or `x.json.gz` merged JSON (ET+), `x.pftrace` or `x.trace.json` (or with `.gz`) a trace for ui.perfetto.dev, `-` standard output; without it only the report is printed
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub struct Link {
 pub struct Merge {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
-    /// Folder for the output: `<name>.<rank>.et`, and `comm_group.json` with the ranks of each process group; made if it is not there
+    /// Folder for the output: `<name>.<rank>.et`, and `comm_group.json` with the ranks of each process group; with `--format pftrace` or `perfetto` one `timeline` of all ranks. Made if it is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     /// Write what this simulator needs to run all ranks: configurations and a README with the command, an empty trace for each rank that is absent, communications one after the other
@@ -174,7 +174,7 @@ pub struct Replay {
     /// Show the chain of nodes that took the whole time, and what it was spent on
     #[arg(long)]
     pub critical_path: bool,
-    /// Write the traces and the critical path of the run, the changed one if there are changes, for ui.perfetto.dev: `x.trace.json`, `x.trace.json.gz`, `-` standard output
+    /// Write the traces and the critical path of the run, the changed one if there are changes, for ui.perfetto.dev: `x.pftrace`, `x.trace.json`, with `.gz` packed, `-` standard output (JSON)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Of a folder: take each rank's times by its own clock, not by that of the first rank
@@ -315,4 +315,17 @@ pub enum Format {
     Json,
     /// Chrome JSON with flow arrows and the critical path, for ui.perfetto.dev
     Perfetto,
+    /// The same in Perfetto's own format, much smaller
+    Pftrace,
+}
+
+impl Format {
+    /// How a trace for Perfetto is written; none for other formats.
+    pub fn for_perfetto(self) -> Option<etlink_report::perfetto::Format> {
+        match self {
+            Format::Perfetto => Some(etlink_report::perfetto::Format::Json),
+            Format::Pftrace => Some(etlink_report::perfetto::Format::Protobuf),
+            Format::Et | Format::Json => None,
+        }
+    }
 }

@@ -27,10 +27,14 @@ impl Target {
             Some(format) => format,
             None if path == Path::new("-") => bail!("standard output has no name to tell the format; give --format"),
             None if plain.ends_with(".et") => Format::Et,
+            None if plain.ends_with(".pftrace") => Format::Pftrace,
             None if plain.ends_with(".trace.json") => Format::Perfetto,
             None if plain.ends_with(".json") => Format::Json,
             None => {
-                bail!("{}: the name's ending does not tell the format; use .et, .json, .json.gz or .trace.json, or --format", path.display())
+                bail!(
+                    "{}: the name's ending does not tell the format; use .et, .json, .trace.json or .pftrace (.gz after the last three packs), or --format",
+                    path.display()
+                )
             }
         };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
@@ -46,13 +50,15 @@ impl Target {
         Ok(target)
     }
 
-    /// As [`Target::new`], for a trace that only Perfetto reads.
+    /// As [`Target::new`], for a trace that only Perfetto reads; JSON on standard output.
     pub fn perfetto(path: &Path, force: bool) -> Result<Target> {
         let name = path.to_string_lossy().to_lowercase();
-        if path != Path::new("-") && ![".trace.json", ".trace.json.gz"].iter().any(|ending| name.ends_with(ending)) {
-            bail!("{}: replay writes a trace for Perfetto; use .trace.json or .trace.json.gz", path.display());
+        let plain = name.strip_suffix(".gz").unwrap_or(&name);
+        let format = if plain.ends_with(".pftrace") { Format::Pftrace } else { Format::Perfetto };
+        if path != Path::new("-") && format == Format::Perfetto && !plain.ends_with(".trace.json") {
+            bail!("{}: replay writes a trace for Perfetto; use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz", path.display());
         }
-        Target::new(path, Some(Format::Perfetto), force)
+        Target::new(path, Some(format), force)
     }
 
     /// The file.
@@ -71,8 +77,7 @@ impl Target {
             let file = File::options().write(true).open(&self.path).with_context(failed)?;
             return self.fill(Box::new(file), fill).with_context(failed);
         }
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let temporary = temporary_in(folder).with_context(failed)?;
+        let temporary = temporary_in(self.folder()).with_context(failed)?;
         let _listed = interrupt::Listed::new(temporary.path());
         let written = self.fill(Box::new(temporary.as_file()), fill).with_context(failed)?;
         if self.force {
@@ -81,6 +86,40 @@ impl Target {
             temporary.persist_noclobber(&self.path).map_err(|error| error.error).with_context(failed)?;
         }
         Ok(written)
+    }
+
+    /// Writes what [`Target::join`] puts into the file: packed by itself, in the same folder.
+    pub fn piece<T>(&self, fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>) -> Result<(T, Piece)> {
+        let failed = || format!("cannot write beside {}", self.path.display());
+        let file = temporary_in(self.folder()).with_context(failed)?;
+        let listed = interrupt::Listed::new(file.path());
+        let (value, bytes) = self.fill(Box::new(file.as_file()), fill).with_context(failed)?;
+        Ok((value, Piece { path: file.into_temp_path(), _listed: listed, bytes }))
+    }
+
+    /// Writes pieces one after the other; each is gone when it is in the file. Concatenated gzip files are a gzip file. Returns the stored
+    /// size, bytes.
+    pub fn join(&self, begin: &[u8], pieces: Vec<Piece>, between: &[u8], end: &[u8]) -> Result<u64> {
+        let pack = |bytes: &[u8]| -> Result<Vec<u8>> {
+            let mut packed = vec![];
+            self.fill(Box::new(&mut packed), |out| out.write_all(bytes))?;
+            Ok(if bytes.is_empty() { vec![] } else { packed })
+        };
+        let (begin, between, end) = (pack(begin)?, pack(between)?, pack(end)?);
+        let plain = Target { gzip: false, ..self.clone() };
+        let ((), stored) = plain.write(|out| {
+            out.write_all(&begin)?;
+            for (at, piece) in pieces.into_iter().enumerate() {
+                out.write_all(if at > 0 { &between } else { &[] })?;
+                std::io::copy(&mut File::open(&piece.path)?, out)?;
+            }
+            out.write_all(&end)
+        })?;
+        Ok(stored)
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
     fn fill<'w, T>(
@@ -100,6 +139,14 @@ impl Target {
         counted.sink.flush()?;
         Ok((value, counted.bytes))
     }
+}
+
+/// A part of a file that is not written yet. Its own file goes with it.
+pub struct Piece {
+    path: tempfile::TempPath,
+    _listed: interrupt::Listed,
+    /// As stored.
+    pub bytes: u64,
 }
 
 #[cfg(unix)]

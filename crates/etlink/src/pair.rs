@@ -2,7 +2,7 @@
 
 use crate::args::{Format, How, Latency};
 use crate::input::{self, Input};
-use crate::output::Target;
+use crate::output::{Piece, Target};
 use crate::perfetto;
 use crate::progress::Progress;
 use anyhow::{Context, Result, anyhow, bail};
@@ -10,6 +10,7 @@ use etlink_chakra::read::FileKind;
 use etlink_chakra::{Agreement, Part, WriteOptions, WriteSummary, et, etplus};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorDeps};
 use etlink_model::{DeviceTrace, HostTrace, Severity};
+use etlink_report::perfetto::Member;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -41,7 +42,7 @@ pub struct Form {
 impl Form {
     /// Refuses what does not apply to the format.
     pub fn new(how: &How, format: Option<Format>) -> Result<Form> {
-        if matches!(format, Some(Format::Json | Format::Perfetto)) && (how.latency.is_some() || how.no_gaps) {
+        if matches!(format, Some(Format::Json | Format::Perfetto | Format::Pftrace)) && (how.latency.is_some() || how.no_gaps) {
             bail!("--latency and --no-gaps are for .et files; merged JSON (ET+) and Perfetto traces have the times as they were recorded");
         }
         let latency = match how.latency {
@@ -147,6 +148,17 @@ pub fn write_out(trace: &LinkedTrace, job: &Job, among: Among<'_>, progress: &Pr
     Ok(())
 }
 
+/// Writes a rank's part of the file of all ranks.
+pub fn write_member(trace: &LinkedTrace, job: &Job, member: &Member<'_>, progress: &Progress, linked: &mut Linked) -> Result<Piece> {
+    let target = job.target.as_ref().context("there is nowhere to write to")?;
+    let mut clock = Clock(Instant::now());
+    progress.say("writing");
+    let (shown, piece) = perfetto::of_member(trace, member, target)?;
+    (linked.shown, linked.bytes.output) = (Some(shown), piece.bytes);
+    linked.seconds.write += clock.lap();
+    Ok(piece)
+}
+
 /// Reads and links.
 pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
     let mut clock = Clock(Instant::now());
@@ -200,7 +212,7 @@ fn write(trace: &LinkedTrace, target: &Target, form: Form, among: Among<'_>, lin
     let (summary, stored) = match target.format {
         Format::Et => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
         Format::Json => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,
-        Format::Perfetto => {
+        Format::Perfetto | Format::Pftrace => {
             let (shown, stored) = perfetto::of_linked(trace, target)?;
             linked.shown = Some(shown);
             return Ok(stored);

@@ -1,28 +1,54 @@
 //! A trace for Perfetto: what was measured, and the critical path of a run.
 
-use crate::output::Target;
+use crate::output::{Piece, Target};
 use crate::pair::Shown;
 use anyhow::{Context, Result};
 use etlink_link::LinkedTrace;
 use etlink_model::DurationNs;
 use etlink_replay::{Graph, Run, Settings};
-use etlink_report::perfetto::{self, Step};
+use etlink_report::perfetto::{self, Format, Member, Step, Summary};
 
 /// Runs the graph as it is, and writes. Also the stored size, bytes.
 pub fn of_linked(trace: &LinkedTrace, target: &Target) -> Result<(Shown, u64)> {
-    let graph = etlink_replay::graph_of(trace).with_context(|| target.path().display().to_string())?;
-    let run = etlink_replay::run(&graph, trace, &Settings::default());
+    let (graph, run) = run(trace, target)?;
     of_run(trace, &graph, &run, target)
 }
 
 /// Writes with the critical path of this run.
 pub fn of_run(trace: &LinkedTrace, graph: &Graph, run: &Run, target: &Target) -> Result<(Shown, u64)> {
-    let path: Vec<Step> = etlink_replay::critical_path(graph, run).iter().map(|step| shown(graph, run, step)).collect();
-    let (summary, stored) = target.write(|mut out| perfetto::write(trace, &path, &mut out))?;
-    Ok((Shown { slices: summary.slices, arrows: summary.arrows, critical_path: summary.steps }, stored))
+    let path = path(graph, run);
+    let (summary, stored) = target.write(|mut out| perfetto::write(trace, &path, format(target), &mut out))?;
+    Ok((shown(summary), stored))
 }
 
-fn shown(graph: &Graph, run: &Run, step: &etlink_replay::Step) -> Step {
+/// Writes a rank's part of the file of all ranks.
+pub fn of_member(trace: &LinkedTrace, member: &Member<'_>, target: &Target) -> Result<(Shown, Piece)> {
+    let (graph, run) = run(trace, target)?;
+    let path = path(&graph, &run);
+    let (summary, piece) = target.piece(|mut out| perfetto::write_member(trace, &path, member, format(target), &mut out))?;
+    Ok((shown(summary), piece))
+}
+
+/// What the target is; other formats do not come here.
+fn format(target: &Target) -> Format {
+    target.format.for_perfetto().unwrap_or(Format::Json)
+}
+
+fn run(trace: &LinkedTrace, target: &Target) -> Result<(Graph, Run)> {
+    let graph = etlink_replay::graph_of(trace).with_context(|| target.path().display().to_string())?;
+    let run = etlink_replay::run(&graph, trace, &Settings::default());
+    Ok((graph, run))
+}
+
+fn path(graph: &Graph, run: &Run) -> Vec<Step> {
+    etlink_replay::critical_path(graph, run).iter().map(|step| of_step(graph, run, step)).collect()
+}
+
+fn shown(summary: Summary) -> Shown {
+    Shown { slices: summary.slices, arrows: summary.arrows, critical_path: summary.steps }
+}
+
+fn of_step(graph: &Graph, run: &Run, step: &etlink_replay::Step) -> Step {
     let [cause, delay_cause] = step.causes(graph).map(etlink_replay::Cause::name);
     let node = step.node as usize;
     let (start, duration) = (run.start[node], run.duration[node]);

@@ -7,6 +7,7 @@
 //!                             ├────> clocks   how far each rank's clock is off
 //!                             ├────> skews    who came late, how long the transfer took
 //!                             ├────> stragglers   for whom the others waited, per step
+//!                             ├────> releases who made whom wait, node by node
 //!                             └────> Turns    do all ranks get to the end
 //! LinkedTrace, Facts ─────> transfers   the nodes in which a rank's communications go on
 //! ```
@@ -19,6 +20,7 @@ mod facts;
 mod groups;
 mod join;
 mod lateness;
+mod releases;
 mod skew;
 mod steps;
 mod transfers;
@@ -33,6 +35,7 @@ pub use facts::{Communication, Facts, GroupOf, Party};
 pub use groups::Groups;
 pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join, out_of_turn};
 pub use lateness::{Lateness, StepLateness, lateness, stragglers};
+pub use releases::{Release, Releases, releases};
 pub use skew::{Skew, skews};
 pub use steps::{NO_STEP, Step, Steps};
 pub use transfers::{Transfer, transfers};

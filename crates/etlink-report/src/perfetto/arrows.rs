@@ -1,7 +1,7 @@
 //! Edges that are drawn as arrows between ranges.
 
-use super::slices::{Slice, Slices, span};
-use etlink_link::{Edge, EdgeKind, LinkedTrace};
+use super::slices::{Slice, Slices};
+use etlink_link::{Edge, EdgeKind};
 use etlink_model::TimeNs;
 
 /// One end of an arrow.
@@ -10,10 +10,32 @@ pub(super) struct Mark {
     slice: Slice,
     /// When the range is the innermost of its track: the node's start, for there the range itself runs, or the row's.
     pub(super) at: TimeNs,
-    /// Counted from 1, by the edges' order.
-    pub(super) id: u32,
-    pub(super) kind: EdgeKind,
+    /// That of no other arrow in the file.
+    pub(super) id: u64,
+    pub(super) kind: ArrowKind,
     pub(super) begins: bool,
+}
+
+/// What an arrow says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ArrowKind {
+    /// An edge of the graph.
+    Edge(EdgeKind),
+    /// From the rank that came last to a collective to one that waited for it.
+    LastArrival,
+    /// From a send to its receive.
+    Message,
+}
+
+impl ArrowKind {
+    /// Its name in the file.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            ArrowKind::Edge(kind) => kind.name(),
+            ArrowKind::LastArrival => "last_arrival",
+            ArrowKind::Message => "message",
+        }
+    }
 }
 
 /// Whether an edge is one that a user asks about. Order on a thread or stream is what the track shows; tensors are
@@ -29,25 +51,28 @@ pub fn is_drawn(kind: EdgeKind) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Arrows {
     marks: Vec<Mark>,
-    /// How many arrows.
+    /// How many edges are drawn.
     pub(super) count: u64,
 }
 
 impl Arrows {
     /// Perfetto turns an arrow round whose range at the end begins before the one at the begin, as a call does that
-    /// waits for a kernel: an arrow to the inside of a range ends at a piece of its own. O(edges log edges).
-    pub(super) fn new(trace: &LinkedTrace, slices: &Slices) -> Arrows {
-        let drawn = trace.edges.iter().filter(|edge| is_drawn(edge.kind));
+    /// waits for a kernel: an arrow to the inside of a range ends at a piece of its own. Edges are numbered from `base` + 1 on.
+    /// O(edges log edges).
+    pub(super) fn new(slices: &Slices<'_>, base: u64) -> Arrows {
+        let drawn = slices.trace.edges.iter().filter(|edge| is_drawn(edge.kind));
         let mut marks = vec![];
-        for (edge, id) in drawn.zip(1..) {
-            let ((from, begins), (mut to, ends)) = (source(trace, slices, edge), anchor(trace, edge.to));
-            if ends > span(trace, to).0 {
+        for (edge, id) in drawn.zip(base + 1..) {
+            let kind = ArrowKind::Edge(edge.kind);
+            let ((from, begins), (mut to, ends)) = (source(slices, edge), anchor(slices, edge.to));
+            if ends > slices.span(to).0 {
                 to = Slice::Node(edge.to);
             }
-            marks.push(Mark { slice: from, at: begins, id, kind: edge.kind, begins: true });
-            marks.push(Mark { slice: to, at: ends, id, kind: edge.kind, begins: false });
+            marks.push(Mark { slice: from, at: begins, id, kind, begins: true });
+            marks.push(Mark { slice: to, at: ends, id, kind, begins: false });
         }
         let count = marks.len() as u64 / 2;
+        marks.extend((0..).zip(slices.releases).map(|(at, _)| between_ranks(slices, at)));
         marks.sort_unstable();
         Arrows { marks, count }
     }
@@ -59,34 +84,50 @@ impl Arrows {
         self.marks.get(first..first + count).unwrap_or_default()
     }
 
-    /// Nodes that are ranges for the sake of an arrow.
-    pub(super) fn nodes(&self) -> Vec<u32> {
-        let mut nodes: Vec<u32> = self.marks.iter().filter_map(|mark| mark.slice.lone()).collect();
-        nodes.dedup();
-        nodes
+    /// Ranges that are there for the sake of an arrow.
+    pub(super) fn made(&self) -> Vec<Slice> {
+        let mut made: Vec<Slice> = self.marks.iter().map(|mark| mark.slice).filter(|slice| slice.is_made()).collect();
+        made.dedup();
+        made
+    }
+}
+
+/// This rank's end of an arrow between ranks.
+fn between_ranks(slices: &Slices<'_>, at: u32) -> Mark {
+    let release = slices.releases[at as usize];
+    let (whole, start) = anchor(slices, release.node);
+    let released = slices.released(&release);
+    let inside = release.waits && released > start;
+    let kind = if release.message { ArrowKind::Message } else { ArrowKind::LastArrival };
+    Mark {
+        slice: if inside { Slice::Transfer(at) } else { whole },
+        at: if inside { released } else { start },
+        id: u64::from(release.number),
+        kind,
+        begins: !release.waits,
     }
 }
 
 /// The range of a node, and when that is the innermost of its track.
-fn anchor(trace: &LinkedTrace, node: u32) -> (Slice, TimeNs) {
-    let piece = trace.nodes.get(node as usize);
+fn anchor(slices: &Slices<'_>, node: u32) -> (Slice, TimeNs) {
+    let piece = slices.trace.nodes.get(node as usize);
     let slice = Slice::of(node, &piece);
-    (slice, if slice.row().is_some() { span(trace, slice).0 } else { piece.start })
+    (slice, if slice.row().is_some() { slices.span(slice).0 } else { piece.start })
 }
 
 /// Where the arrow comes from. A launch edge begins at what ran before the call, but it is the call that launches.
-fn source(trace: &LinkedTrace, slices: &Slices, edge: Edge) -> (Slice, TimeNs) {
+fn source(slices: &Slices<'_>, edge: Edge) -> (Slice, TimeNs) {
     if edge.kind == EdgeKind::Handoff {
         // to Perfetto the range that began last is the innermost, also when it has ended
-        let (whole, at) = anchor(trace, edge.from);
-        return (if at > span(trace, whole).0 { Slice::Node(edge.from) } else { whole }, at);
+        let (whole, at) = anchor(slices, edge.from);
+        return (if at > slices.span(whole).0 { Slice::Node(edge.from) } else { whole }, at);
     }
-    let (to, _) = anchor(trace, edge.to);
+    let (to, _) = anchor(slices, edge.to);
     let row = to.row().filter(|_| edge.kind == EdgeKind::Launch);
-    let Some(call) = row.and_then(|row| trace.row_call.get(row as usize)?.get()) else { return anchor(trace, edge.from) };
+    let Some(call) = row.and_then(|row| slices.trace.row_call.get(row as usize)?.get()) else { return anchor(slices, edge.from) };
     let call = Slice::Call(call.0);
     // of a call that waits for its row only what follows the wait is a node
-    let node = slices.node(call).map(|node| anchor(trace, node).1);
-    let at = node.filter(|at| *at <= span(trace, to).0).unwrap_or(span(trace, call).0);
+    let node = slices.node(call).map(|node| anchor(slices, node).1);
+    let at = node.filter(|at| *at <= slices.span(to).0).unwrap_or(slices.span(call).0);
     (call, at)
 }

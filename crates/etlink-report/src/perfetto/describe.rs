@@ -1,7 +1,7 @@
 //! What a range says of itself when it is clicked.
 
-use super::events::Args;
-use super::slices::Slice;
+use super::sink::Out;
+use super::slices::{Slice, Slices};
 use etlink_link::{CollectiveRef, LinkedTrace, NoLaunch};
 use etlink_model::{CallIdx, NameId, OpIdx, RowIdx, RowKind};
 use std::io;
@@ -20,22 +20,28 @@ pub(super) fn name(trace: &LinkedTrace, slice: Slice) -> (&str, &str) {
             let node = trace.nodes.get(index as usize);
             if Slice::of(index, &node) == slice { (trace.name(&node), "node") } else { ("goes on", "node") }
         }
+        Slice::Transfer(_) => ("transfer", "transfer"),
     }
 }
 
-/// The arguments; `node` is the range's first node.
-pub(super) fn args(trace: &LinkedTrace, slice: Slice, node: Option<u32>, args: &mut Args<'_>) -> io::Result<()> {
-    args.number("kind", node.map(|node| trace.nodes.kind[node as usize]))?;
+/// The arguments.
+pub(super) fn args(slices: &Slices<'_>, slice: Slice, args: &mut Out<'_>) -> io::Result<()> {
+    let (trace, node) = (slices.trace, slices.node(slice));
+    args.word("kind", node.map(|node| trace.nodes.kind[node as usize]))?;
     args.number("node", node)?;
     match slice {
         Slice::Op(at) => op(trace, OpIdx(at), args),
         Slice::Call(at) => call(trace, CallIdx(at), args),
         Slice::Row(at) => row(trace, RowIdx(at), args),
         Slice::Node(node) => args.text("name", trace.name(&trace.nodes.get(node as usize))),
+        Slice::Transfer(_) => {
+            let whole = slices.whole(slice).map(|whole| slices.span(whole).0);
+            args.number("waited_ns", whole.map(|whole| (slices.span(slice).0 - whole).0))
+        }
     }
 }
 
-fn op(trace: &LinkedTrace, op: OpIdx, args: &mut Args<'_>) -> io::Result<()> {
+fn op(trace: &LinkedTrace, op: OpIdx, args: &mut Out<'_>) -> io::Result<()> {
     let (ops, at) = (&trace.device.ops, op.index());
     args.number("rf_id", ops.rf_id[at].get().map(|id| id.0))?;
     args.number("seq_id", known(ops.seq_id[at]))?;
@@ -45,7 +51,7 @@ fn op(trace: &LinkedTrace, op: OpIdx, args: &mut Args<'_>) -> io::Result<()> {
         Some((host, of)) => {
             let nodes = &host.nodes;
             args.number("et_node", Some(nodes.id[of.index()]))?;
-            args.number("matched_by", Some(trace.op_rule[at]))?;
+            args.word("matched_by", Some(trace.op_rule[at]))?;
             args.text("op_schema", host.names.get(nodes.op_schema[of.index()]))?;
             let [inputs, outputs] = [&nodes.inputs[of.index()], &nodes.outputs[of.index()]];
             for (key, list) in [("input_shapes", inputs.shapes), ("input_types", inputs.types), ("output_shapes", outputs.shapes)] {
@@ -61,14 +67,14 @@ fn op(trace: &LinkedTrace, op: OpIdx, args: &mut Args<'_>) -> io::Result<()> {
     trace.op_collective(op).map_or(Ok(()), |of| collective(&of, args))
 }
 
-fn call(trace: &LinkedTrace, call: CallIdx, args: &mut Args<'_>) -> io::Result<()> {
+fn call(trace: &LinkedTrace, call: CallIdx, args: &mut Out<'_>) -> io::Result<()> {
     let (calls, at) = (&trace.device.calls, call.index());
     args.number("correlation", calls.correlation[at].get().map(|id| id.0))?;
     args.number("external_id", known(calls.external_id[at]))?;
     owner(trace, trace.call_op[at], args)
 }
 
-fn row(trace: &LinkedTrace, row: RowIdx, args: &mut Args<'_>) -> io::Result<()> {
+fn row(trace: &LinkedTrace, row: RowIdx, args: &mut Out<'_>) -> io::Result<()> {
     let (device, rows, at) = (&trace.device, &trace.device.rows, row.index());
     args.number("correlation", rows.correlation[at].get().map(|id| id.0))?;
     args.number("external_id", known(rows.external_id[at]))?;
@@ -87,17 +93,17 @@ fn row(trace: &LinkedTrace, row: RowIdx, args: &mut Args<'_>) -> io::Result<()> 
         args.number("bytes", Some(rows.bytes[at]))?;
     }
     args.number("graph_node", Some(rows.graph_node[at]).filter(|node| *node != 0))?;
-    args.number("no_launch", Some(trace.row_no_launch[at]).filter(|reason| *reason != NoLaunch::Launched))?;
+    args.word("no_launch", Some(trace.row_no_launch[at]).filter(|reason| *reason != NoLaunch::Launched))?;
     owner(trace, trace.row_op[at], args)?;
     trace.row_collective(row).map_or(Ok(()), |of| collective(&of, args))
 }
 
 /// The op that a call or row belongs to.
-fn owner(trace: &LinkedTrace, op: OpIdx, args: &mut Args<'_>) -> io::Result<()> {
+fn owner(trace: &LinkedTrace, op: OpIdx, args: &mut Out<'_>) -> io::Result<()> {
     op.get().map_or(Ok(()), |op| args.text("op", trace.device_name(trace.device.ops.name[op.index()])))
 }
 
-fn collective(of: &CollectiveRef<'_>, args: &mut Args<'_>) -> io::Result<()> {
+fn collective(of: &CollectiveRef<'_>, args: &mut Out<'_>) -> io::Result<()> {
     let record = &of.record;
     let name = |id: NameId| of.names.get(id);
     args.text("collective", name(record.name))?;
@@ -120,6 +126,6 @@ fn known(value: i64) -> Option<i64> {
     Some(value).filter(|value| *value != -1)
 }
 
-fn some_list(args: &mut Args<'_>, key: &str, list: &str) -> io::Result<()> {
+fn some_list(args: &mut Out<'_>, key: &'static str, list: &str) -> io::Result<()> {
     if list == "[]" { Ok(()) } else { args.text(key, list) }
 }

@@ -1,4 +1,4 @@
-//! A trace for Perfetto (ui.perfetto.dev, `trace_processor`), in Chrome's JSON.
+//! A trace for Perfetto (ui.perfetto.dev, `trace_processor`), in its own format or in Chrome's JSON.
 //!
 //! ```text
 //! critical path   steps      |step |delay|step        |step |
@@ -7,17 +7,31 @@
 //!                                  `---.                      an arrow per edge that is no order
 //! device 0        stream 7             v|kernel ======|
 //! ```
+//! One walk over the ranges feeds the writer of either format ([`sink`]).
 //! Ranges are written by start, the longer first, with their arrows. Perfetto drops a range that overlaps
 //! another of its track without nesting: such go to a further track of their thread or stream, `… (2)`.
 //! An arrow that ends inside a call, at the end of a wait, gets a range there, `goes on`.
-//! Times are microseconds with three decimals, counted from the first event: 64-bit floats, which readers
-//! use, cannot tell nanoseconds of Unix time. `otherData` has the origin. O(n log n) for n ranges and
-//! arrows; the text is written block by block.
+//! Times count from the first event: JSON's are microseconds with three decimals, in 64-bit floats, which readers
+//! use and which cannot tell nanoseconds of Unix time. `otherData` (`metadata` in Perfetto's format) has the origin. O(n log n)
+//! for n ranges and arrows; what is written is handed on block by block.
+//!
+//! The ranks of a run are written one by one, in any order, and put together ([`Format::begin`], [`write_member`],
+//! [`Format::between`], [`Format::end`]): nothing that tells ranges, tracks or arrows apart is common to two of them but the arrows
+//! between ranks:
+//! ```text
+//! rank 0 · device 0   |all-reduce ~~~~~~~~~~~|transfer ==|    waits for rank 1, which comes last
+//!                                        .---^
+//! rank 1 · device 0                     |all-reduce =====|
+//! ```
+//! Such an arrow ends 1 ns after it begins: of two ranges that begin at one instant Perfetto takes the one that was written first to
+//! be where the arrow begins.
 
 mod arrows;
 mod describe;
-mod events;
+mod json;
 mod lanes;
+mod packets;
+mod sink;
 mod slices;
 mod tracks;
 
@@ -27,11 +41,66 @@ mod tests;
 use arrows::Arrows;
 pub use arrows::is_drawn;
 use etlink_link::LinkedTrace;
+use etlink_link::ranks::Release;
 use etlink_model::{DurationNs, TimeNs};
-use events::{Events, Track};
+use sink::{Out, Range, Sink, Track};
 use slices::{Slice, Slices};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use tracks::Tracks;
+
+/// How a trace is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Chrome's trace format.
+    Json,
+    /// Perfetto's own.
+    Protobuf,
+}
+
+impl Format {
+    /// What stands before the first rank. `origin_ns` is the instant that is 0, since the Unix epoch; `about` what the file says of itself.
+    ///
+    /// # Errors
+    /// None that a vector has.
+    pub fn begin(self, about: &[(&str, String)], origin_ns: i64) -> io::Result<Vec<u8>> {
+        match self {
+            Format::Json => json::begin(about),
+            Format::Protobuf => Ok(packets::begin(about, origin_ns)),
+        }
+    }
+
+    /// What stands between two ranks.
+    pub fn between(self) -> &'static [u8] {
+        match self {
+            Format::Json => json::BETWEEN,
+            Format::Protobuf => &[],
+        }
+    }
+
+    /// What stands after the last rank.
+    pub fn end(self) -> &'static [u8] {
+        match self {
+            Format::Json => json::END,
+            Format::Protobuf => &[],
+        }
+    }
+}
+
+/// Which of the ranks of a file a trace is.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// Its place among them, from 0.
+    pub place: u32,
+    /// How many they are.
+    pub of: u32,
+    /// What names of its processes begin with, `rank 3`.
+    pub name: &'a str,
+    /// The instant of its own times that is 0 in the file; nothing of it is earlier.
+    pub origin: TimeNs,
+    /// What other ranks made it wait for, and it others.
+    pub releases: &'a [Release],
+}
 
 /// A node of the critical path. Steps follow each other: one's start is the last one's end and its delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,32 +132,67 @@ pub struct Summary {
     pub steps: u64,
 }
 
-/// Writes a trace and the critical path of its graph, uncompressed. The same input gives the same bytes.
+/// Writes the file of one trace, with the critical path of its graph, uncompressed. The same input gives the same bytes.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(trace: &LinkedTrace, path: &[Step], out: &mut impl Write) -> io::Result<Summary> {
+pub fn write(trace: &LinkedTrace, path: &[Step], format: Format, out: &mut impl Write) -> io::Result<Summary> {
     let begins = path.first().map(|step| TimeNs(step.start.0.saturating_sub(step.delay.0)));
     let window = trace.device.window().map(|(start, _)| start);
     let origin = begins.into_iter().chain(window).min().unwrap_or_default();
-    let mut events = Events::begin(out, origin, &about(trace, origin))?;
-    let mut tracks = Tracks::new(&trace.device, &mut events)?;
-    steps(trace, path, tracks.path, &mut events)?;
-    let slices = Slices::new(trace);
-    let arrows = Arrows::new(trace, &slices);
+    let unix_ns = trace.device.header.base_ns.saturating_add(origin.0);
+    out.write_all(&format.begin(&about(trace, origin), unix_ns)?)?;
+    let summary = write_events(trace, path, None, origin, format, out)?;
+    out.write_all(format.end())?;
+    Ok(summary)
+}
+
+/// Writes what a file of all ranks has of one: its ranges, arrows, and the critical path of its own graph.
+///
+/// # Errors
+/// Those of `out`; more tracks than a rank of so many can have.
+pub fn write_member(trace: &LinkedTrace, path: &[Step], member: &Member<'_>, format: Format, out: &mut impl Write) -> io::Result<Summary> {
+    write_events(trace, path, Some(member), member.origin, format, out)
+}
+
+fn write_events(
+    trace: &LinkedTrace,
+    path: &[Step],
+    member: Option<&Member<'_>>,
+    origin: TimeNs,
+    format: Format,
+    out: &mut impl Write,
+) -> io::Result<Summary> {
+    match format {
+        Format::Json => walk(trace, path, member, &mut json::Events::new(out, origin)),
+        Format::Protobuf => walk(trace, path, member, &mut packets::Packets::new(out, origin, member.map_or(1, |member| member.place + 1))),
+    }
+}
+
+fn walk(trace: &LinkedTrace, path: &[Step], member: Option<&Member<'_>>, sink: &mut dyn Sink) -> io::Result<Summary> {
+    let slices = Slices::new(trace, member.map_or(&[], |member| member.releases));
+    // those between ranks come first
+    let arrows = Arrows::new(&slices, member.map_or(0, |member| u64::from(member.place + 1) << 32));
+    let mut tracks = Tracks::new(&trace.device, member, sink)?;
+    let mut out = Out::new(sink);
+    steps(trace, path, tracks.path, &mut out)?;
     let mut summary = Summary { slices: 0, arrows: arrows.count, steps: path.len() as u64 };
-    for (slice, start, duration) in slices::in_order(trace, arrows.nodes()) {
-        let track = tracks.of(place(trace, slice), start, start + duration, &mut events)?;
-        let (name, category) = describe::name(trace, slice);
-        let mut args = events.slice(track, name, category, start, duration)?;
-        describe::args(trace, slice, slices.node(slice), &mut args)?;
-        args.end();
-        for mark in arrows.of(slice) {
-            events.arrow(track, mark.begins, mark.id, mark.kind, mark.at)?;
+    let made = arrows.made();
+    let mut wholes: BTreeMap<Slice, Option<Track>> = made.iter().filter_map(|slice| Some((slices.whole(*slice)?, None))).collect();
+    for (slice, start, duration) in slices.in_order(made) {
+        // on a stream all but this go side by side
+        let inside = slices.whole(slice).filter(|whole| whole.row().is_some()).and_then(|whole| *wholes.get(&whole)?);
+        let track = inside.map_or_else(|| tracks.of(place(&slices, slice), start, start + duration, out.sink), Ok)?;
+        if let Some(whole) = wholes.get_mut(&slice) {
+            *whole = Some(track);
         }
+        let (name, category) = describe::name(trace, slice);
+        out.sink.begin(Range { track, name, category, start, duration })?;
+        describe::args(&slices, slice, &mut out)?;
+        out.sink.end(arrows.of(slice))?;
         summary.slices += 1;
     }
-    events.finish()?;
+    out.sink.finish()?;
     Ok(summary)
 }
 
@@ -104,8 +208,8 @@ fn about(trace: &LinkedTrace, origin: TimeNs) -> Vec<(&'static str, String)> {
 }
 
 /// The thread, or the queue after all threads, that a range is on.
-fn place(trace: &LinkedTrace, slice: Slice) -> usize {
-    let device = &trace.device;
+fn place(slices: &Slices<'_>, slice: Slice) -> usize {
+    let (trace, device) = (slices.trace, &slices.trace.device);
     let queues = device.threads.len();
     match slice {
         Slice::Op(at) => device.ops.thread[at as usize].index(),
@@ -115,31 +219,33 @@ fn place(trace: &LinkedTrace, slice: Slice) -> usize {
             let node = trace.nodes.get(node as usize);
             node.resource as usize + if node.on_device { queues } else { 0 }
         }
+        Slice::Transfer(_) => slices.whole(slice).map_or(0, |whole| place(slices, whole)),
     }
 }
 
 /// The critical path: each step, and before it the time that it waited.
-fn steps<W: Write>(trace: &LinkedTrace, path: &[Step], track: Track, out: &mut Events<'_, W>) -> io::Result<()> {
+fn steps(trace: &LinkedTrace, path: &[Step], track: Track, out: &mut Out<'_>) -> io::Result<()> {
     for step in path {
         let node = trace.nodes.get(step.node as usize);
         let name = trace.name(&node);
         if step.delay.0 > 0 {
             let start = TimeNs(step.start.0.saturating_sub(step.delay.0));
-            let mut args = out.slice(track, &format!("delay: {}", step.delay_cause), "delay", start, step.delay)?;
-            args.text("cause", step.delay_cause)?;
-            args.text("via", step.via)?;
-            args.text("before", name)?;
-            args.number("node", Some(step.node))?;
-            args.end();
+            let why = format!("delay: {}", step.delay_cause);
+            out.sink.begin(Range { track, name: &why, category: "delay", start, duration: step.delay })?;
+            out.text("cause", step.delay_cause)?;
+            out.text("via", step.via)?;
+            out.text("before", name)?;
+            out.number("node", Some(step.node))?;
+            out.sink.end(&[])?;
         }
-        let mut args = out.slice(track, name, "step", step.start, step.duration)?;
-        args.text("cause", step.cause)?;
-        args.text("via", step.via)?;
-        args.number("node", Some(step.node))?;
-        args.number("kind", Some(node.kind))?;
-        args.text("name", name)?;
-        args.text("resource", &resource(trace, &node))?;
-        args.end();
+        out.sink.begin(Range { track, name, category: "step", start: step.start, duration: step.duration })?;
+        out.text("cause", step.cause)?;
+        out.text("via", step.via)?;
+        out.number("node", Some(step.node))?;
+        out.word("kind", Some(node.kind))?;
+        out.text("name", name)?;
+        out.text("resource", &resource(trace, &node))?;
+        out.sink.end(&[])?;
     }
     Ok(())
 }

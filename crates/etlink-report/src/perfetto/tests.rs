@@ -1,4 +1,4 @@
-use super::{Step, Summary, write};
+use super::{Format, Step, Summary, write};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::builder::{HostSchema, Queue, TraceBuilder};
 use etlink_model::{DurationNs, TimeNs};
@@ -13,8 +13,8 @@ fn linked(draw: &TraceBuilder) -> LinkedTrace {
 /// The events, after what every export has to keep to.
 fn shown(trace: &LinkedTrace, path: &[Step]) -> (Vec<Value>, Summary) {
     let (mut text, mut again) = (vec![], vec![]);
-    let summary = write(trace, path, &mut text).expect("writes");
-    write(trace, path, &mut again).expect("writes");
+    let summary = write(trace, path, Format::Json, &mut text).expect("writes");
+    write(trace, path, Format::Json, &mut again).expect("writes");
     assert!(text == again, "same input, same bytes");
     let mut document: Value = serde_json::from_slice(&text).expect("JSON");
     let Value::Array(events) = document["traceEvents"].take() else { panic!("no events") };

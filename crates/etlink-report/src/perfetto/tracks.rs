@@ -1,28 +1,47 @@
 //! Processes and threads as Perfetto numbers them.
 //!
 //! Its numbers are positive 32-bit integers; 0 is its idle thread. Kineto writes any integer and also
-//! text (`"Spans"`). Numbers that fit stay, others get a free one; the names say what they were.
+//! text (`"Spans"`). Numbers that fit stay, others get a free one; the names say what they were. In a file of several
+//! ranks all numbers are new, from 1 for the first rank, from 1,000,001 for the second: processes of two machines can have one.
 
-use super::events::{Events, Meta, Track};
+use super::Member;
 use super::lanes::Lanes;
+use super::sink::{Process, Sink, Track};
 use etlink_model::{DeviceTrace, Label, Queue, Thread, TimeNs};
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io;
+
+/// So many numbers at most are a rank's.
+const ROOM: u32 = 1_000_000;
 
 /// Numbers that are taken, by processes or threads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Numbers {
     taken: BTreeSet<u32>,
     next: u32,
+    /// Before the first.
+    base: u32,
+    room: u32,
 }
 
 impl Numbers {
+    /// Those of one rank.
+    fn of(member: Option<&Member<'_>>) -> Numbers {
+        let most = i32::MAX.unsigned_abs();
+        let room = |ranks: u32| most.checked_div(ranks).and_then(u32::checked_ilog10).map_or(0, |digits| 10u32.pow(digits)).min(ROOM);
+        let (base, room) = member.map_or((0, most), |member| (member.place.saturating_mul(room(member.of)), room(member.of)));
+        Numbers { taken: BTreeSet::new(), next: 0, base, room }
+    }
+
     /// A number that no other has.
-    fn free(&mut self) -> u32 {
+    fn free(&mut self) -> io::Result<u32> {
         loop {
             self.next += 1;
-            if self.taken.insert(self.next) {
-                return self.next;
+            if self.next >= self.room {
+                return Err(io::Error::other(format!("there are more than {} threads, streams and what runs beside them", self.room)));
+            }
+            if self.taken.insert(self.base + self.next) {
+                return Ok(self.base + self.next);
             }
         }
     }
@@ -44,53 +63,61 @@ pub(super) struct Tracks {
     places: Vec<Place>,
     /// The critical path's.
     pub(super) path: Track,
+    /// What names of processes begin with.
+    rank: String,
 }
 
 impl Tracks {
-    /// Numbers the processes and writes their names, the critical path first.
-    pub(super) fn new<W: Write>(device: &DeviceTrace, out: &mut Events<'_, W>) -> io::Result<Tracks> {
-        let mut numbers = Numbers::default();
-        numbers.taken.extend(device.threads.iter().flat_map(|thread| [number(thread.pid), number(thread.tid)]).flatten());
-        let path = Track { pid: numbers.free(), tid: numbers.free() };
-        process(out, path.pid, "critical path", 0)?;
-        thread(out, path, "steps")?;
-        let mut tracks = Tracks { numbers, places: vec![], path };
-        tracks.threads(device, out)?;
+    /// Numbers the processes and makes them known, the critical path first.
+    pub(super) fn new(device: &DeviceTrace, member: Option<&Member<'_>>, out: &mut dyn Sink) -> io::Result<Tracks> {
+        let mut numbers = Numbers::of(member);
+        let natural = |label: Label| number(label).filter(|_| member.is_none());
+        numbers.taken.extend(device.threads.iter().flat_map(|thread| [natural(thread.pid), natural(thread.tid)]).flatten());
+        let path = Track { pid: numbers.free()?, tid: numbers.free()? };
+        let rank = member.map_or(String::new(), |member| format!("{} · ", member.name));
+        let mut tracks = Tracks { numbers, places: vec![], path, rank };
+        tracks.process(path.pid, "critical path", 0, None, out)?;
+        out.thread(path, "steps")?;
+        tracks.threads(device, natural, out)?;
         tracks.queues(device, out)?;
         Ok(tracks)
     }
 
-    fn threads<W: Write>(&mut self, device: &DeviceTrace, out: &mut Events<'_, W>) -> io::Result<()> {
+    fn process(&self, pid: u32, name: &str, place: usize, label: Option<&str>, out: &mut dyn Sink) -> io::Result<()> {
+        let place = u32::try_from(place).unwrap_or(u32::MAX).min(self.numbers.room.saturating_sub(1)) + self.numbers.base;
+        out.process(Process { pid, name: &format!("{}{name}", self.rank), place, label })
+    }
+
+    fn threads(&mut self, device: &DeviceTrace, natural: impl Fn(Label) -> Option<u32>, out: &mut dyn Sink) -> io::Result<()> {
         let mut processes: Vec<(Label, u32)> = vec![];
         for of in &device.threads {
             let pid = match processes.iter().find(|(label, _)| *label == of.pid) {
                 Some((_, pid)) => *pid,
                 None => {
-                    let pid = number(of.pid).unwrap_or_else(|| self.numbers.free());
+                    let pid = natural(of.pid).map_or_else(|| self.numbers.free(), Ok)?;
                     processes.push((of.pid, pid));
-                    process(out, pid, &process_name(device, of.pid), processes.len())?;
+                    self.process(pid, &process_name(device, of.pid), processes.len(), None, out)?;
                     pid
                 }
             };
             self.places.push(Place { name: thread_name(device, *of), lanes: Lanes::new(true), tracks: vec![], pid });
-            let natural = number(of.tid).filter(|tid| !self.is_track(*tid));
+            let natural = natural(of.tid).filter(|tid| !self.is_track(*tid));
             self.add_track(self.places.len() - 1, natural, out)?;
         }
         Ok(())
     }
 
-    fn queues<W: Write>(&mut self, device: &DeviceTrace, out: &mut Events<'_, W>) -> io::Result<()> {
+    fn queues(&mut self, device: &DeviceTrace, out: &mut dyn Sink) -> io::Result<()> {
         let mut processes: Vec<(i64, u32)> = vec![];
         for queue in &device.queues {
             let pid = match processes.iter().find(|(number, _)| *number == queue.device) {
                 Some((_, pid)) => *pid,
                 None => {
-                    let pid = self.numbers.free();
+                    let pid = self.numbers.free()?;
                     processes.push((queue.device, pid));
-                    process(out, pid, &format!("device {}", queue.device), device.threads.len() + processes.len())?;
                     let model = usize::try_from(queue.device).ok().and_then(|at| device.header.devices.get(at));
-                    let labels = model.filter(|model| !model.is_empty());
-                    labels.map_or(Ok(()), |model| out.metadata(Track { pid, tid: pid }, "process_labels", "labels", Meta::Text(model)))?;
+                    let label = model.filter(|model| !model.is_empty()).map(String::as_str);
+                    self.process(pid, &format!("device {}", queue.device), device.threads.len() + processes.len(), label, out)?;
                     pid
                 }
             };
@@ -101,7 +128,7 @@ impl Tracks {
     }
 
     /// The track of the next range of thread or queue `place`. Ranges come in order of start, the longer first.
-    pub(super) fn of<W: Write>(&mut self, place: usize, start: TimeNs, end: TimeNs, out: &mut Events<'_, W>) -> io::Result<Track> {
+    pub(super) fn of(&mut self, place: usize, start: TimeNs, end: TimeNs, out: &mut dyn Sink) -> io::Result<Track> {
         let lane = self.places[place].lanes.place(start, end) as usize;
         while self.places[place].tracks.len() <= lane {
             self.add_track(place, None, out)?;
@@ -109,14 +136,14 @@ impl Tracks {
         Ok(self.places[place].tracks[lane])
     }
 
-    fn add_track<W: Write>(&mut self, place: usize, natural: Option<u32>, out: &mut Events<'_, W>) -> io::Result<()> {
-        let tid = natural.unwrap_or_else(|| self.numbers.free());
+    fn add_track(&mut self, place: usize, natural: Option<u32>, out: &mut dyn Sink) -> io::Result<()> {
+        let tid = natural.map_or_else(|| self.numbers.free(), Ok)?;
         let of = &mut self.places[place];
         let track = Track { pid: of.pid, tid };
         of.tracks.push(track);
         let overflow = of.tracks.len() > 1;
         let name = if overflow { format!("{} ({})", of.name, of.tracks.len()) } else { of.name.clone() };
-        thread(out, track, &name)
+        out.thread(track, &name)
     }
 
     fn is_track(&self, tid: u32) -> bool {
@@ -130,16 +157,6 @@ fn number(label: Label) -> Option<u32> {
         Label::Int(number) => i32::try_from(number).ok().filter(|number| *number > 0).map(i32::unsigned_abs),
         Label::Text(_) => None,
     }
-}
-
-fn process<W: Write>(out: &mut Events<'_, W>, pid: u32, name: &str, place: usize) -> io::Result<()> {
-    let track = Track { pid, tid: pid };
-    out.metadata(track, "process_name", "name", Meta::Text(name))?;
-    out.metadata(track, "process_sort_index", "sort_index", Meta::Number(place as i64))
-}
-
-fn thread<W: Write>(out: &mut Events<'_, W>, track: Track, name: &str) -> io::Result<()> {
-    out.metadata(track, "thread_name", "name", Meta::Text(name))
 }
 
 fn process_name(device: &DeviceTrace, pid: Label) -> String {

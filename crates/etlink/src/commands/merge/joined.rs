@@ -1,5 +1,6 @@
 //! The ranks of one run, joined.
 
+use super::timeline::{Common, Written};
 use super::{Known, Rank};
 use crate::args::Merge;
 use crate::pair::Among;
@@ -35,6 +36,11 @@ pub(super) struct Joined {
     pub(super) problems: Vec<Problem>,
     /// The ranks' clocks against the first rank's; none with `--no-align`.
     pub(super) clocks: Vec<Clock>,
+    /// The file of all ranks for Perfetto.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) timeline: Option<Written>,
+    #[serde(skip)]
+    pub(super) common: Option<Common>,
     #[serde(skip)]
     pub(super) agreed: Agreed,
     /// Label of each joined rank.
@@ -73,11 +79,13 @@ impl Joined {
         let join = join(&facts);
         let agreed = agree(&facts, &sizes, &join, args.simulator.is_some());
         let clocks = if args.no_align { vec![] } else { clocks(&facts, &join) };
+        let common = Common::of(args, &facts, &join, &clocks);
         let mut joined = Joined::counted(&join);
         joined.problems.extend(out_of_turn(&facts, &join, &agreed.out_of_turn));
         joined.strangers = join.strangers(facts.len()).into_iter().map(|at| facts[at].rank).collect();
         let ranks = facts.iter().map(|facts| facts.rank).collect();
-        Joined { run: run.to_owned(), ranks, world_size: company.world_size, absent: company.absent, left_out, clocks, agreed, labels, ..joined }
+        let (world_size, absent) = (company.world_size, company.absent);
+        Joined { run: run.to_owned(), ranks, world_size, absent, left_out, clocks, common, agreed, labels, ..joined }
     }
 
     fn counted(join: &Join) -> Joined {
@@ -98,12 +106,14 @@ impl Joined {
             unmatched: join.joints.iter().filter(|joint| !joint.is_whole()).count() as u64,
             problems: join.problems.clone(),
             clocks: vec![],
+            timeline: None,
+            common: None,
             agreed: Agreed::default(),
             labels: vec![],
         }
     }
 
-    fn place(&self, label: &str) -> Option<usize> {
+    pub(super) fn place(&self, label: &str) -> Option<usize> {
         self.labels.iter().position(|known| known == label)
     }
 
@@ -117,6 +127,11 @@ impl Joined {
         let Some(place) = self.place(label) else { return Among::default() };
         let clock = self.clocks.get(place).copied().unwrap_or_default();
         Among { agreed: self.agreed.ranks.get(place), in_turn: args.simulator.is_some(), clock }
+    }
+
+    /// What is added to the times of a rank.
+    pub(super) fn clock_offset_ns(&self, place: usize) -> i64 {
+        self.clocks.get(place).map_or(0, |clock| clock.offset_ns)
     }
 }
 

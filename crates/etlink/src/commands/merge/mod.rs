@@ -1,18 +1,19 @@
-//! `etlink merge`: every rank of a folder, in parallel, one output each, joined with the others of its run.
+//! `etlink merge`: every rank of a folder, in parallel, one output each or one of all, joined with the others of its run.
 //!
-//! What a rank's file says of its communications depends on all ranks. So all are linked first, and of each is kept what the
+//! What a rank's file says of its communications and times depends on all ranks. So all are linked first, and of each is kept what the
 //! join needs. Where all linked traces fit into the memory budget they are kept too; else each is linked once more to be written.
 
 mod joined;
 mod show;
 mod simulator;
+mod timeline;
 
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Format, Merge};
 use crate::discover::{Found, Run};
 use crate::fleet::{self, Fleet};
-use crate::output::Target;
+use crate::output::{Piece, Target};
 use crate::pair::{self, Among, Form, Job, Linked};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
@@ -34,6 +35,9 @@ struct Rank {
     linked: Option<Linked>,
     #[serde(skip)]
     known: Option<Known>,
+    /// Its part of the timeline.
+    #[serde(skip)]
+    piece: Option<Piece>,
     /// Of a rank that has nobody to join with: how that went.
     #[serde(skip)]
     alone: Option<Joined>,
@@ -65,12 +69,12 @@ pub fn run(args: Merge) -> Result<Outcome> {
     progress.say("linking");
     let merge = Merging { hold: fleet.all_fit(), args, fleet, progress };
     let mut ranks = merge.fleet.each(|at| merge.link(at));
-    let runs = merge.join(&mut ranks);
+    let mut runs = merge.join(&mut ranks);
     let written = merge.fleet.each(|at| merge.write_joined(&runs, at, &ranks[at]));
     for (rank, written) in ranks.iter_mut().zip(written) {
         rank.take(written);
     }
-    let side_files = merge.write_beside(&runs);
+    let side_files = merge.write_beside(&runs).and_then(|()| merge.write_timelines(&mut ranks, &mut runs));
     merge.progress.clear();
     side_files?;
     if merge.args.how.json {
@@ -79,7 +83,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
         print(&show::summary(&merge.fleet.runs, &ranks, &runs))?;
     }
     let bad = ranks.iter().any(|rank| rank.linked.as_ref().is_none_or(|linked| linked.refused));
-    let unused = merge.args.simulator.is_some() && runs.iter().any(|run| !run.left_out.is_empty());
+    let unused = (merge.args.simulator.is_some() || merge.is_timeline()) && runs.iter().any(|run| !run.left_out.is_empty());
     Ok(if bad || unused { Outcome::Found } else { Outcome::Done })
 }
 
@@ -91,6 +95,7 @@ fn prepare(args: &Merge, fleet: &Fleet) -> Result<()> {
         for name in simulator::names(args) {
             Target::new(&folder.join(name), Some(Format::Json), args.how.force)?;
         }
+        timeline::target(args, run).transpose()?;
     }
     Ok(())
 }
@@ -111,8 +116,15 @@ impl Merging {
     /// Links a rank; writes it where that does not depend on others.
     fn link(&self, at: usize) -> Rank {
         let (run, found) = self.fleet.rank(at);
-        let mut rank =
-            Rank { run: run.folder.display().to_string(), label: found.label.clone(), error: None, linked: None, known: None, alone: None };
+        let mut rank = Rank {
+            run: run.folder.display().to_string(),
+            label: found.label.clone(),
+            error: None,
+            linked: None,
+            known: None,
+            piece: None,
+            alone: None,
+        };
         if let Err(error) = self.try_link(at, &mut rank) {
             (rank.linked, rank.error, rank.known) = (None, Some(format!("{error:#}")), None);
         }
@@ -130,18 +142,40 @@ impl Merging {
             let sizes = etlink_chakra::simulated(&trace, &facts);
             rank.known = Some(Known { facts, sizes, trace: None });
         }
-        let silent = rank.known.as_ref().is_some_and(|known| known.facts.communications.is_empty()) && self.args.simulator.is_none();
-        if !is_et(&self.args) || silent && !alone {
+        if self.is_by_itself(rank, alone) {
             pair::write_out(&trace, &job, Among::default(), &self.progress, &mut linked)?;
         } else if alone {
             let joined = Joined::of(&self.args, &rank.run, &[&*rank]);
-            pair::write_out(&trace, &job, joined.among(&self.args, &rank.label), &self.progress, &mut linked)?;
+            rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
             rank.alone = Some(joined);
         } else if let Some(known) = rank.known.as_mut().filter(|_| self.hold) {
             known.trace = Some(trace);
         }
         rank.linked = Some(linked);
         Ok(())
+    }
+
+    /// Whether what is written of a rank depends on no other.
+    fn is_by_itself(&self, rank: &Rank, alone: bool) -> bool {
+        let silent = rank.known.as_ref().is_some_and(|known| known.facts.communications.is_empty());
+        match self.args.how.format {
+            Some(Format::Json) => true,
+            Some(Format::Perfetto | Format::Pftrace) => false,
+            Some(Format::Et) | None => silent && !alone && self.args.simulator.is_none(),
+        }
+    }
+
+    fn is_timeline(&self) -> bool {
+        self.args.how.format.is_some_and(|format| format.for_perfetto().is_some())
+    }
+
+    /// Writes what depends on the other ranks.
+    fn write_rank(&self, trace: &LinkedTrace, job: &Job, joined: &Joined, label: &str, linked: &mut Linked) -> Result<Option<Piece>> {
+        if self.is_timeline() {
+            return self.write_part(trace, job, joined, label, linked);
+        }
+        pair::write_out(trace, job, joined.among(&self.args, label), &self.progress, linked)?;
+        Ok(None)
     }
 
     fn job(&self, at: usize) -> Result<Job> {
@@ -153,7 +187,7 @@ impl Merging {
             device: found.device.clone().ok_or_else(|| fleet::no_device(run, found))?,
             // a rank that only tells files apart need not be the process's rank
             rank: None,
-            target: Some(Target::new(&self.output_path(run, found), how.format, how.force)?),
+            target: Some(timeline::target(&self.args, run).unwrap_or_else(|| Target::new(&self.output_path(run, found), how.format, how.force))?),
             form: Form::new(how, how.format)?.with(part(&self.args)),
             tensor_deps: how.tensor_deps.into(),
             threads: self.fleet.threads_each,
@@ -178,30 +212,30 @@ impl Merging {
     }
 
     /// Writes a rank that waited for the others; gives what is new of it.
-    fn write_joined(&self, runs: &[Joined], at: usize, rank: &Rank) -> Option<Result<Linked>> {
-        let linked = rank.linked.as_ref().filter(|linked| linked.output.is_none() && !linked.refused)?;
+    fn write_joined(&self, runs: &[Joined], at: usize, rank: &Rank) -> Option<Result<(Linked, Option<Piece>)>> {
+        let linked = rank.linked.as_ref().filter(|linked| linked.output.is_none() && !linked.refused && rank.piece.is_none())?;
         let joined = &runs[self.fleet.ranks[at].0];
-        if !is_et(&self.args) || self.args.simulator.is_some() && !joined.has(&rank.label) {
+        if (self.is_timeline() || self.args.simulator.is_some()) && !joined.has(&rank.label) {
             return None;
         }
-        Some(self.try_write(at, rank, joined.among(&self.args, &rank.label), linked.seconds))
+        Some(self.try_write(at, rank, joined, linked.seconds))
     }
 
-    fn try_write(&self, at: usize, rank: &Rank, among: Among<'_>, before: pair::Seconds) -> Result<Linked> {
+    fn try_write(&self, at: usize, rank: &Rank, joined: &Joined, before: pair::Seconds) -> Result<(Linked, Option<Piece>)> {
         let mut job = self.job(at)?;
         if let (Some(trace), Some(linked)) = (rank.known.as_ref().and_then(|known| known.trace.as_ref()), &rank.linked) {
             let mut linked = linked.clone();
-            pair::write_out(trace, &job, among, &self.progress, &mut linked)?;
-            return Ok(linked);
+            let piece = self.write_rank(trace, &job, joined, &rank.label, &mut linked)?;
+            return Ok((linked, piece));
         }
         // what was said the first time goes
         job.strict = false;
         let (trace, mut linked) = pair::link(&job, &self.progress)?;
         fleet::tell_rank(self.fleet.rank(at).1, &mut linked);
-        pair::write_out(&trace, &job, among, &self.progress, &mut linked)?;
+        let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;
         linked.seconds.read += before.read;
         linked.seconds.link += before.link;
-        Ok(linked)
+        Ok((linked, piece))
     }
 
     /// Writes what stands beside the ranks' files.
@@ -222,11 +256,7 @@ impl Merging {
 
     /// `OUT/<folder>/<name>.<rank>.et`, the names that simulators want: a prefix and the rank.
     fn output_path(&self, run: &Run, found: &Found) -> PathBuf {
-        let ending = match self.args.how.format {
-            Some(Format::Json) => "json.gz",
-            Some(Format::Perfetto) => "trace.json.gz",
-            Some(Format::Et) | None => "et",
-        };
+        let ending = if is_et(&self.args) { "et" } else { "json.gz" };
         self.args.output.join(&run.folder).join(format!("{}.{}.{ending}", self.name(run), found.label))
     }
 }
@@ -246,9 +276,9 @@ impl Rank {
         Path::new(&self.run).join(&self.label).display().to_string()
     }
 
-    fn take(&mut self, written: Option<Result<Linked>>) {
+    fn take(&mut self, written: Option<Result<(Linked, Option<Piece>)>>) {
         match written {
-            Some(Ok(linked)) => self.linked = Some(linked),
+            Some(Ok((linked, piece))) => (self.linked, self.piece) = (Some(linked), piece),
             Some(Err(error)) => (self.linked, self.error) = (None, Some(format!("{error:#}"))),
             None => {}
         }

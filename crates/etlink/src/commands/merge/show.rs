@@ -61,7 +61,7 @@ fn common(joined: &Joined, ranks: &[Rank]) -> String {
         let why = stray.why.map_or("its rank is not sure".to_owned(), |why| why.describe());
         let _ = writeln!(out, "note: {run}{} is not joined with the others: {why}", stray.label);
     }
-    if joined.groups.is_empty() && joined.messages + joined.unmatched == 0 && joined.ranks.len() < 2 {
+    if joined.groups.is_empty() && joined.messages + joined.unmatched == 0 && joined.ranks.len() < 2 && joined.timeline.is_none() {
         return out;
     }
     if !joined.absent.is_empty() {
@@ -86,6 +86,12 @@ fn common(joined: &Joined, ranks: &[Rank]) -> String {
         rows.add("  as compute", count, format!("communication, {}", word(reason)));
     }
     clocks(&joined.clocks, &mut rows);
+    if let Some(timeline) = &joined.timeline {
+        let gone_on = if timeline.gone_on > 0 { format!(", {} not drawn: the rank had gone on", timeline.gone_on) } else { String::new() };
+        let said =
+            format!("{}, {} slices, {} arrows, {} between ranks{gone_on}", timeline.output, timeline.slices, timeline.arrows, timeline.between_ranks);
+        rows.add("  timeline", mb(timeline.bytes), said);
+    }
     joined.problems.iter().for_each(|problem| rows.add("  problem", problem.count, describe_problem(problem)));
     out + &rows.to_string()
 }

@@ -1,0 +1,73 @@
+//! Who made whom wait: in a collective the rank that came last all others, in a message the sender the receiver.
+
+use super::join::side;
+use super::lateness::{aligned, arrivals};
+use super::{Channel, Clock, Facts, Join, Part};
+use etlink_model::CollectiveKind;
+
+/// One rank's side of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// The communication's node.
+    pub node: u32,
+    /// Common to both sides, and to no other two. From 1.
+    pub number: u32,
+    /// When the other rank was there, ns since the Unix epoch by this rank's clock: of who waits, 1 ns later. Never after the communication.
+    pub at_ns: i64,
+    /// Whether this rank waited.
+    pub waits: bool,
+    /// Whether it is a message.
+    pub message: bool,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub struct Releases {
+    /// By place of the rank, in order of their numbers.
+    pub of_rank: Vec<Vec<Release>>,
+    /// How many there are.
+    pub count: u32,
+    /// How many ranks had gone on when the last came, or by their clocks seem to have: a call that does not wait for its transfer, clocks that
+    /// are not aligned.
+    pub gone_on: u64,
+}
+
+/// Of all joints that every rank whose trace is here has. O(communications log ranks).
+pub fn releases(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Releases {
+    let mut found = Releases { of_rank: vec![vec![]; ranks.len()], ..Releases::default() };
+    for joint in &join.joints {
+        let Some(arrivals) = arrivals(ranks, clocks, joint) else { continue };
+        let message = matches!(joint.channel, Channel::Message { .. });
+        let sends = |part: &&Part| side(ranks, **part).1.kind == CollectiveKind::Send;
+        let last = arrivals.last().map(|(_, rank)| *rank);
+        let Some(from) = joint.parts.iter().find(|part| if message { sends(part) } else { Some(part.rank) == last }) else { continue };
+        let others = joint.parts.iter().filter(|part| part.rank != from.rank);
+        others.for_each(|to| found.add(ranks, clocks, (*from, *to), message));
+    }
+    found
+}
+
+impl Releases {
+    fn add(&mut self, ranks: &[Facts], clocks: &[Clock], (from, to): (Part, Part), message: bool) {
+        let (cause, effect) = (side(ranks, from).1, side(ranks, to).1);
+        let offset = |part: Part, time: i64| aligned(clocks, part.rank, time).saturating_sub(time);
+        let apart = offset(from, cause.start_ns).saturating_sub(offset(to, effect.start_ns));
+        let there = cause.start_ns.saturating_add(apart);
+        if !message && there <= effect.start_ns {
+            // they came at the same instant
+            return;
+        }
+        let at_ns = there.saturating_add(1).max(effect.start_ns);
+        if at_ns >= effect.end_ns.max(effect.start_ns.saturating_add(1)) {
+            self.gone_on += 1;
+            return;
+        }
+        self.count += 1;
+        let number = self.count;
+        let gives = Release { node: cause.node, number, at_ns: cause.start_ns, waits: false, message };
+        let waits = Release { node: effect.node, number, at_ns, waits: true, message };
+        for (part, release) in [(from, gives), (to, waits)] {
+            self.of_rank.get_mut(part.rank as usize).into_iter().for_each(|of| of.push(release));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Events of Chrome's trace format, one per line.
+//!
+//! Source of the rules: "Trace Event Format", and how Perfetto's `trace_processor` reads it. It takes times
+//! as 64-bit floats, which are exact for whole nanoseconds up to 104 days: times count from the trace's origin.
+
+use super::arrows::Mark;
+use super::sink::{Process, Range, Sink, Track, Value};
+use etlink_json::write::{micros, number, text};
+use etlink_model::TimeNs;
+use std::io::{self, Write};
+
+/// Bytes that are handed on at once.
+const BLOCK: usize = 1 << 18;
+
+/// What stands before the events.
+pub(super) fn begin(about: &[(&str, String)]) -> io::Result<Vec<u8>> {
+    let mut head = b"{\"displayTimeUnit\": \"ns\", \"otherData\": {".to_vec();
+    for (at, (key, value)) in about.iter().enumerate() {
+        head.extend_from_slice(if at > 0 { b", " } else { b"" });
+        text(&mut head, key)?;
+        head.extend_from_slice(b": ");
+        text(&mut head, value)?;
+    }
+    head.extend_from_slice(b"}, \"traceEvents\": [");
+    Ok(head)
+}
+
+/// What stands between the events of two ranks.
+pub(super) const BETWEEN: &[u8] = b",";
+
+/// What stands after the events.
+pub(super) const END: &[u8] = b"\n]}\n";
+
+/// Writes events.
+pub(super) struct Events<'w, W> {
+    out: &'w mut W,
+    line: Vec<u8>,
+    origin: TimeNs,
+    any: bool,
+    track: Track,
+    /// Whether the range has an argument.
+    args: bool,
+}
+
+impl<'w, W: Write> Events<'w, W> {
+    /// `origin` is the instant that is written as 0.
+    pub(super) fn new(out: &'w mut W, origin: TimeNs) -> Self {
+        Events { out, line: vec![], origin, any: false, track: Track::default(), args: false }
+    }
+
+    /// Names a process or thread, or says where it stands: `what` is the event's name.
+    fn metadata(&mut self, track: Track, what: &str, key: &str, value: Value<'_>) -> io::Result<()> {
+        self.head("M", track)?;
+        self.put(", \"name\": \"");
+        self.put(what);
+        self.put("\", \"args\": {\"");
+        self.put(key);
+        self.put("\": ");
+        self.value(value)?;
+        self.put("}}");
+        Ok(())
+    }
+
+    /// One end of an arrow: it binds to the innermost range of the track at that instant.
+    fn arrow(&mut self, mark: &Mark) -> io::Result<()> {
+        self.head(if mark.begins { "s" } else { "f" }, self.track)?;
+        self.time(mark.at)?;
+        self.put(if mark.begins { ", \"id\": " } else { ", \"bp\": \"e\", \"id\": " });
+        number(&mut self.line, mark.id)?;
+        for key in [", \"name\": \"", "\", \"cat\": \""] {
+            self.put(key);
+            self.put(mark.kind.name());
+        }
+        self.put("\"}");
+        Ok(())
+    }
+
+    fn head(&mut self, phase: &str, track: Track) -> io::Result<()> {
+        if self.line.len() > BLOCK {
+            self.out.write_all(&self.line)?;
+            self.line.clear();
+        }
+        let first = !std::mem::replace(&mut self.any, true);
+        self.put(if first { "\n{\"ph\": \"" } else { ",\n{\"ph\": \"" });
+        self.put(phase);
+        self.put("\", \"pid\": ");
+        number(&mut self.line, track.pid)?;
+        self.put(", \"tid\": ");
+        number(&mut self.line, track.tid)
+    }
+
+    fn value(&mut self, value: Value<'_>) -> io::Result<()> {
+        match value {
+            Value::Int(value) => number(&mut self.line, value),
+            Value::Uint(value) => number(&mut self.line, value),
+            Value::Bool(value) => number(&mut self.line, value),
+            Value::Text(value) => text(&mut self.line, value),
+        }
+    }
+
+    fn time(&mut self, at: TimeNs) -> io::Result<()> {
+        self.put(", \"ts\": ");
+        micros(&mut self.line, at.0.saturating_sub(self.origin.0))
+    }
+
+    fn put(&mut self, part: &str) {
+        self.line.extend_from_slice(part.as_bytes());
+    }
+}
+
+impl<W: Write> Sink for Events<'_, W> {
+    fn process(&mut self, process: Process<'_>) -> io::Result<()> {
+        let track = Track { pid: process.pid, tid: process.pid };
+        self.metadata(track, "process_name", "name", Value::Text(process.name))?;
+        self.metadata(track, "process_sort_index", "sort_index", process.place.into())?;
+        process.label.map_or(Ok(()), |label| self.metadata(track, "process_labels", "labels", Value::Text(label)))
+    }
+
+    fn thread(&mut self, track: Track, name: &str) -> io::Result<()> {
+        self.metadata(track, "thread_name", "name", Value::Text(name))
+    }
+
+    fn begin(&mut self, range: Range<'_>) -> io::Result<()> {
+        (self.track, self.args) = (range.track, false);
+        self.head("X", range.track)?;
+        self.time(range.start)?;
+        self.put(", \"dur\": ");
+        micros(&mut self.line, range.duration.0)?;
+        self.put(", \"name\": ");
+        text(&mut self.line, range.name)?;
+        self.put(", \"cat\": ");
+        text(&mut self.line, range.category)
+    }
+
+    fn arg(&mut self, key: &'static str, value: Value<'_>) -> io::Result<()> {
+        let before = if std::mem::replace(&mut self.args, true) { ", \"" } else { ", \"args\": {\"" };
+        [before, key, "\": "].iter().for_each(|part| self.put(part));
+        self.value(value)
+    }
+
+    fn end(&mut self, arrows: &[Mark]) -> io::Result<()> {
+        self.put(if self.args { "}}" } else { "}" });
+        arrows.iter().try_for_each(|mark| self.arrow(mark))
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.line)?;
+        self.line.clear();
+        Ok(())
+    }
+}

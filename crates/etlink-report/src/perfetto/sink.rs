@@ -1,0 +1,109 @@
+//! What the walk over a trace hands to the writer of a format.
+
+use super::arrows::Mark;
+use etlink_model::{DurationNs, TimeNs};
+use serde::Serialize;
+use std::fmt::{Display, Write as _};
+use std::io;
+
+/// A thread of a process, as Perfetto numbers them. No two threads of a file have one number, and no two processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Track {
+    pub(super) pid: u32,
+    pub(super) tid: u32,
+}
+
+/// A process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Process<'n> {
+    pub(super) pid: u32,
+    pub(super) name: &'n str,
+    /// Where it stands among the others.
+    pub(super) place: u32,
+    /// What else is said of it.
+    pub(super) label: Option<&'n str>,
+}
+
+/// A range on a track.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range<'n> {
+    pub(super) track: Track,
+    pub(super) name: &'n str,
+    pub(super) category: &'n str,
+    pub(super) start: TimeNs,
+    pub(super) duration: DurationNs,
+}
+
+/// Value of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'v> {
+    Int(i64),
+    Uint(u64),
+    Bool(bool),
+    Text(&'v str),
+}
+
+macro_rules! value {
+    ($($from:ty => $kind:ident),*) => {
+        $(impl From<$from> for Value<'_> {
+            fn from(value: $from) -> Self {
+                Value::$kind(value.into())
+            }
+        })*
+    };
+}
+
+value!(i64 => Int, i32 => Int, u64 => Uint, u32 => Uint, bool => Bool);
+
+/// Writes a format. Processes and threads are made known before ranges are on them. The ranges of a track come by start, the
+/// longer first, but for what is inside another: that may come later.
+pub(super) trait Sink {
+    /// Names a process.
+    fn process(&mut self, process: Process<'_>) -> io::Result<()>;
+    /// Names a thread.
+    fn thread(&mut self, track: Track, name: &str) -> io::Result<()>;
+    /// Begins a range; its arguments follow, then [`Sink::end`].
+    fn begin(&mut self, range: Range<'_>) -> io::Result<()>;
+    /// An argument of the range.
+    fn arg(&mut self, key: &'static str, value: Value<'_>) -> io::Result<()>;
+    /// Ends the range, at which these arrows begin or end.
+    fn end(&mut self, arrows: &[Mark]) -> io::Result<()>;
+    /// Hands on what is left.
+    fn finish(&mut self) -> io::Result<()>;
+}
+
+/// A sink and what of a range is said in which way. What the trace does not say is left out.
+pub(super) struct Out<'s> {
+    pub(super) sink: &'s mut dyn Sink,
+    /// Used again for each text that has to be made.
+    text: String,
+}
+
+impl<'s> Out<'s> {
+    pub(super) fn new(sink: &'s mut dyn Sink) -> Out<'s> {
+        Out { sink, text: String::new() }
+    }
+
+    /// A number or flag, if there is one.
+    pub(super) fn number(&mut self, key: &'static str, value: Option<impl Into<Value<'static>>>) -> io::Result<()> {
+        value.map_or(Ok(()), |value| self.sink.arg(key, value.into()))
+    }
+
+    /// A text, unless it is empty.
+    pub(super) fn text(&mut self, key: &'static str, value: &str) -> io::Result<()> {
+        if value.is_empty() { Ok(()) } else { self.sink.arg(key, Value::Text(value)) }
+    }
+
+    /// The word for a value of an enumeration.
+    pub(super) fn word(&mut self, key: &'static str, value: Option<impl Serialize>) -> io::Result<()> {
+        let Some(value) = value else { return Ok(()) };
+        self.text(key, serde_variant::to_variant_name(&value).map_err(io::Error::other)?)
+    }
+
+    /// What can be shown.
+    pub(super) fn shown(&mut self, key: &'static str, value: impl Display) -> io::Result<()> {
+        self.text.clear();
+        write!(self.text, "{value}").map_err(io::Error::other)?;
+        if self.text.is_empty() { Ok(()) } else { self.sink.arg(key, Value::Text(&self.text)) }
+    }
+}

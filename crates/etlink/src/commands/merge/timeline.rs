@@ -1,0 +1,121 @@
+//! All ranks of a run in one file for Perfetto.
+//!
+//! Each rank is written to a file of its own, as many at once as fit into memory; then these become one, in the ranks' order.
+
+use super::joined::Joined;
+use super::{Merging, Rank};
+use crate::args::{Format, Merge};
+use crate::discover::Run;
+use crate::output::{Piece, Target};
+use crate::pair::{self, Job, Linked};
+use anyhow::Result;
+use etlink_link::LinkedTrace;
+use etlink_link::ranks::{Clock, Facts, Join, Releases, releases};
+use etlink_model::TimeNs;
+use etlink_report::perfetto::Member;
+use serde::Serialize;
+
+/// What the ranks have to know of each other.
+pub(super) struct Common {
+    /// The first start, ns since the Unix epoch by the first rank's clock.
+    origin_ns: i64,
+    releases: Releases,
+    /// By place of the rank.
+    names: Vec<String>,
+}
+
+/// What was written.
+#[derive(Serialize)]
+pub(super) struct Written {
+    /// The file.
+    pub(super) output: String,
+    /// Its stored size, bytes.
+    pub(super) bytes: u64,
+    /// Ranges of all ranks.
+    pub(super) slices: u64,
+    /// Edges that are drawn.
+    pub(super) arrows: u64,
+    /// Arrows between ranks.
+    pub(super) between_ranks: u32,
+    /// Arrows that are left out because the rank that should have waited had gone on.
+    pub(super) gone_on: u64,
+}
+
+impl Common {
+    /// Nothing unless a timeline is to be written.
+    pub(super) fn of(args: &Merge, facts: &[Facts], join: &Join, clocks: &[Clock]) -> Option<Common> {
+        args.how.format?.for_perfetto()?;
+        let offset = |at: usize| clocks.get(at).map_or(0, |clock| clock.offset_ns);
+        let starts = facts.iter().enumerate().map(|(at, facts)| facts.window_ns.0.saturating_add(offset(at)));
+        let names = facts.iter().map(|facts| format!("rank {}", facts.rank)).collect();
+        Some(Common { origin_ns: starts.min().unwrap_or(0), releases: releases(facts, join, clocks), names })
+    }
+}
+
+impl Joined {
+    fn member<'a>(&'a self, label: &str, trace: &LinkedTrace) -> Option<Member<'a>> {
+        let (place, common) = (self.place(label)?, self.common.as_ref()?);
+        let to_first = trace.device.header.base_ns.saturating_add(self.clock_offset_ns(place));
+        Some(Member {
+            place: u32::try_from(place).ok()?,
+            of: u32::try_from(common.names.len()).ok()?,
+            name: common.names.get(place)?,
+            origin: TimeNs(common.origin_ns.saturating_sub(to_first)),
+            releases: common.releases.of_rank.get(place)?,
+        })
+    }
+
+    fn about(&self, common: &Common) -> Vec<(&'static str, String)> {
+        let list = |numbers: &mut dyn Iterator<Item = i64>| numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+        let offsets = list(&mut (0..self.ranks.len()).map(|place| self.clock_offset_ns(place)));
+        let mut about = vec![("written_by", format!("etlink {}", env!("CARGO_PKG_VERSION")))];
+        about.extend([("base_time_ns", "0".to_owned()), ("origin_ns", common.origin_ns.to_string())]);
+        about.extend([("ranks", list(&mut self.ranks.iter().copied())), ("clock_offsets_ns", offsets)]);
+        about.extend(self.world_size.map(|size| ("world_size", size.to_string())));
+        about
+    }
+}
+
+/// Where the timeline of a run goes.
+pub(super) fn target(args: &Merge, run: &Run) -> Option<Result<Target>> {
+    let format = args.how.format.filter(|format| format.for_perfetto().is_some())?;
+    let name = if format == Format::Pftrace { "timeline.pftrace.gz" } else { "timeline.trace.json.gz" };
+    Some(Target::new(&args.output.join(&run.folder).join(name), Some(format), args.how.force))
+}
+
+impl Merging {
+    /// Writes a rank's part; none where it is not of the run.
+    pub(super) fn write_part(&self, trace: &LinkedTrace, job: &Job, joined: &Joined, label: &str, linked: &mut Linked) -> Result<Option<Piece>> {
+        joined.member(label, trace).map(|member| pair::write_member(trace, job, &member, &self.progress, linked)).transpose()
+    }
+
+    /// Puts the parts of each run together.
+    pub(super) fn write_timelines(&self, ranks: &mut [Rank], runs: &mut [Joined]) -> Result<()> {
+        for (at, (run, joined)) in self.fleet.runs.iter().zip(runs).enumerate() {
+            let (Some(target), Some(common)) = (target(&self.args, run), &joined.common) else { continue };
+            let target = target?;
+            let of_run = ranks.iter_mut().enumerate().filter(|(rank, _)| self.fleet.ranks[*rank].0 == at);
+            let mut parts: Vec<_> =
+                of_run.filter_map(|(_, rank)| Some((joined.place(&rank.label)?, rank.piece.take()?, rank.linked.as_mut()?))).collect();
+            let Some(format) = target.format.for_perfetto().filter(|_| !parts.is_empty()) else { continue };
+            parts.sort_by_key(|(place, ..)| *place);
+            let (mut pieces, mut shown) = (vec![], vec![]);
+            for (_, piece, linked) in parts {
+                linked.output = Some(target.path().display().to_string());
+                shown.extend(linked.shown);
+                pieces.push(piece);
+            }
+            let begin = format.begin(&joined.about(common), common.origin_ns)?;
+            let bytes = target.join(&begin, pieces, format.between(), format.end())?;
+            joined.timeline = Some(Written {
+                output: target.path().display().to_string(),
+                bytes,
+                slices: shown.iter().map(|shown| shown.slices).sum(),
+                arrows: shown.iter().map(|shown| shown.arrows).sum(),
+                between_ranks: common.releases.count,
+                gone_on: common.releases.gone_on,
+            });
+        }
+        Ok(())
+    }
+}
