@@ -71,3 +71,6 @@ impl Releases {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

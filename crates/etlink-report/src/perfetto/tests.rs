@@ -1,3 +1,6 @@
+mod packets;
+mod ranks;
+
 use super::{Format, Step, Summary, write};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::builder::{HostSchema, Queue, TraceBuilder};
@@ -23,6 +26,7 @@ fn shown(trace: &LinkedTrace, path: &[Step]) -> (Vec<Value>, Summary) {
     }
     tracks_nest(&events);
     arrows_go_forward(&events);
+    packets::agree(trace, path, &events);
     (events, summary)
 }
 

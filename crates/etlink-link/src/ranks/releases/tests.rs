@@ -1,0 +1,66 @@
+use super::*;
+use crate::ranks::testing::{collective, message, rank};
+use crate::ranks::{clocks, join};
+use CollectiveKind::{AllReduce, Recv, Send};
+
+/// Ranks that come at `starts` to an all-reduce that ends at 400.
+fn meeting(starts: &[i64]) -> Vec<Facts> {
+    let members: Vec<u64> = (0..starts.len() as u64).collect();
+    let mut ranks: Vec<Facts> = (0..).zip(starts).map(|(at, _)| rank(at, starts.len() as i64, &[&members])).collect();
+    ranks.iter_mut().zip(starts).for_each(|(facts, start)| collective(facts, AllReduce, 0, 5, (*start, 400)));
+    ranks
+}
+
+fn of(ranks: &[Facts], clocks: &[Clock]) -> Releases {
+    releases(ranks, &join(ranks), clocks)
+}
+
+/// Per rank: number, instant, whether it waits.
+fn brief(found: &Releases) -> Vec<Vec<(u32, i64, bool)>> {
+    found.of_rank.iter().map(|of| of.iter().map(|release| (release.number, release.at_ns, release.waits)).collect()).collect()
+}
+
+#[test]
+fn the_last_releases_all_who_came_before() {
+    let found = of(&meeting(&[0, 300, 20]), &[]);
+    assert_eq!(brief(&found), [vec![(1, 301, true)], vec![(1, 300, false), (2, 300, false)], vec![(2, 301, true)]]);
+    assert_eq!((found.count, found.gone_on), (2, 0));
+    assert_eq!(found.of_rank[0][0].node, 10);
+}
+
+#[test]
+fn who_comes_with_the_last_does_not_wait() {
+    let found = of(&meeting(&[300, 0, 300]), &[]);
+    assert_eq!(brief(&found), [vec![], vec![(1, 301, true)], vec![(1, 300, false)]]);
+}
+
+#[test]
+fn each_side_has_its_own_clock() {
+    let mut ranks = meeting(&[0, 300]);
+    let communication = &mut ranks[1].communications[0];
+    (communication.start_ns, communication.end_ns) = (communication.start_ns + 5_000, communication.end_ns + 5_000);
+    let clocks = clocks(&ranks, &join(&ranks));
+    assert_eq!(clocks[1].offset_ns, -5_000);
+    assert_eq!(brief(&of(&ranks, &clocks)), [vec![(1, 301, true)], vec![(1, 5_300, false)]]);
+    let found = of(&ranks, &[]);
+    assert_eq!((found.count, found.gone_on), (0, 1), "by clocks that are apart rank 0 had ended");
+}
+
+#[test]
+fn a_message_goes_from_the_send_whoever_came_first() {
+    for (send, recv, released) in [(100, 97, 101), (40, 97, 97), (97, 97, 98)] {
+        let mut ranks = [0, 1].map(|at| rank(at, 2, &[]));
+        message(&mut ranks[0], Recv, Some(1), recv);
+        message(&mut ranks[1], Send, Some(0), send);
+        let found = of(&ranks, &[]);
+        assert_eq!(brief(&found), [[(1, released, true)], [(1, send, false)]]);
+        assert!(found.of_rank[0][0].message);
+    }
+}
+
+#[test]
+fn nobody_knows_who_came_last_where_a_rank_is_missing() {
+    let mut ranks = meeting(&[0, 300, 20]);
+    ranks[2].communications.clear();
+    assert_eq!(of(&ranks, &[]).count, 0);
+}
