@@ -1,10 +1,10 @@
 //! What is kept of one rank to join it with the others.
 
 use super::{Groups, Steps};
-use crate::{CollectiveRef, LinkedTrace, NodeKind};
+use crate::{CollectiveRef, EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{Collective, CollectiveKind, NameId, Names, dtype_bytes};
 use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 /// One rank's communications and what tells whether it belongs to the run.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +72,19 @@ pub struct Communication {
     pub end_ns: i64,
     /// Whether it is a device row: then it ends when its transfer does.
     pub on_device: bool,
+    /// Where it waits for the other ranks.
+    pub runs: Runs,
+}
+
+/// The range in which a communication runs: its own, or that of Gloo, whose calls return at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Its first node.
+    pub node: u32,
+    /// Start, as that of the communication.
+    pub start_ns: i64,
+    /// End.
+    pub end_ns: i64,
 }
 
 impl Communication {
@@ -94,6 +107,7 @@ impl Facts {
             window_ns: (base.saturating_add(window.start_ns), base.saturating_add(window.end_ns)),
             ..Facts::default()
         };
+        let gloo = Gloo::of(trace);
         for index in (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective) {
             let node = trace.nodes.get(index);
             let Some(found) = trace.collective(&node).filter(|_| node.first) else { continue };
@@ -109,12 +123,78 @@ impl Facts {
             let dtype = facts.names.intern(found.names.get(found.record.dtype));
             let seq = Some(found.record.seq).filter(|seq| *seq >= 0);
             let on_device = node.on_device;
-            facts.communications.push(Communication { node: small(index), party, kind, dtype, in_bytes, bytes, seq, start_ns, end_ns, on_device });
+            let runs = runs(trace, gloo.range(trace, index).unwrap_or(small(index)));
+            facts.communications.push(Communication {
+                node: small(index),
+                party,
+                kind,
+                dtype,
+                in_bytes,
+                bytes,
+                seq,
+                start_ns,
+                end_ns,
+                on_device,
+                runs,
+            });
         }
         facts.groups = groups.into_iter().collect();
         facts.steps = Steps::new(trace, facts.communications.iter().map(|communication| communication.node as usize));
         facts
     }
+}
+
+/// Where Gloo runs what host ops gave it.
+#[derive(Default)]
+struct Gloo {
+    any: bool,
+    /// The first node of the worker's range, by the op that gave it the work.
+    workers: FxHashMap<u32, u32>,
+}
+
+impl Gloo {
+    /// O(edges) where there is any.
+    fn of(trace: &LinkedTrace) -> Gloo {
+        if trace.device.names.iter().all(|name| !name.starts_with("gloo:")) {
+            return Gloo::default();
+        }
+        let node = |at: u32| trace.nodes.get(at as usize);
+        let of_kind = |kind: EdgeKind| trace.edges.iter().filter(move |edge| edge.kind == kind);
+        // what a thread did before the recording stands before its first work
+        let heads = of_kind(EdgeKind::ProgramOrder).filter(|edge| node(edge.from).kind == NodeKind::Boundary);
+        let after: FxHashMap<u32, u32> = heads.map(|edge| (edge.from, edge.to)).collect();
+        let given = of_kind(EdgeKind::Handoff).map(|edge| (node(edge.from), after.get(&edge.to).copied().unwrap_or(edge.to)));
+        let given = given.filter(|(from, to)| !from.on_device && runs_it(trace, &node(*to)));
+        Gloo { any: true, workers: given.map(|(from, to)| (from.source, to)).collect() }
+    }
+
+    /// The range that runs the op of this node: a worker's, or one of the op's own thread that begins inside the op and outlasts it, as messages do.
+    fn range(&self, trace: &LinkedTrace, index: usize) -> Option<u32> {
+        let op = trace.nodes.get(index);
+        if !self.any || op.on_device {
+            return None;
+        }
+        let inside = || {
+            let nodes = (index + 1..trace.nodes.len()).map(|at| (at, trace.nodes.get(at)));
+            let mut nodes = nodes.take_while(|(_, node)| node.start <= op.start + op.duration);
+            nodes.find(|(_, node)| node.resource == op.resource && runs_it(trace, node)).map(|(at, _)| small(at))
+        };
+        self.workers.get(&op.source).copied().or_else(inside)
+    }
+}
+
+fn runs_it(trace: &LinkedTrace, node: &Node) -> bool {
+    node.kind == NodeKind::HostOp && trace.name(node).starts_with("gloo:")
+}
+
+/// The whole row or op that a node is a piece of.
+fn runs(trace: &LinkedTrace, index: u32) -> Runs {
+    let (node, device) = (trace.nodes.get(index as usize), &trace.device);
+    let at = node.source as usize;
+    let (start, duration) =
+        if node.on_device { (device.rows.start[at], device.rows.duration[at]) } else { (device.ops.start[at], device.ops.duration[at]) };
+    let start_ns = device.header.base_ns.saturating_add(start.0);
+    Runs { node: index, start_ns, end_ns: start_ns.saturating_add(duration.0) }
 }
 
 fn small(index: usize) -> u32 {

@@ -31,7 +31,7 @@ mod testing;
 
 pub use clocks::{Clock, Drift, clocks, needs_all};
 pub use company::{Company, LeftOut, company};
-pub use facts::{Communication, Facts, GroupOf, Party};
+pub use facts::{Communication, Facts, GroupOf, Party, Runs};
 pub use groups::Groups;
 pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join, out_of_turn};
 pub use lateness::{Lateness, StepLateness, lateness, stragglers};

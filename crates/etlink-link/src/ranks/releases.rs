@@ -8,11 +8,11 @@ use etlink_model::CollectiveKind;
 /// One rank's side of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// The communication's node.
+    /// A node of the communication, or of who waits that of the range in which it runs.
     pub node: u32,
     /// Common to both sides, and to no other two. From 1.
     pub number: u32,
-    /// When the other rank was there, ns since the Unix epoch by this rank's clock: of who waits, 1 ns later. Never after the communication.
+    /// When the other rank was there, ns since the Unix epoch by this rank's clock: of who waits, 1 ns later. Never after that range.
     pub at_ns: i64,
     /// Whether this rank waited.
     pub waits: bool,
@@ -57,15 +57,16 @@ impl Releases {
             // they came at the same instant
             return;
         }
-        let at_ns = there.saturating_add(1).max(effect.start_ns);
-        if at_ns >= effect.end_ns.max(effect.start_ns.saturating_add(1)) {
+        let runs = effect.runs;
+        let at_ns = there.saturating_add(1).max(runs.start_ns);
+        if at_ns >= runs.end_ns.max(runs.start_ns.saturating_add(1)) {
             self.gone_on += 1;
             return;
         }
         self.count += 1;
         let number = self.count;
         let gives = Release { node: cause.node, number, at_ns: cause.start_ns, waits: false, message };
-        let waits = Release { node: effect.node, number, at_ns, waits: true, message };
+        let waits = Release { node: runs.node, number, at_ns, waits: true, message };
         for (part, release) in [(from, gives), (to, waits)] {
             self.of_rank.get_mut(part.rank as usize).into_iter().for_each(|of| of.push(release));
         }

@@ -1,6 +1,6 @@
 //! Ranks as tests draw them.
 
-use super::{Communication, Facts, GroupOf, Party};
+use super::{Communication, Facts, GroupOf, Party, Runs};
 use etlink_model::CollectiveKind;
 
 /// A rank of a world of `world` whose groups are these.
@@ -12,8 +12,9 @@ pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> Facts {
 /// Adds a kernel of a group's collective: 1024 bytes of `Float`.
 pub(super) fn collective(facts: &mut Facts, kind: CollectiveKind, group: u32, seq: i64, (start_ns, end_ns): (i64, i64)) {
     let dtype = facts.names.intern("Float");
+    let node = 10 + facts.communications.len() as u32;
     facts.communications.push(Communication {
-        node: 10 + facts.communications.len() as u32,
+        node,
         party: Party::Group(group),
         kind,
         dtype,
@@ -23,6 +24,7 @@ pub(super) fn collective(facts: &mut Facts, kind: CollectiveKind, group: u32, se
         start_ns,
         end_ns,
         on_device: true,
+        runs: Runs { node, start_ns, end_ns },
     });
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::ranks::testing::{collective, message, rank};
-use crate::ranks::{clocks, join};
+use crate::ranks::{Runs, clocks, join};
 use CollectiveKind::{AllReduce, Recv, Send};
 
 /// Ranks that come at `starts` to an all-reduce that ends at 400.
@@ -39,6 +39,7 @@ fn each_side_has_its_own_clock() {
     let mut ranks = meeting(&[0, 300]);
     let communication = &mut ranks[1].communications[0];
     (communication.start_ns, communication.end_ns) = (communication.start_ns + 5_000, communication.end_ns + 5_000);
+    communication.runs = Runs { node: 10, start_ns: communication.start_ns, end_ns: communication.end_ns };
     let clocks = clocks(&ranks, &join(&ranks));
     assert_eq!(clocks[1].offset_ns, -5_000);
     assert_eq!(brief(&of(&ranks, &clocks)), [vec![(1, 301, true)], vec![(1, 5_300, false)]]);
@@ -63,4 +64,20 @@ fn nobody_knows_who_came_last_where_a_rank_is_missing() {
     let mut ranks = meeting(&[0, 300, 20]);
     ranks[2].communications.clear();
     assert_eq!(of(&ranks, &[]).count, 0);
+}
+
+#[test]
+fn a_call_that_has_returned_waits_where_its_worker_runs_it() {
+    let mut ranks = meeting(&[0, 300, 20]);
+    for facts in &mut ranks {
+        let communication = &mut facts.communications[0];
+        communication.end_ns = communication.start_ns + 10;
+        communication.runs = Runs { node: 20, start_ns: communication.start_ns + 5, end_ns: 400 };
+    }
+    ranks[2].communications[0].runs.start_ns = 350;
+    let found = of(&ranks, &[]);
+    assert_eq!(brief(&found), [vec![(1, 301, true)], vec![(1, 300, false), (2, 300, false)], vec![(2, 350, true)]]);
+    assert_eq!([found.of_rank[0][0].node, found.of_rank[1][0].node], [20, 10]);
+    ranks[0].communications[0].runs.end_ns = 301;
+    assert_eq!(of(&ranks, &[]).gone_on, 1);
 }
