@@ -14,5 +14,6 @@ mod record;
 mod replay;
 mod schedule;
 mod simulator;
+mod timeline;
 mod tool;
 mod two_traces;

@@ -1,4 +1,4 @@
-//! Traces for Perfetto from `link`, `merge` and `replay`. That Perfetto reads them is what `cargo dev perfetto` tests.
+//! Traces for Perfetto from `link` and `replay`, in JSON. That Perfetto reads them is what `cargo dev perfetto` tests.
 
 use crate::tool::{Tool, unpacked};
 use serde_json::Value;
@@ -47,13 +47,6 @@ fn replay_writes_the_path_of_the_changed_run() {
     assert_eq!(Value::from(path_ns(&trace)), changed["what_if"]["makespan_ns"]);
     assert!(changed["what_if"]["change_ns"].as_i64().is_some_and(|change| change < 0));
     tool.run(&format!("replay {MLP} -o y.trace.json")).exits(0).says("y.trace.json").says("396 slices");
-}
-
-#[test]
-fn merge_names_them_by_rank() {
-    let tool = Tool::new();
-    tool.run("merge {pairs}/ddp2-2.15.0 -o out --format perfetto").exits(0);
-    assert!(tool.path("out/ddp2-2.15.0.0.trace.json.gz").exists() && tool.path("out/ddp2-2.15.0.1.trace.json.gz").exists());
 }
 
 #[test]

@@ -9,8 +9,8 @@ const DAY_NS: i64 = 86_400 * 1_000 * MS;
 
 /// How a rank of a drawn run is.
 #[derive(Clone, Copy, Default)]
-struct Drawn {
-    rank: i64,
+pub struct Drawn {
+    pub rank: i64,
     world: i64,
     /// Its clock is ahead by so much.
     ahead_ns: i64,
@@ -43,14 +43,14 @@ fn draw(drawn: Drawn) -> Vec<u8> {
 }
 
 /// Four ranks whose rank 2 is late, on clocks that are apart.
-const RUN: [Drawn; 4] = [
+pub const RUN: [Drawn; 4] = [
     Drawn { rank: 0, world: 4, ahead_ns: 0, late: false, skipped: 0, bytes: 0 },
     Drawn { rank: 1, world: 4, ahead_ns: 3 * MS, late: false, skipped: 0, bytes: 0 },
     Drawn { rank: 2, world: 4, ahead_ns: -7 * MS, late: true, skipped: 0, bytes: 0 },
     Drawn { rank: 3, world: 4, ahead_ns: 40_000, late: false, skipped: 0, bytes: 0 },
 ];
 
-fn put(tool: &Tool, ranks: &[Drawn]) {
+pub fn put(tool: &Tool, ranks: &[Drawn]) {
     for drawn in ranks {
         tool.file(&format!("run/kineto_trace_{}.json", drawn.rank), draw(*drawn));
     }

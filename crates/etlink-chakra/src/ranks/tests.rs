@@ -19,6 +19,7 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (Facts, Vec<Option<i64>>) {
         start_ns: i64::from(node),
         end_ns: i64::from(node) + 1,
         on_device: true,
+        runs: Default::default(),
     };
     let communications = (10u32..).zip(drawn).map(communication).collect();
     let groups = vec![GroupOf::Ranks(vec![0, 1])];

@@ -1,8 +1,9 @@
 //! What is kept of one rank to join it with the others.
 
 use super::{Groups, Steps};
-use crate::{CollectiveRef, EdgeKind, LinkedTrace, Node, NodeKind};
-use etlink_model::{Collective, CollectiveKind, NameId, Names, dtype_bytes};
+use crate::queued::queued;
+use crate::{CollectiveRef, LinkedTrace, Node, NodeKind};
+use etlink_model::{Collective, CollectiveKind, NameId, Names, OpIdx, dtype_bytes};
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -153,19 +154,15 @@ struct Gloo {
 }
 
 impl Gloo {
-    /// O(edges) where there is any.
+    /// O(nodes) where there is any.
     fn of(trace: &LinkedTrace) -> Gloo {
-        if trace.device.names.iter().all(|name| !name.starts_with("gloo:")) {
+        let device = &trace.device;
+        if device.names.iter().all(|name| !name.starts_with("gloo:")) {
             return Gloo::default();
         }
-        let node = |at: u32| trace.nodes.get(at as usize);
-        let of_kind = |kind: EdgeKind| trace.edges.iter().filter(move |edge| edge.kind == kind);
-        // what a thread did before the recording stands before its first work
-        let heads = of_kind(EdgeKind::ProgramOrder).filter(|edge| node(edge.from).kind == NodeKind::Boundary);
-        let after: FxHashMap<u32, u32> = heads.map(|edge| (edge.from, edge.to)).collect();
-        let given = of_kind(EdgeKind::Handoff).map(|edge| (node(edge.from), after.get(&edge.to).copied().unwrap_or(edge.to)));
-        let given = given.filter(|(from, to)| !from.on_device && runs_it(trace, &node(*to)));
-        Gloo { any: true, workers: given.map(|(from, to)| (from.source, to)).collect() }
+        let given: FxHashMap<OpIdx, OpIdx> = queued(device).into_iter().map(|work| (work.run, work.given)).collect();
+        let first = (0..trace.nodes.len()).map(|at| (at, trace.nodes.get(at))).filter(|(_, node)| node.kind == NodeKind::HostOp && node.first);
+        Gloo { any: true, workers: first.filter_map(|(at, node)| Some((given.get(&OpIdx(node.source))?.0, small(at)))).collect() }
     }
 
     /// The range that runs the op of this node: a worker's, or one of the op's own thread that begins inside the op and outlasts it, as messages do.

@@ -8,7 +8,7 @@ use crate::input;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::proto::NodeType;
 use etlink_chakra::read::{self, CommAttrs, FileKind};
-use etlink_link::ranks::{Communication, Facts, GroupOf, Party, Transfer};
+use etlink_link::ranks::{Communication, Facts, GroupOf, Party, Runs, Transfer};
 use etlink_model::{CollectiveKind, NameId};
 use etlink_replay::{Graph, RankNames};
 use indexmap::IndexMap;
@@ -101,7 +101,9 @@ fn facts(rank: i64, file: &read::Graph, graph: &Graph, groups: &GroupList, all: 
         let start_ns = base_ns.saturating_add(file.start_ns[node].unwrap_or(0));
         let end_ns = start_ns.saturating_add(file.duration_ns[node]);
         let (in_bytes, dtype, on_device) = (bytes, NameId::default(), graph.on_device(node));
-        facts.communications.push(Communication { node: node as u32, party, kind, dtype, in_bytes, bytes, seq: None, start_ns, end_ns, on_device });
+        let node = node as u32;
+        let runs = Runs { node, start_ns, end_ns };
+        facts.communications.push(Communication { node, party, kind, dtype, in_bytes, bytes, seq: None, start_ns, end_ns, on_device, runs });
     }
     facts.groups = known;
     facts.communications.sort_by_key(|communication| file.id[communication.node as usize]);
