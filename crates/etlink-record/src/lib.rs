@@ -62,13 +62,16 @@
 //! | `seq`, `backward = true` | the sequence number that a forward op and its backward op share, one per op of the process; which one is the backward op | ops |
 //! | `schema` | `op_schema` | ops |
 //! | `correlation` | which call gave which row its work: any number that does not come again | calls, rows |
-//! | `device` | the number of the device, else 0 | rows |
+//! | `sync_stream` | the stream that its thread waits for; -1: all of the device | calls |
+//! | `sync_stream`, `wait_on_stream`, `wait_on_record` | the stream that waits, for which stream, and the `correlation` of the call that marked the place there | calls |
+//! | `device` | the number of the device, else 0 | calls, rows |
 //! | `start_ns`, `end_ns` | when it ran, unix time in nanoseconds: for an event, made when the device has told | rows |
 //! | any other | an argument of its own name in the device trace: `bytes`, `grid`, `block`, … | all |
 //!
 //! A row is a span of the thread that is the device, or an event with its times: `trace!(stream = 7, correlation, start_ns, end_ns, "gemm")`. Other
-//! events are not recorded. The linker reads the names of calls: what ends in `StreamSynchronize`, `EventRecord` or `StreamWaitEvent` orders work as
-//! CUDA's calls of these names do. `examples/training` is a program with loader threads, a backward thread and a device.
+//! events are not recorded. The linker reads the names of calls: what ends in `StreamSynchronize`, `DeviceSynchronize`, `EventRecord` or `StreamWaitEvent` orders work
+//! as CUDA's calls of these names do. Which streams these mean, all of them have to say in `sync_stream`, or none, and it is inferred. HTA and `chakra_trace_link` know only launches that are
+//! called as CUDA calls them, `cudaLaunchKernel`. `examples/training` is a program with loader threads, a backward thread and a device.
 //!
 //! - Each time that a span is entered is an op of the thread that enters it. Parents are what the thread was in.
 //! - Steps are ranges `ProfilerStep#<n>` on the thread that steps the session.

@@ -34,7 +34,11 @@ fn is_whole(trace: &LinkedTrace) {
     assert_eq!(report.matched.iter().collect::<Vec<_>>(), [(&MatchRule::Id, &report.cpu_ops)]);
     assert_eq!((report.device_rows, report.launched, report.owned_by_op), (26, 26, 26), "{report:?}");
     assert_eq!((report.rank, report.world_size), (Some(3), Some(4)));
-    assert!(report.edges[&EdgeKind::Handoff] >= 2 && report.edges[&EdgeKind::HostWait] >= 1, "{report:?}");
+    // a backward thread that comes and goes, a copy that kernels wait for, and a wait for them: all stated
+    for kind in [EdgeKind::Handoff, EdgeKind::EventWait, EdgeKind::HostWait] {
+        assert!(trace.edges.iter().any(|edge| edge.kind == kind), "no {kind:?}: {report:?}");
+        assert!(trace.edges.iter().filter(|edge| edge.kind == kind).all(|edge| !edge.inferred), "{kind:?}");
+    }
 }
 
 /// A replay gives the measured times back.

@@ -15,6 +15,12 @@ pub(crate) enum Stream {
     Copy,
 }
 
+impl Stream {
+    fn number(self) -> i64 {
+        [7, 20][self as usize]
+    }
+}
+
 /// A place in a stream.
 type Event = Arc<(Mutex<bool>, Condvar)>;
 
@@ -35,7 +41,7 @@ impl Device {
     pub(crate) fn launch(&self, stream: Stream, call: &str, kernel: &'static str, work: impl FnOnce() + Send + 'static) {
         let correlation = self.correlation();
         let _call = trace_span!("launch", name = call, correlation).entered();
-        let number = [7, 20][stream as usize];
+        let number = stream.number();
         self.give(stream, move || {
             let _row = trace_span!("row", name = kernel, device = 0, stream = number, correlation).entered();
             work();
@@ -44,26 +50,29 @@ impl Device {
 
     /// What `stream` is given from now on waits for what `other` was given so far.
     pub(crate) fn wait_for(&self, stream: Stream, other: Stream) {
-        let event = self.record(other);
-        let _call = trace_span!("deviceStreamWaitEvent", correlation = self.correlation()).entered();
+        let (event, record) = self.record(other);
+        let (sync_stream, wait_on_stream) = (stream.number(), other.number());
+        let _call =
+            trace_span!("deviceStreamWaitEvent", correlation = self.correlation(), sync_stream, wait_on_stream, wait_on_record = record).entered();
         self.give(stream, move || wait(&event));
     }
 
     /// This thread waits for the stream.
     pub(crate) fn synchronize(&self, stream: Stream) {
         let event = Event::default();
-        let _call = trace_span!("deviceStreamSynchronize", correlation = self.correlation()).entered();
+        let _call = trace_span!("deviceStreamSynchronize", correlation = self.correlation(), sync_stream = stream.number()).entered();
         let reached = Arc::clone(&event);
         self.give(stream, move || reach(&reached));
         wait(&event);
     }
 
-    fn record(&self, stream: Stream) -> Event {
-        let event = Event::default();
-        let _call = trace_span!("deviceEventRecord", correlation = self.correlation()).entered();
+    /// Marks a place in the stream; also the correlation of the call.
+    fn record(&self, stream: Stream) -> (Event, u64) {
+        let (event, correlation) = (Event::default(), self.correlation());
+        let _call = trace_span!("deviceEventRecord", correlation).entered();
         let reached = Arc::clone(&event);
         self.give(stream, move || reach(&reached));
-        event
+        (event, correlation)
     }
 
     fn give(&self, stream: Stream, work: impl FnOnce() + Send + 'static) {

@@ -5,8 +5,23 @@ use super::window::{Ran, Window};
 use crate::spans::Value;
 
 /// Fields that say where a range stands, and those of [`Details`] that are no lists of tensors.
-const KNOWN: [&str; 12] =
-    ["annotation", "name", "message", "stream", "device", "correlation", "seq", "backward", "start_ns", "end_ns", "schema", "tensor_device"];
+const KNOWN: [&str; 15] = [
+    "annotation",
+    "name",
+    "message",
+    "stream",
+    "device",
+    "correlation",
+    "sync_stream",
+    "wait_on_stream",
+    "wait_on_record",
+    "seq",
+    "backward",
+    "start_ns",
+    "end_ns",
+    "schema",
+    "tensor_device",
+];
 
 /// See the module.
 #[derive(Debug, Default)]

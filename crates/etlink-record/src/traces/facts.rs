@@ -32,6 +32,11 @@ pub(crate) struct Facts {
     pub(crate) stream: Option<i64>,
     pub(crate) device: i64,
     pub(crate) correlation: Option<i64>,
+    /// The stream that a call waits for; with `wait_on_stream` the stream that it makes wait.
+    pub(crate) sync_stream: Option<i64>,
+    pub(crate) wait_on_stream: Option<i64>,
+    /// The correlation of the call that recorded the event.
+    pub(crate) wait_on_record: Option<i64>,
     pub(crate) seq: Option<i64>,
     pub(crate) backward: bool,
     /// Times that a device told, unix nanoseconds.
@@ -51,6 +56,9 @@ impl Facts {
                 "stream" => facts.stream = value.int(),
                 "device" => facts.device = value.int().unwrap_or(0),
                 "correlation" => facts.correlation = value.int(),
+                "sync_stream" => facts.sync_stream = value.int(),
+                "wait_on_stream" => facts.wait_on_stream = value.int(),
+                "wait_on_record" => facts.wait_on_record = value.int(),
                 "seq" => facts.seq = value.int(),
                 "backward" => facts.backward = value.is_true(),
                 "start_ns" => facts.start_ns = value.int(),

@@ -156,18 +156,47 @@ impl Writer<'_> {
 
     fn ran(&mut self, ran: &Ran) -> io::Result<()> {
         let facts = self.window.facts(ran);
-        let (pid, tid) = self.track(ran, facts);
-        let (category, start) = (category(facts), ran.start);
-        write!(self.event, "  {{\n    \"ph\": \"X\", \"cat\": \"{category}\", \"name\": ")?;
-        text(&mut self.event, &facts.name)?;
-        write!(self.event, ", \"pid\": {pid}, \"tid\": {tid},\n    \"ts\": ")?;
-        micros(&mut self.event, start - self.base)?;
-        self.event.extend_from_slice(b", \"dur\": ");
-        micros(&mut self.event, ran.end - start)?;
-        self.event.extend_from_slice(b",\n    \"args\": {\n      ");
+        self.head(category(facts), &facts.name, self.track(ran, facts), ran)?;
         self.arguments(ran, facts)?;
         self.event.extend_from_slice(b"\n    }\n  },\n");
-        self.flows(ran, facts)
+        self.flows(ran, facts)?;
+        if facts.role == Role::Call { self.sync(ran, facts) } else { Ok(()) }
+    }
+
+    /// An event up to its arguments.
+    fn head(&mut self, category: &str, name: &str, (pid, tid): (i64, i64), ran: &Ran) -> io::Result<()> {
+        write!(self.event, "  {{\n    \"ph\": \"X\", \"cat\": \"{category}\", \"name\": ")?;
+        text(&mut self.event, name)?;
+        write!(self.event, ", \"pid\": {pid}, \"tid\": {tid},\n    \"ts\": ")?;
+        micros(&mut self.event, ran.start - self.base)?;
+        self.event.extend_from_slice(b", \"dur\": ");
+        micros(&mut self.event, ran.end - ran.start)?;
+        self.event.extend_from_slice(b",\n    \"args\": {\n      ");
+        Ok(())
+    }
+
+    /// What a call waits for, or makes a stream wait for.
+    fn sync(&mut self, ran: &Ran, facts: &Facts) -> io::Result<()> {
+        let Some(stream) = facts.sync_stream else { return Ok(()) };
+        let kind = match facts.wait_on_stream {
+            Some(_) => "Stream Wait Event",
+            None if stream < 0 => "Context Sync",
+            None => "Stream Sync",
+        };
+        self.head("cuda_sync", kind, (facts.device, stream), ran)?;
+        let mut args = Arguments { line: &mut self.event, first: true };
+        args.add("cuda_sync_kind", kind)?;
+        if let Some(wait_on_stream) = facts.wait_on_stream {
+            args.add("wait_on_stream", wait_on_stream)?;
+            args.add("wait_on_cuda_event_record_corr_id", facts.wait_on_record.unwrap_or(-1))?;
+            args.add("wait_on_cuda_event_id", 0)?;
+        }
+        args.add("stream", stream)?;
+        args.add("correlation", facts.correlation)?;
+        args.add("device", facts.device)?;
+        args.add("context", 1)?;
+        self.event.extend_from_slice(b"\n    }\n  },\n");
+        Ok(())
     }
 
     fn arguments(&mut self, ran: &Ran, facts: &Facts) -> io::Result<()> {

@@ -156,6 +156,21 @@ fn calls_and_rows_find_each_other() {
 }
 
 #[test]
+fn calls_say_what_they_wait_for() {
+    let traces = Recorded::of(|_| {
+        trace_span!("deviceStreamWaitEvent", correlation = 2, sync_stream = 7, wait_on_stream = 20, wait_on_record = 1).in_scope(|| {});
+        trace_span!("deviceStreamSynchronize", correlation = 3, sync_stream = 7, device = 1).in_scope(|| {});
+        trace_span!("deviceSynchronize", correlation = 4, sync_stream = -1).in_scope(|| {});
+    });
+    let said = events(&traces[0].1, "cat", "cuda_sync")
+        .map(|row| (row["name"].as_str().expect("text"), row["pid"].clone(), row["tid"].clone(), row["args"].clone()));
+    let said: Vec<_> = said
+        .map(|(name, device, stream, args)| format!("{name} {device} {stream} {} {}", args["correlation"], args["wait_on_cuda_event_record_corr_id"]))
+        .collect();
+    assert_eq!(said, ["Stream Wait Event 0 7 2 1", "Stream Sync 1 7 3 null", "Context Sync 0 -1 4 null"]);
+}
+
+#[test]
 fn a_device_may_tell_its_times_later() {
     let mut told = (0, 0);
     let traces = Recorded::of(|_| {
