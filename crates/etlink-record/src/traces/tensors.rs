@@ -31,11 +31,12 @@ pub(crate) struct Tensors {
 impl Tensors {
     /// Takes a field: what of it, and its value. A value that is none comes back.
     pub(crate) fn take(&mut self, what: &str, value: Value) -> Result<(), Value> {
-        let text = value.clone().into_text();
-        match what {
-            "shapes" => self.shapes = shapes(&text).ok_or(value)?,
-            "dtypes" => self.dtypes = items(&text).map(str::to_owned).collect(),
-            _ => self.storages = items(&text).map(address).collect::<Option<_>>().ok_or(value)?,
+        match (what, &value) {
+            ("shapes", Value::Text(text)) => self.shapes = shapes(text).ok_or(value)?,
+            ("dtypes", Value::Text(text)) => self.dtypes = items(text).map(str::to_owned).collect(),
+            ("tensors", Value::Text(text)) => self.storages = items(text).map(address).collect::<Option<_>>().ok_or(value)?,
+            ("tensors", Value::Unsigned(address)) => self.storages = vec![*address],
+            _ => return Err(value),
         }
         Ok(())
     }
