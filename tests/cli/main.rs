@@ -8,6 +8,7 @@ mod graph;
 mod link;
 mod memory;
 mod merge;
+mod odd_ranks;
 mod perfetto;
 mod ranks;
 mod record;

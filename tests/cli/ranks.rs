@@ -11,7 +11,7 @@ const DAY_NS: i64 = 86_400 * 1_000 * MS;
 #[derive(Clone, Copy, Default)]
 pub struct Drawn {
     pub rank: i64,
-    world: i64,
+    pub world: i64,
     /// Its clock is ahead by so much.
     ahead_ns: i64,
     /// It comes late to every all-reduce.
@@ -24,7 +24,7 @@ pub struct Drawn {
 /// ```text
 /// stream 20   all_reduce ====|      one per millisecond, all ranks end at the same time, 50 us after the last came
 /// ```
-fn draw(drawn: Drawn) -> Vec<u8> {
+pub fn draw(drawn: Drawn) -> Vec<u8> {
     let Drawn { rank, world, ahead_ns, late, skipped, bytes } = drawn;
     let mut draw = TraceBuilder::new(Flavour::Cuda);
     draw.distributed(rank, world).origin(1_700_000_000_000 * MS + ahead_ns);

@@ -41,7 +41,9 @@ impl Listed {
         let recorded = Recorded::read(&bytes).map_err(|error| unused(&format!("it is no manifest of a recording: {error}")))?;
         let within = path.parent().filter(|parent| *parent != folder).and(folder.file_name()).map(PathBuf::from).unwrap_or_default();
         let files = files(&recorded, &within);
-        Ok(Some(Listed { path, recorded, files }))
+        // one above that knows nothing of the folder is of other traces
+        let is_of_it = within.as_os_str().is_empty() || !files.is_empty();
+        Ok(is_of_it.then_some(Listed { path, recorded, files }))
     }
 
     /// The ranks that it lists.

@@ -122,8 +122,6 @@ impl Facts {
             let end_ns = start_ns.saturating_add(node.duration.0);
             let (in_bytes, bytes) = sizes(&found);
             let dtype = facts.names.intern(found.names.get(found.record.dtype));
-            let seq = Some(found.record.seq).filter(|seq| *seq >= 0);
-            let on_device = node.on_device;
             let runs = runs(trace, gloo.range(trace, index).unwrap_or(small(index)));
             facts.communications.push(Communication {
                 node: small(index),
@@ -132,10 +130,10 @@ impl Facts {
                 dtype,
                 in_bytes,
                 bytes,
-                seq,
+                seq: Some(found.record.seq).filter(|seq| *seq >= 0),
                 start_ns,
                 end_ns,
-                on_device,
+                on_device: node.on_device,
                 runs,
             });
         }

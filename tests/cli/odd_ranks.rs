@@ -1,0 +1,213 @@
+//! Folders in which ranks are missing, broken, doubled or not what the manifest says: told, and the rest goes on.
+
+use crate::ranks::{Drawn, RUN, draw, put};
+use crate::tool::{Tool, unpacked};
+use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use serde_json::{Value, json};
+
+/// What a manifest says of a rank whose files have these names; none: it has no traces.
+fn listed(rank: i64, files: Option<[&str; 2]>) -> Value {
+    let cycle = |[host_trace, device_trace]: [&str; 2]| {
+        json!({"first_step": 3, "last_step": 4, "whole": true, "host_trace": host_trace, "device_trace": device_trace,
+               "clock": {"unix_ns": 1_700_000_009_000_000_000i64 + rank, "monotonic_ns": 5_000_000_000i64}})
+    };
+    let cycles: Vec<Value> = files.map(cycle).into_iter().collect();
+    json!({"pid": 100 + rank, "host": "node", "rank": rank, "world": 4, "steps": 9, "excluded": false, "cycles": cycles, "notes": [], "lost": false})
+}
+
+fn manifest(tool: &Tool, name: &str, ranks: &[Value]) {
+    tool.file(name, json!({"etlink": "0.1.0", "ranks": ranks, "notes": []}).to_string());
+}
+
+fn files(rank: i64) -> [String; 2] {
+    ["torch_et", "kineto_trace"].map(|kind| format!("{kind}_{rank}.json"))
+}
+
+fn all(ranks: &[i64], folder: &str) -> Vec<Value> {
+    let one = |rank: &i64| {
+        let names = files(*rank).map(|name| format!("{folder}{name}"));
+        listed(*rank, Some([&names[0], &names[1]]))
+    };
+    ranks.iter().map(one).collect()
+}
+
+#[test]
+fn stragglers_are_told_per_step_and_in_all() {
+    let tool = Tool::new();
+    let ran = tool.run("ranks {pairs}/fsdp2-2.15.0 --json").exits(0).json();
+    let steps = ran[0]["steps"].as_array().expect("steps");
+    let told: Vec<_> = steps.iter().map(|step| (step["step"].as_str(), step["joints"].as_u64(), step["torn"].as_u64())).collect();
+    assert_eq!(told, [(Some("ProfilerStep#2"), Some(9), Some(0)), (Some("ProfilerStep#3"), Some(9), Some(0))]);
+    let sum = |all: &Value, key: &str| all.as_array().expect("a list").iter().map(|one| one[key].as_i64().expect("a number")).sum::<i64>();
+    let waited = sum(&ran[0]["steps"], "waited_ns");
+    assert!(waited > 0);
+    for (list, key) in [("ranks", "caused_ns"), ("ranks", "waited_ns"), ("collectives", "waited_ns")] {
+        assert_eq!(sum(&ran[0][list], key), waited, "{list} {key}");
+    }
+    put(&tool, &RUN);
+    let ran = tool.run("ranks run").exits(0).says("stragglers").says("(all)");
+    let line = ran.stdout.lines().find(|line| line.contains("(all)")).expect("a line");
+    assert!(line.contains("rank 2") && line.contains("100.0 %"), "{line}");
+    let csv = tool.run("ranks {pairs}/fsdp2-2.15.0 --csv").exits(0).stdout;
+    assert!(csv.starts_with("run,kind,ranks,group,number,bytes,start_ns,last,skew_ns,alone_ns,waited_ns,step,transfer_ns"), "{csv}");
+    assert_eq!(csv.lines().filter(|line| line.contains(",ProfilerStep#3,")).count(), 9);
+}
+
+#[test]
+fn sharded_ranks_are_matched_and_get_to_the_end() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/fsdp2-2.15.0 -o out").exits(0).says("1 groups; 18 collectives and 0 messages matched, 0 not");
+    tool.run("merge {pairs}/fsdp2-2.15.0 -o sim --for astra-sim").exits(0);
+    tool.run("check out sim").exits(0).says("fsdp2-2.15.0.*.et: ok, 2 ranks together");
+}
+
+#[test]
+fn what_the_manifest_lists_and_is_not_there_is_named() {
+    let tool = Tool::new();
+    put(&tool, &[RUN[0], RUN[1], RUN[3]]);
+    let mut ranks = all(&[0, 1, 3], "");
+    let mut lost = listed(2, None);
+    lost["lost"] = json!(true);
+    ranks.push(lost);
+    manifest(&tool, "run/etlink.json", &ranks);
+    let said = "lists 4 ranks, rank 2 has no trace here: it died in or after step 9 while it was recorded";
+    tool.run("ranks run").exits(0).says(said).says("no trace of rank 2");
+    tool.run("merge run -o out").exits(0).says(said).says("3 linked, 0 failed");
+    let ran = tool.run("ranks run --json").exits(0).json();
+    assert!(ran[0]["notes"][0].as_str().is_some_and(|note| note.contains(said)), "{}", ran[0]["notes"]);
+    ranks[3] = all(&[2], "").remove(0);
+    manifest(&tool, "run/etlink.json", &ranks);
+    tool.run("ranks run").exits(0).says("rank 2 has no trace here: the files that it lists are gone");
+}
+
+#[test]
+fn a_manifest_lies_above_the_folders_of_cycles() {
+    let tool = Tool::new();
+    for drawn in &RUN[..2] {
+        tool.file(&format!("rec/cycle_1/kineto_trace_{}.json", drawn.rank), draw(*drawn));
+    }
+    let mut ranks = all(&[0, 1], "cycle_1/");
+    ranks.extend(all(&[2], "cycle_0/"));
+    manifest(&tool, "rec/etlink.json", &ranks);
+    for folder in ["rec", "rec/cycle_1"] {
+        tool.run(&format!("ranks {folder}")).exits(0).says("rank 2 has no trace here: it was recorded in other cycles only");
+    }
+    tool.file("rec/others/kineto_trace_0.json", draw(RUN[0]));
+    assert!(!tool.run("ranks rec/others").exits(0).stdout.contains("etlink.json"), "it says nothing of this folder");
+}
+
+/// A device trace that says neither its rank nor how many there are.
+fn nameless(rank: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    draw.origin(1_700_000_000_000_000_000);
+    let main = draw.thread();
+    let comms = Comms::new("allreduce", 0..2, rank, 7);
+    let correlation = draw.next_correlation();
+    draw.collective(main, &comms, 1_000, 21_000);
+    draw.call(main, "cudaLaunchKernelExC", (6_000, 9_000), correlation);
+    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (30_000 + rank, 90_000), correlation, &comms);
+    draw.kineto()
+}
+
+#[test]
+fn the_manifest_tells_ranks_that_nothing_else_does() {
+    let tool = Tool::new();
+    tool.file("run/left.json", nameless(0));
+    tool.file("run/right.json", nameless(1));
+    let without = tool.run("ranks run --json").exits(1).json();
+    assert_eq!(without[0]["collectives"], json!([]), "their ranks are not known");
+    manifest(&tool, "run/etlink.json", &[listed(0, Some(["none", "left.json"])), listed(1, Some(["none", "right.json"]))]);
+    let with = tool.run("ranks run --json").exits(0).json();
+    assert_eq!((&with[0]["world_size"], &with[0]["absent"]), (&json!(4), &json!([2, 3])));
+    assert_eq!((with[0]["collectives"].as_array().map(Vec::len), &with[0]["collectives"][0]["last"]), (Some(1), &json!(1)));
+}
+
+#[test]
+fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    let mut ranks = all(&[0, 2, 3], "");
+    ranks[2]["cycles"][0]["device_trace"] = json!("kineto_trace_1.json");
+    ranks.iter_mut().for_each(|rank| rank["world"] = json!(8));
+    manifest(&tool, "run/etlink.json", &ranks);
+    for line in ["ranks run", "merge run -o out"] {
+        let ran = tool.run(line).exits(0);
+        ran.says("kineto_trace_1.json is of rank 1, the manifest of the recording says 3: its own counts")
+            .says("does not list rank 1, whose trace is here: it may be of another recording")
+            .says("says 8 ranks, the traces say 4: the traces count");
+    }
+    assert_eq!(tool.run("ranks run --json").exits(0).json()[0]["ranks"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn an_unreadable_manifest_is_told_and_not_used() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    for text in ["{\"ranks\": 5}", "no manifest", ""] {
+        tool.file("run/etlink.json", text);
+        tool.run("ranks run").exits(0).says("etlink.json is not used: it is no manifest of a recording").says("4 ranks, 8 collectives");
+    }
+}
+
+#[test]
+fn ranks_of_one_machine_are_on_one_clock_without_collectives_on_a_device() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        for name in files(rank) {
+            tool.file(&format!("run/{name}"), unpacked(&format!("ddp2-2.15.0/{name}.gz")));
+        }
+    }
+    tool.run("ranks run").exits(0).says("nothing tells how the clock of rank 1 lies to that of rank 0");
+    manifest(&tool, "run/etlink.json", &all(&[0, 1], ""));
+    let ran = tool.run("ranks run").exits(0);
+    assert!(!ran.stdout.contains("nothing tells") && ran.stdout.contains("machine"), "{}", ran.stdout);
+    assert_eq!(tool.run("ranks run --json").exits(0).json()[0]["clocks"][1]["by_machine"], true);
+    let mut apart = all(&[0, 1], "");
+    apart[1]["cycles"][0]["clock"]["monotonic_ns"] = json!(77_000_000_000i64);
+    manifest(&tool, "run/etlink.json", &apart);
+    tool.run("ranks run").exits(0).says("nothing tells how the clock of rank 1");
+}
+
+#[test]
+fn broken_files_of_a_rank_leave_the_others() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    let whole = draw(RUN[2]);
+    tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
+    let ran = tool.run("ranks run").exits(0).says("is missing on rank 2");
+    assert!(ran.stdout.contains("4 ranks, "), "{}", ran.stdout);
+    for (text, why) in [("", "run/kineto_trace_2.json"), ("{", "run/kineto_trace_2.json"), ("\u{1f}no", "run/kineto_trace_2.json")] {
+        tool.file("run/kineto_trace_2.json", text);
+        tool.run("ranks run").exits(1).says("2 is left out:").says(why).says("no trace of rank 2").says("3 ranks, 8 collectives");
+        tool.run("merge run -o out --force").exits(1).says("failed: 2:").says(why).says("3 linked, 1 failed");
+    }
+}
+
+#[test]
+fn two_files_of_one_rank_are_left_out_by_name() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.file("run/device_1.json", draw(RUN[1]));
+    let ran = tool.run("ranks run").exits(1).says("2 device traces are of rank 1 (device_1, kineto_trace_1): each is taken by itself");
+    for name in ["device_1", "kineto_trace_1"] {
+        assert!(ran.stdout.contains(&format!("{name} is left out: its rank is not sure")), "{}", ran.stdout);
+    }
+    ran.says("no trace of rank 1").says("3 ranks, 8 collectives");
+}
+
+#[test]
+fn folders_are_runs_of_their_own_even_with_the_same_ranks() {
+    let tool = Tool::new();
+    for folder in ["one", "two"] {
+        for drawn in &RUN[..2] {
+            let mut drawn: Drawn = *drawn;
+            drawn.world = 2;
+            tool.file(&format!("all/{folder}/kineto_trace_{}.json", drawn.rank), draw(drawn));
+        }
+    }
+    let ran = tool.run("ranks all --json").exits(0).json();
+    let told: Vec<_> = ran.as_array().expect("runs").iter().map(|run| (run["run"].as_str(), run["ranks"].as_array().map(Vec::len))).collect();
+    assert_eq!(told, [(Some("one"), Some(2)), (Some("two"), Some(2))]);
+    tool.run("merge all -o out").exits(0).says("4 linked, 0 failed");
+    tool.run("check out").exits(0).says("one.*.et: ok, 2 ranks together").says("two.*.et: ok, 2 ranks together");
+}
