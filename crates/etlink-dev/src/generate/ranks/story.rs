@@ -58,9 +58,10 @@ pub struct Story {
     collectives: Vec<Collective>,
     /// Per rank, per collective, how much later than in the recording, and than the first could, the rank comes to it.
     delays: Vec<Vec<i64>>,
+    /// Per rank, per collective, how much later than the transfer the rank's kernel ends.
+    hops: Vec<Vec<i64>>,
     /// What each collective takes of everybody's time.
     slot: i64,
-    seed: u64,
 }
 
 /// A launch call and the kernel of a rank's collective, by the rank's clock.
@@ -82,8 +83,9 @@ impl Story {
         let delay =
             |rank: usize, random: &mut fastrand::Rng| random.i64(0..=jitter_ns) + late.filter(|late| late.rank == rank).map_or(0, |late| late.by_ns);
         let delays = (0..ranks).map(|rank| collectives.iter().map(|_| delay(rank, &mut random)).collect()).collect();
+        let hops = (0..ranks).map(|_| collectives.iter().map(|_| random.i64(0..HOP_NS)).collect()).collect();
         let slot = jitter_ns + late.map_or(0, |late| late.by_ns) + TRANSFER_NS + HOP_NS + REST_NS;
-        Ok(Story { ranks, offset_ns, drift_ppb, begin: window.0, collectives: collectives.to_vec(), delays, slot, seed })
+        Ok(Story { ranks, offset_ns, drift_ppb, begin: window.0, collectives: collectives.to_vec(), delays, hops, slot })
     }
 
     /// How many collectives each rank takes part in.
@@ -117,8 +119,7 @@ impl Story {
         let earliest = one.start + collective as i64 * self.slot;
         let call = |rank: usize| earliest + self.delays[rank][collective] + (length / 4).min(4_000);
         let arrival = |rank: usize| call(rank) + LAUNCH_NS;
-        let hop = fastrand::Rng::with_seed(self.seed ^ ((rank as u64) << 32 | collective as u64)).i64(0..HOP_NS);
-        let end = arrival(self.last(collective)) + TRANSFER_NS + hop;
+        let end = arrival(self.last(collective)) + TRANSFER_NS + self.hops[rank][collective];
         let own = |times: (i64, i64)| (self.own(rank, times.0), self.own(rank, times.1));
         Rows { call: own((call(rank), call(rank) + (length / 4).min(3_000))), kernel: own((arrival(rank), end)) }
     }
