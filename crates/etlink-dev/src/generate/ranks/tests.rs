@@ -77,7 +77,7 @@ fn drift_of_a_known_run_is_found() {
         let truth = story.drift_ppb[rank];
         // a fast clock's second is short: up to 3 ppb at 50 ppm
         assert!((drift.ppb + truth).abs() <= drift.uncertainty_ppb + 3 && drift.uncertainty_ppb < 5_000, "{clock:?}, {truth}");
-        assert_eq!(drift.applied, truth.abs() > 5_000, "{clock:?}, {truth}");
+        assert!(drift.applied || truth.abs() < 5_000, "{clock:?}, {truth}");
         let wrong = worst(&story, &ranks, &clocks, rank);
         assert!(wrong <= 5_000, "rank {rank}: {wrong} ns off, {clock:?}");
     }
