@@ -11,6 +11,7 @@
 //! gets a launch call and a kernel, which begins when the rank has come to it and ends, but for the last hop, when it ends on all
 //! ranks: after the last has begun. Same seed, same bytes.
 
+mod source;
 mod story;
 mod text;
 

@@ -7,26 +7,29 @@ use etlink_link::ranks::{Clock, Lateness, Skew};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Each collective and message, a line each; the first column is the run's folder.
+/// Those of a line of CSV; the first is the run's folder.
+const COLUMNS: [&str; 15] = [
+    "run",
+    "kind",
+    "ranks",
+    "group",
+    "number",
+    "bytes",
+    "start_ns",
+    "last",
+    "skew_ns",
+    "alone_ns",
+    "waited_ns",
+    "step",
+    "transfer_ns",
+    "algorithm_bandwidth",
+    "bus_bandwidth",
+];
+
+/// Each collective and message, a line each.
 pub(super) fn csv(all: &[Compared]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
-    out.write_record([
-        "run",
-        "kind",
-        "ranks",
-        "group",
-        "number",
-        "bytes",
-        "start_ns",
-        "last",
-        "skew_ns",
-        "alone_ns",
-        "waited_ns",
-        "step",
-        "transfer_ns",
-        "algorithm_bandwidth",
-        "bus_bandwidth",
-    ])?;
+    out.write_record(COLUMNS)?;
     for one in all {
         for skew in &one.collectives {
             out.serialize((
