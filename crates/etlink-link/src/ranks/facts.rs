@@ -101,11 +101,10 @@ impl Facts {
     pub fn of(trace: &LinkedTrace, rank: i64) -> Facts {
         let (known, base) = (Groups::new(trace), trace.device.header.base_ns);
         let mut groups: IndexSet<GroupOf, FxBuildHasher> = IndexSet::default();
-        let window = trace.report.window;
         let mut facts = Facts {
             rank,
             world_size: trace.report.world_size.or(trace.device.header.world_size),
-            window_ns: (base.saturating_add(window.start_ns), base.saturating_add(window.end_ns)),
+            window_ns: window(trace),
             ..Facts::default()
         };
         let gloo = Gloo::of(trace);
@@ -141,6 +140,12 @@ impl Facts {
         facts.steps = Steps::new(trace, facts.communications.iter().map(|communication| communication.node as usize));
         facts
     }
+}
+
+/// Since the Unix epoch, ns.
+fn window(trace: &LinkedTrace) -> (i64, i64) {
+    let (base, window) = (trace.device.header.base_ns, trace.report.window);
+    (base.saturating_add(window.start_ns), base.saturating_add(window.end_ns))
 }
 
 /// Where Gloo runs what host ops gave it.
