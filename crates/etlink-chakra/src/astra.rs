@@ -113,7 +113,7 @@ AstraSim_Analytical_Congestion_Unaware \
 All went well when every rank logs `finished`; the exit code is 0 also when ranks are stuck.
 
 - `{name}.<rank>.et`: what each rank did; communications go in turn, in one order on all ranks
-{groups_file}- `{system}`: collective algorithms (rings)
+{groups_file}- `{system}`: collective algorithms (rings); with `roofline-enabled` 1 device nodes take what `num_ops` and `tensor_size` need at `peak-perf` and `local-mem-bw`
 - `{network}`: one switch, 400 GB/s, 936 ns: put your topology here
 - `{memory}`: no remote memory
 {idle}"#,

@@ -60,7 +60,7 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, bool, Signature) {
 }
 
 /// Per CPU op, the work that it does on the host: none where it or what it calls launches device rows, or where ops that it calls do the
-/// work: for what PyTorch counts those that are counted too, else any. Takes the result of [`ops`]. O(ops + rows).
+/// work: for what PyTorch counts those that are counted too, else any. Ranges around ops (`MulBackward0`) have none. Takes the result of [`ops`]. O(ops + rows).
 pub fn on_host(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
     let (mut counted, mut any) = (vec![false; ops.len()], vec![false; ops.len()]);
     for owner in trace.row_op.iter().filter_map(|owner| owner.get()) {
@@ -72,7 +72,8 @@ pub fn on_host(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
         counted[parent] |= counted[op] || ops[op].formula.is_counted();
         any[parent] |= any[op] || ops[op].formula != Formula::None;
     }
-    let elsewhere = |op: usize| counted[op] || any[op] && !ops[op].formula.is_counted();
+    let is_op = |op: usize| trace.device_name(trace.device.ops.name[op]).contains("::");
+    let elsewhere = |op: usize| counted[op] || any[op] && !ops[op].formula.is_counted() || !is_op(op);
     (0..ops.len()).map(|op| if elsewhere(op) { Work::default() } else { ops[op] }).collect()
 }
 

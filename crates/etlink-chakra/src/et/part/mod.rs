@@ -48,7 +48,7 @@ impl<'t> Graph<'t> {
             }
         }
         if options.in_turn && options.latency == Latency::Fold && options.part != Part::Communication {
-            once::set(trace, &mut whole);
+            once::set(trace, &mut whole, !options.no_gaps);
         }
         match options.part {
             Part::Whole => whole,

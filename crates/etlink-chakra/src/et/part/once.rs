@@ -40,8 +40,8 @@ struct Running {
     end: TimeNs,
 }
 
-/// Sets the times of a whole graph, and has gaps wait. Communications, which have a place of their own, take all of theirs.
-pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>) {
+/// Sets the times of a whole graph, and has gaps wait if they are written. Communications, which have a place of their own, take all of theirs.
+pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>, gaps_wait: bool) {
     let mut takes = vec![DurationNs(0); trace.nodes.len()];
     for &node in &whole.communications {
         takes[node as usize] = trace.nodes.duration[node as usize];
@@ -51,7 +51,7 @@ pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>) {
     for on_device in [false, true] {
         let mut all = running(trace, on_device, &whole.communications);
         share(&all, &mut takes);
-        let found = anchors(trace, &all, &takes);
+        let found = if gaps_wait { anchors(trace, &all, &takes) } else { vec![] };
         for &(at, anchor) in &found {
             let since = trace.nodes.start[anchor as usize] + trace.nodes.duration[anchor as usize];
             all[at].start = since;

@@ -134,7 +134,7 @@ fn resource(file: &read::Graph, on_device: bool, place: Place) -> Resource {
 fn on_device(file: &read::Graph, index: usize, place: Place) -> bool {
     match (file.names.get(file.kind[index]), place.stream, place.tid) {
         ("device_op", ..) => true,
-        ("host_op" | "runtime" | "host_gap", ..) => false,
+        ("host_op" | "runtime" | "host_gap" | "host" | "compute", ..) => false,
         (_, Some(_), None) => true,
         (_, None, Some(_)) => file.is_cpu_op[index] == Some(false) && file.names.get(file.kind[index]).is_empty(),
         _ => file.is_cpu_op[index] != Some(true),
@@ -148,7 +148,7 @@ fn kind_of(file: &read::Graph, index: usize, on_device: bool) -> Kind {
         "host_op" => Kind::HostOp,
         "runtime" => Kind::Runtime,
         "collective" => Kind::Collective,
-        "host_gap" => Kind::HostGap,
+        "host_gap" | "host" | "compute" => Kind::HostGap,
         "boundary" => Kind::Boundary,
         "unexplained_wait" => Kind::UnexplainedWait,
         "latency" => Kind::Latency,
