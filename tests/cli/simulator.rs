@@ -3,6 +3,7 @@
 use crate::tool::Tool;
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{GlobalMetadata, Node, NodeType};
+use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +13,12 @@ const MODES: [(&str, &[&str]); 3] = [
     ("--device-only", &["host_op", "runtime", "host_gap", "compute"]),
     ("--comm-only", &["host_op", "runtime", "host_gap", "host", "device_op"]),
 ];
-const RUNS: [(&str, usize); 12] = [
+const RUNS: [(&str, usize); 13] = [
     ("conv-2.15.0", 1),
     ("ddp2-2.15.0", 2),
     ("ddp2_gloo-2.15.0", 2),
     ("experts2-2.15.0", 2),
+    ("fsdp2-2.15.0", 2),
     ("inference-2.15.0", 1),
     ("loader-2.15.0", 1),
     ("mlp-2.1.2", 1),
@@ -152,4 +154,76 @@ fn modes_are_of_a_simulator_and_exclude_each_other() {
         let ran = tool.run(&format!("merge {{pairs}}/ddp2-2.15.0 -o out --for astra-sim {words}")).exits(2);
         assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
     }
+}
+
+const US: i64 = 1_000;
+
+/// ```text
+/// stream 7    mm mm   mm mm   mm mm        four of 5 us, then two that wait for the last all-reduce, of which 35 us are exposed
+/// stream 20      all_reduce =|  all_reduce =|
+/// ```
+fn draw(rank: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    let mut mm = |draw: &mut TraceBuilder, at: i64, kernel: i64| {
+        let op = draw.op(main, "aten::mm", at * US, (at + 4) * US);
+        draw.arg(op, "Input Dims", "[[64, 32], [32, 16]]");
+        draw.arg(op, "Input type", r#"["c10::BFloat16", "c10::BFloat16"]"#);
+        draw.launch(main, ((at + 1) * US, (at + 3) * US), Queue::stream(7), "gemm", (kernel * US, (kernel + 5) * US));
+    };
+    mm(&mut draw, 0, 10);
+    for (seq, at, end) in [(1, 5, 40), (2, 15, 90)] {
+        let comms = Comms::new("allreduce", 0..2, rank, seq);
+        draw.collective(main, &comms, at * US, (at + 4) * US);
+        let correlation = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", ((at + 1) * US, (at + 3) * US), correlation);
+        let start = if seq == 1 { 15 } else { 45 };
+        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_bf16", (start * US, end * US), correlation, &comms);
+    }
+    for (at, kernel) in [(10, 20), (20, 45), (25, 50), (80, 91), (84, 96)] {
+        mm(&mut draw, at, kernel);
+    }
+    draw.kineto()
+}
+
+fn number(node: &Node, name: &str) -> u64 {
+    match attr(node, name) {
+        Some(Value::Uint64Val(number)) => *number,
+        other => panic!("{name} of {} is {other:?}", node.name),
+    }
+}
+
+#[test]
+fn device_nodes_have_a_roofline() {
+    let tool = Tool::new();
+    (0..2).for_each(|rank| drop(tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank))));
+    for (compute, enabled) in [("measured", 0), ("roofline", 1)] {
+        tool.run(&format!("merge run -o {compute} --for astra-sim --compute {compute}")).exits(0).says("2 collectives and 0 messages matched, 0 not");
+        let system: serde_json::Value = serde_json::from_slice(&tool.read(&format!("{compute}/system.json"))).expect("JSON");
+        assert_eq!(system["roofline-enabled"], enabled);
+        let nodes = nodes(&tool, &format!("{compute}/run.1.et"));
+        let on_device = nodes.iter().filter(|node| !is_communication(node) && attr(node, "is_cpu_op") == Some(&Value::BoolVal(false)));
+        let told: Vec<_> = on_device.map(|node| (text(node, "roofline_source"), number(node, "num_ops"), number(node, "tensor_size"))).collect();
+        assert_eq!(told.iter().filter(|told| **told == ("matmul", 2 * 64 * 32 * 16, 16_384)).count(), 6, "{told:?}");
+        assert!(told.iter().all(|(_, operations, bytes)| *operations > 0 && *bytes > 0));
+    }
+}
+
+#[test]
+fn every_mode_of_a_device_run_takes_as_long_as_measured() {
+    let tool = Tool::new();
+    (0..2).for_each(|rank| drop(tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank))));
+    let mut kinds = vec![];
+    for (at, (mode, _)) in MODES.into_iter().enumerate() {
+        tool.run(&format!("merge run -o {at} --for astra-sim {mode}")).exits(0);
+        tool.run(&format!("check {at}")).exits(0);
+        let nodes = nodes(&tool, &format!("{at}/run.0.et"));
+        let simulated_us = simulated_us(&nodes);
+        assert!((100..=102).contains(&simulated_us), "{mode}: {simulated_us} us, measured 101");
+        kinds.push(nodes.iter().filter(|node| text(node, "kind") == "device_op").count());
+        assert_eq!(nodes.iter().filter(|node| is_communication(node)).count(), 2);
+    }
+    assert_eq!(kinds, [6, 6, 0]);
+    assert_eq!(communications(&tool, "0/run.0.et"), communications(&tool, "2/run.0.et"));
 }

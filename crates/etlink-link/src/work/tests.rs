@@ -148,5 +148,9 @@ fn kernels_share_their_op_s_work() {
     assert_eq!((shared(|work| work.operations), shared(|work| work.bytes)), (all[1].operations, all[1].bytes));
     assert_eq!(rows[0].operations, 6_144 * 10 / 31);
     assert_eq!(rows[1], Work { operations: 0, bytes: 64, formula: Formula::Copy });
-    assert_eq!(formulas(&on_host(&trace, &all)), ["none", "none", "none", "none", "bytes", "elementwise", "none"], "what launches does not do it itself");
+    assert_eq!(
+        formulas(&on_host(&trace, &all)),
+        ["none", "none", "none", "none", "bytes", "elementwise", "none"],
+        "what launches does not do it itself"
+    );
 }
