@@ -13,6 +13,7 @@ mod perfetto;
 mod ranks;
 mod record;
 mod replay;
+mod replay_ranks;
 mod schedule;
 mod simulator;
 mod timeline;

@@ -238,7 +238,7 @@ fn attribute<'a>(node: &mut GraphNode<'_>, seen: &mut Seen<'a>, attr: Attr<'a>) 
         b"comm_src" => &mut node.comm.src,
         b"comm_dst" => &mut node.comm.dst,
         b"comm_tag" => &mut node.comm.tag,
-        b"transfer_of" => &mut node.comm.transfer_of,
+        b"transfer_of" => &mut node.transfer_of,
         b"start_ns" => &mut node.start_ns,
         b"duration_ns" => &mut seen.duration_ns,
         _ => return free_attribute(node, seen, attr),

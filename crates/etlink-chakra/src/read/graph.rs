@@ -73,8 +73,6 @@ pub struct CommAttrs {
     pub tag: Option<i64>,
     /// `pg_name`.
     pub group: Option<NameId>,
-    /// `transfer_of`, of another node that carries the communication out: the id of the node that communicates.
-    pub transfer_of: Option<i64>,
 }
 
 /// Where a node runs, as far as the file says. Texts are names of the graph.
@@ -115,6 +113,8 @@ pub struct GraphNode<'a> {
     pub is_cpu_op: Option<bool>,
     /// Communication attributes.
     pub comm: CommAttrs,
+    /// `transfer_of`.
+    pub transfer_of: Option<i64>,
 }
 
 /// A trace file.
@@ -152,6 +152,8 @@ pub struct Graph {
     pub is_cpu_op: Vec<Option<bool>>,
     /// Communication attributes of nodes that have any, by node.
     pub comm: FxHashMap<u32, CommAttrs>,
+    /// `transfer_of`: nodes that carry out a communication, and the id of the node that communicates.
+    pub transfers: Vec<(u32, u64)>,
     /// `ctrl_deps`; in ET+ and host traces the parent.
     pub ctrl_deps: IdLists,
     /// `data_deps`; in ET+ `inter_thread_dep` and `sync_dep`.
@@ -245,6 +247,9 @@ impl Graph {
             && let Ok(index) = u32::try_from(self.len())
         {
             self.comm.insert(index, node.comm);
+        }
+        if let (Some(of), Ok(index)) = (node.transfer_of, u32::try_from(self.len())) {
+            self.transfers.push((index, of.cast_unsigned()));
         }
         self.id.push(node.id);
         self.node_type.push(node.node_type);

@@ -113,8 +113,8 @@ fn node(graph: &mut Graph, message: &Message) {
             dst: number("comm_dst"),
             tag: number("comm_tag"),
             group: None,
-            transfer_of: number("transfer_of"),
         },
+        transfer_of: number("transfer_of"),
     };
     for (label, name) in [(&mut node.place.pid, "pid"), (&mut node.place.tid, "tid")] {
         *label = number(name).map(Label::Int).or_else(|| Some(Label::Text(graph.names.intern(text(name)?))));

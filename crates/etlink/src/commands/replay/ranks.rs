@@ -9,7 +9,7 @@ use crate::args::Replay;
 use crate::commands::{print, print_json};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
-use etlink_link::ranks::{Clock, Facts, LeftOut, Problem, Transfer, clocks, company, join};
+use etlink_link::ranks::{Clock, Company, Facts, LeftOut, Problem, Transfer, clocks, company, join};
 use etlink_replay::{Fate, Graph, Joined, Rank, RankFigures, RankLabels, RankNames, Run, Together};
 use serde::Serialize;
 use std::path::Path;
@@ -129,48 +129,64 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
 
 fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
     let Fleet { name, notes, members, mut left_out } = fleet;
-    let facts: Vec<Facts> = members.iter().map(|member| member.facts.clone()).collect();
-    let company = company(&facts, args.link.force);
-    let (mut facts, mut transfers, mut ranks, mut names) = (vec![], vec![], vec![], vec![]);
-    let origin = members.first().map_or(0, |member| member.base_ns);
-    for (member, why) in members.into_iter().zip(&company.left_out) {
-        if why.is_some() {
-            left_out.push(Stray { label: member.label, error: None, why: *why });
-            continue;
-        }
-        ranks.push(Rank { rank: member.facts.rank, graph: member.graph, offset_ns: member.base_ns.saturating_sub(origin), uncertainty_ns: 0 });
-        facts.push(member.facts);
-        transfers.push(member.transfers);
-        names.push(member.names);
-    }
-    if ranks.is_empty() {
+    let (mut kept, company) = Kept::of(members, args.link.force, &mut left_out);
+    if kept.ranks.is_empty() {
         bail!(
             "{name}: no rank could be read{}",
             left_out.iter().find_map(|stray| stray.error.as_ref()).map_or(String::new(), |why| format!(": {why}"))
         );
     }
-    let join = join(&facts);
-    let measured = ranks.iter().all(|rank| rank.graph.measured);
-    let clocks = if args.no_align || !measured { vec![] } else { clocks(&facts, &join) };
-    for (rank, clock) in ranks.iter_mut().zip(&clocks) {
+    let join = join(&kept.facts);
+    let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
+    let clocks = if args.no_align || !measured { vec![] } else { clocks(&kept.facts, &join) };
+    for (rank, clock) in kept.ranks.iter_mut().zip(&clocks) {
         rank.offset_ns = rank.offset_ns.saturating_add(clock.offset_ns);
         rank.uncertainty_ns = clock.uncertainty_ns.unwrap_or(0);
     }
-    let mut joined = etlink_replay::joints(&facts, &join, &transfers);
+    let mut joined = etlink_replay::joints(&kept.facts, &join, &kept.transfers);
     let joints = std::mem::take(&mut joined.joints);
-    let together = etlink_replay::together(&ranks, &joints).with_context(|| name.clone())?;
-    drop((ranks, transfers));
-    let labels = RankLabels { together: &together, ranks: &names, joints: &joints };
+    let together = etlink_replay::together(&kept.ranks, &joints).with_context(|| name.clone())?;
+    kept.ranks.clear();
+    let labels = RankLabels { together: &together, ranks: &kept.names, joints: &joints };
     let (mut replayed, runs) = replay(args, name, notes, &together.graph, &labels)?;
-    let plain = runs.plain.as_ref().unwrap_or(&runs.last);
-    let ranks = together.by_rank(plain);
-    if let (Some(what_if), Some(_)) = (&mut replayed.what_if, &runs.plain) {
+    let ranks = together.by_rank(runs.plain.as_ref().unwrap_or(&runs.last));
+    if let Some(what_if) = &mut replayed.what_if {
         what_if.ranks = changes(&ranks, &together, &runs.last);
     }
     let (world_size, absent, problems) = (company.world_size, company.absent, join.problems);
     let collectives = collectives(&together, &ranks, joined);
     replayed.together = Some(AllRanks { world_size, absent, left_out, collectives, ranks: with_clocks(ranks, &clocks), problems });
     Ok(replayed)
+}
+
+/// The ranks that are of one run, as columns.
+#[derive(Default)]
+struct Kept {
+    facts: Vec<Facts>,
+    transfers: Vec<Vec<Option<Transfer>>>,
+    ranks: Vec<Rank>,
+    names: Vec<RankNames>,
+}
+
+impl Kept {
+    fn of(members: Vec<Member>, force: bool, left_out: &mut Vec<Stray>) -> (Kept, Company) {
+        let facts: Vec<Facts> = members.iter().map(|member| member.facts.clone()).collect();
+        let company = company(&facts, force);
+        let origin = members.first().map_or(0, |member| member.base_ns);
+        let mut kept = Kept::default();
+        for ((member, facts), why) in members.into_iter().zip(facts).zip(&company.left_out) {
+            if why.is_some() {
+                left_out.push(Stray { label: member.label, error: None, why: *why });
+                continue;
+            }
+            let offset_ns = member.base_ns.saturating_sub(origin);
+            kept.ranks.push(Rank { rank: facts.rank, graph: member.graph, offset_ns, uncertainty_ns: 0 });
+            kept.facts.push(facts);
+            kept.transfers.push(member.transfers);
+            kept.names.push(member.names);
+        }
+        (kept, company)
+    }
 }
 
 fn with_clocks(ranks: Vec<RankFigures>, clocks: &[Clock]) -> Vec<RankReport> {

@@ -11,7 +11,7 @@ use etlink_chakra::read::{self, CommAttrs, FileKind};
 use etlink_link::ranks::{Communication, Facts, GroupOf, Party, Runs, Transfer};
 use etlink_model::{CollectiveKind, NameId};
 use etlink_replay::{Graph, RankNames};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -67,36 +67,22 @@ fn member(rank: i64, path: &Path, groups: &GroupList, all: &[u64]) -> Result<(Me
     let (graph, notes) = chakra::graph_of(&file).with_context(name)?;
     let names = RankNames::of(&chakra::Named(&file), graph.len());
     let base = file.metadata.iter().find(|(key, _)| key == "base_time_ns").and_then(|(_, base)| base.parse().ok());
-    let (facts, transfers) = facts(rank, &file, &graph, groups, all, base.unwrap_or(0));
+    let facts = facts(rank, &file, &graph, |name| group_of(name, groups, all), base.unwrap_or(0));
+    let carriers: IndexMap<u64, u32> = file.transfers.iter().map(|(node, of)| (*of, *node)).collect();
+    let transfers = facts.communications.iter().map(|communication| transfer(&file, &graph, communication, &carriers)).collect();
     Ok((Member { label: rank.to_string(), facts, transfers, graph, names, base_ns: base.unwrap_or(0) }, notes))
 }
 
-/// What communicates in a file, by id as simulators take it, and where each transfer goes on.
-fn facts(rank: i64, file: &read::Graph, graph: &Graph, groups: &GroupList, all: &[u64], base_ns: i64) -> (Facts, Vec<Option<Transfer>>) {
+/// What communicates in a file, by id as simulators take it.
+fn facts(rank: i64, file: &read::Graph, graph: &Graph, group_of: impl Fn(&str) -> GroupOf, base_ns: i64) -> Facts {
     let (first, last) = file.summary().window_ns.unwrap_or_default();
     let window_ns = (base_ns.saturating_add(first), base_ns.saturating_add(last));
     let mut facts = Facts { rank, window_ns, ..Facts::default() };
-    let (mut known, mut numbers) = (vec![], IndexMap::new());
+    let mut groups: IndexSet<&str> = IndexSet::new();
     for node in 0..file.len() {
         let comm = file.comm_of(node);
-        if let Some(of) = comm.transfer_of.and_then(|id| u64::try_from(id).ok()) {
-            numbers.insert(of, node as u32);
-        }
-        let Some((kind, party)) = kind_and_party(file.node_type[node], &comm, |group| {
-            let name = group.map_or("", |group| file.names.get(group));
-            let list = groups.get(name).map(|ranks| ranks.iter().filter_map(|rank| u64::try_from(*rank).ok()).collect());
-            let group = match list {
-                Some(ranks) => GroupOf::Ranks(ranks),
-                None if name.is_empty() || name == "0" => GroupOf::Ranks(all.to_vec()),
-                None => GroupOf::Named(name.to_owned()),
-            };
-            known.iter().position(|known| *known == group).unwrap_or_else(|| {
-                known.push(group);
-                known.len() - 1
-            }) as u32
-        }) else {
-            continue;
-        };
+        let group = comm.group.map_or("", |group| file.names.get(group));
+        let Some((kind, party)) = kind_and_party(file.node_type[node], &comm, || groups.insert_full(group).0) else { continue };
         let bytes = comm.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
         let start_ns = base_ns.saturating_add(file.start_ns[node].unwrap_or(0));
         let end_ns = start_ns.saturating_add(file.duration_ns[node]);
@@ -105,13 +91,21 @@ fn facts(rank: i64, file: &read::Graph, graph: &Graph, groups: &GroupList, all: 
         let runs = Runs { node, start_ns, end_ns };
         facts.communications.push(Communication { node, party, kind, dtype, in_bytes, bytes, seq: None, start_ns, end_ns, on_device, runs });
     }
-    facts.groups = known;
+    facts.groups = groups.into_iter().map(group_of).collect();
     facts.communications.sort_by_key(|communication| file.id[communication.node as usize]);
-    let transfers = facts.communications.iter().map(|communication| transfer(file, graph, communication, &numbers)).collect();
-    (facts, transfers)
+    facts
 }
 
-fn kind_and_party(node_type: NodeType, comm: &CommAttrs, group: impl FnOnce(Option<NameId>) -> u32) -> Option<(CollectiveKind, Party)> {
+/// The ranks of a group of this name; a collective without one is of all ranks.
+fn group_of(name: &str, listed: &GroupList, all: &[u64]) -> GroupOf {
+    match listed.get(name) {
+        Some(ranks) => GroupOf::Ranks(ranks.iter().filter_map(|rank| u64::try_from(*rank).ok()).collect()),
+        None if name.is_empty() || name == "0" => GroupOf::Ranks(all.to_vec()),
+        None => GroupOf::Named(name.to_owned()),
+    }
+}
+
+fn kind_and_party(node_type: NodeType, comm: &CommAttrs, group: impl FnOnce() -> usize) -> Option<(CollectiveKind, Party)> {
     use CollectiveKind as Kind;
     let kind = match node_type {
         NodeType::CommSendNode => return Some((Kind::Send, Party::Peer(comm.dst))),
@@ -130,7 +124,7 @@ fn kind_and_party(node_type: NodeType, comm: &CommAttrs, group: impl FnOnce(Opti
         },
         _ => return None,
     };
-    Some((kind, Party::Group(group(comm.group))))
+    Some((kind, Party::Group(u32::try_from(group()).ok()?)))
 }
 
 /// A device's node is the transfer, and so is one of a file that does not tell hosts' work apart. A host's is carried out by the

@@ -1,0 +1,135 @@
+//! `etlink replay DIR`: all ranks of recorded and drawn runs together.
+
+use crate::tool::Tool;
+use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use serde_json::{Value, json};
+
+const MS: i64 = 1_000_000;
+
+fn only(told: &Value) -> &Value {
+    let runs = told.as_array().expect("a list of runs");
+    assert_eq!(runs.len(), 1);
+    &runs[0]
+}
+
+fn is_true(run: &Value, what: &str) {
+    let share = |value: &Value, key: &str| assert!(value.as_f64().is_some_and(|error| error <= 0.02), "{what}: {key} is {value}");
+    let figures = &run["figures"];
+    share(&figures["replay_error"], "replay error");
+    share(&figures["end_error"]["mean_share"], "end error");
+    assert_eq!(figures["contradictions"]["edges"], 0, "{what}");
+    let ranks = run["together"]["ranks"].as_array().expect("ranks");
+    ranks.iter().for_each(|rank| share(&rank["replay_error"], "replay error of a rank"));
+}
+
+#[test]
+fn recorded_runs_give_their_measured_times_back_with_all_collectives_joined() {
+    let tool = Tool::new();
+    for (case, joined, written) in [
+        ("ddp2-2.15.0", 4, 4),
+        ("ddp2-2.4.1", 4, 4),
+        ("ddp2_race-2.15.0", 4, 4),
+        // plain gloo records no collectives
+        ("ddp2_gloo-2.15.0", 0, 0),
+        ("ddp2_gloo-2.3.1", 0, 0),
+        // simulators know no barriers: two are computation in files
+        ("tpdp4-2.15.0", 26, 24),
+        ("pipeline4-2.15.0", 24, 24),
+        ("experts2-2.15.0", 4, 4),
+    ] {
+        let told = tool.run(&format!("replay {{pairs}}/{case} --critical-path --json")).exits(0).json();
+        let run = only(&told);
+        is_true(run, case);
+        let met = &run["together"]["collectives"];
+        assert_eq!(met["joined"], joined, "{case}");
+        assert!(met["local"].as_object().expect("local").values().all(|count| *count == 0), "{case}: {met}");
+        let path = &run["critical_path"];
+        let sum = |key: &str| path[key].as_object().expect(key).values().map(|time| time["ns"].as_i64().expect("ns")).sum::<i64>();
+        assert_eq!(json!([sum("causes"), sum("ranks")]), json!([path["makespan_ns"], path["makespan_ns"]]), "{case}");
+        tool.run(&format!("merge {{pairs}}/{case} -o {case}")).exits(0);
+        let files = tool.run(&format!("replay {case} --json")).exits(0).json();
+        let files = only(&files);
+        is_true(files, case);
+        assert_eq!(
+            (&files["together"]["collectives"]["joined"], &files["figures"]["replayed_ns"]),
+            (&json!(written), &run["figures"]["replayed_ns"])
+        );
+    }
+}
+
+#[test]
+fn the_critical_path_goes_from_rank_to_rank_by_a_collective() {
+    let tool = Tool::new();
+    let ran = tool.run("replay {pairs}/pipeline4-2.15.0 --critical-path").exits(0);
+    ran.says("rank 2 came last to message 1 from rank 2 to rank 3").says("24  joined, and messages").says("  rank 3  ");
+}
+
+#[test]
+fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
+    let tool = Tool::new();
+    for folder in ["{pairs}/ddp2-2.15.0", "out"] {
+        tool.run("merge {pairs}/ddp2-2.15.0 -o out --force").exits(0);
+        let told = tool.shell(&format!("$ETLINK replay {folder} --scale 'rank=1/kind=host_op 3' --json")).exits(0).json();
+        let change = |rank: usize, key: &str| only(&told)["what_if"]["ranks"][rank][key].as_i64().expect("ns");
+        assert!(change(0, "end_change_ns") > 5 * MS && change(1, "end_change_ns") > 5 * MS, "{told}");
+        assert!(change(0, "waiting_change_ns") > 5 * MS && change(0, "transfer_change_ns") == 0);
+        let free = tool.shell(&format!("$ETLINK replay {folder} --scale 'rank=1/*=3' --drop-edges collective --json")).exits(0).json();
+        assert!(only(&free)["what_if"]["ranks"][0]["end_change_ns"].as_i64().expect("ns") <= 0, "nobody waits for rank 1");
+    }
+}
+
+/// Two all-reduces on stream 20 that take 50 us once all ranks have come, by a clock that is ahead.
+/// ```text
+/// rank 0   launch  |=wait=====|50=|    rank 1   launch   . . . |50=|
+/// ```
+fn draw(rank: i64, ahead_ns: i64, arrives: [i64; 2]) -> Vec<u8> {
+    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    draw.distributed(rank, 2).origin(1_700_000_000_000 * MS + ahead_ns);
+    let main = draw.thread();
+    for (round, arrival) in (0..).zip(arrives) {
+        let begin = (round + 1) * MS;
+        let comms = Comms::new("allreduce", 0..2, rank, round + 100);
+        draw.collective(main, &comms, begin, begin + 20_000);
+        let correlation = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", (begin + 5_000, begin + 9_000), correlation);
+        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (begin + arrival, begin + 250_000), correlation, &comms);
+    }
+    draw.kineto()
+}
+
+#[test]
+fn time_in_collectives_is_waiting_for_the_last_and_transfer() {
+    let tool = Tool::new();
+    tool.file("run/kineto_trace_0.json", draw(0, 0, [20_000, 200_000]));
+    tool.file("run/kineto_trace_1.json", draw(1, -5 * MS, [200_000, 30_000]));
+    let told = tool.run("replay run --json").exits(0).json();
+    is_true(only(&told), "drawn");
+    let all = &only(&told)["together"];
+    assert_eq!((&all["collectives"]["joined"], &all["ranks"][1]["clock_offset_ns"]), (&json!(2), &json!(5 * MS)));
+    let spent = |rank: usize| &all["ranks"][rank]["collectives"];
+    assert_eq!(spent(0), &json!({"count": 2, "waiting_ns": 180_000, "transfer_ns": 100_000}));
+    assert_eq!(spent(1), &json!({"count": 2, "waiting_ns": 170_000, "transfer_ns": 100_000}));
+    // a network of twice the speed: the second transfer starts when the measured gap before it is over
+    let faster = tool.shell("$ETLINK replay run --scale 'kind=collective 0.5' --json").exits(0).json();
+    assert_eq!(only(&faster)["what_if"]["device_end_change_ns"], -25_000);
+    let one = tool.run("replay run --json -j 1").exits(0).json();
+    assert_eq!(one, told, "at any number of threads");
+    let apart = tool.run("replay run --json --no-align").exits(0).json();
+    assert_eq!(only(&apart)["together"]["collectives"]["local"]["contradicted"], 2, "by clocks that are apart nothing fits");
+    is_true(only(&apart), "not aligned");
+}
+
+#[test]
+fn ranks_that_are_not_there_or_broken_are_named_and_the_rest_runs() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank, 0, [20_000, 30_000]));
+    }
+    tool.file("run/kineto_trace_2.json", "no trace");
+    let ran = tool.run("replay run").exits(1);
+    ran.says("left out").says("kineto_trace_2.json").says("2  joined, and messages");
+    tool.run("replay run -o x.trace.json").exits(2).complains(&["-o", "--host"]);
+    tool.run("replay empty-is-no-folder").exits(2);
+    tool.file("none/readme.txt", "");
+    tool.run("replay none").exits(2).complains(&["none", "traces"]);
+}
