@@ -35,11 +35,9 @@ use serde::Serialize;
 pub struct Rank {
     /// Global rank.
     pub rank: i64,
-    /// Its graph.
+    /// Its graph, with times by the clock that all share.
     pub graph: Graph,
-    /// What to add to its times to have them by the clock that all share, ns.
-    pub offset_ns: i64,
-    /// The offset is not further off than this, ns.
+    /// They are not further off than this, ns.
     pub uncertainty_ns: i64,
 }
 

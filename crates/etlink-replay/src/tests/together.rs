@@ -9,10 +9,10 @@ use proptest::prelude::*;
 /// its end before it goes on.
 type Step = (i64, u32, i64, bool);
 
-/// All ranks' steps, as they are and by whose clocks. Joints have ascending numbers on all ranks.
+/// All ranks' steps. Joints have ascending numbers on all ranks.
 #[derive(Clone, Debug)]
 struct Program {
-    ranks: Vec<(Vec<Step>, i64)>,
+    ranks: Vec<Vec<Step>>,
 }
 
 /// One rank as it ran: thread 0, stream 1.
@@ -63,14 +63,13 @@ impl Program {
         let mut ranks: Vec<Drawn> = self.ranks.iter().map(new).collect();
         let mut next = vec![0; ranks.len()];
         let factor = |rank: usize| if rank == slow.0 { slow.1 } else { 1 };
-        let steps = || self.ranks.iter().flat_map(|(steps, _)| steps);
-        for joint in 0..=steps().map(|step| step.1).max().unwrap_or(0) {
+        for joint in 0..=self.ranks.iter().flatten().map(|step| step.1).max().unwrap_or(0) {
             let members: Vec<usize> =
-                (0..ranks.len()).filter(|rank| self.ranks[*rank].0.get(next[*rank]).is_some_and(|step| step.1 == joint)).collect();
-            members.iter().for_each(|rank| ranks[*rank].compute(self.ranks[*rank].0[next[*rank]].0 * factor(*rank)));
+                (0..ranks.len()).filter(|rank| self.ranks[*rank].get(next[*rank]).is_some_and(|step| step.1 == joint)).collect();
+            members.iter().for_each(|rank| ranks[*rank].compute(self.ranks[*rank][next[*rank]].0 * factor(*rank)));
             let met = members.iter().map(|rank| ranks[*rank].arrives()).max().unwrap_or(0);
             for rank in members {
-                let (_, _, takes, wait) = self.ranks[rank].0[next[rank]];
+                let (_, _, takes, wait) = self.ranks[rank][next[rank]];
                 ranks[rank].transfer(joint, met, takes * network, wait);
                 next[rank] += 1;
             }
@@ -79,7 +78,7 @@ impl Program {
         ranks
     }
 
-    /// The ranks as recorded, each by its own clock, put together.
+    /// The ranks as recorded, put together.
     fn together(&self) -> (Together, Vec<Joint>) {
         let drawn = self.draw((0, 1), 1);
         let numbers: std::collections::BTreeSet<u32> = drawn.iter().flat_map(|rank| &rank.joints).map(|(joint, _)| *joint).collect();
@@ -89,18 +88,15 @@ impl Program {
         };
         let joint = |joint: u32| Joint { name: format!("all_reduce {joint}"), parts: (0..).zip(&drawn).filter_map(|one| part(one, joint)).collect() };
         let joints: Vec<Joint> = numbers.into_iter().map(joint).collect();
-        let ranks: Vec<Rank> = (0..).zip(&drawn).zip(&self.ranks).map(|((rank, drawn), (_, offset))| recorded(rank, drawn, *offset)).collect();
+        let ranks: Vec<Rank> = (0..).zip(&drawn).map(|(rank, drawn)| recorded(rank, drawn)).collect();
         (together(&ranks, &joints).expect("no circle"), joints)
     }
 }
 
-fn recorded(rank: i64, drawn: &Drawn, offset_ns: i64) -> Rank {
+fn recorded(rank: i64, drawn: &Drawn) -> Rank {
     let mut builder = Builder::new(vec![thread_resource("1"), stream_resource(7, None)]);
-    for (node, deps) in &drawn.nodes {
-        let start = node.start.map(|start| TimeNs(start.0 - offset_ns));
-        builder.push(Node { start, ..*node }, deps.iter().copied());
-    }
-    Rank { rank, graph: builder.finish().expect("forward"), offset_ns, uncertainty_ns: 0 }
+    drawn.nodes.iter().for_each(|(node, deps)| builder.push(*node, deps.iter().copied()));
+    Rank { rank, graph: builder.finish().expect("forward"), uncertainty_ns: 0 }
 }
 
 /// Ends of all nodes of all ranks.
@@ -114,13 +110,13 @@ fn replayed(together: &Together, nodes: usize, rules: &[String]) -> Vec<i64> {
     (0..nodes).map(|node| run.end(node).0).collect()
 }
 
-/// Some ranks take part in each joint; clocks are up to a second apart.
+/// Some ranks take part in each joint.
 fn programs() -> impl Strategy<Value = Program> {
     let step = |joint| (1i64..10_000, Just(joint), 1i64..500, any::<bool>(), prop::bool::weighted(0.7));
     let steps = (0u32..8).map(step).collect::<Vec<_>>();
-    let rank = (steps, -1_000_000_000i64..1_000_000_000).prop_map(|(steps, offset)| {
+    let rank = steps.prop_map(|steps| {
         let kept = steps.into_iter().filter(|step| step.4).map(|(compute, joint, takes, wait, _)| (compute, joint, takes, wait));
-        (kept.collect::<Vec<Step>>(), offset)
+        kept.collect::<Vec<Step>>()
     });
     prop::collection::vec(rank, 2..5).prop_map(|ranks| Program { ranks })
 }
@@ -154,9 +150,9 @@ proptest! {
     #[test]
     fn nobody_waits_for_others_when_collectives_hold_nothing_up(program in programs()) {
         let (together, _) = program.together();
-        let alone = program.ranks.iter().enumerate().flat_map(|(at, (steps, offset))| {
+        let alone = program.ranks.iter().enumerate().flat_map(|(at, steps)| {
             let steps = steps.iter().map(|step| (step.0, step.1 + 100 * at as u32, step.2, step.3)).collect();
-            ends(&Program { ranks: vec![(steps, *offset)] }.draw((0, 1), 1))
+            ends(&Program { ranks: vec![steps] }.draw((0, 1), 1))
         });
         let truth: Vec<i64> = alone.collect();
         let ran = run(&together.graph, &NoNames, &Settings { drop_edges: vec![EdgeKind::Collective], ..Settings::default() });
@@ -169,7 +165,7 @@ proptest! {
 /// rank 1   300=====================  10=    all_reduce 1
 /// ```
 fn two() -> Program {
-    Program { ranks: vec![(vec![(100, 0, 30, true), (40, 1, 30, true)], 5_000), (vec![(300, 0, 30, true), (10, 1, 30, true)], -7_000)] }
+    Program { ranks: vec![vec![(100, 0, 30, true), (40, 1, 30, true)], vec![(300, 0, 30, true), (10, 1, 30, true)]] }
 }
 
 #[test]
@@ -204,7 +200,7 @@ fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> Together {
         let mut drawn = Drawn { nodes: vec![], joints: vec![], thread: *start, stream: 0, last: None, kernel: None, waits: None };
         drawn.compute(0);
         drawn.transfer(0, *start, *duration, false);
-        Rank { uncertainty_ns, ..recorded(rank, &drawn, 0) }
+        Rank { uncertainty_ns, ..recorded(rank, &drawn) }
     };
     let ranks: Vec<Rank> = (0..).zip(times).map(rank).collect();
     let parts = (0..).zip(times).map(|(rank, (.., needs_all))| Part { rank, arrives: 1, transfer: 1, needs_all: *needs_all });

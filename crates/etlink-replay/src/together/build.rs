@@ -91,7 +91,7 @@ impl Source<'_> {
         Node {
             kind: graph.kind[node],
             resource: self.first_resource + graph.resource[node],
-            start: self.measured.then(|| graph.start[node] + DurationNs(self.rank.offset_ns)),
+            start: self.measured.then(|| graph.start[node]),
             duration: graph.duration[node],
             latency: Some(graph.latency[node]),
         }

@@ -5,7 +5,7 @@ use crate::figures::CLOCK_TOLERANCE_NS;
 use crate::graph::Error;
 use crate::labels::NoLabels;
 use crate::run::{Run, Settings, run};
-use etlink_model::{DurationNs, TimeNs};
+use etlink_model::TimeNs;
 use std::ops::Range;
 
 /// Where joints go. Nodes have the numbers of the common graph.
@@ -52,8 +52,7 @@ impl<'r> Times<'r> {
 
     fn start(&self, rank: u32, node: u32) -> TimeNs {
         let (own, at) = (&self.ranks[rank as usize], node as usize);
-        let start = self.runs[rank as usize].as_ref().map_or_else(|| own.graph.start[at], |run| run.start[at]);
-        start + DurationNs(own.offset_ns)
+        self.runs[rank as usize].as_ref().map_or_else(|| own.graph.start[at], |run| run.start[at])
     }
 
     fn end(&self, rank: u32, node: u32) -> TimeNs {

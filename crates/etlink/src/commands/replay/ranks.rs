@@ -10,6 +10,7 @@ use crate::commands::{print, print_json};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_link::ranks::{Clock, Company, Facts, LeftOut, Problem, Transfer, clocks, company, join};
+use etlink_model::TimeNs;
 use etlink_replay::{Fate, Graph, Joined, Rank, RankFigures, RankLabels, RankNames, Run, Together};
 use serde::Serialize;
 use std::path::Path;
@@ -139,10 +140,7 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
     let join = join(&kept.facts);
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
     let clocks = if args.no_align || !measured { vec![] } else { clocks(&kept.facts, &join) };
-    for (rank, clock) in kept.ranks.iter_mut().zip(&clocks) {
-        rank.offset_ns = rank.offset_ns.saturating_add(clock.offset_ns);
-        rank.uncertainty_ns = clock.uncertainty_ns.unwrap_or(0);
-    }
+    kept.align(&clocks);
     let mut joined = etlink_replay::joints(&kept.facts, &join, &kept.transfers);
     let joints = std::mem::take(&mut joined.joints);
     let together = etlink_replay::together(&kept.ranks, &joints).with_context(|| name.clone())?;
@@ -165,22 +163,33 @@ struct Kept {
     facts: Vec<Facts>,
     transfers: Vec<Vec<Option<Transfer>>>,
     ranks: Vec<Rank>,
+    bases_ns: Vec<i64>,
     names: Vec<RankNames>,
 }
 
 impl Kept {
+    /// Takes all times by the first rank's clock, from what its own count from.
+    fn align(&mut self, clocks: &[Clock]) {
+        let origin = self.bases_ns.first().copied().unwrap_or(0);
+        for (at, (rank, base)) in self.ranks.iter_mut().zip(&self.bases_ns).enumerate() {
+            let clock = clocks.get(at).copied().unwrap_or_default();
+            let aligned = |time: TimeNs| TimeNs(clock.aligned(base.saturating_add(time.0)).saturating_sub(origin));
+            rank.graph.start.iter_mut().for_each(|start| *start = aligned(*start));
+            rank.uncertainty_ns = clock.uncertainty_ns.unwrap_or(0);
+        }
+    }
+
     fn of(members: Vec<Member>, force: bool, left_out: &mut Vec<Stray>) -> (Kept, Company) {
         let facts: Vec<Facts> = members.iter().map(|member| member.facts.clone()).collect();
         let company = company(&facts, force);
-        let origin = members.first().map_or(0, |member| member.base_ns);
         let mut kept = Kept::default();
         for ((member, facts), why) in members.into_iter().zip(facts).zip(&company.left_out) {
             if why.is_some() {
                 left_out.push(Stray { label: member.label, error: None, why: *why });
                 continue;
             }
-            let offset_ns = member.base_ns.saturating_sub(origin);
-            kept.ranks.push(Rank { rank: facts.rank, graph: member.graph, offset_ns, uncertainty_ns: 0 });
+            kept.ranks.push(Rank { rank: facts.rank, graph: member.graph, uncertainty_ns: 0 });
+            kept.bases_ns.push(member.base_ns);
             kept.facts.push(facts);
             kept.transfers.push(member.transfers);
             kept.names.push(member.names);
