@@ -141,8 +141,10 @@ function* batch(bytes) {
 
 const SLICES = `select process.name, thread.name, thread.tid, process.pid, slice.name, slice.ts, slice.dur, slice.category
   from slice join thread_track on slice.track_id = thread_track.id join thread using (utid) join process using (upid)`;
-const FLOWS = `select extract_arg(flow.arg_set_id, 'name'), extract_arg(flow.arg_set_id, 'cat'), a.name, a.ts, a.dur, b.name, b.ts, b.dur
-  from flow join slice a on flow.slice_out = a.id join slice b on flow.slice_in = b.id`;
+const ENDS = `with ends as (select slice.id, process.name as process, slice.name, slice.ts, slice.dur from slice
+  join thread_track on slice.track_id = thread_track.id join thread using (utid) join process using (upid))`;
+const FLOWS = `${ENDS} select extract_arg(flow.arg_set_id, 'name'), extract_arg(flow.arg_set_id, 'cat'),
+  a.process, a.name, a.ts, a.dur, b.process, b.name, b.ts, b.dur from flow join ends a on flow.slice_out = a.id join ends b on flow.slice_in = b.id`;
 const STATS = `select name, value from stats where value > 0 and severity in ('error', 'data_loss')`;
 
 const self = worker();
@@ -152,8 +154,11 @@ const port = {};
 self.onmessage({data: port});
 const processor = new TraceProcessor(port);
 processor.load(trace);
-const found = {stats: processor.query(STATS), slices: processor.query(SLICES), flows: processor.query(FLOWS)};
+const flows = processor.query(FLOWS).map(([name, category, ...ends]) => [name, category, ends.slice(0, 4), ends.slice(4)]);
+const found = {stats: processor.query(STATS), slices: processor.query(SLICES), flows};
 found.all_slices = processor.query('select count() from slice')[0][0];
 found.all_flows = processor.query('select count() from flow')[0][0];
-found.critical_path_args = processor.query(`select count() from slice where category = 'step' and extract_arg(arg_set_id, 'args.cause') is not null`)[0][0];
+const CAUSE = `coalesce(extract_arg(arg_set_id, 'args.cause'), extract_arg(arg_set_id, 'debug.cause'))`;
+found.critical_path_args = processor.query(`select count() from slice where category = 'step' and ${CAUSE} is not null`)[0][0];
+found.unix_ns = processor.query(`select cast(clock_value as text) from clock_snapshot where clock_name = 'REALTIME' and ts = 0`)[0]?.[0] ?? null;
 process.stdout.write(JSON.stringify(found));

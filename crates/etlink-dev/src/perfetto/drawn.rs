@@ -3,7 +3,7 @@
 use super::Pair;
 use anyhow::{Context, Result};
 use etlink_model::builder::{Comms, Flavour, HostSchema, Queue, TraceBuilder};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Writes the traces into `folder`.
 pub fn pairs(folder: &Path) -> Result<Vec<Pair>> {
@@ -18,6 +18,35 @@ pub fn pairs(folder: &Path) -> Result<Vec<Pair>> {
         pairs.push(Pair { name: name.to_owned(), host: Some(host), device });
     }
     Ok(pairs)
+}
+
+/// Writes a run of three ranks on clocks that are apart, whose processes have the same numbers; each comes last once.
+/// ```text
+/// stream 24   all_reduce ====| kernel |      all ranks end at the same time
+/// ```
+pub fn run(folder: &Path) -> Result<PathBuf> {
+    let run = folder.join("drawn_run");
+    std::fs::create_dir_all(&run).with_context(|| run.display().to_string())?;
+    for (rank, ahead_ns) in [(0, 0), (1, 3_000_000), (2, -40_000)] {
+        let mut draw = TraceBuilder::default();
+        draw.distributed(rank, 3).origin(50_000_000 + ahead_ns);
+        let main = draw.thread();
+        for round in 0..3 {
+            let begin = (round + 1) * 1_000_000;
+            let comms = Comms::new("allreduce", 0..3, rank, round + 100);
+            draw.collective(main, &comms, begin, begin + 20_000);
+            let correlation = draw.next_correlation();
+            draw.call(main, "cudaLaunchKernelExC", (begin + 5_000, begin + 9_000), correlation);
+            let arrival = begin + 100_000 + 50_000 * ((rank + round) % 3);
+            draw.collective_kernel(Queue::stream(24), "ncclDevKernel_AllReduce", (arrival, begin + 450_000), correlation, &comms);
+            // right after it, and one that runs beside it
+            draw.launch(main, (begin + 30_000, begin + 31_000), Queue::stream(24), "next", (begin + 450_000, begin + 460_000));
+            draw.launch(main, (begin + 40_000, begin + 41_000), Queue::stream(24), "beside", (begin + 300_000, begin + 455_000));
+        }
+        let file = run.join(format!("kineto_trace_{rank}.json"));
+        std::fs::write(&file, draw.kineto()).with_context(|| file.display().to_string())?;
+    }
+    Ok(run)
 }
 
 /// Launches from two threads, a graph, a collective, copies.

@@ -1,57 +1,104 @@
 //! What Perfetto has to find, taken from the linked trace and not from the writer.
 
 use super::reader::Found;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
+use etlink_link::ranks::Release;
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{DurationNs, NameId, Thread, TimeNs};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
 
 const PATH: &str = "critical path";
 
 /// Process, thread, name, start, duration.
 type Range = (String, String, String, i64, i64);
-/// Kind; name, start and duration of both ranges.
-type Arrow = (String, (String, i64, i64), (String, i64, i64));
+/// Process, name, start and duration of the range.
+type End = (String, String, i64, i64);
+/// Kind, from, to.
+type Arrow = (String, End, End);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Expected {
     ranges: Vec<Range>,
     arrows: Vec<Arrow>,
-    path_ns: i64,
-    steps: usize,
+    /// By process: how many steps, how long they take.
+    paths: BTreeMap<String, (usize, i64)>,
+    /// The arrows between ranks by number: kind, from, to.
+    between: BTreeMap<u32, (&'static str, Option<End>, Option<End>)>,
+}
+
+/// A trace and how it stands in the file.
+pub struct Shown<'a> {
+    pub trace: &'a LinkedTrace,
+    /// What names of its processes begin with.
+    pub prefix: String,
+    /// The instant of its times that is 0.
+    pub origin: i64,
+    pub releases: &'a [Release],
+}
+
+impl<'a> Shown<'a> {
+    /// By itself.
+    pub fn alone(trace: &'a LinkedTrace) -> Result<Shown<'a>> {
+        let run = etlink_replay::run(&etlink_replay::graph_of(trace)?, trace, &etlink_replay::Settings::default());
+        let begins = [(trace.nodes.len() > 0).then(|| run.window().0), trace.device.window().map(|(start, _)| start)];
+        let origin = begins.into_iter().flatten().min().unwrap_or_default().0;
+        Ok(Shown { trace, prefix: String::new(), origin, releases: &[] })
+    }
 }
 
 impl Expected {
-    /// `output` says where its times begin.
-    pub fn new(trace: &LinkedTrace, output: &Path) -> Result<Expected> {
-        let origin = origin(output)?;
-        let graph = etlink_replay::graph_of(trace)?;
-        let run = etlink_replay::run(&graph, trace, &etlink_replay::Settings::default());
-        let path = etlink_replay::critical_path(&graph, &run);
-        let (begin, _) = run.window();
-        let path_ns = path.last().map_or(0, |step| run.end(step.node as usize).0 - begin.0);
-        let (arrows, pieces) = arrows(trace, origin);
-        let (mut ranges, mut arrows) = (ranges(trace, &pieces, origin), arrows);
-        ranges.sort_unstable();
-        arrows.sort_unstable();
-        Ok(Expected { ranges, arrows, path_ns, steps: path.len() })
+    /// Of these traces.
+    pub fn new(all: &[Shown<'_>]) -> Result<Expected> {
+        let mut expected = Expected::default();
+        all.iter().try_for_each(|shown| expected.add(shown))?;
+        let across = std::mem::take(&mut expected.between).into_values();
+        expected.arrows.extend(across.filter_map(|(kind, from, to)| Some((kind.to_owned(), from?, to?))));
+        expected.ranges.sort_unstable();
+        Ok(expected)
     }
 
-    /// Compares, and gives the figures in words.
-    pub fn compare(&self, found: Found) -> Result<String> {
+    fn add(&mut self, shown: &Shown<'_>) -> Result<()> {
+        let graph = etlink_replay::graph_of(shown.trace)?;
+        let run = etlink_replay::run(&graph, shown.trace, &etlink_replay::Settings::default());
+        let path = etlink_replay::critical_path(&graph, &run);
+        let path_ns = path.last().map_or(0, |step| run.end(step.node as usize).0 - run.window().0.0);
+        self.paths.insert(format!("{}{PATH}", shown.prefix), (path.len(), path_ns));
+        let pieces = arrows(shown, &mut self.arrows);
+        ranges(shown, &pieces, &mut self.ranges);
+        for release in shown.releases {
+            let end = self.release(shown, release);
+            let kind = if release.message { "message" } else { "last_arrival" };
+            let arrow = self.between.entry(release.number).or_insert((kind, None, None));
+            *(if release.waits { &mut arrow.2 } else { &mut arrow.1 }) = Some(end);
+        }
+        Ok(())
+    }
+
+    /// A rank that waited has a range inside of that in which it waited, from when the last came.
+    fn release(&mut self, shown: &Shown<'_>, release: &Release) -> End {
+        let whole = end(shown, place(shown.trace, release.node));
+        let at = release.at_ns - shown.trace.device.header.base_ns - shown.origin;
+        if !release.waits || at <= whole.2 {
+            return whole;
+        }
+        let node = shown.trace.nodes.get(release.node as usize);
+        let (process, thread) = if node.on_device { on_queue(shown, node.resource as usize) } else { on_thread(shown, node.resource as usize) };
+        let name = "transfer".to_owned();
+        self.ranges.push((process.clone(), thread, name.clone(), at, whole.2 + whole.3 - at));
+        (process, name, at, whole.2 + whole.3 - at)
+    }
+
+    /// Compares, and gives the figures in words. Arrows of Perfetto's own format have no `kinds`.
+    pub fn compare(&self, found: Found, kinds: bool) -> Result<String> {
         ensure!(found.stats.is_empty(), "trace_processor counts {:?}", found.stats);
         ensure!(found.slices.len() == found.all_slices, "{} of {} slices are on threads", found.slices.len(), found.all_slices);
         ensure!(found.flows.len() == found.all_flows, "{} of {} flows have both ends", found.flows.len(), found.all_flows);
-        let (mut ranges, mut steps, mut tracks) = (vec![], vec![], BTreeSet::new());
+        let (mut ranges, mut paths, mut tracks) = (vec![], BTreeMap::<String, Vec<_>>::new(), BTreeSet::new());
         for (process, thread, tid, pid, name, start, duration, category) in found.slices {
             let (process, thread) = (process.unwrap_or_default(), thread.unwrap_or_default());
-            if process == PATH {
-                steps.push((start, duration, category));
+            if process.ends_with(PATH) {
+                paths.entry(process).or_default().push((start, duration, category));
             } else {
                 let whole = without_number(&thread).to_owned();
                 tracks.insert((pid, tid));
@@ -59,31 +106,38 @@ impl Expected {
             }
         }
         same("slices", ranges, &self.ranges)?;
-        self.steps(steps, found.critical_path_args)?;
-        let flows = found.flows.into_iter().map(|(name, category, a, a_start, a_dur, b, b_start, b_dur)| {
+        let (steps, path_ns) = self.paths.values().fold((0, 0), |sums, (steps, ns)| (sums.0 + steps, sums.1 + ns));
+        ensure!(found.critical_path_args == steps, "{} steps have a cause, but {steps} are linked", found.critical_path_args);
+        for (process, (steps, ns)) in &self.paths {
+            critical_path(paths.remove(process).unwrap_or_default(), *steps, *ns)?;
+        }
+        let flows = found.flows.into_iter().map(|(name, category, from, to)| {
             ensure!(name == category, "flow {name:?} has category {category:?}");
-            Ok((name.unwrap_or_default(), (a, a_start, a_dur), (b, b_start, b_dur)))
+            Ok((name.unwrap_or_default(), from, to))
         });
-        same("flows", flows.collect::<Result<_>>()?, &self.arrows)?;
+        let mut arrows = self.arrows.clone();
+        arrows.iter_mut().filter(|_| !kinds).for_each(|arrow| arrow.0.clear());
+        arrows.sort_unstable();
+        same("flows", flows.collect::<Result<_>>()?, &arrows)?;
         let mut kinds = BTreeMap::<&str, u64>::new();
         self.arrows.iter().for_each(|(kind, ..)| *kinds.entry(kind).or_default() += 1);
-        let counts = (self.ranges.len(), tracks.len(), kinds, self.steps, self.path_ns);
-        Ok(format!("{} slices on {} tracks, flows {:?}, critical path of {} steps and {} ns", counts.0, counts.1, counts.2, counts.3, counts.4))
+        let (slices, tracks) = (self.ranges.len(), tracks.len());
+        Ok(format!("{slices} slices on {tracks} tracks, flows {kinds:?}, critical path of {steps} steps and {path_ns} ns"))
     }
+}
 
-    /// Steps and delays follow each other without gaps, and last as long as the run.
-    fn steps(&self, mut found: Vec<(i64, i64, String)>, with_cause: usize) -> Result<()> {
-        let steps = found.iter().filter(|(_, _, category)| category == "step").count();
-        ensure!(steps == self.steps && with_cause == steps, "{steps} steps, {with_cause} of them with a cause, but {} are linked", self.steps);
-        let total: i64 = found.iter().map(|(_, duration, _)| duration).sum();
-        ensure!(total == self.path_ns, "the critical path takes {total} ns, not {} ns", self.path_ns);
-        found.sort_unstable();
-        for pair in found.windows(2) {
-            let end = pair[0].0 + pair[0].1;
-            ensure!(end == pair[1].0, "a step ends at {end} ns, the next begins at {} ns", pair[1].0);
-        }
-        Ok(())
+/// Steps and delays follow each other without gaps, and last as long as the run.
+fn critical_path(mut found: Vec<(i64, i64, String)>, steps: usize, path_ns: i64) -> Result<()> {
+    let of = found.iter().filter(|(_, _, category)| category == "step").count();
+    ensure!(of == steps, "{of} steps, but {steps} are linked");
+    let total: i64 = found.iter().map(|(_, duration, _)| duration).sum();
+    ensure!(total == path_ns, "the critical path takes {total} ns, not {path_ns} ns");
+    found.sort_unstable();
+    for pair in found.windows(2) {
+        let end = pair[0].0 + pair[0].1;
+        ensure!(end == pair[1].0, "a step ends at {end} ns, the next begins at {} ns", pair[1].0);
     }
+    Ok(())
 }
 
 /// Both as sorted lists; says the first that differs.
@@ -95,49 +149,46 @@ fn same<T: Ord + Debug>(what: &str, mut found: Vec<T>, expected: &[T]) -> Result
     Ok(())
 }
 
-/// The instant that the file writes as 0.
-fn origin(output: &Path) -> Result<i64> {
-    let mut head = String::new();
-    BufReader::new(File::open(output)?).read_line(&mut head)?;
-    let head = head.trim_end().strip_suffix(", \"traceEvents\": [").context("the head of the file")?;
-    let head: Value = serde_json::from_str(&format!("{head}}}"))?;
-    Ok(head["otherData"]["origin_ns"].as_str().context("origin_ns")?.parse()?)
-}
-
 /// `stream 7 (2)` is `stream 7`; `thread 1 (python)` stays.
 fn without_number(name: &str) -> &str {
     let number = name.strip_suffix(')').and_then(|name| name.rsplit_once(" ("));
     number.filter(|(_, number)| number.parse::<u32>().is_ok()).map_or(name, |(name, _)| name)
 }
 
-fn ranges(trace: &LinkedTrace, pieces: &BTreeSet<u32>, origin: i64) -> Vec<Range> {
-    let device = &trace.device;
+/// Process and thread, whose further tracks are the same.
+fn on_thread(shown: &Shown<'_>, at: usize) -> (String, String) {
+    let device = &shown.trace.device;
+    let thread = device.threads[at];
+    let process = device.process_names.iter().find(|(pid, _)| *pid == thread.pid).map(|(_, name)| device.names.get(*name).to_owned());
+    let process = process.unwrap_or_else(|| format!("process {}", device.label(thread.pid)));
+    (format!("{}{process}", shown.prefix), without_number(&thread_name(shown.trace, thread)).to_owned())
+}
+
+/// The same of a stream.
+fn on_queue(shown: &Shown<'_>, at: usize) -> (String, String) {
+    let device = &shown.trace.device;
+    let queue = device.queues[at];
+    let contexts = device.queues.iter().filter(|other| (other.device, other.stream) == (queue.device, queue.stream)).count();
+    let context = if contexts > 1 { format!(" of context {}", queue.context) } else { String::new() };
+    (format!("{}device {}", shown.prefix, queue.device), format!("stream {}{context}", queue.stream))
+}
+
+fn ranges(shown: &Shown<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
+    let (trace, device) = (shown.trace, &shown.trace.device);
     let range = |(process, thread): (String, String), name: NameId, start: TimeNs, duration: DurationNs| {
-        (process, thread, device.names.get(name).to_owned(), start.0 - origin, duration.0)
-    };
-    let on_thread = |at: usize| {
-        let thread = device.threads[at];
-        let process = device.process_names.iter().find(|(pid, _)| *pid == thread.pid).map(|(_, name)| device.names.get(*name).to_owned());
-        (process.unwrap_or_else(|| format!("process {}", device.label(thread.pid))), without_number(&thread_name(trace, thread)).to_owned())
-    };
-    let on_queue = |at: usize| {
-        let queue = device.queues[at];
-        let contexts = device.queues.iter().filter(|other| (other.device, other.stream) == (queue.device, queue.stream)).count();
-        let context = if contexts > 1 { format!(" of context {}", queue.context) } else { String::new() };
-        (format!("device {}", queue.device), format!("stream {}{context}", queue.stream))
+        (process, thread, device.names.get(name).to_owned(), start.0 - shown.origin, duration.0)
     };
     let (ops, calls, rows) = (&device.ops, &device.calls, &device.rows);
-    let mut all: Vec<Range> = vec![];
-    all.extend((0..ops.len()).map(|at| range(on_thread(ops.thread[at].index()), ops.name[at], ops.start[at], ops.duration[at])));
-    all.extend((0..calls.len()).map(|at| range(on_thread(calls.thread[at].index()), calls.name[at], calls.start[at], calls.duration[at])));
-    all.extend((0..rows.len()).map(|at| range(on_queue(rows.queue[at].index()), rows.name[at], rows.start[at], rows.duration[at])));
+    let (thread, queue) = (|at: usize| on_thread(shown, at), |at: usize| on_queue(shown, at));
+    all.extend((0..ops.len()).map(|at| range(thread(ops.thread[at].index()), ops.name[at], ops.start[at], ops.duration[at])));
+    all.extend((0..calls.len()).map(|at| range(thread(calls.thread[at].index()), calls.name[at], calls.start[at], calls.duration[at])));
+    all.extend((0..rows.len()).map(|at| range(queue(rows.queue[at].index()), rows.name[at], rows.start[at], rows.duration[at])));
     let piece = |node: &u32| {
         let node = trace.nodes.get(*node as usize);
-        let (process, thread) = on_thread(node.resource as usize);
-        (process, thread, piece_name(trace, &node), node.start.0 - origin, node.duration.0)
+        let (process, thread) = on_thread(shown, node.resource as usize);
+        (process, thread, piece_name(trace, &node), node.start.0 - shown.origin, node.duration.0)
     };
     all.extend(pieces.iter().map(piece));
-    all
 }
 
 fn thread_name(trace: &LinkedTrace, thread: Thread) -> String {
@@ -146,10 +197,10 @@ fn thread_name(trace: &LinkedTrace, thread: Thread) -> String {
     said.map_or_else(|| format!("thread {}", device.label(thread.tid)), |(_, name)| device.names.get(*name).trim().to_owned())
 }
 
-/// Each edge but those of order and data, from the call where a call launches; and the pieces of calls and ops
+/// Each edge but those of order and data, from the call where a call launches. Gives the pieces of calls and ops
 /// that arrows end at because they do not end at the start of the whole.
-fn arrows(trace: &LinkedTrace, origin: i64) -> (Vec<Arrow>, BTreeSet<u32>) {
-    let mut pieces = BTreeSet::new();
+fn arrows(shown: &Shown<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
+    let (trace, mut pieces) = (shown.trace, BTreeSet::new());
     let order = [EdgeKind::ProgramOrder, EdgeKind::StreamOrder, EdgeKind::Tensor];
     let edges = trace.edges.iter().filter(|edge| !order.contains(&edge.kind));
     let mut arrow = |edge: Edge| {
@@ -162,19 +213,19 @@ fn arrows(trace: &LinkedTrace, origin: i64) -> (Vec<Arrow>, BTreeSet<u32>) {
         let mut of_node = |node: u32| {
             pieces.insert(node);
             let piece = trace.nodes.get(node as usize);
-            (piece_name(trace, &piece), piece.start.0 - origin, piece.duration.0)
+            (on_thread(shown, piece.resource as usize).0, piece_name(trace, &piece), piece.start.0 - shown.origin, piece.duration.0)
         };
         let is_whole = |place: (Table, usize), node: u32| {
             let piece = trace.nodes.get(node as usize);
-            place.1 != NOTHING && (piece.on_device || piece.start.0 - origin <= end(trace, place, origin).1)
+            place.1 != NOTHING && (piece.on_device || piece.start.0 - shown.origin <= end(shown, place).2)
         };
         let whole = from.1 != NOTHING && edge.kind != EdgeKind::Handoff || is_whole(from, edge.from);
-        let from = if whole { end(trace, from, origin) } else { of_node(edge.from) };
-        let to = if is_whole(to, edge.to) { end(trace, to, origin) } else { of_node(edge.to) };
+        let from = if whole { end(shown, from) } else { of_node(edge.from) };
+        let to = if is_whole(to, edge.to) { end(shown, to) } else { of_node(edge.to) };
         (word(edge.kind), from, to)
     };
-    let arrows = edges.map(&mut arrow).collect();
-    (arrows, pieces)
+    all.extend(edges.map(&mut arrow));
+    pieces
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,14 +253,15 @@ fn place(trace: &LinkedTrace, node: u32) -> (Table, usize) {
     (table, node.source as usize)
 }
 
-fn end(trace: &LinkedTrace, (table, at): (Table, usize), origin: i64) -> (String, i64, i64) {
-    let device = &trace.device;
-    let (name, start, duration) = match table {
-        Table::Ops => (device.ops.name[at], device.ops.start[at], device.ops.duration[at]),
-        Table::Calls => (device.calls.name[at], device.calls.start[at], device.calls.duration[at]),
-        Table::Rows => (device.rows.name[at], device.rows.start[at], device.rows.duration[at]),
+fn end(shown: &Shown<'_>, (table, at): (Table, usize)) -> End {
+    let device = &shown.trace.device;
+    let (ops, calls, rows) = (&device.ops, &device.calls, &device.rows);
+    let (process, name, start, duration) = match table {
+        Table::Ops => (on_thread(shown, ops.thread[at].index()).0, ops.name[at], ops.start[at], ops.duration[at]),
+        Table::Calls => (on_thread(shown, calls.thread[at].index()).0, calls.name[at], calls.start[at], calls.duration[at]),
+        Table::Rows => (on_queue(shown, rows.queue[at].index()).0, rows.name[at], rows.start[at], rows.duration[at]),
     };
-    (device.names.get(name).to_owned(), start.0 - origin, duration.0)
+    (process, device.names.get(name).to_owned(), start.0 - shown.origin, duration.0)
 }
 
 fn word(kind: EdgeKind) -> String {

@@ -6,10 +6,11 @@
 mod drawn;
 mod expected;
 mod reader;
+mod timeline;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use etlink_link::{LinkOptions, LinkedTrace};
-use expected::Expected;
+use expected::{Expected, Shown};
 use flate2::read::MultiGzDecoder;
 use reader::Reader;
 use std::fs::File;
@@ -25,7 +26,18 @@ struct Pair {
     device: PathBuf,
 }
 
-/// Checks the recorded pairs, drawn ones, and `further` device traces.
+/// A format: its ending for a file of one rank, its name as an option, whether its arrows have a kind.
+const FORMATS: [(&str, &str, bool); 2] = [("trace.json", "perfetto", true), ("pftrace", "pftrace", false)];
+
+/// What exports and what reads them.
+struct Tools {
+    etlink: PathBuf,
+    reader: Reader,
+    /// For files.
+    folder: PathBuf,
+}
+
+/// Checks the recorded pairs, drawn ones, `further` device traces, and the timelines of recorded and drawn runs.
 pub fn run(further: &[PathBuf]) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let folder = root.join("target/perfetto");
@@ -39,36 +51,52 @@ pub fn run(further: &[PathBuf]) -> Result<()> {
     let mut pairs = recorded(&root.join("testdata/pairs"))?;
     pairs.extend(drawn::pairs(&folder)?);
     pairs.extend(further.iter().map(|device| Pair { name: file_name(device), host: None, device: device.clone() }));
-    let mut failed = 0;
-    for pair in &pairs {
-        match check(pair, &etlink, &reader, &folder) {
-            Ok(figures) => println!("{}: {figures}", pair.name),
+    let mut runs = timeline::recorded(&root.join("testdata/pairs"))?;
+    runs.push(drawn::run(&folder)?);
+    let tools = Tools { etlink, reader, folder };
+    let (mut passed, mut failed) = (0, 0);
+    for (ending, option, kinds) in FORMATS {
+        let mut say = |name: &str, checked: Result<String>| match checked {
+            Ok(figures) => {
+                passed += 1;
+                println!("{name} as {ending}: {figures}");
+            }
             Err(error) => {
                 failed += 1;
-                println!("{}: FAILED: {error:#}", pair.name);
+                println!("{name} as {ending}: FAILED: {error:#}");
             }
-        }
+        };
+        pairs.iter().for_each(|pair| say(&pair.name, check(pair, &tools, ending, kinds)));
+        runs.iter().for_each(|run| say(&format!("run {}", file_name(run)), timeline::check(run, &tools, ending, option, kinds)));
     }
-    println!("{} passed, {failed} failed", pairs.len() - failed);
+    println!("{passed} passed, {failed} failed");
     if failed > 0 {
         bail!("Perfetto did not find what was linked");
     }
     Ok(())
 }
 
-fn check(pair: &Pair, etlink: &Path, reader: &Reader, folder: &Path) -> Result<String> {
-    let output = folder.join("x.trace.json");
-    let mut command = Command::new(etlink);
+fn check(pair: &Pair, tools: &Tools, ending: &str, kinds: bool) -> Result<String> {
+    let output = tools.folder.join(format!("x.{ending}"));
+    let mut command = Command::new(&tools.etlink);
     command.args(["link", "--force", "--json", "-o"]).arg(&output).arg("--device").arg(&pair.device);
     if let Some(host) = &pair.host {
         command.arg("--host").arg(host);
     }
+    ran(&mut command)?;
+    let (trace, found) = (link(pair)?, tools.reader.read(&output)?);
+    let shown = Shown::alone(&trace)?;
+    let unix_ns = (trace.device.header.base_ns + shown.origin).max(0).to_string();
+    ensure!(found.unix_ns.as_ref().is_none_or(|found| *found == unix_ns), "0 is {:?} in the file, but {unix_ns} is linked", found.unix_ns);
+    Expected::new(&[shown])?.compare(found, kinds)
+}
+
+fn ran(command: &mut Command) -> Result<()> {
     let ran = command.output()?;
     if !ran.status.success() {
         bail!("{command:?}: {}", String::from_utf8_lossy(&ran.stderr).trim());
     }
-    let expected = Expected::new(&link(pair)?, &output)?;
-    expected.compare(reader.read(&output)?)
+    Ok(())
 }
 
 fn link(pair: &Pair) -> Result<LinkedTrace> {

@@ -11,8 +11,10 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recipes/perfetto.mjs"
 
 /// Process, thread, numbers of thread and process, name, start, duration, category.
 pub type SliceRow = (Option<String>, Option<String>, i64, i64, String, i64, i64, String);
-/// Name and category; name, start and duration of the ranges at both ends.
-pub type FlowRow = (Option<String>, Option<String>, String, i64, i64, String, i64, i64);
+/// Process, name, start and duration of a range.
+type Place = (String, String, i64, i64);
+/// Name and category, which Perfetto's own format does not have; the ranges at both ends.
+pub type FlowRow = (Option<String>, Option<String>, Place, Place);
 
 /// What it found in a trace. Times are ns.
 #[derive(Debug, Deserialize)]
@@ -29,6 +31,8 @@ pub struct Found {
     pub all_flows: usize,
     /// Steps of the critical path that have a cause.
     pub critical_path_args: usize,
+    /// The instant that is 0, ns since the Unix epoch, in digits; only Perfetto's own format says it.
+    pub unix_ns: Option<String>,
 }
 
 /// The installed engine.
