@@ -2,7 +2,7 @@
 
 use super::reader::Found;
 use anyhow::{Result, ensure};
-use etlink_link::ranks::Release;
+use etlink_link::ranks::{Clock, Release};
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{DurationNs, NameId, Thread, TimeNs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,8 +32,10 @@ pub struct Shown<'a> {
     pub trace: &'a LinkedTrace,
     /// What names of its processes begin with.
     pub prefix: String,
-    /// The instant of its times that is 0.
-    pub origin: i64,
+    /// Its clock against the file's.
+    pub clock: Clock,
+    /// The instant that is 0, ns since the Unix epoch by the file's clock.
+    pub origin_ns: i64,
     pub releases: &'a [Release],
 }
 
@@ -41,9 +43,16 @@ impl<'a> Shown<'a> {
     /// By itself.
     pub fn alone(trace: &'a LinkedTrace) -> Result<Shown<'a>> {
         let run = etlink_replay::run(&etlink_replay::graph_of(trace)?, trace, &etlink_replay::Settings::default());
-        let begins = [(trace.nodes.len() > 0).then(|| run.window().0), trace.device.window().map(|(start, _)| start)];
+        let begins = [(!trace.nodes.is_empty()).then(|| run.window().0), trace.device.window().map(|(start, _)| start)];
         let origin = begins.into_iter().flatten().min().unwrap_or_default().0;
-        Ok(Shown { trace, prefix: String::new(), origin, releases: &[] })
+        let origin_ns = trace.device.header.base_ns + origin;
+        Ok(Shown { trace, prefix: String::new(), clock: Clock::default(), origin_ns, releases: &[] })
+    }
+
+    /// Start and duration in the file.
+    fn span(&self, start: TimeNs, duration: DurationNs) -> (i64, i64) {
+        let at = |time: TimeNs| self.clock.aligned(self.trace.device.header.base_ns + time.0) - self.origin_ns;
+        (at(start), at(start + duration) - at(start))
     }
 }
 
@@ -62,7 +71,8 @@ impl Expected {
         let graph = etlink_replay::graph_of(shown.trace)?;
         let run = etlink_replay::run(&graph, shown.trace, &etlink_replay::Settings::default());
         let path = etlink_replay::critical_path(&graph, &run);
-        let path_ns = path.last().map_or(0, |step| run.end(step.node as usize).0 - run.window().0.0);
+        let begin = run.window().0;
+        let path_ns = path.last().map_or(0, |step| shown.span(begin, run.end(step.node as usize) - begin).1);
         self.paths.insert(format!("{}{PATH}", shown.prefix), (path.len(), path_ns));
         let pieces = arrows(shown, &mut self.arrows);
         ranges(shown, &pieces, &mut self.ranges);
@@ -78,7 +88,7 @@ impl Expected {
     /// A rank that waited has a range inside of that in which it waited, from when the last came.
     fn release(&mut self, shown: &Shown<'_>, release: &Release) -> End {
         let whole = end(shown, place(shown.trace, release.node));
-        let at = release.at_ns - shown.trace.device.header.base_ns - shown.origin;
+        let at = shown.clock.aligned(release.at_ns) - shown.origin_ns;
         if !release.waits || at <= whole.2 {
             return whole;
         }
@@ -176,7 +186,8 @@ fn on_queue(shown: &Shown<'_>, at: usize) -> (String, String) {
 fn ranges(shown: &Shown<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
     let (trace, device) = (shown.trace, &shown.trace.device);
     let range = |(process, thread): (String, String), name: NameId, start: TimeNs, duration: DurationNs| {
-        (process, thread, device.names.get(name).to_owned(), start.0 - shown.origin, duration.0)
+        let (start, duration) = shown.span(start, duration);
+        (process, thread, device.names.get(name).to_owned(), start, duration)
     };
     let (ops, calls, rows) = (&device.ops, &device.calls, &device.rows);
     let (thread, queue) = (|at: usize| on_thread(shown, at), |at: usize| on_queue(shown, at));
@@ -186,7 +197,8 @@ fn ranges(shown: &Shown<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
     let piece = |node: &u32| {
         let node = trace.nodes.get(*node as usize);
         let (process, thread) = on_thread(shown, node.resource as usize);
-        (process, thread, piece_name(trace, &node), node.start.0 - shown.origin, node.duration.0)
+        let (start, duration) = shown.span(node.start, node.duration);
+        (process, thread, piece_name(trace, &node), start, duration)
     };
     all.extend(pieces.iter().map(piece));
 }
@@ -213,11 +225,12 @@ fn arrows(shown: &Shown<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
         let mut of_node = |node: u32| {
             pieces.insert(node);
             let piece = trace.nodes.get(node as usize);
-            (on_thread(shown, piece.resource as usize).0, piece_name(trace, &piece), piece.start.0 - shown.origin, piece.duration.0)
+            let (start, duration) = shown.span(piece.start, piece.duration);
+            (on_thread(shown, piece.resource as usize).0, piece_name(trace, &piece), start, duration)
         };
         let is_whole = |place: (Table, usize), node: u32| {
             let piece = trace.nodes.get(node as usize);
-            place.1 != NOTHING && (piece.on_device || piece.start.0 - shown.origin <= end(shown, place).2)
+            place.1 != NOTHING && (piece.on_device || shown.span(piece.start, piece.duration).0 <= end(shown, place).2)
         };
         let whole = from.1 != NOTHING && edge.kind != EdgeKind::Handoff || is_whole(from, edge.from);
         let from = if whole { end(shown, from) } else { of_node(edge.from) };
@@ -261,7 +274,8 @@ fn end(shown: &Shown<'_>, (table, at): (Table, usize)) -> End {
         Table::Calls => (on_thread(shown, calls.thread[at].index()).0, calls.name[at], calls.start[at], calls.duration[at]),
         Table::Rows => (on_queue(shown, rows.queue[at].index()).0, rows.name[at], rows.start[at], rows.duration[at]),
     };
-    (process, device.names.get(name).to_owned(), start.0 - shown.origin, duration.0)
+    let (start, duration) = shown.span(start, duration);
+    (process, device.names.get(name).to_owned(), start, duration)
 }
 
 fn word(kind: EdgeKind) -> String {

@@ -86,7 +86,7 @@ fn check(pair: &Pair, tools: &Tools, ending: &str, kinds: bool) -> Result<String
     ran(&mut command)?;
     let (trace, found) = (link(pair)?, tools.reader.read(&output)?);
     let shown = Shown::alone(&trace)?;
-    let unix_ns = (trace.device.header.base_ns + shown.origin).max(0).to_string();
+    let unix_ns = shown.origin_ns.max(0).to_string();
     ensure!(found.unix_ns.as_ref().is_none_or(|found| *found == unix_ns), "0 is {:?} in the file, but {unix_ns} is linked", found.unix_ns);
     Expected::new(&[shown])?.compare(found, kinds)
 }

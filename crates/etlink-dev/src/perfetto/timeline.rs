@@ -35,11 +35,12 @@ pub fn check(run: &Path, tools: &Tools, ending: &str, option: &str, kinds: bool)
     let join = join(&facts);
     let clocks = clocks(&facts, &join);
     let releases = releases(&facts, &join, &clocks);
-    let origin = facts.iter().zip(&clocks).map(|(facts, clock)| facts.window_ns.0 + clock.offset_ns).min().context("no ranks")?;
+    let origin = facts.iter().zip(&clocks).map(|(facts, clock)| clock.aligned(facts.window_ns.0)).min().context("no ranks")?;
     let member = |at: usize| Shown {
         trace: &traces[at],
         prefix: format!("rank {at} · "),
-        origin: origin - clocks[at].offset_ns - traces[at].device.header.base_ns,
+        clock: clocks[at],
+        origin_ns: origin,
         releases: &releases.of_rank[at],
     };
     let shown: Vec<Shown<'_>> = (0..traces.len()).map(member).collect();

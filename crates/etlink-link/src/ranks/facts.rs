@@ -1,11 +1,13 @@
 //! What is kept of one rank to join it with the others.
 
+mod gloo;
+
 use super::{Groups, Steps};
-use crate::queued::queued;
-use crate::{CollectiveRef, LinkedTrace, Node, NodeKind};
-use etlink_model::{Collective, CollectiveKind, NameId, Names, OpIdx, dtype_bytes};
+use crate::{CollectiveRef, LinkedTrace, NodeKind};
+use etlink_model::{Collective, CollectiveKind, NameId, Names, dtype_bytes};
+use gloo::Gloo;
 use indexmap::IndexSet;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxBuildHasher;
 
 /// One rank's communications and what tells whether it belongs to the run.
 #[derive(Clone, Debug, Default)]
@@ -112,16 +114,12 @@ impl Facts {
             let node = trace.nodes.get(index);
             let Some(found) = trace.collective(&node).filter(|_| node.first) else { continue };
             let kind = found.kind();
-            let party = match kind {
-                CollectiveKind::Other => continue,
-                CollectiveKind::Send | CollectiveKind::Recv => Party::Peer(known.peer(&found)),
-                _ => Party::Group(small(groups.insert_full(group_of(&known, &found)).0)),
-            };
+            let Some(party) = party(&known, &found, &mut groups) else { continue };
             let start_ns = base.saturating_add(node.start.0);
             let end_ns = start_ns.saturating_add(node.duration.0);
             let (in_bytes, bytes) = sizes(&found);
             let dtype = facts.names.intern(found.names.get(found.record.dtype));
-            let runs = runs(trace, gloo.range(trace, index).unwrap_or(small(index)));
+            let runs = gloo.runs(trace, index);
             facts.communications.push(Communication {
                 node: small(index),
                 party,
@@ -148,53 +146,13 @@ fn window(trace: &LinkedTrace) -> (i64, i64) {
     (base.saturating_add(window.start_ns), base.saturating_add(window.end_ns))
 }
 
-/// Where Gloo runs what host ops gave it.
-#[derive(Default)]
-struct Gloo {
-    any: bool,
-    /// The first node of the worker's range, by the op that gave it the work.
-    workers: FxHashMap<u32, u32>,
-}
-
-impl Gloo {
-    /// O(nodes) where there is any.
-    fn of(trace: &LinkedTrace) -> Gloo {
-        let device = &trace.device;
-        if device.names.iter().all(|name| !name.starts_with("gloo:")) {
-            return Gloo::default();
-        }
-        let given: FxHashMap<OpIdx, OpIdx> = queued(device).into_iter().map(|work| (work.run, work.given)).collect();
-        let first = (0..trace.nodes.len()).map(|at| (at, trace.nodes.get(at))).filter(|(_, node)| node.kind == NodeKind::HostOp && node.first);
-        Gloo { any: true, workers: first.filter_map(|(at, node)| Some((given.get(&OpIdx(node.source))?.0, small(at)))).collect() }
+/// With whom; `None` for what is no communication.
+fn party(known: &Groups<'_>, found: &CollectiveRef<'_>, groups: &mut IndexSet<GroupOf, FxBuildHasher>) -> Option<Party> {
+    match found.kind() {
+        CollectiveKind::Other => None,
+        CollectiveKind::Send | CollectiveKind::Recv => Some(Party::Peer(known.peer(found))),
+        _ => Some(Party::Group(small(groups.insert_full(group_of(known, found)).0))),
     }
-
-    /// The range that runs the op of this node: a worker's, or one of the op's own thread that begins inside the op and outlasts it, as messages do.
-    fn range(&self, trace: &LinkedTrace, index: usize) -> Option<u32> {
-        let op = trace.nodes.get(index);
-        if !self.any || op.on_device {
-            return None;
-        }
-        let inside = || {
-            let nodes = (index + 1..trace.nodes.len()).map(|at| (at, trace.nodes.get(at)));
-            let mut nodes = nodes.take_while(|(_, node)| node.start <= op.start + op.duration);
-            nodes.find(|(_, node)| node.resource == op.resource && runs_it(trace, node)).map(|(at, _)| small(at))
-        };
-        self.workers.get(&op.source).copied().or_else(inside)
-    }
-}
-
-fn runs_it(trace: &LinkedTrace, node: &Node) -> bool {
-    node.kind == NodeKind::HostOp && trace.name(node).starts_with("gloo:")
-}
-
-/// The whole row or op that a node is a piece of.
-fn runs(trace: &LinkedTrace, index: u32) -> Runs {
-    let (node, device) = (trace.nodes.get(index as usize), &trace.device);
-    let at = node.source as usize;
-    let (start, duration) =
-        if node.on_device { (device.rows.start[at], device.rows.duration[at]) } else { (device.ops.start[at], device.ops.duration[at]) };
-    let start_ns = device.header.base_ns.saturating_add(start.0);
-    Runs { node: index, start_ns, end_ns: start_ns.saturating_add(duration.0) }
 }
 
 fn small(index: usize) -> u32 {

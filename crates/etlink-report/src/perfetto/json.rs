@@ -4,7 +4,7 @@
 //! as 64-bit floats, which are exact for whole nanoseconds up to 104 days: times count from the trace's origin.
 
 use super::arrows::Mark;
-use super::sink::{Process, Range, Sink, Track, Value};
+use super::sink::{Process, Range, Sink, Times, Track, Value};
 use etlink_json::write::{micros, number, text};
 use etlink_model::TimeNs;
 use std::io::{self, Write};
@@ -35,7 +35,7 @@ pub(super) const END: &[u8] = b"\n]}\n";
 pub(super) struct Events<'w, W> {
     out: &'w mut W,
     line: Vec<u8>,
-    origin: TimeNs,
+    times: Times,
     any: bool,
     track: Track,
     /// Whether the range has an argument.
@@ -43,9 +43,9 @@ pub(super) struct Events<'w, W> {
 }
 
 impl<'w, W: Write> Events<'w, W> {
-    /// `origin` is the instant that is written as 0.
-    pub(super) fn new(out: &'w mut W, origin: TimeNs) -> Self {
-        Events { out, line: vec![], origin, any: false, track: Track::default(), args: false }
+    /// Begins with nothing.
+    pub(super) fn new(out: &'w mut W, times: Times) -> Self {
+        Events { out, line: vec![], times, any: false, track: Track::default(), args: false }
     }
 
     /// Names a process or thread, or says where it stands: `what` is the event's name.
@@ -100,7 +100,7 @@ impl<'w, W: Write> Events<'w, W> {
 
     fn time(&mut self, at: TimeNs) -> io::Result<()> {
         self.put(", \"ts\": ");
-        micros(&mut self.line, at.0.saturating_sub(self.origin.0))
+        micros(&mut self.line, self.times.of(at))
     }
 
     fn put(&mut self, part: &str) {
@@ -125,7 +125,7 @@ impl<W: Write> Sink for Events<'_, W> {
         self.head("X", range.track)?;
         self.time(range.start)?;
         self.put(", \"dur\": ");
-        micros(&mut self.line, range.duration.0)?;
+        micros(&mut self.line, self.times.of(range.start + range.duration).saturating_sub(self.times.of(range.start)))?;
         self.put(", \"name\": ");
         text(&mut self.line, range.name)?;
         self.put(", \"cat\": ");

@@ -41,9 +41,9 @@ mod tests;
 use arrows::Arrows;
 pub use arrows::is_drawn;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::Release;
+use etlink_link::ranks::{Clock, Release};
 use etlink_model::{DurationNs, TimeNs};
-use sink::{Out, Range, Sink, Track};
+use sink::{Out, Range, Sink, Times, Track};
 use slices::{Slice, Slices};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -96,8 +96,10 @@ pub struct Member<'a> {
     pub of: u32,
     /// What names of its processes begin with, `rank 3`.
     pub name: &'a str,
-    /// The instant of its own times that is 0 in the file; nothing of it is earlier.
-    pub origin: TimeNs,
+    /// Its clock against that of the file.
+    pub clock: Clock,
+    /// The instant that is 0 in the file, ns since the Unix epoch by the file's clock; nothing of the trace is earlier.
+    pub origin_ns: i64,
     /// What other ranks made it wait for, and it others.
     pub releases: &'a [Release],
 }
@@ -142,7 +144,7 @@ pub fn write(trace: &LinkedTrace, path: &[Step], format: Format, out: &mut impl 
     let origin = begins.into_iter().chain(window).min().unwrap_or_default();
     let unix_ns = trace.device.header.base_ns.saturating_add(origin.0);
     out.write_all(&format.begin(&about(trace, origin), unix_ns)?)?;
-    let summary = write_events(trace, path, None, origin, format, out)?;
+    let summary = write_events(trace, path, None, Times::since(origin), format, out)?;
     out.write_all(format.end())?;
     Ok(summary)
 }
@@ -152,20 +154,21 @@ pub fn write(trace: &LinkedTrace, path: &[Step], format: Format, out: &mut impl 
 /// # Errors
 /// Those of `out`; more tracks than a rank of so many can have.
 pub fn write_member(trace: &LinkedTrace, path: &[Step], member: &Member<'_>, format: Format, out: &mut impl Write) -> io::Result<Summary> {
-    write_events(trace, path, Some(member), member.origin, format, out)
+    let times = Times { clock: member.clock, base_ns: trace.device.header.base_ns, origin_ns: member.origin_ns };
+    write_events(trace, path, Some(member), times, format, out)
 }
 
 fn write_events(
     trace: &LinkedTrace,
     path: &[Step],
     member: Option<&Member<'_>>,
-    origin: TimeNs,
+    times: Times,
     format: Format,
     out: &mut impl Write,
 ) -> io::Result<Summary> {
     match format {
-        Format::Json => walk(trace, path, member, &mut json::Events::new(out, origin)),
-        Format::Protobuf => walk(trace, path, member, &mut packets::Packets::new(out, origin, member.map_or(1, |member| member.place + 1))),
+        Format::Json => walk(trace, path, member, &mut json::Events::new(out, times)),
+        Format::Protobuf => walk(trace, path, member, &mut packets::Packets::new(out, times, member.map_or(1, |member| member.place + 1))),
     }
 }
 

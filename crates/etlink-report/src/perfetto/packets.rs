@@ -7,7 +7,7 @@
 //! time, and keep the order of what is at one instant. An arrow is a number at two ranges, the earlier of which is its begin.
 
 use super::arrows::Mark;
-use super::sink::{Process, Range, Sink, Track, Value};
+use super::sink::{Process, Range, Sink, Times, Track, Value};
 use crate::schema::trace_packet::SequenceFlags;
 use crate::schema::track_event::Type;
 use crate::schema::{
@@ -62,7 +62,7 @@ impl Interned {
 pub(super) struct Packets<'w, W> {
     out: &'w mut W,
     block: Vec<u8>,
-    origin: TimeNs,
+    times: Times,
     /// Begins a range. Used again for each, as is the next.
     opens: TracePacket,
     /// Ends it.
@@ -74,8 +74,8 @@ pub(super) struct Packets<'w, W> {
 }
 
 impl<'w, W: Write> Packets<'w, W> {
-    /// `origin` is the instant that is written as 0; `sequence`, from 1, is that of no other rank in the file.
-    pub(super) fn new(out: &'w mut W, origin: TimeNs, sequence: u32) -> Self {
+    /// `sequence`, from 1, is that of no other rank in the file.
+    pub(super) fn new(out: &'w mut W, times: Times, sequence: u32) -> Self {
         let packet = TracePacket { trusted_packet_sequence_id: Some(sequence), ..TracePacket::default() };
         let event = |kind: Type| Some(TrackEvent { r#type: Some(kind as i32), ..TrackEvent::default() });
         let opens = TracePacket { track_event: event(Type::SliceBegin), sequence_flags: Some(NEEDS_STRINGS), ..packet.clone() };
@@ -83,12 +83,12 @@ impl<'w, W: Write> Packets<'w, W> {
         let mut block = vec![];
         put(&TracePacket { sequence_flags: Some(SequenceFlags::SeqIncrementalStateCleared as u32), ..packet }, &mut block);
         let [names, categories, keys, texts] = std::array::from_fn(|_| Interned::default());
-        Packets { out, block, origin, opens, closes, names, categories, keys, texts }
+        Packets { out, block, times, opens, closes, names, categories, keys, texts }
     }
 
     /// Whole ns from the origin.
     fn time(&self, at: TimeNs) -> Option<u64> {
-        Some(u64::try_from(at.0.saturating_sub(self.origin.0)).unwrap_or(0))
+        Some(u64::try_from(self.times.of(at)).unwrap_or(0))
     }
 
     fn descriptor(&mut self, track: TrackDescriptor) {

@@ -1,6 +1,7 @@
 //! What the walk over a trace hands to the writer of a format.
 
 use super::arrows::Mark;
+use etlink_link::ranks::Clock;
 use etlink_model::{DurationNs, TimeNs};
 use serde::Serialize;
 use std::fmt::{Display, Write as _};
@@ -32,6 +33,29 @@ pub(super) struct Range<'n> {
     pub(super) category: &'n str,
     pub(super) start: TimeNs,
     pub(super) duration: DurationNs,
+}
+
+/// What makes times of a trace those of the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// Of the trace against the file's.
+    pub(super) clock: Clock,
+    /// What the trace's times are since, by its own clock.
+    pub(super) base_ns: i64,
+    /// The instant that is 0, by the file's clock.
+    pub(super) origin_ns: i64,
+}
+
+impl Times {
+    /// Of a trace by itself, where `origin` is 0.
+    pub(super) fn since(origin: TimeNs) -> Times {
+        Times { clock: Clock::default(), base_ns: 0, origin_ns: origin.0 }
+    }
+
+    /// Ns from the origin. Later is not earlier.
+    pub(super) fn of(&self, at: TimeNs) -> i64 {
+        self.clock.aligned(self.base_ns.saturating_add(at.0)).saturating_sub(self.origin_ns)
+    }
 }
 
 /// Value of an argument.

@@ -48,6 +48,20 @@ fn each_side_has_its_own_clock() {
 }
 
 #[test]
+fn who_waits_is_released_after_the_arrival_also_by_clocks_that_drift() {
+    use crate::ranks::Drift;
+    for ppb in [-900_000, -7, 0, 13, 350_000, 900_000] {
+        let mut ranks = meeting(&[0, 3_000_000]);
+        ranks.iter_mut().for_each(|facts| facts.communications[0].runs.end_ns = 9_000_000);
+        let drift = Some(Drift { ppb, uncertainty_ppb: 0, applied: true });
+        let clocks = [Clock { drift, at_ns: -50_000_000, ..Clock::default() }, Clock { offset_ns: 5_000, ..Clock::default() }];
+        let found = of(&ranks, &clocks);
+        let [waits, cause] = [0, 1].map(|rank| clocks[rank].aligned(found.of_rank[rank][0].at_ns));
+        assert!((1..=2).contains(&(waits - cause)), "{ppb}: {waits} after {cause}");
+    }
+}
+
+#[test]
 fn a_message_goes_from_the_send_whoever_came_first() {
     for (send, recv, released) in [(100, 97, 101), (40, 97, 97), (97, 97, 98)] {
         let mut ranks = [0, 1].map(|at| rank(at, 2, &[]));

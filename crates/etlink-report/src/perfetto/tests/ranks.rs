@@ -4,8 +4,7 @@ use super::packets::{Found, Range, arrows_are_whole, of_json, read};
 use super::{arrows_go_forward, tracks_nest};
 use crate::perfetto::{Format, Member, Summary, write_member};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Facts, Release, Releases, clocks, join, releases};
-use etlink_model::TimeNs;
+use etlink_link::ranks::{Clock, Drift, Facts, Release, Releases, clocks, join, releases};
 use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,24 +30,24 @@ fn rank(rank: i64, ahead_ns: i64, arrival: i64) -> LinkedTrace {
 }
 
 /// Rank 1 comes last; the clocks are apart; all processes and threads have the same numbers.
-fn run() -> (Vec<LinkedTrace>, Vec<i64>, Releases) {
+fn run() -> (Vec<LinkedTrace>, Vec<Clock>, Releases) {
     let traces = vec![rank(0, 0, 100_000), rank(1, 7_000_000, 300_000), rank(2, -3_000, 200_000)];
     let facts: Vec<Facts> = traces.iter().zip(0..).map(|(trace, rank)| Facts::of(trace, rank)).collect();
     let join = join(&facts);
     let clocks = clocks(&facts, &join);
     let found = releases(&facts, &join, &clocks);
-    (traces, clocks.iter().map(|clock| clock.offset_ns).collect(), found)
+    (traces, clocks, found)
 }
 
 fn written(format: Format) -> (Vec<u8>, Vec<Summary>) {
-    let (traces, offsets, found) = run();
+    let (traces, clocks, found) = run();
     let mut file = format.begin(&[("written_by", "a test".to_owned())], 0).expect("begins");
     let mut summaries = vec![];
     for (place, trace) in traces.iter().enumerate() {
         file.extend_from_slice(if place > 0 { format.between() } else { &[] });
-        let origin = TimeNs(ZERO_NS - offsets[place]);
+        let origin_ns = trace.device.header.base_ns + ZERO_NS;
         let name = format!("rank {place}");
-        let member = Member { place: place as u32, of: 3, name: &name, origin, releases: &found.of_rank[place] };
+        let member = Member { place: place as u32, of: 3, name: &name, clock: clocks[place], origin_ns, releases: &found.of_rank[place] };
         summaries.push(write_member(trace, &[], &member, format, &mut file).expect("writes"));
     }
     file.extend_from_slice(format.end());
@@ -117,9 +116,10 @@ fn who_waits_has_the_transfer_as_a_range_from_the_last_arrival_on() {
 fn a_range_that_began_later_is_what_a_message_arrives_at() {
     let trace = rank(0, 0, 100_000);
     let node = Facts::of(&trace, 0).communications[0].node;
-    let at_ns = trace.device.header.base_ns + ZERO_NS + 100_000;
+    let origin_ns = trace.device.header.base_ns + ZERO_NS;
+    let at_ns = origin_ns + 100_000;
     let release = Release { node, number: 1, at_ns, waits: true, message: true };
-    let member = Member { place: 0, of: 1, name: "rank 0", origin: TimeNs(ZERO_NS), releases: &[release] };
+    let member = Member { place: 0, of: 1, name: "rank 0", clock: Clock::default(), origin_ns, releases: &[release] };
     let mut bytes = vec![];
     let summary = write_member(&trace, &[], &member, Format::Protobuf, &mut bytes).expect("writes");
     let found = read(&bytes);
@@ -131,8 +131,29 @@ fn a_range_that_began_later_is_what_a_message_arrives_at() {
 #[test]
 fn more_tracks_than_a_rank_can_have_are_an_error() {
     let trace = rank(0, 0, 100_000);
-    let member = |of| Member { place: 0, of, name: "rank 0", origin: TimeNs(0), releases: &[] };
+    let member = |of| Member { place: 0, of, name: "rank 0", clock: Clock::default(), origin_ns: 0, releases: &[] };
     let failed = write_member(&trace, &[], &member(1 << 30), Format::Json, &mut vec![]).expect_err("does not fit");
     assert!(failed.to_string().contains("threads"), "{failed}");
     write_member(&trace, &[], &member(10_000), Format::Json, &mut vec![]).expect("fits");
+}
+
+#[test]
+fn a_clock_that_drifts_moves_all_times() {
+    let trace = rank(0, 0, 100_000);
+    let origin_ns = trace.device.header.base_ns + ZERO_NS;
+    // a tenth of a percent too slow
+    let drift = Some(Drift { ppb: 1_000_000, uncertainty_ppb: 0, applied: true });
+    let clock = Clock { offset_ns: 2_000, drift, at_ns: origin_ns, ..Clock::default() };
+    for format in [Format::Json, Format::Protobuf] {
+        let member = Member { place: 0, of: 1, name: "rank 0", clock, origin_ns, releases: &[] };
+        let mut bytes = format.begin(&[], 0).expect("begins");
+        write_member(&trace, &[], &member, format, &mut bytes).expect("writes");
+        bytes.extend_from_slice(format.end());
+        let found = match format {
+            Format::Json => of_json(serde_json::from_slice::<Value>(&bytes).expect("JSON")["traceEvents"].as_array().expect("events")),
+            Format::Protobuf => read(&bytes),
+        };
+        let kernel = found.ranges.iter().find(|range| range.name.starts_with("nccl")).expect("is there");
+        assert_eq!((kernel.start, kernel.duration), (102_100, 350_350));
+    }
 }

@@ -125,13 +125,12 @@ impl Joined {
     /// What a rank is among the others; one that was not joined is by itself.
     pub(super) fn among(&self, args: &Merge, label: &str) -> Among<'_> {
         let Some(place) = self.place(label) else { return Among::default() };
-        let clock = self.clocks.get(place).copied().unwrap_or_default();
-        Among { agreed: self.agreed.ranks.get(place), in_turn: args.simulator.is_some(), clock }
+        Among { agreed: self.agreed.ranks.get(place), in_turn: args.simulator.is_some(), clock: self.clock(place) }
     }
 
-    /// What is added to the times of a rank.
-    pub(super) fn clock_offset_ns(&self, place: usize) -> i64 {
-        self.clocks.get(place).map_or(0, |clock| clock.offset_ns)
+    /// A rank's clock against the first's.
+    pub(super) fn clock(&self, place: usize) -> Clock {
+        self.clocks.get(place).copied().unwrap_or_default()
     }
 }
 

@@ -11,7 +11,6 @@ use crate::pair::{self, Job, Linked};
 use anyhow::Result;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{Clock, Facts, Join, Releases, releases};
-use etlink_model::TimeNs;
 use etlink_report::perfetto::Member;
 use serde::Serialize;
 
@@ -45,29 +44,29 @@ impl Common {
     /// Nothing unless a timeline is to be written.
     pub(super) fn of(args: &Merge, facts: &[Facts], join: &Join, clocks: &[Clock]) -> Option<Common> {
         args.how.format?.for_perfetto()?;
-        let offset = |at: usize| clocks.get(at).map_or(0, |clock| clock.offset_ns);
-        let starts = facts.iter().enumerate().map(|(at, facts)| facts.window_ns.0.saturating_add(offset(at)));
+        let clock = |at: usize| clocks.get(at).copied().unwrap_or_default();
+        let starts = facts.iter().enumerate().map(|(at, facts)| clock(at).aligned(facts.window_ns.0));
         let names = facts.iter().map(|facts| format!("rank {}", facts.rank)).collect();
         Some(Common { origin_ns: starts.min().unwrap_or(0), releases: releases(facts, join, clocks), names })
     }
 }
 
 impl Joined {
-    fn member<'a>(&'a self, label: &str, trace: &LinkedTrace) -> Option<Member<'a>> {
+    fn member<'a>(&'a self, label: &str) -> Option<Member<'a>> {
         let (place, common) = (self.place(label)?, self.common.as_ref()?);
-        let to_first = trace.device.header.base_ns.saturating_add(self.clock_offset_ns(place));
         Some(Member {
             place: u32::try_from(place).ok()?,
             of: u32::try_from(common.names.len()).ok()?,
             name: common.names.get(place)?,
-            origin: TimeNs(common.origin_ns.saturating_sub(to_first)),
+            clock: self.clock(place),
+            origin_ns: common.origin_ns,
             releases: common.releases.of_rank.get(place)?,
         })
     }
 
     fn about(&self, common: &Common) -> Vec<(&'static str, String)> {
         let list = |numbers: &mut dyn Iterator<Item = i64>| numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
-        let offsets = list(&mut (0..self.ranks.len()).map(|place| self.clock_offset_ns(place)));
+        let offsets = list(&mut (0..self.ranks.len()).map(|place| self.clock(place).offset_ns));
         let mut about = vec![("written_by", format!("etlink {}", env!("CARGO_PKG_VERSION")))];
         about.extend([("base_time_ns", "0".to_owned()), ("origin_ns", common.origin_ns.to_string())]);
         about.extend([("ranks", list(&mut self.ranks.iter().copied())), ("clock_offsets_ns", offsets)]);
@@ -86,7 +85,7 @@ pub(super) fn target(args: &Merge, run: &Run) -> Option<Result<Target>> {
 impl Merging {
     /// Writes a rank's part; none where it is not of the run.
     pub(super) fn write_part(&self, trace: &LinkedTrace, job: &Job, joined: &Joined, label: &str, linked: &mut Linked) -> Result<Option<Piece>> {
-        joined.member(label, trace).map(|member| pair::write_member(trace, job, &member, &self.progress, linked)).transpose()
+        joined.member(label).map(|member| pair::write_member(trace, job, &member, &self.progress, linked)).transpose()
     }
 
     /// Puts the parts of each run together.
