@@ -166,7 +166,7 @@ fn draw(rank: i64) -> Vec<u8> {
     let mut draw = TraceBuilder::new(Flavour::Cuda);
     draw.distributed(rank, 2);
     let main = draw.thread();
-    let mut mm = |draw: &mut TraceBuilder, at: i64, kernel: i64| {
+    let mm = |draw: &mut TraceBuilder, at: i64, kernel: i64| {
         let op = draw.op(main, "aten::mm", at * US, (at + 4) * US);
         draw.arg(op, "Input Dims", "[[64, 32], [32, 16]]");
         draw.arg(op, "Input type", r#"["c10::BFloat16", "c10::BFloat16"]"#);
