@@ -18,4 +18,5 @@ mod schedule;
 mod simulator;
 mod timeline;
 mod tool;
+mod top;
 mod two_traces;

@@ -36,7 +36,8 @@ impl Texts {
 
     fn read(&self) -> (etlink_model::HostTrace, etlink_model::DeviceTrace) {
         let host = etlink_host::read(&self.host[..], etlink_host::ReadOptions::default()).expect("host trace");
-        let device = etlink_kineto::read(&self.device[..], etlink_kineto::ReadOptions { threads: 1, shapes: false }).expect("device trace");
+        let device =
+            etlink_kineto::read(&self.device[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: false }).expect("device trace");
         (host, device)
     }
 
@@ -64,7 +65,7 @@ fn reading(c: &mut Criterion) {
     });
     group.throughput(Throughput::Bytes(texts.device.len() as u64));
     group.bench_function("parse device", |bench| {
-        bench.iter(|| etlink_kineto::read(black_box(&texts.device[..]), etlink_kineto::ReadOptions { threads: 1, shapes: false }));
+        bench.iter(|| etlink_kineto::read(black_box(&texts.device[..]), etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: false }));
     });
     group.finish();
 }

@@ -21,6 +21,8 @@ class Case:
     """False: plain start and stop, so that the traces have no ProfilerStep."""
     all_threads: bool = False
     """True: the profiler also watches threads that it did not see being started."""
+    averages: bool = False
+    """True: keep the profiler's own key_averages() beside the traces, with stacks and allocations recorded."""
     orphans: bool = False
     """True: some host node must lack its parent, which a range that is still open at the end brings about."""
 
@@ -131,6 +133,43 @@ CASES = (
         backend="commgloo",
     ),
 )
+
+
+AVERAGES = (
+    Case(
+        name="transformer",
+        versions=(NEWEST, "2.1.2"),
+        model="as in pairs",
+        shows="names, shapes, stacks and allocations of one thread",
+        averages=True,
+    ),
+    Case(
+        name="ddp2_gloo",
+        versions=(NEWEST,),
+        model="as in pairs",
+        shows="ranges that begin on one thread and end on another",
+        ranks=2,
+        backend="gloo",
+        averages=True,
+    ),
+    Case(
+        name="threads",
+        versions=(NEWEST,),
+        model="as in pairs",
+        shows="operators of several threads",
+        all_threads=True,
+        averages=True,
+    ),
+    Case(
+        name="open_range",
+        versions=(NEWEST,),
+        model="as in pairs",
+        shows="ranges across steps, and one that is open at the end, which no table has",
+        orphans=True,
+        averages=True,
+    ),
+)
+"""Recordings that also keep the profiler's own table: testdata/averages."""
 
 
 def versions() -> list[str]:

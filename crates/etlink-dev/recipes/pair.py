@@ -12,6 +12,7 @@ EXTERNAL_ID = "External id"
 """All there is before PyTorch 2.4: equals rf_id in one thread as long as no operator is lost."""
 
 HOST_NAME = re.compile(rb'("host_name": )"[^"]*"')
+RECIPES = str(Path(__file__).resolve().parent).encode() + b"/"
 PATH_IN_TRACE_NAME = re.compile(rb'("traceName": ")[^"]*/')
 
 
@@ -51,6 +52,11 @@ def host_file(rank: int) -> str:
 
 def device_file(rank: int) -> str:
     return f"kineto_trace_{rank}.json"
+
+
+def files(rank: int, averages: bool) -> list[str]:
+    kept = [host_file(rank), device_file(rank)]
+    return [*kept, f"key_averages_{rank}.json"] if averages else kept
 
 
 def load(path: Path) -> dict:
@@ -113,8 +119,8 @@ def check(found: Figures, steps: int, has_ids: bool, has_communication: bool) ->
 
 
 def scrub(content: bytes) -> bytes:
-    """Replace the two values that name this machine; every other byte stays as PyTorch wrote it."""
-    content = HOST_NAME.sub(rb'\1"host"', content)
+    """Replace what names this machine or its folders; every other byte stays as PyTorch wrote it."""
+    content = HOST_NAME.sub(rb'\1"host"', content).replace(RECIPES, b"")
     return PATH_IN_TRACE_NAME.sub(rb"\1", content)
 
 

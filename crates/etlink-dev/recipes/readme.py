@@ -13,7 +13,8 @@ END = "<!-- end of pairs -->\n"
 def recipe(case: Case, installed: dict[str, str], version: str, found: list[Figures]) -> str:
     """The RECIPE of one recorded case."""
     schedule = "wait 1, warmup 1, active 2, one cycle" if case.scheduled else "none: start, two calls, stop"
-    command = f"python3 crates/etlink-dev/recipes/record.py --out testdata/pairs --torch {version}"
+    out = "testdata/averages --averages" if case.averages else "testdata/pairs"
+    command = f"python3 crates/etlink-dev/recipes/record.py --out {out} --torch {version}"
     lines = [
         f"case      {case.name}",
         f"shows     {case.shows}",

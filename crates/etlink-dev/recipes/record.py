@@ -32,6 +32,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder that gets one folder per case")
     parser.add_argument("--torch", nargs="+", metavar="VERSION", default=catalog.versions())
     parser.add_argument("--case", nargs="+", metavar="NAME", choices=[c.name for c in catalog.CASES])
+    parser.add_argument("--averages", action="store_true", help="the runs for testdata/averages instead")
     parser.add_argument("--venvs", type=Path, default=Path("target/testdata-venvs"))
     return parser.parse_args()
 
@@ -45,6 +46,8 @@ def rank_command(python: Path, case: Case, rank: int, folder: Path) -> list[str]
         command.append("--unscheduled")
     if case.all_threads:
         command.append("--all-threads")
+    if case.averages:
+        command.append("--averages")
     return command
 
 
@@ -91,7 +94,7 @@ def record(case: Case, version: str, python: Path, out: Path) -> None:
         target = out / f"{case.name}-{version}"
         target.mkdir(parents=True, exist_ok=True)
         for rank in range(case.ranks):
-            for file in (pair.host_file(rank), pair.device_file(rank)):
+            for file in pair.files(rank, case.averages):
                 pair.pack(folder / file, target / f"{file}.gz")
     (target / "RECIPE").write_text(readme.recipe(case, venvs.describe(python), version, found))
     print(f"{target.name}: " + "; ".join(figures.line() for figures in found), flush=True)
@@ -112,11 +115,13 @@ def main() -> int:
     chosen = arguments()
     sound = True
     for version in chosen.torch:
-        wanted = [c for c in catalog.CASES if version in c.versions and c.name in (chosen.case or [c.name])]
+        cases = catalog.AVERAGES if chosen.averages else catalog.CASES
+        wanted = [c for c in cases if version in c.versions and c.name in (chosen.case or [c.name])]
         python = venvs.python_of(chosen.venvs.absolute(), version) if wanted else None
         for case in wanted:
             sound &= record_until_sound(case, version, python, chosen.out)
-    readme.update(chosen.out)
+    if not chosen.averages:
+        readme.update(chosen.out)
     return 0 if sound else 1
 
 

@@ -19,6 +19,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--store", default="", help="absolute path of the file the ranks meet at")
     parser.add_argument("--unscheduled", action="store_true", help="plain start and stop, no ProfilerStep")
     parser.add_argument("--all-threads", action="store_true")
+    parser.add_argument("--averages", action="store_true", help="stacks and allocations too, and the profiler's table")
     parser.add_argument("--out", required=True, help="folder for the two trace files")
     return parser.parse_args()
 
@@ -35,7 +36,7 @@ def main() -> None:
             chosen.backend, init_method=f"file://{chosen.store}", rank=chosen.rank, world_size=chosen.world
         )
     step = programs.PROGRAMS[chosen.program](chosen.rank, chosen.world)
-    window.record(chosen.rank, step, not chosen.unscheduled, chosen.all_threads)
+    window.record(chosen.rank, step, not chosen.unscheduled, chosen.all_threads, chosen.averages)
     if chosen.backend:
         dist.barrier()
         dist.destroy_process_group()

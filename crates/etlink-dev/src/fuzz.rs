@@ -77,7 +77,7 @@ fn mutate(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 /// One round. Errors of readers and linker are fine: they are refusals.
 fn one(host: &[u8], device: &[u8]) -> Result<()> {
     let outputs = |threads: usize| -> Option<(Vec<u8>, Vec<u8>)> {
-        let device = etlink_kineto::read(device, etlink_kineto::ReadOptions { threads, shapes: true }).ok()?;
+        let device = etlink_kineto::read(device, etlink_kineto::ReadOptions { threads, shapes: true, asides: true }).ok()?;
         let mut host = etlink_host::read(host, etlink_host::ReadOptions { threads }).ok();
         host.iter_mut().for_each(|host| host.tensors = Some(etlink_host::tensor_uses(host)));
         let trace = etlink_link::link(host, device, etlink_link::LinkOptions { force: true, ..etlink_link::LinkOptions::default() }).ok()?;

@@ -1,6 +1,8 @@
 //! One event of `traceEvents`, as borrowed text and numbers.
 
+use crate::ReadOptions;
 use etlink_json::{Broken, Scanner, Value, parse_int};
+use etlink_model::AsideKind;
 
 /// What an event is, from its `ph` and `cat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub(crate) enum Kind {
     Sync,
     /// `process_name`, `thread_name` and others that say how to show the trace.
     Metadata,
+    /// What is kept only on request.
+    Aside(AsideKind),
     /// Nothing that the graph needs.
     #[default]
     Other,
@@ -26,6 +30,7 @@ impl Kind {
     fn of(phase: &[u8], category: &[u8]) -> Kind {
         match category {
             _ if phase == b"M" => Kind::Metadata,
+            b"cpu_instant_event" if phase == b"i" => Kind::Aside(AsideKind::Memory),
             _ if phase != b"X" => Kind::Other,
             b"cpu_op" | b"user_annotation" | b"Operator" => Kind::Op,
             b"kernel" | b"Kernel" | b"mtia_ccp_events" | b"hpu_op" | b"collective_comm" => Kind::Kernel,
@@ -33,6 +38,9 @@ impl Kind {
             b"gpu_memset" | b"Memset" => Kind::Memset,
             b"cuda_sync" | b"xpu_sync" => Kind::Sync,
             b"Runtime" => Kind::Call,
+            b"python_function" => Kind::Aside(AsideKind::Python),
+            b"gpu_user_annotation" => Kind::Aside(AsideKind::DeviceAnnotation),
+            b"overhead" => Kind::Aside(AsideKind::Overhead),
             _ if category.ends_with(b"_runtime") || category.ends_with(b"_driver") => Kind::Call,
             _ => Kind::Other,
         }
@@ -72,6 +80,8 @@ arguments! {
     context = b"context";
     stream = b"stream";
     bytes = b"bytes";
+    memory_bytes = b"Bytes";
+    device_type = b"Device Type";
     grid = b"grid";
     block = b"block";
     kernel = b"kernel";
@@ -118,16 +128,16 @@ impl<'a> Event<'a> {
     ///
     /// Kineto writes `ph` and `cat` first, so that an event which no table keeps is left at
     /// once; in files of other writers they may come last.
-    pub(crate) fn read(&mut self, scanner: &mut Scanner<'a>, shapes: bool) -> Result<(), Broken> {
+    pub(crate) fn read(&mut self, scanner: &mut Scanner<'a>, options: ReadOptions) -> Result<(), Broken> {
         self.usual_head(scanner)?;
         loop {
-            if self.is_of_no_use() {
+            if self.is_of_no_use(options) {
                 scanner.leave()?;
                 break;
             }
             let Some(key) = scanner.key()? else { break };
             match key {
-                b"args" if scanner.peek() == Some(b'{') && !(self.is_known() && self.kind == Kind::Other) => self.read_args(scanner, shapes)?,
+                b"args" if scanner.peek() == Some(b'{') && !(self.is_known() && self.kind == Kind::Other) => self.read_args(scanner, options)?,
                 b"name" => self.name = scanner.value()?.raw(),
                 b"ts" => self.start = Some(scanner.value()?),
                 b"dur" => self.duration = Some(scanner.value()?),
@@ -143,8 +153,13 @@ impl<'a> Event<'a> {
     }
 
     /// Whether it is known that no table keeps the event.
-    fn is_of_no_use(&self) -> bool {
-        self.kind == Kind::Other && self.is_known() && !self.category.is_empty()
+    fn is_of_no_use(&self, options: ReadOptions) -> bool {
+        let is_kept = match self.kind {
+            Kind::Other => false,
+            Kind::Aside(_) => options.asides,
+            _ => true,
+        };
+        !is_kept && self.is_known() && !self.category.is_empty()
     }
 
     /// Whether both keys that decide the kind have been seen.
@@ -162,7 +177,7 @@ impl<'a> Event<'a> {
             self.category = category.raw();
         }
         self.kind = Kind::of(self.phase, self.category);
-        if self.kind == Kind::Other {
+        if matches!(self.kind, Kind::Other | Kind::Aside(_)) {
             return Ok(());
         }
         if let Some(name) = usual(scanner, b"\"name\": ")? {
@@ -196,14 +211,14 @@ impl<'a> Event<'a> {
         Ok(())
     }
 
-    fn read_args(&mut self, scanner: &mut Scanner<'a>, shapes: bool) -> Result<(), Broken> {
+    fn read_args(&mut self, scanner: &mut Scanner<'a>, options: ReadOptions) -> Result<(), Broken> {
         scanner.enter()?;
         self.usual_args(scanner)?;
         while let Some(key) = scanner.key()? {
             let value = scanner.value()?;
             self.args.set(key, value);
         }
-        if !shapes {
+        if !options.shapes {
             (self.args.shapes, self.args.types) = (None, None);
         }
         Ok(())

@@ -6,7 +6,7 @@
 //! ```
 //! The file is never held as a tree, rarely as text: memory is that of the kept columns.
 //! Times are taken from their decimal text as integer nanoseconds. Rows that the graph does
-//! not need (Python stacks, flows, instants) are stepped over and counted. Kineto files are
+//! not need (Python stacks, flows, instants) are stepped over and counted, unless they are asked for. Kineto files are
 //! often damaged; what is repaired or left out is in [`DeviceTrace::anomalies`].
 //! O(n log n) for the final sort, else linear.
 //!
@@ -34,11 +34,13 @@ pub struct ReadOptions {
     pub threads: usize,
     /// Keep `Input Dims` and `Input type` of CPU ops: needed when there is no host trace.
     pub shapes: bool,
+    /// Keep what no graph needs: frames of the Python stack, memory events, overheads, annotations of streams.
+    pub asides: bool,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { threads: 1, shapes: true }
+        ReadOptions { threads: 1, shapes: true, asides: false }
     }
 }
 
@@ -69,8 +71,8 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<DeviceTra
         options.threads,
         |chunk: &mut tables::ChunkTables, scanner| {
             let mut event = event::Event::default();
-            event.read(scanner, options.shapes)?;
-            chunk.push(&event);
+            event.read(scanner, options)?;
+            chunk.push(&event, options.asides);
             Ok(())
         },
         |chunk| builder.append(chunk),

@@ -3,8 +3,8 @@
 use crate::event::{Event, Kind, dims, int, stream};
 use etlink_json::{Value, unescape};
 use etlink_model::{
-    AnomalyKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, NameId, Queue, QueueIdx, RfId, RowKind,
-    RuntimeCall, SyncRow, Thread, ThreadIdx, TimeNs,
+    AnomalyKind, Aside, AsideKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, NameId, Queue, QueueIdx,
+    RfId, RowKind, RuntimeCall, SyncRow, Thread, ThreadIdx, TimeNs,
 };
 
 /// The tables of one chunk, numbered by their own names, threads and queues. Rows go when they have
@@ -23,10 +23,11 @@ pub(crate) struct ChunkTables {
 
 impl ChunkTables {
     /// Files an event under its kind.
-    pub(crate) fn push(&mut self, event: &Event<'_>) {
+    pub(crate) fn push(&mut self, event: &Event<'_>, asides: bool) {
         self.count(event);
         match event.kind {
             Kind::Other => return,
+            Kind::Aside(_) if !asides => return,
             Kind::Metadata => return self.push_name(event),
             _ => {}
         }
@@ -38,6 +39,7 @@ impl ChunkTables {
             Kind::Kernel => self.push_row(event, RowKind::Kernel, start, duration),
             Kind::Memcpy => self.push_row(event, RowKind::Memcpy, start, duration),
             Kind::Memset => self.push_row(event, RowKind::Memset, start, duration),
+            Kind::Aside(kind) => self.push_aside(event, kind, start, duration),
             Kind::Other | Kind::Metadata => {}
         }
     }
@@ -89,9 +91,23 @@ impl ChunkTables {
         Some((TimeNs(start), DurationNs(ns.unwrap_or(0).max(0))))
     }
 
+    fn push_aside(&mut self, event: &Event<'_>, kind: AsideKind, start: TimeNs, duration: DurationNs) {
+        let row = Aside {
+            kind,
+            name: self.name_of(event.name),
+            thread: if kind == AsideKind::Python { self.thread(event) } else { ThreadIdx::NONE },
+            start,
+            duration,
+            bytes: int(event.args.memory_bytes).unwrap_or(0),
+            device_type: int(event.args.device_type).unwrap_or(0),
+        };
+        self.trace.asides.push(row);
+    }
+
     fn push_op(&mut self, event: &Event<'_>, start: TimeNs, duration: DurationNs) {
         let args = &event.args;
-        if args.finished.and_then(Value::boolean) == Some(false) {
+        let unfinished = args.finished.and_then(Value::boolean) == Some(false);
+        if unfinished {
             self.trace.anomalies.note(AnomalyKind::Unfinished, || format!("{:?}", unescape(event.name)));
         }
         self.trace.has_rf_ids |= args.rf_id.is_some();
@@ -105,6 +121,7 @@ impl ChunkTables {
             seq_id: int(args.seq_id).unwrap_or(-1),
             fwd_thread: args.fwd_thread.and_then(Value::uint).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
             annotation: event.category == b"user_annotation",
+            unfinished,
             shapes: self.name(args.shapes),
             types: self.name(args.types),
             collective: self.collective(event),
@@ -278,8 +295,8 @@ impl Builder {
         let queues: Vec<_> = part.queues.drain(..).map(|queue| QueueIdx::new(position(&mut all.queues, queue))).collect();
         let base = u32::try_from(all.collectives.len()).unwrap_or(u32::MAX);
         rename(part, names);
-        for column in [&mut part.ops.thread, &mut part.calls.thread] {
-            column.iter_mut().for_each(|thread| *thread = threads[thread.index()]);
+        for column in [&mut part.ops.thread, &mut part.calls.thread, &mut part.asides.thread] {
+            column.iter_mut().filter(|thread| **thread != ThreadIdx::NONE).for_each(|thread| *thread = threads[thread.index()]);
         }
         for column in [&mut part.rows.queue, &mut part.syncs.queue] {
             column.iter_mut().for_each(|queue| *queue = queues[queue.index()]);
@@ -291,6 +308,7 @@ impl Builder {
         all.calls.append(&mut part.calls);
         all.rows.append(&mut part.rows);
         all.syncs.append(&mut part.syncs);
+        all.asides.append(&mut part.asides);
         all.collectives.append(&mut part.collectives);
         all.has_rf_ids |= part.has_rf_ids;
         all.anomalies.merge(std::mem::take(&mut part.anomalies));
@@ -312,6 +330,8 @@ impl Builder {
         trace.rows.reorder(&order);
         let order = by_time(&trace.syncs.start, &trace.syncs.duration)?;
         trace.syncs.reorder(&order);
+        let order = by_time(&trace.asides.start, &trace.asides.duration)?;
+        trace.asides.reorder(&order);
         Some(trace)
     }
 }
@@ -329,7 +349,7 @@ fn relabel(label: Label, names: &[NameId]) -> Label {
 
 /// Replaces the chunk's name numbers by the trace's.
 fn rename(part: &mut DeviceTrace, names: &[NameId]) {
-    let DeviceTrace { ops, calls, rows, syncs, collectives: c, .. } = part;
+    let DeviceTrace { ops, calls, rows, syncs, asides, collectives: c, .. } = part;
     let columns = [
         &mut ops.name,
         &mut ops.shapes,
@@ -339,6 +359,7 @@ fn rename(part: &mut DeviceTrace, names: &[NameId]) {
         &mut rows.name,
         &mut rows.category,
         &mut syncs.name,
+        &mut asides.name,
         &mut c.name,
         &mut c.dtype,
         &mut c.in_split,

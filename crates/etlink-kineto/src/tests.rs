@@ -2,11 +2,12 @@
 
 use crate::event::{Event, Kind, dims, int};
 use etlink_json::{Scanner, Value};
+use etlink_model::AsideKind;
 
 fn kind(phase: &str, category: &str) -> Kind {
     let text = format!(r#""ph": "{phase}", "cat": "{category}", "name": "n"}}"#);
     let mut event = Event::default();
-    event.read(&mut Scanner::new(text.as_bytes()), true).expect("an event");
+    event.read(&mut Scanner::new(text.as_bytes()), crate::ReadOptions::default()).expect("an event");
     event.kind
 }
 
@@ -19,11 +20,15 @@ fn kinds_by_category() {
         ("gpu_memcpy Memcpy", Kind::Memcpy),
         ("gpu_memset Memset", Kind::Memset),
         ("cuda_sync xpu_sync", Kind::Sync),
-        ("python_function gpu_user_annotation overhead cuda_event ac2g fwdbwd Trace mtia_insight cpu_instant_event", Kind::Other),
+        ("python_function", Kind::Aside(AsideKind::Python)),
+        ("gpu_user_annotation", Kind::Aside(AsideKind::DeviceAnnotation)),
+        ("overhead", Kind::Aside(AsideKind::Overhead)),
+        ("cuda_event ac2g fwdbwd Trace mtia_insight cpu_instant_event", Kind::Other),
     ] {
         for category in categories.split(' ') {
             assert_eq!(kind("X", category), want, "{category}");
-            assert_eq!(kind("i", category), Kind::Other, "{category}");
+            let instant = if category == "cpu_instant_event" { Kind::Aside(AsideKind::Memory) } else { Kind::Other };
+            assert_eq!(kind("i", category), instant, "{category}");
         }
     }
 }

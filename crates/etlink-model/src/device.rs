@@ -61,6 +61,8 @@ columns! {
         fwd_thread: u32,
         /// Category `user_annotation`.
         annotation: bool,
+        /// Its end was not recorded (`finished`: false): it lasts until the recording does.
+        unfinished: bool,
         /// `Input Dims`, list text.
         shapes: NameId,
         /// `Input type`, list text.
@@ -162,6 +164,42 @@ columns! {
     }
 }
 
+/// What an aside is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AsideKind {
+    /// `python_function`: a frame of the Python stack.
+    #[default]
+    Python,
+    /// `overhead`: what the profiler itself took.
+    Overhead,
+    /// `gpu_user_annotation`: a user annotation from the first to the last row that it launched to a stream.
+    DeviceAnnotation,
+    /// `cpu_instant_event`: memory that was taken or given back, or could not be had.
+    Memory,
+}
+
+columns! {
+    /// Asides.
+    table Asides;
+    /// A row that no graph needs.
+    row Aside {
+        /// What it is.
+        kind: AsideKind,
+        /// `name`.
+        name: NameId,
+        /// Host thread of a frame, else none.
+        thread: ThreadIdx,
+        /// `ts`.
+        start: TimeNs,
+        /// `dur`.
+        duration: DurationNs,
+        /// `Bytes` that were taken, negative where they were given back.
+        bytes: i64,
+        /// `Device Type`: c10's number of the device whose memory it is, 0 = the host.
+        device_type: i64,
+    }
+}
+
 /// What stands around the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceHeader {
@@ -204,6 +242,8 @@ pub struct DeviceTrace {
     pub rows: DeviceRows,
     /// Synchronisation rows by start.
     pub syncs: SyncRows,
+    /// Rows that no graph needs, by start; empty unless the reader was asked for them.
+    pub asides: Asides,
     /// Communication arguments of ops and rows.
     pub collectives: Collectives,
     /// Whether any op has the key `Record function id` (PyTorch 2.4 on), be it 0.

@@ -2,9 +2,11 @@
 
 mod record;
 mod schedule;
+mod top;
 
 pub use record::Record;
 pub use schedule::{Schedule, ScheduleOptions};
+pub use top::{By, Group, Top};
 
 use bytesize::ByteSize;
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -32,6 +34,8 @@ pub enum Command {
     Merge(Merge),
     /// Compare the ranks of a run: who came late to collectives, how long transfers took, bandwidths
     Ranks(Ranks),
+    /// Show the profiler's own table, key_averages(), of a recorded trace: what takes long
+    Top(Top),
     /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what if
     Replay(Replay),
     /// Check files against what simulators and other readers need

@@ -193,6 +193,12 @@ pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
     Ok((trace, linked))
 }
 
+/// Reads the host trace of a job and links it with a device trace that was read already.
+pub fn link_read(job: &Job, device: DeviceTrace, progress: &Progress) -> Result<LinkedTrace> {
+    let host = job.host.as_ref().map(|host| read_host(input::open(host, job.threads, progress)?, job.threads, job.tensor_deps)).transpose()?;
+    etlink_link::link(host, device, LinkOptions { force: job.force, rank: job.rank, tensor_deps: job.tensor_deps }).with_context(|| inputs(job))
+}
+
 /// What `--strict` refuses.
 pub fn is_damaged(report: &LinkReport) -> bool {
     report.two_runs || report.anomalies.any(Severity::Damage)
@@ -308,5 +314,13 @@ pub fn read_host(input: Input, threads: usize, tensors: TensorDeps) -> Result<Ho
 /// Reads a device trace.
 pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceTrace> {
     expect_device(&input)?;
-    etlink_kineto::read(input.content, etlink_kineto::ReadOptions { threads, shapes }).with_context(|| input.name)
+    etlink_kineto::read(input.content, etlink_kineto::ReadOptions { threads, shapes, asides: false }).with_context(|| input.name)
+}
+
+/// Reads a device trace with what no graph needs.
+pub fn read_for_figures(input: Input, threads: usize) -> Result<DeviceTrace> {
+    if input.kind != FileKind::KinetoTrace {
+        bail!("{} is {}; the table needs the Kineto trace, which has all times", input.name, input::describe(input.kind));
+    }
+    etlink_kineto::read(input.content, etlink_kineto::ReadOptions { threads, shapes: true, asides: true }).with_context(|| input.name)
 }

@@ -2,7 +2,9 @@
 
 use crate::support::{anomalies, document, events, ops, read, rows};
 use etlink_model::builder::{Comms, Flavour, Queue, RecordIds, TraceBuilder};
-use etlink_model::{Collective, Correlation, CpuOp, DeviceRow, DurationNs, Label, NameId, QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs};
+use etlink_model::{
+    Aside, AsideKind, Collective, Correlation, CpuOp, DeviceRow, DurationNs, Label, NameId, QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs,
+};
 
 /// ```text
 /// thread  aten::mm ----------------       stream 7
@@ -32,6 +34,7 @@ fn a_cpu_op() {
         seq_id: 21,
         fwd_thread: 0,
         annotation: false,
+        unfinished: false,
         shapes: trace.names.find("[[8, 32], [32, 4]]").expect("shapes"),
         types: trace.names.find("[\"float\", \"float\"]").expect("types"),
         collective: u32::MAX,
@@ -44,9 +47,36 @@ fn a_cpu_op() {
 
 #[test]
 fn shapes_are_left_out_on_request() {
-    let options = etlink_kineto::ReadOptions { threads: 1, shapes: false };
+    let options = etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: false };
     let trace = etlink_kineto::read(&one_launch(Flavour::Cuda).kineto()[..], options).expect("reads");
     assert_eq!((trace.ops.shapes[0].0, trace.ops.types[0].0), (0, 0));
+}
+
+#[test]
+fn what_no_graph_needs_is_kept_on_request() {
+    let mut draw = one_launch(Flavour::Cuda);
+    let main = draw.thread();
+    draw.python(main, "train.py(3): step", 500, 2_500);
+    draw.raw(r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 7.000, "args": {"Bytes": -512, "Device Type": 1}}"#);
+    draw.raw(r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "forward", "pid": 0, "tid": 7, "ts": 12.000, "dur": 18.125}"#);
+    draw.raw(r#"{"ph": "X", "cat": "overhead", "name": "Buffer Request", "pid": -1, "tid": 0, "ts": 1.000, "dur": 2.000}"#);
+    let text = draw.kineto();
+    let read = |asides| etlink_kineto::read(&text[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, asides }).expect("reads");
+    let (kept, plain) = (read(true), read(false));
+    let drawn = |row: usize| {
+        let Aside { kind, name, thread, start, duration, bytes, device_type } = kept.asides.row(row);
+        (kind, kept.names.get(name), thread == ThreadIdx::NONE, start.0, duration.0, bytes, device_type)
+    };
+    assert_eq!(
+        (0..kept.asides.len()).map(drawn).collect::<Vec<_>>(),
+        [
+            (AsideKind::Python, "train.py(3): step", false, 500, 2_000, 0, 0),
+            (AsideKind::Overhead, "Buffer Request", true, 1_000, 2_000, 0, 0),
+            (AsideKind::Memory, "[memory]", true, 7_000, 0, -512, 1),
+            (AsideKind::DeviceAnnotation, "forward", true, 12_000, 18_125, 0, 0),
+        ]
+    );
+    assert_eq!((plain.asides.len(), &plain.ops, &plain.rows, &plain.events), (0, &kept.ops, &kept.rows, &kept.events));
 }
 
 #[test]
@@ -58,7 +88,7 @@ fn a_runtime_call() {
         start: TimeNs(5_000),
         duration: DurationNs(3_250),
         correlation: Correlation(2),
-        external_id: -1,
+        external_id: 1,
         kernel: NameId::EMPTY,
     };
     assert_eq!((trace.calls.len(), trace.calls.row(0)), (1, want));
@@ -82,7 +112,7 @@ fn a_kernel() {
         start: TimeNs(12_000),
         duration: DurationNs(18_125),
         correlation: Correlation(2),
-        external_id: -1,
+        external_id: 1,
         bytes: 0,
         grid: [64, 2, 1],
         block: [128, 1, 1],

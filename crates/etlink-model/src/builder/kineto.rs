@@ -116,8 +116,8 @@ impl TraceBuilder {
                 let drawn = &self.ops[*op];
                 if drawn.in_device { self.op_event(drawn, ids[*op], *op) } else { String::new() }
             }
-            Event::Call(call) => self.call_event(call),
-            Event::Row(row) => self.row_event(row),
+            Event::Call(call) => self.call_event(call, ids),
+            Event::Row(row) => self.row_event(row, ids),
             Event::Sync(sync) => self.sync_event(sync),
             Event::Python { thread, name, start, end } => {
                 let Thread { pid, tid } = self.threads[*thread];
@@ -155,9 +155,18 @@ impl TraceBuilder {
         text
     }
 
-    fn call_event(&self, call: &Call) -> String {
+    /// The innermost op around a call, if there is one.
+    fn linked(&self, call: &Call, ids: &[u64]) -> Args {
+        let around = |op: &&Op| op.in_device && !op.annotation && op.thread == call.thread && op.start <= call.start && call.start < op.end;
+        let ops = self.ops.iter().zip(ids).filter(|(op, _)| self.flavour != Flavour::Cuda2021 && around(op));
+        let inner = ops.max_by_key(|(op, id)| (op.start, **id));
+        inner.map(|(_, id)| ("External id".to_owned(), id.to_string())).into_iter().collect()
+    }
+
+    fn call_event(&self, call: &Call, ids: &[u64]) -> String {
         let Thread { pid, tid } = self.threads[call.thread];
-        let mut args = pairs(&[(if self.flavour == Flavour::Rocm { "cid" } else { "cbid" }, "211".into())]);
+        let mut args = self.linked(call, ids);
+        args.extend(pairs(&[(if self.flavour == Flavour::Rocm { "cid" } else { "cbid" }, "211".into())]));
         args.extend(call.kernel.iter().map(|kernel| ("kernel".to_owned(), format!("\"{kernel}\""))));
         args.extend(call.correlation.map(|id| ("correlation".to_owned(), id.to_string())));
         let category = self.flavour.call_category(call.driver);
@@ -169,10 +178,14 @@ impl TraceBuilder {
         text
     }
 
-    fn row_event(&self, row: &Row) -> String {
+    fn row_event(&self, row: &Row, ids: &[u64]) -> String {
+        let calls = self.events.iter().filter_map(|event| if let Event::Call(call) = event { Some(call) } else { None });
+        let mut calls = calls.filter(|call| row.correlation.is_some() && call.correlation == row.correlation);
+        let mut args = calls.next().map(|call| self.linked(call, ids)).unwrap_or_default();
+        args.extend(self.row_args(row));
         let (pid, tid) = (row.queue.device, row.queue.stream);
         let category = self.flavour.row_category(row.what);
-        let mut text = self.complete(Line { category, name: &row.name, pid, tid, start: row.start, end: row.end, args: self.row_args(row) });
+        let mut text = self.complete(Line { category, name: &row.name, pid, tid, start: row.start, end: row.end, args });
         if let Some(id) = row.correlation {
             text.push_str(&self.flow("f", "ac2g", id, pid, tid, row.start));
         }

@@ -8,6 +8,7 @@ mod ranks;
 mod record;
 mod replay;
 mod schedule;
+mod top;
 
 pub use record::MANIFEST;
 
@@ -33,6 +34,7 @@ pub fn run(args: Args) -> Result<Outcome> {
         Command::Replay(args) => replay::run(args),
         Command::Check(args) => check::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Top(args) => top::run(args),
         Command::Schedule(args) => schedule::run(&args),
     }
 }

@@ -1,0 +1,165 @@
+//! The table of PyTorch's profiler, `key_averages()`, from a device trace.
+//!
+//! Defined by `torch/autograd/profiler_util.py` (`EventList`, `FunctionEvent`, `_build_table`) and `_parse_kineto_results` in
+//! `torch/autograd/profiler.py` of PyTorch 2.15:
+//!
+//! ```text
+//! ranges    ops, annotations, calls, Python frames, overheads; some utility ops are left out
+//! tree      a range is the child of the innermost one around it on its thread; one that bears its parent's name and is its only child is one with it
+//! device    rows belong to the op whose `External id` they bear: "self" of that op, "total" of all around it
+//! rows      per name, side (host or device) and whether it is a user annotation; on request also per shapes or stack
+//! ```
+//! Ranges that end on another thread than they began on have a total and no self time. The trace tells them by their backend's name (`gloo:…`)
+//! alone: of others, such as what `torch.jit.wait` suspends, the self time is too long.
+//! The trace has to be read with [asides](etlink_model::DeviceTrace::asides). O(n log n) for n events.
+
+mod device;
+mod memory;
+mod ranges;
+mod rows;
+mod shapes;
+mod stacks;
+mod tree;
+
+use etlink_model::DeviceTrace;
+use serde::Serialize;
+
+/// What makes a row of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Group {
+    /// Each name.
+    #[default]
+    Name,
+    /// Each name with each list of input shapes.
+    Shape,
+    /// Each name with each innermost piece, of this many frames, of the Python stack.
+    Stack(usize),
+}
+
+/// How to sum up.
+#[derive(Clone, Copy, Default)]
+pub struct Options<'t> {
+    /// What makes a row of its own.
+    pub group: Group,
+    /// Give frames of the Python stack rows too.
+    pub python: bool,
+    /// Input shapes of ops, where the device trace was recorded without.
+    pub shapes: Option<&'t dyn Fn(usize) -> &'t str>,
+}
+
+/// The table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Top {
+    /// What PyTorch calls the device: `CUDA`, `XPU`, `MTIA`, `HPU`.
+    pub device: &'static str,
+    /// In order of their first event.
+    pub rows: Vec<Row>,
+    /// Sum of the rows' self time on the host, ns.
+    pub self_host_ns: i64,
+    /// Sum of the device rows' time, user annotations left out, ns.
+    pub self_device_ns: i64,
+}
+
+/// All events that bear one name, or one name with shapes or a stack. Times are ns, sizes bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Name; `ProfilerStep*` for all steps.
+    pub name: String,
+    /// Rows of a device, not ranges of the host.
+    pub on_device: bool,
+    /// User annotations.
+    pub annotation: bool,
+    /// The first of them ends on another thread than it began on.
+    pub asynchronous: bool,
+    /// Number of events.
+    pub count: u64,
+    /// Time on the host without that of children.
+    pub self_host_ns: i64,
+    /// Time on the host.
+    pub host_ns: i64,
+    /// Time on the device of what it launched itself.
+    pub self_device_ns: i64,
+    /// Time on the device of what it and its children launched.
+    pub device_ns: i64,
+    /// Host memory taken less given back, children left out.
+    pub self_host_bytes: i64,
+    /// Host memory taken less given back.
+    pub host_bytes: i64,
+    /// Device memory taken less given back, children left out.
+    pub self_device_bytes: i64,
+    /// Device memory taken less given back.
+    pub device_bytes: i64,
+    /// Input shapes, as Python prints them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shapes: Option<String>,
+    /// Python frames, innermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
+}
+
+/// What to sort by, the most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Own time on the device.
+    SelfDevice,
+    /// Time on the device.
+    Device,
+    /// Own time on the host.
+    SelfHost,
+    /// Time on the host.
+    Host,
+    /// Number of events.
+    Count,
+}
+
+impl Top {
+    /// Sorts the rows, equal ones in the order of their first events. O(rows log rows).
+    pub fn sort(&mut self, by: By) {
+        self.rows.sort_by_key(|row| {
+            std::cmp::Reverse(match by {
+                By::SelfDevice => row.self_device_ns,
+                By::Device => row.device_ns,
+                By::SelfHost => row.self_host_ns,
+                By::Host => row.host_ns,
+                By::Count => i64::try_from(row.count).unwrap_or(i64::MAX),
+            })
+        });
+    }
+
+    /// Whether any row has time on a device.
+    pub fn has_device(&self) -> bool {
+        self.rows.iter().any(|row| row.self_device_ns > 0)
+    }
+
+    /// Whether memory was recorded, of the host or of a device.
+    pub fn has_memory(&self) -> [bool; 2] {
+        [
+            self.rows.iter().any(|row| row.host_bytes != 0 || row.self_host_bytes != 0),
+            self.rows.iter().any(|row| row.device_bytes != 0 || row.self_device_bytes != 0),
+        ]
+    }
+}
+
+/// Sums up a trace.
+pub fn top(trace: &DeviceTrace, options: Options<'_>) -> Top {
+    let mut ranges = ranges::ranges(trace);
+    ranges::settle(&mut ranges);
+    let names = ranges::Keys::new(&trace.names);
+    let mut tree = tree::Tree::new(&ranges, trace.threads.len());
+    let stacks = match options.group {
+        Group::Stack(depth) => stacks::stacks(trace, &ranges, &tree, depth),
+        Group::Name | Group::Shape => stacks::Stacks::default(),
+    };
+    let mut launched = device::launched(trace, &ranges);
+    tree.merge(&ranges, &names, &mut launched);
+    let memory = memory::Memory::new(trace);
+    let figures = tree.figures(&ranges, &launched, &memory);
+    let mut rows = rows::Rows::new(trace, names, options);
+    rows.add_host(&ranges, &figures, &stacks);
+    rows.add_device();
+    rows.add_memory(&memory, &ranges);
+    rows.finish()
+}
+
+#[cfg(test)]
+mod tests;

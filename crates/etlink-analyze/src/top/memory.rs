@@ -1,0 +1,65 @@
+//! Memory that was taken and given back.
+
+use super::ranges::Range;
+use etlink_model::{AsideKind, DeviceTrace};
+
+/// Memory events by time, with running sums.
+pub(super) struct Memory {
+    /// When, ns, and the row of the asides.
+    events: Vec<(i64, u32)>,
+    /// Sums before each event and after the last, host and device, bytes.
+    sums: Vec<[i64; 2]>,
+    /// Events of memory that could not be had.
+    pub(super) failed: Vec<u32>,
+}
+
+impl Memory {
+    pub(super) fn new(trace: &DeviceTrace) -> Memory {
+        let asides = &trace.asides;
+        let mut memory = Memory { events: vec![], sums: vec![[0, 0]], failed: vec![] };
+        let mut sum = [0i64; 2];
+        for row in (0..asides.len()).filter(|row| asides.kind[*row] == AsideKind::Memory) {
+            if trace.names.get(asides.name[row]) == "[OutOfMemory]" {
+                memory.failed.push(row as u32);
+                continue;
+            }
+            if let Some(side) = side(asides.device_type[row]) {
+                sum[side] = sum[side].saturating_add(asides.bytes[row]);
+            }
+            memory.events.push((asides.start[row].0, row as u32));
+            memory.sums.push(sum);
+        }
+        memory
+    }
+
+    /// Host and device memory of all threads from `start` to `end`, both included, as PyTorch has it; bytes. O(log n).
+    pub(super) fn between(&self, start: i64, end: i64) -> [i64; 2] {
+        let from = self.events.partition_point(|event| event.0 < start);
+        let to = self.events.partition_point(|event| event.0 <= end).max(from);
+        [0, 1].map(|side| self.sums[to][side].saturating_sub(self.sums[from][side]))
+    }
+
+    /// Events at times when nothing ran: they are rows of their own. O(n).
+    pub(super) fn alone(&self, ranges: &[Range]) -> Vec<u32> {
+        let (mut ranges, mut end) = (ranges.iter().peekable(), i64::MIN);
+        let mut alone = vec![];
+        for &(time, row) in &self.events {
+            while let Some(range) = ranges.next_if(|range| range.start <= time) {
+                end = end.max(range.end);
+            }
+            if end < time {
+                alone.push(row);
+            }
+        }
+        alone
+    }
+}
+
+/// Whose memory it is, by c10's device types: 0 the host's (CPU, MKLDNN, IDEEP), 1 a device's (CUDA, HIP, XPU, PrivateUse1).
+pub(super) fn side(device_type: i64) -> Option<usize> {
+    match device_type {
+        0 | 2 | 5 => Some(0),
+        1 | 6 | 12 | 20 => Some(1),
+        _ => None,
+    }
+}

@@ -1,0 +1,157 @@
+//! What takes time on a host thread, in the order of PyTorch's list of events.
+
+use super::device::Linked;
+use etlink_model::{AsideKind, DeviceTrace, NameId, Names, ThreadIdx};
+use std::cmp::Reverse;
+
+/// What a range is; numbers are rows of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Op(u32),
+    Call(u32),
+    Python(u32),
+    Overhead(u32),
+}
+
+/// A range of time on a thread, `[start, end)` in ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) thread: ThreadIdx,
+    pub(super) name: NameId,
+    pub(super) what: What,
+    /// Ends on another thread: has neither children nor self time.
+    pub(super) asynchronous: bool,
+    unfinished: bool,
+}
+
+/// Left out by `_filter_name`.
+const UTILITIES: [&str; 6] = [
+    "profiler::_record_function_enter",
+    "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+    "aten::is_leaf",
+    "aten::output_nr",
+    "aten::_version",
+];
+
+/// Backends whose annotations begin on the calling thread and end on one of their own.
+const BACKENDS: [&str; 5] = ["gloo:", "nccl:", "mpi:", "ucc:", "xccl:"];
+
+/// All ranges by start, the longer first.
+pub(super) fn ranges(trace: &DeviceTrace) -> Vec<Range> {
+    let DeviceTrace { ops, calls, asides, names, .. } = trace;
+    let utilities = UTILITIES.map(|name| names.find(name));
+    let backends: Vec<bool> = names.iter().map(|name| BACKENDS.iter().any(|backend| name.starts_with(backend))).collect();
+    let op = |row: usize| Range {
+        start: ops.start[row].0,
+        end: (ops.start[row] + ops.duration[row]).0,
+        thread: ops.thread[row],
+        name: ops.name[row],
+        what: What::Op(row as u32),
+        asynchronous: ops.annotation[row] && backends[ops.name[row].index()],
+        unfinished: ops.unfinished[row],
+    };
+    let mut all: Vec<Range> = (0..ops.len()).map(op).filter(|range| !utilities.contains(&Some(range.name))).collect();
+    let main = main_thread(trace);
+    let linked = Linked::new(trace);
+    let plain = |what, start: etlink_model::TimeNs, duration, thread, name| Range {
+        start: start.0,
+        end: (start + duration).0,
+        thread,
+        name,
+        what,
+        asynchronous: false,
+        unfinished: false,
+    };
+    all.extend((0..calls.len()).map(|row| {
+        // PyTorch takes calls that no op made to be of the thread that stopped the profiler
+        let thread = if linked.of_call(row).is_some() { calls.thread[row] } else { main };
+        plain(What::Call(row as u32), calls.start[row], calls.duration[row], thread, calls.name[row])
+    }));
+    // before 2.4, which writes whole microseconds since 1970, frames are no events of their own
+    let frames = trace.header.base_ns != 0;
+    all.extend((0..asides.len()).filter_map(|row| {
+        let (what, thread) = match asides.kind[row] {
+            AsideKind::Python if frames => (What::Python(row as u32), asides.thread[row]),
+            AsideKind::Overhead => (What::Overhead(row as u32), main),
+            _ => return None,
+        };
+        Some(plain(what, asides.start[row], asides.duration[row], thread, asides.name[row]))
+    }));
+    order(&mut all);
+    all
+}
+
+fn order(all: &mut [Range]) {
+    all.sort_by_key(|range| (range.start, Reverse(range.end)));
+}
+
+/// The thread that drives the profiler: that of the first step, else of the first op.
+fn main_thread(trace: &DeviceTrace) -> ThreadIdx {
+    let ops = &trace.ops;
+    let step = ops.name.iter().position(|name| trace.names.get(*name).starts_with(STEP));
+    ops.thread.get(step.unwrap_or(0)).copied().unwrap_or_default()
+}
+
+/// A range whose end was not recorded ends with the innermost range around it, as if on another thread, or is none.
+pub(super) fn settle(all: &mut Vec<Range>) {
+    if !all.iter().any(|range| range.unfinished) {
+        return;
+    }
+    let around = begun_in(all);
+    for at in 0..all.len() {
+        if all[at].unfinished {
+            all[at].end = all.get(around[at] as usize).map_or(i64::MIN, |around| around.end);
+            all[at].asynchronous = true;
+        }
+    }
+    all.retain(|range| range.end != i64::MIN);
+    order(all);
+}
+
+/// Per range, the innermost one that was open on its thread when it began, whether or not it outlasts that one; as
+/// `build_tree` in `torch/csrc/profiler/collection.cpp`. `u32::MAX`: none. O(n).
+pub(super) fn begun_in(all: &[Range]) -> Vec<u32> {
+    let threads = all.iter().map(|range| range.thread.index() + 1).max().unwrap_or(0);
+    let mut open: Vec<Vec<(i64, u32)>> = vec![vec![]; threads];
+    let mut around = Vec::with_capacity(all.len());
+    for (at, range) in all.iter().enumerate() {
+        let open = &mut open[range.thread.index()];
+        while open.pop_if(|(end, _)| *end < range.start).is_some() {}
+        around.push(open.last().map_or(u32::MAX, |(_, around)| *around));
+        // what is open goes with the range that it began in
+        let end = open.last().map_or(range.end, |(end, _)| range.end.min(*end));
+        open.push((end, at as u32));
+    }
+    around
+}
+
+const STEP: &str = "ProfilerStep#";
+
+/// Names as rows bear them.
+pub(super) struct Keys {
+    of: Vec<NameId>,
+    steps: Option<NameId>,
+}
+
+impl Keys {
+    pub(super) fn new(names: &Names) -> Keys {
+        let mut keys = Keys { of: Vec::with_capacity(names.count()), steps: None };
+        for (at, name) in names.iter().enumerate() {
+            let own = NameId::new(at);
+            keys.of.push(if name.starts_with(STEP) { *keys.steps.get_or_insert(own) } else { own });
+        }
+        keys
+    }
+
+    /// The same for all steps.
+    pub(super) fn of(&self, name: NameId) -> NameId {
+        self.of[name.index()]
+    }
+
+    pub(super) fn text(&self, key: NameId, names: &Names) -> String {
+        if self.steps == Some(key) { "ProfilerStep*".to_owned() } else { names.get(key).to_owned() }
+    }
+}

@@ -1,0 +1,145 @@
+//! Events into rows.
+
+use super::device::device;
+use super::memory::{Memory, side};
+use super::ranges::{Keys, Range, What};
+use super::shapes::printed;
+use super::stacks::Stacks;
+use super::tree::{Figures, is_frame};
+use super::{Group, Options, Row, Top};
+use etlink_model::{AsideKind, DeviceTrace, DurationNs, NameId, TimeNs};
+use indexmap::{IndexMap, IndexSet};
+use rustc_hash::FxBuildHasher;
+use std::cmp::Reverse;
+
+/// What makes a row; the last two are numbers of shapes and stacks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    name: NameId,
+    on_device: bool,
+    annotation: bool,
+    shapes: u32,
+    stack: u32,
+}
+
+/// Start and end of a row's first event.
+type First = (i64, Reverse<i64>);
+
+/// Rows in the making.
+pub(super) struct Rows<'t, 'o> {
+    trace: &'t DeviceTrace,
+    names: Keys,
+    options: Options<'o>,
+    shapes: IndexSet<String, FxBuildHasher>,
+    /// Per name, the number of the shapes that it is the text of.
+    known: Vec<u32>,
+    stacks: Vec<Vec<NameId>>,
+    rows: IndexMap<Key, (First, Row), FxBuildHasher>,
+}
+
+impl<'t, 'o> Rows<'t, 'o> {
+    pub(super) fn new(trace: &'t DeviceTrace, names: Keys, options: Options<'o>) -> Self {
+        let known = vec![u32::MAX; trace.names.count()];
+        // number 0: what has no shapes
+        let shapes = IndexSet::from_iter([printed("")]);
+        Rows { trace, names, options, shapes, known, stacks: vec![vec![]], rows: IndexMap::default() }
+    }
+
+    fn row(&mut self, key: Key, start: i64, end: i64) -> &mut Row {
+        let (first, row) = self.rows.entry(key).or_insert_with(|| ((i64::MAX, Reverse(0)), Row::default()));
+        *first = (start, Reverse(end)).min(*first);
+        row.count += 1;
+        row
+    }
+
+    pub(super) fn add_host(&mut self, ranges: &[Range], figures: &[Figures], stacks: &Stacks) {
+        let python = self.options.python;
+        self.stacks.extend(stacks.all.iter().cloned());
+        for (at, (range, figures)) in ranges.iter().zip(figures).enumerate() {
+            if figures.merged || (is_frame(range) && !python) {
+                continue;
+            }
+            let stack = stacks.of.get(at).map_or(0, |stack| stack + 1);
+            let annotation = matches!(range.what, What::Op(op) if self.trace.ops.annotation[op as usize]);
+            let key = Key { name: self.names.of(range.name), on_device: false, annotation, shapes: self.shapes_of(range), stack };
+            let row = self.row(key, range.start, range.end);
+            row.asynchronous = if row.count == 1 { range.asynchronous } else { row.asynchronous };
+            row.self_host_ns += figures.self_host;
+            row.host_ns += figures.host;
+            row.self_device_ns += figures.self_device;
+            row.device_ns += figures.device;
+            row.host_bytes += figures.bytes[0];
+            row.device_bytes += figures.bytes[1];
+            row.self_host_bytes += figures.self_bytes[0];
+            row.self_device_bytes += figures.self_bytes[1];
+        }
+    }
+
+    /// Number of a range's shapes; 0 where they do not count.
+    fn shapes_of(&mut self, range: &Range) -> u32 {
+        let (Group::Shape, What::Op(op)) = (self.options.group, range.what) else { return 0 };
+        if let Some(shapes) = self.options.shapes {
+            return self.shapes.insert_full(printed(shapes(op as usize))).0 as u32;
+        }
+        let name = self.trace.ops.shapes[op as usize];
+        if self.known[name.index()] == u32::MAX {
+            self.known[name.index()] = self.shapes.insert_full(printed(self.trace.names.get(name))).0 as u32;
+        }
+        self.known[name.index()]
+    }
+
+    /// Kernels, copies, memsets, synchronisation rows and annotations of streams.
+    pub(super) fn add_device(&mut self) {
+        let DeviceTrace { rows, syncs, asides, .. } = self.trace;
+        for row in 0..rows.len() {
+            self.add_row(rows.name[row], false, rows.start[row], rows.duration[row]);
+        }
+        for row in 0..syncs.len() {
+            self.add_row(syncs.name[row], false, syncs.start[row], syncs.duration[row]);
+        }
+        for row in (0..asides.len()).filter(|row| asides.kind[*row] == AsideKind::DeviceAnnotation) {
+            self.add_row(asides.name[row], true, asides.start[row], asides.duration[row]);
+        }
+    }
+
+    fn add_row(&mut self, name: NameId, annotation: bool, start: TimeNs, duration: DurationNs) {
+        let key = Key { name: self.names.of(name), on_device: true, annotation, shapes: 0, stack: 0 };
+        let row = self.row(key, start.0, (start + duration).0);
+        row.self_device_ns += duration.0;
+        row.device_ns += duration.0;
+    }
+
+    /// Memory events at times when nothing ran, and those of memory that could not be had.
+    pub(super) fn add_memory(&mut self, memory: &Memory, ranges: &[Range]) {
+        let asides = &self.trace.asides;
+        for aside in memory.alone(ranges).into_iter().chain(memory.failed.iter().copied()) {
+            let aside = asides.row(aside as usize);
+            let key = Key { name: aside.name, on_device: false, annotation: false, shapes: 0, stack: 0 };
+            let row = self.row(key, aside.start.0, aside.start.0);
+            match side(aside.device_type) {
+                Some(0) => (row.host_bytes, row.self_host_bytes) = (row.host_bytes + aside.bytes, row.self_host_bytes + aside.bytes),
+                Some(_) => (row.device_bytes, row.self_device_bytes) = (row.device_bytes + aside.bytes, row.self_device_bytes + aside.bytes),
+                None => {}
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> Top {
+        let names = &self.trace.names;
+        let mut rows: Vec<_> = self.rows.into_iter().collect();
+        rows.sort_by_key(|(_, (first, _))| *first);
+        let shaped = self.options.group == Group::Shape;
+        let rows = rows.into_iter().map(|(key, (_, row))| Row {
+            name: self.names.text(key.name, names),
+            on_device: key.on_device,
+            annotation: key.annotation,
+            shapes: self.shapes.get_index(key.shapes as usize).filter(|_| shaped).cloned(),
+            stack: self.stacks[key.stack as usize].iter().map(|frame| names.get(*frame).to_owned()).collect(),
+            ..row
+        });
+        let rows: Vec<Row> = rows.collect();
+        let self_host_ns = rows.iter().map(|row| row.self_host_ns).sum();
+        let self_device_ns = rows.iter().filter(|row| row.on_device && !row.annotation).map(|row| row.self_device_ns).sum();
+        Top { device: device(self.trace).0, rows, self_host_ns, self_device_ns }
+    }
+}

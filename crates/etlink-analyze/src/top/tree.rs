@@ -1,0 +1,96 @@
+//! Which range is the child of which, and what follows for self times.
+
+use super::memory::Memory;
+use super::ranges::{Keys, Range, What};
+
+const NONE: u32 = u32::MAX;
+
+/// The ranges as trees, one or more per thread.
+pub(super) struct Tree {
+    /// Per range, the innermost one around it.
+    pub(super) parent: Vec<u32>,
+    children: Vec<u32>,
+    /// Per range, whether it is one with its parent.
+    pub(super) merged: Vec<bool>,
+}
+
+/// What a range adds to its row: times in ns, sizes in bytes, of the host and of devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Figures {
+    pub(super) merged: bool,
+    pub(super) self_host: i64,
+    pub(super) host: i64,
+    pub(super) self_device: i64,
+    pub(super) device: i64,
+    pub(super) bytes: [i64; 2],
+    pub(super) self_bytes: [i64; 2],
+}
+
+impl Tree {
+    /// As `_populate_cpu_children`: a range that reaches beyond another is no child of it, and nothing is from then on. O(n).
+    pub(super) fn new(ranges: &[Range], threads: usize) -> Tree {
+        let mut open: Vec<Vec<u32>> = vec![vec![]; threads];
+        let mut tree = Tree { parent: vec![NONE; ranges.len()], children: vec![0; ranges.len()], merged: vec![false; ranges.len()] };
+        for (at, range) in ranges.iter().enumerate().filter(|(_, range)| !range.asynchronous) {
+            let open = &mut open[range.thread.index()];
+            let is_outside = |around: &mut u32| {
+                let around = &ranges[*around as usize];
+                range.start >= around.end || range.end > around.end
+            };
+            while open.pop_if(is_outside).is_some() {}
+            if let Some(&around) = open.last() {
+                tree.parent[at] = around;
+                tree.children[around as usize] += 1;
+            }
+            open.push(at as u32);
+        }
+        tree
+    }
+
+    /// As `_remove_dup_nodes`: an only child of its parent's name is one with it, and its device rows replace the parent's. O(n).
+    pub(super) fn merge(&mut self, ranges: &[Range], keys: &Keys, launched: &mut [i64]) {
+        for at in 0..ranges.len() {
+            let mut parent = self.parent[at];
+            if parent == NONE {
+                continue;
+            }
+            // parents come first: one that is merged knows where it went
+            if self.merged[parent as usize] {
+                parent = self.parent[parent as usize];
+                self.parent[at] = parent;
+            }
+            let around = parent as usize;
+            if self.children[around] == 1 && keys.of(ranges[around].name) == keys.of(ranges[at].name) {
+                self.merged[at] = true;
+                self.children[around] = self.children[at];
+                launched[around] = launched[at];
+            }
+        }
+    }
+
+    /// What each range adds. O(n).
+    pub(super) fn figures(&self, ranges: &[Range], launched: &[i64], memory: &Memory) -> Vec<Figures> {
+        let own = |(at, range): (usize, &Range)| {
+            let (host, bytes) = (range.end - range.start, memory.between(range.start, range.end));
+            let self_host = if range.asynchronous { 0 } else { host };
+            let self_bytes = if range.asynchronous { [0, 0] } else { bytes };
+            Figures { merged: self.merged[at], self_host, host, self_device: launched[at], device: launched[at], bytes, self_bytes }
+        };
+        let mut all: Vec<Figures> = ranges.iter().enumerate().map(own).collect();
+        for at in (0..ranges.len()).rev().filter(|at| !self.merged[*at] && self.parent[*at] != NONE) {
+            let child = all[at];
+            let parent = &mut all[self.parent[at] as usize];
+            parent.self_host -= child.host;
+            parent.device += child.device;
+            for side in 0..2 {
+                parent.self_bytes[side] -= child.bytes[side];
+            }
+        }
+        all
+    }
+}
+
+/// Whether a range is a frame of the Python stack.
+pub(super) fn is_frame(range: &Range) -> bool {
+    matches!(range.what, What::Python(_))
+}

@@ -1,0 +1,74 @@
+//! What can be typed about the profiler's table.
+
+use bytesize::ByteSize;
+use clap::{Args as ClapArgs, ValueEnum};
+use etlink_torch::Ranks;
+use std::path::PathBuf;
+
+/// `etlink top`.
+#[derive(Debug, ClapArgs)]
+pub struct Top {
+    /// Kineto trace (`-`: standard input), or a folder: a table for each trace in it and its subfolders
+    #[arg(value_name = "TRACE|DIR")]
+    pub trace: PathBuf,
+    /// Host trace of a single trace: input shapes, where that was recorded without; in a folder they are found
+    #[arg(long, value_name = "ET")]
+    pub host: Option<PathBuf>,
+    /// Sort by own time on the device, time there with that of children, the same on the host, or number of calls [default: self-device, else self-host]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "self-device|device|self-host|host|count")]
+    pub by: Option<By>,
+    /// What makes a row of its own: a name, a name with input shapes, or a name with where it was called from (recorded with stacks)
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "name|shape|stack")]
+    pub group: Group,
+    /// How many frames of the stack tell where from
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub frames: u16,
+    /// Rows to show; 0: all. JSON and CSV have all
+    #[arg(short = 'n', value_name = "ROWS", default_value_t = 20)]
+    pub rows: usize,
+    /// Frames of the Python stack as rows too
+    #[arg(long)]
+    pub python: bool,
+    /// Ranks of a folder to show, such as 0,8-15 [default: all]
+    #[arg(long, value_name = "RANKS")]
+    pub ranks: Option<Ranks>,
+    /// Threads to use; the figures do not depend on it [default: all cores]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
+    /// Memory to stay within, as for `merge`
+    #[arg(long, value_name = "SIZE", value_parser = super::size)]
+    pub memory: Option<ByteSize>,
+    /// Print as JSON; times are ns
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print a line of CSV per row; times are ns
+    #[arg(long)]
+    pub csv: bool,
+}
+
+/// What to sort by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Own time on the device.
+    SelfDevice,
+    /// Time on the device.
+    Device,
+    /// Own time on the host.
+    SelfHost,
+    /// Time on the host.
+    Host,
+    /// Number of calls.
+    Count,
+}
+
+/// What makes a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Group {
+    /// A name.
+    #[default]
+    Name,
+    /// A name with input shapes.
+    Shape,
+    /// A name with a stack.
+    Stack,
+}

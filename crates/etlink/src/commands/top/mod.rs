@@ -1,0 +1,159 @@
+//! `etlink top`: the table of PyTorch's profiler from a recorded trace.
+
+mod show;
+
+use super::{print, print_json, threads};
+use crate::Outcome;
+use crate::args::{self, TensorDeps};
+use crate::fleet::{self, Fleet};
+use crate::input;
+use crate::memory::{Budget, Need};
+use crate::pair::{self, Form, Job};
+use crate::progress::Progress;
+use anyhow::{Result, bail};
+use etlink_analyze::top::{By, Group, Options, Top, top};
+use etlink_model::{DeviceTrace, HostIdx};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// The table of one rank.
+#[derive(Serialize)]
+struct Table {
+    /// The trace.
+    file: String,
+    rank: Option<i64>,
+    #[serde(flatten)]
+    top: Top,
+    #[serde(skip)]
+    notes: Vec<String>,
+}
+
+pub fn run(args: args::Top) -> Result<Outcome> {
+    let threads = threads(args.threads)?;
+    let all = if args.trace.is_dir() { of_folder(&args, threads)? } else { vec![of_file(&args, threads)] };
+    let single = all.len() == 1;
+    let (mut tables, mut bad) = (vec![], false);
+    for table in all {
+        match table {
+            Err(error) if single => return Err(error),
+            Err(error) => {
+                eprintln!("etlink: {error:#}");
+                bad = true;
+            }
+            Ok(table) => tables.push(table),
+        }
+    }
+    if args.json {
+        print_json(&tables)?;
+    } else if args.csv {
+        print(&show::csv(&tables)?)?;
+    } else {
+        print(&tables.iter().map(|table| show::table(table, args.rows)).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(if bad { Outcome::Found } else { Outcome::Done })
+}
+
+fn of_file(args: &args::Top, threads: usize) -> Result<Table> {
+    if args.ranks.is_some() {
+        bail!("--ranks chooses traces of a folder; {} is a file", args.trace.display());
+    }
+    Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.trace))])?;
+    let progress = Progress::new();
+    progress.say("reading");
+    let table = table(args, args.host.clone(), &args.trace, threads, &progress);
+    progress.clear();
+    table
+}
+
+fn of_folder(args: &args::Top, threads: usize) -> Result<Vec<Result<Table>>> {
+    if args.host.is_some() {
+        bail!("--host belongs to a single trace; those of a folder are found in it");
+    }
+    let fleet = Fleet::find(&args.trace, args.memory, threads)?;
+    let progress = Progress::new();
+    progress.say("reading");
+    let is_asked = |rank: Option<i64>| match &args.ranks {
+        Some(ranks) => rank.and_then(|rank| u32::try_from(rank).ok()).is_some_and(|rank| ranks.has(rank)),
+        None => true,
+    };
+    let tables = fleet.each(|at| {
+        let (run, found) = fleet.rank(at);
+        let Some(device) = &found.device else { return is_asked(found.rank).then(|| Err(fleet::no_device(run, found))) };
+        if found.rank.is_some() && !is_asked(found.rank) {
+            return None;
+        }
+        let made = table(args, found.host.clone(), device, fleet.threads_each, &progress);
+        made.map(|made| is_asked(found.rank.or(made.rank)).then(|| Table { rank: found.rank.or(made.rank), ..made })).transpose()
+    });
+    progress.clear();
+    let tables: Vec<_> = tables.into_iter().flatten().collect();
+    if tables.is_empty() {
+        bail!("{}: there is no trace of the ranks that --ranks names", args.trace.display());
+    }
+    Ok(tables)
+}
+
+fn table(args: &args::Top, host: Option<PathBuf>, device: &Path, threads: usize, progress: &Progress) -> Result<Table> {
+    let group = match args.group {
+        args::Group::Name => Group::Name,
+        args::Group::Shape => Group::Shape,
+        args::Group::Stack => Group::Stack(usize::from(args.frames)),
+    };
+    let trace = pair::read_for_figures(input::open(device, threads, progress)?, threads)?;
+    let (file, rank, notes) = (device.display().to_string(), trace.header.rank, notes(&trace, group, host.is_some()));
+    let options = Options { group, python: args.python, shapes: None };
+    let mut top = match host.filter(|_| group == Group::Shape && !has_shapes(&trace)) {
+        None => top(&trace, options),
+        Some(host) => of_pair(host, device, trace, options, threads, progress)?,
+    };
+    top.sort(args.by.map_or(if top.has_device() { By::SelfDevice } else { By::SelfHost }, by));
+    Ok(Table { file, rank, top, notes })
+}
+
+/// Input shapes are those of the host trace's nodes.
+fn of_pair(host: PathBuf, path: &Path, device: DeviceTrace, options: Options<'_>, threads: usize, progress: &Progress) -> Result<Top> {
+    let job = Job {
+        host: Some(host),
+        device: path.to_owned(),
+        capture: None,
+        rank: None,
+        target: None,
+        form: Form::default(),
+        tensor_deps: TensorDeps::None.into(),
+        threads,
+        strict: false,
+        force: false,
+    };
+    let trace = pair::link_read(&job, device, progress)?;
+    let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
+        (Some(host), node) if node != HostIdx::NONE => host.names.get(host.nodes.inputs[node.index()].shapes),
+        _ => "",
+    };
+    Ok(top(&trace.device, Options { shapes: Some(&shapes), ..options }))
+}
+
+fn has_shapes(trace: &DeviceTrace) -> bool {
+    trace.ops.shapes.iter().any(|shapes| !trace.names.get(*shapes).is_empty())
+}
+
+/// Why a group has less than was asked for.
+fn notes(trace: &DeviceTrace, group: Group, has_host: bool) -> Vec<String> {
+    let stacks = trace.asides.kind.contains(&etlink_model::AsideKind::Python);
+    match group {
+        Group::Stack(_) if !stacks => vec!["the trace was recorded without stacks (with_stack)".to_owned()],
+        Group::Shape if !has_shapes(trace) && !has_host => {
+            vec!["the trace was recorded without shapes (record_shapes); --host gives those of the host trace".to_owned()]
+        }
+        _ => vec![],
+    }
+}
+
+fn by(by: args::By) -> By {
+    match by {
+        args::By::SelfDevice => By::SelfDevice,
+        args::By::Device => By::Device,
+        args::By::SelfHost => By::SelfHost,
+        args::By::Host => By::Host,
+        args::By::Count => By::Count,
+    }
+}
