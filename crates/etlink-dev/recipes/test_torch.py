@@ -8,6 +8,8 @@ Started by `cargo dev test-torch`. The environment is that of record.py, under t
 import argparse
 import gzip
 import json
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,8 @@ import venvs
 from catalog import NEWEST, has_record_function_id, version_key
 
 PROGRAMS = Path(__file__).resolve().parent / "unmodified"
+MODIFIED = PROGRAMS.parent / "modified"
+PACKAGE = PROGRAMS.parents[2] / "etlink-torch" / "python"
 SCHEDULE = "--wait 2 --warmup 1 --active 2"
 INIT = "## process_group:init ##"
 CHOSEN = argparse.Namespace()
@@ -48,7 +52,7 @@ def device_ops(path: Path) -> list[tuple[int | None, str]]:
     return [(event["args"].get("Record function id"), event["name"]) for event in events]
 
 
-class Recorded(unittest.TestCase):
+class Traces(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -88,6 +92,10 @@ class Recorded(unittest.TestCase):
         else:
             self.assertEqual(steps, wanted)
         self.assertGreater(len(host), 10)
+
+
+class Recorded(Traces):
+    """`etlink record` on programs as they are."""
 
     def test_a_script_as_it_is(self):
         ran = self.record(SCHEDULE + " --link", "python train.py 8")
@@ -208,6 +216,92 @@ class Recorded(unittest.TestCase):
         self.assert_steps(rank, (3, 4))
         device = load(self.traces / rank["cycles"][0]["device_trace"])
         self.assertEqual([device.get(key) for key in ("record_shapes", "with_stack", "profile_memory", "with_flops")], [1, 1, 1, 1])
+
+
+    def test_tensorboard_gets_the_device_traces_as_well(self):
+        self.record("--wait 0 --warmup 1 --active 1 --repeat 2 --gzip --tensorboard board/run", "python train.py 8")
+        self.assert_steps(self.manifest()["ranks"][0], (1, 1), (3, 3))
+        names = sorted(path.name for path in (self.folder / "board/run").iterdir())
+        # as the plugin looks for them: worker, span, ending
+        parts = [re.fullmatch(r"(.*?)\.(\d+)\.pt\.trace\.json\.gz", name) for name in names]
+        self.assertEqual(len({part[1] for part in parts}), 1, names)
+        self.assertTrue(parts[0][1].endswith("_rank0"))
+        for name, cycle in zip(names, ("", "cycle_1/")):
+            self.assertEqual((self.folder / "board/run" / name).read_bytes(), (self.traces / f"{cycle}kineto_trace_0.json.gz").read_bytes())
+
+
+class InScripts(Traces):
+    """`from etlink_torch import profile` in programs that are run without `etlink record`."""
+
+    TWO_STEPS = "wait=2, warmup=1, active=2"
+
+    def run_in(self, options: str, *more: str, code: int = 0, launcher: str = "python", steps: int = 8) -> subprocess.CompletedProcess:
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        line = [*launcher.split(), str(MODIFIED / "train.py"), str(steps), options, *more]
+        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
+        self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
+        return ran
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.traces.iterdir())
+
+    def test_two_lines(self):
+        ran = self.run_in(self.TWO_STEPS + ", record_shapes=True")
+        self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual((rank["rank"], rank["steps"], rank["notes"]), (0, 8, []))
+        self.assert_steps(rank, (3, 4))
+        self.assertEqual(self.files(), ["etlink.json", "kineto_trace_0.json", "torch_et_0.json"])
+        self.assertEqual(load(self.traces / "kineto_trace_0.json")["record_shapes"], 1)
+        subprocess.run([CHOSEN.etlink, "merge", str(self.traces), "-o", str(self.folder / "linked"), "--strict"], check=True, capture_output=True)
+
+    def test_steps_of_the_optimizer_end_with_the_block(self):
+        self.run_in(self.TWO_STEPS + ", step_on='optimizer', gzip=True")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual(rank["steps"], 8)
+        self.assert_steps(rank, (3, 4))
+        self.assertEqual(self.files(), ["etlink.json", "kineto_trace_0.json.gz", "torch_et_0.json.gz"])
+
+    def test_ranks_share_a_manifest(self):
+        self.run_in(self.TWO_STEPS + ", repeat=2", launcher="torchrun --nproc-per-node 2", steps=12)
+        ranks = self.manifest()["ranks"]
+        self.assertEqual([(rank["rank"], rank["world"]) for rank in ranks], [(0, 2), (1, 2)])
+        for rank in ranks:
+            self.assert_steps(rank, (3, 4), (8, 9))
+        self.assertNotIn(".etlink", self.files())
+        self.run_in(self.TWO_STEPS + ", ranks=[1], force=True", launcher="torchrun --nproc-per-node 2")
+        excluded = [rank["excluded"] for rank in self.manifest()["ranks"]]
+        self.assertEqual((excluded, self.files()), ([True, False], ["cycle_1", "etlink.json", "kineto_trace_1.json", "torch_et_1.json"]))
+
+    def test_nothing_is_overwritten_unasked(self):
+        self.run_in(self.TWO_STEPS)
+        ran = self.run_in(self.TWO_STEPS, code=1)
+        self.assertRegex(ran.stderr, "FileExistsError: .*is there already; .*force=True")
+        self.run_in(self.TWO_STEPS + ", force=True")
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
+    def test_what_goes_wrong(self):
+        self.run_in("wait=10, warmup=2, active=2")
+        (note,) = self.manifest()["notes"]
+        self.assertIn("the program made 8 steps, recording starts at step 12", note)
+        self.run_in(self.TWO_STEPS, "fail", "4", code=9)
+        (rank,) = self.manifest()["ranks"]
+        self.assert_steps(rank, (3, 4))
+        self.assertFalse(rank["cycles"][0]["whole"])
+        self.assertIn("active is 0, needs to be at least 1", self.run_in("active=0", code=1).stderr)
+        self.assertIn("no option with_stacks", self.run_in("with_stacks=True", code=1).stderr)
+
+    def test_under_the_command_the_command_decides(self):
+        ran = self.record(SCHEDULE, f"python {MODIFIED}/train.py 8 wait=0,active=1")
+        self.assertRegex(ran.stdout, r"\Aloss")
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
+    def test_pip_installs_it(self):
+        copy = shutil.copytree(PACKAGE, self.folder / "package", ignore=shutil.ignore_patterns("__pycache__"))
+        install = [str(CHOSEN.python), "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(self.folder / "site"), str(copy)]
+        subprocess.run(install, check=True, capture_output=True)
+        self.assertTrue((self.folder / "site/etlink_torch/context.py").exists())
+        self.assertFalse((self.folder / "site/sitecustomize.py").exists())
 
 
 def main() -> None:

@@ -5,10 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text.
-pub const HOOK: [(&str, &str); 7] = [
+pub const HOOK: [(&str, &str); 9] = [
     ("sitecustomize.py", include_str!("../python/sitecustomize.py")),
     ("etlink_torch/__init__.py", include_str!("../python/etlink_torch/__init__.py")),
+    ("etlink_torch/context.py", include_str!("../python/etlink_torch/context.py")),
     ("etlink_torch/hook.py", include_str!("../python/etlink_torch/hook.py")),
+    ("etlink_torch/manifest.py", include_str!("../python/etlink_torch/manifest.py")),
     ("etlink_torch/report.py", include_str!("../python/etlink_torch/report.py")),
     ("etlink_torch/session.py", include_str!("../python/etlink_torch/session.py")),
     ("etlink_torch/steps.py", include_str!("../python/etlink_torch/steps.py")),
@@ -31,6 +33,13 @@ pub fn python_path(hook: &Path, before: Option<&OsStr>) -> Result<OsString, Join
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_package_has_the_version_of_the_crate() {
+        let [package, project] = [HOOK[1].1, include_str!("../python/pyproject.toml")];
+        assert!(package.contains(concat!("__version__ = \"", env!("CARGO_PKG_VERSION"), "\"")));
+        assert!(project.contains(concat!("version = \"", env!("CARGO_PKG_VERSION"), "\"")));
+    }
 
     #[test]
     fn the_hook_comes_first_and_an_empty_variable_adds_no_entry() {

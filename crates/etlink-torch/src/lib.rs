@@ -6,6 +6,7 @@
 //!   Settings ── ETLINK_RECORD ─────────────> counts steps, runs the profiler by the schedule
 //!   Manifest <── <pid>.json, <pid>.steps <── torch_et_<rank>.json, kineto_trace_<rank>.json
 //! ```
+//! `python/` is a package as well, for scripts that record themselves (`from etlink_torch import profile`): it writes the manifest itself.
 //! The crate has the texts and the values; folders, processes and signals are the launcher's affair.
 //! The hook is Python 3.8 and needs nothing but PyTorch, 2.1 or newer. Each cycle of the schedule has a profiler and an
 //! observer of its own, so that the traces of a cycle are whole files as soon as its last step ends.

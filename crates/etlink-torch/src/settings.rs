@@ -15,6 +15,8 @@ pub struct Settings {
     pub work: PathBuf,
     /// Folder for the traces; absolute.
     pub output: PathBuf,
+    /// Folder that gets the device traces under names that TensorBoard's plugin knows, too; absolute.
+    pub tensorboard: Option<PathBuf>,
     /// When to record.
     pub schedule: ScheduleSettings,
     /// What counts as a step: `optimizer`, `forward` or `module:function`.

@@ -10,6 +10,9 @@ from .report import Report
 from .session import Session
 from .window import OWN
 
+ACTIVE = []
+"""The session of `etlink record` in this process, if there is one."""
+
 
 def install(torch, after_import):
     """Starts counting; what goes wrong is reported."""
@@ -22,6 +25,7 @@ def install(torch, after_import):
         atexit.register(session.leave)
         os.register_at_fork(after_in_child=session.forked)
         leave_first(session)
+        ACTIVE.append(session)
     except Exception as error:
         report.note("{}: {}".format(type(error).__name__, error))
 
@@ -44,14 +48,16 @@ def leave_first(session):
 
 
 def watch_profilers(torch, session):
-    """A profiler or observer that the program makes ends the recording."""
+    """A profiler or observer that the program makes ends the recording. Gives what was there before: owner, name, function."""
     watched = [
         (torch.profiler.profile, "__init__"),
         (torch.autograd.profiler.profile, "__init__"),
         (torch.profiler.ExecutionTraceObserver, "register_callback"),
     ]
-    for owner, name in watched:
-        setattr(owner, name, wrapped(getattr(owner, name), session))
+    before = [(owner, name, getattr(owner, name)) for owner, name in watched]
+    for owner, name, original in before:
+        setattr(owner, name, wrapped(original, session))
+    return before
 
 
 def wrapped(original, session):

@@ -48,6 +48,21 @@ class Report:
             json.dump(self.content, file)
         os.replace(temporary, self.path("json"))
 
+    def remove(self):
+        """Leaves nothing behind but what others still need."""
+        os.close(self.counter)
+        paths = [self.path("json"), self.path("steps")]
+        claim = os.path.join(self.folder, "rank_{}".format(self.content["rank"]))
+        if os.path.exists(claim):
+            with open(claim) as file:
+                paths += [claim] if file.read() == str(self.pid) else []
+        for path in paths:
+            os.remove(path)
+        try:
+            os.rmdir(self.folder)
+        except OSError:
+            pass
+
     def claim(self, rank):
         """None if the rank is this process's alone, else the process that has it."""
         path = os.path.join(self.folder, "rank_{}".format(rank))

@@ -6,7 +6,7 @@ import signal
 import threading
 
 from . import steps
-from .window import Window, clock, publish
+from .window import Window, clock, publish, show
 
 
 def guarded(method):
@@ -27,7 +27,7 @@ class Session:
     def __init__(self, torch, settings, report):
         self.torch, self.settings, self.report = torch, settings, report
         self.made, self.window, self.cycle = 0, None, 0
-        self.begun, self.off, self.thread = False, False, None
+        self.begun, self.off, self.closed, self.thread = False, False, False, None
         self.found = True
 
     def recordable(self):
@@ -36,13 +36,13 @@ class Session:
 
     def begin(self):
         """Before the first step; further calls do nothing."""
-        if not self.begun and self.recordable():
+        if not self.begun and not self.closed and self.recordable():
             self.begun = True
             self.enter(0)
 
     def step(self):
         """At the end of each step."""
-        if os.getpid() != self.report.pid:
+        if self.closed or os.getpid() != self.report.pid:
             return
         if self.thread is None:
             self.thread = threading.get_ident()
@@ -118,6 +118,8 @@ class Session:
         names = {kind: os.path.join(folder, "{}_{}.{}".format(kind, rank, ending)) for kind in ("torch_et", "kineto_trace")}
         for source, name in zip((window.host, window.device), names.values()):
             publish(source, os.path.join(self.settings["output"], name), self.settings["options"]["gzip"])
+        if self.settings["tensorboard"]:
+            show(os.path.join(self.settings["output"], names["kineto_trace"]), self.settings["tensorboard"], rank)
         self.report.content["cycles"].append(
             {"first_step": recorded[0], "last_step": recorded[1], "whole": self.made > recorded[1], "host_trace": names["torch_et"], "device_trace": names["kineto_trace"], "clock": clock()}
         )
@@ -129,6 +131,25 @@ class Session:
         """The process ends."""
         if self.window is not None and os.getpid() == self.report.pid:
             self.finish()
+
+    def close(self):
+        """Nothing counts any more."""
+        self.off, self.closed = True, True
+
+    def tell_end(self):
+        """Whose steps these were, and why there is no trace, where nothing else kept it from being made."""
+        content, schedule = self.report.content, self.settings["schedule"]
+        if content["rank"] is None:
+            content["rank"], content["world"] = self.rank()
+        if content["cycles"] or content["notes"] or content["excluded"]:
+            return
+        first = schedule["skip_first"] + schedule["warmup"] + (0 if schedule["skip_first_wait"] else schedule["wait"])
+        plural = "" if self.made == 1 else "s"
+        self.report.note("nothing is recorded: the program made {} step{}, recording starts at step {} (they count from 0)".format(self.made, plural, first))
+
+    def process(self):
+        """What the manifest says of this process."""
+        return dict(self.report.content, steps=self.made, lost=False)
 
     def forked(self):
         """In a forked child, such as a worker of a DataLoader: the observer would write into the parent's file."""

@@ -82,6 +82,13 @@ def on_optimizer(torch, session, after_import):
         patch(self)
         session.begin()
 
+    # those that are there already when a script begins to record
+    kinds = [optimizer]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if getattr(vars(kind).get("step"), "hooked", False):
+            kind.step = outermost.wrap(kind.step, lambda arguments: id(arguments[0]) if arguments else 0)
     optimizer.profile_hook_step = staticmethod(profile_hook_step)
     optimizer._patch_step_function = patch_step_function
 

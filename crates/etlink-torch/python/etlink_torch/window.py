@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import os
 import shutil
+import socket
 import time
 
 from . import steps
@@ -139,6 +140,17 @@ def publish(source, target, packed):
         os.remove(source)
         source += ".gz"
     os.replace(source, target)
+
+
+def show(trace, folder, rank):
+    """The device trace once more, as TensorBoard's plugin looks for it: worker, span (the time), and the ending."""
+    ending = ".pt.trace.json.gz" if trace.endswith(".gz") else ".pt.trace.json"
+    name = "{}_rank{}.{}{}".format(socket.gethostname(), rank, time.time_ns(), ending)
+    target = os.path.join(folder, name)
+    try:
+        os.link(trace, target)
+    except OSError:
+        shutil.copyfile(trace, target)
 
 
 def clock():

@@ -21,8 +21,7 @@ pub struct Output {
 impl Output {
     /// Makes the folder and sees that it can be written and has no other recording.
     pub fn new(path: &Path, force: bool) -> Result<Output> {
-        std::fs::create_dir_all(path).with_context(|| format!("cannot make folder {}", path.display()))?;
-        let path = path.canonicalize().with_context(|| format!("cannot find folder {}", path.display()))?;
+        let path = made(path)?;
         let old = recorded(&path)?;
         if let Some(first) = old.first().filter(|_| !force) {
             bail!("{} is there already; choose another folder, or use --force to replace the recording", first.display());
@@ -79,6 +78,12 @@ impl Output {
         let names = names(self.work())?;
         Ok(names.iter().filter_map(|name| name.strip_suffix(ending)?.parse().ok()).collect())
     }
+}
+
+/// Makes a folder, and tells its absolute path.
+pub fn made(path: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(path).with_context(|| format!("cannot make folder {}", path.display()))?;
+    path.canonicalize().with_context(|| format!("cannot find folder {}", path.display()))
 }
 
 /// The files of an earlier recording, sorted.

@@ -22,9 +22,11 @@ pub fn run(args: &Record) -> Result<Outcome> {
     let arguments = args.schedule.arguments(REPEAT);
     let schedule = Schedule::new(arguments)?;
     let output = Output::new(&args.output, args.force)?;
+    let tensorboard = args.tensorboard.as_deref().map(folder::made).transpose().inspect_err(|_| output.restore())?;
     let settings = Settings {
         work: output.work().to_owned(),
         output: output.path.clone(),
+        tensorboard,
         schedule: arguments.into(),
         step_on: args.step_on.clone(),
         ranks: args.ranks.clone(),
