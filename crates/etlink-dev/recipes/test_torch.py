@@ -118,7 +118,12 @@ class Recorded(Traces):
         linked = self.folder / "linked"
         merge = [CHOSEN.etlink, "merge", str(self.traces), "-o", str(linked), "--json", "--strict"]
         reports = json.loads(subprocess.run(merge, capture_output=True, check=True).stdout)
-        self.assertEqual(len(reports), 2)
+        ranks = reports["ranks"]
+        self.assertEqual(len(ranks), 2)
+        for rank in ranks:
+            # every op of the host trace that was recorded in these steps
+            self.assertEqual((rank["report"]["unmatched"]["host_not_in_device"], rank["report"]["unmatched"]["same_id_other_name"]), (0, 0))
+            self.assertGreater(sum(rank["report"]["matched"].values()), 400)
 
     def test_a_program_that_fails_keeps_its_exit_code_and_its_traces(self):
         self.record(SCHEDULE, "torchrun --nproc-per-node 2 ddp.py 3", code=1)

@@ -87,6 +87,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
+    /// Measure what `etlink record` costs per step, against torch.profiler with both recorders; see BENCHMARKS.md
+    Overhead {
+        /// Options of crates/etlink-dev/recipes/overhead.py, such as --runs 20 --torch 2.1.2
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -102,6 +108,7 @@ fn main() -> ExitCode {
         Command::Perfetto { device } => perfetto::run(&device),
         Command::TestRecording => recording::test(),
         Command::TestTorch { options } => recording::test_torch(&options),
+        Command::Overhead { options } => recording::overhead(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

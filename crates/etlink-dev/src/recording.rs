@@ -36,9 +36,19 @@ pub fn test() -> Result<()> {
 
 /// Records programs with `etlink record` as users do.
 pub fn test_torch(options: &[String]) -> Result<()> {
+    with_etlink("test_torch.py", options)
+}
+
+/// Measures steps under `etlink record`.
+pub fn overhead(options: &[String]) -> Result<()> {
+    with_etlink("overhead.py", options)
+}
+
+/// Runs a recipe that runs the command.
+fn with_etlink(recipe: &str, options: &[String]) -> Result<()> {
     run(Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "etlink"]))?;
     let etlink = std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
-    run(Command::new("python3").arg("crates/etlink-dev/recipes/test_torch.py").arg("--etlink").arg(etlink).args(options))
+    run(Command::new("python3").arg(format!("crates/etlink-dev/recipes/{recipe}")).arg("--etlink").arg(etlink).args(options))
 }
 
 fn root() -> PathBuf {

@@ -33,13 +33,16 @@ class Outermost:
         self.begin, self.end, self.here = begin, end, threading.local()
         self.is_compiling = getattr(torch.compiler, "is_compiling", lambda: False)
 
+    def is_inside(self):
+        return getattr(self.here, "inside", False)
+
     def wrap(self, function, key_of):
         is_compiling = self.is_compiling
 
         @functools.wraps(function)
         def wrapper(*arguments, **named):
             # what is compiled must stay what the program wrote
-            if is_compiling() or getattr(self.here, "inside", False):
+            if is_compiling() or self.is_inside():
                 return function(*arguments, **named)
             key = key_of(arguments)
             self.here.inside = True
@@ -82,15 +85,31 @@ def on_optimizer(torch, session, after_import):
         patch(self)
         session.begin()
 
-    # those that are there already when a script begins to record
-    kinds = [optimizer]
+    count_made(torch, session, outermost, leader)
+    optimizer.profile_hook_step = staticmethod(profile_hook_step)
+    optimizer._patch_step_function = patch_step_function
+
+
+def count_made(torch, session, outermost, leader):
+    """Optimizers that are there already when a script begins to record."""
+    kinds, made = [torch.optim.Optimizer], False
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
         if getattr(vars(kind).get("step"), "hooked", False):
-            kind.step = outermost.wrap(kind.step, lambda arguments: id(arguments[0]) if arguments else 0)
-    optimizer.profile_hook_step = staticmethod(profile_hook_step)
-    optimizer._patch_step_function = patch_step_function
+            kind.step, made = outermost.wrap(kind.step, lambda arguments: id(arguments[0]) if arguments else 0), True
+
+    def stepped(optimizer, *_):
+        """A scheduler of learning rates has wrapped the step that its optimizer had then: PyTorch's hook tells of its first call."""
+        if session.closed or outermost.is_inside() or "step" not in vars(optimizer):
+            return
+        optimizer.step = outermost.wrap(optimizer.step, lambda arguments: id(optimizer))
+        if leader.counts(id(optimizer)):
+            session.step()
+
+    if made:
+        # torch.optim deletes its submodules' names
+        sys.modules[torch.optim.Optimizer.__module__].register_optimizer_step_post_hook(stepped)
 
 
 def on_forward(torch, session, after_import):
