@@ -1,8 +1,10 @@
 //! What can be typed.
 
+mod analyze;
 mod record;
 mod schedule;
 
+pub use analyze::Analyze;
 pub use record::Record;
 pub use schedule::{Schedule, ScheduleOptions};
 
@@ -32,6 +34,8 @@ pub enum Command {
     Merge(Merge),
     /// Compare the ranks of a run: who came late to collectives, how long transfers took, bandwidths
     Ranks(Ranks),
+    /// What the traces say: where device time goes, what overlaps, which kernels take long, where a device waits
+    Analyze(Analyze),
     /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what if
     Replay(Replay),
     /// Check files against what simulators and other readers need

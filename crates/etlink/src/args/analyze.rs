@@ -1,0 +1,51 @@
+//! `etlink analyze`.
+
+use super::size;
+use bytesize::ByteSize;
+use clap::Args;
+use std::path::PathBuf;
+
+/// `etlink analyze`.
+#[derive(Debug, Args)]
+pub struct Analyze {
+    /// A Kineto trace, or a folder with the traces of all ranks; `-` for standard input
+    #[arg(value_name = "TRACE|DIR")]
+    pub path: PathBuf,
+    /// Host trace of the Kineto trace, as for `link`
+    #[arg(long, value_name = "ET")]
+    pub host: Option<PathBuf>,
+    /// Rank, when the trace does not say
+    #[arg(long)]
+    pub rank: Option<i64>,
+    /// Rules for kernels that come before the built-in ones: lines of a class (computation, communication, memory, other), a label and a regular expression that is searched in the kernel's name
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// Show only this table; as CSV always one [default for CSV: breakdown]
+    #[arg(long, value_name = "NAME", value_parser = table_name)]
+    pub table: Option<String>,
+    /// How many lines of each table to show; JSON and CSV have all
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Threads to use; the figures do not depend on it [default: all cores]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
+    /// Memory to stay within, as for `merge`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<ByteSize>,
+    /// Analyze traces that do not seem to belong together
+    #[arg(long)]
+    pub force: bool,
+    /// Print everything as JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print one table as CSV, a line per rank and record
+    #[arg(long)]
+    pub csv: bool,
+}
+
+/// The tables, as JSON names them.
+fn table_name(word: &str) -> Result<String, String> {
+    let names = etlink_analyze::TABLES;
+    let word = word.replace('-', "_");
+    names.contains(&word.as_str()).then(|| word.clone()).ok_or_else(|| format!("there is no such table; tables are {}", names.join(", ")))
+}

@@ -1,0 +1,72 @@
+//! What the traces say: figures by hand over drawn runs.
+
+use crate::tool::Tool;
+use etlink_model::builder::{Comms, Queue, TraceBuilder};
+use serde_json::{Value, json};
+
+const US: i64 = 1_000;
+
+/// ```text
+/// us         0    10   20   30   40   50   60   70   80   90  100
+/// stream 7   gemm======     gemm======               copy=====
+/// stream 20       all_reduce=====          my_reduce==
+/// ```
+fn draw(rank: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 0, 30 * US);
+    let at = |start: i64, end: i64| (100 * US + start * US, 100 * US + end * US);
+    draw.launch(main, (5 * US, 8 * US), Queue::stream(7), "sm80_gemm", at(0, 20));
+    let comms = Comms::new("allreduce", 0..2, rank, 1);
+    let id = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernelExC", (9 * US, 10 * US), id);
+    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", at(10, 30), id, &comms);
+    draw.launch(main, (11 * US, 12 * US), Queue::stream(7), "sm80_gemm", at(20, 40));
+    draw.launch(main, (13 * US, 14 * US), Queue::stream(20), "ours_exchange", at(50, 60));
+    let id = draw.next_correlation();
+    draw.call(main, "cudaMemcpyAsync", (15 * US, 16 * US), id);
+    draw.memcpy(Queue::stream(7), "Memcpy DtoD (Device -> Device)", at(80, 100), id, 40_000);
+    draw
+}
+
+fn table(json: &Value, rank: usize, name: &str) -> Vec<Value> {
+    json[0]["ranks"][rank][name].as_array().unwrap_or_else(|| panic!("no table {name}")).clone()
+}
+
+#[test]
+fn device_time_by_class() {
+    let tool = Tool::new();
+    tool.file("trace.json", draw(0).kineto());
+    let breakdown = |ran: crate::tool::Ran| table(&ran.exits(0).json(), 0, "breakdown");
+    let want = json!([{
+        "device": 0, "start_ns": 100_000, "window_ns": 100_000, "computation_ns": 50_000, "exposed_communication_ns": 0,
+        "exposed_memory_ns": 20_000, "exposed_other_ns": 0, "idle_ns": 30_000, "communication_ns": 20_000, "memory_ns": 20_000,
+        "overlap_ns": 20_000, "overlap_share": 1.0,
+    }]);
+    assert_eq!(breakdown(tool.run("analyze trace.json --json")), *want.as_array().expect("a table"));
+    // a rule of the user makes a kernel communication
+    tool.file("rules.txt", "# ours\ncommunication ours ^ours_\n");
+    let ruled = breakdown(tool.run("analyze trace.json --rules rules.txt --json"));
+    assert_eq!((&ruled[0]["computation_ns"], &ruled[0]["exposed_communication_ns"]), (&json!(40_000), &json!(10_000)));
+    tool.run("analyze trace.json")
+        .exits(0)
+        .says("devices are busy 70.0 % of 0.100 ms: computation 50.0 %, exposed copies 20.0 %, idle 30.0 %; 100.0 % of communication runs beside");
+    tool.file("wrong.txt", "communication ours");
+    tool.run("analyze trace.json --rules wrong.txt").exits(2).complains(&["wrong.txt", "line 1", "a rule is a class"]);
+}
+
+#[test]
+fn kernels_and_csv() {
+    let tool = Tool::new();
+    tool.file("kineto_trace_0.json", draw(0).kineto());
+    tool.file("kineto_trace_1.json", draw(1).kineto());
+    let json = tool.run("analyze . --json").exits(0).json();
+    let gemm = &json[0]["total"]["kernels"][0];
+    assert_eq!((&gemm["name"], &gemm["label"], &gemm["count"], &gemm["sum_ns"]), (&json!("sm80_gemm"), &json!("gemm"), &json!(4), &json!(80_000)));
+    let csv = tool.run("analyze . --csv --table kernels").exits(0);
+    let lines: Vec<&str> = csv.stdout.lines().collect();
+    assert_eq!(lines[0], "run,rank,class,label,name,count,sum_ns,mean_ns,min_ns,max_ns,stddev_ns,share");
+    assert_eq!(lines[1], ",0,computation,gemm,sm80_gemm,2,40000,20000.0,20000,20000,0.0,0.4444444444444444");
+    assert_eq!(lines.len(), 1 + 2 * 4);
+}
