@@ -72,7 +72,7 @@ impl DeviceTime {
     }
 
     /// Of these rows, in order of their starts.
-    fn of(rows: &Rows<'_>, which: impl Iterator<Item = usize>) -> DeviceTime {
+    pub(crate) fn of(rows: &Rows<'_>, which: impl Iterator<Item = usize>) -> DeviceTime {
         let mut sets: [Intervals; 4] = Default::default();
         let mut window: Option<(i64, i64)> = None;
         for row in which {

@@ -3,8 +3,8 @@
 use crate::event::{Event, Kind, dims, int, stream};
 use etlink_json::{Value, unescape};
 use etlink_model::{
-    AnomalyKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, NameId, Queue, QueueIdx, RfId, RowKind,
-    RuntimeCall, SyncRow, Thread, ThreadIdx, TimeNs,
+    AnomalyKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, MemoryRow, NameId, Queue, QueueIdx, RfId,
+    RowKind, RuntimeCall, SyncRow, Thread, ThreadIdx, TimeNs,
 };
 
 /// The tables of one chunk, numbered by their own names, threads and queues. Rows go when they have
@@ -28,6 +28,7 @@ impl ChunkTables {
         match event.kind {
             Kind::Other => return,
             Kind::Metadata => return self.push_name(event),
+            Kind::Instant if event.name != b"[memory]" => return,
             _ => {}
         }
         let Some((start, duration)) = self.times(event) else { return };
@@ -38,6 +39,7 @@ impl ChunkTables {
             Kind::Kernel => self.push_row(event, RowKind::Kernel, start, duration),
             Kind::Memcpy => self.push_row(event, RowKind::Memcpy, start, duration),
             Kind::Memset => self.push_row(event, RowKind::Memset, start, duration),
+            Kind::Instant => self.push_memory(event, start),
             Kind::Other | Kind::Metadata => {}
         }
     }
@@ -142,7 +144,37 @@ impl ChunkTables {
             graph_node: args.graph_node.and_then(Value::uint).unwrap_or(0),
             collective: self.collective(event),
         };
+        self.note_multiprocessors(&row, args.blocks_per_sm);
         self.trace.rows.push(row);
+    }
+
+    fn push_memory(&mut self, event: &Event<'_>, time: TimeNs) {
+        let args = &event.args;
+        let small = |value| int(value).and_then(|n| i32::try_from(n).ok()).unwrap_or(-1);
+        let total = |value: Option<Value<'_>>| value.and_then(Value::uint).unwrap_or(0);
+        let row = MemoryRow {
+            time,
+            device_type: small(args.device_type),
+            device: small(args.device_id),
+            bytes: int(args.memory_bytes).unwrap_or(0),
+            allocated: total(args.allocated),
+            reserved: total(args.reserved),
+        };
+        self.trace.memory.push(row);
+    }
+
+    /// What a device has, from the first kernel that tells: Kineto divides the blocks of its grid by that.
+    fn note_multiprocessors(&mut self, row: &DeviceRow, blocks_per_sm: Option<Value<'_>>) {
+        let device = self.trace.queues.get(row.queue.index()).map_or(0, |queue| queue.device);
+        if blocks_per_sm.is_none() || self.trace.multiprocessors.iter().any(|(known, _)| *known == device) {
+            return;
+        }
+        let blocks = row.grid.iter().map(|n| f64::from(*n)).product::<f64>();
+        let per_sm = blocks_per_sm.and_then(|value| std::str::from_utf8(value.raw()).ok()?.parse::<f64>().ok()).unwrap_or(0.0);
+        let count = (blocks / per_sm).round();
+        if count.is_finite() && (1.0..1e6).contains(&count) {
+            self.trace.multiprocessors.push((device, count as u32));
+        }
     }
 
     fn push_sync(&mut self, event: &Event<'_>, start: TimeNs, duration: DurationNs) {
@@ -291,6 +323,8 @@ impl Builder {
         all.calls.append(&mut part.calls);
         all.rows.append(&mut part.rows);
         all.syncs.append(&mut part.syncs);
+        all.memory.append(&mut part.memory);
+        part.multiprocessors.drain(..).for_each(|(device, count)| all.note_multiprocessors(device, count));
         all.collectives.append(&mut part.collectives);
         all.has_rf_ids |= part.has_rf_ids;
         all.anomalies.merge(std::mem::take(&mut part.anomalies));
@@ -312,6 +346,9 @@ impl Builder {
         trace.rows.reorder(&order);
         let order = by_time(&trace.syncs.start, &trace.syncs.duration)?;
         trace.syncs.reorder(&order);
+        let instants = vec![DurationNs(0); trace.memory.len()];
+        let order = by_time(&trace.memory.time, &instants)?;
+        trace.memory.reorder(&order);
         Some(trace)
     }
 }

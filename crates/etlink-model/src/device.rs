@@ -162,6 +162,26 @@ columns! {
     }
 }
 
+columns! {
+    /// Allocations and frees.
+    table MemoryRows;
+    /// `[memory]`: written when `profile_memory` was on.
+    row MemoryRow {
+        /// `ts`.
+        time: TimeNs,
+        /// `Device Type` as `c10::DeviceType` numbers them: 0 CPU, 1 CUDA, 6 HIP, …
+        device_type: i32,
+        /// `Device Id`, -1 for the CPU.
+        device: i32,
+        /// `Bytes`: allocated, or, negative, freed.
+        bytes: i64,
+        /// `Total Allocated` after that, bytes; 0 where the allocator does not say it (CPU).
+        allocated: u64,
+        /// `Total Reserved` after that, bytes.
+        reserved: u64,
+    }
+}
+
 /// What stands around the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceHeader {
@@ -204,6 +224,10 @@ pub struct DeviceTrace {
     pub rows: DeviceRows,
     /// Synchronisation rows by start.
     pub syncs: SyncRows,
+    /// Allocations and frees by time.
+    pub memory: MemoryRows,
+    /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel say.
+    pub multiprocessors: Vec<(i64, u32)>,
     /// Communication arguments of ops and rows.
     pub collectives: Collectives,
     /// Whether any op has the key `Record function id` (PyTorch 2.4 on), be it 0.
@@ -222,6 +246,21 @@ impl DeviceTrace {
         let tables = [(&self.ops.start, &self.ops.duration), (&self.calls.start, &self.calls.duration), (&self.rows.start, &self.rows.duration)];
         let spans = tables.into_iter().flat_map(|(starts, durations)| starts.iter().zip(durations).map(|(&s, &d)| (s, s + d)));
         spans.reduce(|(first, last), (start, end)| (first.min(start), last.max(end)))
+    }
+
+    /// Keeps how many multiprocessors a device has, unless that is known.
+    pub fn note_multiprocessors(&mut self, device: i64, count: u32) {
+        if self.multiprocessors.iter().all(|(known, _)| *known != device) {
+            self.multiprocessors.push((device, count));
+        }
+    }
+
+    /// How many multiprocessors a device has. ROCm numbers its devices otherwise in rows than in properties: where all
+    /// that are known have as many, so has this one.
+    pub fn multiprocessors(&self, device: i64) -> Option<u32> {
+        let own = self.multiprocessors.iter().find(|(known, _)| *known == device);
+        let all_alike = || self.multiprocessors.first().filter(|first| self.multiprocessors.iter().all(|one| one.1 == first.1));
+        own.or_else(all_alike).map(|(_, count)| *count)
     }
 
     /// A thread or process label as text.

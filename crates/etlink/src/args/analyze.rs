@@ -20,6 +20,9 @@ pub struct Analyze {
     /// Rules for kernels that come before the built-in ones: lines of a class (computation, communication, memory, other), a label and a regular expression that is searched in the kernel's name
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
+    /// Find the kernel sequences that the outermost ops launch whose names contain this
+    #[arg(long, value_name = "OP")]
+    pub sequences_of: Option<String>,
     /// Show only this table; as CSV always one [default for CSV: breakdown]
     #[arg(long, value_name = "NAME", value_parser = table_name)]
     pub table: Option<String>,

@@ -82,7 +82,7 @@ fn file(args: &Analyze, rules: &Rules, progress: &Progress) -> Result<(Vec<Strin
     // without a host trace it does not matter what ids would tell
     let notes = linked.report.notes.iter().filter(|_| args.host.is_some()).map(|note| format!("note: {note}\n")).collect();
     let label = trace.report.rank.map_or_else(|| input_name(&args.path), |rank| rank.to_string());
-    let ranked = Ranked { label, device_trace: linked.device, host_trace: linked.host, analysis: analysis(&trace, rules) };
+    let ranked = Ranked { label, device_trace: linked.device, host_trace: linked.host, analysis: analysis(args, &trace, rules) };
     Ok((notes, vec![Analyzed::new(String::new(), vec![ranked], vec![])]))
 }
 
@@ -115,7 +115,7 @@ fn rank(args: &Analyze, fleet: &Fleet, at: usize, rules: &Rules, progress: &Prog
     let (run, found) = fleet.rank(at);
     let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
     let (trace, linked) = pair::link(&job(args, found.host.clone(), device, fleet.threads_each), progress)?;
-    let mut analysis = analysis(&trace, rules);
+    let mut analysis = analysis(args, &trace, rules);
     analysis.rank = found.rank.or(analysis.rank);
     Ok(Ranked { label: found.label.clone(), device_trace: linked.device, host_trace: linked.host, analysis })
 }
@@ -135,8 +135,9 @@ fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -
     }
 }
 
-fn analysis(trace: &LinkedTrace, rules: &Rules) -> Analysis {
-    analyze(trace, rules, &Options::default())
+fn analysis(args: &Analyze, trace: &LinkedTrace, rules: &Rules) -> Analysis {
+    let memory_timeline = args.table.as_deref() == Some("memory_timeline");
+    analyze(trace, rules, &Options { sequences_of: args.sequences_of.clone(), memory_timeline })
 }
 
 impl Analyzed {

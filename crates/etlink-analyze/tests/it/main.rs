@@ -1,0 +1,6 @@
+//! Analyses of drawn programs.
+#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod by_hand;
+mod random;
+mod support;
