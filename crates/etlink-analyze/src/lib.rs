@@ -22,6 +22,7 @@ pub mod breakdown;
 pub mod collectives;
 pub mod copies;
 pub mod coverage;
+pub mod hta;
 pub mod idle;
 mod intervals;
 pub mod kernels;

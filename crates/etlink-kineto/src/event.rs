@@ -75,6 +75,7 @@ arguments! {
     context = b"context";
     stream = b"stream";
     bytes = b"bytes";
+    gb_per_s = b"memory bandwidth (GB/s)";
     grid = b"grid";
     block = b"block";
     blocks_per_sm = b"blocks per SM";

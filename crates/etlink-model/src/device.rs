@@ -127,6 +127,8 @@ columns! {
         external_id: i64,
         /// `bytes` of a copy or memset.
         bytes: u64,
+        /// `memory bandwidth (GB/s)` of a copy or memset as written; negative = none.
+        gb_per_s: f64,
         /// `grid`, blocks in x, y, z.
         grid: [u32; 3],
         /// `block`, threads in x, y, z.
@@ -147,6 +149,8 @@ columns! {
         name: NameId,
         /// Stream that waits; its stream is -1 for a host wait.
         queue: QueueIdx,
+        /// That -1 is written as 4294967295 (Kineto of 2023).
+        unsigned: bool,
         /// `ts`.
         start: TimeNs,
         /// `dur`.
@@ -159,6 +163,22 @@ columns! {
         wait_record: Correlation,
         /// `wait_on_cuda_event_id`, -1 = none.
         wait_event: i64,
+    }
+}
+
+columns! {
+    /// CPU ops that bear a stream: launches of Triton kernels by compiled code.
+    table StreamOps;
+    /// Such an op; it is in [`DeviceTrace::ops`] too.
+    row StreamOp {
+        /// `name`.
+        name: NameId,
+        /// `stream`.
+        stream: i64,
+        /// `ts`.
+        start: TimeNs,
+        /// `dur`.
+        duration: DurationNs,
     }
 }
 
@@ -224,6 +244,8 @@ pub struct DeviceTrace {
     pub rows: DeviceRows,
     /// Synchronisation rows by start.
     pub syncs: SyncRows,
+    /// CPU ops that bear a stream, by start.
+    pub stream_ops: StreamOps,
     /// Allocations and frees by time.
     pub memory: MemoryRows,
     /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel say.
@@ -236,6 +258,8 @@ pub struct DeviceTrace {
     pub events: IndexMap<String, u64, FxBuildHasher>,
     /// What was wrong.
     pub anomalies: Anomalies,
+    /// Start of the file's first event, if a table keeps it.
+    pub first_start: Option<TimeNs>,
     /// Size of the trace, unpacked, bytes.
     pub bytes: u64,
 }

@@ -84,6 +84,7 @@ fn a_kernel() {
         correlation: Correlation(2),
         external_id: -1,
         bytes: 0,
+        gb_per_s: -1.0,
         grid: [64, 2, 1],
         block: [128, 1, 1],
         graph_node: 0,
