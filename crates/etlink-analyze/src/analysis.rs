@@ -8,6 +8,7 @@ use crate::idle::{self, Idle};
 use crate::kernels::{self, Kernel};
 use crate::launches::{self, Launches};
 use crate::memory::{self, Memory, MemoryPoint};
+use crate::metrics::{self, Metric};
 use crate::queues::{self, QueueLength};
 use crate::rows::Rows;
 use crate::rules::Rules;
@@ -86,6 +87,8 @@ pub struct Total {
     pub collectives: Vec<Collectives>,
     /// Kernel sequences.
     pub sequences: Vec<Sequence>,
+    /// Single figures.
+    pub metrics: Vec<Metric>,
 }
 
 /// Analyses one rank. O(n log n) in the events.
@@ -120,6 +123,7 @@ pub fn total<'a>(ranks: impl Iterator<Item = &'a Analysis> + Clone) -> Total {
         launches: launches::sum(ranks.clone().flat_map(|rank| &rank.launches)),
         copies: copies::sum(ranks.clone().flat_map(|rank| &rank.copies)),
         collectives: collectives::sum(ranks.clone().flat_map(|rank| &rank.collectives)),
-        sequences: sequences::sum(ranks.flat_map(|rank| &rank.sequences)),
+        sequences: sequences::sum(ranks.clone().flat_map(|rank| &rank.sequences)),
+        metrics: metrics::metrics(ranks),
     }
 }

@@ -5,6 +5,9 @@
 //! ```text
 //! algorithm bandwidth = bytes / duration       bus bandwidth = algorithm bandwidth · factor      bytes per ns = GB/s
 //! ```
+//! `latency` and `ns_per_byte` are those of Hockney's model, duration = latency + bytes · ns_per_byte, by least squares over the communications with
+//! a size; none where all have the same.
+//!
 //! The duration is that of this rank's own kernel, which begins when the rank arrives and so holds its wait for the others:
 //! of a run of several ranks the stragglers' table (and `etlink ranks`) tells transfer and wait apart. Kernels of
 //! communication that say neither size nor group are counted with what their name says.
@@ -42,20 +45,57 @@ pub struct Collectives {
     pub algorithm_gb_per_s: Option<f64>,
     /// The same, as what a ring's links carry.
     pub bus_gb_per_s: Option<f64>,
+    /// Hockney's latency, ns.
+    pub latency_ns: Option<f64>,
+    /// Hockney's inverse bandwidth, ns per byte.
+    pub ns_per_byte: Option<f64>,
     /// Ring factor.
     #[serde(skip)]
     factor: f64,
+    #[serde(skip)]
+    fit: Fit,
+}
+
+/// Sums for a line through (bytes, ns), exact in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Fit {
+    n: i128,
+    x: i128,
+    y: i128,
+    xx: i128,
+    xy: i128,
+}
+
+impl Fit {
+    fn of(bytes: u64, ns: i64) -> Fit {
+        let (x, y) = (i128::from(bytes), i128::from(ns));
+        if bytes == 0 { Fit::default() } else { Fit { n: 1, x, y, xx: x.saturating_mul(x), xy: x.saturating_mul(y) } }
+    }
+
+    fn add(&mut self, other: &Fit) {
+        (self.n, self.x, self.y) = (self.n + other.n, self.x + other.x, self.y + other.y);
+        (self.xx, self.xy) = (self.xx.saturating_add(other.xx), self.xy.saturating_add(other.xy));
+    }
+
+    /// Value at 0 and slope.
+    fn line(&self) -> Option<(f64, f64)> {
+        let spread = self.n.checked_mul(self.xx)?.checked_sub(self.x.checked_mul(self.x)?)?;
+        let slope = self.n.checked_mul(self.xy)?.checked_sub(self.x.checked_mul(self.y)?)? as f64 / spread as f64;
+        (spread > 0).then(|| ((self.y as f64 - slope * self.x as f64) / self.n as f64, slope))
+    }
 }
 
 impl Collectives {
     fn finish(mut self) -> Collectives {
         self.algorithm_gb_per_s = (self.bytes > 0 && self.sized_ns > 0).then(|| self.bytes as f64 / self.sized_ns as f64);
+        (self.latency_ns, self.ns_per_byte) = self.fit.line().unzip();
         self.bus_gb_per_s = self.algorithm_gb_per_s.filter(|_| self.group_size > 0).map(|bandwidth| bandwidth * self.factor);
         self
     }
 
     fn add(&mut self, other: &Collectives) {
         self.count += other.count;
+        self.fit.add(&other.fit);
         self.in_bytes = self.in_bytes.saturating_add(other.in_bytes);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
@@ -86,6 +126,7 @@ pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
             sum_ns: duration,
             sized_ns: if one.bytes > 0 { duration } else { 0 },
             factor: bus_factor(one.kind, group_size as f64),
+            fit: Fit::of(one.bytes, duration),
             ..Collectives::default()
         });
     }

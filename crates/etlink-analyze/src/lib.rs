@@ -12,6 +12,8 @@
 //!                                           ├─ collectives  volume and bandwidth per group and type
 //!                                           ├─ sequences    kernels that an op launches
 //!                                           └─ memory       allocations, peaks
+//! tables of all ranks ─> Total (sums, metrics: single figures by ccl-bench's names)
+//! LinkedTrace ─> hta: what HolisticTraceAnalysis would say
 //! ```
 //! Pure: values in, values out; times are integer nanoseconds. Every figure is defined in the docs of its
 //! module, with its formula and unit. Tables are lists of flat records, so that JSON, CSV and Arrow tables
@@ -28,6 +30,7 @@ mod intervals;
 pub mod kernels;
 pub mod launches;
 pub mod memory;
+pub mod metrics;
 mod moments;
 pub mod queues;
 mod rows;
@@ -44,6 +47,7 @@ pub use idle::Idle;
 pub use kernels::Kernel;
 pub use launches::Launches;
 pub use memory::{Memory, MemoryPoint};
+pub use metrics::Metric;
 pub use moments::Moments;
 pub use queues::QueueLength;
 pub use rows::Rows;

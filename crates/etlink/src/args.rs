@@ -4,7 +4,7 @@ mod analyze;
 mod record;
 mod schedule;
 
-pub use analyze::Analyze;
+pub use analyze::{Analyze, Compat};
 pub use record::Record;
 pub use schedule::{Schedule, ScheduleOptions};
 

@@ -156,7 +156,7 @@ pub struct Grid {
 
 impl Grid {
     /// An empty one.
-    pub fn new<const N: usize>(texts: usize, head: [&str; N]) -> Grid {
+    pub fn new<'a>(texts: usize, head: impl IntoIterator<Item = &'a str>) -> Grid {
         let mut table = Table::new();
         table.load_style(NOTHING);
         table.set_header(head);
@@ -164,7 +164,7 @@ impl Grid {
     }
 
     /// One more line.
-    pub fn add<const N: usize>(&mut self, row: [String; N]) {
+    pub fn add(&mut self, row: impl IntoIterator<Item = String>) {
         self.table.add_row(row);
     }
 

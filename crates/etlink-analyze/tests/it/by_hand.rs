@@ -149,6 +149,63 @@ fn volume_and_bandwidth_of_collectives() {
 }
 
 #[test]
+fn latency_and_bandwidth_by_sizes() {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    // 3 us, and 2 ns for each of 4 bytes an element
+    for (at, elements) in [(0, 250), (100, 500), (200, 1_000)] {
+        let comms = Comms { in_elements: elements, out_elements: elements, ..Comms::new("allreduce", 0..2, 0, at) };
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", us(at, at + 1), id);
+        let length = 3_000 + 8 * elements as i64;
+        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", ((at + 5) * US, (at + 5) * US + length), id, &comms);
+    }
+    let [all] = &analyzed(&draw).collectives[..] else { panic!("one kind") };
+    let (latency, slope) = all.latency_ns.zip(all.ns_per_byte).expect("three sizes");
+    assert!((latency - 3_000.0).abs() < 1e-6 && (slope - 2.0).abs() < 1e-9, "{latency} {slope}");
+}
+
+#[test]
+fn metrics_of_a_run() {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    for step in 0..4 {
+        let at = 100 * step;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), at * US, (at + 80 + step) * US);
+        draw.launch(main, us(at, at + 1), Queue::stream(7), "gemm", us(at + 10, at + 40));
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", us(at + 2, at + 3), id);
+        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", us(at + 30, at + 40), id, &Comms::new("allreduce", 0..2, 0, step));
+        let id = draw.next_correlation();
+        draw.call(main, "cudaMemcpyAsync", us(at + 4, at + 5), id);
+        draw.memcpy(Queue::stream(7), "Memcpy DtoD (Device -> Device)", us(at + 40, at + 50), id, 20_000);
+    }
+    let analysis = analyzed(&draw);
+    let total = etlink_analyze::total(std::iter::once(&analysis));
+    let value = |name: &str| total.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value);
+    for (name, want) in [
+        ("avg_step_time", 81.5e-6),
+        ("communication_time_per_step", 10e-6),
+        ("total_trace_time", 340e-6),
+        ("total_kernel_time", 160e-6),
+        ("aggregate_gpu_utilization", 100.0 * 160.0 / 340.0),
+        ("communication_fraction", 25.0),
+        ("compute_comm_overlap", 100.0),
+        ("dominant_kernel_concentration", 75.0),
+        ("memory_transfer_overhead", 100.0 * 40.0 / 340.0),
+        ("average_memory_bandwidth", 2.0),
+        ("coll_call_num", 4.0),
+        ("collective_vol_all_reduce_gb", 4.0 * 4096.0 / 1e9),
+    ] {
+        let found = value(name).unwrap_or_else(|| panic!("no {name}"));
+        assert!((found - want).abs() < 1e-9, "{name}: {found}, not {want}");
+    }
+    assert_eq!((value("load_imbalance_ratio"), value("straggler"), value("ttft")), (None, None, None), "of one rank without tokens");
+}
+
+#[test]
 fn coverage_by_time_and_by_kernel() {
     // the builder's kernels have 128 blocks, 0.592593 on each multiprocessor
     let mut draw = TraceBuilder::default();

@@ -2,5 +2,6 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod by_hand;
+mod hta;
 mod random;
 mod support;

@@ -2,7 +2,7 @@
 
 use super::size;
 use bytesize::ByteSize;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// `etlink analyze`.
@@ -29,6 +29,9 @@ pub struct Analyze {
     /// How many lines of each table to show; JSON and CSV have all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
+    /// Give the numbers of another tool, where its definitions differ: `hta` is HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in `hta,nanoseconds`
+    #[arg(long, value_enum, value_name = "TOOL", value_delimiter = ',', hide_possible_values = true, conflicts_with_all = ["rules", "sequences_of"])]
+    pub compat: Vec<Compat>,
     /// Threads to use; the figures do not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
@@ -46,9 +49,21 @@ pub struct Analyze {
     pub csv: bool,
 }
 
+/// Whose numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compat {
+    /// HolisticTraceAnalysis
+    Hta,
+    /// HTA's `include_last_profiler_step`
+    IncludeLastStep,
+    /// HTA's `HTA_DISABLE_NS_ROUNDING`
+    Nanoseconds,
+}
+
 /// The tables, as JSON names them.
 fn table_name(word: &str) -> Result<String, String> {
-    let names = etlink_analyze::TABLES;
+    let (own, hta) = (etlink_analyze::TABLES, etlink_analyze::hta::TABLES);
     let word = word.replace('-', "_");
-    names.contains(&word.as_str()).then(|| word.clone()).ok_or_else(|| format!("there is no such table; tables are {}", names.join(", ")))
+    let is_one = own.contains(&word.as_str()) || hta.contains(&word.as_str());
+    is_one.then_some(word).ok_or_else(|| format!("there is no such table; tables are {}; with --compat hta {}", own.join(", "), hta.join(", ")))
 }

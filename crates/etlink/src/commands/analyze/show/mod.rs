@@ -1,5 +1,6 @@
 //! The analyses for people: a sentence, then tables.
 
+pub(super) mod compat;
 mod rows;
 mod times;
 
@@ -21,6 +22,16 @@ pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
         let _ = writeln!(out, "{}: {} ranks", one.run, one.ranks.len());
     }
     out += &sentence(&one.total.breakdown);
+    if let Some(last) = one.stragglers.iter().filter(|rank| rank.last > 0).max_by_key(|rank| rank.alone_ns) {
+        let _ = writeln!(
+            out,
+            "rank {} holds the others up most: it comes last to {} of {} collectives and makes the others wait {}",
+            last.rank,
+            last.last,
+            last.joints,
+            us(last.alone_ns as f64)
+        );
+    }
     for (name, table) in TABLES {
         let wanted = args.table.as_deref().map_or(!ONLY_ASKED.contains(name), |only| only == *name);
         if let Some((title, grid)) = wanted.then(|| table(one, args.top)).filter(|(_, grid)| !grid.is_empty()) {

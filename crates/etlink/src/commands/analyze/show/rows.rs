@@ -76,7 +76,7 @@ pub(super) fn launches(one: &Analyzed, top: usize) -> Shown {
 
 pub(super) fn queues(one: &Analyzed, top: usize) -> Shown {
     let mut grid = Grid::new(3, ["rank", "device", "stream", "rows", "mean", "largest", "full"]);
-    for (rank, queue) in one.ranks.iter().flat_map(|rank| rank.analysis.queues.iter().map(move |queue| (rank, queue))).take(top) {
+    for (rank, queue) in one.ranks.iter().flat_map(|rank| rank.said.queues.iter().map(move |queue| (rank, queue))).take(top) {
         grid.add([
             rank.label.clone(),
             queue.device.to_string(),
@@ -92,7 +92,7 @@ pub(super) fn queues(one: &Analyzed, top: usize) -> Shown {
 
 pub(super) fn coverage(one: &Analyzed, top: usize) -> Shown {
     let mut grid = Grid::new(2, ["rank", "device", "multiprocessors", "kernels", "by time", "by kernel", "under 50 %", "over 70 %"]);
-    for (rank, of) in one.ranks.iter().flat_map(|rank| rank.analysis.coverage.iter().map(move |one| (rank, one))).take(top) {
+    for (rank, of) in one.ranks.iter().flat_map(|rank| rank.said.coverage.iter().map(move |one| (rank, one))).take(top) {
         grid.add([
             rank.label.clone(),
             of.device.to_string(),
@@ -126,7 +126,7 @@ pub(super) fn sequences(one: &Analyzed, top: usize) -> Shown {
 pub(super) fn memory(one: &Analyzed, top: usize) -> Shown {
     let mut grid = Grid::new(2, ["rank", "device", "allocations", "frees", "before", "after", "peak", "reserved"]);
     let bytes = |bytes: i64| format!("{:.2} MB", bytes as f64 / 1e6);
-    for (rank, memory) in one.ranks.iter().flat_map(|rank| rank.analysis.memory.iter().map(move |memory| (rank, memory))).take(top) {
+    for (rank, memory) in one.ranks.iter().flat_map(|rank| rank.said.memory.iter().map(move |memory| (rank, memory))).take(top) {
         grid.add([
             rank.label.clone(),
             if memory.device < 0 { memory.device_type.to_owned() } else { format!("{} {}", memory.device_type, memory.device) },
@@ -143,7 +143,7 @@ pub(super) fn memory(one: &Analyzed, top: usize) -> Shown {
 
 pub(super) fn memory_timeline(one: &Analyzed, top: usize) -> Shown {
     let mut grid = Grid::new(2, ["rank", "device", "time", "bytes", "allocated", "reserved"]);
-    let all = || one.ranks.iter().flat_map(|rank| rank.analysis.memory_timeline.iter().map(move |point| (rank, point)));
+    let all = || one.ranks.iter().flat_map(|rank| rank.said.memory_timeline.iter().map(move |point| (rank, point)));
     for (rank, point) in all().take(top) {
         grid.add([
             rank.label.clone(),

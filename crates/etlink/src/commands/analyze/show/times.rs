@@ -1,8 +1,9 @@
 //! Tables of where time goes.
 
 use super::{Analyzed, Shown, ms, of, percent, us};
+use crate::commands::analyze::load::Ranked;
 use crate::table::Grid;
-use etlink_analyze::{DeviceTime, Idle, Step};
+use etlink_analyze::{Analysis, DeviceTime, Idle, Step};
 
 pub(super) fn breakdown(one: &Analyzed, _top: usize) -> Shown {
     let mut grid = Grid::new(2, ["rank", "device", "window", "computation", "communication", "memory", "other", "idle", "overlap"]);
@@ -21,7 +22,7 @@ pub(super) fn breakdown(one: &Analyzed, _top: usize) -> Shown {
         ]
     };
     for rank in &one.ranks {
-        rank.analysis.breakdown.iter().for_each(|time| grid.add(line(&rank.label, time)));
+        rank.said.breakdown.iter().for_each(|time| grid.add(line(&rank.label, time)));
     }
     if one.ranks.len() > 1 {
         one.total.breakdown.iter().for_each(|time| grid.add(line("all", time)));
@@ -31,7 +32,7 @@ pub(super) fn breakdown(one: &Analyzed, _top: usize) -> Shown {
 
 pub(super) fn steps(one: &Analyzed, top: usize) -> Shown {
     let mut grid = Grid::new(2, ["rank", "step", "host", "device", "computation", "communication", "memory", "idle", "rows"]);
-    let all = || one.ranks.iter().flat_map(|rank| rank.analysis.steps.iter().map(move |step| (rank, step)));
+    let all = || one.ranks.iter().flat_map(|rank| rank.said.steps.iter().map(move |step| (rank, step)));
     for (rank, step) in all().take(top) {
         let of = |part: i64| percent(part as f64 / step.device_window_ns.max(1) as f64);
         grid.add([
@@ -52,7 +53,7 @@ pub(super) fn steps(one: &Analyzed, top: usize) -> Shown {
 }
 
 pub(super) fn idle(one: &Analyzed, _top: usize) -> Shown {
-    let mut lines: Vec<(&str, &Idle)> = lines(one, |rank| &rank.analysis.idle);
+    let mut lines: Vec<(&str, &Idle)> = lines(one, |rank| &rank.said.idle);
     if one.ranks.len() > 1 {
         lines.extend(one.total.idle.iter().map(|idle| ("all", idle)));
     }
@@ -60,13 +61,13 @@ pub(super) fn idle(one: &Analyzed, _top: usize) -> Shown {
 }
 
 pub(super) fn stream_idle(one: &Analyzed, top: usize) -> Shown {
-    let mut lines = lines(one, |rank| &rank.analysis.stream_idle);
+    let mut lines = lines(one, |rank| &rank.said.stream_idle);
     let all = lines.len();
     lines.truncate(top);
     (format!("gaps of {}, by what the next row waited for", of(lines.len(), all, "streams")), grid(&lines))
 }
 
-fn lines(one: &Analyzed, of: fn(&super::super::Ranked) -> &Vec<Idle>) -> Vec<(&str, &Idle)> {
+fn lines(one: &Analyzed, of: fn(&Ranked<Analysis>) -> &Vec<Idle>) -> Vec<(&str, &Idle)> {
     one.ranks.iter().flat_map(|rank| of(rank).iter().map(move |idle| (rank.label.as_str(), idle))).collect()
 }
 
