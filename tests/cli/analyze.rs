@@ -70,3 +70,75 @@ fn kernels_and_csv() {
     assert_eq!(lines[1], ",0,computation,gemm,sm80_gemm,2,40000,20000.0,20000,20000,0.0,0.4444444444444444");
     assert_eq!(lines.len(), 1 + 2 * 4);
 }
+
+/// Every figure of every table is the same in CSV as in JSON.
+#[test]
+fn csv_says_what_json_says() {
+    let tool = Tool::new();
+    tool.file("kineto_trace_0.json", draw(0).kineto());
+    tool.file("kineto_trace_1.json", draw(1).kineto());
+    for (how, tables) in [
+        (
+            "--sequences-of mm",
+            &["breakdown", "kernels", "idle", "stream_idle", "launches", "queues", "copies", "coverage", "collectives", "sequences"][..],
+        ),
+        ("--compat hta", &["temporal_breakdown", "kernel_type_breakdown", "kernel_breakdown", "idle_time_breakdown", "queue_length_summary"]),
+    ] {
+        let json = tool.run(&format!("analyze . {how} --json")).exits(0).json();
+        for name in tables {
+            let csv = tool.run(&format!("analyze . {how} --csv --table {name}")).exits(0);
+            let mut reader = csv::Reader::from_reader(csv.stdout.as_bytes());
+            let head = reader.headers().expect("a head").clone();
+            let mut lines = reader.records();
+            for rank in 0..2 {
+                let records = table(&json, rank, name);
+                assert!(!records.is_empty(), "{name}");
+                for record in records {
+                    let line = lines.next().expect("a line").expect("reads");
+                    assert_eq!(line.get(1), Some(rank.to_string().as_str()));
+                    for (key, value) in record.as_object().expect("a record").iter().filter(|(key, _)| *key != "rank") {
+                        let cell = line.get(head.iter().position(|name| name == key).expect("the column"));
+                        let want = value.as_str().map_or_else(|| value.to_string(), str::to_owned).replace("null", "");
+                        assert_eq!(cell, Some(want.as_str()), "{name} {key}");
+                    }
+                }
+            }
+            assert!(lines.next().is_none(), "{name} has more lines");
+        }
+    }
+}
+
+#[test]
+fn all_ranks() {
+    let tool = Tool::new();
+    tool.file("kineto_trace_0.json", draw(0).kineto());
+    tool.file("kineto_trace_1.json", draw(1).kineto());
+    let json = tool.run("analyze . --json").exits(0).json();
+    assert_eq!(json[0]["total"]["breakdown"][0]["window_ns"], json!(200_000));
+    assert_eq!(json[0]["total"]["idle"][0]["idle_ns"], json!(60_000));
+    assert_eq!(json[0]["stragglers"].as_array().map(Vec::len), Some(2));
+    let metric = tool.run("analyze . --csv --table metrics").exits(0).says("run,rank,name,value,unit\n").stdout;
+    assert!(metric.contains(",all,coll_call_num,2.0,count\n"), "{metric}");
+    tool.run("analyze . --table kernels").exits(0).says("sm80_gemm");
+}
+
+#[test]
+fn what_cannot_be_analyzed() {
+    let tool = Tool::new();
+    tool.file("trace.json", draw(0).kineto());
+    tool.run("analyze trace.json --table kernel").exits(2).complains(&["kernel is no table", "kernels"]);
+    tool.run("analyze trace.json --table kernels --compat hta").exits(2).complains(&["kernels is no table", "temporal_breakdown"]);
+    tool.run("analyze gone.json").exits(2).complains(&["gone.json"]);
+    tool.run("analyze trace.json --host trace.json").exits(2).complains(&["the same file"]);
+    tool.file("wrong/torch_et_0.json", "{}");
+    tool.run("analyze wrong").exits(1).says("note: 0 is left out");
+}
+
+#[test]
+fn numbers_of_hta() {
+    let tool = Tool::new();
+    tool.file("trace.json", draw(0).kineto());
+    tool.run("analyze trace.json --compat hta").exits(0).says("temporal_breakdown of rank 0").says("idle_time(us)").says("30.0");
+    let json = tool.run("analyze trace.json --compat hta,nanoseconds --json").exits(0).json();
+    assert_eq!(table(&json, 0, "temporal_breakdown")[0]["kernel_time(us)"], json!(100.0));
+}

@@ -1,16 +1,14 @@
 //! A table of all ranks as CSV: run, rank, then the fields that JSON has, by the same names.
 
-use super::load::Ranked;
 use anyhow::Result;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Of the ranks with their runs.
-pub(super) fn csv<'a, T: Serialize + 'a>(ranks: impl Iterator<Item = (&'a str, &'a Ranked<T>)>, table: &str) -> Result<String> {
+/// Of what is said of each run and rank.
+pub(super) fn csv<'a>(all: impl Iterator<Item = (&'a str, &'a str, serde_json::Result<Value>)>, table: &str) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     let mut head: Option<Vec<String>> = None;
-    for (run, rank) in ranks {
-        let said = serde_json::to_value(&rank.said)?;
+    for (run, rank, said) in all {
+        let said = said?;
         for record in records(&said, table) {
             let head = match &head {
                 Some(head) => head,
@@ -22,7 +20,7 @@ pub(super) fn csv<'a, T: Serialize + 'a>(ranks: impl Iterator<Item = (&'a str, &
                 }
             };
             let cells = head.iter().map(|name| cell(record.get(name)));
-            out.write_record([run.to_owned(), rank.label.clone()].into_iter().chain(cells))?;
+            out.write_record([run.to_owned(), rank.to_owned()].into_iter().chain(cells))?;
         }
     }
     Ok(String::from_utf8(out.into_inner()?)?)

@@ -13,6 +13,7 @@ use etlink_analyze::{Analysis, Options, Rules, Total, analyze, total};
 use etlink_link::ranks::{Facts, Lateness, clocks, company, join, lateness};
 use load::{Ranked, Stray, Told, load};
 use serde::Serialize;
+use serde_json::Value;
 
 /// What the traces of one run say.
 #[derive(Serialize)]
@@ -29,8 +30,11 @@ struct Analyzed {
     left_out: Vec<Stray>,
 }
 
+/// Tables of a run, not of each rank.
+const OF_ALL_RANKS: [&str; 1] = ["metrics"];
+
 pub fn run(args: Analyze) -> Result<Outcome> {
-    let known = if args.compat.is_empty() { etlink_analyze::TABLES } else { hta::TABLES };
+    let known = if args.compat.is_empty() { [etlink_analyze::TABLES, &OF_ALL_RANKS].concat() } else { hta::TABLES.to_vec() };
     if let Some(table) = args.table.as_deref().filter(|table| !known.contains(table)) {
         bail!("{table} is no table {} --compat hta; tables are {}", if args.compat.is_empty() { "without" } else { "of" }, known.join(", "));
     }
@@ -47,8 +51,12 @@ pub fn run(args: Analyze) -> Result<Outcome> {
     if args.json {
         print_json(&analyzed)?;
     } else if args.csv {
-        let ranks = analyzed.iter().flat_map(|run| run.ranks.iter().map(|rank| (run.run.as_str(), rank)));
-        print(&csv::csv(ranks, args.table.as_deref().unwrap_or("breakdown"))?)?;
+        let table = args.table.as_deref().unwrap_or("breakdown");
+        print(&if OF_ALL_RANKS.contains(&table) {
+            csv::csv(analyzed.iter().map(|run| (run.run.as_str(), "all", serde_json::to_value(&run.total))), table)?
+        } else {
+            csv::csv(analyzed.iter().flat_map(|run| of_ranks(&run.run, &run.ranks)), table)?
+        })?;
     } else {
         print(&notes.into_iter().chain(analyzed.iter().map(|one| show::run(one, &args))).collect::<String>())?;
     }
@@ -63,12 +71,17 @@ fn as_hta(args: &Analyze) -> Result<Outcome> {
     if args.json {
         print_json(&told)?;
     } else if args.csv {
-        let ranks = told.iter().flat_map(|run| run.ranks.iter().map(|rank| (run.run.as_str(), rank)));
-        print(&csv::csv(ranks, args.table.as_deref().unwrap_or("temporal_breakdown"))?)?;
+        let table = args.table.as_deref().unwrap_or("temporal_breakdown");
+        print(&csv::csv(told.iter().flat_map(|run| of_ranks(&run.run, &run.ranks)), table)?)?;
     } else {
         print(&notes.into_iter().chain([show::compat::tables(&told, args)?]).collect::<String>())?;
     }
     Ok(outcome(told.iter().any(|one| !one.left_out.is_empty())))
+}
+
+/// What is said of each rank of a run.
+fn of_ranks<'a, T: Serialize>(run: &'a str, ranks: &'a [Ranked<T>]) -> impl Iterator<Item = (&'a str, &'a str, serde_json::Result<Value>)> {
+    ranks.iter().map(move |rank| (run, rank.label.as_str(), serde_json::to_value(&rank.said)))
 }
 
 fn outcome(left_out: bool) -> Outcome {

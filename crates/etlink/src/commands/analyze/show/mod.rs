@@ -42,7 +42,7 @@ pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
 }
 
 /// Long ones, for `--table`.
-const ONLY_ASKED: [&str; 2] = ["stream_idle", "memory_timeline"];
+const ONLY_ASKED: [&str; 3] = ["stream_idle", "memory_timeline", "metrics"];
 
 type Show = fn(&Analyzed, usize) -> Shown;
 const TABLES: &[(&str, Show)] = &[
@@ -59,6 +59,7 @@ const TABLES: &[(&str, Show)] = &[
     ("sequences", rows::sequences),
     ("memory", rows::memory),
     ("memory_timeline", rows::memory_timeline),
+    ("metrics", rows::metrics),
 ];
 
 /// Where the time went, in words.

@@ -156,3 +156,11 @@ pub(super) fn memory_timeline(one: &Analyzed, top: usize) -> Shown {
     }
     (of(top.min(all().count()), all().count(), "allocations and frees"), grid)
 }
+
+pub(super) fn metrics(one: &Analyzed, _top: usize) -> Shown {
+    let mut grid = Grid::new(1, ["metric", "value", "unit"]);
+    for metric in &one.total.metrics {
+        grid.add([metric.name.clone(), format!("{:.6}", metric.value), metric.unit.to_owned()]);
+    }
+    ("metrics over all ranks, by ccl-bench's names".into(), grid)
+}
