@@ -142,3 +142,26 @@ fn numbers_of_hta() {
     let json = tool.run("analyze trace.json --compat hta,nanoseconds --json").exits(0).json();
     assert_eq!(table(&json, 0, "temporal_breakdown")[0]["kernel_time(us)"], json!(100.0));
 }
+
+/// A `.et` has the device rows as they were.
+#[test]
+fn written_graphs() {
+    let tool = Tool::new();
+    tool.file("in/kineto_trace_0.json", draw(0).kineto());
+    tool.file("in/kineto_trace_1.json", draw(1).kineto());
+    tool.run("merge in -o out --no-align").exits(0);
+    let (before, after) = (tool.run("analyze in --json").exits(0).json(), tool.run("analyze out --json").exits(0).json());
+    let rank = table(&after, 1, "breakdown");
+    for figure in ["window_ns", "computation_ns", "idle_ns", "overlap_ns", "exposed_memory_ns"] {
+        assert_eq!(rank[0][figure], table(&before, 1, "breakdown")[0][figure], "{figure}");
+    }
+    let names = |json: &Value| table(json, 0, "kernels").iter().map(|kernel| (kernel["name"].clone(), kernel["sum_ns"].clone())).collect::<Vec<_>>();
+    assert_eq!(names(&after), names(&before));
+    assert_eq!(table(&after, 0, "collectives")[0]["bytes"], json!(4096));
+    assert_eq!(table(&after, 0, "launches")[0]["rows"], table(&before, 0, "launches")[0]["rows"]);
+    tool.run("analyze out").exits(0).says("note: a written graph says nothing of steps");
+    tool.run("link --device in/kineto_trace_0.json -o one.json").exits(0);
+    let etplus = tool.run("analyze one.json --json").exits(0).json();
+    assert_eq!(names(&etplus), names(&before));
+    tool.run("analyze in/kineto_trace_0.json").exits(0);
+}

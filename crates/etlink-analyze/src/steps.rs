@@ -1,7 +1,8 @@
 //! Steps: what counts as one, how long it took, what the device did for it.
 //!
-//! A step is, in this order of preference: an annotation `ProfilerStep#N`; vLLM's `execute_context_*`; the time from the end of
-//! one `Optimizer.step…` to the end of the next (forward, backward, optimizer). A trace with none of these has no steps.
+//! A step is what [`etlink_link::ranks::Steps`] takes for one: a `ProfilerStep#N`; else vLLM's `execute_context_*`; else the time from the end of
+//! one `Optimizer.step…` to the end of the next (forward, backward, optimizer; what the window cuts is none); else annotations that differ
+//! by a number at their end alone. A trace with none of these has no steps.
 //!
 //! Device rows belong to the step in which their launch call began, on whatever thread; they may run after the step's end
 //! on the host. `device` times are over these rows, as in [`DeviceTime`]: their window is from the first one's start to the
@@ -9,7 +10,8 @@
 
 use crate::breakdown::DeviceTime;
 use crate::rows::Rows;
-use etlink_link::NoLaunch;
+use etlink_link::ranks::Steps;
+use etlink_link::{LinkedTrace, NoLaunch};
 use etlink_model::DeviceTrace;
 use serde::Serialize;
 
@@ -46,7 +48,7 @@ pub struct Step {
 
 /// In order of time. O(ops + rows · log steps).
 pub(crate) fn steps(rows: &Rows<'_>) -> Vec<Step> {
-    let mut steps = found(&rows.trace.device);
+    let mut steps = found(rows.trace);
     let mut of_step: Vec<Vec<usize>> = vec![vec![]; steps.len()];
     for row in (0..rows.len()).filter(|_| !steps.is_empty()) {
         let Some(call) = rows.trace.row_call[row].get().filter(|_| rows.trace.row_no_launch[row] == NoLaunch::Launched) else { continue };
@@ -73,20 +75,25 @@ impl Step {
     }
 }
 
-fn found(device: &DeviceTrace) -> Vec<Step> {
-    for prefix in ["ProfilerStep#", "execute_context_"] {
-        let steps = named(device, prefix);
-        if !steps.is_empty() {
-            return steps;
-        }
+fn found(trace: &LinkedTrace) -> Vec<Step> {
+    let all = Steps::new(trace, std::iter::empty()).all;
+    let are = |prefix: &str| all.first().is_some_and(|step| step.name.starts_with(prefix));
+    let contexts = if are("ProfilerStep#") { vec![] } else { named(&trace.device, "execute_context_") };
+    if !contexts.is_empty() {
+        return contexts;
     }
-    let optimizer = named(device, "Optimizer.step");
-    let end = |step: &Step| step.start_ns.saturating_add(step.duration_ns);
-    let between = optimizer.windows(2).map(|pair| {
-        let [before, step] = pair else { return Step::default() };
-        Step { name: step.name.clone(), start_ns: end(before), duration_ns: end(step) - end(before), ..Step::default() }
-    });
-    between.collect()
+    // the first and the last of those that optimizers end are parts of steps
+    let whole = if are("optimizer step ") { all.get(1..all.len().saturating_sub(1)) } else { Some(&all[..]) };
+    let base = trace.device.header.base_ns;
+    let step = |step: &etlink_link::ranks::Step| Step {
+        name: step.name.clone(),
+        start_ns: step.start_ns.saturating_sub(base),
+        duration_ns: step.end_ns.saturating_sub(step.start_ns),
+        ..Step::default()
+    };
+    let mut steps: Vec<Step> = whole.unwrap_or_default().iter().map(step).collect();
+    steps.sort_by_key(|step| step.start_ns);
+    steps
 }
 
 /// Annotations whose names begin so, by start; of nested ones the outermost.

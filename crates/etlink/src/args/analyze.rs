@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// `etlink analyze`.
 #[derive(Debug, Args)]
 pub struct Analyze {
-    /// A Kineto trace, or a folder with the traces of all ranks; `-` for standard input
+    /// A Kineto trace, a written graph (`.et`, ET+) as far as it tells, or a folder with the traces of all ranks or with what `merge` wrote; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
     /// Host trace of the Kineto trace, as for `link`

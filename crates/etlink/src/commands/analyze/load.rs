@@ -1,14 +1,18 @@
 //! The traces of a file, a pair or a folder, each linked and told to a function.
 
+use super::chakra;
 use crate::args::{Analyze, TensorDeps};
+use crate::commands::check::prefix_and_rank;
 use crate::discover::{Found, Run};
 use crate::fleet::{self, Fleet};
+use crate::input;
 use crate::memory::{Budget, Need};
 use crate::pair::{self, Form, Job};
 use crate::progress::Progress;
-use anyhow::{Result, bail};
-use etlink_link::LinkedTrace;
+use anyhow::{Context, Result, bail};
+use etlink_chakra::read::{self, FileKind};
 use etlink_link::ranks::Facts;
+use etlink_link::{LinkOptions, LinkedTrace};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -62,13 +66,89 @@ fn file<T>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&Li
         bail!("only one of --host and the device trace can be standard input");
     }
     Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.path))])?;
+    if args.host.is_none() {
+        return alone(&args.path, args.rank, threads, progress, say);
+    }
     let (trace, linked) = pair::link(&job(args, args.host.clone(), args.path.clone(), threads), progress)?;
-    // without a host trace it does not matter what ids would tell
-    let notes = linked.report.notes.iter().filter(|_| args.host.is_some()).map(|note| format!("note: {note}\n")).collect();
-    let name = args.path.file_name().map_or_else(|| "-".to_owned(), |name| name.to_string_lossy().into_owned());
-    let label = trace.report.rank.map_or(name, |rank| rank.to_string());
-    let ranked = Ranked { label, device_trace: linked.device, host_trace: linked.host, said: say(&trace, None)?, facts: None };
+    let notes = linked.report.notes.iter().map(|note| format!("note: {note}\n")).collect();
+    let ranked =
+        Ranked { label: label(&trace, &args.path), device_trace: linked.device, host_trace: linked.host, said: say(&trace, None)?, facts: None };
     Ok((notes, vec![Told { run: String::new(), ranks: vec![ranked], left_out: vec![] }]))
+}
+
+/// A device trace, or a written graph.
+fn alone<T>(
+    path: &Path,
+    rank: Option<i64>,
+    threads: usize,
+    progress: &Progress,
+    say: impl Fn(&LinkedTrace, Option<i64>) -> Result<T>,
+) -> Result<Loaded<T>> {
+    let (trace, written) = one(path, rank, threads, progress)?;
+    let (label, device_trace) = (label(&trace, path), path.display().to_string());
+    let ranked = Ranked { label, device_trace, host_trace: None, said: say(&trace, None)?, facts: None };
+    let notes = written.then(|| chakra::NOTE.to_owned());
+    Ok((notes.into_iter().collect(), vec![Told { run: String::new(), ranks: vec![ranked], left_out: vec![] }]))
+}
+
+/// The rank, else the file's name.
+fn label(trace: &LinkedTrace, path: &Path) -> String {
+    let name = || path.file_name().map_or_else(|| "-".to_owned(), |name| name.to_string_lossy().into_owned());
+    trace.report.rank.map_or_else(name, |rank| rank.to_string())
+}
+
+/// The graph of a file without a host trace, and whether it is a written one.
+fn one(path: &Path, rank: Option<i64>, threads: usize, progress: &Progress) -> Result<(LinkedTrace, bool)> {
+    progress.say("reading");
+    let input = input::open(path, threads, progress)?;
+    if matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown | FileKind::HostTrace) {
+        let (name, device) = (input.name.clone(), pair::read_device(input, threads, true)?);
+        let options = LinkOptions { rank, ..LinkOptions::default() };
+        return Ok((etlink_link::link(None, device, options).with_context(|| name)?, false));
+    }
+    let graph = read::read(input.content).with_context(|| input.name.clone())?;
+    let rank = rank.or(prefix_and_rank(path).map(|(_, rank)| rank));
+    Ok((chakra::linked(&graph, &input.name, rank)?, true))
+}
+
+/// The written graphs of a folder, if it has them and nothing else: a folder that `merge` wrote.
+fn written(folder: &Path) -> Result<Option<Vec<(i64, PathBuf)>>> {
+    let mut found = vec![];
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "et")
+            && let Some((_, rank)) = prefix_and_rank(&path)
+        {
+            found.push((rank, path));
+        }
+    }
+    found.sort();
+    Ok((!found.is_empty()).then_some(found))
+}
+
+fn written_folder<T: Send>(
+    files: Vec<(i64, PathBuf)>,
+    threads: usize,
+    progress: &Progress,
+    say: impl Fn(&LinkedTrace, Option<i64>) -> Result<T>,
+) -> Loaded<T> {
+    let mut told = Told { run: String::new(), ranks: vec![], left_out: vec![] };
+    for (rank, path) in files {
+        let said = one(&path, Some(rank), threads, progress).and_then(|(trace, _)| Ok((say(&trace, Some(rank))?, Facts::of(&trace, rank))));
+        match said {
+            Ok((said, facts)) => {
+                told.ranks.push(Ranked {
+                    label: rank.to_string(),
+                    device_trace: path.display().to_string(),
+                    host_trace: None,
+                    said,
+                    facts: Some(facts),
+                });
+            }
+            Err(error) => told.left_out.push(Stray { label: rank.to_string(), error: format!("{error:#}") }),
+        }
+    }
+    (vec![chakra::NOTE.to_owned()], vec![told])
 }
 
 /// All ranks of a folder.
@@ -80,6 +160,9 @@ fn folder<T: Send>(
 ) -> Result<Loaded<T>> {
     if args.host.is_some() || args.rank.is_some() {
         bail!("--host and --rank are for one trace; in a folder the files' names tell which belong together");
+    }
+    if let Some(files) = written(&args.path)? {
+        return Ok(written_folder(files, threads, progress, say));
     }
     let fleet = Fleet::find(&args.path, args.memory, threads)?;
     progress.say("analyzing");

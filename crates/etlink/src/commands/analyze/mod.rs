@@ -1,5 +1,6 @@
 //! `etlink analyze`: what the traces say.
 
+mod chakra;
 mod csv;
 mod load;
 mod show;
