@@ -165,3 +165,17 @@ fn written_graphs() {
     assert_eq!(names(&etplus), names(&before));
     tool.run("analyze in/kineto_trace_0.json").exits(0);
 }
+
+/// A recording on the CPU has steps and collectives, and no devices.
+#[test]
+fn without_a_device() {
+    let tool = Tool::new();
+    let json = tool.run("analyze {pairs}/tpdp4-2.15.0 --json").exits(0).json();
+    assert_eq!((json[0]["ranks"].as_array().map(Vec::len), json[0]["total"]["breakdown"].as_array().map(Vec::len)), (Some(4), Some(0)));
+    let steps: Vec<Value> = table(&json, 3, "steps").iter().map(|step| step["name"].clone()).collect();
+    assert_eq!(steps, ["ProfilerStep#2", "ProfilerStep#3"]);
+    let kinds: Vec<Value> = json[0]["total"]["collectives"].as_array().expect("a table").iter().map(|one| one["kind"].clone()).collect();
+    assert!(kinds.contains(&json!("all_reduce")) && kinds.contains(&json!("barrier")), "{kinds:?}");
+    assert_eq!(json[0]["stragglers"].as_array().map(Vec::len), Some(4));
+    tool.run("analyze {pairs}/tpdp4-2.15.0").exits(0).says("no device work in the trace").says("ProfilerStep#2");
+}

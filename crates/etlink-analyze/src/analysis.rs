@@ -73,11 +73,11 @@ tables! {
 /// What the traces of all ranks say together: sums of what each says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Total {
-    /// Device time by class, summed over all devices of all ranks: one record.
+    /// Device time by class, summed over all devices of all ranks: one record, none without devices.
     pub breakdown: Vec<DeviceTime>,
     /// Device rows of all ranks by class and name.
     pub kernels: Vec<Kernel>,
-    /// Idle time by cause, summed over all devices of all ranks: one record.
+    /// Idle time by cause, summed over all devices of all ranks: one record, none without devices.
     pub idle: Vec<Idle>,
     /// Calls that launch, by name.
     pub launches: Vec<Launches>,
@@ -116,10 +116,11 @@ pub fn analyze(trace: &LinkedTrace, rules: &Rules, options: &Options) -> Analysi
 
 /// Adds up the ranks.
 pub fn total<'a>(ranks: impl Iterator<Item = &'a Analysis> + Clone) -> Total {
+    let devices = ranks.clone().any(|rank| !rank.breakdown.is_empty());
     Total {
-        breakdown: vec![breakdown::sum(ranks.clone().flat_map(|rank| &rank.breakdown))],
+        breakdown: if devices { vec![breakdown::sum(ranks.clone().flat_map(|rank| &rank.breakdown))] } else { vec![] },
         kernels: kernels::sum(ranks.clone().flat_map(|rank| &rank.kernels)),
-        idle: vec![idle::sum(ranks.clone().flat_map(|rank| &rank.idle))],
+        idle: if devices { vec![idle::sum(ranks.clone().flat_map(|rank| &rank.idle))] } else { vec![] },
         launches: launches::sum(ranks.clone().flat_map(|rank| &rank.launches)),
         copies: copies::sum(ranks.clone().flat_map(|rank| &rank.copies)),
         collectives: collectives::sum(ranks.clone().flat_map(|rank| &rank.collectives)),

@@ -14,11 +14,14 @@
 //! - *Classes* go by the names alone: `hipMemcpy…` is communication; a name with `dma` or that has `Sync` anywhere is no computation;
 //!   MSCCL++, NVSHMEM, symmetric memory, custom all-reduces and arguments of collectives are not known.
 //! - *Steps*: in a trace with two or more `ProfilerStep#N`, what the host did from the last one's start on is left out, with what it
-//!   launched ([`Settings::include_last`]: what came after its end), and device rows without a host call.
+//!   launched ([`Settings::include_last`]: what came after its end), and device rows without a host call. Where HTA joins on correlation, a
+//!   row comes once for each call with its id, as here; rows without an id, which HTA repeats for each host event without one, are left out.
+//!   HTA also takes steps on the device (`gpu_user_annotation`) for the last step's start; these rows are not read.
 //! - *Idle time* of a stream counts from the end of the row before, not from the latest end: it can be negative where rows overlap. `kernel_wait` is
 //!   a gap under 30 us after a launch in time. A row whose call is not in the trace was launched when the file's first event began.
 //! - *Launches* are `cudaLaunchKernel`, `cudaLaunchKernelExC`, `cudaMemcpyAsync`, `cudaMemsetAsync` and MTIA's `runFunction`: none of HIP, of the driver or of graphs.
 //!   The queue's length also counts driver and HIP launches; of a graph launch it counts the last row.
+//! - *Ranks*: HTA adds up the type table over ranks; here it is that of each.
 //! - *Means* of queue length and bandwidth are over samples (changes), not over time; a copy without length lasts 1 us.
 //! - *Kernel table*: HTA folds names beyond the first ten into `others` and takes means of sums there; this is the whole table, which HTA gives for
 //!   `num_kernels` large and `duration_ratio=1`.

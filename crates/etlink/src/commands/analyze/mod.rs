@@ -48,7 +48,7 @@ pub fn run(args: Analyze) -> Result<Outcome> {
         let analysis = analyze(trace, &rules, &options);
         Ok(Analysis { rank: rank.or(analysis.rank), ..analysis })
     })?;
-    let analyzed: Vec<Analyzed> = told.into_iter().map(Analyzed::new).collect();
+    let analyzed: Vec<Analyzed> = told.into_iter().map(|told| Analyzed::new(told, args.force)).collect();
     if args.json {
         print_json(&analyzed)?;
     } else if args.csv {
@@ -96,16 +96,16 @@ fn rules(args: &Analyze) -> Result<Rules> {
 }
 
 impl Analyzed {
-    fn new(told: Told<Analysis>) -> Analyzed {
+    fn new(told: Told<Analysis>, force: bool) -> Analyzed {
         let Told { run, mut ranks, left_out } = told;
         let facts: Vec<Facts> = ranks.iter_mut().filter_map(|rank| rank.facts.take()).collect();
-        Analyzed { run, total: total(ranks.iter().map(|rank| &rank.said)), ranks, stragglers: stragglers(facts), left_out }
+        Analyzed { run, total: total(ranks.iter().map(|rank| &rank.said)), ranks, stragglers: stragglers(facts, force), left_out }
     }
 }
 
 /// By collectives that were matched over the ranks, by one clock; see `etlink ranks`.
-fn stragglers(facts: Vec<Facts>) -> Vec<Lateness> {
-    let company = company(&facts, false);
+fn stragglers(facts: Vec<Facts>, force: bool) -> Vec<Lateness> {
+    let company = company(&facts, force);
     let together: Vec<Facts> = facts.into_iter().zip(&company.left_out).filter(|(_, why)| why.is_none()).map(|(facts, _)| facts).collect();
     if together.len() < 2 {
         return vec![];

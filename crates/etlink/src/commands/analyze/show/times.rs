@@ -34,12 +34,13 @@ pub(super) fn steps(one: &Analyzed, top: usize) -> Shown {
     let mut grid = Grid::new(2, ["rank", "step", "host", "device", "computation", "communication", "memory", "idle", "rows"]);
     let all = || one.ranks.iter().flat_map(|rank| rank.said.steps.iter().map(move |step| (rank, step)));
     for (rank, step) in all().take(top) {
-        let of = |part: i64| percent(part as f64 / step.device_window_ns.max(1) as f64);
+        let ran = step.rows > 0;
+        let of = |part: i64| if ran { percent(part as f64 / step.device_window_ns.max(1) as f64) } else { "-".into() };
         grid.add([
             rank.label.clone(),
             step.name.clone(),
             ms(step.duration_ns),
-            ms(step.device_window_ns),
+            if ran { ms(step.device_window_ns) } else { "-".into() },
             of(step.computation_ns),
             of(step.exposed_communication_ns),
             of(step.exposed_memory_ns),
