@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(unreachable_pub, reason = "a test program has no outside")]
 
+mod analyze;
 mod bad_input;
 mod capture;
 mod graph;

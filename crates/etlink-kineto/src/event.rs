@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Memset,
     /// `cuda_sync`, `xpu_sync`.
     Sync,
+    /// An instant: `[memory]` and others.
+    Instant,
     /// `process_name`, `thread_name` and others that say how to show the trace.
     Metadata,
     /// What is kept only on request.
@@ -30,7 +32,7 @@ impl Kind {
     fn of(phase: &[u8], category: &[u8]) -> Kind {
         match category {
             _ if phase == b"M" => Kind::Metadata,
-            b"cpu_instant_event" if phase == b"i" => Kind::Aside(AsideKind::Memory),
+            b"cpu_instant_event" if phase == b"i" => Kind::Instant,
             _ if phase != b"X" => Kind::Other,
             b"cpu_op" | b"user_annotation" | b"Operator" => Kind::Op,
             b"kernel" | b"Kernel" | b"mtia_ccp_events" | b"hpu_op" | b"collective_comm" => Kind::Kernel,
@@ -80,15 +82,20 @@ arguments! {
     context = b"context";
     stream = b"stream";
     bytes = b"bytes";
-    memory_bytes = b"Bytes";
-    device_type = b"Device Type";
+    gb_per_s = b"memory bandwidth (GB/s)";
     grid = b"grid";
     block = b"block";
+    blocks_per_sm = b"blocks per SM";
     kernel = b"kernel";
     graph_node = b"graph node id";
     wait_stream = b"wait_on_stream";
     wait_record = b"wait_on_cuda_event_record_corr_id";
     wait_event = b"wait_on_cuda_event_id";
+    device_type = b"Device Type";
+    device_id = b"Device Id";
+    memory_bytes = b"Bytes";
+    allocated = b"Total Allocated";
+    reserved = b"Total Reserved";
     collective = b"Collective name";
     dtype = b"dtype";
     in_elements = b"In msg nelems";

@@ -1,23 +1,29 @@
 //! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
 
 use etlink_json::{Fields, Scanner, Value, scan_fields};
-use etlink_model::{DeviceHeader, ProcessGroup};
+use etlink_model::{DeviceHeader, DeviceTrace, ProcessGroup};
 
-/// Reads what is known of `text` into `header`.
-pub(crate) fn read(text: &[u8], header: &mut DeviceHeader) -> Fields {
-    scan_fields(text, |key, value| match key {
+/// Reads what is known of `text` into `trace`.
+pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace) -> Fields {
+    let (header, mut counts) = (&mut trace.header, vec![]);
+    let fields = scan_fields(text, |key, value| match key {
         b"baseTimeNanoseconds" => header.base_ns = value.int().unwrap_or(header.base_ns),
         b"trace_id" => header.trace_id = value.text().into_owned(),
         b"distributedInfo" => object(value, |key, value| distributed(key, value, header)),
         b"deviceProperties" => list(value, |device| {
-            object(device, |key, value| {
-                if key == b"name" {
-                    header.devices.push(value.text().into_owned());
-                }
+            let (mut id, mut count) = (None, None);
+            object(device, |key, value| match key {
+                b"name" => header.devices.push(value.text().into_owned()),
+                b"id" => id = value.int(),
+                b"numSms" => count = value.uint().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0),
+                _ => {}
             });
+            counts.extend(id.zip(count));
         }),
         _ => {}
-    })
+    });
+    counts.into_iter().for_each(|(device, count)| trace.note_multiprocessors(device, count));
+    fields
 }
 
 fn distributed(key: &[u8], value: Value<'_>, header: &mut DeviceHeader) {

@@ -80,7 +80,7 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<DeviceTra
     let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = envelope.bytes;
     for text in [&envelope.header, &envelope.trailer] {
-        let fields = header::read(text, &mut trace.header);
+        let fields = header::read(text, &mut trace);
         trace.anomalies.add(AnomalyKind::HeaderDamaged, fields.damaged, None);
         trace.anomalies.add(AnomalyKind::TextBehind, u64::from(fields.text_behind), None);
     }

@@ -3,8 +3,8 @@
 use crate::event::{Event, Kind, dims, int, stream};
 use etlink_json::{Value, unescape};
 use etlink_model::{
-    AnomalyKind, Aside, AsideKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, NameId, Queue, QueueIdx,
-    RfId, RowKind, RuntimeCall, SyncRow, Thread, ThreadIdx, TimeNs,
+    AnomalyKind, Aside, AsideKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, MemoryRow, NameId, Queue,
+    QueueIdx, RfId, RowKind, RuntimeCall, StreamOp, SyncRow, Thread, ThreadIdx, TimeNs,
 };
 
 /// The tables of one chunk, numbered by their own names, threads and queues. Rows go when they have
@@ -29,9 +29,13 @@ impl ChunkTables {
             Kind::Other => return,
             Kind::Aside(_) if !asides => return,
             Kind::Metadata => return self.push_name(event),
+            Kind::Instant if !matches!(event.name, b"[memory]" | b"[OutOfMemory]") => return,
             _ => {}
         }
         let Some((start, duration)) = self.times(event) else { return };
+        if let [(_, 1)] = self.events[..] {
+            self.trace.first_start = Some(start);
+        }
         match event.kind {
             Kind::Op => self.push_op(event, start, duration),
             Kind::Call => self.push_call(event, start, duration),
@@ -40,6 +44,7 @@ impl ChunkTables {
             Kind::Memcpy => self.push_row(event, RowKind::Memcpy, start, duration),
             Kind::Memset => self.push_row(event, RowKind::Memset, start, duration),
             Kind::Aside(kind) => self.push_aside(event, kind, start, duration),
+            Kind::Instant => self.push_memory(event, start),
             Kind::Other | Kind::Metadata => {}
         }
     }
@@ -98,8 +103,6 @@ impl ChunkTables {
             thread: if kind == AsideKind::Python { self.thread(event) } else { ThreadIdx::NONE },
             start,
             duration,
-            bytes: int(event.args.memory_bytes).unwrap_or(0),
-            device_type: int(event.args.device_type).unwrap_or(0),
         };
         self.trace.asides.push(row);
     }
@@ -126,6 +129,9 @@ impl ChunkTables {
             types: self.name(args.types),
             collective: self.collective(event),
         };
+        if let Some(stream) = stream(args.stream).filter(|stream| *stream >= 0) {
+            self.trace.stream_ops.push(StreamOp { name: op.name, stream, start, duration });
+        }
         self.trace.ops.push(op);
     }
 
@@ -154,12 +160,44 @@ impl ChunkTables {
             correlation: correlation(args.correlation),
             external_id: int(args.external_id).unwrap_or(-1),
             bytes: args.bytes.and_then(Value::uint).unwrap_or(0),
+            gb_per_s: args.gb_per_s.and_then(float).unwrap_or(-1.0),
             grid: dims(args.grid),
             block: dims(args.block),
             graph_node: args.graph_node.and_then(Value::uint).unwrap_or(0),
             collective: self.collective(event),
         };
+        self.note_multiprocessors(&row, args.blocks_per_sm);
         self.trace.rows.push(row);
+    }
+
+    fn push_memory(&mut self, event: &Event<'_>, time: TimeNs) {
+        let args = &event.args;
+        let small = |value| int(value).and_then(|n| i32::try_from(n).ok()).unwrap_or(-1);
+        let total = |value: Option<Value<'_>>| value.and_then(Value::uint).unwrap_or(0);
+        let row = MemoryRow {
+            name: self.name_of(event.name),
+            time,
+            device_type: small(args.device_type),
+            device: small(args.device_id),
+            bytes: int(args.memory_bytes).unwrap_or(0),
+            allocated: total(args.allocated),
+            reserved: total(args.reserved),
+        };
+        self.trace.memory.push(row);
+    }
+
+    /// What a device has, from the first kernel that tells: Kineto divides the blocks of its grid by that.
+    fn note_multiprocessors(&mut self, row: &DeviceRow, blocks_per_sm: Option<Value<'_>>) {
+        let device = self.trace.queues.get(row.queue.index()).map_or(0, |queue| queue.device);
+        if blocks_per_sm.is_none() || self.trace.multiprocessors.iter().any(|(known, _)| *known == device) {
+            return;
+        }
+        let blocks = row.grid.iter().map(|n| f64::from(*n)).product::<f64>();
+        let per_sm = blocks_per_sm.and_then(float).unwrap_or(0.0);
+        let count = (blocks / per_sm).round();
+        if count.is_finite() && (1.0..1e6).contains(&count) {
+            self.trace.multiprocessors.push((device, count as u32));
+        }
     }
 
     fn push_sync(&mut self, event: &Event<'_>, start: TimeNs, duration: DurationNs) {
@@ -167,6 +205,7 @@ impl ChunkTables {
         let row = SyncRow {
             name: self.name_of(event.name),
             queue: self.queue(event),
+            unsigned: int(args.stream) == Some(i64::from(u32::MAX)),
             start,
             duration,
             correlation: correlation(args.correlation),
@@ -245,6 +284,10 @@ impl ChunkTables {
     }
 }
 
+fn float(value: Value<'_>) -> Option<f64> {
+    std::str::from_utf8(value.raw()).ok()?.parse().ok()
+}
+
 /// 0 is what tracers write for a call that has no id.
 fn correlation(value: Option<Value<'_>>) -> Correlation {
     int(value).filter(|id| *id != 0).map_or(Correlation::NONE, Correlation)
@@ -281,15 +324,7 @@ impl Builder {
         let ChunkTables { trace: part, events, renamed: names, .. } = chunk;
         let all = &mut self.trace;
         all.names.absorb(&part.names, names);
-        for (name, count) in events.drain(..) {
-            *all.events.entry(part.names.get(name).to_owned()).or_default() += count;
-        }
-        for (pid, name) in part.process_names.drain(..) {
-            call(&mut all.process_names, relabel(pid, names), names[name.index()]);
-        }
-        for (thread, name) in part.thread_names.drain(..) {
-            call(&mut all.thread_names, rethread(thread, names), names[name.index()]);
-        }
+        append_around(all, part, events, names);
         let threads = part.threads.drain(..).map(|thread| rethread(thread, names));
         let threads: Vec<_> = threads.map(|thread| ThreadIdx::new(position(&mut all.threads, thread))).collect();
         let queues: Vec<_> = part.queues.drain(..).map(|queue| QueueIdx::new(position(&mut all.queues, queue))).collect();
@@ -309,9 +344,9 @@ impl Builder {
         all.rows.append(&mut part.rows);
         all.syncs.append(&mut part.syncs);
         all.asides.append(&mut part.asides);
+        all.stream_ops.append(&mut part.stream_ops);
+        all.memory.append(&mut part.memory);
         all.collectives.append(&mut part.collectives);
-        all.has_rf_ids |= part.has_rf_ids;
-        all.anomalies.merge(std::mem::take(&mut part.anomalies));
         // those of a trace with ever new names would grow with it
         if part.names.is_large() {
             *chunk = ChunkTables::default();
@@ -332,8 +367,33 @@ impl Builder {
         trace.syncs.reorder(&order);
         let order = by_time(&trace.asides.start, &trace.asides.duration)?;
         trace.asides.reorder(&order);
+        let order = by_time(&trace.stream_ops.start, &trace.stream_ops.duration)?;
+        trace.stream_ops.reorder(&order);
+        let instants = vec![DurationNs(0); trace.memory.len()];
+        let order = by_time(&trace.memory.time, &instants)?;
+        trace.memory.reorder(&order);
         Some(trace)
     }
+}
+
+/// Takes over what stands beside the tables.
+fn append_around(all: &mut DeviceTrace, part: &mut DeviceTrace, events: &mut Vec<(NameId, u64)>, names: &[NameId]) {
+    let first_start = part.first_start.take();
+    if all.events.is_empty() {
+        all.first_start = first_start;
+    }
+    for (name, count) in events.drain(..) {
+        *all.events.entry(part.names.get(name).to_owned()).or_default() += count;
+    }
+    for (pid, name) in part.process_names.drain(..) {
+        call(&mut all.process_names, relabel(pid, names), names[name.index()]);
+    }
+    for (thread, name) in part.thread_names.drain(..) {
+        call(&mut all.thread_names, rethread(thread, names), names[name.index()]);
+    }
+    all.has_rf_ids |= part.has_rf_ids;
+    all.anomalies.merge(std::mem::take(&mut part.anomalies));
+    part.multiprocessors.drain(..).for_each(|(device, count)| all.note_multiprocessors(device, count));
 }
 
 fn rethread(thread: Thread, names: &[NameId]) -> Thread {
@@ -349,7 +409,7 @@ fn relabel(label: Label, names: &[NameId]) -> Label {
 
 /// Replaces the chunk's name numbers by the trace's.
 fn rename(part: &mut DeviceTrace, names: &[NameId]) {
-    let DeviceTrace { ops, calls, rows, syncs, asides, collectives: c, .. } = part;
+    let DeviceTrace { ops, calls, rows, syncs, stream_ops, asides, memory, collectives: c, .. } = part;
     let columns = [
         &mut ops.name,
         &mut ops.shapes,
@@ -360,6 +420,8 @@ fn rename(part: &mut DeviceTrace, names: &[NameId]) {
         &mut rows.category,
         &mut syncs.name,
         &mut asides.name,
+        &mut stream_ops.name,
+        &mut memory.name,
         &mut c.name,
         &mut c.dtype,
         &mut c.in_split,

@@ -27,7 +27,7 @@ fn kinds_by_category() {
     ] {
         for category in categories.split(' ') {
             assert_eq!(kind("X", category), want, "{category}");
-            let instant = if category == "cpu_instant_event" { Kind::Aside(AsideKind::Memory) } else { Kind::Other };
+            let instant = if category == "cpu_instant_event" { Kind::Instant } else { Kind::Other };
             assert_eq!(kind("i", category), instant, "{category}");
         }
     }

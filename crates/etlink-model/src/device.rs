@@ -129,6 +129,8 @@ columns! {
         external_id: i64,
         /// `bytes` of a copy or memset.
         bytes: u64,
+        /// `memory bandwidth (GB/s)` of a copy or memset as written; negative = none.
+        gb_per_s: f64,
         /// `grid`, blocks in x, y, z.
         grid: [u32; 3],
         /// `block`, threads in x, y, z.
@@ -149,6 +151,8 @@ columns! {
         name: NameId,
         /// Stream that waits; its stream is -1 for a host wait.
         queue: QueueIdx,
+        /// That -1 is written as 4294967295 (Kineto of 2023).
+        unsigned: bool,
         /// `ts`.
         start: TimeNs,
         /// `dur`.
@@ -174,8 +178,6 @@ pub enum AsideKind {
     Overhead,
     /// `gpu_user_annotation`: a user annotation from the first to the last row that it launched to a stream.
     DeviceAnnotation,
-    /// `cpu_instant_event`: memory that was taken or given back, or could not be had.
-    Memory,
 }
 
 columns! {
@@ -193,10 +195,44 @@ columns! {
         start: TimeNs,
         /// `dur`.
         duration: DurationNs,
-        /// `Bytes` that were taken, negative where they were given back.
+    }
+}
+
+columns! {
+    /// CPU ops that bear a stream: launches of Triton kernels by compiled code.
+    table StreamOps;
+    /// Such an op; it is in [`DeviceTrace::ops`] too.
+    row StreamOp {
+        /// `name`.
+        name: NameId,
+        /// `stream`.
+        stream: i64,
+        /// `ts`.
+        start: TimeNs,
+        /// `dur`.
+        duration: DurationNs,
+    }
+}
+
+columns! {
+    /// Allocations and frees.
+    table MemoryRows;
+    /// `[memory]` or `[OutOfMemory]`: written when `profile_memory` was on.
+    row MemoryRow {
+        /// `name`: `[OutOfMemory]` is of memory that could not be had.
+        name: NameId,
+        /// `ts`.
+        time: TimeNs,
+        /// `Device Type` as `c10::DeviceType` numbers them: 0 CPU, 1 CUDA, 6 HIP, …
+        device_type: i32,
+        /// `Device Id`, -1 for the CPU.
+        device: i32,
+        /// `Bytes`: allocated, or, negative, freed.
         bytes: i64,
-        /// `Device Type`: c10's number of the device whose memory it is, 0 = the host.
-        device_type: i64,
+        /// `Total Allocated` after that, bytes; 0 where the allocator does not say it (CPU).
+        allocated: u64,
+        /// `Total Reserved` after that, bytes.
+        reserved: u64,
     }
 }
 
@@ -244,6 +280,12 @@ pub struct DeviceTrace {
     pub syncs: SyncRows,
     /// Rows that no graph needs, by start; empty unless the reader was asked for them.
     pub asides: Asides,
+    /// CPU ops that bear a stream, by start.
+    pub stream_ops: StreamOps,
+    /// Allocations and frees by time.
+    pub memory: MemoryRows,
+    /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel say.
+    pub multiprocessors: Vec<(i64, u32)>,
     /// Communication arguments of ops and rows.
     pub collectives: Collectives,
     /// Whether any op has the key `Record function id` (PyTorch 2.4 on), be it 0.
@@ -252,6 +294,8 @@ pub struct DeviceTrace {
     pub events: IndexMap<String, u64, FxBuildHasher>,
     /// What was wrong.
     pub anomalies: Anomalies,
+    /// Start of the file's first event, if a table keeps it.
+    pub first_start: Option<TimeNs>,
     /// Size of the trace, unpacked, bytes.
     pub bytes: u64,
 }
@@ -262,6 +306,21 @@ impl DeviceTrace {
         let tables = [(&self.ops.start, &self.ops.duration), (&self.calls.start, &self.calls.duration), (&self.rows.start, &self.rows.duration)];
         let spans = tables.into_iter().flat_map(|(starts, durations)| starts.iter().zip(durations).map(|(&s, &d)| (s, s + d)));
         spans.reduce(|(first, last), (start, end)| (first.min(start), last.max(end)))
+    }
+
+    /// Keeps how many multiprocessors a device has, unless that is known.
+    pub fn note_multiprocessors(&mut self, device: i64, count: u32) {
+        if self.multiprocessors.iter().all(|(known, _)| *known != device) {
+            self.multiprocessors.push((device, count));
+        }
+    }
+
+    /// How many multiprocessors a device has. ROCm numbers its devices otherwise in rows than in properties: where all
+    /// that are known have as many, so has this one.
+    pub fn multiprocessors(&self, device: i64) -> Option<u32> {
+        let own = self.multiprocessors.iter().find(|(known, _)| *known == device);
+        let all_alike = || self.multiprocessors.first().filter(|first| self.multiprocessors.iter().all(|one| one.1 == first.1));
+        own.or_else(all_alike).map(|(_, count)| *count)
     }
 
     /// A thread or process label as text.

@@ -1,9 +1,11 @@
 //! What can be typed.
 
+mod analyze;
 mod record;
 mod schedule;
 mod top;
 
+pub use analyze::{Analyze, Compat};
 pub use record::Record;
 pub use schedule::{Schedule, ScheduleOptions};
 pub use top::{By, Group, Top};
@@ -36,6 +38,8 @@ pub enum Command {
     Ranks(Ranks),
     /// Show the profiler's own table, key_averages(), of a recorded trace: what takes long
     Top(Top),
+    /// What the traces say: where device time goes, what overlaps, which kernels take long, where a device waits
+    Analyze(Analyze),
     /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what if
     Replay(Replay),
     /// Check files against what simulators and other readers need

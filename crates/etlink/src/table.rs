@@ -148,6 +148,40 @@ impl std::fmt::Display for Rows {
     }
 }
 
+/// A table with a head; all but the first `texts` columns are figures, which stand to the right.
+pub struct Grid {
+    table: Table,
+    texts: usize,
+}
+
+impl Grid {
+    /// An empty one.
+    pub fn new<'a>(texts: usize, head: impl IntoIterator<Item = &'a str>) -> Grid {
+        let mut table = Table::new();
+        table.load_style(NOTHING);
+        table.set_header(head);
+        Grid { table, texts }
+    }
+
+    /// One more line.
+    pub fn add(&mut self, row: impl IntoIterator<Item = String>) {
+        self.table.add_row(row);
+    }
+
+    /// Whether there are no lines.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+}
+
+impl std::fmt::Display for Grid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut table = self.table.clone();
+        table.column_iter_mut().skip(self.texts).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        table.trim_fmt().lines().try_for_each(|line| writeln!(f, " {}", line.trim_end()))
+    }
+}
+
 /// Bytes as megabytes.
 pub fn mb(bytes: u64) -> String {
     format!("{:.2} MB", bytes as f64 / 1e6)

@@ -1,11 +1,12 @@
 //! Memory that was taken and given back.
 
 use super::ranges::Range;
-use etlink_model::{AsideKind, DeviceTrace};
+use crate::memory::FAILED;
+use etlink_model::DeviceTrace;
 
 /// Memory events by time, with running sums.
 pub(super) struct Memory {
-    /// When, ns, and the row of the asides.
+    /// When, ns, and the row of [`DeviceTrace::memory`].
     events: Vec<(i64, u32)>,
     /// Sums before each event and after the last, host and device, bytes.
     sums: Vec<[i64; 2]>,
@@ -15,18 +16,18 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(trace: &DeviceTrace) -> Memory {
-        let asides = &trace.asides;
+        let rows = &trace.memory;
         let mut memory = Memory { events: vec![], sums: vec![[0, 0]], failed: vec![] };
         let mut sum = [0i64; 2];
-        for row in (0..asides.len()).filter(|row| asides.kind[*row] == AsideKind::Memory) {
-            if trace.names.get(asides.name[row]) == "[OutOfMemory]" {
+        for row in 0..rows.len() {
+            if trace.names.get(rows.name[row]) == FAILED {
                 memory.failed.push(row as u32);
                 continue;
             }
-            if let Some(side) = side(asides.device_type[row]) {
-                sum[side] = sum[side].saturating_add(asides.bytes[row]);
+            if let Some(side) = side(rows.device_type[row]) {
+                sum[side] = sum[side].saturating_add(rows.bytes[row]);
             }
-            memory.events.push((asides.start[row].0, row as u32));
+            memory.events.push((rows.time[row].0, row as u32));
             memory.sums.push(sum);
         }
         memory
@@ -56,7 +57,7 @@ impl Memory {
 }
 
 /// Whose memory it is, by c10's device types: 0 the host's (CPU, MKLDNN, IDEEP), 1 a device's (CUDA, HIP, XPU, PrivateUse1).
-pub(super) fn side(device_type: i64) -> Option<usize> {
+pub(super) fn side(device_type: i32) -> Option<usize> {
     match device_type {
         0 | 2 | 5 => Some(0),
         1 | 6 | 12 | 20 => Some(1),

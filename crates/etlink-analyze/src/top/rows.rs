@@ -7,7 +7,7 @@ use super::shapes::printed;
 use super::stacks::Stacks;
 use super::tree::{Figures, is_frame};
 use super::{Group, Options, Row, Top};
-use etlink_model::{AsideKind, DeviceTrace, DurationNs, NameId, TimeNs};
+use etlink_model::{AsideKind, MemoryRow, DeviceTrace, DurationNs, NameId, TimeNs};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
 use std::cmp::Reverse;
@@ -111,14 +111,14 @@ impl<'t, 'o> Rows<'t, 'o> {
 
     /// Memory events at times when nothing ran, and those of memory that could not be had.
     pub(super) fn add_memory(&mut self, memory: &Memory, ranges: &[Range]) {
-        let asides = &self.trace.asides;
-        for aside in memory.alone(ranges).into_iter().chain(memory.failed.iter().copied()) {
-            let aside = asides.row(aside as usize);
-            let key = Key { name: aside.name, on_device: false, annotation: false, shapes: 0, stack: 0 };
-            let row = self.row(key, aside.start.0, aside.start.0);
-            match side(aside.device_type) {
-                Some(0) => (row.host_bytes, row.self_host_bytes) = (row.host_bytes + aside.bytes, row.self_host_bytes + aside.bytes),
-                Some(_) => (row.device_bytes, row.self_device_bytes) = (row.device_bytes + aside.bytes, row.self_device_bytes + aside.bytes),
+        let rows = &self.trace.memory;
+        for at in memory.alone(ranges).into_iter().chain(memory.failed.iter().copied()) {
+            let MemoryRow { name, time, device_type, bytes, .. } = rows.row(at as usize);
+            let key = Key { name, on_device: false, annotation: false, shapes: 0, stack: 0 };
+            let row = self.row(key, time.0, time.0);
+            match side(device_type) {
+                Some(0) => (row.host_bytes, row.self_host_bytes) = (row.host_bytes + bytes, row.self_host_bytes + bytes),
+                Some(_) => (row.device_bytes, row.self_device_bytes) = (row.device_bytes + bytes, row.self_device_bytes + bytes),
                 None => {}
             }
         }

@@ -97,3 +97,35 @@ fn a_source_that_fails_is_an_error_and_one_that_ends_early_is_damage() {
     let trace = etlink_kineto::read(Failing(cut, std::io::ErrorKind::UnexpectedEof), options).expect("damage");
     assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a"], vec![(AnomalyKind::Truncated, 1), (AnomalyKind::SourceEnded, 1)]));
 }
+
+#[test]
+fn multiprocessors_by_kernels_and_by_properties() {
+    let kernel = |device: i64, grid: &str, per_sm: &str| {
+        format!(
+            r#"{{"ph": "X", "cat": "kernel", "name": "k", "pid": {device}, "tid": 7, "ts": 1.000, "dur": 2.000, "args": {{"device": {device}, "stream": 7, "blocks per SM": {per_sm}, "grid": {grid}}}}}"#
+        )
+    };
+    // 2400 blocks at 22.222221 on each, and 3 at 0.0227
+    let rows = [kernel(0, "[2400, 1, 1]", "22.222221"), kernel(1, "[3, 1, 1]", "0.022727273")].join(",");
+    let trace = read(format!("{{\"traceEvents\": [{rows}]}}"));
+    assert_eq!([0, 1, 2].map(|device| trace.multiprocessors(device)), [Some(108), Some(132), None]);
+    let head = r#""deviceProperties": [{"id": 0, "name": "a", "numSms": 304}, {"id": 1, "numSms": 304}],"#;
+    let trace = read(format!("{{{head}\"traceEvents\": [{}]}}", op("a", 1)));
+    assert_eq!(trace.multiprocessors(2), Some(304), "all are alike");
+}
+
+#[test]
+fn allocations_and_frees_by_time() {
+    let memory = |ts: &str, kind: i64, bytes: i64, totals: &str| {
+        format!(
+            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": {ts}, "args": {{{totals}"Bytes": {bytes}, "Addr": 12, "Device Id": 0, "Device Type": {kind}, "Ev Idx": 5}}}}"#
+        )
+    };
+    let other = r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[other]", "pid": 1, "tid": 1, "ts": 1.000, "args": {}}"#;
+    let totals = "\"Total Reserved\": 2048, \"Total Allocated\": 1024, ";
+    let trace = read(format!("{{\"traceEvents\": [{}, {other}, {}]}}", memory("5.500", 1, -512, totals), memory("2.000", 0, 64, "")));
+    assert_eq!(trace.memory.time.iter().map(|time| time.0).collect::<Vec<_>>(), [2_000, 5_500]);
+    let row = trace.memory.row(1);
+    assert_eq!((row.device_type, row.device, row.bytes, row.allocated, row.reserved), (1, 0, -512, 1024, 2048));
+    assert_eq!(trace.memory.row(0).allocated, 0);
+}

@@ -57,23 +57,21 @@ fn what_no_graph_needs_is_kept_on_request() {
     let mut draw = one_launch(Flavour::Cuda);
     let main = draw.thread();
     draw.python(main, "train.py(3): step", 500, 2_500);
-    draw.raw(r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 7.000, "args": {"Bytes": -512, "Device Type": 1}}"#);
     draw.raw(r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "forward", "pid": 0, "tid": 7, "ts": 12.000, "dur": 18.125}"#);
     draw.raw(r#"{"ph": "X", "cat": "overhead", "name": "Buffer Request", "pid": -1, "tid": 0, "ts": 1.000, "dur": 2.000}"#);
     let text = draw.kineto();
     let read = |asides| etlink_kineto::read(&text[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, asides }).expect("reads");
     let (kept, plain) = (read(true), read(false));
     let drawn = |row: usize| {
-        let Aside { kind, name, thread, start, duration, bytes, device_type } = kept.asides.row(row);
-        (kind, kept.names.get(name), thread == ThreadIdx::NONE, start.0, duration.0, bytes, device_type)
+        let Aside { kind, name, thread, start, duration } = kept.asides.row(row);
+        (kind, kept.names.get(name), thread == ThreadIdx::NONE, start.0, duration.0)
     };
     assert_eq!(
         (0..kept.asides.len()).map(drawn).collect::<Vec<_>>(),
         [
-            (AsideKind::Python, "train.py(3): step", false, 500, 2_000, 0, 0),
-            (AsideKind::Overhead, "Buffer Request", true, 1_000, 2_000, 0, 0),
-            (AsideKind::Memory, "[memory]", true, 7_000, 0, -512, 1),
-            (AsideKind::DeviceAnnotation, "forward", true, 12_000, 18_125, 0, 0),
+            (AsideKind::Python, "train.py(3): step", false, 500, 2_000),
+            (AsideKind::Overhead, "Buffer Request", true, 1_000, 2_000),
+            (AsideKind::DeviceAnnotation, "forward", true, 12_000, 18_125),
         ]
     );
     assert_eq!((plain.asides.len(), &plain.ops, &plain.rows, &plain.events), (0, &kept.ops, &kept.rows, &kept.events));
@@ -114,6 +112,7 @@ fn a_kernel() {
         correlation: Correlation(2),
         external_id: 1,
         bytes: 0,
+        gb_per_s: -1.0,
         grid: [64, 2, 1],
         block: [128, 1, 1],
         graph_node: 0,

@@ -7,8 +7,7 @@
 mod problems;
 mod resolve;
 
-pub use problems::{Example, Problem, ProblemKind};
-pub(super) use problems::{kind_text, list};
+pub use problems::{Example, Problem, ProblemKind, kind_text, list};
 
 use super::{Communication, Facts, Party};
 use etlink_model::CollectiveKind;

@@ -86,7 +86,8 @@ fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option
     })
 }
 
-fn bus_factor(kind: CollectiveKind, n: f64) -> f64 {
+/// What a ring sends per byte of a collective between `n` ranks (nccl-tests).
+pub fn bus_factor(kind: CollectiveKind, n: f64) -> f64 {
     use CollectiveKind as Kind;
     match kind {
         Kind::AllReduce => 2.0 * (n - 1.0) / n,

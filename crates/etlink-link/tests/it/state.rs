@@ -1,7 +1,7 @@
 //! What ARCHITECTURE.md says of memory is what the columns take.
 
 use etlink_link::{EdgeKind, LinkedTrace};
-use etlink_model::{Asides, Collectives, CpuOps, DeviceRows, HostNodes, RuntimeCalls, SyncRows};
+use etlink_model::{Asides, Collectives, CpuOps, DeviceRows, HostNodes, MemoryRows, RuntimeCalls, SyncRows};
 
 const ARCHITECTURE: &str = include_str!("../../../../ARCHITECTURE.md");
 
@@ -26,6 +26,7 @@ fn the_documented_bytes_per_event_are_those_of_the_columns() {
         ("device row", DeviceRows::ROW_BYTES, per_row),
         ("synchronisation row", SyncRows::ROW_BYTES, 0),
         ("aside", Asides::ROW_BYTES, 0),
+        ("allocation or free", MemoryRows::ROW_BYTES, 0),
         ("collective", Collectives::ROW_BYTES, 0),
         ("graph node", 0, node.iter().sum::<usize>() + times + first_edge),
         ("edge", 0, size_of::<EdgeKind>() + size_of::<u32>() + size_of::<bool>()),

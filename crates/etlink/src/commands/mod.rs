@@ -1,5 +1,6 @@
 //! One function per subcommand.
 
+mod analyze;
 mod check;
 mod inspect;
 mod link;
@@ -30,6 +31,7 @@ pub fn run(args: Args) -> Result<Outcome> {
         Command::Link(args) => link::run(args),
         Command::Merge(args) => merge::run(args),
         Command::Ranks(args) => ranks::run(args),
+        Command::Analyze(args) => analyze::run(args),
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(args),
         Command::Check(args) => check::run(args),

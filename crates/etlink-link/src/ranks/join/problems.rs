@@ -148,7 +148,7 @@ fn name(groups: &BTreeMap<u32, Vec<u64>>, joint: &Joint) -> String {
 }
 
 /// `rank 3`, `ranks 0, 1`, `ranks 0, 1, … 7 (8 in all)`.
-pub(crate) fn list<T: std::fmt::Display>(what: &str, all: &[T]) -> String {
+pub fn list<T: std::fmt::Display>(what: &str, all: &[T]) -> String {
     let join = |all: &[T]| all.iter().map(T::to_string).collect::<Vec<_>>().join(", ");
     match all {
         [] => format!("no {what}"),
@@ -158,7 +158,8 @@ pub(crate) fn list<T: std::fmt::Display>(what: &str, all: &[T]) -> String {
     }
 }
 
-pub(crate) fn kind_text(kind: CollectiveKind) -> String {
+/// `all_reduce`, `send`, …
+pub fn kind_text(kind: CollectiveKind) -> String {
     let text = format!("{kind:?}");
     let mut out = String::new();
     for (at, letter) in text.char_indices() {

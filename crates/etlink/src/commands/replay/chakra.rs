@@ -131,7 +131,7 @@ fn resource(file: &read::Graph, on_device: bool, place: Place) -> Resource {
 
 /// Files of the Chakra converter give every node a thread and a stream; then `is_cpu_op` tells,
 /// which simulators take as false where it is absent.
-fn on_device(file: &read::Graph, index: usize, place: Place) -> bool {
+pub fn on_device(file: &read::Graph, index: usize, place: Place) -> bool {
     match (file.names.get(file.kind[index]), place.stream, place.tid) {
         ("device_op", ..) => true,
         ("host_op" | "runtime" | "host_gap" | "host" | "compute", ..) => false,

@@ -1,6 +1,6 @@
 //! `etlink replay`: run a graph; how true is it, what takes long, what if.
 
-mod chakra;
+pub(super) mod chakra;
 mod ranks;
 mod table;
 

@@ -1,0 +1,172 @@
+//! Collectives and messages of one rank, by type and group: volume and bandwidth.
+//!
+//! Sizes and bus factors are those of nccl-tests, as in [`etlink_link::ranks::Skew`]: `bytes` is the larger of input and output.
+//!
+//! ```text
+//! algorithm bandwidth = bytes / duration       bus bandwidth = algorithm bandwidth · factor      bytes per ns = GB/s
+//! ```
+//! `latency` and `ns_per_byte` are those of Hockney's model, duration = latency + bytes · ns_per_byte, by least squares over the communications with
+//! a size; none where all have the same.
+//!
+//! The duration is that of this rank's own kernel, which begins when the rank arrives and so holds its wait for the others:
+//! of a run of several ranks the stragglers' table (and `etlink ranks`) tells transfer and wait apart. Kernels of
+//! communication that say neither size nor group are counted with what their name says.
+
+use crate::rows::Rows;
+use crate::rules::Class;
+use etlink_link::ranks::{Facts, GroupOf, Party, bus_factor, kind_text, list};
+use etlink_model::CollectiveKind;
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+use serde::Serialize;
+
+/// All communications of one type in one group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Collectives {
+    /// `all_reduce`, `send`, …; `other` where only a kernel is known.
+    pub kind: String,
+    /// Its ranks, or what is known of the group; empty where nothing is.
+    pub group: String,
+    /// Number of ranks, 0 = not said.
+    pub group_size: u64,
+    /// Whether they are device rows; else host ops (gloo), whose transfer may outlast them.
+    pub on_device: bool,
+    /// How many.
+    pub count: u64,
+    /// This rank's input, bytes.
+    pub in_bytes: u64,
+    /// The larger of input and output, bytes.
+    pub bytes: u64,
+    /// Sum of the durations, ns.
+    pub sum_ns: i64,
+    /// Sum of the durations of those with a size, ns.
+    pub sized_ns: i64,
+    /// Bytes per ns of those; none without sizes.
+    pub algorithm_gb_per_s: Option<f64>,
+    /// The same, as what a ring's links carry.
+    pub bus_gb_per_s: Option<f64>,
+    /// Hockney's latency, ns.
+    pub latency_ns: Option<f64>,
+    /// Hockney's inverse bandwidth, ns per byte.
+    pub ns_per_byte: Option<f64>,
+    /// Ring factor.
+    #[serde(skip)]
+    factor: f64,
+    #[serde(skip)]
+    fit: Fit,
+}
+
+/// Sums for a line through (bytes, ns), exact in any order.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Fit {
+    n: i128,
+    x: i128,
+    y: i128,
+    xx: i128,
+    xy: i128,
+}
+
+impl Fit {
+    fn of(bytes: u64, ns: i64) -> Fit {
+        let (x, y) = (i128::from(bytes), i128::from(ns));
+        if bytes == 0 { Fit::default() } else { Fit { n: 1, x, y, xx: x.saturating_mul(x), xy: x.saturating_mul(y) } }
+    }
+
+    fn add(&mut self, other: &Fit) {
+        (self.n, self.x, self.y) = (self.n + other.n, self.x + other.x, self.y + other.y);
+        (self.xx, self.xy) = (self.xx.saturating_add(other.xx), self.xy.saturating_add(other.xy));
+    }
+
+    /// Value at 0 and slope.
+    fn line(&self) -> Option<(f64, f64)> {
+        let spread = self.n.checked_mul(self.xx)?.checked_sub(self.x.checked_mul(self.x)?)?;
+        let slope = self.n.checked_mul(self.xy)?.checked_sub(self.x.checked_mul(self.y)?)? as f64 / spread as f64;
+        (spread > 0).then(|| ((self.y as f64 - slope * self.x as f64) / self.n as f64, slope))
+    }
+}
+
+impl Collectives {
+    fn finish(mut self) -> Collectives {
+        self.algorithm_gb_per_s = (self.bytes > 0 && self.sized_ns > 0).then(|| self.bytes as f64 / self.sized_ns as f64);
+        (self.latency_ns, self.ns_per_byte) = self.fit.line().unzip();
+        self.bus_gb_per_s = self.algorithm_gb_per_s.filter(|_| self.group_size > 0).map(|bandwidth| bandwidth * self.factor);
+        self
+    }
+
+    fn add(&mut self, other: &Collectives) {
+        self.count += other.count;
+        self.fit.add(&other.fit);
+        self.in_bytes = self.in_bytes.saturating_add(other.in_bytes);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.sized_ns = self.sized_ns.saturating_add(other.sized_ns);
+    }
+}
+
+/// Of one rank, by falling time. O(nodes).
+pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
+    let facts = Facts::of(rows.trace, rows.trace.report.rank.unwrap_or(0));
+    let mut all = vec![];
+    let mut known = vec![false; rows.len()];
+    for one in &facts.communications {
+        let node = rows.trace.nodes.get(one.node as usize);
+        if let Some(row) = rows.trace.row_of(&node) {
+            known[row.index()] = true;
+        }
+        let (group, group_size) = group(&facts, one.party);
+        let duration = one.end_ns.saturating_sub(one.start_ns);
+        all.push(Collectives {
+            kind: kind_text(one.kind),
+            group,
+            group_size,
+            on_device: one.on_device,
+            count: 1,
+            in_bytes: one.in_bytes,
+            bytes: one.bytes,
+            sum_ns: duration,
+            sized_ns: if one.bytes > 0 { duration } else { 0 },
+            factor: bus_factor(one.kind, group_size as f64),
+            fit: Fit::of(one.bytes, duration),
+            ..Collectives::default()
+        });
+    }
+    let device = &rows.trace.device;
+    for row in (0..rows.len()).filter(|row| rows.class[*row] == Class::Communication && !known[*row]) {
+        let kind = kind_text(CollectiveKind::of(rows.name(row)));
+        all.push(Collectives { kind, on_device: true, count: 1, sum_ns: device.rows.duration[row].0, ..Collectives::default() });
+    }
+    sum(all.iter())
+}
+
+fn group(facts: &Facts, party: Party) -> (String, u64) {
+    match party {
+        Party::Peer(Some(rank)) => (format!("rank {rank}"), 2),
+        Party::Peer(None) => (String::new(), 2),
+        Party::Group(at) => match facts.groups.get(at as usize) {
+            Some(GroupOf::Ranks(ranks)) => (list("rank", ranks), ranks.len() as u64),
+            Some(GroupOf::Only) => ("all ranks".to_owned(), facts.world_size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0)),
+            Some(GroupOf::Communicator(name, size)) => (format!("communicator {name}"), *size),
+            Some(GroupOf::Named(name)) => (name.clone(), 0),
+            None => (String::new(), 0),
+        },
+    }
+}
+
+/// Those of one type and group as one; of all ranks too.
+pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Collectives>) -> Vec<Collectives> {
+    let mut sums: IndexMap<(&str, &str, u64, bool), Collectives, FxBuildHasher> = IndexMap::default();
+    for one in all {
+        let empty = || Collectives {
+            kind: one.kind.clone(),
+            group: one.group.clone(),
+            group_size: one.group_size,
+            on_device: one.on_device,
+            factor: one.factor,
+            ..Collectives::default()
+        };
+        sums.entry((&one.kind, &one.group, one.group_size, one.on_device)).or_insert_with(empty).add(one);
+    }
+    let mut all: Vec<Collectives> = sums.into_values().map(Collectives::finish).collect();
+    all.sort_by(|a, b| (b.sum_ns, &a.kind, &a.group, a.on_device).cmp(&(a.sum_ns, &b.kind, &b.group, b.on_device)));
+    all
+}

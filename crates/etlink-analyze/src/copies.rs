@@ -1,0 +1,91 @@
+//! Copies and memsets by kind (`Memcpy HtoD (Pinned -> Device)`): bytes, time, bandwidth.
+//!
+//! ```text
+//! bandwidth = bytes / time in which at least one of the kind runs      bytes per ns = GB/s (10⁹ bytes)
+//! ```
+//! That is the mean over time of the sum of the running copies' bandwidths. Rows that do not say their size are counted and left out
+//! of the rest.
+
+use crate::intervals::Intervals;
+use crate::rows::Rows;
+use etlink_model::{NameId, RowKind};
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+use serde::Serialize;
+use std::cmp::Reverse;
+
+/// One kind of copy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Copies {
+    /// Its name, as the trace has it.
+    pub kind: String,
+    /// How many rows.
+    pub rows: u64,
+    /// How many of these do not say their size.
+    pub rows_without_size: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Sum of the durations of those with a size, ns.
+    pub sum_ns: i64,
+    /// Time in which at least one of those runs, ns; of several ranks their sum.
+    pub busy_ns: i64,
+    /// Bytes per ns of that time; none without sizes.
+    pub gb_per_s: Option<f64>,
+    /// The largest of one copy.
+    pub max_gb_per_s: Option<f64>,
+}
+
+impl Copies {
+    fn finish(mut self) -> Copies {
+        self.gb_per_s = (self.bytes > 0 && self.busy_ns > 0).then(|| self.bytes as f64 / self.busy_ns as f64);
+        self
+    }
+
+    fn add(&mut self, other: &Copies) {
+        self.rows += other.rows;
+        self.rows_without_size += other.rows_without_size;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.busy_ns = self.busy_ns.saturating_add(other.busy_ns);
+        self.max_gb_per_s = larger(self.max_gb_per_s, other.max_gb_per_s);
+    }
+}
+
+fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::max)
+}
+
+/// Of one rank, by falling bytes. O(rows).
+pub(crate) fn copies(rows: &Rows<'_>) -> Vec<Copies> {
+    let device = &rows.trace.device.rows;
+    let mut all: IndexMap<(NameId, i64), (Copies, Intervals), FxBuildHasher> = IndexMap::default();
+    for row in (0..rows.len()).filter(|row| device.kind[*row] != RowKind::Kernel) {
+        let empty = || (Copies { kind: rows.name(row).to_owned(), ..Copies::default() }, Intervals::default());
+        let (copies, busy) = all.entry((device.name[row], rows.device(row))).or_insert_with(empty);
+        copies.rows += 1;
+        let (bytes, (start, end)) = (device.bytes[row], rows.span(row));
+        if bytes == 0 {
+            copies.rows_without_size += 1;
+            continue;
+        }
+        copies.bytes = copies.bytes.saturating_add(bytes);
+        copies.sum_ns = copies.sum_ns.saturating_add(end - start);
+        busy.push(start, end);
+        let one = (end > start).then(|| bytes as f64 / (end - start) as f64);
+        copies.max_gb_per_s = larger(copies.max_gb_per_s, one);
+    }
+    let all: Vec<Copies> = all.into_values().map(|(copies, busy)| Copies { busy_ns: busy.total(), ..copies }).collect();
+    // those of a rank's devices are one
+    sum(all.iter())
+}
+
+/// Of all ranks.
+pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Copies>) -> Vec<Copies> {
+    let mut sums: IndexMap<&str, Copies, FxBuildHasher> = IndexMap::default();
+    for one in all {
+        sums.entry(&one.kind).or_insert_with(|| Copies { kind: one.kind.clone(), ..Copies::default() }).add(one);
+    }
+    let mut all: Vec<Copies> = sums.into_values().map(Copies::finish).collect();
+    all.sort_by(|a, b| (Reverse(a.bytes), &a.kind).cmp(&(Reverse(b.bytes), &b.kind)));
+    all
+}

@@ -1,0 +1,67 @@
+//! How much of a device its kernels can fill.
+//!
+//! ```text
+//! coverage of a kernel = min(blocks of its grid / multiprocessors of the device, 1)
+//! by time = sum(coverage · duration) / sum(duration)         by row = mean of coverage
+//! ```
+//! `low` and `high` are parts of the kernels with coverage under 0.5 and above 0.7 (ccl-bench's memory and compute bound). Kernels without
+//! a grid do not count. The number of multiprocessors is what the trace's device properties or `blocks per SM` say. ROCm traces give some
+//! grids in threads instead of blocks: their coverage is too high.
+
+use crate::rows::Rows;
+use etlink_model::RowKind;
+use serde::Serialize;
+
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Coverage {
+    /// Device number.
+    pub device: i64,
+    /// Multiprocessors of the device.
+    pub multiprocessors: u32,
+    /// Kernels with a grid.
+    pub rows: u64,
+    /// Mean coverage, by duration; 0 to 1.
+    pub by_time: f64,
+    /// Mean coverage, by kernel; 0 to 1.
+    pub by_row: f64,
+    /// Part of the kernels under 0.5.
+    pub low_share: f64,
+    /// Part of the kernels above 0.7.
+    pub high_share: f64,
+}
+
+/// Per device whose multiprocessors are known. O(rows).
+pub(crate) fn coverage(rows: &Rows<'_>) -> Vec<Coverage> {
+    rows.devices.iter().filter_map(|device| of(rows, *device)).collect()
+}
+
+fn of(rows: &Rows<'_>, number: i64) -> Option<Coverage> {
+    let device = &rows.trace.device;
+    let multiprocessors = device.multiprocessors(number)?;
+    // exact sums of blocks, of which no more count than there are multiprocessors
+    let (mut count, mut low, mut high, mut blocks_sum, mut time, mut weighted) = (0u64, 0u64, 0u64, 0u128, 0u128, 0u128);
+    for row in (0..rows.len()).filter(|row| device.rows.kind[*row] == RowKind::Kernel && rows.device(*row) == number) {
+        let blocks = device.rows.grid[row].iter().fold(1u128, |blocks, n| blocks.saturating_mul(u128::from(*n)));
+        if blocks == 0 {
+            continue;
+        }
+        let blocks = blocks.min(u128::from(multiprocessors));
+        let (duration, filled) = (u128::from(device.rows.duration[row].0.unsigned_abs()), blocks as f64 / f64::from(multiprocessors));
+        count += 1;
+        low += u64::from(filled < 0.5);
+        high += u64::from(filled > 0.7);
+        (blocks_sum, time, weighted) = (blocks_sum + blocks, time + duration, weighted + blocks * duration);
+    }
+    let part = |part: u128, whole: u128| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let all = u128::from(count);
+    (count > 0).then(|| Coverage {
+        device: number,
+        multiprocessors,
+        rows: count,
+        by_time: part(weighted, time * u128::from(multiprocessors)),
+        by_row: part(blocks_sum, all * u128::from(multiprocessors)),
+        low_share: part(u128::from(low), all),
+        high_share: part(u128::from(high), all),
+    })
+}

@@ -1,0 +1,123 @@
+//! Kernel table, idle time, launches.
+
+use super::rows::{Loaded, Row, Type};
+use crate::moments::Moments;
+use etlink_model::NameId;
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// `get_gpu_kernel_breakdown`, by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names, us")]
+pub struct KernelStats {
+    pub name: String,
+    #[serde(rename = "sum (us)")]
+    pub sum: f64,
+    #[serde(rename = "max (us)")]
+    pub max: f64,
+    #[serde(rename = "min (us)")]
+    pub min: f64,
+    pub stddev: Option<f64>,
+    #[serde(rename = "mean (us)")]
+    pub mean: f64,
+    pub kernel_type: &'static str,
+    pub rank: i64,
+}
+
+/// `get_idle_time_breakdown`, us.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names, us")]
+pub struct IdleTime {
+    pub rank: i64,
+    pub stream: i64,
+    pub idle_category: &'static str,
+    pub idle_time: f64,
+    pub idle_time_ratio: Option<f64>,
+}
+
+/// `get_cuda_kernel_launch_stats`, us.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names, us")]
+pub struct LaunchStats {
+    pub correlation: i64,
+    pub cpu_duration: f64,
+    pub gpu_duration: f64,
+    pub launch_delay: f64,
+}
+
+/// By falling sum.
+pub(super) fn kernels(loaded: &Loaded<'_>) -> Vec<KernelStats> {
+    let mut all: IndexMap<(Type, NameId), Moments, FxBuildHasher> = IndexMap::default();
+    for row in loaded.rows.iter().filter(|row| row.of != Type::Other) {
+        all.entry((row.of, row.name)).or_default().add(row.duration());
+    }
+    let scale = loaded.us(1);
+    let stats = |((of, name), times): ((Type, NameId), Moments)| KernelStats {
+        name: loaded.trace.device_name(name).to_owned(),
+        sum: loaded.us(times.sum_ns),
+        max: loaded.us(times.max_ns),
+        min: loaded.us(times.min_ns),
+        // pandas gives none of one, HTA makes it 0
+        stddev: Some(times.stddev_ns().unwrap_or(0.0) * scale),
+        mean: times.mean_ns() * scale,
+        kernel_type: of.name(),
+        rank: loaded.rank,
+    };
+    let mut all: Vec<KernelStats> = all.into_iter().map(stats).collect();
+    all.sort_by(|a, b| a.kernel_type.cmp(b.kernel_type).then(b.sum.total_cmp(&a.sum)).then(a.name.cmp(&b.name)));
+    all
+}
+
+/// HTA's `consecutive_kernel_delay`, which it takes for us.
+const KERNEL_WAIT_US: f64 = 30.0;
+
+pub(super) fn idle(loaded: &Loaded<'_>) -> Vec<IdleTime> {
+    let mut streams: BTreeMap<i64, Vec<&Row>> = BTreeMap::new();
+    loaded.rows.iter().filter(|row| row.works).for_each(|row| streams.entry(row.stream).or_default().push(row));
+    streams.into_iter().flat_map(|(stream, rows)| idle_of(loaded, stream, &rows)).collect()
+}
+
+fn idle_of(loaded: &Loaded<'_>, stream: i64, rows: &[&Row]) -> Vec<IdleTime> {
+    let mut sums: BTreeMap<&'static str, i64> = BTreeMap::new();
+    for pair in rows.windows(2) {
+        let [before, row] = pair else { continue };
+        let gap = row.start - before.end;
+        let late = loaded.called(row).is_some_and(|called| called > before.end);
+        let category = match () {
+            () if late => "host_wait",
+            () if loaded.us(gap) < KERNEL_WAIT_US => "kernel_wait",
+            () => "other",
+        };
+        *sums.entry(category).or_default() += gap;
+    }
+    let whole: i64 = sums.values().sum();
+    let line = |(idle_category, time): (&'static str, i64)| IdleTime {
+        rank: loaded.rank,
+        stream,
+        idle_category,
+        idle_time: loaded.us(time),
+        idle_time_ratio: (whole != 0).then(|| (time as f64 / whole as f64 * 100.0).round() / 100.0),
+    };
+    sums.into_iter().map(line).collect()
+}
+
+/// By correlation.
+pub(super) fn launches(loaded: &Loaded<'_>) -> Vec<LaunchStats> {
+    let launches =
+        ["cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync", "runFunction - job_prep_and_submit_for_execution"];
+    let mut all: Vec<LaunchStats> = vec![];
+    for row in &loaded.rows {
+        let Some(call) = row.call.filter(|call| launches.contains(&loaded.call_name(*call))) else { continue };
+        let (start, end) = loaded.call(call);
+        all.push(LaunchStats {
+            correlation: row.correlation.0,
+            cpu_duration: loaded.us(end - start),
+            gpu_duration: loaded.us(row.duration()),
+            launch_delay: loaded.us((row.start - end).max(0)),
+        });
+    }
+    all.sort_by(|a, b| a.correlation.cmp(&b.correlation).then(a.gpu_duration.total_cmp(&b.gpu_duration)));
+    all
+}

@@ -1,0 +1,156 @@
+//! Queue lengths and memory bandwidth: pandas' `describe` over samples.
+
+use super::rows::{Loaded, Row, Type};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// `get_queue_length_summary`, rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names")]
+pub struct QueueSummary {
+    pub rank: i64,
+    pub stream: i64,
+    pub queue_length_count: f64,
+    pub queue_length_mean: f64,
+    pub queue_length_std: Option<f64>,
+    pub queue_length_min: f64,
+    #[serde(rename = "queue_length_25%")]
+    pub queue_length_25: f64,
+    #[serde(rename = "queue_length_50%")]
+    pub queue_length_50: f64,
+    #[serde(rename = "queue_length_75%")]
+    pub queue_length_75: f64,
+    pub queue_length_max: f64,
+}
+
+/// `get_memory_bw_summary`, GB/s.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names")]
+pub struct BandwidthSummary {
+    pub rank: i64,
+    pub name: String,
+    pub memory_bw_gbps_count: f64,
+    pub memory_bw_gbps_mean: f64,
+    pub memory_bw_gbps_std: Option<f64>,
+    pub memory_bw_gbps_min: f64,
+    #[serde(rename = "memory_bw_gbps_25%")]
+    pub memory_bw_gbps_25: f64,
+    #[serde(rename = "memory_bw_gbps_50%")]
+    pub memory_bw_gbps_50: f64,
+    #[serde(rename = "memory_bw_gbps_75%")]
+    pub memory_bw_gbps_75: f64,
+    pub memory_bw_gbps_max: f64,
+}
+
+/// `describe()`: count, mean, deviation of a sample, least, quartiles (linear between neighbours), most.
+struct Described {
+    count: f64,
+    mean: f64,
+    std: Option<f64>,
+    quartiles: [f64; 5],
+}
+
+fn describe(mut values: Vec<f64>) -> Option<Described> {
+    values.sort_by(f64::total_cmp);
+    let (n, last) = (values.len() as f64, values.len().checked_sub(1)?);
+    let mean = values.iter().sum::<f64>() / n;
+    let std = (last > 0).then(|| (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt());
+    let at = |quarter: usize| {
+        let place = quarter as f64 / 4.0 * last as f64;
+        let low = values.get(place.floor() as usize).copied().unwrap_or(0.0);
+        let high = values.get(place.ceil() as usize).copied().unwrap_or(low);
+        low + (high - low) * place.fract()
+    };
+    Some(Described { count: n, mean, std, quartiles: [at(0), at(1), at(2), at(3), at(4)] })
+}
+
+/// The calls that HTA takes for launches here.
+const LAUNCHES: [&str; 12] = [
+    "cudaLaunchKernel",
+    "cudaLaunchKernelExC",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cudaMemcpyAsync",
+    "cudaMemsetAsync",
+    "runFunction - job_prep_and_submit_for_execution",
+    "hipLaunchKernel",
+    "hipExtModuleLaunchKernel",
+    "hipMemsetAsync",
+    "hipMemcpyAsync",
+    "hipMemcpyWithStream",
+];
+
+pub(super) fn queues(loaded: &Loaded<'_>) -> Vec<QueueSummary> {
+    // of several rows of a call the last counts
+    let mut launched: BTreeMap<usize, &Row> = BTreeMap::new();
+    for row in loaded.rows.iter().filter(|row| row.works) {
+        if let Some(call) = row.call.filter(|call| LAUNCHES.contains(&loaded.call_name(*call))) {
+            launched.insert(call, row);
+        }
+    }
+    let mut streams: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
+    for (call, row) in launched {
+        streams.entry(row.stream).or_default().extend([(loaded.call(call).0, 1), (row.start, -1)]);
+    }
+    let summary = |(stream, mut changes): (i64, Vec<(i64, i64)>)| {
+        changes.sort_by_key(|(time, change)| (*time, -change));
+        let lengths = changes.iter().scan(0, |length, (_, change)| {
+            *length += change;
+            Some(*length as f64)
+        });
+        let Described { count, mean, std, quartiles } = describe(lengths.collect())?;
+        let [min, q25, q50, q75, max] = quartiles;
+        Some(QueueSummary {
+            rank: loaded.rank,
+            stream,
+            queue_length_count: count,
+            queue_length_mean: mean,
+            queue_length_std: std,
+            queue_length_min: min,
+            queue_length_25: q25,
+            queue_length_50: q50,
+            queue_length_75: q75,
+            queue_length_max: max,
+        })
+    };
+    streams.into_iter().filter_map(summary).collect()
+}
+
+/// Times and changes at them.
+type Changes = Vec<(i64, f64)>;
+
+pub(super) fn bandwidth(loaded: &Loaded<'_>) -> Vec<BandwidthSummary> {
+    let mut kinds: BTreeMap<&str, (Changes, Changes)> = BTreeMap::new();
+    for row in loaded.rows.iter().filter(|row| row.of == Type::Memory) {
+        let name = loaded.name(row);
+        let kind = if name.starts_with("Memset") { "Memset" } else { name.get(..11).unwrap_or(name) };
+        // what has no length lasts 1 us
+        let end = if row.duration() == 0 { row.start + (1.0 / loaded.unit_us).round() as i64 } else { row.end };
+        let (starts, ends) = kinds.entry(kind).or_default();
+        starts.push((row.start, row.gb_per_s));
+        ends.push((end, -row.gb_per_s));
+    }
+    let summary = |(kind, (starts, ends)): (&str, (Changes, Changes))| {
+        let mut changes = [starts, ends].concat();
+        changes.sort_by_key(|change| change.0);
+        let sums = changes.iter().scan(0.0, |sum, (_, change)| {
+            *sum += change;
+            Some(*sum)
+        });
+        let Described { count, mean, std, quartiles } = describe(sums.filter(|sum| *sum > 0.0).collect())?;
+        let [min, q25, q50, q75, max] = quartiles;
+        Some(BandwidthSummary {
+            rank: loaded.rank,
+            name: kind.to_owned(),
+            memory_bw_gbps_count: count,
+            memory_bw_gbps_mean: mean,
+            memory_bw_gbps_std: std,
+            memory_bw_gbps_min: min,
+            memory_bw_gbps_25: q25,
+            memory_bw_gbps_50: q50,
+            memory_bw_gbps_75: q75,
+            memory_bw_gbps_max: max,
+        })
+    };
+    kinds.into_iter().filter_map(summary).collect()
+}

@@ -1,0 +1,126 @@
+//! Temporal breakdown, overlap, type table.
+
+use super::percent;
+use super::rows::{Loaded, Row, Type};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// `get_temporal_breakdown`: the window is from the first row's start to the last row's end, compute the union of computation,
+/// non-compute the rest of what is not idle.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names, us and percent")]
+pub struct TemporalBreakdown {
+    pub rank: i64,
+    #[serde(rename = "idle_time(us)")]
+    pub idle_time: f64,
+    #[serde(rename = "compute_time(us)")]
+    pub compute_time: f64,
+    #[serde(rename = "non_compute_time(us)")]
+    pub non_compute_time: f64,
+    #[serde(rename = "kernel_time(us)")]
+    pub kernel_time: f64,
+    pub idle_time_pctg: f64,
+    pub compute_time_pctg: f64,
+    pub non_compute_time_pctg: f64,
+}
+
+/// `get_comm_comp_overlap`: time in which both run, of that in which communication does; none without communication.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names, percent")]
+pub struct CommCompOverlap {
+    pub rank: i64,
+    pub comp_comm_overlap_pctg: Option<f64>,
+}
+
+/// `get_gpu_kernel_breakdown`, by types that run together, us.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names, us and percent")]
+pub struct KernelType {
+    pub kernel_type: String,
+    pub sum: f64,
+    pub percentage: f64,
+}
+
+/// Rows as intervals: a new one begins where a row starts after all ends before it. Rounding leaves rows of negative length, which
+/// make intervals of negative length.
+fn merged<'r>(rows: impl Iterator<Item = &'r Row>) -> Vec<(i64, i64)> {
+    let mut all: Vec<(i64, i64)> = vec![];
+    let mut latest = i64::MIN;
+    for row in rows {
+        match all.last_mut() {
+            Some(last) if row.start <= latest => last.1 = last.1.max(row.end),
+            _ => all.push((row.start, row.end)),
+        }
+        latest = latest.max(row.end);
+    }
+    all
+}
+
+fn total(all: &[(i64, i64)]) -> i64 {
+    all.iter().map(|(start, end)| end - start).sum()
+}
+
+pub(super) fn temporal(loaded: &Loaded<'_>) -> TemporalBreakdown {
+    let busy = merged(loaded.rows.iter());
+    let (Some(first), Some(last)) = (busy.first(), busy.last()) else { return TemporalBreakdown { rank: loaded.rank, ..Default::default() } };
+    let kernel = last.1 - first.0;
+    let idle = kernel - total(&busy);
+    let compute = total(&merged(of_type(loaded, Type::Computation)));
+    let non_compute = kernel - compute - idle;
+    let share = |time: i64| percent(time as f64, kernel as f64, 2);
+    TemporalBreakdown {
+        rank: loaded.rank,
+        idle_time: loaded.us(idle),
+        compute_time: loaded.us(compute),
+        non_compute_time: loaded.us(non_compute),
+        kernel_time: loaded.us(kernel),
+        idle_time_pctg: share(idle),
+        compute_time_pctg: share(compute),
+        non_compute_time_pctg: share(non_compute),
+    }
+}
+
+fn of_type<'l>(loaded: &'l Loaded<'_>, of: Type) -> impl Iterator<Item = &'l Row> {
+    loaded.rows.iter().filter(move |row| row.of == of)
+}
+
+/// Time by the sum of the values of the types that run.
+fn sweep(loaded: &Loaded<'_>, types: &[Type]) -> BTreeMap<i64, i64> {
+    let mut changes: Vec<(i64, i64)> = vec![];
+    for (bit, of) in types.iter().enumerate() {
+        let value = 1i64 << bit;
+        changes.extend(merged(of_type(loaded, *of)).into_iter().flat_map(|(start, end)| [(start, value), (end, -value)]));
+    }
+    changes.sort_by_key(|change| change.0);
+    let (mut times, mut running) = (BTreeMap::new(), 0);
+    for (at, (time, change)) in changes.iter().enumerate() {
+        running += change;
+        let next = changes.get(at + 1).map_or(*time, |next| next.0);
+        *times.entry(running).or_default() += next - time;
+    }
+    times
+}
+
+pub(super) fn overlap(loaded: &Loaded<'_>) -> CommCompOverlap {
+    let communication = total(&merged(of_type(loaded, Type::Communication)));
+    let both = sweep(loaded, &[Type::Communication, Type::Computation]).get(&3).copied().unwrap_or(0);
+    let share = (communication != 0).then(|| percent(both as f64, communication as f64, 2));
+    CommCompOverlap { rank: loaded.rank, comp_comm_overlap_pctg: share }
+}
+
+pub(super) fn types(loaded: &Loaded<'_>) -> Vec<KernelType> {
+    let types = [Type::Computation, Type::Communication, Type::Memory];
+    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+    for (running, time) in sweep(loaded, &types).into_iter().filter(|(running, _)| *running > 0) {
+        let names: Vec<&str> = types.iter().enumerate().filter(|(bit, _)| running & (1 << bit) != 0).map(|(_, of)| of.name()).collect();
+        if !names.is_empty() {
+            *sums.entry(names.join(" overlapping ")).or_default() += time;
+        }
+    }
+    sums.retain(|_, sum| *sum != 0);
+    let whole: i64 = sums.values().sum();
+    let line = |(kernel_type, sum): (String, i64)| KernelType { kernel_type, sum: loaded.us(sum), percentage: percent(sum as f64, whole as f64, 1) };
+    let mut all: Vec<KernelType> = sums.into_iter().map(line).collect();
+    all.sort_by(|a, b| b.sum.total_cmp(&a.sum));
+    all
+}

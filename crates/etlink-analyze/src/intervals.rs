@@ -1,0 +1,66 @@
+//! Sets of instants as sorted intervals that do not touch.
+
+/// Half-open intervals, ascending, apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Intervals(Vec<(i64, i64)>);
+
+impl Intervals {
+    /// Adds `start..end`; starts ascend. An interval without length adds nothing. O(1).
+    pub(crate) fn push(&mut self, start: i64, end: i64) {
+        match self.0.last_mut() {
+            _ if end <= start => {}
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => self.0.push((start, end)),
+        }
+    }
+
+    /// Their length.
+    pub(crate) fn total(&self) -> i64 {
+        self.0.iter().fold(0, |sum, (start, end)| sum.saturating_add(end.saturating_sub(*start)))
+    }
+}
+
+/// How long exactly these sets hold, by bit mask: entry 5 is the time in sets 0 and 2 and no other; entry 0
+/// the time between the first start and the last end in which none holds. O(n log sets).
+pub(crate) fn by_mask<const SETS: usize, const MASKS: usize>(sets: &[Intervals; SETS]) -> [i64; MASKS] {
+    let mut times = [0i64; MASKS];
+    let mut next = [0usize; SETS];
+    // the edges of a set in order: an even one begins an interval, an odd one ends it
+    let edge = |set: usize, at: usize| sets[set].0.get(at / 2).map(|interval| if at.is_multiple_of(2) { interval.0 } else { interval.1 });
+    let (mut mask, mut now) = (0usize, None);
+    while let Some((time, set)) = (0..SETS).filter_map(|set| Some((edge(set, next[set])?, set))).min() {
+        if let (Some(now), Some(held)) = (now, times.get_mut(mask)) {
+            *held = held.saturating_add(time - now);
+        }
+        (mask, now) = (mask ^ (1 << set), Some(time));
+        next[set] += 1;
+    }
+    times
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(all: &[(i64, i64)]) -> Intervals {
+        let mut set = Intervals::default();
+        all.iter().for_each(|(start, end)| set.push(*start, *end));
+        set
+    }
+
+    #[test]
+    fn what_touches_is_one() {
+        let set = set(&[(0, 5), (1, 2), (5, 7), (9, 9), (10, 12)]);
+        assert_eq!(set.0, [(0, 7), (10, 12)]);
+        assert_eq!(set.total(), 9);
+    }
+
+    #[test]
+    fn every_instant_counts_once() {
+        // a ====      ==
+        // b   ====  ==
+        let times: [i64; 4] = by_mask(&[set(&[(0, 4), (10, 12)]), set(&[(2, 6), (8, 10)])]);
+        assert_eq!(times, [2, 4, 4, 2]);
+        assert_eq!(by_mask::<1, 2>(&[set(&[])]), [0, 0]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Calls that launch work, by name: any call that a device row bears the correlation of, of any vendor. A graph launch is one
+//! call with many rows.
+//!
+//! `call` is how long the call took. `delay` is from its end to the start of the first of its rows, 0 where that starts before;
+//! it holds the time that the row queued behind others. A row is *short* where it takes less time than its call did: where
+//! all are, the host cannot keep the device busy.
+
+use crate::moments::Moments;
+use crate::rows::Rows;
+use etlink_link::{NoLaunch, launches_graph};
+use etlink_model::NameId;
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+use serde::Serialize;
+use std::cmp::Reverse;
+
+/// All launching calls of one name, ns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Launches {
+    /// Name of the call.
+    pub name: String,
+    /// Whether it launches graphs.
+    pub graph: bool,
+    /// How many calls.
+    pub calls: u64,
+    /// How many device rows they launched.
+    pub rows: u64,
+    /// Sum of the rows' durations.
+    pub rows_ns: i64,
+    /// Rows that took less time than their call.
+    pub short_rows: u64,
+    /// Sum of the calls' durations.
+    pub call_ns: i64,
+    /// Their mean.
+    pub call_mean_ns: f64,
+    /// The longest.
+    pub call_max_ns: i64,
+    /// Mean delay.
+    pub delay_mean_ns: f64,
+    /// Shortest delay.
+    pub delay_min_ns: i64,
+    /// Longest delay.
+    pub delay_max_ns: i64,
+    #[serde(skip)]
+    call: Moments,
+    #[serde(skip)]
+    delay: Moments,
+}
+
+impl Launches {
+    fn add(&mut self, other: &Launches) {
+        self.calls += other.calls;
+        self.rows += other.rows;
+        self.rows_ns = self.rows_ns.saturating_add(other.rows_ns);
+        self.short_rows += other.short_rows;
+        self.call.merge(&other.call);
+        self.delay.merge(&other.delay);
+    }
+
+    fn finish(mut self) -> Launches {
+        (self.call_ns, self.call_mean_ns, self.call_max_ns) = (self.call.sum_ns, self.call.mean_ns(), self.call.max_ns);
+        (self.delay_mean_ns, self.delay_min_ns, self.delay_max_ns) = (self.delay.mean_ns(), self.delay.min_ns, self.delay.max_ns);
+        self
+    }
+}
+
+/// Of one rank, by falling number of calls. O(rows).
+pub(crate) fn launches(rows: &Rows<'_>) -> Vec<Launches> {
+    let device = &rows.trace.device;
+    let mut all: IndexMap<NameId, Launches, FxBuildHasher> = IndexMap::default();
+    let mut seen = vec![false; device.calls.len()];
+    // rows are in order of their starts: a call's first row comes first
+    for row in 0..rows.len() {
+        let Some(call) = rows.trace.row_call[row].get() else { continue };
+        let (at, name) = (call.index(), device.calls.name[call.index()]);
+        let entry = all.entry(name).or_insert_with(|| {
+            let name = device.names.get(name);
+            Launches { name: name.to_owned(), graph: launches_graph(name), ..Launches::default() }
+        });
+        let (took, lasted) = (device.calls.duration[at], device.rows.duration[row]);
+        entry.rows += 1;
+        entry.rows_ns = entry.rows_ns.saturating_add(lasted.0);
+        entry.short_rows += u64::from(lasted < took);
+        if !std::mem::replace(&mut seen[at], true) {
+            entry.calls += 1;
+            entry.call.add(took.0);
+            if rows.trace.row_no_launch[row] == NoLaunch::Launched {
+                entry.delay.add((device.rows.start[row] - (device.calls.start[at] + took)).0);
+            }
+        }
+    }
+    sorted(all.into_values())
+}
+
+/// Of all ranks.
+pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Launches>) -> Vec<Launches> {
+    let mut sums: IndexMap<&str, Launches, FxBuildHasher> = IndexMap::default();
+    for one in all {
+        let empty = || Launches { name: one.name.clone(), graph: one.graph, ..Launches::default() };
+        sums.entry(&one.name).or_insert_with(empty).add(one);
+    }
+    sorted(sums.into_values())
+}
+
+fn sorted(all: impl Iterator<Item = Launches>) -> Vec<Launches> {
+    let mut all: Vec<Launches> = all.map(Launches::finish).collect();
+    all.sort_by(|a, b| (Reverse(a.calls), &a.name).cmp(&(Reverse(b.calls), &b.name)));
+    all
+}

@@ -1,0 +1,102 @@
+//! Memory of each device where `profile_memory` was on: what was allocated, and when most was.
+//!
+//! `allocated` is what tensors hold, `reserved` what the allocator took from the device; both as its counters say (`Total Allocated`,
+//! `Total Reserved`). The CPU's allocator has no counters: there `allocated` is the sum of allocations less frees since the
+//! recording began, which can be negative, for what was allocated before is freed too.
+
+use etlink_model::DeviceTrace;
+use serde::Serialize;
+
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Memory {
+    /// `cpu`, `cuda`, `hip`, …
+    pub device_type: &'static str,
+    /// Device number, -1 for the CPU.
+    pub device: i64,
+    /// How many allocations.
+    pub allocations: u64,
+    /// How many frees.
+    pub frees: u64,
+    /// Sum of the allocations, bytes.
+    pub allocated_sum_bytes: i64,
+    /// Allocated before the first event, bytes.
+    pub start_bytes: i64,
+    /// Allocated after the last, bytes.
+    pub end_bytes: i64,
+    /// Most that was allocated, bytes.
+    pub peak_bytes: i64,
+    /// When first, ns since the origin of the trace.
+    pub peak_ns: i64,
+    /// Most that was reserved, bytes.
+    pub peak_reserved_bytes: u64,
+}
+
+/// What is allocated after an allocation or a free.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MemoryPoint {
+    /// When, ns since the origin of the trace.
+    pub time_ns: i64,
+    /// `cpu`, `cuda`, `hip`, …
+    pub device_type: &'static str,
+    /// Device number, -1 for the CPU.
+    pub device: i64,
+    /// Allocated or, negative, freed, bytes.
+    pub bytes: i64,
+    /// Allocated after that, bytes.
+    pub allocated_bytes: i64,
+    /// Reserved after that, bytes.
+    pub reserved_bytes: u64,
+}
+
+/// The name of rows of memory that could not be had.
+pub(crate) const FAILED: &str = "[OutOfMemory]";
+
+/// `c10/core/DeviceType.h`.
+fn name(device_type: i32) -> &'static str {
+    match device_type {
+        0 => "cpu",
+        1 => "cuda",
+        6 => "hip",
+        8 => "msnpu",
+        9 => "xla",
+        12 => "xpu",
+        13 => "mps",
+        15 => "hpu",
+        19 => "mtia",
+        20 => "privateuse",
+        _ => "other",
+    }
+}
+
+/// Per device, and all points in time. O(events · devices).
+pub(crate) fn memory(device: &DeviceTrace) -> (Vec<Memory>, Vec<MemoryPoint>) {
+    let (mut all, mut points): (Vec<Memory>, Vec<MemoryPoint>) = (vec![], Vec::with_capacity(device.memory.len()));
+    for at in (0..device.memory.len()).filter(|at| device.names.get(device.memory.name[*at]) != FAILED) {
+        let row = device.memory.row(at);
+        let (kind, number) = (name(row.device_type), i64::from(row.device));
+        let place = all.iter().position(|one| (one.device_type, one.device) == (kind, number)).unwrap_or_else(|| {
+            let start = if row.allocated == 0 { 0 } else { signed(row.allocated).saturating_sub(row.bytes) };
+            all.push(Memory { device_type: kind, device: number, start_bytes: start, end_bytes: start, peak_bytes: i64::MIN, ..Memory::default() });
+            all.len() - 1
+        });
+        let Some(one) = all.get_mut(place) else { continue };
+        let counted = row.allocated > 0 || row.reserved > 0;
+        one.end_bytes = if counted { signed(row.allocated) } else { one.end_bytes.saturating_add(row.bytes) };
+        one.allocations += u64::from(row.bytes > 0);
+        one.frees += u64::from(row.bytes < 0);
+        one.allocated_sum_bytes = one.allocated_sum_bytes.saturating_add(row.bytes.max(0));
+        one.peak_reserved_bytes = one.peak_reserved_bytes.max(row.reserved);
+        if one.end_bytes > one.peak_bytes {
+            (one.peak_bytes, one.peak_ns) = (one.end_bytes, row.time.0);
+        }
+        let (allocated_bytes, reserved_bytes) = (one.end_bytes, row.reserved);
+        points.push(MemoryPoint { time_ns: row.time.0, device_type: kind, device: number, bytes: row.bytes, allocated_bytes, reserved_bytes });
+    }
+    all.sort_by_key(|one| (one.device_type, one.device));
+    (all, points)
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,150 @@
+//! Single figures of a run, by the names of ccl-bench, from the tables of its ranks. One classification and one definition each, which
+//! is where they differ from ccl-bench's tools:
+//!
+//! | metric | definition | unit |
+//! |---|---|---|
+//! | `avg_step_time` | mean host time of the inner steps (all but the first and last where there are more than two) of all ranks | s |
+//! | `ttft`, `tpot` | first, and mean of the others, of `execute_context_*` steps; mean over ranks | s |
+//! | `total_trace_time` | longest device window of a rank: windows of different clocks are not mixed | s |
+//! | `total_kernel_time` | sum of all kernels' durations (no copies) | s |
+//! | `aggregate_gpu_utilization` | mean over devices of (window - idle) / window | % |
+//! | `load_imbalance_ratio` | busy time of the busiest device / of the least busy one | ratio |
+//! | `communication_fraction` | sum of communication kernels / sum of all kernels | % |
+//! | `total_communication_time` | time in which communication runs, mean over devices | s |
+//! | `communication_time_per_step` | the same per inner step, over rows launched in it | s |
+//! | `compute_comm_overlap` | overlap / time in which communication runs, over all devices | % |
+//! | `straggler` | (max - min) / max over ranks of the sum of communication kernels | ratio |
+//! | `dominant_kernel_concentration` | sum of the name with the largest sum / sum of all kernels | % |
+//! | `moe_fraction` | sum of kernels that the rules label `moe` / sum of all kernels | % |
+//! | `mean_sm_coverage`, `mean_sm_coverage_by_kernel` | [`Coverage`](crate::Coverage), mean over devices | % |
+//! | `memory_bound_fraction`, `compute_bound_fraction` | kernels with coverage under 50 %, above 70 %, mean over devices | % |
+//! | `memory_transfer_overhead` | exposed copies / window, over all devices | % |
+//! | `average_memory_bandwidth` | bytes of copies (no memsets) / sum of their durations | GB/s |
+//! | `coll_call_num` | collectives and messages of all ranks | count |
+//! | `collective_vol_<kind>_gb`, `collective_vol_total_gb` | input bytes, mean over ranks | GB (10⁹) |
+//!
+//! Latency and bandwidth of collectives (Hockney) are in the table of [`Collectives`](crate::Collectives). What needs more than a trace (MFU, scores,
+//! simulated bandwidths, request latencies, NVLink counters) is not here.
+
+use crate::analysis::Analysis;
+use crate::kernels::Kernel;
+use crate::rules::Class;
+use crate::steps::Step;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One figure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Metric {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// `s`, `%`, `GB/s`, `GB`, `ratio` or `count`.
+    pub unit: &'static str,
+}
+
+/// Those that the traces can give.
+pub(crate) fn metrics<'a>(ranks: impl Iterator<Item = &'a Analysis>) -> Vec<Metric> {
+    let ranks: Vec<&Analysis> = ranks.collect();
+    let mut all = vec![];
+    let mut add = |name: &str, value: Option<f64>, unit| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            all.push(Metric { name: name.to_owned(), value, unit });
+        }
+    };
+    steps(&ranks, &mut add);
+    devices(&ranks, &mut add);
+    kernels(&ranks, &mut add);
+    coverage(&ranks, &mut add);
+    volumes(&ranks, &mut add);
+    all
+}
+
+type Add<'f> = &'f mut dyn FnMut(&str, Option<f64>, &'static str);
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+fn seconds(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn inner(steps: &[Step]) -> &[Step] {
+    if steps.len() > 2 { steps.get(1..steps.len() - 1).unwrap_or_default() } else { steps }
+}
+
+fn steps(ranks: &[&Analysis], add: Add<'_>) {
+    let inner = || ranks.iter().flat_map(|rank| inner(&rank.steps));
+    add("avg_step_time", mean(inner().map(|step| seconds(step.duration_ns))), "s");
+    let tokens = || ranks.iter().filter_map(|rank| rank.steps.split_first()).filter(|(first, _)| first.name.starts_with("execute_context_"));
+    add("ttft", mean(tokens().map(|(first, _)| seconds(first.duration_ns))), "s");
+    add("tpot", mean(tokens().filter_map(|(_, others)| mean(others.iter().map(|step| seconds(step.duration_ns))))), "s");
+    add("communication_time_per_step", mean(inner().map(|step| seconds(step.communication_ns))), "s");
+}
+
+fn devices(ranks: &[&Analysis], add: Add<'_>) {
+    let devices = || ranks.iter().flat_map(|rank| &rank.breakdown).filter(|time| time.window_ns > 0);
+    let percent = |part: i64, whole: i64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
+    add("total_trace_time", devices().map(|time| seconds(time.window_ns)).reduce(f64::max), "s");
+    add("aggregate_gpu_utilization", mean(devices().filter_map(|time| percent(time.window_ns - time.idle_ns, time.window_ns))), "%");
+    let busy = || devices().map(|time| (time.window_ns - time.idle_ns) as f64);
+    let several = devices().count() > 1;
+    let ratio = busy().reduce(f64::max).zip(busy().reduce(f64::min)).map(|(most, least)| most / least);
+    add("load_imbalance_ratio", ratio.filter(|_| several), "ratio");
+    let sum = |of: fn(&crate::DeviceTime) -> i64| devices().map(of).sum::<i64>();
+    add("total_communication_time", mean(devices().map(|time| seconds(time.communication_ns))), "s");
+    add("compute_comm_overlap", percent(sum(|time| time.overlap_ns), sum(|time| time.communication_ns)), "%");
+    add("memory_transfer_overhead", percent(sum(|time| time.exposed_memory_ns), sum(|time| time.window_ns)), "%");
+}
+
+/// Copies and memsets are no kernels here, nor what stands for no work.
+fn is_kernel(kernel: &&Kernel) -> bool {
+    kernel.class != Class::Other && kernel.label != "memcpy" && kernel.label != "memset"
+}
+
+fn kernels(ranks: &[&Analysis], add: Add<'_>) {
+    let kernels = || ranks.iter().flat_map(|rank| &rank.kernels).filter(is_kernel);
+    let sum = |of: &dyn Fn(&Kernel) -> bool| kernels().filter(|kernel| of(kernel)).map(|kernel| kernel.durations.sum_ns).sum::<i64>();
+    let whole = sum(&|_| true);
+    let percent = |part: i64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
+    add("total_kernel_time", (whole > 0).then(|| seconds(whole)), "s");
+    add("communication_fraction", percent(sum(&|kernel| kernel.class == Class::Communication)), "%");
+    let mut names: BTreeMap<&str, i64> = BTreeMap::new();
+    kernels().for_each(|kernel| *names.entry(&kernel.name).or_default() += kernel.durations.sum_ns);
+    add("dominant_kernel_concentration", names.values().max().and_then(|most| percent(*most)), "%");
+    add("moe_fraction", percent(sum(&|kernel| kernel.label == "moe")), "%");
+    let of_rank = |rank: &&Analysis| {
+        let communication = rank.kernels.iter().filter(|kernel| kernel.class == Class::Communication);
+        communication.map(|kernel| kernel.durations.sum_ns as f64).sum::<f64>()
+    };
+    let (most, least) = (ranks.iter().map(of_rank).reduce(f64::max), ranks.iter().map(of_rank).reduce(f64::min));
+    let spread = most.zip(least).filter(|(most, _)| *most > 0.0 && ranks.len() > 1).map(|(most, least)| (most - least) / most);
+    add("straggler", spread, "ratio");
+    let copies = || ranks.iter().flat_map(|rank| &rank.copies).filter(|copies| !copies.kind.starts_with("Memset"));
+    let (bytes, time) = (copies().map(|copies| copies.bytes as f64).sum::<f64>(), copies().map(|copies| copies.sum_ns as f64).sum::<f64>());
+    add("average_memory_bandwidth", (time > 0.0).then(|| bytes / time), "GB/s");
+}
+
+fn coverage(ranks: &[&Analysis], add: Add<'_>) {
+    let devices = || ranks.iter().flat_map(|rank| &rank.coverage);
+    add("mean_sm_coverage", mean(devices().map(|one| 100.0 * one.by_time)), "%");
+    add("mean_sm_coverage_by_kernel", mean(devices().map(|one| 100.0 * one.by_row)), "%");
+    add("memory_bound_fraction", mean(devices().map(|one| 100.0 * one.low_share)), "%");
+    add("compute_bound_fraction", mean(devices().map(|one| 100.0 * one.high_share)), "%");
+}
+
+fn volumes(ranks: &[&Analysis], add: Add<'_>) {
+    let all = || ranks.iter().flat_map(|rank| &rank.collectives);
+    let count = all().map(|one| one.count).sum::<u64>();
+    add("coll_call_num", (count > 0).then_some(count as f64), "count");
+    let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+    all().filter(|one| one.in_bytes > 0).for_each(|one| *kinds.entry(&one.kind).or_default() += one.in_bytes);
+    let per_rank = |bytes: u64| Some(bytes as f64 / 1e9 / ranks.len() as f64);
+    for (kind, bytes) in &kinds {
+        add(&format!("collective_vol_{kind}_gb"), per_rank(*bytes), "GB");
+    }
+    add("collective_vol_total_gb", per_rank(kinds.values().sum()).filter(|_| !kinds.is_empty()), "GB");
+}

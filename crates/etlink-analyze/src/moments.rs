@@ -1,0 +1,88 @@
+//! Count, sum, extremes and spread of durations, exact and in any order.
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+/// Of some durations. Merging is exact, so that figures do not depend on the order of ranks or threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moments {
+    /// How many.
+    pub count: u64,
+    /// Sum, ns.
+    pub sum_ns: i64,
+    /// Shortest, ns; 0 of none.
+    pub min_ns: i64,
+    /// Longest, ns; 0 of none.
+    pub max_ns: i64,
+    /// Sum of the squares, ns².
+    squares: u128,
+}
+
+impl Moments {
+    /// One more.
+    pub fn add(&mut self, ns: i64) {
+        let square = u128::from(ns.unsigned_abs()).pow(2);
+        self.merge(&Moments { count: 1, sum_ns: ns, min_ns: ns, max_ns: ns, squares: square });
+    }
+
+    /// All of `other` too.
+    pub fn merge(&mut self, other: &Moments) {
+        if other.count == 0 {
+            return;
+        }
+        (self.min_ns, self.max_ns) = match self.count {
+            0 => (other.min_ns, other.max_ns),
+            _ => (self.min_ns.min(other.min_ns), self.max_ns.max(other.max_ns)),
+        };
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.squares = self.squares.saturating_add(other.squares);
+    }
+
+    /// Mean, ns; 0 of none.
+    pub fn mean_ns(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
+    }
+
+    /// Standard deviation of a sample (divided by count - 1), ns; `None` of fewer than two.
+    pub fn stddev_ns(&self) -> Option<f64> {
+        let (n, sum) = (u128::from(self.count), u128::from(self.sum_ns.unsigned_abs()));
+        // n·Σx² - (Σx)², exactly
+        let spread = n.checked_mul(self.squares)?.checked_sub(sum.checked_mul(sum)?)?;
+        (n > 1).then(|| (spread as f64 / (n as f64 * (n as f64 - 1.0))).sqrt())
+    }
+}
+
+impl Serialize for Moments {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut fields = to.serialize_struct("Moments", 6)?;
+        fields.serialize_field("count", &self.count)?;
+        fields.serialize_field("sum_ns", &self.sum_ns)?;
+        fields.serialize_field("mean_ns", &self.mean_ns())?;
+        fields.serialize_field("min_ns", &self.min_ns)?;
+        fields.serialize_field("max_ns", &self.max_ns)?;
+        fields.serialize_field("stddev_ns", &self.stddev_ns())?;
+        fields.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_make_the_whole() {
+        let of = |values: &[i64]| {
+            let mut all = Moments::default();
+            values.iter().for_each(|value| all.add(*value));
+            all
+        };
+        let (mut left, right) = (of(&[2, 4, 4]), of(&[4, 5, 5, 7, 9]));
+        left.merge(&right);
+        left.merge(&Moments::default());
+        assert_eq!(left, of(&[2, 4, 4, 4, 5, 5, 7, 9]));
+        assert_eq!((left.count, left.sum_ns, left.min_ns, left.max_ns, left.mean_ns()), (8, 40, 2, 9, 5.0));
+        let stddev = left.stddev_ns().expect("of eight");
+        assert!((stddev - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+        assert_eq!(of(&[3]).stddev_ns(), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! The device rows of a rank, classified.
+
+use crate::rules::{COLLECTIVE, Class, MEMCPY, MEMSET, NO_RULE, Rules};
+use etlink_link::LinkedTrace;
+use etlink_model::{DeviceTrace, RowKind};
+
+/// Device rows with their classes; see [`Rules`].
+#[derive(Clone, Debug)]
+pub struct Rows<'t> {
+    /// The trace that they are of.
+    pub trace: &'t LinkedTrace,
+    /// Per row, what it does.
+    pub class: Vec<Class>,
+    /// Per row, the number of its label.
+    pub(crate) label: Vec<u16>,
+    /// Numbers of the devices that have rows, ascending.
+    pub devices: Vec<i64>,
+    pub(crate) rules: &'t Rules,
+}
+
+impl<'t> Rows<'t> {
+    /// Classifies the rows of `trace`. Each different name is looked at once. O(rows + text of the names).
+    pub fn new(trace: &'t LinkedTrace, rules: &'t Rules) -> Rows<'t> {
+        let device = &trace.device;
+        let mut known = vec![None; device.names.count()];
+        let (mut class, mut label) = (Vec::with_capacity(device.rows.len()), Vec::with_capacity(device.rows.len()));
+        for row in 0..device.rows.len() {
+            let name = device.rows.name[row];
+            let by_name = || *known[name.index()].get_or_insert_with(|| rules.find(device.names.get(name)));
+            let (of_row, label_of_row) = classify(device, row, by_name);
+            class.push(of_row);
+            label.push(label_of_row);
+        }
+        let mut devices: Vec<i64> = device.rows.queue.iter().map(|queue| device.queues[queue.index()].device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        Rows { trace, class, label, devices, rules }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.class.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.class.is_empty()
+    }
+
+    /// The label of a row: the library or the kind of kernel, as the rules name it.
+    pub fn label(&self, row: usize) -> &str {
+        self.rules.label_at(self.label[row])
+    }
+
+    /// The name of a row.
+    pub fn name(&self, row: usize) -> &'t str {
+        self.trace.device_name(self.trace.device.rows.name[row])
+    }
+
+    /// Start and end of a row, ns.
+    pub fn span(&self, row: usize) -> (i64, i64) {
+        let rows = &self.trace.device.rows;
+        (rows.start[row].0, (rows.start[row] + rows.duration[row]).0)
+    }
+
+    /// The device of a row.
+    pub fn device(&self, row: usize) -> i64 {
+        let device = &self.trace.device;
+        device.queues[device.rows.queue[row].index()].device
+    }
+}
+
+fn classify(device: &DeviceTrace, row: usize, by_name: impl FnOnce() -> Option<(Class, u16)>) -> (Class, u16) {
+    let communicates = device.rows.collective[row] != u32::MAX || device.names.get(device.rows.category[row]) == "collective_comm";
+    if communicates {
+        let library = by_name().filter(|(class, _)| *class == Class::Communication);
+        return (Class::Communication, library.map_or(COLLECTIVE, |(_, label)| label));
+    }
+    match device.rows.kind[row] {
+        RowKind::Memcpy => (Class::Memory, MEMCPY),
+        RowKind::Memset => (Class::Memory, MEMSET),
+        RowKind::Kernel => by_name().unwrap_or((Class::Computation, NO_RULE)),
+    }
+}

@@ -1,0 +1,215 @@
+//! One classification of device work.
+//!
+//! In this order: arguments of a collective, then the row's category (copy, memset), then rules on the
+//! name: those of the user, then those of `rules.txt` beside this file. What no rule knows is computation.
+//! Rules are lines `class label regex`; the regex is searched in the name, the first rule found decides.
+
+use regex::RegexSet;
+use serde::Serialize;
+
+/// What device time is spent on. In order of precedence where rows overlap: see [`DeviceTime`](crate::DeviceTime).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Kernels.
+    #[default]
+    Computation,
+    /// Collectives, sends and receives, by whatever library.
+    Communication,
+    /// Copies and memsets.
+    Memory,
+    /// Rows that stand for no work: waits of a device, brackets around other rows.
+    Other,
+}
+
+impl Class {
+    /// All of them, in order of precedence.
+    pub const ALL: [Class; 4] = [Class::Computation, Class::Communication, Class::Memory, Class::Other];
+
+    /// Its name in rules and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Computation => "computation",
+            Class::Communication => "communication",
+            Class::Memory => "memory",
+            Class::Other => "other",
+        }
+    }
+}
+
+/// Why rules could not be read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RulesError {
+    /// Not three words.
+    #[error("line {line}: a rule is a class, a label and a regular expression, such as `communication mylib ^my_all_reduce`")]
+    NotARule {
+        /// Line, from 1.
+        line: usize,
+    },
+    /// No such class.
+    #[error("line {line}: there is no class {class:?}; classes are computation, communication, memory and other")]
+    NoClass {
+        /// Line, from 1.
+        line: usize,
+        /// What stands there.
+        class: String,
+    },
+    /// The expression is wrong.
+    #[error("line {line}: {message}")]
+    BadRegex {
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong, in one line.
+        message: String,
+    },
+    /// The expressions together are too large.
+    #[error("the rules are too large: {0}")]
+    TooLarge(String),
+}
+
+const BUILT_IN: &str = include_str!("rules.txt");
+/// Labels that no rule has.
+const NO_RULES: [&str; 4] = ["other", "collective", "memcpy", "memset"];
+
+/// The rules, ready to use.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    set: RegexSet,
+    /// Per rule, its class and label.
+    of: Vec<(Class, u16)>,
+    labels: Vec<String>,
+}
+
+impl Rules {
+    /// The built-in rules.
+    ///
+    /// # Errors
+    /// None: a test reads them.
+    pub fn built_in() -> Result<Rules, RulesError> {
+        Rules::with("")
+    }
+
+    /// The rules of `text`, then the built-in ones.
+    ///
+    /// # Errors
+    /// A line is no rule.
+    pub fn with(text: &str) -> Result<Rules, RulesError> {
+        let mut rules = Rules { set: RegexSet::empty(), of: vec![], labels: NO_RULES.map(str::to_owned).to_vec() };
+        let mut patterns = vec![];
+        for text in [text, BUILT_IN] {
+            rules.read(text, &mut patterns)?;
+        }
+        rules.set = RegexSet::new(patterns).map_err(|error| RulesError::TooLarge(error.to_string()))?;
+        Ok(rules)
+    }
+
+    fn read<'t>(&mut self, text: &'t str, patterns: &mut Vec<&'t str>) -> Result<(), RulesError> {
+        for (line, rule) in (1..).zip(text.lines()) {
+            let rule = rule.trim();
+            if rule.is_empty() || rule.starts_with('#') {
+                continue;
+            }
+            let mut words = rule.splitn(2, char::is_whitespace);
+            let (class, rest) = (words.next().unwrap_or_default(), words.next().unwrap_or_default().trim_start());
+            let Some((label, pattern)) = rest.split_once(char::is_whitespace) else { return Err(RulesError::NotARule { line }) };
+            let known = Class::ALL.into_iter().find(|known| known.name() == class);
+            let Some(known) = known else { return Err(RulesError::NoClass { line, class: class.to_owned() }) };
+            let pattern = pattern.trim_start();
+            if let Err(error) = regex::Regex::new(pattern) {
+                let message = error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                return Err(RulesError::BadRegex { line, message: format!("{pattern:?}: {message}") });
+            }
+            let label = self.label_of(label);
+            self.of.push((known, label));
+            patterns.push(pattern);
+        }
+        Ok(())
+    }
+
+    fn label_of(&mut self, label: &str) -> u16 {
+        let at = self.labels.iter().position(|known| known == label).unwrap_or_else(|| {
+            self.labels.push(label.to_owned());
+            self.labels.len() - 1
+        });
+        u16::try_from(at).unwrap_or(0)
+    }
+
+    /// Class and label of a kernel of this name, if a rule knows it. O(length).
+    pub(crate) fn find(&self, name: &str) -> Option<(Class, u16)> {
+        self.of.get(self.set.matches(name).iter().next()?).copied()
+    }
+
+    /// The class of a kernel of this name.
+    pub fn class(&self, name: &str) -> Class {
+        self.find(name).map_or(Class::Computation, |(class, _)| class)
+    }
+
+    /// The label that the rules give a kernel of this name.
+    pub fn label(&self, name: &str) -> &str {
+        self.label_at(self.find(name).map_or(0, |(_, label)| label))
+    }
+
+    pub(crate) fn label_at(&self, label: u16) -> &str {
+        self.labels.get(label as usize).map_or("", String::as_str)
+    }
+}
+
+/// Numbers of [`NO_RULES`].
+pub(crate) const NO_RULE: u16 = 0;
+pub(crate) const COLLECTIVE: u16 = 1;
+pub(crate) const MEMCPY: u16 = 2;
+pub(crate) const MEMSET: u16 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_all_libraries() {
+        let rules = Rules::built_in().expect("the built-in rules are right");
+        for (class, label, name) in [
+            (Class::Communication, "nccl", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
+            (Class::Communication, "nccl", "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"),
+            (Class::Communication, "nccl", "void ncclSymkDevKernel_AllReduce_RSxLD_AGxST<float>(ncclSymkDevArgs)"),
+            (Class::Communication, "rccl", "rcclKernel_AllReduce"),
+            (Class::Communication, "rccl", "mscclKernel_Sum_half_LL"),
+            (Class::Communication, "mscclpp", "void mscclpp::collective::allreduceNvls<__half>(int)"),
+            (Class::Communication, "deepep", "void deep_ep::internode_ll::dispatch<true, 7168>(void*)"),
+            (Class::Communication, "nvshmem", "nvshmemi_transfer_rma"),
+            (Class::Communication, "symm_mem", "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)"),
+            (Class::Communication, "symm_mem", "void c10d::symmetric_memory::two_shot_all_reduce_kernel<float>()"),
+            (Class::Communication, "vllm", "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(RankData*)"),
+            (Class::Communication, "trtllm", "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<4>()"),
+            (Class::Communication, "hccl", "hccl::allreduce"),
+            (Class::Communication, "oneccl", "oneccl_allreduce_small_kernel"),
+            (Class::Communication, "by_name", "my_reduce_scatter_kernel"),
+            (Class::Computation, "reduction", "void layer_norm_grad<BlockAllReduce<float>>()"),
+            (Class::Computation, "gemm", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n"),
+            (Class::Computation, "gemm", "Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16"),
+            (Class::Computation, "attention", "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64>>()"),
+            (Class::Computation, "elementwise", "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor>()"),
+            (Class::Computation, "triton", "triton_poi_fused_add_cos_sin_0"),
+            (Class::Computation, "other", "pe_exe"),
+            (Class::Memory, "dma", "dma_request"),
+            (Class::Other, "event", "event_wait"),
+            (Class::Memory, "copy", "__amd_rocclr_copyBuffer"),
+        ] {
+            assert_eq!((rules.class(name), rules.label(name)), (class, label), "{name}");
+        }
+    }
+
+    #[test]
+    fn rules_of_the_user_come_first() {
+        let rules = Rules::with("# ours\n\n  communication  ours  ^ours_.* kernel$ \nmemory spill spill").expect("rules");
+        assert_eq!((rules.class("ours_gemm kernel"), rules.label("ours_gemm kernel")), (Class::Communication, "ours"));
+        assert_eq!((rules.class("spill_gemm"), rules.label("spill_gemm")), (Class::Memory, "spill"));
+    }
+
+    #[test]
+    fn a_wrong_rule_is_named() {
+        let error = |text| Rules::with(text).expect_err("refused").to_string();
+        assert!(error("\ncomputation gemm").starts_with("line 2: a rule is a class"));
+        assert!(error("compute gemm x").contains("there is no class \"compute\""));
+        assert!(error("computation gemm (").starts_with("line 1: \"(\": "), "{}", error("computation gemm ("));
+    }
+}

@@ -1,0 +1,112 @@
+//! Steps: what counts as one, how long it took, what the device did for it.
+//!
+//! A step is what [`etlink_link::ranks::Steps`] takes for one: a `ProfilerStep#N`; else vLLM's `execute_context_*`; else the time from the end of
+//! one `Optimizer.step…` to the end of the next (forward, backward, optimizer; what the window cuts is none); else annotations that differ
+//! by a number at their end alone. A trace with none of these has no steps.
+//!
+//! Device rows belong to the step in which their launch call began, on whatever thread; they may run after the step's end
+//! on the host. `device` times are over these rows, as in [`DeviceTime`]: their window is from the first one's start to the
+//! last one's end.
+
+use crate::breakdown::DeviceTime;
+use crate::rows::Rows;
+use etlink_link::ranks::Steps;
+use etlink_link::{LinkedTrace, NoLaunch};
+use etlink_model::DeviceTrace;
+use serde::Serialize;
+
+/// One step, ns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Step {
+    /// Name of the annotation.
+    pub name: String,
+    /// Start, ns since the origin of the trace.
+    pub start_ns: i64,
+    /// Time on the host.
+    pub duration_ns: i64,
+    /// Device rows that were launched in it.
+    pub rows: u64,
+    /// First start of these, ns since the origin of the trace.
+    pub device_start_ns: i64,
+    /// From there to their last end.
+    pub device_window_ns: i64,
+    /// Computation.
+    pub computation_ns: i64,
+    /// Communication without computation beside it.
+    pub exposed_communication_ns: i64,
+    /// Copies with neither beside them.
+    pub exposed_memory_ns: i64,
+    /// Other rows alone.
+    pub exposed_other_ns: i64,
+    /// None of its rows runs.
+    pub idle_ns: i64,
+    /// Communication.
+    pub communication_ns: i64,
+    /// Communication and computation.
+    pub overlap_ns: i64,
+}
+
+/// In order of time. O(ops + rows · log steps).
+pub(crate) fn steps(rows: &Rows<'_>) -> Vec<Step> {
+    let mut steps = found(rows.trace);
+    let mut of_step: Vec<Vec<usize>> = vec![vec![]; steps.len()];
+    for row in (0..rows.len()).filter(|_| !steps.is_empty()) {
+        let Some(call) = rows.trace.row_call[row].get().filter(|_| rows.trace.row_no_launch[row] == NoLaunch::Launched) else { continue };
+        let called = rows.trace.device.calls.start[call.index()].0;
+        let step = steps.partition_point(|step| step.start_ns <= called).checked_sub(1);
+        let inside = step.filter(|step| called < steps[*step].start_ns.saturating_add(steps[*step].duration_ns));
+        if let Some(list) = inside.and_then(|step| of_step.get_mut(step)) {
+            list.push(row);
+        }
+    }
+    for (step, list) in steps.iter_mut().zip(of_step) {
+        step.rows = list.len() as u64;
+        step.take(&DeviceTime::of(rows, list.into_iter()));
+    }
+    steps
+}
+
+impl Step {
+    fn take(&mut self, time: &DeviceTime) {
+        (self.device_start_ns, self.device_window_ns) = (time.start_ns, time.window_ns);
+        (self.computation_ns, self.exposed_communication_ns) = (time.computation_ns, time.exposed_communication_ns);
+        (self.exposed_memory_ns, self.exposed_other_ns, self.idle_ns) = (time.exposed_memory_ns, time.exposed_other_ns, time.idle_ns);
+        (self.communication_ns, self.overlap_ns) = (time.communication_ns, time.overlap_ns);
+    }
+}
+
+fn found(trace: &LinkedTrace) -> Vec<Step> {
+    let all = Steps::new(trace, std::iter::empty()).all;
+    let are = |prefix: &str| all.first().is_some_and(|step| step.name.starts_with(prefix));
+    let contexts = if are("ProfilerStep#") { vec![] } else { named(&trace.device, "execute_context_") };
+    if !contexts.is_empty() {
+        return contexts;
+    }
+    // the first and the last of those that optimizers end are parts of steps
+    let whole = if are("optimizer step ") { all.get(1..all.len().saturating_sub(1)) } else { Some(&all[..]) };
+    let base = trace.device.header.base_ns;
+    let step = |step: &etlink_link::ranks::Step| Step {
+        name: step.name.clone(),
+        start_ns: step.start_ns.saturating_sub(base),
+        duration_ns: step.end_ns.saturating_sub(step.start_ns),
+        ..Step::default()
+    };
+    let mut steps: Vec<Step> = whole.unwrap_or_default().iter().map(step).collect();
+    steps.sort_by_key(|step| step.start_ns);
+    steps
+}
+
+/// Annotations whose names begin so, by start; of nested ones the outermost.
+fn named(device: &DeviceTrace, prefix: &str) -> Vec<Step> {
+    let names: Vec<bool> = device.names.iter().map(|name| name.starts_with(prefix)).collect();
+    let ops = &device.ops;
+    let mut steps: Vec<Step> = vec![];
+    for op in (0..ops.len()).filter(|op| names[ops.name[*op].index()]) {
+        let start_ns = ops.start[op].0;
+        if steps.last().is_none_or(|last| last.start_ns.saturating_add(last.duration_ns) <= start_ns) {
+            let name = device.names.get(ops.name[op]).to_owned();
+            steps.push(Step { name, start_ns, duration_ns: ops.duration[op].0, ..Step::default() });
+        }
+    }
+    steps
+}

@@ -1,0 +1,265 @@
+//! Small programs, figures by hand.
+
+use crate::support::{analyzed, analyzed_with};
+use etlink_analyze::Options;
+use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+
+const US: i64 = 1_000;
+
+fn us(start: i64, end: i64) -> (i64, i64) {
+    (start * US, end * US)
+}
+
+/// ```text
+/// us        0         10        20        30        40        50        60
+/// calls     l  l  r w l                             l
+/// stream 7    [== a =====][b ===========]                  [c =]
+/// stream 20                              [waits for b ====]
+/// ```
+#[test]
+fn gaps_by_cause() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, us(0, 1), Queue::stream(7), "a", us(2, 11));
+    draw.launch(main, us(3, 4), Queue::stream(7), "b", us(12, 26));
+    let record = draw.next_correlation();
+    draw.call(main, "cudaEventRecord", us(6, 7), record);
+    let wait = draw.next_correlation();
+    draw.call(main, "cudaStreamWaitEvent", us(8, 9), wait);
+    draw.sync("Stream Wait Event", Queue::stream(20), us(8, 9), wait, Some((7, record)));
+    draw.launch(main, us(10, 11), Queue::stream(20), "first", us(14, 15));
+    draw.launch(main, us(12, 13), Queue::stream(20), "waits", us(27, 45));
+    draw.launch(main, us(50, 52), Queue::stream(7), "c", us(57, 60));
+    let analysis = analyzed(&draw);
+    let [device] = &analysis.idle[..] else { panic!("one device") };
+    // 11-12 between rows; 26-27 between; 45-50 host late, 50-57 launch
+    assert_eq!((device.gaps, device.idle_ns, device.host_late_ns, device.launch_ns, device.between_ns), (3, 14_000, 5_000, 7_000, 2_000));
+    let stream = |stream| analysis.stream_idle.iter().find(|idle| idle.stream == Some(stream)).expect("that stream");
+    let seven = stream(7);
+    // 26-50 host late, 50-57 launch
+    assert_eq!((seven.host_late_ns, seven.launch_ns, seven.between_ns, seven.longest_ns), (24_000, 7_000, 1_000, 31_000));
+    let [queue, _] = &analysis.queues[..] else { panic!("two streams") };
+    // a waits 0-2, b 3-12, c 50-57: 18 of 57 us
+    assert_eq!((queue.rows, queue.window_ns, queue.max_length), (3, 57_000, 1));
+    assert!((queue.mean_length - 18.0 / 57.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_stream_that_waits_for_another() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, us(0, 1), Queue::stream(20), "first", us(2, 4));
+    draw.launch(main, us(3, 4), Queue::stream(7), "long", us(5, 40));
+    let record = draw.next_correlation();
+    draw.call(main, "cudaEventRecord", us(6, 7), record);
+    let wait = draw.next_correlation();
+    draw.call(main, "cudaStreamWaitEvent", us(8, 9), wait);
+    draw.sync("Stream Wait Event", Queue::stream(20), us(8, 9), wait, Some((7, record)));
+    draw.launch(main, us(10, 11), Queue::stream(20), "waits", us(42, 50));
+    let analysis = analyzed(&draw);
+    let waiting = analysis.stream_idle.iter().find(|idle| idle.stream == Some(20)).expect("that stream");
+    // 4-10 the host, 10-40 the event, 40-42 the rest
+    assert_eq!((waiting.idle_ns, waiting.host_late_ns, waiting.event_wait_ns, waiting.between_ns), (38_000, 6_000, 30_000, 2_000));
+}
+
+#[test]
+fn a_graph_launch_is_one_call_with_many_rows() {
+    for (flavour, call) in [(Flavour::Cuda, "cudaGraphLaunch"), (Flavour::Rocm, "hipGraphLaunch")] {
+        let mut draw = TraceBuilder::new(flavour);
+        let main = draw.thread();
+        let id = draw.next_correlation();
+        draw.call(main, call, us(0, 10), id);
+        for at in 0..5 {
+            draw.kernel(Queue::stream(7), "k", us(20 + 4 * at, 23 + 4 * at), id);
+        }
+        let [launch] = &analyzed(&draw).launches[..] else { panic!("one name") };
+        assert_eq!((launch.name.as_str(), launch.graph, launch.calls, launch.rows, launch.short_rows), (call, true, 1, 5, 5));
+        assert_eq!((launch.call_ns, launch.delay_min_ns, launch.delay_max_ns, launch.rows_ns), (10_000, 10_000, 10_000, 15_000));
+    }
+}
+
+#[test]
+fn bandwidth_is_over_the_time_in_which_copies_run() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let mut copy = |start: i64, end: i64, bytes: u64| {
+        let id = draw.next_correlation();
+        draw.call(main, "cudaMemcpyAsync", us(start - 5, start - 4), id);
+        draw.memcpy(Queue::stream(start % 7), "Memcpy HtoD (Pinned -> Device)", us(start, end), id, bytes);
+    };
+    // two at once: 30000 bytes in 15 us; one later: 10000 in 5 us; one that does not say
+    copy(10, 20, 10_000);
+    copy(15, 25, 20_000);
+    copy(40, 45, 10_000);
+    copy(50, 90, 0);
+    let [copies] = &analyzed(&draw).copies[..] else { panic!("one kind") };
+    assert_eq!((copies.rows, copies.rows_without_size, copies.bytes, copies.busy_ns, copies.sum_ns), (4, 1, 40_000, 20_000, 25_000));
+    assert_eq!((copies.gb_per_s, copies.max_gb_per_s), (Some(2.0), Some(2.0)));
+}
+
+#[test]
+fn what_counts_as_a_step() {
+    let draw = |names: [&str; 2]| {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        for (at, name) in [(0, names[0]), (100, names[1])] {
+            draw.annotation(main, name, at * US, (at + 80) * US);
+            draw.annotation(main, "Optimizer.step#SGD.step", (at + 60) * US, (at + 70) * US);
+        }
+        draw.launch(main, us(5, 6), Queue::stream(7), "in the first", us(10, 20));
+        // launched in the first, runs in the second
+        draw.launch(main, us(75, 76), Queue::stream(7), "late", us(110, 130));
+        draw.launch(main, us(90, 91), Queue::stream(7), "between", us(140, 145));
+        draw
+    };
+    let steps = analyzed(&draw(["ProfilerStep#3", "ProfilerStep#4"])).steps;
+    assert_eq!(
+        steps.iter().map(|step| (step.name.as_str(), step.duration_ns, step.rows)).collect::<Vec<_>>(),
+        [("ProfilerStep#3", 80_000, 2), ("ProfilerStep#4", 80_000, 0)]
+    );
+    assert_eq!((steps[0].device_start_ns, steps[0].device_window_ns, steps[0].computation_ns, steps[0].idle_ns), (10_000, 120_000, 30_000, 90_000));
+    let steps = analyzed(&draw(["execute_context_1(8)", "execute_context_0"])).steps;
+    assert_eq!(steps.iter().map(|step| step.start_ns).collect::<Vec<_>>(), [0, 100_000]);
+    let steps = analyzed(&draw(["epoch", "epoch"])).steps;
+    assert_eq!(steps.iter().map(|step| (step.start_ns, step.duration_ns)).collect::<Vec<_>>(), [(70_000, 100_000)]);
+}
+
+#[test]
+fn volume_and_bandwidth_of_collectives() {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 4);
+    let main = draw.thread();
+    for (at, name, seq) in [(0, "allreduce", 1), (100, "allreduce", 2), (200, "_allgather_base", 3)] {
+        let comms = Comms { in_elements: 1_000, out_elements: if seq == 3 { 4_000 } else { 1_000 }, ..Comms::new(name, 0..4, 0, seq) };
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", us(at, at + 1), id);
+        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", us(at + 5, at + 10), id, &comms);
+    }
+    draw.launch(main, us(300, 301), Queue::stream(20), "ncclDevKernel_ReduceScatter_Sum_f32", us(305, 306));
+    let all = analyzed(&draw).collectives;
+    let found: Vec<_> = all.iter().map(|one| (one.kind.as_str(), one.group.as_str(), one.count, one.in_bytes, one.bytes)).collect();
+    assert_eq!(
+        found,
+        [("all_reduce", "ranks 0, 1, 2, 3", 2, 8_000, 8_000), ("all_gather", "ranks 0, 1, 2, 3", 1, 4_000, 16_000), ("reduce_scatter", "", 1, 0, 0)]
+    );
+    // 8000 bytes in 10 us, twice 3/4 of them on the links
+    assert_eq!(all[0].algorithm_gb_per_s, Some(0.8));
+    assert!((all[0].bus_gb_per_s.expect("known") - 1.2).abs() < 1e-9);
+    assert_eq!((all[2].algorithm_gb_per_s, all[2].sum_ns), (None, 1_000));
+}
+
+#[test]
+fn latency_and_bandwidth_by_sizes() {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    // 3 us, and 2 ns for each of 4 bytes an element
+    for (at, elements) in [(0, 250), (100, 500), (200, 1_000)] {
+        let comms = Comms { in_elements: elements, out_elements: elements, ..Comms::new("allreduce", 0..2, 0, at) };
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", us(at, at + 1), id);
+        let length = 3_000 + 8 * elements as i64;
+        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", ((at + 5) * US, (at + 5) * US + length), id, &comms);
+    }
+    let [all] = &analyzed(&draw).collectives[..] else { panic!("one kind") };
+    let (latency, slope) = all.latency_ns.zip(all.ns_per_byte).expect("three sizes");
+    assert!((latency - 3_000.0).abs() < 1e-6 && (slope - 2.0).abs() < 1e-9, "{latency} {slope}");
+}
+
+#[test]
+fn metrics_of_a_run() {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    for step in 0..4 {
+        let at = 100 * step;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), at * US, (at + 80 + step) * US);
+        draw.launch(main, us(at, at + 1), Queue::stream(7), "gemm", us(at + 10, at + 40));
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", us(at + 2, at + 3), id);
+        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", us(at + 30, at + 40), id, &Comms::new("allreduce", 0..2, 0, step));
+        let id = draw.next_correlation();
+        draw.call(main, "cudaMemcpyAsync", us(at + 4, at + 5), id);
+        draw.memcpy(Queue::stream(7), "Memcpy DtoD (Device -> Device)", us(at + 40, at + 50), id, 20_000);
+    }
+    let analysis = analyzed(&draw);
+    let total = etlink_analyze::total(std::iter::once(&analysis));
+    let value = |name: &str| total.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value);
+    for (name, want) in [
+        ("avg_step_time", 81.5e-6),
+        ("communication_time_per_step", 10e-6),
+        ("total_trace_time", 340e-6),
+        ("total_kernel_time", 160e-6),
+        ("aggregate_gpu_utilization", 100.0 * 160.0 / 340.0),
+        ("communication_fraction", 25.0),
+        ("compute_comm_overlap", 100.0),
+        ("dominant_kernel_concentration", 75.0),
+        ("memory_transfer_overhead", 100.0 * 40.0 / 340.0),
+        ("average_memory_bandwidth", 2.0),
+        ("coll_call_num", 4.0),
+        ("collective_vol_all_reduce_gb", 4.0 * 4096.0 / 1e9),
+    ] {
+        let found = value(name).unwrap_or_else(|| panic!("no {name}"));
+        assert!((found - want).abs() < 1e-9, "{name}: {found}, not {want}");
+    }
+    assert_eq!((value("load_imbalance_ratio"), value("straggler"), value("ttft")), (None, None, None), "of one rank without tokens");
+}
+
+#[test]
+fn coverage_by_time_and_by_kernel() {
+    // the builder's kernels have 128 blocks, 0.592593 on each multiprocessor
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, us(0, 1), Queue::stream(7), "a", us(2, 3));
+    draw.raw(
+        r#"{"ph": "X", "cat": "kernel", "name": "small", "pid": 0, "tid": 7, "ts": 10.000, "dur": 3.000, "args": {"device": 0, "stream": 7, "grid": [54, 1, 1]}}"#,
+    );
+    let [coverage] = &analyzed(&draw).coverage[..] else { panic!("one device") };
+    assert_eq!((coverage.multiprocessors, coverage.rows), (216, 2));
+    let (large, small) = (128.0 / 216.0, 54.0 / 216.0);
+    assert!((coverage.by_row - (large + small) / 2.0).abs() < 1e-9);
+    assert!((coverage.by_time - (large + 3.0 * small) / 4.0).abs() < 1e-9);
+    assert_eq!((coverage.low_share, coverage.high_share), (0.5, 0.0));
+}
+
+#[test]
+fn sequences_of_the_outermost_ops() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for at in [0, 100, 200] {
+        draw.op(main, "aten::linear", at * US, (at + 50) * US);
+        draw.op(main, "aten::linear_inner", (at + 5) * US, (at + 40) * US);
+        draw.launch(main, us(at + 10, at + 11), Queue::stream(7), "gemm", us(at + 20, at + 30));
+        if at < 200 {
+            draw.launch(main, us(at + 45, at + 46), Queue::stream(7), "bias", us(at + 60, at + 65));
+        }
+    }
+    let all = analyzed_with(&draw, &Options { sequences_of: Some("linear".into()), ..Options::default() }).sequences;
+    let found: Vec<_> = all.iter().map(|one| (one.op.as_str(), one.count, one.rows, one.device_ns, one.op_ns, one.names.as_str())).collect();
+    assert_eq!(found, [("aten::linear", 2, 2, 30_000, 100_000, "gemm | bias"), ("aten::linear", 1, 1, 10_000, 50_000, "gemm")]);
+}
+
+#[test]
+fn peaks_of_memory() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::empty", 0, 10 * US);
+    let mut memory = |ts: &str, kind: i64, bytes: i64, totals: &str| {
+        draw.raw(&format!(
+            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": {ts}, "args": {{{totals}"Bytes": {bytes}, "Device Id": {}, "Device Type": {kind}}}}}"#,
+            kind - 1
+        ));
+    };
+    memory("1.000", 1, 512, "\"Total Reserved\": 4096, \"Total Allocated\": 1512, ");
+    memory("2.000", 1, 1024, "\"Total Reserved\": 4096, \"Total Allocated\": 2536, ");
+    memory("3.000", 1, -2036, "\"Total Reserved\": 4096, \"Total Allocated\": 500, ");
+    memory("4.000", 0, 64, "");
+    memory("5.000", 0, -128, "");
+    let analysis = analyzed_with(&draw, &Options { memory_timeline: true, ..Options::default() });
+    let [cpu, cuda] = &analysis.memory[..] else { panic!("two devices") };
+    assert_eq!((cpu.device_type, cpu.device, cpu.start_bytes, cpu.peak_bytes, cpu.end_bytes), ("cpu", -1, 0, 64, -64));
+    assert_eq!((cuda.device_type, cuda.allocations, cuda.frees, cuda.allocated_sum_bytes), ("cuda", 2, 1, 1536));
+    assert_eq!((cuda.start_bytes, cuda.peak_bytes, cuda.peak_ns, cuda.end_bytes, cuda.peak_reserved_bytes), (1000, 2536, 2_000, 500, 4096));
+    let points: Vec<i64> = analysis.memory_timeline.iter().map(|point| point.allocated_bytes).collect();
+    assert_eq!(points, [1512, 2536, 500, 64, -64]);
+}

@@ -1,0 +1,113 @@
+//! Random programs: laws that hold whatever runs.
+
+use crate::support::analyzed;
+use etlink_analyze::{Analysis, total};
+use etlink_model::builder::{Comms, Queue, TraceBuilder};
+use proptest::prelude::*;
+
+/// What a program does next: on which stream, after how long, for how long.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    what: u8,
+    stream: i64,
+    device: i64,
+    after: i64,
+    late: i64,
+    length: i64,
+}
+
+fn work() -> impl Strategy<Value = Work> {
+    let times = (0i64..40_000, 0i64..80_000, prop_oneof![1 => Just(0i64), 9 => 1i64..60_000]);
+    (0u8..7, 0i64..4, 0i64..2, times).prop_map(|(what, stream, device, (after, late, length))| Work { what, stream, device, after, late, length })
+}
+
+fn draw(program: &[Work], rank: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    let mut now = 0;
+    let mut ends = [[0i64; 4]; 2];
+    let mut seq = 0;
+    draw.annotation(main, "ProfilerStep#1", 0, 1_000_000);
+    for Work { what, stream, device, after, late, length } in program.iter().copied() {
+        now += after;
+        let queue = Queue { device, context: 1, stream };
+        // rows of two streams in three overlap with others of their stream
+        let ready = if stream == 0 { ends[device as usize][0] } else { 0 };
+        let start = (now + late).max(ready);
+        let span = (start, start + length);
+        ends[device as usize][stream as usize] = span.1;
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernel", (now, now + 3_000), id);
+        match what {
+            0 | 1 => draw.kernel(queue, "gemm", span, id),
+            2 => draw.kernel(queue, "elementwise", span, id),
+            3 => draw.memcpy(queue, "Memcpy HtoD (Pageable -> Device)", span, id, 1_000),
+            4 => draw.kernel(queue, "event_wait", span, id),
+            5 => draw.memset(queue, span, None, 64),
+            _ => {
+                seq += 1;
+                draw.collective_kernel(queue, "ncclDevKernel_AllReduce_Sum_f32", span, id, &Comms::new("allreduce", 0..2, rank, seq));
+            }
+        }
+        now += 3_000;
+    }
+    draw
+}
+
+fn laws(analysis: &Analysis) -> Result<(), TestCaseError> {
+    for (time, idle) in analysis.breakdown.iter().zip(&analysis.idle) {
+        let exposed = time.exposed_communication_ns + time.exposed_memory_ns + time.exposed_other_ns;
+        prop_assert_eq!(time.computation_ns + exposed + time.idle_ns, time.window_ns, "classes and idle are the window");
+        prop_assert!(time.overlap_ns <= time.communication_ns && time.overlap_ns <= time.computation_ns);
+        prop_assert_eq!(time.exposed_communication_ns + time.overlap_ns, time.communication_ns);
+        prop_assert_eq!((time.device, time.idle_ns), (idle.device, idle.idle_ns), "gaps are the idle time");
+    }
+    for idle in analysis.idle.iter().chain(&analysis.stream_idle) {
+        let causes = [idle.host_late_ns, idle.event_wait_ns, idle.launch_ns, idle.between_ns, idle.unexplained_ns];
+        prop_assert!(causes.iter().all(|cause| *cause >= 0) && idle.longest_ns <= idle.idle_ns);
+        prop_assert_eq!(causes.iter().sum::<i64>(), idle.idle_ns, "each gap has its causes");
+    }
+    for step in &analysis.steps {
+        let exposed = step.exposed_communication_ns + step.exposed_memory_ns + step.exposed_other_ns;
+        prop_assert_eq!(step.computation_ns + exposed + step.idle_ns, step.device_window_ns);
+    }
+    let shares: f64 = analysis.kernels.iter().map(|kernel| kernel.share).sum();
+    let any = analysis.kernels.iter().any(|kernel| kernel.durations.sum_ns > 0);
+    let whole = f64::from(u8::from(any));
+    prop_assert!((shares - whole).abs() < 1e-9);
+    for queue in &analysis.queues {
+        prop_assert!(queue.mean_length <= queue.max_length as f64 && queue.full_ns <= queue.window_ns);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(120) })]
+
+    #[test]
+    fn laws_of_one_rank(program in prop::collection::vec(work(), 1..60)) {
+        laws(&analyzed(&draw(&program, 0)))?;
+    }
+
+    #[test]
+    fn ranks_add_up(first in prop::collection::vec(work(), 1..30), second in prop::collection::vec(work(), 1..30)) {
+        let ranks = [analyzed(&draw(&first, 0)), analyzed(&draw(&second, 1))];
+        let sum = total(ranks.iter());
+        let devices = || ranks.iter().flat_map(|rank| &rank.breakdown);
+        prop_assert_eq!(sum.breakdown[0].window_ns, devices().map(|time| time.window_ns).sum::<i64>());
+        prop_assert_eq!(sum.breakdown[0].idle_ns, devices().map(|time| time.idle_ns).sum::<i64>());
+        prop_assert_eq!(sum.breakdown[0].overlap_ns, devices().map(|time| time.overlap_ns).sum::<i64>());
+        let kernels = || ranks.iter().flat_map(|rank| &rank.kernels);
+        for kernel in &sum.kernels {
+            let same = || kernels().filter(|one| one.name == kernel.name && one.label == kernel.label);
+            prop_assert_eq!(kernel.durations.sum_ns, same().map(|one| one.durations.sum_ns).sum::<i64>());
+            prop_assert_eq!(kernel.durations.count, same().map(|one| one.durations.count).sum::<u64>());
+        }
+        prop_assert_eq!(sum.kernels.iter().map(|one| one.durations.count).sum::<u64>(), (first.len() + second.len()) as u64);
+        let rows = |all: &[etlink_analyze::Launches]| all.iter().map(|one| one.rows).sum::<u64>();
+        prop_assert_eq!(rows(&sum.launches), ranks.iter().map(|rank| rows(&rank.launches)).sum::<u64>());
+        let bytes = |all: &[etlink_analyze::Collectives]| all.iter().map(|one| one.bytes).sum::<u64>();
+        prop_assert_eq!(bytes(&sum.collectives), ranks.iter().map(|rank| bytes(&rank.collectives)).sum::<u64>());
+    }
+}

@@ -1,0 +1,18 @@
+//! Drawn traces, linked and analyzed.
+
+use etlink_analyze::{Analysis, Options, Rules, analyze};
+use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_model::builder::TraceBuilder;
+
+pub(crate) fn linked(draw: &TraceBuilder) -> LinkedTrace {
+    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions::default()).expect("reads");
+    etlink_link::link(None, device, LinkOptions::default()).expect("links")
+}
+
+pub(crate) fn analyzed(draw: &TraceBuilder) -> Analysis {
+    analyzed_with(draw, &Options::default())
+}
+
+pub(crate) fn analyzed_with(draw: &TraceBuilder, options: &Options) -> Analysis {
+    analyze(&linked(draw), &Rules::built_in().expect("rules"), options)
+}

@@ -1,0 +1,61 @@
+//! `etlink analyze`.
+
+use super::size;
+use bytesize::ByteSize;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// `etlink analyze`.
+#[derive(Debug, Args)]
+pub struct Analyze {
+    /// A Kineto trace, a written graph (`.et`, ET+) as far as it tells, or a folder with the traces of all ranks or with what `merge` wrote; `-` for standard input
+    #[arg(value_name = "TRACE|DIR")]
+    pub path: PathBuf,
+    /// Host trace of the Kineto trace, as for `link`
+    #[arg(long, value_name = "ET")]
+    pub host: Option<PathBuf>,
+    /// Rank, when the trace does not say
+    #[arg(long)]
+    pub rank: Option<i64>,
+    /// Rules for kernels that come before the built-in ones: lines of a class (computation, communication, memory, other), a label and a regular expression that is searched in the kernel's name
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// Find the kernel sequences that the outermost ops launch whose names contain this
+    #[arg(long, value_name = "OP")]
+    pub sequences_of: Option<String>,
+    /// Show only this table, by the name that JSON has, such as kernels, idle, steps, metrics; as CSV always one [default for CSV: breakdown]
+    #[arg(long, value_name = "NAME")]
+    pub table: Option<String>,
+    /// How many lines of each table to show; JSON and CSV have all
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub top: usize,
+    /// Give the numbers of another tool, where its definitions differ: `hta` is HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in `hta,nanoseconds`
+    #[arg(long, value_enum, value_name = "TOOL", value_delimiter = ',', hide_possible_values = true, conflicts_with_all = ["rules", "sequences_of"])]
+    pub compat: Vec<Compat>,
+    /// Threads to use; the figures do not depend on it [default: all cores]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
+    /// Memory to stay within, as for `merge`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<ByteSize>,
+    /// Analyze traces that do not seem to belong together
+    #[arg(long)]
+    pub force: bool,
+    /// Print everything as JSON
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print one table as CSV, a line per rank and record
+    #[arg(long)]
+    pub csv: bool,
+}
+
+/// Whose numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compat {
+    /// HolisticTraceAnalysis
+    Hta,
+    /// HTA's `include_last_profiler_step`
+    IncludeLastStep,
+    /// HTA's `HTA_DISABLE_NS_ROUNDING`
+    Nanoseconds,
+}

@@ -1,0 +1,110 @@
+//! A written graph (`.et`, its JSON, ET+) as a device trace, as far as its nodes tell.
+//!
+//! Device nodes become rows, runtime nodes calls (the first slice of each), communication nodes have type, size and group. Annotations, sizes of
+//! copies, grids and allocations are not there.
+
+use crate::commands::replay::chakra::on_device;
+use anyhow::{Result, bail};
+use etlink_chakra::proto::{CollectiveCommType, NodeType};
+use etlink_chakra::read;
+use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_model::{
+    Collective, Correlation, DeviceRow, DeviceTrace, DurationNs, Label, NameId, Queue, QueueIdx, RowKind, RuntimeCall, Thread, ThreadIdx, TimeNs,
+};
+use std::collections::BTreeSet;
+
+/// What is said above the tables.
+pub(super) const NOTE: &str = "note: a written graph says nothing of steps, sizes of copies, grids and allocations; host times are those of slices\n";
+
+/// The graph of the rows of `file`. Its own edges are not used: what a row waited for is told from the times.
+pub(super) fn linked(file: &read::Graph, name: &str, rank: Option<i64>) -> Result<LinkedTrace> {
+    if file.start_ns.iter().all(Option::is_none) {
+        bail!("{name} has no times: there is nothing to analyze");
+    }
+    let mut device = DeviceTrace { bytes: file.bytes, ..DeviceTrace::default() };
+    device.header.rank = rank;
+    let (mut rows, mut calls, mut called) = (vec![], vec![], BTreeSet::new());
+    for index in 0..file.len() {
+        let Some(start) = file.start_ns[index].map(TimeNs) else { continue };
+        let (kind, duration) = (file.names.get(file.kind[index]), DurationNs(file.duration_ns[index].max(0)));
+        let correlation = file.correlation[index].map_or(Correlation::NONE, Correlation);
+        let on_device = on_device(file, index, file.place_of(index));
+        if matches!(kind, "boundary" | "unexplained_wait" | "latency" | "host_gap") {
+            continue;
+        }
+        let id = device.names.intern(file.name_of(index));
+        if on_device {
+            rows.push(row(file, index, &mut device, DeviceRow { name: id, start, duration, correlation, ..DeviceRow::default() }));
+        } else if kind == "runtime" && called.insert(correlation.0) {
+            let thread = thread(file, index, &mut device);
+            calls.push(RuntimeCall { name: id, thread, start, duration, correlation, external_id: -1, kernel: NameId::EMPTY });
+        }
+    }
+    rows.sort_by_key(|row| row.start);
+    calls.sort_by_key(|call| call.start);
+    rows.into_iter().for_each(|row| device.rows.push(row));
+    calls.into_iter().for_each(|call| device.calls.push(call));
+    if device.rows.is_empty() {
+        bail!("{name} has no device nodes: there is nothing to analyze");
+    }
+    Ok(etlink_link::link(None, device, LinkOptions::default())?)
+}
+
+fn row(file: &read::Graph, index: usize, device: &mut DeviceTrace, base: DeviceRow) -> DeviceRow {
+    let (place, name) = (file.place_of(index), file.name_of(index));
+    let queue = Queue { device: place.device.unwrap_or(0), context: 0, stream: place.stream.unwrap_or(0) };
+    let kind = match name {
+        name if name.starts_with("Memcpy") => RowKind::Memcpy,
+        name if name.starts_with("Memset") => RowKind::Memset,
+        _ => RowKind::Kernel,
+    };
+    let collective = collective(file, index, device);
+    let queue = QueueIdx::new(position(&mut device.queues, queue));
+    DeviceRow { kind, queue, external_id: -1, gb_per_s: -1.0, collective, ..base }
+}
+
+/// Type, size and group of a communication node.
+fn collective(file: &read::Graph, index: usize, device: &mut DeviceTrace) -> u32 {
+    let comm = file.comm_of(index);
+    let name = match file.node_type[index] {
+        NodeType::CommSendNode => "send",
+        NodeType::CommRecvNode => "recv",
+        NodeType::CommCollNode => {
+            let kind = comm.comm_type.and_then(|kind| CollectiveCommType::try_from(i32::try_from(kind).ok()?).ok());
+            kind.map_or("", |kind| kind.as_str_name())
+        }
+        _ => return u32::MAX,
+    };
+    let bytes = comm.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+    let group = comm.group.map_or("", |group| file.names.get(group));
+    let record = Collective {
+        name: device.names.intern(name),
+        // what there are so many of is bytes
+        dtype: device.names.intern("Byte"),
+        in_elements: bytes,
+        group_name: device.names.intern(group),
+        src: comm.src.unwrap_or(-1),
+        dst: comm.dst.unwrap_or(-1),
+        ..Collective::absent()
+    };
+    device.collectives.push(record);
+    u32::try_from(device.collectives.len() - 1).unwrap_or(u32::MAX)
+}
+
+fn thread(file: &read::Graph, index: usize, device: &mut DeviceTrace) -> ThreadIdx {
+    let place = file.place_of(index);
+    let mut label = |label: Option<Label>| match label {
+        Some(Label::Text(text)) => Label::Text(device.names.intern(file.names.get(text))),
+        Some(number) => number,
+        None => Label::Int(0),
+    };
+    let thread = Thread { pid: label(place.pid), tid: label(place.tid) };
+    ThreadIdx::new(position(&mut device.threads, thread))
+}
+
+fn position<T: PartialEq>(all: &mut Vec<T>, wanted: T) -> usize {
+    all.iter().position(|known| *known == wanted).unwrap_or_else(|| {
+        all.push(wanted);
+        all.len() - 1
+    })
+}

@@ -1,0 +1,115 @@
+//! `etlink analyze`: what the traces say.
+
+mod chakra;
+mod csv;
+mod load;
+mod show;
+
+use super::{print, print_json, threads};
+use crate::Outcome;
+use crate::args::{Analyze, Compat};
+use anyhow::{Context, Result, bail};
+use etlink_analyze::hta::{self, Settings};
+use etlink_analyze::{Analysis, Options, Rules, Total, analyze, total};
+use etlink_link::ranks::{Facts, Lateness, clocks, company, join, lateness};
+use load::{Ranked, Stray, Told, load};
+use serde::Serialize;
+use serde_json::Value;
+
+/// What the traces of one run say.
+#[derive(Serialize)]
+struct Analyzed {
+    /// Folder of the run, empty for a file.
+    run: String,
+    /// Each rank.
+    ranks: Vec<Ranked<Analysis>>,
+    /// Over all ranks.
+    total: Total,
+    /// Who came late to collectives that all ranks have; empty for one rank.
+    stragglers: Vec<Lateness>,
+    /// Traces that could not be analyzed.
+    left_out: Vec<Stray>,
+}
+
+/// Tables of a run, not of each rank.
+const OF_ALL_RANKS: [&str; 1] = ["metrics"];
+
+pub fn run(args: Analyze) -> Result<Outcome> {
+    let known = if args.compat.is_empty() { [etlink_analyze::TABLES, &OF_ALL_RANKS].concat() } else { hta::TABLES.to_vec() };
+    if let Some(table) = args.table.as_deref().filter(|table| !known.contains(table)) {
+        bail!("{table} is no table {} --compat hta; tables are {}", if args.compat.is_empty() { "without" } else { "of" }, known.join(", "));
+    }
+    if !args.compat.is_empty() {
+        return as_hta(&args);
+    }
+    let rules = rules(&args)?;
+    let options = Options { sequences_of: args.sequences_of.clone(), memory_timeline: args.table.as_deref() == Some("memory_timeline") };
+    let (notes, told) = load(&args, threads(args.threads)?, |trace, rank| {
+        let analysis = analyze(trace, &rules, &options);
+        Ok(Analysis { rank: rank.or(analysis.rank), ..analysis })
+    })?;
+    let analyzed: Vec<Analyzed> = told.into_iter().map(|told| Analyzed::new(told, args.force)).collect();
+    if args.json {
+        print_json(&analyzed)?;
+    } else if args.csv {
+        let table = args.table.as_deref().unwrap_or("breakdown");
+        print(&if OF_ALL_RANKS.contains(&table) {
+            csv::csv(analyzed.iter().map(|run| (run.run.as_str(), "all", serde_json::to_value(&run.total))), table)?
+        } else {
+            csv::csv(analyzed.iter().flat_map(|run| of_ranks(&run.run, &run.ranks)), table)?
+        })?;
+    } else {
+        print(&notes.into_iter().chain(analyzed.iter().map(|one| show::run(one, &args))).collect::<String>())?;
+    }
+    Ok(outcome(analyzed.iter().any(|one| !one.left_out.is_empty())))
+}
+
+/// HTA's numbers.
+fn as_hta(args: &Analyze) -> Result<Outcome> {
+    let has = |what| args.compat.contains(&what);
+    let settings = Settings { include_last: has(Compat::IncludeLastStep), nanoseconds: has(Compat::Nanoseconds) };
+    let (notes, told) = load(args, threads(args.threads)?, |trace, _| Ok(hta::tables(trace, settings)?))?;
+    if args.json {
+        print_json(&told)?;
+    } else if args.csv {
+        let table = args.table.as_deref().unwrap_or("temporal_breakdown");
+        print(&csv::csv(told.iter().flat_map(|run| of_ranks(&run.run, &run.ranks)), table)?)?;
+    } else {
+        print(&notes.into_iter().chain([show::compat::tables(&told, args)?]).collect::<String>())?;
+    }
+    Ok(outcome(told.iter().any(|one| !one.left_out.is_empty())))
+}
+
+/// What is said of each rank of a run.
+fn of_ranks<'a, T: Serialize>(run: &'a str, ranks: &'a [Ranked<T>]) -> impl Iterator<Item = (&'a str, &'a str, serde_json::Result<Value>)> {
+    ranks.iter().map(move |rank| (run, rank.label.as_str(), serde_json::to_value(&rank.said)))
+}
+
+fn outcome(left_out: bool) -> Outcome {
+    if left_out { Outcome::Found } else { Outcome::Done }
+}
+
+fn rules(args: &Analyze) -> Result<Rules> {
+    let Some(path) = &args.rules else { return Ok(Rules::built_in()?) };
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Rules::with(&text).with_context(|| path.display().to_string())
+}
+
+impl Analyzed {
+    fn new(told: Told<Analysis>, force: bool) -> Analyzed {
+        let Told { run, mut ranks, left_out } = told;
+        let facts: Vec<Facts> = ranks.iter_mut().filter_map(|rank| rank.facts.take()).collect();
+        Analyzed { run, total: total(ranks.iter().map(|rank| &rank.said)), ranks, stragglers: stragglers(facts, force), left_out }
+    }
+}
+
+/// By collectives that were matched over the ranks, by one clock; see `etlink ranks`.
+fn stragglers(facts: Vec<Facts>, force: bool) -> Vec<Lateness> {
+    let company = company(&facts, force);
+    let together: Vec<Facts> = facts.into_iter().zip(&company.left_out).filter(|(_, why)| why.is_none()).map(|(facts, _)| facts).collect();
+    if together.len() < 2 {
+        return vec![];
+    }
+    let join = join(&together);
+    lateness(&together, &join, &clocks(&together, &join))
+}

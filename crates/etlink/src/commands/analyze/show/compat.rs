@@ -1,0 +1,38 @@
+//! Tables of other tools, as they name their columns.
+
+use super::short;
+use crate::args::Analyze;
+use crate::commands::analyze::csv::{cell, records};
+use crate::commands::analyze::load::Told;
+use crate::table::Grid;
+use anyhow::Result;
+use etlink_analyze::hta;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// All of them, or that which was asked for.
+pub(in crate::commands::analyze) fn tables(told: &[Told<hta::Tables>], args: &Analyze) -> Result<String> {
+    let mut out = String::new();
+    for run in told {
+        for stray in &run.left_out {
+            writeln!(out, "note: {} is left out: {}", stray.label, stray.error)?;
+        }
+        for rank in &run.ranks {
+            let said = serde_json::to_value(&rank.said)?;
+            for name in hta::TABLES.iter().filter(|name| args.table.as_deref().is_none_or(|only| only == **name)) {
+                writeln!(out, "{name} of rank {}", rank.label)?;
+                out += &table(&said, name, args.top);
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn table(said: &Value, name: &str, top: usize) -> String {
+    let Some(first) = records(said, name).next() else { return " nothing\n".to_owned() };
+    let mut grid = Grid::new(0, first.keys().map(String::as_str));
+    for record in records(said, name).take(top) {
+        grid.add(record.values().map(|value| short(&cell(Some(value)))));
+    }
+    grid.to_string()
+}

@@ -1,0 +1,115 @@
+//! The analyses for people: a sentence, then tables.
+
+pub(super) mod compat;
+mod rows;
+mod times;
+
+use super::Analyzed;
+use crate::args::Analyze;
+use crate::table::Grid;
+use etlink_analyze::DeviceTime;
+use std::fmt::Write;
+
+/// What a table is called above its lines, and the lines.
+type Shown = (String, Grid);
+
+pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
+    let mut out = String::new();
+    for stray in &one.left_out {
+        let _ = writeln!(out, "note: {} is left out: {}", stray.label, stray.error);
+    }
+    if !one.run.is_empty() {
+        let _ = writeln!(out, "{}: {} ranks", one.run, one.ranks.len());
+    }
+    out += &sentence(&one.total.breakdown);
+    if let Some(last) = one.stragglers.iter().filter(|rank| rank.last > 0).max_by_key(|rank| rank.alone_ns) {
+        let _ = writeln!(
+            out,
+            "rank {} holds the others up most: it comes last to {} of {} collectives and makes the others wait {}",
+            last.rank,
+            last.last,
+            last.joints,
+            us(last.alone_ns as f64)
+        );
+    }
+    for (name, table) in TABLES {
+        let wanted = args.table.as_deref().map_or(!ONLY_ASKED.contains(name), |only| only == *name);
+        if let Some((title, grid)) = wanted.then(|| table(one, args.top)).filter(|(_, grid)| !grid.is_empty()) {
+            let _ = write!(out, "{title}\n{grid}");
+        }
+    }
+    out
+}
+
+/// Long ones, for `--table`.
+const ONLY_ASKED: [&str; 3] = ["stream_idle", "memory_timeline", "metrics"];
+
+type Show = fn(&Analyzed, usize) -> Shown;
+const TABLES: &[(&str, Show)] = &[
+    ("breakdown", times::breakdown),
+    ("steps", times::steps),
+    ("kernels", rows::kernels),
+    ("idle", times::idle),
+    ("stream_idle", times::stream_idle),
+    ("collectives", rows::collectives),
+    ("copies", rows::copies),
+    ("launches", rows::launches),
+    ("queues", rows::queues),
+    ("coverage", rows::coverage),
+    ("sequences", rows::sequences),
+    ("memory", rows::memory),
+    ("memory_timeline", rows::memory_timeline),
+    ("metrics", rows::metrics),
+];
+
+/// Where the time went, in words.
+fn sentence(sum: &[DeviceTime]) -> String {
+    let Some(sum) = sum.iter().find(|sum| sum.window_ns > 0) else { return "no device work in the trace\n".to_owned() };
+    let of = |part: i64| percent(part as f64 / sum.window_ns as f64);
+    let busy = of(sum.window_ns - sum.idle_ns);
+    let mut out = format!("devices are busy {busy} of {}: computation {}", ms(sum.window_ns), of(sum.computation_ns));
+    for (name, ns) in [
+        ("exposed communication", sum.exposed_communication_ns),
+        ("exposed copies", sum.exposed_memory_ns),
+        ("other", sum.exposed_other_ns),
+        ("idle", sum.idle_ns),
+    ] {
+        if ns > 0 {
+            let _ = write!(out, ", {name} {}", of(ns));
+        }
+    }
+    if let Some(share) = sum.overlap_share {
+        let _ = write!(out, "; {} of communication runs beside computation", percent(share));
+    }
+    out + "\n"
+}
+
+/// `10 of 81 names`.
+fn of(shown: usize, all: usize, what: &str) -> String {
+    if shown < all { format!("{shown} of {all} {what}") } else { format!("{all} {what}") }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn ms(ns: i64) -> String {
+    format!("{:.3} ms", ns as f64 / 1e6)
+}
+
+fn us(ns: f64) -> String {
+    format!("{:.3} us", ns / 1e3)
+}
+
+fn rate(gb_per_s: Option<f64>) -> String {
+    gb_per_s.map_or("-".into(), |rate| format!("{rate:.3} GB/s"))
+}
+
+/// Template arguments take screens.
+fn short(name: &str) -> String {
+    const MOST: usize = 60;
+    match name.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}

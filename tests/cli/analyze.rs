@@ -1,0 +1,181 @@
+//! What the traces say: figures by hand over drawn runs.
+
+use crate::tool::Tool;
+use etlink_model::builder::{Comms, Queue, TraceBuilder};
+use serde_json::{Value, json};
+
+const US: i64 = 1_000;
+
+/// ```text
+/// us         0    10   20   30   40   50   60   70   80   90  100
+/// stream 7   gemm======     gemm======               copy=====
+/// stream 20       all_reduce=====          my_reduce==
+/// ```
+fn draw(rank: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 0, 30 * US);
+    let at = |start: i64, end: i64| (100 * US + start * US, 100 * US + end * US);
+    draw.launch(main, (5 * US, 8 * US), Queue::stream(7), "sm80_gemm", at(0, 20));
+    let comms = Comms::new("allreduce", 0..2, rank, 1);
+    let id = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernelExC", (9 * US, 10 * US), id);
+    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", at(10, 30), id, &comms);
+    draw.launch(main, (11 * US, 12 * US), Queue::stream(7), "sm80_gemm", at(20, 40));
+    draw.launch(main, (13 * US, 14 * US), Queue::stream(20), "ours_exchange", at(50, 60));
+    let id = draw.next_correlation();
+    draw.call(main, "cudaMemcpyAsync", (15 * US, 16 * US), id);
+    draw.memcpy(Queue::stream(7), "Memcpy DtoD (Device -> Device)", at(80, 100), id, 40_000);
+    draw
+}
+
+fn table(json: &Value, rank: usize, name: &str) -> Vec<Value> {
+    json[0]["ranks"][rank][name].as_array().unwrap_or_else(|| panic!("no table {name}")).clone()
+}
+
+#[test]
+fn device_time_by_class() {
+    let tool = Tool::new();
+    tool.file("trace.json", draw(0).kineto());
+    let breakdown = |ran: crate::tool::Ran| table(&ran.exits(0).json(), 0, "breakdown");
+    let want = json!([{
+        "device": 0, "start_ns": 100_000, "window_ns": 100_000, "computation_ns": 50_000, "exposed_communication_ns": 0,
+        "exposed_memory_ns": 20_000, "exposed_other_ns": 0, "idle_ns": 30_000, "communication_ns": 20_000, "memory_ns": 20_000,
+        "overlap_ns": 20_000, "overlap_share": 1.0,
+    }]);
+    assert_eq!(breakdown(tool.run("analyze trace.json --json")), *want.as_array().expect("a table"));
+    // a rule of the user makes a kernel communication
+    tool.file("rules.txt", "# ours\ncommunication ours ^ours_\n");
+    let ruled = breakdown(tool.run("analyze trace.json --rules rules.txt --json"));
+    assert_eq!((&ruled[0]["computation_ns"], &ruled[0]["exposed_communication_ns"]), (&json!(40_000), &json!(10_000)));
+    tool.run("analyze trace.json")
+        .exits(0)
+        .says("devices are busy 70.0 % of 0.100 ms: computation 50.0 %, exposed copies 20.0 %, idle 30.0 %; 100.0 % of communication runs beside");
+    tool.file("wrong.txt", "communication ours");
+    tool.run("analyze trace.json --rules wrong.txt").exits(2).complains(&["wrong.txt", "line 1", "a rule is a class"]);
+}
+
+#[test]
+fn kernels_and_csv() {
+    let tool = Tool::new();
+    tool.file("kineto_trace_0.json", draw(0).kineto());
+    tool.file("kineto_trace_1.json", draw(1).kineto());
+    let json = tool.run("analyze . --json").exits(0).json();
+    let gemm = &json[0]["total"]["kernels"][0];
+    assert_eq!((&gemm["name"], &gemm["label"], &gemm["count"], &gemm["sum_ns"]), (&json!("sm80_gemm"), &json!("gemm"), &json!(4), &json!(80_000)));
+    let csv = tool.run("analyze . --csv --table kernels").exits(0);
+    let lines: Vec<&str> = csv.stdout.lines().collect();
+    assert_eq!(lines[0], "run,rank,class,label,name,count,sum_ns,mean_ns,min_ns,max_ns,stddev_ns,share");
+    assert_eq!(lines[1], ",0,computation,gemm,sm80_gemm,2,40000,20000.0,20000,20000,0.0,0.4444444444444444");
+    assert_eq!(lines.len(), 1 + 2 * 4);
+}
+
+/// Every figure of every table is the same in CSV as in JSON.
+#[test]
+fn csv_says_what_json_says() {
+    let tool = Tool::new();
+    tool.file("kineto_trace_0.json", draw(0).kineto());
+    tool.file("kineto_trace_1.json", draw(1).kineto());
+    for (how, tables) in [
+        (
+            "--sequences-of mm",
+            &["breakdown", "kernels", "idle", "stream_idle", "launches", "queues", "copies", "coverage", "collectives", "sequences"][..],
+        ),
+        ("--compat hta", &["temporal_breakdown", "kernel_type_breakdown", "kernel_breakdown", "idle_time_breakdown", "queue_length_summary"]),
+    ] {
+        let json = tool.run(&format!("analyze . {how} --json")).exits(0).json();
+        for name in tables {
+            let csv = tool.run(&format!("analyze . {how} --csv --table {name}")).exits(0);
+            let mut reader = csv::Reader::from_reader(csv.stdout.as_bytes());
+            let head = reader.headers().expect("a head").clone();
+            let mut lines = reader.records();
+            for rank in 0..2 {
+                let records = table(&json, rank, name);
+                assert!(!records.is_empty(), "{name}");
+                for record in records {
+                    let line = lines.next().expect("a line").expect("reads");
+                    assert_eq!(line.get(1), Some(rank.to_string().as_str()));
+                    for (key, value) in record.as_object().expect("a record").iter().filter(|(key, _)| *key != "rank") {
+                        let cell = line.get(head.iter().position(|name| name == key).expect("the column"));
+                        let want = value.as_str().map_or_else(|| value.to_string(), str::to_owned).replace("null", "");
+                        assert_eq!(cell, Some(want.as_str()), "{name} {key}");
+                    }
+                }
+            }
+            assert!(lines.next().is_none(), "{name} has more lines");
+        }
+    }
+}
+
+#[test]
+fn all_ranks() {
+    let tool = Tool::new();
+    tool.file("kineto_trace_0.json", draw(0).kineto());
+    tool.file("kineto_trace_1.json", draw(1).kineto());
+    let json = tool.run("analyze . --json").exits(0).json();
+    assert_eq!(json[0]["total"]["breakdown"][0]["window_ns"], json!(200_000));
+    assert_eq!(json[0]["total"]["idle"][0]["idle_ns"], json!(60_000));
+    assert_eq!(json[0]["stragglers"].as_array().map(Vec::len), Some(2));
+    let metric = tool.run("analyze . --csv --table metrics").exits(0).says("run,rank,name,value,unit\n").stdout;
+    assert!(metric.contains(",all,coll_call_num,2.0,count\n"), "{metric}");
+    tool.run("analyze . --table kernels").exits(0).says("sm80_gemm");
+}
+
+#[test]
+fn what_cannot_be_analyzed() {
+    let tool = Tool::new();
+    tool.file("trace.json", draw(0).kineto());
+    tool.run("analyze trace.json --table kernel").exits(2).complains(&["kernel is no table", "kernels"]);
+    tool.run("analyze trace.json --table kernels --compat hta").exits(2).complains(&["kernels is no table", "temporal_breakdown"]);
+    tool.run("analyze gone.json").exits(2).complains(&["gone.json"]);
+    tool.run("analyze trace.json --host trace.json").exits(2).complains(&["the same file"]);
+    tool.file("wrong/torch_et_0.json", "{}");
+    tool.run("analyze wrong").exits(1).says("note: 0 is left out");
+}
+
+#[test]
+fn numbers_of_hta() {
+    let tool = Tool::new();
+    tool.file("trace.json", draw(0).kineto());
+    tool.run("analyze trace.json --compat hta").exits(0).says("temporal_breakdown of rank 0").says("idle_time(us)").says("30.0");
+    let json = tool.run("analyze trace.json --compat hta,nanoseconds --json").exits(0).json();
+    assert_eq!(table(&json, 0, "temporal_breakdown")[0]["kernel_time(us)"], json!(100.0));
+}
+
+/// A `.et` has the device rows as they were.
+#[test]
+fn written_graphs() {
+    let tool = Tool::new();
+    tool.file("in/kineto_trace_0.json", draw(0).kineto());
+    tool.file("in/kineto_trace_1.json", draw(1).kineto());
+    tool.run("merge in -o out --no-align").exits(0);
+    let (before, after) = (tool.run("analyze in --json").exits(0).json(), tool.run("analyze out --json").exits(0).json());
+    let rank = table(&after, 1, "breakdown");
+    for figure in ["window_ns", "computation_ns", "idle_ns", "overlap_ns", "exposed_memory_ns"] {
+        assert_eq!(rank[0][figure], table(&before, 1, "breakdown")[0][figure], "{figure}");
+    }
+    let names = |json: &Value| table(json, 0, "kernels").iter().map(|kernel| (kernel["name"].clone(), kernel["sum_ns"].clone())).collect::<Vec<_>>();
+    assert_eq!(names(&after), names(&before));
+    assert_eq!(table(&after, 0, "collectives")[0]["bytes"], json!(4096));
+    assert_eq!(table(&after, 0, "launches")[0]["rows"], table(&before, 0, "launches")[0]["rows"]);
+    tool.run("analyze out").exits(0).says("note: a written graph says nothing of steps");
+    tool.run("link --device in/kineto_trace_0.json -o one.json").exits(0);
+    let etplus = tool.run("analyze one.json --json").exits(0).json();
+    assert_eq!(names(&etplus), names(&before));
+    tool.run("analyze in/kineto_trace_0.json").exits(0);
+}
+
+/// A recording on the CPU has steps and collectives, and no devices.
+#[test]
+fn without_a_device() {
+    let tool = Tool::new();
+    let json = tool.run("analyze {pairs}/tpdp4-2.15.0 --json").exits(0).json();
+    assert_eq!((json[0]["ranks"].as_array().map(Vec::len), json[0]["total"]["breakdown"].as_array().map(Vec::len)), (Some(4), Some(0)));
+    let steps: Vec<Value> = table(&json, 3, "steps").iter().map(|step| step["name"].clone()).collect();
+    assert_eq!(steps, ["ProfilerStep#2", "ProfilerStep#3"]);
+    let kinds: Vec<Value> = json[0]["total"]["collectives"].as_array().expect("a table").iter().map(|one| one["kind"].clone()).collect();
+    assert!(kinds.contains(&json!("all_reduce")) && kinds.contains(&json!("barrier")), "{kinds:?}");
+    assert_eq!(json[0]["stragglers"].as_array().map(Vec::len), Some(4));
+    tool.run("analyze {pairs}/tpdp4-2.15.0").exits(0).says("no device work in the trace").says("ProfilerStep#2");
+}
