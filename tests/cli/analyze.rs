@@ -179,3 +179,22 @@ fn without_a_device() {
     assert_eq!(json[0]["stragglers"].as_array().map(Vec::len), Some(4));
     tool.run("analyze {pairs}/tpdp4-2.15.0").exits(0).says("no device work in the trace").says("ProfilerStep#2");
 }
+
+#[test]
+fn parquet_files_per_table_and_rank() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank).kineto());
+    }
+    tool.run("analyze run --parquet tables").exits(0);
+    for table in ["events", "nodes", "edges", "collectives"] {
+        for rank in 0..2 {
+            let file = std::fs::read(tool.path(&format!("tables/{table}/{rank}.parquet"))).expect("written");
+            assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"), "{table} of rank {rank}");
+        }
+    }
+    tool.run("analyze run/kineto_trace_0.json --parquet tables").exits(2).complains(&["0.parquet", "exists already", "--force"]);
+    tool.run("analyze run/kineto_trace_0.json --parquet tables --force").exits(0);
+    tool.run("merge run -o graphs").exits(0);
+    tool.run("analyze graphs --parquet more").exits(1).says("a written graph has no events");
+}

@@ -14,7 +14,7 @@
 
 use crate::rows::Rows;
 use crate::rules::Class;
-use etlink_link::ranks::{Facts, GroupOf, Party, bus_factor, kind_text, list};
+use etlink_link::ranks::{Facts, GroupOf, Party, bus_factor, list};
 use etlink_model::CollectiveKind;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -116,7 +116,7 @@ pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
         let (group, group_size) = group(&facts, one.party);
         let duration = one.end_ns.saturating_sub(one.start_ns);
         all.push(Collectives {
-            kind: kind_text(one.kind),
+            kind: one.kind.name().to_owned(),
             group,
             group_size,
             on_device: one.on_device,
@@ -132,7 +132,7 @@ pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
     }
     let device = &rows.trace.device;
     for row in (0..rows.len()).filter(|row| rows.class[*row] == Class::Communication && !known[*row]) {
-        let kind = kind_text(CollectiveKind::of(rows.name(row)));
+        let kind = CollectiveKind::of(rows.name(row)).name().to_owned();
         all.push(Collectives { kind, on_device: true, count: 1, sum_ns: device.rows.duration[row].0, ..Collectives::default() });
     }
     sum(all.iter())

@@ -29,6 +29,19 @@ pub enum NodeKind {
 }
 
 impl NodeKind {
+    /// Its name in reports and outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeKind::HostOp => "host_op",
+            NodeKind::Runtime => "runtime",
+            NodeKind::DeviceOp => "device_op",
+            NodeKind::Collective => "collective",
+            NodeKind::HostGap => "host_gap",
+            NodeKind::Boundary => "boundary",
+            NodeKind::UnexplainedWait => "unexplained_wait",
+        }
+    }
+
     /// Whether it stands for time that passes, not for work.
     pub fn is_delay(self) -> bool {
         matches!(self, NodeKind::Boundary | NodeKind::UnexplainedWait)

@@ -101,6 +101,24 @@ pub enum CollectiveKind {
 }
 
 impl CollectiveKind {
+    /// Its name in reports and outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            CollectiveKind::AllReduce => "all_reduce",
+            CollectiveKind::Reduce => "reduce",
+            CollectiveKind::AllGather => "all_gather",
+            CollectiveKind::Gather => "gather",
+            CollectiveKind::Scatter => "scatter",
+            CollectiveKind::Broadcast => "broadcast",
+            CollectiveKind::AllToAll => "all_to_all",
+            CollectiveKind::ReduceScatter => "reduce_scatter",
+            CollectiveKind::Barrier => "barrier",
+            CollectiveKind::Send => "send",
+            CollectiveKind::Recv => "recv",
+            CollectiveKind::Other => "other",
+        }
+    }
+
     /// The kind that a `Collective name` or an op or kernel name says. The name's spelling
     /// (`_allgather_base`, `all_gather_into_tensor_coalesced`, `ncclDevKernel_AllGather_RING`)
     /// does not matter.

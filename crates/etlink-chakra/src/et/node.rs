@@ -167,7 +167,7 @@ impl<'t> Encoder<'t> {
 
     fn attributes(&mut self, index: usize, node: &Node, comm: Option<&Comm<'_>>) {
         self.message.attr_bool("is_cpu_op", comm.is_none() && !node.on_device);
-        self.message.attr_text("kind", self.graph.standing_for(index).unwrap_or(kind_text(node.kind)));
+        self.message.attr_text("kind", self.graph.standing_for(index).unwrap_or(node.kind.name()));
         self.message.attr_int("start_ns", self.aligned(node.start.0));
         self.message.attr_int("duration_ns", self.plan.duration[index].0);
         if self.options.latency == Latency::Fold && self.plan.latency[index] > DurationNs(0) {
@@ -342,7 +342,7 @@ impl<'t> Encoder<'t> {
     /// All that the traces say of a communication, under the host trace's names.
     fn communication(&mut self, record: Option<&CollectiveRef<'_>>, name: &str) {
         let kind = record.map_or_else(|| CollectiveKind::of(name), CollectiveRef::kind);
-        self.message.attr_text("comm_kind", comm_kind_text(kind));
+        self.message.attr_text("comm_kind", kind.name());
         let Some(CollectiveRef { record, names }) = record else { return };
         for (name, text) in [
             ("collective_name", record.name),
@@ -389,34 +389,5 @@ fn node_type(comm: Option<&Comm<'_>>) -> NodeType {
         Some(Comm::Collective { .. }) => NodeType::CommCollNode,
         Some(Comm::PointToPoint { send: true, .. }) => NodeType::CommSendNode,
         Some(Comm::PointToPoint { send: false, .. }) => NodeType::CommRecvNode,
-    }
-}
-
-fn kind_text(kind: NodeKind) -> &'static str {
-    match kind {
-        NodeKind::HostOp => "host_op",
-        NodeKind::Runtime => "runtime",
-        NodeKind::DeviceOp => "device_op",
-        NodeKind::Collective => "collective",
-        NodeKind::HostGap => "host_gap",
-        NodeKind::Boundary => "boundary",
-        NodeKind::UnexplainedWait => "unexplained_wait",
-    }
-}
-
-fn comm_kind_text(kind: CollectiveKind) -> &'static str {
-    match kind {
-        CollectiveKind::AllReduce => "all_reduce",
-        CollectiveKind::Reduce => "reduce",
-        CollectiveKind::AllGather => "all_gather",
-        CollectiveKind::Gather => "gather",
-        CollectiveKind::Scatter => "scatter",
-        CollectiveKind::Broadcast => "broadcast",
-        CollectiveKind::AllToAll => "all_to_all",
-        CollectiveKind::ReduceScatter => "reduce_scatter",
-        CollectiveKind::Barrier => "barrier",
-        CollectiveKind::Send => "send",
-        CollectiveKind::Recv => "recv",
-        CollectiveKind::Other => "other",
     }
 }

@@ -7,7 +7,7 @@
 mod problems;
 mod resolve;
 
-pub use problems::{Example, Problem, ProblemKind, kind_text, list};
+pub use problems::{Example, Problem, ProblemKind, list};
 
 use super::{Communication, Facts, Party};
 use etlink_model::CollectiveKind;
@@ -104,7 +104,7 @@ impl Join {
     pub fn describe(&self, joint: &Joint) -> String {
         match joint.channel {
             Channel::Message { src, dst } => format!("message {} from rank {src} to rank {dst}", joint.number),
-            Channel::Group(_) => format!("{} {} of {}", kind_text(joint.kind), joint.number, list("rank", &self.members(joint.channel))),
+            Channel::Group(_) => format!("{} {} of {}", joint.kind.name(), joint.number, list("rank", &self.members(joint.channel))),
         }
     }
 

@@ -33,7 +33,7 @@ pub use clocks::{Clock, Drift, clocks, needs_all};
 pub use company::{Company, LeftOut, company};
 pub use facts::{Communication, Facts, GroupOf, Party, Runs};
 pub use groups::Groups;
-pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join, kind_text, list, out_of_turn};
+pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join, list, out_of_turn};
 pub use lateness::{Lateness, StepLateness, lateness, stragglers};
 pub use releases::{Release, Releases, releases};
 pub use skew::{Skew, bus_factor, skews};

@@ -4,7 +4,7 @@
 //! time, the bus bandwidth that times what a ring sends per byte: all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all,
 //! gather and scatter (n-1)/n; others 1.
 
-use super::join::{kind_text, list, side};
+use super::join::{list, side};
 use super::lateness::{aligned, arrivals, last_of};
 use super::{Channel, Clock, Facts, Join, Joint};
 use etlink_model::CollectiveKind;
@@ -64,7 +64,7 @@ fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option
         Channel::Message { src, dst } => ("message".to_owned(), format!("rank {src} to rank {dst}"), 0, 2),
         Channel::Group(group) => {
             let members = join.groups.get(&group).map_or(&[][..], |ranks| ranks);
-            (kind_text(joint.kind), list("rank", members), group, members.len())
+            (joint.kind.name().to_owned(), list("rank", members), group, members.len())
         }
     };
     let algorithm = transfer_ns.filter(|_| bytes > 0).map(|transfer| bytes as f64 / transfer as f64 * 1e9);

@@ -38,7 +38,10 @@ pub struct Analyze {
     /// Memory to stay within, as for `merge`
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<ByteSize>,
-    /// Analyze traces that do not seem to belong together
+    /// Also write what was recorded, the graph and the communication as Parquet: DIR/events, nodes, edges and collectives with a file per rank
+    #[arg(long, value_name = "DIR")]
+    pub parquet: Option<PathBuf>,
+    /// Analyze traces that do not seem to belong together, and replace Parquet files
     #[arg(long)]
     pub force: bool,
     /// Print everything as JSON

@@ -91,7 +91,7 @@ impl Problems {
 
     /// A communication that has no channel.
     pub(super) fn stray(&mut self, kind: ProblemKind, facts: &Facts, communication: &Communication) {
-        let what = || format!("{} on rank {}", kind_text(communication.kind), facts.rank);
+        let what = || format!("{} on rank {}", communication.kind.name(), facts.rank);
         self.note(kind, || Example { what: what(), rank: facts.rank, node: communication.node });
     }
 
@@ -111,7 +111,7 @@ impl Problems {
         }
         let (kind, said): (_, fn(&Facts, &Communication) -> String) = match joint.differs {
             None => return,
-            Some(Differs::Kind) => (ProblemKind::KindDiffers, |_, communication| kind_text(communication.kind)),
+            Some(Differs::Kind) => (ProblemKind::KindDiffers, |_, communication| communication.kind.name().to_owned()),
             Some(Differs::Dtype) => (ProblemKind::DtypeDiffers, |facts, communication| facts.names.get(communication.dtype).to_owned()),
             Some(Differs::Size) if joint.kind == CollectiveKind::AllToAll => return,
             Some(Differs::Size) => (ProblemKind::SizeDiffers, |_, communication| format!("{} bytes", communication.in_bytes)),
@@ -137,7 +137,7 @@ impl Problems {
 
 /// `all_reduce number 7 of ranks [0, 1]`.
 fn name(groups: &BTreeMap<u32, Vec<u64>>, joint: &Joint) -> String {
-    let kind = kind_text(joint.kind);
+    let kind = joint.kind.name();
     match joint.channel {
         Channel::Message { src, dst } => format!("message {} from rank {src} to rank {dst}", joint.number),
         Channel::Group(number) => {
@@ -156,17 +156,4 @@ pub fn list<T: std::fmt::Display>(what: &str, all: &[T]) -> String {
         [first, second, .., last] if all.len() > 8 => format!("{what}s {first}, {second}, … {last} ({} in all)", all.len()),
         all => format!("{what}s {}", join(all)),
     }
-}
-
-/// `all_reduce`, `send`, …
-pub fn kind_text(kind: CollectiveKind) -> String {
-    let text = format!("{kind:?}");
-    let mut out = String::new();
-    for (at, letter) in text.char_indices() {
-        if letter.is_ascii_uppercase() && at > 0 {
-            out.push('_');
-        }
-        out.push(letter.to_ascii_lowercase());
-    }
-    out
 }

@@ -48,11 +48,24 @@ pub(super) struct Stray {
     pub(super) error: String,
 }
 
+/// Of what a trace is.
+#[derive(Clone, Copy)]
+pub(super) struct Of<'a> {
+    /// Folder of the run, empty for a file.
+    pub(super) run: &'a Path,
+    /// As in [`Ranked`].
+    pub(super) label: &'a str,
+    /// The rank that the file's name tells.
+    pub(super) rank: Option<i64>,
+    /// Whether it is a written graph.
+    pub(super) written: bool,
+}
+
 /// Notes for people, and the runs.
 pub(super) type Loaded<T> = (Vec<String>, Vec<Told<T>>);
 
-/// Links what was named; `say` gets each trace, and its rank where the file's name tells it.
-pub(super) fn load<T: Send>(args: &Analyze, threads: usize, say: impl Fn(&LinkedTrace, Option<i64>) -> Result<T> + Sync) -> Result<Loaded<T>> {
+/// Links what was named; `say` gets each trace.
+pub(super) fn load<T: Send>(args: &Analyze, threads: usize, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync) -> Result<Loaded<T>> {
     let progress = Progress::new();
     let told = if args.path.is_dir() { folder(args, threads, &progress, say) } else { file(args, threads, &progress, say) };
     progress.clear();
@@ -60,7 +73,7 @@ pub(super) fn load<T: Send>(args: &Analyze, threads: usize, say: impl Fn(&Linked
 }
 
 /// One trace, or a pair.
-fn file<T>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Option<i64>) -> Result<T>) -> Result<Loaded<T>> {
+fn file<T>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>) -> Result<Loaded<T>> {
     let both = args.host.iter().chain([&args.path]).filter(|path| path.as_path() == Path::new("-")).count();
     if both > 1 {
         bail!("only one of --host and the device trace can be standard input");
@@ -71,8 +84,9 @@ fn file<T>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&Li
     }
     let (trace, linked) = pair::link(&job(args, args.host.clone(), args.path.clone(), threads), progress)?;
     let notes = linked.report.notes.iter().map(|note| format!("note: {note}\n")).collect();
-    let ranked =
-        Ranked { label: label(&trace, &args.path), device_trace: linked.device, host_trace: linked.host, said: say(&trace, None)?, facts: None };
+    let label = label(&trace, &args.path);
+    let said = say(&trace, Of { run: Path::new(""), label: &label, rank: None, written: false })?;
+    let ranked = Ranked { label, device_trace: linked.device, host_trace: linked.host, said, facts: None };
     Ok((notes, vec![Told { run: String::new(), ranks: vec![ranked], left_out: vec![] }]))
 }
 
@@ -82,11 +96,12 @@ fn alone<T>(
     rank: Option<i64>,
     threads: usize,
     progress: &Progress,
-    say: impl Fn(&LinkedTrace, Option<i64>) -> Result<T>,
+    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
 ) -> Result<Loaded<T>> {
     let (trace, written) = one(path, rank, threads, progress)?;
     let (label, device_trace) = (label(&trace, path), path.display().to_string());
-    let ranked = Ranked { label, device_trace, host_trace: None, said: say(&trace, None)?, facts: None };
+    let said = say(&trace, Of { run: Path::new(""), label: &label, rank: None, written })?;
+    let ranked = Ranked { label, device_trace, host_trace: None, said, facts: None };
     let notes = written.then(|| chakra::NOTE.to_owned());
     Ok((notes.into_iter().collect(), vec![Told { run: String::new(), ranks: vec![ranked], left_out: vec![] }]))
 }
@@ -130,11 +145,12 @@ fn written_folder<T: Send>(
     files: Vec<(i64, PathBuf)>,
     threads: usize,
     progress: &Progress,
-    say: impl Fn(&LinkedTrace, Option<i64>) -> Result<T>,
+    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
 ) -> Loaded<T> {
     let mut told = Told { run: String::new(), ranks: vec![], left_out: vec![] };
     for (rank, path) in files {
-        let said = one(&path, Some(rank), threads, progress).and_then(|(trace, _)| Ok((say(&trace, Some(rank))?, Facts::of(&trace, rank))));
+        let of = Of { run: Path::new(""), label: &rank.to_string(), rank: Some(rank), written: true };
+        let said = one(&path, Some(rank), threads, progress).and_then(|(trace, _)| Ok((say(&trace, of)?, Facts::of(&trace, rank))));
         match said {
             Ok((said, facts)) => {
                 told.ranks.push(Ranked {
@@ -156,7 +172,7 @@ fn folder<T: Send>(
     args: &Analyze,
     threads: usize,
     progress: &Progress,
-    say: impl Fn(&LinkedTrace, Option<i64>) -> Result<T> + Sync,
+    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
 ) -> Result<Loaded<T>> {
     if args.host.is_some() || args.rank.is_some() {
         bail!("--host and --rank are for one trace; in a folder the files' names tell which belong together");
@@ -179,12 +195,13 @@ fn folder<T: Send>(
     Ok((notes.collect(), runs))
 }
 
-fn rank<T>(args: &Analyze, fleet: &Fleet, at: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Option<i64>) -> Result<T>) -> Result<Ranked<T>> {
+fn rank<T>(args: &Analyze, fleet: &Fleet, at: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>) -> Result<Ranked<T>> {
     let (run, found): (&Run, &Found) = fleet.rank(at);
     let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
     let (trace, linked) = pair::link(&job(args, found.host.clone(), device, fleet.threads_each), progress)?;
     let facts = fleet::facts(&trace, found, fleet.is_alone(at));
-    Ok(Ranked { label: found.label.clone(), device_trace: linked.device, host_trace: linked.host, said: say(&trace, found.rank)?, facts })
+    let said = say(&trace, Of { run: &run.folder, label: &found.label, rank: found.rank, written: false })?;
+    Ok(Ranked { label: found.label.clone(), device_trace: linked.device, host_trace: linked.host, said, facts })
 }
 
 fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {

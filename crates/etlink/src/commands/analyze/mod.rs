@@ -3,6 +3,7 @@
 mod chakra;
 mod csv;
 mod load;
+mod parquet;
 mod show;
 
 use super::{print, print_json, threads};
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use etlink_analyze::hta::{self, Settings};
 use etlink_analyze::{Analysis, Options, Rules, Total, analyze, total};
 use etlink_link::ranks::{Facts, Lateness, clocks, company, join, lateness};
-use load::{Ranked, Stray, Told, load};
+use load::{Of, Ranked, Stray, Told, load};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -44,9 +45,11 @@ pub fn run(args: Analyze) -> Result<Outcome> {
     }
     let rules = rules(&args)?;
     let options = Options { sequences_of: args.sequences_of.clone(), memory_timeline: args.table.as_deref() == Some("memory_timeline") };
-    let (notes, told) = load(&args, threads(args.threads)?, |trace, rank| {
+    let (notes, told) = load(&args, threads(args.threads)?, |trace, of| {
         let analysis = analyze(trace, &rules, &options);
-        Ok(Analysis { rank: rank.or(analysis.rank), ..analysis })
+        let rank = of.rank.or(analysis.rank);
+        args.parquet.as_ref().map_or(Ok(()), |dir| parquet::write(dir, trace, &Of { rank, ..of }, args.force))?;
+        Ok(Analysis { rank, ..analysis })
     })?;
     let analyzed: Vec<Analyzed> = told.into_iter().map(|told| Analyzed::new(told, args.force)).collect();
     if args.json {

@@ -1,0 +1,121 @@
+//! A linked trace as Arrow tables, written as Parquet.
+//!
+//! ```text
+//! LinkedTrace ─ batch (of a table's rows) ─> Arrow ─ write ─> Parquet
+//! ```
+//! | table | a line is | key |
+//! |---|---|---|
+//! | `events` | what the traces recorded: an op, annotation, call, device row or synchronisation row | `rank`, `event` |
+//! | `nodes` | a node of the graph: a slice of an event, or a delay | `rank`, `node` |
+//! | `edges` | a reason for a node to wait | `rank`, `to_node`, `from_node`, `kind` |
+//! | `collectives` | a collective, send or receive | `rank`, `node` |
+//!
+//! Times are integers, ns; starts since the Unix epoch by the rank's own clock, where the trace has a base time.
+//! What is not known is null. Names are dictionaries. Rows are made and written in batches: memory is that of a batch.
+
+mod collectives;
+mod columns;
+mod edges;
+mod events;
+mod nodes;
+
+use arrow_array::RecordBatch;
+use columns::Columns;
+use etlink_link::LinkedTrace;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+use std::io::Write;
+use std::ops::Range;
+
+/// Lines that are made at once.
+const BATCH: usize = 1 << 16;
+
+/// One of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    /// What the traces recorded.
+    Events,
+    /// Nodes of the graph.
+    Nodes,
+    /// Edges of the graph.
+    Edges,
+    /// Communication.
+    Collectives,
+}
+
+/// Why a table could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The columns do not fit together.
+    #[error(transparent)]
+    Arrow(#[from] arrow_schema::ArrowError),
+    /// The sink failed, or the table has more than a Parquet file can hold.
+    #[error(transparent)]
+    Parquet(#[from] parquet::errors::ParquetError),
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        std::io::Error::other(error)
+    }
+}
+
+impl Table {
+    /// All of them.
+    pub const ALL: [Table; 4] = [Table::Events, Table::Nodes, Table::Edges, Table::Collectives];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Events => "events",
+            Table::Nodes => "nodes",
+            Table::Edges => "edges",
+            Table::Collectives => "collectives",
+        }
+    }
+
+    /// How many lines of `trace` there are to go through: nodes for collectives and edges.
+    fn places(self, trace: &LinkedTrace) -> usize {
+        match self {
+            Table::Events => events::count(trace),
+            Table::Nodes | Table::Edges | Table::Collectives => trace.nodes.len(),
+        }
+    }
+
+    /// The lines of some places, `None` where the rank is not known.
+    ///
+    /// # Errors
+    /// If a batch has too many different names for Arrow.
+    fn batch(self, trace: &LinkedTrace, rank: Option<i64>, places: Range<usize>) -> Result<RecordBatch, Error> {
+        let columns = Columns::new(rank);
+        match self {
+            Table::Events => events::batch(trace, places, columns),
+            Table::Nodes => nodes::batch(trace, places, columns),
+            Table::Edges => edges::batch(trace, places, columns),
+            Table::Collectives => collectives::batch(trace, places, columns),
+        }
+    }
+
+    /// Writes the table of `trace`, which is that of `rank`. Returns how many lines it has. O(lines).
+    ///
+    /// # Errors
+    /// If `out` fails.
+    pub fn write(self, trace: &LinkedTrace, rank: Option<i64>, out: impl Write + Send) -> Result<u64, Error> {
+        let empty = self.batch(trace, rank, 0..0)?;
+        let settings = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let mut writer = ArrowWriter::try_new(out, empty.schema(), Some(settings))?;
+        let places = self.places(trace);
+        let mut lines = 0;
+        for start in (0..places).step_by(BATCH) {
+            let batch = self.batch(trace, rank, start..places.min(start + BATCH))?;
+            lines += batch.num_rows() as u64;
+            writer.write(&batch)?;
+        }
+        writer.close()?;
+        Ok(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests;
