@@ -8,6 +8,7 @@ mod hta;
 mod many;
 mod perfetto;
 mod recording;
+mod tables;
 mod waits;
 
 use clap::{Parser, Subcommand};
@@ -89,6 +90,8 @@ enum Command {
         #[arg(value_name = "KINETO")]
         device: Vec<PathBuf>,
     },
+    /// Test: read the Parquet files of `etlink analyze` with DuckDB, Polars and pandas (python3 with pip, a package index)
+    Tables,
     /// Test: record small runs with the newest PyTorch into target/ and link them
     TestRecording,
     /// Test: `etlink record` on real PyTorch programs as they are (python3.11, a package index, 6 GB of disk in target/)
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Waits { files } => waits::run(&files),
         Command::Hta { traces, results } => hta::run(&traces, &results),
         Command::Perfetto { device } => perfetto::run(&device),
+        Command::Tables => tables::run(),
         Command::TestRecording => recording::test(),
         Command::TestTorch { options } => recording::test_torch(&options),
         Command::Overhead { options } => recording::overhead(&options),

@@ -1,0 +1,115 @@
+//! Reads what `etlink analyze --parquet` writes with DuckDB, Polars and pandas, and compares with the linked traces.
+
+use anyhow::{Context, Result, bail, ensure};
+use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
+use etlink_model::builder::{Comms, HostSchema, Queue, TraceBuilder};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PACKAGES: [&str; 4] = ["duckdb==2.0.0", "polars==2.1.0", "pandas==3.1.1", "pyarrow==26.0.1"];
+const US: i64 = 1_000;
+
+#[derive(Debug, Deserialize)]
+struct Found {
+    lines: BTreeMap<String, Vec<u64>>,
+    queries: Vec<Vec<Vec<Value>>>,
+}
+
+/// Two drawn ranks through the command and all three readers.
+pub fn run() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let folder = root.join("target/tables");
+    let traces = folder.join("traces");
+    std::fs::create_dir_all(&traces).with_context(|| traces.display().to_string())?;
+    let ranks = [0, 1].map(draw);
+    for (rank, draw) in ranks.iter().enumerate() {
+        std::fs::write(traces.join(format!("torch_et_{rank}.json")), draw.host(HostSchema::V1_1_1))?;
+        std::fs::write(traces.join(format!("kineto_trace_{rank}.json")), draw.kineto())?;
+    }
+    let mut analyze = Command::new(env!("CARGO"));
+    analyze.args(["run", "--quiet", "--package", "etlink", "--", "analyze", "--force"]).arg(&traces).arg("--parquet").arg(folder.join("tables"));
+    ensure!(analyze.status()?.success(), "{analyze:?} failed");
+    let linked: Vec<LinkedTrace> = ranks.iter().map(link).collect::<Result<_>>()?;
+    let found = read(&install(&folder)?, &folder, &root)?;
+    compare(&found, &linked)?;
+    println!("{} tables, 3 readers, {} queries: as linked", found.lines.len(), found.queries.len());
+    Ok(())
+}
+
+/// Rank 1 is 40 us late for its second all-reduce.
+fn draw(rank: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    for step in 0..3 {
+        let (begin, late) = (step * 1_000 * US, if step == 1 { rank * 40 * US } else { 0 });
+        draw.op(main, "aten::mm", begin, begin + 60 * US);
+        draw.launch(main, (begin + 20 * US, begin + 30 * US), Queue::stream(7), "gemm", (begin + 40 * US, begin + 140 * US));
+        let comms = Comms::new("allreduce", [0, 1], rank, step);
+        draw.collective(main, &comms, begin + 300 * US, begin + 400 * US);
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", (begin + 310 * US, begin + 320 * US), id);
+        draw.collective_kernel(Queue::stream(24), "ncclDevKernel_AllReduce", (begin + 350 * US + late, begin + 800 * US), id, &comms);
+    }
+    draw
+}
+
+fn link(draw: &TraceBuilder) -> Result<LinkedTrace> {
+    let host = etlink_host::read(&draw.host(HostSchema::V1_1_1)[..], etlink_host::ReadOptions { threads: 1 })?;
+    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: false })?;
+    Ok(etlink_link::link(Some(host), device, LinkOptions::default())?)
+}
+
+/// The readers, from PyPI.
+fn install(folder: &Path) -> Result<PathBuf> {
+    let packages = folder.join(PACKAGES.join("+"));
+    if packages.join("duckdb").is_dir() && packages.join("pandas").is_dir() {
+        return Ok(packages);
+    }
+    println!("installing {} into {}", PACKAGES.join(", "), packages.display());
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]).arg(&packages).args(PACKAGES);
+    ensure!(pip.status().with_context(|| format!("cannot run {pip:?}"))?.success(), "{pip:?} failed");
+    Ok(packages)
+}
+
+fn read(packages: &Path, folder: &Path, root: &Path) -> Result<Found> {
+    let recipe = root.join("crates/etlink-dev/recipes/tables.py");
+    let ran =
+        Command::new("python3").env("PYTHONPATH", packages).arg(recipe).arg(folder).arg(root.join("crates/etlink-tables/README.md")).output()?;
+    if !ran.status.success() {
+        bail!("the readers failed: {}", String::from_utf8_lossy(&ran.stderr).trim());
+    }
+    serde_json::from_slice(&ran.stdout).context("reading what the recipe printed")
+}
+
+fn compare(found: &Found, linked: &[LinkedTrace]) -> Result<()> {
+    let sum = |count: fn(&LinkedTrace) -> usize| linked.iter().map(count).sum::<usize>() as u64;
+    let collectives = |trace: &LinkedTrace| (0..trace.nodes.len()).filter(|at| is_collective(trace, *at)).count();
+    let want = [
+        ("events", sum(|trace| trace.device.ops.len() + trace.device.calls.len() + trace.device.rows.len())),
+        ("nodes", sum(|trace| trace.nodes.len())),
+        ("edges", sum(|trace| trace.edges.len())),
+        ("collectives", sum(collectives)),
+    ];
+    for (table, lines) in want {
+        ensure!(found.lines.get(table) == Some(&vec![lines; 3]), "{table}: {lines} lines, read as {:?}", found.lines.get(table));
+    }
+    let [ops, edges, skew] = found.queries.as_slice() else { bail!("{} queries in the README, 3 wanted", found.queries.len()) };
+    ensure!(ops.iter().any(|line| line[0] == "aten::mm" && line[1] == 6 && line[2] == 0.6), "device time of ops: {ops:?}");
+    let counted: u64 = edges.iter().filter_map(|line| line[1].as_u64()).sum();
+    ensure!(counted == want[2].1, "{counted} edges by kind");
+    ensure!(
+        skew.first().is_some_and(|line| (&line[2], &line[3], &line[4]) == (&Value::from(1), &Value::from(1), &Value::from(40.0))),
+        "skew: {skew:?}"
+    );
+    Ok(())
+}
+
+fn is_collective(trace: &LinkedTrace, at: usize) -> bool {
+    let node = trace.nodes.get(at);
+    node.kind == NodeKind::Collective && node.first && trace.collective(&node).is_some()
+}
