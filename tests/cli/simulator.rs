@@ -116,14 +116,14 @@ fn every_mode_takes_as_long_as_measured() {
     }
 }
 
-/// What a simulator reads of a communication, and when it began.
-fn communications(tool: &Tool, name: &str) -> Vec<(i32, String, Vec<(String, Option<Value>)>)> {
+/// Communications with what a simulator reads of each, and when it began; no ids and deps.
+fn communications(tool: &Tool, name: &str) -> Vec<Node> {
     let read = ["comm_type", "comm_size", "pg_name", "comm_src", "comm_dst", "comm_tag", "start_ns", "duration_ns", "is_cpu_op", "seq"];
-    let all = nodes(tool, name).into_iter().filter(is_communication);
-    let told = |node: &Node| {
-        node.attr.iter().filter(|attr| read.contains(&attr.name.as_str())).map(|attr| (attr.name.clone(), attr.value.clone())).collect()
+    let told = |node: Node| {
+        let attr = node.attr.into_iter().filter(|attr| read.contains(&attr.name.as_str())).collect();
+        Node { name: node.name, r#type: node.r#type, attr, ..Node::default() }
     };
-    all.map(|node| (node.r#type, node.name.clone(), told(&node))).collect()
+    nodes(tool, name).into_iter().filter(is_communication).map(told).collect()
 }
 
 #[test]
