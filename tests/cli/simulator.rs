@@ -1,6 +1,6 @@
 //! Files for simulators: what the modes keep, and how long a simulator takes for them.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, unpacked};
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{GlobalMetadata, Node, NodeType};
 use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
@@ -226,4 +226,33 @@ fn every_mode_of_a_device_run_takes_as_long_as_measured() {
     }
     assert_eq!(kinds, [6, 6, 0]);
     assert_eq!(communications(&tool, "0/run.0.et"), communications(&tool, "2/run.0.et"));
+}
+
+/// 2 m n k of every product in a host trace.
+fn products(host: &serde_json::Value) -> u64 {
+    let shape = |node: &serde_json::Value, at: usize| -> Vec<u64> {
+        node["inputs"]["shapes"][at].as_array().expect("a shape").iter().filter_map(serde_json::Value::as_u64).collect()
+    };
+    let product = |node: &serde_json::Value| {
+        let first = match node["name"].as_str()? {
+            "aten::mm" | "aten::bmm" => 0,
+            "aten::addmm" => 1,
+            _ => return None,
+        };
+        Some(2 * shape(node, first).iter().product::<u64>() * shape(node, first + 1).last()?)
+    };
+    host["nodes"].as_array().expect("nodes").iter().filter_map(product).sum()
+}
+
+#[test]
+fn operations_on_the_host_are_those_of_the_host_trace() {
+    let tool = Tool::new();
+    for (run, expected) in [("transformer-2.15.0", 19_494_912), ("conv-2.15.0", 15_360)] {
+        tool.run(&format!("merge {{pairs}}/{run} -o {run} --for astra-sim")).exits(0);
+        let nodes = nodes(&tool, &format!("{run}/{run}.0.et"));
+        let products_of = nodes.iter().filter(|node| attr(node, "num_ops").is_some() && text(node, "roofline_source") == "matmul");
+        let found: u64 = products_of.map(|node| number(node, "num_ops")).sum();
+        let host = serde_json::from_slice(&unpacked(&format!("{run}/torch_et_0.json.gz"))).expect("JSON");
+        assert_eq!((found, products(&host)), (expected, expected), "{run}");
+    }
 }
