@@ -34,6 +34,7 @@ pub struct Process {
 
 /// The traces of one cycle of the schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Cycle {
     /// First step recorded, from 0.
     pub first_step: u64,

@@ -1,6 +1,7 @@
 //! Memory that was taken and given back.
 
 use super::ranges::Range;
+use super::tree::is_frame;
 use crate::memory::FAILED;
 use etlink_model::DeviceTrace;
 
@@ -42,7 +43,8 @@ impl Memory {
 
     /// Events at times when nothing ran: they are rows of their own. O(n).
     pub(super) fn alone(&self, ranges: &[Range]) -> Vec<u32> {
-        let (mut ranges, mut end) = (ranges.iter().peekable(), i64::MIN);
+        let events = ranges.iter().filter(|range| !(is_frame(range) && range.asynchronous));
+        let (mut ranges, mut end) = (events.peekable(), i64::MIN);
         let mut alone = vec![];
         for &(time, row) in &self.events {
             while let Some(range) = ranges.next_if(|range| range.start <= time) {

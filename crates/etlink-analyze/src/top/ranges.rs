@@ -21,7 +21,7 @@ pub(super) struct Range {
     pub(super) thread: ThreadIdx,
     pub(super) name: NameId,
     pub(super) what: What,
-    /// Ends on another thread: has neither children nor self time.
+    /// Has neither children nor self time: it ends on another thread, or is a frame that PyTorch's list of events lacks.
     pub(super) asynchronous: bool,
     unfinished: bool,
 }
@@ -70,15 +70,16 @@ pub(super) fn ranges(trace: &DeviceTrace) -> Vec<Range> {
         let thread = if linked.of_call(row).is_some() { calls.thread[row] } else { main };
         plain(What::Call(row as u32), calls.start[row], calls.duration[row], thread, calls.name[row])
     }));
-    // before 2.4, which writes whole microseconds since 1970, frames are no events of their own
-    let frames = trace.header.base_ns != 0;
+    // frames are events since PyTorch 2.13 or so (pytorch#178168); traces of 2.5 and before are known by what their header lacks
+    let frames = !trace.header.trace_id.is_empty();
     all.extend((0..asides.len()).filter_map(|row| {
         let (what, thread) = match asides.kind[row] {
-            AsideKind::Python if frames => (What::Python(row as u32), asides.thread[row]),
+            AsideKind::Python => (What::Python(row as u32), asides.thread[row]),
             AsideKind::Overhead => (What::Overhead(row as u32), main),
             _ => return None,
         };
-        Some(plain(what, asides.start[row], asides.duration[row], thread, asides.name[row]))
+        let range = plain(what, asides.start[row], asides.duration[row], thread, asides.name[row]);
+        Some(Range { asynchronous: !frames && matches!(what, What::Python(_)), ..range })
     }));
     order(&mut all);
     all

@@ -103,12 +103,8 @@ impl Facts {
     pub fn of(trace: &LinkedTrace, rank: i64) -> Facts {
         let (known, base) = (Groups::new(trace), trace.device.header.base_ns);
         let mut groups: IndexSet<GroupOf, FxBuildHasher> = IndexSet::default();
-        let mut facts = Facts {
-            rank,
-            world_size: trace.report.world_size.or(trace.device.header.world_size),
-            window_ns: window(trace),
-            ..Facts::default()
-        };
+        let mut facts =
+            Facts { rank, world_size: trace.report.world_size.or(trace.device.header.world_size), window_ns: window(trace), ..Facts::default() };
         let gloo = Gloo::of(trace);
         for index in (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective) {
             let node = trace.nodes.get(index);
