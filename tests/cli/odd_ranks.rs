@@ -76,8 +76,9 @@ fn what_the_manifest_lists_and_is_not_there_is_named() {
     let ran = tool.run("ranks run --json").exits(0).json();
     assert!(ran[0]["notes"][0].as_str().is_some_and(|note| note.contains(said)), "{}", ran[0]["notes"]);
     ranks[3] = all(&[2], "").remove(0);
+    ranks.extend(all(&[4, 5, 6, 7, 8, 9, 10, 11, 12], ""));
     manifest(&tool, "run/etlink.json", &ranks);
-    tool.run("ranks run").exits(0).says("rank 2 has no trace here: the files that it lists are gone");
+    tool.run("ranks run").exits(0).says("rank 2, 4, 5, 6, 7, 8, 9, 10, … has no trace here: the files that it lists are gone");
 }
 
 #[test]
@@ -129,12 +130,14 @@ fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
     let mut ranks = all(&[0, 2, 3], "");
     ranks[2]["cycles"][0]["device_trace"] = json!("kineto_trace_1.json");
     ranks.iter_mut().for_each(|rank| rank["world"] = json!(8));
+    ranks[1]["cycles"][0]["last_step"] = json!(6);
     manifest(&tool, "run/etlink.json", &ranks);
     for line in ["ranks run", "merge run -o out"] {
         let ran = tool.run(line).exits(0);
         ran.says("kineto_trace_1.json is of rank 1, the manifest of the recording says 3: its own counts")
             .says("does not list rank 1, whose trace is here: it may be of another recording")
-            .says("says 8 ranks, the traces say 4: the traces count");
+            .says("says 8 ranks, the traces say 4: the traces count")
+            .says("says different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
     }
     assert_eq!(tool.run("ranks run --json").exits(0).json()[0]["ranks"].as_array().map(Vec::len), Some(4));
 }

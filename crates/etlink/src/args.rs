@@ -34,7 +34,7 @@ pub enum Command {
     Link(Link),
     /// Link every rank found in a folder and its subfolders, one output file each
     Merge(Merge),
-    /// Compare the ranks of a run: who came late to collectives, how long transfers took, bandwidths
+    /// Compare the ranks of a run: who came late to collectives, stragglers per step, clocks, how long transfers took, bandwidths
     Ranks(Ranks),
     /// Show the profiler's own table, key_averages(), of a recorded trace: what takes long
     Top(Top),

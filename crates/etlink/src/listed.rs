@@ -6,7 +6,8 @@
 use crate::commands::MANIFEST;
 use crate::discover::Found;
 use etlink_torch::{Rank, Recorded};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 /// Two readings of clocks whose difference to the machine's own clock is closer than this, ns, are of one machine.
@@ -19,6 +20,8 @@ pub struct Listed {
     recorded: Recorded,
     /// Ranks of the files that it lists in the folder.
     files: BTreeMap<String, i64>,
+    /// The first and last step of them, by rank.
+    steps: BTreeMap<i64, (u64, u64)>,
 }
 
 /// What it says of a rank that a trace need not.
@@ -36,14 +39,14 @@ impl Listed {
         let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let mut places = std::iter::once(folder.as_path()).chain(folder.parent()).map(|place| place.join(MANIFEST));
         let Some(path) = places.find(|path| path.is_file()) else { return Ok(None) };
-        let unused = |error: &dyn std::fmt::Display| format!("{} is not used: {error}", path.display());
+        let unused = |error: &dyn Display| format!("{} is not used: {error}", path.display());
         let bytes = std::fs::read(&path).map_err(|error| unused(&error))?;
         let recorded = Recorded::read(&bytes).map_err(|error| unused(&format!("it is no manifest of a recording: {error}")))?;
         let within = path.parent().filter(|parent| *parent != folder).and(folder.file_name()).map(PathBuf::from).unwrap_or_default();
-        let files = files(&recorded, &within);
+        let (files, steps) = files(&recorded, &within);
         // one above that knows nothing of the folder is of other traces
         let is_of_it = within.as_os_str().is_empty() || !files.is_empty();
-        Ok(is_of_it.then_some(Listed { path, recorded, files }))
+        Ok(is_of_it.then_some(Listed { path, recorded, files, steps }))
     }
 
     /// The ranks that it lists.
@@ -73,14 +76,18 @@ impl Listed {
             found.told = Told { world_size: rank.process.world.map(i64::from), machine: machine(rank, &mut machines) };
         }
         let name = self.path.display();
-        let here: Vec<i64> = found.iter().filter(|found| found.device.is_some()).filter_map(|found| found.rank).collect();
-        let missing = ranks.iter().filter(|(rank, _)| !here.contains(rank));
-        let mut notes: Vec<String> =
-            missing.map(|(rank, why)| format!("{name} lists {} ranks, rank {rank} has no trace here: {}", ranks.len(), self.why(why))).collect();
-        let strange: Vec<String> = here.iter().filter(|rank| !ranks.contains_key(rank)).map(i64::to_string).collect();
-        if !strange.is_empty() {
-            notes.push(format!("{name} does not list rank {}, whose trace is here: it may be of another recording", strange.join(", ")));
+        let here: BTreeSet<i64> = found.iter().filter(|found| found.device.is_some()).filter_map(|found| found.rank).collect();
+        let mut missing: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+        for (rank, listed) in ranks.iter().filter(|(rank, _)| !here.contains(rank)) {
+            missing.entry(self.why(listed)).or_default().push(*rank);
         }
+        let missing = missing.iter().map(|(why, gone)| format!("{name} lists {} ranks, rank {} has no trace here: {why}", ranks.len(), few(gone)));
+        let mut notes: Vec<String> = missing.collect();
+        let strange: Vec<i64> = here.into_iter().filter(|rank| !ranks.contains_key(rank)).collect();
+        if !strange.is_empty() {
+            notes.push(format!("{name} does not list rank {}, whose trace is here: it may be of another recording", few(&strange)));
+        }
+        notes.extend(self.other_steps(&name));
         let said = ranks.values().find_map(|rank| rank.process.world).map(i64::from);
         if let (Some(said), Some(own)) = (said, world_size)
             && said != own
@@ -88,6 +95,14 @@ impl Listed {
             notes.push(format!("{name} says {said} ranks, the traces say {own}: the traces count"));
         }
         notes
+    }
+
+    /// Whether ranks were recorded over different steps.
+    fn other_steps(&self, name: &dyn Display) -> Option<String> {
+        let (first, of_first) = self.steps.first_key_value()?;
+        let (other, of_other) = self.steps.iter().find(|(_, steps)| *steps != of_first)?;
+        let said = |(first, last): &(u64, u64)| format!("{first} to {last}");
+        Some(format!("{name} says different steps: {} for rank {first}, {} for rank {other}", said(of_first), said(of_other)))
     }
 
     /// Why a rank has no traces in the folder.
@@ -110,18 +125,26 @@ impl Listed {
     }
 }
 
+/// The first few of them.
+fn few(ranks: &[i64]) -> String {
+    let list: Vec<String> = ranks.iter().take(8).map(i64::to_string).collect();
+    list.join(", ") + if ranks.len() > 8 { ", …" } else { "" }
+}
+
 /// The files that lie in the folder of this name beside the manifest, or beside it themselves.
-fn files(recorded: &Recorded, within: &Path) -> BTreeMap<String, i64> {
-    let mut files = BTreeMap::new();
+fn files(recorded: &Recorded, within: &Path) -> (BTreeMap<String, i64>, BTreeMap<i64, (u64, u64)>) {
+    let (mut files, mut steps) = (BTreeMap::new(), BTreeMap::new());
     for process in recorded.ranks.iter().map(|rank| &rank.process) {
-        for name in process.cycles.iter().flat_map(|cycle| [&cycle.host_trace, &cycle.device_trace]) {
+        let Some(rank) = process.rank.map(i64::from) else { continue };
+        for (cycle, name) in process.cycles.iter().flat_map(|cycle| [(cycle, &cycle.host_trace), (cycle, &cycle.device_trace)]) {
             let path = Path::new(name);
-            if let (Some(rank), Some(file), true) = (process.rank, path.file_name(), path.parent() == Some(within)) {
-                files.insert(file.to_string_lossy().into_owned(), i64::from(rank));
+            if let Some(file) = path.file_name().filter(|_| path.parent() == Some(within)) {
+                files.insert(file.to_string_lossy().into_owned(), rank);
+                steps.insert(rank, (cycle.first_step, cycle.last_step));
             }
         }
     }
-    files
+    (files, steps)
 }
 
 /// A name for the machine of a rank, by its name and by how long ago it started.

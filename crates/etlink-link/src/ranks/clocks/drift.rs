@@ -34,9 +34,15 @@ impl Drift {
     /// Of a clock against itself.
     pub(super) const NONE: Drift = Drift { ppb: 0, uncertainty_ppb: 0, applied: false };
 
-    /// Of a third clock against the first, over a second. What is not applied is taken for none.
+    /// Of a third clock against the first, over a second. What is not applied is taken for none; what is not known can be any
+    /// that clocks have, and is most likely none.
     pub(super) fn sum(one: Option<Drift>, other: Option<Drift>) -> Option<Drift> {
-        let (one, other) = (one?, other?);
+        const UNKNOWN: Drift = Drift { ppb: 0, uncertainty_ppb: MAX_PPB, applied: false };
+        let known = one.is_some() && other.is_some() || one.or(other).is_some_and(|drift| drift.applied);
+        if !known {
+            return None;
+        }
+        let (one, other) = (one.unwrap_or(UNKNOWN), other.unwrap_or(UNKNOWN));
         let ppb = |drift: Drift, alone: bool| if drift.applied || alone { drift.ppb } else { 0 };
         let neither = !one.applied && !other.applied;
         Some(Drift {

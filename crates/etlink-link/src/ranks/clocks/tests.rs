@@ -154,3 +154,13 @@ fn ranks_of_one_machine_have_one_clock() {
     ranks[0].machine = Some("b".into());
     assert!(!offsets(&ranks)[1].by_machine, "collectives know better");
 }
+
+#[test]
+fn drift_on_the_way_is_kept_where_the_last_pair_tells_none() {
+    let drift = |ppb, uncertainty_ppb, applied| Some(Drift { ppb, uncertainty_ppb, applied });
+    assert_eq!(Drift::sum(drift(40_000, 5, true), drift(-10_000, 7, true)), drift(30_000, 12, true));
+    assert_eq!(Drift::sum(drift(40_000, 5, true), drift(3, 7, false)), drift(40_000, 12, true));
+    assert_eq!(Drift::sum(drift(1, 5, false), drift(3, 7, false)), drift(4, 12, false));
+    assert_eq!(Drift::sum(drift(40_000, 5, true), None), drift(40_000, 1_000_005, true));
+    assert_eq!(Drift::sum(drift(1, 5, false), None), None);
+}
