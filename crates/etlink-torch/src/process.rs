@@ -52,6 +52,7 @@ pub struct Cycle {
 
 /// Two clocks read at one moment, in ns: tells how the clocks of several machines and boots lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct Clock {
     /// Since 1970.
     pub unix_ns: i64,
