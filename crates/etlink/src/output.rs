@@ -1,5 +1,9 @@
 //! Writing results: to a temporary name first, so that no half file ever bears the final one.
 
+mod pieces;
+
+pub use pieces::Piece;
+
 use crate::args::Format;
 use crate::interrupt;
 use anyhow::{Context, Result, bail};
@@ -88,36 +92,6 @@ impl Target {
         Ok(written)
     }
 
-    /// Writes what [`Target::join`] puts into the file: packed by itself, in the same folder.
-    pub fn piece<T>(&self, fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>) -> Result<(T, Piece)> {
-        let failed = || format!("cannot write beside {}", self.path.display());
-        let file = temporary_in(self.folder()).with_context(failed)?;
-        let listed = interrupt::Listed::new(file.path());
-        let (value, bytes) = self.fill(Box::new(file.as_file()), fill).with_context(failed)?;
-        Ok((value, Piece { path: file.into_temp_path(), _listed: listed, bytes }))
-    }
-
-    /// Writes pieces one after the other; each is gone when it is in the file. Concatenated gzip files are a gzip file. Returns the stored
-    /// size, bytes.
-    pub fn join(&self, begin: &[u8], pieces: Vec<Piece>, between: &[u8], end: &[u8]) -> Result<u64> {
-        let pack = |bytes: &[u8]| -> Result<Vec<u8>> {
-            let mut packed = vec![];
-            self.fill(Box::new(&mut packed), |out| out.write_all(bytes))?;
-            Ok(if bytes.is_empty() { vec![] } else { packed })
-        };
-        let (begin, between, end) = (pack(begin)?, pack(between)?, pack(end)?);
-        let plain = Target { gzip: false, ..self.clone() };
-        let ((), stored) = plain.write(|out| {
-            out.write_all(&begin)?;
-            for (at, piece) in pieces.into_iter().enumerate() {
-                out.write_all(if at > 0 { &between } else { &[] })?;
-                std::io::copy(&mut File::open(&piece.path)?, out)?;
-            }
-            out.write_all(&end)
-        })?;
-        Ok(stored)
-    }
-
     fn folder(&self) -> &Path {
         self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
@@ -139,14 +113,6 @@ impl Target {
         counted.sink.flush()?;
         Ok((value, counted.bytes))
     }
-}
-
-/// A part of a file that is not written yet. Its own file goes with it.
-pub struct Piece {
-    path: tempfile::TempPath,
-    _listed: interrupt::Listed,
-    /// As stored.
-    pub bytes: u64,
 }
 
 #[cfg(unix)]

@@ -1,0 +1,159 @@
+//! A file that is put together from pieces, which are written and packed side by side.
+//!
+//! A gzip file of several members would do, but Perfetto takes 32 MB of memory for each. Pieces of raw deflate that end with a whole
+//! byte, one after the other, are one member: so `pigz` does it.
+
+use super::{Target, temporary_in};
+use crate::interrupt;
+use anyhow::{Context, Result};
+use flate2::{Compress, Compression, Crc, FlushCompress};
+use std::fs::File;
+use std::io::{self, Write};
+
+/// What a gzip file begins with: deflate, no name, no time, packed fast, on any system.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
+/// An empty last block of deflate.
+const LAST: [u8; 2] = [3, 0];
+/// Bytes that are handed on at once.
+const BLOCK: usize = 1 << 16;
+
+/// A part of a file that is not written yet. Its own file goes with it.
+pub struct Piece {
+    path: tempfile::TempPath,
+    _listed: interrupt::Listed,
+    /// As stored.
+    pub bytes: u64,
+    /// Of what is packed.
+    sum: Crc,
+}
+
+impl Target {
+    /// Writes what [`Target::join`] puts into the file, in the same folder.
+    pub fn piece<T>(&self, fill: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>) -> Result<(T, Piece)> {
+        let failed = || format!("cannot write beside {}", self.path.display());
+        let file = temporary_in(self.folder()).with_context(failed)?;
+        let listed = interrupt::Listed::new(file.path());
+        let mut packed = self.packed(file.as_file());
+        let value = fill(&mut packed).with_context(failed)?;
+        let (bytes, sum) = packed.finish().with_context(failed)?;
+        Ok((value, Piece { path: file.into_temp_path(), _listed: listed, bytes, sum }))
+    }
+
+    /// Writes pieces one after the other; each is gone when it is in the file. Returns the stored size, bytes.
+    pub fn join(&self, begin: &[u8], pieces: Vec<Piece>, between: &[u8], end: &[u8]) -> Result<u64> {
+        let plain = Target { gzip: false, ..self.clone() };
+        let ((), stored) = plain.write(|out| {
+            let mut sum = Crc::new();
+            out.write_all(if self.gzip { &HEADER } else { &[] })?;
+            self.put(begin, out, &mut sum)?;
+            for (at, piece) in pieces.into_iter().enumerate() {
+                self.put(if at > 0 { between } else { &[] }, out, &mut sum)?;
+                io::copy(&mut File::open(&piece.path)?, out)?;
+                sum.combine(&piece.sum);
+            }
+            self.put(end, out, &mut sum)?;
+            if self.gzip {
+                out.write_all(&LAST)?;
+                out.write_all(&[sum.sum().to_le_bytes(), sum.amount().to_le_bytes()].concat())?;
+            }
+            Ok(())
+        })?;
+        Ok(stored)
+    }
+
+    fn put(&self, bytes: &[u8], out: &mut (dyn Write + Send), sum: &mut Crc) -> io::Result<()> {
+        let mut packed = self.packed(out);
+        packed.write_all(bytes)?;
+        sum.combine(&packed.finish()?.1);
+        Ok(())
+    }
+
+    fn packed<W: Write>(&self, sink: W) -> Packed<W> {
+        let pack = self.gzip.then(|| Compress::new(Compression::fast(), false));
+        Packed { sink, pack, sum: Crc::new(), block: Vec::with_capacity(BLOCK), bytes: 0 }
+    }
+}
+
+/// Packs, unless the file is to be plain.
+struct Packed<W> {
+    sink: W,
+    pack: Option<Compress>,
+    sum: Crc,
+    block: Vec<u8>,
+    bytes: u64,
+}
+
+impl<W: Write> Packed<W> {
+    /// Packs so that a whole byte is the end. Gives the stored size and the sum of what was packed.
+    fn finish(mut self) -> io::Result<(u64, Crc)> {
+        if self.sum.amount() > 0 {
+            self.pack(&[], FlushCompress::Sync)?;
+        }
+        self.sink.flush()?;
+        Ok((self.bytes, self.sum))
+    }
+
+    fn pack(&mut self, mut bytes: &[u8], flush: FlushCompress) -> io::Result<()> {
+        let Some(pack) = &mut self.pack else {
+            self.bytes += bytes.len() as u64;
+            return self.sink.write_all(bytes);
+        };
+        loop {
+            let before = pack.total_in();
+            self.block.clear();
+            pack.compress_vec(bytes, &mut self.block, flush)?;
+            bytes = bytes.get((pack.total_in() - before) as usize..).unwrap_or_default();
+            self.sink.write_all(&self.block)?;
+            self.bytes += self.block.len() as u64;
+            // where there was room left nothing is held back
+            if bytes.is_empty() && self.block.len() < self.block.capacity() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<W: Write> Write for Packed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.sum.update(bytes);
+        self.pack(bytes, FlushCompress::None)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Format;
+    use std::io::Read;
+
+    #[test]
+    fn pieces_are_one_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // more than a block, little, nothing; what packs badly
+        let texts =
+            [vec![b'a'; 300_000], b"short".to_vec(), vec![], (0..200_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect()];
+        for name in ["x.trace.json.gz", "x.trace.json"] {
+            let path = folder.path().join(name);
+            let target = Target::new(&path, Some(Format::Perfetto), false).expect("a target");
+            let pieces: Vec<Piece> = texts.iter().map(|text| target.piece(|out| out.write_all(text)).expect("writes").1).collect();
+            let stored = target.join(b"[", pieces, b",", b"]").expect("joins");
+            let file = std::fs::read(&path).expect("is there");
+            assert_eq!(file.len() as u64, stored);
+            let mut whole = vec![];
+            if name.ends_with(".gz") {
+                // one member, and its sum is right
+                flate2::bufread::GzDecoder::new(&file[..]).read_to_end(&mut whole).expect("unpacks");
+            } else {
+                whole = file;
+            }
+            let want = [b"[", &texts.join(&b","[..])[..], b"]"].concat();
+            assert!(whole == want, "{name}: {} bytes, not {}", whole.len(), want.len());
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 2, "the pieces are gone");
+    }
+}
