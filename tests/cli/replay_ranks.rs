@@ -36,6 +36,7 @@ fn recorded_runs_give_their_measured_times_back_with_all_collectives_joined() {
         ("tpdp4-2.15.0", 26, 24),
         ("pipeline4-2.15.0", 24, 24),
         ("experts2-2.15.0", 4, 4),
+        ("fsdp2-2.15.0", 18, 18),
     ] {
         let told = tool.run(&format!("replay {{pairs}}/{case} --critical-path --json")).exits(0).json();
         let run = only(&told);
