@@ -121,6 +121,25 @@ fn time_in_collectives_is_waiting_for_the_last_and_transfer() {
 }
 
 #[test]
+fn files_without_times_wait_for_each_other_too() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        let (compute, reduce) = (json!({"id": "1", "name": "gemm", "type": "COMP_NODE", "durationMicros": (rank + 1) * 100}), "all_reduce");
+        let group = json!({"id": "2", "name": reduce, "type": "COMM_COLL_NODE", "ctrlDeps": ["1"], "durationMicros": 30,
+            "attr": [{"name": "comm_type", "int64Val": "0"}, {"name": "comm_size", "int64Val": "8"}]});
+        let head = json!({"version": "0.0.4"});
+        tool.file(&format!("run/sim.{rank}.et"), [head, compute, group].map(|part| part.to_string()).join("\n"));
+    }
+    let told = tool.run("replay run --json --critical-path").exits(0).json();
+    let run = only(&told);
+    assert_eq!((&run["figures"]["replayed_ns"], &run["figures"]["measured_ns"]), (&json!(230_000), &json!(null)));
+    assert_eq!(run["together"]["ranks"][0]["collectives"], json!({"count": 1, "waiting_ns": 100_000, "transfer_ns": 30_000}));
+    let crossing = json!([{"from": 1, "to": 0, "by": "all_reduce 0 of ranks 0, 1", "at_ns": 200_000}]);
+    assert_eq!(run["critical_path"]["crossings"], crossing);
+    assert!(run["notes"].to_string().contains("without start times"), "{}", run["notes"]);
+}
+
+#[test]
 fn ranks_that_are_not_there_or_broken_are_named_and_the_rest_runs() {
     let tool = Tool::new();
     for rank in 0..2 {

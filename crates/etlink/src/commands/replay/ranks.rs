@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use etlink_link::ranks::{Clock, Company, Facts, LeftOut, Problem, Transfer, clocks, company, join};
 use etlink_model::TimeNs;
 use etlink_replay::{Fate, Graph, Joined, Rank, RankFigures, RankLabels, RankNames, Run, Together};
+use indexmap::IndexMap;
 use serde::Serialize;
 use std::path::Path;
 
@@ -146,6 +147,10 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
     let together = etlink_replay::together(&kept.ranks, &joints).with_context(|| name.clone())?;
     kept.ranks.clear();
     let labels = RankLabels { together: &together, ranks: &kept.names, joints: &joints };
+    let mut notes = same_notes(notes);
+    if !measured && !joints.is_empty() {
+        notes.push("without start times a collective lasts on each rank as long as its node says".to_owned());
+    }
     let (mut replayed, runs) = replay(args, name, notes, &together.graph, &labels)?;
     let ranks = together.by_rank(runs.plain.as_ref().unwrap_or(&runs.last));
     if let Some(what_if) = &mut replayed.what_if {
@@ -225,4 +230,18 @@ fn changes(before: &[RankFigures], together: &Together, run: &Run) -> Vec<RankCh
         transfer_change_ns: now.collectives.transfer_ns - before.collectives.transfer_ns,
     };
     together.by_rank(run).into_iter().zip(before).map(change).collect()
+}
+
+/// What is said of several ranks is said once.
+fn same_notes(notes: Vec<String>) -> Vec<String> {
+    let text = |note: &str| note.split_once(": ").filter(|(rank, _)| rank.starts_with("rank ")).map(|(_, text)| text.to_owned());
+    let mut said: IndexMap<String, Vec<String>> = IndexMap::new();
+    for note in notes {
+        said.entry(text(&note).unwrap_or_else(|| note.clone())).or_default().push(note);
+    }
+    let once = |(text, mut notes): (String, Vec<String>)| match notes.len() {
+        1 => notes.remove(0),
+        several => format!("{several} ranks: {text}"),
+    };
+    said.into_iter().map(once).collect()
 }

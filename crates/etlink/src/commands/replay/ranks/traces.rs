@@ -16,7 +16,8 @@ pub(super) fn read(args: &Replay, dir: &Path, threads: usize, progress: &Progres
     progress.say("linking");
     let ranks = found.each(|at| member(args, &found, at, progress));
     let fleet = |run: &crate::discover::Run| {
-        let name = dir.join(&run.folder).display().to_string();
+        let place = if run.folder.as_os_str().is_empty() { dir.to_owned() } else { dir.join(&run.folder) };
+        let name = place.display().to_string();
         Fleet { name, notes: run.notes.clone(), members: vec![], left_out: vec![] }
     };
     let mut fleets: Vec<Fleet> = found.runs.iter().map(fleet).collect();
@@ -38,7 +39,6 @@ pub(super) fn read(args: &Replay, dir: &Path, threads: usize, progress: &Progres
             Err(error) => fleet.left_out.push(Stray { label, error: Some(format!("{error:#}")), why: None }),
         }
     }
-    fleets.iter_mut().for_each(|fleet| same_notes(&mut fleet.notes));
     Ok((!damaged).then_some(fleets))
 }
 
@@ -80,17 +80,4 @@ fn member(args: &Replay, fleet: &fleet::Fleet, at: usize, progress: &Progress) -
         base_ns: trace.device.header.base_ns,
     });
     Ok(Linked { member, notes: super::super::notes(&linked.report), damage: linked.refused })
-}
-
-/// What is said of every rank is said once.
-fn same_notes(notes: &mut Vec<String>) {
-    let text = |note: &str| note.split_once(": ").filter(|(rank, _)| rank.starts_with("rank ")).map(|(_, text)| text.to_owned());
-    let mut said: indexmap::IndexMap<String, Vec<String>> = indexmap::IndexMap::new();
-    for note in notes.drain(..) {
-        said.entry(text(&note).unwrap_or_else(|| note.clone())).or_default().push(note);
-    }
-    notes.extend(said.into_iter().map(|(text, mut notes)| match notes.len() {
-        1 => notes.remove(0),
-        several => format!("{several} ranks: {text}"),
-    }));
 }
