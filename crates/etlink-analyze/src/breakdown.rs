@@ -85,20 +85,20 @@ impl DeviceTime {
 
     fn new((start, end): (i64, i64), sets: &[Intervals; 4]) -> DeviceTime {
         let times: [i64; 16] = by_mask(sets);
-        let sum = |holds: fn(usize) -> bool| (0..16).filter(|mask| holds(*mask)).map(|mask| times[mask]).sum::<i64>();
+        let sum = |holds: fn(usize) -> bool| (0..16).filter(|mask| holds(*mask)).fold(0i64, |sum, mask| sum.saturating_add(times[mask]));
         let has = |class: Class| sets[class as usize].total();
         let busy = sum(|mask| mask != 0);
         let (overlap_ns, communication_ns) = (sum(|mask| mask & 0b11 == 0b11), has(Class::Communication));
         DeviceTime {
             device: None,
             start_ns: start,
-            window_ns: end - start,
+            window_ns: end.saturating_sub(start),
             computation_ns: has(Class::Computation),
             exposed_communication_ns: sum(|mask| mask & 0b11 == 0b10),
             exposed_memory_ns: sum(|mask| mask & 0b111 == 0b100),
             exposed_other_ns: times[0b1000],
             // also before the first and after the last row that has a length
-            idle_ns: end - start - busy,
+            idle_ns: end.saturating_sub(start).saturating_sub(busy),
             communication_ns,
             memory_ns: has(Class::Memory),
             overlap_ns,

@@ -69,9 +69,9 @@ pub(crate) fn copies(rows: &Rows<'_>) -> Vec<Copies> {
             continue;
         }
         copies.bytes = copies.bytes.saturating_add(bytes);
-        copies.sum_ns = copies.sum_ns.saturating_add(end - start);
+        copies.sum_ns = copies.sum_ns.saturating_add(end.saturating_sub(start));
         busy.push(start, end);
-        let one = (end > start).then(|| bytes as f64 / (end - start) as f64);
+        let one = (end > start).then(|| bytes as f64 / end.saturating_sub(start) as f64);
         copies.max_gb_per_s = larger(copies.max_gb_per_s, one);
     }
     let all: Vec<Copies> = all.into_values().map(|(copies, busy)| Copies { busy_ns: busy.total(), ..copies }).collect();

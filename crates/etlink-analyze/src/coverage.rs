@@ -51,7 +51,7 @@ fn of(rows: &Rows<'_>, number: i64) -> Option<Coverage> {
         count += 1;
         low += u64::from(filled < 0.5);
         high += u64::from(filled > 0.7);
-        (blocks_sum, time, weighted) = (blocks_sum + blocks, time + duration, weighted + blocks * duration);
+        (blocks_sum, time, weighted) = (blocks_sum + blocks, time + duration, weighted.saturating_add(blocks * duration));
     }
     let part = |part: u128, whole: u128| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let all = u128::from(count);

@@ -48,13 +48,17 @@ impl Idle {
         let event = causes.event(row).map_or(called, |event| event.clamp(called, to));
         let rest = to.saturating_sub(causes.unexplained(row)).max(event);
         let last = if called > from && event == called { &mut self.launch_ns } else { &mut self.between_ns };
-        *last += rest - event;
+        *last = last.saturating_add(rest.saturating_sub(event));
         self.gaps += 1;
-        self.idle_ns += to - from;
-        self.host_late_ns += called - from;
-        self.event_wait_ns += event - called;
-        self.unexplained_ns += to - rest;
-        self.longest_ns = self.longest_ns.max(to - from);
+        self.longest_ns = self.longest_ns.max(to.saturating_sub(from));
+        for (sum, start, end) in [
+            (&mut self.idle_ns, from, to),
+            (&mut self.host_late_ns, from, called),
+            (&mut self.event_wait_ns, called, event),
+            (&mut self.unexplained_ns, rest, to),
+        ] {
+            *sum = sum.saturating_add(end.saturating_sub(start));
+        }
     }
 
     fn add(&mut self, other: &Idle) {

@@ -30,7 +30,7 @@ pub(crate) fn by_mask<const SETS: usize, const MASKS: usize>(sets: &[Intervals; 
     let (mut mask, mut now) = (0usize, None);
     while let Some((time, set)) = (0..SETS).filter_map(|set| Some((edge(set, next[set])?, set))).min() {
         if let (Some(now), Some(held)) = (now, times.get_mut(mask)) {
-            *held = held.saturating_add(time - now);
+            *held = held.saturating_add(time.saturating_sub(now));
         }
         (mask, now) = (mask ^ (1 << set), Some(time));
         next[set] += 1;

@@ -89,12 +89,12 @@ fn devices(ranks: &[&Analysis], add: Add<'_>) {
     let devices = || ranks.iter().flat_map(|rank| &rank.breakdown).filter(|time| time.window_ns > 0);
     let percent = |part: i64, whole: i64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
     add("total_trace_time", devices().map(|time| seconds(time.window_ns)).reduce(f64::max), "s");
-    add("aggregate_gpu_utilization", mean(devices().filter_map(|time| percent(time.window_ns - time.idle_ns, time.window_ns))), "%");
-    let busy = || devices().map(|time| (time.window_ns - time.idle_ns) as f64);
+    add("aggregate_gpu_utilization", mean(devices().filter_map(|time| percent(time.window_ns.saturating_sub(time.idle_ns), time.window_ns))), "%");
+    let busy = || devices().map(|time| time.window_ns.saturating_sub(time.idle_ns) as f64);
     let several = devices().count() > 1;
     let ratio = busy().reduce(f64::max).zip(busy().reduce(f64::min)).map(|(most, least)| most / least);
     add("load_imbalance_ratio", ratio.filter(|_| several), "ratio");
-    let sum = |of: fn(&crate::DeviceTime) -> i64| devices().map(of).sum::<i64>();
+    let sum = |of: fn(&crate::DeviceTime) -> i64| devices().map(of).fold(0, i64::saturating_add);
     add("total_communication_time", mean(devices().map(|time| seconds(time.communication_ns))), "s");
     add("compute_comm_overlap", percent(sum(|time| time.overlap_ns), sum(|time| time.communication_ns)), "%");
     add("memory_transfer_overhead", percent(sum(|time| time.exposed_memory_ns), sum(|time| time.window_ns)), "%");
@@ -107,13 +107,16 @@ fn is_kernel(kernel: &&Kernel) -> bool {
 
 fn kernels(ranks: &[&Analysis], add: Add<'_>) {
     let kernels = || ranks.iter().flat_map(|rank| &rank.kernels).filter(is_kernel);
-    let sum = |of: &dyn Fn(&Kernel) -> bool| kernels().filter(|kernel| of(kernel)).map(|kernel| kernel.durations.sum_ns).sum::<i64>();
+    let sum = |of: &dyn Fn(&Kernel) -> bool| kernels().filter(|kernel| of(kernel)).map(|kernel| kernel.durations.sum_ns).fold(0, i64::saturating_add);
     let whole = sum(&|_| true);
     let percent = |part: i64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
     add("total_kernel_time", (whole > 0).then(|| seconds(whole)), "s");
     add("communication_fraction", percent(sum(&|kernel| kernel.class == Class::Communication)), "%");
     let mut names: BTreeMap<&str, i64> = BTreeMap::new();
-    kernels().for_each(|kernel| *names.entry(&kernel.name).or_default() += kernel.durations.sum_ns);
+    for kernel in kernels() {
+        let sum = names.entry(&kernel.name).or_default();
+        *sum = sum.saturating_add(kernel.durations.sum_ns);
+    }
     add("dominant_kernel_concentration", names.values().max().and_then(|most| percent(*most)), "%");
     add("moe_fraction", percent(sum(&|kernel| kernel.label == "moe")), "%");
     let of_rank = |rank: &&Analysis| {
@@ -141,10 +144,13 @@ fn volumes(ranks: &[&Analysis], add: Add<'_>) {
     let count = all().map(|one| one.count).sum::<u64>();
     add("coll_call_num", (count > 0).then_some(count as f64), "count");
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
-    all().filter(|one| one.in_bytes > 0).for_each(|one| *kinds.entry(&one.kind).or_default() += one.in_bytes);
+    for one in all().filter(|one| one.in_bytes > 0) {
+        let sum = kinds.entry(&one.kind).or_default();
+        *sum = sum.saturating_add(one.in_bytes);
+    }
     let per_rank = |bytes: u64| Some(bytes as f64 / 1e9 / ranks.len() as f64);
     for (kind, bytes) in &kinds {
         add(&format!("collective_vol_{kind}_gb"), per_rank(*bytes), "GB");
     }
-    add("collective_vol_total_gb", per_rank(kinds.values().sum()).filter(|_| !kinds.is_empty()), "GB");
+    add("collective_vol_total_gb", per_rank(kinds.values().copied().fold(0, u64::saturating_add)).filter(|_| !kinds.is_empty()), "GB");
 }

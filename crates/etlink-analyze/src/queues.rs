@@ -57,11 +57,11 @@ fn of((mut changes, queue): (Vec<(i64, i64)>, &etlink_model::Queue)) -> QueueLen
     }) {
         let now = changes[at.start].0;
         length += changes[at.clone()].iter().map(|(_, change)| change).sum::<i64>();
-        let held = changes.get(at.end).map_or(0, |next| next.0 - now);
+        let held = changes.get(at.end).map_or(0, |next| next.0.saturating_sub(now));
         found.max_length = found.max_length.max(length);
-        found.window_ns += held;
-        area += i128::from(length) * i128::from(held);
-        found.full_ns += if length >= FULL { held } else { 0 };
+        found.window_ns = found.window_ns.saturating_add(held);
+        area = area.saturating_add(i128::from(length) * i128::from(held));
+        found.full_ns = found.full_ns.saturating_add(if length >= FULL { held } else { 0 });
     }
     found.mean_length = if found.window_ns > 0 { area as f64 / found.window_ns as f64 } else { 0.0 };
     found

@@ -3,8 +3,8 @@
 use crate::event::{Event, Kind, dims, int, stream};
 use etlink_json::{Value, unescape};
 use etlink_model::{
-    AnomalyKind, Aside, AsideKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, MemoryRow, NameId, Queue,
-    QueueIdx, RfId, RowKind, RuntimeCall, StreamOp, SyncRow, Thread, ThreadIdx, TimeNs,
+    AnomalyKind, Aside, AsideKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, MemoryRow, NameId,
+    Queue, QueueIdx, RfId, RowKind, RuntimeCall, StreamOp, SyncRow, Thread, ThreadIdx, TimeNs,
 };
 
 /// The tables of one chunk, numbered by their own names, threads and queues. Rows go when they have

@@ -83,16 +83,17 @@ fn idle_of(loaded: &Loaded<'_>, stream: i64, rows: &[&Row]) -> Vec<IdleTime> {
     let mut sums: BTreeMap<&'static str, i64> = BTreeMap::new();
     for pair in rows.windows(2) {
         let [before, row] = pair else { continue };
-        let gap = row.start - before.end;
+        let gap = row.start.saturating_sub(before.end);
         let late = loaded.called(row).is_some_and(|called| called > before.end);
         let category = match () {
             () if late => "host_wait",
             () if loaded.us(gap) < KERNEL_WAIT_US => "kernel_wait",
             () => "other",
         };
-        *sums.entry(category).or_default() += gap;
+        let sum = sums.entry(category).or_default();
+        *sum = i64::saturating_add(*sum, gap);
     }
-    let whole: i64 = sums.values().sum();
+    let whole = sums.values().copied().fold(0, i64::saturating_add);
     let line = |(idle_category, time): (&'static str, i64)| IdleTime {
         rank: loaded.rank,
         stream,
@@ -113,9 +114,9 @@ pub(super) fn launches(loaded: &Loaded<'_>) -> Vec<LaunchStats> {
         let (start, end) = loaded.call(call);
         all.push(LaunchStats {
             correlation: row.correlation.0,
-            cpu_duration: loaded.us(end - start),
+            cpu_duration: loaded.us(end.saturating_sub(start)),
             gpu_duration: loaded.us(row.duration()),
-            launch_delay: loaded.us((row.start - end).max(0)),
+            launch_delay: loaded.us(row.start.saturating_sub(end).max(0)),
         });
     }
     all.sort_by(|a, b| a.correlation.cmp(&b.correlation).then(a.gpu_duration.total_cmp(&b.gpu_duration)));

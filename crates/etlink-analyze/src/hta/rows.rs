@@ -75,7 +75,7 @@ pub(super) struct Row {
 
 impl Row {
     pub(super) fn duration(&self) -> i64 {
-        self.end - self.start
+        self.end.saturating_sub(self.start)
     }
 }
 
@@ -134,7 +134,7 @@ impl<'t> Loaded<'t> {
             return (None, all.into_iter().collect());
         }
         let until = match include_last {
-            true => steps.iter().map(|step| step.2).max().map(|end| end + 1),
+            true => steps.iter().map(|step| step.2).max().map(|end| end.saturating_add(1)),
             false => steps.iter().map(|step| step.1).max(),
         };
         let kept: BTreeSet<u64> = steps.iter().filter(|step| until.is_none_or(|until| step.1 < until)).map(|step| step.0).collect();

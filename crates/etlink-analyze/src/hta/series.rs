@@ -125,7 +125,7 @@ pub(super) fn bandwidth(loaded: &Loaded<'_>) -> Vec<BandwidthSummary> {
         let name = loaded.name(row);
         let kind = if name.starts_with("Memset") { "Memset" } else { name.get(..11).unwrap_or(name) };
         // what has no length lasts 1 us
-        let end = if row.duration() == 0 { row.start + (1.0 / loaded.unit_us).round() as i64 } else { row.end };
+        let end = if row.duration() == 0 { row.start.saturating_add((1.0 / loaded.unit_us).round() as i64) } else { row.end };
         let (starts, ends) = kinds.entry(kind).or_default();
         starts.push((row.start, row.gb_per_s));
         ends.push((end, -row.gb_per_s));

@@ -57,16 +57,16 @@ fn merged<'r>(rows: impl Iterator<Item = &'r Row>) -> Vec<(i64, i64)> {
 }
 
 fn total(all: &[(i64, i64)]) -> i64 {
-    all.iter().map(|(start, end)| end - start).sum()
+    all.iter().fold(0, |sum, (start, end)| sum.saturating_add(end.saturating_sub(*start)))
 }
 
 pub(super) fn temporal(loaded: &Loaded<'_>) -> TemporalBreakdown {
     let busy = merged(loaded.rows.iter());
     let (Some(first), Some(last)) = (busy.first(), busy.last()) else { return TemporalBreakdown { rank: loaded.rank, ..Default::default() } };
-    let kernel = last.1 - first.0;
-    let idle = kernel - total(&busy);
+    let kernel = last.1.saturating_sub(first.0);
+    let idle = kernel.saturating_sub(total(&busy));
     let compute = total(&merged(of_type(loaded, Type::Computation)));
-    let non_compute = kernel - compute - idle;
+    let non_compute = kernel.saturating_sub(compute).saturating_sub(idle);
     let share = |time: i64| percent(time as f64, kernel as f64, 2);
     TemporalBreakdown {
         rank: loaded.rank,
@@ -96,7 +96,8 @@ fn sweep(loaded: &Loaded<'_>, types: &[Type]) -> BTreeMap<i64, i64> {
     for (at, (time, change)) in changes.iter().enumerate() {
         running += change;
         let next = changes.get(at + 1).map_or(*time, |next| next.0);
-        *times.entry(running).or_default() += next - time;
+        let held = times.entry(running).or_default();
+        *held = i64::saturating_add(*held, next.saturating_sub(*time));
     }
     times
 }
@@ -114,11 +115,12 @@ pub(super) fn types(loaded: &Loaded<'_>) -> Vec<KernelType> {
     for (running, time) in sweep(loaded, &types).into_iter().filter(|(running, _)| *running > 0) {
         let names: Vec<&str> = types.iter().enumerate().filter(|(bit, _)| running & (1 << bit) != 0).map(|(_, of)| of.name()).collect();
         if !names.is_empty() {
-            *sums.entry(names.join(" overlapping ")).or_default() += time;
+            let sum = sums.entry(names.join(" overlapping ")).or_default();
+            *sum = sum.saturating_add(time);
         }
     }
     sums.retain(|_, sum| *sum != 0);
-    let whole: i64 = sums.values().sum();
+    let whole = sums.values().copied().fold(0, i64::saturating_add);
     let line = |(kernel_type, sum): (String, i64)| KernelType { kernel_type, sum: loaded.us(sum), percentage: percent(sum as f64, whole as f64, 1) };
     let mut all: Vec<KernelType> = sums.into_iter().map(line).collect();
     all.sort_by(|a, b| b.sum.total_cmp(&a.sum));

@@ -7,7 +7,7 @@ use super::shapes::printed;
 use super::stacks::Stacks;
 use super::tree::{Figures, is_frame};
 use super::{Group, Options, Row, Top};
-use etlink_model::{AsideKind, MemoryRow, DeviceTrace, DurationNs, NameId, TimeNs};
+use etlink_model::{AsideKind, DeviceTrace, DurationNs, MemoryRow, NameId, TimeNs};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
 use std::cmp::Reverse;

@@ -111,3 +111,41 @@ proptest! {
         prop_assert_eq!(bytes(&sum.collectives), ranks.iter().map(|rank| bytes(&rank.collectives)).sum::<u64>());
     }
 }
+
+/// Times that no trace should have, but damaged ones do.
+fn odd_time() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["-9223372036854775.808", "9223372036854775.807", "-1.5", "0", "7.25", "12.000", "4611686018427387.904", "1e15"])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    #[test]
+    fn odd_times_do_no_harm(events in prop::collection::vec((0u8..7, odd_time(), odd_time(), 0i64..3), 1..12)) {
+        let event = |(what, ts, dur, id): &(u8, &str, &str, i64)| {
+            let place = format!(r#""pid": 0, "tid": 7, "ts": {ts}, "dur": {dur}"#);
+            let args = format!(r#""stream": 7, "correlation": {id}, "bytes": 18446744073709551615, "grid": [4294967295, 4294967295, 4294967295], "blocks per SM": 1.5"#);
+            let (phase, category, name) = match what {
+                0 => ("X", "kernel", "gemm"),
+                1 => ("X", "kernel", "ncclDevKernel_AllReduce"),
+                2 => ("X", "gpu_memcpy", "Memcpy HtoD"),
+                3 => ("X", "cuda_runtime", "cudaLaunchKernel"),
+                4 => ("X", "user_annotation", "ProfilerStep#3"),
+                5 => ("X", "cuda_sync", "Stream Sync"),
+                _ => ("i", "cpu_instant_event", "[memory]"),
+            };
+            format!(r#"{{"ph": "{phase}", "cat": "{category}", "name": "{name}", {place}, "args": {{{args}, "Bytes": -9223372036854775808, "Total Allocated": 18446744073709551615}}}}"#)
+        };
+        let text = format!("{{\"traceEvents\": [{}]}}", events.iter().map(event).collect::<Vec<_>>().join(","));
+        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions::default()).expect("reads");
+        let Ok(trace) = etlink_link::link(None, device, etlink_link::LinkOptions::default()) else { return Ok(()) };
+        let rules = etlink_analyze::Rules::built_in().expect("rules");
+        let options = etlink_analyze::Options { sequences_of: Some("Step".into()), memory_timeline: true };
+        let analysis = etlink_analyze::analyze(&trace, &rules, &options);
+        drop(total([&analysis, &analysis].into_iter()));
+        for nanoseconds in [false, true] {
+            let settings = etlink_analyze::hta::Settings { nanoseconds, ..Default::default() };
+            drop(etlink_analyze::hta::tables(&trace, settings).expect("patterns"));
+        }
+    }
+}

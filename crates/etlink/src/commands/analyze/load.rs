@@ -116,7 +116,7 @@ fn label(trace: &LinkedTrace, path: &Path) -> String {
 fn one(path: &Path, rank: Option<i64>, threads: usize, progress: &Progress) -> Result<(LinkedTrace, bool)> {
     progress.say("reading");
     let input = input::open(path, threads, progress)?;
-    if matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown | FileKind::HostTrace) {
+    if matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown) {
         let (name, device) = (input.name.clone(), pair::read_device(input, threads, true)?);
         let options = LinkOptions { rank, ..LinkOptions::default() };
         return Ok((etlink_link::link(None, device, options).with_context(|| name)?, false));
