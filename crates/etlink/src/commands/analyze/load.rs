@@ -168,12 +168,7 @@ fn written_folder<T: Send>(
 }
 
 /// All ranks of a folder.
-fn folder<T: Send>(
-    args: &Analyze,
-    threads: usize,
-    progress: &Progress,
-    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
-) -> Result<Loaded<T>> {
+fn folder<T: Send>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync) -> Result<Loaded<T>> {
     if args.host.is_some() || args.rank.is_some() {
         bail!("--host and --rank are for one trace; in a folder the files' names tell which belong together");
     }
