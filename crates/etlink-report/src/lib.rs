@@ -3,9 +3,11 @@
 //! ```text
 //! LinkedTrace + steps of the critical path ─ perfetto::write ─> a trace for ui.perfetto.dev: Perfetto's protobuf or Chrome JSON
 //! … of each rank + releases, clock offsets ─ perfetto::Timeline ─> all ranks in one
+//! figures of all ranks, timelines ────────── page::html ──────> one page of HTML
 //! ```
 //! Pure: the caller opens files and runs the graph.
 
+pub mod page;
 pub mod perfetto;
 
 /// The messages of Perfetto's schema, generated from `schemas/perfetto/trace.proto`.

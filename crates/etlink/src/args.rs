@@ -2,11 +2,13 @@
 
 mod analyze;
 mod record;
+mod report;
 mod schedule;
 mod top;
 
 pub use analyze::{Analyze, Compat};
 pub use record::Record;
+pub use report::Report;
 pub use schedule::{Schedule, ScheduleOptions};
 pub use top::{By, Group, Top};
 
@@ -40,6 +42,8 @@ pub enum Command {
     Top(Top),
     /// What the traces say: where device time goes, what overlaps, which kernels take long, where a device waits
     Analyze(Analyze),
+    /// Write one page about a trace or a run, for a browser: figures, skew, the timeline of a step
+    Report(Report),
     /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what if
     Replay(Replay),
     /// Check files against what simulators and other readers need

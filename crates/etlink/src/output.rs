@@ -65,6 +65,15 @@ impl Target {
         Target::new(path, Some(format), force)
     }
 
+    /// As [`Target::new`], for a page; its format is not for choice.
+    pub fn page(path: &Path, force: bool) -> Result<Target> {
+        let name = path.to_string_lossy().to_lowercase();
+        if path != Path::new("-") && ![".html", ".htm"].iter().any(|ending| name.ends_with(ending)) {
+            bail!("{}: a report is a page; use .html", path.display());
+        }
+        Target::new(path, Some(Format::Json), force)
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path

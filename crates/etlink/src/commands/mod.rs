@@ -8,6 +8,7 @@ mod merge;
 mod ranks;
 mod record;
 mod replay;
+mod report;
 mod schedule;
 mod top;
 
@@ -33,6 +34,7 @@ pub fn run(args: Args) -> Result<Outcome> {
         Command::Ranks(args) => ranks::run(args),
         Command::Analyze(args) => analyze::run(args),
         Command::Record(args) => record::run(&args),
+        Command::Report(args) => report::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Check(args) => check::run(args),
         Command::Inspect(args) => inspect::run(args),

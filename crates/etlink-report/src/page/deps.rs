@@ -1,0 +1,83 @@
+//! What the ranges of a window waited for.
+
+use super::ranges::{Ids, NONE};
+use super::strings::Strings;
+use etlink_link::{Edge, EdgeKind, LinkedTrace, Node};
+use etlink_model::TimeNs;
+use etlink_replay::{Graph, Run};
+use serde::Serialize;
+
+/// Reasons to wait, as columns. Order on a thread is what the track shows: it is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Deps {
+    /// The range that waited, by its place among the drawn ones.
+    pub(super) to: Vec<u32>,
+    /// What it waited for; one that is not drawn: its name, as `-1 - string`.
+    pub(super) from: Vec<i64>,
+    /// Why, by place in [`EdgeKind::ALL`].
+    pub(super) kind: Vec<u8>,
+    /// When the wait was over, ns from the window's start: the node's start.
+    pub(super) at: Vec<i64>,
+    /// From the end of what it waited for to there, ns; of a launch from the begin of the call.
+    pub(super) gap: Vec<i64>,
+    /// 1: of all that the node waited for this ended last; 2: found by a rule, not recorded.
+    pub(super) flags: Vec<u8>,
+}
+
+/// Of the trace and its run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Of<'t> {
+    pub(super) trace: &'t LinkedTrace,
+    pub(super) graph: &'t Graph,
+    pub(super) run: &'t Run,
+    pub(super) ids: Ids,
+}
+
+/// All that drawn ranges waited for, by the range. `place`: per range its place among the drawn ones, or [`NONE`]. O(nodes + edges).
+pub(super) fn deps(of: Of<'_>, place: &[u32], origin: TimeNs, strings: &mut Strings) -> Deps {
+    let nodes = &of.trace.nodes;
+    let mut found: Vec<(u32, Edge, bool)> = vec![];
+    for index in 0..nodes.len() {
+        let node = nodes.get(index);
+        let to = of.ids.of_node(&node).and_then(|id| place.get(id).copied()).filter(|to| *to != NONE);
+        let Some(to) = to else { continue };
+        let numbers = of.graph.edges_to(index);
+        for (edge, number) in of.trace.edges.of(index).iter().zip(numbers) {
+            if edge.kind != EdgeKind::ProgramOrder {
+                found.push((to, edge, of.run.decided.get(index).is_some_and(|decided| *decided as usize == number)));
+            }
+        }
+    }
+    found.sort_by_key(|(to, edge, decided)| (*to, !*decided, edge.kind, edge.from));
+    let mut deps = Deps::default();
+    let mut last = None;
+    for (to, edge, decided) in found {
+        let before = nodes.get(edge.from as usize);
+        let (from, ended) = cause(of, &edge, &before);
+        let drawn = from.and_then(|id| place.get(id).copied()).filter(|from| *from != NONE);
+        let from = drawn.map_or_else(|| -1 - i64::from(strings.add(of.trace.name(&before))), i64::from);
+        if from == i64::from(to) || last == Some((to, from, edge.kind)) {
+            continue;
+        }
+        last = Some((to, from, edge.kind));
+        let at = nodes.start[edge.to as usize];
+        deps.to.push(to);
+        deps.from.push(from);
+        deps.kind.push(edge.kind as u8);
+        deps.at.push(at.0 - origin.0);
+        deps.gap.push(at.0 - ended.0);
+        deps.flags.push(u8::from(decided) + 2 * u8::from(edge.inferred));
+    }
+    deps
+}
+
+/// The range that an edge comes from, and since when it could have gone on. A launch edge begins at what ran before the call,
+/// but it is the call that launches.
+fn cause(of: Of<'_>, edge: &Edge, before: &Node) -> (Option<usize>, TimeNs) {
+    let trace = of.trace;
+    let row = trace.row_of(&trace.nodes.get(edge.to as usize)).filter(|_| edge.kind == EdgeKind::Launch);
+    match row.and_then(|row| trace.row_call.get(row.index())?.get()) {
+        Some(call) => (Some(of.ids.call(call.index())), trace.device.calls.start[call.index()]),
+        None => (of.ids.of_node(before), before.start + before.duration),
+    }
+}

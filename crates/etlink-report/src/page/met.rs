@@ -1,0 +1,116 @@
+//! When the ranks came to each collective, for a heat map.
+
+use etlink_link::ranks::{Clock, Facts, Join, Joint, Lateness, Skew, lateness, skews};
+use serde::Serialize;
+
+/// Columns of the heat map at most: more collectives stand together.
+const COLUMNS: usize = 400;
+/// Of more collectives those with the largest skew are listed, and the first of each column.
+const LISTED: usize = 2_000;
+
+/// How the ranks met. `skews` and `ranks` are those of `etlink ranks`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Met {
+    /// The ranks' clocks against the first rank's.
+    pub clocks: Vec<Clock>,
+    /// Sums per rank.
+    pub ranks: Vec<Lateness>,
+    /// Collectives and messages, by time.
+    pub skews: Vec<Skew>,
+    /// How many there are; more than are listed, if they are very many.
+    pub(super) count: usize,
+    /// The heat map.
+    pub(super) late: Late,
+}
+
+/// How much later than the first each rank came, by rank and column.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Late {
+    /// Per column, its first entry of [`Met::skews`].
+    pub(super) first: Vec<u32>,
+    /// Per rank, per column: ns, the mean where several stand together; none where it takes no part.
+    pub(super) ns: Vec<Vec<Option<i64>>>,
+}
+
+impl Met {
+    /// Compares the ranks of a run. O(n log n) in the communications.
+    pub fn new(ranks: &[Facts], join: &Join, clocks: Vec<Clock>) -> Met {
+        let skews = skews(ranks, join, &clocks);
+        let arrivals: Vec<Vec<(u32, i64)>> = join.joints.iter().filter_map(|joint| arrivals(ranks, &clocks, joint)).collect();
+        // one arrival list per skew: both leave out what not all ranks have
+        let mut late = if arrivals.len() == skews.len() { late(ranks.len(), &arrivals) } else { Late::default() };
+        let count = skews.len();
+        let skews = list(skews, &mut late.first);
+        Met { ranks: lateness(ranks, join, &clocks), late, clocks, skews, count }
+    }
+}
+
+/// The skews that are listed; `first` gets their places there.
+fn list(skews: Vec<Skew>, first: &mut [u32]) -> Vec<Skew> {
+    if skews.len() <= LISTED {
+        return skews;
+    }
+    let mut worst: Vec<usize> = (0..skews.len()).collect();
+    worst.sort_by_key(|at| (std::cmp::Reverse(skews[*at].skew_ns), *at));
+    worst.truncate(LISTED);
+    worst.extend(first.iter().map(|at| *at as usize));
+    worst.sort_unstable();
+    worst.dedup();
+    first.iter_mut().for_each(|at| *at = worst.partition_point(|listed| *listed < *at as usize) as u32);
+    worst.into_iter().map(|at| skews[at].clone()).collect()
+}
+
+/// Place of each rank, and how much later than the first it came.
+fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<(u32, i64)>> {
+    if !joint.is_whole() || joint.parts.len() < 2 {
+        return None;
+    }
+    let start = |part: &etlink_link::ranks::Part| {
+        let offset = clocks.get(part.rank as usize).map_or(0, |clock| clock.offset_ns);
+        let side = ranks.get(part.rank as usize)?.communications.get(part.communication as usize)?;
+        Some((part.rank, side.start_ns.saturating_add(offset)))
+    };
+    let starts: Vec<(u32, i64)> = joint.parts.iter().filter_map(start).collect();
+    let first = starts.iter().map(|(_, start)| *start).min()?;
+    Some(starts.into_iter().map(|(rank, start)| (rank, start.saturating_sub(first))).collect())
+}
+
+fn late(ranks: usize, arrivals: &[Vec<(u32, i64)>]) -> Late {
+    let each = arrivals.len().div_ceil(COLUMNS).max(1);
+    let mut late = Late { first: vec![], ns: vec![vec![]; ranks] };
+    for (column, together) in arrivals.chunks(each).enumerate() {
+        late.first.push((column * each) as u32);
+        let mut sums = vec![(0i64, 0i64); ranks];
+        for (rank, ns) in together.iter().flatten() {
+            if let Some((sum, count)) = sums.get_mut(*rank as usize) {
+                (*sum, *count) = (sum.saturating_add(*ns), *count + 1);
+            }
+        }
+        for (cells, (sum, count)) in late.ns.iter_mut().zip(sums) {
+            cells.push((count > 0).then(|| sum / count));
+        }
+    }
+    late
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_very_many_the_worst_are_listed() {
+        let skew = |at: i64| Skew { kind: String::new(), ranks: String::new(), group: 0, number: at, bytes: 0, start_ns: at, last: 0, skew_ns: at, alone_ns: 0, transfer_ns: None, algorithm_bandwidth: None, bus_bandwidth: None };
+        let mut first = vec![0, 5_000];
+        let listed = list((0..10_000).map(skew).collect(), &mut first);
+        assert_eq!((listed.len(), first, listed[1].number, listed[2].number), (2_002, vec![0, 1], 5_000, 8_000));
+    }
+
+    #[test]
+    fn collectives_share_columns_when_there_are_many() {
+        let few = late(2, &[vec![(0, 0), (1, 30)], vec![(1, 0)]]);
+        assert_eq!(few, Late { first: vec![0, 1], ns: vec![vec![Some(0), None], vec![Some(30), Some(0)]] });
+        let many: Vec<Vec<(u32, i64)>> = (0..801).map(|n| vec![(0, n), (1, 0)]).collect();
+        let many = late(2, &many);
+        assert_eq!((many.first.len(), many.first[1], many.ns[0][0], many.ns[0][266]), (267, 3, Some(1), Some(799)));
+    }
+}

@@ -1,0 +1,186 @@
+//! The report as one page of HTML that needs nothing else.
+//!
+//! ```text
+//! Analysis, LinkReport, Figures of each rank ─┐
+//! Met (skew between ranks) ───────────────────┼─ html ─> <script> JSON, gzip, base64 </script> + script + style
+//! Timeline of some ranks ─────────────────────┘
+//! ```
+//! What the page shows is what is in these values: its script formats, sorts and draws, and computes no figure. `web/` has the
+//! script's sources; what is built from them is committed in `web/dist`, and `cargo dev web --check` compares the two. No name of
+//! a trace gets into the HTML but for the title, which is escaped.
+
+mod about;
+mod deps;
+mod met;
+mod ranges;
+mod strings;
+mod summary;
+mod timeline;
+mod tracks;
+
+pub use met::Met;
+pub use timeline::{Timeline, Window, timeline};
+
+use base64::engine::{Engine, general_purpose::STANDARD};
+use etlink_analyze::{Analysis, Total};
+use etlink_link::LinkReport;
+use etlink_replay::{Figures, PathReport};
+use flate2::{Compression, write::GzEncoder};
+use serde::Serialize;
+use serde_json::Value;
+use std::io::{self, Write};
+use summary::Card;
+
+const SCRIPT: &str = include_str!("../../web/dist/page.js");
+const STYLE: &str = include_str!("../../web/dist/page.css");
+
+/// Ranges that all timelines of a page have together; with their edges and names that is 2 to 4 MB.
+pub const RANGES: usize = 100_000;
+/// Timelines of a page at most.
+pub const TIMELINES: usize = 8;
+/// Records of a table over all ranks.
+const RECORDS: usize = 8_000;
+/// Characters of a name in a table.
+const LONG: usize = 1_000;
+
+/// One rank.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rank {
+    /// What it is called: its number, or the name of its file.
+    pub label: String,
+    /// Its device trace's file.
+    pub device_trace: String,
+    /// Its host trace's file.
+    pub host_trace: Option<String>,
+    /// Model of its device.
+    pub device: Option<String>,
+    /// What `etlink analyze` says of it.
+    #[serde(flatten)]
+    pub analysis: Analysis,
+    /// What `etlink link` says.
+    pub link: LinkReport,
+    /// What `etlink replay` says.
+    pub figures: Figures,
+    /// The same of the critical path; without its steps.
+    pub critical_path: PathReport,
+}
+
+/// What is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'p> {
+    /// What was recorded, such as the folder's name.
+    pub title: &'p str,
+    /// The ranks.
+    pub ranks: &'p [Rank],
+    /// What they say together.
+    pub total: &'p Total,
+    /// How they met, if there are several.
+    pub met: Option<&'p Met>,
+    /// Those whose step is shown.
+    pub timelines: &'p [Timeline],
+    /// What to know first.
+    pub notes: &'p [String],
+}
+
+#[derive(Serialize)]
+struct Data<'p> {
+    written_by: String,
+    title: &'p str,
+    sentence: String,
+    cards: Vec<Card>,
+    notes: &'p [String],
+    ranks: Vec<Value>,
+    total: Value,
+    /// Per table, how many records are not in the page.
+    cut: Vec<Cut>,
+    met: Option<&'p Met>,
+    kinds: [&'static str; 7],
+    edges: [&'static str; 7],
+    timelines: &'p [Timeline],
+}
+
+#[derive(Serialize)]
+struct Cut {
+    rank: String,
+    table: String,
+    records: usize,
+    of: usize,
+}
+
+/// The page's bytes. The same values give the same bytes.
+///
+/// # Errors
+/// None that memory has.
+pub fn html(page: &Page<'_>) -> io::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(vec![], Compression::default());
+    serde_json::to_writer(&mut packed, &data(page)?)?;
+    let packed = STANDARD.encode(packed.finish()?);
+    let mut out = Vec::with_capacity(packed.len() + SCRIPT.len() + STYLE.len() + 2_000);
+    write!(out, "{HEAD}<title>{} · etlink report</title>\n<style>", escaped(page.title))?;
+    out.extend_from_slice(STYLE.as_bytes());
+    write!(out, "</style>\n</head>\n<body>\n<div id=\"page\"><p class=\"starting\">{}</p></div>\n", escaped(&summary::sentence(page)))?;
+    write!(out, "<noscript><p>The rest of this report needs JavaScript.</p></noscript>\n<script type=\"text/plain\" id=\"data\">{packed}</script>\n<script>")?;
+    out.extend_from_slice(SCRIPT.as_bytes());
+    out.extend_from_slice(b"</script>\n</body>\n</html>\n");
+    Ok(out)
+}
+
+/// The policy forbids the page all network, whatever is in it.
+const HEAD: &str = r#"<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+"#;
+
+fn escaped(text: &str) -> String {
+    strings::cut(text, LONG).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn data<'p>(page: &Page<'p>) -> io::Result<Data<'p>> {
+    let mut cut = vec![];
+    let most = (RECORDS / page.ranks.len().max(1)).clamp(20, 1_000);
+    let mut ranks = vec![];
+    for rank in page.ranks {
+        let mut value = serde_json::to_value(rank)?;
+        shorten(&mut value, &rank.label, most, &mut cut);
+        ranks.push(value);
+    }
+    let mut total = serde_json::to_value(page.total)?;
+    shorten(&mut total, "", 1_000, &mut cut);
+    Ok(Data {
+        written_by: format!("etlink {}", env!("CARGO_PKG_VERSION")),
+        title: page.title,
+        sentence: summary::sentence(page),
+        cards: summary::cards(page),
+        notes: page.notes,
+        ranks,
+        total,
+        cut,
+        met: page.met,
+        kinds: timeline::KINDS,
+        edges: etlink_link::EdgeKind::ALL.map(etlink_link::EdgeKind::name),
+        timelines: page.timelines,
+    })
+}
+
+/// Leaves the first records of each table, which are those that cost most, and the beginning of each name.
+fn shorten(of: &mut Value, rank: &str, most: usize, cuts: &mut Vec<Cut>) {
+    let tables = of.as_object_mut().into_iter().flatten();
+    for (table, value) in tables {
+        let Some(records) = value.as_array_mut() else { continue };
+        if records.len() > most {
+            cuts.push(Cut { rank: rank.to_owned(), table: table.clone(), records: most, of: records.len() });
+            records.truncate(most);
+        }
+        for record in records.iter_mut().filter_map(Value::as_object_mut) {
+            record.values_mut().for_each(|field| match field {
+                Value::String(text) if text.len() > LONG || text.contains(char::is_control) => *text = strings::cut(text, LONG),
+                _ => {}
+            });
+        }
+    }
+}

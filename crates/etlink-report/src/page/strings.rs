@@ -1,0 +1,69 @@
+//! The strings of a timeline, each once, numbered in order of first use.
+
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
+
+/// Characters of a string that are kept at most: names of kernels can have ten thousands.
+const LONG: usize = 1_000;
+/// The same once there is much text.
+const SHORT: usize = 80;
+
+/// Interned strings, within a budget of text.
+#[derive(Debug)]
+pub(super) struct Strings {
+    all: IndexSet<String, FxBuildHasher>,
+    room: usize,
+}
+
+impl Strings {
+    /// `room`: characters after which strings are cut short.
+    pub(super) fn new(room: usize) -> Strings {
+        let mut all = IndexSet::default();
+        all.insert(String::new());
+        Strings { all, room }
+    }
+
+    /// The number of `text`. O(length).
+    pub(super) fn add(&mut self, text: &str) -> u32 {
+        let text = cut(text, if self.room == 0 { SHORT } else { LONG });
+        let (at, new) = self.all.insert_full(text);
+        if new {
+            self.room = self.room.saturating_sub(self.all[at].len());
+        }
+        at as u32
+    }
+
+    /// All, by number.
+    pub(super) fn into_all(self) -> Vec<String> {
+        self.all.into_iter().collect()
+    }
+}
+
+/// `text`, or its beginning and how much there was. Control characters become what can be seen.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    let shown = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
+    match text.char_indices().nth(most) {
+        None => text.chars().map(shown).collect(),
+        Some((end, _)) => {
+            let beginning: String = text[..end].chars().map(shown).collect();
+            format!("{beginning}… ({} characters)", text.chars().count())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_kept_once_and_cut() {
+        let mut strings = Strings::new(1_200);
+        assert_eq!([strings.add("a"), strings.add("b\u{7}"), strings.add("a"), strings.add("")], [1, 2, 1, 0]);
+        assert_eq!(strings.add(&"é".repeat(10_000)), 3);
+        assert_eq!(strings.add(&"x".repeat(500)), 4);
+        let all = strings.into_all();
+        assert_eq!((&all[1][..], &all[2][..]), ("a", "b\u{fffd}"));
+        assert_eq!(all[3], format!("{}… (10000 characters)", "é".repeat(1_000)));
+        assert_eq!(all[4], format!("{}… (500 characters)", "x".repeat(80)), "what comes when the room is used up");
+    }
+}

@@ -1,0 +1,127 @@
+//! The page in a few words: sums and shares of figures that the tables have.
+
+use super::{Page, Rank};
+use etlink_replay::Cause;
+use serde::Serialize;
+
+/// A figure to begin with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Card {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+    pub(super) note: String,
+}
+
+/// The whole in a sentence.
+pub(super) fn sentence(page: &Page<'_>) -> String {
+    let ranks = match page.ranks {
+        [_] => "One rank".to_owned(),
+        ranks => format!("{} ranks", ranks.len()),
+    };
+    let mut parts = vec![format!("{ranks}{}", device(page.ranks))];
+    if let Some((median, count)) = step_time(page.ranks) {
+        parts.push(format!("a step takes {} (median of {count})", time(median)));
+    }
+    match page.total.breakdown.first().filter(|total| total.window_ns > 0) {
+        Some(total) => {
+            let of = |ns: i64| percent(ns, total.window_ns);
+            parts.push(format!(
+                "devices compute {} of the time, wait for communication with nothing beside it {}, stand idle {}",
+                of(total.computation_ns),
+                of(total.exposed_communication_ns),
+                of(total.idle_ns)
+            ));
+        }
+        None => parts.extend(on_the_path(page.ranks)),
+    }
+    parts.extend(straggler(page).map(|(rank, ns)| format!("rank {rank} alone made the others wait longest, {}", time(ns))));
+    parts.join("; ") + "."
+}
+
+fn device(ranks: &[Rank]) -> String {
+    let rows = ranks.iter().any(|rank| rank.link.device_rows > 0);
+    match ranks.first().and_then(|rank| rank.device.as_deref()) {
+        Some(model) => format!(" on {model}"),
+        None if rows => String::new(),
+        None => " on the CPU: the traces have no device rows".to_owned(),
+    }
+}
+
+/// What most of the critical paths' time goes to, without devices.
+fn on_the_path(ranks: &[Rank]) -> Option<String> {
+    let mut sums = causes(ranks);
+    let whole: i64 = sums.iter().map(|(_, ns)| ns).sum();
+    sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let (cause, ns) = sums.first().filter(|_| whole > 0)?;
+    Some(format!("the critical path is {} {}", percent(*ns, whole), cause.name().replace('_', " ")))
+}
+
+fn causes(ranks: &[Rank]) -> Vec<(Cause, i64)> {
+    let mut sums: Vec<(Cause, i64)> = vec![];
+    for (cause, time) in ranks.iter().flat_map(|rank| &rank.critical_path.causes) {
+        match sums.iter_mut().find(|(of, _)| of == cause) {
+            Some((_, ns)) => *ns = ns.saturating_add(time.ns),
+            None => sums.push((*cause, time.ns)),
+        }
+    }
+    sums
+}
+
+/// Median of all ranks' steps, and how many there are. Of an even number the lower one.
+fn step_time(ranks: &[Rank]) -> Option<(i64, usize)> {
+    let mut steps: Vec<i64> = ranks.iter().flat_map(|rank| &rank.analysis.steps).map(|step| step.duration_ns).collect();
+    steps.sort_unstable();
+    let median = steps.get(steps.len().checked_sub(1)? / 2)?;
+    Some((*median, steps.len()))
+}
+
+fn straggler(page: &Page<'_>) -> Option<(i64, i64)> {
+    let late = page.met?.ranks.iter().max_by_key(|rank| (rank.alone_ns, std::cmp::Reverse(rank.rank)))?;
+    (late.alone_ns > 0).then_some((late.rank, late.alone_ns))
+}
+
+/// The figures to begin with; those that the traces have.
+pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
+    let mut cards = vec![];
+    let mut card = |name, value, note: String| cards.push(Card { name, value, note });
+    if let Some((median, count)) = step_time(page.ranks) {
+        card("Step time", time(median), format!("median of {count} steps"));
+    }
+    if let Some(total) = page.total.breakdown.first().filter(|total| total.window_ns > 0) {
+        let of = |ns: i64| percent(ns, total.window_ns);
+        card("Computation", of(total.computation_ns), "of device time".to_owned());
+        card("Exposed communication", of(total.exposed_communication_ns), "of device time, with no computation beside it".to_owned());
+        card("Idle", of(total.idle_ns), "of device time".to_owned());
+        if total.communication_ns > 0 {
+            card("Overlap", percent(total.overlap_ns, total.communication_ns), "of communication runs beside computation".to_owned());
+        }
+    }
+    if let Some((rank, ns)) = straggler(page) {
+        card("Straggler", format!("rank {rank}"), format!("alone made the others wait {}", time(ns)));
+    }
+    if let Some(error) = page.ranks.iter().filter_map(|rank| rank.figures.replay_error).max_by(f64::total_cmp) {
+        card("Replay error", format!("{:.2} %", error * 100.0), "of the makespan; 0 where the graph explains all times".to_owned());
+    }
+    let (launched, rows) = page.ranks.iter().fold((0, 0), |(launched, rows), rank| (launched + rank.link.launched, rows + rank.link.device_rows));
+    if rows > 0 {
+        card("Launches found", percent(launched as i64, rows as i64), format!("of {rows} device rows"));
+    }
+    cards
+}
+
+fn percent(part: i64, whole: i64) -> String {
+    format!("{:.1} %", part as f64 / whole as f64 * 100.0)
+}
+
+/// Three digits or more, with the unit that fits.
+fn time(ns: i64) -> String {
+    let (unit, size) = match ns.unsigned_abs() {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => ("µs", 1e3),
+        1_000_000..1_000_000_000 => ("ms", 1e6),
+        _ => ("s", 1e9),
+    };
+    let value = ns as f64 / size;
+    let digits = if value.abs() >= 100.0 { 1 } else { 2 };
+    format!("{value:.digits$} {unit}")
+}

@@ -1,0 +1,44 @@
+//! `etlink report`.
+
+use super::size;
+use bytesize::ByteSize;
+use clap::Args;
+use std::path::PathBuf;
+
+/// `etlink report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// A Kineto trace, or a folder with the traces of all ranks of a run; `-` for standard input
+    #[arg(value_name = "TRACE|DIR")]
+    pub path: PathBuf,
+    /// Host trace of the Kineto trace, as for `link`
+    #[arg(long, value_name = "ET")]
+    pub host: Option<PathBuf>,
+    /// Rank, when the trace does not say
+    #[arg(long)]
+    pub rank: Option<i64>,
+    /// The page: one HTML file that a browser opens from disk, without network
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// The step to draw, by its number or name [default: the one whose length is the median]
+    #[arg(long, value_name = "STEP")]
+    pub step: Option<String>,
+    /// Ranks to draw the step of, such as `0,3` [default: of a folder the first 8]
+    #[arg(long, value_name = "RANKS", value_delimiter = ',')]
+    pub timelines: Vec<String>,
+    /// Rules for kernels that come before the built-in ones, as for `analyze`
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// Threads to use; the page does not depend on it [default: all cores]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
+    /// Memory to stay within, as for `merge`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<ByteSize>,
+    /// Replace an existing page, and show traces that do not seem to belong together
+    #[arg(long)]
+    pub force: bool,
+    /// Print what was written as JSON
+    #[arg(long)]
+    pub json: bool,
+}

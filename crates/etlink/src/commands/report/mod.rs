@@ -1,0 +1,251 @@
+//! `etlink report`: one page about a trace or a run.
+//!
+//! Every rank is linked once for its figures. Which step is drawn is known only when all are: the ranks that are drawn
+//! are linked once more, unless there is but one.
+
+mod steps;
+
+use super::link::refuse_input;
+use super::{print, print_json, threads};
+use crate::Outcome;
+use crate::args::{Report, TensorDeps};
+use crate::fleet::{self, Fleet};
+use crate::memory::{Budget, Need};
+use crate::output::Target;
+use crate::pair::{self, Form, Job, Linked};
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail};
+use bytesize::ByteSize;
+use etlink_analyze::{Options, Rules, analyze, total};
+use etlink_link::LinkedTrace;
+use etlink_link::ranks::{Facts, clocks, company, join};
+use etlink_replay::{Graph, PathReport, Run, Settings};
+use etlink_report::page::{self, Met, Page, RANGES, Rank, TIMELINES, Timeline};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use steps::Steps;
+
+/// What was written.
+#[derive(Serialize)]
+struct Written {
+    output: String,
+    bytes: u64,
+    ranks: usize,
+    /// The step that is drawn, if there are steps.
+    step: Option<String>,
+    timelines: usize,
+    ranges: usize,
+    /// Traces that are not in the page, and other things to know.
+    notes: Vec<String>,
+}
+
+/// What the page is made of.
+struct Content {
+    title: String,
+    ranks: Vec<Rank>,
+    met: Option<Met>,
+    timelines: Vec<Timeline>,
+    step: Option<String>,
+    notes: Vec<String>,
+    /// Traces are missing.
+    incomplete: bool,
+}
+
+/// A linked trace and its run.
+struct Ran {
+    trace: LinkedTrace,
+    linked: Linked,
+    graph: Graph,
+    run: Run,
+}
+
+pub fn run(args: Report) -> Result<Outcome> {
+    let target = Target::page(&args.output, args.force)?;
+    refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
+    let rules = rules(args.rules.as_deref())?;
+    let progress = Progress::new();
+    let content = if args.path.is_dir() { folder(&args, &rules, &progress) } else { file(&args, &rules, &progress) };
+    progress.clear();
+    let content = content?;
+    let total = total(content.ranks.iter().map(|rank| &rank.analysis));
+    let Content { title, ranks, met, timelines, notes, .. } = &content;
+    let bytes = page::html(&Page { title, ranks, total: &total, met: met.as_ref(), timelines, notes })?;
+    let ((), bytes) = target.write(|out| out.write_all(&bytes))?;
+    tell(&args, content, bytes)
+}
+
+fn rules(path: Option<&Path>) -> Result<Rules> {
+    let Some(path) = path else { return Ok(Rules::built_in()?) };
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Rules::with(&text).with_context(|| path.display().to_string())
+}
+
+fn tell(args: &Report, content: Content, bytes: u64) -> Result<Outcome> {
+    let written = Written {
+        output: args.output.display().to_string(),
+        bytes,
+        ranks: content.ranks.len(),
+        step: content.step,
+        timelines: content.timelines.len(),
+        ranges: content.timelines.iter().map(Timeline::drawn).sum(),
+        notes: content.notes,
+    };
+    if args.output == Path::new("-") {
+        // the page has standard output for itself
+    } else if args.json {
+        print_json(&written)?;
+    } else {
+        let notes: String = written.notes.iter().map(|note| format!("note: {note}\n")).collect();
+        let step = written.step.map_or("no step".to_owned(), |step| format!("step {step}"));
+        let (output, size, ranks, ranges) = (&written.output, ByteSize(bytes).display().si(), written.ranks, written.ranges);
+        print(&format!("{notes}{output}: {size}, {ranks} rank(s), {step} with {ranges} ranges of {} rank(s)\n", written.timelines))?;
+    }
+    Ok(if content.incomplete { Outcome::Found } else { Outcome::Done })
+}
+
+/// One trace, or a pair.
+fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
+    let both = args.host.iter().chain([&args.path]).filter(|path| path.as_path() == Path::new("-")).count();
+    if both > 1 {
+        bail!("only one of --host and the device trace can be standard input");
+    }
+    if !args.timelines.is_empty() {
+        bail!("--timelines is for a folder; of one trace the timeline is always drawn");
+    }
+    let threads = threads(args.threads)?;
+    Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.path))])?;
+    let ran = ran(&job(args, args.host.clone(), args.path.clone(), threads), progress)?;
+    let label = ran.trace.report.rank.map_or_else(|| file_name(&args.path), |rank| rank.to_string());
+    let ranks = vec![rank(&ran, &label, None, rules)];
+    let steps = Steps::choose(args.step.as_deref(), &[&ranks[0]])?;
+    let timelines = vec![draw(&ran, &ranks[0], &steps, RANGES, rules)];
+    let step = steps.name();
+    Ok(Content { title: file_name(&args.path), ranks, met: None, timelines, step, notes: vec![], incomplete: false })
+}
+
+/// All ranks of a folder.
+fn folder(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
+    if args.host.is_some() || args.rank.is_some() {
+        bail!("--host and --rank are for one trace; in a folder the files' names tell which belong together");
+    }
+    let fleet = Fleet::find(&args.path, args.memory, threads(args.threads)?)?;
+    if let [first, second, ..] = &fleet.runs[..] {
+        let named = |run: &crate::discover::Run| args.path.join(&run.folder).display().to_string();
+        bail!("{} has {} runs, each in its folder: give one of them, such as {} or {}", args.path.display(), fleet.runs.len(), named(first), named(second));
+    }
+    let mut notes: Vec<String> = fleet.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
+    progress.say("analyzing");
+    let read = fleet.each(|at| {
+        let ran = ran(&member(args, &fleet, at)?, progress)?;
+        let found = fleet.rank(at).1;
+        Ok((rank(&ran, &found.label, found.rank, rules), fleet::facts(&ran.trace, found, fleet.is_alone(at))))
+    });
+    let (mut ranks, mut facts, mut places, mut incomplete) = (vec![], vec![], vec![], false);
+    for (at, read) in read.into_iter().enumerate() {
+        match read {
+            Ok((rank, of_rank)) => {
+                ranks.push(rank);
+                facts.extend(of_rank);
+                places.push(at);
+            }
+            Err(error) => {
+                let error: anyhow::Error = error;
+                notes.push(format!("{} is left out: {error:#}", fleet.rank(at).1.label));
+                incomplete = true;
+            }
+        }
+    }
+    let met = met(facts, args.force, &mut notes);
+    let shown = steps::shown(&args.timelines, &ranks, TIMELINES)?;
+    let steps = Steps::choose(args.step.as_deref(), &shown.iter().map(|at| &ranks[*at]).collect::<Vec<_>>())?;
+    progress.say("drawing");
+    let room = RANGES / shown.len().max(1);
+    let wanted = |at: usize| shown.iter().position(|shown| places[*shown] == at).map(|place| &ranks[shown[place]]);
+    let drawn = fleet.each(|at| wanted(at).map(|rank| Ok(draw(&ran(&member(args, &fleet, at)?, progress)?, rank, &steps, room, rules))));
+    let timelines: Vec<Timeline> = drawn.into_iter().flatten().collect::<Result<_>>()?;
+    if shown.len() < ranks.len() {
+        notes.push(format!("timelines are those of the ranks {}; --timelines takes others", labels(&ranks, &shown)));
+    }
+    Ok(Content { title: file_name(&args.path), ranks, met, timelines, step: steps.name(), notes, incomplete })
+}
+
+fn labels(ranks: &[Rank], shown: &[usize]) -> String {
+    shown.iter().map(|at| ranks[*at].label.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn member(args: &Report, fleet: &Fleet, at: usize) -> Result<Job> {
+    let (run, found) = fleet.rank(at);
+    let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
+    Ok(job(args, found.host.clone(), device, fleet.threads_each))
+}
+
+fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
+    Job {
+        host,
+        device,
+        capture: None,
+        rank: args.rank,
+        target: None,
+        form: Form::default(),
+        tensor_deps: TensorDeps::default().into(),
+        threads,
+        strict: false,
+        force: args.force,
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    name.or_else(|| Some(path.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned())).unwrap_or_else(|| "-".to_owned())
+}
+
+/// Links a rank and runs its graph.
+fn ran(job: &Job, progress: &Progress) -> Result<Ran> {
+    let (trace, linked) = pair::link(job, progress)?;
+    let graph = etlink_replay::graph_of(&trace).with_context(|| linked.device.clone())?;
+    let run = etlink_replay::run(&graph, &trace, &Settings::default());
+    Ok(Ran { trace, linked, graph, run })
+}
+
+/// The figures of a rank; `named`: the rank that its file's name says.
+fn rank(ran: &Ran, label: &str, named: Option<i64>, rules: &Rules) -> Rank {
+    let Ran { trace, linked, graph, run } = ran;
+    let mut analysis = analyze(trace, rules, &Options::default());
+    analysis.rank = named.or(analysis.rank);
+    let path = PathReport::new(graph, trace, run, &etlink_replay::critical_path(graph, run));
+    Rank {
+        label: label.to_owned(),
+        device_trace: file_name(Path::new(&linked.device)),
+        host_trace: linked.host.as_deref().map(|host| file_name(Path::new(host))),
+        device: trace.device.header.devices.iter().find(|model| !model.is_empty()).cloned(),
+        analysis,
+        link: trace.report.clone(),
+        figures: etlink_replay::figures(graph, trace, run),
+        critical_path: PathReport { steps: vec![], ..path },
+    }
+}
+
+/// How the ranks met; of one rank, or of ranks that do not belong together, there is nothing to say.
+fn met(all: Vec<Facts>, force: bool, notes: &mut Vec<String>) -> Option<Met> {
+    let company = company(&all, force);
+    let mut together = vec![];
+    for (facts, why) in all.into_iter().zip(&company.left_out) {
+        match why {
+            None => together.push(facts),
+            Some(why) => notes.push(format!("rank {} is not compared with the others: {}", facts.rank, why.describe())),
+        }
+    }
+    if !company.absent.is_empty() {
+        let absent: Vec<String> = company.absent.iter().take(8).map(i64::to_string).collect();
+        notes.push(format!("no trace of rank {}{}", absent.join(", "), if company.absent.len() > 8 { ", …" } else { "" }));
+    }
+    let join = join(&together);
+    let clocks = clocks(&together, &join);
+    (together.len() > 1).then(|| Met::new(&together, &join, clocks))
+}
+
+fn draw(ran: &Ran, rank: &Rank, steps: &Steps, most: usize, rules: &Rules) -> Timeline {
+    let rows = etlink_analyze::Rows::new(&ran.trace, rules);
+    let window = steps.window(&ran.trace, &rank.analysis, most);
+    page::timeline(&rows, &ran.graph, &ran.run, window, most).labelled(&rank.label)
+}

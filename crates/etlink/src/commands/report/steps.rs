@@ -1,0 +1,99 @@
+//! Which step of which ranks is drawn.
+
+use anyhow::{Result, bail};
+use etlink_analyze::{Analysis, Step};
+use etlink_link::LinkedTrace;
+use etlink_model::{DurationNs, TimeNs};
+use etlink_report::page::{Rank, Window};
+
+/// The step that is drawn of all ranks; none where traces have no steps, or no step of one name.
+pub(super) struct Steps {
+    name: Option<String>,
+}
+
+/// Places of the ranks that are drawn: those that were asked for, else the first.
+pub(super) fn shown(asked: &[String], ranks: &[Rank], most: usize) -> Result<Vec<usize>> {
+    if asked.len() > most {
+        bail!("a page has {most} timelines at most; {} were asked for", asked.len());
+    }
+    if asked.is_empty() {
+        return Ok((0..ranks.len().min(most)).collect());
+    }
+    let place = |label: &String| match ranks.iter().position(|rank| rank.label == *label) {
+        Some(place) => Ok(place),
+        None => bail!("there is no trace of rank {label}; there are {}", list(ranks.iter().map(|rank| rank.label.as_str()))),
+    };
+    let mut places = asked.iter().map(place).collect::<Result<Vec<usize>>>()?;
+    places.sort_unstable();
+    places.dedup();
+    Ok(places)
+}
+
+impl Steps {
+    /// The step of this number or name, else the one whose length, summed over these ranks, is the median (of an even number the shorter).
+    pub(super) fn choose(asked: Option<&str>, ranks: &[&Rank]) -> Result<Steps> {
+        let Some(first) = ranks.first() else { return Ok(Steps { name: None }) };
+        let length = |name: &str| ranks.iter().map(|rank| Some(find(&rank.analysis, name)?.duration_ns)).sum::<Option<i64>>();
+        let mut common: Vec<(i64, &str)> =
+            first.analysis.steps.iter().filter_map(|step| Some((length(&step.name)?, step.name.as_str()))).collect();
+        if let Some(asked) = asked {
+            let is_asked = |name: &str| name == asked || name.strip_suffix(asked).is_some_and(|head| head.ends_with(|c: char| !c.is_ascii_digit()));
+            return match common.iter().find(|(_, name)| is_asked(name)) {
+                Some((_, name)) => Ok(Steps { name: Some((*name).to_owned()) }),
+                None if common.is_empty() => bail!("there is no step {asked}: the traces have no steps"),
+                None => bail!("there is no step {asked}; there are {}", list(common.iter().map(|(_, name)| *name))),
+            };
+        }
+        common.sort_unstable();
+        let median = common.get(common.len().saturating_sub(1) / 2);
+        Ok(Steps { name: median.map(|(_, name)| (*name).to_owned()) })
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> Option<String> {
+        self.name.clone()
+    }
+
+    /// What is drawn of a rank, with `most` ranges.
+    pub(super) fn window(&self, trace: &LinkedTrace, analysis: &Analysis, most: usize) -> Window {
+        match self.name.as_deref().and_then(|name| find(analysis, name)) {
+            Some(step) => of_step(step),
+            None => without_step(trace, most),
+        }
+    }
+}
+
+fn find<'a>(analysis: &'a Analysis, name: &str) -> Option<&'a Step> {
+    analysis.steps.iter().find(|step| step.name == name)
+}
+
+/// From its start to the last end of what it launched, but no more than twice its length.
+fn of_step(step: &Step) -> Window {
+    let (start, length) = (step.start_ns, step.duration_ns);
+    let end = start.saturating_add(length);
+    let device_end = if step.rows > 0 { step.device_start_ns.saturating_add(step.device_window_ns) } else { end };
+    let end = device_end.clamp(end, end.saturating_add(length));
+    Window { start: TimeNs(start), end: TimeNs(end), step: Some((step.name.clone(), DurationNs(length))), note: String::new() }
+}
+
+/// All, or from the middle on as many ranges as are drawn.
+fn without_step(trace: &LinkedTrace, most: usize) -> Window {
+    let device = &trace.device;
+    let (start, end) = device.window().unwrap_or_default();
+    let mut starts: Vec<TimeNs> = device.ops.start.iter().chain(&device.calls.start).chain(&device.rows.start).copied().collect();
+    if starts.len() <= most {
+        return Window { start, end, step: None, note: "The trace has no steps: this is all of it.".to_owned() };
+    }
+    starts.sort_unstable();
+    let first = (starts.len() - most) / 2;
+    let (from, to) = (starts[first], starts.get(first + most).copied().unwrap_or(end));
+    let all = starts.len();
+    let share = (to - from).0 as f64 / (end - start).0.max(1) as f64 * 100.0;
+    Window { start: from, end: to, step: None, note: format!("The trace has no steps and {all} ranges: this is {share:.1} % of its time, from the middle.") }
+}
+
+fn list<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let all: Vec<&str> = all.collect();
+    let more = if all.len() > 20 { format!(", … ({} in all)", all.len()) } else { String::new() };
+    all.iter().take(20).copied().collect::<Vec<_>>().join(", ") + &more
+}
