@@ -1,0 +1,112 @@
+// The page: sections in the order of the questions that they answer.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { Data } from "./data";
+import { Help } from "./help";
+import { BreakdownSection, CollectivesSection, KernelsSection, PathSection, StepsSection } from "./sections";
+import { FidelitySection, LinkSection, TablesSection } from "./tables";
+import { useTheme } from "./theme";
+import { Timelines } from "./timeline/timeline";
+
+interface Part {
+  id: string;
+  title: string;
+  content: ComponentChildren;
+}
+
+/** The sections that there is something to say in. */
+function parts(data: Data, theme: string): Part[] {
+  const steps = data.ranks.some((rank) => rank.steps?.length > 0);
+  const rows = data.ranks.some((rank) => rank.breakdown.length > 0);
+  const all: (Part | false)[] = [
+    steps && { id: "steps", title: "Step times", content: <StepsSection data={data} /> },
+    rows && { id: "breakdown", title: "Where device time goes", content: <BreakdownSection data={data} /> },
+    { id: "path", title: "What the critical path is made of", content: <PathSection data={data} /> },
+    data.met !== null && data.met.skews.length > 0 && { id: "collectives", title: "Who waits for whom", content: <CollectivesSection data={data} met={data.met} theme={theme} /> },
+    rows && { id: "kernels", title: "Kernels", content: <KernelsSection data={data} /> },
+    { id: "timeline", title: "Timeline", content: <Timelines data={data} theme={theme} /> },
+    { id: "tables", title: "More tables", content: <TablesSection data={data} /> },
+    { id: "link", title: "How the traces were linked", content: <LinkSection data={data} /> },
+    { id: "fidelity", title: "How true the graph is", content: <FidelitySection data={data} /> },
+  ];
+  return all.filter((part): part is Part => part !== false);
+}
+
+export function App({ data }: { data: Data }) {
+  const [theme, turn] = useTheme();
+  const [help, setHelp] = useState(false);
+  useEffect(() => {
+    const keys = (event: KeyboardEvent) => {
+      const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+      if (typing || event.ctrlKey || event.metaKey || event.altKey) {
+        return;
+      }
+      if (event.key === "/") {
+        document.getElementById("search")?.focus();
+        event.preventDefault();
+      } else if (event.key === "?") {
+        setHelp(true);
+      }
+    };
+    document.addEventListener("keydown", keys);
+    return () => document.removeEventListener("keydown", keys);
+  }, []);
+  const sections = parts(data, theme);
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to the report
+      </a>
+      <header>
+        <h1>{data.title}</h1>
+        <nav aria-label="Sections">
+          {sections.map(({ id, title }) => (
+            <a key={id} href={`#${id}`}>
+              {title}
+            </a>
+          ))}
+        </nav>
+        <div class="buttons">
+          <button type="button" onClick={turn} aria-label={`Switch to ${theme === "dark" ? "light" : "dark"} colours`}>
+            {theme === "dark" ? "☀ Light" : "☾ Dark"}
+          </button>
+          <button type="button" onClick={() => setHelp(true)} aria-label="Help: keys">
+            ?
+          </button>
+        </div>
+      </header>
+      <main id="main">
+        <section class="summary" aria-label="Summary">
+          <p class="sentence">{data.sentence}</p>
+          <div class="cards">
+            {data.cards.map((card) => (
+              <div class="card" key={card.name}>
+                <div class="what">{card.name}</div>
+                <div class="figure">{card.value}</div>
+                <div class="note">{card.note}</div>
+              </div>
+            ))}
+          </div>
+          {data.notes.length > 0 && (
+            <ul class="notes">
+              {data.notes.map((note) => (
+                <li key={note}>{note}</li>
+              ))}
+            </ul>
+          )}
+        </section>
+        {sections.map(({ id, title, content }) => (
+          <section id={id} key={id} aria-labelledby={`${id}-title`}>
+            <h2 id={`${id}-title`}>{title}</h2>
+            {content}
+          </section>
+        ))}
+      </main>
+      <footer>
+        Written by {data.written_by}. Times are those that the traces have; figures are those of <code>etlink analyze</code>, <code>ranks</code>, <code>link</code> and <code>replay</code>.
+      </footer>
+      <Help open={help} close={() => setHelp(false)} />
+    </>
+  );
+}

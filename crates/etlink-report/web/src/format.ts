@@ -1,0 +1,81 @@
+// Numbers as people read them. A column has one unit, so that its figures compare at a glance.
+
+const TIMES: [string, number][] = [
+  ["s", 1e9],
+  ["ms", 1e6],
+  ["µs", 1e3],
+  ["ns", 1],
+];
+
+/** One time by itself, in the unit that fits. */
+export function time(ns: number): string {
+  const [unit, size] = timeUnit(Math.abs(ns));
+  return `${decimals(ns / size, unit === "ns" ? 0 : undefined)} ${unit}`;
+}
+
+/** The unit for times up to `most` ns. */
+export function timeUnit(most: number): [string, number] {
+  return TIMES.find(([, size]) => most >= size) ?? ["ns", 1];
+}
+
+/** Four digits or so, and no more than three after the point. */
+function decimals(value: number, digits?: number): string {
+  const size = Math.abs(value);
+  const after = digits ?? (size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3);
+  return value.toLocaleString("en-US", { minimumFractionDigits: after, maximumFractionDigits: after });
+}
+
+export function percent(share: number, digits = 1): string {
+  return `${(share * 100).toFixed(digits)} %`;
+}
+
+export function count(value: number): string {
+  return value.toLocaleString("en-US");
+}
+
+export function bytes(value: number): string {
+  const units: [string, number][] = [
+    ["GB", 1e9],
+    ["MB", 1e6],
+    ["kB", 1e3],
+  ];
+  const unit = units.find(([, size]) => Math.abs(value) >= size);
+  return unit ? `${decimals(value / unit[1])} ${unit[0]}` : `${count(value)} B`;
+}
+
+/** A field's name in words: `sum_ns` is `sum`, its unit is the column's. */
+export function words(field: string): string {
+  return field.replace(/_(ns|bytes_per_s)$/, "").replaceAll("_", " ");
+}
+
+export interface Unit {
+  /** What stands in the column's head. */
+  name: string;
+  show(value: number): string;
+}
+
+/** The unit for a field's values. What a number means, its field's name tells. */
+export function unitOf(field: string, values: number[]): Unit {
+  const most = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  if (field.endsWith("_ns")) {
+    const [unit, size] = timeUnit(most);
+    const digits = size === 1 ? 0 : 3;
+    return { name: unit, show: (ns) => grouped(ns / size, digits) };
+  }
+  if (field === "share" || field.endsWith("_share") || field.startsWith("share_") || field.endsWith("_error") || field.startsWith("by_")) {
+    return { name: "%", show: (share) => (share * 100).toFixed(2) };
+  }
+  if (field === "bytes" || field.endsWith("_bytes")) {
+    const [unit, size] = most >= 1e9 ? ["GB", 1e9] : most >= 1e6 ? ["MB", 1e6] : most >= 1e4 ? ["kB", 1e3] : ["B", 1];
+    return { name: unit as string, show: (bytes) => grouped(bytes / (size as number), size === 1 ? 0 : 3) };
+  }
+  if (field.endsWith("_bandwidth")) {
+    return { name: "GB/s", show: (rate) => grouped(rate / 1e9, 2) };
+  }
+  const whole = values.every(Number.isInteger);
+  return { name: "", show: (value) => grouped(value, whole ? 0 : 2) };
+}
+
+function grouped(value: number, digits: number): string {
+  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}

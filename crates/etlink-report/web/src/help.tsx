@@ -1,0 +1,48 @@
+// The keys.
+
+import { useEffect, useRef } from "preact/hooks";
+
+const KEYS: [string, string][] = [
+  ["/", "search the timeline"],
+  ["?", "this help"],
+  ["Tab", "from control to control; the timeline and each table are one stop"],
+  ["w, +", "timeline: zoom in"],
+  ["s, -", "timeline: zoom out"],
+  ["a, ←", "timeline: earlier"],
+  ["d, →", "timeline: later"],
+  ["0", "timeline: all of it"],
+  ["] and [", "timeline: next and previous range"],
+  ["Enter", "timeline: fill the width with the selected range; search: next match (with Shift the one before)"],
+  ["Esc", "timeline: select nothing"],
+  ["↑ ↓ ← →", "heat map: from cell to cell"],
+  ["Ctrl + wheel, Shift + wheel, drag", "timeline: zoom, move, move"],
+];
+
+export function Help({ open, close }: { open: boolean; close: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    if (open) {
+      dialog.current?.showModal();
+    } else {
+      dialog.current?.close();
+    }
+  }, [open]);
+  return (
+    <dialog ref={dialog} onClose={close} aria-labelledby="help-title">
+      <h2 id="help-title">Keys</h2>
+      <dl class="keys">
+        {KEYS.map(([keys, what]) => (
+          <div key={keys}>
+            <dt>
+              <kbd>{keys}</kbd>
+            </dt>
+            <dd>{what}</dd>
+          </div>
+        ))}
+      </dl>
+      <button type="button" onClick={close}>
+        Close
+      </button>
+    </dialog>
+  );
+}

@@ -1,0 +1,201 @@
+// The sections with charts.
+
+import { useState } from "preact/hooks";
+import { Legend, Say, Stacked, Steps, stepRows, type Bar } from "./charts";
+import type { Data, DeviceTime, Met, Rank, Record_, Value } from "./data";
+import { percent, time } from "./format";
+import { Heat } from "./heat";
+import { Name, Table, type Column } from "./table";
+
+export function StepsSection({ data }: { data: Data }) {
+  const drawn = data.timelines[0]?.step ?? null;
+  const several = data.ranks.length > 1;
+  const records = data.ranks.flatMap((rank) => (rank.steps ?? []).map((step) => ({ rank: rank.label, ...step })));
+  const fields = Object.keys(records[0] ?? {}).filter((field) => (several || field !== "rank") && records.some((record) => (record as Record_)[field] !== 0));
+  const rows = stepRows(data.ranks);
+  return (
+    <>
+      <Steps data={data} drawn={drawn} />
+      {rows.length === 1 && <Say>The recording has one step.</Say>}
+      <details>
+        <summary>Table of the steps</summary>
+        <Table id="steps-table" caption="Steps" records={records} columns={fields.map((field) => ({ field, head: field === "rows" ? "device rows" : undefined }))} />
+      </details>
+    </>
+  );
+}
+
+const PARTS: [string, keyof DeviceTime][] = [
+  ["computation", "computation_ns"],
+  ["exposed communication", "exposed_communication_ns"],
+  ["exposed memory", "exposed_memory_ns"],
+  ["exposed other", "exposed_other_ns"],
+  ["idle", "idle_ns"],
+];
+
+function devices(rank: Rank, several: boolean): { label: string; time: DeviceTime }[] {
+  const name = (time: DeviceTime) => `${several ? `rank ${rank.label}` : ""}${rank.breakdown.length > 1 || !several ? ` device ${time.device}` : ""}`.trim();
+  return rank.breakdown.map((time) => ({ label: name(time), time }));
+}
+
+export function BreakdownSection({ data }: { data: Data }) {
+  const several = data.ranks.length > 1;
+  const all = data.ranks.flatMap((rank) => devices(rank, several));
+  const bars: Bar[] = all.map(({ label, time }) => ({ label, parts: PARTS.map(([name, field]) => ({ name, ns: time[field] as number })) }));
+  const overlap: Bar[] = all
+    .filter(({ time }) => time.communication_ns > 0)
+    .map(({ label, time: of }) => ({
+      label,
+      parts: [
+        { name: "beside computation", ns: of.overlap_ns },
+        { name: "exposed", ns: of.communication_ns - of.overlap_ns },
+      ],
+      note: time(of.communication_ns),
+    }));
+  const records = data.ranks.flatMap((rank) => rank.breakdown.map((time) => ({ rank: rank.label, ...time })));
+  const columns = ["rank", "device", "window_ns", ...PARTS.map(([, field]) => String(field)), "communication_ns", "memory_ns", "overlap_ns", "overlap_share"];
+  return (
+    <>
+      <Say>Each instant from a device’s first to its last row counts once, for the first that runs: computation, communication, copies, other, nothing.</Say>
+      <Stacked bars={bars} names={PARTS.map(([name]) => name)} label="Device time by class" />
+      {overlap.length > 0 && (
+        <>
+          <h3>Overlap of communication with computation</h3>
+          <Stacked bars={overlap} names={["beside computation", "exposed"]} label="Communication with and without computation beside it" />
+        </>
+      )}
+      <details>
+        <summary>Table of device time</summary>
+        <Table id="breakdown-table" caption="Device time by class" records={records} columns={columns.map((field) => ({ field }))} filter={false} />
+      </details>
+    </>
+  );
+}
+
+const CAUSES = ["host", "gap", "launch", "kernel", "communication", "memory_copy", "wait", "boundary", "unexplained"];
+
+export function PathSection({ data }: { data: Data }) {
+  const cause = (rank: Rank, name: string) => rank.critical_path.causes[name]?.ns ?? 0;
+  const bars = data.ranks.map((rank) => ({
+    label: data.ranks.length > 1 ? `rank ${rank.label}` : "path",
+    parts: CAUSES.map((name) => ({ name: name.replace("_", " "), ns: cause(rank, name) })),
+  }));
+  return (
+    <>
+      <Say>
+        The chain of work and waits that took the whole recording, from its last end back along what each start waited for. What is not on it can take longer without the run taking
+        longer. <em>gap</em> is host time in which no op runs; <em>boundary</em> is what came before the recording.
+      </Say>
+      <Stacked bars={bars} names={CAUSES.map((name) => name.replace("_", " "))} label="Critical path by cause" />
+    </>
+  );
+}
+
+const CLASSES = ["all", "computation", "communication", "memory", "other"];
+
+export function KernelsSection({ data }: { data: Data }) {
+  const [of, setOf] = useState("all");
+  const [rank, setRank] = useState(-1);
+  const kernels = rank < 0 ? data.total.kernels : data.ranks[rank].kernels;
+  const records = of === "all" ? kernels : kernels.filter((kernel) => kernel.class === of);
+  const present = CLASSES.filter((name) => name === "all" || kernels.some((kernel) => kernel.class === name));
+  const cut = data.cut.find((cut) => cut.table === "kernels" && cut.rank === (rank < 0 ? "" : data.ranks[rank].label));
+  const share = (value: Value) => (
+    <span class="share">
+      <i style={`width: ${Math.max(Number(value) * 60, 1)}px`} />
+      {percent(Number(value), 2).replace(" %", "")}
+    </span>
+  );
+  const columns: Column[] = [
+    { field: "class", cell: (value) => <span class={`chip chip-${value}`}>{String(value)}</span> },
+    { field: "label" },
+    { field: "name", cell: (value) => <Name text={String(value)} /> },
+    { field: "count" },
+    { field: "sum_ns" },
+    { field: "share", cell: share },
+    { field: "mean_ns" },
+    { field: "min_ns" },
+    { field: "max_ns" },
+    { field: "stddev_ns", head: "std. dev." },
+  ];
+  const tools = (
+    <>
+      <div class="choice" role="group" aria-label="Class of kernels">
+        {present.map((name) => (
+          <button key={name} type="button" aria-pressed={name === of} onClick={() => setOf(name)}>
+            {name}
+          </button>
+        ))}
+      </div>
+      {data.ranks.length > 1 && <RankChoice data={data} rank={rank} choose={setRank} />}
+    </>
+  );
+  return (
+    <Table
+      id="kernels-table"
+      caption="Kernels, copies and memsets"
+      records={records}
+      columns={columns}
+      sort="sum_ns"
+      rows={10}
+      tools={tools}
+      note={cut && `These are the ${cut.records} of ${cut.of} names that take most; etlink analyze --json has all.`}
+    />
+  );
+}
+
+export function RankChoice({ data, rank, choose, all = true }: { data: Data; rank: number; choose: (rank: number) => void; all?: boolean }) {
+  return (
+    <label>
+      <span class="hidden">Rank</span>
+      <select value={rank} onChange={(event) => choose(Number(event.currentTarget.value))}>
+        {all && <option value={-1}>all ranks</option>}
+        {data.ranks.map((of, at) => (
+          <option key={at} value={at}>
+            rank {of.label}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+export function CollectivesSection({ data, met, theme }: { data: Data; met: Met; theme: string }) {
+  const fields = (records: Record_[], without: string[]) =>
+    Object.keys(records[0] ?? {}).filter((field) => !without.includes(field) && typeof records[0][field] !== "object").map((field) => ({ field }));
+  const timed = met.skews.some((skew) => skew.transfer_ns !== null);
+  const skewColumns: Column[] = ["kind", "ranks", "number", "bytes", "skew_ns", "last", "alone_ns", ...(timed ? ["transfer_ns", "algorithm_bandwidth", "bus_bandwidth"] : [])].map(
+    (field) => ({ field, head: field === "last" ? "last rank" : undefined }),
+  );
+  return (
+    <>
+      <Say>
+        How much later than the first each rank came to a collective or message. A rank that is always late makes the others wait. Bandwidths are those of nccl-tests, from the last
+        arrival on.
+      </Say>
+      {met.late.first.length > 0 && <Heat met={met} data={data} theme={theme} />}
+      <h3>Ranks</h3>
+      <Table id="late-table" caption="How late each rank was" records={met.ranks} columns={fields(met.ranks, []).map((column) => ({ ...column, head: HEADS[column.field] }))} filter={false} rows={16} />
+      <h3>Collectives and messages</h3>
+      <Table
+        id="skew-table"
+        caption="Collectives and messages"
+        records={met.skews}
+        columns={skewColumns}
+        sort="skew_ns"
+        rows={10}
+        note={met.skews.length < met.count ? `Those with the largest skew of ${met.count}; etlink ranks --json has all.` : undefined}
+      />
+    </>
+  );
+}
+
+const HEADS: { [field: string]: string } = {
+  joints: "takes part",
+  last: "comes last",
+  alone_ns: "alone made others wait",
+  caused_ns: "others waited for it",
+  waited_ns: "waited for others",
+};
+
+export { Legend };

@@ -1,0 +1,126 @@
+// The sections that are tables: everything else that was found, the link report, fidelity.
+
+import { useState } from "preact/hooks";
+import { Say } from "./charts";
+import type { Data, Rank, Record_ } from "./data";
+import { RankChoice } from "./sections";
+import { columnsOf, Table, type Column } from "./table";
+
+/** Tables that have a section of their own. */
+const SHOWN = ["breakdown", "kernels", "steps", "link", "figures", "critical_path"];
+
+function tablesOf(rank: Rank): [string, Record_[]][] {
+  const is = (value: unknown): value is Record_[] => Array.isArray(value) && value.length > 0 && typeof value[0] === "object";
+  return Object.entries(rank).filter((entry): entry is [string, Record_[]] => !SHOWN.includes(entry[0]) && is(entry[1]));
+}
+
+export function TablesSection({ data }: { data: Data }) {
+  const [rank, setRank] = useState(0);
+  const tables = tablesOf(data.ranks[rank]);
+  const [wanted, choose] = useState("");
+  const [name, records] = tables.find(([name]) => name === wanted) ?? tables[0] ?? ["", []];
+  if (data.ranks.every((rank) => tablesOf(rank).length === 0)) {
+    return <Say>The traces have nothing more.</Say>;
+  }
+  return (
+    <>
+      <div class="tools">
+        <div class="choice" role="group" aria-label="Table">
+          {tables.map(([of]) => (
+            <button key={of} type="button" aria-pressed={of === name} onClick={() => choose(of)}>
+              {of.replaceAll("_", " ")}
+            </button>
+          ))}
+        </div>
+        {data.ranks.length > 1 && <RankChoice data={data} rank={rank} choose={setRank} all={false} />}
+      </div>
+      <Table key={name} id="more-table" caption={name.replaceAll("_", " ")} records={records} columns={columnsOf(records)} />
+    </>
+  );
+}
+
+function sum(counts: { [name: string]: number }): number {
+  return Object.values(counts).reduce((sum, count) => sum + count, 0);
+}
+
+export function LinkSection({ data }: { data: Data }) {
+  const records = data.ranks.map((rank) => {
+    const { link } = rank;
+    return {
+      rank: rank.label,
+      host_trace: rank.host_trace ?? "–",
+      device_trace: rank.device_trace,
+      window_ns: link.window.end_ns - link.window.start_ns,
+      cpu_ops: link.cpu_ops,
+      matched: rank.host_trace ? sum(link.matched) : null,
+      device_rows: link.device_rows,
+      launched: link.launched,
+      owned_by_op: link.owned_by_op,
+      nodes: sum(link.nodes),
+      edges: sum(link.edges),
+      anomalies: link.anomalies.reduce((sum, anomaly) => sum + anomaly.count, 0),
+    } as Record_;
+  });
+  const columns: Column[] = Object.keys(records[0] ?? {}).map((field) => ({ field, head: field === "matched" ? "matched by a host op" : undefined }));
+  const kinds = (of: "nodes" | "edges") => {
+    const names = [...new Set(data.ranks.flatMap((rank) => Object.keys(rank.link[of])))];
+    const rows = data.ranks.map((rank) => ({ rank: rank.label, ...Object.fromEntries(names.map((name) => [name, rank.link[of][name] ?? 0])) }) as Record_);
+    return <Table id={`${of}-table`} caption={`${of} of the graph by kind`} records={rows} columns={["rank", ...names].map((field) => ({ field }))} filter={false} />;
+  };
+  const anomalies = data.ranks.flatMap((rank) => rank.link.anomalies.map(({ kind, severity, count, meaning }) => ({ rank: rank.label, severity, count, meaning, kind }) as Record_));
+  const notes = data.ranks.flatMap((rank) => rank.link.notes.map((note) => `rank ${rank.label}: ${note}`));
+  const unlaunched = data.ranks.flatMap((rank) => Object.entries(rank.link.no_launch).map(([reason, count]) => ({ rank: rank.label, why: reason.replaceAll("_", " "), device_rows: count })));
+  return (
+    <>
+      <Table id="link-table" caption="How each rank’s traces were linked" records={records} columns={columns} filter={false} />
+      {notes.length > 0 && (
+        <ul class="notes">
+          {notes.map((note) => (
+            <li key={note}>{note}</li>
+          ))}
+        </ul>
+      )}
+      {unlaunched.length > 0 && (
+        <>
+          <h3>Device rows without a launch call</h3>
+          <Table id="no-launch-table" caption="Device rows without a launch call" records={unlaunched} columns={columnsOf(unlaunched)} filter={false} />
+        </>
+      )}
+      <h3>{anomalies.length > 0 ? "What was wrong in the files" : "Nothing was wrong in the files."}</h3>
+      {anomalies.length > 0 && <Table id="anomalies-table" caption="Anomalies" records={anomalies} columns={["rank", "severity", "count", "meaning"].map((field) => ({ field }))} filter={false} />}
+      <details>
+        <summary>Nodes and edges of the graph by kind</summary>
+        {kinds("nodes")}
+        {kinds("edges")}
+      </details>
+    </>
+  );
+}
+
+export function FidelitySection({ data }: { data: Data }) {
+  const records = data.ranks.map(({ label, figures }) => ({
+    rank: label,
+    measured_ns: figures.measured_ns,
+    replayed_ns: figures.replayed_ns,
+    replay_error: figures.replay_error,
+    end_error_p99_ns: figures.end_error?.p99_ns ?? null,
+    unexplained_rows: figures.unexplained.device_ops,
+    unexplained_ns: figures.unexplained.waiting_ns,
+    contradictions: figures.contradictions?.edges ?? null,
+    before_the_recording_ns: figures.boundary.total_ns,
+  })) as Record_[];
+  const heads: { [field: string]: string } = {
+    measured_ns: "measured",
+    replayed_ns: "replayed",
+    end_error_p99_ns: "ends off, 99th percentile",
+    unexplained_rows: "rows that wait for no known cause",
+    unexplained_ns: "waiting for no known cause",
+    contradictions: "edges that the times contradict",
+  };
+  return (
+    <>
+      <Say>The graph was run with nothing but its edges, durations and latencies. A true graph gives the measured times back: an error of 0.</Say>
+      <Table id="fidelity-table" caption="Replay against the recording" records={records} columns={columnsOf(records).map((column) => ({ ...column, head: heads[column.field] }))} filter={false} />
+    </>
+  );
+}

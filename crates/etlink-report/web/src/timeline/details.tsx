@@ -1,0 +1,124 @@
+// What is known of one range: times, facts, what it waited for and what waited for it.
+
+import { time } from "../format";
+import type { Dep, Model } from "./model";
+
+/** Reasons to wait that are listed at most. */
+const LISTED = 12;
+
+const REASONS: { [kind: string]: string } = {
+  launch: "launched by",
+  stream_order: "came after, on its stream",
+  event_wait: "waited for an event behind",
+  host_wait: "the host stood still for",
+  handoff: "was given its work by",
+  tensor: "reads a tensor of",
+};
+
+const EFFECTS: { [kind: string]: string } = {
+  launch: "launched",
+  stream_order: "was followed on its stream by",
+  event_wait: "an event behind it was waited for by",
+  host_wait: "held up the host in",
+  handoff: "gave work to",
+  tensor: "wrote a tensor for",
+};
+
+interface Props {
+  model: Model;
+  range: number;
+  select: (range: number) => void;
+}
+
+/** The same in a sentence, for screen readers. */
+export function spoken(model: Model, range: number): string {
+  const track = model.tracks[model.track[range]];
+  const length = time(model.end[range] - model.start[range]);
+  return `${model.name(range)}, ${model.kind(range)}, ${length}, at ${time(model.start[range])}, ${track.name}`;
+}
+
+export function Details({ model, range, select }: Props) {
+  const { packed } = model;
+  const track = model.tracks[model.track[range]];
+  const several = packed.count[range] > 1;
+  const step = model.onPath[range] >= 0 ? model.path[model.onPath[range]] : undefined;
+  const facts: [string, string][] = [
+    ["kind", model.kind(range)],
+    ["start", `${time(model.start[range])} after the window’s start`],
+    [several ? "from the first to the last" : "duration", time(model.end[range] - model.start[range])],
+    ["on", `${track.name}, ${track.group}`],
+  ];
+  if (packed.own[range] > 0) {
+    facts.push(["itself, without what it calls", time(packed.own[range])]);
+  }
+  if (packed.owner[range] > 0) {
+    facts.push(["of the op", packed.strings[packed.owner[range]]]);
+  }
+  if (packed.correlation[range] >= 0) {
+    facts.push(["correlation", String(packed.correlation[range])]);
+  }
+  for (const line of packed.strings[packed.about[range]].split("\n").filter(Boolean)) {
+    const colon = line.indexOf(": ");
+    facts.push([line.slice(0, colon), line.slice(colon + 2)]);
+  }
+  if (step) {
+    facts.push(["critical path", `on it: ${step.cause.replace("_", " ")}${step.delay > 0 ? `, ${time(step.delay)} late by ${step.delayCause}` : ""}`]);
+  }
+  return (
+    <div class="details">
+      <h3 class="name" title={model.name(range)}>
+        {model.name(range)}
+      </h3>
+      <dl>
+        {facts.map(([what, value]) => (
+          <div key={what}>
+            <dt>{what}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      <div class="two">
+        <Deps title="Waited for" model={model} deps={model.waitedFor(range)} other={(dep) => dep.from} reasons={REASONS} select={select} />
+        <Deps title="What waited for it" model={model} deps={model.waiters(range)} other={(dep) => dep.to} reasons={EFFECTS} select={select} />
+      </div>
+    </div>
+  );
+}
+
+interface DepsProps {
+  title: string;
+  model: Model;
+  deps: Dep[];
+  other: (dep: Dep) => number;
+  reasons: { [kind: string]: string };
+  select: (range: number) => void;
+}
+
+function Deps({ title, model, deps, other, reasons, select }: DepsProps) {
+  return (
+    <section>
+      <h4>{title}</h4>
+      {deps.length === 0 && <p class="note">{title === "Waited for" ? "Nothing but what its thread did before." : "Nothing but what its thread did next."}</p>}
+      <ul>
+        {deps.slice(0, LISTED).map((dep, at) => (
+          <li key={at}>
+            <span class="why">{reasons[dep.kind] ?? dep.kind}</span>{" "}
+            {other(dep) >= 0 ? (
+              <button type="button" class="link name" onClick={() => select(other(dep))}>
+                {model.name(other(dep))}
+              </button>
+            ) : (
+              <span class="name">{dep.outside} (not drawn)</span>
+            )}{" "}
+            <span class="gap">
+              {dep.kind === "launch" ? `${time(dep.gap)} after the call began` : `${time(Math.max(dep.gap, 0))} after its end`}
+              {dep.decided ? " · decided the start" : ""}
+              {dep.inferred ? " · inferred" : ""}
+            </span>
+          </li>
+        ))}
+      </ul>
+      {deps.length > LISTED && <p class="note">and {deps.length - LISTED} more</p>}
+    </section>
+  );
+}

@@ -1,0 +1,191 @@
+// A timeline unpacked: ranges by number, their place on tracks, what they waited for and what waited for them.
+
+import type { Packed } from "../data";
+
+export interface Track {
+  name: string;
+  group: string;
+  stream: boolean;
+  /** Ranges by depth, by start. */
+  lanes: Int32Array[];
+}
+
+/** A reason to wait. */
+export interface Dep {
+  /** The range that waited. */
+  to: number;
+  /** What it waited for; -1: it is not drawn. */
+  from: number;
+  /** Name of one that is not drawn. */
+  outside: string;
+  kind: string;
+  /** When the wait was over, ns. */
+  at: number;
+  /** From the end of what it waited for to there; of a launch from the call's begin. */
+  gap: number;
+  decided: boolean;
+  inferred: boolean;
+}
+
+export interface PathStep {
+  range: number;
+  name: string;
+  start: number;
+  duration: number;
+  delay: number;
+  cause: string;
+  delayCause: string;
+  via: string;
+}
+
+export class Model {
+  readonly packed: Packed;
+  readonly size: number;
+  readonly start: Float64Array;
+  readonly end: Float64Array;
+  readonly track: Int32Array;
+  readonly tracks: Track[];
+  readonly path: PathStep[];
+  /** Per range, its step of the critical path; -1: it is not on it. */
+  readonly onPath: Int32Array;
+  readonly deps: Dep[];
+  private readonly kinds: string[];
+  private readonly causes: Map<number, number[]> = new Map();
+  private readonly effects: Map<number, number[]> = new Map();
+
+  constructor(packed: Packed, kinds: string[], edges: string[]) {
+    this.packed = packed;
+    this.kinds = kinds;
+    this.size = packed.start.length;
+    this.start = new Float64Array(this.size);
+    this.end = new Float64Array(this.size);
+    this.track = new Int32Array(this.size);
+    let first = 0;
+    this.tracks = packed.tracks.map((track, at) => {
+      const lanes = this.place(at, first, first + track.ranges);
+      first += track.ranges;
+      return { name: track.name, group: track.group, stream: track.stream, lanes };
+    });
+    this.path = packed.path.range.map((range, at) => this.step(range, at));
+    this.onPath = new Int32Array(this.size).fill(-1);
+    this.path.forEach((step, at) => step.range >= 0 && (this.onPath[step.range] = at));
+    this.deps = packed.deps.to.map((_, at) => this.dep(at, edges));
+    this.deps.forEach((dep, at) => {
+      add(this.causes, dep.to, at);
+      add(this.effects, dep.from, at);
+    });
+  }
+
+  private place(track: number, first: number, end: number): Int32Array[] {
+    const lanes: number[][] = [];
+    let at = 0;
+    for (let range = first; range < end; range++) {
+      at += this.packed.start[range];
+      this.start[range] = at;
+      this.end[range] = at + this.packed.duration[range];
+      this.track[range] = track;
+      (lanes[this.packed.depth[range]] ??= []).push(range);
+    }
+    return Array.from(lanes, (lane) => Int32Array.from(lane ?? []));
+  }
+
+  private step(range: number, at: number): PathStep {
+    const { strings, path } = this.packed;
+    return {
+      range,
+      name: strings[path.name[at]],
+      start: path.start[at],
+      duration: path.duration[at],
+      delay: path.delay[at],
+      cause: strings[path.cause[at]],
+      delayCause: strings[path.delay_cause[at]],
+      via: strings[path.via[at]],
+    };
+  }
+
+  private dep(at: number, edges: string[]): Dep {
+    const { strings, deps } = this.packed;
+    const from = deps.from[at];
+    return {
+      to: deps.to[at],
+      from: from < 0 ? -1 : from,
+      outside: from < 0 ? strings[-1 - from] : "",
+      kind: edges[deps.kind[at]],
+      at: deps.at[at],
+      gap: deps.gap[at],
+      decided: (deps.flags[at] & 1) > 0,
+      inferred: (deps.flags[at] & 2) > 0,
+    };
+  }
+
+  name(range: number): string {
+    const { count, strings, name } = this.packed;
+    return count[range] > 1 ? `${count[range]} short ranges` : strings[name[range]];
+  }
+
+  kind(range: number): string {
+    return this.kinds[this.packed.kind[range]];
+  }
+
+  /** What it waited for, what ended last first. */
+  waitedFor(range: number): Dep[] {
+    return (this.causes.get(range) ?? []).map((at) => this.deps[at]);
+  }
+
+  /** What waited for it. */
+  waiters(range: number): Dep[] {
+    return (this.effects.get(range) ?? []).map((at) => this.deps[at]);
+  }
+
+  /** Numbers of the ranges whose name has `text` in it. */
+  search(text: string): number[] {
+    const wanted = text.trim().toLowerCase();
+    if (!wanted) {
+      return [];
+    }
+    const has = this.packed.strings.map((name) => name.toLowerCase().includes(wanted));
+    const found: number[] = [];
+    for (let range = 0; range < this.size; range++) {
+      if (this.packed.count[range] === 1 && has[this.packed.name[range]]) {
+        found.push(range);
+      }
+    }
+    return found.sort((a, b) => this.start[a] - this.start[b]);
+  }
+
+  /** The range of a lane at `time`, or one that is closer than `near`. */
+  at(lane: Int32Array, time: number, near: number): number {
+    const next = after(this.start, lane, time);
+    const around = [lane[next - 1], lane[next]].filter((range) => range !== undefined);
+    const inside = around.find((range) => this.start[range] <= time && time < this.end[range]);
+    if (inside !== undefined) {
+      return inside;
+    }
+    const away = (range: number) => Math.max(this.start[range] - time, time - this.end[range]);
+    const [best] = around.filter((range) => away(range) <= near).sort((a, b) => away(a) - away(b));
+    return best ?? -1;
+  }
+}
+
+/** Place of the first range of a lane that starts after `time`. */
+export function after(start: Float64Array, lane: Int32Array, time: number): number {
+  let [low, high] = [0, lane.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (start[lane[middle]] <= time) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+function add(lists: Map<number, number[]>, key: number, value: number) {
+  const list = lists.get(key);
+  if (list) {
+    list.push(value);
+  } else {
+    lists.set(key, [value]);
+  }
+}
