@@ -20,17 +20,14 @@ pub(super) fn sentence(page: &Page<'_>) -> String {
     };
     let mut parts = vec![format!("{ranks}{}", device(page.ranks))];
     if let Some((median, count)) = step_time(page.ranks) {
-        parts.push(format!("a step takes {} (median of {count})", time(median)));
+        parts.push(if count > 1 { format!("a step takes {} (median of {count})", time(median)) } else { format!("the step takes {}", time(median)) });
     }
     match page.total.breakdown.first().filter(|total| total.window_ns > 0) {
         Some(total) => {
             let of = |ns: i64| percent(ns, total.window_ns);
-            parts.push(format!(
-                "devices compute {} of the time, wait for communication with nothing beside it {}, stand idle {}",
-                of(total.computation_ns),
-                of(total.exposed_communication_ns),
-                of(total.idle_ns)
-            ));
+            let communication = format!(", communicate with nothing beside it {}", of(total.exposed_communication_ns));
+            let communication = if total.communication_ns > 0 { communication } else { String::new() };
+            parts.push(format!("devices compute {} of the time{communication}, stand idle {}", of(total.computation_ns), of(total.idle_ns)));
         }
         None => parts.extend(on_the_path(page.ranks)),
     }
@@ -85,12 +82,14 @@ pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
     let mut cards = vec![];
     let mut card = |name, value, note: String| cards.push(Card { name, value, note });
     if let Some((median, count)) = step_time(page.ranks) {
-        card("Step time", time(median), format!("median of {count} steps"));
+        card("Step time", time(median), if count > 1 { format!("median of {count} steps") } else { "of one step".to_owned() });
     }
     if let Some(total) = page.total.breakdown.first().filter(|total| total.window_ns > 0) {
         let of = |ns: i64| percent(ns, total.window_ns);
         card("Computation", of(total.computation_ns), "of device time".to_owned());
-        card("Exposed communication", of(total.exposed_communication_ns), "of device time, with no computation beside it".to_owned());
+        if total.communication_ns > 0 {
+            card("Communication", of(total.exposed_communication_ns), "of device time, exposed: no computation beside it".to_owned());
+        }
         card("Idle", of(total.idle_ns), "of device time".to_owned());
         if total.communication_ns > 0 {
             card("Overlap", percent(total.overlap_ns, total.communication_ns), "of communication runs beside computation".to_owned());
@@ -100,7 +99,7 @@ pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
         card("Straggler", format!("rank {rank}"), format!("alone made the others wait {}", time(ns)));
     }
     if let Some(error) = page.ranks.iter().filter_map(|rank| rank.figures.replay_error).max_by(f64::total_cmp) {
-        card("Replay error", format!("{:.2} %", error * 100.0), "of the makespan; 0 where the graph explains all times".to_owned());
+        card("Replay error", format!("{:.2} %", error * 100.0), "of the makespan, worst rank".to_owned());
     }
     let (launched, rows) = page.ranks.iter().fold((0, 0), |(launched, rows), rank| (launched + rank.link.launched, rows + rank.link.device_rows));
     if rows > 0 {

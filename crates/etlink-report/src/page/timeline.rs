@@ -6,7 +6,7 @@ use super::ranges::{Drawn, Ids, NONE, Of, fit, within};
 use super::strings::Strings;
 use super::tracks::{Track, track};
 use etlink_analyze::Rows;
-use etlink_link::LinkedTrace;
+use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{DurationNs, TimeNs};
 use etlink_replay::{Graph, Run};
 use serde::Serialize;
@@ -93,7 +93,11 @@ pub fn timeline(rows: &Rows<'_>, graph: &Graph, run: &Run, window: Window, most:
         .into_iter()
         .filter(|step| run.start[step.node as usize] < window.end && run.end(step.node as usize) > window.start)
         .collect();
-    let of_path = |step: &etlink_replay::Step| ids.of_node(&trace.nodes.get(step.node as usize));
+    // a gap is time of the program itself, not of the annotation around it
+    let of_path = |step: &etlink_replay::Step| {
+        let node = trace.nodes.get(step.node as usize);
+        ids.of_node(&node).filter(|_| node.kind != NodeKind::HostGap)
+    };
     let mut on_path: Vec<usize> = path.iter().filter_map(of_path).collect();
     on_path.sort_unstable();
     let mut drawn = within(trace, ids, (window.start, window.end));

@@ -11,6 +11,8 @@ import { Timelines } from "./timeline/timeline";
 
 interface Part {
   id: string;
+  /** In the navigation. */
+  short: string;
   title: string;
   content: ComponentChildren;
 }
@@ -20,15 +22,15 @@ function parts(data: Data, theme: string): Part[] {
   const steps = data.ranks.some((rank) => rank.steps?.length > 0);
   const rows = data.ranks.some((rank) => rank.breakdown.length > 0);
   const all: (Part | false)[] = [
-    steps && { id: "steps", title: "Step times", content: <StepsSection data={data} /> },
-    rows && { id: "breakdown", title: "Where device time goes", content: <BreakdownSection data={data} /> },
-    { id: "path", title: "What the critical path is made of", content: <PathSection data={data} /> },
-    data.met !== null && data.met.skews.length > 0 && { id: "collectives", title: "Who waits for whom", content: <CollectivesSection data={data} met={data.met} theme={theme} /> },
-    rows && { id: "kernels", title: "Kernels", content: <KernelsSection data={data} /> },
-    { id: "timeline", title: "Timeline", content: <Timelines data={data} theme={theme} /> },
-    { id: "tables", title: "More tables", content: <TablesSection data={data} /> },
-    { id: "link", title: "How the traces were linked", content: <LinkSection data={data} /> },
-    { id: "fidelity", title: "How true the graph is", content: <FidelitySection data={data} /> },
+    steps && { id: "steps", short: "Steps", title: "Step times", content: <StepsSection data={data} /> },
+    rows && { id: "breakdown", short: "Device time", title: "Where device time goes", content: <BreakdownSection data={data} /> },
+    { id: "path", short: "Critical path", title: "What the critical path is made of", content: <PathSection data={data} /> },
+    data.met !== null && data.met.skews.length > 0 && { id: "collectives", short: "Ranks", title: "Who waits for whom", content: <CollectivesSection data={data} met={data.met} theme={theme} /> },
+    rows && { id: "kernels", short: "Kernels", title: "Kernels", content: <KernelsSection data={data} /> },
+    { id: "timeline", short: "Timeline", title: "Timeline", content: <Timelines data={data} theme={theme} /> },
+    { id: "tables", short: "Tables", title: "More tables", content: <TablesSection data={data} /> },
+    { id: "link", short: "Linking", title: "How the traces were linked", content: <LinkSection data={data} /> },
+    { id: "fidelity", short: "Fidelity", title: "How true the graph is", content: <FidelitySection data={data} /> },
   ];
   return all.filter((part): part is Part => part !== false);
 }
@@ -61,9 +63,9 @@ export function App({ data }: { data: Data }) {
       <header>
         <h1>{data.title}</h1>
         <nav aria-label="Sections">
-          {sections.map(({ id, title }) => (
+          {sections.map(({ id, short }) => (
             <a key={id} href={`#${id}`}>
-              {title}
+              {short}
             </a>
           ))}
         </nav>

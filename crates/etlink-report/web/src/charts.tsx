@@ -14,15 +14,17 @@ export interface Part {
 export interface Bar {
   label: string;
   parts: Part[];
-  note?: string;
 }
 
 /** Bars of equal length that show shares. */
-export function Stacked({ bars, names, label }: { bars: Bar[]; names: string[]; label: string }) {
+export function Stacked({ bars, names, label, whole: head }: { bars: Bar[]; names: string[]; label: string; whole: string }) {
   const used = names.filter((name) => bars.some((bar) => bar.parts.some((part) => part.name === name && part.ns > 0)));
   return (
     <div class="stacked" role="group" aria-label={label}>
-      <Legend names={used} />
+      <div class="above">
+        <Legend names={used} />
+        <span class="head-of-values">{head}</span>
+      </div>
       {bars.map((bar) => {
         const whole = bar.parts.reduce((sum, part) => sum + part.ns, 0);
         const text = bar.parts.filter((part) => part.ns > 0).map((part) => `${part.name} ${percent(part.ns / whole)}`);
@@ -45,7 +47,7 @@ export function Stacked({ bars, names, label }: { bars: Bar[]; names: string[]; 
                   </div>
                 ))}
             </div>
-            <span class="value">{bar.note ?? time(whole)}</span>
+            <span class="value">{time(whole)}</span>
           </div>
         );
       })}
@@ -106,8 +108,10 @@ export function stepRows(ranks: Rank[]): StepRow[] {
 const HEIGHT = 190;
 const LEFT = 56;
 const BOTTOM = 24;
+/** With so many bars at most each rank has its own. */
+const BARS = 96;
 
-/** A column per step, as high as the slowest rank; a mark per rank. */
+/** A column per step: a bar per rank, or, where those are too many, the slowest rank's with a mark for each. */
 export function Steps({ data, drawn }: { data: Data; drawn: string | null }) {
   const [place, width] = useWidth();
   const rows = stepRows(data.ranks);
@@ -117,9 +121,9 @@ export function Steps({ data, drawn }: { data: Data; drawn: string | null }) {
   const top = Math.ceil(most / tick) * tick;
   const y = (ns: number) => (HEIGHT - BOTTOM) * (1 - ns / top) + 6;
   const column = (width - LEFT) / rows.length;
-  const bar = Math.min(column * 0.7, 64);
   const every = Math.ceil(64 / column);
   const ticks = Array.from({ length: Math.round(top / tick) + 1 }, (_, at) => at * tick);
+  const each = rows.length * data.ranks.length <= BARS;
   return (
     <div ref={place} class="chart">
       <svg width={width} height={HEIGHT + 8} role="img" aria-label={`Time per step: ${rows.length} steps, the longest ${time(most)}`}>
@@ -131,40 +135,64 @@ export function Steps({ data, drawn }: { data: Data; drawn: string | null }) {
             </text>
           </g>
         ))}
-        {rows.map((row, at) => {
-          const known = row.ns.filter((ns) => ns !== undefined);
-          const [slowest, middle] = [Math.max(...known), LEFT + column * (at + 0.5)];
-          const tip = row.ns.map((ns, rank) => (ns === undefined ? "" : `rank ${data.ranks[rank].label}: ${time(ns)}`)).filter(Boolean);
-          return (
-            <g key={row.name} data-step={row.name} data-value={slowest}>
-              <title>{`${row.name}\n${tip.slice(0, 40).join("\n")}`}</title>
-              <rect x={middle - bar / 2} y={y(slowest)} width={bar} height={Math.max(y(0) - y(slowest), 1)} rx={2} class={row.name === drawn ? "step drawn" : "step"} />
-              {known.length > 1 && known.map((ns, rank) => <line key={rank} x1={middle - bar / 2} x2={middle + bar / 2} y1={y(ns)} y2={y(ns)} class="rank" />)}
-              {at % every === 0 && (
-                <text x={middle} y={HEIGHT} class="tick" text-anchor="middle">
-                  {short(row.name)}
-                </text>
-              )}
-            </g>
-          );
-        })}
+        {rows.map((row, at) => (
+          <g key={row.name} data-step={row.name}>
+            <Column row={row} data={data} from={LEFT + column * at} width={column} y={y} drawn={row.name === drawn} each={each} />
+            {at % every === 0 && (
+              <text x={LEFT + column * (at + 0.5)} y={HEIGHT} class="tick" text-anchor="middle">
+                {short(row.name)}
+              </text>
+            )}
+          </g>
+        ))}
       </svg>
       <div class="legend">
-        <span>
-          <i class="fill-step" /> {data.ranks.length > 1 ? "slowest rank" : "step"}
-        </span>
-        {data.ranks.length > 1 && (
-          <span>
-            <i class="line" /> each rank
-          </span>
-        )}
-        {drawn && (
+        {data.ranks.length > 1 && <span>{each ? "Bars of a step: ranks, in order" : "Bars: the slowest rank; lines: each rank"}</span>}
+        {drawn && rows.length > 1 && (
           <span>
             <i class="fill-drawn" /> the step of the timeline
           </span>
         )}
       </div>
     </div>
+  );
+}
+
+interface ColumnProps {
+  row: StepRow;
+  data: Data;
+  from: number;
+  width: number;
+  y: (ns: number) => number;
+  drawn: boolean;
+  each: boolean;
+}
+
+function Column({ row, data, from, width, y, drawn, each }: ColumnProps) {
+  const known = row.ns.flatMap((ns, rank) => (ns === undefined ? [] : [{ ns, label: data.ranks[rank].label }]));
+  const room = Math.min(width * 0.76, each ? 44 * known.length : 64);
+  const left = from + (width - room) / 2;
+  const name = drawn ? "step drawn" : "step";
+  if (each) {
+    const one = room / known.length;
+    return (
+      <>
+        {known.map(({ ns, label }, at) => (
+          <rect key={label} x={left + one * at} y={y(ns)} width={Math.max(one - 2, 1)} height={Math.max(y(0) - y(ns), 1)} rx={2} class={name} data-value={ns}>
+            <title>{`${row.name}, rank ${label}: ${time(ns)}`}</title>
+          </rect>
+        ))}
+      </>
+    );
+  }
+  const slowest = Math.max(...known.map(({ ns }) => ns));
+  const tip = known.slice(0, 40).map(({ ns, label }) => `rank ${label}: ${time(ns)}`);
+  return (
+    <>
+      <title>{`${row.name}\n${tip.join("\n")}`}</title>
+      <rect x={left} y={y(slowest)} width={room} height={Math.max(y(0) - y(slowest), 1)} rx={2} class={name} data-value={slowest} />
+      {known.length > 1 && known.map(({ ns, label }) => <line key={label} x1={left} x2={left + room} y1={y(ns)} y2={y(ns)} class="rank" />)}
+    </>
   );
 }
 

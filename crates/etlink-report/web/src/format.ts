@@ -7,6 +7,24 @@ const TIMES: [string, number][] = [
   ["ns", 1],
 ];
 
+/** Formats are costly to make: one per number of decimals. */
+const FORMATS = new Map<number, Intl.NumberFormat>();
+
+function grouped(value: number, digits: number): string {
+  let format = FORMATS.get(digits);
+  if (!format) {
+    format = new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    FORMATS.set(digits, format);
+  }
+  return format.format(value);
+}
+
+/** The same, but never a zero for what is none. */
+function seen(value: number, digits: number): string {
+  const least = 10 ** -digits;
+  return value !== 0 && Math.abs(value) < least ? value.toPrecision(1) : grouped(value, digits);
+}
+
 /** One time by itself, in the unit that fits. */
 export function time(ns: number): string {
   const [unit, size] = timeUnit(Math.abs(ns));
@@ -22,7 +40,7 @@ export function timeUnit(most: number): [string, number] {
 function decimals(value: number, digits?: number): string {
   const size = Math.abs(value);
   const after = digits ?? (size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3);
-  return value.toLocaleString("en-US", { minimumFractionDigits: after, maximumFractionDigits: after });
+  return grouped(value, after);
 }
 
 export function percent(share: number, digits = 1): string {
@@ -30,7 +48,7 @@ export function percent(share: number, digits = 1): string {
 }
 
 export function count(value: number): string {
-  return value.toLocaleString("en-US");
+  return grouped(value, 0);
 }
 
 export function bytes(value: number): string {
@@ -45,7 +63,7 @@ export function bytes(value: number): string {
 
 /** A field's name in words: `sum_ns` is `sum`, its unit is the column's. */
 export function words(field: string): string {
-  return field.replace(/_(ns|bytes_per_s)$/, "").replaceAll("_", " ");
+  return field.replace(/_(ns|gb_per_s)$/, "").replaceAll("_", " ");
 }
 
 export interface Unit {
@@ -60,22 +78,21 @@ export function unitOf(field: string, values: number[]): Unit {
   if (field.endsWith("_ns")) {
     const [unit, size] = timeUnit(most);
     const digits = size === 1 ? 0 : 3;
-    return { name: unit, show: (ns) => grouped(ns / size, digits) };
+    return { name: unit, show: (ns) => seen(ns / size, digits) };
   }
   if (field === "share" || field.endsWith("_share") || field.startsWith("share_") || field.endsWith("_error") || field.startsWith("by_")) {
     return { name: "%", show: (share) => (share * 100).toFixed(2) };
   }
   if (field === "bytes" || field.endsWith("_bytes")) {
     const [unit, size] = most >= 1e9 ? ["GB", 1e9] : most >= 1e6 ? ["MB", 1e6] : most >= 1e4 ? ["kB", 1e3] : ["B", 1];
-    return { name: unit as string, show: (bytes) => grouped(bytes / (size as number), size === 1 ? 0 : 3) };
+    return { name: unit as string, show: (bytes) => seen(bytes / (size as number), size === 1 ? 0 : 3) };
   }
   if (field.endsWith("_bandwidth")) {
-    return { name: "GB/s", show: (rate) => grouped(rate / 1e9, 2) };
+    return { name: "GB/s", show: (rate) => seen(rate / 1e9, 2) };
+  }
+  if (field.endsWith("_gb_per_s")) {
+    return { name: "GB/s", show: (rate) => seen(rate, 2) };
   }
   const whole = values.every(Number.isInteger);
-  return { name: "", show: (value) => grouped(value, whole ? 0 : 2) };
-}
-
-function grouped(value: number, digits: number): string {
-  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return { name: "", show: (value) => seen(value, whole ? 0 : 2) };
 }

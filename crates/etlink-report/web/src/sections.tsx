@@ -1,9 +1,9 @@
 // The sections with charts.
 
 import { useState } from "preact/hooks";
-import { Legend, Say, Stacked, Steps, stepRows, type Bar } from "./charts";
+import { Say, Stacked, Steps, stepRows, type Bar } from "./charts";
 import type { Data, DeviceTime, Met, Rank, Record_, Value } from "./data";
-import { percent, time } from "./format";
+import { percent } from "./format";
 import { Heat } from "./heat";
 import { Name, Table, type Column } from "./table";
 
@@ -15,8 +15,8 @@ export function StepsSection({ data }: { data: Data }) {
   const rows = stepRows(data.ranks);
   return (
     <>
-      <Steps data={data} drawn={drawn} />
-      {rows.length === 1 && <Say>The recording has one step.</Say>}
+      {records.length > 1 && <Steps data={data} drawn={drawn} />}
+      {rows.length === 1 && <Say>The recording has one step, {rows[0].name}.</Say>}
       <details>
         <summary>Table of the steps</summary>
         <Table id="steps-table" caption="Steps" records={records} columns={fields.map((field) => ({ field, head: field === "rows" ? "device rows" : undefined }))} />
@@ -33,10 +33,21 @@ const PARTS: [string, keyof DeviceTime][] = [
   ["idle", "idle_ns"],
 ];
 
-function devices(rank: Rank, several: boolean): { label: string; time: DeviceTime }[] {
-  const name = (time: DeviceTime) => `${several ? `rank ${rank.label}` : ""}${rank.breakdown.length > 1 || !several ? ` device ${time.device}` : ""}`.trim();
-  return rank.breakdown.map((time) => ({ label: name(time), time }));
+function deviceName(rank: Rank, of: DeviceTime, several: boolean): string {
+  return `${several ? `rank ${rank.label}` : ""}${rank.breakdown.length > 1 || !several ? ` device ${of.device}` : ""}`.trim();
 }
+
+function devices(rank: Rank, several: boolean): { label: string; time: DeviceTime }[] {
+  return rank.breakdown.map((time) => ({ label: deviceName(rank, time, several), time }));
+}
+
+const IDLE: [string, string][] = [
+  ["host late", "host_late_ns"],
+  ["event wait", "event_wait_ns"],
+  ["launch", "launch_ns"],
+  ["between rows", "between_ns"],
+  ["no known cause", "unexplained_ns"],
+];
 
 export function BreakdownSection({ data }: { data: Data }) {
   const several = data.ranks.length > 1;
@@ -50,23 +61,36 @@ export function BreakdownSection({ data }: { data: Data }) {
         { name: "beside computation", ns: of.overlap_ns },
         { name: "exposed", ns: of.communication_ns - of.overlap_ns },
       ],
-      note: time(of.communication_ns),
     }));
+  const idle: Bar[] = data.ranks
+    .flatMap((rank) => ((rank.idle ?? []) as DeviceTime[]).map((of) => ({ label: deviceName(rank, of, several), of })))
+    .map(({ label, of }) => ({ label, parts: IDLE.map(([name, field]) => ({ name, ns: of[field] as number })) }))
+    .filter(({ parts }) => parts.some((part) => part.ns > 0));
   const records = data.ranks.flatMap((rank) => rank.breakdown.map((time) => ({ rank: rank.label, ...time })));
   const columns = ["rank", "device", "window_ns", ...PARTS.map(([, field]) => String(field)), "communication_ns", "memory_ns", "overlap_ns", "overlap_share"];
   return (
     <>
       <Say>Each instant from a device’s first to its last row counts once, for the first that runs: computation, communication, copies, other, nothing.</Say>
-      <Stacked bars={bars} names={PARTS.map(([name]) => name)} label="Device time by class" />
+      <Stacked bars={bars} names={PARTS.map(([name]) => name)} label="Device time by class" whole="window" />
       {overlap.length > 0 && (
         <>
           <h3>Overlap of communication with computation</h3>
-          <Stacked bars={overlap} names={["beside computation", "exposed"]} label="Communication with and without computation beside it" />
+          <Stacked bars={overlap} names={["beside computation", "exposed"]} label="Communication with and without computation beside it" whole="communication" />
+        </>
+      )}
+      {idle.length > 0 && (
+        <>
+          <h3>Why devices stand idle</h3>
+          <Say>
+            <em>Host late</em>: the call that launches what comes next had not begun. <em>Event wait</em>: another stream had not got there. <em>Launch</em>: from a late call to the
+            start. <em>Between rows</em>: everything was there, and the device took its time.
+          </Say>
+          <Stacked bars={idle} names={IDLE.map(([name]) => name)} label="Idle time by cause" whole="idle" />
         </>
       )}
       <details>
         <summary>Table of device time</summary>
-        <Table id="breakdown-table" caption="Device time by class" records={records} columns={columns.map((field) => ({ field }))} filter={false} />
+        <Table id="breakdown-table" caption="Device time by class" records={records} columns={columns.filter((field) => several || field !== "rank").map((field) => ({ field }))} filter={false} />
       </details>
     </>
   );
@@ -86,7 +110,7 @@ export function PathSection({ data }: { data: Data }) {
         The chain of work and waits that took the whole recording, from its last end back along what each start waited for. What is not on it can take longer without the run taking
         longer. <em>gap</em> is host time in which no op runs; <em>boundary</em> is what came before the recording.
       </Say>
-      <Stacked bars={bars} names={CAUSES.map((name) => name.replace("_", " "))} label="Critical path by cause" />
+      <Stacked bars={bars} names={CAUSES.map((name) => name.replace("_", " "))} label="Critical path by cause" whole="length" />
     </>
   );
 }
@@ -197,5 +221,3 @@ const HEADS: { [field: string]: string } = {
   caused_ns: "others waited for it",
   waited_ns: "waited for others",
 };
-
-export { Legend };

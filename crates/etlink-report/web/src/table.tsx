@@ -44,7 +44,7 @@ export function Table({ id, caption, records, columns, sort, rows = 12, tools, f
     setOrder((before) => (before?.field === field ? { field, falling: !before.falling } : { field, falling: number }));
   };
   return (
-    <div class="table" id={id}>
+    <div class={columns.length < 7 ? "table narrow" : "table"} id={id}>
       {(filter || tools) && (
         <div class="tools">
           {tools}

@@ -43,6 +43,13 @@ function sum(counts: { [name: string]: number }): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
+/** Which rank a record is of matters only where there are several. */
+function several(data: Data, columns: Column[]): Column[] {
+  return data.ranks.length > 1 ? columns : columns.filter(({ field }) => field !== "rank");
+}
+
+const LINK_HEADS: { [field: string]: string } = { cpu_ops: "CPU ops", matched: "of these matched", launched: "of these launched", owned_by_op: "owned by an op" };
+
 export function LinkSection({ data }: { data: Data }) {
   const records = data.ranks.map((rank) => {
     const { link } = rank;
@@ -61,18 +68,18 @@ export function LinkSection({ data }: { data: Data }) {
       anomalies: link.anomalies.reduce((sum, anomaly) => sum + anomaly.count, 0),
     } as Record_;
   });
-  const columns: Column[] = Object.keys(records[0] ?? {}).map((field) => ({ field, head: field === "matched" ? "matched by a host op" : undefined }));
+  const columns: Column[] = Object.keys(records[0] ?? {}).map((field) => ({ field, head: LINK_HEADS[field] }));
   const kinds = (of: "nodes" | "edges") => {
     const names = [...new Set(data.ranks.flatMap((rank) => Object.keys(rank.link[of])))];
     const rows = data.ranks.map((rank) => ({ rank: rank.label, ...Object.fromEntries(names.map((name) => [name, rank.link[of][name] ?? 0])) }) as Record_);
-    return <Table id={`${of}-table`} caption={`${of} of the graph by kind`} records={rows} columns={["rank", ...names].map((field) => ({ field }))} filter={false} />;
+    return <Table id={`${of}-table`} caption={`${of} of the graph by kind`} records={rows} columns={several(data, ["rank", ...names].map((field) => ({ field })))} filter={false} />;
   };
   const anomalies = data.ranks.flatMap((rank) => rank.link.anomalies.map(({ kind, severity, count, meaning }) => ({ rank: rank.label, severity, count, meaning, kind }) as Record_));
-  const notes = data.ranks.flatMap((rank) => rank.link.notes.map((note) => `rank ${rank.label}: ${note}`));
+  const notes = data.ranks.flatMap((rank) => rank.link.notes.map((note) => (data.ranks.length > 1 ? `rank ${rank.label}: ${note}` : note)));
   const unlaunched = data.ranks.flatMap((rank) => Object.entries(rank.link.no_launch).map(([reason, count]) => ({ rank: rank.label, why: reason.replaceAll("_", " "), device_rows: count })));
   return (
     <>
-      <Table id="link-table" caption="How each rank’s traces were linked" records={records} columns={columns} filter={false} />
+      <Table id="link-table" caption="How each rank’s traces were linked" records={records} columns={several(data, columns)} filter={false} />
       {notes.length > 0 && (
         <ul class="notes">
           {notes.map((note) => (
@@ -83,11 +90,11 @@ export function LinkSection({ data }: { data: Data }) {
       {unlaunched.length > 0 && (
         <>
           <h3>Device rows without a launch call</h3>
-          <Table id="no-launch-table" caption="Device rows without a launch call" records={unlaunched} columns={columnsOf(unlaunched)} filter={false} />
+          <Table id="no-launch-table" caption="Device rows without a launch call" records={unlaunched} columns={several(data, columnsOf(unlaunched))} filter={false} />
         </>
       )}
       <h3>{anomalies.length > 0 ? "What was wrong in the files" : "Nothing was wrong in the files."}</h3>
-      {anomalies.length > 0 && <Table id="anomalies-table" caption="Anomalies" records={anomalies} columns={["rank", "severity", "count", "meaning"].map((field) => ({ field }))} filter={false} />}
+      {anomalies.length > 0 && <Table id="anomalies-table" caption="Anomalies" records={anomalies} columns={several(data, ["rank", "severity", "count", "meaning"].map((field) => ({ field })))} filter={false} />}
       <details>
         <summary>Nodes and edges of the graph by kind</summary>
         {kinds("nodes")}
@@ -120,7 +127,7 @@ export function FidelitySection({ data }: { data: Data }) {
   return (
     <>
       <Say>The graph was run with nothing but its edges, durations and latencies. A true graph gives the measured times back: an error of 0.</Say>
-      <Table id="fidelity-table" caption="Replay against the recording" records={records} columns={columnsOf(records).map((column) => ({ ...column, head: heads[column.field] }))} filter={false} />
+      <Table id="fidelity-table" caption="Replay against the recording" records={records} columns={several(data, columnsOf(records)).map((column) => ({ ...column, head: heads[column.field] }))} filter={false} />
     </>
   );
 }

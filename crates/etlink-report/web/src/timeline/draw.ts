@@ -56,6 +56,9 @@ export function draw(context: CanvasRenderingContext2D, view: View, marks: Marks
       }
     }
   }
+  if (marks.path) {
+    onTracks(context, view, colour);
+  }
   arrows(context, view, marks, colour);
   context.restore();
 }
@@ -140,10 +143,6 @@ function box(context: CanvasRenderingContext2D, view: View, range: number, { x, 
   if (model.packed.count[range] > 1) {
     hatch(context, x, y, width, height, colour("card"));
   }
-  if (marks.path && model.onPath[range] >= 0) {
-    context.fillStyle = colour("path");
-    context.fillRect(x, y + height - 3, width, 3);
-  }
   const seen = Math.max(x, 0);
   const room = Math.min(x + width, view.width) - seen;
   if (room > 24) {
@@ -187,7 +186,7 @@ function path(context: CanvasRenderingContext2D, view: View, row: Row, colour: C
   }
   const [y, height] = [view.y(row, 0), LANE - 2];
   let drawn = -1;
-  const part = (start: number, end: number, cause: string, name: string) => {
+  const part = (start: number, end: number, cause: string, name: () => string) => {
     const [from, to] = [Math.max(view.x(start), 0), Math.min(view.x(end), view.width)];
     if (end <= start || to < 0 || from > view.width || to < drawn) {
       return;
@@ -199,18 +198,30 @@ function path(context: CanvasRenderingContext2D, view: View, row: Row, colour: C
     if (width > 24) {
       context.fillStyle = colour(`on-${boxOf(cause)}`);
       context.textAlign = "left";
-      context.fillText(fitting(name, width - 6), from + 3, y + height / 2 + 0.5);
+      context.fillText(fitting(name(), width - 6), from + 3, y + height / 2 + 0.5);
     }
   };
   for (const step of view.model.path) {
-    part(step.start - step.delay, step.start, step.delayCause, `${step.delayCause} ${timeText(step.delay)}`);
-    part(step.start, step.start + step.duration, step.cause, step.name);
+    part(step.start - step.delay, step.start, step.delayCause, () => `${step.delayCause} ${timeText(step.delay)}`);
+    part(step.start, step.start + step.duration, step.cause, () => step.name);
+  }
+}
+
+/** Where the critical path is on the tracks: under the ranges, as long as it is there. */
+function onTracks(context: CanvasRenderingContext2D, view: View, colour: Colours) {
+  context.fillStyle = colour("path");
+  for (const { range, start, duration } of view.model.path) {
+    const place = range >= 0 && start <= view.to && start + duration >= view.from ? view.place(range) : undefined;
+    if (place && place.row.lanes > 0) {
+      const [from, to] = [Math.max(view.x(start), 0), Math.min(view.x(start + duration), view.width)];
+      context.fillRect(from, view.y(place.row, place.lane) + LANE - 4, Math.max(to - from, 1), 3);
+    }
   }
 }
 
 /** The colours that a cause of the critical path shares with the ranges. */
 export function boxOf(cause: string): string {
-  const boxes: { [cause: string]: string } = { host: "op", launch: "call", kernel: "computation", memory_copy: "memory", communication: "communication" };
+  const boxes: { [cause: string]: string } = { host: "op", launch: "call", kernel: "computation", memory_copy: "memory", communication: "communication", gap: "annotation", boundary: "other" };
   return boxes[cause] ?? "waiting";
 }
 

@@ -183,7 +183,7 @@ function Canvas({ view, marks, theme, scroller, select, pick, refresh }: CanvasP
   useEffect(() => (scroller.current && canvas.current ? watch(scroller.current, canvas.current, view, latest.current, refresh) : undefined), [view]);
   useEffect(paint, [theme]);
   return (
-    <div class="tracks">
+    <div class="tracks" style={`height: min(72vh, ${Math.max(view.total, 120) + AXIS + 2}px)`}>
       <canvas ref={canvas} aria-hidden="true" />
       <div
         class="over"

@@ -1,6 +1,6 @@
 // What of a timeline is in sight: times, tracks and where they lie.
 
-import type { Model } from "./model";
+import type { Model, Track } from "./model";
 
 export const AXIS = 24;
 export const HEAD = 20;
@@ -30,9 +30,15 @@ export class View {
   readonly folded = new Set<number>();
   readonly model: Model;
   private readonly length: number;
+  /** Threads by when they begin, then streams. */
+  private readonly order: number[];
+  private byTrack = new Map<number, Row>();
 
   constructor(model: Model) {
     this.model = model;
+    const begins = ({ stream, lanes }: Track) => (stream ? Infinity : model.start[lanes[0]?.[0] ?? 0]);
+    const first = model.tracks.map(begins);
+    this.order = model.tracks.map((_, track) => track).sort((a, b) => (first[a] === first[b] ? a - b : first[a] - first[b]));
     this.length = Math.max(model.packed.window_ns, CLOSEST);
     this.to = this.length;
     this.lay();
@@ -48,7 +54,8 @@ export class View {
     };
     const shown = (track: number) => (this.folded.has(track) ? 0 : track < 0 ? 1 : this.model.tracks[track].lanes.length);
     const path = this.model.path.length > 0 ? [place(-1, shown(-1))] : [];
-    this.rows = [...path, ...this.model.tracks.map((_, track) => place(track, shown(track)))];
+    this.rows = [...path, ...this.order.map((track) => place(track, shown(track)))];
+    this.byTrack = new Map(this.rows.map((row) => [row.track, row]));
     this.total = top;
   }
 
@@ -74,7 +81,7 @@ export class View {
 
   /** The row of a range, and the lane that it is seen on. */
   place(range: number): { row: Row; lane: number } | undefined {
-    const row = this.rows.find((row) => row.track === this.model.track[range]);
+    const row = this.byTrack.get(this.model.track[range]);
     return row && { row, lane: Math.min(this.model.packed.depth[range], Math.max(row.lanes - 1, 0)) };
   }
 
