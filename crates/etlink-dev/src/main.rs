@@ -10,6 +10,7 @@ mod perfetto;
 mod recording;
 mod tables;
 mod waits;
+mod web;
 
 use clap::{Parser, Subcommand};
 use etlink_dev::generate;
@@ -92,6 +93,14 @@ enum Command {
     },
     /// Test: read the Parquet files of `etlink analyze` with DuckDB, Polars and pandas (python3 with pip, a package index)
     Tables,
+    /// Build the script of the report's page from its sources (node, npm and a package index)
+    Web {
+        /// Say whether what is committed is what the sources make
+        #[arg(long)]
+        check: bool,
+    },
+    /// Test: open reports in headless Chromium (node, npm, a package index; Debian's chromium is installed if it is missing)
+    Browser,
     /// Test: record small runs with the newest PyTorch into target/ and link them
     TestRecording,
     /// Test: `etlink record` on real PyTorch programs as they are (python3.11, a package index, 6 GB of disk in target/)
@@ -121,6 +130,8 @@ fn main() -> ExitCode {
         Command::Hta { traces, results } => hta::run(&traces, &results),
         Command::Perfetto { device } => perfetto::run(&device),
         Command::Tables => tables::run(),
+        Command::Web { check } => web::build(check),
+        Command::Browser => web::test(),
         Command::TestRecording => recording::test(),
         Command::TestTorch { options } => recording::test_torch(&options),
         Command::Overhead { options } => recording::overhead(&options),

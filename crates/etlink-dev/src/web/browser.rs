@@ -1,0 +1,63 @@
+//! Opens pages in a headless browser, as users do.
+//!
+//! `tests/browser` has the tests; here is what they need: Chromium (Debian's, installed where it is not there and may be), Playwright's
+//! driver from npm, pages of recorded and drawn traces, and what `etlink analyze` and `etlink ranks` say of the same traces.
+
+use super::{drawn, install, ran, root};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs `tests/browser`.
+pub fn run() -> Result<()> {
+    let (root, browser) = (root()?, browser()?);
+    let (tests, folder) = (root.join("tests/browser"), root.join("target/browser"));
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    install(&tests)?;
+    ran(Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "etlink"]))?;
+    let etlink = std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
+    let mut pages = drawn::traces(&folder.join("traces"))?;
+    pages.push(("recorded".to_owned(), root.join("testdata/pairs/tpdp4-2.15.0")));
+    for (name, traces) in &pages {
+        page(&etlink, &folder, name, traces)?;
+    }
+    let mut node = Command::new("node");
+    node.args(["--test", "--test-reporter", "spec"]).arg(tests.join("page.test.mjs")).env("BROWSER", browser).env("PAGES", &folder);
+    ran(&mut node)
+}
+
+/// `NAME.html`, and what the other commands say: `NAME.analyze.json`, and of a folder `NAME.ranks.json`.
+fn page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result<()> {
+    let page = folder.join(format!("{name}.html"));
+    ran(Command::new(etlink).args(["report", "--force", "-o"]).arg(page).arg(traces))?;
+    for command in ["analyze", "ranks"].iter().filter(|command| **command == "analyze" || traces.is_dir()) {
+        let mut said = Command::new(etlink);
+        let output = said.args([command, "--json"]).arg(traces).output()?;
+        if !output.status.success() {
+            bail!("{said:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        let path = folder.join(format!("{name}.{command}.json"));
+        std::fs::write(&path, output.stdout).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// The installed browser.
+fn browser() -> Result<PathBuf> {
+    if let Some(found) = find() {
+        return Ok(found);
+    }
+    println!("installing chromium");
+    let apt = |arguments: &[&str]| Command::new("apt-get").args(arguments).args(["-qq", "-y"]).env("DEBIAN_FRONTEND", "noninteractive").status();
+    let installed = apt(&["update"]).and_then(|_| apt(&["install", "--no-install-recommends", "chromium"])).is_ok_and(|status| status.success());
+    match find().filter(|_| installed) {
+        Some(found) => Ok(found),
+        None => bail!("there is no chromium, and apt-get could not install it: install Chromium and put it on PATH"),
+    }
+}
+
+fn find() -> Option<PathBuf> {
+    let folders = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    names.iter().find_map(|name| folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()))
+}

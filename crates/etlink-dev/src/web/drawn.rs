@@ -1,0 +1,74 @@
+//! Drawn traces for pages: two ranks with devices, and names that try to get out of the page.
+
+use anyhow::{Context, Result};
+use etlink_model::builder::{Comms, Queue, TraceBuilder};
+use std::path::{Path, PathBuf};
+
+const US: i64 = 1_000;
+
+/// Writes the traces into `folder`. Their names, and the file or folder of each.
+pub fn traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let ranks = folder.join("devices");
+    std::fs::create_dir_all(&ranks).with_context(|| ranks.display().to_string())?;
+    let write = |path: PathBuf, draw: TraceBuilder| std::fs::write(&path, draw.kineto()).map(|()| path.clone()).with_context(|| path.display().to_string());
+    for rank in 0..2 {
+        write(ranks.join(format!("kineto_trace_{rank}.json")), training(rank))?;
+    }
+    let hostile = write(folder.join("hostile <b>&amp;.json"), hostile())?;
+    Ok(vec![("devices".to_owned(), ranks), ("hostile".to_owned(), hostile)])
+}
+
+/// Three steps, the second of them long; rank 1 comes late to each all-reduce.
+///
+/// ```text
+/// us         0         100       200       300       400
+/// main       ProfilerStep#1 ---------------|
+/// stream 7     gemm======|  relu===|         copy==|
+/// stream 20              all_reduce============|
+/// ```
+fn training(rank: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    let mut from = 0;
+    for (step, length) in [(1, 450), (2, 900), (3, 500)] {
+        let at = |start: i64| from + start * US;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(length));
+        draw.op(main, "aten::mm", at(10), at(60));
+        let kernel = |start: i64, end: i64| (at(start), at(end));
+        draw.launch(main, kernel(20, 26), Queue::stream(7), "sm80_gemm_f16", kernel(40, 140));
+        draw.op(main, "aten::relu", at(70), at(110));
+        draw.launch(main, kernel(80, 86), Queue::stream(7), "void at::native::vectorized_elementwise_kernel<4>()", kernel(150, 210));
+        let comms = Comms::new("allreduce", 0..2, rank, step);
+        let reduce = draw.next_correlation();
+        draw.op(main, "nccl:all_reduce", at(115), at(140));
+        draw.call(main, "cudaLaunchKernelExC", kernel(120, 126), reduce);
+        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32_RING_LL", kernel(160 + 30 * rank, 330), reduce, &comms);
+        let copy = draw.next_correlation();
+        draw.op(main, "aten::copy_", at(150), at(200));
+        draw.call(main, "cudaMemcpyAsync", kernel(160, 180), copy);
+        draw.memcpy(Queue::stream(7), "Memcpy DtoH (Device -> Pageable)", kernel(340, 370), copy, 1 << 20);
+        from += length * US;
+    }
+    draw
+}
+
+/// What ends a script, quotes, control characters, text that goes from right to left, ten kilobytes of name.
+fn hostile() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let names = [
+        "</script><script>window.hurt = 1</script>".to_owned(),
+        "<img src=x onerror=\"window.hurt = 2\">".to_owned(),
+        "'\"`${window.hurt = 3}` --> ]]> &lt;b&gt;".to_owned(),
+        "bell \u{7} escape \u{1b}[31m nul \u{0} tab\tline\nend".to_owned(),
+        "\u{202e}drow \u{1f600}".to_owned(),
+        format!("long_{}", "<kernel>".repeat(1_280)),
+    ];
+    for (name, at) in names.iter().zip((0..).step_by(100)) {
+        let at = |us: i64| (at + us) * US;
+        draw.op(main, name, at(0), at(50));
+        draw.launch(main, (at(10), at(15)), Queue::stream(7), name, (at(20), at(60)));
+    }
+    draw
+}

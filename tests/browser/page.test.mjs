@@ -1,0 +1,318 @@
+// The report as a reader has it: opened from disk in a headless browser.
+// `cargo dev browser` makes the pages (PAGES) and says which browser to use (BROWSER).
+
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const PAGES = process.env.PAGES;
+const SHOTS = join(PAGES, "shots");
+const QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+
+let browser;
+before(async () => {
+  mkdirSync(SHOTS, { recursive: true });
+  browser = await chromium.launch({ executablePath: process.env.BROWSER, args: QUIET });
+});
+after(() => browser?.close());
+
+/** What another command says of the same traces. */
+function said(name, command) {
+  return JSON.parse(readFileSync(join(PAGES, `${name}.${command}.json`), "utf8"))[0];
+}
+
+/** Opens a page; whatever it complains about or asks the network for ends up in `trouble`. */
+async function open(name, { width = 1280, theme = "light" } = {}) {
+  const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: theme });
+  const page = await context.newPage();
+  const trouble = [];
+  const file = pathToFileURL(join(PAGES, `${name}.html`)).href;
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && trouble.push(message.text()));
+  page.on("pageerror", (error) => trouble.push(String(error)));
+  page.on("request", (request) => request.url() !== file && !request.url().startsWith("data:") && trouble.push(request.url()));
+  await page.goto(file);
+  await page.waitForSelector("main h2");
+  return { page, trouble };
+}
+
+/** The values behind a column's cells, as they came. */
+function column(page, table, field) {
+  return page.locator(`#${table} td[data-field="${field}"]`).evaluateAll((cells) => cells.map((cell) => cell.dataset.value));
+}
+
+const details = (page) => page.locator(".details h3").innerText();
+
+/** What is drawn, to see whether it changes. */
+async function picture(page) {
+  const drawn = await page.locator(".tracks canvas").evaluate((canvas) => canvas.toDataURL());
+  return createHash("sha256").update(drawn).digest("hex");
+}
+
+describe("every page", () => {
+  for (const name of ["devices", "recorded", "hostile"]) {
+    for (const theme of ["light", "dark"]) {
+      for (const width of [1280, 400]) {
+        test(`${name}, ${theme}, ${width} px: loads from disk, quietly, and fits`, async () => {
+          const { page, trouble } = await open(name, { width, theme });
+          await page.screenshot({ path: join(SHOTS, `${name}-${theme}-${width}.png`), fullPage: true });
+          assert.deepEqual(trouble, []);
+          assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width, "the body does not scroll sideways");
+          assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), theme);
+          await page.context().close();
+        });
+      }
+    }
+  }
+});
+
+describe("the numbers", () => {
+  test("device time, kernels and steps are those of analyze --json", async () => {
+    const { page } = await open("devices");
+    const { ranks, total } = said("devices", "analyze");
+    await page.getByText("Table of device time").click();
+    for (const field of ["window_ns", "computation_ns", "exposed_communication_ns", "idle_ns", "overlap_ns", "overlap_share"]) {
+      assert.deepEqual(await column(page, "breakdown-table", field), ranks.flatMap((rank) => rank.breakdown).map((time) => String(time[field])), field);
+    }
+    assert.ok(total.kernels.length >= 4);
+    for (const field of ["name", "class", "label", "count", "sum_ns", "share", "mean_ns", "min_ns", "max_ns"]) {
+      assert.deepEqual(await column(page, "kernels-table", field), total.kernels.map((kernel) => String(kernel[field])), field);
+    }
+    const bars = await page.locator("#steps svg [data-value]").evaluateAll((bars) => bars.map((bar) => Number(bar.dataset.value)));
+    const steps = ranks.flatMap((rank) => rank.steps).map((step) => step.duration_ns);
+    assert.deepEqual(bars.sort((a, b) => a - b), steps.sort((a, b) => a - b));
+    const idle = await page.locator("#breakdown [data-part=idle]").evaluateAll((parts) => parts.map((part) => Number(part.dataset.value)));
+    assert.deepEqual(idle, ranks.flatMap((rank) => rank.breakdown).map((time) => time.idle_ns));
+  });
+
+  test("every other table of analyze --json is there, rank by rank", async () => {
+    const { page } = await open("devices");
+    const { ranks } = said("devices", "analyze");
+    await page.locator("#tables select").selectOption({ label: "rank 1" });
+    const tables = Object.entries(ranks[1]).filter(([name, value]) => Array.isArray(value) && value.length > 0 && !["breakdown", "kernels", "steps"].includes(name));
+    assert.ok(tables.length >= 3);
+    for (const [name, records] of tables) {
+      await page.locator("#tables").getByRole("button", { name: name.replaceAll("_", " "), exact: true }).click();
+      for (const field of Object.keys(records[0])) {
+        assert.deepEqual(await column(page, "more-table", field), records.slice(0, 12).map((record) => (record[field] === null ? "" : String(record[field]))), `${name}.${field}`);
+      }
+    }
+  });
+
+  test("skew is that of ranks --json", async () => {
+    const { page } = await open("recorded");
+    const { ranks, collectives } = said("recorded", "ranks");
+    for (const field of ["rank", "joints", "last", "alone_ns", "waited_ns"]) {
+      assert.deepEqual(await column(page, "late-table", field), ranks.map((rank) => String(rank[field])), field);
+    }
+    await page.locator("#skew-table .more").click();
+    const skews = collectives.map((skew) => skew.skew_ns).sort((a, b) => b - a);
+    assert.deepEqual(await column(page, "skew-table", "skew_ns"), skews.map(String));
+  });
+});
+
+describe("tables", () => {
+  test("sort by any column, up and down", async () => {
+    const { page } = await open("devices");
+    const head = page.locator("#kernels-table th", { hasText: "mean" });
+    await head.locator("button").click();
+    const falling = (await column(page, "kernels-table", "mean_ns")).map(Number);
+    assert.deepEqual(falling, [...falling].sort((a, b) => b - a));
+    assert.equal(await head.getAttribute("aria-sort"), "descending");
+    await head.locator("button").press("Enter");
+    assert.deepEqual((await column(page, "kernels-table", "mean_ns")).map(Number), [...falling].reverse());
+    assert.equal(await head.getAttribute("aria-sort"), "ascending");
+  });
+
+  test("filter by text and by class", async () => {
+    const { page } = await open("devices");
+    await page.locator("#kernels-table input").fill("ELEMENTWISE");
+    assert.deepEqual(await column(page, "kernels-table", "label"), ["elementwise"]);
+    await page.locator("#kernels-table input").fill("there is no such kernel");
+    assert.deepEqual(await column(page, "kernels-table", "label"), []);
+    await page.locator("#kernels-table input").fill("");
+    await page.locator("#kernels").getByRole("button", { name: "communication" }).click();
+    assert.deepEqual(new Set(await column(page, "kernels-table", "class")), new Set(["communication"]));
+    await page.locator("#kernels select").selectOption({ label: "rank 0" });
+    const [rank] = said("devices", "analyze").ranks;
+    assert.deepEqual(await column(page, "kernels-table", "count"), rank.kernels.filter((kernel) => kernel.class === "communication").map((kernel) => String(kernel.count)));
+  });
+});
+
+describe("the timeline", () => {
+  test("search selects, and what was waited for can be followed to its launch", async () => {
+    const { page } = await open("devices");
+    await page.keyboard.press("/");
+    await page.keyboard.type("ncclDevKernel");
+    assert.equal(await page.locator("#timeline .found").first().innerText(), "1 found");
+    await page.keyboard.press("Enter");
+    assert.match(await details(page), /^ncclDevKernel_AllReduce/);
+    const facts = await page.locator(".details dl").innerText();
+    assert.match(facts, /communication/);
+    assert.match(facts, /stream 20/);
+    const launch = page.locator(".details li", { hasText: "launched by" });
+    assert.match(await launch.innerText(), /cudaLaunchKernelExC.*40\.00 µs after the call began.*decided the start/s);
+    await launch.locator("button").click();
+    assert.equal(await details(page), "cudaLaunchKernelExC");
+    assert.match(await page.locator(".details").innerText(), /launched\s+ncclDevKernel/);
+  });
+
+  test("keys zoom, move, select and let go", async () => {
+    const { page } = await open("devices");
+    await page.locator(".over").focus();
+    const all = await picture(page);
+    for (const [there, back] of [["w", "s"], ["+", "-"]]) {
+      await page.keyboard.press(there);
+      assert.notEqual(await picture(page), all, `${there} changes what is seen`);
+      await page.keyboard.press("0");
+      assert.equal(await picture(page), all, "0 shows all");
+      await page.keyboard.press(back);
+      await page.keyboard.press("0");
+    }
+    await page.keyboard.press("w");
+    const near = await picture(page);
+    for (const key of ["d", "ArrowLeft"]) {
+      const before = await picture(page);
+      await page.keyboard.press(key);
+      assert.notEqual(await picture(page), before, `${key} moves`);
+    }
+    assert.equal(await picture(page), near, "right and left again");
+    await page.keyboard.press("]");
+    const first = await details(page);
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Escape");
+    assert.equal(await page.locator(".details").count(), 0);
+    assert.match(first, /ProfilerStep#\d/);
+  });
+
+  test("a click selects, a drag moves, the wheel zooms with Ctrl only", async () => {
+    const { page } = await open("devices");
+    const place = async () => {
+      const [box, head] = [await page.locator(".over").boundingBox(), await page.locator(".head", { hasText: "stream 7" }).boundingBox()];
+      return (share) => [box.x + box.width * share, head.y + head.height + 6];
+    };
+    await page.locator(".over").scrollIntoViewIfNeeded();
+    await page.mouse.click(...(await place())(0.18));
+    assert.equal(await details(page), "sm80_gemm_f16");
+    const before = await picture(page);
+    const scrolled = await page.evaluate(() => scrollY);
+    await page.mouse.wheel(0, -100);
+    await page.waitForFunction((from) => scrollY < from, scrolled);
+    assert.equal(await picture(page), before, "the wheel alone scrolls the page");
+    await page.mouse.move(...(await place())(0.18));
+    await page.keyboard.down("Control");
+    await page.mouse.wheel(0, -100);
+    await page.keyboard.up("Control");
+    await page.waitForTimeout(100);
+    const near = await picture(page);
+    assert.notEqual(near, before, "with Ctrl it zooms");
+    await page.mouse.down();
+    await page.mouse.move(...(await place())(0.4), { steps: 4 });
+    await page.mouse.up();
+    assert.notEqual(await picture(page), near, "a drag moves");
+    assert.equal(await details(page), "sm80_gemm_f16", "a drag does not select");
+  });
+
+  test("tracks fold, ranks change, the other step is that of the longest", async () => {
+    const { page } = await open("devices");
+    const head = page.locator(".head", { hasText: "stream 7" });
+    const before = await picture(page);
+    await head.press("Enter");
+    assert.equal(await head.getAttribute("aria-expanded"), "false");
+    assert.notEqual(await picture(page), before);
+    assert.match(await page.locator("#timeline .note").first().innerText(), /^ProfilerStep#3 took 500\.0 µs/, "the median of three");
+    await page.locator("#timeline").getByRole("button", { name: "rank 1" }).click();
+    assert.equal(await page.locator(".head", { hasText: "stream 20" }).count(), 1);
+  });
+});
+
+describe("the page", () => {
+  test("theme follows the button and is kept", async () => {
+    const { page } = await open("recorded");
+    const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await background();
+    await page.getByRole("button", { name: "Switch to dark colours" }).click();
+    assert.notEqual(await background(), light);
+    await page.reload();
+    await page.waitForSelector("main h2");
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
+  });
+
+  test("? helps, Escape closes; everything can be reached with Tab, visibly", async () => {
+    const { page } = await open("recorded");
+    await page.keyboard.press("?");
+    assert.ok(await page.locator("dialog").isVisible());
+    await page.keyboard.press("Escape");
+    assert.ok(!(await page.locator("dialog").isVisible()));
+    const seen = new Set();
+    for (let presses = 0; presses < 200 && !seen.has("#over"); presses++) {
+      await page.keyboard.press("Tab");
+      const focus = await page.evaluate(() => {
+        const { outlineStyle } = getComputedStyle(document.activeElement);
+        const { id, className, textContent } = document.activeElement;
+        return { name: className === "over" ? "#over" : id || textContent.slice(0, 30), visible: outlineStyle !== "none" };
+      });
+      seen.add(focus.name);
+      assert.ok(focus.visible, `the focus on ${focus.name} cannot be seen`);
+    }
+    for (const wanted of ["Skip to the report", "Steps", "?", "search", "#over"]) {
+      assert.ok(seen.has(wanted), `${wanted} is not reached with Tab: ${[...seen].join(" | ")}`);
+    }
+  });
+
+  for (const theme of ["light", "dark"]) {
+    test(`text can be read, ${theme}: contrast of 4.5 or more`, async () => {
+      const { page } = await open("devices", { theme });
+      await page.evaluate(() => document.querySelectorAll("details").forEach((details) => (details.open = true)));
+      assert.deepEqual(await page.evaluate(lowContrast), []);
+    });
+  }
+
+  test("names cannot break out", async () => {
+    const { page, trouble } = await open("hostile");
+    assert.equal(await page.evaluate(() => window.hurt), undefined);
+    assert.equal(await page.locator("main img, main script, main b").count(), 0);
+    const names = await column(page, "kernels-table", "name");
+    assert.ok(names.includes("</script><script>window.hurt = 1</script>"));
+    assert.ok(names.some((name) => name.startsWith("long_<kernel>") && name.endsWith("… (10245 characters)") && name.length < 1_100));
+    assert.match(await page.title(), /^hostile <b>&amp;\.json/);
+    await page.locator("#search").fill("</SCRIPT>");
+    await page.locator("#search").press("Enter");
+    assert.equal(await details(page), "</script><script>window.hurt = 1</script>");
+    assert.deepEqual(trouble, []);
+  });
+});
+
+/** Texts whose contrast with what is behind them is less than 4.5. Runs in the page. */
+function lowContrast() {
+  const parse = (colour) => (colour.match(/[\d.]+/g) ?? []).map(Number);
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((part) => (part / 255 <= 0.03928 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) {
+        return colour;
+      }
+    }
+    return [255, 255, 255];
+  };
+  const low = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
+    const { color, fill, visibility } = getComputedStyle(element);
+    if (own && visibility === "visible" && element.getClientRects().length > 0 && !element.matches("script, :disabled, .hidden, .hidden *")) {
+      const text = element instanceof SVGElement ? fill : color;
+      const [a, b] = [light(parse(text)), light(behind(element))].sort((x, y) => y - x);
+      if ((a + 0.05) / (b + 0.05) < 4.5) {
+        low.push(`${element.className} ${element.textContent.slice(0, 30)}: ${((a + 0.05) / (b + 0.05)).toFixed(2)}`);
+      }
+    }
+  }
+  return low;
+}
