@@ -10,7 +10,8 @@ const US: i64 = 1_000;
 pub fn traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let ranks = folder.join("devices");
     std::fs::create_dir_all(&ranks).with_context(|| ranks.display().to_string())?;
-    let write = |path: PathBuf, draw: TraceBuilder| std::fs::write(&path, draw.kineto()).map(|()| path.clone()).with_context(|| path.display().to_string());
+    let write =
+        |path: PathBuf, draw: TraceBuilder| std::fs::write(&path, draw.kineto()).map(|()| path.clone()).with_context(|| path.display().to_string());
     for rank in 0..2 {
         write(ranks.join(format!("kineto_trace_{rank}.json")), training(rank))?;
     }

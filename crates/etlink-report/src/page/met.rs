@@ -99,7 +99,20 @@ mod tests {
 
     #[test]
     fn of_very_many_the_worst_are_listed() {
-        let skew = |at: i64| Skew { kind: String::new(), ranks: String::new(), group: 0, number: at, bytes: 0, start_ns: at, last: 0, skew_ns: at, alone_ns: 0, transfer_ns: None, algorithm_bandwidth: None, bus_bandwidth: None };
+        let skew = |at: i64| Skew {
+            kind: String::new(),
+            ranks: String::new(),
+            group: 0,
+            number: at,
+            bytes: 0,
+            start_ns: at,
+            last: 0,
+            skew_ns: at,
+            alone_ns: 0,
+            transfer_ns: None,
+            algorithm_bandwidth: None,
+            bus_bandwidth: None,
+        };
         let mut first = vec![0, 5_000];
         let listed = list((0..10_000).map(skew).collect(), &mut first);
         assert_eq!((listed.len(), first, listed[1].number, listed[2].number), (2_002, vec![0, 1], 5_000, 8_000));

@@ -119,7 +119,10 @@ pub fn html(page: &Page<'_>) -> io::Result<Vec<u8>> {
     write!(out, "{HEAD}<title>{} · etlink report</title>\n<style>", escaped(page.title))?;
     out.extend_from_slice(STYLE.as_bytes());
     write!(out, "</style>\n</head>\n<body>\n<div id=\"page\"><p class=\"starting\">{}</p></div>\n", escaped(&summary::sentence(page)))?;
-    write!(out, "<noscript><p>The rest of this report needs JavaScript.</p></noscript>\n<script type=\"text/plain\" id=\"data\">{packed}</script>\n<script>")?;
+    write!(
+        out,
+        "<noscript><p>The rest of this report needs JavaScript.</p></noscript>\n<script type=\"text/plain\" id=\"data\">{packed}</script>\n<script>"
+    )?;
     out.extend_from_slice(SCRIPT.as_bytes());
     out.extend_from_slice(b"</script>\n</body>\n</html>\n");
     Ok(out)

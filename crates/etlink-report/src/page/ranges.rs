@@ -167,7 +167,14 @@ mod tests {
         // 0      1000                5000
         // ==================================  0, long
         // =  =  =       === 4           =     depth 1
-        let all = [range(0, 0, 0, 6_000), range(1, 1, 0, 100), range(2, 1, 200, 300), range(3, 1, 400, 450), range(4, 1, 1_000, 2_000), range(5, 1, 5_000, 5_100)];
+        let all = [
+            range(0, 0, 0, 6_000),
+            range(1, 1, 0, 100),
+            range(2, 1, 200, 300),
+            range(3, 1, 400, 450),
+            range(4, 1, 1_000, 2_000),
+            range(5, 1, 5_000, 5_100),
+        ];
         let mut some = all.to_vec();
         assert_eq!(fit(&mut some, 6, &|_| false), 0);
         assert_eq!(some, all);

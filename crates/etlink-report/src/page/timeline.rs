@@ -179,11 +179,7 @@ impl Timeline {
         let (trace, device) = (rows.trace, &rows.trace.device);
         let (name, kind, owner, own, correlation) = match of {
             Of::Op(at) => {
-                let kind = if trace.op_collective(etlink_model::OpIdx(at as u32)).is_some() {
-                    1
-                } else {
-                    4 + u8::from(device.ops.annotation[at])
-                };
+                let kind = if trace.op_collective(etlink_model::OpIdx(at as u32)).is_some() { 1 } else { 4 + u8::from(device.ops.annotation[at]) };
                 (device.ops.name[at], kind, None, trace.op_exclusive[at].0, None)
             }
             Of::Call(at) => (device.calls.name[at], 6, trace.call_op[at].get(), 0, device.calls.correlation[at].get()),

@@ -3,13 +3,13 @@
 //! Every rank is linked once for its figures. Which step is drawn is known only when all are: the ranks that are drawn
 //! are linked once more, unless there is but one.
 
+mod folder;
 mod steps;
 
 use super::link::refuse_input;
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Report, TensorDeps};
-use crate::fleet::{self, Fleet};
 use crate::memory::{Budget, Need};
 use crate::output::Target;
 use crate::pair::{self, Form, Job, Linked};
@@ -18,9 +18,8 @@ use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{Options, Rules, analyze, total};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Facts, clocks, company, join};
 use etlink_replay::{Graph, PathReport, Run, Settings};
-use etlink_report::page::{self, Met, Page, RANGES, Rank, TIMELINES, Timeline};
+use etlink_report::page::{self, Met, Page, RANGES, Rank, Timeline};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use steps::Steps;
@@ -64,7 +63,7 @@ pub fn run(args: Report) -> Result<Outcome> {
     refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
     let rules = rules(args.rules.as_deref())?;
     let progress = Progress::new();
-    let content = if args.path.is_dir() { folder(&args, &rules, &progress) } else { file(&args, &rules, &progress) };
+    let content = if args.path.is_dir() { folder::content(&args, &rules, &progress) } else { file(&args, &rules, &progress) };
     progress.clear();
     let content = content?;
     let total = total(content.ranks.iter().map(|rank| &rank.analysis));
@@ -123,62 +122,6 @@ fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
     Ok(Content { title: file_name(&args.path), ranks, met: None, timelines, step, notes: vec![], incomplete: false })
 }
 
-/// All ranks of a folder.
-fn folder(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
-    if args.host.is_some() || args.rank.is_some() {
-        bail!("--host and --rank are for one trace; in a folder the files' names tell which belong together");
-    }
-    let fleet = Fleet::find(&args.path, args.memory, threads(args.threads)?)?;
-    if let [first, second, ..] = &fleet.runs[..] {
-        let named = |run: &crate::discover::Run| args.path.join(&run.folder).display().to_string();
-        bail!("{} has {} runs, each in its folder: give one of them, such as {} or {}", args.path.display(), fleet.runs.len(), named(first), named(second));
-    }
-    let mut notes: Vec<String> = fleet.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect();
-    progress.say("analyzing");
-    let read = fleet.each(|at| {
-        let ran = ran(&member(args, &fleet, at)?, progress)?;
-        let found = fleet.rank(at).1;
-        Ok((rank(&ran, &found.label, found.rank, rules), fleet::facts(&ran.trace, found, fleet.is_alone(at))))
-    });
-    let (mut ranks, mut facts, mut places, mut incomplete) = (vec![], vec![], vec![], false);
-    for (at, read) in read.into_iter().enumerate() {
-        match read {
-            Ok((rank, of_rank)) => {
-                ranks.push(rank);
-                facts.extend(of_rank);
-                places.push(at);
-            }
-            Err(error) => {
-                let error: anyhow::Error = error;
-                notes.push(format!("{} is left out: {error:#}", fleet.rank(at).1.label));
-                incomplete = true;
-            }
-        }
-    }
-    let met = met(facts, args.force, &mut notes);
-    let shown = steps::shown(&args.timelines, &ranks, TIMELINES)?;
-    let steps = Steps::choose(args.step.as_deref(), &shown.iter().map(|at| &ranks[*at]).collect::<Vec<_>>())?;
-    progress.say("drawing");
-    let room = RANGES / shown.len().max(1);
-    let wanted = |at: usize| shown.iter().position(|shown| places[*shown] == at).map(|place| &ranks[shown[place]]);
-    let drawn = fleet.each(|at| wanted(at).map(|rank| Ok(draw(&ran(&member(args, &fleet, at)?, progress)?, rank, &steps, room, rules))));
-    let timelines: Vec<Timeline> = drawn.into_iter().flatten().collect::<Result<_>>()?;
-    if shown.len() < ranks.len() {
-        notes.push(format!("timelines are those of the ranks {}; --timelines takes others", labels(&ranks, &shown)));
-    }
-    Ok(Content { title: file_name(&args.path), ranks, met, timelines, step: steps.name(), notes, incomplete })
-}
-
-fn labels(ranks: &[Rank], shown: &[usize]) -> String {
-    shown.iter().map(|at| ranks[*at].label.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-fn member(args: &Report, fleet: &Fleet, at: usize) -> Result<Job> {
-    let (run, found) = fleet.rank(at);
-    let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
-    Ok(job(args, found.host.clone(), device, fleet.threads_each))
-}
-
 fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
     Job {
         host,
@@ -223,25 +166,6 @@ fn rank(ran: &Ran, label: &str, named: Option<i64>, rules: &Rules) -> Rank {
         figures: etlink_replay::figures(graph, trace, run),
         critical_path: PathReport { steps: vec![], ..path },
     }
-}
-
-/// How the ranks met; of one rank, or of ranks that do not belong together, there is nothing to say.
-fn met(all: Vec<Facts>, force: bool, notes: &mut Vec<String>) -> Option<Met> {
-    let company = company(&all, force);
-    let mut together = vec![];
-    for (facts, why) in all.into_iter().zip(&company.left_out) {
-        match why {
-            None => together.push(facts),
-            Some(why) => notes.push(format!("rank {} is not compared with the others: {}", facts.rank, why.describe())),
-        }
-    }
-    if !company.absent.is_empty() {
-        let absent: Vec<String> = company.absent.iter().take(8).map(i64::to_string).collect();
-        notes.push(format!("no trace of rank {}{}", absent.join(", "), if company.absent.len() > 8 { ", …" } else { "" }));
-    }
-    let join = join(&together);
-    let clocks = clocks(&together, &join);
-    (together.len() > 1).then(|| Met::new(&together, &join, clocks))
 }
 
 fn draw(ran: &Ran, rank: &Rank, steps: &Steps, most: usize, rules: &Rules) -> Timeline {

@@ -34,8 +34,7 @@ impl Steps {
     pub(super) fn choose(asked: Option<&str>, ranks: &[&Rank]) -> Result<Steps> {
         let Some(first) = ranks.first() else { return Ok(Steps { name: None }) };
         let length = |name: &str| ranks.iter().map(|rank| Some(find(&rank.analysis, name)?.duration_ns)).sum::<Option<i64>>();
-        let mut common: Vec<(i64, &str)> =
-            first.analysis.steps.iter().filter_map(|step| Some((length(&step.name)?, step.name.as_str()))).collect();
+        let mut common: Vec<(i64, &str)> = first.analysis.steps.iter().filter_map(|step| Some((length(&step.name)?, step.name.as_str()))).collect();
         if let Some(asked) = asked {
             let is_asked = |name: &str| name == asked || name.strip_suffix(asked).is_some_and(|head| head.ends_with(|c: char| !c.is_ascii_digit()));
             return match common.iter().find(|(_, name)| is_asked(name)) {
@@ -89,7 +88,12 @@ fn without_step(trace: &LinkedTrace, most: usize) -> Window {
     let (from, to) = (starts[first], starts.get(first + most).copied().unwrap_or(end));
     let all = starts.len();
     let share = (to - from).0 as f64 / (end - start).0.max(1) as f64 * 100.0;
-    Window { start: from, end: to, step: None, note: format!("The trace has no steps and {all} ranges: this is {share:.1} % of its time, from the middle.") }
+    Window {
+        start: from,
+        end: to,
+        step: None,
+        note: format!("The trace has no steps and {all} ranges: this is {share:.1} % of its time, from the middle."),
+    }
 }
 
 fn list<'a>(all: impl Iterator<Item = &'a str>) -> String {
