@@ -15,6 +15,7 @@ mod ranks;
 mod record;
 mod replay;
 mod replay_ranks;
+mod report;
 mod schedule;
 mod simulator;
 mod timeline;

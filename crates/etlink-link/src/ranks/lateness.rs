@@ -137,7 +137,7 @@ pub(super) fn aligned(clocks: &[Clock], at: u32, ns: i64) -> i64 {
 }
 
 /// When each rank arrived, by place of the rank, ascending in time; `None` for joints that not all have.
-pub(super) fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<(i64, u32)>> {
+pub fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<(i64, u32)>> {
     let start = |part: &Part| (aligned(clocks, part.rank, side(ranks, *part).1.start_ns), part.rank);
     let mut arrivals: Vec<(i64, u32)> = joint.parts.iter().map(start).collect();
     arrivals.sort_unstable();

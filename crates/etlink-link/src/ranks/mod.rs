@@ -34,7 +34,7 @@ pub use company::{Company, LeftOut, company};
 pub use facts::{Communication, Facts, GroupOf, Party, Runs};
 pub use groups::Groups;
 pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join, list, out_of_turn};
-pub use lateness::{Lateness, StepLateness, lateness, stragglers};
+pub use lateness::{Lateness, StepLateness, arrivals, lateness, stragglers};
 pub use releases::{Release, Releases, releases};
 pub use skew::{Skew, bus_factor, skews};
 pub use steps::{NO_STEP, Step, Steps};

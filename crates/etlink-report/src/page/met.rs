@@ -1,6 +1,6 @@
 //! When the ranks came to each collective, for a heat map.
 
-use etlink_link::ranks::{Clock, Facts, Join, Joint, Lateness, Skew, lateness, skews};
+use etlink_link::ranks::{Clock, Facts, Join, Lateness, Skew, arrivals, lateness, skews};
 use serde::Serialize;
 
 /// Columns of the heat map at most: more collectives stand together.
@@ -36,7 +36,7 @@ impl Met {
     /// Compares the ranks of a run. O(n log n) in the communications.
     pub fn new(ranks: &[Facts], join: &Join, clocks: Vec<Clock>) -> Met {
         let skews = skews(ranks, join, &clocks);
-        let arrivals: Vec<Vec<(u32, i64)>> = join.joints.iter().filter_map(|joint| arrivals(ranks, &clocks, joint)).collect();
+        let arrivals: Vec<Vec<(i64, u32)>> = join.joints.iter().filter_map(|joint| arrivals(ranks, &clocks, joint)).collect();
         // one arrival list per skew: both leave out what not all ranks have
         let mut late = if arrivals.len() == skews.len() { late(ranks.len(), &arrivals) } else { Late::default() };
         let count = skews.len();
@@ -60,30 +60,19 @@ fn list(skews: Vec<Skew>, first: &mut [u32]) -> Vec<Skew> {
     worst.into_iter().map(|at| skews[at].clone()).collect()
 }
 
-/// Place of each rank, and how much later than the first it came.
-fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<(u32, i64)>> {
-    if !joint.is_whole() || joint.parts.len() < 2 {
-        return None;
-    }
-    let start = |part: &etlink_link::ranks::Part| {
-        let offset = clocks.get(part.rank as usize).map_or(0, |clock| clock.offset_ns);
-        let side = ranks.get(part.rank as usize)?.communications.get(part.communication as usize)?;
-        Some((part.rank, side.start_ns.saturating_add(offset)))
-    };
-    let starts: Vec<(u32, i64)> = joint.parts.iter().filter_map(start).collect();
-    let first = starts.iter().map(|(_, start)| *start).min()?;
-    Some(starts.into_iter().map(|(rank, start)| (rank, start.saturating_sub(first))).collect())
-}
-
-fn late(ranks: usize, arrivals: &[Vec<(u32, i64)>]) -> Late {
+/// `arrivals`: when each rank came, the first first.
+fn late(ranks: usize, arrivals: &[Vec<(i64, u32)>]) -> Late {
     let each = arrivals.len().div_ceil(COLUMNS).max(1);
     let mut late = Late { first: vec![], ns: vec![vec![]; ranks] };
     for (column, together) in arrivals.chunks(each).enumerate() {
         late.first.push((column * each) as u32);
         let mut sums = vec![(0i64, 0i64); ranks];
-        for (rank, ns) in together.iter().flatten() {
-            if let Some((sum, count)) = sums.get_mut(*rank as usize) {
-                (*sum, *count) = (sum.saturating_add(*ns), *count + 1);
+        for arrivals in together {
+            let first = arrivals.first().map_or(0, |arrival| arrival.0);
+            for (start, rank) in arrivals {
+                if let Some((sum, count)) = sums.get_mut(*rank as usize) {
+                    (*sum, *count) = (sum.saturating_add(start.saturating_sub(first)), *count + 1);
+                }
             }
         }
         for (cells, (sum, count)) in late.ns.iter_mut().zip(sums) {
@@ -107,8 +96,10 @@ mod tests {
             bytes: 0,
             start_ns: at,
             last: 0,
+            step: None,
             skew_ns: at,
             alone_ns: 0,
+            waited_ns: 0,
             transfer_ns: None,
             algorithm_bandwidth: None,
             bus_bandwidth: None,
@@ -120,9 +111,9 @@ mod tests {
 
     #[test]
     fn collectives_share_columns_when_there_are_many() {
-        let few = late(2, &[vec![(0, 0), (1, 30)], vec![(1, 0)]]);
+        let few = late(2, &[vec![(10, 0), (40, 1)], vec![(50, 1)]]);
         assert_eq!(few, Late { first: vec![0, 1], ns: vec![vec![Some(0), None], vec![Some(30), Some(0)]] });
-        let many: Vec<Vec<(u32, i64)>> = (0..801).map(|n| vec![(0, n), (1, 0)]).collect();
+        let many: Vec<Vec<(i64, u32)>> = (0..801).map(|n| vec![(0, 1), (n, 0)]).collect();
         let many = late(2, &many);
         assert_eq!((many.first.len(), many.first[1], many.ns[0][0], many.ns[0][266]), (267, 3, Some(1), Some(799)));
     }

@@ -18,12 +18,15 @@ mod summary;
 mod timeline;
 mod tracks;
 
+#[cfg(test)]
+mod tests;
+
 pub use met::Met;
 pub use timeline::{Timeline, Window, timeline};
 
 use base64::engine::{Engine, general_purpose::STANDARD};
 use etlink_analyze::{Analysis, Total};
-use etlink_link::LinkReport;
+use etlink_link::{EdgeKind, LinkReport};
 use etlink_replay::{Figures, PathReport};
 use flate2::{Compression, write::GzEncoder};
 use serde::Serialize;
@@ -94,8 +97,8 @@ struct Data<'p> {
     /// Per table, how many records are not in the page.
     cut: Vec<Cut>,
     met: Option<&'p Met>,
-    kinds: [&'static str; 7],
-    edges: [&'static str; 7],
+    kinds: [&'static str; timeline::KINDS.len()],
+    edges: [&'static str; EdgeKind::ALL.len()],
     timelines: &'p [Timeline],
 }
 
@@ -165,7 +168,7 @@ fn data<'p>(page: &Page<'p>) -> io::Result<Data<'p>> {
         cut,
         met: page.met,
         kinds: timeline::KINDS,
-        edges: etlink_link::EdgeKind::ALL.map(etlink_link::EdgeKind::name),
+        edges: EdgeKind::ALL.map(EdgeKind::name),
         timelines: page.timelines,
     })
 }

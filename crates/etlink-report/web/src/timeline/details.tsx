@@ -13,6 +13,7 @@ const REASONS: { [kind: string]: string } = {
   host_wait: "the host stood still for",
   handoff: "was given its work by",
   tensor: "reads a tensor of",
+  collective: "could not begin before",
 };
 
 const EFFECTS: { [kind: string]: string } = {
@@ -22,6 +23,7 @@ const EFFECTS: { [kind: string]: string } = {
   host_wait: "held up the host in",
   handoff: "gave work to",
   tensor: "wrote a tensor for",
+  collective: "held up",
 };
 
 interface Props {

@@ -16,6 +16,7 @@ use etlink_link::ranks::{Facts, Lateness, clocks, company, join, lateness};
 use load::{Of, Ranked, Stray, Told, load};
 use serde::Serialize;
 use serde_json::Value;
+use std::path::Path;
 
 /// What the traces of one run say.
 #[derive(Serialize)]
@@ -43,7 +44,7 @@ pub fn run(args: Analyze) -> Result<Outcome> {
     if !args.compat.is_empty() {
         return as_hta(&args);
     }
-    let rules = rules(&args)?;
+    let rules = rules(args.rules.as_deref())?;
     let options = Options { sequences_of: args.sequences_of.clone(), memory_timeline: args.table.as_deref() == Some("memory_timeline") };
     let (notes, told) = load(&args, threads(args.threads)?, |trace, of| {
         let analysis = analyze(trace, &rules, &options);
@@ -92,8 +93,9 @@ fn outcome(left_out: bool) -> Outcome {
     if left_out { Outcome::Found } else { Outcome::Done }
 }
 
-fn rules(args: &Analyze) -> Result<Rules> {
-    let Some(path) = &args.rules else { return Ok(Rules::built_in()?) };
+/// The built-in rules, after those of a file.
+pub(super) fn rules(path: Option<&Path>) -> Result<Rules> {
+    let Some(path) = path else { return Ok(Rules::built_in()?) };
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     Rules::with(&text).with_context(|| path.display().to_string())
 }

@@ -61,7 +61,7 @@ struct Ran {
 pub fn run(args: Report) -> Result<Outcome> {
     let target = Target::page(&args.output, args.force)?;
     refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
-    let rules = rules(args.rules.as_deref())?;
+    let rules = super::analyze::rules(args.rules.as_deref())?;
     let progress = Progress::new();
     let content = if args.path.is_dir() { folder::content(&args, &rules, &progress) } else { file(&args, &rules, &progress) };
     progress.clear();
@@ -71,12 +71,6 @@ pub fn run(args: Report) -> Result<Outcome> {
     let bytes = page::html(&Page { title, ranks, total: &total, met: met.as_ref(), timelines, notes })?;
     let ((), bytes) = target.write(|out| out.write_all(&bytes))?;
     tell(&args, content, bytes)
-}
-
-fn rules(path: Option<&Path>) -> Result<Rules> {
-    let Some(path) = path else { return Ok(Rules::built_in()?) };
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    Rules::with(&text).with_context(|| path.display().to_string())
 }
 
 fn tell(args: &Report, content: Content, bytes: u64) -> Result<Outcome> {

@@ -1,0 +1,135 @@
+use super::*;
+use etlink_analyze::{Options, Rows, Rules, analyze, total};
+use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_model::builder::{Queue, TraceBuilder};
+use etlink_model::{DurationNs, TimeNs};
+use etlink_replay::{Run, Settings};
+use std::io::Read;
+
+const HOSTILE: &str = "</script><script>alert(1)</script>";
+
+fn linked(draw: &TraceBuilder) -> LinkedTrace {
+    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: true }).expect("device trace");
+    etlink_link::link(None, device, LinkOptions::default()).expect("links")
+}
+
+fn ran(trace: &LinkedTrace) -> (etlink_replay::Graph, Run) {
+    let graph = etlink_replay::graph_of(trace).expect("a graph");
+    let run = etlink_replay::run(&graph, trace, &Settings::default());
+    (graph, run)
+}
+
+fn drawn(trace: &LinkedTrace, window: (i64, i64), most: usize) -> Timeline {
+    let rules = Rules::built_in().expect("rules");
+    let (graph, run) = ran(trace);
+    let window = Window { start: TimeNs(window.0), end: TimeNs(window.1), step: Some(("step 1".into(), DurationNs(900))), note: String::new() };
+    timeline(&Rows::new(trace, &rules), &graph, &run, window, most).labelled("0")
+}
+
+fn page(trace: &LinkedTrace, title: &str) -> String {
+    let (graph, run) = ran(trace);
+    let path = PathReport::new(&graph, trace, &run, &etlink_replay::critical_path(&graph, &run));
+    let rank = Rank {
+        label: "0".into(),
+        device_trace: "trace.json".into(),
+        host_trace: None,
+        device: None,
+        analysis: analyze(trace, &Rules::built_in().expect("rules"), &Options::default()),
+        link: trace.report.clone(),
+        figures: etlink_replay::figures(&graph, trace, &run),
+        critical_path: PathReport { steps: vec![], ..path },
+    };
+    let total = total([&rank.analysis].into_iter());
+    let timelines = [drawn(trace, (0, 1_000_000), 1_000)];
+    let page = Page { title, ranks: &[rank], total: &total, met: None, timelines: &timelines, notes: &[] };
+    let bytes = html(&page).expect("a page");
+    assert_eq!(bytes, html(&page).expect("a page"), "same values, same bytes");
+    String::from_utf8(bytes).expect("text")
+}
+
+/// What the page's script unpacks.
+fn unpacked(page: &str) -> Value {
+    let (_, rest) = page.split_once("id=\"data\">").expect("data");
+    let packed = STANDARD.decode(rest.split_once("</script>").expect("an end").0).expect("base64");
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_string(&mut text).expect("gzip");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// ```text
+/// main        aten::mm ----|   aten::add |
+///               launch|
+/// stream 7              gemm ====|
+/// ```
+fn one_kernel() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 0, 50_000);
+    draw.launch(main, (10_000, 15_000), Queue::stream(7), HOSTILE, (20_000, 90_000));
+    draw.op(main, "aten::add", 60_000, 80_000);
+    draw
+}
+
+#[test]
+fn the_page_has_all_and_lets_no_name_out() {
+    let page = page(&linked(&one_kernel()), "a \"run\" <of> &c.");
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(page.contains("<title>a &quot;run&quot; &lt;of&gt; &amp;c. · etlink report</title>"));
+    assert!(!page.contains(HOSTILE));
+    assert_eq!(page.matches("</script").count(), 2, "of the data and of the script");
+    assert!(!page.contains("http://") || page.matches("http://").count() == page.matches("http://www.w3.org/").count(), "nothing is fetched");
+    let data = unpacked(&page);
+    assert_eq!(data["total"]["kernels"][0]["name"], HOSTILE);
+    assert_eq!(data["ranks"][0]["breakdown"][0]["computation_ns"], 70_000);
+    assert_eq!(data["ranks"][0]["figures"]["replay_error"], 0.0);
+    assert_eq!(data["sentence"], "One rank; devices compute 100.0 % of the time, stand idle 0.0 %.");
+}
+
+#[test]
+fn a_kernel_knows_its_launch_and_the_path() {
+    let timeline = drawn(&linked(&one_kernel()), (0, 1_000_000), 1_000);
+    assert_eq!(
+        timeline.tracks.iter().map(|track| (track.name.as_str(), track.stream, track.ranges)).collect::<Vec<_>>().last(),
+        Some(&("stream 7", true, 1))
+    );
+    let named = |wanted: &str| timeline.name.iter().position(|name| timeline.strings[*name as usize] == wanted).expect("a range of this name");
+    let (kernel, call) = (named(HOSTILE), named("cudaLaunchKernel"));
+    assert_eq!((timeline.drawn(), timeline.ranges, timeline.together_ns), (4, 4, 0));
+    assert_eq!((timeline.depth[call], timeline.depth[kernel]), (1, 0), "a call stands in its op");
+    assert_eq!(timeline.strings[timeline.owner[kernel] as usize], "aten::mm");
+    assert_eq!((timeline.correlation[kernel], timeline.kind[kernel], timeline.kind[call]), (timeline.correlation[call], 0, 6));
+    let deps = &timeline.deps;
+    let launch = (0..deps.to.len()).find(|at| deps.to[*at] as usize == kernel).expect("it waited");
+    assert_eq!((deps.from[launch], deps.kind[launch], deps.gap[launch], deps.flags[launch]), (call as i64, EdgeKind::Launch as u8, 10_000, 1));
+    let steps = serde_json::to_value(&timeline.path).expect("JSON");
+    assert_eq!(steps["range"].as_array().and_then(|ranges| ranges.last()), Some(&Value::from(kernel)));
+}
+
+#[test]
+fn a_window_keeps_what_reaches_into_it_and_the_budget() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.annotation(main, "outer", 0, 10_000_000);
+    for at in 0..5_000 {
+        draw.op(main, "aten::small", at * 2_000, at * 2_000 + 1_000);
+    }
+    let trace = linked(&draw);
+    let window = drawn(&trace, (1_000_000, 2_000_000), 1_000);
+    assert_eq!((window.ranges, window.together_ns, window.origin_ns, window.start[0]), (501, 0, 1_000_000, -1_000_000));
+    let all = drawn(&trace, (0, 10_000_000), 600);
+    assert_eq!(all.ranges, 5_001);
+    assert!(all.drawn() <= 600 && all.together_ns > 0, "{} ranges drawn", all.drawn());
+    assert!(all.count.iter().all(|count| *count >= 1));
+    assert!(all.deps.to.iter().all(|to| (*to as usize) < all.drawn()));
+}
+
+#[test]
+fn tables_are_cut_and_say_so() {
+    let mut value = serde_json::json!({"kernels": [{"name": "x".repeat(5_000)}, {"name": "b"}, {"name": "c"}], "rank": 3});
+    let mut cuts = vec![];
+    shorten(&mut value, "3", 2, &mut cuts);
+    assert_eq!(value["kernels"].as_array().map(Vec::len), Some(2));
+    assert!(value["kernels"][0]["name"].as_str().is_some_and(|name| name.ends_with("x… (5000 characters)")));
+    let [cut] = &cuts[..] else { panic!("one cut") };
+    assert_eq!((&cut.rank[..], &cut.table[..], cut.records, cut.of), ("3", "kernels", 2, 3));
+}

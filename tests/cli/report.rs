@@ -1,0 +1,86 @@
+//! The page, as far as the command goes; `tests/browser` opens it.
+
+use crate::tool::Tool;
+use etlink_model::builder::{Queue, TraceBuilder};
+
+/// Three steps of 100, 300 and 200 us, each with a kernel.
+fn steps() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let mut from = 0;
+    for (step, length) in [(4, 100_000), (5, 300_000), (6, 200_000)] {
+        draw.annotation(main, &format!("ProfilerStep#{step}"), from, from + length);
+        draw.op(main, "aten::mm", from + 1_000, from + 40_000);
+        draw.launch(main, (from + 5_000, from + 9_000), Queue::stream(7), "sm80_gemm", (from + 20_000, from + 60_000));
+        from += length;
+    }
+    draw
+}
+
+#[test]
+fn one_trace_or_a_folder_becomes_one_page() {
+    let tool = Tool::new();
+    tool.file("trace.json", steps().kineto());
+    let json = tool.run("report trace.json -o one.html --json").exits(0).json();
+    assert_eq!((&json["step"], &json["ranks"], &json["ranges"]), (&"ProfilerStep#6".into(), &1.into(), &4.into()), "the median of three");
+    let page = tool.read("one.html");
+    assert_eq!(json["bytes"], page.len());
+    let recorded = tool.run("report {pairs}/tpdp4-2.15.0 -o run.html").exits(0);
+    recorded.says("4 rank(s), step ProfilerStep#3 with ").says(" ranges of 4 rank(s)");
+    let page = String::from_utf8(tool.read("run.html")).expect("text");
+    assert!(page.contains("<title>tpdp4-2.15.0 · etlink report</title>"));
+    assert!(
+        page.contains("4 ranks on the CPU: the traces have no device rows; a step takes 24.26 ms (median of 8)"),
+        "without script, the sentence is there"
+    );
+    tool.run("report --host {pairs}/mlp-2.15.0/torch_et_0.json.gz {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o pair.html").exits(0);
+}
+
+#[test]
+fn the_same_page_with_any_number_of_threads() {
+    let tool = Tool::new();
+    tool.run("report {pairs}/pipeline4-2.15.0 -o one.html -j 1").exits(0);
+    tool.run("report {pairs}/pipeline4-2.15.0 -o four.html -j 4").exits(0);
+    assert!(tool.read("one.html") == tool.read("four.html"));
+}
+
+#[test]
+fn steps_and_ranks_can_be_chosen() {
+    let tool = Tool::new();
+    tool.file("trace.json", steps().kineto());
+    for (step, name) in [("5", "ProfilerStep#5"), ("ProfilerStep#4", "ProfilerStep#4")] {
+        let json = tool.run(&format!("report trace.json -o x.html --force --json --step {step}")).exits(0).json();
+        assert_eq!(json["step"], name);
+    }
+    tool.run("report trace.json -o y.html --step 7").exits(2).complains(&["no step 7", "ProfilerStep#4, ProfilerStep#5, ProfilerStep#6"]);
+    let json = tool.run("report {pairs}/tpdp4-2.15.0 -o z.html --timelines 1,3 --json").exits(0).json();
+    assert_eq!((&json["ranks"], &json["timelines"]), (&4.into(), &2.into()));
+    tool.run("report {pairs}/tpdp4-2.15.0 -o w.html --timelines 9").exits(2).complains(&["no trace of rank 9", "0, 1, 2, 3"]);
+    tool.run("report trace.json -o w.html --timelines 0").exits(2).complains(&["--timelines is for a folder"]);
+}
+
+#[test]
+fn nothing_is_replaced_or_mixed_by_accident() {
+    let tool = Tool::new();
+    tool.file("trace.json", steps().kineto());
+    tool.file("there.html", "mine");
+    tool.run("report trace.json -o there.html").exits(2).complains(&["there.html exists already", "--force"]);
+    assert_eq!(tool.read("there.html"), b"mine");
+    tool.run("report trace.json -o there.html --force").exits(0);
+    tool.run("report trace.json -o page.json").exits(2).complains(&["page.json", "use .html"]);
+    tool.run("report {pairs} -o all.html").exits(2).complains(&["23 runs", "give one of them", "conv-2.1.2"]);
+    tool.run("report no-such-file -o x.html").exits(2).complains(&["no-such-file"]);
+    tool.run("report . --host a.json -o x.html").exits(2).complains(&["--host and --rank are for one trace"]);
+    tool.file("broken/kineto_trace_0.json", steps().kineto());
+    tool.file("broken/kineto_trace_1.json", "{\"traceEvents\": 7}");
+    tool.run("report broken -o broken.html").exits(1).says("note: 1 is left out");
+    assert_eq!(tool.names(), ["broken", "broken.html", "there.html", "trace.json"], "and no half files");
+}
+
+#[test]
+fn a_page_can_go_to_standard_output() {
+    let tool = Tool::new();
+    tool.file("trace.json", steps().kineto());
+    let ran = tool.run_with("report - -o -", &tool.read("trace.json")).exits(0);
+    assert!(ran.stdout.starts_with("<!doctype html>") && ran.stdout.ends_with("</html>\n"));
+}
