@@ -85,7 +85,7 @@ pub(super) struct Path {
     via: Vec<u32>,
 }
 
-/// Draws a window with `most` ranges at most. Text takes a few times `most` characters. O(n log n).
+/// Draws a window with `most` ranges at most. Names take 40 times `most` characters, then they are cut. O(n log n).
 pub fn timeline(rows: &Rows<'_>, graph: &Graph, run: &Run, window: Window, most: usize) -> Timeline {
     let trace = rows.trace;
     let ids = Ids::new(trace);
@@ -105,7 +105,7 @@ pub fn timeline(rows: &Rows<'_>, graph: &Graph, run: &Run, window: Window, most:
     let together_ns = fit(&mut drawn, most, &|id| on_path.binary_search(&id).is_ok());
     let mut place = vec![NONE; ids.count];
     drawn.iter().zip(0..).for_each(|(range, at)| place[range.id] = at);
-    let mut strings = Strings::new(most.saturating_mul(8));
+    let mut strings = Strings::new(most.saturating_mul(40));
     let mut timeline = Timeline::new(window, ranges, together_ns);
     timeline.columns(rows, ids, &drawn, &mut strings);
     let of = deps::Of { trace, graph, run, ids };

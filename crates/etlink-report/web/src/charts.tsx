@@ -140,7 +140,7 @@ export function Steps({ data, drawn }: { data: Data; drawn: string | null }) {
             <Column row={row} data={data} from={LEFT + column * at} width={column} y={y} drawn={row.name === drawn} each={each} />
             {at % every === 0 && (
               <text x={LEFT + column * (at + 0.5)} y={HEIGHT} class="tick" text-anchor="middle">
-                {short(row.name)}
+                {short(row.name, column)}
               </text>
             )}
           </g>
@@ -196,9 +196,11 @@ function Column({ row, data, from, width, y, drawn, each }: ColumnProps) {
   );
 }
 
-function short(name: string): string {
+/** A step's name, or what there is room for. */
+function short(name: string, room: number): string {
+  const letters = Math.floor(room / 8);
   const number = /\d+$/.exec(name);
-  return number && name.startsWith("ProfilerStep#") ? number[0] : name.length > 12 ? `…${name.slice(-10)}` : name;
+  return name.length <= letters ? name : number && name.startsWith("ProfilerStep#") ? number[0] : `…${name.slice(-Math.max(letters - 1, 4))}`;
 }
 
 function nice(least: number): number {

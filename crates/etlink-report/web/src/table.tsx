@@ -93,10 +93,11 @@ export function Table({ id, caption, records, columns, sort, rows = 12, tools, f
 
 function Head({ column, unit, order, turn }: { column: Column; unit: Unit | null; order: Order | null; turn: (field: string) => void }) {
   const sorted = order?.field === column.field ? (order.falling ? "descending" : "ascending") : "none";
+  const head = column.head ?? words(column.field);
   return (
-    <th scope="col" aria-sort={sorted} class={unit ? "number" : ""}>
+    <th scope="col" aria-sort={sorted} class={`${unit ? "number" : ""} ${head.length < 14 ? "short" : ""}`}>
       <button type="button" onClick={() => turn(column.field)}>
-        {column.head ?? words(column.field)}
+        {head}
         {unit?.name && <span class="unit"> {unit.name}</span>}
         <span class="mark" aria-hidden="true">
           {sorted === "none" ? "" : sorted === "descending" ? " ▾" : " ▴"}
