@@ -31,7 +31,7 @@ pub(super) fn sentence(page: &Page<'_>) -> String {
         }
         None => parts.extend(on_the_path(page.ranks)),
     }
-    parts.extend(straggler(page).map(|(rank, ns)| format!("rank {rank} alone made the others wait longest, {}", time(ns))));
+    parts.extend(straggler(page).map(|(rank, ns)| format!("the others waited longest for rank {rank}, {} in all", time(ns))));
     parts.join("; ") + "."
 }
 
@@ -73,8 +73,8 @@ fn step_time(ranks: &[Rank]) -> Option<(i64, usize)> {
 }
 
 fn straggler(page: &Page<'_>) -> Option<(i64, i64)> {
-    let late = page.met?.ranks.iter().max_by_key(|rank| (rank.alone_ns, std::cmp::Reverse(rank.rank)))?;
-    (late.alone_ns > 0).then_some((late.rank, late.alone_ns))
+    let late = page.met?.ranks.iter().max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)))?;
+    (late.caused_ns > 0).then_some((late.rank, late.caused_ns))
 }
 
 /// The figures to begin with; those that the traces have.
@@ -96,7 +96,7 @@ pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
         }
     }
     if let Some((rank, ns)) = straggler(page) {
-        card("Straggler", format!("rank {rank}"), format!("alone made the others wait {}", time(ns)));
+        card("Straggler", format!("rank {rank}"), format!("the others waited {} for it, summed", time(ns)));
     }
     if let Some(error) = page.ranks.iter().filter_map(|rank| rank.figures.replay_error).max_by(f64::total_cmp) {
         card("Replay error", format!("{:.2} %", error * 100.0), "of the makespan, worst rank".to_owned());

@@ -43,7 +43,7 @@ export function Stacked({ bars, names, label, whole: head }: { bars: Bar[]; name
                     data-part={part.name}
                     data-value={part.ns}
                   >
-                    {part.ns / whole > 0.08 ? percent(part.ns / whole) : ""}
+                    <span>{percent(part.ns / whole)}</span>
                   </div>
                 ))}
             </div>

@@ -188,8 +188,9 @@ export function CollectivesSection({ data, met, theme }: { data: Data; met: Met;
   const fields = (records: Record_[], without: string[]) =>
     Object.keys(records[0] ?? {}).filter((field) => !without.includes(field) && typeof records[0][field] !== "object").map((field) => ({ field }));
   const timed = met.skews.some((skew) => skew.transfer_ns !== null);
-  const skewColumns: Column[] = ["kind", "ranks", "number", "bytes", "skew_ns", "last", "alone_ns", ...(timed ? ["transfer_ns", "algorithm_bandwidth", "bus_bandwidth"] : [])].map(
-    (field) => ({ field, head: field === "last" ? "last rank" : undefined }),
+  const steps = met.skews.some((skew) => skew.step);
+  const skewColumns: Column[] = ["kind", "ranks", "number", ...(steps ? ["step"] : []), "bytes", "skew_ns", "last", "waited_ns", ...(timed ? ["transfer_ns", "algorithm_bandwidth", "bus_bandwidth"] : [])].map(
+    (field) => ({ field, head: { last: "last rank", waited_ns: "all waited" }[field] }),
   );
   return (
     <>
@@ -199,7 +200,7 @@ export function CollectivesSection({ data, met, theme }: { data: Data; met: Met;
       </Say>
       {met.late.first.length > 0 && <Heat met={met} data={data} theme={theme} />}
       <h3>Ranks</h3>
-      <Table id="late-table" caption="How late each rank was" records={met.ranks} columns={fields(met.ranks, []).map((column) => ({ ...column, head: HEADS[column.field] }))} filter={false} rows={16} />
+      <Table id="late-table" caption="How late each rank was" records={met.ranks} sort="caused_ns" columns={fields(met.ranks, []).map((column) => ({ ...column, head: HEADS[column.field] }))} filter={false} rows={16} />
       <h3>Collectives and messages</h3>
       <Table
         id="skew-table"
@@ -217,7 +218,7 @@ export function CollectivesSection({ data, met, theme }: { data: Data; met: Met;
 const HEADS: { [field: string]: string } = {
   joints: "takes part",
   last: "comes last",
+  caused_ns: "others waited for it, summed",
   alone_ns: "alone made others wait",
-  caused_ns: "others waited for it",
   waited_ns: "waited for others",
 };
