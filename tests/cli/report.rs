@@ -68,7 +68,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
     assert_eq!(tool.read("there.html"), b"mine");
     tool.run("report trace.json -o there.html --force").exits(0);
     tool.run("report trace.json -o page.json").exits(2).complains(&["page.json", "use .html"]);
-    tool.run("report {pairs} -o all.html").exits(2).complains(&["23 runs", "give one of them", "conv-2.1.2"]);
+    tool.run("report {pairs} -o all.html").exits(2).complains(&[" runs, each in its folder", "give one of them", "conv-2.1.2"]);
     tool.run("report no-such-file -o x.html").exits(2).complains(&["no-such-file"]);
     tool.run("report . --host a.json -o x.html").exits(2).complains(&["--host and --rank are for one trace"]);
     tool.file("broken/kineto_trace_0.json", steps().kineto());

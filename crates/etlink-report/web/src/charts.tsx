@@ -16,8 +16,12 @@ export interface Bar {
   parts: Part[];
 }
 
+/** Bars to show at first. */
+const SHOWN = 32;
+
 /** Bars of equal length that show shares. */
 export function Stacked({ bars, names, label, whole: head }: { bars: Bar[]; names: string[]; label: string; whole: string }) {
+  const [all, setAll] = useState(false);
   const used = names.filter((name) => bars.some((bar) => bar.parts.some((part) => part.name === name && part.ns > 0)));
   return (
     <div class="stacked" role="group" aria-label={label}>
@@ -25,7 +29,7 @@ export function Stacked({ bars, names, label, whole: head }: { bars: Bar[]; name
         <Legend names={used} />
         <span class="head-of-values">{head}</span>
       </div>
-      {bars.map((bar) => {
+      {bars.slice(0, all ? bars.length : SHOWN).map((bar) => {
         const whole = bar.parts.reduce((sum, part) => sum + part.ns, 0);
         const text = bar.parts.filter((part) => part.ns > 0).map((part) => `${part.name} ${percent(part.ns / whole)}`);
         return (
@@ -51,6 +55,11 @@ export function Stacked({ bars, names, label, whole: head }: { bars: Bar[]; name
           </div>
         );
       })}
+      {bars.length > SHOWN && (
+        <button type="button" class="more" aria-expanded={all} onClick={() => setAll(!all)}>
+          {all ? `Show ${SHOWN}` : `Show all ${bars.length}`}
+        </button>
+      )}
     </div>
   );
 }
