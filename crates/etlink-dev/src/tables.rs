@@ -59,7 +59,7 @@ fn draw(rank: i64) -> TraceBuilder {
 
 fn link(draw: &TraceBuilder) -> Result<LinkedTrace> {
     let host = etlink_host::read(&draw.host(HostSchema::V1_1_1)[..], etlink_host::ReadOptions { threads: 1 })?;
-    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: false })?;
+    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: false })?;
     Ok(etlink_link::link(Some(host), device, LinkOptions::default())?)
 }
 

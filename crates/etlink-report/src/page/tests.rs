@@ -9,7 +9,8 @@ use std::io::Read;
 const HOSTILE: &str = "</script><script>alert(1)</script>";
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
-    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, asides: true }).expect("device trace");
+    let device =
+        etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, asides: true }).expect("device trace");
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }
 
