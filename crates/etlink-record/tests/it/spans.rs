@@ -84,8 +84,11 @@ fn event<'a>(device: &'a Value, name: &'a str) -> &'a Value {
     events(device, "name", name).next().unwrap_or_else(|| panic!("no event {name}"))
 }
 
+/// By the digits: a product would be off by one where the clock has run for weeks.
 fn ns(micros: &Value) -> i64 {
-    (micros.as_f64().expect("a time") * 1000.0).round() as i64
+    let text = micros.to_string();
+    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+    format!("{whole}{part:0<3.3}").parse().expect("a time")
 }
 
 #[test]
