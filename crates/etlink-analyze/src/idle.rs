@@ -11,7 +11,7 @@
 //! launch, between                  |=================| the rest: after a late call what launching took, else the time from row to row
 //! ```
 //! Sums: `idle = host_late + event_wait + launch + between + unexplained`, ns; for a device that is the idle time of its
-//! [`DeviceTime`](crate::DeviceTime). The time before a stream's first row and after its last is no gap.
+//! [`DeviceTime`](crate::DeviceTime). `busy` is the time in which at least one of its rows runs. The time before a stream's first row and after its last is no gap.
 
 use crate::rows::Rows;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
@@ -24,6 +24,8 @@ pub struct Idle {
     pub device: Option<i64>,
     /// Stream; none for the device as a whole.
     pub stream: Option<i64>,
+    /// Its rows run; with `idle_ns`, from the first row's start to the last one's end.
+    pub busy_ns: i64,
     /// How many gaps.
     pub gaps: u64,
     /// Sum of all.
@@ -65,6 +67,7 @@ impl Idle {
         self.gaps += other.gaps;
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         for (to, from) in [
+            (&mut self.busy_ns, other.busy_ns),
             (&mut self.idle_ns, other.idle_ns),
             (&mut self.host_late_ns, other.host_late_ns),
             (&mut self.event_wait_ns, other.event_wait_ns),
@@ -134,6 +137,8 @@ pub(crate) fn idle(rows: &Rows<'_>) -> (Vec<Idle>, Vec<Idle>) {
             if let Some(from) = busy_until.filter(|from| *from < start) {
                 idle.add_gap(&causes, row, (from, start));
             }
+            let new = end.saturating_sub(busy_until.map_or(start, |until| until.max(start)));
+            idle.busy_ns = idle.busy_ns.saturating_add(new.max(0));
             *busy_until = Some(busy_until.map_or(end, |until| until.max(end)));
         }
     }

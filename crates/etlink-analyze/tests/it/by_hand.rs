@@ -36,6 +36,7 @@ fn gaps_by_cause() {
     assert_eq!((device.gaps, device.idle_ns, device.host_late_ns, device.launch_ns, device.between_ns), (3, 14_000, 5_000, 7_000, 2_000));
     let stream = |stream| analysis.stream_idle.iter().find(|idle| idle.stream == Some(stream)).expect("that stream");
     let seven = stream(7);
+    assert_eq!((seven.busy_ns, seven.idle_ns), (26_000, 32_000));
     // 26-50 host late, 50-57 launch
     assert_eq!((seven.host_late_ns, seven.launch_ns, seven.between_ns, seven.longest_ns), (24_000, 7_000, 1_000, 31_000));
     let [queue, _] = &analysis.queues[..] else { panic!("two streams") };

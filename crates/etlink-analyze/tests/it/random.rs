@@ -62,6 +62,7 @@ fn laws(analysis: &Analysis) -> Result<(), TestCaseError> {
         prop_assert!(time.overlap_ns <= time.communication_ns && time.overlap_ns <= time.computation_ns);
         prop_assert_eq!(time.exposed_communication_ns + time.overlap_ns, time.communication_ns);
         prop_assert_eq!((time.device, time.idle_ns), (idle.device, idle.idle_ns), "gaps are the idle time");
+        prop_assert_eq!(idle.busy_ns + idle.idle_ns, time.window_ns);
     }
     for idle in analysis.idle.iter().chain(&analysis.stream_idle) {
         let causes = [idle.host_late_ns, idle.event_wait_ns, idle.launch_ns, idle.between_ns, idle.unexplained_ns];

@@ -73,14 +73,17 @@ fn lines(one: &Analyzed, of: fn(&Ranked<Analysis>) -> &Vec<Idle>) -> Vec<(&str, 
 }
 
 fn grid(lines: &[(&str, &Idle)]) -> Grid {
-    let mut grid =
-        Grid::new(3, ["rank", "device", "stream", "gaps", "idle", "host late", "event wait", "launch", "between rows", "unexplained", "longest"]);
+    let mut grid = Grid::new(
+        3,
+        ["rank", "device", "stream", "busy", "gaps", "idle", "host late", "event wait", "launch", "between rows", "unexplained", "longest"],
+    );
     for (rank, idle) in lines {
         let of = |part: i64| percent(part as f64 / idle.idle_ns.max(1) as f64);
         grid.add([
             (*rank).to_owned(),
             idle.device.map_or("all".into(), |device| device.to_string()),
             idle.stream.map_or("all".into(), |stream| stream.to_string()),
+            ms(idle.busy_ns),
             idle.gaps.to_string(),
             ms(idle.idle_ns),
             of(idle.host_late_ns),
