@@ -84,6 +84,8 @@ fn without_step(trace: &LinkedTrace, most: usize) -> Window {
         return Window { start, end, step: None, note: "The trace has no steps: this is all of it.".to_owned() };
     }
     starts.sort_unstable();
+    // some that began before reach into it
+    let most = most - most / 10;
     let first = (starts.len() - most) / 2;
     let (from, to) = (starts[first], starts.get(first + most).copied().unwrap_or(end));
     let all = starts.len();
