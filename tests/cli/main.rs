@@ -5,6 +5,7 @@
 mod analyze;
 mod bad_input;
 mod capture;
+mod diff;
 mod graph;
 mod link;
 mod memory;

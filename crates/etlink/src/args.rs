@@ -1,12 +1,14 @@
 //! What can be typed.
 
 mod analyze;
+mod diff;
 mod record;
 mod report;
 mod schedule;
 mod top;
 
 pub use analyze::{Analyze, Compat};
+pub use diff::Diff;
 pub use record::Record;
 pub use report::Report;
 pub use schedule::{Schedule, ScheduleOptions};
@@ -40,6 +42,8 @@ pub enum Command {
     Ranks(Ranks),
     /// Show the profiler's own table, key_averages(), of a recorded trace: what takes long
     Top(Top),
+    /// Compare two runs: ops and kernels added, removed, slower, faster, by what it costs
+    Diff(Diff),
     /// What the traces say: where device time goes, what overlaps, which kernels take long, where a device waits
     Analyze(Analyze),
     /// Write one page about a trace or a run, for a browser: figures, skew, the timeline of a step

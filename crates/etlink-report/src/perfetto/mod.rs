@@ -7,7 +7,7 @@
 //!                                  `---.                      an arrow per edge that is no order
 //! device 0        stream 7             v|kernel ======|
 //! ```
-//! One walk over the ranges feeds the writer of either format ([`sink`]).
+//! One walk over the ranges feeds the writer of either format (`sink`).
 //! Ranges are written by start, the longer first, with their arrows. Perfetto drops a range that overlaps
 //! another of its track without nesting: such go to a further track of their thread or stream, `… (2)`.
 //! An arrow that ends inside a call, at the end of a wait, gets a range there, `goes on`.

@@ -25,7 +25,7 @@ pub struct Record {
     /// Link the traces as soon as the program has ended, into DIR/chakra, as `merge` does
     #[arg(long)]
     pub link: bool,
-    /// Put the device traces there too, for TensorBoard's profiler plugin: <host>_rank<rank>.<time>.pt.trace.json, the time being the span
+    /// Put the device traces there too, for TensorBoard's profiler plugin: `HOST_rankN.TIME.pt.trace.json`, the time being the span
     #[arg(long, value_name = "DIR")]
     pub tensorboard: Option<PathBuf>,
     /// Replace the traces of an earlier recording in the folder

@@ -2,6 +2,7 @@
 
 mod analyze;
 mod check;
+mod diff;
 mod inspect;
 mod link;
 mod merge;
@@ -33,6 +34,7 @@ pub fn run(args: Args) -> Result<Outcome> {
         Command::Merge(args) => merge::run(args),
         Command::Ranks(args) => ranks::run(args),
         Command::Analyze(args) => analyze::run(args),
+        Command::Diff(args) => diff::run(args),
         Command::Record(args) => record::run(&args),
         Command::Report(args) => report::run(args),
         Command::Replay(args) => replay::run(args),

@@ -18,19 +18,31 @@ use std::path::{Path, PathBuf};
 
 /// The table of one rank.
 #[derive(Serialize)]
-struct Table {
+pub(super) struct Table {
     /// The trace.
     file: String,
     rank: Option<i64>,
     #[serde(flatten)]
-    top: Top,
+    pub(super) top: Top,
     #[serde(skip)]
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 pub fn run(args: args::Top) -> Result<Outcome> {
-    let threads = threads(args.threads)?;
-    let all = if args.trace.is_dir() { of_folder(&args, threads)? } else { vec![of_file(&args, threads)] };
+    let (tables, bad) = tables(&args, threads(args.threads)?)?;
+    if args.json {
+        print_json(&tables)?;
+    } else if args.csv {
+        print(&show::csv(&tables)?)?;
+    } else {
+        print(&tables.iter().map(|table| show::table(table, args.rows)).collect::<Vec<_>>().join("\n"))?;
+    }
+    Ok(if bad { Outcome::Found } else { Outcome::Done })
+}
+
+/// The tables that could be made, and whether one could not.
+pub(super) fn tables(args: &args::Top, threads: usize) -> Result<(Vec<Table>, bool)> {
+    let all = if args.trace.is_dir() { of_folder(args, threads)? } else { vec![of_file(args, threads)] };
     let single = all.len() == 1;
     let (mut tables, mut bad) = (vec![], false);
     for table in all {
@@ -43,14 +55,7 @@ pub fn run(args: args::Top) -> Result<Outcome> {
             Ok(table) => tables.push(table),
         }
     }
-    if args.json {
-        print_json(&tables)?;
-    } else if args.csv {
-        print(&show::csv(&tables)?)?;
-    } else {
-        print(&tables.iter().map(|table| show::table(table, args.rows)).collect::<Vec<_>>().join("\n"))?;
-    }
-    Ok(if bad { Outcome::Found } else { Outcome::Done })
+    Ok((tables, bad))
 }
 
 fn of_file(args: &args::Top, threads: usize) -> Result<Table> {

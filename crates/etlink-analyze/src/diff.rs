@@ -1,0 +1,203 @@
+//! What changed between two runs: ops and kernels added, removed, slower or faster.
+//!
+//! Rows of the [profiler's tables](crate::top) of all ranks of each run are summed up and divided by the run's units: its steps
+//! (`ProfilerStep#N`, over all ranks) where both runs have them, else its ranks. Rows are paired by name, side and, where they
+//! were grouped by these, shapes or stack. The time of a row is its own: on the host without that of children, of a device row its
+//! duration; so that each change is counted once, where it is. `cost_ns` is the time in the second run less that in the first.
+
+use crate::top::{Row, Top};
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+use serde::Serialize;
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Side {
+    /// Traces that were summed up.
+    pub ranks: u64,
+    /// Steps of all of them.
+    pub steps: u64,
+    /// Own time of all host rows, per unit, ns.
+    pub self_host_ns: i64,
+    /// Time of all device rows, per unit, ns.
+    pub device_ns: i64,
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Only in the second run.
+    Added,
+    /// Only in the first.
+    Removed,
+    /// Takes longer.
+    Slower,
+    /// Takes less.
+    Faster,
+    /// Takes as long.
+    Same,
+}
+
+/// A row of either run or of both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// Name.
+    pub name: String,
+    /// A device row, not a range of the host.
+    pub on_device: bool,
+    /// What became of it.
+    pub kind: Kind,
+    /// Events per unit in the first and the second run.
+    pub counts: [f64; 2],
+    /// Own time per unit, ns.
+    pub times_ns: [i64; 2],
+    /// Second less first, ns.
+    pub cost_ns: i64,
+    /// Input shapes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shapes: Option<String>,
+    /// Python frames, innermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stack: Vec<String>,
+}
+
+/// Two runs compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diff {
+    /// What figures are of: `step` or `rank`.
+    pub per: &'static str,
+    /// The first and the second run.
+    pub runs: [Side; 2],
+    /// What costs or saves most first.
+    pub changes: Vec<Change>,
+}
+
+/// Counts and times of a row in both runs.
+type Both = [(u64, i64); 2];
+
+/// What makes a row one and the same in both runs.
+#[derive(PartialEq, Eq, Hash)]
+struct Key<'t> {
+    name: &'t str,
+    on_device: bool,
+    annotation: bool,
+    shapes: Option<&'t str>,
+    stack: &'t [String],
+}
+
+/// Compares the tables of two runs, one of each rank. O(rows log rows).
+pub fn diff(first: &[&Top], second: &[&Top]) -> Diff {
+    let sides = [first, second];
+    let steps = sides.map(|tops| tops.iter().flat_map(|top| &top.rows).filter(|row| is_step(row)).map(|row| row.count).sum::<u64>());
+    let per_step = steps.iter().all(|steps| *steps > 0);
+    let units = [0, 1].map(|side| if per_step { steps[side] } else { sides[side].len() as u64 }.max(1));
+    let mut rows: IndexMap<Key<'_>, Both, FxBuildHasher> = IndexMap::default();
+    for (side, tops) in sides.into_iter().enumerate() {
+        for row in tops.iter().flat_map(|top| &top.rows) {
+            let both = rows.entry(key(row)).or_default();
+            both[side].0 += row.count;
+            both[side].1 = both[side].1.saturating_add(own(row));
+        }
+    }
+    let mut changes: Vec<Change> = rows.into_iter().map(|(key, both)| change(&key, both, units)).collect();
+    // equal ones stay in the order of their first events
+    changes.sort_by_key(|change| std::cmp::Reverse(change.cost_ns.unsigned_abs()));
+    let runs = [0, 1].map(|side| {
+        let sum = |part: fn(&Top) -> i64| per(sides[side].iter().map(|top| part(top)).fold(0, i64::saturating_add), units[side]);
+        let [self_host_ns, device_ns] = [sum(|top| top.self_host_ns), sum(|top| top.self_device_ns)];
+        Side { ranks: sides[side].len() as u64, steps: steps[side], self_host_ns, device_ns }
+    });
+    Diff { per: if per_step { "step" } else { "rank" }, runs, changes }
+}
+
+fn is_step(row: &Row) -> bool {
+    row.annotation && !row.on_device && row.name == "ProfilerStep*"
+}
+
+fn key(row: &Row) -> Key<'_> {
+    Key { name: &row.name, on_device: row.on_device, annotation: row.annotation, shapes: row.shapes.as_deref(), stack: &row.stack }
+}
+
+/// User annotations on a device stand for rows that are there too.
+fn own(row: &Row) -> i64 {
+    match (row.on_device, row.annotation) {
+        (true, true) => 0,
+        (true, false) => row.self_device_ns,
+        (false, _) => row.self_host_ns,
+    }
+}
+
+fn change(key: &Key<'_>, both: Both, units: [u64; 2]) -> Change {
+    let times_ns = [0, 1].map(|side| per(both[side].1, units[side]));
+    let cost_ns = times_ns[1].saturating_sub(times_ns[0]);
+    let kind = match (both[0].0, both[1].0, cost_ns) {
+        (0, ..) => Kind::Added,
+        (_, 0, _) => Kind::Removed,
+        (.., 0) => Kind::Same,
+        (.., cost) if cost > 0 => Kind::Slower,
+        _ => Kind::Faster,
+    };
+    Change {
+        name: key.name.to_owned(),
+        on_device: key.on_device,
+        kind,
+        counts: [0, 1].map(|side| both[side].0 as f64 / units[side] as f64),
+        times_ns,
+        cost_ns,
+        shapes: key.shapes.map(str::to_owned),
+        stack: key.stack.to_vec(),
+    }
+}
+
+/// Rounded to the nearest ns.
+fn per(ns: i64, units: u64) -> i64 {
+    (ns as i128 + i128::from(units) / 2).div_euclid(i128::from(units)).try_into().unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, on_device: bool, count: u64, ns: i64) -> Row {
+        let (self_host_ns, self_device_ns) = if on_device { (0, ns) } else { (ns, 0) };
+        Row { name: name.into(), on_device, count, self_host_ns, self_device_ns, annotation: name == "ProfilerStep*", ..Row::default() }
+    }
+
+    fn run(rows: Vec<Row>) -> Top {
+        let sum = |of: fn(&Row) -> i64| rows.iter().map(of).sum();
+        Top { device: "CUDA", self_host_ns: sum(|row| row.self_host_ns), self_device_ns: sum(|row| row.self_device_ns), rows }
+    }
+
+    #[test]
+    fn per_step_by_what_it_costs() {
+        let before =
+            run(vec![row("ProfilerStep*", false, 2, 0), row("aten::mm", false, 4, 2_000), row("gemm", true, 4, 8_000), row("old", true, 2, 600)]);
+        let after =
+            run(vec![row("ProfilerStep*", false, 4, 0), row("aten::mm", false, 8, 4_000), row("gemm", true, 8, 12_000), row("new", true, 4, 8_000)]);
+        let diff = diff(&[&before], &[&after]);
+        let told: Vec<_> =
+            diff.changes.iter().map(|change| (change.name.as_str(), change.kind, change.counts, change.times_ns, change.cost_ns)).collect();
+        assert_eq!(
+            told,
+            [
+                ("new", Kind::Added, [0.0, 1.0], [0, 2_000], 2_000),
+                ("gemm", Kind::Faster, [2.0, 2.0], [4_000, 3_000], -1_000),
+                ("old", Kind::Removed, [1.0, 0.0], [300, 0], -300),
+                ("ProfilerStep*", Kind::Same, [1.0, 1.0], [0, 0], 0),
+                ("aten::mm", Kind::Same, [2.0, 2.0], [1_000, 1_000], 0),
+            ]
+        );
+        assert_eq!((diff.per, diff.runs[0].device_ns, diff.runs[1].device_ns), ("step", 4_300, 5_000));
+        let cost: i64 = diff.changes.iter().filter(|change| change.on_device).map(|change| change.cost_ns).sum();
+        assert_eq!(cost, diff.runs[1].device_ns - diff.runs[0].device_ns);
+    }
+
+    #[test]
+    fn per_rank_where_steps_are_not_known() {
+        let rank = run(vec![row("aten::mm", false, 1, 100)]);
+        let stepped = run(vec![row("ProfilerStep*", false, 1, 0), row("aten::mm", false, 1, 130)]);
+        let diff = diff(&[&rank, &rank], &[&stepped]);
+        assert_eq!((diff.per, diff.runs[0].ranks, diff.changes[0].kind, diff.changes[0].cost_ns), ("rank", 2, Kind::Slower, 30));
+    }
+}

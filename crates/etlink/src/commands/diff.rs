@@ -1,0 +1,140 @@
+//! `etlink diff`: what changed between two runs.
+
+use super::top::{self, Table};
+use super::{print, print_json, threads};
+use crate::Outcome;
+use crate::args::{self, Diff};
+use crate::table::{Grid, word};
+use anyhow::{Context, Result, bail};
+use etlink_analyze::diff::{self, Change, Kind, Side};
+use etlink_analyze::top::Top;
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::Path;
+
+#[derive(Serialize)]
+struct Compared<'a> {
+    before: &'a Path,
+    after: &'a Path,
+    notes: Vec<&'a str>,
+    #[serde(flatten)]
+    diff: diff::Diff,
+}
+
+pub fn run(args: Diff) -> Result<Outcome> {
+    let threads = threads(args.threads)?;
+    let (before, first_bad) = tables(&args, &args.before, threads)?;
+    let (after, second_bad) = tables(&args, &args.after, threads)?;
+    let tops = |tables: &'_ [Table]| -> Vec<Top> { tables.iter().map(|table| table.top.clone()).collect() };
+    let (first, second) = (tops(&before), tops(&after));
+    let mut notes: Vec<&str> = before.iter().chain(&after).flat_map(|table| table.notes.iter().map(String::as_str)).collect();
+    notes.sort_unstable();
+    notes.dedup();
+    let diff = diff::diff(&first.iter().collect::<Vec<_>>(), &second.iter().collect::<Vec<_>>());
+    let compared = Compared { before: &args.before, after: &args.after, notes, diff };
+    if args.json {
+        print_json(&compared)?;
+    } else if args.csv {
+        print(&csv(&compared.diff.changes)?)?;
+    } else {
+        print(&table(&compared, args.rows))?;
+    }
+    Ok(if first_bad || second_bad { Outcome::Found } else { Outcome::Done })
+}
+
+/// The profiler's tables of a run's ranks, and whether one could not be made.
+fn tables(args: &Diff, path: &Path, threads: usize) -> Result<(Vec<Table>, bool)> {
+    let wanted = args::Top {
+        trace: path.to_owned(),
+        host: None,
+        by: None,
+        group: args.group,
+        frames: args.frames,
+        rows: 0,
+        python: false,
+        ranks: args.ranks.clone().filter(|_| path.is_dir()),
+        threads: args.threads,
+        memory: args.memory,
+        json: false,
+        csv: false,
+    };
+    let (tables, bad) = top::tables(&wanted, threads)?;
+    if tables.is_empty() {
+        bail!("{}: no trace in it could be read", path.display());
+    }
+    Ok((tables, bad))
+}
+
+fn csv(changes: &[Change]) -> Result<String> {
+    let mut out = csv::Writer::from_writer(vec![]);
+    out.write_record(["name", "on_device", "change", "count_before", "count_after", "before_ns", "after_ns", "cost_ns", "shapes", "stack"])?;
+    for change in changes {
+        let [count_before, count_after] = change.counts.map(|count| count.to_string());
+        let [before, after] = change.times_ns.map(|ns| ns.to_string());
+        let kind = word(change.kind);
+        let (shapes, stack) = (change.shapes.clone().unwrap_or_default(), change.stack.join("; "));
+        let on_device = change.on_device.to_string();
+        out.write_record([
+            &change.name,
+            &on_device,
+            &kind,
+            &count_before,
+            &count_after,
+            &before,
+            &after,
+            &change.cost_ns.to_string(),
+            &shapes,
+            &stack,
+        ])?;
+    }
+    String::from_utf8(out.into_inner()?).context("names are text")
+}
+
+fn table(compared: &Compared<'_>, limit: usize) -> String {
+    let mut out = head(compared);
+    let changed: Vec<&Change> = compared.diff.changes.iter().filter(|change| change.kind != Kind::Same).collect();
+    let shown = if limit == 0 { changed.len() } else { limit.min(changed.len()) };
+    let mut lines = Grid::new(3, ["name", "on", "change", "count", "now", "before", "after", "cost"]);
+    for change in &changed[..shown] {
+        let [old, new] = change.counts.map(|count| if count.fract() == 0.0 { count.to_string() } else { format!("{count:.2}") });
+        let [before, after] = change.times_ns.map(us);
+        let side = if change.on_device { "device" } else { "host" };
+        lines.add([name(change), side.to_owned(), word(change.kind), old, new, before, after, format!("{:+.3} us", change.cost_ns as f64 / 1e3)]);
+    }
+    out += &if changed.is_empty() { "nothing changed\n".to_owned() } else { lines.to_string() };
+    if shown < changed.len() {
+        let _ = writeln!(out, "{} more changed; -n 0 shows all", changed.len() - shown);
+    }
+    out
+}
+
+/// The runs and their sums.
+fn head(compared: &Compared<'_>) -> String {
+    let mut out: String = compared.notes.iter().map(|note| format!("note: {note}\n")).collect();
+    let [before, after] = &compared.diff.runs;
+    for (name, path, side) in [("before", compared.before, before), ("after", compared.after, after)] {
+        let _ = writeln!(out, "{name}: {}, {} ranks, {} steps", path.display(), side.ranks, side.steps);
+    }
+    let of = |what: &str, part: fn(&Side) -> i64| {
+        let [old, new] = [part(before), part(after)];
+        format!("{what} {} -> {} ({})", us(old), us(new), percent(old, new))
+    };
+    let (host, device) = (of("own time of the host's ops", |side| side.self_host_ns), of("device time", |side| side.device_ns));
+    let _ = writeln!(out, "per {}: {host}; {device}", compared.diff.per);
+    out
+}
+
+/// A name, with what makes it a row of its own.
+fn name(change: &Change) -> String {
+    let own = change.shapes.as_deref().or(change.stack.first().map(String::as_str)).unwrap_or("");
+    let text = if own.is_empty() { change.name.clone() } else { format!("{} {own}", change.name) };
+    if text.chars().count() <= 80 { text } else { text.chars().take(79).chain(['…']).collect() }
+}
+
+fn us(ns: i64) -> String {
+    format!("{:.3} us", ns as f64 / 1e3)
+}
+
+fn percent(old: i64, new: i64) -> String {
+    if old == 0 { "from nothing".to_owned() } else { format!("{:+.1} %", (new - old) as f64 * 100.0 / old as f64) }
+}
