@@ -81,7 +81,7 @@ fn without_step(trace: &LinkedTrace, most: usize) -> Window {
     let (start, end) = device.window().unwrap_or_default();
     let mut starts: Vec<TimeNs> = device.ops.start.iter().chain(&device.calls.start).chain(&device.rows.start).copied().collect();
     if starts.len() <= most {
-        return Window { start, end, step: None, note: "The trace has no steps: this is all of it.".to_owned() };
+        return Window { start, end, step: None, note: "The trace has no steps: this is all of it".to_owned() };
     }
     starts.sort_unstable();
     // some that began before reach into it
@@ -94,7 +94,7 @@ fn without_step(trace: &LinkedTrace, most: usize) -> Window {
         start: from,
         end: to,
         step: None,
-        note: format!("The trace has no steps and {all} ranges: this is {share:.1} % of its time, from the middle."),
+        note: format!("The trace has no steps and {all} ranges: this is {share:.1} % of its time, from the middle"),
     }
 }
 
