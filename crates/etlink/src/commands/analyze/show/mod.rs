@@ -22,14 +22,14 @@ pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
         let _ = writeln!(out, "{}: {} ranks", one.run, one.ranks.len());
     }
     out += &sentence(&one.total.breakdown);
-    if let Some(last) = one.stragglers.iter().filter(|rank| rank.last > 0).max_by_key(|rank| rank.alone_ns) {
+    if let Some(last) = one.stragglers.iter().filter(|rank| rank.last > 0).max_by_key(|rank| rank.caused_ns) {
         let _ = writeln!(
             out,
             "rank {} holds the others up most: it comes last to {} of {} collectives and makes the others wait {}",
             last.rank,
             last.last,
             last.joints,
-            us(last.alone_ns as f64)
+            us(last.caused_ns as f64)
         );
     }
     for (name, table) in TABLES {
