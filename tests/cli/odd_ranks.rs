@@ -214,3 +214,16 @@ fn folders_are_runs_of_their_own_even_with_the_same_ranks() {
     tool.run("merge all -o out").exits(0).says("4 linked, 0 failed");
     tool.run("check out").exits(0).says("one.*.et: ok, 2 ranks together").says("two.*.et: ok, 2 ranks together");
 }
+
+#[test]
+fn partners_without_traces_are_neither_matched_nor_strangers() {
+    let tool = Tool::new();
+    tool.shell("cp -r {pairs}/pipeline4-2.15.0 run && rm run/*_2.json.gz").exits(0);
+    let ran = tool.run("merge run -o out --for astra-sim").exits(0);
+    assert!(!ran.stdout.contains("another run"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("8 messages matched, 0 not, 16 with ranks whose traces are not here"), "{}", ran.stdout);
+    // the file of a rank without a trace does nothing, and the others replay as measured
+    let said = tool.run("replay out --json").exits(0).json();
+    assert_eq!(said[0]["together"]["ranks"].as_array().map(Vec::len), Some(3), "{said}");
+    assert!(said[0]["figures"]["replay_error"].as_f64().is_some_and(|error| error <= 0.02), "{said}");
+}

@@ -101,7 +101,7 @@ fn every_recorded_run_is_ready_for_astra_sim() {
     tool.run("merge {pairs} -o out --for astra-sim").exits(0);
     tool.run("check out").exits(0);
     let readme = String::from_utf8(tool.read("out/pipeline4-2.15.0/README.md")).expect("text");
-    assert!(readme.contains("--workload-configuration=\"$PWD/pipeline4-2.15.0\"") && !readme.contains("comm_group"), "{readme}");
+    assert!(readme.contains("--workload-configuration=\"$PWD\"/pipeline4-2.15.0 ") && !readme.contains("comm_group"), "{readme}");
     assert!(String::from_utf8_lossy(&tool.read("out/pipeline4-2.15.0/network.yml")).contains("npus_count: [ 4 ]"));
     for name in ["system.json", "memory.json", "comm_group.json"] {
         groups(&tool, &format!("out/tpdp4-2.15.0/{name}"));

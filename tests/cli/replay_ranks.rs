@@ -74,6 +74,7 @@ fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
         let change = |rank: usize, key: &str| only(&told)["what_if"]["ranks"][rank][key].as_i64().expect("ns");
         assert!(change(0, "end_change_ns") > 5 * MS && change(1, "end_change_ns") > 5 * MS, "{told}");
         assert!(change(0, "waiting_change_ns") > 5 * MS && change(0, "transfer_change_ns") == 0);
+        tool.shell(&format!("$ETLINK replay {folder} --scale 'rank=7/*=3'")).exits(0).says("--scale rank=7/*=3 changes nothing");
         let free = tool.shell(&format!("$ETLINK replay {folder} --scale 'rank=1/*=3' --drop-edges collective --json")).exits(0).json();
         assert!(only(&free)["what_if"]["ranks"][0]["end_change_ns"].as_i64().expect("ns") <= 0, "nobody waits for rank 1");
     }

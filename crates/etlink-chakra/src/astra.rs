@@ -104,7 +104,7 @@ Written by {WRITER}. Run in this folder, with ASTRA-sim's analytical backend on 
 
 ```
 AstraSim_Analytical_Congestion_Unaware \
-  --workload-configuration="$PWD/{name}" \
+  --workload-configuration="$PWD"/{path} \
   --system-configuration="$PWD/{system}" \
   --network-configuration="$PWD/{network}" \
   --remote-memory-configuration="$PWD/{memory}"{groups_line}
@@ -117,10 +117,17 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
 - `{network}`: one switch, 400 GB/s, 936 ns: put your topology here
 - `{memory}`: no remote memory
 {idle}"#,
+        path = quoted(name),
         system = file::SYSTEM,
         network = file::NETWORK,
         memory = file::MEMORY,
     )
+}
+
+/// A word of a shell, whatever is in it.
+fn quoted(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if name.bytes().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]
@@ -147,7 +154,9 @@ mod tests {
     #[test]
     fn the_readme_names_what_there_is() {
         let text = readme(&Workload { name: "step", ranks: 4, groups: true, idle: &[2] });
-        assert!(text.contains("workload-configuration=\"$PWD/step\"") && text.contains("comm_group.json") && text.contains("rank 2"), "{text}");
+        assert!(text.contains("workload-configuration=\"$PWD\"/step \\") && text.contains("comm_group.json") && text.contains("rank 2"), "{text}");
+        let odd = readme(&Workload { name: "it's $(odd)", ranks: 4, groups: false, idle: &[] });
+        assert!(odd.contains(r#""$PWD"/'it'\''s $(odd)' \"#), "{odd}");
         let text = readme(&Workload { name: "step", ranks: 4, groups: false, idle: &[] });
         assert!(!text.contains("comm_group") && !text.contains("No trace"), "{text}");
     }

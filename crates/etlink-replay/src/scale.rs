@@ -132,6 +132,12 @@ impl Scale {
         matches!(self.nodes, Selection::Kinds(kinds) if kinds.contains(&kind))
     }
 
+    /// Whether any node has its rank and, where it selects by name, its name. O(nodes).
+    pub fn is_used(&self, graph: &Graph, labels: &dyn Labels) -> bool {
+        let named = |node: usize| self.pattern().is_none_or(|pattern| pattern.matches(labels.name(node as u32)));
+        (0..graph.len()).any(|node| self.is_of(graph.rank(node)) && named(node))
+    }
+
     /// Whether a node of a rank that is meant is concerned.
     pub fn fits(&self, kind: Kind, name: &str) -> bool {
         self.has_kind(kind) || self.has_name(name)

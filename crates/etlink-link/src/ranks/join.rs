@@ -68,6 +68,11 @@ pub struct Joint {
 }
 
 impl Joint {
+    /// Whether the traces of several of its ranks are here; else there is nothing to compare.
+    pub fn is_shared(&self) -> bool {
+        self.parts.len() + self.missing.len() > 1
+    }
+
     /// Whether all ranks whose traces are here have it and say the same kind.
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty() && self.differs != Some(Differs::Kind)
@@ -93,7 +98,7 @@ impl Join {
         for joint in &self.joints {
             for part in &joint.parts {
                 let at = part.rank as usize;
-                (has[at], fits[at]) = (true, fits[at] || joint.is_whole() && joint.parts.len() > 1);
+                (has[at], fits[at]) = (has[at] || joint.is_shared(), fits[at] || joint.is_whole() && joint.parts.len() > 1);
             }
         }
         let any = fits.contains(&true);

@@ -2,8 +2,8 @@
 //!
 //! With `a(r)` for the arrival of rank `r` at a collective or message by the first rank's clock, and `l` for the rank that
 //! arrives last, rank `r` waits `a(l) - a(r)`, and `l` caused the sum of that over all `r`. It is charged to the step in which
-//! `l` launched its side. An arrival is the start of the device row, or of the call where no device takes part; whether a rank
-//! really stood still for it (a sender need not) is not asked. Of equal arrivals the last by rank is the last.
+//! `l` launched its side. An arrival is the start of the device row; where no device takes part, of the range in which Gloo
+//! carries it out, else of the call. Whether a rank really stood still for it (a sender need not) is not asked. Of equal arrivals the last by rank is the last.
 
 use super::join::side;
 use super::{Clock, Facts, Join, Joint, Part};
@@ -138,7 +138,7 @@ pub(super) fn aligned(clocks: &[Clock], at: u32, ns: i64) -> i64 {
 
 /// When each rank arrived, by place of the rank, ascending in time; `None` for joints that not all have.
 pub fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<(i64, u32)>> {
-    let start = |part: &Part| (aligned(clocks, part.rank, side(ranks, *part).1.start_ns), part.rank);
+    let start = |part: &Part| (aligned(clocks, part.rank, side(ranks, *part).1.runs.start_ns), part.rank);
     let mut arrivals: Vec<(i64, u32)> = joint.parts.iter().map(start).collect();
     arrivals.sort_unstable();
     (joint.is_whole() && arrivals.len() > 1).then_some(arrivals)

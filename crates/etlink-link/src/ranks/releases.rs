@@ -8,7 +8,7 @@ use etlink_model::CollectiveKind;
 /// One rank's side of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// A node of the communication, or of who waits that of the range in which it runs.
+    /// The first node of the range in which it runs; of a send its call.
     pub node: u32,
     /// Common to both sides, and to no other two. From 1.
     pub number: u32,
@@ -50,8 +50,10 @@ pub fn releases(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Releases {
 impl Releases {
     fn add(&mut self, ranks: &[Facts], clocks: &[Clock], (from, to): (Part, Part), message: bool) {
         let (cause, effect) = (side(ranks, from).1, side(ranks, to).1);
-        let there = aligned(clocks, from.rank, cause.start_ns);
-        if !message && there <= aligned(clocks, to.rank, effect.start_ns) {
+        // a message can be on its way before its range begins
+        let (given, since) = if message { (cause.node, cause.start_ns) } else { (cause.runs.node, cause.runs.start_ns) };
+        let there = aligned(clocks, from.rank, since);
+        if !message && there <= aligned(clocks, to.rank, effect.runs.start_ns) {
             // they came at the same instant
             return;
         }
@@ -63,7 +65,7 @@ impl Releases {
         }
         self.count += 1;
         let number = self.count;
-        let gives = Release { node: cause.node, number, at_ns: cause.start_ns, waits: false, message };
+        let gives = Release { node: given, number, at_ns: since, waits: false, message };
         let waits = Release { node: runs.node, number, at_ns, waits: true, message };
         for (part, release) in [(from, gives), (to, waits)] {
             self.of_rank.get_mut(part.rank as usize).into_iter().for_each(|of| of.push(release));

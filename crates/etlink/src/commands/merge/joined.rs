@@ -30,6 +30,8 @@ pub(super) struct Joined {
     pub(super) collectives: u64,
     /// Messages of which both sides are here.
     pub(super) messages: u64,
+    /// Collectives and messages of which only one rank's trace is here.
+    pub(super) alone: u64,
     /// Collectives and messages of which a side is missing or another kind.
     pub(super) unmatched: u64,
     /// What is missing, unequal or not known.
@@ -90,7 +92,7 @@ impl Joined {
 
     fn counted(join: &Join) -> Joined {
         let count = |message: bool| {
-            let whole = join.joints.iter().filter(|joint| joint.is_whole());
+            let whole = join.joints.iter().filter(|joint| joint.is_whole() && joint.is_shared());
             whole.filter(|joint| matches!(joint.channel, Channel::Message { .. }) == message).count() as u64
         };
         Joined {
@@ -103,6 +105,7 @@ impl Joined {
             groups: join.groups.clone(),
             collectives: count(false),
             messages: count(true),
+            alone: join.joints.iter().filter(|joint| !joint.is_shared()).count() as u64,
             unmatched: join.joints.iter().filter(|joint| !joint.is_whole()).count() as u64,
             problems: join.problems.clone(),
             clocks: vec![],

@@ -78,9 +78,10 @@ fn common(joined: &Joined, ranks: &[Rank]) -> String {
     for rank in &joined.strangers {
         let _ = writeln!(out, "note: {run}nothing that rank {rank} communicates fits the others: its trace is probably of another run");
     }
-    let Joined { collectives, messages, unmatched, .. } = joined;
+    let Joined { collectives, messages, unmatched, alone, .. } = joined;
     let mut rows = Rows::default();
-    let said = format!("{} groups; {collectives} collectives and {messages} messages matched, {unmatched} not", joined.groups.len());
+    let alone = if *alone == 0 { String::new() } else { format!(", {alone} with ranks whose traces are not here") };
+    let said = format!("{} groups; {collectives} collectives and {messages} messages matched, {unmatched} not{alone}", joined.groups.len());
     rows.add(&format!("joined {}", joined.run), format!("{} ranks", joined.ranks.len()), said);
     for (reason, count) in demoted(joined, ranks) {
         rows.add("  as compute", count, format!("communication, {}", word(reason)));

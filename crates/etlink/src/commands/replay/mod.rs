@@ -201,7 +201,7 @@ struct Runs {
     last: Run,
 }
 
-fn replay(args: &Replay, input: String, notes: Vec<String>, graph: &Graph, labels: &dyn Labels) -> Result<(Replayed, Runs)> {
+fn replay(args: &Replay, input: String, mut notes: Vec<String>, graph: &Graph, labels: &dyn Labels) -> Result<(Replayed, Runs)> {
     let asked = &args.what_if;
     let explained = match &args.explain {
         Some(wanted) => {
@@ -209,6 +209,8 @@ fn replay(args: &Replay, input: String, notes: Vec<String>, graph: &Graph, label
         }
         None => None,
     };
+    let idle = asked.scale.iter().filter(|scale| !scale.is_used(graph, labels));
+    notes.extend(idle.map(|scale| format!("--scale {scale} changes nothing: no node has that name or rank")));
     let plain = etlink_replay::run(graph, labels, &Settings { resources: asked.resources, ..Settings::default() });
     let figures = etlink_replay::figures(graph, labels, &plain);
     let settings = Settings { scales: asked.scale.clone(), drop_edges: asked.drop_edges.clone(), resources: asked.resources };

@@ -48,7 +48,8 @@ pub(super) fn read(set: &Set) -> Result<Fleet> {
     let mut fleet = Fleet { name: format!("{}.*.et", set.prefix.display()), notes: vec![], members: vec![], left_out: vec![] };
     for (rank, read) in read {
         match read {
-            Ok((member, notes)) => {
+            Ok(None) => fleet.notes.push(format!("rank {rank}: its file does nothing, as that of a rank without a trace")),
+            Ok(Some((member, notes))) => {
                 fleet.notes.extend(notes.into_iter().map(|note| format!("rank {rank}: {note}")));
                 fleet.members.push(member);
             }
@@ -58,11 +59,14 @@ pub(super) fn read(set: &Set) -> Result<Fleet> {
     Ok(fleet)
 }
 
-fn member(rank: i64, path: &Path, groups: &GroupList, all: &[u64]) -> Result<(Member, Vec<String>)> {
+fn member(rank: i64, path: &Path, groups: &GroupList, all: &[u64]) -> Result<Option<(Member, Vec<String>)>> {
     let name = || path.display().to_string();
     let file = read::read(input::open_any(path)?).with_context(name)?;
     if !matches!(file.format, FileKind::ChakraEt | FileKind::ChakraJson) || file.is_empty() {
         bail!("{}: no Chakra nodes in it to run; see `etlink check`", path.display());
+    }
+    if file.len() == 1 && file.duration_ns[0] == 0 && file.start_ns[0].is_none() && file.node_type[0] == NodeType::CompNode {
+        return Ok(None);
     }
     let (graph, notes) = chakra::graph_of(&file).with_context(name)?;
     let names = RankNames::of(&chakra::Named(&file), graph.len());
@@ -70,7 +74,7 @@ fn member(rank: i64, path: &Path, groups: &GroupList, all: &[u64]) -> Result<(Me
     let facts = facts(rank, &file, &graph, |name| group_of(name, groups, all), base.unwrap_or(0));
     let carriers: IndexMap<u64, u32> = file.transfers.iter().map(|(node, of)| (*of, *node)).collect();
     let transfers = facts.communications.iter().map(|communication| transfer(&file, &graph, communication, &carriers)).collect();
-    Ok((Member { label: rank.to_string(), facts, transfers, graph, names, base_ns: base.unwrap_or(0) }, notes))
+    Ok(Some((Member { label: rank.to_string(), facts, transfers, graph, names, base_ns: base.unwrap_or(0) }, notes)))
 }
 
 /// What communicates in a file, by id as simulators take it.
