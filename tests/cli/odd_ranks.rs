@@ -227,3 +227,25 @@ fn partners_without_traces_are_neither_matched_nor_strangers() {
     assert_eq!(said[0]["together"]["ranks"].as_array().map(Vec::len), Some(3), "{said}");
     assert!(said[0]["figures"]["replay_error"].as_f64().is_some_and(|error| error <= 0.02), "{said}");
 }
+
+#[test]
+fn clocks_that_no_offset_brings_together_are_said() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        let mut draw = TraceBuilder::default();
+        draw.distributed(rank, 2);
+        let main = draw.thread();
+        for round in 0..6 {
+            // the second rank's clock is now right and now 3 ms ahead
+            let begin = (1 + 10 * round + 3 * rank * (round % 2)) * 1_000_000;
+            let comms = Comms::new("allreduce", 0..2, rank, round);
+            draw.collective(main, &comms, begin, begin + 20_000);
+            let id = draw.next_correlation();
+            draw.call(main, "cudaLaunchKernelExC", (begin + 5_000, begin + 9_000), id);
+            draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (begin + 100_000, begin + 450_000), id, &comms);
+        }
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
+    }
+    tool.run("ranks run").exits(0).says("no offset of the clock of rank 1 fits all collectives");
+    tool.run("replay run").exits(0).says("no offset fits, they miss one by");
+}

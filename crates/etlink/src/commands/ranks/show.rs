@@ -67,6 +67,10 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
         return out;
     }
     out += &unknown_clocks(one);
+    for clock in one.clocks.iter().filter(|clock| clock.contradicted) {
+        let missed = clock.uncertainty_ns.map_or(String::new(), |missed| format!(" (the nearest misses one by {})", us(missed)));
+        out += &format!("note: no offset of the clock of rank {} fits all collectives{missed}: who came late may be wrong\n", clock.rank);
+    }
     out += &by_step(one);
     out += &by_rank(one);
     out += &by_kind(one);

@@ -94,6 +94,8 @@ pub(super) struct RankReport {
     /// What was added to its times to have them by the first rank's clock, and how far that can be off.
     pub(super) clock_offset_ns: i64,
     pub(super) clock_uncertainty_ns: Option<i64>,
+    /// No offset fits: the uncertainty is by how much one is missed.
+    pub(super) clock_contradicted: bool,
 }
 
 /// How a rank fares when something changes.
@@ -206,7 +208,7 @@ impl Kept {
 fn with_clocks(ranks: Vec<RankFigures>, clocks: &[Clock]) -> Vec<RankReport> {
     let report = |(at, figures): (usize, RankFigures)| {
         let clock = clocks.get(at).copied().unwrap_or_default();
-        RankReport { figures, clock_offset_ns: clock.offset_ns, clock_uncertainty_ns: clock.uncertainty_ns }
+        RankReport { figures, clock_offset_ns: clock.offset_ns, clock_uncertainty_ns: clock.uncertainty_ns, clock_contradicted: clock.contradicted }
     };
     ranks.into_iter().enumerate().map(report).collect()
 }
