@@ -7,13 +7,14 @@
 //! A group's works are run in the order in which they were given, so each `gloo:` range is the first collective of its
 //! kind that was given before it began and has not been run yet. Where the record of the wait says otherwise, by ending
 //! before the range does, there is no handoff. Where a wait is not recorded (the reducer of DDP waits for a future), the
-//! giver waited if it did nothing when the range ended, and went on soon after. O(n log n).
+//! giver waited if it did nothing when the range ended, and went on soon after. A damaged trace can have lost ranges, and then
+//! order tells nothing of their kind. O(n log n).
 
 use crate::handoffs::Handoff;
 use crate::waits::ends_before;
-use etlink_model::{CollectiveKind, DeviceTrace, NameId, OpIdx, TimeNs};
+use etlink_model::{CollectiveKind, DeviceTrace, NameId, OpIdx, Severity, TimeNs};
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A collective that was given to a worker.
 #[derive(Clone, Copy)]
@@ -47,13 +48,15 @@ pub(crate) fn queued(device: &DeviceTrace) -> Vec<Work> {
     let mut busy: FxHashMap<u32, TimeNs> = FxHashMap::default();
     let until = |op: usize| (ops.start[op], ops.start[op] + ops.duration[op]);
     let waits: FxHashMap<Key, (TimeNs, TimeNs)> = waits(device).map(|(key, op)| (key, until(op))).collect();
+    let unsure = unsure(device);
     let mut found = vec![];
     for op in 0..ops.len() {
         let (thread, start, end) = (ops.thread[op].0, ops.start[op], ops.start[op] + ops.duration[op]);
         if let Some(name) = is_gloo(op) {
             let of_kind = given.get_mut(&run_as(CollectiveKind::of(name)));
             let idle = busy.insert(thread, end);
-            let Some(given) = of_kind.and_then(VecDeque::pop_front).filter(|given| given.thread != thread) else { continue };
+            let sure = |given: &Given| given.thread != thread && !unsure.contains(&run_as(CollectiveKind::of(name)));
+            let Some(given) = of_kind.and_then(VecDeque::pop_front).filter(sure) else { continue };
             let wait = waits.get(&(given.thread, given.key)).copied();
             if idle.is_some_and(|idle| idle > start) || wait.is_some_and(|(_, until)| !ends_before(end, until)) || start >= end {
                 continue;
@@ -69,6 +72,22 @@ pub(crate) fn queued(device: &DeviceTrace) -> Vec<Work> {
         until.into_iter().for_each(|until| *until = end.max(*until));
     }
     found
+}
+
+/// Kinds of which a damaged trace has not as many ranges as were given.
+fn unsure(device: &DeviceTrace) -> Vec<CollectiveKind> {
+    if device.anomalies.iter().all(|(kind, _)| kind.severity() != Severity::Damage) {
+        return vec![];
+    }
+    let mut missing: BTreeMap<CollectiveKind, i64> = BTreeMap::new();
+    for op in 0..device.ops.len() {
+        if let Some(name) = device.names.get(device.ops.name[op]).strip_prefix("gloo:") {
+            *missing.entry(run_as(CollectiveKind::of(name))).or_default() -= 1;
+        } else if let Some((kind, _)) = collective(device, op) {
+            *missing.entry(run_as(kind)).or_default() += 1;
+        }
+    }
+    missing.into_iter().filter(|(_, missing)| *missing != 0).map(|(kind, _)| kind).collect()
 }
 
 /// Gloo has no reduce-scatter of its own.
