@@ -259,3 +259,29 @@ fn a_cut_trace_does_not_tell_which_of_gloos_ranges_ran_what() {
     let local = &tool.run("replay run --json").exits(0).json()[0]["together"]["collectives"]["local"];
     assert_eq!(local["contradicted"], 0, "clocks are not to blame: {local}");
 }
+
+#[test]
+fn force_replaces_a_run_as_a_whole() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.run("merge run -o out --for astra-sim").exits(0);
+    tool.file("out/run.notes.txt", "mine");
+    for rank in [2, 3] {
+        std::fs::remove_file(tool.path(&format!("run/kineto_trace_{rank}.json"))).expect("removed");
+    }
+    tool.run("merge run -o out --for astra-sim").exits(2).complains(&["exists already", "--force"]);
+    tool.run("merge run -o out --for astra-sim --force").exits(0);
+    assert!(tool.path("out/run.1.et").exists() && !tool.path("out/run.2.et").exists() && !tool.path("out/run.3.et").exists());
+    assert!(tool.path("out/run.notes.txt").exists());
+    tool.run("check out").exits(0);
+}
+
+#[test]
+fn a_simulator_folder_is_not_begun_for_ranks_that_are_too_far_apart() {
+    let tool = Tool::new();
+    let (mut first, mut last) = (RUN[0], RUN[1]);
+    (first.world, last.world, last.rank) = (6_001, 6_001, 6_000);
+    put(&tool, &[first, last]);
+    tool.run("merge run -o out --for astra-sim").exits(2).complains(&["more than 4096 ranks are absent", "leave --for astra-sim out"]);
+    assert!(std::fs::read_dir(tool.path("out")).expect("a folder").next().is_none(), "nothing half-written");
+}

@@ -70,11 +70,14 @@ pub fn run(args: Merge) -> Result<Outcome> {
     let merge = Merging { hold: fleet.all_fit(), args, fleet, progress };
     let mut ranks = merge.fleet.each(|at| merge.link(at));
     let mut runs = merge.join(&mut ranks);
+    for (run, joined) in merge.fleet.runs.iter().zip(&runs) {
+        simulator::check(&merge.args, &merge.args.output.join(&run.folder), joined)?;
+    }
     let written = merge.fleet.each(|at| merge.write_joined(&runs, at, &ranks[at]));
     for (rank, written) in ranks.iter_mut().zip(written) {
         rank.take(written);
     }
-    let side_files = merge.write_beside(&runs).and_then(|()| merge.write_timelines(&mut ranks, &mut runs));
+    let side_files = merge.write_beside(&ranks, &runs).and_then(|()| merge.write_timelines(&mut ranks, &mut runs));
     merge.progress.clear();
     side_files?;
     if merge.args.how.json {
@@ -239,12 +242,26 @@ impl Merging {
     }
 
     /// Writes what stands beside the ranks' files.
-    fn write_beside(&self, runs: &[Joined]) -> Result<()> {
+    fn write_beside(&self, ranks: &[Rank], runs: &[Joined]) -> Result<()> {
         if !is_et(&self.args) {
             return Ok(());
         }
-        let pairs = self.fleet.runs.iter().zip(runs);
-        pairs.into_iter().try_for_each(|(run, joined)| simulator::write(&self.args, &self.args.output.join(&run.folder), &self.name(run), joined))
+        for (at, (run, joined)) in self.fleet.runs.iter().zip(runs).enumerate() {
+            let of_run = self.fleet.ranks.iter().zip(ranks).filter(|((of, _), _)| *of == at);
+            let written: Vec<PathBuf> = of_run.filter_map(|(_, rank)| rank.linked.as_ref()?.output.as_ref().map(PathBuf::from)).collect();
+            if written.is_empty() {
+                continue;
+            }
+            let (folder, name) = (self.args.output.join(&run.folder), self.name(run));
+            simulator::write(&self.args, &folder, &name, joined)?;
+            if self.args.how.force {
+                // --force replaces a run as a whole
+                for path in simulator::stale(&folder, &name, joined, &written)? {
+                    std::fs::remove_file(&path).with_context(|| format!("cannot remove {}, which an earlier run left", path.display()))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What outputs of a run begin with: the name of its folder.

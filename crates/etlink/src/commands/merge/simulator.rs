@@ -3,10 +3,11 @@
 use super::is_et;
 use super::joined::Joined;
 use crate::args::{Compute, Format, Merge};
+use crate::commands::check::prefix_and_rank;
 use crate::output::Target;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use etlink_chakra::astra::{self, Workload, file};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// More ranks than this are not made up.
 const MAX_IDLE: usize = 4096;
@@ -20,6 +21,32 @@ pub(super) fn names(args: &Merge) -> Vec<&'static str> {
     }
 }
 
+/// Refuses what no simulator could be given, before anything is written.
+pub(super) fn check(args: &Merge, folder: &Path, joined: &Joined) -> Result<()> {
+    match joined.ranks.iter().max().filter(|_| args.simulator.is_some()) {
+        Some(last) => idle(folder, joined, *last).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// Ranks without a trace, below the last.
+fn idle(folder: &Path, joined: &Joined, last: i64) -> Result<Vec<i64>> {
+    let all = count(last);
+    let idle: Vec<i64> = (0..).take(usize::try_from(all)?).filter(|rank| !joined.ranks.contains(rank)).take(MAX_IDLE + 1).collect();
+    if idle.len() > MAX_IDLE {
+        bail!(
+            "{}: rank {last} and only {} traces: more than {MAX_IDLE} ranks are absent, and ASTRA-sim counts ranks from 0; add their traces, or leave --for astra-sim out",
+            folder.display(),
+            joined.ranks.len()
+        );
+    }
+    Ok(idle)
+}
+
+fn count(last: i64) -> u64 {
+    u64::try_from(last.saturating_add(1)).unwrap_or(0).max(astra::MIN_RANKS)
+}
+
 /// Writes them.
 pub(super) fn write(args: &Merge, folder: &Path, name: &str, joined: &Joined) -> Result<()> {
     let groups = &joined.agreed.groups;
@@ -29,15 +56,7 @@ pub(super) fn write(args: &Merge, folder: &Path, name: &str, joined: &Joined) ->
     }
     // a folder in which no rank could be linked
     let Some(last) = joined.ranks.iter().max().filter(|_| args.simulator.is_some()) else { return Ok(()) };
-    let ranks = u64::try_from(last.saturating_add(1)).unwrap_or(0).max(astra::MIN_RANKS);
-    let idle: Vec<i64> = (0..).take(usize::try_from(ranks)?).filter(|rank| !joined.ranks.contains(rank)).take(MAX_IDLE + 1).collect();
-    if idle.len() > MAX_IDLE {
-        bail!(
-            "{}: rank {last} and only {} traces: more than {MAX_IDLE} ranks are absent; ASTRA-sim counts ranks from 0",
-            folder.display(),
-            joined.ranks.len()
-        );
-    }
+    let (ranks, idle) = (count(*last), idle(folder, joined, *last)?);
     for rank in &idle {
         put(args, folder, &format!("{name}.{rank}.et"), &astra::idle_rank())?;
     }
@@ -52,4 +71,23 @@ fn put(args: &Merge, folder: &Path, name: &str, content: &[u8]) -> Result<()> {
     let target = Target::new(&folder.join(name), Some(Format::Json), args.how.force)?;
     target.write(|out| out.write_all(content))?;
     Ok(())
+}
+
+/// Files of a run of the same name that this one did not write; ranks' files, and groups where there are none now.
+pub(super) fn stale(folder: &Path, name: &str, joined: &Joined, written: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let idle = match joined.ranks.iter().max() {
+        Some(last) => idle(folder, joined, *last)?.iter().map(|rank| folder.join(format!("{name}.{rank}.et"))).collect(),
+        None => vec![],
+    };
+    let mut found = vec![];
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let of_run = prefix_and_rank(&path).is_some_and(|(prefix, _)| prefix == folder.join(name));
+        let groups = path == folder.join(file::GROUPS) && joined.agreed.groups.is_empty();
+        if groups || of_run && !written.contains(&path) && !idle.contains(&path) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
 }
