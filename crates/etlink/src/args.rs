@@ -164,7 +164,7 @@ pub struct How {
     /// Write no file for a rank whose traces are damaged or of two runs, and exit with 1
     #[arg(long)]
     pub strict: bool,
-    /// Replace existing output files, and link traces that do not seem to belong together
+    /// Replace existing output files and what an earlier run of this name left, and link traces that do not seem to belong together
     #[arg(long)]
     pub force: bool,
 }

@@ -71,6 +71,11 @@ impl Target {
         if path != Path::new("-") && ![".html", ".htm"].iter().any(|ending| name.ends_with(ending)) {
             bail!("{}: a report is a page; use .html", path.display());
         }
+        Target::fixed(path, force)
+    }
+
+    /// As [`Target::new`], for a file of which the name says all.
+    pub fn fixed(path: &Path, force: bool) -> Result<Target> {
         Target::new(path, Some(Format::Json), force)
     }
 

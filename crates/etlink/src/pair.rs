@@ -31,6 +31,24 @@ pub struct Job {
     pub force: bool,
 }
 
+impl Job {
+    /// Reads and links for figures: nothing is written, and no tensor edges are looked for.
+    pub fn reading(host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
+        Job {
+            host,
+            device,
+            capture: None,
+            rank: None,
+            target: None,
+            form: Form::default(),
+            tensor_deps: crate::args::TensorDeps::None.into(),
+            threads,
+            strict: false,
+            force: false,
+        }
+    }
+}
+
 /// What a `.et` is like.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Form {

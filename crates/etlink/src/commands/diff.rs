@@ -7,7 +7,6 @@ use crate::args::{self, Diff};
 use crate::table::{Grid, word};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::diff::{self, Change, Kind, Side};
-use etlink_analyze::top::Top;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -25,12 +24,11 @@ pub fn run(args: Diff) -> Result<Outcome> {
     let threads = threads(args.threads)?;
     let (before, first_bad) = tables(&args, &args.before, threads)?;
     let (after, second_bad) = tables(&args, &args.after, threads)?;
-    let tops = |tables: &'_ [Table]| -> Vec<Top> { tables.iter().map(|table| table.top.clone()).collect() };
-    let (first, second) = (tops(&before), tops(&after));
+    let [first, second] = [&before, &after].map(|tables| tables.iter().map(|table| &table.top).collect::<Vec<_>>());
     let mut notes: Vec<&str> = before.iter().chain(&after).flat_map(|table| table.notes.iter().map(String::as_str)).collect();
     notes.sort_unstable();
     notes.dedup();
-    let diff = diff::diff(&first.iter().collect::<Vec<_>>(), &second.iter().collect::<Vec<_>>());
+    let diff = diff::diff(&first, &second);
     let compared = Compared { before: &args.before, after: &args.after, notes, diff };
     if args.json {
         print_json(&compared)?;

@@ -1,13 +1,13 @@
 //! The traces of a file, a pair or a folder, each linked and told to a function.
 
 use super::chakra;
-use crate::args::{Analyze, TensorDeps};
+use crate::args::Analyze;
 use crate::commands::check::prefix_and_rank;
 use crate::discover::{Found, Run};
 use crate::fleet::{self, Fleet};
 use crate::input;
 use crate::memory::{Budget, Need};
-use crate::pair::{self, Form, Job};
+use crate::pair::{self, Job};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
@@ -200,16 +200,5 @@ fn rank<T>(args: &Analyze, fleet: &Fleet, at: usize, progress: &Progress, say: i
 }
 
 fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
-    Job {
-        host,
-        device,
-        capture: None,
-        rank: args.rank,
-        target: None,
-        form: Form::default(),
-        tensor_deps: TensorDeps::None.into(),
-        threads,
-        strict: false,
-        force: args.force,
-    }
+    Job { rank: args.rank, force: args.force, ..Job::reading(host, device, threads) }
 }

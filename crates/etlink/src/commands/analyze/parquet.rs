@@ -1,7 +1,6 @@
 //! `--parquet DIR`: the trace as tables.
 
 use super::load::Of;
-use crate::args::Format;
 use crate::output::Target;
 use anyhow::{Context, Result, bail};
 use etlink_link::LinkedTrace;
@@ -16,7 +15,7 @@ pub(super) fn write(dir: &Path, trace: &LinkedTrace, of: &Of<'_>, force: bool) -
     for table in Table::ALL {
         let folder = dir.join(of.run).join(table.name());
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make folder {}", folder.display()))?;
-        let target = Target::new(&folder.join(format!("{}.parquet", of.label)), Some(Format::Json), force)?;
+        let target = Target::fixed(&folder.join(format!("{}.parquet", of.label)), force)?;
         target.write(|out| Ok(table.write(trace, of.rank, out)?))?;
     }
     Ok(())

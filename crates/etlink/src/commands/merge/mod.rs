@@ -96,7 +96,7 @@ fn prepare(args: &Merge, fleet: &Fleet) -> Result<()> {
         let folder = args.output.join(&run.folder);
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make folder {}", folder.display()))?;
         for name in simulator::names(args) {
-            Target::new(&folder.join(name), Some(Format::Json), args.how.force)?;
+            Target::fixed(&folder.join(name), args.how.force)?;
         }
         timeline::target(args, run).transpose()?;
     }

@@ -2,7 +2,7 @@
 
 use super::is_et;
 use super::joined::Joined;
-use crate::args::{Compute, Format, Merge};
+use crate::args::{Compute, Merge};
 use crate::commands::check::prefix_and_rank;
 use crate::output::Target;
 use anyhow::{Context, Result, bail};
@@ -51,7 +51,7 @@ fn count(last: i64) -> u64 {
 pub(super) fn write(args: &Merge, folder: &Path, name: &str, joined: &Joined) -> Result<()> {
     let groups = &joined.agreed.groups;
     if !groups.is_empty() {
-        let target = Target::new(&folder.join(file::GROUPS), Some(Format::Json), args.how.force)?;
+        let target = Target::fixed(&folder.join(file::GROUPS), args.how.force)?;
         target.write(|out| etlink_chakra::write_groups(groups, out))?;
     }
     // a folder in which no rank could be linked
@@ -68,7 +68,7 @@ pub(super) fn write(args: &Merge, folder: &Path, name: &str, joined: &Joined) ->
 }
 
 fn put(args: &Merge, folder: &Path, name: &str, content: &[u8]) -> Result<()> {
-    let target = Target::new(&folder.join(name), Some(Format::Json), args.how.force)?;
+    let target = Target::fixed(&folder.join(name), args.how.force)?;
     target.write(|out| out.write_all(content))?;
     Ok(())
 }

@@ -4,10 +4,10 @@ mod show;
 
 use super::{print, print_json, threads};
 use crate::Outcome;
-use crate::args::{Ranks, TensorDeps};
+use crate::args::Ranks;
 use crate::discover::Run;
 use crate::fleet::{self, Fleet};
-use crate::pair::{self, Form, Job};
+use crate::pair::{self, Job};
 use crate::progress::Progress;
 use anyhow::Result;
 use etlink_link::ranks::{Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness, skews, stragglers};
@@ -73,18 +73,8 @@ pub fn run(args: Ranks) -> Result<Outcome> {
 /// Links a rank and keeps its communications.
 fn facts(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<Option<Facts>> {
     let (run, found) = fleet.rank(at);
-    let job = Job {
-        capture: None,
-        host: found.host.clone(),
-        device: found.device.clone().ok_or_else(|| fleet::no_device(run, found))?,
-        rank: None,
-        target: None,
-        form: Form::default(),
-        tensor_deps: TensorDeps::None.into(),
-        threads: fleet.threads_each,
-        strict: false,
-        force: args.force,
-    };
+    let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
+    let job = Job { force: args.force, ..Job::reading(found.host.clone(), device, fleet.threads_each) };
     let (trace, _) = pair::link(&job, progress)?;
     Ok(fleet::facts(&trace, found, fleet.is_alone(at)))
 }

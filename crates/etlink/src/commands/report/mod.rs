@@ -12,7 +12,7 @@ use crate::Outcome;
 use crate::args::{Report, TensorDeps};
 use crate::memory::{Budget, Need};
 use crate::output::Target;
-use crate::pair::{self, Form, Job, Linked};
+use crate::pair::{self, Job, Linked};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
@@ -117,18 +117,7 @@ fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
 }
 
 fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
-    Job {
-        host,
-        device,
-        capture: None,
-        rank: args.rank,
-        target: None,
-        form: Form::default(),
-        tensor_deps: TensorDeps::default().into(),
-        threads,
-        strict: false,
-        force: args.force,
-    }
+    Job { rank: args.rank, tensor_deps: TensorDeps::default().into(), force: args.force, ..Job::reading(host, device, threads) }
 }
 
 fn file_name(path: &Path) -> String {

@@ -4,11 +4,11 @@ mod show;
 
 use super::{print, print_json, threads};
 use crate::Outcome;
-use crate::args::{self, TensorDeps};
+use crate::args;
 use crate::fleet::{self, Fleet};
 use crate::input;
 use crate::memory::{Budget, Need};
-use crate::pair::{self, Form, Job};
+use crate::pair::{self, Job};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use etlink_analyze::top::{By, Group, Options, Top, top};
@@ -117,18 +117,7 @@ fn table(args: &args::Top, host: Option<PathBuf>, device: &Path, threads: usize,
 
 /// Input shapes are those of the host trace's nodes.
 fn of_pair(host: PathBuf, path: &Path, device: DeviceTrace, options: Options<'_>, threads: usize, progress: &Progress) -> Result<Top> {
-    let job = Job {
-        host: Some(host),
-        device: path.to_owned(),
-        capture: None,
-        rank: None,
-        target: None,
-        form: Form::default(),
-        tensor_deps: TensorDeps::None.into(),
-        threads,
-        strict: false,
-        force: false,
-    };
+    let job = Job::reading(Some(host), path.to_owned(), threads);
     let trace = pair::link_read(&job, device, progress)?;
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
         (Some(host), node) if node != HostIdx::NONE => host.names.get(host.nodes.inputs[node.index()].shapes),

@@ -3,7 +3,7 @@
 use super::{Fleet, Member, Stray};
 use crate::args::Replay;
 use crate::fleet;
-use crate::pair::{self, Form, Job};
+use crate::pair::{self, Job};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use etlink_link::ranks::transfers;
@@ -51,17 +51,12 @@ struct Linked {
 /// Links a rank and keeps what the replay needs.
 fn member(args: &Replay, fleet: &fleet::Fleet, at: usize, progress: &Progress) -> Result<Linked> {
     let (run, found) = fleet.rank(at);
+    let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
     let job = Job {
-        capture: None,
-        host: found.host.clone(),
-        device: found.device.clone().ok_or_else(|| fleet::no_device(run, found))?,
-        rank: None,
-        target: None,
-        form: Form::default(),
         tensor_deps: args.link.tensor_deps.into(),
-        threads: fleet.threads_each,
         strict: args.link.strict,
         force: args.link.force,
+        ..Job::reading(found.host.clone(), device, fleet.threads_each)
     };
     let (trace, mut linked) = pair::link(&job, progress)?;
     fleet::tell_rank(found, &mut linked);
