@@ -48,9 +48,37 @@ const details = (page) => page.locator(".details h3").innerText();
 
 /** What is drawn, to see whether it changes. */
 async function picture(page) {
-  const drawn = await page.locator(".tracks canvas").evaluate((canvas) => canvas.toDataURL());
+  const drawn = await page.locator(".tracks canvas").evaluate(async (canvas) => {
+    const frame = () => new Promise(requestAnimationFrame);
+    await frame();
+    await frame();
+    return canvas.toDataURL();
+  });
   return createHash("sha256").update(drawn).digest("hex");
 }
+
+/** Asks until the answer is as `wanted`: a page draws, and runs its effects, when its browser lets it. */
+async function until(ask, wanted, message) {
+  const deadline = Date.now() + 10_000;
+  for (;;) {
+    const answer = await ask();
+    if (wanted(answer)) {
+      return answer;
+    }
+    assert.ok(Date.now() < deadline, `${message}: still ${answer}`);
+    await new Promise((again) => setTimeout(again, 20));
+  }
+}
+
+/** What is drawn once nothing is left to draw. */
+async function settled(page) {
+  let last;
+  const [drawn] = await until(async () => [last, (last = await picture(page))], ([before, now]) => before === now, "never done");
+  return drawn;
+}
+
+const changes = (page, before, message) => until(() => picture(page), (now) => now !== before, message);
+const becomes = (page, wanted, message) => until(() => picture(page), (now) => now === wanted, message);
 
 describe("every page", () => {
   for (const name of ["devices", "recorded", "hostile"]) {
@@ -164,28 +192,27 @@ describe("the timeline", () => {
   test("keys zoom, move, select and let go", async () => {
     const { page } = await open("devices");
     await page.locator(".over").focus();
-    const all = await picture(page);
+    const all = await settled(page);
     for (const [there, back] of [["w", "s"], ["+", "-"]]) {
       await page.keyboard.press(there);
-      assert.notEqual(await picture(page), all, `${there} changes what is seen`);
+      await changes(page, all, `${there} changes what is seen`);
       await page.keyboard.press("0");
-      assert.equal(await picture(page), all, "0 shows all");
+      await becomes(page, all, "0 shows all");
       await page.keyboard.press(back);
       await page.keyboard.press("0");
+      await becomes(page, all, `0 shows all after ${back}`);
     }
     await page.keyboard.press("w");
-    const near = await picture(page);
-    for (const key of ["d", "ArrowLeft"]) {
-      const before = await picture(page);
-      await page.keyboard.press(key);
-      assert.notEqual(await picture(page), before, `${key} moves`);
-    }
-    assert.equal(await picture(page), near, "right and left again");
+    const near = await changes(page, all, "w zooms");
+    await page.keyboard.press("d");
+    await changes(page, near, "d moves");
+    await page.keyboard.press("ArrowLeft");
+    await becomes(page, near, "left again");
     await page.keyboard.press("]");
     const first = await details(page);
     await page.keyboard.press("Enter");
     await page.keyboard.press("Escape");
-    assert.equal(await page.locator(".details").count(), 0);
+    await page.locator(".details").waitFor({ state: "detached" });
     assert.match(first, /ProfilerStep#\d/);
   });
 
@@ -198,32 +225,30 @@ describe("the timeline", () => {
     await page.locator(".over").scrollIntoViewIfNeeded();
     await page.mouse.click(...(await place())(0.18));
     assert.equal(await details(page), "sm80_gemm_f16");
-    const before = await picture(page);
+    const before = await settled(page);
     const scrolled = await page.evaluate(() => scrollY);
     await page.mouse.wheel(0, -100);
     await page.waitForFunction((from) => scrollY < from, scrolled);
-    assert.equal(await picture(page), before, "the wheel alone scrolls the page");
+    assert.equal(await settled(page), before, "the wheel alone scrolls the page");
     await page.mouse.move(...(await place())(0.18));
     await page.keyboard.down("Control");
     await page.mouse.wheel(0, -100);
     await page.keyboard.up("Control");
-    await page.waitForTimeout(100);
-    const near = await picture(page);
-    assert.notEqual(near, before, "with Ctrl it zooms");
+    const near = await changes(page, before, "with Ctrl it zooms");
     await page.mouse.down();
     await page.mouse.move(...(await place())(0.4), { steps: 4 });
     await page.mouse.up();
-    assert.notEqual(await picture(page), near, "a drag moves");
+    await changes(page, near, "a drag moves");
     assert.equal(await details(page), "sm80_gemm_f16", "a drag does not select");
   });
 
   test("tracks fold, ranks change, the other step is that of the longest", async () => {
     const { page } = await open("devices");
     const head = page.locator(".head", { hasText: "stream 7" });
-    const before = await picture(page);
+    const before = await settled(page);
     await head.press("Enter");
     assert.equal(await head.getAttribute("aria-expanded"), "false");
-    assert.notEqual(await picture(page), before);
+    await changes(page, before, "a folded track is not drawn");
     assert.match(await page.locator("#timeline .note").first().innerText(), /^ProfilerStep#3 took 500\.0 µs/, "the median of three");
     await page.locator("#timeline").getByRole("button", { name: "rank 1" }).click();
     assert.equal(await page.locator(".head", { hasText: "stream 20" }).count(), 1);
@@ -236,7 +261,7 @@ describe("the page", () => {
     const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await background();
     await page.getByRole("button", { name: "Switch to dark colours" }).click();
-    assert.notEqual(await background(), light);
+    await until(background, (now) => now !== light, "the theme is the other");
     await page.reload();
     await page.waitForSelector("main h2");
     assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
@@ -245,9 +270,9 @@ describe("the page", () => {
   test("? helps, Escape closes; everything can be reached with Tab, visibly", async () => {
     const { page } = await open("recorded");
     await page.keyboard.press("?");
-    assert.ok(await page.locator("dialog").isVisible());
+    await page.locator("dialog").waitFor({ state: "visible" });
     await page.keyboard.press("Escape");
-    assert.ok(!(await page.locator("dialog").isVisible()));
+    await page.locator("dialog").waitFor({ state: "hidden" });
     const seen = new Set();
     for (let presses = 0; presses < 200 && !seen.has("#over"); presses++) {
       await page.keyboard.press("Tab");

@@ -1,6 +1,6 @@
 // The timeline: canvas, keys, pointer, search, and what is selected.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Data, Packed } from "../data";
 import { count, time } from "../format";
 import { Details, spoken } from "./details";
@@ -179,7 +179,7 @@ function Canvas({ view, marks, theme, scroller, select, pick, refresh }: CanvasP
       draw(context, view, latest.current.marks, colours(canvas.current));
     }
   };
-  useEffect(paint);
+  useLayoutEffect(paint);
   useEffect(() => (scroller.current && canvas.current ? watch(scroller.current, canvas.current, view, latest.current, refresh) : undefined), [view]);
   useEffect(paint, [theme]);
   return (
