@@ -33,15 +33,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
-    /// Test: throw damaged recordings at readers, linker, writers and checker
-    Fuzz {
-        /// How long
-        #[arg(long, default_value_t = 30)]
-        seconds: u64,
-        /// Number of the first round
-        #[arg(long, default_value_t = 0)]
-        seed: u64,
-    },
+    /// Test: throw damaged recordings at readers, linker, writers, checker and all figures
+    Fuzz(fuzz::Options),
     /// Measure etlink as whole processes, against gzip and other tools; see BENCHMARKS.md
     Bench(Box<bench::Options>),
     /// Run one command and print what it used, as JSON
@@ -122,7 +115,7 @@ fn main() -> ExitCode {
         Command::RecordTestdata { options } => recording::record("testdata/pairs", &options),
         Command::Bench(options) => bench::run(&options),
         Command::Measure { command } => bench::measure::child(&command),
-        Command::Fuzz { seconds, seed } => fuzz::run(seconds, seed),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Generate { host, device, output, times, gzip } => generate::run(host.as_deref(), device.as_deref(), times, &output, gzip)
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
         Command::Ranks(options) => many::run(&options),

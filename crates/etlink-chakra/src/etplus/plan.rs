@@ -111,11 +111,12 @@ impl Plan {
         }
         thread_entry.extend(roots.threads.iter().map(|(&tid, &node)| (tid, self.host_entry[node])));
         for node in 0..host.nodes.len() {
-            let entry = self.host_entry[node] as usize;
-            self.entries[entry].parent = match roots.parent(host, node).filter(|_| roots.process != Some(node)) {
+            let entry = self.host_entry[node];
+            self.entries[entry as usize].parent = match roots.parent(host, node) {
                 Some(parent) => self.host_entry[parent],
                 None if host.is_root(node) => 0,
-                None => thread_entry.get(&host.nodes.tid[node]).copied().unwrap_or(0),
+                // a root that comes after the op is damage
+                None => thread_entry.get(&host.nodes.tid[node]).copied().filter(|root| *root < entry).unwrap_or(0),
             };
         }
         self.match_ops(trace, host, &thread_entry)
@@ -253,10 +254,10 @@ impl Roots {
         Roots { process: process.first().copied(), threads: threads.into_iter().rev().map(|node| (host.nodes.tid[node], node)).collect() }
     }
 
-    /// The parent, if it is another op that began before: anything else is damage.
+    /// The parent of an op, if it is another op, or a thread's root, that comes before: anything else is damage.
     fn parent(&self, host: &HostTrace, node: usize) -> Option<usize> {
         let parent = host.find(host.nodes.parent[node])?;
-        (parent < node && self.process != Some(parent)).then_some(parent)
+        (parent < node && self.process != Some(parent) && !host.is_root(node)).then_some(parent)
     }
 
     /// Threads without a root that have nodes without a parent, ascending.

@@ -139,6 +139,19 @@ fn roots_are_made_where_a_trace_has_none() {
 }
 
 #[test]
+fn a_thread_root_after_its_ops_is_not_their_child_nor_their_parent() {
+    let mut trace = sample(true);
+    let host = trace.host.as_mut().expect("host");
+    host.nodes.name.swap(1, 2);
+    host.nodes.parent[1] = 0;
+    host.nodes.parent[2] = host.nodes.id[1];
+    let (document, _) = written(&trace);
+    assert_readable(&document);
+    assert_eq!(document["nodes"][2]["name"], "[pytorch|profiler|execution_trace|thread]");
+    assert_eq!(column(&document, "ctrl_deps")[1..3], [1, 1]);
+}
+
+#[test]
 fn the_device_trace_alone_is_a_tree_too() {
     let (document, summary) = written(&sample(false));
     assert_readable(&document);

@@ -1,0 +1,129 @@
+//! What is damaged, and how.
+
+use anyhow::{Context, Result};
+use etlink_model::builder::{Comms, HostSchema, Queue, TraceBuilder};
+use std::fs::DirEntry;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Host and device trace of each rank.
+pub(super) type Recording = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Ranks that are taken of a recording.
+const RANKS: usize = 2;
+
+/// Texts that real files have had in the wrong place.
+const ODD: [&str; 14] =
+    ["\"", "\\\"", "}", "]", "{", "},\n  {\n    \"ph\": ", "nan", "-1.-500", "1e999", "\u{0}", "\u{feff}", "99999999999999999999", "null", "[[[["];
+
+/// Numbers that damage has made of others.
+const NUMBERS: [&str; 8] = ["0", "-1", "1", "4294967296", "9223372036854775.807", "-9223372036854775.808", "18446744073709551615", "1e15"];
+
+/// The recordings in testdata, a drawn one with devices, and the device traces of `folders`, each alone; unpacked.
+pub(super) fn corpus(folders: &[PathBuf]) -> Result<Vec<Recording>> {
+    let mut all = vec![];
+    for folder in entries(Path::new("testdata/pairs"))? {
+        let traces = |rank: usize| ["torch_et", "kineto_trace"].map(|name| folder.path().join(format!("{name}_{rank}.json.gz")));
+        let ranks = (0..RANKS).map(traces).filter(|paths| paths.iter().all(|path| path.exists()));
+        all.push(ranks.map(|[host, device]| Ok((unpacked(&host)?, unpacked(&device)?))).collect::<Result<Recording>>()?);
+    }
+    all.push((0..RANKS as i64).map(|rank| drawn(rank, RANKS as i64)).collect());
+    for folder in folders {
+        let packed = entries(folder)?.into_iter().map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "gz"));
+        all.extend(packed.map(|path| Ok(vec![(vec![], unpacked(&path)?)])).collect::<Result<Vec<Recording>>>()?);
+    }
+    Ok(all)
+}
+
+fn entries(folder: &Path) -> Result<Vec<DirEntry>> {
+    let mut entries = folder.read_dir().with_context(|| folder.display().to_string())?.collect::<Result<Vec<_>, _>>()?;
+    entries.sort_by_key(DirEntry::path);
+    Ok(entries)
+}
+
+fn unpacked(path: &Path) -> Result<Vec<u8>> {
+    let mut text = vec![];
+    let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Writes a recording to a folder, by the names that `etlink` finds them by.
+pub(super) fn keep(recording: &Recording, folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for (rank, (host, device)) in recording.iter().enumerate() {
+        std::fs::write(folder.join(format!("torch_et_{rank}.json")), host)?;
+        std::fs::write(folder.join(format!("kineto_trace_{rank}.json")), device)?;
+    }
+    Ok(())
+}
+
+/// Steps of a rank with two devices: what the recordings, which are of CPUs, do not have.
+fn drawn(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, ranks);
+    let main = draw.thread();
+    for step in 0..20i64 {
+        let at = |us: i64| 1_000 * (us + 200 * step + 3 * rank);
+        draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(190));
+        draw.python(main, "train.py(7): step", at(1), at(150));
+        draw.op(main, "aten::mm", at(2), at(40));
+        draw.launch(main, (at(5), at(8)), Queue::stream(7), "gemm", (at(12), at(60)));
+        draw.launch(main, (at(10), at(12)), Queue { device: 1, context: 1, stream: 9 }, "elementwise", (at(20), at(45)));
+        let copy = draw.next_correlation();
+        draw.call(main, "cudaMemcpyAsync", (at(15), at(18)), copy);
+        draw.memcpy(Queue::stream(7), "Memcpy HtoD (Pinned -> Device)", (at(62), at(70)), copy, 4096);
+        let comms = Comms::new("allreduce", 0..ranks as u64, rank, step);
+        draw.collective(main, &comms, at(50), at(60));
+        let reduce = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", (at(52), at(55)), reduce);
+        draw.collective_kernel(Queue::stream(24), "ncclDevKernel_AllReduce_Sum_f32", (at(58), at(90)), reduce, &comms);
+        let wait = draw.next_correlation();
+        draw.call(main, "cudaStreamWaitEvent", (at(92), at(93)), wait);
+        draw.sync("Stream Wait Event", Queue::stream(7), (at(92), at(93)), wait, Some((24, reduce)));
+        draw.launch(main, (at(95), at(97)), Queue::stream(7), "gemm", (at(99), at(130)));
+        draw.raw(&format!(
+            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": {}.5, "args": {{"Total Allocated": 4096, "Total Reserved": 8192, "Bytes": 512, "Device Id": 0, "Device Type": 1}}}}"#,
+            at(3) / 1_000
+        ));
+    }
+    (draw.host(HostSchema::V1_1_1), draw.kineto())
+}
+
+/// Damages a text in up to eleven places.
+pub(super) fn mutate(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut text = text.to_vec();
+    for _ in 0..random.usize(..12) {
+        if text.is_empty() {
+            break;
+        }
+        let at = random.usize(..text.len());
+        let until = (at + random.usize(..2_000)).min(text.len());
+        match random.u8(..8) {
+            0 => text[at] = random.u8(..),
+            1 => drop(text.drain(at..until)),
+            2 => drop(text.splice(at..at, ODD[random.usize(..ODD.len())].bytes())),
+            3 => text.extend_from_within(at..until),
+            4 => {
+                let part = text[at..until].to_vec();
+                let place = random.usize(..text.len());
+                drop(text.splice(place..place, part));
+            }
+            5 | 6 => {
+                let number = number_after(&text, at);
+                drop(text.splice(number, NUMBERS[random.usize(..NUMBERS.len())].bytes()));
+            }
+            _ if random.u8(..8) == 0 => text.truncate(at),
+            _ => {}
+        }
+    }
+    text
+}
+
+/// The first number from `at` on, empty at the end if there is none.
+fn number_after(text: &[u8], at: usize) -> std::ops::Range<usize> {
+    let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    let start = text[at..].iter().position(u8::is_ascii_digit).map_or(text.len(), |digit| at + digit);
+    let length = text[start..].iter().position(|byte| !is_part(byte)).unwrap_or(text.len() - start);
+    start..start + length
+}

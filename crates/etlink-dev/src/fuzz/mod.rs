@@ -1,0 +1,90 @@
+//! Throws mutated recordings at the readers, the linker, the writers, the checker and all that says something of a trace.
+//!
+//! ```text
+//! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: what they say holds for their own checker
+//!                                ├─ figures   analyze, top, diff, replay, page, Parquet: their laws hold
+//!                                └─ ranks     join, clocks, skews, replay together: theirs too
+//! ```
+//! A round takes the traces of one recording, damages them as crashes, disks and writers do (cut, splice, repeat, flip, raw
+//! quotes, odd numbers), and runs everything, on one thread and on three. What may not happen is a panic, output that its own
+//! checker faults, a law that does not hold, or a result that depends on threads.
+
+mod corpus;
+mod figures;
+mod ranks;
+mod written;
+
+use anyhow::{Result, bail};
+use corpus::{Recording, mutate};
+use etlink_analyze::Rules;
+use etlink_link::LinkedTrace;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Where it starts, how long it goes on, and on what.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Folders with further device traces (`.gz`), each taken alone
+    #[arg(value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// How long
+    #[arg(long, default_value_t = 30)]
+    seconds: u64,
+    /// Number of the first round
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Folder for the traces of a round that fails
+    #[arg(long, value_name = "DIR", default_value = "target/fuzz")]
+    keep: PathBuf,
+}
+
+/// Runs rounds until the time is over or one fails.
+pub fn run(options: &Options) -> Result<()> {
+    let (corpus, rules) = (corpus::corpus(&options.folders)?, Rules::built_in()?);
+    let end = Instant::now() + Duration::from_secs(options.seconds);
+    let mut round = options.seed;
+    while Instant::now() < end {
+        let mut random = fastrand::Rng::with_seed(round);
+        let recording = &corpus[random.usize(..corpus.len())];
+        let damaged: Recording = recording.iter().map(|(host, device)| (mutate(host, &mut random), mutate(device, &mut random))).collect();
+        let why = match catch_unwind(AssertUnwindSafe(|| one(&damaged, &rules))) {
+            Ok(Ok(())) => {
+                round += 1;
+                continue;
+            }
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(_) => "panicked".to_owned(),
+        };
+        corpus::keep(&damaged, &options.keep)?;
+        bail!("round {round}: {why}; its traces are in {}; again with: cargo dev fuzz --seed {round}", options.keep.display());
+    }
+    println!("{} passed, 0 failed", round - options.seed);
+    Ok(())
+}
+
+/// One round.
+fn one(recording: &Recording, rules: &Rules) -> Result<()> {
+    let outputs = |threads: usize| -> Result<Vec<Vec<u8>>> {
+        let traces: Vec<LinkedTrace> = recording.iter().filter_map(|(host, device)| linked(host, device, threads)).collect();
+        let mut outputs = vec![];
+        for trace in &traces {
+            outputs.extend(written::written(trace)?);
+            outputs.push(figures::figures(trace, rules)?);
+        }
+        outputs.push(ranks::together(&traces)?);
+        Ok(outputs)
+    };
+    if outputs(1)? != outputs(3)? {
+        bail!("1 and 3 threads give different results");
+    }
+    Ok(())
+}
+
+/// Errors of readers and linker are fine: they are refusals.
+fn linked(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> {
+    let device = etlink_kineto::read(device, etlink_kineto::ReadOptions { threads, shapes: true, asides: true }).ok()?;
+    let mut host = etlink_host::read(host, etlink_host::ReadOptions { threads }).ok();
+    host.iter_mut().for_each(|host| host.tensors = Some(etlink_host::tensor_uses(host)));
+    etlink_link::link(host, device, etlink_link::LinkOptions { force: true, ..etlink_link::LinkOptions::default() }).ok()
+}
