@@ -5,10 +5,13 @@
 //! by time = sum(coverage · duration) / sum(duration)         by row = mean of coverage
 //! ```
 //! `low` and `high` are parts of the kernels with coverage under 0.5 and above 0.7 (ccl-bench's memory and compute bound). Kernels without
-//! a grid do not count. The number of multiprocessors is what the trace's device properties or `blocks per SM` say. ROCm traces give some
-//! grids in threads instead of blocks: their coverage is too high.
+//! a grid do not count. The number of multiprocessors is what the trace's device properties or `blocks per SM` say.
+//!
+//! Of ROCm a kernel's grid is what its launch call was given (Kineto's `RoctracerLogger.cpp` and `RocprofLogger.cpp`): blocks, but threads for
+//! `hipExtModuleLaunchKernel` and `hipHccModuleLaunchKernel` (`globalWorkSizeX`), which become the blocks that hold them.
 
 use crate::rows::Rows;
+use etlink_link::NoLaunch;
 use etlink_model::RowKind;
 use serde::Serialize;
 
@@ -31,6 +34,9 @@ pub struct Coverage {
     pub high_share: f64,
 }
 
+/// Calls that are given a grid of threads.
+const OF_THREADS: [&str; 2] = ["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
+
 /// Per device whose multiprocessors are known. O(rows).
 pub(crate) fn coverage(rows: &Rows<'_>) -> Vec<Coverage> {
     rows.devices.iter().filter_map(|device| of(rows, *device)).collect()
@@ -42,7 +48,7 @@ fn of(rows: &Rows<'_>, number: i64) -> Option<Coverage> {
     // exact sums of blocks, of which no more count than there are multiprocessors
     let (mut count, mut low, mut high, mut blocks_sum, mut time, mut weighted) = (0u64, 0u64, 0u64, 0u128, 0u128, 0u128);
     for row in (0..rows.len()).filter(|row| device.rows.kind[*row] == RowKind::Kernel && rows.device(*row) == number) {
-        let blocks = device.rows.grid[row].iter().fold(1u128, |blocks, n| blocks.saturating_mul(u128::from(*n)));
+        let blocks = blocks(rows, row);
         if blocks == 0 {
             continue;
         }
@@ -64,4 +70,13 @@ fn of(rows: &Rows<'_>, number: i64) -> Option<Coverage> {
         low_share: part(u128::from(low), all),
         high_share: part(u128::from(high), all),
     })
+}
+
+/// Blocks of a kernel, 0 = not said.
+fn blocks(rows: &Rows<'_>, row: usize) -> u128 {
+    let (trace, device) = (rows.trace, &rows.trace.device);
+    let call = trace.row_call[row].get().filter(|_| trace.row_no_launch[row] == NoLaunch::Launched);
+    let in_threads = call.is_some_and(|call| OF_THREADS.contains(&device.names.get(device.calls.name[call.index()])));
+    let blocks = |(grid, block): (&u32, &u32)| u128::from(if in_threads { grid.div_ceil(*block.max(&1)) } else { *grid });
+    device.rows.grid[row].iter().zip(&device.rows.block[row]).map(blocks).fold(1, u128::saturating_mul)
 }

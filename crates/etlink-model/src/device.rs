@@ -131,7 +131,7 @@ columns! {
         bytes: u64,
         /// `memory bandwidth (GB/s)` of a copy or memset as written; negative = none.
         gb_per_s: f64,
-        /// `grid`, blocks in x, y, z.
+        /// `grid`, blocks in x, y, z; as the launch call was given it, so of some HIP calls threads.
         grid: [u32; 3],
         /// `block`, threads in x, y, z.
         block: [u32; 3],

@@ -224,6 +224,22 @@ fn coverage_by_time_and_by_kernel() {
 }
 
 #[test]
+fn grids_that_hip_counts_in_threads() {
+    let mut draw = TraceBuilder::new(Flavour::Rocm);
+    draw.metadata("deviceProperties", r#"[{"id": 0, "name": "AMD Instinct MI210", "numSms": 104}]"#);
+    let main = draw.thread();
+    for (at, call) in [(0, "hipLaunchKernel"), (10, "hipExtModuleLaunchKernel"), (20, "hipHccModuleLaunchKernel")] {
+        let id = draw.next_correlation();
+        draw.call(main, call, us(at, at + 1), id);
+        // grid [64, 2, 1], block [128, 1, 1]: 128 blocks, or 64 x 2 threads in 2 blocks
+        draw.kernel(Queue::stream(0), "k", us(at + 2, at + 3), id);
+    }
+    let [coverage] = &analyzed(&draw).coverage[..] else { panic!("one device") };
+    assert_eq!(coverage.rows, 3);
+    assert!((coverage.by_row - (1.0 + 2.0 * 2.0 / 104.0) / 3.0).abs() < 1e-9, "{coverage:?}");
+}
+
+#[test]
 fn sequences_of_the_outermost_ops() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
