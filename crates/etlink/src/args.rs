@@ -12,7 +12,7 @@ pub use diff::Diff;
 pub use record::Record;
 pub use report::Report;
 pub use schedule::{Schedule, ScheduleOptions};
-pub use top::{By, Group, Top};
+pub use top::{By, Group, Tables, Top};
 
 use bytesize::ByteSize;
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};

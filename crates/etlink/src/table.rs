@@ -148,6 +148,9 @@ impl std::fmt::Display for Rows {
     }
 }
 
+/// A column of a table: its head, and what it says of a record.
+pub type Column<T> = (&'static str, fn(&T) -> String);
+
 /// A table with a head; all but the first `texts` columns are figures, which stand to the right.
 pub struct Grid {
     table: Table,
@@ -161,6 +164,13 @@ impl Grid {
         table.load_style(NOTHING);
         table.set_header(head);
         Grid { table, texts }
+    }
+
+    /// A line for each record.
+    pub fn of<T>(texts: usize, columns: &[Column<T>], records: impl Iterator<Item = T>) -> Grid {
+        let mut grid = Grid::new(texts, columns.iter().map(|(head, _)| *head));
+        records.for_each(|record| grid.add(columns.iter().map(|(_, cell)| cell(&record))));
+        grid
     }
 
     /// One more line.

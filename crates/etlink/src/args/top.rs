@@ -17,6 +17,16 @@ pub struct Top {
     /// Sort by own time on the device, time there with that of children, the same on the host, or number of calls [default: self-device, else self-host]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "self-device|device|self-host|host|count")]
     pub by: Option<By>,
+    /// Frames of the Python stack as rows too
+    #[arg(long)]
+    pub python: bool,
+    #[command(flatten)]
+    pub tables: Tables,
+}
+
+/// What `top` and `diff` say of the profiler's tables.
+#[derive(Debug, ClapArgs)]
+pub struct Tables {
     /// What makes a row of its own: a name, a name with input shapes, or a name with where it was called from (recorded with stacks)
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "name|shape|stack")]
     pub group: Group,
@@ -26,10 +36,7 @@ pub struct Top {
     /// Rows to show; 0: all. JSON and CSV have all
     #[arg(short = 'n', value_name = "ROWS", default_value_t = 20)]
     pub rows: usize,
-    /// Frames of the Python stack as rows too
-    #[arg(long)]
-    pub python: bool,
-    /// Ranks of a folder to show, such as 0,8-15 [default: all]
+    /// Ranks of a folder to take, such as 0,8-15 [default: all]
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<Ranks>,
     /// Threads to use; the figures do not depend on it [default: all cores]

@@ -1,9 +1,9 @@
 //! `etlink diff`: what changed between two runs.
 
-use super::top::{self, Table};
+use super::top::{self, Table, Wanted};
 use super::{print, print_json, threads};
 use crate::Outcome;
-use crate::args::{self, Diff};
+use crate::args::Diff;
 use crate::table::{Grid, word};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::diff::{self, Change, Kind, Side};
@@ -21,7 +21,7 @@ struct Compared<'a> {
 }
 
 pub fn run(args: Diff) -> Result<Outcome> {
-    let threads = threads(args.threads)?;
+    let threads = threads(args.tables.threads)?;
     let (before, first_bad) = tables(&args, &args.before, threads)?;
     let (after, second_bad) = tables(&args, &args.after, threads)?;
     let [first, second] = [&before, &after].map(|tables| tables.iter().map(|table| &table.top).collect::<Vec<_>>());
@@ -30,33 +30,20 @@ pub fn run(args: Diff) -> Result<Outcome> {
     notes.dedup();
     let diff = diff::diff(&first, &second);
     let compared = Compared { before: &args.before, after: &args.after, notes, diff };
-    if args.json {
+    if args.tables.json {
         print_json(&compared)?;
-    } else if args.csv {
+    } else if args.tables.csv {
         print(&csv(&compared.diff.changes)?)?;
     } else {
-        print(&table(&compared, args.rows))?;
+        print(&table(&compared, args.tables.rows))?;
     }
     Ok(if first_bad || second_bad { Outcome::Found } else { Outcome::Done })
 }
 
 /// The profiler's tables of a run's ranks, and whether one could not be made.
 fn tables(args: &Diff, path: &Path, threads: usize) -> Result<(Vec<Table>, bool)> {
-    let wanted = args::Top {
-        trace: path.to_owned(),
-        host: None,
-        by: None,
-        group: args.group,
-        frames: args.frames,
-        rows: 0,
-        python: false,
-        ranks: args.ranks.clone().filter(|_| path.is_dir()),
-        threads: args.threads,
-        memory: args.memory,
-        json: false,
-        csv: false,
-    };
-    let (tables, bad) = top::tables(&wanted, threads)?;
+    let wanted = Wanted { trace: path, host: None, by: None, python: false, tables: &args.tables };
+    let (tables, bad) = top::tables(wanted, threads)?;
     if tables.is_empty() {
         bail!("{}: no trace in it could be read", path.display());
     }

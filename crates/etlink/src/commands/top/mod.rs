@@ -14,7 +14,7 @@ use anyhow::{Result, bail};
 use etlink_analyze::top::{By, Group, Options, Top, top};
 use etlink_model::{DeviceTrace, HostIdx};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The table of one rank.
 #[derive(Serialize)]
@@ -28,21 +28,37 @@ pub(super) struct Table {
     pub(super) notes: Vec<String>,
 }
 
+/// What tables are made of.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    /// A trace, or a folder with those of ranks.
+    pub(super) trace: &'a Path,
+    pub(super) host: Option<&'a Path>,
+    pub(super) by: Option<args::By>,
+    pub(super) python: bool,
+    pub(super) tables: &'a args::Tables,
+}
+
 pub fn run(args: args::Top) -> Result<Outcome> {
-    let (tables, bad) = tables(&args, threads(args.threads)?)?;
-    if args.json {
-        print_json(&tables)?;
-    } else if args.csv {
-        print(&show::csv(&tables)?)?;
+    let args::Top { trace, host, by, python, tables } = &args;
+    if tables.ranks.is_some() && !trace.is_dir() {
+        bail!("--ranks chooses traces of a folder; {} is a file", trace.display());
+    }
+    let wanted = Wanted { trace, host: host.as_deref(), by: *by, python: *python, tables };
+    let (made, bad) = self::tables(wanted, threads(tables.threads)?)?;
+    if tables.json {
+        print_json(&made)?;
+    } else if tables.csv {
+        print(&show::csv(&made)?)?;
     } else {
-        print(&tables.iter().map(|table| show::table(table, args.rows)).collect::<Vec<_>>().join("\n"))?;
+        print(&made.iter().map(|table| show::table(table, tables.rows)).collect::<Vec<_>>().join("\n"))?;
     }
     Ok(if bad { Outcome::Found } else { Outcome::Done })
 }
 
 /// The tables that could be made, and whether one could not.
-pub(super) fn tables(args: &args::Top, threads: usize) -> Result<(Vec<Table>, bool)> {
-    let all = if args.trace.is_dir() { of_folder(args, threads)? } else { vec![of_file(args, threads)] };
+pub(super) fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, bool)> {
+    let all = if wanted.trace.is_dir() { of_folder(wanted, threads)? } else { vec![of_file(wanted, threads)] };
     let single = all.len() == 1;
     let (mut tables, mut bad) = (vec![], false);
     for table in all {
@@ -58,26 +74,23 @@ pub(super) fn tables(args: &args::Top, threads: usize) -> Result<(Vec<Table>, bo
     Ok((tables, bad))
 }
 
-fn of_file(args: &args::Top, threads: usize) -> Result<Table> {
-    if args.ranks.is_some() {
-        bail!("--ranks chooses traces of a folder; {} is a file", args.trace.display());
-    }
-    Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.trace))])?;
+fn of_file(wanted: Wanted<'_>, threads: usize) -> Result<Table> {
+    Budget::new(wanted.tables.memory, threads).check(&[Need::of(wanted.host, Some(wanted.trace))])?;
     let progress = Progress::new();
     progress.say("reading");
-    let table = table(args, args.host.clone(), &args.trace, threads, &progress);
+    let table = table(wanted, wanted.host, wanted.trace, threads, &progress);
     progress.clear();
     table
 }
 
-fn of_folder(args: &args::Top, threads: usize) -> Result<Vec<Result<Table>>> {
-    if args.host.is_some() {
+fn of_folder(wanted: Wanted<'_>, threads: usize) -> Result<Vec<Result<Table>>> {
+    if wanted.host.is_some() {
         bail!("--host belongs to a single trace; those of a folder are found in it");
     }
-    let fleet = Fleet::find(&args.trace, args.memory, threads)?;
+    let fleet = Fleet::find(wanted.trace, wanted.tables.memory, threads)?;
     let progress = Progress::new();
     progress.say("reading");
-    let is_asked = |rank: Option<i64>| match &args.ranks {
+    let is_asked = |rank: Option<i64>| match &wanted.tables.ranks {
         Some(ranks) => rank.and_then(|rank| u32::try_from(rank).ok()).is_some_and(|rank| ranks.has(rank)),
         None => true,
     };
@@ -87,37 +100,37 @@ fn of_folder(args: &args::Top, threads: usize) -> Result<Vec<Result<Table>>> {
         if found.rank.is_some() && !is_asked(found.rank) {
             return None;
         }
-        let made = table(args, found.host.clone(), device, fleet.threads_each, &progress);
+        let made = table(wanted, found.host.as_deref(), device, fleet.threads_each, &progress);
         made.map(|made| is_asked(found.rank.or(made.rank)).then(|| Table { rank: found.rank.or(made.rank), ..made })).transpose()
     });
     progress.clear();
     let tables: Vec<_> = tables.into_iter().flatten().collect();
     if tables.is_empty() {
-        bail!("{}: there is no trace of the ranks that --ranks names", args.trace.display());
+        bail!("{}: there is no trace of the ranks that --ranks names", wanted.trace.display());
     }
     Ok(tables)
 }
 
-fn table(args: &args::Top, host: Option<PathBuf>, device: &Path, threads: usize, progress: &Progress) -> Result<Table> {
-    let group = match args.group {
+fn table(wanted: Wanted<'_>, host: Option<&Path>, device: &Path, threads: usize, progress: &Progress) -> Result<Table> {
+    let group = match wanted.tables.group {
         args::Group::Name => Group::Name,
         args::Group::Shape => Group::Shape,
-        args::Group::Stack => Group::Stack(usize::from(args.frames)),
+        args::Group::Stack => Group::Stack(usize::from(wanted.tables.frames)),
     };
     let trace = pair::read_for_figures(input::open(device, threads, progress)?, threads)?;
     let (file, rank, notes) = (device.display().to_string(), trace.header.rank, notes(&trace, group, host.is_some()));
-    let options = Options { group, python: args.python, shapes: None };
+    let options = Options { group, python: wanted.python, shapes: None };
     let mut top = match host.filter(|_| group == Group::Shape && !has_shapes(&trace)) {
         None => top(&trace, options),
         Some(host) => of_pair(host, device, trace, options, threads, progress)?,
     };
-    top.sort(args.by.map_or(if top.has_device() { By::SelfDevice } else { By::SelfHost }, by));
+    top.sort(wanted.by.map_or(if top.has_device() { By::SelfDevice } else { By::SelfHost }, by));
     Ok(Table { file, rank, top, notes })
 }
 
 /// Input shapes are those of the host trace's nodes.
-fn of_pair(host: PathBuf, path: &Path, device: DeviceTrace, options: Options<'_>, threads: usize, progress: &Progress) -> Result<Top> {
-    let job = Job::reading(Some(host), path.to_owned(), threads);
+fn of_pair(host: &Path, path: &Path, device: DeviceTrace, options: Options<'_>, threads: usize, progress: &Progress) -> Result<Top> {
+    let job = Job::reading(Some(host.to_owned()), path.to_owned(), threads);
     let trace = pair::link_read(&job, device, progress)?;
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
         (Some(host), node) if node != HostIdx::NONE => host.names.get(host.nodes.inputs[node.index()].shapes),

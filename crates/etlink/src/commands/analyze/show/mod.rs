@@ -7,7 +7,7 @@ mod times;
 use super::Analyzed;
 use crate::args::Analyze;
 use crate::table::Grid;
-use etlink_analyze::DeviceTime;
+use etlink_analyze::{Analysis, DeviceTime};
 use std::fmt::Write;
 
 /// What a table is called above its lines, and the lines.
@@ -82,6 +82,11 @@ fn sentence(sum: &[DeviceTime]) -> String {
         let _ = write!(out, "; {} of communication runs beside computation", percent(share));
     }
     out + "\n"
+}
+
+/// The records of each rank, with what it is called.
+fn of_ranks<'a, T: 'a>(one: &'a Analyzed, table: fn(&Analysis) -> &Vec<T>) -> impl Iterator<Item = (&'a str, &'a T)> {
+    one.ranks.iter().flat_map(move |rank| table(&rank.said).iter().map(|record| (rank.label.as_str(), record)))
 }
 
 /// `10 of 81 names`.
