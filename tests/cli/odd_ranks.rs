@@ -191,7 +191,7 @@ fn two_files_of_one_rank_are_left_out_by_name() {
     let tool = Tool::new();
     put(&tool, &RUN);
     tool.file("run/device_1.json", draw(RUN[1]));
-    let ran = tool.run("ranks run").exits(1).says("2 device traces are of rank 1 (device_1, kineto_trace_1): each is taken by itself");
+    let ran = tool.run("ranks run").exits(1).says("2 device traces are of rank 1 (device_1.json, kineto_trace_1.json): none is joined with the other ranks; leave one of them");
     for name in ["device_1", "kineto_trace_1"] {
         assert!(ran.stdout.contains(&format!("{name} is left out: its rank is not sure")), "{}", ran.stdout);
     }
@@ -269,6 +269,7 @@ fn force_replaces_a_run_as_a_whole() {
     for rank in [2, 3] {
         std::fs::remove_file(tool.path(&format!("run/kineto_trace_{rank}.json"))).expect("removed");
     }
+    put(&tool, &[0, 1].map(|rank| Drawn { world: 2, ..RUN[rank] }));
     tool.run("merge run -o out --for astra-sim").exits(2).complains(&["exists already", "--force"]);
     tool.run("merge run -o out --for astra-sim --force").exits(0);
     assert!(tool.path("out/run.1.et").exists() && !tool.path("out/run.2.et").exists() && !tool.path("out/run.3.et").exists());
@@ -284,4 +285,66 @@ fn a_simulator_folder_is_not_begun_for_ranks_that_are_too_far_apart() {
     put(&tool, &[first, last]);
     tool.run("merge run -o out --for astra-sim").exits(2).complains(&["more than 4096 ranks are absent", "leave --for astra-sim out"]);
     assert!(std::fs::read_dir(tool.path("out")).expect("a folder").next().is_none(), "nothing half-written");
+}
+
+#[test]
+fn traces_know_their_ranks_better_than_names_that_count_on_each_host() {
+    let tool = Tool::new();
+    // the second host of two: local ranks in the names
+    for rank in [2, 3] {
+        tool.file(&format!("run/kineto_trace_{}.json", rank - 2), draw(Drawn { rank, ..RUN[3] }));
+    }
+    let said = "2 of 2 traces say another rank than their names (kineto_trace_0.json is of rank 2): the traces count, which fit together";
+    for line in ["ranks run", "merge run -o out", "replay run", "analyze run"] {
+        tool.run(line).exits(0).says(said);
+    }
+    assert!(tool.path("out/run.2.et").exists() && tool.path("out/run.3.et").exists() && !tool.path("out/run.0.et").exists());
+    let ran = tool.run("ranks run --json").exits(0).json();
+    assert_eq!((&ran[0]["absent"], ran[0]["collectives"].as_array().map(Vec::len)), (&json!([0, 1]), Some(8)));
+}
+
+#[test]
+fn names_count_where_traces_cannot_all_be_right() {
+    let tool = Tool::new();
+    put(&tool, &RUN[..2]);
+    // copies of one rank's trace, and one of a rank that the run does not have
+    for (name, inside) in [(2, 1), (3, 3)] {
+        tool.file(&format!("run/kineto_trace_{name}.json"), draw(Drawn { rank: inside, ..RUN[0] }));
+    }
+    let said = "1 of 4 traces say another rank than their names (kineto_trace_2.json is of rank 1), and what they say does not fit together: the names count";
+    let ran = tool.run("merge run -o out").exits(0).says(&format!("note: {said}"));
+    assert!(!ran.stdout.contains(": :"), "{}", ran.stdout);
+    assert!((0..4).all(|rank| tool.path(&format!("out/run.{rank}.et")).exists()));
+    for (name, inside) in [(2, 9), (3, 3)] {
+        tool.file(&format!("run/kineto_trace_{name}.json"), draw(Drawn { rank: inside, ..RUN[0] }));
+    }
+    tool.run("ranks run").exits(0).says("does not fit together: the names count").says("4 ranks, ");
+}
+
+#[test]
+fn ranks_after_the_last_trace_get_a_file_too() {
+    let tool = Tool::new();
+    put(&tool, &RUN.map(|drawn| Drawn { world: 8, ..drawn })[..3]);
+    tool.run("merge run -o out --for astra-sim").exits(0).says("no trace of rank 3, 4, 5, 6, 7: 3 of 8 ranks are here");
+    assert!((0..8).all(|rank| tool.path(&format!("out/run.{rank}.et")).exists()) && !tool.path("out/run.8.et").exists());
+    assert!(String::from_utf8_lossy(&tool.read("out/network.yml")).contains("npus_count: [ 8 ]"));
+    assert!(String::from_utf8_lossy(&tool.read("out/README.md")).contains("No trace was there of rank 3, 4, 5, 6, 7"));
+    tool.run("check out").exits(0).says("8 ranks together");
+    // what stays of that is not left beside a run without a simulator
+    tool.run("merge run -o out --force").exits(0);
+    assert!(tool.path("out/run.2.et").exists() && !tool.path("out/run.3.et").exists());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn where_nothing_can_be_written_is_named() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    for line in ["ranks run", "ranks run --json", "ranks run --csv", "merge run -o out --force", "check out", "replay run", "schedule --active 1 --steps 3"] {
+        tool.shell(&format!("$ETLINK {line} > /dev/full")).exits(2).complains(&["standard output", "No space left"]);
+    }
+    for output in ["/dev/full --format et", "/dev/full --format json", "- --format et > /dev/full"] {
+        let name = if output.starts_with('-') { "standard output" } else { "/dev/full" };
+        tool.shell(&format!("$ETLINK link --device run/kineto_trace_0.json -o {output}")).exits(2).complains(&[name, "No space left"]);
+    }
 }

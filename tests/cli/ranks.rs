@@ -168,6 +168,9 @@ fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
     }
     let said = "communications that ranks do in opposite order (first: all_gather number 4 of ranks 0, 1";
     tool.run("merge run -o out").exits(0).says(said).says("2  communication, order differs");
+    tool.run("ranks run").exits(0).says(&format!("1 {said}"));
+    let problems = &tool.run("ranks run --json").exits(0).json()[0]["problems"];
+    assert_eq!((&problems[0]["kind"], &problems[0]["count"]), (&"order_differs".into(), &1.into()), "{problems}");
     assert_eq!([0, 1, 2].map(|rank| sizes(&tool, &format!("out/run.{rank}.et")).len()), [1, 1, 1]);
     let ran = tool.run("merge run -o sim --for astra-sim").exits(0);
     assert!(!ran.stdout.contains("opposite"), "they end in one order: {}", ran.stdout);

@@ -59,6 +59,36 @@ fn recorded_runs_give_their_measured_times_back_with_all_collectives_joined() {
 }
 
 #[test]
+fn files_for_a_simulator_replay_as_measured_too() {
+    let tool = Tool::new();
+    for (at, mode) in ["", "--device-only", "--comm-only"].into_iter().enumerate() {
+        tool.run(&format!("merge {{pairs}} -o {at} --for astra-sim {mode}")).exits(0);
+        let told = tool.run(&format!("replay {at} --json")).exits(0).json();
+        let runs = told.as_array().expect("runs");
+        assert!(runs.len() > 20);
+        runs.iter().for_each(|run| is_true(run, &format!("{mode} {}", run["input"])));
+    }
+}
+
+#[test]
+fn ranks_and_replay_say_the_same_of_who_waited() {
+    let tool = Tool::new();
+    for case in ["ddp2-2.15.0", "ddp2-2.4.1", "ddp2_race-2.15.0", "tpdp4-2.15.0", "pipeline4-2.15.0", "experts2-2.15.0", "fsdp2-2.15.0"] {
+        let replayed = tool.run(&format!("replay {{pairs}}/{case} --json")).exits(0).json();
+        let ranks = tool.run(&format!("ranks {{pairs}}/{case} --json")).exits(0).json();
+        let each = |ranks: &Value, of: fn(&Value) -> &Value| ranks.as_array().expect("ranks").iter().map(|rank| of(rank).clone()).collect::<Vec<_>>();
+        let stood_still = each(&only(&replayed)["together"]["ranks"], |rank| &rank["collectives"]["waiting_ns"]);
+        assert_eq!(each(&ranks[0]["ranks"], |rank| &rank["waited_ns"]), stood_still, "{case}");
+    }
+}
+
+#[test]
+fn a_rank_for_a_folder_is_refused() {
+    let tool = Tool::new();
+    tool.run("replay {pairs}/ddp2-2.15.0 --rank 1").exits(2).complains(&["--rank", "rank=1/"]);
+}
+
+#[test]
 fn the_critical_path_goes_from_rank_to_rank_by_a_collective() {
     let tool = Tool::new();
     let ran = tool.run("replay {pairs}/pipeline4-2.15.0 --critical-path").exits(0);

@@ -68,8 +68,10 @@ impl WriteOptions<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Demotion {
-    /// Some rank does not have it, has something else, or cannot run it.
+    /// Some rank does not have it, or has something else.
     Unmatched,
+    /// All ranks have it, but what another one's trace says of it (no size, no element type) is not enough to run it.
+    NoSizeElsewhere,
     /// The trace of a rank that takes part is not there, and the files shall run without it.
     AbsentRank,
     /// Two ranks do it and another in opposite order, and both would wait for ever.
@@ -88,8 +90,10 @@ pub enum Demotion {
     OneRank,
     /// The ranks of its group are not known, or this rank is not one of them.
     UnknownGroup,
-    /// A send or receive whose other side is not known, or is this rank itself.
+    /// A send or receive whose other side is not known.
     UnknownPeer,
+    /// A send or receive of a rank to or from itself.
+    OwnPeer,
 }
 
 /// What was written.

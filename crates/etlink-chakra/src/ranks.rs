@@ -10,8 +10,7 @@
 use crate::et::comm::{Comm, comm_of};
 use crate::{Demotion, WriteOptions};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Channel, Communication, Facts, Groups, Join, Joint, Role, Turns};
-use etlink_model::CollectiveKind;
+use etlink_link::ranks::{Channel, Communication, Facts, Groups, Join, Joint, Turns};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::io;
@@ -123,8 +122,11 @@ impl Order {
 fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate {
     let size = |part: &etlink_link::ranks::Part| sizes.get(part.rank as usize)?.get(part.communication as usize).copied()?;
     let sizes: Option<Vec<i64>> = joint.parts.iter().map(size).collect();
-    let Some(bytes) = sizes.and_then(|sizes| sizes.into_iter().max()).filter(|_| joint.is_whole()) else {
+    if !joint.is_whole() {
         return Fate::Compute(Demotion::Unmatched);
+    }
+    let Some(bytes) = sizes.and_then(|sizes| sizes.into_iter().max()) else {
+        return Fate::Compute(Demotion::NoSizeElsewhere);
     };
     if without_absent && joint.absent > 0 {
         return Fate::Compute(Demotion::AbsentRank);
@@ -136,34 +138,9 @@ fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate
     Fate::Communication { group, bytes }
 }
 
-/// When, at which joint, and what.
-type Step = ((i64, u32), u32, Role);
-
 /// What each rank does in turn.
 fn turns(facts: &[Facts], join: &Join, fates: &[Fate], order: Order) -> Turns {
-    let mut steps: Vec<Vec<Step>> = vec![vec![]; facts.len()];
-    for ((joint, at), fate) in join.joints.iter().zip(0u32..).zip(fates) {
-        if matches!(fate, Fate::Compute(_)) {
-            continue;
-        }
-        for part in &joint.parts {
-            let communication = &facts[part.rank as usize].communications[part.communication as usize];
-            let role = match communication.kind {
-                CollectiveKind::Send => Role::Sends,
-                // of a sender whose trace is not here nothing is known
-                CollectiveKind::Recv if joint.absent == 0 => Role::Receives,
-                CollectiveKind::Recv => Role::Sends,
-                _ => Role::Meets,
-            };
-            steps[part.rank as usize].push((order.key(communication), at, role));
-        }
-    }
-    let mut turns = Turns::new(facts.len(), join.joints.len());
-    for (rank, mut steps) in (0..).zip(steps) {
-        steps.sort_unstable_by_key(|(key, ..)| *key);
-        steps.into_iter().for_each(|(_, joint, role)| turns.push(rank, joint, role));
-    }
-    turns
+    Turns::of(facts, join, |joint| matches!(fates[joint], Fate::Communication { .. }), |communication| order.key(communication))
 }
 
 /// Writes ASTRA-sim's group configuration: `{"1":[0,1],"2":[2,3]}`.

@@ -83,7 +83,8 @@ impl ChunkTables {
         let anomalies = &mut self.trace.anomalies;
         let place = || format!("{:?}", unescape(event.name));
         let Some(start) = event.start.and_then(Value::time_ns) else {
-            anomalies.note(AnomalyKind::NoTime, place);
+            let number = |ts: Value<'_>| std::str::from_utf8(ts.raw()).ok().and_then(|text| text.parse::<f64>().ok()).is_some_and(f64::is_finite);
+            anomalies.note(if event.start.is_some_and(number) { AnomalyKind::TimeOutOfRange } else { AnomalyKind::NoTime }, place);
             return None;
         };
         let Some(duration) = event.duration else { return Some((TimeNs(start), DurationNs(0))) };

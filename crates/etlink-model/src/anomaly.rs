@@ -50,12 +50,14 @@ anomalies! {
     TextBehind = Damage, "text behind the end of the document, left out: another process may have written to the same file";
     /// An array element that is no object.
     NotAnObject = Info, "list entries that are no objects, left out";
-    /// A duration that is no number.
-    BadNumber = Damage, "durations that are no numbers, read as 0";
+    /// A duration that is no number, or too large a one.
+    BadNumber = Damage, "durations that are no numbers or longer than 292 years, read as 0";
     /// Negative duration.
     NegativeDuration = Damage, "negative durations, read as 0";
     /// A complete event without a `ts` that is a number.
     NoTime = Damage, "events without a start time, left out";
+    /// A `ts` that no count of nanoseconds holds.
+    TimeOutOfRange = Damage, "events whose start time is more than 292 years from the trace's origin, left out";
     /// Kineto `finished: false`.
     Unfinished = Info, "ops still open when recording stopped: their end is the window's end";
     /// Two host nodes with one id.

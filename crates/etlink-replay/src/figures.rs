@@ -4,6 +4,7 @@ use crate::graph::{EdgeKind, Graph, Kind};
 use crate::labels::{Labels, NodeLabel};
 use crate::run::{NONE, Run};
 use crate::stats::{Spread, share, worst};
+use etlink_model::DurationNs;
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -158,8 +159,8 @@ fn named(graph: &Graph, labels: &dyn Labels, worst: Vec<(i64, u32)>) -> Vec<Name
 }
 
 fn end_error(graph: &Graph, labels: &dyn Labels, run: &Run, measured: i64) -> EndError {
-    let late = |node: usize| run.end(node).0 - graph.end(node).0;
-    let errors: Vec<i64> = (0..graph.len()).map(|node| late(node).abs()).collect();
+    let late = |node: usize| run.end(node).0.saturating_sub(graph.end(node).0);
+    let errors: Vec<i64> = (0..graph.len()).map(|node| late(node).saturating_abs()).collect();
     let total: i128 = errors.iter().map(|error| i128::from(*error)).sum();
     let mean_ns = i64::try_from(total / graph.len().max(1) as i128).unwrap_or(i64::MAX);
     let off = errors.iter().zip(0..).filter(|(error, _)| **error > 0).map(|(error, node)| (*error, node));
@@ -172,7 +173,7 @@ fn end_error(graph: &Graph, labels: &dyn Labels, run: &Run, measured: i64) -> En
 /// What a device op waited for beyond the latency of its mechanism. `by_node`: such waits are nodes.
 fn delay(graph: &Graph, run: &Run, node: usize, by_node: bool) -> i64 {
     let waits = graph.deps(node).map(|dep| dep.from as usize).filter(|from| graph.kind[*from] == Kind::UnexplainedWait);
-    let waited: i64 = waits.map(|wait| graph.duration[wait].0).sum();
+    let waited = waits.map(|wait| graph.duration[wait]).sum::<DurationNs>().0;
     let limit = match run.decided[node] {
         _ if by_node => return waited,
         NONE => i64::MAX,
@@ -187,7 +188,7 @@ fn unexplained(graph: &Graph, labels: &dyn Labels, run: &Run, device_ops: u64, t
     // who writes what came before the recording as nodes does so with unexplained waits too
     let by_node = graph.kind.iter().any(|kind| kind.is_delay());
     let delayed: Vec<(i64, u32)> = nodes.map(|node| (delay(graph, run, node, by_node), node as u32)).filter(|(delay, _)| *delay > 0).collect();
-    let waiting_ns = delayed.iter().map(|(delay, _)| delay).sum();
+    let waiting_ns = delayed.iter().fold(0, |sum: i64, (delay, _)| sum.saturating_add(*delay));
     Unexplained {
         device_ops: delayed.len() as u64,
         share_of_ops: share(delayed.len() as i64, device_ops as i64),
@@ -198,7 +199,7 @@ fn unexplained(graph: &Graph, labels: &dyn Labels, run: &Run, device_ops: u64, t
 }
 
 fn contradictions(graph: &Graph, labels: &dyn Labels) -> Contradictions {
-    let early = |node: usize| graph.deps(node).map(move |dep| graph.end(dep.from as usize).0 - graph.start[node].0);
+    let early = |node: usize| graph.deps(node).map(move |dep| graph.end(dep.from as usize).0.saturating_sub(graph.start[node].0));
     let wrong = || (0..graph.len()).flat_map(|node| early(node).map(move |ns| (ns, node as u32))).filter(|(ns, _)| *ns > CLOCK_TOLERANCE_NS);
     Contradictions { edges: wrong().count() as u64, worst: named(graph, labels, worst(wrong())) }
 }

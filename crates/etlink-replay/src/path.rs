@@ -173,6 +173,12 @@ pub struct CauseTime {
     pub share: f64,
 }
 
+impl CauseTime {
+    fn add(&mut self, ns: i64) {
+        self.ns = self.ns.saturating_add(ns);
+    }
+}
+
 /// One node of the path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepReport {
@@ -201,7 +207,7 @@ impl PathReport {
             report.spend(own, duration_ns);
             report.spend(latency, step.latency_ns);
             if let Some(rank) = graph.rank(node) {
-                report.ranks.entry(rank).or_default().ns += duration_ns + step.latency_ns;
+                report.ranks.entry(rank).or_default().add(duration_ns.saturating_add(step.latency_ns));
             }
             match step.via {
                 Via::Edge(kind) => *report.edges.entry(kind).or_default() += 1,
@@ -222,7 +228,7 @@ impl PathReport {
 
     fn spend(&mut self, cause: Cause, ns: i64) {
         if ns > 0 {
-            self.causes.entry(cause).or_default().ns += ns;
+            self.causes.entry(cause).or_default().add(ns);
         }
     }
 }

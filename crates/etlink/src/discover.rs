@@ -1,16 +1,17 @@
 //! Which files of a folder are the traces of which rank.
 //!
 //! Names in use: `torch_et_<r>`, `pytorch_et_<r>`, `host_<r>`, `kineto_trace_<r>`, `kineto_<r>`,
-//! `device_<r>`, `rank<r>_trace`, `rank-<r>`, `*.pt.trace`, with `.json`, `.gz`, `.zst`. What a name
-//! does not tell is read from the file's beginning: its kind, and the rank in `distributedInfo`; then from the manifest that
-//! `etlink record` wrote.
+//! `device_<r>`, `rank<r>_trace`, `rank-<r>`, `*.pt.trace`, with `.json`, `.gz`, `.zst`. Names tell which files belong
+//! together. What a name does not tell is read from the file's beginning: its kind, and the rank in `distributedInfo`; then
+//! from the manifest that `etlink record` wrote. Where names and traces say different ranks, the traces count if they fit
+//! together (local ranks in names), else the names (copies of one rank's trace).
 
 use crate::input;
 use crate::listed::{Listed, Told};
 use crate::progress::Progress;
 use anyhow::{Context, Result};
 use etlink_chakra::read::FileKind;
-use etlink_json::{Scanner, scan_fields};
+use etlink_json::Scanner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,14 @@ pub struct Run {
     pub ranks: Vec<Found>,
     /// What the user should know about names and ranks.
     pub notes: Vec<String>,
+}
+
+impl Run {
+    /// What is to be known of it, after its name where it has one.
+    pub fn named_notes(&self) -> impl Iterator<Item = String> {
+        let name = if self.folder.as_os_str().is_empty() { String::new() } else { format!("{}: ", self.folder.display()) };
+        self.notes.iter().map(move |note| format!("{name}{note}"))
+    }
 }
 
 /// Finds the runs in `root` and its subfolders, in order of their paths.
@@ -103,10 +112,17 @@ struct Candidate {
     stem: String,
     kind: FileKind,
     rank: Option<i64>,
-    /// Number of ranks that the file tells at its beginning.
-    world_size: Option<i64>,
+    /// What the file tells at its beginning.
+    inside: Inside,
     /// The name has more in it than kind and rank (`kineto_trace_0.run1`).
     variant: bool,
+}
+
+/// What a trace says of itself: `distributedInfo`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Inside {
+    rank: Option<i64>,
+    world_size: Option<i64>,
 }
 
 fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
@@ -120,7 +136,8 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
     if let Some(listed) = &listed {
         candidates.iter_mut().for_each(|candidate| candidate.ask(listed, &mut run.notes));
     }
-    let world_size = candidates.iter().find_map(|candidate| candidate.world_size);
+    let world_size = candidates.iter().find_map(|candidate| candidate.inside.world_size);
+    let inside: BTreeMap<PathBuf, Inside> = candidates.iter().map(|candidate| (candidate.path.clone(), candidate.inside)).collect();
     let mut by_rank: BTreeMap<i64, [Vec<Candidate>; 2]> = BTreeMap::new();
     let mut loose: Vec<Candidate> = vec![];
     for candidate in candidates {
@@ -141,6 +158,8 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
             run.ranks.push(Found { rank: Some(rank), label: rank.to_string(), host, device, ..Found::default() });
         }
     }
+    let conflict = settle(&mut run.ranks, &inside);
+    run.notes.extend(conflict);
     adopt(&mut run, loose);
     if let Some(listed) = listed.filter(|_| !run.ranks.is_empty()) {
         run.notes.extend(listed.tell(&mut run.ranks, world_size));
@@ -151,7 +170,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
 impl Candidate {
     /// Takes the rank that the manifest says where nothing else does; tells where they differ.
     fn ask(&mut self, listed: &Listed, notes: &mut Vec<String>) {
-        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = file_name(&self.path);
         let Some(told) = listed.rank_of(&name) else { return };
         match self.rank {
             Some(own) if own != told => notes.push(format!("{name} is of rank {own}, the manifest of the recording says {told}: its own counts")),
@@ -169,11 +188,37 @@ fn pick(rank: i64, kind: &str, mut all: Vec<Candidate>, loose: &mut Vec<Candidat
         all = exact;
     }
     if all.len() > 1 {
-        let names: Vec<_> = all.iter().map(|candidate| candidate.stem.as_str()).collect();
-        notes.push(format!("{} {kind} traces are of rank {rank} ({}): each is taken by itself", all.len(), names.join(", ")));
+        let names: Vec<String> = all.iter().map(|candidate| file_name(&candidate.path)).collect();
+        notes.push(format!(
+            "{} {kind} traces are of rank {rank} ({}): none is joined with the other ranks; leave one of them in the folder, or say in their names which ranks they are of",
+            all.len(),
+            names.join(", ")
+        ));
         loose.append(&mut all);
     }
     all.pop().map(|candidate| candidate.path)
+}
+
+/// Where names and traces say different ranks: takes those of the traces if these are of one run and each of another rank, else those of
+/// the names. Gives what to say of it.
+fn settle(ranks: &mut [Found], inside: &BTreeMap<PathBuf, Inside>) -> Option<String> {
+    let said = |found: &Found| found.device.as_ref().and_then(|device| inside.get(device)).copied().unwrap_or_default();
+    let own: Vec<Option<i64>> = ranks.iter().map(|found| said(found).rank.or(found.rank)).collect();
+    let others: Vec<(&Found, Option<i64>)> = ranks.iter().zip(own.iter().copied()).filter(|(found, own)| found.rank != *own).collect();
+    let (first, first_own) = others.first()?;
+    let first = first.device.as_deref().map(file_name).unwrap_or_default();
+    let which = format!("{} of {} traces say another rank than their names ({first} is of rank {}", others.len(), ranks.len(), first_own.unwrap_or(0));
+    let worlds: BTreeSet<i64> = ranks.iter().filter_map(|found| said(found).world_size).collect();
+    let world = if worlds.len() < 2 { worlds.first().copied().unwrap_or(i64::MAX) } else { 0 };
+    let distinct: BTreeSet<i64> = own.iter().copied().flatten().filter(|rank| (0..world).contains(rank)).collect();
+    if distinct.len() < ranks.len() {
+        return Some(format!("{which}), and what they say does not fit together: the names count"));
+    }
+    for (found, own) in ranks.iter_mut().zip(own) {
+        (found.rank, found.label) = (own, own.map_or(String::new(), |rank| rank.to_string()));
+    }
+    ranks.sort_by_key(|found| found.rank);
+    Some(format!("{which}): the traces count, which fit together"))
 }
 
 /// Files that no rank has: a single host and device trace belong together, others stand alone.
@@ -205,17 +250,21 @@ fn adopt(run: &mut Run, loose: Vec<Candidate>) {
     }
 }
 
+fn file_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 fn look_at(path: PathBuf) -> Candidate {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = file_name(&path);
     let packed = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
     let stem = packed.strip_suffix(".json").unwrap_or(packed).to_owned();
     let (rank, variant) = rank_in_name(&stem);
-    let (mut kind, inner, world_size) = look_inside(&path).unwrap_or_default();
+    let (mut kind, inside) = look_inside(&path).unwrap_or_default();
     // a file that is named like a trace of a rank shall be missed when it is none
     if kind == FileKind::Unknown && rank.is_some() {
         kind = kind_of_name(&stem);
     }
-    Candidate { path, kind, rank: rank.or(inner), world_size, variant, stem }
+    Candidate { path, kind, rank: rank.or(inside.rank), inside, variant, stem }
 }
 
 /// The kind by name alone.
@@ -251,35 +300,46 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
 }
 
 /// Kind, rank and number of ranks from a file's beginning.
-fn look_inside(path: &Path) -> Result<(FileKind, Option<i64>, Option<i64>)> {
+fn look_inside(path: &Path) -> Result<(FileKind, Inside)> {
     let input = input::open(path, 1, &Progress::hidden())?;
     let kind = input.kind;
     let mut head = vec![];
     if kind == FileKind::KinetoTrace {
         input.content.take(64 << 10).read_to_end(&mut head)?;
     }
-    let (mut rank, mut world_size) = (None, None);
-    scan_fields(&head, |key, value| {
-        if key == b"distributedInfo" {
-            let mut info = Scanner::new(value.raw());
-            if info.enter().is_ok() {
-                while let Ok(Some(key)) = info.key() {
-                    let Ok(value) = info.value() else { break };
-                    match key {
-                        b"rank" => rank = value.int(),
-                        b"world_size" => world_size = value.int(),
-                        _ => {}
-                    }
-                }
-            }
+    Ok((kind, distributed(&head)))
+}
+
+/// `"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": [...` of a file's beginning, which can end in it.
+fn distributed(head: &[u8]) -> Inside {
+    const KEY: &[u8] = b"\"distributedInfo\"";
+    let mut inside = Inside::default();
+    let Some(at) = memchr::memmem::find(head, KEY) else { return inside };
+    let mut info = Scanner::new(&head[at + KEY.len()..]);
+    if !info.eat(b':') || info.enter().is_err() {
+        return inside;
+    }
+    while let Ok(Some(key)) = info.key() {
+        let Ok(value) = info.value() else { break };
+        match key {
+            b"rank" => inside.rank = value.int(),
+            b"world_size" => inside.world_size = value.int(),
+            _ => {}
         }
-    });
-    Ok((kind, rank, world_size))
+    }
+    inside
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_head_that_ends_in_a_long_list_of_groups_tells_the_rank() {
+        let head = br#"{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 17, "world_size": 512, "pg_config": [{"ranks": [0, 1, 2"#;
+        assert_eq!(distributed(head), Inside { rank: Some(17), world_size: Some(512) });
+        assert_eq!(distributed(br#"{"schemaVersion": 1, "traceEvents": ["#), Inside::default());
+    }
 
     #[test]
     fn ranks_in_names() {

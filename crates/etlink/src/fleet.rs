@@ -80,15 +80,9 @@ pub fn no_device(run: &Run, found: &Found) -> anyhow::Error {
     anyhow::anyhow!("{}: a host trace {why} has no times: there is nothing to link", host.display())
 }
 
-/// Says the rank that goes for a trace: the name's before its own, so that files keep their names.
+/// Says the rank that goes for a trace which does not say its own.
 pub fn tell_rank(found: &Found, linked: &mut Linked) {
-    let report = &mut linked.report;
-    if let (Some(named), Some(inside)) = (found.rank, report.rank)
-        && named != inside
-    {
-        report.notes.insert(0, format!("the file's name says rank {named}, the trace says rank {inside}"));
-    }
-    report.rank = report.rank.or(found.rank);
+    linked.report.rank = linked.report.rank.or(found.rank);
 }
 
 /// What the others need to know of a rank; `None` where its rank is not sure: then its files are not named by it.

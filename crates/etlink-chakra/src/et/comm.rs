@@ -111,8 +111,11 @@ fn point_to_point<'t>(trace: &LinkedTrace, groups: &Groups<'_>, record: &Collect
     let bytes = message_bytes(record)?;
     let own = trace.report.rank.or(trace.device.header.rank);
     let peer = groups.peer(record).ok_or(Demotion::UnknownPeer)?;
-    if own == Some(peer) || i32::try_from(peer).is_err() {
+    if i32::try_from(peer).is_err() {
         return Err(Demotion::UnknownPeer);
+    }
+    if own == Some(peer) {
+        return Err(Demotion::OwnPeer);
     }
     Ok(Comm::PointToPoint { send, peer, own, bytes })
 }
@@ -177,9 +180,9 @@ mod tests {
         assert_eq!(verdict("_allgather_base", |r| r.in_elements = 1), Err(Demotion::NoData));
         assert_eq!(verdict("allreduce", |r| r.group_size = 1), Err(Demotion::OneRank));
         assert_eq!(verdict("allreduce", |r| r.dtype = r.name), Err(Demotion::UnknownDtype));
-        assert_eq!(verdict("send", |r| r.rank = 0), Err(Demotion::UnknownPeer));
+        assert_eq!(verdict("send", |r| r.rank = 0), Err(Demotion::OwnPeer));
         assert_eq!(verdict("send", |r| r.rank = 9), Err(Demotion::UnknownPeer));
-        assert_eq!(verdict("send", |r| r.dst = 0), Err(Demotion::UnknownPeer));
+        assert_eq!(verdict("send", |r| r.dst = 0), Err(Demotion::OwnPeer));
     }
 
     #[test]

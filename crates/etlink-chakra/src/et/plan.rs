@@ -4,7 +4,7 @@ use super::part::Graph;
 use super::rounding::Rounding;
 use super::works::Works;
 use crate::{Latency, Part, WriteOptions};
-use etlink_link::ranks::{self, Facts};
+use etlink_link::ranks::Facts;
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
 use etlink_model::DurationNs;
 use rayon::prelude::*;
@@ -149,8 +149,8 @@ fn transfers(trace: &LinkedTrace) -> Vec<(u32, u32)> {
         return vec![];
     }
     let facts = Facts::of(trace, 0);
-    let pairs = facts.communications.iter().zip(ranks::transfers(trace, &facts));
-    let mut all: Vec<(u32, u32)> = pairs.filter_map(|(own, transfer)| Some((transfer?.node, own.node))).filter(|(node, own)| node != own).collect();
+    let elsewhere = facts.communications.iter().filter(|own| own.runs.is_transfer && own.runs.waits != own.node);
+    let mut all: Vec<(u32, u32)> = elsewhere.map(|own| (own.runs.waits, own.node)).collect();
     all.sort_unstable();
     all
 }

@@ -53,6 +53,9 @@ fn a_start_that_is_no_number_is_no_time() {
     for ts in ["nan", "null", "\"\"", "-1.-500"] {
         assert_eq!(at(ts, "1"), (None, None, vec![(AnomalyKind::NoTime, 1)]), "{ts}");
     }
+    for ts in ["9223372036854775.808", "-99999999999999999999", "1e99"] {
+        assert_eq!(at(ts, "1"), (None, None, vec![(AnomalyKind::TimeOutOfRange, 1)]), "{ts}");
+    }
 }
 
 #[test]

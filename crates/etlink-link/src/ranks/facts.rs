@@ -1,12 +1,12 @@
 //! What is kept of one rank to join it with the others.
 
-mod gloo;
+mod runs;
 
-use super::{Groups, Steps};
+use super::{Groups, Steps, needs_all};
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{Collective, CollectiveKind, NameId, Names, dtype_bytes};
-use gloo::Gloo;
 use indexmap::IndexSet;
+use runs::{Carriers, of_node};
 use rustc_hash::FxBuildHasher;
 
 /// One rank's communications and what tells whether it belongs to the run.
@@ -75,25 +75,43 @@ pub struct Communication {
     pub end_ns: i64,
     /// Whether it is a device row: then it ends when its transfer does.
     pub on_device: bool,
-    /// Where it waits for the other ranks.
+    /// Where it goes on.
     pub runs: Runs,
 }
 
-/// The range in which a communication runs: its own, or that of Gloo, whose calls return at once.
+/// The nodes in which a communication goes on: its own, or, where calls return at once (Gloo), those that carry it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
-    /// Its first node.
-    pub node: u32,
-    /// Start, as that of the communication.
+    /// When this node begins, the rank has arrived.
+    pub arrives: u32,
+    /// That instant, as [`Communication::start_ns`].
+    pub arrival_ns: i64,
+    /// In this node the rank waits for the others and transfers; it can be the same.
+    pub waits: u32,
+    /// Start of that.
     pub start_ns: i64,
-    /// End.
+    /// End of that.
     pub end_ns: i64,
+    /// The transfer ends with it; else nothing that does is recorded.
+    pub is_transfer: bool,
+}
+
+impl Runs {
+    /// A node that is all of it, with its start and end.
+    pub fn of(node: u32, (start_ns, end_ns): (i64, i64)) -> Runs {
+        Runs { arrives: node, arrival_ns: start_ns, waits: node, start_ns, end_ns, is_transfer: true }
+    }
 }
 
 impl Communication {
     /// Whether it is a send or receive.
     pub fn is_message(&self) -> bool {
         matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
+    }
+
+    /// Whether it cannot end before all others have come; a sender can be done early, and so can the root of a broadcast.
+    pub fn needs_all(&self) -> bool {
+        self.kind == CollectiveKind::Recv || needs_all(self.kind)
     }
 }
 
@@ -105,7 +123,7 @@ impl Facts {
         let mut groups: IndexSet<GroupOf, FxBuildHasher> = IndexSet::default();
         let mut facts =
             Facts { rank, world_size: trace.report.world_size.or(trace.device.header.world_size), window_ns: window(trace), ..Facts::default() };
-        let gloo = Gloo::of(trace);
+        let mut carriers = None;
         for index in (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective) {
             let node = trace.nodes.get(index);
             let Some(found) = trace.collective(&node).filter(|_| node.first) else { continue };
@@ -115,7 +133,10 @@ impl Facts {
             let end_ns = start_ns.saturating_add(node.duration.0);
             let (in_bytes, bytes) = sizes(&found);
             let dtype = facts.names.intern(found.names.get(found.record.dtype));
-            let runs = gloo.runs(trace, index);
+            let runs = match node.on_device {
+                true => of_node(trace, small(index)),
+                false => carriers.get_or_insert_with(|| Carriers::of(trace)).runs(trace, small(index)),
+            };
             facts.communications.push(Communication {
                 node: small(index),
                 party,

@@ -85,6 +85,11 @@ fn strided(record: &Collective) -> Option<Vec<u64>> {
         0 if size > 1 => return None,
         stride => stride,
     };
+    from_to(start, stride, size)
+}
+
+/// `start`, `start + stride`, …, so many; `None` where these are no ranks.
+fn from_to(start: u64, stride: u64, size: u64) -> Option<Vec<u64>> {
     (0..size).map(|i| start.checked_add(i.checked_mul(stride)?)).collect()
 }
 
@@ -98,10 +103,10 @@ fn expanded(text: &str, size: u64) -> Option<Vec<u64>> {
     let (first, second) = (*head.first()?, *head.get(1)?);
     let stride = second.checked_sub(first).filter(|stride| *stride > 0)?;
     let size = match tail.last() {
-        Some(last) => last.checked_sub(first)? / stride + 1,
+        Some(last) => (last.checked_sub(first)? / stride).checked_add(1)?,
         None => size,
     };
-    let all: Vec<u64> = (0..Some(size).filter(|size| *size <= MAX_RANKS)?).map(|i| first + i * stride).collect();
+    let all = from_to(first, stride, Some(size).filter(|size| *size <= MAX_RANKS)?)?;
     (all.starts_with(&head) && all.ends_with(&tail)).then_some(all)
 }
 
@@ -149,6 +154,9 @@ mod tests {
             [("[0, 1, 5, ...]", 8), ("[0, ...]", 8), ("[3, 2, ...]", 8), ("[0, 1, ..., 4, 9]", 8), ("[0, 1, ...]", u64::MAX), ("[0, 1]", 2)]
         {
             assert_eq!(expanded(text, size), None, "{text}");
+        }
+        for (text, size) in [("[0, 9223372036854775808, ...]", 3), ("[0, 1, ..., 18446744073709551615]", 0), ("[18446744073709551614, 18446744073709551615, ...]", 4)] {
+            assert_eq!(expanded(text, size), None, "{text}: beyond what ranks can be");
         }
     }
 

@@ -9,7 +9,7 @@ mod resolve;
 
 pub use problems::{Example, Problem, ProblemKind, list};
 
-use super::{Communication, Facts, Party};
+use super::{Communication, Facts, Party, Turns};
 use etlink_model::CollectiveKind;
 use problems::Problems;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,6 +133,13 @@ pub fn out_of_turn(ranks: &[Facts], join: &Join, places: &[u32]) -> Vec<Problem>
     problems.sorted()
 }
 
+/// What ranks begin in opposite order, as problems: as many joints as would have to be taken out for all ranks to get to the end when each does
+/// its communications one after the other.
+pub fn opposite(ranks: &[Facts], join: &Join) -> Vec<Problem> {
+    let whole = |joint: usize| join.joints[joint].is_whole();
+    out_of_turn(ranks, join, &Turns::of(ranks, join, whole, |communication| communication.node).run())
+}
+
 type Lists = BTreeMap<Channel, BTreeMap<u32, Vec<u32>>>;
 
 /// Joins the ranks of one run; no two are of the same rank.
@@ -170,7 +177,7 @@ fn channel_of(join: &Join, facts: &Facts, communication: &Communication, group: 
     let own = facts.rank;
     match (communication.party, communication.kind) {
         (Party::Peer(None), _) => Err(ProblemKind::UnknownPeer),
-        (Party::Peer(Some(peer)), _) if peer == own => Err(ProblemKind::UnknownPeer),
+        (Party::Peer(Some(peer)), _) if peer == own => Err(ProblemKind::OwnPeer),
         (Party::Peer(Some(peer)), CollectiveKind::Send) => Ok(Some(Channel::Message { src: own, dst: peer })),
         (Party::Peer(Some(peer)), _) => Ok(Some(Channel::Message { src: peer, dst: own })),
         (Party::Group(place), _) => {

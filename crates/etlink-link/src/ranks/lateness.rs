@@ -3,7 +3,12 @@
 //! With `a(r)` for the arrival of rank `r` at a collective or message by the first rank's clock, and `l` for the rank that
 //! arrives last, rank `r` waits `a(l) - a(r)`, and `l` caused the sum of that over all `r`. It is charged to the step in which
 //! `l` launched its side. An arrival is the start of the device row; where no device takes part, of the range in which Gloo
-//! carries it out, else of the call. Whether a rank really stood still for it (a sender need not) is not asked. Of equal arrivals the last by rank is the last.
+//! carries it out, else of the call ([`Runs`](super::Runs)). A rank that has come but does something else before it stands still (a message, for which a wait
+//! is recorded) waits from then on, and one that needs nothing of the last and was done before it came (a sender) does not wait. Of
+//! equal arrivals the last by rank is the last.
+//!
+//! `etlink replay` counts the same instants in a run of its own: what a rank waits there is what the others alone hold it up, so that
+//! a rank which would have stood still for another reason (a kernel that waits for an event) waits less there than here.
 
 use super::join::side;
 use super::{Clock, Facts, Join, Joint, Part};
@@ -22,11 +27,11 @@ pub struct Lateness {
     pub joints: u64,
     /// Those in which it came last.
     pub last: u64,
-    /// What the others waited for it in those, each from its arrival to the last, summed over the others, ns.
+    /// What the others waited for it in those, summed over the others, ns.
     pub caused_ns: i64,
     /// What it alone made others wait in those, from the second to last arrival to its own, ns.
     pub alone_ns: i64,
-    /// What it waited for others, ns: from its arrival to the last.
+    /// What it waited for others, ns.
     pub waited_ns: i64,
 }
 
@@ -61,7 +66,7 @@ pub fn stragglers(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<StepLat
     let mut of_step: BTreeMap<Option<&str>, Vec<&Joint>> = BTreeMap::new();
     for joint in &join.joints {
         let Some(arrivals) = arrivals(ranks, clocks, joint) else { continue };
-        let last = last_of(&arrivals).0.1;
+        let Some((Arrival { rank: last, .. }, ..)) = last_of(&arrivals) else { continue };
         let step = joint.parts.iter().find(|part| part.rank == last).and_then(|part| step(ranks, *part));
         of_step.entry(step).or_default().push(joint);
     }
@@ -76,7 +81,7 @@ fn one(ranks: &[Facts], clocks: &[Clock], name: Option<&str>, joints: &[&Joint],
     let mut first = i64::MAX;
     for arrivals in joints.iter().filter_map(|joint| arrivals(ranks, clocks, joint)) {
         sums.add(&arrivals);
-        first = arrivals.first().map_or(first, |arrival| arrival.0.min(first));
+        first = arrivals.first().map_or(first, |arrival| arrival.at_ns.min(first));
     }
     let waited_ns = sums.ranks.iter().fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
     let mut late: Vec<Lateness> = sums.ranks.into_iter().filter(|rank| rank.caused_ns > 0).collect();
@@ -114,17 +119,14 @@ impl Sums {
         Sums { ranks: ranks.iter().map(|facts| Lateness { rank: facts.rank, ..Lateness::default() }).collect() }
     }
 
-    fn add(&mut self, arrivals: &[(i64, u32)]) {
-        let (last, alone) = last_of(arrivals);
-        let mut caused = 0i64;
-        for &(start, at) in arrivals {
-            let waited = last.0.saturating_sub(start);
-            caused = caused.saturating_add(waited);
-            let Some(rank) = self.ranks.get_mut(at as usize) else { continue };
+    fn add(&mut self, arrivals: &[Arrival]) {
+        for arrival in arrivals {
+            let Some(rank) = self.ranks.get_mut(arrival.rank as usize) else { continue };
             rank.joints += 1;
-            rank.waited_ns = rank.waited_ns.saturating_add(waited);
+            rank.waited_ns = rank.waited_ns.saturating_add(arrival.waits_ns);
         }
-        let Some(rank) = self.ranks.get_mut(last.1 as usize) else { return };
+        let Some((last, caused, alone)) = last_of(arrivals) else { return };
+        let Some(rank) = self.ranks.get_mut(last.rank as usize) else { return };
         rank.last += 1;
         rank.alone_ns = rank.alone_ns.saturating_add(alone);
         rank.caused_ns = rank.caused_ns.saturating_add(caused);
@@ -136,21 +138,39 @@ pub(super) fn aligned(clocks: &[Clock], at: u32, ns: i64) -> i64 {
     clocks.get(at as usize).map_or(ns, |clock| clock.aligned(ns))
 }
 
-/// When each rank arrived, by place of the rank, ascending in time; `None` for joints that not all have.
-pub fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<(i64, u32)>> {
-    let start = |part: &Part| (aligned(clocks, part.rank, side(ranks, *part).1.runs.start_ns), part.rank);
-    let mut arrivals: Vec<(i64, u32)> = joint.parts.iter().map(start).collect();
+/// One rank's side of a joint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival {
+    /// When it came, ns by the first rank's clock.
+    pub at_ns: i64,
+    /// Which rank, by place.
+    pub rank: u32,
+    /// How long it then waited for the last to come, ns.
+    pub waits_ns: i64,
+}
+
+/// How the ranks came, ascending in time; `None` for joints that not all have.
+pub fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<Arrival>> {
+    let at_ns = |part: &Part| aligned(clocks, part.rank, side(ranks, *part).1.runs.arrival_ns);
+    let last = joint.parts.iter().map(at_ns).max()?;
+    let arrival = |part: &Part| {
+        let communication = side(ranks, *part).1;
+        let runs = communication.runs;
+        let gone_on = runs.is_transfer && !communication.needs_all() && aligned(clocks, part.rank, runs.end_ns) < last;
+        let since = aligned(clocks, part.rank, runs.start_ns.max(runs.arrival_ns));
+        Arrival { at_ns: at_ns(part), rank: part.rank, waits_ns: if gone_on { 0 } else { last.saturating_sub(since).max(0) } }
+    };
+    let mut arrivals: Vec<Arrival> = joint.parts.iter().map(arrival).collect();
     arrivals.sort_unstable();
     (joint.is_whole() && arrivals.len() > 1).then_some(arrivals)
 }
 
-/// The last arrival and how much later it was than the one before it.
-pub(super) fn last_of(arrivals: &[(i64, u32)]) -> ((i64, u32), i64) {
-    match arrivals {
-        [.., before, last] => (*last, last.0.saturating_sub(before.0)),
-        [last] => (*last, 0),
-        [] => ((0, 0), 0),
-    }
+/// The last arrival, what all others waited for it, and what they would not have but for it.
+pub(super) fn last_of(arrivals: &[Arrival]) -> Option<(Arrival, i64, i64)> {
+    let waits = || arrivals.iter().map(|arrival| arrival.waits_ns);
+    let [.., before, last] = arrivals else { return None };
+    let alone = last.at_ns.saturating_sub(before.at_ns).min(waits().max()?);
+    Some((*last, waits().fold(0, i64::saturating_add), alone))
 }
 
 #[cfg(test)]

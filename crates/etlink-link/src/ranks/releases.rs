@@ -8,11 +8,11 @@ use etlink_model::CollectiveKind;
 /// One rank's side of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// The first node of the range in which it runs; of a send its call.
+    /// The node in which it waits; of who gives, that with which it arrives.
     pub node: u32,
     /// Common to both sides, and to no other two. From 1.
     pub number: u32,
-    /// When the other rank was there, ns since the Unix epoch by this rank's clock: of who waits, 1 ns later. Never after that range.
+    /// When the other rank was there, ns since the Unix epoch by this rank's clock: of who waits, 1 ns later. Never after that node.
     pub at_ns: i64,
     /// Whether this rank waited.
     pub waits: bool,
@@ -39,7 +39,7 @@ pub fn releases(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Releases {
         let Some(arrivals) = arrivals(ranks, clocks, joint) else { continue };
         let message = matches!(joint.channel, Channel::Message { .. });
         let sends = |part: &&Part| side(ranks, **part).1.kind == CollectiveKind::Send;
-        let last = arrivals.last().map(|(_, rank)| *rank);
+        let last = arrivals.last().map(|arrival| arrival.rank);
         let Some(from) = joint.parts.iter().find(|part| if message { sends(part) } else { Some(part.rank) == last }) else { continue };
         let others = joint.parts.iter().filter(|part| part.rank != from.rank);
         others.for_each(|to| found.add(ranks, clocks, (*from, *to), message));
@@ -50,10 +50,9 @@ pub fn releases(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Releases {
 impl Releases {
     fn add(&mut self, ranks: &[Facts], clocks: &[Clock], (from, to): (Part, Part), message: bool) {
         let (cause, effect) = (side(ranks, from).1, side(ranks, to).1);
-        // a message can be on its way before its range begins
-        let (given, since) = if message { (cause.node, cause.start_ns) } else { (cause.runs.node, cause.runs.start_ns) };
+        let (given, since) = (cause.runs.arrives, cause.runs.arrival_ns);
         let there = aligned(clocks, from.rank, since);
-        if !message && there <= aligned(clocks, to.rank, effect.runs.start_ns) {
+        if !message && there <= aligned(clocks, to.rank, effect.runs.arrival_ns) {
             // they came at the same instant
             return;
         }
@@ -66,7 +65,7 @@ impl Releases {
         self.count += 1;
         let number = self.count;
         let gives = Release { node: given, number, at_ns: since, waits: false, message };
-        let waits = Release { node: runs.node, number, at_ns, waits: true, message };
+        let waits = Release { node: runs.waits, number, at_ns, waits: true, message };
         for (part, release) in [(from, gives), (to, waits)] {
             self.of_rank.get_mut(part.rank as usize).into_iter().for_each(|of| of.push(release));
         }

@@ -32,9 +32,9 @@ pub struct Skew {
     pub step: Option<String>,
     /// From the first arrival to the last, ns.
     pub skew_ns: i64,
-    /// From the second to last arrival to the last, ns: what the last alone made the others wait.
+    /// From the second to last arrival to the last, ns, if anyone waited so long: what the last alone made the others wait.
     pub alone_ns: i64,
-    /// What all ranks waited, each from its arrival to the last, summed, ns.
+    /// What all ranks waited, summed, ns: as in [`super::Lateness`].
     pub waited_ns: i64,
     /// From the last arrival to the last end, ns. `None` where ends are not recorded (calls of host ops).
     pub transfer_ns: Option<i64>,
@@ -51,15 +51,14 @@ pub fn skews(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<Skew> {
 
 fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option<Skew> {
     let arrivals = arrivals(ranks, clocks, joint)?;
-    let (last, alone_ns) = last_of(&arrivals);
-    let first = arrivals.first()?.0;
+    let (last, waited_ns, alone_ns) = last_of(&arrivals)?;
+    let first = arrivals.first()?.at_ns;
     let sides = || joint.parts.iter().map(|part| (part.rank, side(ranks, *part).1));
     let end = sides().map(|(rank, communication)| aligned(clocks, rank, communication.end_ns)).max()?;
     let bytes = sides().map(|(_, communication)| communication.bytes).max()?;
-    let transfer_ns = Some(end.saturating_sub(last.0)).filter(|transfer| *transfer > 0 && sides().all(|(_, communication)| communication.on_device));
-    let waited_ns = arrivals.iter().fold(0i64, |sum, (start, _)| sum.saturating_add(last.0.saturating_sub(*start)));
-    let last_part = joint.parts.iter().find(|part| part.rank == last.1)?;
-    let late = ranks.get(last.1 as usize)?;
+    let transfer_ns = Some(end.saturating_sub(last.at_ns)).filter(|transfer| *transfer > 0 && sides().all(|(_, communication)| communication.on_device));
+    let last_part = joint.parts.iter().find(|part| part.rank == last.rank)?;
+    let late = ranks.get(last.rank as usize)?;
     let (kind, ranks_text, group, n) = match joint.channel {
         Channel::Message { src, dst } => ("message".to_owned(), format!("rank {src} to rank {dst}"), 0, 2),
         Channel::Group(group) => {
@@ -77,7 +76,7 @@ fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option
         start_ns: first,
         last: late.rank,
         step: late.steps.get(last_part.communication).map(|step| step.name.clone()),
-        skew_ns: last.0.saturating_sub(first),
+        skew_ns: last.at_ns.saturating_sub(first),
         alone_ns,
         waited_ns,
         transfer_ns,

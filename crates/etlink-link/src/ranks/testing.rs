@@ -24,7 +24,7 @@ pub(super) fn collective(facts: &mut Facts, kind: CollectiveKind, group: u32, se
         start_ns,
         end_ns,
         on_device: true,
-        runs: Runs { node, start_ns, end_ns },
+        runs: Runs::of(node, (start_ns, end_ns)),
     });
 }
 

@@ -4,6 +4,9 @@
 //! ASTRA-sim runs a rank's communications. Where two ranks do two collectives in opposite order, both wait for ever; to
 //! get on, the earliest of those that are waited for is taken out. O(steps + taken out · ranks).
 
+use super::{Communication, Facts, Join};
+use etlink_model::CollectiveKind;
+
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -36,6 +39,30 @@ impl Turns {
     /// Nobody does anything.
     pub fn new(ranks: usize, joints: usize) -> Turns {
         Turns { queues: vec![vec![]; ranks], joints: vec![State::default(); joints] }
+    }
+
+    /// What the ranks do at the joints, by place, that take part, each rank in the order of `key`.
+    pub fn of<K: Ord>(ranks: &[Facts], join: &Join, takes_part: impl Fn(usize) -> bool, key: impl Fn(&Communication) -> K) -> Turns {
+        let mut steps: Vec<Vec<(K, u32, Role)>> = ranks.iter().map(|_| vec![]).collect();
+        for (joint, at) in join.joints.iter().zip(0u32..).filter(|(_, at)| takes_part(*at as usize)) {
+            for part in &joint.parts {
+                let communication = &ranks[part.rank as usize].communications[part.communication as usize];
+                let role = match communication.kind {
+                    CollectiveKind::Send => Role::Sends,
+                    // of a sender whose trace is not here nothing is known
+                    CollectiveKind::Recv if joint.absent == 0 => Role::Receives,
+                    CollectiveKind::Recv => Role::Sends,
+                    _ => Role::Meets,
+                };
+                steps[part.rank as usize].push((key(communication), at, role));
+            }
+        }
+        let mut turns = Turns::new(ranks.len(), join.joints.len());
+        for (rank, mut steps) in (0..).zip(steps) {
+            steps.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+            steps.into_iter().for_each(|(_, joint, role)| turns.push(rank, joint, role));
+        }
+        turns
     }
 
     /// The next step of a rank. Ranks and joints beyond those of [`Turns::new`] are left out.

@@ -1,8 +1,7 @@
 //! What links ranks in traces, as joints of their graphs.
 
 use super::{Joint, Part};
-use etlink_link::ranks::{Channel, Facts, Join, Transfer, needs_all};
-use etlink_model::CollectiveKind;
+use etlink_link::ranks::{Facts, Join};
 use serde::Serialize;
 
 /// The joints of a run, and how many communications are none.
@@ -19,17 +18,15 @@ pub struct Joined {
     pub without_transfer: u64,
 }
 
-/// `transfers` are those of each rank, in the order of its communications. O(parts).
-pub fn joints(facts: &[Facts], join: &Join, transfers: &[Vec<Option<Transfer>>]) -> Joined {
+/// Joins the ranks' nodes. O(parts).
+pub fn joints(facts: &[Facts], join: &Join) -> Joined {
     let mut joined = Joined::default();
     for joint in &join.joints {
-        let message = matches!(joint.channel, Channel::Message { .. });
         let part = |part: &etlink_link::ranks::Part| {
-            let (rank, communication) = (part.rank as usize, part.communication as usize);
-            let transfer = transfers.get(rank)?.get(communication).copied().flatten()?;
-            let kind = facts.get(rank)?.communications.get(communication)?.kind;
-            let needs_all = if message { kind == CollectiveKind::Recv } else { needs_all(kind) };
-            Some(Part { rank: part.rank, arrives: transfer.arrives, transfer: transfer.node, needs_all })
+            let communication = facts.get(part.rank as usize)?.communications.get(part.communication as usize)?;
+            let runs = communication.runs;
+            let joined = Part { rank: part.rank, arrives: runs.arrives, transfer: runs.waits, needs_all: communication.needs_all() };
+            runs.is_transfer.then_some(joined)
         };
         let parts: Option<Vec<Part>> = joint.parts.iter().map(part).collect();
         match parts {

@@ -51,19 +51,19 @@ impl Together {
         let graph = &self.graph;
         let makespan = |start: &dyn Fn(usize) -> i64, end: &dyn Fn(usize) -> i64| {
             let last = nodes.clone().map(end).max();
-            last.zip(nodes.clone().map(start).min()).map_or(0, |(last, first)| last - first)
+            last.zip(nodes.clone().map(start).min()).map_or(0, |(last, first)| last.saturating_sub(first))
         };
         let replayed_ns = makespan(&|node| self.begins(node, run.start[node].0, |at| run.start[at].0), &|node| run.end(node).0);
         let measured_ns =
             graph.measured.then(|| makespan(&|node| self.begins(node, graph.start[node].0, |at| graph.start[at].0), &|node| graph.end(node).0));
-        let late = |node: usize| i128::from((run.end(node).0 - graph.end(node).0).abs());
+        let late = |node: usize| i128::from(run.end(node).0.saturating_sub(graph.end(node).0).saturating_abs());
         let late = graph.measured.then(|| nodes.clone().map(late).sum::<i128>() / nodes.len().max(1) as i128);
         RankFigures {
             rank,
             nodes: nodes.len() as u64,
             measured_ns,
             replayed_ns,
-            end_ns: nodes.clone().map(|node| run.end(node).0).max().unwrap_or(origin) - origin,
+            end_ns: nodes.clone().map(|node| run.end(node).0).max().unwrap_or(origin).saturating_sub(origin),
             replay_error: measured_ns.map(|measured| share((replayed_ns - measured).abs(), measured)),
             end_error_ns: late.map(|late| i64::try_from(late).unwrap_or(i64::MAX)),
             collectives: self.collectives(run, nodes),

@@ -1,6 +1,6 @@
 //! When the ranks came to each collective, for a heat map.
 
-use etlink_link::ranks::{Clock, Facts, Join, Lateness, Skew, arrivals, lateness, skews};
+use etlink_link::ranks::{Arrival, Clock, Facts, Join, Lateness, Skew, arrivals, lateness, skews};
 use serde::Serialize;
 
 /// Columns of the heat map at most: more collectives stand together.
@@ -36,7 +36,7 @@ impl Met {
     /// Compares the ranks of a run. O(n log n) in the communications.
     pub fn new(ranks: &[Facts], join: &Join, clocks: Vec<Clock>) -> Met {
         let skews = skews(ranks, join, &clocks);
-        let arrivals: Vec<Vec<(i64, u32)>> = join.joints.iter().filter_map(|joint| arrivals(ranks, &clocks, joint)).collect();
+        let arrivals: Vec<Vec<Arrival>> = join.joints.iter().filter_map(|joint| arrivals(ranks, &clocks, joint)).collect();
         // one arrival list per skew: both leave out what not all ranks have
         let mut late = if arrivals.len() == skews.len() { late(ranks.len(), &arrivals) } else { Late::default() };
         let count = skews.len();
@@ -61,17 +61,17 @@ fn list(skews: Vec<Skew>, first: &mut [u32]) -> Vec<Skew> {
 }
 
 /// `arrivals`: when each rank came, the first first.
-fn late(ranks: usize, arrivals: &[Vec<(i64, u32)>]) -> Late {
+fn late(ranks: usize, arrivals: &[Vec<Arrival>]) -> Late {
     let each = arrivals.len().div_ceil(COLUMNS).max(1);
     let mut late = Late { first: vec![], ns: vec![vec![]; ranks] };
     for (column, together) in arrivals.chunks(each).enumerate() {
         late.first.push((column * each) as u32);
         let mut sums = vec![(0i64, 0i64); ranks];
         for arrivals in together {
-            let first = arrivals.first().map_or(0, |arrival| arrival.0);
-            for (start, rank) in arrivals {
+            let first = arrivals.first().map_or(0, |arrival| arrival.at_ns);
+            for Arrival { at_ns, rank, .. } in arrivals {
                 if let Some((sum, count)) = sums.get_mut(*rank as usize) {
-                    (*sum, *count) = (sum.saturating_add(start.saturating_sub(first)), *count + 1);
+                    (*sum, *count) = (sum.saturating_add(at_ns.saturating_sub(first)), *count + 1);
                 }
             }
         }
@@ -111,9 +111,10 @@ mod tests {
 
     #[test]
     fn collectives_share_columns_when_there_are_many() {
-        let few = late(2, &[vec![(10, 0), (40, 1)], vec![(50, 1)]]);
+        let came = |at_ns, rank| Arrival { at_ns, rank, waits_ns: 0 };
+        let few = late(2, &[vec![came(10, 0), came(40, 1)], vec![came(50, 1)]]);
         assert_eq!(few, Late { first: vec![0, 1], ns: vec![vec![Some(0), None], vec![Some(30), Some(0)]] });
-        let many: Vec<Vec<(i64, u32)>> = (0..801).map(|n| vec![(0, 1), (n, 0)]).collect();
+        let many: Vec<Vec<Arrival>> = (0..801).map(|n| vec![came(0, 1), came(n, 0)]).collect();
         let many = late(2, &many);
         assert_eq!((many.first.len(), many.first[1], many.ns[0][0], many.ns[0][266]), (267, 3, Some(1), Some(799)));
     }

@@ -18,7 +18,7 @@ pub use record::MANIFEST;
 use crate::Outcome;
 use crate::args::{Args, Command};
 use crate::interrupt;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -57,8 +57,8 @@ fn threads(asked: Option<u32>) -> Result<usize> {
 }
 
 fn print(text: &str) -> Result<()> {
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 fn print_json(value: &impl Serialize) -> Result<()> {

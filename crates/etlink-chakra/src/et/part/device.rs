@@ -9,15 +9,15 @@
 //! O(nodes + edges).
 
 use super::{Graph, stand_in};
-use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, Nodes};
+use etlink_link::{Edge, EdgeKind, Edges, Nodes};
 use std::borrow::Cow;
 
-/// The part of `whole`, which is all of `trace`.
-pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>) -> Graph<'t> {
-    let nodes = &trace.nodes;
+/// The part of `whole`.
+pub(super) fn of(whole: Graph<'_>) -> Graph<'_> {
+    let nodes = whole.nodes.clone();
     let mut stays = nodes.on_device.clone();
     whole.communications.iter().for_each(|node| stays[*node as usize] = true);
-    let with = written_with(trace, &whole.edges, &stays);
+    let with = written_with(&whole.edges, &stays);
     let edges = whole.edges.clone();
     let mut part = Graph { nodes: Cow::Owned(Nodes::default()), edges: Cow::Owned(Edges::default()), standing_for: "host", ..whole };
     let (mut kept, mut takes, mut number) = (Nodes::default(), vec![], vec![0; nodes.len()]);
@@ -34,7 +34,7 @@ pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>) -> Graph<'t> {
         let at = number[at] as usize;
         number[node] = at as u32;
         kept.duration[at] += duration;
-        kept.duration[at] += trace.latency(node);
+        kept.duration[at] += nodes.latency(&edges, node);
         take.into_iter().for_each(|take| takes[at] += take);
     }
     let renumbered = edges.iter().map(|edge| Edge { to: number[edge.to as usize], from: number[edge.from as usize], ..edge });
@@ -46,15 +46,14 @@ pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>) -> Graph<'t> {
 }
 
 /// Per node, the one that it is written with: itself or the first of its chain.
-fn written_with(trace: &LinkedTrace, edges: &Edges, stays: &[bool]) -> Vec<u32> {
-    let nodes = &trace.nodes;
-    let before: Vec<Option<u32>> = (0..nodes.len()).map(|node| before(edges, node)).collect();
-    let mut branches = vec![false; nodes.len()];
+fn written_with(edges: &Edges, stays: &[bool]) -> Vec<u32> {
+    let before: Vec<Option<u32>> = (0..stays.len()).map(|node| before(edges, node)).collect();
+    let mut branches = vec![false; stays.len()];
     for edge in edges.iter().filter(|edge| stays[edge.to as usize] || before[edge.to as usize] != Some(edge.from)) {
         branches[edge.from as usize] = true;
     }
-    let mut with: Vec<u32> = (0..nodes.len() as u32).collect();
-    for node in (0..nodes.len()).filter(|node| !stays[*node]) {
+    let mut with: Vec<u32> = (0..stays.len() as u32).collect();
+    for node in (0..stays.len()).filter(|node| !stays[*node]) {
         if let Some(before) = before[node].map(|before| before as usize).filter(|before| !stays[*before] && !branches[*before])
             && edges.of(node).iter().all(|edge| edge.from as usize == before)
         {

@@ -52,7 +52,7 @@ impl<'t> Graph<'t> {
         }
         match options.part {
             Part::Whole => whole,
-            Part::Device => device::of(trace, whole),
+            Part::Device => device::of(whole),
             Part::Communication => communication::of(trace, whole, options.in_turn),
         }
     }

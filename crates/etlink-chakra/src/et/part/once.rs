@@ -8,8 +8,8 @@
 //! thread 1   op | op | op | op |             thread 1   op | op | op | op |
 //! thread 2   gap           | op          ->  thread 2                   gap | op
 //! ```
-//! A gap, in which its own thread or stream does nothing, becomes a wait for what ended last before it does, and takes what is left
-//! after that: it would keep others from running. O(n log n).
+//! A gap, in which its own thread or stream does nothing, becomes a wait for what ended last before it does, and is what is left
+//! after that, with that start: it would keep others from running, and its measured start would contradict the wait. O(n log n).
 
 use super::Graph;
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, NodeKind};
@@ -64,6 +64,13 @@ pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>, gaps_wait: bool) {
         }
     }
     if !waits.is_empty() {
+        let nodes = whole.nodes.to_mut();
+        for wait in &waits {
+            let (gap, anchor) = (wait.to as usize, wait.from as usize);
+            let (end, since) = (nodes.start[gap] + nodes.duration[gap], nodes.start[anchor] + nodes.duration[anchor]);
+            nodes.start[gap] = nodes.start[gap].max(since);
+            nodes.duration[gap] = end - nodes.start[gap];
+        }
         waits.extend(trace.edges.iter());
         whole.edges = Cow::Owned(Edges::new(waits, trace.nodes.len()));
     }

@@ -121,6 +121,6 @@ fn a_gap_waits_instead_of_taking_the_time_of_others() {
     (trace.nodes.resource[gap as usize], trace.nodes.resource[last as usize]) = (1, 1);
     let graph = part_of(&trace, Part::Whole, true);
     assert_eq!(graph.takes.iter().map(|take| take.0).collect::<Vec<_>>(), [30, 5, 60, 10]);
-    assert_eq!(told(&trace, &graph)[gap as usize].3, [second], "what ended last before the gap does");
+    assert_eq!(told(&trace, &graph)[gap as usize], ("host gap", 90, 5, vec![second]), "what ended last before the gap does, and the rest");
     assert!(part_of(&trace, Part::Whole, false).takes.is_empty(), "not unless one goes after the other");
 }

@@ -31,6 +31,8 @@ pub enum ProblemKind {
     NotAMember,
     /// A send or receive that does not say with whom.
     UnknownPeer,
+    /// A send or receive whose other side is the rank itself: nobody else has it.
+    OwnPeer,
     /// Two ranks do it and another in opposite order, each waiting for the other: a simulator that runs one at a time never ends.
     OrderDiffers,
 }
@@ -48,6 +50,7 @@ impl ProblemKind {
             ProblemKind::UnknownGroup => "collectives of a group whose ranks no trace lists",
             ProblemKind::NotAMember => "collectives of a group that the rank is not in",
             ProblemKind::UnknownPeer => "sends or receives that do not say with whom",
+            ProblemKind::OwnPeer => "sends or receives of a rank to or from itself",
             ProblemKind::OrderDiffers => "communications that ranks do in opposite order",
         }
     }
@@ -112,9 +115,15 @@ impl Problems {
         let (kind, said): (_, fn(&Facts, &Communication) -> String) = match joint.differs {
             None => return,
             Some(Differs::Kind) => (ProblemKind::KindDiffers, |_, communication| communication.kind.name().to_owned()),
-            Some(Differs::Dtype) => (ProblemKind::DtypeDiffers, |facts, communication| facts.names.get(communication.dtype).to_owned()),
+            Some(Differs::Dtype) => (ProblemKind::DtypeDiffers, |facts, communication| match facts.names.get(communication.dtype) {
+                "" => "no element type".to_owned(),
+                dtype => dtype.to_owned(),
+            }),
             Some(Differs::Size) if joint.kind == CollectiveKind::AllToAll => return,
-            Some(Differs::Size) => (ProblemKind::SizeDiffers, |_, communication| format!("{} bytes", communication.in_bytes)),
+            Some(Differs::Size) => (ProblemKind::SizeDiffers, |_, communication| match communication.in_bytes {
+                0 => "no size".to_owned(),
+                bytes => format!("{bytes} bytes"),
+            }),
         };
         let first_said = said(facts, communication);
         let other = joint.parts.iter().map(|part| side(ranks, *part)).find(|(facts, communication)| said(facts, communication) != first_said);

@@ -82,15 +82,27 @@ fn an_uneven_all_to_all_is_no_problem() {
 }
 
 #[test]
+fn what_a_trace_does_not_say_is_no_number() {
+    let mut ranks = pair([&[1, 2], &[1, 2]]);
+    ranks[1].communications[0].in_bytes = 0;
+    ranks[1].communications[1].dtype = ranks[1].names.intern("");
+    let told = joined(&ranks).1;
+    assert!(told.iter().any(|line| line.ends_with("1024 bytes on rank 0, no size on rank 1")), "{told:?}");
+    assert!(told.iter().any(|line| line.ends_with("Float on rank 0, no element type on rank 1")), "{told:?}");
+}
+
+#[test]
 fn messages_are_paired_in_order() {
     let mut ranks = [0, 1].map(|at| rank(at, 2, &[]));
     message(&mut ranks[0], Send, Some(1), 0);
     message(&mut ranks[0], Send, Some(1), 10);
     message(&mut ranks[0], Recv, None, 20);
+    message(&mut ranks[0], Send, Some(0), 30);
     message(&mut ranks[1], Recv, Some(0), 15);
     let (join, told) = joined(&ranks);
     assert_eq!(whole(&join), [(0, true), (1, false)]);
-    assert_eq!(told, ["SendWithoutRecv: message 1 from rank 0 to rank 1 is missing on rank 1", "UnknownPeer: recv on rank 0"]);
+    let missing = "SendWithoutRecv: message 1 from rank 0 to rank 1 is missing on rank 1";
+    assert_eq!(told, [missing, "UnknownPeer: recv on rank 0", "OwnPeer: send on rank 0"]);
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn each_side_has_its_own_clock() {
     let mut ranks = meeting(&[0, 300]);
     let communication = &mut ranks[1].communications[0];
     (communication.start_ns, communication.end_ns) = (communication.start_ns + 5_000, communication.end_ns + 5_000);
-    communication.runs = Runs { node: 10, start_ns: communication.start_ns, end_ns: communication.end_ns };
+    communication.runs = Runs::of(10, (communication.start_ns, communication.end_ns));
     let clocks = clocks(&ranks, &join(&ranks));
     assert_eq!(clocks[1].offset_ns, -5_000);
     assert_eq!(brief(&of(&ranks, &clocks)), [vec![(1, 301, true)], vec![(1, 5_300, false)]]);
@@ -86,9 +86,9 @@ fn calls_that_have_returned_meet_where_their_workers_run_them() {
     for facts in &mut ranks {
         let communication = &mut facts.communications[0];
         communication.end_ns = communication.start_ns + 10;
-        communication.runs = Runs { node: 20, start_ns: communication.start_ns + 5, end_ns: 400 };
+        communication.runs = Runs::of(20, (communication.start_ns + 5, 400));
     }
-    ranks[2].communications[0].runs.start_ns = 350;
+    ranks[2].communications[0].runs = Runs::of(20, (350, 400));
     let found = of(&ranks, &[]);
     assert_eq!(brief(&found), [vec![(1, 351, true)], vec![(2, 351, true)], vec![(1, 350, false), (2, 350, false)]]);
     assert_eq!([found.of_rank[0][0].node, found.of_rank[2][0].node], [20, 20]);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::ranks::testing::{collective, message, rank};
-use crate::ranks::{clocks, join};
+use crate::ranks::{Runs, clocks, join};
 use CollectiveKind::{AllGather, AllReduce, Recv, Send};
 
 /// Rank 2 of four comes 300 ns after the others, whose arrivals are 0, 10 and 20; the transfer takes 100 ns.
@@ -35,7 +35,7 @@ fn aligned_clocks_decide_who_was_late() {
     let (mut ranks, join) = late(AllReduce);
     let communication = &mut ranks[2].communications[0];
     (communication.start_ns, communication.end_ns) = (communication.start_ns - 5_000, communication.end_ns - 5_000);
-    communication.runs.start_ns -= 5_000;
+    communication.runs = Runs::of(10, (communication.start_ns, communication.end_ns));
     assert_eq!(skews(&ranks, &join, &[])[0].last, 3, "by clocks that are 5 us apart");
     let clocks = clocks(&ranks, &join);
     assert_eq!(skews(&ranks, &join, &clocks)[0].last, 2);

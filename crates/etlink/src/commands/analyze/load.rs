@@ -178,7 +178,7 @@ fn folder<T: Send>(args: &Analyze, threads: usize, progress: &Progress, say: imp
     let fleet = Fleet::find(&args.path, args.memory, threads)?;
     progress.say("analyzing");
     let all = fleet.each(|at| rank(args, &fleet, at, progress, &say));
-    let notes = fleet.runs.iter().flat_map(|run| run.notes.iter().map(|note| format!("note: {}: {note}\n", run.folder.display())));
+    let notes = fleet.runs.iter().flat_map(Run::named_notes).map(|note| format!("note: {note}\n"));
     let told = |run: &Run| Told { run: run.folder.display().to_string(), ranks: vec![], left_out: vec![] };
     let mut runs: Vec<Told<T>> = fleet.runs.iter().map(told).collect();
     for ((at, (run, _)), found) in fleet.ranks.iter().enumerate().zip(all) {

@@ -256,7 +256,7 @@ impl Merging {
             simulator::write(&self.args, &folder, &name, joined)?;
             if self.args.how.force {
                 // --force replaces a run as a whole
-                for path in simulator::stale(&folder, &name, joined, &written)? {
+                for path in simulator::stale(&self.args, &folder, &name, joined, &written)? {
                     std::fs::remove_file(&path).with_context(|| format!("cannot remove {}, which an earlier run left", path.display()))?;
                 }
             }

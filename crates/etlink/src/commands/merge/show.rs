@@ -16,7 +16,7 @@ const CLOCKS: usize = 16;
 
 /// Notes, a line per rank, what the ranks have in common, what failed.
 pub(super) fn summary(runs: &[Run], ranks: &[Rank], joined: &[Joined]) -> String {
-    let mut out: String = runs.iter().flat_map(|run| run.notes.iter().map(|note| format!("note: {}: {note}\n", run.folder.display()))).collect();
+    let mut out: String = runs.iter().flat_map(Run::named_notes).map(|note| format!("note: {note}\n")).collect();
     let mut rows = Rows::default();
     let mut errors = String::new();
     let mut notes: IndexMap<&str, Vec<String>> = IndexMap::new();

@@ -23,19 +23,16 @@ pub(super) fn names(args: &Merge) -> Vec<&'static str> {
 
 /// Refuses what no simulator could be given, before anything is written.
 pub(super) fn check(args: &Merge, folder: &Path, joined: &Joined) -> Result<()> {
-    match joined.ranks.iter().max().filter(|_| args.simulator.is_some()) {
-        Some(last) => idle(folder, joined, *last).map(|_| ()),
-        None => Ok(()),
-    }
+    idle(args, folder, joined).map(|_| ())
 }
 
-/// Ranks without a trace, below the last.
-fn idle(folder: &Path, joined: &Joined, last: i64) -> Result<Vec<i64>> {
-    let all = count(last);
+/// Ranks of the run without a trace, of which a simulator wants a file.
+fn idle(args: &Merge, folder: &Path, joined: &Joined) -> Result<Vec<i64>> {
+    let all = if args.simulator.is_some() { count(joined) } else { 0 };
     let idle: Vec<i64> = (0..).take(usize::try_from(all)?).filter(|rank| !joined.ranks.contains(rank)).take(MAX_IDLE + 1).collect();
     if idle.len() > MAX_IDLE {
         bail!(
-            "{}: rank {last} and only {} traces: more than {MAX_IDLE} ranks are absent, and ASTRA-sim counts ranks from 0; add their traces, or leave --for astra-sim out",
+            "{}: {all} ranks and only {} traces: more than {MAX_IDLE} ranks are absent, and ASTRA-sim wants a file of each; add their traces, or leave --for astra-sim out",
             folder.display(),
             joined.ranks.len()
         );
@@ -43,8 +40,11 @@ fn idle(folder: &Path, joined: &Joined, last: i64) -> Result<Vec<i64>> {
     Ok(idle)
 }
 
-fn count(last: i64) -> u64 {
-    u64::try_from(last.saturating_add(1)).unwrap_or(0).max(astra::MIN_RANKS)
+/// How many ranks the simulator has: those of the run, as its traces say it, and no fewer than the last needs. None where nothing was joined.
+fn count(joined: &Joined) -> u64 {
+    let Some(last) = joined.ranks.iter().max() else { return 0 };
+    let needed = last.saturating_add(1).max(joined.world_size.unwrap_or(0));
+    u64::try_from(needed).unwrap_or(0).max(astra::MIN_RANKS)
 }
 
 /// Writes them.
@@ -54,9 +54,11 @@ pub(super) fn write(args: &Merge, folder: &Path, name: &str, joined: &Joined) ->
         let target = Target::fixed(&folder.join(file::GROUPS), args.how.force)?;
         target.write(|out| etlink_chakra::write_groups(groups, out))?;
     }
-    // a folder in which no rank could be linked
-    let Some(last) = joined.ranks.iter().max().filter(|_| args.simulator.is_some()) else { return Ok(()) };
-    let (ranks, idle) = (count(*last), idle(folder, joined, *last)?);
+    let (ranks, idle) = (count(joined), idle(args, folder, joined)?);
+    // a folder in which no rank could be linked has none
+    if args.simulator.is_none() || ranks == 0 {
+        return Ok(());
+    }
     for rank in &idle {
         put(args, folder, &format!("{name}.{rank}.et"), &astra::idle_rank())?;
     }
@@ -74,11 +76,8 @@ fn put(args: &Merge, folder: &Path, name: &str, content: &[u8]) -> Result<()> {
 }
 
 /// Files of a run of the same name that this one did not write; ranks' files, and groups where there are none now.
-pub(super) fn stale(folder: &Path, name: &str, joined: &Joined, written: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let idle = match joined.ranks.iter().max() {
-        Some(last) => idle(folder, joined, *last)?.iter().map(|rank| folder.join(format!("{name}.{rank}.et"))).collect(),
-        None => vec![],
-    };
+pub(super) fn stale(args: &Merge, folder: &Path, name: &str, joined: &Joined, written: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let idle: Vec<PathBuf> = idle(args, folder, joined)?.iter().map(|rank| folder.join(format!("{name}.{rank}.et"))).collect();
     let mut found = vec![];
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();

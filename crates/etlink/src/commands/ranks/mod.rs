@@ -10,7 +10,7 @@ use crate::fleet::{self, Fleet};
 use crate::pair::{self, Job};
 use crate::progress::Progress;
 use anyhow::Result;
-use etlink_link::ranks::{Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness, skews, stragglers};
+use etlink_link::ranks::{Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness, opposite, skews, stragglers};
 use serde::Serialize;
 
 /// What is known of the ranks of one run.
@@ -99,7 +99,8 @@ fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Option<Facts>>)>)
             Some(why) => left_out.push(Stray { label, error: None, why: Some(*why) }),
         }
     }
-    let join = join(&together);
+    let mut join = join(&together);
+    join.problems.extend(opposite(&together, &join));
     let clocks = if args.no_align { vec![] } else { clocks(&together, &join) };
     Compared {
         run: run.folder.display().to_string(),

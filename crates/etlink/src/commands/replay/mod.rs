@@ -246,7 +246,7 @@ fn what_if(graph: &Graph, settings: &Settings, plain: &Run, run: &Run) -> WhatIf
         makespan_ns,
         change_ns,
         change: change_ns as f64 / before.max(1) as f64,
-        device_end_change_ns: device_end(run).zip(device_end(plain)).map(|(now, before)| now - before),
+        device_end_change_ns: device_end(run).zip(device_end(plain)).map(|(now, before)| now.saturating_sub(before)),
         ranks: vec![],
     }
 }

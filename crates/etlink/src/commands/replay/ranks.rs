@@ -9,7 +9,7 @@ use crate::args::Replay;
 use crate::commands::{print, print_json};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
-use etlink_link::ranks::{Clock, Company, Facts, LeftOut, Problem, Transfer, clocks, company, join};
+use etlink_link::ranks::{Clock, Company, Facts, LeftOut, Problem, clocks, company, join};
 use etlink_model::TimeNs;
 use etlink_replay::{Fate, Graph, Joined, Rank, RankFigures, RankLabels, RankNames, Run, Together};
 use indexmap::IndexMap;
@@ -28,7 +28,6 @@ struct Fleet {
 struct Member {
     label: String,
     facts: Facts,
-    transfers: Vec<Option<Transfer>>,
     graph: Graph,
     names: RankNames,
     /// What its times count from, ns since the Unix epoch.
@@ -112,6 +111,9 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
     if args.output.is_some() {
         bail!("-o writes a trace for Perfetto of one rank; give its traces as --host and --device");
     }
+    if args.link.rank.is_some() {
+        bail!("--rank is for one trace; a folder is replayed with all its ranks, 'rank=1/' before a --scale rule or an --explain name takes one of them");
+    }
     let progress = Progress::new();
     let sets = files::find(dir)?;
     let fleets = if sets.is_empty() {
@@ -144,7 +146,7 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
     let clocks = if args.no_align || !measured { vec![] } else { clocks(&kept.facts, &join) };
     kept.align(&clocks);
-    let mut joined = etlink_replay::joints(&kept.facts, &join, &kept.transfers);
+    let mut joined = etlink_replay::joints(&kept.facts, &join);
     let joints = std::mem::take(&mut joined.joints);
     let together = etlink_replay::together(&kept.ranks, &joints).with_context(|| name.clone())?;
     kept.ranks.clear();
@@ -168,7 +170,6 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
 #[derive(Default)]
 struct Kept {
     facts: Vec<Facts>,
-    transfers: Vec<Vec<Option<Transfer>>>,
     ranks: Vec<Rank>,
     bases_ns: Vec<i64>,
     names: Vec<RankNames>,
@@ -198,7 +199,6 @@ impl Kept {
             kept.ranks.push(Rank { rank: facts.rank, graph: member.graph, uncertainty_ns: 0 });
             kept.bases_ns.push(member.base_ns);
             kept.facts.push(facts);
-            kept.transfers.push(member.transfers);
             kept.names.push(member.names);
         }
         (kept, company)
@@ -227,9 +227,9 @@ fn collectives(together: &Together, ranks: &[RankFigures], joined: Joined) -> Co
 fn changes(before: &[RankFigures], together: &Together, run: &Run) -> Vec<RankChange> {
     let change = |(now, before): (RankFigures, &RankFigures)| RankChange {
         rank: now.rank,
-        end_change_ns: now.end_ns - before.end_ns,
-        waiting_change_ns: now.collectives.waiting_ns - before.collectives.waiting_ns,
-        transfer_change_ns: now.collectives.transfer_ns - before.collectives.transfer_ns,
+        end_change_ns: now.end_ns.saturating_sub(before.end_ns),
+        waiting_change_ns: now.collectives.waiting_ns.saturating_sub(before.collectives.waiting_ns),
+        transfer_change_ns: now.collectives.transfer_ns.saturating_sub(before.collectives.transfer_ns),
     };
     together.by_rank(run).into_iter().zip(before).map(change).collect()
 }

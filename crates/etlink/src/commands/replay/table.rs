@@ -161,7 +161,7 @@ fn critical_path(path: &PathReport) -> String {
         rows.add("", path.crossings.len() - SHOWN_STEPS, "more");
     }
     let mut longest: Vec<&StepReport> = path.steps.iter().collect();
-    longest.sort_by_key(|step| Reverse(step.duration_ns + step.latency_ns));
+    longest.sort_by_key(|step| Reverse(step.duration_ns.saturating_add(step.latency_ns)));
     longest.truncate(SHOWN_STEPS);
     longest.sort_by_key(|step| step.start_ns);
     for step in longest {

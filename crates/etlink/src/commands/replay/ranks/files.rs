@@ -8,7 +8,7 @@ use crate::input;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::proto::NodeType;
 use etlink_chakra::read::{self, CommAttrs, FileKind};
-use etlink_link::ranks::{Communication, Facts, GroupOf, Party, Runs, Transfer};
+use etlink_link::ranks::{Communication, Facts, GroupOf, Party, Runs};
 use etlink_model::{CollectiveKind, NameId};
 use etlink_replay::{Graph, RankNames};
 use indexmap::{IndexMap, IndexSet};
@@ -72,9 +72,7 @@ fn member(rank: i64, path: &Path, groups: &GroupList, all: &[u64]) -> Result<Opt
     let names = RankNames::of(&chakra::Named(&file), graph.len());
     let base = file.metadata.iter().find(|(key, _)| key == "base_time_ns").and_then(|(_, base)| base.parse().ok());
     let facts = facts(rank, &file, &graph, |name| group_of(name, groups, all), base.unwrap_or(0));
-    let carriers: IndexMap<u64, u32> = file.transfers.iter().map(|(node, of)| (*of, *node)).collect();
-    let transfers = facts.communications.iter().map(|communication| transfer(&file, &graph, communication, &carriers)).collect();
-    Ok(Some((Member { label: rank.to_string(), facts, transfers, graph, names, base_ns: base.unwrap_or(0) }, notes)))
+    Ok(Some((Member { label: rank.to_string(), facts, graph, names, base_ns: base.unwrap_or(0) }, notes)))
 }
 
 /// What communicates in a file, by id as simulators take it.
@@ -83,16 +81,20 @@ fn facts(rank: i64, file: &read::Graph, graph: &Graph, group_of: impl Fn(&str) -
     let window_ns = (base_ns.saturating_add(first), base_ns.saturating_add(last));
     let mut facts = Facts { rank, window_ns, ..Facts::default() };
     let mut groups: IndexSet<&str> = IndexSet::new();
+    let carriers: IndexMap<u64, u32> = file.transfers.iter().map(|(node, of)| (*of, *node)).collect();
     for node in 0..file.len() {
         let comm = file.comm_of(node);
         let group = comm.group.map_or("", |group| file.names.get(group));
         let Some((kind, party)) = kind_and_party(file.node_type[node], &comm, || groups.insert_full(group).0) else { continue };
         let bytes = comm.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
-        let start_ns = base_ns.saturating_add(file.start_ns[node].unwrap_or(0));
-        let end_ns = start_ns.saturating_add(file.duration_ns[node]);
         let (in_bytes, dtype, on_device) = (bytes, NameId::default(), graph.on_device(node));
         let node = node as u32;
-        let runs = Runs { node, start_ns, end_ns };
+        let of_node = |node: u32| {
+            let start_ns = base_ns.saturating_add(file.start_ns[node as usize].unwrap_or(0));
+            Runs::of(node, (start_ns, start_ns.saturating_add(file.duration_ns[node as usize])))
+        };
+        let (own, carrier) = (of_node(node), carriers.get(&file.id[node as usize]).map(|carrier| of_node(*carrier)));
+        let (start_ns, end_ns, runs) = (own.start_ns, own.end_ns, runs(file, graph, own, carrier));
         facts.communications.push(Communication { node, party, kind, dtype, in_bytes, bytes, seq: None, start_ns, end_ns, on_device, runs });
     }
     facts.groups = groups.into_iter().map(group_of).collect();
@@ -133,13 +135,16 @@ fn kind_and_party(node_type: NodeType, comm: &CommAttrs, group: impl FnOnce() ->
 
 /// A device's node is the transfer, and so is one of a file that does not tell hosts' work apart. A host's is carried out by the
 /// node that says so: if that runs elsewhere, the rank arrives with it.
-fn transfer(file: &read::Graph, graph: &Graph, communication: &Communication, carriers: &IndexMap<u64, u32>) -> Option<Transfer> {
-    let own = communication.node;
-    let at = own as usize;
-    if communication.on_device || file.names.get(file.kind[at]).is_empty() {
-        return Some(Transfer { arrives: own, node: own });
+fn runs(file: &read::Graph, graph: &Graph, own: Runs, carrier: Option<Runs>) -> Runs {
+    let at = own.waits as usize;
+    if graph.on_device(at) || file.names.get(file.kind[at]).is_empty() {
+        return own;
     }
-    let node = *carriers.get(&file.id[at])?;
-    let arrives = if graph.resource[node as usize] == graph.resource[at] { own } else { node };
-    Some(Transfer { arrives, node })
+    match carrier {
+        None => Runs { is_transfer: false, ..own },
+        Some(carrier) if graph.resource[carrier.waits as usize] == graph.resource[at] => {
+            Runs { arrives: own.arrives, arrival_ns: own.arrival_ns, ..carrier }
+        }
+        Some(carrier) => carrier,
+    }
 }

@@ -6,7 +6,6 @@ use crate::fleet;
 use crate::pair::{self, Job};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
-use etlink_link::ranks::transfers;
 use etlink_replay::RankNames;
 use std::path::Path;
 
@@ -68,7 +67,6 @@ fn member(args: &Replay, fleet: &fleet::Fleet, at: usize, progress: &Progress) -
     let names = RankNames::of(&trace, graph.len());
     let member = facts.map(|facts| Member {
         label: found.label.clone(),
-        transfers: transfers(&trace, &facts),
         facts,
         graph,
         names,

@@ -1,0 +1,90 @@
+//! In which nodes of a rank its communications go on.
+//!
+//! ```text
+//! NCCL     stream    |== kernel: waits for the others, transfers ==|
+//! Gloo     thread    record(all_reduce)  …  record(wait) . . . . . . ____
+//!          worker               |== gloo:all_reduce ==============|
+//! Gloo     thread    record(recv)  …  record(wait)===============____
+//! ```
+//! A device row is both: the rank arrives when it begins, and the transfer ends when it does. A host op only gives the work
+//! away: a worker's range carries it out, else whoever waits for it is blocked until it is done. Of a range in several
+//! slices, cut by ops that it calls, the longest is the transfer; those around it prepare and copy. Where no wait is recorded,
+//! a range of the op's own thread that begins inside the op and outlasts it says at least until when it went on.
+
+use super::{Runs, small};
+use crate::queued::{self, queued};
+use crate::{LinkedTrace, Node, NodeKind};
+use etlink_model::{DurationNs, OpIdx};
+use rustc_hash::FxHashMap;
+
+/// What carries out the communications that host ops give away.
+pub(super) struct Carriers {
+    /// The worker's range, by the op that gave it the work.
+    ranges: FxHashMap<OpIdx, OpIdx>,
+    /// The record of the wait.
+    waits: FxHashMap<queued::Key, OpIdx>,
+    /// Per range and wait, its longest slice and how long that is.
+    slices: FxHashMap<OpIdx, (DurationNs, u32)>,
+    gloo: bool,
+}
+
+impl Carriers {
+    /// O(n).
+    pub(super) fn of(trace: &LinkedTrace) -> Carriers {
+        let device = &trace.device;
+        let ranges: FxHashMap<OpIdx, OpIdx> = queued(device).into_iter().map(|work| (work.given, work.run)).collect();
+        let waits: FxHashMap<queued::Key, OpIdx> = queued::waits(device).map(|(key, op)| (key, OpIdx::new(op))).collect();
+        let mut slices: FxHashMap<OpIdx, (DurationNs, u32)> = ranges.values().chain(waits.values()).map(|op| (*op, (DurationNs(-1), 0))).collect();
+        for (at, kind) in (0u32..).zip(&trace.nodes.kind) {
+            let node = trace.nodes.get(at as usize);
+            if let (NodeKind::HostOp, Some(longest)) = (kind, slices.get_mut(&OpIdx(node.source)))
+                && node.duration > longest.0
+            {
+                *longest = (node.duration, at);
+            }
+        }
+        slices.retain(|_, (duration, _)| duration.0 >= 0);
+        Carriers { ranges, waits, slices, gloo: device.names.iter().any(|name| name.starts_with("gloo:")) }
+    }
+
+    /// Where the communication of this node, which is of a host op, runs.
+    pub(super) fn runs(&self, trace: &LinkedTrace, node: u32) -> Runs {
+        let op = OpIdx(trace.nodes.source[node as usize]);
+        if let Some((_, slice)) = self.ranges.get(&op).and_then(|range| self.slices.get(range)) {
+            return of_node(trace, *slice);
+        }
+        let arrives = of_node(trace, node);
+        let wait = queued::key(&trace.device, op.index()).and_then(|key| self.slices.get(self.waits.get(&key)?));
+        if let Some((_, slice)) = wait.filter(|(_, slice)| *slice > node) {
+            return Runs { arrives: arrives.arrives, arrival_ns: arrives.arrival_ns, ..of_node(trace, *slice) };
+        }
+        let ((start_ns, end_ns), waits) = self.range(trace, node).map_or((whole(trace, node), node), |range| (whole(trace, range), range));
+        Runs { waits, start_ns, end_ns, is_transfer: false, ..arrives }
+    }
+
+    /// A range of Gloo on the thread of this node.
+    fn range(&self, trace: &LinkedTrace, node: u32) -> Option<u32> {
+        let (op, index) = (trace.nodes.get(node as usize), node as usize);
+        let nodes = (index + 1..trace.nodes.len()).map(|at| (at, trace.nodes.get(at))).take_while(|(_, node)| node.start <= op.start + op.duration);
+        let mut nodes = nodes.filter(|_| self.gloo);
+        nodes.find(|(_, node)| node.resource == op.resource && runs_it(trace, node)).map(|(at, _)| small(at))
+    }
+}
+
+/// A node that is all of it.
+pub(super) fn of_node(trace: &LinkedTrace, index: u32) -> Runs {
+    let node = trace.nodes.get(index as usize);
+    let start_ns = trace.device.header.base_ns.saturating_add(node.start.0);
+    Runs::of(index, (start_ns, start_ns.saturating_add(node.duration.0)))
+}
+
+fn runs_it(trace: &LinkedTrace, node: &Node) -> bool {
+    node.kind == NodeKind::HostOp && trace.name(node).starts_with("gloo:")
+}
+
+/// The op that a node is a piece of.
+fn whole(trace: &LinkedTrace, index: u32) -> (i64, i64) {
+    let (op, device) = (trace.nodes.source[index as usize] as usize, &trace.device);
+    let start_ns = device.header.base_ns.saturating_add(device.ops.start[op].0);
+    (start_ns, start_ns.saturating_add(device.ops.duration[op].0))
+}
