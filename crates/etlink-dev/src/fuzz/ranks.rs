@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Clock, Facts, Join, clocks, company, join, lateness, releases, skews, stragglers, transfers};
+use etlink_link::ranks::{Clock, Facts, Join, clocks, company, join, lateness, releases, skews, stragglers};
 use etlink_model::TimeNs;
 use etlink_replay::{Rank, RankLabels, RankNames, Settings};
 use etlink_report::page::Met;
@@ -45,8 +45,7 @@ fn laws(facts: &[Facts], join: &Join, clocks: &[Clock]) -> Result<()> {
 fn replayed(traces: &[LinkedTrace], facts: &[Facts], join: &Join, clocks: &[Clock]) -> Result<String> {
     let ranks = traces.iter().zip(clocks).map(|(trace, clock)| of_rank(trace, clock)).collect::<Result<Vec<Rank>>>()?;
     let names: Vec<RankNames> = traces.iter().zip(&ranks).map(|(trace, rank)| RankNames::of(trace, rank.graph.len())).collect();
-    let transfers: Vec<_> = traces.iter().zip(facts).map(|(trace, facts)| transfers(trace, facts)).collect();
-    let joints = etlink_replay::joints(facts, join, &transfers).joints;
+    let joints = etlink_replay::joints(facts, join).joints;
     let together = etlink_replay::together(&ranks, &joints)?;
     ensure!(together.fates.len() == joints.len(), "{} fates of {} joints", together.fates.len(), joints.len());
     let labels = RankLabels { together: &together, ranks: &names, joints: &joints };
