@@ -11,6 +11,13 @@ pub struct TimeNs(pub i64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DurationNs(pub i64);
 
+impl TimeNs {
+    /// The time from `other` to `self`, ns, negative when `other` is later. Like all times it ends at the largest number.
+    pub fn since(self, other: TimeNs) -> i64 {
+        self.0.saturating_sub(other.0)
+    }
+}
+
 impl Add<DurationNs> for TimeNs {
     type Output = TimeNs;
     fn add(self, duration: DurationNs) -> TimeNs {

@@ -159,7 +159,7 @@ fn named(graph: &Graph, labels: &dyn Labels, worst: Vec<(i64, u32)>) -> Vec<Name
 }
 
 fn end_error(graph: &Graph, labels: &dyn Labels, run: &Run, measured: i64) -> EndError {
-    let late = |node: usize| run.end(node).0.saturating_sub(graph.end(node).0);
+    let late = |node: usize| run.end(node).since(graph.end(node));
     let errors: Vec<i64> = (0..graph.len()).map(|node| late(node).saturating_abs()).collect();
     let total: i128 = errors.iter().map(|error| i128::from(*error)).sum();
     let mean_ns = i64::try_from(total / graph.len().max(1) as i128).unwrap_or(i64::MAX);
@@ -188,7 +188,7 @@ fn unexplained(graph: &Graph, labels: &dyn Labels, run: &Run, device_ops: u64, t
     // who writes what came before the recording as nodes does so with unexplained waits too
     let by_node = graph.kind.iter().any(|kind| kind.is_delay());
     let delayed: Vec<(i64, u32)> = nodes.map(|node| (delay(graph, run, node, by_node), node as u32)).filter(|(delay, _)| *delay > 0).collect();
-    let waiting_ns = delayed.iter().fold(0, |sum: i64, (delay, _)| sum.saturating_add(*delay));
+    let waiting_ns = delayed.iter().fold(0i64, |sum, (delay, _)| sum.saturating_add(*delay));
     Unexplained {
         device_ops: delayed.len() as u64,
         share_of_ops: share(delayed.len() as i64, device_ops as i64),
@@ -199,7 +199,7 @@ fn unexplained(graph: &Graph, labels: &dyn Labels, run: &Run, device_ops: u64, t
 }
 
 fn contradictions(graph: &Graph, labels: &dyn Labels) -> Contradictions {
-    let early = |node: usize| graph.deps(node).map(move |dep| graph.end(dep.from as usize).0.saturating_sub(graph.start[node].0));
+    let early = |node: usize| graph.deps(node).map(move |dep| graph.end(dep.from as usize).since(graph.start[node]));
     let wrong = || (0..graph.len()).flat_map(|node| early(node).map(move |ns| (ns, node as u32))).filter(|(ns, _)| *ns > CLOCK_TOLERANCE_NS);
     Contradictions { edges: wrong().count() as u64, worst: named(graph, labels, worst(wrong())) }
 }

@@ -20,7 +20,7 @@ pub fn linked(linked: &Linked) -> String {
         rows.add("host trace", mb(linked.bytes.host), format!("{host}, schema {}", report.host_schema.as_deref().unwrap_or("not said")));
     }
     rows.add("device trace", mb(linked.bytes.device), linked.device.clone());
-    let length = (report.window.end_ns - report.window.start_ns) as f64 / 1e6;
+    let length = report.window.end_ns.saturating_sub(report.window.start_ns) as f64 / 1e6;
     rows.add("time window", format!("{length:.3} ms"), format!("from {} ns", report.window.start_ns));
     if linked.host.is_some() {
         matches(linked, &mut rows);

@@ -64,14 +64,18 @@ impl<'t, 'o> Rows<'t, 'o> {
             let key = Key { name: self.names.of(range.name), on_device: false, annotation, shapes: self.shapes_of(range), stack };
             let row = self.row(key, range.start, range.end);
             row.asynchronous = if row.count == 1 { range.asynchronous } else { row.asynchronous };
-            row.self_host_ns += figures.self_host;
-            row.host_ns += figures.host;
-            row.self_device_ns += figures.self_device;
-            row.device_ns += figures.device;
-            row.host_bytes += figures.bytes[0];
-            row.device_bytes += figures.bytes[1];
-            row.self_host_bytes += figures.self_bytes[0];
-            row.self_device_bytes += figures.self_bytes[1];
+            for (sum, more) in [
+                (&mut row.self_host_ns, figures.self_host),
+                (&mut row.host_ns, figures.host),
+                (&mut row.self_device_ns, figures.self_device),
+                (&mut row.device_ns, figures.device),
+                (&mut row.host_bytes, figures.bytes[0]),
+                (&mut row.device_bytes, figures.bytes[1]),
+                (&mut row.self_host_bytes, figures.self_bytes[0]),
+                (&mut row.self_device_bytes, figures.self_bytes[1]),
+            ] {
+                add(sum, more);
+            }
         }
     }
 
@@ -105,8 +109,8 @@ impl<'t, 'o> Rows<'t, 'o> {
     fn add_row(&mut self, name: NameId, annotation: bool, start: TimeNs, duration: DurationNs) {
         let key = Key { name: self.names.of(name), on_device: true, annotation, shapes: 0, stack: 0 };
         let row = self.row(key, start.0, (start + duration).0);
-        row.self_device_ns += duration.0;
-        row.device_ns += duration.0;
+        add(&mut row.self_device_ns, duration.0);
+        add(&mut row.device_ns, duration.0);
     }
 
     /// Memory events at times when nothing ran, and those of memory that could not be had.
@@ -116,11 +120,12 @@ impl<'t, 'o> Rows<'t, 'o> {
             let MemoryRow { name, time, device_type, bytes, .. } = rows.row(at as usize);
             let key = Key { name, on_device: false, annotation: false, shapes: 0, stack: 0 };
             let row = self.row(key, time.0, time.0);
-            match side(device_type) {
-                Some(0) => (row.host_bytes, row.self_host_bytes) = (row.host_bytes + bytes, row.self_host_bytes + bytes),
-                Some(_) => (row.device_bytes, row.self_device_bytes) = (row.device_bytes + bytes, row.self_device_bytes + bytes),
-                None => {}
-            }
+            let sums = match side(device_type) {
+                Some(0) => [&mut row.host_bytes, &mut row.self_host_bytes],
+                Some(_) => [&mut row.device_bytes, &mut row.self_device_bytes],
+                None => continue,
+            };
+            sums.into_iter().for_each(|sum| add(sum, bytes));
         }
     }
 
@@ -138,8 +143,12 @@ impl<'t, 'o> Rows<'t, 'o> {
             ..row
         });
         let rows: Vec<Row> = rows.collect();
-        let self_host_ns = rows.iter().map(|row| row.self_host_ns).sum();
-        let self_device_ns = rows.iter().filter(|row| row.on_device && !row.annotation).map(|row| row.self_device_ns).sum();
+        let self_host_ns = rows.iter().map(|row| row.self_host_ns).fold(0, i64::saturating_add);
+        let self_device_ns = rows.iter().filter(|row| row.on_device && !row.annotation).map(|row| row.self_device_ns).fold(0, i64::saturating_add);
         Top { device: device(self.trace).0, rows, self_host_ns, self_device_ns }
     }
+}
+
+fn add(sum: &mut i64, more: i64) {
+    *sum = sum.saturating_add(more);
 }

@@ -71,7 +71,7 @@ impl Tree {
     /// What each range adds. O(n).
     pub(super) fn figures(&self, ranges: &[Range], launched: &[i64], memory: &Memory) -> Vec<Figures> {
         let own = |(at, range): (usize, &Range)| {
-            let (host, bytes) = (range.end - range.start, memory.between(range.start, range.end));
+            let (host, bytes) = (range.end.saturating_sub(range.start), memory.between(range.start, range.end));
             let self_host = if range.asynchronous { 0 } else { host };
             let self_bytes = if range.asynchronous { [0, 0] } else { bytes };
             Figures { merged: self.merged[at], self_host, host, self_device: launched[at], device: launched[at], bytes, self_bytes }
@@ -80,10 +80,10 @@ impl Tree {
         for at in (0..ranges.len()).rev().filter(|at| !self.merged[*at] && self.parent[*at] != NONE) {
             let child = all[at];
             let parent = &mut all[self.parent[at] as usize];
-            parent.self_host -= child.host;
-            parent.device += child.device;
+            parent.self_host = parent.self_host.saturating_sub(child.host);
+            parent.device = parent.device.saturating_add(child.device);
             for side in 0..2 {
-                parent.self_bytes[side] -= child.bytes[side];
+                parent.self_bytes[side] = parent.self_bytes[side].saturating_sub(child.bytes[side]);
             }
         }
         all

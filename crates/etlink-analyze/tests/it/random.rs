@@ -1,6 +1,8 @@
 //! Random programs: laws that hold whatever runs.
 
 use crate::support::analyzed;
+use etlink_analyze::diff::diff;
+use etlink_analyze::top::{Group, top};
 use etlink_analyze::{Analysis, total};
 use etlink_model::builder::{Comms, Queue, TraceBuilder};
 use proptest::prelude::*;
@@ -138,7 +140,11 @@ proptest! {
             format!(r#"{{"ph": "{phase}", "cat": "{category}", "name": "{name}", {place}, "args": {{{args}, "Bytes": -9223372036854775808, "Total Allocated": 18446744073709551615}}}}"#)
         };
         let text = format!("{{\"traceEvents\": [{}]}}", events.iter().map(event).collect::<Vec<_>>().join(","));
-        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions::default()).expect("reads");
+        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions { asides: true, ..Default::default() }).expect("reads");
+        for group in [Group::Name, Group::Shape, Group::Stack(2)] {
+            let tables = top(&device, etlink_analyze::top::Options { group, python: true, shapes: None });
+            drop(diff(&[&tables], &[&tables, &tables]));
+        }
         let Ok(trace) = etlink_link::link(None, device, etlink_link::LinkOptions::default()) else { return Ok(()) };
         let rules = etlink_analyze::Rules::built_in().expect("rules");
         let options = etlink_analyze::Options { sequences_of: Some("Step".into()), memory_timeline: true };

@@ -61,8 +61,11 @@ impl Source<'_> {
         if arrival.is_none() && meetings.peek().is_none() {
             return builder.push(node, own);
         }
-        let mut ready =
-            node.start.filter(|_| !graph.edges_to(self.node).is_empty()).zip(node.latency).map(|(start, latency)| TimeNs(start.0.saturating_sub(latency.0)));
+        let mut ready = node
+            .start
+            .filter(|_| !graph.edges_to(self.node).is_empty())
+            .zip(node.latency)
+            .map(|(start, latency)| TimeNs(start.0.saturating_sub(latency.0)));
         let mut own: Vec<Dep> = own.collect();
         if let Some(at) = arrival {
             let kind = if graph.on_device(self.node) { EdgeKind::StreamOrder } else { EdgeKind::ProgramOrder };

@@ -56,7 +56,7 @@ impl Together {
         let replayed_ns = makespan(&|node| self.begins(node, run.start[node].0, |at| run.start[at].0), &|node| run.end(node).0);
         let measured_ns =
             graph.measured.then(|| makespan(&|node| self.begins(node, graph.start[node].0, |at| graph.start[at].0), &|node| graph.end(node).0));
-        let late = |node: usize| i128::from(run.end(node).0.saturating_sub(graph.end(node).0).saturating_abs());
+        let late = |node: usize| i128::from(run.end(node).since(graph.end(node))).abs();
         let late = graph.measured.then(|| nodes.clone().map(late).sum::<i128>() / nodes.len().max(1) as i128);
         RankFigures {
             rank,

@@ -64,8 +64,8 @@ pub(super) fn deps(of: Of<'_>, place: &[u32], origin: TimeNs, strings: &mut Stri
         deps.to.push(to);
         deps.from.push(from);
         deps.kind.push(edge.kind as u8);
-        deps.at.push(at.0 - origin.0);
-        deps.gap.push(at.0 - ended.0);
+        deps.at.push(at.since(origin));
+        deps.gap.push(at.since(ended));
         deps.flags.push(u8::from(decided) + 2 * u8::from(edge.inferred));
     }
     deps

@@ -47,7 +47,7 @@ fn device(ranks: &[Rank]) -> String {
 /// What most of the critical paths' time goes to, without devices.
 fn on_the_path(ranks: &[Rank]) -> Option<String> {
     let mut sums = causes(ranks);
-    let whole: i64 = sums.iter().map(|(_, ns)| ns).sum();
+    let whole = sums.iter().fold(0i64, |whole, (_, ns)| whole.saturating_add(*ns));
     sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     let (cause, ns) = sums.first().filter(|_| whole > 0)?;
     Some(format!("the critical path is {} {}", percent(*ns, whole), cause.name().replace('_', " ")))

@@ -134,3 +134,29 @@ fn tables_are_cut_and_say_so() {
     let [cut] = &cuts[..] else { panic!("one cut") };
     assert_eq!((&cut.rank[..], &cut.table[..], cut.records, cut.of), ("3", "kernels", 2, 3));
 }
+
+#[test]
+fn times_that_no_trace_should_have_do_no_harm() {
+    const ODD: [&str; 6] = ["-9223372036854775.808", "9223372036854775.807", "-1.5", "7.25", "4611686018427387.904", "1e15"];
+    let event = |category: &str, at: usize, length: usize, id: usize| {
+        let (ts, dur) = (ODD[at % ODD.len()], ODD[length % ODD.len()]);
+        format!(
+            r#"{{"ph": "X", "cat": "{category}", "name": "{category}", "pid": 0, "tid": 7, "ts": {ts}, "dur": {dur}, "args": {{"stream": 7, "correlation": {id}, "External id": 1}}}}"#
+        )
+    };
+    for turn in 0..ODD.len().pow(3) {
+        let (first, second, third) = (turn, turn / ODD.len(), turn / ODD.len().pow(2));
+        let events = [
+            event("user_annotation", first, second, 0),
+            event("cpu_op", second, third, 0),
+            event("cuda_runtime", third, first, 1),
+            event("kernel", first, third, 1),
+            event("gpu_memcpy", second, first, 2),
+        ];
+        let text = format!("{{\"traceEvents\": [{}]}}", events.join(","));
+        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions { threads: 1, shapes: true, asides: true }).expect("reads");
+        if let Ok(trace) = etlink_link::link(None, device, LinkOptions::default()) {
+            page(&trace, "odd");
+        }
+    }
+}

@@ -166,7 +166,7 @@ impl Timeline {
             let mut before = TimeNs(self.origin_ns);
             for range in on_track {
                 self.depth.push(range.depth);
-                self.start.push(range.start.0 - before.0);
+                self.start.push(range.start.since(before));
                 before = range.start;
                 self.duration.push((range.end - range.start).0);
                 self.count.push(range.count);
@@ -207,7 +207,7 @@ impl Timeline {
         let path = &mut self.path;
         path.range.push(range.map_or(-1, i64::from));
         path.name.push(strings.add(trace.name(&trace.nodes.get(node))));
-        path.start.push(run.start[node].0 - self.origin_ns);
+        path.start.push(run.start[node].since(TimeNs(self.origin_ns)));
         path.duration.push(run.duration[node].0);
         path.delay.push(step.latency_ns);
         path.cause.push(strings.add(cause));

@@ -239,14 +239,14 @@ fn what_if(graph: &Graph, settings: &Settings, plain: &Run, run: &Run) -> WhatIf
     let makespan_ns = run.makespan().0;
     let before = plain.makespan().0;
     let change_ns = makespan_ns - before;
-    let device_end = |run: &Run| (0..graph.len()).filter(|node| graph.is_device_op(*node)).map(|node| run.end(node).0).max();
+    let device_end = |run: &Run| (0..graph.len()).filter(|node| graph.is_device_op(*node)).map(|node| run.end(node)).max();
     WhatIf {
         scale: settings.scales.iter().map(ToString::to_string).collect(),
         drop_edges: settings.drop_edges.clone(),
         makespan_ns,
         change_ns,
         change: change_ns as f64 / before.max(1) as f64,
-        device_end_change_ns: device_end(run).zip(device_end(plain)).map(|(now, before)| now.saturating_sub(before)),
+        device_end_change_ns: device_end(run).zip(device_end(plain)).map(|(now, before)| now.since(before)),
         ranks: vec![],
     }
 }

@@ -33,7 +33,7 @@ impl Steps {
     /// The step of this number or name, else the one whose length, summed over these ranks, is the median (of an even number the shorter).
     pub(super) fn choose(asked: Option<&str>, ranks: &[&Rank]) -> Result<Steps> {
         let Some(first) = ranks.first() else { return Ok(Steps { name: None }) };
-        let length = |name: &str| ranks.iter().map(|rank| Some(find(&rank.analysis, name)?.duration_ns)).sum::<Option<i64>>();
+        let length = |name: &str| ranks.iter().try_fold(0i64, |sum, rank| Some(sum.saturating_add(find(&rank.analysis, name)?.duration_ns)));
         let mut common: Vec<(i64, &str)> = first.analysis.steps.iter().filter_map(|step| Some((length(&step.name)?, step.name.as_str()))).collect();
         if let Some(asked) = asked {
             let is_asked = |name: &str| name == asked || name.strip_suffix(asked).is_some_and(|head| head.ends_with(|c: char| !c.is_ascii_digit()));
