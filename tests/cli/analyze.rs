@@ -15,7 +15,9 @@ fn draw(rank: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
     let main = draw.thread();
-    draw.op(main, "aten::mm", 0, 30 * US);
+    let mm = draw.op(main, "aten::mm", 0, 30 * US);
+    draw.arg(mm, "Input Dims", "[[100, 100], [100, 100]]");
+    draw.arg(mm, "Input type", r#"["float", "float"]"#);
     let at = |start: i64, end: i64| (100 * US + start * US, 100 * US + end * US);
     draw.launch(main, (5 * US, 8 * US), Queue::stream(7), "sm80_gemm", at(0, 20));
     let comms = Comms::new("allreduce", 0..2, rank, 1);
@@ -80,7 +82,7 @@ fn csv_says_what_json_says() {
     for (how, tables) in [
         (
             "--sequences-of mm",
-            &["breakdown", "kernels", "idle", "stream_idle", "launches", "queues", "copies", "coverage", "collectives", "sequences"][..],
+            &["breakdown", "kernels", "idle", "stream_idle", "launches", "queues", "copies", "coverage", "work", "collectives", "sequences"][..],
         ),
         ("--compat hta", &["temporal_breakdown", "kernel_type_breakdown", "kernel_breakdown", "idle_time_breakdown", "queue_length_summary"]),
     ] {
@@ -197,4 +199,19 @@ fn parquet_files_per_table_and_rank() {
     tool.run("analyze run/kineto_trace_0.json --parquet tables --force").exits(0);
     tool.run("merge run -o graphs").exits(0);
     tool.run("analyze graphs --parquet more").exits(1).says("a written graph has no events");
+}
+
+#[test]
+fn how_much_of_the_peaks_is_used() {
+    let tool = Tool::new();
+    tool.file("trace.json", draw(0).kineto());
+    // 2 million operations in 100 us, 4096 bytes in 20 us
+    tool.run("analyze trace.json --csv --table metrics --peak-tflops 0.2 --peak-link 2.048")
+        .exits(0)
+        .says(",all,tflops,0.02,TFLOP/s\n")
+        .says(",all,hfu,10.0,%\n")
+        .says(",all,bandwidth_utilization_all_reduce,0.1,ratio\n");
+    tool.run("analyze trace.json").exits(0).says("operations of multiplications");
+    let refused = tool.run("analyze trace.json --peak-tflops 0").exits(2);
+    assert!(refused.stderr.contains("'--peak-tflops <TFLOPS>': a peak is a number above 0"), "{}", refused.stderr);
 }

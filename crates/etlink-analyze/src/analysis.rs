@@ -14,6 +14,7 @@ use crate::rows::Rows;
 use crate::rules::Rules;
 use crate::sequences::{self, Sequence};
 use crate::steps::{self, Step};
+use crate::work::{self, Computed};
 use etlink_link::LinkedTrace;
 use serde::Serialize;
 
@@ -60,6 +61,8 @@ tables! {
     steps: Step,
     /// How much of a device its kernels can fill, per device.
     coverage: Coverage,
+    /// Operations of kernels, per device.
+    work: Computed,
     /// Communication by type and group.
     collectives: Collectives,
     /// Kernel sequences, where [`Options::sequences_of`] asks for them.
@@ -96,9 +99,9 @@ pub fn analyze(trace: &LinkedTrace, rules: &Rules, options: &Options) -> Analysi
     let rows = Rows::new(trace, rules);
     let (idle, stream_idle) = idle::idle(&rows);
     let (memory, points) = memory::memory(&trace.device);
+    let breakdown = breakdown::breakdown(&rows);
     Analysis {
         rank: trace.report.rank,
-        breakdown: breakdown::breakdown(&rows),
         kernels: kernels::kernels(&rows),
         idle,
         stream_idle,
@@ -107,6 +110,8 @@ pub fn analyze(trace: &LinkedTrace, rules: &Rules, options: &Options) -> Analysi
         copies: copies::copies(&rows),
         steps: steps::steps(&rows),
         coverage: coverage::coverage(&rows),
+        work: work::computed(&rows, &breakdown),
+        breakdown,
         collectives: collectives::collectives(&rows),
         sequences: options.sequences_of.as_ref().map(|text| sequences::sequences(&rows, text)).unwrap_or_default(),
         memory,

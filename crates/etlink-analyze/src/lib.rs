@@ -9,6 +9,7 @@
 //!                                           ├─ copies       bytes and bandwidth
 //!                                           ├─ steps        step times, what the device did for each
 //!                                           ├─ coverage     how much of a device kernels can fill
+//!                                           ├─ work         operations and their rate
 //!                                           ├─ collectives  volume and bandwidth per group and type
 //!                                           ├─ sequences    kernels that an op launches
 //!                                           └─ memory       allocations, peaks
@@ -40,6 +41,7 @@ pub mod rules;
 pub mod sequences;
 pub mod steps;
 pub mod top;
+pub mod work;
 
 pub use analysis::{Analysis, Options, TABLES, Total, analyze, total};
 pub use breakdown::DeviceTime;
@@ -50,10 +52,11 @@ pub use idle::Idle;
 pub use kernels::Kernel;
 pub use launches::Launches;
 pub use memory::{Memory, MemoryPoint};
-pub use metrics::Metric;
+pub use metrics::{Metric, Peaks, of_peaks};
 pub use moments::Moments;
 pub use queues::QueueLength;
 pub use rows::Rows;
 pub use rules::{Class, Rules, RulesError};
 pub use sequences::Sequence;
 pub use steps::Step;
+pub use work::Computed;

@@ -197,6 +197,11 @@ fn metrics_of_a_run() {
         ("dominant_kernel_concentration", 75.0),
         ("memory_transfer_overhead", 100.0 * 40.0 / 340.0),
         ("average_memory_bandwidth", 2.0),
+        ("communication_overhead", 100.0 * (10.0 / 81.0 + 10.0 / 82.0) / 2.0),
+        ("break_down_gemm", 120e-6),
+        ("break_down_nccl", 40e-6),
+        // 4096 bytes each in 10 us, factor 2 · 1/2
+        ("bus_bandwidth_all_reduce", 0.4096),
         ("coll_call_num", 4.0),
         ("collective_vol_all_reduce_gb", 4.0 * 4096.0 / 1e9),
     ] {
@@ -204,6 +209,42 @@ fn metrics_of_a_run() {
         assert!((found - want).abs() < 1e-9, "{name}: {found}, not {want}");
     }
     assert_eq!((value("load_imbalance_ratio"), value("straggler"), value("ttft")), (None, None, None), "of one rank without tokens");
+}
+
+#[test]
+fn operations_and_how_much_of_the_peaks_is_used() {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    for at in [0, 100] {
+        // 2 · 100 · 200 · 300 operations in two kernels
+        let mm = draw.op(main, "aten::mm", at * US, (at + 50) * US);
+        draw.arg(mm, "Input Dims", "[[100, 200], [200, 300]]");
+        draw.arg(mm, "Input type", r#"["float", "float"]"#);
+        draw.launch(main, us(at + 1, at + 2), Queue::stream(7), "gemm", us(at + 10, at + 30));
+        draw.launch(main, us(at + 3, at + 4), Queue::stream(7), "splitk", us(at + 30, at + 40));
+    }
+    // neither an addition nor what no op launched is counted
+    let add = draw.op(main, "aten::add", 160 * US, 190 * US);
+    draw.arg(add, "Input Dims", "[[100, 200], [100, 200]]");
+    draw.launch(main, us(161, 162), Queue::stream(7), "elementwise", us(170, 180));
+    draw.launch(main, us(200, 201), Queue::stream(7), "gemm", us(205, 210));
+    let comms = Comms::new("allreduce", 0..2, 0, 1);
+    let id = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernelExC", us(202, 203), id);
+    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", us(204, 208), id, &comms);
+    let analysis = analyzed(&draw);
+    let [one] = &analysis.work[..] else { panic!("one device") };
+    assert_eq!((one.rows, one.operations, one.sum_ns, one.window_ns), (4, 24_000_000, 60_000, 200_000));
+    assert!((one.tflops - 0.12).abs() < 1e-12 && (one.busy_tflops - 0.4).abs() < 1e-12, "{one:?}");
+    let metrics = etlink_analyze::total(std::iter::once(&analysis)).metrics;
+    let peaks = |tflops, link_gb_per_s| {
+        let used = etlink_analyze::of_peaks(&metrics, etlink_analyze::Peaks { tflops, link_gb_per_s });
+        used.into_iter().map(|metric| (metric.name, metric.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(peaks(Some(1.2), None), [("hfu".to_owned(), 10.0)]);
+    // 4096 bytes in 4 us
+    assert_eq!(peaks(None, Some(10.24)), [("bandwidth_utilization_all_reduce".to_owned(), 0.1)]);
 }
 
 #[test]

@@ -26,11 +26,17 @@ pub struct Analyze {
     /// Show only this table, by the name that JSON has, such as kernels, idle, steps, metrics; as CSV always one [default for CSV: breakdown]
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
+    /// What a device can compute at most, 10¹² operations per second (an A100 312 in bf16): adds how much of it was used to the metrics
+    #[arg(long, value_name = "TFLOPS", value_parser = peak)]
+    pub peak_tflops: Option<f64>,
+    /// What a device's links carry at most one way, GB/s (NVLink of an A100: 300): adds how much of it each kind of collective used to the metrics
+    #[arg(long, value_name = "GB/S", value_parser = peak)]
+    pub peak_link: Option<f64>,
     /// How many lines of each table to show; JSON and CSV have all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Give the numbers of another tool, where its definitions differ: `hta` is HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in `hta,nanoseconds`
-    #[arg(long, value_enum, value_name = "TOOL", value_delimiter = ',', hide_possible_values = true, conflicts_with_all = ["rules", "sequences_of"])]
+    #[arg(long, value_enum, value_name = "TOOL", value_delimiter = ',', hide_possible_values = true, conflicts_with_all = ["rules", "sequences_of", "peak_tflops", "peak_link"])]
     pub compat: Vec<Compat>,
     /// Threads to use; the figures do not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -50,6 +56,10 @@ pub struct Analyze {
     /// Print one table as CSV, a line per rank and record
     #[arg(long)]
     pub csv: bool,
+}
+
+fn peak(text: &str) -> Result<f64, &'static str> {
+    text.parse().ok().filter(|peak| *peak > 0.0 && f64::is_finite(*peak)).ok_or("a peak is a number above 0, such as 312 or 50.5")
 }
 
 /// Whose numbers.

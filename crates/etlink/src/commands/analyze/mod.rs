@@ -11,7 +11,7 @@ use crate::Outcome;
 use crate::args::{Analyze, Compat};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::hta::{self, Settings};
-use etlink_analyze::{Analysis, Options, Rules, Total, analyze, total};
+use etlink_analyze::{Analysis, Options, Peaks, Rules, Total, analyze, of_peaks, total};
 use etlink_link::ranks::{Facts, Lateness, clocks, company, join, lateness};
 use load::{Of, Ranked, Stray, Told, load};
 use serde::Serialize;
@@ -52,7 +52,7 @@ pub fn run(args: Analyze) -> Result<Outcome> {
         args.parquet.as_ref().map_or(Ok(()), |dir| parquet::write(dir, trace, &Of { rank, ..of }, args.force))?;
         Ok(Analysis { rank, ..analysis })
     })?;
-    let analyzed: Vec<Analyzed> = told.into_iter().map(|told| Analyzed::new(told, args.force)).collect();
+    let analyzed: Vec<Analyzed> = told.into_iter().map(|told| Analyzed::new(told, &args)).collect();
     if args.json {
         print_json(&analyzed)?;
     } else if args.csv {
@@ -101,10 +101,12 @@ pub(super) fn rules(path: Option<&Path>) -> Result<Rules> {
 }
 
 impl Analyzed {
-    fn new(told: Told<Analysis>, force: bool) -> Analyzed {
+    fn new(told: Told<Analysis>, args: &Analyze) -> Analyzed {
         let Told { run, mut ranks, left_out } = told;
         let facts: Vec<Facts> = ranks.iter_mut().filter_map(|rank| rank.facts.take()).collect();
-        Analyzed { run, total: total(ranks.iter().map(|rank| &rank.said)), ranks, stragglers: stragglers(facts, force), left_out }
+        let mut total = total(ranks.iter().map(|rank| &rank.said));
+        total.metrics.extend(of_peaks(&total.metrics, Peaks { tflops: args.peak_tflops, link_gb_per_s: args.peak_link }));
+        Analyzed { run, total, ranks, stragglers: stragglers(facts, args.force), left_out }
     }
 }
 

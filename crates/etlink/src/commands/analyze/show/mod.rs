@@ -56,6 +56,7 @@ const TABLES: &[(&str, Show)] = &[
     ("launches", rows::launches),
     ("queues", rows::queues),
     ("coverage", rows::coverage),
+    ("work", rows::work),
     ("sequences", rows::sequences),
     ("memory", rows::memory),
     ("memory_timeline", rows::memory_timeline),

@@ -2,7 +2,7 @@
 
 use super::{Analyzed, Shown, ms, of, of_ranks, percent, rate, short, us};
 use crate::table::{Column, Grid, mb};
-use etlink_analyze::{Collectives, Copies, Coverage, Kernel, Launches, Memory, MemoryPoint, Metric, QueueLength, Sequence};
+use etlink_analyze::{Collectives, Computed, Copies, Coverage, Kernel, Launches, Memory, MemoryPoint, Metric, QueueLength, Sequence};
 
 pub(super) fn kernels(one: &Analyzed, top: usize) -> Shown {
     let all = &one.total.kernels;
@@ -91,6 +91,20 @@ pub(super) fn coverage(one: &Analyzed, top: usize) -> Shown {
     ];
     let devices = of_ranks(one, |rank| &rank.coverage);
     ("multiprocessors that kernels' blocks can fill".into(), Grid::of(2, columns, devices.take(top)))
+}
+
+pub(super) fn work(one: &Analyzed, top: usize) -> Shown {
+    let columns: &[Column<(&str, &Computed)>] = &[
+        ("rank", |(rank, _)| (*rank).to_owned()),
+        ("device", |(_, of)| of.device.to_string()),
+        ("kernels", |(_, of)| of.rows.to_string()),
+        ("TFLOP", |(_, of)| format!("{:.3}", of.operations as f64 / 1e12)),
+        ("TFLOP/s", |(_, of)| format!("{:.3}", of.tflops)),
+        ("while these run", |(_, of)| format!("{:.3}", of.busy_tflops)),
+        ("they run", |(_, of)| us(of.sum_ns as f64)),
+    ];
+    let devices = of_ranks(one, |rank| &rank.work);
+    ("operations of multiplications, convolutions and attention, by shapes".into(), Grid::of(2, columns, devices.take(top)))
 }
 
 pub(super) fn sequences(one: &Analyzed, top: usize) -> Shown {

@@ -1,0 +1,52 @@
+//! What devices compute: floating point operations of the kernels whose ops are multiplications of matrices, convolutions or attention.
+//!
+//! Operations follow from the shapes in the traces by the formulas of `torch.utils.flop_counter` ([`etlink_link::work`]); an op's are
+//! shared by its kernels.
+//!
+//! ```text
+//! tflops = operations / window          busy_tflops = operations / sum of these kernels' durations        operations per ns / 1000
+//! ```
+//! What is recomputed counts each time that it runs. Kernels without an op (graph launches) or whose op has no shapes (`record_shapes` was
+//! off; forward convolutions without a host trace) do not count: then both figures are too low, the first more so.
+
+use crate::breakdown::DeviceTime;
+use crate::rows::Rows;
+use etlink_link::work::{Work, on_devices, ops};
+use serde::Serialize;
+
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Computed {
+    /// Device number.
+    pub device: i64,
+    /// Kernels whose operations are known.
+    pub rows: u64,
+    /// Sum of their operations; a multiplication and an addition are two.
+    pub operations: u64,
+    /// Sum of their durations, ns.
+    pub sum_ns: i64,
+    /// Of the device, as in [`DeviceTime`], ns.
+    pub window_ns: i64,
+    /// 10¹² operations per second of the window.
+    pub tflops: f64,
+    /// 10¹² operations per second of these kernels' time.
+    pub busy_tflops: f64,
+}
+
+/// Per device with such kernels. O(ops + rows · devices).
+pub(crate) fn computed(rows: &Rows<'_>, devices: &[DeviceTime]) -> Vec<Computed> {
+    let work = on_devices(rows.trace, &ops(rows.trace));
+    devices.iter().filter_map(|time| of(rows, &work, time.device?, time.window_ns)).collect()
+}
+
+fn of(rows: &Rows<'_>, work: &[Work], device: i64, window_ns: i64) -> Option<Computed> {
+    let mut found = Computed { device, window_ns, ..Computed::default() };
+    for row in (0..rows.len()).filter(|row| work[*row].formula.is_counted() && rows.device(*row) == device) {
+        found.rows += 1;
+        found.operations = found.operations.saturating_add(work[row].operations);
+        found.sum_ns = found.sum_ns.saturating_add(rows.trace.device.rows.duration[row].0);
+    }
+    let rate = |ns: i64| if ns > 0 { found.operations as f64 / ns as f64 / 1e3 } else { 0.0 };
+    (found.tflops, found.busy_tflops) = (rate(window_ns), rate(found.sum_ns));
+    (found.operations > 0).then_some(found)
+}
