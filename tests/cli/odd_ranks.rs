@@ -340,11 +340,45 @@ fn ranks_after_the_last_trace_get_a_file_too() {
 fn where_nothing_can_be_written_is_named() {
     let tool = Tool::new();
     put(&tool, &RUN);
-    for line in ["ranks run", "ranks run --json", "ranks run --csv", "merge run -o out --force", "check out", "replay run", "schedule --active 1 --steps 3"] {
+    for line in ["ranks run", "ranks run --json", "ranks run --csv", "merge run -o out --force", "check out", "replay run", "schedule --wait 1 --warmup 1 --active 1 --steps 3"] {
         tool.shell(&format!("$ETLINK {line} > /dev/full")).exits(2).complains(&["standard output", "No space left"]);
     }
     for output in ["/dev/full --format et", "/dev/full --format json", "- --format et > /dev/full"] {
         let name = if output.starts_with('-') { "standard output" } else { "/dev/full" };
         tool.shell(&format!("$ETLINK link --device run/kineto_trace_0.json -o {output}")).exits(2).complains(&[name, "No space left"]);
     }
+}
+
+/// A drawn rank of which every third event begins at one end of all times or the other.
+fn absurd(drawn: Drawn) -> String {
+    let text = String::from_utf8(draw(drawn)).expect("text");
+    let mut events = text.split("\"ts\": ");
+    let mut out = events.next().expect("a head").to_owned();
+    for (at, event) in events.enumerate() {
+        let (ts, rest) = event.split_once(',').expect("more");
+        let ts = [ts, "-9223372036854775.0", ts, ts, "9223372036854775.5", ts][at % 6];
+        out += &format!("\"ts\": {ts},{rest}");
+    }
+    out
+}
+
+#[test]
+fn times_that_no_trace_should_have_do_no_harm() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.file("run/kineto_trace_1.json", absurd(RUN[1]));
+    for line in [
+        "ranks run --force",
+        "merge run -o out --force",
+        "merge run -o sim --for astra-sim --force",
+        "replay run --force --critical-path --scale kind=collective=9",
+        "replay sim --critical-path",
+        "analyze run --force",
+        "report run -o x.html --force",
+    ] {
+        tool.run(line).exits(0);
+    }
+    // one reason, and the right one
+    tool.file("x.json", draw(RUN[0]).iter().map(|byte| *byte as char).collect::<String>().replace("\"ts\": ", "\"ts\": 9999999999999999"));
+    tool.run("link --device x.json").exits(2).complains(&["x.json", "more than 292 years"]);
 }

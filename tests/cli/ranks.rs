@@ -13,12 +13,12 @@ pub struct Drawn {
     pub rank: i64,
     pub world: i64,
     /// Its clock is ahead by so much.
-    ahead_ns: i64,
+    pub ahead_ns: i64,
     /// It comes late to every all-reduce.
-    late: bool,
+    pub late: bool,
     /// How many of its eight all-reduces come before its window begins.
-    skipped: i64,
-    bytes: u64,
+    pub skipped: i64,
+    pub bytes: u64,
 }
 
 /// ```text

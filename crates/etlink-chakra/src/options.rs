@@ -70,8 +70,8 @@ impl WriteOptions<'_> {
 pub enum Demotion {
     /// Some rank does not have it, or has something else.
     Unmatched,
-    /// All ranks have it, but what another one's trace says of it (no size, no element type) is not enough to run it.
-    NoSizeElsewhere,
+    /// All ranks have it, but what another one's trace says of it is too little to run it: no size, no element type.
+    CannotRunElsewhere,
     /// The trace of a rank that takes part is not there, and the files shall run without it.
     AbsentRank,
     /// Two ranks do it and another in opposite order, and both would wait for ever.

@@ -126,7 +126,7 @@ fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate
         return Fate::Compute(Demotion::Unmatched);
     }
     let Some(bytes) = sizes.and_then(|sizes| sizes.into_iter().max()) else {
-        return Fate::Compute(Demotion::NoSizeElsewhere);
+        return Fate::Compute(Demotion::CannotRunElsewhere);
     };
     if without_absent && joint.absent > 0 {
         return Fate::Compute(Demotion::AbsentRank);

@@ -86,10 +86,10 @@ impl Target {
 
     /// Has `fill` write the content, in large blocks, then gives the file its name. Returns the stored size, bytes.
     pub fn write<T>(&self, fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>) -> Result<(T, u64)> {
-        let failed = || format!("cannot write {}", self.path.display());
         if self.path == Path::new("-") {
-            return self.fill(Box::new(std::io::stdout()), fill).with_context(failed);
+            return self.fill(Box::new(std::io::stdout()), fill).context(crate::commands::TO_STDOUT);
         }
+        let failed = || format!("cannot write {}", self.path.display());
         // devices and pipes cannot be renamed into place
         if self.path.exists() && !self.path.is_file() {
             let file = File::options().write(true).open(&self.path).with_context(failed)?;

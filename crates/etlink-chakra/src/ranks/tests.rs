@@ -68,7 +68,7 @@ fn what_is_missing_or_something_else_on_a_rank_is_computation() {
 #[test]
 fn what_one_rank_cannot_run_no_rank_runs() {
     let agreed = agreed(&[&[(AllReduce, PAIR, 1, Some(8))], &[(AllReduce, PAIR, 1, None)]], true);
-    assert_eq!(fates(&agreed, 0), [Fate::Compute(Demotion::NoSizeElsewhere)], "it is matched");
+    assert_eq!(fates(&agreed, 0), [Fate::Compute(Demotion::CannotRunElsewhere)], "it is matched");
     assert!(agreed.groups.is_empty());
 }
 

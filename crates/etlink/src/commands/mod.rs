@@ -56,9 +56,12 @@ fn threads(asked: Option<u32>) -> Result<usize> {
     Ok(threads)
 }
 
+/// What a failure to print says.
+pub const TO_STDOUT: &str = "cannot write to standard output";
+
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(TO_STDOUT)
 }
 
 fn print_json(value: &impl Serialize) -> Result<()> {

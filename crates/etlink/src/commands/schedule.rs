@@ -1,8 +1,9 @@
 //! `etlink schedule`: what each step of a program would do.
 
+use super::TO_STDOUT;
 use crate::Outcome;
 use crate::args::{Schedule as Args, ScheduleOptions};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use etlink_schedule::{Action, Arguments, Schedule};
 use serde::{Serialize, Serializer};
 use std::io::{BufWriter, StdoutLock, Write};
@@ -20,16 +21,20 @@ pub fn run(args: &Args) -> Result<Outcome> {
     for note in notes(&schedule, args.steps) {
         eprintln!("note: {note}");
     }
+    write(args, schedule).context(TO_STDOUT)?;
+    Ok(Outcome::Done)
+}
+
+fn write(args: &Args, schedule: Schedule) -> std::io::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.json {
         let report = Report { actions: Actions { schedule, steps: args.steps } };
-        serde_json::to_writer_pretty(&mut out, &report).map_err(std::io::Error::from)?;
+        serde_json::to_writer_pretty(&mut out, &report)?;
         writeln!(out)?;
     } else {
         table(&schedule, args.steps, &mut out)?;
     }
-    out.flush()?;
-    Ok(Outcome::Done)
+    out.flush()
 }
 
 /// What a user would want to change before the program runs.
