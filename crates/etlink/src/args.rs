@@ -196,7 +196,7 @@ pub struct Replay {
     /// Of a folder: take each rank's times by its own clock, not by that of the first rank
     #[arg(long)]
     pub no_align: bool,
-    /// Of a folder: memory to stay within while linking, as for `merge`
+    /// Of a folder: memory to stay within, as for `merge`; the graphs of all ranks have to fit, at 160 bytes per node
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<ByteSize>,
     /// Threads to use; the figures do not depend on it [default: all cores]

@@ -1,7 +1,7 @@
 //! All ranks of a folder, worked on in parallel within the memory budget.
 
 use crate::discover::{Found, Run, discover};
-use crate::memory::{Budget, Need, at_once, in_budget};
+use crate::memory::{Budget, Need, at_once, in_budget, keeping};
 use crate::pair::Linked;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
@@ -16,7 +16,7 @@ pub struct Fleet {
     /// Per rank, its run and its place there.
     pub ranks: Vec<(usize, usize)>,
     bytes: Vec<u64>,
-    room: u64,
+    budget: Budget,
     threads: usize,
     /// Threads for each rank.
     pub threads_each: usize,
@@ -39,7 +39,7 @@ impl Fleet {
         budget.check(&needs)?;
         let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
         let threads_each = budget.threads_each(ranks.len(), at_once(&bytes, budget.for_ranks(), threads));
-        Ok(Fleet { runs, ranks, bytes, room: budget.for_ranks(), threads, threads_each })
+        Ok(Fleet { runs, ranks, bytes, budget, threads, threads_each })
     }
 
     /// A rank's run and files.
@@ -56,13 +56,25 @@ impl Fleet {
     /// Whether all ranks that are joined with others can stay in memory at once.
     pub fn all_fit(&self) -> bool {
         let joined = (0..self.ranks.len()).filter(|at| !self.is_alone(*at)).map(|at| self.bytes[at]);
-        joined.fold(0u64, u64::saturating_add) <= self.room
+        joined.fold(0u64, u64::saturating_add) <= self.budget.for_ranks()
     }
 
     /// Does `job` for every rank, by its number; as many at once as fit.
     pub fn each<T: Send>(&self, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
-        in_budget(&self.bytes, self.room, self.threads, job)
+        in_budget(&self.bytes, self.budget.for_ranks(), self.threads, job)
     }
+
+    /// The same where each job says how many bytes of it stay until all ranks are done; refuses what then does not fit.
+    pub fn each_kept<T: Send>(&self, dir: &Path, job: impl Fn(usize) -> (T, u64) + Sync) -> Result<Vec<T>> {
+        let all = keeping(&self.bytes, self.budget.for_ranks(), self.threads, job);
+        all.ok_or_else(|| too_many(dir, self.ranks.len(), self.budget))
+    }
+}
+
+/// The graphs of all ranks have to be there at once.
+pub fn too_many(dir: &Path, ranks: usize, budget: Budget) -> anyhow::Error {
+    let said = budget.said();
+    anyhow::anyhow!("{}: the graphs of all {ranks} ranks do not fit into memory at once, {said}; allow more with --memory, or replay fewer ranks", dir.display())
 }
 
 /// What one of so many ranks takes; a host trace alone is not read.

@@ -4,7 +4,7 @@ mod gate;
 mod system;
 mod unpacked;
 
-pub use gate::{at_once, in_budget};
+pub use gate::{at_once, in_budget, keeping};
 
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
@@ -87,10 +87,7 @@ impl Budget {
             2 => " (1 more rank is too large as well)".to_owned(),
             _ => format!(" ({} more ranks are too large as well)", count - 1),
         };
-        let budget = match self.asked {
-            true => format!("--memory allows {}", size(self.total)),
-            false => format!("the system has {} to give", size(self.total)),
-        };
+        let budget = self.said();
         let fewer = if worst.bytes.saturating_add(fixed(1)) <= self.total { "use fewer threads (-j 1), " } else { "" };
         bail!(
             "{}: {} unpacked take about {} of memory to link{others}, but {budget}; {fewer}allow more with --memory, or record fewer steps",
@@ -98,6 +95,14 @@ impl Budget {
             size(worst.unpacked),
             size(worst.bytes.saturating_add(fixed(self.threads))),
         )
+    }
+
+    /// How much there is, for people.
+    pub fn said(&self) -> String {
+        match self.asked {
+            true => format!("--memory allows {}", size(self.total)),
+            false => format!("the system has {} to give", size(self.total)),
+        }
     }
 
     /// What is left for ranks beside what the process takes.

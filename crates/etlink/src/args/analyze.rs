@@ -41,7 +41,7 @@ pub struct Analyze {
     /// Threads to use; the figures do not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
-    /// Memory to stay within, as for `merge`
+    /// Memory to stay within while linking, as for `merge`; the tables of all ranks come on top, below 1 MB each
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<ByteSize>,
     /// Also write what was recorded, the graph and the communication as Parquet: DIR/events, nodes, edges and collectives with a file per rank

@@ -32,7 +32,7 @@ pub struct Report {
     /// Threads to use; the page does not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
-    /// Memory to stay within, as for `merge`
+    /// Memory to stay within while linking, as for `merge`; the tables of all ranks come on top, below 1 MB each
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<ByteSize>,
     /// Replace an existing page, and show traces that do not seem to belong together

@@ -6,6 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 struct State {
     next: usize,
     used: u64,
+    /// What stays of jobs that are done.
+    kept: u64,
 }
 
 struct Gate<'n> {
@@ -20,16 +22,20 @@ impl Gate<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next job, when there is room for it.
+    /// The next job, when there is room for it; none when what is kept leaves no room.
     fn enter(&self) -> Option<Entered<'_>> {
         let mut state = self.lock();
         loop {
             let at = state.next;
             let need = *self.needs.get(at)?;
-            if state.used == 0 || state.used.saturating_add(need) <= self.budget {
+            let taken = state.used.saturating_add(state.kept);
+            if taken == 0 || taken.saturating_add(need) <= self.budget {
                 state.next += 1;
                 state.used = state.used.saturating_add(need);
-                return Some(Entered { gate: self, at });
+                return Some(Entered { gate: self, at, kept: 0 });
+            }
+            if state.used == 0 {
+                return None;
             }
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -40,12 +46,14 @@ impl Gate<'_> {
 struct Entered<'g> {
     gate: &'g Gate<'g>,
     at: usize,
+    kept: u64,
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut state = self.gate.lock();
         state.used = state.used.saturating_sub(self.gate.needs[self.at]);
+        state.kept = state.kept.saturating_add(self.kept);
         self.gate.freed.notify_all();
     }
 }
@@ -63,19 +71,31 @@ pub fn at_once(needs: &[u64], budget: u64, threads: usize) -> usize {
 }
 
 /// Does one job per entry of `needs`, in that order, at most `threads` and `budget` at once. Results are in the jobs' order.
+pub fn in_budget<T: Send>(needs: &[u64], budget: u64, threads: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    keeping(needs, budget, threads, |at| (job(at), 0)).unwrap_or_default()
+}
+
+/// The same for jobs that say how many bytes of them stay. `None` if these come to more than the budget, or leave no room for the next job.
 ///
 /// The threads are not those of rayon's pool: a thread there that waits for a part of its job
 /// begins another job, and would hold the memory of both.
-pub fn in_budget<T: Send>(needs: &[u64], budget: u64, threads: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub fn keeping<T: Send>(needs: &[u64], budget: u64, threads: usize, job: impl Fn(usize) -> (T, u64) + Sync) -> Option<Vec<T>> {
     let gate = Gate { needs, budget, state: Mutex::default(), freed: Condvar::new() };
-    let work = || std::iter::from_fn(|| gate.enter()).map(|entered| (entered.at, job(entered.at))).collect::<Vec<_>>();
+    let one = |mut entered: Entered<'_>| {
+        let (result, kept) = job(entered.at);
+        entered.kept = kept;
+        (entered.at, result)
+    };
+    let work = || std::iter::from_fn(|| gate.enter()).map(one).collect::<Vec<_>>();
     let mut results = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..at_once(needs, budget, threads)).map(|_| scope.spawn(work)).collect();
         let done = workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         done.collect::<Vec<_>>()
     });
     results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, result)| result).collect()
+    let kept = gate.lock().kept;
+    let all = results.len() == needs.len() && (kept == 0 || kept <= budget);
+    all.then(|| results.into_iter().map(|(_, result)| result).collect())
 }
 
 #[cfg(test)]
@@ -95,6 +115,15 @@ mod tests {
         });
         assert_eq!(results, (0..40).collect::<Vec<_>>());
         assert!((7..=9).contains(&most.load(SeqCst)), "{most:?}");
+    }
+
+    #[test]
+    fn what_is_kept_leaves_less_for_the_next() {
+        let run = |budget, kept| keeping(&[4; 10], budget, 3, |at| (at, kept));
+        assert_eq!(run(24, 2), Some((0..10).collect()), "18 bytes are kept when the last comes");
+        assert_eq!(run(21, 2), None, "no room for the last");
+        assert_eq!(run(10, 11), None, "one alone keeps too much");
+        assert_eq!(run(1, 0), Some((0..10).collect()), "what is too large by itself was let in before");
     }
 
     #[test]

@@ -4,7 +4,9 @@ use super::{Fleet, Member, Stray};
 use crate::commands::check::{collect, groups_beside, prefix_and_rank};
 use crate::commands::replay::chakra;
 use crate::discover::discover;
+use crate::fleet::too_many;
 use crate::input;
+use crate::memory::Budget;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::proto::NodeType;
 use etlink_chakra::read::{self, CommAttrs, FileKind};
@@ -40,8 +42,21 @@ pub(super) fn find(dir: &Path) -> Result<Vec<Set>> {
     Ok(sets.into_iter().map(|(prefix, ranks)| Set { prefix, ranks }).collect())
 }
 
-/// Reads them.
-pub(super) fn read(set: &Set) -> Result<Fleet> {
+/// Reads them; refuses what does not fit into memory.
+pub(super) fn read(sets: &[Set], dir: &Path, budget: Budget) -> Result<Vec<Fleet>> {
+    let (mut fleets, mut bytes): (Vec<Fleet>, u64) = (vec![], 0);
+    for set in sets {
+        let fleet = of_set(set)?;
+        bytes = fleet.members.iter().map(Member::bytes).fold(bytes, u64::saturating_add);
+        fleets.push(fleet);
+        if bytes > budget.for_ranks() {
+            return Err(too_many(dir, sets.iter().map(|set| set.ranks.len()).sum(), budget));
+        }
+    }
+    Ok(fleets)
+}
+
+fn of_set(set: &Set) -> Result<Fleet> {
     let groups = groups_beside(&set.prefix)?.unwrap_or_default();
     let all: Vec<u64> = set.ranks.keys().filter_map(|rank| u64::try_from(*rank).ok()).collect();
     let read: Vec<_> = set.ranks.par_iter().map(|(rank, path)| (rank, member(*rank, path, &groups, &all))).collect();

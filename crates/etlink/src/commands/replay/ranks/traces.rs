@@ -13,7 +13,11 @@ use std::path::Path;
 pub(super) fn read(args: &Replay, dir: &Path, threads: usize, progress: &Progress) -> Result<Option<Vec<Fleet>>> {
     let found = fleet::Fleet::find(dir, args.memory, threads)?;
     progress.say("linking");
-    let ranks = found.each(|at| member(args, &found, at, progress));
+    let ranks = found.each_kept(dir, |at| {
+        let linked = member(args, &found, at, progress);
+        let bytes = linked.as_ref().ok().and_then(|linked| linked.member.as_ref()).map_or(0, Member::bytes);
+        (linked, bytes)
+    })?;
     let fleet = |run: &crate::discover::Run| {
         let place = if run.folder.as_os_str().is_empty() { dir.to_owned() } else { dir.join(&run.folder) };
         let name = place.display().to_string();
