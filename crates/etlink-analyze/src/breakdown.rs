@@ -1,10 +1,11 @@
 //! Where device time goes.
 //!
 //! The *window* of a device is from its first row's start to its last row's end. Each instant of it belongs to the
-//! first that holds: computation runs, communication runs, a copy or memset runs, another row runs, nothing runs:
+//! first that holds: computation runs, communication runs, a copy or memset runs, a row that stands for no work (such as a wait), nothing:
 //!
 //! ```text
 //! window = computation + exposed communication + exposed memory + exposed other + idle        exactly, ns
+//! busy = window - exposed other - idle
 //! overlap = time in which both computation and communication run;  overlap share = overlap / communication
 //! communication = exposed communication + overlap
 //! ```
@@ -31,7 +32,7 @@ pub struct DeviceTime {
     pub exposed_communication_ns: i64,
     /// A copy or memset runs, and neither of the above.
     pub exposed_memory_ns: i64,
-    /// Another row runs, and none of the above.
+    /// Rows that stand for no work, such as waits, and none of the above.
     pub exposed_other_ns: i64,
     /// Nothing runs.
     pub idle_ns: i64,
@@ -63,6 +64,11 @@ impl DeviceTime {
             *to = to.saturating_add(from);
         }
         self.overlap_share = share(self.overlap_ns, self.communication_ns);
+    }
+
+    /// Work runs.
+    pub fn busy_ns(&self) -> i64 {
+        self.window_ns.saturating_sub(self.idle_ns).saturating_sub(self.exposed_other_ns)
     }
 
     fn times(&self) -> [i64; 9] {

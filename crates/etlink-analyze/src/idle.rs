@@ -1,19 +1,20 @@
 //! Where a device waits, and for what.
 //!
 //! A *gap* is time between a row's start and the latest end of those before it: of its stream, or, for a device as a whole,
-//! of all its streams. Each gap is cut, exactly, by what the row that ends it was waiting for:
+//! of all its streams. Rows that stand for no work ([`Class::Other`]) neither fill nor end one. Each gap is cut, exactly, by what the row that ends it was waiting for:
 //!
 //! ```text
 //! gap            |-------------------------------------------------|  row
 //! host_late      |=========| until the call that launched the row began
-//! event_wait               |=======| until the last row of another stream that it waited for ended
+//! event_wait               |=======| until the last row of another stream that it waited for ended, or the last wait that its own stream shows
 //! unexplained                                        |==============| what no known cause explains (a node of the graph)
 //! launch, between                  |=================| the rest: after a late call what launching took, else the time from row to row
 //! ```
-//! Sums: `idle = host_late + event_wait + launch + between + unexplained`, ns; for a device that is the idle time of its
-//! [`DeviceTime`](crate::DeviceTime). `busy` is the time in which at least one of its rows runs. The time before a stream's first row and after its last is no gap.
+//! Sums: `idle = host_late + event_wait + launch + between + unexplained`, ns; for a device that is the idle
+//! and exposed other time of its [`DeviceTime`](crate::DeviceTime) between its first and last work. `busy` is the time in which at least one of its rows runs. The time before a stream's first row and after its last is no gap.
 
 use crate::rows::Rows;
+use crate::rules::Class;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
 use serde::Serialize;
 
@@ -24,7 +25,7 @@ pub struct Idle {
     pub device: Option<i64>,
     /// Stream; none for the device as a whole.
     pub stream: Option<i64>,
-    /// Its rows run; with `idle_ns`, from the first row's start to the last one's end.
+    /// Work runs; with `idle_ns`, from the first such row's start to the last one's end.
     pub busy_ns: i64,
     /// How many gaps.
     pub gaps: u64,
@@ -45,9 +46,10 @@ pub struct Idle {
 }
 
 impl Idle {
-    fn add_gap(&mut self, causes: &Causes<'_>, row: usize, (from, to): (i64, i64)) {
+    /// `waited`: until when its stream showed a wait.
+    fn add_gap(&mut self, causes: &Causes<'_>, row: usize, waited: Option<i64>, (from, to): (i64, i64)) {
         let called = causes.called(row).map_or(from, |called| called.clamp(from, to));
-        let event = causes.event(row).map_or(called, |event| event.clamp(called, to));
+        let event = causes.event(row).max(waited).map_or(called, |event| event.clamp(called, to));
         let rest = to.saturating_sub(causes.unexplained(row)).max(event);
         let last = if called > from && event == called { &mut self.launch_ns } else { &mut self.between_ns };
         *last = last.saturating_add(rest.saturating_sub(event));
@@ -129,23 +131,27 @@ pub(crate) fn idle(rows: &Rows<'_>) -> (Vec<Idle>, Vec<Idle>) {
     let mut devices: Vec<(Idle, Option<i64>)> = rows.devices.iter().map(|device| (Idle { device: Some(*device), ..Idle::default() }, None)).collect();
     let of_queue = |queue: &etlink_model::Queue| Idle { device: Some(queue.device), stream: Some(queue.stream), ..Idle::default() };
     let mut streams: Vec<(Idle, Option<i64>)> = queues.iter().map(|queue| (of_queue(queue), None)).collect();
+    let mut waited: Vec<Option<i64>> = vec![None; queues.len()];
     for row in 0..rows.len() {
         let (start, end) = rows.span(row);
         let device = rows.devices.partition_point(|device| *device < rows.device(row));
         let queue = rows.trace.device.rows.queue[row].index();
+        if rows.class[row] == Class::Other {
+            waited[queue] = waited[queue].max(rows.is_wait(row).then_some(end));
+            continue;
+        }
         for (idle, busy_until) in [devices.get_mut(device), streams.get_mut(queue)].into_iter().flatten() {
             if let Some(from) = busy_until.filter(|from| *from < start) {
-                idle.add_gap(&causes, row, (from, start));
+                idle.add_gap(&causes, row, waited[queue].filter(|until| *until <= start), (from, start));
             }
             let new = end.saturating_sub(busy_until.map_or(start, |until| until.max(start)));
             idle.busy_ns = idle.busy_ns.saturating_add(new.max(0));
             *busy_until = Some(busy_until.map_or(end, |until| until.max(end)));
         }
     }
-    let used = |all: Vec<(Idle, Option<i64>)>| all.into_iter().filter(|(_, until)| until.is_some()).map(|(idle, _)| idle).collect();
-    let mut streams: Vec<Idle> = used(streams);
+    let mut streams: Vec<Idle> = streams.into_iter().filter(|(_, until)| until.is_some()).map(|(idle, _)| idle).collect();
     streams.sort_by_key(|idle| (idle.device, idle.stream));
-    (used(devices), streams)
+    (devices.into_iter().map(|(idle, _)| idle).collect(), streams)
 }
 
 /// Sum over all of them.

@@ -7,7 +7,7 @@
 //! | `ttft`, `tpot` | first, and mean of the others, of `execute_context_*` steps; mean over ranks. SGLang's `run_batch` is a Python frame, which is no step here | s |
 //! | `total_trace_time` | longest device window of a rank: windows of different clocks are not mixed | s |
 //! | `total_kernel_time` | sum of all kernels' durations (no copies) | s |
-//! | `aggregate_gpu_utilization` | mean over devices of (window - idle) / window | % |
+//! | `aggregate_gpu_utilization` | mean over devices of busy / window | % |
 //! | `load_imbalance_ratio` | busy time of the busiest device / of the least busy one | ratio |
 //! | `communication_fraction` | sum of communication kernels / sum of all kernels; `communication_ratio` is a hundredth of it | % |
 //! | `total_communication_time` | time in which communication runs, mean over devices | s |
@@ -123,8 +123,8 @@ fn devices(ranks: &[&Analysis], add: Add<'_>) {
     let devices = || ranks.iter().flat_map(|rank| &rank.breakdown).filter(|time| time.window_ns > 0);
     let percent = |part: i64, whole: i64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
     add("total_trace_time", devices().map(|time| seconds(time.window_ns)).reduce(f64::max), "s");
-    add("aggregate_gpu_utilization", mean(devices().filter_map(|time| percent(time.window_ns.saturating_sub(time.idle_ns), time.window_ns))), "%");
-    let busy = || devices().map(|time| time.window_ns.saturating_sub(time.idle_ns) as f64);
+    add("aggregate_gpu_utilization", mean(devices().filter_map(|time| percent(time.busy_ns(), time.window_ns))), "%");
+    let busy = || devices().map(|time| time.busy_ns() as f64);
     let several = devices().count() > 1;
     let ratio = busy().reduce(f64::max).zip(busy().reduce(f64::min)).map(|(most, least)| most / least);
     add("load_imbalance_ratio", ratio.filter(|_| several), "ratio");

@@ -47,9 +47,9 @@ impl<'t> Rows<'t> {
         self.class.is_empty()
     }
 
-    /// The label of a row: the library or the kind of kernel, as the rules name it.
-    pub fn label(&self, row: usize) -> &str {
-        self.rules.label_at(self.label[row])
+    /// Whether a row shows that its stream waits.
+    pub(crate) fn is_wait(&self, row: usize) -> bool {
+        self.class[row] == Class::Other && self.rules.label_at(self.label[row]) == "wait"
     }
 
     /// The name of a row.

@@ -18,7 +18,7 @@ pub enum Class {
     Communication,
     /// Copies and memsets.
     Memory,
-    /// Rows that stand for no work: waits of a device, brackets around other rows.
+    /// Rows that stand for no work: waits of a device, brackets around other rows. While nothing else runs the device is not busy.
     Other,
 }
 
@@ -198,7 +198,8 @@ mod tests {
             (Class::Computation, "triton", "triton_poi_fused_add_cos_sin_0"),
             (Class::Computation, "other", "pe_exe"),
             (Class::Memory, "dma", "dma_request"),
-            (Class::Other, "event", "event_wait"),
+            (Class::Other, "wait", "event_wait"),
+            (Class::Other, "event", "event_record"),
             (Class::Memory, "copy", "__amd_rocclr_copyBuffer"),
         ] {
             assert_eq!((rules.class(name), rules.label(name)), (class, label), "{name}");

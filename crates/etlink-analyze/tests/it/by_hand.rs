@@ -63,6 +63,30 @@ fn a_stream_that_waits_for_another() {
     assert_eq!((waiting.idle_ns, waiting.host_late_ns, waiting.event_wait_ns, waiting.between_ns), (38_000, 6_000, 30_000, 2_000));
 }
 
+/// ```text
+/// us        0  2      10                  50     60
+/// stream 7     [== a =][== event_wait ====][= b =][event_wait …
+/// ```
+#[test]
+fn waits_are_no_work() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, us(0, 1), Queue::stream(7), "a", us(2, 10));
+    draw.kernel(Queue::stream(7), "event_wait", us(10, 50), None);
+    draw.launch(main, us(20, 21), Queue::stream(7), "b", us(50, 60));
+    draw.kernel(Queue::stream(7), "event_wait", us(60, 102), None);
+    let analysis = analyzed(&draw);
+    let [time] = &analysis.breakdown[..] else { panic!("one device") };
+    assert_eq!((time.window_ns, time.computation_ns, time.exposed_other_ns, time.idle_ns, time.busy_ns()), (100_000, 18_000, 82_000, 0, 18_000));
+    let [idle] = &analysis.idle[..] else { panic!("one device") };
+    // 10-20 the host, 20-50 the wait
+    assert_eq!((idle.busy_ns, idle.gaps, idle.idle_ns, idle.host_late_ns, idle.event_wait_ns), (18_000, 1, 40_000, 10_000, 30_000));
+    assert_eq!(analysis.stream_idle[0].event_wait_ns, 30_000);
+    let total = etlink_analyze::total(std::iter::once(&analysis));
+    let busy = total.metrics.iter().find(|metric| metric.name == "aggregate_gpu_utilization").map(|metric| metric.value);
+    assert_eq!(busy, Some(18.0));
+}
+
 #[test]
 fn a_graph_launch_is_one_call_with_many_rows() {
     for (flavour, call) in [(Flavour::Cuda, "cudaGraphLaunch"), (Flavour::Rocm, "hipGraphLaunch")] {

@@ -52,8 +52,10 @@ fn of_analysis(analysis: &Analysis) -> Result<()> {
         let exposed = time.exposed_communication_ns + time.exposed_memory_ns + time.exposed_other_ns;
         ensure!(time.computation_ns + exposed + time.idle_ns == time.window_ns, "classes and idle are not the window: {time:?}");
         ensure!(time.exposed_communication_ns + time.overlap_ns == time.communication_ns, "communication is not its parts: {time:?}");
-        ensure!((time.device, time.idle_ns) == (idle.device, idle.idle_ns), "gaps are not the idle time: {time:?}, {idle:?}");
-        ensure!(idle.busy_ns + idle.idle_ns == time.window_ns, "busy and idle are not the window: {time:?}, {idle:?}");
+        let without_work = time.idle_ns + time.exposed_other_ns;
+        ensure!((time.device, time.busy_ns()) == (idle.device, idle.busy_ns), "work is not the busy time: {time:?}, {idle:?}");
+        ensure!(idle.idle_ns <= without_work, "gaps are more than the time without work: {time:?}, {idle:?}");
+        ensure!(time.exposed_other_ns > 0 || idle.idle_ns == time.idle_ns, "gaps are not the idle time: {time:?}, {idle:?}");
     }
     for idle in analysis.idle.iter().chain(&analysis.stream_idle) {
         let causes = [idle.host_late_ns, idle.event_wait_ns, idle.launch_ns, idle.between_ns, idle.unexplained_ns];

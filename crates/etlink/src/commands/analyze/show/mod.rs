@@ -67,12 +67,12 @@ const TABLES: &[(&str, Show)] = &[
 fn sentence(sum: &[DeviceTime]) -> String {
     let Some(sum) = sum.iter().find(|sum| sum.window_ns > 0) else { return "no device work in the trace\n".to_owned() };
     let of = |part: i64| percent(part as f64 / sum.window_ns as f64);
-    let busy = of(sum.window_ns - sum.idle_ns);
+    let busy = of(sum.busy_ns());
     let mut out = format!("devices are busy {busy} of {}: computation {}", ms(sum.window_ns), of(sum.computation_ns));
     for (name, ns) in [
         ("exposed communication", sum.exposed_communication_ns),
         ("exposed copies", sum.exposed_memory_ns),
-        ("other", sum.exposed_other_ns),
+        ("waits and other rows without work", sum.exposed_other_ns),
         ("idle", sum.idle_ns),
     ] {
         if ns > 0 {

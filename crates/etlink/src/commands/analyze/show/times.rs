@@ -20,7 +20,7 @@ pub(super) fn breakdown(one: &Analyzed, _top: usize) -> Shown {
         ("overlap", |(_, time)| time.overlap_share.map_or("-".into(), percent)),
     ];
     let devices = of_ranks(one, |rank| &rank.breakdown).chain(of_all(one, &one.total.breakdown));
-    let title = "device time (communication, memory, other: where nothing to the left of them runs; overlap: of communication)";
+    let title = "device time (communication, memory, other: where nothing to the left of them runs; other: waits, no work; overlap: of communication)";
     (title.into(), Grid::of(2, columns, devices))
 }
 
@@ -48,7 +48,7 @@ pub(super) fn steps(one: &Analyzed, top: usize) -> Shown {
 
 pub(super) fn idle(one: &Analyzed, _top: usize) -> Shown {
     let devices = of_ranks(one, |rank| &rank.idle).chain(of_all(one, &one.total.idle));
-    ("idle devices (no stream runs), by what the next row waited for".into(), gaps(devices))
+    ("idle devices (no stream works), by what the next row waited for".into(), gaps(devices))
 }
 
 pub(super) fn stream_idle(one: &Analyzed, top: usize) -> Shown {
