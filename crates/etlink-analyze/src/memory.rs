@@ -24,9 +24,9 @@ pub struct Memory {
     pub start_bytes: i64,
     /// Allocated after the last, bytes.
     pub end_bytes: i64,
-    /// Most that was allocated, bytes.
+    /// Most that was allocated, before the first event or after one, bytes.
     pub peak_bytes: i64,
-    /// When first, ns since the origin of the trace.
+    /// When first, ns since the origin of the trace; the first event where it was before that.
     pub peak_ns: i64,
     /// Most that was reserved, bytes.
     pub peak_reserved_bytes: u64,
@@ -77,7 +77,7 @@ pub(crate) fn memory(device: &DeviceTrace) -> (Vec<Memory>, Vec<MemoryPoint>) {
         let (kind, number) = (name(row.device_type), i64::from(row.device));
         let place = all.iter().position(|one| (one.device_type, one.device) == (kind, number)).unwrap_or_else(|| {
             let start = if row.allocated == 0 { 0 } else { signed(row.allocated).saturating_sub(row.bytes) };
-            all.push(Memory { device_type: kind, device: number, start_bytes: start, end_bytes: start, peak_bytes: i64::MIN, ..Memory::default() });
+            all.push(Memory { device_type: kind, device: number, start_bytes: start, end_bytes: start, peak_bytes: start, peak_ns: row.time.0, ..Memory::default() });
             all.len() - 1
         });
         let Some(one) = all.get_mut(place) else { continue };

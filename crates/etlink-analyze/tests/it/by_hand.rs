@@ -345,3 +345,15 @@ fn peaks_of_memory() {
     let points: Vec<i64> = analysis.memory_timeline.iter().map(|point| point.allocated_bytes).collect();
     assert_eq!(points, [1512, 2536, 500, 64, -64]);
 }
+
+#[test]
+fn a_peak_before_the_first_event() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::empty", 0, 10 * US);
+    draw.raw(
+        r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": 3.000, "args": {"Total Reserved": 4096, "Total Allocated": 500, "Bytes": -1000, "Device Id": 0, "Device Type": 1}}"#,
+    );
+    let [cuda] = &analyzed(&draw).memory[..] else { panic!("one device") };
+    assert_eq!((cuda.start_bytes, cuda.peak_bytes, cuda.peak_ns, cuda.end_bytes), (1_500, 1_500, 3_000, 500));
+}
