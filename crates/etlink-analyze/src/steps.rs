@@ -4,14 +4,14 @@
 //! one `Optimizer.step…` to the end of the next (forward, backward, optimizer; what the window cuts is none); else annotations that differ
 //! by a number at their end alone. A trace with none of these has no steps.
 //!
-//! Device rows belong to the step in which their launch call began, on whatever thread; they may run after the step's end
+//! Device rows belong to the step in which their launch call began, on whatever thread, of nested ones the innermost; they may run after the step's end
 //! on the host. `device` times are over these rows, as in [`DeviceTime`]: their window is from the first one's start to the
 //! last one's end.
 
 use crate::breakdown::DeviceTime;
 use crate::rows::Rows;
 use etlink_link::ranks::Steps;
-use etlink_link::{LinkedTrace, NoLaunch};
+use etlink_link::NoLaunch;
 use etlink_model::DeviceTrace;
 use serde::Serialize;
 
@@ -46,19 +46,23 @@ pub struct Step {
     pub overlap_ns: i64,
 }
 
-/// In order of time. O(ops + rows · log steps).
+/// In order of time. O(ops + rows · log rows).
 pub(crate) fn steps(rows: &Rows<'_>) -> Vec<Step> {
-    let mut steps = found(rows.trace);
+    let mut steps = found(&rows.trace.device);
     let mut of_step: Vec<Vec<usize>> = vec![vec![]; steps.len()];
-    for row in (0..rows.len()).filter(|_| !steps.is_empty()) {
-        let Some(call) = rows.trace.row_call[row].get().filter(|_| rows.trace.row_no_launch[row] == NoLaunch::Launched) else { continue };
-        let called = rows.trace.device.calls.start[call.index()].0;
-        let step = steps.partition_point(|step| step.start_ns <= called).checked_sub(1);
-        let inside = step.filter(|step| called < steps[*step].start_ns.saturating_add(steps[*step].duration_ns));
-        if let Some(list) = inside.and_then(|step| of_step.get_mut(step)) {
+    let mut open: Vec<usize> = vec![];
+    let mut next = 0;
+    for (called, row) in launched(rows, !steps.is_empty()) {
+        let begun = steps.partition_point(|step| step.start_ns <= called);
+        open.extend(next..begun);
+        next = begun;
+        // steps that have ended lie on others that have not
+        while open.pop_if(|step| steps[*step].end_ns() <= called).is_some() {}
+        if let Some(list) = open.last().and_then(|step| of_step.get_mut(*step)) {
             list.push(row);
         }
     }
+    of_step.iter_mut().for_each(|list| list.sort_unstable());
     for (step, list) in steps.iter_mut().zip(of_step) {
         step.rows = list.len() as u64;
         step.take(&DeviceTime::of(rows, list.into_iter()));
@@ -66,7 +70,20 @@ pub(crate) fn steps(rows: &Rows<'_>) -> Vec<Step> {
     steps
 }
 
+/// When rows were launched, in that order.
+fn launched(rows: &Rows<'_>, wanted: bool) -> Vec<(i64, usize)> {
+    let trace = rows.trace;
+    let call = |row: usize| trace.row_call[row].get().filter(|_| wanted && trace.row_no_launch[row] == NoLaunch::Launched);
+    let mut all: Vec<(i64, usize)> = (0..rows.len()).filter_map(|row| Some((trace.device.calls.start[call(row)?.index()].0, row))).collect();
+    all.sort_unstable();
+    all
+}
+
 impl Step {
+    fn end_ns(&self) -> i64 {
+        self.start_ns.saturating_add(self.duration_ns)
+    }
+
     fn take(&mut self, time: &DeviceTime) {
         (self.device_start_ns, self.device_window_ns) = (time.start_ns, time.window_ns);
         (self.computation_ns, self.exposed_communication_ns) = (time.computation_ns, time.exposed_communication_ns);
@@ -75,16 +92,17 @@ impl Step {
     }
 }
 
-fn found(trace: &LinkedTrace) -> Vec<Step> {
-    let all = Steps::new(trace, std::iter::empty()).all;
+/// The steps of a trace, without what devices did for them, in order of time.
+pub(crate) fn found(device: &DeviceTrace) -> Vec<Step> {
+    let all = Steps::all_of(device);
     let are = |prefix: &str| all.first().is_some_and(|step| step.name.starts_with(prefix));
-    let contexts = if are("ProfilerStep#") { vec![] } else { named(&trace.device, "execute_context_") };
+    let contexts = if are("ProfilerStep#") { vec![] } else { named(device, "execute_context_") };
     if !contexts.is_empty() {
         return contexts;
     }
     // the first and the last of those that optimizers end are parts of steps
     let whole = if are("optimizer step ") { all.get(1..all.len().saturating_sub(1)) } else { Some(&all[..]) };
-    let base = trace.device.header.base_ns;
+    let base = device.header.base_ns;
     let step = |step: &etlink_link::ranks::Step| Step {
         name: step.name.clone(),
         start_ns: step.start_ns.saturating_sub(base),
@@ -92,7 +110,7 @@ fn found(trace: &LinkedTrace) -> Vec<Step> {
         ..Step::default()
     };
     let mut steps: Vec<Step> = whole.unwrap_or_default().iter().map(step).collect();
-    steps.sort_by_key(|step| step.start_ns);
+    steps.sort_by_key(|step| (step.start_ns, std::cmp::Reverse(step.duration_ns)));
     steps
 }
 
@@ -103,7 +121,7 @@ fn named(device: &DeviceTrace, prefix: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = vec![];
     for op in (0..ops.len()).filter(|op| names[ops.name[*op].index()]) {
         let start_ns = ops.start[op].0;
-        if steps.last().is_none_or(|last| last.start_ns.saturating_add(last.duration_ns) <= start_ns) {
+        if steps.last().is_none_or(|last| last.end_ns() <= start_ns) {
             let name = device.names.get(ops.name[op]).to_owned();
             steps.push(Step { name, start_ns, duration_ns: ops.duration[op].0, ..Step::default() });
         }

@@ -150,6 +150,19 @@ fn what_counts_as_a_step() {
 }
 
 #[test]
+fn a_step_inside_another() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#1", 0, 100 * US);
+    draw.annotation(main, "ProfilerStep#2", 20 * US, 30 * US);
+    for at in [5, 25, 50] {
+        draw.launch(main, us(at, at + 1), Queue::stream(7), "a", us(at + 10, at + 15));
+    }
+    let found: Vec<_> = analyzed(&draw).steps.iter().map(|step| (step.rows, step.device_window_ns, step.computation_ns)).collect();
+    assert_eq!(found, [(2, 50_000, 10_000), (1, 5_000, 5_000)]);
+}
+
+#[test]
 fn volume_and_bandwidth_of_collectives() {
     let mut draw = TraceBuilder::default();
     draw.distributed(0, 4);

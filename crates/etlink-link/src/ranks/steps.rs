@@ -7,7 +7,7 @@
 //! whenever it runs.
 
 use crate::LinkedTrace;
-use etlink_model::{DurationNs, OpIdx, TimeNs};
+use etlink_model::{DeviceTrace, DurationNs, OpIdx, TimeNs};
 use std::collections::BTreeMap;
 
 /// What [`Steps::of`] has for a communication that was launched before the first step, or in a trace without steps.
@@ -54,14 +54,17 @@ enum Way {
 impl Steps {
     /// The steps of `trace`, and those of its communications, which are at these nodes. O(ops + n log steps).
     pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = usize>) -> Steps {
-        let (name, way, mut ranges) = found(trace);
-        let id = |range: &Range| trace.device.ops.rf_id[range.op.index()];
-        let by_id = way == Way::Is && ranges.iter().all(|range| id(range).get().is_some());
-        ranges.sort_by_key(|range| (by_id.then(|| id(range)), range.start, range.op));
-        let all = named(trace, &name, way, &ranges);
+        let (name, way, ranges, by_id) = ordered(&trace.device);
+        let all = named(&trace.device, &name, way, &ranges);
         let cuts = Cuts { trace, way, ranges: &ranges, by_id };
         let of = communications.map(|node| if all.is_empty() { NO_STEP } else { cuts.place(node) }).collect();
         Steps { all, of }
+    }
+
+    /// The steps of a device trace alone, in order. O(ops).
+    pub fn all_of(device: &DeviceTrace) -> Vec<Step> {
+        let (name, way, ranges, _) = ordered(device);
+        named(device, &name, way, &ranges)
     }
 
     /// The step of a communication.
@@ -70,15 +73,24 @@ impl Steps {
     }
 }
 
+/// As [`found`], in order, and whether that is by record function ids.
+fn ordered(device: &DeviceTrace) -> (String, Way, Vec<Range>, bool) {
+    let (name, way, mut ranges) = found(device);
+    let id = |range: &Range| device.ops.rf_id[range.op.index()];
+    let by_id = way == Way::Is && ranges.iter().all(|range| id(range).get().is_some());
+    ranges.sort_by_key(|range| (by_id.then(|| id(range)), range.start, range.op));
+    (name, way, ranges, by_id)
+}
+
 /// What steps are called, how ranges tell them, and these.
-fn found(trace: &LinkedTrace) -> (String, Way, Vec<Range>) {
+fn found(device: &DeviceTrace) -> (String, Way, Vec<Range>) {
     let mut numbered: BTreeMap<&str, Vec<Range>> = BTreeMap::new();
     let mut optimizers: BTreeMap<&str, Vec<Range>> = BTreeMap::new();
-    let ops = &trace.device.ops;
+    let ops = &device.ops;
     for op in (0..ops.name.len()).filter(|op| ops.annotation[*op]) {
         let (start, end) = (ops.start[op], ops.start[op] + ops.duration[op]);
         let range = |number| Range { op: OpIdx(op as u32), start, end, number };
-        let name = trace.device_name(ops.name[op]);
+        let name = device.names.get(ops.name[op]);
         if name.starts_with("Optimizer.step#") {
             let steps = optimizers.entry(name).or_default();
             steps.push(range(steps.len() as i64));
@@ -107,12 +119,12 @@ fn split(name: &str) -> Option<(&str, i64)> {
     if name.is_empty() { None } else { Some((name, number.parse().ok()?)) }
 }
 
-fn named(trace: &LinkedTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<Step> {
-    let base = trace.device.header.base_ns;
+fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<Step> {
+    let base = device.header.base_ns;
     let at = |time: TimeNs| base.saturating_add(time.0);
-    let window = trace.report.window;
+    let (begin, end) = if way == Way::Ends { device.window().unwrap_or_default() } else { Default::default() };
     let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
-    let mut from = at(TimeNs(window.start_ns));
+    let mut from = at(begin);
     let mut steps = vec![];
     for range in ranges {
         let again = seen.entry(range.number).or_default();
@@ -125,7 +137,7 @@ fn named(trace: &LinkedTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<Ste
     }
     if way == Way::Ends {
         let number = ranges.len();
-        steps.push(Step { name: format!("{name}{number}"), start_ns: from, end_ns: at(TimeNs(window.end_ns)).max(from) });
+        steps.push(Step { name: format!("{name}{number}"), start_ns: from, end_ns: at(end).max(from) });
     }
     steps
 }
