@@ -1,14 +1,15 @@
 //! What changed between two runs: ops and kernels added, removed, slower or faster.
 //!
-//! Rows of the [profiler's tables](crate::top) of all ranks of each run are summed up and divided by the run's units: its steps
-//! (`ProfilerStep#N`, over all ranks) where both runs have them, else its ranks. Rows are paired by name, side and, where they
-//! were grouped by these, shapes or stack. The time of a row is its own: on the host without that of children, of a device row its
+//! Rows of the [profiler's tables](crate::top) of all ranks of each run are summed up and divided by the run's units: its
+//! [steps](crate::steps), over all ranks, where every rank of both runs has some, else its ranks. Rows are paired by name, side and, where they
+//! were grouped by these, shapes or stack; annotations that are steps are one row, their numbers `*`. The time of a row is its own: on the host without that of children, of a device row its
 //! duration; so that each change is counted once, where it is. `cost_ns` is the time in the second run less that in the first.
 
 use crate::top::{Row, Top};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -79,7 +80,7 @@ type Both = [(u64, i64); 2];
 /// What makes a row one and the same in both runs.
 #[derive(PartialEq, Eq, Hash)]
 struct Key<'t> {
-    name: &'t str,
+    name: Cow<'t, str>,
     on_device: bool,
     annotation: bool,
     shapes: Option<&'t str>,
@@ -89,13 +90,13 @@ struct Key<'t> {
 /// Compares the tables of two runs, one of each rank. O(rows log rows).
 pub fn diff(first: &[&Top], second: &[&Top]) -> Diff {
     let sides = [first, second];
-    let steps = sides.map(|tops| tops.iter().flat_map(|top| &top.rows).filter(|row| is_step(row)).map(|row| row.count).sum::<u64>());
-    let per_step = steps.iter().all(|steps| *steps > 0);
+    let steps = sides.map(|tops| tops.iter().map(|top| top.steps).sum::<u64>());
+    let per_step = sides.iter().all(|tops| tops.iter().all(|top| top.steps > 0));
     let units = [0, 1].map(|side| if per_step { steps[side] } else { sides[side].len() as u64 }.max(1));
     let mut rows: IndexMap<Key<'_>, Both, FxBuildHasher> = IndexMap::default();
     for (side, tops) in sides.into_iter().enumerate() {
-        for row in tops.iter().flat_map(|top| &top.rows) {
-            let both = rows.entry(key(row)).or_default();
+        for (top, row) in tops.iter().flat_map(|top| top.rows.iter().map(move |row| (top, row))) {
+            let both = rows.entry(key(top, row)).or_default();
             both[side].0 += row.count;
             both[side].1 = both[side].1.saturating_add(own(row));
         }
@@ -111,12 +112,25 @@ pub fn diff(first: &[&Top], second: &[&Top]) -> Diff {
     Diff { per: if per_step { "step" } else { "rank" }, runs, changes }
 }
 
-fn is_step(row: &Row) -> bool {
-    row.annotation && !row.on_device && row.name == "ProfilerStep*"
+/// The name of a row, the same for all steps.
+fn name<'t>(top: &Top, row: &'t Row) -> Cow<'t, str> {
+    let rest = row.name.strip_prefix(&top.step_name).filter(|_| row.annotation && !top.step_name.is_empty()).unwrap_or_default();
+    if !rest.starts_with(|c: char| c.is_ascii_digit()) {
+        return Cow::Borrowed(&row.name);
+    }
+    let mut name = String::with_capacity(row.name.len());
+    for c in row.name.chars() {
+        match c {
+            '0'..='9' if name.ends_with('*') => {}
+            '0'..='9' => name.push('*'),
+            c => name.push(c),
+        }
+    }
+    Cow::Owned(name)
 }
 
-fn key(row: &Row) -> Key<'_> {
-    Key { name: &row.name, on_device: row.on_device, annotation: row.annotation, shapes: row.shapes.as_deref(), stack: &row.stack }
+fn key<'t>(top: &Top, row: &'t Row) -> Key<'t> {
+    Key { name: name(top, row), on_device: row.on_device, annotation: row.annotation, shapes: row.shapes.as_deref(), stack: &row.stack }
 }
 
 /// User annotations on a device stand for rows that are there too.
@@ -139,7 +153,7 @@ fn change(key: &Key<'_>, both: Both, units: [u64; 2]) -> Change {
         _ => Kind::Faster,
     };
     Change {
-        name: key.name.to_owned(),
+        name: key.name.clone().into_owned(),
         on_device: key.on_device,
         kind,
         counts: [0, 1].map(|side| both[side].0 as f64 / units[side] as f64),
@@ -161,12 +175,14 @@ mod tests {
 
     fn row(name: &str, on_device: bool, count: u64, ns: i64) -> Row {
         let (self_host_ns, self_device_ns) = if on_device { (0, ns) } else { (ns, 0) };
-        Row { name: name.into(), on_device, count, self_host_ns, self_device_ns, annotation: name == "ProfilerStep*", ..Row::default() }
+        Row { name: name.into(), on_device, count, self_host_ns, self_device_ns, annotation: name.contains("_context_") || name == "ProfilerStep*", ..Row::default() }
     }
 
     fn run(rows: Vec<Row>) -> Top {
         let sum = |of: fn(&Row) -> i64| rows.iter().map(of).sum();
-        Top { device: "CUDA", self_host_ns: sum(|row| row.self_host_ns), self_device_ns: sum(|row| row.self_device_ns), rows }
+        let steps = rows.iter().filter(|row| row.annotation && !row.on_device).map(|row| row.count).sum();
+        let (self_host_ns, self_device_ns) = (sum(|row| row.self_host_ns), sum(|row| row.self_device_ns));
+        Top { device: "CUDA", self_host_ns, self_device_ns, steps, step_name: "execute_context_".into(), rows }
     }
 
     #[test]
@@ -191,6 +207,30 @@ mod tests {
         assert_eq!((diff.per, diff.runs[0].device_ns, diff.runs[1].device_ns), ("step", 4_300, 5_000));
         let cost: i64 = diff.changes.iter().filter(|change| change.on_device).map(|change| change.cost_ns).sum();
         assert_eq!(cost, diff.runs[1].device_ns - diff.runs[0].device_ns);
+    }
+
+    #[test]
+    fn numbered_steps_are_one_row() {
+        let of = |from: u64, steps: u64| {
+            let step = |number: u64| row(&format!("execute_context_{number}(8)_generation_{}(0)", number + 9), false, 1, 90);
+            run((from..from + steps).map(step).chain([row("gemm", true, steps, 50 * steps as i64)]).collect())
+        };
+        let diff = diff(&[&of(0, 5)], &[&of(7, 10)]);
+        let told: Vec<_> = diff.changes.iter().map(|change| (change.name.as_str(), change.kind, change.counts, change.times_ns)).collect();
+        assert_eq!(
+            told,
+            [("execute_context_*(*)_generation_*(*)", Kind::Same, [1.0, 1.0], [90, 90]), ("gemm", Kind::Same, [1.0, 1.0], [50, 50])]
+        );
+        assert_eq!((diff.per, diff.runs[0].steps, diff.runs[1].steps), ("step", 5, 10));
+    }
+
+    #[test]
+    fn per_rank_where_some_ranks_have_no_steps() {
+        let stepped = run(vec![row("ProfilerStep*", false, 2, 0), row("gemm", true, 2, 100)]);
+        let other = run(vec![row("gemm", true, 2, 100)]);
+        let diff = diff(&[&stepped, &other], &[&stepped, &stepped]);
+        let gemm = diff.changes.iter().find(|change| change.name == "gemm").expect("that row");
+        assert_eq!((diff.per, gemm.kind, gemm.times_ns), ("rank", Kind::Same, [100, 100]));
     }
 
     #[test]

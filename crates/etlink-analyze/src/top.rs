@@ -58,6 +58,12 @@ pub struct Top {
     pub self_host_ns: i64,
     /// Sum of the device rows' time, user annotations left out, ns.
     pub self_device_ns: i64,
+    /// How many [steps](crate::steps) the trace has.
+    #[serde(skip)]
+    pub steps: u64,
+    /// What their names have before their number.
+    #[serde(skip)]
+    pub step_name: String,
 }
 
 /// All events that bear one name, or one name with shapes or a stack. Times are ns, sizes bytes.
@@ -158,7 +164,9 @@ pub fn top(trace: &DeviceTrace, options: Options<'_>) -> Top {
     rows.add_host(&ranges, &figures, &stacks);
     rows.add_device();
     rows.add_memory(&memory, &ranges);
-    rows.finish()
+    let steps = crate::steps::found(trace);
+    let step_name = steps.first().map_or("", |step| step.name.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default());
+    Top { steps: steps.len() as u64, step_name: step_name.to_owned(), ..rows.finish() }
 }
 
 #[cfg(test)]

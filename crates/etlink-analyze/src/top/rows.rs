@@ -145,7 +145,7 @@ impl<'t, 'o> Rows<'t, 'o> {
         let rows: Vec<Row> = rows.collect();
         let self_host_ns = rows.iter().map(|row| row.self_host_ns).fold(0, i64::saturating_add);
         let self_device_ns = rows.iter().filter(|row| row.on_device && !row.annotation).map(|row| row.self_device_ns).fold(0, i64::saturating_add);
-        Top { device: device(self.trace).0, rows, self_host_ns, self_device_ns }
+        Top { device: device(self.trace).0, rows, self_host_ns, self_device_ns, ..Top::default() }
     }
 }
 
