@@ -1,6 +1,6 @@
 //! What the traces say: figures by hand over drawn runs.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, unpacked};
 use etlink_model::builder::{Comms, Queue, TraceBuilder};
 use serde_json::{Value, json};
 
@@ -133,7 +133,80 @@ fn what_cannot_be_analyzed() {
     tool.run("analyze gone.json").exits(2).complains(&["gone.json"]);
     tool.run("analyze trace.json --host trace.json").exits(2).complains(&["the same file"]);
     tool.file("wrong/torch_et_0.json", "{}");
-    tool.run("analyze wrong").exits(1).says("note: 0 is left out");
+    tool.run("analyze wrong").exits(2).complains(&["torch_et_0.json", "nothing to link"]);
+    tool.file("wrong/torch_et_1.json", "{}");
+    tool.run("analyze wrong").exits(2).complains(&["none of 2 traces could be taken", "torch_et_0.json"]);
+    tool.run("top wrong").exits(2).complains(&["none of 2 traces could be taken", "torch_et_0.json"]);
+}
+
+/// A cut file, and a duration that is no number.
+#[test]
+fn damage_is_told_everywhere() {
+    let tool = Tool::new();
+    let whole = draw(0).kineto();
+    tool.file("whole.json", &whole);
+    tool.file("cut.json", &whole[..whole.len() * 3 / 4]);
+    let text = "damage: the file ends before its list does: all whole entries are used (1, first: byte ";
+    for command in ["analyze cut.json", "analyze cut.json --compat hta", "top cut.json", "diff whole.json cut.json"] {
+        let said = tool.run(command).exits(0).stdout;
+        assert_eq!(said.lines().filter(|line| line.starts_with("note: ") && line.contains(text)).count(), 1, "{command}: {said}");
+        assert!(tool.run(&format!("{command} --json")).exits(0).stdout.contains(text), "{command}");
+        let csv = tool.run(&format!("{command} --csv")).exits(0);
+        assert!(csv.stderr.contains(text) && !csv.stdout.contains(text), "{command}: {}", csv.stderr);
+        tool.run(&format!("{command} --strict")).exits(1).complains(&["cut.json: refused under --strict: damage: the file ends"]);
+    }
+    let json = tool.run("analyze cut.json --json").exits(0).json();
+    assert_eq!(json[0]["ranks"][0]["anomalies"][0]["kind"], "truncated");
+    assert_eq!(tool.run("top cut.json --json").exits(0).json()[0]["anomalies"][0]["kind"], "truncated");
+}
+
+#[test]
+fn damage_of_ranks_is_told_by_rank() {
+    let tool = Tool::new();
+    tool.file("kineto_trace_0.json", draw(0).kineto());
+    let whole = draw(1).kineto();
+    tool.file("kineto_trace_1.json", &whole[..whole.len() * 3 / 4]);
+    tool.run("analyze .").exits(0).says("note: rank 1: damage: the file ends");
+    tool.run("analyze . --strict").exits(1).says("note: rank 1 is left out: ./kineto_trace_1.json: refused under --strict: damage");
+    let json = tool.run("analyze . --strict --json").exits(1).json();
+    assert_eq!((json[0]["ranks"].as_array().map(Vec::len), &json[0]["left_out"][0]["label"]), (Some(1), &json!("1")));
+    tool.run("top . --strict").exits(1).says("rank 0").complains(&["kineto_trace_1.json: refused under --strict"]);
+}
+
+/// What the linker says of a pair is told, also of one in a folder.
+#[test]
+fn notes_of_pairs() {
+    let tool = Tool::new();
+    let host = String::from_utf8(unpacked("mlp-2.15.0/torch_et_0.json.gz")).expect("text");
+    let (before, pid) = host.split_once("\"pid\": ").expect("the host trace says its process");
+    let after = pid.trim_start_matches(|c: char| c.is_ascii_digit());
+    tool.file("run/torch_et_0.json", format!("{before}\"pid\": 77{after}"));
+    tool.file("run/kineto_trace_0.json", unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
+    for line in ["analyze run/kineto_trace_0.json --host run/torch_et_0.json", "analyze run"] {
+        tool.run(line).exits(0).says("note: the two traces are of two runs of one program (process 77");
+        let json = tool.run(&format!("{line} --json")).exits(0).json();
+        assert!(json[0]["ranks"][0]["notes"][0].as_str().is_some_and(|note| note.contains("two runs")), "{json}");
+        tool.run(&format!("{line} --strict")).exits(1).complains(&["refused under --strict"]);
+    }
+}
+
+/// Rank 1 of a run of 64 ranks among those of a run of 2.
+#[test]
+fn traces_of_another_run_are_left_out() {
+    let tool = Tool::new();
+    tool.file("kineto_trace_0.json", draw(0).kineto());
+    let mut other = draw(1);
+    other.distributed(1, 64);
+    tool.file("kineto_trace_1.json", other.kineto());
+    let said = "rank 1 is left out: it is of a run of 64 ranks";
+    let json = tool.run("analyze . --json").exits(1).json();
+    assert_eq!(json[0]["total"]["breakdown"][0]["window_ns"], json!(100_000));
+    assert_eq!((json[0]["ranks"].as_array().map(Vec::len), &json[0]["left_out"][0]["label"]), (Some(1), &json!("1")));
+    tool.run("analyze .").exits(1).says(said);
+    tool.run("analyze . --compat hta").exits(1).says(said);
+    let forced = tool.run("analyze . --force --json").exits(0).json();
+    assert_eq!(forced[0]["total"]["breakdown"][0]["window_ns"], json!(200_000));
+    tool.run("analyze . --force").exits(0).says("note: rank 1: it is of a run of 64 ranks, most others of one of 2; it is taken in by --force");
 }
 
 #[test]
@@ -168,6 +241,24 @@ fn written_graphs() {
     tool.run("analyze in/kineto_trace_0.json").exits(0);
 }
 
+/// Recorded traces win over written graphs beside them.
+#[test]
+fn written_graphs_beside_traces() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank).kineto());
+    }
+    tool.run("merge run -o run").exits(0);
+    let said = "note: run.0.et and 1 more .et files beside the traces: not looked at";
+    let json = tool.run("analyze run --json").exits(0).json();
+    assert_eq!(table(&json, 1, "launches"), table(&tool.run("analyze run/kineto_trace_1.json --json").exits(0).json(), 0, "launches"));
+    assert_eq!(json[0]["ranks"].as_array().map(Vec::len), Some(2));
+    for line in ["analyze run", "ranks run", "replay run"] {
+        let ran = tool.run(line).exits(0);
+        assert!(ran.stdout.contains(said.trim_start_matches("note: ")), "{line}: {}", ran.stdout);
+    }
+}
+
 /// A recording on the CPU has steps and collectives, and no devices.
 #[test]
 fn without_a_device() {
@@ -198,7 +289,39 @@ fn parquet_files_per_table_and_rank() {
     tool.run("analyze run/kineto_trace_0.json --parquet tables").exits(2).complains(&["0.parquet", "exists already", "--force"]);
     tool.run("analyze run/kineto_trace_0.json --parquet tables --force").exits(0);
     tool.run("merge run -o graphs").exits(0);
-    tool.run("analyze graphs --parquet more").exits(1).says("a written graph has no events");
+    tool.run("analyze graphs --parquet more").exits(2).complains(&["graphs: --parquet is for recorded traces"]);
+    tool.run("analyze graphs/run.0.et --parquet more").exits(2).complains(&["a written graph has no events"]);
+}
+
+/// What is there already is refused before work; with --force a run is replaced as a whole.
+#[test]
+fn parquet_of_an_earlier_run() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank).kineto());
+    }
+    tool.file("tables/nodes/1.parquet", "old");
+    tool.file("tables/nodes/7.parquet", "old");
+    tool.file("tables/nodes/notes.txt", "mine");
+    tool.run("analyze run --parquet tables").exits(2).complains(&["nodes/1.parquet exists already", "--force"]);
+    assert!(!tool.path("tables/events/0.parquet").exists(), "written before it was refused");
+    tool.run("analyze run --parquet tables --force").exits(0);
+    let names = |table: &str| {
+        let entries = std::fs::read_dir(tool.path(&format!("tables/{table}"))).expect("a folder");
+        let mut names: Vec<String> = entries.map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(
+        (names("events"), names("nodes")),
+        (vec!["0.parquet".into(), "1.parquet".into()], vec!["0.parquet".into(), "1.parquet".into(), "notes.txt".into()])
+    );
+    // a trace of another run has no tables
+    let mut other = draw(1);
+    other.distributed(1, 64);
+    tool.file("run/kineto_trace_1.json", other.kineto());
+    tool.run("analyze run --parquet more").exits(1);
+    assert!(tool.path("more/nodes/0.parquet").exists() && !tool.path("more/nodes/1.parquet").exists());
 }
 
 #[test]

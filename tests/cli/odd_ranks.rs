@@ -191,7 +191,10 @@ fn two_files_of_one_rank_are_left_out_by_name() {
     let tool = Tool::new();
     put(&tool, &RUN);
     tool.file("run/device_1.json", draw(RUN[1]));
-    let ran = tool.run("ranks run").exits(1).says("2 device traces are of rank 1 (device_1.json, kineto_trace_1.json): none is joined with the other ranks; leave one of them");
+    let ran = tool
+        .run("ranks run")
+        .exits(1)
+        .says("2 device traces are of rank 1 (device_1.json, kineto_trace_1.json): none is joined with the other ranks; leave one of them");
     for name in ["device_1", "kineto_trace_1"] {
         assert!(ran.stdout.contains(&format!("{name} is left out: its rank is not sure")), "{}", ran.stdout);
     }
@@ -340,7 +343,15 @@ fn ranks_after_the_last_trace_get_a_file_too() {
 fn where_nothing_can_be_written_is_named() {
     let tool = Tool::new();
     put(&tool, &RUN);
-    for line in ["ranks run", "ranks run --json", "ranks run --csv", "merge run -o out --force", "check out", "replay run", "schedule --wait 1 --warmup 1 --active 1 --steps 3"] {
+    for line in [
+        "ranks run",
+        "ranks run --json",
+        "ranks run --csv",
+        "merge run -o out --force",
+        "check out",
+        "replay run",
+        "schedule --wait 1 --warmup 1 --active 1 --steps 3",
+    ] {
         tool.shell(&format!("$ETLINK {line} > /dev/full")).exits(2).complains(&["standard output", "No space left"]);
     }
     for output in ["/dev/full --format et", "/dev/full --format json", "- --format et > /dev/full"] {

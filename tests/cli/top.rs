@@ -69,5 +69,9 @@ fn what_has_no_times_is_refused() {
     tool.run("top {pairs}/mlp-2.15.0/torch_et_0.json.gz").exits(2).complains(&["is a PyTorch execution trace", "needs the Kineto trace"]);
     tool.run("top nowhere.json").exits(2).complains(&["cannot open nowhere.json"]);
     tool.file("empty/readme.txt", "");
+    tool.file("noevents.json", r#"{"schemaVersion": 1, "traceEvents": []}"#);
+    for line in ["top noevents.json", "analyze noevents.json", "diff noevents.json {pairs}/mlp-2.15.0/kineto_trace_0.json.gz"] {
+        tool.run(line).exits(2).complains(&["noevents.json", "the device trace has no timed events"]);
+    }
     tool.run("top empty").exits(2).complains(&["no host or device traces in it"]);
 }

@@ -175,7 +175,15 @@ mod tests {
 
     fn row(name: &str, on_device: bool, count: u64, ns: i64) -> Row {
         let (self_host_ns, self_device_ns) = if on_device { (0, ns) } else { (ns, 0) };
-        Row { name: name.into(), on_device, count, self_host_ns, self_device_ns, annotation: name.contains("_context_") || name == "ProfilerStep*", ..Row::default() }
+        Row {
+            name: name.into(),
+            on_device,
+            count,
+            self_host_ns,
+            self_device_ns,
+            annotation: name.contains("_context_") || name == "ProfilerStep*",
+            ..Row::default()
+        }
     }
 
     fn run(rows: Vec<Row>) -> Top {
@@ -217,10 +225,7 @@ mod tests {
         };
         let diff = diff(&[&of(0, 5)], &[&of(7, 10)]);
         let told: Vec<_> = diff.changes.iter().map(|change| (change.name.as_str(), change.kind, change.counts, change.times_ns)).collect();
-        assert_eq!(
-            told,
-            [("execute_context_*(*)_generation_*(*)", Kind::Same, [1.0, 1.0], [90, 90]), ("gemm", Kind::Same, [1.0, 1.0], [50, 50])]
-        );
+        assert_eq!(told, [("execute_context_*(*)_generation_*(*)", Kind::Same, [1.0, 1.0], [90, 90]), ("gemm", Kind::Same, [1.0, 1.0], [50, 50])]);
         assert_eq!((diff.per, diff.runs[0].steps, diff.runs[1].steps), ("step", 5, 10));
     }
 

@@ -77,7 +77,15 @@ pub(crate) fn memory(device: &DeviceTrace) -> (Vec<Memory>, Vec<MemoryPoint>) {
         let (kind, number) = (name(row.device_type), i64::from(row.device));
         let place = all.iter().position(|one| (one.device_type, one.device) == (kind, number)).unwrap_or_else(|| {
             let start = if row.allocated == 0 { 0 } else { signed(row.allocated).saturating_sub(row.bytes) };
-            all.push(Memory { device_type: kind, device: number, start_bytes: start, end_bytes: start, peak_bytes: start, peak_ns: row.time.0, ..Memory::default() });
+            all.push(Memory {
+                device_type: kind,
+                device: number,
+                start_bytes: start,
+                end_bytes: start,
+                peak_bytes: start,
+                peak_ns: row.time.0,
+                ..Memory::default()
+            });
             all.len() - 1
         });
         let Some(one) = all.get_mut(place) else { continue };

@@ -10,8 +10,8 @@
 
 use crate::breakdown::DeviceTime;
 use crate::rows::Rows;
-use etlink_link::ranks::Steps;
 use etlink_link::NoLaunch;
+use etlink_link::ranks::Steps;
 use etlink_model::DeviceTrace;
 use serde::Serialize;
 

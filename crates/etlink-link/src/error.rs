@@ -104,7 +104,7 @@ pub enum Error {
 
 impl Error {
     /// [`Error::EmptyDevice`] with what the trace has.
-    pub(crate) fn empty_device(device: &DeviceTrace) -> Error {
+    pub fn empty_device(device: &DeviceTrace) -> Error {
         let events = device.events.iter().map(|(kind, count)| format!("{count} of kind {:?}", kind.trim()));
         let anomalies = device.anomalies.iter().map(|(kind, anomaly)| format!("{} {}", anomaly.count, kind.describe()));
         let found: Vec<String> = events.chain(anomalies).collect();

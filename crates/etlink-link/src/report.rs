@@ -2,9 +2,9 @@
 
 use crate::capture::{CaptureReport, rows_of_graph_launches};
 use crate::trace::{EdgeKind, LinkedTrace, MatchRule, NoLaunch, NodeKind};
-use etlink_model::{Anomalies, Anomaly, AnomalyKind, Severity};
+use etlink_model::Anomalies;
 use indexmap::IndexMap;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// Nodes by kind.
 pub type NodeCounts = IndexMap<NodeKind, u64>;
@@ -78,7 +78,6 @@ pub struct LinkReport {
     /// What the device trace covers.
     pub window: TimeWindow,
     /// What was wrong.
-    #[serde(serialize_with = "anomalies")]
     pub anomalies: Anomalies,
 }
 
@@ -111,16 +110,4 @@ fn tally<T: Copy + std::hash::Hash + Eq>(values: impl Iterator<Item = T>, number
         counts[at] = (Some(value), counts[at].1 + 1);
     }
     counts.into_iter().filter_map(|(value, count)| Some((value?, count))).collect()
-}
-
-fn anomalies<S: Serializer>(anomalies: &Anomalies, serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Row<'a> {
-        kind: AnomalyKind,
-        severity: Severity,
-        #[serde(flatten)]
-        anomaly: &'a Anomaly,
-        meaning: &'static str,
-    }
-    serializer.collect_seq(anomalies.iter().map(|(kind, anomaly)| Row { kind, severity: kind.severity(), anomaly, meaning: kind.describe() }))
 }

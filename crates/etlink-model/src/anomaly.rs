@@ -2,7 +2,7 @@
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// How bad an anomaly is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -153,5 +153,20 @@ impl Anomalies {
     /// Whether anything of at least `severity` occurred.
     pub fn any(&self, severity: Severity) -> bool {
         self.counts.keys().any(|kind| kind.severity() >= severity)
+    }
+}
+
+/// A list of records: kind, severity, count, first place, meaning.
+impl Serialize for Anomalies {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Record<'a> {
+            kind: AnomalyKind,
+            severity: Severity,
+            #[serde(flatten)]
+            anomaly: &'a Anomaly,
+            meaning: &'static str,
+        }
+        serializer.collect_seq(self.iter().map(|(kind, anomaly)| Record { kind, severity: kind.severity(), anomaly, meaning: kind.describe() }))
     }
 }

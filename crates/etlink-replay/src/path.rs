@@ -195,12 +195,6 @@ pub struct StepReport {
     pub latency_ns: i64,
 }
 
-impl CauseTime {
-    fn add(&mut self, ns: i64) {
-        self.ns = self.ns.saturating_add(ns);
-    }
-}
-
 impl PathReport {
     /// Adds up and names what is on the path.
     pub fn new(graph: &Graph, labels: &dyn Labels, run: &Run, path: &[Step]) -> PathReport {

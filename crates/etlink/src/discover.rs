@@ -55,7 +55,7 @@ pub fn discover(root: &Path) -> Result<Vec<Run>> {
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
         let entries = std::fs::read_dir(&place).with_context(|| format!("cannot read folder {}", place.display()))?;
-        let mut files = vec![];
+        let (mut files, mut written) = (vec![], vec![]);
         for entry in entries {
             let entry = entry.with_context(|| format!("cannot read folder {}", place.display()))?;
             let path = entry.path();
@@ -64,12 +64,14 @@ pub fn discover(root: &Path) -> Result<Vec<Run>> {
                 folders.push(folder.join(entry.file_name()));
             } else if path.is_file() && is_json(&path) {
                 files.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "et") {
+                written.push(file_name(&path));
             }
         }
         files.sort();
         let (files, twins) = without_twins(files);
         let mut run = sort_out(&place, folder, files);
-        run.notes.extend(twins);
+        run.notes.extend(twins.into_iter().chain(passed_by(written)));
         unique_labels(&mut run.ranks);
         if !run.ranks.is_empty() {
             runs.push(run);
@@ -86,6 +88,14 @@ fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     let (twins, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_twin);
     let note = |twin: &PathBuf| format!("{} is there unpacked too: it is left out", twin.display());
     (files, twins.iter().map(note).collect())
+}
+
+/// Written graphs beside traces.
+fn passed_by(mut written: Vec<String>) -> Option<String> {
+    written.sort();
+    let first = written.first()?;
+    let more = if written.len() > 1 { format!(" and {} more .et files", written.len() - 1) } else { String::new() };
+    Some(format!("{first}{more} beside the traces: not looked at, the traces say more"))
 }
 
 /// No two outputs bear one name: a label that occurs again gets a number.
@@ -207,7 +217,8 @@ fn settle(ranks: &mut [Found], inside: &BTreeMap<PathBuf, Inside>) -> Option<Str
     let others: Vec<(&Found, Option<i64>)> = ranks.iter().zip(own.iter().copied()).filter(|(found, own)| found.rank != *own).collect();
     let (first, first_own) = others.first()?;
     let first = first.device.as_deref().map(file_name).unwrap_or_default();
-    let which = format!("{} of {} traces say another rank than their names ({first} is of rank {}", others.len(), ranks.len(), first_own.unwrap_or(0));
+    let which =
+        format!("{} of {} traces say another rank than their names ({first} is of rank {}", others.len(), ranks.len(), first_own.unwrap_or(0));
     let worlds: BTreeSet<i64> = ranks.iter().filter_map(|found| said(found).world_size).collect();
     let world = if worlds.len() < 2 { worlds.first().copied().unwrap_or(i64::MAX) } else { 0 };
     let distinct: BTreeSet<i64> = own.iter().copied().flatten().filter(|rank| (0..world).contains(rank)).collect();

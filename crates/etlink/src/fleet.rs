@@ -2,7 +2,7 @@
 
 use crate::discover::{Found, Run, discover};
 use crate::memory::{Budget, Need, at_once, in_budget, keeping};
-use crate::pair::Linked;
+use crate::pair::{Linked, Refused};
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_link::LinkedTrace;
@@ -74,7 +74,10 @@ impl Fleet {
 /// The graphs of all ranks have to be there at once.
 pub fn too_many(dir: &Path, ranks: usize, budget: Budget) -> anyhow::Error {
     let said = budget.said();
-    anyhow::anyhow!("{}: the graphs of all {ranks} ranks do not fit into memory at once, {said}; allow more with --memory, or replay fewer ranks", dir.display())
+    anyhow::anyhow!(
+        "{}: the graphs of all {ranks} ranks do not fit into memory at once, {said}; allow more with --memory, or replay fewer ranks",
+        dir.display()
+    )
 }
 
 /// What one of so many ranks takes; a host trace alone is not read.
@@ -90,6 +93,21 @@ pub fn no_device(run: &Run, found: &Found) -> anyhow::Error {
     let why =
         if run.notes.is_empty() { "without a device trace of the same rank beside it" } else { "whose device trace is not sure, see the notes," };
     anyhow::anyhow!("{}: a host trace {why} has no times: there is nothing to link", host.display())
+}
+
+/// Why nothing can be said of a folder of which no trace could be taken: by the first that was refused, else by the first.
+pub fn none_left(mut errors: Vec<anyhow::Error>) -> anyhow::Error {
+    let all = errors.len();
+    if all == 0 {
+        return anyhow::anyhow!("there is no trace");
+    }
+    let error = errors.swap_remove(errors.iter().position(is_refused).unwrap_or(0));
+    if all == 1 { error } else { error.context(format!("none of {all} traces could be taken")) }
+}
+
+/// Whether a trace was refused under `--strict`.
+pub fn is_refused(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<Refused>())
 }
 
 /// Says the rank that goes for a trace which does not say its own.

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("etlink: {error:#}");
-            ExitCode::from(2)
+            ExitCode::from(if fleet::is_refused(&error) { 1 } else { 2 })
         }
     }
 }

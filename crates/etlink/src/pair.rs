@@ -5,11 +5,12 @@ use crate::input::{self, Input};
 use crate::output::{Piece, Target};
 use crate::perfetto;
 use crate::progress::Progress;
+use crate::table;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{Agreement, Part, WriteOptions, WriteSummary, et, etplus};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorDeps};
-use etlink_model::{DeviceTrace, HostTrace, Severity};
+use etlink_model::{Anomalies, DeviceTrace, HostTrace, Severity};
 use etlink_report::perfetto::Member;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -221,6 +222,26 @@ pub fn link_read(job: &Job, device: DeviceTrace, progress: &Progress) -> Result<
 pub fn is_damaged(report: &LinkReport) -> bool {
     report.two_runs || report.anomalies.any(Severity::Damage)
 }
+
+/// Damage was found in a trace, and `--strict` given.
+#[derive(Debug)]
+pub struct Refused(String);
+
+impl Refused {
+    /// What is wrong in the trace, or that its host trace is of another run.
+    pub fn new(trace: &Path, anomalies: &Anomalies) -> Refused {
+        let what = table::damage(anomalies).unwrap_or_else(|| "the two traces are of two runs".to_owned());
+        Refused(format!("{}: refused under --strict: {what}", trace.display()))
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// The traces of a job, for messages.
 pub fn inputs(job: &Job) -> String {

@@ -2,7 +2,8 @@
 
 use crate::pair::{Linked, Shown};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use etlink_model::Severity;
+use etlink_model::{Anomalies, Severity};
+use indexmap::IndexMap;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -117,6 +118,36 @@ fn anomalies(linked: &Linked) -> String {
         rows.add(grade, anomaly.count, format!("{}{first}", kind.describe()));
     }
     if rows.is_empty() { String::new() } else { format!("anomalies\n{rows}") }
+}
+
+/// What is damaged in a trace, in a line.
+pub fn damage(anomalies: &Anomalies) -> Option<String> {
+    let damage = anomalies.iter().filter(|(kind, _)| kind.severity() == Severity::Damage);
+    let told: Vec<String> = damage
+        .map(|(kind, anomaly)| {
+            let first = anomaly.first.as_ref().map_or(String::new(), |first| format!(", first: {first}"));
+            format!("{} ({}{first})", kind.describe(), anomaly.count)
+        })
+        .collect();
+    (!told.is_empty()).then(|| format!("damage: {}", told.join("; ")))
+}
+
+/// A rank by its label: a number, or the name of a file.
+pub fn rank(label: &str) -> String {
+    if label.bytes().all(|byte| byte.is_ascii_digit()) { format!("rank {label}") } else { label.to_owned() }
+}
+
+/// Notes after the names of what they are of; what is said of several is said once.
+pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<String> {
+    let mut all: IndexMap<&str, Vec<String>> = IndexMap::new();
+    notes.for_each(|(name, note)| all.entry(note).or_default().push(name));
+    let once = |(note, names): (&str, Vec<String>)| match &names[..] {
+        [name] if name.is_empty() => note.to_owned(),
+        [name] => format!("{name}: {note}"),
+        [first, .., last] => format!("{} of them ({first} … {last}): {note}", names.len()),
+        [] => String::new(),
+    };
+    all.into_iter().map(once).collect()
 }
 
 /// Lines of a name, a figure and a remark.

@@ -56,7 +56,8 @@ fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option
     let sides = || joint.parts.iter().map(|part| (part.rank, side(ranks, *part).1));
     let end = sides().map(|(rank, communication)| aligned(clocks, rank, communication.end_ns)).max()?;
     let bytes = sides().map(|(_, communication)| communication.bytes).max()?;
-    let transfer_ns = Some(end.saturating_sub(last.at_ns)).filter(|transfer| *transfer > 0 && sides().all(|(_, communication)| communication.on_device));
+    let transfer_ns =
+        Some(end.saturating_sub(last.at_ns)).filter(|transfer| *transfer > 0 && sides().all(|(_, communication)| communication.on_device));
     let last_part = joint.parts.iter().find(|part| part.rank == last.rank)?;
     let late = ranks.get(last.rank as usize)?;
     let (kind, ranks_text, group, n) = match joint.channel {

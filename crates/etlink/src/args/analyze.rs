@@ -47,7 +47,10 @@ pub struct Analyze {
     /// Also write what was recorded, the graph and the communication as Parquet: DIR/events, nodes, edges and collectives with a file per rank
     #[arg(long, value_name = "DIR")]
     pub parquet: Option<PathBuf>,
-    /// Analyze traces that do not seem to belong together, and replace Parquet files
+    /// Leave out traces that are damaged or of two runs, and exit with 1
+    #[arg(long)]
+    pub strict: bool,
+    /// Replace existing Parquet files and, of a folder, what an earlier run left there; and take in traces that do not seem to belong together, which a note names
     #[arg(long)]
     pub force: bool,
     /// Print everything as JSON

@@ -45,6 +45,9 @@ pub struct Tables {
     /// Memory to stay within, as for `merge`
     #[arg(long, value_name = "SIZE", value_parser = super::size)]
     pub memory: Option<ByteSize>,
+    /// Leave out traces that are damaged or of two runs, and exit with 1
+    #[arg(long)]
+    pub strict: bool,
     /// Print as JSON; times are ns
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,

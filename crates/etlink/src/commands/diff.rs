@@ -4,8 +4,8 @@ use super::top::{self, Table, Wanted};
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::Diff;
-use crate::table::{Grid, word};
-use anyhow::{Context, Result, bail};
+use crate::table::{Grid, same_notes, word};
+use anyhow::{Context, Result};
 use etlink_analyze::diff::{self, Change, Kind, Side};
 use serde::Serialize;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use std::path::Path;
 struct Compared<'a> {
     before: &'a Path,
     after: &'a Path,
-    notes: Vec<&'a str>,
+    notes: Vec<String>,
     #[serde(flatten)]
     diff: diff::Diff,
 }
@@ -25,14 +25,14 @@ pub fn run(args: Diff) -> Result<Outcome> {
     let (before, first_bad) = tables(&args, &args.before, threads)?;
     let (after, second_bad) = tables(&args, &args.after, threads)?;
     let [first, second] = [&before, &after].map(|tables| tables.iter().map(|table| &table.top).collect::<Vec<_>>());
-    let mut notes: Vec<&str> = before.iter().chain(&after).flat_map(|table| table.notes.iter().map(String::as_str)).collect();
-    notes.sort_unstable();
-    notes.dedup();
+    let notes = before.iter().chain(&after).flat_map(|table| table.notes.iter().map(|note| (table.file.clone(), note.as_str())));
+    let notes = same_notes(notes);
     let diff = diff::diff(&first, &second);
     let compared = Compared { before: &args.before, after: &args.after, notes, diff };
     if args.tables.json {
         print_json(&compared)?;
     } else if args.tables.csv {
+        compared.notes.iter().for_each(|note| eprintln!("note: {note}"));
         print(&csv(&compared.diff.changes)?)?;
     } else {
         print(&table(&compared, args.tables.rows))?;
@@ -43,11 +43,7 @@ pub fn run(args: Diff) -> Result<Outcome> {
 /// The profiler's tables of a run's ranks, and whether one could not be made.
 fn tables(args: &Diff, path: &Path, threads: usize) -> Result<(Vec<Table>, bool)> {
     let wanted = Wanted { trace: path, host: None, by: None, python: false, tables: &args.tables };
-    let (tables, bad) = top::tables(wanted, threads)?;
-    if tables.is_empty() {
-        bail!("{}: no trace in it could be read", path.display());
-    }
-    Ok((tables, bad))
+    top::tables(wanted, threads)
 }
 
 fn csv(changes: &[Change]) -> Result<String> {

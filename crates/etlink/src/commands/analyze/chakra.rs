@@ -14,7 +14,7 @@ use etlink_model::{
 use std::collections::BTreeSet;
 
 /// What is said above the tables.
-pub(super) const NOTE: &str = "note: a written graph says nothing of steps, sizes of copies, grids and allocations; host times are those of slices\n";
+pub(super) const NOTE: &str = "a written graph says nothing of steps, sizes of copies, grids and allocations; host times are those of slices";
 
 /// The graph of the rows of `file`. Its own edges are not used: what a row waited for is told from the times.
 pub(super) fn linked(file: &read::Graph, name: &str, rank: Option<i64>) -> Result<LinkedTrace> {

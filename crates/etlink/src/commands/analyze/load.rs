@@ -1,52 +1,21 @@
 //! The traces of a file, a pair or a folder, each linked and told to a function.
 
-use super::chakra;
+use super::told::{Ranked, Told};
+use super::{chakra, parquet};
 use crate::args::Analyze;
 use crate::commands::check::prefix_and_rank;
-use crate::discover::{Found, Run};
+use crate::discover::{Found, Run, discover};
 use crate::fleet::{self, Fleet};
 use crate::input;
 use crate::memory::{Budget, Need};
 use crate::pair::{self, Job};
 use crate::progress::Progress;
+use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
 use etlink_link::ranks::Facts;
 use etlink_link::{LinkOptions, LinkedTrace};
-use serde::Serialize;
 use std::path::{Path, PathBuf};
-
-/// One run: what was said of each of its ranks.
-#[derive(Serialize)]
-pub(super) struct Told<T> {
-    /// Folder of the run, empty for a file.
-    pub(super) run: String,
-    /// Each rank.
-    pub(super) ranks: Vec<Ranked<T>>,
-    /// Traces that could not be linked.
-    pub(super) left_out: Vec<Stray>,
-}
-
-#[derive(Serialize)]
-pub(super) struct Ranked<T> {
-    /// What the rank is called: its number, or the name of its file.
-    pub(super) label: String,
-    /// Its device trace.
-    pub(super) device_trace: String,
-    /// Its host trace.
-    pub(super) host_trace: Option<String>,
-    #[serde(flatten)]
-    pub(super) said: T,
-    /// What it did with the others.
-    #[serde(skip)]
-    pub(super) facts: Option<Facts>,
-}
-
-#[derive(Serialize)]
-pub(super) struct Stray {
-    pub(super) label: String,
-    pub(super) error: String,
-}
 
 /// Of what a trace is.
 #[derive(Clone, Copy)]
@@ -61,49 +30,30 @@ pub(super) struct Of<'a> {
     pub(super) written: bool,
 }
 
-/// Notes for people, and the runs.
-pub(super) type Loaded<T> = (Vec<String>, Vec<Told<T>>);
-
 /// Links what was named; `say` gets each trace.
-pub(super) fn load<T: Send>(args: &Analyze, threads: usize, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync) -> Result<Loaded<T>> {
+pub(super) fn load<T: Send>(args: &Analyze, threads: usize, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync) -> Result<Vec<Told<T>>> {
     let progress = Progress::new();
-    let told = if args.path.is_dir() { folder(args, threads, &progress, say) } else { file(args, threads, &progress, say) };
+    let told = if args.path.is_dir() { folder(args, threads, &progress, say) } else { file(args, threads, &progress, say).map(|told| vec![told]) };
     progress.clear();
     told
 }
 
 /// One trace, or a pair.
-fn file<T>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>) -> Result<Loaded<T>> {
+fn file<T>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>) -> Result<Told<T>> {
     let both = args.host.iter().chain([&args.path]).filter(|path| path.as_path() == Path::new("-")).count();
     if both > 1 {
         bail!("only one of --host and the device trace can be standard input");
     }
     Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.path))])?;
-    if args.host.is_none() {
-        return alone(&args.path, args.rank, threads, progress, say);
-    }
-    let (trace, linked) = pair::link(&job(args, args.host.clone(), args.path.clone(), threads), progress)?;
-    let notes = linked.report.notes.iter().map(|note| format!("note: {note}\n")).collect();
-    let label = label(&trace, &args.path);
-    let said = say(&trace, Of { run: Path::new(""), label: &label, rank: None, written: false })?;
-    let ranked = Ranked { label, device_trace: linked.device, host_trace: linked.host, said, facts: None };
-    Ok((notes, vec![Told { run: String::new(), ranks: vec![ranked], left_out: vec![] }]))
-}
-
-/// A device trace, or a written graph.
-fn alone<T>(
-    path: &Path,
-    rank: Option<i64>,
-    threads: usize,
-    progress: &Progress,
-    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
-) -> Result<Loaded<T>> {
-    let (trace, written) = one(path, rank, threads, progress)?;
-    let (label, device_trace) = (label(&trace, path), path.display().to_string());
-    let said = say(&trace, Of { run: Path::new(""), label: &label, rank: None, written })?;
-    let ranked = Ranked { label, device_trace, host_trace: None, said, facts: None };
-    let notes = written.then(|| chakra::NOTE.to_owned());
-    Ok((notes.into_iter().collect(), vec![Told { run: String::new(), ranks: vec![ranked], left_out: vec![] }]))
+    let (trace, written) = match &args.host {
+        None => one(&args.path, args.rank, threads, progress)?,
+        Some(host) => (pair::link(&job(args, Some(host.clone()), args.path.clone(), threads), progress)?.0, false),
+    };
+    let of = Of { run: Path::new(""), label: &label(&trace, &args.path), rank: None, written };
+    let mut told = Told::new(Path::new(""));
+    told.notes.extend(written.then(|| chakra::NOTE.to_owned()));
+    told.ranks.push(ranked(args, &trace, of, (args.host.as_deref(), &args.path), say)?);
+    Ok(told)
 }
 
 /// The rank, else the file's name.
@@ -126,8 +76,72 @@ fn one(path: &Path, rank: Option<i64>, threads: usize, progress: &Progress) -> R
     Ok((chakra::linked(&graph, &input.name, rank)?, true))
 }
 
-/// The written graphs of a folder, if it has them and nothing else: a folder that `merge` wrote.
-fn written(folder: &Path) -> Result<Option<Vec<(i64, PathBuf)>>> {
+/// What is said of a trace, of its host trace and its device trace.
+fn ranked<T>(
+    args: &Analyze,
+    trace: &LinkedTrace,
+    of: Of<'_>,
+    (host, device): (Option<&Path>, &Path),
+    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
+) -> Result<Ranked<T>> {
+    let report = &trace.report;
+    if args.strict && pair::is_damaged(report) {
+        return Err(pair::Refused::new(device, &report.anomalies).into());
+    }
+    Ok(Ranked {
+        label: of.label.to_owned(),
+        device_trace: device.display().to_string(),
+        host_trace: host.map(|host| host.display().to_string()),
+        notes: report.notes.iter().cloned().chain(table::damage(&report.anomalies)).collect(),
+        anomalies: report.anomalies.clone(),
+        said: say(trace, of)?,
+        facts: None,
+    })
+}
+
+/// All ranks of a folder: of its traces, else of the graphs that `merge` wrote.
+fn folder<T: Send>(
+    args: &Analyze,
+    threads: usize,
+    progress: &Progress,
+    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
+) -> Result<Vec<Told<T>>> {
+    if args.host.is_some() || args.rank.is_some() {
+        bail!("--host and --rank are for one trace; in a folder the files' names tell which belong together");
+    }
+    let written = written(&args.path)?;
+    let (mut runs, all) = if written.is_empty() || !discover(&args.path)?.is_empty() {
+        traces(args, threads, progress, say)?
+    } else if args.parquet.is_some() {
+        bail!("{}: --parquet is for recorded traces: a written graph has no events", args.path.display());
+    } else {
+        written_folder(args, written, threads, progress, say)
+    };
+    let mut errors = vec![];
+    for (run, label, one) in all {
+        match one {
+            Ok(ranked) => runs[run].ranks.push(ranked),
+            Err(error) => {
+                runs[run].leave_out(&label, format!("{error:#}"));
+                errors.push(error);
+            }
+        }
+    }
+    if runs.iter().all(|run| run.ranks.is_empty()) {
+        return Err(fleet::none_left(errors));
+    }
+    for run in &mut runs {
+        run.keep_company(args.force);
+        args.parquet.as_ref().map_or(Ok(()), |dir| parquet::clean(dir, run, args.force))?;
+    }
+    Ok(runs)
+}
+
+/// The runs of a folder, still empty; and of each rank its run, what it is called, and what is said of it.
+type Read<T> = (Vec<Told<T>>, Vec<(usize, String, Result<Ranked<T>>)>);
+
+/// The written graphs of a folder, by rank.
+fn written(folder: &Path) -> Result<Vec<(i64, PathBuf)>> {
     let mut found = vec![];
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
@@ -138,65 +152,47 @@ fn written(folder: &Path) -> Result<Option<Vec<(i64, PathBuf)>>> {
         }
     }
     found.sort();
-    Ok((!found.is_empty()).then_some(found))
+    Ok(found)
 }
 
 fn written_folder<T: Send>(
+    args: &Analyze,
     files: Vec<(i64, PathBuf)>,
     threads: usize,
     progress: &Progress,
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
-) -> Loaded<T> {
-    let mut told = Told { run: String::new(), ranks: vec![], left_out: vec![] };
-    for (rank, path) in files {
+) -> Read<T> {
+    let rank = |rank: i64, path: &Path| {
         let of = Of { run: Path::new(""), label: &rank.to_string(), rank: Some(rank), written: true };
-        let said = one(&path, Some(rank), threads, progress).and_then(|(trace, _)| Ok((say(&trace, of)?, Facts::of(&trace, rank))));
-        match said {
-            Ok((said, facts)) => {
-                told.ranks.push(Ranked {
-                    label: rank.to_string(),
-                    device_trace: path.display().to_string(),
-                    host_trace: None,
-                    said,
-                    facts: Some(facts),
-                });
-            }
-            Err(error) => told.left_out.push(Stray { label: rank.to_string(), error: format!("{error:#}") }),
-        }
-    }
-    (vec![chakra::NOTE.to_owned()], vec![told])
+        let (trace, _) = one(path, Some(rank), threads, progress)?;
+        let ranked = ranked(args, &trace, of, (None, path), &say)?;
+        Ok(Ranked { facts: Some(Facts::of(&trace, rank)), ..ranked })
+    };
+    let mut told = Told::new(Path::new(""));
+    told.notes.push(chakra::NOTE.to_owned());
+    (vec![told], files.into_iter().map(|(number, path)| (0, number.to_string(), rank(number, &path))).collect())
 }
 
-/// All ranks of a folder.
-fn folder<T: Send>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync) -> Result<Loaded<T>> {
-    if args.host.is_some() || args.rank.is_some() {
-        bail!("--host and --rank are for one trace; in a folder the files' names tell which belong together");
-    }
-    if let Some(files) = written(&args.path)? {
-        return Ok(written_folder(files, threads, progress, say));
-    }
+fn traces<T: Send>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync) -> Result<Read<T>> {
     let fleet = Fleet::find(&args.path, args.memory, threads)?;
+    if let Some(dir) = &args.parquet {
+        fleet.runs.iter().try_for_each(|run| parquet::check(dir, &run.folder, run.ranks.iter().map(|found| found.label.as_str()), args.force))?;
+    }
     progress.say("analyzing");
     let all = fleet.each(|at| rank(args, &fleet, at, progress, &say));
-    let notes = fleet.runs.iter().flat_map(Run::named_notes).map(|note| format!("note: {note}\n"));
-    let told = |run: &Run| Told { run: run.folder.display().to_string(), ranks: vec![], left_out: vec![] };
-    let mut runs: Vec<Told<T>> = fleet.runs.iter().map(told).collect();
-    for ((at, (run, _)), found) in fleet.ranks.iter().enumerate().zip(all) {
-        match found {
-            Ok(ranked) => runs[*run].ranks.push(ranked),
-            Err(error) => runs[*run].left_out.push(Stray { label: fleet.rank(at).1.label.clone(), error: format!("{error:#}") }),
-        }
-    }
-    Ok((notes.collect(), runs))
+    let told = |run: &Run| Told { notes: run.notes.clone(), ..Told::new(&run.folder) };
+    let label = |at: usize| fleet.rank(at).1.label.clone();
+    let all = all.into_iter().enumerate().map(|(at, ranked)| (fleet.ranks[at].0, label(at), ranked)).collect();
+    Ok((fleet.runs.iter().map(told).collect(), all))
 }
 
 fn rank<T>(args: &Analyze, fleet: &Fleet, at: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>) -> Result<Ranked<T>> {
     let (run, found): (&Run, &Found) = fleet.rank(at);
     let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
-    let (trace, linked) = pair::link(&job(args, found.host.clone(), device, fleet.threads_each), progress)?;
-    let facts = fleet::facts(&trace, found, fleet.is_alone(at));
-    let said = say(&trace, Of { run: &run.folder, label: &found.label, rank: found.rank, written: false })?;
-    Ok(Ranked { label: found.label.clone(), device_trace: linked.device, host_trace: linked.host, said, facts })
+    let (trace, _) = pair::link(&job(args, found.host.clone(), device.clone(), fleet.threads_each), progress)?;
+    let of = Of { run: &run.folder, label: &found.label, rank: found.rank, written: false };
+    let ranked = ranked(args, &trace, of, (found.host.as_deref(), &device), say)?;
+    Ok(Ranked { facts: fleet::facts(&trace, found, fleet.is_alone(at)), ..ranked })
 }
 
 fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {

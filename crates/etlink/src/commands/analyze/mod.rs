@@ -5,6 +5,7 @@ mod csv;
 mod load;
 mod parquet;
 mod show;
+mod told;
 
 use super::{print, print_json, threads};
 use crate::Outcome;
@@ -12,25 +13,22 @@ use crate::args::{Analyze, Compat};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::hta::{self, Settings};
 use etlink_analyze::{Analysis, Options, Peaks, Rules, Total, analyze, of_peaks, total};
-use etlink_link::ranks::{Facts, Lateness, clocks, company, join, lateness};
-use load::{Of, Ranked, Stray, Told, load};
+use etlink_link::ranks::{Facts, Lateness, clocks, join, lateness};
+use load::{Of, load};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
+use told::Told;
 
 /// What the traces of one run say.
 #[derive(Serialize)]
 struct Analyzed {
-    /// Folder of the run, empty for a file.
-    run: String,
-    /// Each rank.
-    ranks: Vec<Ranked<Analysis>>,
+    #[serde(flatten)]
+    told: Told<Analysis>,
     /// Over all ranks.
     total: Total,
     /// Who came late to collectives that all ranks have; empty for one rank.
     stragglers: Vec<Lateness>,
-    /// Traces that could not be analyzed.
-    left_out: Vec<Stray>,
 }
 
 /// Tables of a run, not of each rank.
@@ -46,7 +44,7 @@ pub fn run(args: Analyze) -> Result<Outcome> {
     }
     let rules = rules(args.rules.as_deref())?;
     let options = Options { sequences_of: args.sequences_of.clone(), memory_timeline: args.table.as_deref() == Some("memory_timeline") };
-    let (notes, told) = load(&args, threads(args.threads)?, |trace, of| {
+    let told = load(&args, threads(args.threads)?, |trace, of| {
         let analysis = analyze(trace, &rules, &options);
         let rank = of.rank.or(analysis.rank);
         args.parquet.as_ref().map_or(Ok(()), |dir| parquet::write(dir, trace, &Of { rank, ..of }, args.force))?;
@@ -58,39 +56,43 @@ pub fn run(args: Analyze) -> Result<Outcome> {
     } else if args.csv {
         let table = args.table.as_deref().unwrap_or("breakdown");
         print(&if OF_ALL_RANKS.contains(&table) {
-            csv::csv(analyzed.iter().map(|run| (run.run.as_str(), "all", serde_json::to_value(&run.total))), table)?
+            csv::csv(analyzed.iter().map(|run| (run.told.run.as_str(), "all", serde_json::to_value(&run.total))), table)?
         } else {
-            csv::csv(analyzed.iter().flat_map(|run| of_ranks(&run.run, &run.ranks)), table)?
+            csv::csv(analyzed.iter().flat_map(|run| of_ranks(&run.told)), table)?
         })?;
     } else {
-        print(&notes.into_iter().chain(analyzed.iter().map(|one| show::run(one, &args))).collect::<String>())?;
+        print(&analyzed.iter().map(|one| show::run(one, &args)).collect::<String>())?;
     }
-    Ok(outcome(analyzed.iter().any(|one| !one.left_out.is_empty())))
+    Ok(outcome(&args, analyzed.iter().map(|one| &one.told)))
 }
 
 /// HTA's numbers.
 fn as_hta(args: &Analyze) -> Result<Outcome> {
     let has = |what| args.compat.contains(&what);
     let settings = Settings { include_last: has(Compat::IncludeLastStep), nanoseconds: has(Compat::Nanoseconds) };
-    let (notes, told) = load(args, threads(args.threads)?, |trace, _| Ok(hta::tables(trace, settings)?))?;
+    let told = load(args, threads(args.threads)?, |trace, _| Ok(hta::tables(trace, settings)?))?;
     if args.json {
         print_json(&told)?;
     } else if args.csv {
         let table = args.table.as_deref().unwrap_or("temporal_breakdown");
-        print(&csv::csv(told.iter().flat_map(|run| of_ranks(&run.run, &run.ranks)), table)?)?;
+        print(&csv::csv(told.iter().flat_map(of_ranks), table)?)?;
     } else {
-        print(&notes.into_iter().chain([show::compat::tables(&told, args)?]).collect::<String>())?;
+        print(&show::compat::tables(&told, args)?)?;
     }
-    Ok(outcome(told.iter().any(|one| !one.left_out.is_empty())))
+    Ok(outcome(args, told.iter()))
 }
 
 /// What is said of each rank of a run.
-fn of_ranks<'a, T: Serialize>(run: &'a str, ranks: &'a [Ranked<T>]) -> impl Iterator<Item = (&'a str, &'a str, serde_json::Result<Value>)> {
-    ranks.iter().map(move |rank| (run, rank.label.as_str(), serde_json::to_value(&rank.said)))
+fn of_ranks<T: Serialize>(run: &Told<T>) -> impl Iterator<Item = (&str, &str, serde_json::Result<Value>)> {
+    run.ranks.iter().map(|rank| (run.run.as_str(), rank.label.as_str(), serde_json::to_value(&rank.said)))
 }
 
-fn outcome(left_out: bool) -> Outcome {
-    if left_out { Outcome::Found } else { Outcome::Done }
+/// CSV has no place for notes: they go to standard error.
+fn outcome<'a, T: 'a>(args: &Analyze, told: impl Iterator<Item = &'a Told<T>> + Clone) -> Outcome {
+    if args.csv {
+        told.clone().for_each(|run| eprint!("{}", run.said_first()));
+    }
+    if told.into_iter().any(|run| !run.left_out.is_empty()) { Outcome::Found } else { Outcome::Done }
 }
 
 /// The built-in rules, after those of a file.
@@ -101,22 +103,19 @@ pub(super) fn rules(path: Option<&Path>) -> Result<Rules> {
 }
 
 impl Analyzed {
-    fn new(told: Told<Analysis>, args: &Analyze) -> Analyzed {
-        let Told { run, mut ranks, left_out } = told;
-        let facts: Vec<Facts> = ranks.iter_mut().filter_map(|rank| rank.facts.take()).collect();
-        let mut total = total(ranks.iter().map(|rank| &rank.said));
+    fn new(mut told: Told<Analysis>, args: &Analyze) -> Analyzed {
+        let facts: Vec<Facts> = told.ranks.iter_mut().filter_map(|rank| rank.facts.take()).collect();
+        let mut total = total(told.ranks.iter().map(|rank| &rank.said));
         total.metrics.extend(of_peaks(&total.metrics, Peaks { tflops: args.peak_tflops, link_gb_per_s: args.peak_link }));
-        Analyzed { run, total, ranks, stragglers: stragglers(facts, args.force), left_out }
+        Analyzed { total, stragglers: stragglers(&facts), told }
     }
 }
 
 /// By collectives that were matched over the ranks, by one clock; see `etlink ranks`.
-fn stragglers(facts: Vec<Facts>, force: bool) -> Vec<Lateness> {
-    let company = company(&facts, force);
-    let together: Vec<Facts> = facts.into_iter().zip(&company.left_out).filter(|(_, why)| why.is_none()).map(|(facts, _)| facts).collect();
+fn stragglers(together: &[Facts]) -> Vec<Lateness> {
     if together.len() < 2 {
         return vec![];
     }
-    let join = join(&together);
-    lateness(&together, &join, &clocks(&together, &join))
+    let join = join(together);
+    lateness(together, &join, &clocks(together, &join))
 }

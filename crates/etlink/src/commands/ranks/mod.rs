@@ -10,7 +10,9 @@ use crate::fleet::{self, Fleet};
 use crate::pair::{self, Job};
 use crate::progress::Progress;
 use anyhow::Result;
-use etlink_link::ranks::{Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness, opposite, skews, stragglers};
+use etlink_link::ranks::{
+    Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness, opposite, skews, stragglers,
+};
 use serde::Serialize;
 
 /// What is known of the ranks of one run.

@@ -124,7 +124,9 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
         bail!("-o writes a trace for Perfetto of one rank; give its traces as --host and --device");
     }
     if args.link.rank.is_some() {
-        bail!("--rank is for one trace; a folder is replayed with all its ranks, 'rank=1/' before a --scale rule or an --explain name takes one of them");
+        bail!(
+            "--rank is for one trace; a folder is replayed with all its ranks, 'rank=1/' before a --scale rule or an --explain name takes one of them"
+        );
     }
     let progress = Progress::new();
     let sets = files::find(dir)?;

@@ -8,11 +8,13 @@ use crate::args;
 use crate::fleet::{self, Fleet};
 use crate::input;
 use crate::memory::{Budget, Need};
-use crate::pair::{self, Job};
+use crate::pair::{self, Job, Refused};
 use crate::progress::Progress;
-use anyhow::{Result, bail};
+use crate::table;
+use anyhow::{Context, Result, bail};
 use etlink_analyze::top::{By, Group, Options, Top, top};
-use etlink_model::{DeviceTrace, HostIdx};
+use etlink_link::LinkReport;
+use etlink_model::{Anomalies, DeviceTrace, HostIdx};
 use serde::Serialize;
 use std::path::Path;
 
@@ -20,12 +22,14 @@ use std::path::Path;
 #[derive(Serialize)]
 pub(super) struct Table {
     /// The trace.
-    file: String,
+    pub(super) file: String,
     rank: Option<i64>,
+    /// What is to be known of it.
+    pub(super) notes: Vec<String>,
+    /// What was wrong in it.
+    anomalies: Anomalies,
     #[serde(flatten)]
     pub(super) top: Top,
-    #[serde(skip)]
-    pub(super) notes: Vec<String>,
 }
 
 /// What tables are made of.
@@ -49,6 +53,7 @@ pub fn run(args: args::Top) -> Result<Outcome> {
     if tables.json {
         print_json(&made)?;
     } else if tables.csv {
+        made.iter().for_each(|table| table.notes.iter().for_each(|note| eprintln!("note: {}: {note}", table.file)));
         print(&show::csv(&made)?)?;
     } else {
         print(&made.iter().map(|table| show::table(table, tables.rows)).collect::<Vec<_>>().join("\n"))?;
@@ -59,28 +64,27 @@ pub fn run(args: args::Top) -> Result<Outcome> {
 /// The tables that could be made, and whether one could not.
 pub(super) fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, bool)> {
     let all = if wanted.trace.is_dir() { of_folder(wanted, threads)? } else { vec![of_file(wanted, threads)] };
-    let single = all.len() == 1;
-    let (mut tables, mut bad) = (vec![], false);
+    let (mut tables, mut errors) = (vec![], vec![]);
     for table in all {
         match table {
-            Err(error) if single => return Err(error),
-            Err(error) => {
-                eprintln!("etlink: {error:#}");
-                bad = true;
-            }
+            Err(error) => errors.push(error),
             Ok(table) => tables.push(table),
         }
     }
-    Ok((tables, bad))
+    if tables.is_empty() {
+        return Err(fleet::none_left(errors));
+    }
+    errors.iter().for_each(|error| eprintln!("etlink: {error:#}"));
+    Ok((tables, !errors.is_empty()))
 }
 
 fn of_file(wanted: Wanted<'_>, threads: usize) -> Result<Table> {
     Budget::new(wanted.tables.memory, threads).check(&[Need::of(wanted.host, Some(wanted.trace))])?;
     let progress = Progress::new();
     progress.say("reading");
-    let table = table(wanted, wanted.host, wanted.trace, threads, &progress);
+    let made = of_trace(wanted, wanted.host, wanted.trace, threads, &progress);
     progress.clear();
-    table
+    made
 }
 
 fn of_folder(wanted: Wanted<'_>, threads: usize) -> Result<Vec<Result<Table>>> {
@@ -100,7 +104,7 @@ fn of_folder(wanted: Wanted<'_>, threads: usize) -> Result<Vec<Result<Table>>> {
         if found.rank.is_some() && !is_asked(found.rank) {
             return None;
         }
-        let made = table(wanted, found.host.as_deref(), device, fleet.threads_each, &progress);
+        let made = of_trace(wanted, found.host.as_deref(), device, fleet.threads_each, &progress);
         made.map(|made| is_asked(found.rank.or(made.rank)).then(|| Table { rank: found.rank.or(made.rank), ..made })).transpose()
     });
     progress.clear();
@@ -111,32 +115,39 @@ fn of_folder(wanted: Wanted<'_>, threads: usize) -> Result<Vec<Result<Table>>> {
     Ok(tables)
 }
 
-fn table(wanted: Wanted<'_>, host: Option<&Path>, device: &Path, threads: usize, progress: &Progress) -> Result<Table> {
+fn of_trace(wanted: Wanted<'_>, host: Option<&Path>, device: &Path, threads: usize, progress: &Progress) -> Result<Table> {
     let group = match wanted.tables.group {
         args::Group::Name => Group::Name,
         args::Group::Shape => Group::Shape,
         args::Group::Stack => Group::Stack(usize::from(wanted.tables.frames)),
     };
     let trace = pair::read_for_figures(input::open(device, threads, progress)?, threads)?;
-    let (file, rank, notes) = (device.display().to_string(), trace.header.rank, notes(&trace, group, host.is_some()));
+    if trace.window().is_none() && trace.asides.kind.is_empty() {
+        return Err(etlink_link::Error::empty_device(&trace)).with_context(|| device.display().to_string());
+    }
+    let (file, rank, mut notes) = (device.display().to_string(), trace.header.rank, notes(&trace, group, host.is_some()));
     let options = Options { group, python: wanted.python, shapes: None };
-    let mut top = match host.filter(|_| group == Group::Shape && !has_shapes(&trace)) {
-        None => top(&trace, options),
+    let (mut top, report) = match host.filter(|_| group == Group::Shape && !has_shapes(&trace)) {
+        None => (top(&trace, options), LinkReport { anomalies: trace.anomalies, ..LinkReport::default() }),
         Some(host) => of_pair(host, device, trace, options, threads, progress)?,
     };
+    if wanted.tables.strict && pair::is_damaged(&report) {
+        return Err(Refused::new(device, &report.anomalies).into());
+    }
+    notes.extend(report.notes.into_iter().chain(table::damage(&report.anomalies)));
     top.sort(wanted.by.map_or(if top.has_device() { By::SelfDevice } else { By::SelfHost }, by));
-    Ok(Table { file, rank, top, notes })
+    Ok(Table { file, rank, notes, anomalies: report.anomalies, top })
 }
 
 /// Input shapes are those of the host trace's nodes.
-fn of_pair(host: &Path, path: &Path, device: DeviceTrace, options: Options<'_>, threads: usize, progress: &Progress) -> Result<Top> {
+fn of_pair(host: &Path, path: &Path, device: DeviceTrace, options: Options<'_>, threads: usize, progress: &Progress) -> Result<(Top, LinkReport)> {
     let job = Job::reading(Some(host.to_owned()), path.to_owned(), threads);
     let trace = pair::link_read(&job, device, progress)?;
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
         (Some(host), node) if node != HostIdx::NONE => host.names.get(host.nodes.inputs[node.index()].shapes),
         _ => "",
     };
-    Ok(top(&trace.device, Options { shapes: Some(&shapes), ..options }))
+    Ok((top(&trace.device, Options { shapes: Some(&shapes), ..options }), trace.report))
 }
 
 fn has_shapes(trace: &DeviceTrace) -> bool {

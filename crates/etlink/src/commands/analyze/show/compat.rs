@@ -3,7 +3,7 @@
 use super::short;
 use crate::args::Analyze;
 use crate::commands::analyze::csv::{cell, records};
-use crate::commands::analyze::load::Told;
+use crate::commands::analyze::told::Told;
 use crate::table::Grid;
 use anyhow::Result;
 use etlink_analyze::hta;
@@ -14,9 +14,7 @@ use std::fmt::Write;
 pub(in crate::commands::analyze) fn tables(told: &[Told<hta::Tables>], args: &Analyze) -> Result<String> {
     let mut out = String::new();
     for run in told {
-        for stray in &run.left_out {
-            writeln!(out, "note: {} is left out: {}", stray.label, stray.error)?;
-        }
+        out += &run.said_first();
         for rank in &run.ranks {
             let said = serde_json::to_value(&rank.said)?;
             for name in hta::TABLES.iter().filter(|name| args.table.as_deref().is_none_or(|only| only == **name)) {

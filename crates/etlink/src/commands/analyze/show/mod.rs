@@ -14,12 +14,12 @@ use std::fmt::Write;
 type Shown = (String, Grid);
 
 pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
-    let mut out = String::new();
-    for stray in &one.left_out {
-        let _ = writeln!(out, "note: {} is left out: {}", stray.label, stray.error);
+    let mut out = one.told.said_first();
+    if !one.told.run.is_empty() {
+        let _ = writeln!(out, "{}: {} ranks", one.told.run, one.told.ranks.len());
     }
-    if !one.run.is_empty() {
-        let _ = writeln!(out, "{}: {} ranks", one.run, one.ranks.len());
+    if one.told.ranks.is_empty() {
+        return out + "nothing to analyze: all traces are left out\n";
     }
     out += &sentence(&one.total.breakdown);
     if let Some(last) = one.stragglers.iter().filter(|rank| rank.last > 0).max_by_key(|rank| rank.caused_ns) {
@@ -87,7 +87,7 @@ fn sentence(sum: &[DeviceTime]) -> String {
 
 /// The records of each rank, with what it is called.
 fn of_ranks<'a, T: 'a>(one: &'a Analyzed, table: fn(&Analysis) -> &Vec<T>) -> impl Iterator<Item = (&'a str, &'a T)> {
-    one.ranks.iter().flat_map(move |rank| table(&rank.said).iter().map(|record| (rank.label.as_str(), record)))
+    one.told.ranks.iter().flat_map(move |rank| table(&rank.said).iter().map(|record| (rank.label.as_str(), record)))
 }
 
 /// `10 of 81 names`.

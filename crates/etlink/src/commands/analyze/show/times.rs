@@ -20,7 +20,8 @@ pub(super) fn breakdown(one: &Analyzed, _top: usize) -> Shown {
         ("overlap", |(_, time)| time.overlap_share.map_or("-".into(), percent)),
     ];
     let devices = of_ranks(one, |rank| &rank.breakdown).chain(of_all(one, &one.total.breakdown));
-    let title = "device time (communication, memory, other: where nothing to the left of them runs; other: waits, no work; overlap: of communication)";
+    let title =
+        "device time (communication, memory, other: where nothing to the left of them runs; other: waits, no work; overlap: of communication)";
     (title.into(), Grid::of(2, columns, devices))
 }
 
@@ -80,7 +81,7 @@ fn gaps<'a>(all: impl Iterator<Item = (&'a str, &'a Idle)>) -> Grid {
 
 /// The line of all ranks, if there are several.
 fn of_all<'a, T>(one: &Analyzed, total: &'a [T]) -> impl Iterator<Item = (&'a str, &'a T)> {
-    total.iter().filter(|_| one.ranks.len() > 1).map(|sum| ("all", sum))
+    total.iter().filter(|_| one.told.ranks.len() > 1).map(|sum| ("all", sum))
 }
 
 fn number_or_all(number: Option<i64>) -> String {

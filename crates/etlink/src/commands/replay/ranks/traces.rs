@@ -69,12 +69,6 @@ fn member(args: &Replay, fleet: &fleet::Fleet, at: usize, progress: &Progress) -
     }
     let facts = fleet::facts(&trace, found, fleet.is_alone(at));
     let names = RankNames::of(&trace, graph.len());
-    let member = facts.map(|facts| Member {
-        label: found.label.clone(),
-        facts,
-        graph,
-        names,
-        base_ns: trace.device.header.base_ns,
-    });
+    let member = facts.map(|facts| Member { label: found.label.clone(), facts, graph, names, base_ns: trace.device.header.base_ns });
     Ok(Linked { member, notes: super::super::notes(&linked.report), damage: linked.refused })
 }
