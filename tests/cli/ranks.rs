@@ -175,6 +175,10 @@ fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
     let ran = tool.run("merge run -o sim --for astra-sim").exits(0);
     assert!(!ran.stdout.contains("opposite"), "they end in one order: {}", ran.stdout);
     assert_eq!([0, 1, 2].map(|rank| sizes(&tool, &format!("sim/run.{rank}.et")).len()), [2, 2, 1]);
+    // one after the other they take longer than they did: replay says so
+    let replayed = tool.run("replay sim --json").exits(0).json();
+    let figures = &replayed[0]["figures"];
+    assert!(figures["replay_error"].as_f64() > Some(0.1) && figures["contradictions"]["edges"].as_u64() >= Some(2), "{figures}");
     let checked = tool.run("check out sim").exits(0);
     assert!(!checked.stdout.contains("opposite"), "{}", checked.stdout);
 }

@@ -1,0 +1,162 @@
+//! What is known of a file before it is read: from its name, its beginning, the manifest.
+
+use crate::input;
+use crate::listed::Listed;
+use crate::progress::Progress;
+use anyhow::Result;
+use etlink_chakra::read::FileKind;
+use etlink_json::Scanner;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A file with what is known of it.
+pub(super) struct Candidate {
+    pub(super) path: PathBuf,
+    pub(super) stem: String,
+    pub(super) kind: FileKind,
+    pub(super) rank: Option<i64>,
+    /// What the file tells at its beginning.
+    pub(super) inside: Inside,
+    /// The name has more in it than kind and rank (`kineto_trace_0.run1`).
+    pub(super) variant: bool,
+}
+
+/// What a trace says of itself: `distributedInfo`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Inside {
+    pub(super) rank: Option<i64>,
+    pub(super) world_size: Option<i64>,
+}
+
+impl Candidate {
+    /// Takes the rank that the manifest says where nothing else does; tells where they differ.
+    pub(super) fn ask(&mut self, listed: &Listed, notes: &mut Vec<String>) {
+        let name = file_name(&self.path);
+        let Some(told) = listed.rank_of(&name) else { return };
+        match self.rank {
+            Some(own) if own != told && self.inside.rank != Some(told) => {
+                notes.push(format!("{name} is of rank {own}, the manifest of the recording says {told}: its own counts"))
+            }
+            Some(_) => {}
+            None => self.rank = Some(told),
+        }
+    }
+}
+
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+pub(super) fn look_at(path: PathBuf) -> Candidate {
+    let name = file_name(&path);
+    let packed = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
+    let stem = packed.strip_suffix(".json").unwrap_or(packed).to_owned();
+    let (rank, variant) = rank_in_name(&stem);
+    let (mut kind, inside) = look_inside(&path).unwrap_or_default();
+    // a file that is named like a trace of a rank shall be missed when it is none
+    if kind == FileKind::Unknown && rank.is_some() {
+        kind = kind_of_name(&stem);
+    }
+    Candidate { path, kind, rank: rank.or(inside.rank), inside, variant, stem }
+}
+
+/// The kind by name alone.
+fn kind_of_name(stem: &str) -> FileKind {
+    let stem = stem.to_lowercase();
+    if ["torch_et", "host"].iter().any(|part| stem.contains(part)) {
+        FileKind::HostTrace
+    } else if ["kineto", "device", "trace"].iter().any(|part| stem.contains(part)) {
+        FileKind::KinetoTrace
+    } else {
+        FileKind::Unknown
+    }
+}
+
+/// The rank that a name tells, and whether it has more after it.
+///
+/// TensorBoard's default names begin with the host's name and the process id
+/// (`gpuhost_4711.1690….pt.trace`): in such a name only the word `rank` tells a rank.
+fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
+    let lower = stem.to_lowercase();
+    let marks = ["rank_", "rank-", "rank", "pytorch_et_", "torch_et_", "kineto_trace_", "kineto_", "device_", "host_"];
+    for mark in &marks[..if lower.ends_with(".pt.trace") { 3 } else { marks.len() }] {
+        for (at, _) in lower.rmatch_indices(mark) {
+            let rest = &lower[at + mark.len()..];
+            let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let begins_word = !lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+            if let (true, Ok(rank)) = (begins_word, rest[..digits].parse()) {
+                return (Some(rank), !matches!(&rest[digits..], "" | "_trace" | ".pt.trace"));
+            }
+        }
+    }
+    (None, false)
+}
+
+/// Kind, rank and number of ranks from a file's beginning.
+fn look_inside(path: &Path) -> Result<(FileKind, Inside)> {
+    let input = input::open(path, 1, &Progress::hidden())?;
+    let kind = input.kind;
+    let mut head = vec![];
+    if kind == FileKind::KinetoTrace {
+        input.content.take(64 << 10).read_to_end(&mut head)?;
+    }
+    Ok((kind, distributed(&head)))
+}
+
+/// `"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": [...` of a file's beginning, which can end in it.
+fn distributed(head: &[u8]) -> Inside {
+    const KEY: &[u8] = b"\"distributedInfo\"";
+    let mut inside = Inside::default();
+    let Some(at) = memchr::memmem::find(head, KEY) else { return inside };
+    let mut info = Scanner::new(&head[at + KEY.len()..]);
+    if !info.eat(b':') || info.enter().is_err() {
+        return inside;
+    }
+    while let Ok(Some(key)) = info.key() {
+        let Ok(value) = info.value() else { break };
+        match key {
+            b"rank" => inside.rank = value.int(),
+            b"world_size" => inside.world_size = value.int(),
+            _ => {}
+        }
+    }
+    inside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_ends_in_a_long_list_of_groups_tells_the_rank() {
+        let head = br#"{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 17, "world_size": 512, "pg_config": [{"ranks": [0, 1, 2"#;
+        assert_eq!(distributed(head), Inside { rank: Some(17), world_size: Some(512) });
+        assert_eq!(distributed(br#"{"schemaVersion": 1, "traceEvents": ["#), Inside::default());
+    }
+
+    #[test]
+    fn ranks_in_names() {
+        for (stem, rank) in [
+            ("torch_et_3", (Some(3), false)),
+            ("pytorch_et_12", (Some(12), false)),
+            ("kineto_trace_0", (Some(0), false)),
+            ("kineto_7", (Some(7), false)),
+            ("host_1", (Some(1), false)),
+            ("device_2", (Some(2), false)),
+            ("rank5_trace", (Some(5), false)),
+            ("rank-6", (Some(6), false)),
+            ("rank0.1795225129198415391.pt.trace", (Some(0), true)),
+            ("kineto_trace_0.run1", (Some(0), true)),
+            ("h100-bert-small", (None, false)),
+            ("worker.pt.trace", (None, false)),
+            ("localhost_12345.1690.pt.trace", (None, false)),
+            ("host_12345.1690.pt.trace", (None, false)),
+            ("myhost_3", (None, false)),
+            ("run2-rank-7", (Some(7), false)),
+            ("host_3_rank_1", (Some(1), false)),
+            ("lowrank16_rank0", (Some(0), false)),
+        ] {
+            assert_eq!(rank_in_name(stem), rank, "{stem}");
+        }
+    }
+}
