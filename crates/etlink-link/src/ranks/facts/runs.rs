@@ -65,9 +65,12 @@ impl Carriers {
 
     /// A range of Gloo on the thread of this node.
     fn range(&self, trace: &LinkedTrace, node: u32) -> Option<u32> {
+        if !self.gloo {
+            return None;
+        }
         let (op, index) = (trace.nodes.get(node as usize), node as usize);
-        let nodes = (index + 1..trace.nodes.len()).map(|at| (at, trace.nodes.get(at))).take_while(|(_, node)| node.start <= op.start + op.duration);
-        let mut nodes = nodes.filter(|_| self.gloo);
+        let nodes = (index + 1..trace.nodes.len()).map(|at| (at, trace.nodes.get(at)));
+        let mut nodes = nodes.take_while(|(_, node)| node.start <= op.start + op.duration);
         nodes.find(|(_, node)| node.resource == op.resource && runs_it(trace, node)).map(|(at, _)| small(at))
     }
 }
