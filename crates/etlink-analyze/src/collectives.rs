@@ -9,12 +9,17 @@
 //! a size; none where all have the same.
 //!
 //! The duration is that of this rank's own kernel, which begins when the rank arrives and so holds its wait for the others:
-//! of a run of several ranks the stragglers' table (and `etlink ranks`) tells transfer and wait apart. Kernels of
-//! communication that say neither size nor group are counted with what their name says.
+//! of a run of several ranks the stragglers' table (and `etlink ranks`) tells transfer and wait apart. Host ops (gloo) return at once: theirs is
+//! that of what carries them out ([`Runs`](etlink_link::ranks::Runs)), and where no transfer is recorded there is no bandwidth. Kernels of
+//! communication that say neither size nor group are counted with what their name says, and where host ops have no records at all
+//! (DDP's reducer) their ranges `gloo:…`, with the size of their input.
+
+mod gloo;
 
 use crate::rows::Rows;
 use crate::rules::Class;
-use etlink_link::ranks::{Facts, GroupOf, Party, bus_factor, list};
+use etlink_link::CollectiveRef;
+use etlink_link::ranks::{Communication, Facts, GroupOf, Party, bus_factor, list};
 use etlink_model::CollectiveKind;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -25,7 +30,7 @@ use serde::Serialize;
 pub struct Collectives {
     /// `all_reduce`, `send`, …; `other` where only a kernel is known.
     pub kind: String,
-    /// Its ranks, or what is known of the group; empty where nothing is.
+    /// Its ranks, or what is known of the group, such as how many ranks it has; empty where nothing is.
     pub group: String,
     /// Number of ranks, 0 = not said.
     pub group_size: u64,
@@ -39,9 +44,12 @@ pub struct Collectives {
     pub bytes: u64,
     /// Sum of the durations, ns.
     pub sum_ns: i64,
-    /// Sum of the durations of those with a size, ns.
+    /// Sum of the durations of those with a size whose transfer is recorded, ns.
     pub sized_ns: i64,
-    /// Bytes per ns of those; none without sizes.
+    /// Bytes of those.
+    #[serde(skip)]
+    sized_bytes: u64,
+    /// Bytes per ns of those; none without.
     pub algorithm_gb_per_s: Option<f64>,
     /// The same, as what a ring's links carry.
     pub bus_gb_per_s: Option<f64>,
@@ -87,7 +95,7 @@ impl Fit {
 
 impl Collectives {
     fn finish(mut self) -> Collectives {
-        self.algorithm_gb_per_s = (self.bytes > 0 && self.sized_ns > 0).then(|| self.bytes as f64 / self.sized_ns as f64);
+        self.algorithm_gb_per_s = (self.sized_bytes > 0 && self.sized_ns > 0).then(|| self.sized_bytes as f64 / self.sized_ns as f64);
         (self.latency_ns, self.ns_per_byte) = self.fit.line().unzip();
         self.bus_gb_per_s = self.algorithm_gb_per_s.filter(|_| self.group_size > 0).map(|bandwidth| bandwidth * self.factor);
         self
@@ -100,6 +108,7 @@ impl Collectives {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.sized_ns = self.sized_ns.saturating_add(other.sized_ns);
+        self.sized_bytes = self.sized_bytes.saturating_add(other.sized_bytes);
     }
 }
 
@@ -113,22 +122,10 @@ pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
         if let Some(row) = rows.trace.row_of(&node) {
             known[row.index()] = true;
         }
-        let (group, group_size) = group(&facts, one.party);
-        let duration = one.end_ns.saturating_sub(one.start_ns);
-        all.push(Collectives {
-            kind: one.kind.name().to_owned(),
-            group,
-            group_size,
-            on_device: one.on_device,
-            count: 1,
-            in_bytes: one.in_bytes,
-            bytes: one.bytes,
-            sum_ns: duration,
-            sized_ns: if one.bytes > 0 { duration } else { 0 },
-            factor: bus_factor(one.kind, group_size as f64),
-            fit: Fit::of(one.bytes, duration),
-            ..Collectives::default()
-        });
+        all.push(of(&facts, one, rows.trace.collective(&node)));
+    }
+    if facts.communications.iter().all(|one| one.on_device) {
+        all.extend(gloo::ranges(rows.trace));
     }
     let device = &rows.trace.device;
     for row in (0..rows.len()).filter(|row| rows.class[*row] == Class::Communication && !known[*row]) {
@@ -138,15 +135,38 @@ pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
     sum(all.iter())
 }
 
-fn group(facts: &Facts, party: Party) -> (String, u64) {
+fn of(facts: &Facts, one: &Communication, record: Option<CollectiveRef<'_>>) -> Collectives {
+    let (group, group_size) = group(facts, one.party, record.map_or(0, |record| record.record.group_size));
+    let duration = one.runs.end_ns.saturating_sub(one.runs.start_ns);
+    let sized = if one.runs.is_transfer && duration > 0 { one.bytes } else { 0 };
+    Collectives {
+        kind: one.kind.name().to_owned(),
+        group,
+        group_size,
+        on_device: one.on_device,
+        count: 1,
+        in_bytes: one.in_bytes,
+        bytes: one.bytes,
+        sum_ns: duration,
+        sized_ns: if sized > 0 { duration } else { 0 },
+        sized_bytes: sized,
+        factor: bus_factor(one.kind, group_size as f64),
+        fit: Fit::of(sized, duration),
+        ..Collectives::default()
+    }
+}
+
+/// What a group is called and how many ranks it has, as the record may say where nothing else does.
+fn group(facts: &Facts, party: Party, said: u64) -> (String, u64) {
     match party {
         Party::Peer(Some(rank)) => (format!("rank {rank}"), 2),
         Party::Peer(None) => (String::new(), 2),
         Party::Group(at) => match facts.groups.get(at as usize) {
             Some(GroupOf::Ranks(ranks)) => (list("rank", ranks), ranks.len() as u64),
-            Some(GroupOf::Only) => ("all ranks".to_owned(), facts.world_size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0)),
+            Some(GroupOf::Only) => ("all ranks".to_owned(), facts.world_size.and_then(|size| u64::try_from(size).ok()).unwrap_or(said)),
             Some(GroupOf::Communicator(name, size)) => (format!("communicator {name}"), *size),
-            Some(GroupOf::Named(name)) => (name.clone(), 0),
+            Some(GroupOf::Named(name)) if name.is_empty() && said > 0 => (format!("{said} ranks"), said),
+            Some(GroupOf::Named(name)) => (name.clone(), said),
             None => (String::new(), 0),
         },
     }

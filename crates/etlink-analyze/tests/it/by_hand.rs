@@ -186,6 +186,59 @@ fn volume_and_bandwidth_of_collectives() {
     assert_eq!((all[2].algorithm_gb_per_s, all[2].sum_ns), (None, 1_000));
 }
 
+/// ```text
+/// us       0   10  20         100           180
+/// main     c10d::allreduce_
+///            record_param_comms
+/// worker             gloo:all_reduce =========
+/// ```
+#[test]
+fn host_ops_last_as_long_as_what_carries_them_out() {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let (main, worker) = (draw.thread(), draw.thread());
+    for at in [0, 1_000] {
+        let comms = Comms { in_elements: 1_000, out_elements: 1_000, dtype: "Float".into(), ..Comms::new("allreduce", 0..2, 0, at) };
+        draw.op(main, "c10d::allreduce_", at * US, (at + 20) * US);
+        draw.collective(main, &comms, (at + 2) * US, (at + 10) * US);
+        draw.annotation(worker, "gloo:all_reduce", (at + 30) * US, (at + 110) * US);
+    }
+    let [all] = &analyzed(&draw).collectives[..] else { panic!("one kind") };
+    assert_eq!((all.kind.as_str(), all.on_device, all.count, all.bytes, all.sum_ns), ("all_reduce", false, 2, 8_000, 160_000));
+    assert_eq!(all.algorithm_gb_per_s, Some(0.05));
+}
+
+#[test]
+fn ranges_of_gloo_without_records() {
+    let mut draw = TraceBuilder::default();
+    let (main, worker) = (draw.thread(), draw.thread());
+    draw.op(main, "aten::mm", 0, 10 * US);
+    for (at, kind, shape) in [(0, "all_reduce", "[[4, 25]]"), (200, "all_reduce", "[[10], [2, 5]]"), (400, "all_gather", "[[8]]")] {
+        let range = draw.annotation(worker, &format!("gloo:{kind}"), (at + 30) * US, (at + 110) * US);
+        draw.arg(range, "Input Dims", shape);
+        draw.arg(range, "Input type", "[\"float\"]");
+    }
+    let all = analyzed(&draw).collectives;
+    let found: Vec<_> = all.iter().map(|one| (one.kind.as_str(), one.count, one.in_bytes, one.bytes, one.sum_ns, one.algorithm_gb_per_s)).collect();
+    assert_eq!(found, [("all_reduce", 2, 480, 480, 160_000, None), ("all_gather", 1, 32, 0, 80_000, None)]);
+}
+
+#[test]
+fn groups_that_only_their_sizes_tell_apart() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 0, 10 * US);
+    for (ts, size) in [(60, 4), (80, 2)] {
+        draw.raw(&format!(
+            r#"{{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 7, "ts": {ts}.000, "dur": 10.000, "args": {{"device": 0, "stream": 7, "Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "Group size": {size}, "dtype": "Float"}}}}"#
+        ));
+    }
+    let all = analyzed(&draw).collectives;
+    let found: Vec<_> = all.iter().map(|one| (one.group.as_str(), one.group_size, one.bus_gb_per_s)).collect();
+    // 4000 bytes in 10 us, by 2 (n - 1) / n
+    assert_eq!(found, [("2 ranks", 2, Some(0.4)), ("4 ranks", 4, Some(0.6000000000000001))]);
+}
+
 #[test]
 fn latency_and_bandwidth_by_sizes() {
     let mut draw = TraceBuilder::default();
