@@ -15,7 +15,7 @@ const MAX_RANKS: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub struct Groups<'t> {
     trace: &'t LinkedTrace,
-    /// The trace names no more than one group.
+    /// The trace names no more than one group, and none of another size.
     one_group: bool,
     /// Number of ranks, if the trace says it.
     world: Option<u64>,
@@ -33,7 +33,10 @@ impl<'t> Groups<'t> {
         let used: BTreeSet<&str> = used.filter(|name| !name.is_empty()).collect();
         let world = trace.report.world_size.or(trace.device.header.world_size);
         let world = world.and_then(|size| u64::try_from(size).ok()).filter(|size| *size <= MAX_RANKS);
-        Groups { trace, one_group: used.len() <= 1, world }
+        let sizes = [Some(device), host].into_iter().flatten().flat_map(|(table, _)| &table.group_size);
+        let mut sizes = sizes.copied().filter(|size| *size > 0);
+        let one_size = sizes.next().is_none_or(|first| sizes.all(|size| size == first));
+        Groups { trace, one_group: used.len() <= 1 && one_size, world }
     }
 
     /// The global ranks of a record's group: the list that the record has, its start and
@@ -45,12 +48,13 @@ impl<'t> Groups<'t> {
             .or_else(|| strided(&record.record))
             .or_else(|| expanded(record.names.get(group_ranks), group_size))
             .or_else(|| named(self.trace, record.names.get(group_name)))
-            .or_else(|| self.world.filter(|world| self.is_only(record) && [0, *world].contains(&group_size)).map(|world| (0..world).collect()))
+            .or_else(|| self.world.filter(|_| self.is_only(record)).map(|world| (0..world).collect()))
     }
 
     /// Whether the trace has no other group than that of this record, so that it can be no other than that of all ranks.
     pub fn is_only(&self, record: &CollectiveRef<'_>) -> bool {
-        self.one_group && record.names.get(record.record.group_ranks).is_empty()
+        let is_world = |world| [0, world].contains(&record.record.group_size);
+        self.one_group && record.names.get(record.record.group_ranks).is_empty() && self.world.is_none_or(is_world)
     }
 
     /// Whether the record's group is that of all ranks, as far as the trace tells.
@@ -175,5 +179,19 @@ mod tests {
         let other = Collective { group_name: trace.device.names.intern("7"), ..record };
         trace.device.collectives.push(other);
         assert_eq!(ranks(&trace), None, "one of two groups");
+    }
+
+    #[test]
+    fn groups_of_two_sizes_are_two() {
+        let mut trace = LinkedTrace::default();
+        let record = |group_size| Collective { group_size, ..Collective::absent() };
+        let is_only = |trace: &LinkedTrace, size| Groups::new(trace).is_only(&CollectiveRef { record: record(size), names: &trace.device.names });
+        trace.device.collectives.push(record(4));
+        assert!(is_only(&trace, 4));
+        trace.device.header.world_size = Some(8);
+        assert!(!is_only(&trace, 4), "half of the ranks");
+        trace.device.header.world_size = None;
+        trace.device.collectives.push(record(2));
+        assert!(!is_only(&trace, 4) && !is_only(&trace, 2));
     }
 }
