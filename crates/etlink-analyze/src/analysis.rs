@@ -37,6 +37,13 @@ macro_rules! tables {
             $($(#[$doc])* pub $name: Vec<$row>,)*
         }
 
+        impl Analysis {
+            /// A blank record in each table: the columns that it has.
+            pub fn blank() -> Analysis {
+                Analysis { rank: None, $($name: vec![<$row>::default()],)* }
+            }
+        }
+
         /// The tables of [`Analysis`], by the names that JSON and CSV have.
         pub const TABLES: &[&str] = &[$(stringify!($name)),*];
     };

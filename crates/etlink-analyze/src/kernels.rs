@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 
 /// All rows of one name.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Kernel {
     /// What it does.
     pub class: Class,

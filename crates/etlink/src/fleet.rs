@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::Facts;
+use etlink_torch::Ranks;
 use std::path::Path;
 
 /// The ranks of a folder and what they take.
@@ -80,6 +81,11 @@ pub fn too_many(dir: &Path, ranks: usize, budget: Budget) -> anyhow::Error {
     )
 }
 
+/// Whether a rank is among those that were asked for, if any were.
+pub fn is_asked(ranks: Option<&Ranks>, rank: Option<i64>) -> bool {
+    ranks.is_none_or(|ranks| rank.and_then(|rank| u32::try_from(rank).ok()).is_some_and(|rank| ranks.has(rank)))
+}
+
 /// What one of so many ranks takes; a host trace alone is not read.
 fn need(found: &Found, ranks: usize) -> Need {
     let device = found.device.as_deref();
@@ -99,7 +105,7 @@ pub fn no_device(run: &Run, found: &Found) -> anyhow::Error {
 pub fn none_left(mut errors: Vec<anyhow::Error>) -> anyhow::Error {
     let all = errors.len();
     if all == 0 {
-        return anyhow::anyhow!("there is no trace");
+        return anyhow::anyhow!("there is no trace of the ranks that --ranks names");
     }
     let error = errors.swap_remove(errors.iter().position(is_refused).unwrap_or(0));
     if all == 1 { error } else { error.context(format!("none of {all} traces could be taken")) }

@@ -70,7 +70,12 @@ fn from_source(name: String, stored_bytes: Option<u64>, threads: usize, mut sour
         _ => Box::new(stored),
     };
     let mut head = vec![];
-    let cut = content.by_ref().take(HEAD_BYTES).read_to_end(&mut head).err();
+    let mut cut = content.by_ref().take(HEAD_BYTES).read_to_end(&mut head).err();
+    // blanks before a document say nothing of its kind, however many
+    while cut.is_none() && head.len() as u64 == HEAD_BYTES && head.iter().all(u8::is_ascii_whitespace) {
+        head.clear();
+        cut = content.by_ref().take(HEAD_BYTES).read_to_end(&mut head).err();
+    }
     let kind = sniff(&head);
     if let Some(error) = cut {
         if kind == FileKind::Unknown {

@@ -1,19 +1,22 @@
-//! The link report for people.
+//! What is printed for people: tables, notes, and the link report.
+
+mod grid;
+mod text;
+
+pub use grid::{Column, Grid, Limit};
+pub use text::{count, cut, mb, mean_time, note, percent, plain, signed_time, time};
 
 use crate::pair::{Linked, Shown};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use etlink_model::{Anomalies, Severity};
 use indexmap::IndexMap;
 use serde::Serialize;
-use std::fmt::Write;
 
 /// The report of one rank.
 pub fn linked(linked: &Linked) -> String {
     let mut out = String::new();
     let report = &linked.report;
-    for note in &report.notes {
-        let _ = writeln!(out, "note: {note}");
-    }
+    report.notes.iter().for_each(|text| out += &note(text));
     let mut rows = Rows::default();
     let of = |n: Option<i64>| n.map_or("not said".into(), |n| n.to_string());
     rows.add("rank", of(report.rank), report.world_size.map_or(String::new(), |size| format!("of {size}")));
@@ -159,7 +162,7 @@ pub struct Rows {
 impl Rows {
     /// One more line.
     pub fn add(&mut self, name: &str, figure: impl ToString, remark: impl ToString) {
-        self.rows.push([name.to_owned(), figure.to_string(), remark.to_string()]);
+        self.rows.push([name.to_owned(), figure.to_string(), remark.to_string()].map(|cell| plain(&cell).into_owned()));
     }
 
     fn is_empty(&self) -> bool {
@@ -177,55 +180,6 @@ impl std::fmt::Display for Rows {
         }
         table.trim_fmt().lines().try_for_each(|line| writeln!(f, " {}", line.trim_end()))
     }
-}
-
-/// A column of a table: its head, and what it says of a record.
-pub type Column<T> = (&'static str, fn(&T) -> String);
-
-/// A table with a head; all but the first `texts` columns are figures, which stand to the right.
-pub struct Grid {
-    table: Table,
-    texts: usize,
-}
-
-impl Grid {
-    /// An empty one.
-    pub fn new<'a>(texts: usize, head: impl IntoIterator<Item = &'a str>) -> Grid {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.set_header(head);
-        Grid { table, texts }
-    }
-
-    /// A line for each record.
-    pub fn of<T>(texts: usize, columns: &[Column<T>], records: impl Iterator<Item = T>) -> Grid {
-        let mut grid = Grid::new(texts, columns.iter().map(|(head, _)| *head));
-        records.for_each(|record| grid.add(columns.iter().map(|(_, cell)| cell(&record))));
-        grid
-    }
-
-    /// One more line.
-    pub fn add(&mut self, row: impl IntoIterator<Item = String>) {
-        self.table.add_row(row);
-    }
-
-    /// Whether there are no lines.
-    pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
-    }
-}
-
-impl std::fmt::Display for Grid {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut table = self.table.clone();
-        table.column_iter_mut().skip(self.texts).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        table.trim_fmt().lines().try_for_each(|line| writeln!(f, " {}", line.trim_end()))
-    }
-}
-
-/// Bytes as megabytes.
-pub fn mb(bytes: u64) -> String {
-    format!("{:.2} MB", bytes as f64 / 1e6)
 }
 
 /// The name of an enum's value as its JSON has it, with spaces.

@@ -59,6 +59,13 @@ macro_rules! tables {
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct Tables { $($(#[$doc])* pub $name: Vec<$row>,)* }
 
+        impl Tables {
+            /// A blank record in each table: the columns that it has.
+            pub fn blank() -> Tables {
+                Tables { $($name: vec![<$row>::default()],)* }
+            }
+        }
+
         /// Their names.
         pub const TABLES: &[&str] = &[$(stringify!($name)),*];
     };

@@ -3,10 +3,14 @@
 use super::size;
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
+use etlink_torch::Ranks;
 use std::path::PathBuf;
 
 /// `etlink analyze`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, is not of the run, or is damaged under --strict; 2 could not do it, of no trace."
+)]
 pub struct Analyze {
     /// A Kineto trace, a written graph (`.et`, ET+) as far as it tells, or a folder with the traces of all ranks or with what `merge` wrote; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
@@ -23,7 +27,7 @@ pub struct Analyze {
     /// Find the kernel sequences that the outermost ops launch whose names contain this
     #[arg(long, value_name = "OP")]
     pub sequences_of: Option<String>,
-    /// Show only this table, by the name that JSON has, such as kernels, idle, steps, metrics; as CSV always one [default for CSV: breakdown]
+    /// Show only this table: breakdown, kernels, idle, stream_idle, launches, queues, copies, steps, coverage, work, collectives, sequences (with --sequences-of), memory, memory_timeline, metrics or stragglers; those of `--compat hta` are named where another is asked for [default: all at the terminal but stream_idle, memory_timeline, metrics and stragglers; as JSON all but memory_timeline; as CSV breakdown]
     #[arg(long, value_name = "NAME")]
     pub table: Option<String>,
     /// What a device can compute at most, 10¹² operations per second (an A100 312 in bf16): adds how much of it was used to the metrics
@@ -32,12 +36,15 @@ pub struct Analyze {
     /// What a device's links carry at most one way, GB/s (NVLink of an A100: 300): adds how much of it each kind of collective used to the metrics
     #[arg(long, value_name = "GB/S", value_parser = peak)]
     pub peak_link: Option<f64>,
-    /// How many lines of each table to show; JSON and CSV have all
+    /// How many lines of each table to show; 0: all. JSON and CSV have all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Give the numbers of another tool, where its definitions differ: `hta` is HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in `hta,nanoseconds`
-    #[arg(long, value_enum, value_name = "TOOL", value_delimiter = ',', hide_possible_values = true, conflicts_with_all = ["rules", "sequences_of", "peak_tflops", "peak_link"])]
+    #[arg(long, value_enum, value_name = "TOOL", value_delimiter = ',', hide_possible_values = true, conflicts_with_all = ["rules", "sequences_of", "peak_tflops", "peak_link", "parquet"])]
     pub compat: Vec<Compat>,
+    /// Ranks of a folder to take, such as 0,8-15 [default: all]
+    #[arg(long, value_name = "RANKS")]
+    pub ranks: Option<Ranks>,
     /// Threads to use; the figures do not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
@@ -53,7 +60,7 @@ pub struct Analyze {
     /// Replace existing Parquet files and, of a folder, what an earlier run left there; and take in traces that do not seem to belong together, which a note names
     #[arg(long)]
     pub force: bool,
-    /// Print everything as JSON
+    /// Print as JSON: all tables, or the one of --table
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
     /// Print one table as CSV, a line per rank and record

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 
 /// `etlink top`.
 #[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or is damaged under --strict; 2 could not do it, of no trace."
+)]
 pub struct Top {
     /// Kineto trace (`-`: standard input), or a folder: a table for each trace in it and its subfolders
     #[arg(value_name = "TRACE|DIR")]

@@ -4,8 +4,8 @@ use super::top::{self, Table, Wanted};
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::Diff;
-use crate::table::{Grid, same_notes, word};
-use anyhow::{Context, Result};
+use crate::table::{Grid, Limit, count, note, same_notes, signed_time, time, word};
+use anyhow::{Context, Result, bail};
 use etlink_analyze::diff::{self, Change, Kind, Side};
 use serde::Serialize;
 use std::fmt::Write;
@@ -21,6 +21,9 @@ struct Compared<'a> {
 }
 
 pub fn run(args: Diff) -> Result<Outcome> {
+    if [&args.before, &args.after].iter().all(|path| path.as_path() == Path::new("-")) {
+        bail!("only one of the two runs can be standard input");
+    }
     let threads = threads(args.tables.threads)?;
     let (before, first_bad) = tables(&args, &args.before, threads)?;
     let (after, second_bad) = tables(&args, &args.after, threads)?;
@@ -32,7 +35,7 @@ pub fn run(args: Diff) -> Result<Outcome> {
     if args.tables.json {
         print_json(&compared)?;
     } else if args.tables.csv {
-        compared.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        compared.notes.iter().for_each(|text| eprint!("{}", note(text)));
         print(&csv(&compared.diff.changes)?)?;
     } else {
         print(&table(&compared, args.tables.rows))?;
@@ -74,31 +77,28 @@ fn csv(changes: &[Change]) -> Result<String> {
 fn table(compared: &Compared<'_>, limit: usize) -> String {
     let mut out = head(compared);
     let changed: Vec<&Change> = compared.diff.changes.iter().filter(|change| change.kind != Kind::Same).collect();
-    let shown = if limit == 0 { changed.len() } else { limit.min(changed.len()) };
-    let mut lines = Grid::new(3, ["name", "on", "change", "count", "now", "before", "after", "cost"]);
-    for change in &changed[..shown] {
+    let limit = Limit { lines: limit, option: "-n" };
+    let mut lines = Grid::new(3, limit, ["name", "on", "change", "count before", "count after", "time before", "time after", "cost"]);
+    for change in &changed {
         let [old, new] = change.counts.map(|count| if count.fract() == 0.0 { count.to_string() } else { format!("{count:.2}") });
-        let [before, after] = change.times_ns.map(us);
+        let [before, after] = change.times_ns.map(time);
         let side = if change.on_device { "device" } else { "host" };
-        lines.add([name(change), side.to_owned(), word(change.kind), old, new, before, after, format!("{:+.3} us", change.cost_ns as f64 / 1e3)]);
+        lines.add([name(change), side.to_owned(), word(change.kind), old, new, before, after, signed_time(change.cost_ns)]);
     }
     out += &if changed.is_empty() { "nothing changed\n".to_owned() } else { lines.to_string() };
-    if shown < changed.len() {
-        let _ = writeln!(out, "{} more changed; -n 0 shows all", changed.len() - shown);
-    }
     out
 }
 
 /// The runs and their sums.
 fn head(compared: &Compared<'_>) -> String {
-    let mut out: String = compared.notes.iter().map(|note| format!("note: {note}\n")).collect();
+    let mut out: String = compared.notes.iter().map(|text| note(text)).collect();
     let [before, after] = &compared.diff.runs;
     for (name, path, side) in [("before", compared.before, before), ("after", compared.after, after)] {
-        let _ = writeln!(out, "{name}: {}, {} ranks, {} steps", path.display(), side.ranks, side.steps);
+        let _ = writeln!(out, "{name}: {}, {}, {}", path.display(), count(side.ranks, "rank"), count(side.steps, "step"));
     }
     let of = |what: &str, part: fn(&Side) -> i64| {
         let [old, new] = [part(before), part(after)];
-        format!("{what} {} -> {} ({})", us(old), us(new), percent(old, new))
+        format!("{what} {} -> {} ({})", time(old), time(new), change(old, new))
     };
     let (host, device) = (of("own time of the host's ops", |side| side.self_host_ns), of("device time", |side| side.device_ns));
     let _ = writeln!(out, "per {}: {host}; {device}", compared.diff.per);
@@ -108,14 +108,13 @@ fn head(compared: &Compared<'_>) -> String {
 /// A name, with what makes it a row of its own.
 fn name(change: &Change) -> String {
     let own = change.shapes.as_deref().or(change.stack.first().map(String::as_str)).unwrap_or("");
-    let text = if own.is_empty() { change.name.clone() } else { format!("{} {own}", change.name) };
-    if text.chars().count() <= 80 { text } else { text.chars().take(79).chain(['…']).collect() }
+    if own.is_empty() { change.name.clone() } else { format!("{} {own}", change.name) }
 }
 
-fn us(ns: i64) -> String {
-    format!("{:.3} us", ns as f64 / 1e3)
-}
-
-fn percent(old: i64, new: i64) -> String {
-    if old == 0 { "from nothing".to_owned() } else { format!("{:+.1} %", (new - old) as f64 * 100.0 / old as f64) }
+fn change(old: i64, new: i64) -> String {
+    match (old, new) {
+        (0, 0) => "as before".to_owned(),
+        (0, _) => "from nothing".to_owned(),
+        _ => format!("{:+.1} %", (new as f64 - old as f64) * 100.0 / old as f64),
+    }
 }

@@ -1,26 +1,50 @@
 //! A table of all ranks as CSV: run, rank, then the fields that JSON has, by the same names.
 
+use super::Analyzed;
+use super::told::Told;
 use anyhow::Result;
+use etlink_analyze::{Analysis, Metric, Total};
+use etlink_link::ranks::Lateness;
+use serde::Serialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
-/// Of what is said of each run and rank.
-pub(super) fn csv<'a>(all: impl Iterator<Item = (&'a str, &'a str, serde_json::Result<Value>)>, table: &str) -> Result<String> {
+/// Of a table of ours.
+pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
+    let blank = Total { metrics: vec![Metric::default()], ..Total::default() };
+    let stragglers = |ranks: &[Lateness]| serde_json::to_value(BTreeMap::from([(table, ranks)]));
+    match table {
+        "metrics" => csv(all.iter().map(|run| (run.told.run.as_str(), "all".to_owned(), serde_json::to_value(&run.total))), table, &blank),
+        "stragglers" => {
+            let ranks = all.iter().flat_map(|run| run.stragglers.iter().map(|rank| (run.told.run.as_str(), rank)));
+            csv(ranks.map(|(run, rank)| (run, rank.rank.to_string(), stragglers(&[*rank]))), table, &stragglers(&[Lateness::default()])?)
+        }
+        _ => csv(all.iter().flat_map(|run| of_ranks(&run.told)), table, &Analysis::blank()),
+    }
+}
+
+/// Of a table of each rank; `blank` has a record of it.
+pub(super) fn of_told<T: Serialize>(all: &[Told<T>], table: &str, blank: &T) -> Result<String> {
+    csv(all.iter().flat_map(of_ranks), table, blank)
+}
+
+fn of_ranks<T: Serialize>(run: &Told<T>) -> impl Iterator<Item = Said<'_>> {
+    run.ranks.iter().map(|rank| (run.run.as_str(), rank.label.clone(), serde_json::to_value(&rank.said)))
+}
+
+/// A run, a rank, and its tables.
+type Said<'a> = (&'a str, String, serde_json::Result<Value>);
+
+fn csv<'a>(all: impl Iterator<Item = Said<'a>>, table: &str, blank: &impl Serialize) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
-    let mut head: Option<Vec<String>> = None;
+    let blank = serde_json::to_value(blank)?;
+    // a table that tells the rank itself is named by that
+    let head: Vec<&String> = records(&blank, table).flat_map(Map::keys).filter(|name| *name != "rank").collect();
+    out.write_record(["run", "rank"].into_iter().chain(head.iter().map(|name| name.as_str())))?;
     for (run, rank, said) in all {
-        let said = said?;
-        for record in records(&said, table) {
-            let head = match &head {
-                Some(head) => head,
-                None => {
-                    // a table that tells the rank itself is named by that
-                    let names: Vec<String> = record.keys().filter(|name| *name != "rank").cloned().collect();
-                    out.write_record(["run", "rank"].into_iter().chain(names.iter().map(String::as_str)))?;
-                    head.insert(names)
-                }
-            };
-            let cells = head.iter().map(|name| cell(record.get(name)));
-            out.write_record([run.to_owned(), rank.to_owned()].into_iter().chain(cells))?;
+        for record in records(&said?, table) {
+            let cells = head.iter().map(|name| cell(record.get(*name)));
+            out.write_record([run.to_owned(), rank.clone()].into_iter().chain(cells))?;
         }
     }
     Ok(String::from_utf8(out.into_inner()?)?)

@@ -132,7 +132,7 @@ fn folder<T: Send>(
     }
     for run in &mut runs {
         run.keep_company(args.force);
-        args.parquet.as_ref().map_or(Ok(()), |dir| parquet::clean(dir, run, args.force))?;
+        args.parquet.as_ref().map_or(Ok(()), |dir| parquet::clean(dir, run, args.force && args.ranks.is_none()))?;
     }
     Ok(runs)
 }
@@ -170,7 +170,8 @@ fn written_folder<T: Send>(
     };
     let mut told = Told::new(Path::new(""));
     told.notes.push(chakra::NOTE.to_owned());
-    (vec![told], files.into_iter().map(|(number, path)| (0, number.to_string(), rank(number, &path))).collect())
+    let asked = files.into_iter().filter(|(number, _)| fleet::is_asked(args.ranks.as_ref(), Some(*number)));
+    (vec![told], asked.map(|(number, path)| (0, number.to_string(), rank(number, &path))).collect())
 }
 
 fn traces<T: Send>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync) -> Result<Read<T>> {
@@ -182,17 +183,28 @@ fn traces<T: Send>(args: &Analyze, threads: usize, progress: &Progress, say: imp
     let all = fleet.each(|at| rank(args, &fleet, at, progress, &say));
     let told = |run: &Run| Told { notes: run.notes.clone(), ..Told::new(&run.folder) };
     let label = |at: usize| fleet.rank(at).1.label.clone();
-    let all = all.into_iter().enumerate().map(|(at, ranked)| (fleet.ranks[at].0, label(at), ranked)).collect();
+    let all = all.into_iter().enumerate().filter_map(|(at, ranked)| Some((fleet.ranks[at].0, label(at), ranked?))).collect();
     Ok((fleet.runs.iter().map(told).collect(), all))
 }
 
-fn rank<T>(args: &Analyze, fleet: &Fleet, at: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>) -> Result<Ranked<T>> {
+/// None of a rank that was not asked for.
+fn rank<T>(args: &Analyze, fleet: &Fleet, at: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>) -> Option<Result<Ranked<T>>> {
     let (run, found): (&Run, &Found) = fleet.rank(at);
-    let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
-    let (trace, _) = pair::link(&job(args, found.host.clone(), device.clone(), fleet.threads_each), progress)?;
-    let of = Of { run: &run.folder, label: &found.label, rank: found.rank, written: false };
-    let ranked = ranked(args, &trace, of, (found.host.as_deref(), &device), say)?;
-    Ok(Ranked { facts: fleet::facts(&trace, found, fleet.is_alone(at)), ..ranked })
+    let is_asked = |rank: Option<i64>| fleet::is_asked(args.ranks.as_ref(), rank);
+    let Some(device) = &found.device else { return is_asked(found.rank).then(|| Err(fleet::no_device(run, found))) };
+    if found.rank.is_some() && !is_asked(found.rank) {
+        return None;
+    }
+    let of_trace = || -> Result<Option<Ranked<T>>> {
+        let (trace, _) = pair::link(&job(args, found.host.clone(), device.clone(), fleet.threads_each), progress)?;
+        if !is_asked(found.rank.or(trace.report.rank)) {
+            return Ok(None);
+        }
+        let of = Of { run: &run.folder, label: &found.label, rank: found.rank, written: false };
+        let ranked = ranked(args, &trace, of, (found.host.as_deref(), device), say)?;
+        Ok(Some(Ranked { facts: fleet::facts(&trace, found, fleet.is_alone(at)), ..ranked }))
+    };
+    of_trace().transpose()
 }
 
 fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {

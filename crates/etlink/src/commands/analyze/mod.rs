@@ -2,6 +2,7 @@
 
 mod chakra;
 mod csv;
+mod json;
 mod load;
 mod parquet;
 mod show;
@@ -16,7 +17,6 @@ use etlink_analyze::{Analysis, Options, Peaks, Rules, Total, analyze, of_peaks, 
 use etlink_link::ranks::{Facts, Lateness, clocks, join, lateness};
 use load::{Of, load};
 use serde::Serialize;
-use serde_json::Value;
 use std::path::Path;
 use told::Told;
 
@@ -32,15 +32,12 @@ struct Analyzed {
 }
 
 /// Tables of a run, not of each rank.
-const OF_ALL_RANKS: [&str; 1] = ["metrics"];
+const OF_ALL_RANKS: [&str; 2] = ["metrics", "stragglers"];
 
 pub fn run(args: Analyze) -> Result<Outcome> {
-    let known = if args.compat.is_empty() { [etlink_analyze::TABLES, &OF_ALL_RANKS].concat() } else { hta::TABLES.to_vec() };
-    if let Some(table) = args.table.as_deref().filter(|table| !known.contains(table)) {
-        bail!("{table} is no table {} --compat hta; tables are {}", if args.compat.is_empty() { "without" } else { "of" }, known.join(", "));
-    }
+    let tables = check(&args)?;
     if !args.compat.is_empty() {
-        return as_hta(&args);
+        return as_hta(&args, &tables);
     }
     let rules = rules(args.rules.as_deref())?;
     let options = Options { sequences_of: args.sequences_of.clone(), memory_timeline: args.table.as_deref() == Some("memory_timeline") };
@@ -52,39 +49,47 @@ pub fn run(args: Analyze) -> Result<Outcome> {
     })?;
     let analyzed: Vec<Analyzed> = told.into_iter().map(|told| Analyzed::new(told, &args)).collect();
     if args.json {
-        print_json(&analyzed)?;
+        print_json(&json::of(&analyzed, &tables, args.table.as_deref())?)?;
     } else if args.csv {
-        let table = args.table.as_deref().unwrap_or("breakdown");
-        print(&if OF_ALL_RANKS.contains(&table) {
-            csv::csv(analyzed.iter().map(|run| (run.told.run.as_str(), "all", serde_json::to_value(&run.total))), table)?
-        } else {
-            csv::csv(analyzed.iter().flat_map(|run| of_ranks(&run.told)), table)?
-        })?;
+        print(&csv::of_analyzed(&analyzed, args.table.as_deref().unwrap_or("breakdown"))?)?;
     } else {
         print(&analyzed.iter().map(|one| show::run(one, &args)).collect::<String>())?;
     }
     Ok(outcome(&args, analyzed.iter().map(|one| &one.told)))
 }
 
+/// The tables that there are; refuses what does not go together.
+fn check(args: &Analyze) -> Result<Vec<&'static str>> {
+    let as_hta = !args.compat.is_empty();
+    if as_hta && !args.compat.contains(&Compat::Hta) {
+        bail!("include-last-step and nanoseconds are options of hta: --compat hta,include-last-step");
+    }
+    let tables = if as_hta { hta::TABLES.to_vec() } else { [etlink_analyze::TABLES, &OF_ALL_RANKS].concat() };
+    if let Some(table) = args.table.as_deref().filter(|table| !tables.contains(table)) {
+        bail!("{table} is no table {} --compat hta; tables are {}", if as_hta { "of" } else { "without" }, tables.join(", "));
+    }
+    if args.table.as_deref() == Some("sequences") && args.sequences_of.is_none() {
+        bail!("--table sequences needs --sequences-of OP: those of which ops?");
+    }
+    if args.ranks.is_some() && !args.path.is_dir() {
+        bail!("--ranks chooses traces of a folder; {} is a file", args.path.display());
+    }
+    Ok(tables)
+}
+
 /// HTA's numbers.
-fn as_hta(args: &Analyze) -> Result<Outcome> {
+fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
     let has = |what| args.compat.contains(&what);
     let settings = Settings { include_last: has(Compat::IncludeLastStep), nanoseconds: has(Compat::Nanoseconds) };
     let told = load(args, threads(args.threads)?, |trace, _| Ok(hta::tables(trace, settings)?))?;
     if args.json {
-        print_json(&told)?;
+        print_json(&json::of(&told, tables, args.table.as_deref())?)?;
     } else if args.csv {
-        let table = args.table.as_deref().unwrap_or("temporal_breakdown");
-        print(&csv::csv(told.iter().flat_map(of_ranks), table)?)?;
+        print(&csv::of_told(&told, args.table.as_deref().unwrap_or("temporal_breakdown"), &hta::Tables::blank())?)?;
     } else {
         print(&show::compat::tables(&told, args)?)?;
     }
     Ok(outcome(args, told.iter()))
-}
-
-/// What is said of each rank of a run.
-fn of_ranks<T: Serialize>(run: &Told<T>) -> impl Iterator<Item = (&str, &str, serde_json::Result<Value>)> {
-    run.ranks.iter().map(|rank| (run.run.as_str(), rank.label.as_str(), serde_json::to_value(&rank.said)))
 }
 
 /// CSV has no place for notes: they go to standard error.
@@ -98,7 +103,10 @@ fn outcome<'a, T: 'a>(args: &Analyze, told: impl Iterator<Item = &'a Told<T>> + 
 /// The built-in rules, after those of a file.
 pub(super) fn rules(path: Option<&Path>) -> Result<Rules> {
     let Some(path) = path else { return Ok(Rules::built_in()?) };
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        anyhow::anyhow!("{}: byte {} is no UTF-8; save the rules as UTF-8 text", path.display(), error.utf8_error().valid_up_to())
+    })?;
     Rules::with(&text).with_context(|| path.display().to_string())
 }
 

@@ -85,6 +85,6 @@ impl<T> Told<T> {
         let left_out = self.left_out.iter().map(|stray| format!("{} is left out: {}", table::rank(&stray.label), stray.error));
         let notes = self.notes.iter().cloned().chain(table::same_notes(of_ranks)).chain(left_out);
         let run = if self.run.is_empty() { String::new() } else { format!("{}: ", self.run) };
-        notes.map(|note| format!("note: {run}{note}\n")).collect()
+        notes.map(|note| table::note(&format!("{run}{note}"))).collect()
     }
 }

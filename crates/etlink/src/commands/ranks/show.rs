@@ -1,8 +1,8 @@
 //! The comparison for people and for tables.
 
 use super::Compared;
+use crate::table::{Grid, Limit, note, signed_time, time};
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use etlink_link::ranks::{Clock, Lateness, Skew};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -46,7 +46,7 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
 pub(super) fn table(one: &Compared, top: usize) -> String {
     let run = if one.run.is_empty() { String::new() } else { format!("{}: ", one.run) };
     let mut out = format!("{run}{} ranks, {} collectives and messages\n", one.ranks.len(), one.collectives.len());
-    one.notes.iter().for_each(|note| out += &format!("note: {note}\n"));
+    one.notes.iter().for_each(|text| out += &note(text));
     for stray in &one.left_out {
         let why = match (&stray.error, stray.why) {
             (Some(error), _) => error.clone(),
@@ -68,7 +68,7 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
     }
     out += &unknown_clocks(one);
     for clock in one.clocks.iter().filter(|clock| clock.contradicted) {
-        let missed = clock.uncertainty_ns.map_or(String::new(), |missed| format!(" (the nearest misses one by {})", us(missed)));
+        let missed = clock.uncertainty_ns.map_or(String::new(), |missed| format!(" (the nearest misses one by {})", time(missed)));
         out += &format!("note: no offset of the clock of rank {} fits all collectives{missed}: who came late may be wrong\n", clock.rank);
     }
     out += &by_step(one);
@@ -97,10 +97,10 @@ fn unknown_clocks(one: &Compared) -> String {
 
 /// For whom the others waited, per step and in all.
 fn by_step(one: &Compared) -> String {
-    let mut table = Lines::new(["step", "collectives", "longest", "all wait", "most for", "which is", "comes last"]);
+    let mut table = Grid::new(2, Limit::NONE, ["step", "collectives", "longest", "all wait", "most for", "which is", "comes last"]);
     for step in &one.steps {
         let name = step.step.as_deref().unwrap_or(if one.steps.len() > 1 { "(no step)" } else { "(all)" });
-        let longest = if step.longest_ns > 0 { us(step.longest_ns) } else { "-".into() };
+        let longest = if step.longest_ns > 0 { time(step.longest_ns) } else { "-".into() };
         table.add(straggler(name, step.joints, longest, step.waited_ns, step.late.first()));
     }
     if one.steps.len() > 1 {
@@ -117,11 +117,11 @@ fn straggler(name: &str, joints: u64, longest: String, waited_ns: i64, late: Opt
         [format!("rank {}", late.rank), format!("{share:.1} %"), late.last.to_string()]
     });
     let [rank, share, last] = late;
-    [name.to_owned(), joints.to_string(), longest, us(waited_ns), rank, share, last]
+    [name.to_owned(), joints.to_string(), longest, time(waited_ns), rank, share, last]
 }
 
 fn by_rank(one: &Compared) -> String {
-    let mut table = Lines::new(["rank", "takes part", "comes last", "others wait", "waits", "clock", "within", "drift", "within", "by"]);
+    let mut table = Grid::new(2, Limit::NONE, ["rank", "takes part", "comes last", "others wait", "waits", "clock", "within", "drift", "within", "by"]);
     for (at, rank) in one.ranks.iter().enumerate() {
         let clock = one.clocks.get(at).filter(|clock| clock.support > 0 || clock.by_machine);
         let [drift, drift_within] = drift(clock);
@@ -129,10 +129,10 @@ fn by_rank(one: &Compared) -> String {
             rank.rank.to_string(),
             rank.joints.to_string(),
             rank.last.to_string(),
-            us(rank.caused_ns),
-            us(rank.waited_ns),
-            clock.map_or("-".into(), |clock| format!("{:+.3} us", clock.offset_ns as f64 / 1e3)),
-            clock.and_then(|clock| clock.uncertainty_ns.filter(|_| !clock.contradicted)).map_or("-".into(), us),
+            time(rank.caused_ns),
+            time(rank.waited_ns),
+            clock.map_or("-".into(), |clock| signed_time(clock.offset_ns)),
+            clock.and_then(|clock| clock.uncertainty_ns.filter(|_| !clock.contradicted)).map_or("-".into(), time),
             drift,
             drift_within,
             clock.map_or("-".into(), |clock| if clock.by_machine { "machine".into() } else { clock.support.to_string() }),
@@ -152,7 +152,7 @@ fn drift(clock: Option<&Clock>) -> [String; 2] {
 fn by_kind(one: &Compared) -> String {
     let mut kinds: BTreeMap<(u32, &str, &str), Vec<&Skew>> = BTreeMap::new();
     one.collectives.iter().for_each(|skew| kinds.entry((skew.group, &skew.kind, &skew.ranks)).or_default().push(skew));
-    let mut table = Lines::new(["kind", "between", "times", "bytes", "skew", "transfer", "algorithm", "bus"]);
+    let mut table = Grid::new(2, Limit::NONE, ["kind", "between", "times", "bytes", "skew", "transfer", "algorithm", "bus"]);
     for ((_, kind, ranks), skews) in kinds {
         let sum = |of: fn(&Skew) -> i64| skews.iter().map(|skew| of(skew)).fold(0, i64::saturating_add);
         let timed = skews.iter().filter(|skew| skew.transfer_ns.is_some()).count() as f64;
@@ -166,8 +166,8 @@ fn by_kind(one: &Compared) -> String {
             ranks.to_owned(),
             skews.len().to_string(),
             skews.iter().map(|skew| skew.bytes).fold(0, u64::saturating_add).to_string(),
-            us(sum(|skew| skew.skew_ns) / skews.len().max(1) as i64),
-            if timed > 0.0 { us(transfer as i64) } else { "-".into() },
+            time(sum(|skew| skew.skew_ns) / skews.len().max(1) as i64),
+            if timed > 0.0 { time(transfer as i64) } else { "-".into() },
             mean(|skew| skew.algorithm_bandwidth),
             mean(|skew| skew.bus_bandwidth),
         ]);
@@ -178,46 +178,18 @@ fn by_kind(one: &Compared) -> String {
 fn worst(one: &Compared, top: usize) -> String {
     let mut order: Vec<&Skew> = one.collectives.iter().collect();
     order.sort_by_key(|skew| std::cmp::Reverse(skew.skew_ns));
-    let mut table = Lines::new(["kind", "between", "number", "bytes", "skew", "last", "alone", "transfer"]);
-    for skew in order.iter().take(top) {
+    let mut table = Grid::new(2, Limit { lines: top, option: "--top" }, ["kind", "between", "number", "bytes", "skew", "last", "alone", "transfer"]);
+    for skew in order {
         table.add([
             skew.kind.clone(),
             skew.ranks.clone(),
             skew.number.to_string(),
             skew.bytes.to_string(),
-            us(skew.skew_ns),
+            time(skew.skew_ns),
             format!("rank {}", skew.last),
-            us(skew.alone_ns),
-            skew.transfer_ns.map_or("-".into(), us),
+            time(skew.alone_ns),
+            skew.transfer_ns.map_or("-".into(), time),
         ]);
     }
-    if top == 0 { String::new() } else { format!("largest skew\n{table}") }
-}
-
-fn us(ns: i64) -> String {
-    format!("{:.3} us", ns as f64 / 1e3)
-}
-
-/// A table whose figures stand to the right.
-struct Lines(Table);
-
-impl Lines {
-    fn new<const N: usize>(head: [&str; N]) -> Lines {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.set_header(head);
-        Lines(table)
-    }
-
-    fn add<const N: usize>(&mut self, row: [String; N]) {
-        self.0.add_row(row);
-    }
-}
-
-impl std::fmt::Display for Lines {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut table = self.0.clone();
-        table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        table.trim_fmt().lines().try_for_each(|line| writeln!(f, " {}", line.trim_end()))
-    }
+    format!("largest skew\n{table}")
 }

@@ -2,7 +2,7 @@
 
 use super::ranks::AllRanks;
 use super::{Replayed, WhatIf};
-use crate::table::{Rows, mb, shown, word};
+use crate::table::{Rows, cut, mb, shown, signed_time, time, word};
 use etlink_replay::{CLOCK_TOLERANCE_NS, Cause, Explanation, Figures, Named, NodeLabel, PathReport, StepReport, Via};
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -121,8 +121,7 @@ fn ranks(all: &AllRanks, rows: &mut Rows) {
 
 fn worst(worst: &[Named], signed: bool, rows: &mut Rows) {
     for named in worst.iter().take(SHOWN) {
-        let sign = if signed && named.ns > 0 { "+" } else { "" };
-        rows.add("  worst", format!("{sign}{}", time(named.ns)), label(&named.label));
+        rows.add("  worst", if signed { signed_time(named.ns) } else { time(named.ns) }, label(&named.label));
     }
 }
 
@@ -130,16 +129,14 @@ fn what_if(changes: &WhatIf, rows: &mut Rows) {
     let without = changes.drop_edges.iter().map(|kind| format!("without {}", word(kind)));
     let asked: Vec<String> = changes.scale.iter().cloned().chain(without).collect();
     let sign = if changes.change_ns > 0 { "+" } else { "" };
-    let change = format!("{sign}{}, {sign}{}", time(changes.change_ns), percent(changes.change));
+    let change = format!("{}, {sign}{}", signed_time(changes.change_ns), percent(changes.change));
     rows.add("what if", time(changes.makespan_ns), format!("{change}: {}", asked.join(", ")));
     if let Some(change) = changes.device_end_change_ns {
-        let sign = if change > 0 { "+" } else { "" };
-        rows.add("", format!("{sign}{}", time(change)), "end of the last device op");
+        rows.add("", signed_time(change), "end of the last device op");
     }
     for rank in &changes.ranks {
-        let signed = |ns: i64| format!("{}{}", if ns > 0 { "+" } else { "" }, time(ns));
-        let text = format!("end; waits {} for others, transfers {}", signed(rank.waiting_change_ns), signed(rank.transfer_change_ns));
-        rows.add(&format!("  rank {}", rank.rank), signed(rank.end_change_ns), text);
+        let text = format!("end; waits {} for others, transfers {}", signed_time(rank.waiting_change_ns), signed_time(rank.transfer_change_ns));
+        rows.add(&format!("  rank {}", rank.rank), signed_time(rank.end_change_ns), text);
     }
 }
 
@@ -211,23 +208,11 @@ fn explanation(told: &Explanation) -> String {
 
 /// Kernel names run to hundreds of characters; JSON has them whole.
 fn label(label: &NodeLabel) -> String {
-    let name = match label.name.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &label.name[..end]),
-        None => label.name.clone(),
-    };
+    let name = cut(&label.name, 60, 0);
     let rank = label.rank.map_or(String::new(), |rank| format!("rank {rank} "));
     format!("{rank}node {} {name:?}, {}, {}", label.node, word(label.kind), label.place)
 }
 
 fn percent(share: f64) -> String {
-    format!("{:.3} %", 100.0 * share)
-}
-
-fn time(ns: i64) -> String {
-    match ns.unsigned_abs() {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.3} ms", ns as f64 / 1e6),
-        _ => format!("{:.3} s", ns as f64 / 1e9),
-    }
+    crate::table::percent(share, 3)
 }

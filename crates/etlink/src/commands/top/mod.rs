@@ -48,12 +48,15 @@ pub fn run(args: args::Top) -> Result<Outcome> {
     if tables.ranks.is_some() && !trace.is_dir() {
         bail!("--ranks chooses traces of a folder; {} is a file", trace.display());
     }
+    if host.iter().chain([trace]).all(|path| path.as_path() == Path::new("-")) && host.is_some() {
+        bail!("only one of --host and the device trace can be standard input");
+    }
     let wanted = Wanted { trace, host: host.as_deref(), by: *by, python: *python, tables };
     let (made, bad) = self::tables(wanted, threads(tables.threads)?)?;
     if tables.json {
         print_json(&made)?;
     } else if tables.csv {
-        made.iter().for_each(|table| table.notes.iter().for_each(|note| eprintln!("note: {}: {note}", table.file)));
+        made.iter().for_each(|one| one.notes.iter().for_each(|note| eprint!("{}", table::note(&format!("{}: {note}", one.file)))));
         print(&show::csv(&made)?)?;
     } else {
         print(&made.iter().map(|table| show::table(table, tables.rows)).collect::<Vec<_>>().join("\n"))?;
@@ -94,10 +97,7 @@ fn of_folder(wanted: Wanted<'_>, threads: usize) -> Result<Vec<Result<Table>>> {
     let fleet = Fleet::find(wanted.trace, wanted.tables.memory, threads)?;
     let progress = Progress::new();
     progress.say("reading");
-    let is_asked = |rank: Option<i64>| match &wanted.tables.ranks {
-        Some(ranks) => rank.and_then(|rank| u32::try_from(rank).ok()).is_some_and(|rank| ranks.has(rank)),
-        None => true,
-    };
+    let is_asked = |rank: Option<i64>| fleet::is_asked(wanted.tables.ranks.as_ref(), rank);
     let tables = fleet.each(|at| {
         let (run, found) = fleet.rank(at);
         let Some(device) = &found.device else { return is_asked(found.rank).then(|| Err(fleet::no_device(run, found))) };
@@ -108,11 +108,7 @@ fn of_folder(wanted: Wanted<'_>, threads: usize) -> Result<Vec<Result<Table>>> {
         made.map(|made| is_asked(found.rank.or(made.rank)).then(|| Table { rank: found.rank.or(made.rank), ..made })).transpose()
     });
     progress.clear();
-    let tables: Vec<_> = tables.into_iter().flatten().collect();
-    if tables.is_empty() {
-        bail!("{}: there is no trace of the ranks that --ranks names", wanted.trace.display());
-    }
-    Ok(tables)
+    Ok(tables.into_iter().flatten().collect())
 }
 
 fn of_trace(wanted: Wanted<'_>, host: Option<&Path>, device: &Path, threads: usize, progress: &Progress) -> Result<Table> {

@@ -2,16 +2,10 @@
 
 use super::Table;
 use anyhow::Result;
-use comfy_table::{CellAlignment, presets::NOTHING};
+use crate::table::{Grid, Limit, note};
 use etlink_analyze::top::{Row, Top};
 use serde::Serialize;
 use std::fmt::Write;
-
-/// Longer names are cut, as PyTorch does.
-const NAME_LETTERS: usize = 55;
-const SHAPES_LETTERS: usize = 80;
-/// Of a longer frame the end is shown.
-const FRAME_LETTERS: usize = 75;
 
 /// A row of the CSV.
 #[derive(Serialize)]
@@ -68,29 +62,16 @@ pub(super) fn table(table: &Table, limit: usize) -> String {
     let mut out = String::new();
     let rank = table.rank.map_or(String::new(), |rank| format!(", rank {rank}"));
     let _ = writeln!(out, "{}{rank}", table.file);
-    for note in &table.notes {
-        let _ = writeln!(out, "note: {note}");
-    }
+    table.notes.iter().for_each(|text| out += &note(text));
     let columns = Columns::of(top);
-    let mut lines = comfy_table::Table::new();
-    lines.load_style(NOTHING);
-    lines.set_header(columns.head(top.device));
-    let shown = if limit == 0 { top.rows.len() } else { limit.min(top.rows.len()) };
-    for row in &top.rows[..shown] {
-        lines.add_row(columns.row(row, top));
-        for frame in row.stack.iter().skip(1) {
-            lines.add_row(columns.below(frame));
+    let texts = usize::from(columns.shapes) + usize::from(columns.stack);
+    let mut lines = Grid::new(1, Limit { lines: limit, option: "-n" }, columns.head(top.device)).last_texts(texts);
+    for row in &top.rows {
+        if lines.add(columns.row(row, top)) {
+            row.stack.iter().skip(1).for_each(|frame| lines.continue_with(columns.below(frame)));
         }
     }
-    let texts = usize::from(columns.shapes) + usize::from(columns.stack);
-    let figures = lines.column_count().saturating_sub(1 + texts);
-    lines.column_iter_mut().skip(1).take(figures).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    for line in lines.trim_fmt().lines() {
-        let _ = writeln!(out, " {}", line.trim_end());
-    }
-    if shown < top.rows.len() {
-        let _ = writeln!(out, "{} more rows; -n 0 shows all", top.rows.len() - shown);
-    }
+    out += &lines.to_string();
     let _ = writeln!(out, "Self CPU time total: {}", time(top.self_host_ns as f64));
     if columns.device {
         let _ = writeln!(out, "Self {} time total: {}", top.device, time(top.self_device_ns as f64));
@@ -134,7 +115,7 @@ impl Columns {
     fn row(&self, row: &Row, top: &Top) -> Vec<String> {
         let average = |ns: i64| ns as f64 / row.count.max(1) as f64;
         let total = if row.asynchronous { "0".into() } else { share(row.host_ns, top.self_host_ns) };
-        let mut cells = vec![cut(&row.name, NAME_LETTERS), share(row.self_host_ns, top.self_host_ns), time(row.self_host_ns as f64), total];
+        let mut cells = vec![row.name.clone(), share(row.self_host_ns, top.self_host_ns), time(row.self_host_ns as f64), total];
         cells.extend([time(row.host_ns as f64), time(average(row.host_ns))]);
         if self.device {
             cells.extend([time(row.self_device_ns as f64), share(row.self_device_ns, top.self_device_ns)]);
@@ -144,10 +125,10 @@ impl Columns {
         cells.extend(self.memory.into_iter().zip(sides).filter(|(memory, _)| *memory).flat_map(|(_, bytes)| bytes.map(size)));
         cells.push(row.count.to_string());
         if self.shapes {
-            cells.push(row.shapes.as_deref().unwrap_or("[]").chars().take(SHAPES_LETTERS).collect());
+            cells.push(row.shapes.clone().unwrap_or_else(|| "[]".into()));
         }
         if self.stack {
-            cells.push(row.stack.first().map_or(String::new(), |frame| tail(frame)));
+            cells.push(row.stack.first().cloned().unwrap_or_default());
         }
         cells
     }
@@ -156,23 +137,10 @@ impl Columns {
     fn below(&self, frame: &str) -> Vec<String> {
         let mut cells = vec![String::new(); self.head("").len()];
         if let Some(last) = cells.last_mut() {
-            *last = tail(frame);
+            frame.clone_into(last);
         }
         cells
     }
-}
-
-fn cut(name: &str, letters: usize) -> String {
-    if name.chars().count() < letters - 3 {
-        return name.to_owned();
-    }
-    name.chars().take(letters - 3).chain("...".chars()).collect()
-}
-
-/// `trim_path`.
-fn tail(frame: &str) -> String {
-    let letters = frame.chars().count();
-    if letters <= FRAME_LETTERS { frame.to_owned() } else { "...".chars().chain(frame.chars().skip(letters - FRAME_LETTERS + 3)).collect() }
 }
 
 /// `_format_time`.

@@ -1,10 +1,9 @@
 //! Tables of other tools, as they name their columns.
 
-use super::short;
 use crate::args::Analyze;
 use crate::commands::analyze::csv::{cell, records};
 use crate::commands::analyze::told::Told;
-use crate::table::Grid;
+use crate::table::{Grid, Limit};
 use anyhow::Result;
 use etlink_analyze::hta;
 use serde_json::Value;
@@ -28,9 +27,9 @@ pub(in crate::commands::analyze) fn tables(told: &[Told<hta::Tables>], args: &An
 
 fn table(said: &Value, name: &str, top: usize) -> String {
     let Some(first) = records(said, name).next() else { return " nothing\n".to_owned() };
-    let mut grid = Grid::new(0, first.keys().map(String::as_str));
-    for record in records(said, name).take(top) {
-        grid.add(record.values().map(|value| short(&cell(Some(value)))));
+    let mut grid = Grid::new(0, Limit { lines: top, option: "--top" }, first.keys().map(String::as_str));
+    for record in records(said, name) {
+        grid.add(record.values().map(|value| cell(Some(value))));
     }
     grid.to_string()
 }

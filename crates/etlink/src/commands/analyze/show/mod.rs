@@ -6,8 +6,8 @@ mod times;
 
 use super::Analyzed;
 use crate::args::Analyze;
-use crate::table::Grid;
-use etlink_analyze::{Analysis, DeviceTime};
+use crate::table::{Grid, Limit, percent, time};
+use etlink_analyze::Analysis;
 use std::fmt::Write;
 
 /// What a table is called above its lines, and the lines.
@@ -21,20 +21,21 @@ pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
     if one.told.ranks.is_empty() {
         return out + "nothing to analyze: all traces are left out\n";
     }
-    out += &sentence(&one.total.breakdown);
+    out += &sentence(one);
     if let Some(last) = one.stragglers.iter().filter(|rank| rank.last > 0).max_by_key(|rank| rank.caused_ns) {
         let _ = writeln!(
             out,
-            "rank {} holds the others up most: it comes last to {} of {} collectives and makes the others wait {}",
+            "rank {} holds the others up most: it comes last to {} of {} collectives, and they wait {} for it, summed over ranks",
             last.rank,
             last.last,
             last.joints,
-            us(last.caused_ns as f64)
+            time(last.caused_ns)
         );
     }
+    let limit = Limit { lines: args.top, option: "--top" };
     for (name, table) in TABLES {
         let wanted = args.table.as_deref().map_or(!ONLY_ASKED.contains(name), |only| only == *name);
-        if let Some((title, grid)) = wanted.then(|| table(one, args.top)).filter(|(_, grid)| !grid.is_empty()) {
+        if let Some((title, grid)) = wanted.then(|| table(one, limit)).filter(|(_, grid)| !grid.is_empty()) {
             let _ = write!(out, "{title}\n{grid}");
         }
     }
@@ -42,9 +43,9 @@ pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
 }
 
 /// Long ones, for `--table`.
-const ONLY_ASKED: [&str; 3] = ["stream_idle", "memory_timeline", "metrics"];
+const ONLY_ASKED: [&str; 4] = ["stream_idle", "memory_timeline", "metrics", "stragglers"];
 
-type Show = fn(&Analyzed, usize) -> Shown;
+type Show = fn(&Analyzed, Limit) -> Shown;
 const TABLES: &[(&str, Show)] = &[
     ("breakdown", times::breakdown),
     ("steps", times::steps),
@@ -61,14 +62,20 @@ const TABLES: &[(&str, Show)] = &[
     ("memory", rows::memory),
     ("memory_timeline", rows::memory_timeline),
     ("metrics", rows::metrics),
+    ("stragglers", rows::stragglers),
 ];
 
 /// Where the time went, in words.
-fn sentence(sum: &[DeviceTime]) -> String {
-    let Some(sum) = sum.iter().find(|sum| sum.window_ns > 0) else { return "no device work in the trace\n".to_owned() };
-    let of = |part: i64| percent(part as f64 / sum.window_ns as f64);
-    let busy = of(sum.busy_ns());
-    let mut out = format!("devices are busy {busy} of {}: computation {}", ms(sum.window_ns), of(sum.computation_ns));
+fn sentence(one: &Analyzed) -> String {
+    let sum = one.total.breakdown.iter().find(|sum| sum.window_ns > 0);
+    let Some(sum) = sum else { return "no device work in the trace\n".to_owned() };
+    let of = |part: i64| percent(part as f64 / sum.window_ns as f64, 1);
+    let (busy, window) = (of(sum.busy_ns()), time(sum.window_ns));
+    let mut out = match one.told.ranks.iter().map(|rank| rank.said.breakdown.len()).sum::<usize>() {
+        0 | 1 => format!("the device is busy {busy} of {window}"),
+        devices => format!("{devices} devices are busy {busy} of {window}, the sum of their windows"),
+    };
+    let _ = write!(out, ": computation {}", of(sum.computation_ns));
     for (name, ns) in [
         ("exposed communication", sum.exposed_communication_ns),
         ("exposed copies", sum.exposed_memory_ns),
@@ -80,7 +87,7 @@ fn sentence(sum: &[DeviceTime]) -> String {
         }
     }
     if let Some(share) = sum.overlap_share {
-        let _ = write!(out, "; {} of communication runs beside computation", percent(share));
+        let _ = write!(out, "; {} of communication runs beside computation", percent(share, 1));
     }
     out + "\n"
 }
@@ -90,32 +97,6 @@ fn of_ranks<'a, T: 'a>(one: &'a Analyzed, table: fn(&Analysis) -> &Vec<T>) -> im
     one.told.ranks.iter().flat_map(move |rank| table(&rank.said).iter().map(|record| (rank.label.as_str(), record)))
 }
 
-/// `10 of 81 names`.
-fn of(shown: usize, all: usize, what: &str) -> String {
-    if shown < all { format!("{shown} of {all} {what}") } else { format!("{all} {what}") }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
-}
-
-fn ms(ns: i64) -> String {
-    format!("{:.3} ms", ns as f64 / 1e6)
-}
-
-fn us(ns: f64) -> String {
-    format!("{:.3} us", ns / 1e3)
-}
-
 fn rate(gb_per_s: Option<f64>) -> String {
     gb_per_s.map_or("-".into(), |rate| format!("{rate:.3} GB/s"))
-}
-
-/// Template arguments take screens.
-fn short(name: &str) -> String {
-    const MOST: usize = 60;
-    match name.char_indices().nth(MOST) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
-    }
 }

@@ -1,39 +1,39 @@
 //! Tables of where time goes.
 
-use super::{Analyzed, Shown, ms, of, of_ranks, percent, us};
-use crate::table::{Column, Grid};
+use super::{Analyzed, Shown, of_ranks};
+use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
 use etlink_analyze::{DeviceTime, Idle, Step};
 
-pub(super) fn breakdown(one: &Analyzed, _top: usize) -> Shown {
+pub(super) fn breakdown(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, time: &DeviceTime) -> String {
-        percent(part as f64 / time.window_ns.max(1) as f64)
+        percent(part as f64 / time.window_ns.max(1) as f64, 1)
     }
     let columns: &[Column<(&str, &DeviceTime)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, time)| number_or_all(time.device)),
-        ("window", |(_, time)| ms(time.window_ns)),
-        ("computation", |(_, time)| of(time.computation_ns, time)),
-        ("communication", |(_, time)| of(time.exposed_communication_ns, time)),
-        ("memory", |(_, time)| of(time.exposed_memory_ns, time)),
-        ("other", |(_, time)| of(time.exposed_other_ns, time)),
-        ("idle", |(_, time)| of(time.idle_ns, time)),
-        ("overlap", |(_, time)| time.overlap_share.map_or("-".into(), percent)),
+        ("device", |(_, one)| number_or_all(one.device)),
+        ("window", |(_, one)| time(one.window_ns)),
+        ("computation", |(_, one)| of(one.computation_ns, one)),
+        ("communication", |(_, one)| of(one.exposed_communication_ns, one)),
+        ("memory", |(_, one)| of(one.exposed_memory_ns, one)),
+        ("other", |(_, one)| of(one.exposed_other_ns, one)),
+        ("idle", |(_, one)| of(one.idle_ns, one)),
+        ("overlap", |(_, one)| one.overlap_share.map_or("-".into(), |share| percent(share, 1))),
     ];
     let devices = of_ranks(one, |rank| &rank.breakdown).chain(of_all(one, &one.total.breakdown));
     let title =
         "device time (communication, memory, other: where nothing to the left of them runs; other: waits, no work; overlap: of communication)";
-    (title.into(), Grid::of(2, columns, devices))
+    (title.into(), Grid::of(2, Limit::NONE, columns, devices))
 }
 
-pub(super) fn steps(one: &Analyzed, top: usize) -> Shown {
+pub(super) fn steps(one: &Analyzed, limit: Limit) -> Shown {
     fn of_device(part: i64, step: &Step) -> String {
-        if step.rows > 0 { percent(part as f64 / step.device_window_ns.max(1) as f64) } else { "-".into() }
+        if step.rows > 0 { percent(part as f64 / step.device_window_ns.max(1) as f64, 1) } else { "-".into() }
     }
     let columns: &[Column<(&str, &Step)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("step", |(_, step)| step.name.clone()),
-        ("host", |(_, step)| ms(step.duration_ns)),
-        ("device", |(_, step)| if step.rows > 0 { ms(step.device_window_ns) } else { "-".into() }),
+        ("host", |(_, step)| time(step.duration_ns)),
+        ("device", |(_, step)| if step.rows > 0 { time(step.device_window_ns) } else { "-".into() }),
         ("computation", |(_, step)| of_device(step.computation_ns, step)),
         ("communication", |(_, step)| of_device(step.exposed_communication_ns, step)),
         ("memory", |(_, step)| of_device(step.exposed_memory_ns, step)),
@@ -41,42 +41,51 @@ pub(super) fn steps(one: &Analyzed, top: usize) -> Shown {
         ("rows", |(_, step)| step.rows.to_string()),
     ];
     let all = || of_ranks(one, |rank| &rank.steps);
-    let mean = |of: fn(&Step) -> i64| all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64 / 1e6;
-    let means = format!("mean {:.3} ms on the host, {:.3} ms on the device", mean(|step| step.duration_ns), mean(|step| step.device_window_ns));
-    let title = format!("{}, {means} (device: rows launched in the step)", of(top.min(all().count()), all().count(), "steps"));
-    (title, Grid::of(2, columns, all().take(top)))
+    let mean = |of: fn(&Step) -> i64| mean_time(all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64);
+    let means = format!("mean {} on the host, {} on the device", mean(|step| step.duration_ns), mean(|step| step.device_window_ns));
+    (format!("{}, {means} (device: rows launched in the step)", how_many(one)), Grid::of(2, limit, columns, all()))
 }
 
-pub(super) fn idle(one: &Analyzed, _top: usize) -> Shown {
+/// Steps, and of how many ranks.
+fn how_many(one: &Analyzed) -> String {
+    let each: Vec<usize> = one.told.ranks.iter().map(|rank| rank.said.steps.len()).filter(|steps| *steps > 0).collect();
+    let steps = |steps: usize| count(steps as u64, "step");
+    match each[..] {
+        [only] => steps(only),
+        [first, ..] if each.iter().all(|steps| *steps == first) => format!("{} of each of {} ranks", steps(first), each.len()),
+        _ => format!("{} of {} ranks", steps(each.iter().sum()), each.len()),
+    }
+}
+
+pub(super) fn idle(one: &Analyzed, _: Limit) -> Shown {
     let devices = of_ranks(one, |rank| &rank.idle).chain(of_all(one, &one.total.idle));
-    ("idle devices (no stream works), by what the next row waited for".into(), gaps(devices))
+    ("idle devices (no stream works), by what the next row waited for".into(), gaps(Limit::NONE, devices))
 }
 
-pub(super) fn stream_idle(one: &Analyzed, top: usize) -> Shown {
-    let streams = || of_ranks(one, |rank| &rank.stream_idle);
-    let of = of(top.min(streams().count()), streams().count(), "streams");
-    (format!("gaps of {of}, by what the next row waited for"), gaps(streams().take(top)))
+pub(super) fn stream_idle(one: &Analyzed, limit: Limit) -> Shown {
+    let streams = of_ranks(one, |rank| &rank.stream_idle);
+    ("gaps of streams, by what the next row waited for".into(), gaps(limit, streams))
 }
 
-fn gaps<'a>(all: impl Iterator<Item = (&'a str, &'a Idle)>) -> Grid {
+fn gaps<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a Idle)>) -> Grid {
     fn of(part: i64, idle: &Idle) -> String {
-        percent(part as f64 / idle.idle_ns.max(1) as f64)
+        percent(part as f64 / idle.idle_ns.max(1) as f64, 1)
     }
     let columns: &[Column<(&str, &Idle)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, idle)| number_or_all(idle.device)),
         ("stream", |(_, idle)| number_or_all(idle.stream)),
-        ("busy", |(_, idle)| ms(idle.busy_ns)),
+        ("busy", |(_, idle)| time(idle.busy_ns)),
         ("gaps", |(_, idle)| idle.gaps.to_string()),
-        ("idle", |(_, idle)| ms(idle.idle_ns)),
+        ("idle", |(_, idle)| time(idle.idle_ns)),
         ("host late", |(_, idle)| of(idle.host_late_ns, idle)),
         ("event wait", |(_, idle)| of(idle.event_wait_ns, idle)),
         ("launch", |(_, idle)| of(idle.launch_ns, idle)),
         ("between rows", |(_, idle)| of(idle.between_ns, idle)),
         ("unexplained", |(_, idle)| of(idle.unexplained_ns, idle)),
-        ("longest", |(_, idle)| us(idle.longest_ns as f64)),
+        ("longest", |(_, idle)| time(idle.longest_ns)),
     ];
-    Grid::of(3, columns, all)
+    Grid::of(3, limit, columns, all)
 }
 
 /// The line of all ranks, if there are several.

@@ -1,0 +1,117 @@
+//! Figures and names as text for people.
+
+use std::borrow::Cow;
+
+/// A time in the unit that fits it.
+pub fn time(ns: i64) -> String {
+    match ns.unsigned_abs() {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.3} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
+
+/// A mean of times.
+pub fn mean_time(ns: f64) -> String {
+    time(ns.round() as i64)
+}
+
+/// A difference of times: with its sign.
+pub fn signed_time(ns: i64) -> String {
+    format!("{}{}", if ns > 0 { "+" } else { "" }, time(ns))
+}
+
+/// A share in percent, with so many decimals.
+pub fn percent(share: f64, decimals: usize) -> String {
+    format!("{:.decimals$} %", 100.0 * share)
+}
+
+/// Bytes as megabytes.
+pub fn mb(bytes: u64) -> String {
+    format!("{:.2} MB", bytes as f64 / 1e6)
+}
+
+/// So many of something: `1 step`, `2 steps`.
+pub fn count(number: impl Into<u64>, what: &str) -> String {
+    let number = number.into();
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Names come from traces: a terminal would obey the control characters in them, and a line end would break a table.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |c: char| if c.is_control() { c.escape_default().collect::<String>() } else { c.to_string() };
+    Cow::Owned(text.chars().map(escaped).collect())
+}
+
+/// A line of a note.
+pub fn note(text: &str) -> String {
+    format!("note: {}\n", plain(text))
+}
+
+/// No more than `most` letters of a text; template arguments take screens. Of one that others begin like up to the letter `differs`, that
+/// letter is shown too.
+pub fn cut(text: &str, most: usize, differs: usize) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    if letters.len() <= most {
+        return text.to_owned();
+    }
+    let piece = |from: usize, to: usize| letters[from..to].iter().collect::<String>();
+    if differs + 1 < most {
+        return piece(0, most - 1) + "…";
+    }
+    // some letters before the one that differs, to recognize it by
+    let (head, room) = (most / 3, most - most / 3 - 1);
+    let from = differs.saturating_sub(8).max(head);
+    if letters.len() - from <= room {
+        return format!("{}…{}", piece(0, head), piece(letters.len() - room, letters.len()));
+    }
+    format!("{}…{}…", piece(0, head), piece(from, from + room - 1))
+}
+
+/// Cuts what is longer than `most` letters so that different texts stay different. O(n log n).
+pub fn cut_all(texts: &[&str], most: usize) -> Vec<String> {
+    let mut sorted: Vec<&str> = texts.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let common = |a: &str, b: Option<&&str>| b.map_or(0, |b| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count());
+    let differs = |text: &str| {
+        let at = sorted.partition_point(|other| *other < text);
+        common(text, sorted.get(at + 1)).max(common(text, at.checked_sub(1).and_then(|before| sorted.get(before))))
+    };
+    texts.iter().map(|text| cut(text, most, if text.len() > most { differs(text) } else { 0 })).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        let told = [0, 999, 20_000, -1_500_000, 8_202_738_000].map(time);
+        assert_eq!(told, ["0 ns", "999 ns", "20.000 us", "-1.500 ms", "8.203 s"]);
+        assert_eq!([5, 0, -5_000].map(signed_time), ["+5 ns", "0 ns", "-5.000 us"]);
+    }
+
+    #[test]
+    fn control_characters_are_shown() {
+        assert_eq!(plain("a\u{1b}[31m\n\u{7}b"), "a\\u{1b}[31m\\n\\u{7}b");
+        assert!(matches!(plain("ä…"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn cut_names_stay_different() {
+        let long = |functor: &str| format!("void at::native::vectorized_elementwise_kernel<4, at::native::{functor}Functor<float>, std::array<char*, 3ul>>");
+        let texts = [long("Add"), long("Mul"), "gemm".to_owned(), long("Add")];
+        for most in [24, 40, 60, 80] {
+            let all = cut_all(&texts.each_ref().map(String::as_str), most);
+            assert!(all.iter().all(|text| text.chars().count() <= most), "{all:?}");
+            assert_eq!((all[2].as_str(), &all[0]), ("gemm", &all[3]));
+            assert_ne!(all[0], all[1], "{most}");
+        }
+        assert_eq!(cut_all(&[&texts[0]], 24), ["void at::native::vector…"]);
+    }
+}
