@@ -1,7 +1,7 @@
 //! What the traces say: figures by hand over drawn runs.
 
 use crate::tool::{Tool, unpacked};
-use etlink_model::builder::{Comms, Queue, TraceBuilder};
+use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
 use serde_json::{Value, json};
 
 const US: i64 = 1_000;
@@ -256,6 +256,48 @@ fn written_graphs_beside_traces() {
     for line in ["analyze run", "ranks run", "replay run"] {
         let ran = tool.run(line).exits(0);
         assert!(ran.stdout.contains(said.trim_start_matches("note: ")), "{line}: {}", ran.stdout);
+    }
+}
+
+/// ```text
+/// us       0    10                 210      2000             3000                  3801  3900
+/// thread   copy_[= hipMemcpyWithStream =]   hipLaunchKernel  item[= hipMemcpyWithStream =]
+/// stream 7               [== 150-200 ==]    [a]                       [== 3700-3790 ==]
+/// ```
+#[test]
+fn calls_that_wait_begin_in_written_graphs_when_they_did() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::new(Flavour::Rocm);
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    let us = |start: i64, end: i64| (start * US, end * US);
+    let copy = |draw: &mut TraceBuilder, call: (i64, i64), name: &str, row: (i64, i64)| {
+        let id = draw.next_correlation();
+        draw.call(main, "hipMemcpyWithStream", call, id);
+        draw.memcpy(Queue::stream(7), name, row, id, 4);
+    };
+    draw.op(main, "aten::copy_", 0, 300 * US);
+    copy(&mut draw, us(10, 210), "Memcpy HtoD (Host -> Device)", us(150, 200));
+    draw.launch(main, us(2_000, 2_005), Queue::stream(7), "a", us(2_010, 2_020));
+    draw.op(main, "aten::item", 3_000 * US, 3_900 * US);
+    copy(&mut draw, us(3_001, 3_801), "Memcpy DtoH (Device -> Host)", us(3_700, 3_790));
+    let comms = Comms::new("allreduce", 0..2, 0, 1);
+    let id = draw.next_correlation();
+    draw.call(main, "hipLaunchKernel", us(3_950, 3_955), id);
+    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", us(3_960, 3_990), id, &comms);
+    tool.file("in/kineto_trace_0.json", draw.kineto());
+    let before = tool.run("analyze in --json").exits(0).json();
+    for latency in ["fold", "node", "drop"] {
+        tool.run(&format!("merge in -o {latency} --latency {latency}")).exits(0);
+        let after = tool.run(&format!("analyze {latency} --json")).exits(0).json();
+        for name in ["idle", "stream_idle", "launches", "queues"] {
+            assert_eq!(table(&after, 0, name), table(&before, 0, name), "{name}, {latency}");
+        }
+        let [ours, theirs] = [&after, &before].map(|json| table(json, 0, "collectives")[0].clone());
+        for figure in ["group", "group_size", "bus_gb_per_s"] {
+            assert_eq!(ours[figure], theirs[figure], "{figure}");
+        }
+        assert_eq!(ours["group"], json!("ranks 0, 1"));
     }
 }
 

@@ -1,9 +1,9 @@
 //! A written graph (`.et`, its JSON, ET+) as a device trace, as far as its nodes tell.
 //!
-//! Device nodes become rows, runtime nodes calls (the first slice of each), communication nodes have type, size and group. Annotations, sizes of
+//! Device nodes become rows, runtime nodes calls (all slices of one together), communication nodes have type, size and group. Annotations, sizes of
 //! copies, grids and allocations are not there.
 
-use crate::commands::replay::chakra::on_device;
+use crate::commands::replay::chakra::{Numbers, on_device};
 use anyhow::{Result, bail};
 use etlink_chakra::proto::{CollectiveCommType, NodeType};
 use etlink_chakra::read;
@@ -11,19 +11,25 @@ use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
     Collective, Correlation, DeviceRow, DeviceTrace, DurationNs, Label, NameId, Queue, QueueIdx, RowKind, RuntimeCall, Thread, ThreadIdx, TimeNs,
 };
-use std::collections::BTreeSet;
+use indexmap::IndexMap;
+use std::collections::BTreeMap;
 
 /// What is said above the tables.
-pub(super) const NOTE: &str = "a written graph says nothing of steps, sizes of copies, grids and allocations; host times are those of slices";
+pub(super) const NOTE: &str = "a written graph says nothing of steps, sizes of copies, grids and allocations; \
+a call that waited for the device began where its thread's node before ends";
 
-/// The graph of the rows of `file`. Its own edges are not used: what a row waited for is told from the times.
-pub(super) fn linked(file: &read::Graph, name: &str, rank: Option<i64>) -> Result<LinkedTrace> {
+/// The ranks of groups, by `pg_name`.
+pub(super) type GroupList = BTreeMap<String, Vec<i64>>;
+
+/// The graph of the rows of `file`. Its own edges tell only when calls began: what a row waited for is told from the times.
+pub(super) fn linked(file: &read::Graph, name: &str, rank: Option<i64>, groups: &GroupList) -> Result<LinkedTrace> {
     if file.start_ns.iter().all(Option::is_none) {
         bail!("{name} has no times: there is nothing to analyze");
     }
     let mut device = DeviceTrace { bytes: file.bytes, ..DeviceTrace::default() };
     device.header.rank = rank;
-    let (mut rows, mut calls, mut called) = (vec![], vec![], BTreeSet::new());
+    device.header.world_size = file.metadata.iter().find(|(key, _)| key == "world_size").and_then(|(_, size)| size.parse().ok());
+    let (mut rows, mut calls, numbers) = (vec![], IndexMap::new(), Numbers::new(file));
     for index in 0..file.len() {
         let Some(start) = file.start_ns[index].map(TimeNs) else { continue };
         let (kind, duration) = (file.names.get(file.kind[index]), DurationNs(file.duration_ns[index].max(0)));
@@ -34,23 +40,37 @@ pub(super) fn linked(file: &read::Graph, name: &str, rank: Option<i64>) -> Resul
         }
         let id = device.names.intern(file.name_of(index));
         if on_device {
-            rows.push(row(file, index, &mut device, DeviceRow { name: id, start, duration, correlation, ..DeviceRow::default() }));
-        } else if kind == "runtime" && called.insert(correlation.0) {
-            let thread = thread(file, index, &mut device);
-            calls.push(RuntimeCall { name: id, thread, start, duration, correlation, external_id: -1, kernel: NameId::EMPTY });
+            rows.push(row(file, index, &mut device, groups, DeviceRow { name: id, start, duration, correlation, ..DeviceRow::default() }));
+        } else if kind == "runtime" && correlation != Correlation::NONE {
+            let (thread, begun) = (thread(file, index, &mut device), begun(file, &numbers, index, start));
+            let new = || RuntimeCall { name: id, thread, start: begun, duration, correlation, external_id: -1, kernel: NameId::EMPTY };
+            let call = calls.entry((correlation, thread, id)).or_insert_with(new);
+            // slices come in order of time
+            call.duration = call.duration.max(start + duration - call.start);
         }
     }
     rows.sort_by_key(|row| row.start);
-    calls.sort_by_key(|call| call.start);
+    calls.sort_by(|_, call, _, other| call.start.cmp(&other.start));
     rows.into_iter().for_each(|row| device.rows.push(row));
-    calls.into_iter().for_each(|call| device.calls.push(call));
+    calls.into_values().for_each(|call| device.calls.push(call));
     if device.rows.is_empty() {
         bail!("{name} has no device nodes: there is nothing to analyze");
     }
     Ok(etlink_link::link(None, device, LinkOptions::default())?)
 }
 
-fn row(file: &read::Graph, index: usize, device: &mut DeviceTrace, base: DeviceRow) -> DeviceRow {
+/// When the call of this slice began. What it did before it waited for a device has no node: it follows on what its thread did before.
+fn begun(file: &read::Graph, numbers: &Numbers, index: usize, start: TimeNs) -> TimeNs {
+    let deps = |of: usize| file.ctrl_deps.of(of).iter().chain(file.data_deps.of(of)).filter_map(|id| numbers.of(*id)).map(|dep| dep as usize);
+    // a latency that is a node has the deps of what it is before
+    let of = deps(index).find(|dep| file.names.get(file.kind[*dep]) == "latency").unwrap_or(index);
+    let waited = deps(of).any(|dep| on_device(file, dep, file.place_of(dep)));
+    let same_thread = deps(of).filter(|dep| waited && file.place[*dep] == file.place[index]);
+    let ends = same_thread.filter_map(|dep| Some(TimeNs(file.start_ns[dep]?) + DurationNs(file.duration_ns[dep].max(0))));
+    ends.max().map_or(start, |end| end.min(start))
+}
+
+fn row(file: &read::Graph, index: usize, device: &mut DeviceTrace, groups: &GroupList, base: DeviceRow) -> DeviceRow {
     let (place, name) = (file.place_of(index), file.name_of(index));
     let queue = Queue { device: place.device.unwrap_or(0), context: 0, stream: place.stream.unwrap_or(0) };
     let kind = match name {
@@ -58,13 +78,13 @@ fn row(file: &read::Graph, index: usize, device: &mut DeviceTrace, base: DeviceR
         name if name.starts_with("Memset") => RowKind::Memset,
         _ => RowKind::Kernel,
     };
-    let collective = collective(file, index, device);
+    let collective = collective(file, index, device, groups);
     let queue = QueueIdx::new(position(&mut device.queues, queue));
     DeviceRow { kind, queue, external_id: -1, gb_per_s: -1.0, collective, ..base }
 }
 
 /// Type, size and group of a communication node.
-fn collective(file: &read::Graph, index: usize, device: &mut DeviceTrace) -> u32 {
+fn collective(file: &read::Graph, index: usize, device: &mut DeviceTrace, groups: &GroupList) -> u32 {
     let comm = file.comm_of(index);
     let name = match file.node_type[index] {
         NodeType::CommSendNode => "send",
@@ -77,12 +97,14 @@ fn collective(file: &read::Graph, index: usize, device: &mut DeviceTrace) -> u32
     };
     let bytes = comm.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
     let group = comm.group.map_or("", |group| file.names.get(group));
+    let ranks = groups.get(group).map_or(String::new(), |ranks| format!("{ranks:?}"));
     let record = Collective {
         name: device.names.intern(name),
         // what there are so many of is bytes
         dtype: device.names.intern("Byte"),
         in_elements: bytes,
         group_name: device.names.intern(group),
+        group_ranks: device.names.intern(&ranks),
         src: comm.src.unwrap_or(-1),
         dst: comm.dst.unwrap_or(-1),
         ..Collective::absent()

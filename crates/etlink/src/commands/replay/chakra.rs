@@ -76,21 +76,23 @@ fn notes(file: &read::Graph, graph: &Graph, twice: u64, dangling: u64) -> Vec<St
 }
 
 /// Nodes by id. Of several with one id the first is meant.
-struct Numbers {
+pub struct Numbers {
     sorted: Vec<(u64, u32)>,
     /// Nodes whose id another has already.
     twice: u64,
 }
 
 impl Numbers {
-    fn new(file: &read::Graph) -> Numbers {
+    /// Those of a file.
+    pub fn new(file: &read::Graph) -> Numbers {
         let mut sorted: Vec<(u64, u32)> = file.id.iter().copied().zip(0..).collect();
         sorted.sort_unstable();
         sorted.dedup_by_key(|(id, _)| *id);
         Numbers { twice: (file.len() - sorted.len()) as u64, sorted }
     }
 
-    fn of(&self, id: u64) -> Option<u32> {
+    /// The node with this id.
+    pub fn of(&self, id: u64) -> Option<u32> {
         let at = self.sorted.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         Some(self.sorted[at].1)
     }
