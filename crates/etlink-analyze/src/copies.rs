@@ -1,10 +1,10 @@
 //! Copies and memsets by kind (`Memcpy HtoD (Pinned -> Device)`): bytes, time, bandwidth.
 //!
 //! ```text
-//! bandwidth = bytes / time in which at least one of the kind runs      bytes per ns = GB/s (10⁹ bytes)
+//! bandwidth = bytes / time in which at least one of the kind with a size runs      bytes per ns = GB/s (10⁹ bytes)
 //! ```
-//! That is the mean over time of the sum of the running copies' bandwidths. Rows that do not say their size are counted and left out
-//! of the rest.
+//! That is the mean over time of the sum of the running copies' bandwidths. The size of a row is its own or that which its launch call was given.
+//! Rows of which neither is known are counted and have times, but nothing of bytes.
 
 use crate::intervals::Intervals;
 use crate::rows::Rows;
@@ -25,11 +25,15 @@ pub struct Copies {
     pub rows_without_size: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Sum of the durations of those with a size, ns.
+    /// Sum of the durations, ns.
     pub sum_ns: i64,
-    /// Time in which at least one of those runs, ns; of several ranks their sum.
+    /// The same of those with a size.
+    pub sized_sum_ns: i64,
+    /// Time in which at least one runs, ns; of several ranks their sum.
     pub busy_ns: i64,
-    /// Bytes per ns of that time; none without sizes.
+    /// The same of those with a size.
+    pub sized_busy_ns: i64,
+    /// Bytes per ns of that; none without sizes.
     pub gb_per_s: Option<f64>,
     /// The largest of one copy.
     pub max_gb_per_s: Option<f64>,
@@ -37,7 +41,7 @@ pub struct Copies {
 
 impl Copies {
     fn finish(mut self) -> Copies {
-        self.gb_per_s = (self.bytes > 0 && self.busy_ns > 0).then(|| self.bytes as f64 / self.busy_ns as f64);
+        self.gb_per_s = (self.bytes > 0 && self.sized_busy_ns > 0).then(|| self.bytes as f64 / self.sized_busy_ns as f64);
         self
     }
 
@@ -46,7 +50,9 @@ impl Copies {
         self.rows_without_size += other.rows_without_size;
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.sized_sum_ns = self.sized_sum_ns.saturating_add(other.sized_sum_ns);
         self.busy_ns = self.busy_ns.saturating_add(other.busy_ns);
+        self.sized_busy_ns = self.sized_busy_ns.saturating_add(other.sized_busy_ns);
         self.max_gb_per_s = larger(self.max_gb_per_s, other.max_gb_per_s);
     }
 }
@@ -58,23 +64,27 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 /// Of one rank, by falling bytes. O(rows).
 pub(crate) fn copies(rows: &Rows<'_>) -> Vec<Copies> {
     let device = &rows.trace.device.rows;
-    let mut all: IndexMap<(NameId, i64), (Copies, Intervals), FxBuildHasher> = IndexMap::default();
+    let mut all: IndexMap<(NameId, i64), (Copies, [Intervals; 2]), FxBuildHasher> = IndexMap::default();
     for row in (0..rows.len()).filter(|row| device.kind[*row] != RowKind::Kernel) {
-        let empty = || (Copies { kind: rows.name(row).to_owned(), ..Copies::default() }, Intervals::default());
-        let (copies, busy) = all.entry((device.name[row], rows.device(row))).or_insert_with(empty);
+        let empty = || (Copies { kind: rows.name(row).to_owned(), ..Copies::default() }, Default::default());
+        let (copies, [busy, sized_busy]) = all.entry((device.name[row], rows.device(row))).or_insert_with(empty);
         copies.rows += 1;
         let (bytes, (start, end)) = (device.bytes[row], rows.span(row));
+        let lasted = end.saturating_sub(start);
+        copies.sum_ns = copies.sum_ns.saturating_add(lasted);
+        busy.push(start, end);
         if bytes == 0 {
             copies.rows_without_size += 1;
             continue;
         }
         copies.bytes = copies.bytes.saturating_add(bytes);
-        copies.sum_ns = copies.sum_ns.saturating_add(end.saturating_sub(start));
-        busy.push(start, end);
-        let one = (end > start).then(|| bytes as f64 / end.saturating_sub(start) as f64);
+        copies.sized_sum_ns = copies.sized_sum_ns.saturating_add(lasted);
+        sized_busy.push(start, end);
+        let one = (lasted > 0).then(|| bytes as f64 / lasted as f64);
         copies.max_gb_per_s = larger(copies.max_gb_per_s, one);
     }
-    let all: Vec<Copies> = all.into_values().map(|(copies, busy)| Copies { busy_ns: busy.total(), ..copies }).collect();
+    let all: Vec<Copies> =
+        all.into_values().map(|(copies, [busy, sized])| Copies { busy_ns: busy.total(), sized_busy_ns: sized.total(), ..copies }).collect();
     // those of a rank's devices are one
     sum(all.iter())
 }

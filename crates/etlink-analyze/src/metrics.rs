@@ -21,7 +21,7 @@
 //! | `mean_sm_coverage`, `mean_sm_coverage_by_kernel` | [`Coverage`](crate::Coverage), mean over devices | % |
 //! | `memory_bound_fraction`, `compute_bound_fraction` | kernels with coverage under 50 %, above 70 %, mean over devices | % |
 //! | `memory_transfer_overhead` | exposed copies / window, over all devices | % |
-//! | `average_memory_bandwidth` | bytes of copies (no memsets) / sum of their durations | GB/s |
+//! | `average_memory_bandwidth` | bytes of copies (no memsets) / sum of the durations of those with a size | GB/s |
 //! | `tflops` | operations of [`Computed`](crate::Computed) / window, mean over devices | TFLOP/s |
 //! | `hfu` | `tflops` / peak ([`Peaks`]): `mfu`, but that it counts what ran, recomputed activations too, and no more than [`Computed`](crate::Computed) knows | % |
 //! | `bus_bandwidth_<kind>` | bytes · ring factor / duration, of the collectives with sizes in known groups, weighted by duration | GB/s |
@@ -173,7 +173,7 @@ fn stragglers(ranks: &[&Analysis], add: Add<'_>) {
 
 fn copies(ranks: &[&Analysis], add: Add<'_>) {
     let copies = || ranks.iter().flat_map(|rank| &rank.copies).filter(|copies| !copies.kind.starts_with("Memset"));
-    let (bytes, time) = (copies().map(|copies| copies.bytes as f64).sum::<f64>(), copies().map(|copies| copies.sum_ns as f64).sum::<f64>());
+    let (bytes, time) = (copies().map(|copies| copies.bytes as f64).sum::<f64>(), copies().map(|copies| copies.sized_sum_ns as f64).sum::<f64>());
     add("average_memory_bandwidth", (time > 0.0).then(|| bytes / time), "GB/s");
 }
 

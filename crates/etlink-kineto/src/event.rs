@@ -82,6 +82,7 @@ arguments! {
     context = b"context";
     stream = b"stream";
     bytes = b"bytes";
+    size = b"size";
     gb_per_s = b"memory bandwidth (GB/s)";
     grid = b"grid";
     block = b"block";

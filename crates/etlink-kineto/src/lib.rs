@@ -21,6 +21,8 @@
 
 mod event;
 mod header;
+mod places;
+mod sizes;
 mod tables;
 
 use etlink_json::{Damage, Layout, ReadError, read_elements};

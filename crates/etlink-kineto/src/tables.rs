@@ -1,6 +1,8 @@
 //! Events into tables: per chunk first, then appended in file order.
 
 use crate::event::{Event, Kind, dims, int, stream};
+use crate::places::Places;
+use crate::sizes::Sizes;
 use etlink_json::{Value, unescape};
 use etlink_model::{
     AnomalyKind, Aside, AsideKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, MemoryRow, NameId,
@@ -15,6 +17,9 @@ pub(crate) struct ChunkTables {
     /// Events by phase and category.
     events: Vec<(NameId, u64)>,
     key: Vec<u8>,
+    threads: Places<Thread>,
+    queues: Places<Queue>,
+    sizes: Sizes,
     /// Strings as they stand in the file.
     texts: Known,
     /// Per name, its number in the whole trace.
@@ -146,6 +151,12 @@ impl ChunkTables {
             external_id: int(event.args.external_id).unwrap_or(-1),
             kernel: self.name(event.args.kernel),
         };
+        if let Some(bytes) = int(event.args.size)
+            .and_then(|size| u64::try_from(size).ok())
+            .filter(|_| call.correlation != Correlation::NONE && has(event.name, b"emcpy"))
+        {
+            self.sizes.push(call.correlation, bytes);
+        }
         self.trace.calls.push(call);
     }
 
@@ -264,7 +275,7 @@ impl ChunkTables {
             self.trace.anomalies.note(AnomalyKind::NoThread, || format!("{:?}", unescape(event.name)));
         }
         let thread = Thread { pid: self.label(event.pid), tid: self.label(event.tid) };
-        ThreadIdx::new(position(&mut self.trace.threads, thread))
+        ThreadIdx::new(self.threads.of(&mut self.trace.threads, thread))
     }
 
     fn label(&mut self, value: Option<Value<'_>>) -> Label {
@@ -281,7 +292,7 @@ impl ChunkTables {
             context: int(args.context).unwrap_or(0),
             stream: stream(args.stream).or(int(event.tid)).unwrap_or(0),
         };
-        QueueIdx::new(position(&mut self.trace.queues, queue))
+        QueueIdx::new(self.queues.of(&mut self.trace.queues, queue))
     }
 }
 
@@ -294,15 +305,8 @@ fn correlation(value: Option<Value<'_>>) -> Correlation {
     int(value).filter(|id| *id != 0).map_or(Correlation::NONE, Correlation)
 }
 
-/// Where `wanted` stands in `all`, appended if it does not. There are few; the latest are the likeliest.
-fn position<T: PartialEq>(all: &mut Vec<T>, wanted: T) -> usize {
-    match all.iter().rposition(|known| *known == wanted) {
-        Some(at) => at,
-        None => {
-            all.push(wanted);
-            all.len() - 1
-        }
-    }
+fn has(name: &[u8], part: &[u8]) -> bool {
+    name.windows(part.len()).any(|window| window == part)
 }
 
 /// Names `what`; the last name counts. Traces repeat such rows hundreds of thousands of times.
@@ -317,18 +321,24 @@ fn call<T: PartialEq>(all: &mut Vec<(T, NameId)>, what: T, name: NameId) {
 #[derive(Default)]
 pub(crate) struct Builder {
     trace: DeviceTrace,
+    threads: Places<Thread>,
+    queues: Places<Queue>,
+    sizes: Sizes,
 }
 
 impl Builder {
     /// Appends the next chunk in file order, and empties it.
     pub(crate) fn append(&mut self, chunk: &mut ChunkTables) {
-        let ChunkTables { trace: part, events, renamed: names, .. } = chunk;
+        let ChunkTables { trace: part, events, renamed: names, threads, queues, sizes, .. } = chunk;
         let all = &mut self.trace;
+        threads.clear();
+        queues.clear();
+        self.sizes.append(sizes);
         all.names.absorb(&part.names, names);
         append_around(all, part, events, names);
         let threads = part.threads.drain(..).map(|thread| rethread(thread, names));
-        let threads: Vec<_> = threads.map(|thread| ThreadIdx::new(position(&mut all.threads, thread))).collect();
-        let queues: Vec<_> = part.queues.drain(..).map(|queue| QueueIdx::new(position(&mut all.queues, queue))).collect();
+        let threads: Vec<_> = threads.map(|thread| ThreadIdx::new(self.threads.of(&mut all.threads, thread))).collect();
+        let queues: Vec<_> = part.queues.drain(..).map(|queue| QueueIdx::new(self.queues.of(&mut all.queues, queue))).collect();
         let base = u32::try_from(all.collectives.len()).unwrap_or(u32::MAX);
         rename(part, names);
         for column in [&mut part.ops.thread, &mut part.calls.thread, &mut part.asides.thread] {
@@ -364,6 +374,7 @@ impl Builder {
         trace.calls.reorder(&order);
         let order = by_time(&trace.rows.start, &trace.rows.duration)?;
         trace.rows.reorder(&order);
+        self.sizes.give(&mut trace.rows);
         let order = by_time(&trace.syncs.start, &trace.syncs.duration)?;
         trace.syncs.reorder(&order);
         let order = by_time(&trace.asides.start, &trace.asides.duration)?;

@@ -133,6 +133,36 @@ fn copies_and_memsets_have_bytes() {
     assert_eq!(trace.rows.queue, [QueueIdx(0), QueueIdx(1)]);
 }
 
+/// ROCm writes sizes of copies only at their calls.
+#[test]
+fn copies_have_the_bytes_of_their_calls() {
+    let call = |id: i64, size: &str| {
+        format!(
+            r#"{{"ph": "X", "cat": "cuda_runtime", "name": "hipMemcpyWithStream", "pid": 1, "tid": 1, "ts": {id}.000, "dur": 0.500, "args": {{"correlation": {id}, "size": "{size}"}}}}"#
+        )
+    };
+    let copy = |id: i64, bytes: &str| {
+        format!(
+            r#"{{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Host -> Device)", "pid": 0, "tid": 0, "ts": 10{id}.000, "dur": 1.000, "args": {{"correlation": {id}{bytes}}}}}"#
+        )
+    };
+    let events = [
+        call(1, "2560"),
+        copy(1, ""),
+        // the row knows better
+        call(2, "9"),
+        copy(2, r#", "bytes": 8"#),
+        // one call, two copies; one id, two calls
+        call(3, "100"),
+        copy(3, ""),
+        copy(3, ""),
+        call(4, "5"),
+        call(4, "6"),
+        copy(4, ""),
+    ];
+    assert_eq!(read(document(&events)).rows.bytes, [2560, 8, 0, 0, 0]);
+}
+
 #[test]
 fn graph_nodes_are_told_apart() {
     let mut draw = TraceBuilder::default();

@@ -41,6 +41,7 @@ pub(super) fn copies(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&Copies>] = &[
         ("copies", |copies| copies.kind.clone()),
         ("rows", |copies| copies.rows.to_string()),
+        ("without size", |copies| copies.rows_without_size.to_string()),
         ("bytes", |copies| copies.bytes.to_string()),
         ("time", |copies| time(copies.busy_ns)),
         ("bandwidth", |copies| rate(copies.gb_per_s)),

@@ -1,0 +1,50 @@
+//! Numbers for threads and queues, in the order in which they come.
+
+use rustc_hash::FxHashMap;
+use std::hash::Hash;
+
+/// So many of the latest are looked at before the map is: most traces have no more.
+const LATEST: usize = 8;
+
+/// Where each thread or queue of a list stands.
+pub(crate) struct Places<T> {
+    known: FxHashMap<T, usize>,
+}
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Places { known: FxHashMap::default() }
+    }
+}
+
+impl<T: Copy + Eq + Hash> Places<T> {
+    /// The place of `wanted` in `all`, appended if it is not there. `all` has nothing that did not come so. O(1).
+    pub(crate) fn of(&mut self, all: &mut Vec<T>, wanted: T) -> usize {
+        let latest = all.len().saturating_sub(LATEST);
+        if let Some(at) = all[latest..].iter().rposition(|known| *known == wanted) {
+            return latest + at;
+        }
+        *self.known.entry(wanted).or_insert_with(|| {
+            all.push(wanted);
+            all.len() - 1
+        })
+    }
+
+    /// Forgets all, as the list was emptied.
+    pub(crate) fn clear(&mut self) {
+        self.known.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_one_place() {
+        let (mut places, mut all) = (Places::default(), vec![]);
+        let found: Vec<usize> = (0..40).chain([3, 39, 0]).map(|wanted| places.of(&mut all, wanted)).collect();
+        assert_eq!(found[40..], [3, 39, 0]);
+        assert_eq!(all, (0..40).collect::<Vec<_>>());
+    }
+}
