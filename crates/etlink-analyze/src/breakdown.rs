@@ -117,13 +117,10 @@ fn share(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Per device with rows, by number. O(devices · rows).
+/// Per device with rows, by number. O(rows).
 pub(crate) fn breakdown(rows: &Rows<'_>) -> Vec<DeviceTime> {
-    let of = |&device: &i64| {
-        let which = (0..rows.len()).filter(|row| rows.device(*row) == device);
-        DeviceTime { device: Some(device), ..DeviceTime::of(rows, which) }
-    };
-    rows.devices.iter().map(of).collect()
+    let of = |(device, which): (&i64, Vec<usize>)| DeviceTime { device: Some(*device), ..DeviceTime::of(rows, which.into_iter()) };
+    rows.devices.iter().zip(rows.of_devices()).map(of).collect()
 }
 
 /// Sum over all of them.

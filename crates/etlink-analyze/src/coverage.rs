@@ -5,12 +5,13 @@
 //! by time = sum(coverage · duration) / sum(duration)         by row = mean of coverage
 //! ```
 //! `low` and `high` are parts of the kernels with coverage under 0.5 and above 0.7 (ccl-bench's memory and compute bound). Kernels without
-//! a grid do not count. The number of multiprocessors is what the trace's device properties or `blocks per SM` say.
+//! a grid do not count; `time_share` tells of how much of the kernels' time the figures speak. The number of multiprocessors is what the trace's device properties or `blocks per SM` say.
 //!
 //! Of ROCm a kernel's grid is what its launch call was given (Kineto's `RoctracerLogger.cpp` and `RocprofLogger.cpp`): blocks, but threads for
 //! `hipExtModuleLaunchKernel` and `hipHccModuleLaunchKernel` (`globalWorkSizeX`), which become the blocks that hold them.
 
 use crate::rows::Rows;
+use crate::rules::Class;
 use etlink_link::NoLaunch;
 use etlink_model::RowKind;
 use serde::Serialize;
@@ -24,6 +25,8 @@ pub struct Coverage {
     pub multiprocessors: u32,
     /// Kernels with a grid.
     pub rows: u64,
+    /// Part of all kernels' duration that is theirs; 0 to 1.
+    pub time_share: f64,
     /// Mean coverage, by duration; 0 to 1.
     pub by_time: f64,
     /// Mean coverage, by kernel; 0 to 1.
@@ -39,21 +42,23 @@ const OF_THREADS: [&str; 2] = ["hipExtModuleLaunchKernel", "hipHccModuleLaunchKe
 
 /// Per device whose multiprocessors are known. O(rows).
 pub(crate) fn coverage(rows: &Rows<'_>) -> Vec<Coverage> {
-    rows.devices.iter().filter_map(|device| of(rows, *device)).collect()
+    rows.devices.iter().zip(rows.of_devices()).filter_map(|(device, which)| of(rows, *device, &which)).collect()
 }
 
-fn of(rows: &Rows<'_>, number: i64) -> Option<Coverage> {
+fn of(rows: &Rows<'_>, number: i64, which: &[usize]) -> Option<Coverage> {
     let device = &rows.trace.device;
     let multiprocessors = device.multiprocessors(number)?;
     // exact sums of blocks, of which no more count than there are multiprocessors
     let (mut count, mut low, mut high, mut blocks_sum, mut time, mut weighted) = (0u64, 0u64, 0u64, 0u128, 0u128, 0u128);
-    for row in (0..rows.len()).filter(|row| device.rows.kind[*row] == RowKind::Kernel && rows.device(*row) == number) {
-        let blocks = blocks(rows, row);
+    let mut whole = 0u128;
+    for row in which.iter().copied().filter(|row| device.rows.kind[*row] == RowKind::Kernel && rows.class[*row] != Class::Other) {
+        let (blocks, duration) = (blocks(rows, row), u128::from(device.rows.duration[row].0.unsigned_abs()));
+        whole += duration;
         if blocks == 0 {
             continue;
         }
         let blocks = blocks.min(u128::from(multiprocessors));
-        let (duration, filled) = (u128::from(device.rows.duration[row].0.unsigned_abs()), blocks as f64 / f64::from(multiprocessors));
+        let filled = blocks as f64 / f64::from(multiprocessors);
         count += 1;
         low += u64::from(filled < 0.5);
         high += u64::from(filled > 0.7);
@@ -65,6 +70,7 @@ fn of(rows: &Rows<'_>, number: i64) -> Option<Coverage> {
         device: number,
         multiprocessors,
         rows: count,
+        time_share: part(time, whole),
         by_time: part(weighted, time * u128::from(multiprocessors)),
         by_row: part(blocks_sum, all * u128::from(multiprocessors)),
         low_share: part(u128::from(low), all),

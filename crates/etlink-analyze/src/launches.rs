@@ -2,8 +2,8 @@
 //! call with many rows.
 //!
 //! `call` is how long the call took. `delay` is from its end to the start of the first of its rows, 0 where that starts before;
-//! it holds the time that the row queued behind others. A row is *short* where it takes less time than its call did: where
-//! all are, the host cannot keep the device busy.
+//! it holds the time that the row queued behind others. Rows are *short* where all rows of their call together take less time than
+//! the call did: where all are, the host cannot keep the device busy.
 
 use crate::moments::Moments;
 use crate::rows::Rows;
@@ -27,7 +27,7 @@ pub struct Launches {
     pub rows: u64,
     /// Sum of the rows' durations.
     pub rows_ns: i64,
-    /// Rows that took less time than their call.
+    /// Rows of calls that took longer than their rows together.
     pub short_rows: u64,
     /// Sum of the calls' durations.
     pub call_ns: i64,
@@ -68,6 +68,7 @@ impl Launches {
 pub(crate) fn launches(rows: &Rows<'_>) -> Vec<Launches> {
     let device = &rows.trace.device;
     let mut all: IndexMap<NameId, Launches, FxBuildHasher> = IndexMap::default();
+    let lasted = lasted(rows);
     let mut seen = vec![false; device.calls.len()];
     // rows are in order of their starts: a call's first row comes first
     for row in 0..rows.len() {
@@ -77,10 +78,10 @@ pub(crate) fn launches(rows: &Rows<'_>) -> Vec<Launches> {
             let name = device.names.get(name);
             Launches { name: name.to_owned(), graph: launches_graph(name), ..Launches::default() }
         });
-        let (took, lasted) = (device.calls.duration[at], device.rows.duration[row]);
+        let took = device.calls.duration[at];
         entry.rows += 1;
-        entry.rows_ns = entry.rows_ns.saturating_add(lasted.0);
-        entry.short_rows += u64::from(lasted < took);
+        entry.rows_ns = entry.rows_ns.saturating_add(device.rows.duration[row].0);
+        entry.short_rows += u64::from(lasted[at] < took.0);
         if !std::mem::replace(&mut seen[at], true) {
             entry.calls += 1;
             entry.call.add(took.0);
@@ -90,6 +91,18 @@ pub(crate) fn launches(rows: &Rows<'_>) -> Vec<Launches> {
         }
     }
     sorted(all.into_values())
+}
+
+/// Per call, the sum of the durations of its rows, ns.
+fn lasted(rows: &Rows<'_>) -> Vec<i64> {
+    let device = &rows.trace.device;
+    let mut all = vec![0i64; device.calls.len()];
+    for row in 0..rows.len() {
+        if let Some(sum) = rows.trace.row_call[row].get().and_then(|call| all.get_mut(call.index())) {
+            *sum = sum.saturating_add(device.rows.duration[row].0);
+        }
+    }
+    all
 }
 
 /// Of all ranks.

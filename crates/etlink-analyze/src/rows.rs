@@ -2,7 +2,7 @@
 
 use crate::rules::{COLLECTIVE, Class, MEMCPY, MEMSET, NO_RULE, Rules};
 use etlink_link::LinkedTrace;
-use etlink_model::{DeviceTrace, RowKind};
+use etlink_model::{DeviceTrace, Queue, RowKind};
 
 /// Device rows with their classes; see [`Rules`].
 #[derive(Clone, Debug)]
@@ -55,6 +55,16 @@ impl<'t> Rows<'t> {
     /// The name of a row.
     pub fn name(&self, row: usize) -> &'t str {
         self.trace.device_name(self.trace.device.rows.name[row])
+    }
+
+    /// Per device, in their order, its rows in order of their starts. O(rows + queues · log devices).
+    pub(crate) fn of_devices(&self) -> Vec<Vec<usize>> {
+        let device = &self.trace.device;
+        let place = |queue: &Queue| self.devices.partition_point(|device| *device < queue.device);
+        let places: Vec<usize> = device.queues.iter().map(place).collect();
+        let mut all = vec![vec![]; self.devices.len()];
+        (0..self.len()).for_each(|row| all[places[device.rows.queue[row].index()]].push(row));
+        all
     }
 
     /// Start and end of a row, ns.

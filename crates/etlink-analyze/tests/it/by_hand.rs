@@ -98,7 +98,7 @@ fn a_graph_launch_is_one_call_with_many_rows() {
             draw.kernel(Queue::stream(7), "k", us(20 + 4 * at, 23 + 4 * at), id);
         }
         let [launch] = &analyzed(&draw).launches[..] else { panic!("one name") };
-        assert_eq!((launch.name.as_str(), launch.graph, launch.calls, launch.rows, launch.short_rows), (call, true, 1, 5, 5));
+        assert_eq!((launch.name.as_str(), launch.graph, launch.calls, launch.rows, launch.short_rows), (call, true, 1, 5, 0));
         assert_eq!((launch.call_ns, launch.delay_min_ns, launch.delay_max_ns, launch.rows_ns), (10_000, 10_000, 10_000, 15_000));
     }
 }
@@ -345,6 +345,9 @@ fn coverage_by_time_and_by_kernel() {
     let main = draw.thread();
     draw.launch(main, us(0, 1), Queue::stream(7), "a", us(2, 3));
     draw.raw(
+        r#"{"ph": "X", "cat": "kernel", "name": "no grid", "pid": 0, "tid": 7, "ts": 20.000, "dur": 4.000, "args": {"device": 0, "stream": 7}}"#,
+    );
+    draw.raw(
         r#"{"ph": "X", "cat": "kernel", "name": "small", "pid": 0, "tid": 7, "ts": 10.000, "dur": 3.000, "args": {"device": 0, "stream": 7, "grid": [54, 1, 1]}}"#,
     );
     let [coverage] = &analyzed(&draw).coverage[..] else { panic!("one device") };
@@ -352,7 +355,7 @@ fn coverage_by_time_and_by_kernel() {
     let (large, small) = (128.0 / 216.0, 54.0 / 216.0);
     assert!((coverage.by_row - (large + small) / 2.0).abs() < 1e-9);
     assert!((coverage.by_time - (large + 3.0 * small) / 4.0).abs() < 1e-9);
-    assert_eq!((coverage.low_share, coverage.high_share), (0.5, 0.0));
+    assert_eq!((coverage.low_share, coverage.high_share, coverage.time_share), (0.5, 0.0, 0.5));
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(super) fn copies(one: &Analyzed, limit: Limit) -> Shown {
         ("bandwidth", |copies| rate(copies.gb_per_s)),
         ("largest", |copies| rate(copies.max_gb_per_s)),
     ];
-    let title = "copies by kind (bandwidth: bytes over the time in which one of the kind runs)";
+    let title = "copies by kind (bandwidth: bytes over the time in which one with a size runs)";
     (title.into(), Grid::of(1, limit, columns, one.total.copies.iter()))
 }
 
@@ -62,7 +62,7 @@ pub(super) fn launches(one: &Analyzed, limit: Limit) -> Shown {
         ("delay mean", |launch| mean_time(launch.delay_mean_ns)),
         ("delay max", |launch| time(launch.delay_max_ns)),
     ];
-    let title = "launching calls (short rows: shorter than their call; delay: from the call's end to its first row)";
+    let title = "launching calls (short rows: together shorter than their call; delay: from the call's end to its first row)";
     (title.into(), Grid::of(1, limit, columns, one.total.launches.iter()))
 }
 
@@ -86,13 +86,14 @@ pub(super) fn coverage(one: &Analyzed, limit: Limit) -> Shown {
         ("device", |(_, of)| of.device.to_string()),
         ("multiprocessors", |(_, of)| of.multiprocessors.to_string()),
         ("kernels", |(_, of)| of.rows.to_string()),
+        ("of kernel time", |(_, of)| percent(of.time_share, 1)),
         ("by time", |(_, of)| percent(of.by_time, 1)),
         ("by kernel", |(_, of)| percent(of.by_row, 1)),
         ("under 50 %", |(_, of)| percent(of.low_share, 1)),
         ("over 70 %", |(_, of)| percent(of.high_share, 1)),
     ];
     let devices = of_ranks(one, |rank| &rank.coverage);
-    ("multiprocessors that kernels' blocks can fill".into(), Grid::of(2, limit, columns, devices))
+    ("multiprocessors that kernels' blocks can fill (kernels: those with a grid)".into(), Grid::of(2, limit, columns, devices))
 }
 
 pub(super) fn work(one: &Analyzed, limit: Limit) -> Shown {
