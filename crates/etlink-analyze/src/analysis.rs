@@ -105,7 +105,7 @@ pub struct Total {
 pub fn analyze(trace: &LinkedTrace, rules: &Rules, options: &Options) -> Analysis {
     let rows = Rows::new(trace, rules);
     let (idle, stream_idle) = idle::idle(&rows);
-    let (memory, points) = memory::memory(&trace.device);
+    let (memory, points) = memory::memory(&trace.device, options.memory_timeline);
     let breakdown = breakdown::breakdown(&rows);
     Analysis {
         rank: trace.report.rank,
@@ -122,7 +122,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &Rules, options: &Options) -> Analysi
         collectives: collectives::collectives(&rows),
         sequences: options.sequences_of.as_ref().map(|text| sequences::sequences(&rows, text)).unwrap_or_default(),
         memory,
-        memory_timeline: if options.memory_timeline { points } else { vec![] },
+        memory_timeline: points,
     }
 }
 

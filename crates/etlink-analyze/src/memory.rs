@@ -5,6 +5,8 @@
 //! recording began, which can be negative, for what was allocated before is freed too.
 
 use etlink_model::DeviceTrace;
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
 /// One device.
@@ -69,26 +71,17 @@ fn name(device_type: i32) -> &'static str {
     }
 }
 
-/// Per device, and all points in time. O(events · devices).
-pub(crate) fn memory(device: &DeviceTrace) -> (Vec<Memory>, Vec<MemoryPoint>) {
-    let (mut all, mut points): (Vec<Memory>, Vec<MemoryPoint>) = (vec![], Vec::with_capacity(device.memory.len()));
+/// Per device, and, if wanted, all points in time. O(events + devices · log).
+pub(crate) fn memory(device: &DeviceTrace, timeline: bool) -> (Vec<Memory>, Vec<MemoryPoint>) {
+    let (mut all, mut points): (IndexMap<(&'static str, i64), Memory, FxBuildHasher>, Vec<MemoryPoint>) = (IndexMap::default(), vec![]);
     for at in (0..device.memory.len()).filter(|at| device.names.get(device.memory.name[*at]) != FAILED) {
         let row = device.memory.row(at);
         let (kind, number) = (name(row.device_type), i64::from(row.device));
-        let place = all.iter().position(|one| (one.device_type, one.device) == (kind, number)).unwrap_or_else(|| {
+        let one = all.entry((kind, number)).or_insert_with(|| {
             let start = if row.allocated == 0 { 0 } else { signed(row.allocated).saturating_sub(row.bytes) };
-            all.push(Memory {
-                device_type: kind,
-                device: number,
-                start_bytes: start,
-                end_bytes: start,
-                peak_bytes: start,
-                peak_ns: row.time.0,
-                ..Memory::default()
-            });
-            all.len() - 1
+            let (start_bytes, end_bytes, peak_bytes, peak_ns) = (start, start, start, row.time.0);
+            Memory { device_type: kind, device: number, start_bytes, end_bytes, peak_bytes, peak_ns, ..Memory::default() }
         });
-        let Some(one) = all.get_mut(place) else { continue };
         let counted = row.allocated > 0 || row.reserved > 0;
         one.end_bytes = if counted { signed(row.allocated) } else { one.end_bytes.saturating_add(row.bytes) };
         one.allocations += u64::from(row.bytes > 0);
@@ -98,11 +91,13 @@ pub(crate) fn memory(device: &DeviceTrace) -> (Vec<Memory>, Vec<MemoryPoint>) {
         if one.end_bytes > one.peak_bytes {
             (one.peak_bytes, one.peak_ns) = (one.end_bytes, row.time.0);
         }
-        let (allocated_bytes, reserved_bytes) = (one.end_bytes, row.reserved);
-        points.push(MemoryPoint { time_ns: row.time.0, device_type: kind, device: number, bytes: row.bytes, allocated_bytes, reserved_bytes });
+        if timeline {
+            let (allocated_bytes, reserved_bytes) = (one.end_bytes, row.reserved);
+            points.push(MemoryPoint { time_ns: row.time.0, device_type: kind, device: number, bytes: row.bytes, allocated_bytes, reserved_bytes });
+        }
     }
-    all.sort_by_key(|one| (one.device_type, one.device));
-    (all, points)
+    all.sort_unstable_keys();
+    (all.into_values().collect(), points)
 }
 
 fn signed(bytes: u64) -> i64 {
