@@ -206,7 +206,7 @@ fn traces_of_another_run_are_left_out() {
     tool.run("analyze . --compat hta").exits(1).says(said);
     let forced = tool.run("analyze . --force --json").exits(0).json();
     assert_eq!(forced[0]["total"]["breakdown"][0]["window_ns"], json!(200_000));
-    tool.run("analyze . --force").exits(0).says("note: rank 1: it is of a run of 64 ranks, most others of one of 2; it is taken in by --force");
+    tool.run("analyze . --force").exits(0).says("note: rank 1: it is of a run of 64 ranks, most others of one of 2; --force takes it in");
 }
 
 #[test]
@@ -400,6 +400,7 @@ fn one_table() {
     tool.run("analyze . --table stragglers").exits(0).says("who comes late to collectives");
     let memory = tool.run("analyze . --table memory --csv").exits(0).stdout;
     assert!(memory.starts_with("run,rank,device_type,device,") && memory.lines().count() == 1, "{memory}");
+    tool.run("analyze . --table memory").exits(0).says("memory (before and after the recording)\n  nothing\n");
     tool.run("analyze . --table sequences").exits(2).complains(&["--table sequences needs --sequences-of"]);
     tool.run("analyze . --compat include-last-step").exits(2).complains(&["options of hta", "--compat hta,include-last-step"]);
     tool.run("analyze . --compat hta --parquet tables").exits(2);
@@ -468,7 +469,9 @@ fn control_characters_in_names() {
     let tool = Tool::new();
     let text = String::from_utf8(draw(0).kineto()).expect("text").replace("sm80_gemm", "\\u001b[31mred\\u0007\\nnext");
     tool.file("odd.json", &text);
-    tool.file("cut.json", &text[..text.len() - 3].replace("\"dur\": 40", "\"dur\": nan"));
+    let (before, after) = text.split_once("[31m").expect("the name is there");
+    tool.file("cut.json", format!("{before}[31m{}", after.replacen("\"dur\": ", "\"dur\": nan, \"was\": ", 1)));
+    tool.run("analyze cut.json").exits(0).says("note: damage: durations that are no numbers");
     tool.file("plain.json", draw(0).kineto());
     for line in ["analyze odd.json", "analyze odd.json --compat hta", "analyze cut.json", "top odd.json", "diff plain.json odd.json", "link --device odd.json"] {
         let ran = tool.run(line).exits(0);

@@ -18,7 +18,7 @@ struct Found {
     queries: Vec<Vec<Vec<Value>>>,
 }
 
-/// Two drawn ranks through the command and all three readers.
+/// Two drawn ranks, and a trace that does not say its rank, through the command and all three readers.
 pub fn run() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let folder = root.join("target/tables");
@@ -29,13 +29,26 @@ pub fn run() -> Result<()> {
         std::fs::write(traces.join(format!("torch_et_{rank}.json")), draw.host(HostSchema::V1_1_1))?;
         std::fs::write(traces.join(format!("kineto_trace_{rank}.json")), draw.kineto())?;
     }
-    let mut analyze = Command::new(env!("CARGO"));
-    analyze.args(["run", "--quiet", "--package", "etlink", "--", "analyze", "--force"]).arg(&traces).arg("--parquet").arg(folder.join("tables"));
-    ensure!(analyze.status()?.success(), "{analyze:?} failed");
+    analyze(&traces, &folder)?;
     let linked: Vec<LinkedTrace> = ranks.iter().map(link).collect::<Result<_>>()?;
-    let found = read(&install(&folder)?, &folder, &root)?;
+    let packages = install(&folder)?;
+    let found = read(&packages, &folder, &root)?;
     compare(&found, &linked)?;
     println!("{} tables, 3 readers, {} queries: as linked", found.lines.len(), found.queries.len());
+    let nameless = folder.join("nameless");
+    std::fs::create_dir_all(&nameless).with_context(|| nameless.display().to_string())?;
+    let draw = draw_steps(TraceBuilder::default(), 0);
+    std::fs::write(nameless.join("trace.json"), draw.kineto())?;
+    analyze(&nameless.join("trace.json"), &nameless)?;
+    without_rank(&read(&packages, &nameless, &root)?)?;
+    println!("a trace without a rank: the same queries join it");
+    Ok(())
+}
+
+fn analyze(traces: &Path, folder: &Path) -> Result<()> {
+    let mut analyze = Command::new(env!("CARGO"));
+    analyze.args(["run", "--quiet", "--package", "etlink", "--", "analyze", "--force"]).arg(traces).arg("--parquet").arg(folder.join("tables"));
+    ensure!(analyze.status()?.success(), "{analyze:?} failed");
     Ok(())
 }
 
@@ -43,6 +56,10 @@ pub fn run() -> Result<()> {
 fn draw(rank: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
+    draw_steps(draw, rank)
+}
+
+fn draw_steps(mut draw: TraceBuilder, rank: i64) -> TraceBuilder {
     let main = draw.thread();
     for step in 0..3 {
         let (begin, late) = (step * 1_000 * US, if step == 1 { rank * 40 * US } else { 0 });
@@ -106,6 +123,15 @@ fn compare(found: &Found, linked: &[LinkedTrace]) -> Result<()> {
         skew.first().is_some_and(|line| (&line[2], &line[3], &line[4]) == (&Value::from(1), &Value::from(1), &Value::from(40.0))),
         "skew: {skew:?}"
     );
+    Ok(())
+}
+
+/// Its `rank` is null, which is equal to nothing.
+fn without_rank(found: &Found) -> Result<()> {
+    let [ops, edges, _] = found.queries.as_slice() else { bail!("{} queries in the README, 3 wanted", found.queries.len()) };
+    ensure!(ops.iter().any(|line| line[0] == "aten::mm" && line[1] == 3 && line[2] == 0.3), "device time of ops without a rank: {ops:?}");
+    let counted: u64 = edges.iter().filter_map(|line| line[1].as_u64()).sum();
+    ensure!(found.lines.get("edges") == Some(&vec![counted; 3]), "{counted} edges by kind without a rank");
     Ok(())
 }
 

@@ -147,7 +147,7 @@ pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<Str
     let once = |(note, names): (&str, Vec<String>)| match &names[..] {
         [name] if name.is_empty() => note.to_owned(),
         [name] => format!("{name}: {note}"),
-        [first, .., last] => format!("{} of them ({first} … {last}): {note}", names.len()),
+        [first, .., last] => format!("{} traces ({first} … {last}): {note}", names.len()),
         [] => String::new(),
     };
     all.into_iter().map(once).collect()

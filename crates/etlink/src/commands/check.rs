@@ -3,6 +3,7 @@
 use super::{print, print_json};
 use crate::args::Check;
 use crate::progress::Progress;
+use crate::table::cut;
 use crate::{Outcome, input};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check::{self, RankNodes, check_ranks};
@@ -14,6 +15,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+
+/// Kernel names run to hundreds of characters; JSON has them whole.
+const NAME_LETTERS: usize = 100;
 
 /// What was found in one file, or between the files of all ranks.
 #[derive(Serialize)]
@@ -153,16 +157,8 @@ fn describe(checked: &Checked) -> String {
 
 fn place(example: &Example) -> String {
     let id = example.id.map(|id| format!("node {id}"));
-    let name = Some(format!("{:?}", shortened(&example.name))).filter(|_| !example.name.is_empty());
+    let name = Some(format!("{:?}", cut(&example.name, NAME_LETTERS, 0))).filter(|_| !example.name.is_empty());
     let offset = example.offset.map(|offset| format!("byte {offset}"));
-    let parts = [id, name, offset, Some(shortened(&example.detail)).filter(|detail| !detail.is_empty())];
+    let parts = [id, name, offset, Some(cut(&example.detail, NAME_LETTERS, 0)).filter(|detail| !detail.is_empty())];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-/// Kernel names run to hundreds of characters; JSON has them whole.
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(100) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }

@@ -99,7 +99,7 @@ impl Grid {
 fn most(widths: &[usize], width: Option<usize>) -> usize {
     let Some(width) = width else { return WIDEST };
     let widest = widths.iter().copied().max().unwrap_or(0);
-    let fits = |most: &usize| 1 + widths.iter().map(|width| width.min(most) + 2).sum::<usize>() <= width + 1;
+    let fits = |most: &usize| widths.iter().map(|width| width.min(most) + 2).sum::<usize>() <= width;
     (NARROWEST..=widest).rev().find(fits).unwrap_or(NARROWEST)
 }
 

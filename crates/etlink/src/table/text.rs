@@ -28,8 +28,8 @@ pub fn percent(share: f64, decimals: usize) -> String {
 }
 
 /// Bytes as megabytes.
-pub fn mb(bytes: u64) -> String {
-    format!("{:.2} MB", bytes as f64 / 1e6)
+pub fn mb(bytes: impl Into<i128>) -> String {
+    format!("{:.2} MB", bytes.into() as f64 / 1e6)
 }
 
 /// So many of something: `1 step`, `2 steps`.

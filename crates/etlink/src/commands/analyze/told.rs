@@ -54,25 +54,26 @@ impl<T> Told<T> {
         self.left_out.push(Stray { label: label.to_owned(), error });
     }
 
-    /// Leaves out what is not of the run of most, as `etlink ranks` does; with `force` it stays, and a note says so.
+    /// Leaves out what is not of the run of most, as `etlink ranks` does; with `force` only a second trace of a rank, and a note names the others.
     pub(super) fn keep_company(&mut self, force: bool) {
         let facts: Vec<Facts> = self.ranks.iter().filter_map(|rank| rank.facts.clone()).collect();
         if facts.is_empty() {
             return;
         }
-        let mut strange = company(&facts, false).left_out.into_iter();
-        let mut refused = company(&facts, force).left_out.into_iter();
+        let [mut strange, mut second] = [false, true].map(|all| company(&facts, all).left_out.into_iter());
         for rank in std::mem::take(&mut self.ranks) {
-            let (why, stays) = match rank.facts {
-                Some(_) => (strange.next().flatten().map(LeftOut::describe), refused.next().flatten().is_none()),
-                None => (Some("its rank is not sure".to_owned()), force),
+            let (why, never) = match rank.facts {
+                Some(_) => (strange.next().flatten().map(LeftOut::describe), second.next().flatten().is_some()),
+                None => (Some("its rank is not sure".to_owned()), false),
             };
             match why {
-                Some(why) if !stays => self.leave_out(&rank.label, why),
-                why => {
-                    self.notes.extend(why.map(|why| format!("{}: {why}; it is taken in by --force", table::rank(&rank.label))));
+                None => self.ranks.push(rank),
+                Some(why) if never => self.leave_out(&rank.label, why),
+                Some(why) if force => {
+                    self.notes.push(format!("{}: {why}; --force takes it in", table::rank(&rank.label)));
                     self.ranks.push(rank);
                 }
+                Some(why) => self.leave_out(&rank.label, format!("{why} (--force takes it in)")),
             }
         }
     }

@@ -4,7 +4,7 @@ use super::Rank;
 use super::joined::Joined;
 use crate::discover::Run;
 use crate::pair::Linked;
-use crate::table::{Rows, mb, word};
+use crate::table::{Rows, mb, note, same_notes, word};
 use etlink_chakra::Demotion;
 use etlink_link::ranks::{Clock, Problem};
 use etlink_model::Severity;
@@ -16,25 +16,21 @@ const CLOCKS: usize = 16;
 
 /// Notes, a line per rank, what the ranks have in common, what failed.
 pub(super) fn summary(runs: &[Run], ranks: &[Rank], joined: &[Joined]) -> String {
-    let mut out: String = runs.iter().flat_map(Run::named_notes).map(|note| format!("note: {note}\n")).collect();
+    let mut out: String = runs.iter().flat_map(Run::named_notes).map(|text| note(&text)).collect();
     let mut rows = Rows::default();
     let mut errors = String::new();
-    let mut notes: IndexMap<&str, Vec<String>> = IndexMap::new();
+    let mut notes: Vec<(String, &str)> = vec![];
     for rank in ranks {
         let name = rank.name();
         match (&rank.linked, &rank.error) {
             (Some(linked), _) => {
                 rows.add(&name, format!("{} in", mb(linked.bytes.host + linked.bytes.device)), describe(linked));
-                linked.report.notes.iter().for_each(|note| notes.entry(note).or_default().push(name.clone()));
+                notes.extend(linked.report.notes.iter().map(|note| (name.clone(), note.as_str())));
             }
             (None, error) => errors += &format!("failed: {name}: {}\n", error.as_deref().unwrap_or("")),
         }
     }
-    out.extend(notes.iter().map(|(note, names)| match &names[..] {
-        [name] => format!("note: {name}: {note}\n"),
-        [first, .., last] => format!("note: {} ranks ({first} … {last}): {note}\n", names.len()),
-        [] => String::new(),
-    }));
+    out.extend(same_notes(notes.into_iter()).iter().map(|text| note(text)));
     let failed = ranks.iter().filter(|rank| rank.linked.is_none()).count();
     let refused = ranks.iter().filter(|rank| rank.linked.as_ref().is_some_and(|linked| linked.refused)).count();
     let refusals = if refused > 0 { format!(", {refused} refused under --strict") } else { String::new() };

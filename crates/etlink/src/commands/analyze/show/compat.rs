@@ -26,7 +26,7 @@ pub(in crate::commands::analyze) fn tables(told: &[Told<hta::Tables>], args: &An
 }
 
 fn table(said: &Value, name: &str, top: usize) -> String {
-    let Some(first) = records(said, name).next() else { return " nothing\n".to_owned() };
+    let Some(first) = records(said, name).next() else { return "  nothing\n".to_owned() };
     let mut grid = Grid::new(0, Limit { lines: top, option: "--top" }, first.keys().map(String::as_str));
     for record in records(said, name) {
         grid.add(record.values().map(|value| cell(Some(value))));

@@ -33,10 +33,12 @@ pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
         );
     }
     let limit = Limit { lines: args.top, option: "--top" };
-    for (name, table) in TABLES {
-        let wanted = args.table.as_deref().map_or(!ONLY_ASKED.contains(name), |only| only == *name);
-        if let Some((title, grid)) = wanted.then(|| table(one, limit)).filter(|(_, grid)| !grid.is_empty()) {
+    for (_, table) in TABLES.iter().filter(|(name, _)| args.table.as_deref().map_or(!ONLY_ASKED.contains(name), |only| only == *name)) {
+        let (title, grid) = table(one, limit);
+        if !grid.is_empty() {
             let _ = write!(out, "{title}\n{grid}");
+        } else if args.table.is_some() {
+            let _ = writeln!(out, "{title}\n  nothing");
         }
     }
     out

@@ -129,16 +129,12 @@ pub(super) fn memory(one: &Analyzed, limit: Limit) -> Shown {
         ("device", |(_, of)| if of.device < 0 { of.device_type.to_owned() } else { format!("{} {}", of.device_type, of.device) }),
         ("allocations", |(_, of)| of.allocations.to_string()),
         ("frees", |(_, of)| of.frees.to_string()),
-        ("before", |(_, of)| signed_mb(of.start_bytes)),
-        ("after", |(_, of)| signed_mb(of.end_bytes)),
-        ("peak", |(_, of)| signed_mb(of.peak_bytes)),
+        ("before", |(_, of)| mb(of.start_bytes)),
+        ("after", |(_, of)| mb(of.end_bytes)),
+        ("peak", |(_, of)| mb(of.peak_bytes)),
         ("reserved", |(_, of)| mb(of.peak_reserved_bytes)),
     ];
     ("memory (before and after the recording)".into(), Grid::of(2, limit, columns, of_ranks(one, |rank| &rank.memory)))
-}
-
-fn signed_mb(bytes: i64) -> String {
-    format!("{:.2} MB", bytes as f64 / 1e6)
 }
 
 pub(super) fn memory_timeline(one: &Analyzed, limit: Limit) -> Shown {
