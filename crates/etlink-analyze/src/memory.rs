@@ -73,7 +73,8 @@ fn name(device_type: i32) -> &'static str {
 
 /// Per device, and, if wanted, all points in time. O(events + devices · log).
 pub(crate) fn memory(device: &DeviceTrace, timeline: bool) -> (Vec<Memory>, Vec<MemoryPoint>) {
-    let (mut all, mut points): (IndexMap<(&'static str, i64), Memory, FxBuildHasher>, Vec<MemoryPoint>) = (IndexMap::default(), vec![]);
+    let mut all = IndexMap::<(&'static str, i64), Memory, FxBuildHasher>::default();
+    let mut points = vec![];
     for at in (0..device.memory.len()).filter(|at| device.names.get(device.memory.name[*at]) != FAILED) {
         let row = device.memory.row(at);
         let (kind, number) = (name(row.device_type), i64::from(row.device));
