@@ -51,9 +51,9 @@ fn device_time_by_class() {
     tool.file("rules.txt", "# ours\ncommunication ours ^ours_\n");
     let ruled = breakdown(tool.run("analyze trace.json --rules rules.txt --json"));
     assert_eq!((&ruled[0]["computation_ns"], &ruled[0]["exposed_communication_ns"]), (&json!(40_000), &json!(10_000)));
-    tool.run("analyze trace.json")
-        .exits(0)
-        .says("the device is busy 70.0 % of 100.000 us: computation 50.0 %, exposed copies 20.0 %, idle 30.0 %; 100.0 % of communication runs beside");
+    tool.run("analyze trace.json").exits(0).says(
+        "the device is busy 70.0 % of 100.000 us: computation 50.0 %, exposed copies 20.0 %, idle 30.0 %; 100.0 % of communication runs beside",
+    );
     tool.file("wrong.txt", "communication ours");
     tool.run("analyze trace.json --rules wrong.txt").exits(2).complains(&["wrong.txt", "line 1", "a rule is a class"]);
 }
@@ -84,7 +84,7 @@ fn csv_says_what_json_says() {
             "--sequences-of mm",
             &["breakdown", "kernels", "idle", "stream_idle", "launches", "queues", "copies", "coverage", "work", "collectives", "sequences"][..],
         ),
-        ("--compat hta", &["temporal_breakdown", "kernel_type_breakdown", "kernel_breakdown", "idle_time_breakdown", "queue_length_summary"]),
+        ("--compat hta", &["temporal_breakdown", "kernel_type_breakdown", "kernel_breakdown_top10", "idle_time_breakdown", "queue_length_summary"]),
     ] {
         let json = tool.run(&format!("analyze . {how} --json")).exits(0).json();
         for name in tables {
@@ -216,6 +216,28 @@ fn numbers_of_hta() {
     tool.run("analyze trace.json --compat hta").exits(0).says("temporal_breakdown of rank 0").says("idle_time(us)").says("30.0");
     let json = tool.run("analyze trace.json --compat hta,nanoseconds --json").exits(0).json();
     assert_eq!(table(&json, 0, "temporal_breakdown")[0]["kernel_time(us)"], json!(100.0));
+}
+
+/// Annotations of devices, which no graph needs, and what HTA says of all ranks.
+#[test]
+fn annotations_and_stragglers_of_hta() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        let mut draw = TraceBuilder::default();
+        draw.distributed(rank, 2);
+        let main = draw.thread();
+        draw.annotation(main, "ProfilerStep#4", 0, 100 * US);
+        let begin = (20 + 10 * rank) * US;
+        draw.launch(main, (5 * US, 8 * US), Queue::stream(20), "ncclKernel_AllReduce_RING_LL", (begin, 90 * US));
+        draw.raw(r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#4", "pid": 0, "tid": 20, "ts": 20.000, "dur": 70.000}"#);
+        tool.file(&format!("kineto_trace_{rank}.json"), draw.kineto());
+    }
+    let json = tool.run("analyze . --compat hta --json").exits(0).json();
+    assert_eq!(table(&json, 1, "user_annotation_breakdown_gpu")[0]["sum (us)"], json!(70.0));
+    assert_eq!(json[0]["total"]["potential_stragglers"], json!([{"straggler": 0}, {"straggler": 1}]));
+    assert_eq!(json[0]["total"]["kernel_type_breakdown"], json!([{"kernel_type": "COMMUNICATION", "sum": 130.0, "percentage": 100.0}]));
+    tool.run("analyze . --compat hta --table potential_stragglers").exits(0).says("potential_stragglers of all ranks");
+    tool.run("analyze . --compat hta --csv --table potential_stragglers").exits(0).says("run,rank,straggler\n").says(",all,1\n");
 }
 
 /// A `.et` has the device rows as they were.
@@ -473,7 +495,14 @@ fn control_characters_in_names() {
     tool.file("cut.json", format!("{before}[31m{}", after.replacen("\"dur\": ", "\"dur\": nan, \"was\": ", 1)));
     tool.run("analyze cut.json").exits(0).says("note: damage: durations that are no numbers");
     tool.file("plain.json", draw(0).kineto());
-    for line in ["analyze odd.json", "analyze odd.json --compat hta", "analyze cut.json", "top odd.json", "diff plain.json odd.json", "link --device odd.json"] {
+    for line in [
+        "analyze odd.json",
+        "analyze odd.json --compat hta",
+        "analyze cut.json",
+        "top odd.json",
+        "diff plain.json odd.json",
+        "link --device odd.json",
+    ] {
         let ran = tool.run(line).exits(0);
         assert!(!ran.stdout.contains(|c: char| c.is_control() && c != '\n'), "{line}: {:?}", ran.stdout);
     }

@@ -31,7 +31,10 @@ fn a_slower_kernel_is_named_with_its_cost_per_step() {
     tool.run("diff before.json after.json").exits(0).says("device time 20.000 us -> 32.000 us (+60.0 %)").says("+12.000 us");
     let csv = tool.run("diff before.json after.json --csv").exits(0);
     assert!(csv.stdout.contains("\ngemm,true,slower,1,1,20000,32000,12000,,\n"), "{}", csv.stdout);
-    tool.run("diff before.json after.json").exits(0).says("count before  count after  time before  time after").says("before: before.json, 1 rank, 2 steps");
+    tool.run("diff before.json after.json")
+        .exits(0)
+        .says("count before  count after  time before  time after")
+        .says("before: before.json, 1 rank, 2 steps");
     tool.run("diff before.json before.json").exits(0).says("nothing changed");
     tool.run("diff - -").exits(2).complains(&["only one of the two runs can be standard input"]);
 }

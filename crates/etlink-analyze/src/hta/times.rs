@@ -84,8 +84,8 @@ fn of_type<'l>(loaded: &'l Loaded<'_>, of: Type) -> impl Iterator<Item = &'l Row
     loaded.rows.iter().filter(move |row| row.of == of)
 }
 
-/// Time by the sum of the values of the types that run.
-fn sweep(loaded: &Loaded<'_>, types: &[Type]) -> BTreeMap<i64, i64> {
+/// Time by the sum of the values of the types that run; of each piece what `of_piece` leaves.
+fn sweep(loaded: &Loaded<'_>, types: &[Type], of_piece: impl Fn(i64) -> i64) -> BTreeMap<i64, i64> {
     let mut changes: Vec<(i64, i64)> = vec![];
     for (bit, of) in types.iter().enumerate() {
         let value = 1i64 << bit;
@@ -97,14 +97,14 @@ fn sweep(loaded: &Loaded<'_>, types: &[Type]) -> BTreeMap<i64, i64> {
         running += change;
         let next = changes.get(at + 1).map_or(*time, |next| next.0);
         let held = times.entry(running).or_default();
-        *held = i64::saturating_add(*held, next.saturating_sub(*time));
+        *held = i64::saturating_add(*held, of_piece(next.saturating_sub(*time)));
     }
     times
 }
 
 pub(super) fn overlap(loaded: &Loaded<'_>) -> CommCompOverlap {
     let communication = total(&merged(of_type(loaded, Type::Communication)));
-    let both = sweep(loaded, &[Type::Communication, Type::Computation]).get(&3).copied().unwrap_or(0);
+    let both = sweep(loaded, &[Type::Communication, Type::Computation], |time| time).get(&3).copied().unwrap_or(0);
     let share = (communication != 0).then(|| percent(both as f64, communication as f64, 2));
     CommCompOverlap { rank: loaded.rank, comp_comm_overlap_pctg: share }
 }
@@ -112,16 +112,28 @@ pub(super) fn overlap(loaded: &Loaded<'_>) -> CommCompOverlap {
 pub(super) fn types(loaded: &Loaded<'_>) -> Vec<KernelType> {
     let types = [Type::Computation, Type::Communication, Type::Memory];
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
-    for (running, time) in sweep(loaded, &types).into_iter().filter(|(running, _)| *running > 0) {
+    // HTA's `astype(int)`
+    let whole_us = |time: i64| if loaded.settings.nanoseconds { time / 1_000 * 1_000 } else { time };
+    for (running, time) in sweep(loaded, &types, whole_us).into_iter().filter(|(running, _)| *running > 0) {
         let names: Vec<&str> = types.iter().enumerate().filter(|(bit, _)| running & (1 << bit) != 0).map(|(_, of)| of.name()).collect();
         if !names.is_empty() {
             let sum = sums.entry(names.join(" overlapping ")).or_default();
             *sum = sum.saturating_add(time);
         }
     }
-    sums.retain(|_, sum| *sum != 0);
-    let whole = sums.values().copied().fold(0, i64::saturating_add);
-    let line = |(kernel_type, sum): (String, i64)| KernelType { kernel_type, sum: loaded.us(sum), percentage: percent(sum as f64, whole as f64, 1) };
+    table(sums.into_iter().map(|(of, sum)| (of, loaded.us(sum))).collect())
+}
+
+/// The same of several ranks: sums.
+pub(super) fn types_of_all<'a>(ranks: impl Iterator<Item = &'a KernelType>) -> Vec<KernelType> {
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    ranks.for_each(|one| *sums.entry(one.kernel_type.clone()).or_default() += one.sum);
+    table(sums)
+}
+
+fn table(sums: BTreeMap<String, f64>) -> Vec<KernelType> {
+    let whole = sums.values().sum::<f64>();
+    let line = |(kernel_type, sum): (String, f64)| KernelType { kernel_type, sum, percentage: percent(sum, whole, 1) };
     let mut all: Vec<KernelType> = sums.into_iter().map(line).collect();
     all.sort_by(|a, b| b.sum.total_cmp(&a.sum));
     all

@@ -4,5 +4,6 @@
 mod averages;
 mod by_hand;
 mod hta;
+mod hta_drawn;
 mod random;
 mod support;

@@ -22,7 +22,7 @@ pub(super) fn figures(trace: &LinkedTrace, rules: &Rules) -> Result<Vec<u8>> {
     }
     serde_json::to_writer(&mut out, &analysis)?;
     for nanoseconds in [false, true] {
-        serde_json::to_writer(&mut out, &hta::tables(trace, hta::Settings { nanoseconds, include_last: nanoseconds })?)?;
+        serde_json::to_writer(&mut out, &hta::tables(trace, hta::Settings { nanoseconds, include_last: nanoseconds, rank: None })?)?;
     }
     serde_json::to_writer(&mut out, &tops(&trace.device)?)?;
     for table in Table::ALL {

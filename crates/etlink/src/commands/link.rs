@@ -56,6 +56,7 @@ fn job(args: Link) -> Result<Job> {
         target,
         form,
         tensor_deps: how.tensor_deps.into(),
+        asides: false,
         threads,
         strict: how.strict,
         force: how.force,

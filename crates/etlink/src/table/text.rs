@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn cut_names_stay_different() {
-        let long = |functor: &str| format!("void at::native::vectorized_elementwise_kernel<4, at::native::{functor}Functor<float>, std::array<char*, 3ul>>");
+        let long =
+            |functor: &str| format!("void at::native::vectorized_elementwise_kernel<4, at::native::{functor}Functor<float>, std::array<char*, 3ul>>");
         let texts = [long("Add"), long("Mul"), "gemm".to_owned(), long("Add")];
         for most in [24, 40, 60, 80] {
             let all = cut_all(&texts.each_ref().map(String::as_str), most);

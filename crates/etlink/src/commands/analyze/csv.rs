@@ -1,9 +1,9 @@
 //! A table of all ranks as CSV: run, rank, then the fields that JSON has, by the same names.
 
-use super::Analyzed;
 use super::told::Told;
+use super::{Analyzed, AsHta};
 use anyhow::Result;
-use etlink_analyze::{Analysis, Metric, Total};
+use etlink_analyze::{Analysis, Metric, Total, hta};
 use etlink_link::ranks::Lateness;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -23,9 +23,13 @@ pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
     }
 }
 
-/// Of a table of each rank; `blank` has a record of it.
-pub(super) fn of_told<T: Serialize>(all: &[Told<T>], table: &str, blank: &T) -> Result<String> {
-    csv(all.iter().flat_map(of_ranks), table, blank)
+/// Of a table of HTA's.
+pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
+    if hta::OF_ALL_RANKS.contains(&table) {
+        let blank = hta::AllRanks { potential_stragglers: vec![hta::PotentialStraggler::default()], ..hta::AllRanks::default() };
+        return csv(all.iter().map(|run| (run.told.run.as_str(), "all".to_owned(), serde_json::to_value(&run.total))), table, &blank);
+    }
+    csv(all.iter().flat_map(|run| of_ranks(&run.told)), table, &hta::Tables::blank())
 }
 
 fn of_ranks<T: Serialize>(run: &Told<T>) -> impl Iterator<Item = Said<'_>> {

@@ -64,7 +64,7 @@ fn check(args: &Analyze) -> Result<Vec<&'static str>> {
     if as_hta && !args.compat.contains(&Compat::Hta) {
         bail!("include-last-step and nanoseconds are options of hta: --compat hta,include-last-step");
     }
-    let tables = if as_hta { hta::TABLES.to_vec() } else { [etlink_analyze::TABLES, &OF_ALL_RANKS].concat() };
+    let tables = if as_hta { [hta::TABLES, &hta::OF_ALL_RANKS].concat() } else { [etlink_analyze::TABLES, &OF_ALL_RANKS].concat() };
     if let Some(table) = args.table.as_deref().filter(|table| !tables.contains(table)) {
         bail!("{table} is no table {} --compat hta; tables are {}", if as_hta { "of" } else { "without" }, tables.join(", "));
     }
@@ -77,19 +77,30 @@ fn check(args: &Analyze) -> Result<Vec<&'static str>> {
     Ok(tables)
 }
 
+/// What HTA says of one run.
+#[derive(Serialize)]
+struct AsHta {
+    #[serde(flatten)]
+    told: Told<hta::Tables>,
+    /// Over all ranks.
+    total: hta::AllRanks,
+}
+
 /// HTA's numbers.
 fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
     let has = |what| args.compat.contains(&what);
-    let settings = Settings { include_last: has(Compat::IncludeLastStep), nanoseconds: has(Compat::Nanoseconds) };
-    let told = load(args, threads(args.threads)?, |trace, _| Ok(hta::tables(trace, settings)?))?;
+    let settings = Settings { include_last: has(Compat::IncludeLastStep), nanoseconds: has(Compat::Nanoseconds), rank: None };
+    let told = load(args, threads(args.threads)?, |trace, of| Ok(hta::tables(trace, Settings { rank: of.rank, ..settings })?))?;
+    let total = |told: &Told<hta::Tables>| hta::all_ranks(told.ranks.iter().map(|rank| &rank.said));
+    let told: Vec<AsHta> = told.into_iter().map(|told| AsHta { total: total(&told), told }).collect();
     if args.json {
         print_json(&json::of(&told, tables, args.table.as_deref())?)?;
     } else if args.csv {
-        print(&csv::of_told(&told, args.table.as_deref().unwrap_or("temporal_breakdown"), &hta::Tables::blank())?)?;
+        print(&csv::of_hta(&told, args.table.as_deref().unwrap_or("temporal_breakdown"))?)?;
     } else {
         print(&show::compat::tables(&told, args)?)?;
     }
-    Ok(outcome(args, told.iter()))
+    Ok(outcome(args, told.iter().map(|one| &one.told)))
 }
 
 /// CSV has no place for notes: they go to standard error.

@@ -193,6 +193,7 @@ impl Merging {
             target: Some(timeline::target(&self.args, run).unwrap_or_else(|| Target::new(&self.output_path(run, found), how.format, how.force))?),
             form: Form::new(how, how.format)?.with(part(&self.args)),
             tensor_deps: how.tensor_deps.into(),
+            asides: false,
             threads: self.fleet.threads_each,
             strict: how.strict,
             force: how.force,

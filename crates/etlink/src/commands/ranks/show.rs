@@ -121,7 +121,8 @@ fn straggler(name: &str, joints: u64, longest: String, waited_ns: i64, late: Opt
 }
 
 fn by_rank(one: &Compared) -> String {
-    let mut table = Grid::new(2, Limit::NONE, ["rank", "takes part", "comes last", "others wait", "waits", "clock", "within", "drift", "within", "by"]);
+    let mut table =
+        Grid::new(2, Limit::NONE, ["rank", "takes part", "comes last", "others wait", "waits", "clock", "within", "drift", "within", "by"]);
     for (at, rank) in one.ranks.iter().enumerate() {
         let clock = one.clocks.get(at).filter(|clock| clock.support > 0 || clock.by_machine);
         let [drift, drift_within] = drift(clock);

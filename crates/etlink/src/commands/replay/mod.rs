@@ -145,7 +145,19 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
         }
         let device = device.clone().unwrap_or_default();
         let (rank, form, tensor_deps) = (*rank, Form::default(), (*tensor_deps).into());
-        let job = Job { host: host.clone(), device, capture: None, rank, target: None, form, tensor_deps, threads, strict: *strict, force: *force };
+        let job = Job {
+            host: host.clone(),
+            device,
+            capture: None,
+            rank,
+            target: None,
+            form,
+            tensor_deps,
+            asides: false,
+            threads,
+            strict: *strict,
+            force: *force,
+        };
         progress.say("reading");
         let (host, device) = pair::read_both(&job, progress)?;
         let input = pair::inputs(&job);

@@ -1,8 +1,8 @@
 //! The table as PyTorch prints it (`_build_table`), and its rows for programs.
 
 use super::Table;
-use anyhow::Result;
 use crate::table::{Grid, Limit, note};
+use anyhow::Result;
 use etlink_analyze::top::{Row, Top};
 use serde::Serialize;
 use std::fmt::Write;

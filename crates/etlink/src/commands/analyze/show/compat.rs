@@ -1,8 +1,8 @@
 //! Tables of other tools, as they name their columns.
 
 use crate::args::Analyze;
+use crate::commands::analyze::AsHta;
 use crate::commands::analyze::csv::{cell, records};
-use crate::commands::analyze::told::Told;
 use crate::table::{Grid, Limit};
 use anyhow::Result;
 use etlink_analyze::hta;
@@ -10,16 +10,22 @@ use serde_json::Value;
 use std::fmt::Write;
 
 /// All of them, or that which was asked for.
-pub(in crate::commands::analyze) fn tables(told: &[Told<hta::Tables>], args: &Analyze) -> Result<String> {
+pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &Analyze) -> Result<String> {
     let mut out = String::new();
-    for run in told {
+    let wanted = |name: &&&str| args.table.as_deref().is_none_or(|only| only == **name);
+    for AsHta { told: run, total } in told {
         out += &run.said_first();
         for rank in &run.ranks {
             let said = serde_json::to_value(&rank.said)?;
-            for name in hta::TABLES.iter().filter(|name| args.table.as_deref().is_none_or(|only| only == **name)) {
+            for name in hta::TABLES.iter().filter(wanted) {
                 writeln!(out, "{name} of rank {}", rank.label)?;
                 out += &table(&said, name, args.top);
             }
+        }
+        let said = serde_json::to_value(total)?;
+        for name in ["kernel_type_breakdown", "potential_stragglers"].iter().filter(|_| run.ranks.len() > 1).filter(wanted) {
+            writeln!(out, "{name} of all ranks")?;
+            out += &table(&said, name, args.top);
         }
     }
     Ok(out)

@@ -1,0 +1,220 @@
+//! `cargo dev hta`: our `--compat hta` against what HolisticTraceAnalysis says, trace by trace and table by table.
+//!
+//! Results are folders named as the traces, with HTA's data frames as CSV, as `recipes/hta_tables.py` leaves them.
+
+mod compare;
+
+use anyhow::{Context, Result, ensure};
+use compare::{Line, differences, idle, line, stored};
+use etlink_analyze::hta::{self, Settings, Tables};
+use etlink_link::LinkOptions;
+use serde_json::{Map, Value};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What HTA and its results depend on.
+const PACKAGES: [&str; 3] = ["traceinsight==0.6.1", "pandas==2.2.3", "numpy==2.4.6"];
+
+/// A table, and how results name it.
+struct Table {
+    name: &'static str,
+    /// A name that results of before have.
+    before: &'static str,
+    /// Columns that name a line.
+    key: &'static [&'static str],
+}
+
+const fn table(name: &'static str, before: &'static str, key: &'static [&'static str]) -> Table {
+    Table { name, before, key }
+}
+
+const TABLES: [Table; 14] = [
+    table("temporal_breakdown", "", &["rank"]),
+    table("comm_comp_overlap", "", &["rank"]),
+    table("kernel_type_breakdown", "kernel_type_breakdown_mem", &["kernel_type"]),
+    table("kernel_breakdown", "kernel_breakdown_all_mem", &["name", "kernel_type", "rank"]),
+    table("kernel_breakdown_top10", "", &["name", "kernel_type", "rank"]),
+    table("user_annotation_breakdown_gpu", "", &["name", "rank"]),
+    table("user_annotation_breakdown_cpu", "", &["name", "rank"]),
+    table("idle_time_breakdown", "", &["rank", "stream", "idle_category"]),
+    table("cuda_kernel_launch_stats", "cuda_kernel_launch_stats_rank0", &["correlation"]),
+    table("queue_length_summary", "", &["rank", "stream"]),
+    table("blocked_on_full_queue", "blocked_full_queue", &["rank", "stream"]),
+    table("memory_bw_summary", "", &["rank", "name"]),
+    table("profiler_steps", "", &["step"]),
+    table("potential_stragglers", "", &["straggler"]),
+];
+
+/// What sums in another order give.
+const EXACT: f64 = 1e-9;
+/// HTA's times without rounding are doubles of us: since 1970, they hold 0.25 us.
+const DOUBLES_US: f64 = 0.5;
+
+/// How tables compare.
+#[derive(Default)]
+struct Counts {
+    equal: usize,
+    stable: usize,
+    doubles: usize,
+    failed: usize,
+    differ: usize,
+}
+
+/// Asks HTA itself where no results are given.
+pub fn run(traces: &Path, results: Option<&Path>) -> Result<()> {
+    let results = results.map_or_else(|| ask(traces), |results| Ok(results.to_owned()))?;
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(&results)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    folders.sort();
+    let mut counts = Counts::default();
+    for folder in folders.iter().filter(|folder| folder.is_dir()) {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let files = files(traces, folder, &name)?;
+        if files.is_empty() {
+            println!("{name}: no trace of this name");
+        }
+        for how in ["", "_last", "_ns"].into_iter().filter(|_| !files.is_empty()) {
+            let settings = Settings { include_last: how == "_last", nanoseconds: how == "_ns", rank: None };
+            compare(&name, folder, how, &tables(&files, settings)?, &mut counts)?;
+        }
+    }
+    let Counts { equal, stable, doubles, failed, differ } = counts;
+    println!(
+        "{equal} tables equal, {stable} equal to what HTA says with a stable sort, {doubles} but for its doubles, {failed} where HTA fails, {differ} differ"
+    );
+    ensure!(differ == 0, "{differ} tables differ");
+    Ok(())
+}
+
+/// What HTA says of all traces of a folder, in `target/hta`.
+fn ask(traces: &Path) -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let (packages, results) = (root.join("target/hta").join(PACKAGES.join("+")), root.join("target/hta/results"));
+    let succeeds = |command: &mut Command| -> Result<()> {
+        ensure!(command.status().with_context(|| format!("cannot run {command:?}"))?.success(), "{command:?} failed");
+        Ok(())
+    };
+    if !packages.join("hta").is_dir() || !packages.join("pandas").is_dir() {
+        println!("installing {} into {}", PACKAGES.join(", "), packages.display());
+        let mut pip = Command::new("python3");
+        succeeds(pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]).arg(&packages).args(PACKAGES))?;
+    }
+    if results.exists() {
+        std::fs::remove_dir_all(&results).with_context(|| results.display().to_string())?;
+    }
+    let recipe = root.join("crates/etlink-dev/recipes/hta_tables.py");
+    succeeds(Command::new("python3").env("PYTHONPATH", packages).args(["-W", "ignore"]).arg(recipe).arg(traces).arg(&results))?;
+    Ok(results)
+}
+
+/// The traces of a folder of results: those that it names, or `NAME.json[.gz]` in a folder or those in it.
+fn files(traces: &Path, results: &Path, name: &str) -> Result<Vec<PathBuf>> {
+    if let Ok(text) = std::fs::read(results.join("traces.json")) {
+        let names: Vec<String> = serde_json::from_slice(&text)?;
+        return Ok(names.iter().map(|name| traces.join(name)).collect());
+    }
+    for file in [format!("{name}.json.gz"), format!("{name}.json")] {
+        if traces.join(&file).is_file() {
+            return Ok(vec![traces.join(file)]);
+        }
+        for entry in std::fs::read_dir(traces)? {
+            let path = entry?.path().join(&file);
+            if path.is_file() {
+                return Ok(vec![path]);
+            }
+        }
+    }
+    Ok(vec![])
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = std::fs::read(path)?;
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        let packed = std::mem::take(&mut bytes);
+        flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// Tables of one rank or several, as HTA has them: lines of all ranks, or what is of all.
+fn tables(traces: &[PathBuf], settings: Settings) -> Result<Map<String, Value>> {
+    let rank = |trace: &PathBuf| -> Result<Tables> {
+        let device = etlink_kineto::read(&read(trace)?[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: true })?;
+        Ok(hta::tables(&etlink_link::link(None, device, LinkOptions::default())?, settings)?)
+    };
+    let ranks: Vec<Tables> = traces.iter().map(|trace| rank(trace).with_context(|| trace.display().to_string())).collect::<Result<_>>()?;
+    let mut all = Map::new();
+    for rank in &ranks {
+        for (name, lines) in object(serde_json::to_value(rank)?) {
+            if let (Value::Array(all), Value::Array(lines)) = (all.entry(name).or_insert_with(|| Value::Array(vec![])), lines) {
+                all.extend(lines);
+            }
+        }
+    }
+    all.extend(object(serde_json::to_value(hta::all_ranks(ranks.iter()))?));
+    Ok(all)
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// Prints a line per table.
+fn compare(name: &str, folder: &Path, how: &str, tables: &Map<String, Value>, counts: &mut Counts) -> Result<()> {
+    for Table { name: table, before, key } in TABLES {
+        let ours: Vec<Line> = tables[table].as_array().into_iter().flatten().filter_map(Value::as_object).map(line).collect();
+        let says = |name: &str| stored(folder, name);
+        let theirs = says(&format!("{table}{how}"))?.map_or_else(|| says(&format!("{before}{how}")), |lines| Ok(Some(lines)))?;
+        let failed = ["load", table].iter().any(|name| folder.join(format!("{name}{how}.error")).is_file());
+        let Some(theirs) = theirs else {
+            if failed {
+                counts.failed += 1;
+                println!("{name:40} {table:30} HTA fails; here {} lines", ours.len());
+            }
+            continue;
+        };
+        let stable = says(&format!("{table}{how}_stable"))?;
+        let answers = Answers { table, key, ours: &ours, theirs: &theirs, stable: stable.as_deref() };
+        let says = answers.compare(how == "_ns", counts);
+        println!("{name:40} {table:30}{how:5} {:>5} lines {says}", theirs.len());
+    }
+    Ok(())
+}
+
+/// What both say in one table.
+struct Answers<'a> {
+    table: &'a str,
+    key: &'a [&'a str],
+    ours: &'a [Line],
+    theirs: &'a [Line],
+    /// Of HTA with a stable sort, where that is something else.
+    stable: Option<&'a [Line]>,
+}
+
+impl Answers<'_> {
+    /// How they compare, in words; counted.
+    fn compare(&self, exact_times: bool, counts: &mut Counts) -> String {
+        let different = differences(self.key, self.ours, self.theirs, EXACT);
+        let but_for = |theirs: &[Line], tolerance| differences(self.key, self.ours, theirs, tolerance).is_empty();
+        let idle_alike = || differences(self.key, &idle(self.ours), &idle(self.theirs), DOUBLES_US).is_empty();
+        let (count, says) = match different.first() {
+            None => (&mut counts.equal, "equal".to_owned()),
+            Some(first) if self.stable.is_some_and(|stable| but_for(stable, EXACT)) => {
+                (&mut counts.stable, format!("equal with a stable sort; without, {first}"))
+            }
+            Some(first) if exact_times && but_for(self.stable.unwrap_or(self.theirs), DOUBLES_US) => {
+                (&mut counts.doubles, format!("equal but for HTA's doubles: {first}"))
+            }
+            // they also decide whether a call began before an end that is as near
+            Some(first) if exact_times && self.table == "idle_time_breakdown" && idle_alike() => {
+                (&mut counts.doubles, format!("equal but for the cause, by HTA's doubles: {first}"))
+            }
+            Some(first) => (&mut counts.differ, format!("{} differ: {first}", different.len())),
+        };
+        *count += 1;
+        says
+    }
+}
