@@ -44,6 +44,14 @@ function column(page, table, field) {
   return page.locator(`#${table} td[data-field="${field}"]`).evaluateAll((cells) => cells.map((cell) => cell.dataset.value));
 }
 
+/** Opens a page and the timeline of a rank. */
+async function openRank(name, rank) {
+  const opened = await open(name);
+  await opened.page.locator("#timeline").getByRole("button", { name: `rank ${rank}`, exact: true }).click();
+  await opened.page.locator(".head", { hasText: "stream" }).first().waitFor();
+  return opened;
+}
+
 const details = (page) => page.locator(".details h3").innerText();
 
 /** What is drawn, to see whether it changes. */
@@ -81,7 +89,7 @@ const changes = (page, before, message) => until(() => picture(page), (now) => n
 const becomes = (page, wanted, message) => until(() => picture(page), (now) => now === wanted, message);
 
 describe("every page", () => {
-  for (const name of ["devices", "recorded", "hostile"]) {
+  for (const name of ["devices", "recorded", "hostile", "many", "written"]) {
     for (const theme of ["light", "dark"]) {
       for (const width of [1280, 400]) {
         test(`${name}, ${theme}, ${width} px: loads from disk, quietly, and fits`, async () => {
@@ -120,7 +128,7 @@ describe("the numbers", () => {
     const { page } = await open("devices");
     const { ranks } = said("devices", "analyze");
     await page.locator("#tables select").selectOption({ label: "rank 1" });
-    const tables = Object.entries(ranks[1]).filter(([name, value]) => Array.isArray(value) && value.length > 0 && !["breakdown", "kernels", "steps"].includes(name));
+    const tables = Object.entries(ranks[1]).filter(([name, value]) => Array.isArray(value) && value.length > 0 && !["breakdown", "kernels", "steps", "memory_timeline"].includes(name));
     assert.ok(tables.length >= 3);
     for (const [name, records] of tables) {
       await page.locator("#tables").getByRole("button", { name: name.replaceAll("_", " "), exact: true }).click();
@@ -173,7 +181,7 @@ describe("tables", () => {
 
 describe("the timeline", () => {
   test("search selects, and what was waited for can be followed to its launch", async () => {
-    const { page } = await open("devices");
+    const { page } = await openRank("devices", 0);
     await page.keyboard.press("/");
     await page.keyboard.type("ncclDevKernel");
     assert.equal(await page.locator("#timeline .found").first().innerText(), "1 found");
@@ -190,7 +198,7 @@ describe("the timeline", () => {
   });
 
   test("keys zoom, move, select and let go", async () => {
-    const { page } = await open("devices");
+    const { page } = await openRank("devices", 0);
     await page.locator(".over").focus();
     const all = await settled(page);
     for (const [there, back] of [["w", "s"], ["+", "-"]]) {
@@ -217,7 +225,7 @@ describe("the timeline", () => {
   });
 
   test("a click selects, a drag moves, the wheel zooms with Ctrl only", async () => {
-    const { page } = await open("devices");
+    const { page } = await openRank("devices", 0);
     const place = async () => {
       const [box, head] = [await page.locator(".over").boundingBox(), await page.locator(".head", { hasText: "stream 7" }).boundingBox()];
       return (share) => [box.x + box.width * share, head.y + head.height + 6];
@@ -243,7 +251,7 @@ describe("the timeline", () => {
   });
 
   test("tracks fold, ranks change, the other step is that of the longest", async () => {
-    const { page } = await open("devices");
+    const { page } = await openRank("devices", 0);
     const head = page.locator(".head", { hasText: "stream 7" });
     const before = await settled(page);
     await head.press("Enter");
@@ -251,7 +259,104 @@ describe("the timeline", () => {
     await changes(page, before, "a folded track is not drawn");
     assert.match(await page.locator("#timeline .note").first().innerText(), /^ProfilerStep#3 took 500\.0 µs/, "the median of three");
     await page.locator("#timeline").getByRole("button", { name: "rank 1" }).click();
+    await page.getByText("rank 1’s clock").waitFor();
     assert.equal(await page.locator(".head", { hasText: "stream 20" }).count(), 1);
+  });
+});
+
+describe("all ranks by one clock", () => {
+  const pressed = (page) => page.locator("#timeline [aria-label='Rank of the timeline'] [aria-pressed=true]").innerText();
+
+  test("who came last, by how much, and the way there and back", async () => {
+    const { page } = await open("devices");
+    assert.equal(await pressed(page), "all ranks");
+    assert.match(await page.locator("#timeline .note").first().innerText(), /^ProfilerStep#3 of all ranks.*Times are by the clock of rank 0.*at most .* off \(rank 1\)\.$/s);
+    assert.deepEqual(await page.locator(".head").evaluateAll((heads) => heads.map((head) => head.textContent.match(/rank \d+/)[0])), ["rank 0", "rank 1"]);
+    const [skew] = said("devices", "ranks").collectives.filter((skew) => skew.step === "ProfilerStep#3");
+    assert.deepEqual([skew.last, skew.skew_ns], [1, 30_000]);
+    await page.locator("#search").fill("all_reduce");
+    await page.locator("#search").press("Enter");
+    assert.match(await details(page), /^all_reduce 3$/);
+    const meeting = page.locator(".meeting");
+    assert.match(await meeting.innerText(), /rank 1 came last, 30\.00 µs after the first \(rank 0\), 30\.00 µs after the one before it\. Rank 0 came first and waited 30\.00 µs\./);
+    await meeting.getByRole("button", { name: "What rank 1 did" }).click();
+    await until(() => pressed(page), (now) => now === "rank 1", "its timeline is shown");
+    await page.locator(".details h3", { hasText: "ncclDevKernel_AllReduce" }).waitFor();
+    assert.match(await page.locator(".details dl").innerText(), /190\.0 µs by the common clock/);
+    await meeting.getByRole("button", { name: "All ranks" }).click();
+    await until(() => pressed(page), (now) => now === "all ranks", "and back");
+    await page.locator(".details dl", { hasText: "rank 1" }).waitFor();
+    await meeting.getByRole("button", { name: "Rank 0, the first" }).click();
+    await page.locator(".details dl", { hasText: "rank 0" }).waitFor();
+    assert.match(await page.locator(".details .two").innerText(), /could not begin before\s+all_reduce 3\s+came at 190\.0 µs, after a wait of 30\.00 µs/);
+  });
+
+  test("what is in sight, and what is selected, stay from rank to rank", async () => {
+    const { page } = await openRank("devices", 0);
+    await page.locator("#search").fill("ncclDevKernel");
+    await page.locator("#search").press("Enter");
+    await page.locator(".over").press("Enter");
+    await page.locator("#timeline").getByRole("button", { name: "rank 1", exact: true }).click();
+    await page.locator(".details dl", { hasText: "190.0 µs by the common clock" }).waitFor();
+  });
+
+  test("the rank that the others waited for can come first", async () => {
+    const { page } = await open("devices");
+    await page.getByLabel("latest ranks first").check();
+    const heads = () => page.locator(".head").evaluateAll((heads) => heads.map((head) => head.textContent.match(/rank \d+/)[0]).join());
+    await until(heads, (now) => now === "rank 1,rank 0", "rank 1 is late");
+  });
+});
+
+describe("memory", () => {
+  test("charts have the points of analyze, of the rank that is chosen", async () => {
+    const { page } = await open("devices");
+    const { ranks } = said("devices", "analyze");
+    for (const rank of [0, 1]) {
+      await page.locator("#memory select").selectOption({ label: `rank ${rank}` });
+      const [memory] = ranks[rank].memory;
+      const size = (bytes) => `${(bytes / 1e6).toFixed(bytes >= 1e7 ? 2 : 3)} MB`;
+      await page.locator(".memory h3", { hasText: `cuda 0 at most ${size(memory.peak_bytes)} allocated` }).waitFor();
+      assert.match(await page.locator(".memory h3").innerText(), new RegExp(`at most ${size(memory.peak_reserved_bytes)} reserved; ${size(memory.end_bytes)} at the end`));
+      const tip = page.locator("#memory .tip");
+      const seen = [];
+      await page.locator(".memory [role=application]").focus();
+      for (const { time_ns } of ranks[rank].memory_timeline) {
+        await page.keyboard.press("ArrowRight");
+        await until(() => tip.getAttribute("data-time"), (now) => now === String(time_ns), "the next point");
+        seen.push(await tip.evaluate((tip) => [tip.dataset.allocated, tip.dataset.reserved].map(Number)));
+      }
+      assert.deepEqual(seen, ranks[rank].memory_timeline.map((point) => [point.allocated_bytes, point.reserved_bytes]));
+    }
+  });
+});
+
+describe("what is left out", () => {
+  test("is said of every table that is cut, and how to get it", async () => {
+    const { page } = await open("many");
+    assert.match(await page.locator("#kernels .note").innerText(), /^These are the 1,000 of 1,200 that take most\. All: etlink analyze --csv --table kernels\.$/);
+    assert.match(await page.locator("#steps .cut").innerText(), /^These are the first 1,000 of 1,200\. All: etlink analyze --csv --table steps\.$/);
+    assert.match(await page.locator("#memory .tip").innerText(), /The line has [\d,]+ of 9,600 points, .* All: etlink analyze --csv --table memory_timeline\.$/);
+    assert.equal((await page.locator("#kernels-table .more").innerText()), "Show all 1,000");
+    const [memory] = said("many", "analyze").ranks[0].memory;
+    assert.equal(memory.peak_bytes, 9_600 * 1_024);
+    assert.match(await page.locator(".memory h3").innerText(), /at most 9\.830 MB allocated/);
+  });
+
+  test("of a written graph what it does not tell, and the rest is there", async () => {
+    const { page } = await open("written");
+    assert.match(await page.locator(".notes").innerText(), /nothing is told of steps, linking/);
+    assert.deepEqual(await page.locator("main h2").allInnerTexts(), ["Where device time goes", "What the critical path is made of", "Who waits for whom", "Kernels", "Timeline", "More tables", "How true the graph is"]);
+    const { ranks, total } = said("written", "analyze");
+    assert.deepEqual(await column(page, "kernels-table", "sum_ns"), total.kernels.map((kernel) => String(kernel.sum_ns)));
+    assert.equal(total.kernels.reduce((sum, kernel) => sum + kernel.sum_ns, 0), said("devices", "analyze").total.kernels.reduce((sum, kernel) => sum + kernel.sum_ns, 0));
+    await page.getByText("Table of device time").click();
+    assert.deepEqual(await column(page, "breakdown-table", "idle_ns"), ranks.flatMap((rank) => rank.breakdown).map((time) => String(time.idle_ns)));
+    await page.locator("#timeline").getByRole("button", { name: "rank 0", exact: true }).click();
+    await page.locator("#search").fill("gemm");
+    await page.locator("#search").press("Enter");
+    await page.locator(".details h3", { hasText: "sm80_gemm_f16" }).waitFor();
+    assert.match(await page.locator(".details .two").innerText(), /launched by/);
   });
 });
 

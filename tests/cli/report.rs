@@ -84,3 +84,33 @@ fn a_page_can_go_to_standard_output() {
     let ran = tool.run_with("report - -o -", &tool.read("trace.json")).exits(0);
     assert!(ran.stdout.starts_with("<!doctype html>") && ran.stdout.ends_with("</html>\n"));
 }
+
+#[test]
+fn written_graphs_say_what_they_tell() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        tool.file(&format!("traces/kineto_trace_{rank}.json"), steps().kineto());
+    }
+    tool.run("merge traces -o sim").exits(0);
+    let json = tool.run("report sim -o sim.html --json").exits(0).json();
+    assert_eq!((&json["ranks"], &json["timelines"], &json["step"]), (&2.into(), &2.into(), &serde_json::Value::Null));
+    let said = "of a written graph host times are those of slices: nothing is told of steps, linking, sizes of copies, grids, allocations";
+    assert_eq!(json["notes"][0], said);
+    tool.run("report sim/traces.1.et -o one.html").exits(0).says(said).says("no step with 12 ranges");
+    tool.run("link --device traces/kineto_trace_0.json -o tree.json").exits(0);
+    tool.run("report tree.json -o tree.html").exits(0).says("nothing is told of critical path").says("step ProfilerStep#6");
+    let sim = tool.read("sim/traces.0.et");
+    tool.run_with("report - -o -", &sim).exits(0);
+}
+
+#[test]
+fn what_is_no_graph_is_refused_in_words() {
+    let tool = Tool::new();
+    tool.run("report {pairs}/mlp-2.15.0/torch_et_0.json.gz -o x.html").exits(2).complains(&["is a host trace, which has no times", "--host"]);
+    tool.run("merge {pairs}/tpdp4-2.15.0 -o a").exits(0);
+    tool.run("merge {pairs}/ddp2-2.15.0 -o a/b").exits(0);
+    tool.run("report a -o x.html").exits(2).complains(&["written graphs of 2 runs", "give the folder of one"]);
+    tool.file("sim/run.0.et", tool.read("a/tpdp4-2.15.0.0.et"));
+    tool.file("sim/run.1.et", "no graph");
+    tool.run("report sim -o x.html").exits(1).says("note: 1 is left out").says("1 rank(s)");
+}

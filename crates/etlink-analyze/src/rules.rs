@@ -137,6 +137,11 @@ impl Rules {
         self.of.get(self.set.matches(name.as_bytes()).iter().next()?).copied()
     }
 
+    /// The class of a kernel of this name. O(length).
+    pub fn class(&self, name: &str) -> Class {
+        self.find(name).map_or(Class::Computation, |(class, _)| class)
+    }
+
     pub(crate) fn label_at(&self, label: u16) -> &str {
         self.labels.get(label as usize).map_or("", String::as_str)
     }

@@ -3,10 +3,11 @@
 //! `ctrl_deps` (1.0.1: `parent`) is the parent's id. Keys and attributes that
 //! `chakra_converter` and et_replay require are looked for, and named where they are missing.
 
-use super::{FileKind, Graph, GraphNode, ReadError};
+use super::{FileKind, Graph, GraphNode, Place, ReadError};
 use crate::finding::{Example, FindingKind};
 use crate::proto::NodeType;
 use etlink_json::{Broken, Damage, Envelope, Layout, Scanner, Value, read_elements, scan_fields};
+use etlink_model::Label;
 use std::io::Read;
 
 /// Elements begin with what the first one begins with: `id`, in 1.0.1 `name`.
@@ -26,6 +27,9 @@ struct Element {
     on_device: bool,
     start_ns: Option<i64>,
     exclusive_ns: Option<i64>,
+    inclusive_ns: Option<i64>,
+    correlation: Option<i64>,
+    place: Place,
     deps: Vec<u64>,
     keys: Vec<&'static str>,
     attrs: Vec<&'static str>,
@@ -64,9 +68,13 @@ fn element(scanner: &mut Scanner<'_>) -> Result<Element, Broken> {
             b"cat" => element.on_device = true,
             b"ts" => element.start_ns = value.time_ns(),
             b"exclusive_dur" => element.exclusive_ns = value.time_ns(),
+            b"inclusive_dur" => element.inclusive_ns = value.time_ns(),
+            b"correlation" => element.correlation = value.int(),
+            b"stream" => element.place.stream = value.int(),
+            b"device" => element.place.device = value.int(),
             b"inter_thread_dep" => element.deps.extend(value.uint()),
             b"sync_dep" => ids(value, &mut element.deps)?,
-            b"attrs" => attrs(value, &mut element.attrs)?,
+            b"attrs" => attrs(value, &mut element)?,
             _ => {}
         }
     }
@@ -90,7 +98,7 @@ fn ids(list: Value<'_>, out: &mut Vec<u64>) -> Result<(), Broken> {
     Ok(())
 }
 
-fn attrs(list: Value<'_>, seen: &mut Vec<&'static str>) -> Result<(), Broken> {
+fn attrs(list: Value<'_>, element: &mut Element) -> Result<(), Broken> {
     let mut items = Scanner::new(list.raw());
     if !items.eat(b'[') {
         return Ok(());
@@ -99,10 +107,16 @@ fn attrs(list: Value<'_>, seen: &mut Vec<&'static str>) -> Result<(), Broken> {
         let Value::Nested(object) = item else { continue };
         let mut fields = Scanner::new(object);
         fields.enter()?;
+        let mut is_thread = false;
         while let Some(key) = fields.key()? {
             let value = fields.value()?;
-            if key == b"name" {
-                mark(&NODE_ATTRS, value.raw(), seen);
+            match key {
+                b"name" => {
+                    is_thread = value.raw() == b"tid";
+                    mark(&NODE_ATTRS, value.raw(), &mut element.attrs);
+                }
+                b"value" if is_thread => element.place.tid = value.int().map(Label::Int),
+                _ => {}
             }
         }
     }
@@ -129,6 +143,10 @@ fn push(graph: &mut Graph, element: &Element) {
         kind: if element.on_device { "device_op" } else { "host_op" },
         start_ns: element.start_ns,
         duration_ns: element.exclusive_ns.unwrap_or_default(),
+        inclusive_ns: element.inclusive_ns,
+        correlation: element.correlation,
+        // a device row has the thread of its op
+        place: if element.on_device { Place { tid: None, ..element.place } } else { element.place },
         is_cpu_op: Some(!element.on_device),
         ..GraphNode::default()
     };

@@ -103,6 +103,8 @@ pub struct GraphNode<'a> {
     pub start_ns: Option<i64>,
     /// How long it took, ns.
     pub duration_ns: i64,
+    /// In a tree: the same with all below it, ns.
+    pub inclusive_ns: Option<i64>,
     /// `latency_ns`.
     pub latency_ns: Option<i64>,
     /// `correlation`.
@@ -140,6 +142,8 @@ pub struct Graph {
     pub start_ns: Vec<Option<i64>>,
     /// Durations.
     pub duration_ns: Vec<i64>,
+    /// In a tree with all that is below the node; else the same.
+    pub inclusive_ns: Vec<i64>,
     /// `latency_ns`: from the end of what a node waits for to its start.
     pub latency_ns: Vec<Option<i64>>,
     /// `correlation`.
@@ -257,6 +261,7 @@ impl Graph {
         self.kind.push(self.names.intern(node.kind));
         self.start_ns.push(node.start_ns);
         self.duration_ns.push(node.duration_ns);
+        self.inclusive_ns.push(node.inclusive_ns.unwrap_or(node.duration_ns));
         self.latency_ns.push(node.latency_ns);
         self.correlation.push(node.correlation);
         let place = self.places.get_index_of(&node.place).unwrap_or_else(|| self.places.insert_full(node.place).0);

@@ -102,6 +102,7 @@ fn node(graph: &mut Graph, message: &Message) {
         kind: text("kind").unwrap_or_default(),
         start_ns: number("start_ns").or_else(|| micros(&message.start_time_micros)),
         duration_ns: number("duration_ns").or_else(|| micros(&message.duration_micros)).unwrap_or_default(),
+        inclusive_ns: None,
         latency_ns: number("latency_ns"),
         correlation: number("correlation"),
         place: Place { pid: None, tid: None, device: number("device"), stream: number("stream") },

@@ -6,11 +6,13 @@ use etlink_analyze::{Analysis, Options, Rows, Rules, analyze, diff, hta, total};
 use etlink_link::LinkedTrace;
 use etlink_model::{DeviceTrace, TimeNs};
 use etlink_replay::{Graph, PathReport, Run, Settings, critical_path};
-use etlink_report::page::{self, Page, Rank, Timeline, Window};
+use etlink_report::page::{self, Packed, Page, Rank, Window};
 use etlink_tables::Table;
 
 /// Ranges of a timeline: few, so that some have to be drawn together.
 const RANGES: usize = 200;
+/// What a timeline may take, bytes.
+const ROOM: usize = 20_000;
 
 /// Everything, as bytes.
 pub(super) fn figures(trace: &LinkedTrace, rules: &Rules) -> Result<Vec<u8>> {
@@ -101,30 +103,35 @@ fn page(trace: &LinkedTrace, analysis: Analysis, rules: &Rules) -> Result<Vec<u8
     let graph = etlink_replay::graph_of(trace)?;
     let run = etlink_replay::run(&graph, trace, &Settings::default());
     let path = PathReport::new(&graph, trace, &run, &critical_path(&graph, &run));
-    let timelines = timelines(trace, (&graph, &run), &analysis, rules);
+    let timelines = timelines(trace, (&graph, &run), &analysis, rules)?;
     let rank = Rank {
         label: "0".to_owned(),
         device_trace: "device.json".to_owned(),
         host_trace: None,
         device: None,
+        memory_charts: page::memory_charts(&analysis.memory_timeline, 100),
         analysis,
-        link: trace.report.clone(),
-        figures: etlink_replay::figures(&graph, trace, &run),
-        critical_path: PathReport { steps: vec![], ..path },
+        link: Some(trace.report.clone()),
+        figures: Some(etlink_replay::figures(&graph, trace, &run)),
+        critical_path: Some(PathReport { steps: vec![], ..path }),
     };
     let (ranks, title) = ([rank], trace.device.names.iter().last().unwrap_or_default());
     let all = total(ranks.iter().map(|rank| &rank.analysis));
     let html = page::html(&Page { title, ranks: &ranks, total: &all, met: None, timelines: &timelines, notes: &[] })?;
     let text = std::str::from_utf8(&html).context("the page is no text")?;
-    ensure!(text.matches("</script>").count() == 2, "a name of the trace is markup in the page");
+    ensure!(text.matches("</script>").count() == 2 + timelines.len(), "a name of the trace is markup in the page");
     Ok(html)
 }
 
 /// Of all, and of the first step.
-fn timelines(trace: &LinkedTrace, (graph, run): (&Graph, &Run), analysis: &Analysis, rules: &Rules) -> Vec<Timeline> {
+fn timelines(trace: &LinkedTrace, (graph, run): (&Graph, &Run), analysis: &Analysis, rules: &Rules) -> Result<Vec<Packed>> {
     let rows = Rows::new(trace, rules);
     let (start, end) = trace.device.window().unwrap_or_default();
     let step = analysis.steps.first().map(|step| (TimeNs(step.start_ns), TimeNs(step.start_ns.saturating_add(step.duration_ns))));
     let window = |(start, end)| Window { start, end, step: None, note: String::new() };
-    [Some((start, end)), step].into_iter().flatten().map(|span| page::timeline(&rows, graph, run, window(span), RANGES)).collect()
+    [Some((start, end)), step]
+        .into_iter()
+        .flatten()
+        .map(|span| Ok(Packed::new(RANGES, ROOM, |most| page::timeline(&rows, graph, run, window(span), most, None))?))
+        .collect()
 }

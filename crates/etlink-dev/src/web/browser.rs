@@ -18,6 +18,9 @@ pub fn run() -> Result<()> {
     let etlink = std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
     let mut pages = drawn::traces(&folder.join("traces"))?;
     pages.push(("recorded".to_owned(), root.join("testdata/pairs/tpdp4-2.15.0")));
+    let written = folder.join("traces/written");
+    ran(Command::new(&etlink).args(["merge", "--force", "-o"]).arg(&written).arg(folder.join("traces/devices")).stdout(std::process::Stdio::null()))?;
+    pages.push(("written".to_owned(), written));
     for (name, traces) in &pages {
         page(&etlink, &folder, name, traces)?;
     }
@@ -26,13 +29,16 @@ pub fn run() -> Result<()> {
     ran(&mut node)
 }
 
-/// `NAME.html`, and what the other commands say: `NAME.analyze.json`, and of a folder `NAME.ranks.json`.
+/// `NAME.html`, and what the other commands say, as `NAME.COMMAND.json`.
 fn page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result<()> {
     let page = folder.join(format!("{name}.html"));
     ran(Command::new(etlink).args(["report", "--force", "-o"]).arg(page).arg(traces))?;
-    for command in ["analyze", "ranks"].iter().filter(|command| **command == "analyze" || traces.is_dir()) {
+    // ranks are compared by their traces
+    let ranks = ["ranks"].iter().filter(|_| traces.is_dir() && name != "written");
+    for command in ["analyze"].iter().chain(ranks) {
         let mut said = Command::new(etlink);
-        let output = said.args([command, "--json"]).arg(traces).output()?;
+        let points: &[&str] = if *command == "analyze" { &["--table", "memory_timeline"] } else { &[] };
+        let output = said.args([command, "--json"]).args(points).arg(traces).output()?;
         if !output.status.success() {
             bail!("{said:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
         }

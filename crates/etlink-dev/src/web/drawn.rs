@@ -1,4 +1,4 @@
-//! Drawn traces for pages: two ranks with devices, and names that try to get out of the page.
+//! Drawn traces for pages: two ranks with devices and memory, names that try to get out of the page, and more than a page has room for.
 
 use anyhow::{Context, Result};
 use etlink_model::builder::{Comms, Queue, TraceBuilder};
@@ -16,7 +16,8 @@ pub fn traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
         write(ranks.join(format!("kineto_trace_{rank}.json")), training(rank))?;
     }
     let hostile = write(folder.join("hostile <b>&amp;.json"), hostile())?;
-    Ok(vec![("devices".to_owned(), ranks), ("hostile".to_owned(), hostile)])
+    let many = write(folder.join("many.json"), many())?;
+    Ok(vec![("devices".to_owned(), ranks), ("hostile".to_owned(), hostile), ("many".to_owned(), many)])
 }
 
 /// Three steps, the second of them long; rank 1 comes late to each all-reduce.
@@ -49,7 +50,36 @@ fn training(rank: i64) -> TraceBuilder {
         draw.op(main, "aten::copy_", at(150), at(200));
         draw.call(main, "cudaMemcpyAsync", kernel(160, 180), copy);
         draw.memcpy(Queue::stream(7), "Memcpy DtoH (Device -> Pageable)", kernel(340, 370), copy, 1 << 20);
+        for (us, bytes, allocated) in
+            [(12, 2 << 20, 3 << 20), (72, (4 + rank) << 20, (7 + rank) << 20), (205, -(4 + rank) << 20, 3 << 20), (400, -(2 << 20), 1 << 20)]
+        {
+            memory(&mut draw, at(us), bytes, allocated, 8 << 20);
+        }
         from += length * US;
+    }
+    draw
+}
+
+/// An allocation or free on device 0, bytes.
+fn memory(draw: &mut TraceBuilder, at_ns: i64, bytes: i64, allocated: i64, reserved: i64) {
+    draw.raw(&format!(
+        r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": {:.3}, "args": {{"Total Reserved": {reserved}, "Total Allocated": {allocated}, "Bytes": {bytes}, "Device Id": 0, "Device Type": 1}}}}"#,
+        at_ns as f64 / 1e3
+    ));
+}
+
+/// 1,200 steps, in each a kernel of another name and eight allocations.
+fn many() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..1_200 {
+        let at = |us: i64| (step * 50 + us) * US;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(50));
+        draw.op(main, "aten::mm", at(1), at(20));
+        draw.launch(main, (at(5), at(8)), Queue::stream(7), &format!("gemm_{step}"), (at(10), at(30)));
+        for part in 0..8 {
+            memory(&mut draw, at(2 + part), 1 << 10, (step * 8 + part + 1) << 10, 16 << 20);
+        }
     }
     draw
 }

@@ -5,6 +5,8 @@ use serde::Serialize;
 
 /// Columns of the heat map at most: more collectives stand together.
 const COLUMNS: usize = 400;
+/// Cells of the heat map at most, of any number of ranks.
+const CELLS: usize = 100_000;
 /// Of more collectives those with the largest skew are listed, and the first of each column.
 const LISTED: usize = 2_000;
 
@@ -62,7 +64,8 @@ fn list(skews: Vec<Skew>, first: &mut [u32]) -> Vec<Skew> {
 
 /// `arrivals`: when each rank came, the first first.
 fn late(ranks: usize, arrivals: &[Vec<Arrival>]) -> Late {
-    let each = arrivals.len().div_ceil(COLUMNS).max(1);
+    let columns = (CELLS / ranks.max(1)).clamp(1, COLUMNS);
+    let each = arrivals.len().div_ceil(columns).max(1);
     let mut late = Late { first: vec![], ns: vec![vec![]; ranks] };
     for (column, together) in arrivals.chunks(each).enumerate() {
         late.first.push((column * each) as u32);

@@ -2,47 +2,68 @@
 //!
 //! ```text
 //! Analysis, LinkReport, Figures of each rank ─┐
-//! Met (skew between ranks) ───────────────────┼─ html ─> <script> JSON, gzip, base64 </script> + script + style
-//! Timeline of some ranks ─────────────────────┘
+//! Met (skew between ranks) ───────────────────┴─ html ─> <script> JSON, gzip, base64 </script> + script + style
+//! Timeline of all ranks, and of some ─ Packed ────┘
 //! ```
 //! What the page shows is what is in these values: its script formats, sorts and draws, and computes no figure. `web/` has the
 //! script's sources; what is built from them is committed in `web/dist`, and `cargo dev web --check` compares the two. No name of
 //! a trace gets into the HTML but for the title, which is escaped.
+//!
+//! A page takes 5 MB at most: each part has its share ([`TIMELINE_BYTES`], [`TABLE_BYTES`]), is measured as it stands in the page, and made
+//! again with less until it fits. What is left out, the page says.
 
 mod about;
+mod critical;
 mod deps;
+mod memory;
 mod met;
+mod packed;
 mod ranges;
+mod recorded;
 mod strings;
 mod summary;
 mod timeline;
+mod together;
 mod tracks;
+mod written;
 
 #[cfg(test)]
 mod tests;
 
+pub use memory::{MemoryChart, memory_charts};
 pub use met::Met;
-pub use timeline::{Timeline, Window, timeline};
+pub use packed::Packed;
+pub use recorded::timeline;
+pub use timeline::{Timeline, Window};
+pub use together::{Member, Together};
+pub use written::{Written, graph_timeline};
 
-use base64::engine::{Engine, general_purpose::STANDARD};
 use etlink_analyze::{Analysis, Total};
 use etlink_link::{EdgeKind, LinkReport};
 use etlink_replay::{Figures, PathReport};
-use flate2::{Compression, write::GzEncoder};
+use packed::pack;
 use serde::Serialize;
 use serde_json::Value;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use summary::Card;
 
 const SCRIPT: &str = include_str!("../../web/dist/page.js");
 const STYLE: &str = include_str!("../../web/dist/page.css");
 
-/// Ranges that all timelines of a page have together; with their edges and names that is 2 to 4 MB.
+/// Ranges that all timelines of a page have together.
 pub const RANGES: usize = 100_000;
+/// What all timelines of a page take at most, bytes of the page.
+pub const TIMELINE_BYTES: usize = 3_200_000;
+/// What all else takes at most.
+const TABLE_BYTES: usize = 1_600_000;
+/// Points of memory charts over all ranks.
+pub const MEMORY_POINTS: usize = 40_000;
 /// Timelines of a page at most.
 pub const TIMELINES: usize = 8;
 /// Records of a table over all ranks.
 const RECORDS: usize = 8_000;
+/// Records of a table at most.
+const LONGEST: usize = 1_000;
 /// Characters of a name in a table.
 const LONG: usize = 1_000;
 
@@ -60,12 +81,14 @@ pub struct Rank {
     /// What `etlink analyze` says of it.
     #[serde(flatten)]
     pub analysis: Analysis,
-    /// What `etlink link` says.
-    pub link: LinkReport,
-    /// What `etlink replay` says.
-    pub figures: Figures,
+    /// Memory over time, of each device.
+    pub memory_charts: Vec<MemoryChart>,
+    /// What `etlink link` says; none of a written graph.
+    pub link: Option<LinkReport>,
+    /// What `etlink replay` says; none where there is no graph.
+    pub figures: Option<Figures>,
     /// The same of the critical path; without its steps.
-    pub critical_path: PathReport,
+    pub critical_path: Option<PathReport>,
 }
 
 /// What is shown.
@@ -79,8 +102,8 @@ pub struct Page<'p> {
     pub total: &'p Total,
     /// How they met, if there are several.
     pub met: Option<&'p Met>,
-    /// Those whose step is shown.
-    pub timelines: &'p [Timeline],
+    /// Those whose step is shown; that of all ranks first, if there is one.
+    pub timelines: &'p [Packed],
     /// What to know first.
     pub notes: &'p [String],
 }
@@ -99,7 +122,6 @@ struct Data<'p> {
     met: Option<&'p Met>,
     kinds: [&'static str; timeline::KINDS.len()],
     edges: [&'static str; EdgeKind::ALL.len()],
-    timelines: &'p [Timeline],
 }
 
 #[derive(Serialize)]
@@ -115,18 +137,18 @@ struct Cut {
 /// # Errors
 /// None that memory has.
 pub fn html(page: &Page<'_>) -> io::Result<Vec<u8>> {
-    // packing many small pieces takes five times as long as packing few large ones
-    let mut packed = BufWriter::with_capacity(1 << 20, GzEncoder::new(vec![], Compression::default()));
-    serde_json::to_writer(&mut packed, &data(page)?)?;
-    let packed = STANDARD.encode(packed.into_inner()?.finish()?);
-    let mut out = Vec::with_capacity(packed.len() + SCRIPT.len() + STYLE.len() + 2_000);
+    let packed = tables(page)?;
+    let timelines: usize = page.timelines.iter().map(|timeline| timeline.text.len() + 100).sum();
+    let mut out = Vec::with_capacity(packed.len() + timelines + SCRIPT.len() + STYLE.len() + 2_000);
     write!(out, "{HEAD}<title>{} · etlink report</title>\n<style>", escaped(page.title))?;
     out.extend_from_slice(STYLE.as_bytes());
     write!(out, "</style>\n</head>\n<body>\n<div id=\"page\"><p class=\"starting\">{}</p></div>\n", escaped(&summary::sentence(page)))?;
-    write!(
-        out,
-        "<noscript><p>The rest of this report needs JavaScript.</p></noscript>\n<script type=\"text/plain\" id=\"data\">{packed}</script>\n<script>"
-    )?;
+    writeln!(out, "<noscript><p>The rest of this report needs JavaScript.</p></noscript>")?;
+    writeln!(out, "<script type=\"text/plain\" id=\"data\">{packed}</script>")?;
+    for timeline in page.timelines {
+        writeln!(out, "<script type=\"text/plain\" class=\"timeline\">{}</script>", timeline.text)?;
+    }
+    out.extend_from_slice(b"<script>");
     out.extend_from_slice(SCRIPT.as_bytes());
     out.extend_from_slice(b"</script>\n</body>\n</html>\n");
     Ok(out)
@@ -147,9 +169,22 @@ fn escaped(text: &str) -> String {
     strings::cut(text, LONG).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn data<'p>(page: &Page<'p>) -> io::Result<Data<'p>> {
+/// All but the timelines, with as many records as there is room for.
+fn tables(page: &Page<'_>) -> io::Result<String> {
+    let mut most = (RECORDS / page.ranks.len().max(1)).clamp(20, LONGEST);
+    let mut all = LONGEST;
+    loop {
+        let packed = pack(&data(page, most, all)?)?;
+        if packed.len() <= TABLE_BYTES || all <= 1 {
+            return Ok(packed);
+        }
+        (most, all) = ((most / 2).max(1), all / 2);
+    }
+}
+
+/// `most`: records of a rank's table, `all`: of a table of all ranks.
+fn data<'p>(page: &Page<'p>, most: usize, all: usize) -> io::Result<Data<'p>> {
     let mut cut = vec![];
-    let most = (RECORDS / page.ranks.len().max(1)).clamp(20, 1_000);
     let mut ranks = vec![];
     for rank in page.ranks {
         let mut value = serde_json::to_value(rank)?;
@@ -157,7 +192,7 @@ fn data<'p>(page: &Page<'p>) -> io::Result<Data<'p>> {
         ranks.push(value);
     }
     let mut total = serde_json::to_value(page.total)?;
-    shorten(&mut total, "", 1_000, &mut cut);
+    shorten(&mut total, "", all, &mut cut);
     Ok(Data {
         written_by: format!("etlink {}", env!("CARGO_PKG_VERSION")),
         title: page.title,
@@ -170,7 +205,6 @@ fn data<'p>(page: &Page<'p>) -> io::Result<Data<'p>> {
         met: page.met,
         kinds: timeline::KINDS,
         edges: EdgeKind::ALL.map(EdgeKind::name),
-        timelines: page.timelines,
     })
 }
 

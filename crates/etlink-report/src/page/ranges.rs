@@ -84,14 +84,18 @@ fn span(trace: &LinkedTrace, of: Of) -> (TimeNs, TimeNs, u32) {
     (start, start + duration, track)
 }
 
-/// All that run in the window, by track and start, the longer first. O(n log n).
+/// All that run in the window, as [`nested`] has them.
 pub(super) fn within(trace: &LinkedTrace, ids: Ids, (from, to): (TimeNs, TimeNs)) -> Vec<Drawn> {
     let drawn = |id: usize| {
         let (start, end, track) = span(trace, ids.get(id));
         let inside = start < to && (end > from || start >= from);
         inside.then_some(Drawn { track, depth: 0, start, end, id, count: 1 })
     };
-    let mut all: Vec<Drawn> = (0..ids.count).filter_map(drawn).collect();
+    nested((0..ids.count).filter_map(drawn).collect())
+}
+
+/// By track and start, the longer first, each at its depth. O(n log n).
+pub(super) fn nested(mut all: Vec<Drawn>) -> Vec<Drawn> {
     all.sort_unstable_by_key(order);
     let mut ends: Vec<TimeNs> = vec![];
     let mut track = NONE;

@@ -1,6 +1,7 @@
 //! The page in a few words: sums and shares of figures that the tables have.
 
 use super::{Page, Rank};
+use etlink_link::LinkReport;
 use etlink_replay::Cause;
 use serde::Serialize;
 
@@ -36,7 +37,7 @@ pub(super) fn sentence(page: &Page<'_>) -> String {
 }
 
 fn device(ranks: &[Rank]) -> String {
-    let rows = ranks.iter().any(|rank| rank.link.device_rows > 0);
+    let rows = ranks.iter().any(|rank| rank.link.as_ref().is_none_or(|link| link.device_rows > 0));
     match ranks.first().and_then(|rank| rank.device.as_deref()) {
         Some(model) => format!(" on {model}"),
         None if rows => String::new(),
@@ -55,7 +56,7 @@ fn on_the_path(ranks: &[Rank]) -> Option<String> {
 
 fn causes(ranks: &[Rank]) -> Vec<(Cause, i64)> {
     let mut sums: Vec<(Cause, i64)> = vec![];
-    for (cause, time) in ranks.iter().flat_map(|rank| &rank.critical_path.causes) {
+    for (cause, time) in ranks.iter().filter_map(|rank| rank.critical_path.as_ref()).flat_map(|path| &path.causes) {
         match sums.iter_mut().find(|(of, _)| of == cause) {
             Some((_, ns)) => *ns = ns.saturating_add(time.ns),
             None => sums.push((*cause, time.ns)),
@@ -98,14 +99,18 @@ pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
     if let Some((rank, ns)) = straggler(page) {
         card("Straggler", format!("rank {rank}"), format!("the others waited {} for it, summed", time(ns)));
     }
-    if let Some(error) = page.ranks.iter().filter_map(|rank| rank.figures.replay_error).max_by(f64::total_cmp) {
+    if let Some(error) = page.ranks.iter().filter_map(|rank| rank.figures.as_ref()?.replay_error).max_by(f64::total_cmp) {
         card("Replay error", format!("{:.2} %", error * 100.0), "of the makespan, worst rank".to_owned());
     }
-    let (launched, rows) = page.ranks.iter().fold((0, 0), |(launched, rows), rank| (launched + rank.link.launched, rows + rank.link.device_rows));
+    let (launched, rows) = links(page.ranks).fold((0, 0), |(launched, rows), link| (launched + link.launched, rows + link.device_rows));
     if rows > 0 {
         card("Launches found", percent(launched as i64, rows as i64), format!("of {rows} device rows"));
     }
     cards
+}
+
+fn links(ranks: &[Rank]) -> impl Iterator<Item = &LinkReport> {
+    ranks.iter().filter_map(|rank| rank.link.as_ref())
 }
 
 fn percent(part: i64, whole: i64) -> String {
@@ -113,7 +118,7 @@ fn percent(part: i64, whole: i64) -> String {
 }
 
 /// Three digits or more, with the unit that fits.
-fn time(ns: i64) -> String {
+pub(super) fn time(ns: i64) -> String {
     let (unit, size) = match ns.unsigned_abs() {
         0..1_000 => return format!("{ns} ns"),
         1_000..1_000_000 => ("µs", 1e3),

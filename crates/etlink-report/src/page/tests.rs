@@ -1,4 +1,5 @@
 use super::*;
+use base64::engine::Engine;
 use etlink_analyze::{Options, Rows, Rules, analyze, total};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::builder::{Queue, TraceBuilder};
@@ -24,10 +25,14 @@ fn drawn(trace: &LinkedTrace, window: (i64, i64), most: usize) -> Timeline {
     let rules = Rules::built_in().expect("rules");
     let (graph, run) = ran(trace);
     let window = Window { start: TimeNs(window.0), end: TimeNs(window.1), step: Some(("step 1".into(), DurationNs(900))), note: String::new() };
-    timeline(&Rows::new(trace, &rules), &graph, &run, window, most).labelled("0")
+    timeline(&Rows::new(trace, &rules), &graph, &run, window, most, None).labelled("0")
 }
 
 fn page(trace: &LinkedTrace, title: &str) -> String {
+    page_of(trace, title, &Packed::new(1_000, 1_000_000, |most| drawn(trace, (0, 1_000_000), most)).expect("a timeline"))
+}
+
+fn page_of(trace: &LinkedTrace, title: &str, timeline: &Packed) -> String {
     let (graph, run) = ran(trace);
     let path = PathReport::new(&graph, trace, &run, &etlink_replay::critical_path(&graph, &run));
     let rank = Rank {
@@ -36,12 +41,13 @@ fn page(trace: &LinkedTrace, title: &str) -> String {
         host_trace: None,
         device: None,
         analysis: analyze(trace, &Rules::built_in().expect("rules"), &Options::default()),
-        link: trace.report.clone(),
-        figures: etlink_replay::figures(&graph, trace, &run),
-        critical_path: PathReport { steps: vec![], ..path },
+        memory_charts: vec![],
+        link: Some(trace.report.clone()),
+        figures: Some(etlink_replay::figures(&graph, trace, &run)),
+        critical_path: Some(PathReport { steps: vec![], ..path }),
     };
     let total = total([&rank.analysis].into_iter());
-    let timelines = [drawn(trace, (0, 1_000_000), 1_000)];
+    let timelines = [timeline.clone()];
     let page = Page { title, ranks: &[rank], total: &total, met: None, timelines: &timelines, notes: &[] };
     let bytes = html(&page).expect("a page");
     assert_eq!(bytes, html(&page).expect("a page"), "same values, same bytes");
@@ -50,8 +56,12 @@ fn page(trace: &LinkedTrace, title: &str) -> String {
 
 /// What the page's script unpacks.
 fn unpacked(page: &str) -> Value {
-    let (_, rest) = page.split_once("id=\"data\">").expect("data");
-    let packed = STANDARD.decode(rest.split_once("</script>").expect("an end").0).expect("base64");
+    unpacked_after(page, "id=\"data\">")
+}
+
+fn unpacked_after(page: &str, mark: &str) -> Value {
+    let (_, rest) = page.split_once(mark).expect("data");
+    let packed = base64::engine::general_purpose::STANDARD.decode(rest.split_once("</script>").expect("an end").0).expect("base64");
     let mut text = String::new();
     flate2::read::GzDecoder::new(&packed[..]).read_to_string(&mut text).expect("gzip");
     serde_json::from_str(&text).expect("JSON")
@@ -77,7 +87,7 @@ fn the_page_has_all_and_lets_no_name_out() {
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(page.contains("<title>a &quot;run&quot; &lt;of&gt; &amp;c. · etlink report</title>"));
     assert!(!page.contains(HOSTILE));
-    assert_eq!(page.matches("</script").count(), 2, "of the data and of the script");
+    assert_eq!(page.matches("</script").count(), 3, "of the data, the timeline and the script");
     assert!(!page.contains("http://") || page.matches("http://").count() == page.matches("http://www.w3.org/").count(), "nothing is fetched");
     let data = unpacked(&page);
     assert_eq!(data["total"]["kernels"][0]["name"], HOSTILE);
@@ -122,6 +132,38 @@ fn a_window_keeps_what_reaches_into_it_and_the_budget() {
     assert!(all.drawn() <= 600 && all.together_ns > 0, "{} ranges drawn", all.drawn());
     assert!(all.count.iter().all(|count| *count >= 1));
     assert!(all.deps.to.iter().all(|to| (*to as usize) < all.drawn()));
+}
+
+/// Text that does not pack.
+fn noise(length: usize, seed: &mut u64) -> String {
+    let mut letter = || {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // from 0 to o, without the backslash
+        char::from(b'0' + (*seed >> 58) as u8).to_string().replace('\\', "z")
+    };
+    (0..length).map(|_| letter()).collect()
+}
+
+#[test]
+fn a_page_that_would_be_too_large_has_less() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let mut seed = 1;
+    for at in (0..6_000).map(|at| at * 1_000) {
+        draw.op(main, &noise(900, &mut seed), at, at + 900);
+        draw.launch(main, (at + 100, at + 200), Queue::stream(7), &noise(900, &mut seed), (at + 300, at + 800));
+    }
+    let trace = linked(&draw);
+    let whole = drawn(&trace, (0, 6_000_000), 100_000);
+    let unlimited = packed::pack(&whole).expect("packs").len();
+    assert!(whole.together_ns == 0 && unlimited > 5_000_000, "the test is one: {unlimited}");
+    let page = page_of(&trace, "large", &Packed::new(100_000, TIMELINE_BYTES, |most| drawn(&trace, (0, 6_000_000), most)).expect("a timeline"));
+    assert!(page.len() < 5_000_000, "{}", page.len());
+    let (data, timeline) = (unpacked(&page), unpacked_after(&page, "class=\"timeline\">"));
+    assert!(timeline["together_ns"].as_i64() > Some(0) && timeline["ranges"] == 18_000, "and says so");
+    let cut = data["cut"].as_array().and_then(|cuts| cuts.iter().find(|cut| cut["table"] == "kernels")).expect("kernels are cut");
+    assert_eq!(cut["of"], 6_000);
+    assert!(cut["records"].as_u64() < Some(1_000), "{cut}");
 }
 
 #[test]

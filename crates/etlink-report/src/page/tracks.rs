@@ -17,12 +17,12 @@ pub(super) struct Track {
 }
 
 /// The track of a number: threads, then queues.
-pub(super) fn track(device: &DeviceTrace, number: u32, ranges: u32) -> Track {
+pub(super) fn track(device: &DeviceTrace, number: u32) -> Track {
     let (at, threads) = (number as usize, device.threads.len());
     match (device.threads.get(at), at.checked_sub(threads).and_then(|queue| device.queues.get(queue))) {
-        (Some(thread), _) => Track { name: thread_name(device, *thread), group: process_name(device, thread.pid), stream: false, ranges },
-        (None, Some(queue)) => Track { name: queue_name(device, queue), group: device_name(device, queue), stream: true, ranges },
-        (None, None) => Track { name: String::new(), group: String::new(), stream: false, ranges },
+        (Some(thread), _) => Track { name: thread_name(device, *thread), group: process_name(device, thread.pid), stream: false, ranges: 0 },
+        (None, Some(queue)) => Track { name: queue_name(device, queue), group: device_name(device, queue), stream: true, ranges: 0 },
+        (None, None) => Track { name: String::new(), group: String::new(), stream: false, ranges: 0 },
     }
 }
 

@@ -4,8 +4,9 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { Data } from "./data";
 import { Help } from "./help";
+import { MemorySection } from "./memory";
 import { BreakdownSection, CollectivesSection, KernelsSection, PathSection, StepsSection } from "./sections";
-import { FidelitySection, LinkSection, TablesSection } from "./tables";
+import { FidelitySection, LinkSection, TablesSection, tablesOf } from "./tables";
 import { useTheme } from "./theme";
 import { Timelines } from "./timeline/timeline";
 
@@ -24,13 +25,14 @@ function parts(data: Data, theme: string): Part[] {
   const all: (Part | false)[] = [
     steps && { id: "steps", short: "Steps", title: "Step times", content: <StepsSection data={data} /> },
     rows && { id: "breakdown", short: "Device time", title: "Where device time goes", content: <BreakdownSection data={data} /> },
-    { id: "path", short: "Critical path", title: "What the critical path is made of", content: <PathSection data={data} /> },
+    data.ranks.some((rank) => rank.critical_path) && { id: "path", short: "Critical path", title: "What the critical path is made of", content: <PathSection data={data} /> },
     data.met !== null && data.met.skews.length > 0 && { id: "collectives", short: "Ranks", title: "Who waits for whom", content: <CollectivesSection data={data} met={data.met} theme={theme} /> },
     rows && { id: "kernels", short: "Kernels", title: "Kernels", content: <KernelsSection data={data} /> },
     { id: "timeline", short: "Timeline", title: "Timeline", content: <Timelines data={data} theme={theme} /> },
-    { id: "tables", short: "Tables", title: "More tables", content: <TablesSection data={data} /> },
-    { id: "link", short: "Linking", title: "How the traces were linked", content: <LinkSection data={data} /> },
-    { id: "fidelity", short: "Fidelity", title: "How true the graph is", content: <FidelitySection data={data} /> },
+    data.ranks.some((rank) => rank.memory_charts.length > 0) && { id: "memory", short: "Memory", title: "Memory over time", content: <MemorySection data={data} /> },
+    data.ranks.some((rank) => tablesOf(rank).length > 0) && { id: "tables", short: "Tables", title: "More tables", content: <TablesSection data={data} /> },
+    data.ranks.some((rank) => rank.link) && { id: "link", short: "Linking", title: "How the traces were linked", content: <LinkSection data={data} /> },
+    data.ranks.some((rank) => rank.figures) && { id: "fidelity", short: "Fidelity", title: "How true the graph is", content: <FidelitySection data={data} /> },
   ];
   return all.filter((part): part is Part => part !== false);
 }

@@ -81,14 +81,14 @@ export function Legend({ names }: { names: string[] }) {
 }
 
 /** The width that there is, px. */
-function useWidth(): [{ current: HTMLDivElement | null }, number] {
+export function useWidth(): [{ current: HTMLDivElement | null }, number] {
   const place = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(600);
   useEffect(() => {
     if (!place.current) {
       return;
     }
-    const size = new ResizeObserver(([entry]) => setWidth(entry.contentRect.width));
+    const size = new ResizeObserver(([entry]) => setWidth(Math.max(entry.contentRect.width, 240)));
     size.observe(place.current);
     return () => size.disconnect();
   }, []);
@@ -212,7 +212,8 @@ function short(name: string, room: number): string {
   return name.length <= letters ? name : number && name.startsWith("ProfilerStep#") ? number[0] : `…${name.slice(-Math.max(letters - 1, 4))}`;
 }
 
-function nice(least: number): number {
+/** 1, 2 or 5 times a power of ten, not less than `least`. */
+export function nice(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map((times) => times * power).find((step) => step >= least * 0.999) ?? power * 10;
 }

@@ -66,6 +66,27 @@ export interface LinkReport {
   anomalies: Anomaly[];
 }
 
+export interface Memory extends Record_ {
+  device_type: string;
+  device: number;
+  start_bytes: number;
+  end_bytes: number;
+  peak_bytes: number;
+  peak_ns: number;
+  peak_reserved_bytes: number;
+}
+
+export interface MemoryChart {
+  device_type: string;
+  device: number;
+  /** How many there are. */
+  points: number;
+  /** Each after the one before it. */
+  time_ns: number[];
+  allocated_bytes: number[];
+  reserved_bytes: number[];
+}
+
 export interface Rank {
   label: string;
   device_trace: string;
@@ -74,9 +95,12 @@ export interface Rank {
   breakdown: DeviceTime[];
   kernels: Record_[];
   steps: Step[];
-  link: LinkReport;
-  figures: Figures;
-  critical_path: { makespan_ns: number; nodes: number; causes: { [cause: string]: { ns: number; share: number } } };
+  memory: Memory[];
+  memory_charts: MemoryChart[];
+  /** Of a written graph not known. */
+  link: LinkReport | null;
+  figures: Figures | null;
+  critical_path: { makespan_ns: number; nodes: number; causes: { [cause: string]: { ns: number; share: number } } } | null;
   [table: string]: unknown;
 }
 
@@ -90,8 +114,31 @@ export interface Skew extends Record_ {
   skew_ns: number;
 }
 
+export interface Clock extends Record_ {
+  rank: number;
+  /** What to add to its times. */
+  offset_ns: number;
+  uncertainty_ns: number | null;
+  support: number;
+  contradicted: boolean;
+  by_machine: boolean;
+}
+
+/** A collective or message of several ranks; times by the common clock. */
+export interface Joint {
+  kind: string;
+  ranks: string;
+  number: number;
+  bytes: number;
+  start_ns: number;
+  first: number;
+  last: number;
+  skew_ns: number;
+  alone_ns: number;
+}
+
 export interface Met {
-  clocks: Record_[];
+  clocks: Clock[];
   ranks: (Record_ & { rank: number })[];
   skews: Skew[];
   count: number;
@@ -100,10 +147,13 @@ export interface Met {
 
 export interface Packed {
   label: string;
+  rank: number | null;
   step: string | null;
   step_ns: number | null;
   window_ns: number;
   origin_ns: number;
+  /** The window's start by the clock that all ranks have in common, from the start of what is drawn of all; null: there is none. */
+  common_ns: number | null;
   note: string;
   ranges: number;
   together_ns: number;
@@ -129,7 +179,11 @@ export interface Packed {
     cause: number[];
     delay_cause: number[];
     via: number[];
+    count: number[];
   };
+  met: { range: number[]; joint: number[] };
+  /** Of the timeline of all ranks. */
+  joints: Joint[] | null;
 }
 
 export interface Data {
@@ -148,8 +202,8 @@ export interface Data {
 }
 
 /** Unpacks base64 and gzip. */
-export async function unpack(packed: string): Promise<Data> {
+export async function unpack<T>(packed: string): Promise<T> {
   const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
   const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(plain).text()) as Data;
+  return JSON.parse(await new Response(plain).text()) as T;
 }

@@ -18,7 +18,7 @@ export function Heat({ met, data, theme }: { met: Met; data: Data; theme: string
   const high = Math.min(Math.max(Math.floor(320 / ranks.length), 3), 26);
   const wide = (width - LEFT) / columns;
   useEffect(() => {
-    const size = new ResizeObserver(([entry]) => setWidth(entry.contentRect.width));
+    const size = new ResizeObserver(([entry]) => setWidth(Math.max(entry.contentRect.width, 240)));
     place.current && size.observe(place.current);
     return () => size.disconnect();
   }, []);

@@ -2,12 +2,13 @@
 
 import { render } from "preact";
 import { App } from "./app";
-import { unpack } from "./data";
+import { unpack, type Data, type Packed } from "./data";
 import "./style.css";
 
 async function start(page: HTMLElement) {
-  const packed = document.getElementById("data")?.textContent ?? "";
-  const data = await unpack(packed);
+  const timelines = [...document.querySelectorAll("script.timeline")].map((script) => unpack<Packed>(script.textContent ?? ""));
+  const data = await unpack<Data>(document.getElementById("data")?.textContent ?? "");
+  data.timelines = await Promise.all(timelines);
   page.replaceChildren();
   render(<App data={data} />, page);
 }

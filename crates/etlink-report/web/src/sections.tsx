@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { Say, Stacked, Steps, stepRows, type Bar } from "./charts";
 import type { Data, DeviceTime, Met, Rank, Record_, Value } from "./data";
-import { percent } from "./format";
+import { count, percent } from "./format";
 import { Heat } from "./heat";
 import { Name, Table, type Column } from "./table";
 
@@ -13,13 +13,15 @@ export function StepsSection({ data }: { data: Data }) {
   const records = data.ranks.flatMap((rank) => (rank.steps ?? []).map((step) => ({ rank: rank.label, ...step })));
   const fields = Object.keys(records[0] ?? {}).filter((field) => (several || field !== "rank") && records.some((record) => (record as Record_)[field] !== 0));
   const rows = stepRows(data.ranks);
+  const cut = cutNote(data, "steps");
   return (
     <>
       {records.length > 1 && <Steps data={data} drawn={drawn} />}
       {rows.length === 1 && <Say>The recording has one step, {rows[0].name}.</Say>}
+      {cut && <p class="note cut">{cut}</p>}
       <details>
         <summary>Table of the steps</summary>
-        <Table id="steps-table" caption="Steps" records={records} columns={fields.map((field) => ({ field, head: field === "rows" ? "device rows" : undefined }))} />
+        <Table id="steps-table" caption="Steps" records={records} note={cut} columns={fields.map((field) => ({ field, head: field === "rows" ? "device rows" : undefined }))} />
       </details>
     </>
   );
@@ -90,7 +92,7 @@ export function BreakdownSection({ data }: { data: Data }) {
       )}
       <details>
         <summary>Table of device time</summary>
-        <Table id="breakdown-table" caption="Device time by class" records={records} columns={columns.filter((field) => several || field !== "rank").map((field) => ({ field }))} filter={false} />
+        <Table id="breakdown-table" caption="Device time by class" records={records} columns={columns.filter((field) => several || field !== "rank").map((field) => ({ field }))} filter={false} note={cutNote(data, "breakdown")} />
       </details>
     </>
   );
@@ -99,8 +101,8 @@ export function BreakdownSection({ data }: { data: Data }) {
 const CAUSES = ["host", "gap", "launch", "kernel", "communication", "memory_copy", "wait", "boundary", "unexplained"];
 
 export function PathSection({ data }: { data: Data }) {
-  const cause = (rank: Rank, name: string) => rank.critical_path.causes[name]?.ns ?? 0;
-  const bars = data.ranks.map((rank) => ({
+  const cause = (rank: Rank, name: string) => rank.critical_path?.causes[name]?.ns ?? 0;
+  const bars = data.ranks.filter((rank) => rank.critical_path).map((rank) => ({
     label: data.ranks.length > 1 ? `rank ${rank.label}` : "path",
     parts: CAUSES.map((name) => ({ name: name.replace("_", " "), ns: cause(rank, name) })),
   }));
@@ -123,7 +125,6 @@ export function KernelsSection({ data }: { data: Data }) {
   const kernels = rank < 0 ? data.total.kernels : data.ranks[rank].kernels;
   const records = of === "all" ? kernels : kernels.filter((kernel) => kernel.class === of);
   const present = CLASSES.filter((name) => name === "all" || kernels.some((kernel) => kernel.class === name));
-  const cut = data.cut.find((cut) => cut.table === "kernels" && cut.rank === (rank < 0 ? "" : data.ranks[rank].label));
   const share = (value: Value) => (
     <span class="share">
       <i style={`width: ${Math.max(Number(value) * 60, 1)}px`} />
@@ -163,9 +164,22 @@ export function KernelsSection({ data }: { data: Data }) {
       sort="sum_ns"
       rows={10}
       tools={tools}
-      note={cut && `These are the ${cut.records} of ${cut.of} names that take most; etlink analyze --json has all.`}
+      note={cutNote(data, "kernels", rank < 0 ? "" : data.ranks[rank].label, " that take most")}
     />
   );
+}
+
+/** What a cut table leaves out, and what has it all; of one rank, of all together (""), or of the ranks one after the other. */
+export function cutNote(data: Data, table: string, rank?: string, which = ""): string | undefined {
+  const cuts = data.cut.filter((cut) => cut.table === table && (rank === undefined ? cut.rank !== "" : cut.rank === rank));
+  if (cuts.length === 0) {
+    return undefined;
+  }
+  const whole = rank === undefined ? data.ranks.filter((of) => cuts.every((cut) => cut.rank !== of.label)).map((of) => (of[table] as unknown[]).length) : [];
+  const rest = whole.reduce((sum, length) => sum + length, 0);
+  const [shown, all] = [cuts.reduce((sum, cut) => sum + cut.records, rest), cuts.reduce((sum, cut) => sum + cut.of, rest)];
+  const first = rank === undefined && data.ranks.length > 1 ? `, of each rank the first ${count(Math.max(...cuts.map((cut) => cut.records)))}` : "";
+  return `These are the ${first || which ? "" : "first "}${count(shown)} of ${count(all)}${which}${first}. All: etlink analyze --csv --table ${table}.`;
 }
 
 export function RankChoice({ data, rank, choose, all = true }: { data: Data; rank: number; choose: (rank: number) => void; all?: boolean }) {
@@ -209,7 +223,7 @@ export function CollectivesSection({ data, met, theme }: { data: Data; met: Met;
         columns={skewColumns}
         sort="skew_ns"
         rows={10}
-        note={met.skews.length < met.count ? `Those with the largest skew of ${met.count}; etlink ranks --json has all.` : undefined}
+        note={met.skews.length < met.count ? `These are ${count(met.skews.length)} of ${count(met.count)}, those with the largest skew among them. All: etlink ranks --json.` : undefined}
       />
     </>
   );

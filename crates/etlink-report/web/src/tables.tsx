@@ -3,13 +3,14 @@
 import { useState } from "preact/hooks";
 import { Say } from "./charts";
 import type { Data, Rank, Record_ } from "./data";
-import { RankChoice } from "./sections";
+import { cutNote, RankChoice } from "./sections";
 import { columnsOf, Table, type Column } from "./table";
 
 /** Tables that have a section of their own. */
-const SHOWN = ["breakdown", "kernels", "steps", "link", "figures", "critical_path"];
+const SHOWN = ["breakdown", "kernels", "steps", "link", "figures", "critical_path", "memory_charts"];
 
-function tablesOf(rank: Rank): [string, Record_[]][] {
+/** Tables of a rank that stand nowhere else. */
+export function tablesOf(rank: Rank): [string, Record_[]][] {
   const is = (value: unknown): value is Record_[] => Array.isArray(value) && value.length > 0 && typeof value[0] === "object";
   return Object.entries(rank).filter((entry): entry is [string, Record_[]] => !SHOWN.includes(entry[0]) && is(entry[1]));
 }
@@ -19,9 +20,6 @@ export function TablesSection({ data }: { data: Data }) {
   const tables = tablesOf(data.ranks[rank]);
   const [wanted, choose] = useState("");
   const [name, records] = tables.find(([name]) => name === wanted) ?? tables[0] ?? ["", []];
-  if (data.ranks.every((rank) => tablesOf(rank).length === 0)) {
-    return <Say>The traces have nothing more.</Say>;
-  }
   return (
     <>
       <div class="tools">
@@ -34,7 +32,7 @@ export function TablesSection({ data }: { data: Data }) {
         </div>
         {data.ranks.length > 1 && <RankChoice data={data} rank={rank} choose={setRank} all={false} />}
       </div>
-      <Table key={name} id="more-table" caption={name.replaceAll("_", " ")} records={records} columns={columnsOf(records)} />
+      <Table key={name} id="more-table" caption={name.replaceAll("_", " ")} records={records} columns={columnsOf(records)} note={cutNote(data, name, data.ranks[rank].label)} />
     </>
   );
 }
@@ -51,7 +49,8 @@ function several(data: Data, columns: Column[]): Column[] {
 const LINK_HEADS: { [field: string]: string } = { cpu_ops: "CPU ops", matched: "of these matched", launched: "of these launched", owned_by_op: "owned by an op" };
 
 export function LinkSection({ data }: { data: Data }) {
-  const records = data.ranks.map((rank) => {
+  const linked = data.ranks.flatMap((rank) => (rank.link ? [{ ...rank, link: rank.link }] : []));
+  const records = linked.map((rank) => {
     const { link } = rank;
     return {
       rank: rank.label,
@@ -70,13 +69,13 @@ export function LinkSection({ data }: { data: Data }) {
   });
   const columns: Column[] = Object.keys(records[0] ?? {}).map((field) => ({ field, head: LINK_HEADS[field] }));
   const kinds = (of: "nodes" | "edges") => {
-    const names = [...new Set(data.ranks.flatMap((rank) => Object.keys(rank.link[of])))];
-    const rows = data.ranks.map((rank) => ({ rank: rank.label, ...Object.fromEntries(names.map((name) => [name, rank.link[of][name] ?? 0])) }) as Record_);
+    const names = [...new Set(linked.flatMap((rank) => Object.keys(rank.link[of])))];
+    const rows = linked.map((rank) => ({ rank: rank.label, ...Object.fromEntries(names.map((name) => [name, rank.link[of][name] ?? 0])) }) as Record_);
     return <Table id={`${of}-table`} caption={`${of} of the graph by kind`} records={rows} columns={several(data, ["rank", ...names].map((field) => ({ field })))} filter={false} />;
   };
-  const anomalies = data.ranks.flatMap((rank) => rank.link.anomalies.map(({ kind, severity, count, meaning }) => ({ rank: rank.label, severity, count, meaning, kind }) as Record_));
-  const notes = data.ranks.flatMap((rank) => rank.link.notes.map((note) => (data.ranks.length > 1 ? `rank ${rank.label}: ${note}` : note)));
-  const unlaunched = data.ranks.flatMap((rank) => Object.entries(rank.link.no_launch).map(([reason, count]) => ({ rank: rank.label, why: reason.replaceAll("_", " "), device_rows: count })));
+  const anomalies = linked.flatMap((rank) => rank.link.anomalies.map(({ kind, severity, count, meaning }) => ({ rank: rank.label, severity, count, meaning, kind }) as Record_));
+  const notes = linked.flatMap((rank) => rank.link.notes.map((note) => (data.ranks.length > 1 ? `rank ${rank.label}: ${note}` : note)));
+  const unlaunched = linked.flatMap((rank) => Object.entries(rank.link.no_launch).map(([reason, count]) => ({ rank: rank.label, why: reason.replaceAll("_", " "), device_rows: count })));
   return (
     <>
       <Table id="link-table" caption="How each rank’s traces were linked" records={records} columns={several(data, columns)} filter={false} />
@@ -105,7 +104,8 @@ export function LinkSection({ data }: { data: Data }) {
 }
 
 export function FidelitySection({ data }: { data: Data }) {
-  const records = data.ranks.map(({ label, figures }) => ({
+  const known = data.ranks.flatMap(({ label, figures }) => (figures ? [{ label, figures }] : []));
+  const records = known.map(({ label, figures }) => ({
     rank: label,
     measured_ns: figures.measured_ns,
     replayed_ns: figures.replayed_ns,

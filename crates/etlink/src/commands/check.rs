@@ -123,7 +123,15 @@ fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
     .collect()
 }
 
-pub(super) fn groups_beside(prefix: &Path) -> Result<Option<BTreeMap<String, Vec<i64>>>> {
+/// The ranks of groups, by `pg_name`.
+pub(super) type GroupList = BTreeMap<String, Vec<i64>>;
+
+/// The groups of the run that a written graph is of, if they are listed beside it.
+pub(super) fn groups_of(path: &Path) -> Result<GroupList> {
+    Ok(prefix_and_rank(path).map_or(Ok(None), |(prefix, _)| groups_beside(&prefix))?.unwrap_or_default())
+}
+
+pub(super) fn groups_beside(prefix: &Path) -> Result<Option<GroupList>> {
     let path = prefix.with_file_name(astra::file::GROUPS);
     if !path.is_file() {
         return Ok(None);

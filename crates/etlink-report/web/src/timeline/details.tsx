@@ -1,6 +1,8 @@
 // What is known of one range: times, facts, what it waited for and what waited for it.
 
+import type { Data } from "../data";
 import { time } from "../format";
+import { Meeting, type Jump } from "./meeting";
 import type { Dep, Model } from "./model";
 
 /** Reasons to wait that are listed at most. */
@@ -28,8 +30,10 @@ const EFFECTS: { [kind: string]: string } = {
 
 interface Props {
   model: Model;
+  data: Data;
   range: number;
   select: (range: number) => void;
+  jump: Jump;
 }
 
 /** The same in a sentence, for screen readers. */
@@ -39,16 +43,16 @@ export function spoken(model: Model, range: number): string {
   return `${model.name(range)}, ${model.kind(range)}, ${length}, at ${time(model.start[range])}, ${track.name}`;
 }
 
-export function Details({ model, range, select }: Props) {
+export function Details({ model, data, range, select, jump }: Props) {
   const { packed } = model;
   const track = model.tracks[model.track[range]];
   const several = packed.count[range] > 1;
   const step = model.onPath[range] >= 0 ? model.path[model.onPath[range]] : undefined;
   const facts: [string, string][] = [
     ["kind", model.kind(range)],
-    ["start", `${time(model.start[range])} after the window’s start`],
+    packed.common_ns === null ? ["start", `${time(model.start[range])} after the window’s start`] : ["start", `${time(model.start[range] + model.offset)} by the common clock`],
     [several ? "from the first to the last" : "duration", time(model.end[range] - model.start[range])],
-    ["on", `${track.name}, ${track.group}`],
+    ["on", [track.name, track.group].filter(Boolean).join(", ")],
   ];
   if (packed.own[range] > 0) {
     facts.push(["itself, without what it calls", time(packed.own[range])]);
@@ -79,6 +83,7 @@ export function Details({ model, range, select }: Props) {
           </div>
         ))}
       </dl>
+      {model.met(range) && <Meeting model={model} data={data} range={range} jump={jump} />}
       <div class="two">
         <Deps title="Waited for" model={model} deps={model.waitedFor(range)} other={(dep) => dep.from} reasons={REASONS} select={select} />
         <Deps title="What waited for it" model={model} deps={model.waiters(range)} other={(dep) => dep.to} reasons={EFFECTS} select={select} />
@@ -113,7 +118,7 @@ function Deps({ title, model, deps, other, reasons, select }: DepsProps) {
               <span class="name">{dep.outside} (not drawn)</span>
             )}{" "}
             <span class="gap">
-              {dep.kind === "launch" ? `${time(dep.gap)} after the call began` : `${time(Math.max(dep.gap, 0))} after its end`}
+              {dep.kind === "collective" ? `came at ${time(dep.at + model.offset)}, after a wait of ${time(dep.at - model.start[dep.to])}` : dep.kind === "launch" ? `${time(dep.gap)} after the call began` : `${time(Math.max(dep.gap, 0))} after its end`}
               {dep.decided ? " · decided the start" : ""}
               {dep.inferred ? " · inferred" : ""}
             </span>

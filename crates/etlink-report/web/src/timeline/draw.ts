@@ -1,5 +1,6 @@
 // Draws what is in sight on a canvas.
 
+import { nice } from "../charts";
 import { time as timeText, timeUnit } from "../format";
 import { after, type Dep } from "./model";
 import { AXIS, HEAD, LANE, type Row, type View } from "./view";
@@ -66,11 +67,12 @@ export function draw(context: CanvasRenderingContext2D, view: View, marks: Marks
 function grid(context: CanvasRenderingContext2D, view: View, colour: Colours) {
   const span = view.to - view.from;
   const step = nice((span / view.width) * 110);
-  const [unit, size] = timeUnit(Math.max(Math.abs(view.to), step));
+  const { offset } = view.model;
+  const [unit, size] = timeUnit(Math.max(Math.abs(view.to + offset), step));
   const digits = Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9));
   context.textAlign = "left";
-  for (let at = Math.ceil(view.from / step) * step; at <= view.to; at += step) {
-    const x = Math.round(view.x(at)) + 0.5;
+  for (let at = Math.ceil((view.from + offset) / step) * step; at <= view.to + offset; at += step) {
+    const x = Math.round(view.x(at - offset)) + 0.5;
     context.strokeStyle = colour("line");
     context.beginPath();
     context.moveTo(x, AXIS - 6);
@@ -90,12 +92,6 @@ function grid(context: CanvasRenderingContext2D, view: View, colour: Colours) {
     context.stroke();
     context.setLineDash([]);
   }
-}
-
-/** 1, 2 or 5 times a power of ten, not less than `least`. */
-function nice(least: number): number {
-  const power = 10 ** Math.floor(Math.log10(least));
-  return [1, 2, 5, 10].map((times) => times * power).find((step) => step >= least) ?? power * 10;
 }
 
 function band(context: CanvasRenderingContext2D, view: View, row: Row, colour: Colours) {
@@ -140,13 +136,18 @@ function box(context: CanvasRenderingContext2D, view: View, range: number, { x, 
   context.globalAlpha = faint ? 0.3 : 1;
   context.fillStyle = colour(`box-${kind}`);
   context.fillRect(x, y, width, height);
+  const waits = view.x(model.start[range] + model.waits(range)) - view.x(model.start[range]);
+  if (waits >= 1) {
+    context.fillStyle = colour("box-waiting");
+    context.fillRect(x, y, Math.min(waits + view.x(model.start[range]) - x, width), height);
+  }
   if (model.packed.count[range] > 1) {
     hatch(context, x, y, width, height, colour("card"));
   }
   const seen = Math.max(x, 0);
   const room = Math.min(x + width, view.width) - seen;
   if (room > 24) {
-    context.fillStyle = colour(`on-${kind}`);
+    context.fillStyle = colour(waits >= 1 ? "on-waiting" : `on-${kind}`);
     context.textAlign = "left";
     context.fillText(fitting(model.name(range), room - 6), seen + 3, y + height / 2 + 0.5);
   }

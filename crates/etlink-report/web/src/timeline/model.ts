@@ -1,6 +1,6 @@
 // A timeline unpacked: ranges by number, their place on tracks, what they waited for and what waited for them.
 
-import type { Packed } from "../data";
+import type { Joint, Packed } from "../data";
 
 export interface Track {
   name: string;
@@ -36,6 +36,8 @@ export interface PathStep {
   cause: string;
   delayCause: string;
   via: string;
+  /** Steps that are drawn as one. */
+  count: number;
 }
 
 export class Model {
@@ -49,12 +51,21 @@ export class Model {
   /** Per range, its step of the critical path; -1: it is not on it. */
   readonly onPath: Int32Array;
   readonly deps: Dep[];
+  /** What to add to have a time by the common clock. */
+  readonly offset: number;
+  /** Per range, the collective or message that it is a side of; -1: none. */
+  readonly joint: Int32Array;
+  private readonly joints: Joint[];
   private readonly kinds: string[];
   private readonly causes: Map<number, number[]> = new Map();
   private readonly effects: Map<number, number[]> = new Map();
 
-  constructor(packed: Packed, kinds: string[], edges: string[]) {
+  constructor(packed: Packed, kinds: string[], edges: string[], joints: Joint[]) {
     this.packed = packed;
+    this.joints = joints;
+    this.offset = packed.common_ns ?? 0;
+    this.joint = new Int32Array(packed.start.length).fill(-1);
+    packed.met.range.forEach((range, at) => packed.met.joint[at] < joints.length && (this.joint[range] = packed.met.joint[at]));
     this.kinds = kinds;
     this.size = packed.start.length;
     this.start = new Float64Array(this.size);
@@ -93,13 +104,14 @@ export class Model {
     const { strings, path } = this.packed;
     return {
       range,
-      name: strings[path.name[at]],
+      name: path.count[at] > 1 ? `${path.count[at]} short steps` : strings[path.name[at]],
       start: path.start[at],
       duration: path.duration[at],
       delay: path.delay[at],
       cause: strings[path.cause[at]],
       delayCause: strings[path.delay_cause[at]],
       via: strings[path.via[at]],
+      count: path.count[at],
     };
   }
 
@@ -135,6 +147,24 @@ export class Model {
   /** What waited for it. */
   waiters(range: number): Dep[] {
     return (this.effects.get(range) ?? []).map((at) => this.deps[at]);
+  }
+
+  /** The collective or message that a range is a side of. */
+  met(range: number): Joint | undefined {
+    return this.joints[this.joint[range]];
+  }
+
+  /** How long a range of several ranks stood still for the last of them, ns. */
+  waits(range: number): number {
+    const met = this.met(range);
+    const last = met ? met.start_ns + met.skew_ns - this.offset : -Infinity;
+    return Math.max(Math.min(last, this.end[range]) - this.start[range], 0);
+  }
+
+  /** The range that is a side of a collective or message, of several that on the track of this name. */
+  sideOf(joint: number, track: string): number {
+    const sides = this.packed.met.range.filter((_, at) => this.packed.met.joint[at] === joint);
+    return sides.find((range) => this.tracks[this.track[range]].name === track) ?? sides[0] ?? -1;
   }
 
   /** Numbers of the ranges whose name has `text` in it. */

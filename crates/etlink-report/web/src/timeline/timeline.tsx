@@ -3,32 +3,50 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Data, Packed } from "../data";
 import { count, time } from "../format";
+import { clockNote, type Jump } from "./meeting";
 import { Details, spoken } from "./details";
 import { colours, draw, type Marks } from "./draw";
 import { after, Model } from "./model";
 import { AXIS, HEAD, View } from "./view";
 
+/** What to show of a timeline at first: a part of the common clock, a side of a collective. */
+interface Wanted {
+  sight?: [number, number];
+  joint: number;
+  rank: number | null;
+}
+
 export function Timelines({ data, theme }: { data: Data; theme: string }) {
-  const [rank, setRank] = useState(0);
-  const packed = data.timelines[rank];
+  const [at, setAt] = useState(0);
+  const wanted = useRef<Wanted>({ joint: -1, rank: null });
+  const jump: Jump = (rank, joint, zoom) => {
+    const own = data.timelines.findIndex((timeline) => timeline.rank === rank && timeline.met.joint.includes(joint));
+    wanted.current = { ...wanted.current, joint, rank, sight: zoom ? undefined : wanted.current.sight };
+    setAt(zoom || own < 0 ? 0 : own);
+  };
   return (
     <>
       {data.timelines.length > 1 && (
         <div class="tools" role="group" aria-label="Rank of the timeline">
-          {data.timelines.map((timeline, at) => (
-            <button key={at} type="button" aria-pressed={at === rank} onClick={() => setRank(at)}>
-              rank {timeline.label}
+          {data.timelines.map((timeline, place) => (
+            <button key={place} type="button" aria-pressed={place === at} onClick={() => setAt(place)}>
+              {timeline.joints ? "all ranks" : `rank ${timeline.label}`}
             </button>
           ))}
         </div>
       )}
-      <Timeline key={rank} packed={packed} data={data} theme={theme} />
+      <Timeline key={at} packed={data.timelines[at]} data={data} theme={theme} wanted={wanted.current} jump={jump} />
     </>
   );
 }
 
+function jointsOf(data: Data) {
+  return data.timelines.find((timeline) => timeline.joints)?.joints ?? [];
+}
+
 function about(packed: Packed): string {
-  const parts = [packed.step ? `${packed.step} took ${time(packed.step_ns ?? 0)} on the host` : packed.note];
+  const name = packed.step ? (packed.step_ns === null ? `${packed.step} of all ranks, with their collectives and messages` : `${packed.step} took ${time(packed.step_ns)} on the host`) : packed.note;
+  const parts = [name || "Collectives and messages of all ranks"];
   if (packed.step_ns !== null && packed.window_ns > packed.step_ns) {
     parts.push(`what it launched ends ${time(packed.window_ns - packed.step_ns)} later (dashed line: the step’s end)`);
   }
@@ -41,13 +59,50 @@ function about(packed: Packed): string {
   return `${parts.filter(Boolean).join("; ")}.`;
 }
 
-function Timeline({ packed, data, theme }: { packed: Packed; data: Data; theme: string }) {
-  const model = useMemo(() => new Model(packed, data.kinds, data.edges), [packed]);
-  const view = useMemo(() => new View(model), [model]);
-  const [selected, select] = useState(-1);
+interface Props {
+  packed: Packed;
+  data: Data;
+  theme: string;
+  wanted: Wanted;
+  jump: Jump;
+}
+
+/** What is in sight at first, and what is selected. */
+function begin(model: Model, wanted: Wanted): [View, number] {
+  const view = new View(model);
+  if (wanted.sight && model.packed.common_ns !== null) {
+    view.set(wanted.sight[0] - model.offset, wanted.sight[1] - model.offset);
+  }
+  const range = wanted.joint < 0 ? -1 : model.sideOf(wanted.joint, `rank ${wanted.rank}`);
+  if (range >= 0) {
+    view.show(range);
+  }
+  return [view, range];
+}
+
+function Timeline({ packed, data, theme, wanted, jump }: Props) {
+  const model = useMemo(() => new Model(packed, data.kinds, data.edges, jointsOf(data)), [packed]);
+  const [view, first] = useMemo(() => begin(model, wanted), [model]);
+  const [selected, select] = useState(first);
+  useEffect(() => {
+    if (first >= 0) {
+      reveal(view, first, scroller.current);
+      refresh();
+    }
+  }, [model]);
+  useEffect(() => {
+    wanted.sight = packed.common_ns === null || view.isAll() ? undefined : [view.from + model.offset, view.to + model.offset];
+    [wanted.joint, wanted.rank] = [selected < 0 ? -1 : model.joint[selected], packed.rank];
+  });
   const [text, setText] = useState("");
   const [hit, setHit] = useState(0);
   const [options, setOptions] = useState({ arrows: false, path: true });
+  const [latest, setLatest] = useState(false);
+  const arrange = (latestFirst: boolean) => {
+    const caused = new Map(data.met?.ranks.map((rank) => [`rank ${rank.rank}`, Number(rank.caused_ns)]));
+    view.arrange(latestFirst ? (track) => caused.get(track.name) ?? 0 : undefined);
+    setLatest(latestFirst);
+  };
   const [, redraw] = useState(0);
   const found = useMemo(() => model.search(text), [model, text]);
   const marks: Marks = { selected, found: text.trim() ? new Set(found) : null, ...options };
@@ -61,6 +116,8 @@ function Timeline({ packed, data, theme }: { packed: Packed; data: Data; theme: 
     }
     refresh();
   };
+  /** To another rank's side, which may be in this timeline. */
+  const local: Jump = (rank, joint, here) => (here ? go(model.sideOf(joint, `rank ${rank}`)) : jump(rank, joint, here));
   const next = (by: number) => {
     if (found.length > 0) {
       const at = (hit + by + found.length) % found.length;
@@ -79,7 +136,9 @@ function Timeline({ packed, data, theme }: { packed: Packed; data: Data; theme: 
   };
   return (
     <div class="timeline">
-      <p class="note">{about(packed)}</p>
+      <p class="note">
+        {about(packed)} {packed.common_ns !== null && clockNote(data, packed)}
+      </p>
       <div class="tools">
         <label class="filter">
           <span class="hidden">Search the timeline</span>
@@ -115,29 +174,41 @@ function Timeline({ packed, data, theme }: { packed: Packed; data: Data; theme: 
         <button type="button" onClick={act(() => view.all())}>
           All
         </button>
+        {packed.joints && (
+          <label class="check">
+            <input type="checkbox" checked={latest} onChange={() => arrange(!latest)} /> latest ranks first
+          </label>
+        )}
         <label class="check">
           <input type="checkbox" checked={options.arrows} onChange={() => setOptions({ ...options, arrows: !options.arrows })} /> arrows
         </label>
-        <label class="check">
+        {packed.path.range.length > 0 && <label class="check">
           <input type="checkbox" checked={options.path} onChange={() => setOptions({ ...options, path: !options.path })} /> critical path
-        </label>
+        </label>}
       </div>
       <Canvas view={view} marks={marks} theme={theme} scroller={scroller} select={go} pick={select} refresh={refresh} />
       <p class="hidden" role="status">
         {selected >= 0 ? spoken(model, selected) : ""}
       </p>
       <div class="legend">
-        {["computation", "communication", "memory", "other", "op", "annotation", "call"].map((kind) => (
+        {data.kinds.filter((_, kind) => packed.kind.includes(kind)).map((kind) => (
           <span key={kind}>
             <i style={`background: var(--box-${kind})`} /> {kind}
           </span>
         ))}
-        <span>
-          <i class="path" /> on the critical path
-        </span>
+        {packed.met.range.length > 0 && (
+          <span>
+            <i style="background: var(--box-waiting)" /> waits for the last rank
+          </span>
+        )}
+        {packed.path.range.length > 0 && (
+          <span>
+            <i class="path" /> on the critical path
+          </span>
+        )}
       </div>
       {selected >= 0 ? (
-        <Details model={model} range={selected} select={go} />
+        <Details model={model} data={data} range={selected} select={go} jump={(rank, joint, zoom) => (packed.joints ? local(rank, joint, zoom) : jump(rank, joint, zoom))} />
       ) : (
         <p class="note">Select a range to see what it waited for. Ctrl + wheel zooms, drag moves; with the keys: w a s d.</p>
       )}

@@ -31,7 +31,8 @@ export class View {
   readonly model: Model;
   private readonly length: number;
   /** Threads by when they begin, then streams. */
-  private readonly order: number[];
+  private order: number[];
+  private readonly usual: number[];
   private byTrack = new Map<number, Row>();
 
   constructor(model: Model) {
@@ -39,6 +40,7 @@ export class View {
     const begins = ({ stream, lanes }: Track) => (stream ? Infinity : model.start[lanes[0]?.[0] ?? 0]);
     const first = model.tracks.map(begins);
     this.order = model.tracks.map((_, track) => track).sort((a, b) => (first[a] === first[b] ? a - b : first[a] - first[b]));
+    this.usual = this.order;
     this.length = Math.max(model.packed.window_ns, CLOSEST);
     this.to = this.length;
     this.lay();
@@ -57,6 +59,12 @@ export class View {
     this.rows = [...path, ...this.order.map((track) => place(track, shown(track)))];
     this.byTrack = new Map(this.rows.map((row) => [row.track, row]));
     this.total = top;
+  }
+
+  /** Tracks with the largest key first; without keys as usual. */
+  arrange(key?: (track: Track) => number) {
+    this.order = key ? [...this.usual].sort((a, b) => key(this.model.tracks[b]) - key(this.model.tracks[a])) : this.usual;
+    this.lay();
   }
 
   fold(track: number) {
@@ -112,6 +120,10 @@ export class View {
 
   all() {
     this.set(0, this.length);
+  }
+
+  isAll(): boolean {
+    return this.from === 0 && this.to === this.length;
   }
 
   /** Brings a range into sight, and nearer if it is too small to see. */

@@ -1,38 +1,44 @@
 //! A written graph (`.et`, its JSON, ET+) as a device trace, as far as its nodes tell.
 //!
 //! Device nodes become rows, runtime nodes calls (all slices of one together), communication nodes have type, size and group. Annotations, sizes of
-//! copies, grids and allocations are not there.
+//! copies, grids and allocations are not there; steps are in a tree (ET+) alone.
 
+use crate::commands::check::GroupList;
 use crate::commands::replay::chakra::{Numbers, on_device};
 use anyhow::{Result, bail};
 use etlink_chakra::proto::{CollectiveCommType, NodeType};
 use etlink_chakra::read;
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
-    Collective, Correlation, DeviceRow, DeviceTrace, DurationNs, Label, NameId, Queue, QueueIdx, RowKind, RuntimeCall, Thread, ThreadIdx, TimeNs,
+    Collective, Correlation, CpuOp, DeviceRow, DeviceTrace, DurationNs, Label, NameId, Queue, QueueIdx, RowKind, RuntimeCall, Thread, ThreadIdx,
+    TimeNs,
 };
 use indexmap::IndexMap;
-use std::collections::BTreeMap;
 
 /// What is said above the tables.
-pub(super) const NOTE: &str = "a written graph says nothing of steps, sizes of copies, grids and allocations; \
+pub(super) const NOTE: &str = "a written graph says nothing of steps (ET+ does), sizes of copies, grids and allocations; \
 a call that waited for the device began where its thread's node before ends";
 
-/// The ranks of groups, by `pg_name`.
-pub(super) type GroupList = BTreeMap<String, Vec<i64>>;
-
-/// The graph of the rows of `file`. Its own edges tell only when calls began: what a row waited for is told from the times.
+/// The graph of the rows of `file`.
 pub(super) fn linked(file: &read::Graph, name: &str, rank: Option<i64>, groups: &GroupList) -> Result<LinkedTrace> {
     if file.start_ns.iter().all(Option::is_none) {
         bail!("{name} has no times: there is nothing to analyze");
     }
+    match trace_of(file, rank, groups)? {
+        Some(trace) => Ok(trace),
+        None => bail!("{name} has no device nodes: there is nothing to analyze"),
+    }
+}
+
+/// The same, if it has rows or, being a tree, steps. Its own edges tell only when calls began: what a row waited for is told from the times.
+pub(in crate::commands) fn trace_of(file: &read::Graph, rank: Option<i64>, groups: &GroupList) -> Result<Option<LinkedTrace>> {
     let mut device = DeviceTrace { bytes: file.bytes, ..DeviceTrace::default() };
     device.header.rank = rank;
     device.header.world_size = file.metadata.iter().find(|(key, _)| key == "world_size").and_then(|(_, size)| size.parse().ok());
-    let (mut rows, mut calls, numbers) = (vec![], IndexMap::new(), Numbers::new(file));
+    let (mut rows, mut calls, mut ops, numbers) = (vec![], IndexMap::new(), vec![], Numbers::new(file));
     for index in 0..file.len() {
         let Some(start) = file.start_ns[index].map(TimeNs) else { continue };
-        let (kind, duration) = (file.names.get(file.kind[index]), DurationNs(file.duration_ns[index].max(0)));
+        let (kind, duration) = (file.names.get(file.kind[index]), DurationNs(file.inclusive_ns[index].max(0)));
         let correlation = file.correlation[index].map_or(Correlation::NONE, Correlation);
         let on_device = on_device(file, index, file.place_of(index));
         if matches!(kind, "boundary" | "unexplained_wait" | "latency" | "host_gap") {
@@ -41,6 +47,9 @@ pub(super) fn linked(file: &read::Graph, name: &str, rank: Option<i64>, groups: 
         let id = device.names.intern(file.name_of(index));
         if on_device {
             rows.push(row(file, index, &mut device, groups, DeviceRow { name: id, start, duration, correlation, ..DeviceRow::default() }));
+        } else if file.format.is_tree() && file.name_of(index).starts_with("ProfilerStep#") {
+            let thread = thread(file, index, &mut device);
+            ops.push(step(CpuOp { name: id, thread, start, duration, ..CpuOp::default() }));
         } else if kind == "runtime" && correlation != Correlation::NONE {
             let (thread, begun) = (thread(file, index, &mut device), begun(file, &numbers, index, start));
             let new = || RuntimeCall { name: id, thread, start: begun, duration, correlation, external_id: -1, kernel: NameId::EMPTY };
@@ -51,12 +60,18 @@ pub(super) fn linked(file: &read::Graph, name: &str, rank: Option<i64>, groups: 
     }
     rows.sort_by_key(|row| row.start);
     calls.sort_by(|_, call, _, other| call.start.cmp(&other.start));
+    ops.sort_by_key(|op| op.start);
+    ops.into_iter().for_each(|op| device.ops.push(op));
     rows.into_iter().for_each(|row| device.rows.push(row));
     calls.into_values().for_each(|call| device.calls.push(call));
-    if device.rows.is_empty() {
-        bail!("{name} has no device nodes: there is nothing to analyze");
+    if device.rows.is_empty() && device.ops.is_empty() {
+        return Ok(None);
     }
-    Ok(etlink_link::link(None, device, LinkOptions::default())?)
+    Ok(Some(etlink_link::link(None, device, LinkOptions::default())?))
+}
+
+fn step(base: CpuOp) -> CpuOp {
+    CpuOp { external_id: -1, seq_id: -1, annotation: true, collective: u32::MAX, ..base }
 }
 
 /// When the call of this slice began. What it did before it waited for a device has no node: it follows on what its thread did before.

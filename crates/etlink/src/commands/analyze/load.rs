@@ -3,7 +3,7 @@
 use super::told::{Ranked, Told};
 use super::{chakra, parquet};
 use crate::args::Analyze;
-use crate::commands::check::{groups_beside, prefix_and_rank};
+use crate::commands::check::{groups_of, prefix_and_rank};
 use crate::discover::{Found, Run, discover};
 use crate::fleet::{self, Fleet};
 use crate::input;
@@ -73,10 +73,8 @@ fn one(path: &Path, rank: Option<i64>, asides: bool, threads: usize, progress: &
         return Ok((etlink_link::link(None, device, options).with_context(|| name)?, false));
     }
     let graph = read::read(input.content).with_context(|| input.name.clone())?;
-    let named = prefix_and_rank(path);
-    let groups = named.as_ref().map_or(Ok(None), |(prefix, _)| groups_beside(prefix))?.unwrap_or_default();
-    let rank = rank.or(named.map(|(_, rank)| rank));
-    Ok((chakra::linked(&graph, &input.name, rank, &groups)?, true))
+    let rank = rank.or(prefix_and_rank(path).map(|(_, rank)| rank));
+    Ok((chakra::linked(&graph, &input.name, rank, &groups_of(path)?)?, true))
 }
 
 /// What is said of a trace, of its host trace and its device trace.

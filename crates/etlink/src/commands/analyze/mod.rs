@@ -1,6 +1,6 @@
 //! `etlink analyze`: what the traces say.
 
-mod chakra;
+pub(super) mod chakra;
 mod csv;
 mod json;
 mod load;

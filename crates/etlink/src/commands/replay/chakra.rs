@@ -59,6 +59,20 @@ pub fn graph_of(file: &read::Graph) -> Result<(Graph, Vec<String>)> {
     Ok((graph, notes))
 }
 
+/// The nodes of a tree, which says nothing of what waits for what. What has no times is drawn nowhere.
+pub fn nodes_of(file: &read::Graph) -> Result<Graph> {
+    let (resources, places) = places(file);
+    let Some(first) = file.start_ns.iter().flatten().min().copied() else { bail!("no node has a start time: there is nothing to show") };
+    let mut builder = Builder::new(resources.clone());
+    for (index, &resource) in places.iter().enumerate() {
+        let start = file.start_ns[index];
+        let kind = if start.is_some() { kind_of(file, index, resources[resource as usize].on_device) } else { Kind::Boundary };
+        let start = Some(TimeNs(start.unwrap_or(first)));
+        builder.push(Node { kind, resource, start, duration: DurationNs(file.inclusive_ns[index]), latency: None }, []);
+    }
+    Ok(builder.finish()?)
+}
+
 /// What was wrong with the file, and what is missing in it.
 fn notes(file: &read::Graph, graph: &Graph, twice: u64, dangling: u64) -> Vec<String> {
     let found = file.findings.clone().into_sorted();

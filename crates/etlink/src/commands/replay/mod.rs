@@ -1,7 +1,7 @@
 //! `etlink replay`: run a graph; how true is it, what takes long, what if.
 
 pub(super) mod chakra;
-mod ranks;
+pub(super) mod ranks;
 mod table;
 
 use super::link::refuse_input;

@@ -1,6 +1,6 @@
 //! `etlink replay DIR`: all ranks of a run as one graph.
 
-mod files;
+pub(in crate::commands) mod files;
 mod traces;
 
 use super::{Replayed, replay, table};

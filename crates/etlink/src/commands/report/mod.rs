@@ -1,9 +1,11 @@
-//! `etlink report`: one page about a trace or a run.
+//! `etlink report`: one page about a trace, a written graph or a run.
 //!
-//! Every rank is linked once for its figures. Which step is drawn is known only when all are: the ranks that are drawn
-//! are linked once more, unless there is but one.
+//! Every rank is read once for its figures. Which step is drawn is known only when all are: the ranks that are drawn
+//! are read once more, unless there is but one.
 
 mod folder;
+mod ran;
+mod source;
 mod steps;
 
 use super::link::refuse_input;
@@ -12,14 +14,13 @@ use crate::Outcome;
 use crate::args::{Report, TensorDeps};
 use crate::memory::{Budget, Need};
 use crate::output::Target;
-use crate::pair::{self, Job, Linked};
+use crate::pair::Job;
 use crate::progress::Progress;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use bytesize::ByteSize;
-use etlink_analyze::{Options, Rules, analyze, total};
-use etlink_link::LinkedTrace;
-use etlink_replay::{Graph, PathReport, Run, Settings};
-use etlink_report::page::{self, Met, Page, RANGES, Rank, Timeline};
+use etlink_analyze::{Rules, total};
+use etlink_report::page::{self, Met, Packed, Page, RANGES, Rank, TIMELINE_BYTES};
+use ran::Ran;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use steps::Steps;
@@ -43,19 +44,13 @@ struct Content {
     title: String,
     ranks: Vec<Rank>,
     met: Option<Met>,
-    timelines: Vec<Timeline>,
+    timelines: Vec<Packed>,
+    /// Of how many ranks.
+    drawn: usize,
     step: Option<String>,
     notes: Vec<String>,
     /// Traces are missing.
     incomplete: bool,
-}
-
-/// A linked trace and its run.
-struct Ran {
-    trace: LinkedTrace,
-    linked: Linked,
-    graph: Graph,
-    run: Run,
 }
 
 pub fn run(args: Report) -> Result<Outcome> {
@@ -79,8 +74,8 @@ fn tell(args: &Report, content: Content, bytes: u64) -> Result<Outcome> {
         bytes,
         ranks: content.ranks.len(),
         step: content.step,
-        timelines: content.timelines.len(),
-        ranges: content.timelines.iter().map(Timeline::drawn).sum(),
+        timelines: content.drawn,
+        ranges: content.timelines.iter().map(|timeline| timeline.ranges).sum(),
         notes: content.notes,
     };
     if args.output == Path::new("-") {
@@ -96,7 +91,7 @@ fn tell(args: &Report, content: Content, bytes: u64) -> Result<Outcome> {
     Ok(if content.incomplete { Outcome::Found } else { Outcome::Done })
 }
 
-/// One trace, or a pair.
+/// One trace, a pair, or a written graph.
 fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
     let both = args.host.iter().chain([&args.path]).filter(|path| path.as_path() == Path::new("-")).count();
     if both > 1 {
@@ -107,13 +102,16 @@ fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
     }
     let threads = threads(args.threads)?;
     Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.path))])?;
-    let ran = ran(&job(args, args.host.clone(), args.path.clone(), threads), progress)?;
-    let label = ran.trace.report.rank.map_or_else(|| file_name(&args.path), |rank| rank.to_string());
-    let ranks = vec![rank(&ran, &label, None, rules)];
-    let steps = Steps::choose(args.step.as_deref(), &[&ranks[0]])?;
-    let timelines = vec![draw(&ran, &ranks[0], &steps, RANGES, rules)];
-    let step = steps.name();
-    Ok(Content { title: file_name(&args.path), ranks, met: None, timelines, step, notes: vec![], incomplete: false })
+    let ran = match &args.host {
+        None => Ran::alone(&args.path, args, threads, progress)?,
+        Some(host) => Ran::traces(&job(args, Some(host.clone()), args.path.clone(), threads), progress)?,
+    };
+    let label = ran.number().map_or_else(|| file_name(&args.path), |rank| rank.to_string());
+    let rank = ran.rank(&label, None, rules, 1);
+    let steps = Steps::choose(args.step.as_deref(), &[&rank])?;
+    let timelines = vec![Packed::new(RANGES, TIMELINE_BYTES, |most| ran.draw(&rank, &steps, most, rules, None))?];
+    let (title, notes) = (file_name(&args.path), ran.leaves_out().into_iter().collect());
+    Ok(Content { title, ranks: vec![rank], met: None, timelines, drawn: 1, step: steps.name(), notes, incomplete: false })
 }
 
 fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
@@ -123,36 +121,4 @@ fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) ->
 fn file_name(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     name.or_else(|| Some(path.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned())).unwrap_or_else(|| "-".to_owned())
-}
-
-/// Links a rank and runs its graph.
-fn ran(job: &Job, progress: &Progress) -> Result<Ran> {
-    let (trace, linked) = pair::link(job, progress)?;
-    let graph = etlink_replay::graph_of(&trace).with_context(|| linked.device.clone())?;
-    let run = etlink_replay::run(&graph, &trace, &Settings::default());
-    Ok(Ran { trace, linked, graph, run })
-}
-
-/// The figures of a rank; `named`: the rank that its file's name says.
-fn rank(ran: &Ran, label: &str, named: Option<i64>, rules: &Rules) -> Rank {
-    let Ran { trace, linked, graph, run } = ran;
-    let mut analysis = analyze(trace, rules, &Options::default());
-    analysis.rank = named.or(analysis.rank);
-    let path = PathReport::new(graph, trace, run, &etlink_replay::critical_path(graph, run));
-    Rank {
-        label: label.to_owned(),
-        device_trace: file_name(Path::new(&linked.device)),
-        host_trace: linked.host.as_deref().map(|host| file_name(Path::new(host))),
-        device: trace.device.header.devices.iter().find(|model| !model.is_empty()).cloned(),
-        analysis,
-        link: trace.report.clone(),
-        figures: etlink_replay::figures(graph, trace, run),
-        critical_path: PathReport { steps: vec![], ..path },
-    }
-}
-
-fn draw(ran: &Ran, rank: &Rank, steps: &Steps, most: usize, rules: &Rules) -> Timeline {
-    let rows = etlink_analyze::Rows::new(&ran.trace, rules);
-    let window = steps.window(&ran.trace, &rank.analysis, most);
-    page::timeline(&rows, &ran.graph, &ran.run, window, most).labelled(&rank.label)
 }

@@ -2,7 +2,6 @@
 
 use anyhow::{Result, bail};
 use etlink_analyze::{Analysis, Step};
-use etlink_link::LinkedTrace;
 use etlink_model::{DurationNs, TimeNs};
 use etlink_report::page::{Rank, Window};
 
@@ -11,13 +10,21 @@ pub(super) struct Steps {
     name: Option<String>,
 }
 
-/// Places of the ranks that are drawn: those that were asked for, else the first.
-pub(super) fn shown(asked: &[String], ranks: &[Rank], most: usize) -> Result<Vec<usize>> {
+/// Places of the ranks that are drawn: those that were asked for, else the first; of more than that half, and of the others those for
+/// which the rest waited longest.
+pub(super) fn shown(asked: &[String], ranks: &[Rank], most: usize, late: impl Fn(&Rank) -> i64) -> Result<Vec<usize>> {
     if asked.len() > most {
         bail!("a page has {most} timelines at most; {} were asked for", asked.len());
     }
     if asked.is_empty() {
-        return Ok((0..ranks.len().min(most)).collect());
+        let mut places: Vec<usize> = (0..ranks.len()).collect();
+        places.sort_by_key(|at| std::cmp::Reverse(late(&ranks[*at])));
+        let first = if ranks.len() > most { most / 2 } else { most };
+        places.truncate(most - first);
+        let rest = (0..ranks.len()).filter(|at| !places.contains(at)).take(most - places.len());
+        let mut places: Vec<usize> = rest.chain(places.iter().copied()).collect();
+        places.sort_unstable();
+        return Ok(places);
     }
     let place = |label: &String| match ranks.iter().position(|rank| rank.label == *label) {
         Some(place) => Ok(place),
@@ -53,11 +60,11 @@ impl Steps {
         self.name.clone()
     }
 
-    /// What is drawn of a rank, with `most` ranges.
-    pub(super) fn window(&self, trace: &LinkedTrace, analysis: &Analysis, most: usize) -> Window {
+    /// What is drawn of a rank, with `most` ranges. `whole`: from the first start to the last end; `starts`: of all ranges.
+    pub(super) fn window(&self, analysis: &Analysis, most: usize, whole: (TimeNs, TimeNs), starts: impl FnOnce() -> Vec<TimeNs>) -> Window {
         match self.name.as_deref().and_then(|name| find(analysis, name)) {
             Some(step) => of_step(step),
-            None => without_step(trace, most),
+            None => without_step(whole, starts(), most),
         }
     }
 }
@@ -76,10 +83,7 @@ fn of_step(step: &Step) -> Window {
 }
 
 /// All, or from the middle on as many ranges as are drawn.
-fn without_step(trace: &LinkedTrace, most: usize) -> Window {
-    let device = &trace.device;
-    let (start, end) = device.window().unwrap_or_default();
-    let mut starts: Vec<TimeNs> = device.ops.start.iter().chain(&device.calls.start).chain(&device.rows.start).copied().collect();
+fn without_step((start, end): (TimeNs, TimeNs), mut starts: Vec<TimeNs>, most: usize) -> Window {
     if starts.len() <= most {
         return Window { start, end, step: None, note: "The trace has no steps: this is all of it".to_owned() };
     }

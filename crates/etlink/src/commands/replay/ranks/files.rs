@@ -1,7 +1,7 @@
 //! The ranks from `.et` files, `<prefix>.<rank>.et`, and the `comm_group.json` beside them.
 
 use super::{Fleet, Member, Stray};
-use crate::commands::check::{collect, groups_beside, prefix_and_rank};
+use crate::commands::check::{GroupList, collect, groups_beside, prefix_and_rank};
 use crate::commands::replay::chakra;
 use crate::discover::discover;
 use crate::fleet::too_many;
@@ -19,15 +19,27 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The files of one run.
-pub(super) struct Set {
-    prefix: PathBuf,
-    ranks: BTreeMap<i64, PathBuf>,
+pub(in crate::commands) struct Set {
+    pub(in crate::commands) prefix: PathBuf,
+    pub(in crate::commands) ranks: BTreeMap<i64, PathBuf>,
 }
 
-type GroupList = BTreeMap<String, Vec<i64>>;
+impl Set {
+    /// What communicates in the file of `rank`.
+    pub(in crate::commands) fn facts(&self, rank: i64, file: &read::Graph, graph: &Graph, base_ns: i64) -> Result<Facts> {
+        let groups = groups_beside(&self.prefix)?.unwrap_or_default();
+        let all: Vec<u64> = self.ranks.keys().filter_map(|rank| u64::try_from(*rank).ok()).collect();
+        Ok(facts(rank, file, graph, |name| group_of(name, &groups, &all), base_ns))
+    }
+}
+
+/// Whether it is the file of a rank without a trace.
+pub(in crate::commands) fn does_nothing(file: &read::Graph) -> bool {
+    file.len() == 1 && file.duration_ns[0] == 0 && file.start_ns[0].is_none() && file.node_type[0] == NodeType::CompNode
+}
 
 /// The runs whose `.et` files are in a folder or its subfolders; none where traces are there too, which say more.
-pub(super) fn find(dir: &Path) -> Result<Vec<Set>> {
+pub(in crate::commands) fn find(dir: &Path) -> Result<Vec<Set>> {
     let mut files = vec![];
     collect(dir, &mut files)?;
     let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
@@ -80,7 +92,7 @@ fn member(rank: i64, path: &Path, groups: &GroupList, all: &[u64]) -> Result<Opt
     if !matches!(file.format, FileKind::ChakraEt | FileKind::ChakraJson) || file.is_empty() {
         bail!("{}: no Chakra nodes in it to run; see `etlink check`", path.display());
     }
-    if file.len() == 1 && file.duration_ns[0] == 0 && file.start_ns[0].is_none() && file.node_type[0] == NodeType::CompNode {
+    if does_nothing(&file) {
         return Ok(None);
     }
     let (graph, notes) = chakra::graph_of(&file).with_context(name)?;

@@ -1,0 +1,285 @@
+//! A step of all ranks by one clock: when each began it, came to each collective or message, and was done with it.
+//!
+//! Times are by the first rank's clock (`etlink_link::ranks::clocks`), from the first start on. A rank's own timeline is put on that clock as a
+//! whole, by its start: within a window of a second a clock that drifts by 10 ppm moves 10 us, and what is said of arrivals is exact.
+
+use super::deps::Deps;
+use super::ranges::{Drawn, NONE, nested};
+use super::strings::Strings;
+use super::summary::time;
+use super::timeline::{Said, Source, Timeline, Window};
+use super::tracks::Track;
+use etlink_link::EdgeKind;
+use etlink_link::ranks::{Arrival, Clock, Communication, Facts, Join, Runs, Skew, arrivals, skews};
+use etlink_model::{DurationNs, TimeNs};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A collective or message as the page tells of it. Times are by the common clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Joint {
+    kind: String,
+    ranks: String,
+    number: i64,
+    bytes: u64,
+    /// The first arrival.
+    start_ns: i64,
+    /// The rank that came first.
+    first: i64,
+    last: i64,
+    skew_ns: i64,
+    alone_ns: i64,
+}
+
+/// What a rank is among the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'t> {
+    rank: i64,
+    clock: Clock,
+    /// Zero of the common clock, ns since the Unix epoch.
+    origin_ns: i64,
+    /// Nodes and what they are a side of, ascending.
+    joints: &'t [(u32, u32)],
+}
+
+/// The ranks of a run, and the step that is drawn of them.
+#[derive(Clone, Debug)]
+pub struct Together<'t> {
+    ranks: &'t [Facts],
+    clocks: &'t [Clock],
+    step: Option<&'t str>,
+    /// From the first start on, ns since the Unix epoch by the first rank's clock.
+    window: (i64, i64),
+    /// The largest skew first.
+    joints: Vec<Joint>,
+    /// Per rank: node, joint.
+    sides: Vec<Vec<(u32, u32)>>,
+}
+
+impl<'t> Together<'t> {
+    /// Of the step of this name; of all if there is none. O(n log n) in the communications.
+    pub fn new(ranks: &'t [Facts], join: &Join, clocks: &'t [Clock], step: Option<&'t str>) -> Together<'t> {
+        let window = window(ranks, clocks, step);
+        let mut together = Together { ranks, clocks, step, window, joints: vec![], sides: vec![vec![]; ranks.len()] };
+        let met = join.joints.iter().filter_map(|joint| Some((joint, arrivals(ranks, clocks, joint)?)));
+        let mut all: Vec<_> = met.zip(skews(ranks, join, clocks)).filter(|((_, at), skew)| together.overlaps(skew.start_ns, last(at))).collect();
+        all.sort_by_key(|(_, skew)| (std::cmp::Reverse(skew.skew_ns), skew.start_ns));
+        for (number, ((joint, arrivals), skew)) in (0u32..).zip(all) {
+            for part in &joint.parts {
+                let Some(facts) = ranks.get(part.rank as usize) else { continue };
+                let node = facts.communications.get(part.communication as usize).map(|communication| communication.runs.waits);
+                together.sides.get_mut(part.rank as usize).into_iter().for_each(|sides| sides.extend(node.map(|node| (node, number))));
+            }
+            let first = arrivals.first().and_then(|came| ranks.get(came.rank as usize)).map_or(-1, |facts| facts.rank);
+            together.joints.push(Joint::new(skew, first, window.0));
+        }
+        together.sides.iter_mut().for_each(|sides| sides.sort_unstable());
+        together
+    }
+
+    /// What the rank at a place among them is.
+    pub fn member(&self, place: usize) -> Option<Member<'_>> {
+        let (facts, joints) = (self.ranks.get(place)?, self.sides.get(place)?);
+        Some(Member { rank: facts.rank, clock: self.clocks.get(place).copied()?, origin_ns: self.window.0, joints })
+    }
+
+    fn overlaps(&self, start: i64, end: i64) -> bool {
+        start < self.window.1 && end >= self.window.0
+    }
+
+    /// All ranks with `most` ranges at most: a track for each.
+    pub fn timeline(&self, most: usize) -> Timeline {
+        let window = Window {
+            start: TimeNs(0),
+            end: TimeNs(self.window.1.saturating_sub(self.window.0)),
+            step: self.step.map(|name| (name.to_owned(), DurationNs(0))),
+            note: String::new(),
+        };
+        let (items, drawn) = self.items();
+        let joints = &self.joints[..self.joints.len().min(most / 4)];
+        let source = All { of: self, items: &items };
+        let mut strings = Strings::new(most.saturating_mul(40));
+        let (mut timeline, place) = Timeline::draw(window, drawn, (items.len(), most), &|_| false, &source, &mut strings);
+        let mut sides: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+        for (item, at) in items.iter().zip(&place).filter(|(_, at)| **at != NONE) {
+            let drawn_alone = timeline.count.get(*at as usize) == Some(&1);
+            if let Some(joint) = item.joint.filter(|joint| drawn_alone && (*joint as usize) < joints.len()) {
+                timeline.met.range.push(*at);
+                timeline.met.joint.push(joint);
+                sides.entry(joint).or_default().push((*at, item.rank));
+            }
+        }
+        timeline.deps = self.waits(joints, &sides, &items, &place);
+        timeline.strings = strings.into_all();
+        Timeline { joints: Some(joints.to_vec()), step_ns: None, common_ns: Some(0), ..timeline }
+    }
+
+    /// Steps and communications in the window, and where they are drawn: steps above what is done in them.
+    fn items(&self) -> (Vec<Item>, Vec<Drawn>) {
+        let (mut items, mut steps, mut drawn) = (vec![], vec![], vec![]);
+        for (rank, facts) in (0u32..).zip(self.ranks) {
+            let mut put = |what: What, joint: Option<u32>, (start, end): (i64, i64)| {
+                let at = |ns: i64| TimeNs(self.aligned(rank, ns).saturating_sub(self.window.0));
+                let (start, end) = (at(start), at(end));
+                let place = Drawn { track: rank, depth: 0, start, end: end.max(start), id: items.len(), count: 1 };
+                let inside = start.0 < self.window.1.saturating_sub(self.window.0) && end.0 >= 0;
+                if inside {
+                    items.push(Item { rank, what, joint, end });
+                    if matches!(what, What::Step(_)) { steps.push(place) } else { drawn.push(place) }
+                }
+            };
+            for (at, step) in facts.steps.all.iter().enumerate().filter(|(_, step)| self.step == Some(&step.name)) {
+                put(What::Step(at), None, (step.start_ns, step.end_ns));
+            }
+            let sides = self.sides.get(rank as usize).map_or(&[][..], |sides| sides);
+            for (at, Communication { runs, .. }) in facts.communications.iter().enumerate() {
+                let joint = sides.binary_search_by_key(&runs.waits, |(node, _)| *node).ok().map(|at| sides[at].1);
+                put(What::Communication(at), joint, span(runs));
+            }
+        }
+        let below = u32::from(!steps.is_empty());
+        let mut drawn = nested(drawn);
+        drawn.iter_mut().for_each(|drawn| drawn.depth += below);
+        drawn.extend(steps);
+        drawn.sort_by_key(|drawn| (drawn.track, drawn.start, drawn.depth));
+        (items, drawn)
+    }
+
+    fn aligned(&self, rank: u32, ns: i64) -> i64 {
+        self.clocks.get(rank as usize).map_or(ns, |clock| clock.aligned(ns))
+    }
+
+    /// From the rank that came last to all that stood still for it.
+    fn waits(&self, joints: &[Joint], sides: &BTreeMap<u32, Vec<(u32, u32)>>, items: &[Item], place: &[u32]) -> Deps {
+        let mut deps = Deps::default();
+        let ends: BTreeMap<u32, TimeNs> = items.iter().zip(place).map(|(item, at)| (*at, item.end)).collect();
+        for (joint, sides) in sides {
+            let Some(of) = joints.get(*joint as usize) else { continue };
+            let came = of.start_ns.saturating_add(of.skew_ns);
+            let is_last = |rank: u32| self.ranks.get(rank as usize).is_some_and(|facts| facts.rank == of.last);
+            let Some((from, _)) = sides.iter().find(|(_, rank)| is_last(*rank)) else { continue };
+            for (to, rank) in sides.iter().filter(|(_, rank)| !is_last(*rank)) {
+                if of.skew_ns > 0 && ends.get(to).is_some_and(|end| end.0 > came) && self.ranks.len() > *rank as usize {
+                    deps.to.push(*to);
+                    deps.from.push(i64::from(*from));
+                    deps.kind.push(EdgeKind::Collective as u8);
+                    deps.at.push(came);
+                    deps.gap.push(0);
+                    deps.flags.push(0);
+                }
+            }
+        }
+        deps
+    }
+}
+
+impl Joint {
+    fn new(skew: Skew, first: i64, origin_ns: i64) -> Joint {
+        let Skew { kind, ranks, number, bytes, start_ns, last, skew_ns, alone_ns, .. } = skew;
+        Joint { kind, ranks, number, bytes, start_ns: start_ns.saturating_sub(origin_ns), first, last, skew_ns, alone_ns }
+    }
+}
+
+impl Timeline {
+    /// Says what the rank is among the others; `start_ns`: the window's start by its own clock; `place`: where a node is drawn.
+    pub(super) fn belongs(&mut self, member: &Member<'_>, start_ns: i64, place: impl Fn(u32) -> Option<u32>) {
+        self.rank = Some(member.rank);
+        self.common_ns = Some(member.clock.aligned(start_ns).saturating_sub(member.origin_ns));
+        for (node, joint) in member.joints {
+            if let Some(at) = place(*node).filter(|at| self.count.get(*at as usize) == Some(&1)) {
+                self.met.range.push(at);
+                self.met.joint.push(*joint);
+            }
+        }
+    }
+}
+
+/// What is drawn of a rank.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    rank: u32,
+    what: What,
+    joint: Option<u32>,
+    end: TimeNs,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Step(usize),
+    Communication(usize),
+}
+
+struct All<'t> {
+    of: &'t Together<'t>,
+    items: &'t [Item],
+}
+
+impl All<'_> {
+    fn name(&self, item: &Item) -> Option<String> {
+        let facts = self.of.ranks.get(item.rank as usize)?;
+        Some(match item.what {
+            What::Step(at) => facts.steps.all.get(at)?.name.clone(),
+            What::Communication(at) => {
+                let kind = facts.communications.get(at)?.kind.name();
+                let joint = item.joint.and_then(|joint| self.of.joints.get(joint as usize));
+                joint.map_or_else(|| kind.to_owned(), |joint| format!("{} {}", joint.kind, joint.number))
+            }
+        })
+    }
+}
+
+impl Source for All<'_> {
+    fn track(&self, number: u32) -> Track {
+        let clock = self.of.clocks.get(number as usize).copied().unwrap_or_default();
+        let group = match clock.uncertainty_ns {
+            _ if number == 0 => "the clock of all".to_owned(),
+            Some(off) if clock.contradicted => format!("clock off by {} at least", time(off)),
+            Some(off) => format!("clock ± {}", time(off)),
+            None if clock.by_machine => "the clock of its machine".to_owned(),
+            None => "clock not known".to_owned(),
+        };
+        let rank = self.of.ranks.get(number as usize).map_or(-1, |facts| facts.rank);
+        Track { name: format!("rank {rank}"), group, stream: true, ranges: 0 }
+    }
+
+    fn kind(&self, id: usize) -> u8 {
+        match self.items.get(id).map(|item| item.what) {
+            Some(What::Step(_)) => 5,
+            _ => 1,
+        }
+    }
+
+    fn said(&self, id: usize, strings: &mut Strings) -> Said {
+        let name = self.items.get(id).and_then(|item| self.name(item)).unwrap_or_default();
+        Said { name: strings.add(&name), ..Said::default() }
+    }
+}
+
+fn last(arrivals: &[Arrival]) -> i64 {
+    arrivals.last().map_or(i64::MIN, |last| last.at_ns)
+}
+
+/// From the arrival to the end.
+fn span(runs: &Runs) -> (i64, i64) {
+    (runs.arrival_ns.min(runs.end_ns), runs.end_ns)
+}
+
+/// Of the step, as any rank has it, and of what was launched in it, but no more than twice its length; without a step all.
+fn window(ranks: &[Facts], clocks: &[Clock], step: Option<&str>) -> (i64, i64) {
+    let places = || (0usize..).zip(ranks).map(|(at, facts)| (clocks.get(at).copied().unwrap_or_default(), facts));
+    let spans = |all: &mut dyn Iterator<Item = (i64, i64)>| all.fold((i64::MAX, i64::MIN), |(first, end), (a, b)| (first.min(a), end.max(b)));
+    let of_step = |facts: &Facts, at: usize| facts.steps.get(at as u32).map(|of| of.name.as_str()) == step;
+    let launched = spans(&mut places().flat_map(|(clock, facts)| {
+        let of = facts.communications.iter().enumerate().filter(move |(at, _)| step.is_none() || of_step(facts, *at));
+        of.map(move |(_, one)| span(&one.runs)).map(move |(start, end)| (clock.aligned(start), clock.aligned(end)))
+    }));
+    let steps = spans(&mut places().flat_map(|(clock, facts)| {
+        let of = facts.steps.all.iter().filter(move |of| Some(of.name.as_str()) == step);
+        of.map(move |of| (clock.aligned(of.start_ns), clock.aligned(of.end_ns)))
+    }));
+    let (start, end) = match steps {
+        (first, end) if first < end => (first, launched.1.clamp(end, end.saturating_add(end.saturating_sub(first)))),
+        _ => launched,
+    };
+    if start > end { (0, 0) } else { (start, end.saturating_add(1)) }
+}
