@@ -1,7 +1,7 @@
 //! What takes time on a host thread, in the order of PyTorch's list of events.
 
 use super::device::Linked;
-use etlink_model::{AsideKind, DeviceTrace, NameId, Names, ThreadIdx};
+use etlink_model::{AsideKind, DeviceTrace, DurationNs, NameId, Names, ThreadIdx, TimeNs};
 use std::cmp::Reverse;
 
 /// What a range is; numbers are rows of its table.
@@ -41,48 +41,52 @@ const BACKENDS: [&str; 5] = ["gloo:", "nccl:", "mpi:", "ucc:", "xccl:"];
 
 /// All ranges by start, the longer first.
 pub(super) fn ranges(trace: &DeviceTrace) -> Vec<Range> {
-    let DeviceTrace { ops, calls, asides, names, .. } = trace;
+    let main = main_thread(trace);
+    let mut all: Vec<Range> = of_ops(trace).collect();
+    all.extend(of_calls(trace, main));
+    all.extend(of_asides(trace, main));
+    order(&mut all);
+    all
+}
+
+fn of_ops(trace: &DeviceTrace) -> impl Iterator<Item = Range> {
+    let DeviceTrace { ops, names, .. } = trace;
     let utilities = UTILITIES.map(|name| names.find(name));
     let backends: Vec<bool> = names.iter().map(|name| BACKENDS.iter().any(|backend| name.starts_with(backend))).collect();
-    let op = |row: usize| Range {
-        start: ops.start[row].0,
-        end: (ops.start[row] + ops.duration[row]).0,
-        thread: ops.thread[row],
-        name: ops.name[row],
-        what: What::Op(row as u32),
+    let op = move |row: usize| Range {
         asynchronous: ops.annotation[row] && backends[ops.name[row].index()],
         unfinished: ops.unfinished[row],
+        ..plain(What::Op(row as u32), (ops.start[row], ops.duration[row]), ops.thread[row], ops.name[row])
     };
-    let mut all: Vec<Range> = (0..ops.len()).map(op).filter(|range| !utilities.contains(&Some(range.name))).collect();
-    let main = main_thread(trace);
-    let linked = Linked::new(trace);
-    let plain = |what, start: etlink_model::TimeNs, duration, thread, name| Range {
-        start: start.0,
-        end: (start + duration).0,
-        thread,
-        name,
-        what,
-        asynchronous: false,
-        unfinished: false,
-    };
-    all.extend((0..calls.len()).map(|row| {
-        // PyTorch takes calls that no op made to be of the thread that stopped the profiler
+    (0..ops.len()).map(op).filter(move |range| !utilities.contains(&Some(range.name)))
+}
+
+/// PyTorch takes calls that no op made to be of the thread that stopped the profiler.
+fn of_calls(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = Range> {
+    let (calls, linked) = (&trace.calls, Linked::new(trace));
+    (0..calls.len()).map(move |row| {
         let thread = if linked.of_call(row).is_some() { calls.thread[row] } else { main };
-        plain(What::Call(row as u32), calls.start[row], calls.duration[row], thread, calls.name[row])
-    }));
+        plain(What::Call(row as u32), (calls.start[row], calls.duration[row]), thread, calls.name[row])
+    })
+}
+
+fn of_asides(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = Range> {
+    let asides = &trace.asides;
     // frames are events since PyTorch 2.13 or so (pytorch#178168); traces of 2.5 and before are known by what their header lacks
     let frames = !trace.header.trace_id.is_empty();
-    all.extend((0..asides.len()).filter_map(|row| {
+    (0..asides.len()).filter_map(move |row| {
         let (what, thread) = match asides.kind[row] {
             AsideKind::Python => (What::Python(row as u32), asides.thread[row]),
             AsideKind::Overhead => (What::Overhead(row as u32), main),
             _ => return None,
         };
-        let range = plain(what, asides.start[row], asides.duration[row], thread, asides.name[row]);
+        let range = plain(what, (asides.start[row], asides.duration[row]), thread, asides.name[row]);
         Some(Range { asynchronous: !frames && matches!(what, What::Python(_)), ..range })
-    }));
-    order(&mut all);
-    all
+    })
+}
+
+fn plain(what: What, (start, duration): (TimeNs, DurationNs), thread: ThreadIdx, name: NameId) -> Range {
+    Range { start: start.0, end: (start + duration).0, thread, name, what, asynchronous: false, unfinished: false }
 }
 
 fn order(all: &mut [Range]) {

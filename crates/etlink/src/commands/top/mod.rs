@@ -131,6 +131,7 @@ fn of_trace(wanted: Wanted<'_>, host: Option<&Path>, device: &Path, threads: usi
         return Err(Refused::new(device, &report.anomalies).into());
     }
     notes.extend(report.notes.into_iter().chain(table::damage(&report.anomalies)));
+    notes.extend(negative(&top));
     top.sort(wanted.by.map_or(if top.has_device() { By::SelfDevice } else { By::SelfHost }, by));
     Ok(Table { file, rank, notes, anomalies: report.anomalies, top })
 }
@@ -148,6 +149,13 @@ fn of_pair(host: &Path, path: &Path, device: DeviceTrace, options: Options<'_>, 
 
 fn has_shapes(trace: &DeviceTrace) -> bool {
     trace.ops.shapes.iter().any(|shapes| !trace.names.get(*shapes).is_empty())
+}
+
+/// Why own times are below nothing.
+fn negative(top: &Top) -> Option<String> {
+    let rows = top.rows.iter().filter(|row| row.self_host_ns < 0).count();
+    let why = "what it takes for their children overlaps (calls that no op made count as of one thread)";
+    (rows > 0).then(|| format!("rows whose own time is negative, as in PyTorch's table: {rows}; {why}"))
 }
 
 /// Why a group has less than was asked for.
