@@ -119,8 +119,8 @@ fn share(part: i64, whole: i64) -> Option<f64> {
 
 /// Per device with rows, by number. O(rows).
 pub(crate) fn breakdown(rows: &Rows<'_>) -> Vec<DeviceTime> {
-    let of = |(device, which): (&i64, Vec<usize>)| DeviceTime { device: Some(*device), ..DeviceTime::of(rows, which.into_iter()) };
-    rows.devices.iter().zip(rows.of_devices()).map(of).collect()
+    let of = |(device, which): (&i64, &Vec<usize>)| DeviceTime { device: Some(*device), ..DeviceTime::of(rows, which.iter().copied()) };
+    rows.devices.iter().zip(&rows.of_devices).map(of).collect()
 }
 
 /// Sum over all of them.

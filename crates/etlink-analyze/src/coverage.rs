@@ -42,7 +42,7 @@ const OF_THREADS: [&str; 2] = ["hipExtModuleLaunchKernel", "hipHccModuleLaunchKe
 
 /// Per device whose multiprocessors are known. O(rows).
 pub(crate) fn coverage(rows: &Rows<'_>) -> Vec<Coverage> {
-    rows.devices.iter().zip(rows.of_devices()).filter_map(|(device, which)| of(rows, *device, &which)).collect()
+    rows.devices.iter().zip(&rows.of_devices).filter_map(|(device, which)| of(rows, *device, which)).collect()
 }
 
 fn of(rows: &Rows<'_>, number: i64, which: &[usize]) -> Option<Coverage> {

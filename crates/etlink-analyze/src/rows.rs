@@ -15,11 +15,13 @@ pub struct Rows<'t> {
     pub(crate) label: Vec<u16>,
     /// Numbers of the devices that have rows, ascending.
     pub devices: Vec<i64>,
+    /// Per device of these, its rows in order of their starts.
+    pub(crate) of_devices: Vec<Vec<usize>>,
     pub(crate) rules: &'t Rules,
 }
 
 impl<'t> Rows<'t> {
-    /// Classifies the rows of `trace`. Each different name is looked at once. O(rows + text of the names).
+    /// Classifies the rows of `trace`. Each different name is looked at once. O(rows · log + text of the names).
     pub fn new(trace: &'t LinkedTrace, rules: &'t Rules) -> Rows<'t> {
         let device = &trace.device;
         let mut known = vec![None; device.names.count()];
@@ -34,7 +36,8 @@ impl<'t> Rows<'t> {
         let mut devices: Vec<i64> = device.rows.queue.iter().map(|queue| device.queues[queue.index()].device).collect();
         devices.sort_unstable();
         devices.dedup();
-        Rows { trace, class, label, devices, rules }
+        let of_devices = of_devices(device, &devices);
+        Rows { trace, class, label, devices, of_devices, rules }
     }
 
     /// How many.
@@ -57,16 +60,6 @@ impl<'t> Rows<'t> {
         self.trace.device_name(self.trace.device.rows.name[row])
     }
 
-    /// Per device, in their order, its rows in order of their starts. O(rows + queues · log devices).
-    pub(crate) fn of_devices(&self) -> Vec<Vec<usize>> {
-        let device = &self.trace.device;
-        let place = |queue: &Queue| self.devices.partition_point(|device| *device < queue.device);
-        let places: Vec<usize> = device.queues.iter().map(place).collect();
-        let mut all = vec![vec![]; self.devices.len()];
-        (0..self.len()).for_each(|row| all[places[device.rows.queue[row].index()]].push(row));
-        all
-    }
-
     /// Start and end of a row, ns.
     pub fn span(&self, row: usize) -> (i64, i64) {
         let rows = &self.trace.device.rows;
@@ -78,6 +71,15 @@ impl<'t> Rows<'t> {
         let device = &self.trace.device;
         device.queues[device.rows.queue[row].index()].device
     }
+}
+
+/// O(rows + queues · log devices).
+fn of_devices(device: &DeviceTrace, devices: &[i64]) -> Vec<Vec<usize>> {
+    let place = |queue: &Queue| devices.partition_point(|device| *device < queue.device);
+    let places: Vec<usize> = device.queues.iter().map(place).collect();
+    let mut all = vec![vec![]; devices.len()];
+    device.rows.queue.iter().enumerate().for_each(|(row, queue)| all[places[queue.index()]].push(row));
+    all
 }
 
 fn classify(device: &DeviceTrace, row: usize, by_name: impl FnOnce() -> Option<(Class, u16)>) -> (Class, u16) {

@@ -33,15 +33,16 @@ pub struct Computed {
     pub busy_tflops: f64,
 }
 
-/// Per device with such kernels. O(ops + rows · devices).
+/// Per device with such kernels; `devices` are all those that have rows. O(ops + rows).
 pub(crate) fn computed(rows: &Rows<'_>, devices: &[DeviceTime]) -> Vec<Computed> {
     let work = on_devices(rows.trace, &ops(rows.trace));
-    devices.iter().filter_map(|time| of(rows, &work, time.device?, time.window_ns)).collect()
+    devices.iter().zip(&rows.of_devices).filter_map(|(time, which)| of(rows, &work, which, time)).collect()
 }
 
-fn of(rows: &Rows<'_>, work: &[Work], device: i64, window_ns: i64) -> Option<Computed> {
-    let mut found = Computed { device, window_ns, ..Computed::default() };
-    for row in (0..rows.len()).filter(|row| work[*row].formula.is_counted() && rows.device(*row) == device) {
+fn of(rows: &Rows<'_>, work: &[Work], which: &[usize], time: &DeviceTime) -> Option<Computed> {
+    let window_ns = time.window_ns;
+    let mut found = Computed { device: time.device?, window_ns, ..Computed::default() };
+    for row in which.iter().copied().filter(|row| work[*row].formula.is_counted()) {
         found.rows += 1;
         found.operations = found.operations.saturating_add(work[row].operations);
         found.sum_ns = found.sum_ns.saturating_add(rows.trace.device.rows.duration[row].0);
