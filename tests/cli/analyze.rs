@@ -335,6 +335,11 @@ fn without_a_device() {
     assert!(kinds.contains(&json!("all_reduce")) && kinds.contains(&json!("barrier")), "{kinds:?}");
     assert_eq!(json[0]["stragglers"].as_array().map(Vec::len), Some(4));
     tool.run("analyze {pairs}/tpdp4-2.15.0").exits(0).says("no device work in the trace").says("ProfilerStep#2");
+    // DDP's reducer records nothing but Gloo's ranges: two of each rank and step, 4810 and 2112 floats
+    let json = tool.run("analyze {pairs}/ddp2_gloo-2.15.0 --json").exits(0).json();
+    let all = &json[0]["total"]["collectives"][0];
+    assert_eq!((&all["kind"], &all["group"], &all["count"]), (&json!("all_reduce"), &json!("ranks 0, 1"), &json!(8)));
+    assert_eq!((&all["bytes"], &all["algorithm_gb_per_s"]), (&json!(4 * 4 * (4810 + 2112)), &Value::Null));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use indexmap::IndexMap;
 
 /// What is said above the tables.
 pub(super) const NOTE: &str = "a written graph says nothing of steps (ET+ does), sizes of copies, grids and allocations; \
-a call that waited for the device began where its thread's node before ends";
+what a thread did for less than 1 us counts to the call before it";
 
 /// The graph of the rows of `file`.
 pub(super) fn linked(file: &read::Graph, name: &str, rank: Option<i64>, groups: &GroupList) -> Result<LinkedTrace> {
