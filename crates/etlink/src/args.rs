@@ -3,6 +3,7 @@
 mod analyze;
 mod diff;
 mod record;
+mod replay;
 mod report;
 mod schedule;
 mod top;
@@ -10,13 +11,13 @@ mod top;
 pub use analyze::{Analyze, Compat};
 pub use diff::Diff;
 pub use record::Record;
+pub use replay::{Replay, ToLink};
 pub use report::Report;
 pub use schedule::{Schedule, ScheduleOptions};
 pub use top::{By, Group, Tables, Top};
 
 use bytesize::ByteSize;
-use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use etlink_replay::{EdgeKind, Scale};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs and writes Chakra execution traces.
@@ -171,84 +172,6 @@ pub struct How {
 
 fn size(text: &str) -> Result<ByteSize, &'static str> {
     text.parse().map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")
-}
-
-/// `etlink replay`.
-#[derive(Debug, ClapArgs)]
-#[command(group(ArgGroup::new("input").required(true).args(["file", "device"])))]
-pub struct Replay {
-    /// A Chakra trace (`.et`), or a Kineto trace, which is linked without a host trace; `-` for standard input. A folder with the traces of all ranks, or with the `.et` files of `merge`: all ranks run together and wait for each other at collectives
-    #[arg(value_name = "FILE|DIR", conflicts_with_all = ["host", "device"])]
-    pub file: Option<PathBuf>,
-    #[command(flatten)]
-    pub link: ToLink,
-    #[command(flatten)]
-    pub what_if: WhatIf,
-    /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything): the first node that has it; `rank=1/NODE` of several ranks
-    #[arg(long, value_name = "NODE")]
-    pub explain: Option<String>,
-    /// Show the chain of nodes that took the whole time, and what it was spent on
-    #[arg(long)]
-    pub critical_path: bool,
-    /// Write the traces and the critical path of the run, the changed one if there are changes, for ui.perfetto.dev: `x.pftrace`, `x.trace.json`, with `.gz` packed, `-` standard output (JSON)
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Of a folder: take each rank's times by its own clock, not by that of the first rank
-    #[arg(long)]
-    pub no_align: bool,
-    /// Of a folder: memory to stay within, as for `merge`; the graphs of all ranks have to fit, at 160 bytes per node
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub memory: Option<ByteSize>,
-    /// Threads to use; the figures do not depend on it [default: all cores]
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub threads: Option<u32>,
-    /// Print everything as JSON; of a folder a list with an entry per run
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Traces that are linked before the replay.
-#[derive(Debug, ClapArgs)]
-pub struct ToLink {
-    /// Host trace of a pair to link and replay, as for `link`
-    #[arg(long, value_name = "ET", requires = "device")]
-    pub host: Option<PathBuf>,
-    /// Device trace of a pair to link and replay, as for `link`
-    #[arg(long, value_name = "KINETO")]
-    pub device: Option<PathBuf>,
-    /// Rank, when the traces do not say
-    #[arg(long)]
-    pub rank: Option<i64>,
-    /// Which dependencies through tensors of the host trace become edges between threads: `raw` (read after write), `all` (also write after read and after write) or `none`
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t, hide_possible_values = true)]
-    pub tensor_deps: TensorDeps,
-    /// Do not replay traces that are damaged or of two runs, and exit with 1
-    #[arg(long)]
-    pub strict: bool,
-    /// Replace an existing output file, and link traces that do not seem to belong together
-    #[arg(long)]
-    pub force: bool,
-}
-
-/// Changes to the run.
-#[derive(Debug, ClapArgs)]
-pub struct WhatIf {
-    /// One op at a time per thread and stream, of those that could start the one that was measured first
-    #[arg(long)]
-    pub resources: bool,
-    /// What if these took longer or shorter: `NAME=0.5` (`*` and `?` stand for anything), 'kind=device 2.0', 'kind=collective 0.5'; with 'rank=1/' before it on that rank alone
-    #[arg(long, value_name = "RULE")]
-    pub scale: Vec<Scale>,
-    /// What if nothing waited for this reason: `program_order`, `launch`, `stream_order`, `event_wait`, `host_wait`, `handoff`, `tensor`, `collective` (other ranks)
-    #[arg(long, value_name = "KIND", value_parser = edge_kind)]
-    pub drop_edges: Vec<EdgeKind>,
-}
-
-fn edge_kind(word: &str) -> Result<EdgeKind, String> {
-    let word = word.replace(['-', ' '], "_");
-    let names = EdgeKind::ALL.map(|kind| crate::table::word(kind).replace(' ', "_"));
-    let at = names.iter().position(|name| *name == word);
-    at.map(|at| EdgeKind::ALL[at]).ok_or_else(|| format!("there is no such kind of edge; kinds are {}", names.join(", ")))
 }
 
 /// `etlink check`.
