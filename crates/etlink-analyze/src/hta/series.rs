@@ -139,7 +139,7 @@ const FULL: i64 = 1_024;
 pub(super) fn blocked(loaded: &Loaded<'_>, queues: &[Queue]) -> Vec<BlockedTime> {
     let of_stream = |(stream, lengths): &Queue| {
         let full = lengths.iter().zip(lengths.iter().skip(1)).filter(|((_, length), _)| *length >= FULL);
-        let time: i64 = full.map(|((time, _), (next, _))| next.saturating_sub(*time)).sum();
+        let time = full.fold(0, |sum: i64, ((time, _), (next, _))| sum.saturating_add(next.saturating_sub(*time)));
         lengths.iter().any(|(_, length)| *length >= FULL).then_some((*stream, time))
     };
     let Some((stream, time)) = queues.iter().rev().find_map(of_stream) else { return vec![] };
