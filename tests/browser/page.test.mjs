@@ -315,18 +315,19 @@ describe("memory", () => {
     for (const rank of [0, 1]) {
       await page.locator("#memory select").selectOption({ label: `rank ${rank}` });
       const [memory] = ranks[rank].memory;
+      const points = said("devices", "memory").ranks[rank].memory_timeline;
       const size = (bytes) => `${(bytes / 1e6).toFixed(bytes >= 1e7 ? 2 : 3)} MB`;
       await page.locator(".memory h3", { hasText: `cuda 0 at most ${size(memory.peak_bytes)} allocated` }).waitFor();
       assert.match(await page.locator(".memory h3").innerText(), new RegExp(`at most ${size(memory.peak_reserved_bytes)} reserved; ${size(memory.end_bytes)} at the end`));
       const tip = page.locator("#memory .tip");
       const seen = [];
       await page.locator(".memory [role=application]").focus();
-      for (const { time_ns } of ranks[rank].memory_timeline) {
+      for (const { time_ns } of points) {
         await page.keyboard.press("ArrowRight");
         await until(() => tip.getAttribute("data-time"), (now) => now === String(time_ns), "the next point");
         seen.push(await tip.evaluate((tip) => [tip.dataset.allocated, tip.dataset.reserved].map(Number)));
       }
-      assert.deepEqual(seen, ranks[rank].memory_timeline.map((point) => [point.allocated_bytes, point.reserved_bytes]));
+      assert.deepEqual(seen, points.map((point) => [point.allocated_bytes, point.reserved_bytes]));
     }
   });
 });

@@ -34,11 +34,11 @@ fn page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result<()> {
     let page = folder.join(format!("{name}.html"));
     ran(Command::new(etlink).args(["report", "--force", "-o"]).arg(page).arg(traces))?;
     // ranks are compared by their traces
-    let ranks = ["ranks"].iter().filter(|_| traces.is_dir() && name != "written");
-    for command in ["analyze"].iter().chain(ranks) {
+    let ranks = [("ranks", &["ranks"][..])].into_iter().filter(|_| traces.is_dir() && name != "written");
+    let analyses = [("analyze", &["analyze"][..]), ("memory", &["analyze", "--table", "memory_timeline"])];
+    for (command, arguments) in analyses.into_iter().chain(ranks) {
         let mut said = Command::new(etlink);
-        let points: &[&str] = if *command == "analyze" { &["--table", "memory_timeline"] } else { &[] };
-        let output = said.args([command, "--json"]).args(points).arg(traces).output()?;
+        let output = said.args(arguments).arg("--json").arg(traces).output()?;
         if !output.status.success() {
             bail!("{said:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
