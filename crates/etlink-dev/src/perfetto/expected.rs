@@ -74,7 +74,8 @@ impl Expected {
         let begin = run.window().0;
         let path_ns = path.last().map_or(0, |step| shown.span(begin, run.end(step.node as usize) - begin).1);
         self.paths.insert(format!("{}{PATH}", shown.prefix), (path.len(), path_ns));
-        let pieces = arrows(shown, &mut self.arrows);
+        let mut pieces = arrows(shown, &mut self.arrows);
+        pieces.extend(shown.releases.iter().filter(|release| piece(shown, release).is_some()).map(|release| release.node));
         ranges(shown, &pieces, &mut self.ranges);
         for release in shown.releases {
             let end = self.release(shown, release);
@@ -89,10 +90,10 @@ impl Expected {
     fn release(&mut self, shown: &Shown<'_>, release: &Release) -> End {
         let whole = end(shown, place(shown.trace, release.node));
         let at = shown.clock.aligned(release.at_ns) - shown.origin_ns;
-        if !release.waits || at <= whole.2 {
-            return whole;
-        }
         let node = shown.trace.nodes.get(release.node as usize);
+        if !release.waits || at <= shown.span(node.start, node.duration).0 {
+            return piece(shown, release).unwrap_or(whole);
+        }
         let (process, thread) = if node.on_device { on_queue(shown, node.resource as usize) } else { on_thread(shown, node.resource as usize) };
         let name = "transfer".to_owned();
         self.ranges.push((process.clone(), thread, name.clone(), at, whole.2 + whole.3 - at));
@@ -250,6 +251,15 @@ enum Table {
 
 /// What a gap or boundary that no op encloses is a piece of.
 const NOTHING: usize = u32::MAX as usize;
+
+/// The end of an arrow between ranks that is not at the start of a whole op.
+fn piece(shown: &Shown<'_>, release: &Release) -> Option<End> {
+    let node = shown.trace.nodes.get(release.node as usize);
+    let (start, duration) = shown.span(node.start, node.duration);
+    let inside = release.waits && shown.clock.aligned(release.at_ns) - shown.origin_ns > start;
+    let is_piece = !inside && !node.on_device && start > end(shown, place(shown.trace, release.node)).2;
+    is_piece.then(|| (on_thread(shown, node.resource as usize).0, piece_name(shown.trace, &node), start, duration))
+}
 
 fn piece_name(trace: &LinkedTrace, node: &Node) -> String {
     if node.source as usize == NOTHING { trace.name(node).to_owned() } else { "goes on".to_owned() }

@@ -99,8 +99,9 @@ fn between_ranks(slices: &Slices<'_>, at: u32) -> Mark {
     let released = slices.released(&release);
     let inside = release.waits && released > start;
     let kind = if release.message { ArrowKind::Message } else { ArrowKind::LastArrival };
+    let piece = if start > slices.span(whole).0 { Slice::Node(release.node) } else { whole };
     Mark {
-        slice: if inside { Slice::Transfer(at) } else { whole },
+        slice: if inside { Slice::Transfer(at) } else { piece },
         at: if inside { released } else { start },
         id: u64::from(release.number),
         kind,

@@ -35,8 +35,8 @@ pub(super) fn args(slices: &Slices<'_>, slice: Slice, args: &mut Out<'_>) -> io:
         Slice::Row(at) => row(trace, RowIdx(at), args),
         Slice::Node(node) => args.text("name", trace.name(&trace.nodes.get(node as usize))),
         Slice::Transfer(_) => {
-            let whole = slices.whole(slice).map(|whole| slices.span(whole).0);
-            args.number("waited_ns", whole.map(|whole| (slices.span(slice).0 - whole).0))
+            let since = node.map(|node| trace.nodes.start[node as usize]);
+            args.number("waited_ns", since.map(|since| (slices.span(slice).0 - since).0))
         }
     }
 }
