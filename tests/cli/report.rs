@@ -77,6 +77,23 @@ fn nothing_is_replaced_or_mixed_by_accident() {
     assert_eq!(tool.names(), ["broken", "broken.html", "there.html", "trace.json"], "and no half files");
 }
 
+/// Rank 1 of a run of 64 ranks beside rank 0 of one of 2.
+#[test]
+fn traces_of_another_run_are_left_out() {
+    let tool = Tool::new();
+    for (rank, world) in [(0, 2), (1, 64)] {
+        let mut draw = steps();
+        draw.distributed(rank, world);
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
+    }
+    let json = tool.run("report run -o page.html --json").exits(1).json();
+    assert_eq!(json["ranks"], 1);
+    assert_eq!(json["notes"][0], "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 (--force takes it in)");
+    let forced = tool.run("report run -o page.html --json --force").exits(0).json();
+    assert_eq!(forced["ranks"], 2);
+    assert_eq!(forced["notes"][0], "rank 1: it is of a run of 64 ranks, most others of one of 2; --force takes it in");
+}
+
 #[test]
 fn a_page_can_go_to_standard_output() {
     let tool = Tool::new();

@@ -6,7 +6,7 @@ use crate::pair::{Linked, Refused};
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::Facts;
+use etlink_link::ranks::{Facts, LeftOut, company};
 use etlink_torch::Ranks;
 use std::path::Path;
 
@@ -99,6 +99,36 @@ pub fn no_device(run: &Run, found: &Found) -> anyhow::Error {
     let why =
         if run.notes.is_empty() { "without a device trace of the same rank beside it" } else { "whose device trace is not sure, see the notes," };
     anyhow::anyhow!("{}: a host trace {why} has no times: there is nothing to link", host.display())
+}
+
+/// Whether a trace is of the run of most in its folder.
+pub enum Belongs {
+    /// It is.
+    Yes,
+    /// It is not, for this reason, and is taken in by `--force`.
+    Forced(String),
+    /// It is not.
+    No(String),
+}
+
+/// Looks at what is known of the traces of a folder, as `etlink ranks` does: where some tell their rank, those that do not are strange too.
+/// With `force` only a second trace of a rank is left out.
+pub fn belong(all: &[Option<Facts>], force: bool) -> Vec<Belongs> {
+    let sure: Vec<Facts> = all.iter().flatten().cloned().collect();
+    let [mut strange, mut second] = [false, true].map(|all| company(&sure, all).left_out.into_iter());
+    let of = |facts: &Option<Facts>| {
+        let (why, never) = match facts {
+            Some(_) => (strange.next().flatten().map(LeftOut::describe), second.next().flatten().is_some()),
+            None => (Some("its rank is not sure".to_owned()).filter(|_| !sure.is_empty()), false),
+        };
+        match why {
+            None => Belongs::Yes,
+            Some(why) if never => Belongs::No(why),
+            Some(why) if force => Belongs::Forced(format!("{why}; --force takes it in")),
+            Some(why) => Belongs::No(format!("{why} (--force takes it in)")),
+        }
+    };
+    all.iter().map(of).collect()
 }
 
 /// Why nothing can be said of a folder of which no trace could be taken: by the first that was refused, else by the first.

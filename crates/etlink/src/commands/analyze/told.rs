@@ -1,7 +1,8 @@
 //! What was said of the traces of a run.
 
+use crate::fleet::{Belongs, belong};
 use crate::table;
-use etlink_link::ranks::{Facts, LeftOut, company};
+use etlink_link::ranks::Facts;
 use etlink_model::Anomalies;
 use serde::Serialize;
 use std::path::Path;
@@ -54,27 +55,19 @@ impl<T> Told<T> {
         self.left_out.push(Stray { label: label.to_owned(), error });
     }
 
-    /// Leaves out what is not of the run of most, as `etlink ranks` does; with `force` only a second trace of a rank, and a note names the others.
+    /// Leaves out what is not of the run of most; with `force` a note names it.
     pub(super) fn keep_company(&mut self, force: bool) {
-        let facts: Vec<Facts> = self.ranks.iter().filter_map(|rank| rank.facts.clone()).collect();
-        if facts.is_empty() {
-            return;
-        }
-        let [mut strange, mut second] = [false, true].map(|all| company(&facts, all).left_out.into_iter());
-        for rank in std::mem::take(&mut self.ranks) {
-            let (why, never) = match rank.facts {
-                Some(_) => (strange.next().flatten().map(LeftOut::describe), second.next().flatten().is_some()),
-                None => (Some("its rank is not sure".to_owned()), false),
-            };
-            match why {
-                None => self.ranks.push(rank),
-                Some(why) if never => self.leave_out(&rank.label, why),
-                Some(why) if force => {
-                    self.notes.push(format!("{}: {why}; --force takes it in", table::rank(&rank.label)));
-                    self.ranks.push(rank);
+        let facts: Vec<Option<Facts>> = self.ranks.iter().map(|rank| rank.facts.clone()).collect();
+        for (rank, belongs) in std::mem::take(&mut self.ranks).into_iter().zip(belong(&facts, force)) {
+            match belongs {
+                Belongs::No(why) => {
+                    self.leave_out(&rank.label, why);
+                    continue;
                 }
-                Some(why) => self.leave_out(&rank.label, format!("{why} (--force takes it in)")),
+                Belongs::Forced(why) => self.notes.push(format!("{}: {why}", table::rank(&rank.label))),
+                Belongs::Yes => {}
             }
+            self.ranks.push(rank);
         }
     }
 

@@ -1,7 +1,9 @@
 //! A page about all ranks of a folder.
 
 use super::{Content, Report, file_name, source::Source, steps, steps::Steps};
+use crate::fleet::{Belongs, belong};
 use crate::progress::Progress;
+use crate::table;
 use anyhow::{Result, bail};
 use etlink_analyze::Rules;
 use etlink_link::ranks::{Clock, Facts, Join, clocks, company, join};
@@ -13,8 +15,8 @@ struct Read {
     ranks: Vec<Rank>,
     /// Their places in the folder.
     places: Vec<usize>,
-    /// With the places in the folder.
-    facts: Vec<(usize, Facts)>,
+    /// What they did with the others; none where a rank is not sure.
+    facts: Vec<Option<Facts>>,
     notes: Vec<String>,
     incomplete: bool,
 }
@@ -35,8 +37,8 @@ pub(super) fn content(args: &Report, rules: &Rules, progress: &Progress) -> Resu
     }
     let source = Source::find(args, super::threads(args.threads)?)?;
     progress.say("analyzing");
-    let Read { ranks, places, facts, mut notes, incomplete } = read(args, &source, rules, progress);
-    let joined = Joined::new(facts, args.force, &mut notes);
+    let Read { ranks, places, facts, mut notes, incomplete } = read(args, &source, rules, progress).in_company(args.force);
+    let joined = Joined::new(facts.into_iter().zip(&places).filter_map(|(facts, at)| Some((*at, facts?))).collect(), &mut notes);
     let met = (joined.facts.len() > 1).then(|| Met::new(&joined.facts, &joined.join, joined.clocks.clone()));
     let late =
         |rank: &Rank| met.as_ref().and_then(|met| met.ranks.iter().find(|of| Some(of.rank) == rank.analysis.rank)).map_or(0, |of| of.caused_ns);
@@ -81,7 +83,7 @@ fn read(args: &Report, source: &Source, rules: &Rules, progress: &Progress) -> R
         match one {
             Ok(Some((rank, facts, leaves_out))) => {
                 read.ranks.push(rank);
-                read.facts.extend(facts.map(|facts| (at, facts)));
+                read.facts.push(facts);
                 read.places.push(at);
                 read.notes.extend(leaves_out.filter(|note| !read.notes.contains(note)));
             }
@@ -95,27 +97,41 @@ fn read(args: &Report, source: &Source, rules: &Rules, progress: &Progress) -> R
     read
 }
 
-impl Joined {
-    /// Of one rank, or of ranks that do not belong together, there is nothing to say.
-    fn new(all: Vec<(usize, Facts)>, force: bool, notes: &mut Vec<String>) -> Joined {
-        let (places, all): (Vec<usize>, Vec<Facts>) = all.into_iter().unzip();
-        let company = company(&all, force);
-        let (mut facts, mut kept) = (vec![], vec![]);
-        for ((one, at), why) in all.into_iter().zip(places).zip(&company.left_out) {
-            match why {
-                None => {
-                    facts.push(one);
-                    kept.push(at);
+impl Read {
+    /// Without what is not of the run of most; with `force` a note names it.
+    fn in_company(self, force: bool) -> Read {
+        let belongs = belong(&self.facts, force);
+        let mut kept = Read { notes: self.notes, incomplete: self.incomplete, ..Read::default() };
+        for (((rank, place), facts), belongs) in self.ranks.into_iter().zip(self.places).zip(self.facts).zip(belongs) {
+            let name = table::rank(&rank.label);
+            match belongs {
+                Belongs::No(why) => {
+                    kept.notes.push(format!("{name} is left out: {why}"));
+                    kept.incomplete = true;
+                    continue;
                 }
-                Some(why) => notes.push(format!("rank {} is not compared with the others: {}", one.rank, why.describe())),
+                Belongs::Forced(why) => kept.notes.push(format!("{name}: {why}")),
+                Belongs::Yes => {}
             }
+            kept.ranks.push(rank);
+            kept.places.push(place);
+            kept.facts.push(facts);
         }
-        if !company.absent.is_empty() {
-            let absent: Vec<String> = company.absent.iter().take(8).map(i64::to_string).collect();
-            notes.push(format!("no trace of rank {}{}", absent.join(", "), if company.absent.len() > 8 { ", …" } else { "" }));
+        kept
+    }
+}
+
+impl Joined {
+    /// Of one rank there is nothing to say.
+    fn new(all: Vec<(usize, Facts)>, notes: &mut Vec<String>) -> Joined {
+        let (places, facts): (Vec<usize>, Vec<Facts>) = all.into_iter().unzip();
+        let absent = company(&facts, true).absent;
+        if !absent.is_empty() {
+            let first: Vec<String> = absent.iter().take(8).map(i64::to_string).collect();
+            notes.push(format!("no trace of rank {}{}", first.join(", "), if absent.len() > 8 { ", …" } else { "" }));
         }
         let join = join(&facts);
         let clocks = clocks(&facts, &join);
-        Joined { facts, places: kept, join, clocks }
+        Joined { facts, places, join, clocks }
     }
 }
