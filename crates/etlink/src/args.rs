@@ -115,7 +115,7 @@ pub struct Merge {
 pub struct Ranks {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
-    /// How many of the collectives and messages with the largest skew to show
+    /// How many of the collectives and messages with the largest skew to show; 0: all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     /// Take each rank's times by its own clock, not by that of the first rank

@@ -74,7 +74,8 @@ pub fn cut(text: &str, most: usize, differs: usize) -> String {
 
 /// Cuts what is longer than `most` letters so that different texts stay different. O(n log n).
 pub fn cut_all(texts: &[&str], most: usize) -> Vec<String> {
-    let mut sorted: Vec<&str> = texts.to_vec();
+    let is_long = |text: &str| text.len() > most;
+    let mut sorted: Vec<&str> = if texts.iter().any(|text| is_long(text)) { texts.to_vec() } else { vec![] };
     sorted.sort_unstable();
     sorted.dedup();
     let common = |a: &str, b: Option<&&str>| b.map_or(0, |b| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count());
@@ -82,7 +83,7 @@ pub fn cut_all(texts: &[&str], most: usize) -> Vec<String> {
         let at = sorted.partition_point(|other| *other < text);
         common(text, sorted.get(at + 1)).max(common(text, at.checked_sub(1).and_then(|before| sorted.get(before))))
     };
-    texts.iter().map(|text| cut(text, most, if text.len() > most { differs(text) } else { 0 })).collect()
+    texts.iter().map(|text| cut(text, most, if is_long(text) { differs(text) } else { 0 })).collect()
 }
 
 #[cfg(test)]
