@@ -26,7 +26,8 @@ fn link(folder: &Path, rank: usize) -> LinkedTrace {
     let mut host = etlink_host::read(host, etlink_host::ReadOptions { threads: 2 }).expect("host trace");
     host.tensors = Some(etlink_host::tensor_uses(&host));
     let device = unpack(&folder.join(format!("kineto_trace_{rank}.json.gz")));
-    let device = etlink_kineto::read(device, etlink_kineto::ReadOptions { threads: 2, shapes: false, asides: false }).expect("device trace");
+    let device = etlink_kineto::read(device, etlink_kineto::ReadOptions { threads: 2, shapes: false, keep: etlink_kineto::Keep::Graph })
+        .expect("device trace");
     etlink_link::link(Some(host), device, LinkOptions::default()).expect("links")
 }
 

@@ -37,7 +37,8 @@ impl Texts {
     fn read(&self) -> (etlink_model::HostTrace, etlink_model::DeviceTrace) {
         let host = etlink_host::read(&self.host[..], etlink_host::ReadOptions::default()).expect("host trace");
         let device =
-            etlink_kineto::read(&self.device[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: false }).expect("device trace");
+            etlink_kineto::read(&self.device[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: etlink_kineto::Keep::Graph })
+                .expect("device trace");
         (host, device)
     }
 
@@ -65,7 +66,12 @@ fn reading(c: &mut Criterion) {
     });
     group.throughput(Throughput::Bytes(texts.device.len() as u64));
     group.bench_function("parse device", |bench| {
-        bench.iter(|| etlink_kineto::read(black_box(&texts.device[..]), etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: false }));
+        bench.iter(|| {
+            etlink_kineto::read(
+                black_box(&texts.device[..]),
+                etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: etlink_kineto::Keep::Graph },
+            )
+        });
     });
     group.finish();
 }

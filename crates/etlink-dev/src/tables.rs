@@ -76,7 +76,7 @@ fn draw_steps(mut draw: TraceBuilder, rank: i64) -> TraceBuilder {
 
 fn link(draw: &TraceBuilder) -> Result<LinkedTrace> {
     let host = etlink_host::read(&draw.host(HostSchema::V1_1_1)[..], etlink_host::ReadOptions { threads: 1 })?;
-    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: false })?;
+    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: etlink_kineto::Keep::Graph })?;
     Ok(etlink_link::link(Some(host), device, LinkOptions::default())?)
 }
 

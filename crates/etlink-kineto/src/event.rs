@@ -1,6 +1,6 @@
 //! One event of `traceEvents`, as borrowed text and numbers.
 
-use crate::ReadOptions;
+use crate::{Keep, ReadOptions};
 use etlink_json::{Broken, Scanner, Value, parse_int};
 use etlink_model::AsideKind;
 
@@ -164,7 +164,8 @@ impl<'a> Event<'a> {
     fn is_of_no_use(&self, options: ReadOptions) -> bool {
         let is_kept = match self.kind {
             Kind::Other => false,
-            Kind::Aside(_) => options.asides,
+            Kind::Instant => options.keep >= Keep::Memory,
+            Kind::Aside(_) => options.keep >= Keep::Asides,
             _ => true,
         };
         !is_kept && self.is_known() && !self.category.is_empty()

@@ -36,13 +36,25 @@ pub struct ReadOptions {
     pub threads: usize,
     /// Keep `Input Dims` and `Input type` of CPU ops: needed when there is no host trace.
     pub shapes: bool,
-    /// Keep what no graph needs: frames of the Python stack, memory events, overheads, annotations of streams.
-    pub asides: bool,
+    /// What to keep that no graph needs.
+    pub keep: Keep,
+}
+
+/// What to keep beside the rows of a graph; each has what those before it have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Keep {
+    /// Nothing.
+    #[default]
+    Graph,
+    /// Allocations and frees.
+    Memory,
+    /// Frames of the Python stack, overheads, annotations of streams.
+    Asides,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { threads: 1, shapes: true, asides: false }
+        ReadOptions { threads: 1, shapes: true, keep: Keep::Graph }
     }
 }
 
@@ -74,7 +86,7 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<DeviceTra
         |chunk: &mut tables::ChunkTables, scanner| {
             let mut event = event::Event::default();
             event.read(scanner, options)?;
-            chunk.push(&event, options.asides);
+            chunk.push(&event, options.keep);
             Ok(())
         },
         |chunk| builder.append(chunk),

@@ -1,5 +1,6 @@
 //! Events into tables: per chunk first, then appended in file order.
 
+use crate::Keep;
 use crate::event::{Event, Kind, dims, int, stream};
 use crate::places::Places;
 use crate::sizes::Sizes;
@@ -28,13 +29,13 @@ pub(crate) struct ChunkTables {
 
 impl ChunkTables {
     /// Files an event under its kind.
-    pub(crate) fn push(&mut self, event: &Event<'_>, asides: bool) {
+    pub(crate) fn push(&mut self, event: &Event<'_>, keep: Keep) {
         self.count(event);
         match event.kind {
             Kind::Other => return,
-            Kind::Aside(_) if !asides => return,
+            Kind::Aside(_) if keep < Keep::Asides => return,
             Kind::Metadata => return self.push_name(event),
-            Kind::Instant if !matches!(event.name, b"[memory]" | b"[OutOfMemory]") => return,
+            Kind::Instant if keep < Keep::Memory || !matches!(event.name, b"[memory]" | b"[OutOfMemory]") => return,
             _ => {}
         }
         let Some((start, duration)) = self.times(event) else { return };

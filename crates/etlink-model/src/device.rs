@@ -282,7 +282,7 @@ pub struct DeviceTrace {
     pub asides: Asides,
     /// CPU ops that bear a stream, by start.
     pub stream_ops: StreamOps,
-    /// Allocations and frees by time.
+    /// Allocations and frees by time; empty unless the reader was asked for them.
     pub memory: MemoryRows,
     /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel say.
     pub multiprocessors: Vec<(i64, u32)>,

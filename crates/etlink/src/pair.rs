@@ -9,7 +9,7 @@ use crate::table;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{Agreement, Part, WriteOptions, WriteSummary, et, etplus};
-use etlink_kineto::ReadOptions;
+use etlink_kineto::{Keep, ReadOptions};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorDeps};
 use etlink_model::{Anomalies, DeviceTrace, HostTrace, Severity};
 use etlink_report::perfetto::Member;
@@ -28,8 +28,8 @@ pub struct Job {
     pub target: Option<Target>,
     pub form: Form,
     pub tensor_deps: TensorDeps,
-    /// Also read what no graph needs.
-    pub asides: bool,
+    /// What to read that no graph needs.
+    pub keep: Keep,
     pub threads: usize,
     pub strict: bool,
     pub force: bool,
@@ -46,7 +46,7 @@ impl Job {
             target: None,
             form: Form::default(),
             tensor_deps: crate::args::TensorDeps::None.into(),
-            asides: false,
+            keep: Keep::Graph,
             threads,
             strict: false,
             force: false,
@@ -284,7 +284,7 @@ impl Clock {
 pub fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
     let Some(host) = &job.host else {
         let device = input::open(&job.device, job.threads, progress)?;
-        return Ok((None, read_device_with(device, ReadOptions { threads: job.threads, shapes: true, asides: job.asides })?));
+        return Ok((None, read_device_with(device, ReadOptions { threads: job.threads, shapes: true, keep: job.keep })?));
     };
     if host == &job.device {
         bail!("--host and --device are the same file, {}; give the two traces of one rank", host.display());
@@ -294,7 +294,7 @@ pub fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, D
     // wrong kinds first: both files may be large
     expect_host(&host)?;
     expect_device(&device)?;
-    let options = ReadOptions { threads: job.threads.max(1), shapes: false, asides: job.asides };
+    let options = ReadOptions { threads: job.threads.max(1), shapes: false, keep: job.keep };
     if job.threads <= 1 {
         return Ok((Some(read_host(host, 1, job.tensor_deps)?), read_device_with(device, options)?));
     }
@@ -357,7 +357,7 @@ pub fn read_host(input: Input, threads: usize, tensors: TensorDeps) -> Result<Ho
 
 /// Reads a device trace.
 pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceTrace> {
-    read_device_with(input, ReadOptions { threads, shapes, asides: false })
+    read_device_with(input, ReadOptions { threads, shapes, keep: Keep::Graph })
 }
 
 /// The same, with what is asked for.
@@ -371,5 +371,5 @@ pub fn read_for_figures(input: Input, threads: usize) -> Result<DeviceTrace> {
     if input.kind != FileKind::KinetoTrace {
         bail!("{} is {}; the table needs the Kineto trace, which has all times", input.name, input::describe(input.kind));
     }
-    etlink_kineto::read(input.content, ReadOptions { threads, shapes: true, asides: true }).with_context(|| input.name)
+    etlink_kineto::read(input.content, ReadOptions { threads, shapes: true, keep: Keep::Asides }).with_context(|| input.name)
 }

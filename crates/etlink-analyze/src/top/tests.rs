@@ -2,7 +2,7 @@ use super::*;
 use etlink_model::builder::{Flavour, Queue, TraceBuilder};
 
 fn read(draw: &TraceBuilder) -> DeviceTrace {
-    let options = etlink_kineto::ReadOptions { threads: 1, shapes: true, asides: true };
+    let options = etlink_kineto::ReadOptions { threads: 1, shapes: true, keep: etlink_kineto::Keep::Asides };
     etlink_kineto::read(&draw.kineto()[..], options).expect("a trace")
 }
 

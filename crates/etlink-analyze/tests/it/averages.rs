@@ -29,7 +29,7 @@ fn unpack(case: &str, file: &str) -> impl std::io::Read + Send + use<> {
 }
 
 fn device(case: &str, rank: u32) -> DeviceTrace {
-    let options = etlink_kineto::ReadOptions { threads: 2, shapes: true, asides: true };
+    let options = etlink_kineto::ReadOptions { threads: 2, shapes: true, keep: etlink_kineto::Keep::Asides };
     etlink_kineto::read(unpack(case, &format!("kineto_trace_{rank}.json.gz")), options).expect("a trace")
 }
 

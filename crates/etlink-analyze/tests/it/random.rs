@@ -141,7 +141,7 @@ proptest! {
             format!(r#"{{"ph": "{phase}", "cat": "{category}", "name": "{name}", {place}, "args": {{{args}, "Bytes": -9223372036854775808, "Total Allocated": 18446744073709551615}}}}"#)
         };
         let text = format!("{{\"traceEvents\": [{}]}}", events.iter().map(event).collect::<Vec<_>>().join(","));
-        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions { asides: true, ..Default::default() }).expect("reads");
+        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions { keep: etlink_kineto::Keep::Asides, ..Default::default() }).expect("reads");
         for group in [Group::Name, Group::Shape, Group::Stack(2)] {
             let tables = top(&device, etlink_analyze::top::Options { group, python: true, shapes: None });
             drop(diff(&[&tables], &[&tables, &tables]));

@@ -83,7 +83,7 @@ fn one(recording: &Recording, rules: &Rules) -> Result<()> {
 
 /// Errors of readers and linker are fine: they are refusals.
 fn linked(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> {
-    let device = etlink_kineto::read(device, etlink_kineto::ReadOptions { threads, shapes: true, asides: true }).ok()?;
+    let device = etlink_kineto::read(device, etlink_kineto::ReadOptions { threads, shapes: true, keep: etlink_kineto::Keep::Asides }).ok()?;
     let mut host = etlink_host::read(host, etlink_host::ReadOptions { threads }).ok();
     host.iter_mut().for_each(|host| host.tensors = Some(etlink_host::tensor_uses(host)));
     etlink_link::link(host, device, etlink_link::LinkOptions { force: true, ..etlink_link::LinkOptions::default() }).ok()

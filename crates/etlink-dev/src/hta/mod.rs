@@ -139,7 +139,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 /// Tables of one rank or several, as HTA has them: lines of all ranks, or what is of all.
 fn tables(traces: &[PathBuf], settings: Settings) -> Result<Map<String, Value>> {
     let rank = |trace: &PathBuf| -> Result<Tables> {
-        let device = etlink_kineto::read(&read(trace)?[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: true })?;
+        let device =
+            etlink_kineto::read(&read(trace)?[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: etlink_kineto::Keep::Asides })?;
         Ok(hta::tables(&etlink_link::link(None, device, LinkOptions::default())?, settings)?)
     };
     let ranks: Vec<Tables> = traces.iter().map(|trace| rank(trace).with_context(|| trace.display().to_string())).collect::<Result<_>>()?;

@@ -104,7 +104,10 @@ fn link(pair: &Pair) -> Result<LinkedTrace> {
         Some(path) => Some(etlink_host::read(open(path)?, etlink_host::ReadOptions { threads: 2 })?),
         None => None,
     };
-    let device = etlink_kineto::read(open(&pair.device)?, etlink_kineto::ReadOptions { threads: 2, shapes: host.is_none(), asides: false })?;
+    let device = etlink_kineto::read(
+        open(&pair.device)?,
+        etlink_kineto::ReadOptions { threads: 2, shapes: host.is_none(), keep: etlink_kineto::Keep::Graph },
+    )?;
     Ok(etlink_link::link(host, device, LinkOptions { force: true, ..LinkOptions::default() })?)
 }
 

@@ -1,6 +1,7 @@
 //! What stands around the list, and where the list is found.
 
 use crate::support::{anomalies, document, op, ops, read};
+use etlink_kineto::{Keep, ReadOptions};
 use etlink_model::AnomalyKind;
 use etlink_model::builder::TraceBuilder;
 
@@ -123,7 +124,9 @@ fn allocations_and_frees_by_time() {
     };
     let other = r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[other]", "pid": 1, "tid": 1, "ts": 1.000, "args": {}}"#;
     let totals = "\"Total Reserved\": 2048, \"Total Allocated\": 1024, ";
-    let trace = read(format!("{{\"traceEvents\": [{}, {other}, {}]}}", memory("5.500", 1, -512, totals), memory("2.000", 0, 64, "")));
+    let text = format!("{{\"traceEvents\": [{}, {other}, {}]}}", memory("5.500", 1, -512, totals), memory("2.000", 0, 64, ""));
+    let options = ReadOptions { keep: Keep::Memory, ..ReadOptions::default() };
+    let trace = etlink_kineto::read(text.as_bytes(), options).expect("a trace");
     assert_eq!(trace.memory.time.iter().map(|time| time.0).collect::<Vec<_>>(), [2_000, 5_500]);
     let row = trace.memory.row(1);
     assert_eq!((row.device_type, row.device, row.bytes, row.allocated, row.reserved), (1, 0, -512, 1024, 2048));

@@ -1,6 +1,7 @@
 //! One row of every kind: which table takes it, what its columns say.
 
 use crate::support::{anomalies, document, events, ops, read, rows};
+use etlink_kineto::Keep;
 use etlink_model::builder::{Comms, Flavour, Queue, RecordIds, TraceBuilder};
 use etlink_model::{
     Aside, AsideKind, Collective, Correlation, CpuOp, DeviceRow, DurationNs, Label, NameId, QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs,
@@ -47,7 +48,7 @@ fn a_cpu_op() {
 
 #[test]
 fn shapes_are_left_out_on_request() {
-    let options = etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: false };
+    let options = etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: Keep::Graph };
     let trace = etlink_kineto::read(&one_launch(Flavour::Cuda).kineto()[..], options).expect("reads");
     assert_eq!((trace.ops.shapes[0].0, trace.ops.types[0].0), (0, 0));
 }
@@ -58,10 +59,11 @@ fn what_no_graph_needs_is_kept_on_request() {
     let main = draw.thread();
     draw.python(main, "train.py(3): step", 500, 2_500);
     draw.raw(r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "forward", "pid": 0, "tid": 7, "ts": 12.000, "dur": 18.125}"#);
+    draw.raw(r#"{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 13.000, "args": {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Total Allocated": 512, "Total Reserved": 1024}}"#);
     draw.raw(r#"{"ph": "X", "cat": "overhead", "name": "Buffer Request", "pid": -1, "tid": 0, "ts": 1.000, "dur": 2.000}"#);
     let text = draw.kineto();
-    let read = |asides| etlink_kineto::read(&text[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, asides }).expect("reads");
-    let (kept, plain) = (read(true), read(false));
+    let read = |keep| etlink_kineto::read(&text[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, keep }).expect("reads");
+    let (kept, plain) = (read(Keep::Asides), read(Keep::Graph));
     let drawn = |row: usize| {
         let Aside { kind, name, thread, start, duration } = kept.asides.row(row);
         (kind, kept.names.get(name), thread == ThreadIdx::NONE, start.0, duration.0)
@@ -75,6 +77,9 @@ fn what_no_graph_needs_is_kept_on_request() {
         ]
     );
     assert_eq!((plain.asides.len(), &plain.ops, &plain.rows, &plain.events), (0, &kept.ops, &kept.rows, &kept.events));
+    let memory = read(Keep::Memory);
+    assert_eq!([&kept, &memory, &plain].map(|trace| trace.memory.len()), [1, 1, 0], "allocations");
+    assert_eq!(memory.asides.len(), 0);
 }
 
 #[test]

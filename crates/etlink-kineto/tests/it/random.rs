@@ -54,7 +54,7 @@ fn damaged(mut text: Vec<u8>, changes: &[(prop::sample::Index, Change)]) -> Vec<
 }
 
 fn at_threads(text: &[u8], threads: usize) -> Option<String> {
-    etlink_kineto::read(text, ReadOptions { threads, shapes: true, asides: true }).ok().map(|trace| dump(&trace))
+    etlink_kineto::read(text, ReadOptions { threads, shapes: true, keep: etlink_kineto::Keep::Asides }).ok().map(|trace| dump(&trace))
 }
 
 proptest! {

@@ -8,7 +8,7 @@ pub(crate) fn read(text: impl AsRef<[u8]>) -> DeviceTrace {
 }
 
 pub(crate) fn read_with(text: &[u8], threads: usize) -> DeviceTrace {
-    etlink_kineto::read(text, ReadOptions { threads, shapes: true, asides: false }).expect("a trace")
+    etlink_kineto::read(text, ReadOptions { threads, shapes: true, keep: etlink_kineto::Keep::Graph }).expect("a trace")
 }
 
 /// All anomalies with their counts.

@@ -9,7 +9,7 @@
 //! script's sources; what is built from them is committed in `web/dist`, and `cargo dev web --check` compares the two. No name of
 //! a trace gets into the HTML but for the title, which is escaped.
 //!
-//! A page takes 5 MB at most: each part has its share ([`TIMELINE_BYTES`], [`TABLE_BYTES`]), is measured as it stands in the page, and made
+//! A page takes 5 MB at most: each part has its share ([`TIMELINE_BYTES`], `TABLE_BYTES`), is measured as it stands in the page, and made
 //! again with less until it fits. What is left out, the page says.
 
 mod about;

@@ -10,8 +10,8 @@ use std::io::Read;
 const HOSTILE: &str = "</script><script>alert(1)</script>";
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
-    let device =
-        etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, asides: true }).expect("device trace");
+    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, keep: etlink_kineto::Keep::Asides })
+        .expect("device trace");
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }
 
@@ -196,7 +196,8 @@ fn times_that_no_trace_should_have_do_no_harm() {
             event("gpu_memcpy", second, first, 2),
         ];
         let text = format!("{{\"traceEvents\": [{}]}}", events.join(","));
-        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions { threads: 1, shapes: true, asides: true }).expect("reads");
+        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions { threads: 1, shapes: true, keep: etlink_kineto::Keep::Asides })
+            .expect("reads");
         if let Ok(trace) = etlink_link::link(None, device, LinkOptions::default()) {
             page(&trace, "odd");
         }

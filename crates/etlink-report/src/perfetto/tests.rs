@@ -9,8 +9,8 @@ use serde_json::Value;
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
     let host = etlink_host::read(&draw.host(HostSchema::V1_1_1)[..], etlink_host::ReadOptions { threads: 1 }).expect("host trace");
-    let device =
-        etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, asides: false }).expect("device trace");
+    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: etlink_kineto::Keep::Graph })
+        .expect("device trace");
     etlink_link::link(Some(host), device, LinkOptions { force: true, ..LinkOptions::default() }).expect("links")
 }
 

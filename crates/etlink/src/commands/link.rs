@@ -8,6 +8,7 @@ use crate::pair::{self, Form, Job};
 use crate::progress::Progress;
 use crate::{Outcome, table};
 use anyhow::{Result, bail};
+use etlink_kineto::Keep;
 use std::path::{Path, PathBuf};
 
 pub fn run(args: Link) -> Result<Outcome> {
@@ -56,7 +57,7 @@ fn job(args: Link) -> Result<Job> {
         target,
         form,
         tensor_deps: how.tensor_deps.into(),
-        asides: false,
+        keep: Keep::Graph,
         threads,
         strict: how.strict,
         force: how.force,

@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
-use etlink_kineto::ReadOptions;
+use etlink_kineto::{Keep, ReadOptions};
 use etlink_link::ranks::Facts;
 use etlink_link::{LinkOptions, LinkedTrace};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn file<T>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&Li
     }
     Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.path))])?;
     let (trace, written) = match &args.host {
-        None => one(&args.path, args.rank, asides(args), threads, progress)?,
+        None => one(&args.path, args.rank, keep(args), threads, progress)?,
         Some(host) => (pair::link(&job(args, Some(host.clone()), args.path.clone(), threads), progress)?.0, false),
     };
     let of = Of { run: Path::new(""), label: &label(&trace, &args.path), rank: None, written };
@@ -64,11 +64,11 @@ fn label(trace: &LinkedTrace, path: &Path) -> String {
 }
 
 /// The graph of a file without a host trace, and whether it is a written one.
-fn one(path: &Path, rank: Option<i64>, asides: bool, threads: usize, progress: &Progress) -> Result<(LinkedTrace, bool)> {
+fn one(path: &Path, rank: Option<i64>, kept: Keep, threads: usize, progress: &Progress) -> Result<(LinkedTrace, bool)> {
     progress.say("reading");
     let input = input::open(path, threads, progress)?;
     if matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown) {
-        let (name, device) = (input.name.clone(), pair::read_device_with(input, ReadOptions { threads, shapes: true, asides })?);
+        let (name, device) = (input.name.clone(), pair::read_device_with(input, ReadOptions { threads, shapes: true, keep: kept })?);
         let options = LinkOptions { rank, ..LinkOptions::default() };
         return Ok((etlink_link::link(None, device, options).with_context(|| name)?, false));
     }
@@ -165,7 +165,7 @@ fn written_folder<T: Send>(
 ) -> Read<T> {
     let rank = |rank: i64, path: &Path| {
         let of = Of { run: Path::new(""), label: &rank.to_string(), rank: Some(rank), written: true };
-        let (trace, _) = one(path, Some(rank), false, threads, progress)?;
+        let (trace, _) = one(path, Some(rank), Keep::Graph, threads, progress)?;
         let ranked = ranked(args, &trace, of, (None, path), &say)?;
         Ok(Ranked { facts: Some(Facts::of(&trace, rank)), ..ranked })
     };
@@ -215,10 +215,10 @@ fn rank<T>(
 }
 
 fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
-    Job { rank: args.rank, force: args.force, asides: asides(args), ..Job::reading(host, device, threads) }
+    Job { rank: args.rank, force: args.force, keep: keep(args), ..Job::reading(host, device, threads) }
 }
 
 /// HTA also counts what no graph needs.
-fn asides(args: &Analyze) -> bool {
-    !args.compat.is_empty()
+fn keep(args: &Analyze) -> Keep {
+    if args.compat.is_empty() { Keep::Memory } else { Keep::Asides }
 }

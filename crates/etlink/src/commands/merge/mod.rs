@@ -18,6 +18,7 @@ use crate::pair::{self, Among, Form, Job, Linked};
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::Part;
+use etlink_kineto::Keep;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::Facts;
 use joined::Joined;
@@ -193,7 +194,7 @@ impl Merging {
             target: Some(timeline::target(&self.args, run).unwrap_or_else(|| Target::new(&self.output_path(run, found), how.format, how.force))?),
             form: Form::new(how, how.format)?.with(part(&self.args)),
             tensor_deps: how.tensor_deps.into(),
-            asides: false,
+            keep: Keep::Graph,
             threads: self.fleet.threads_each,
             strict: how.strict,
             force: how.force,

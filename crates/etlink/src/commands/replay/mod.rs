@@ -15,6 +15,7 @@ use crate::perfetto;
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
+use etlink_kineto::Keep;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace};
 use etlink_model::{DeviceTrace, HostTrace, Severity};
 use etlink_replay::{EdgeKind, Explanation, Figures, Graph, Labels, PathReport, Run, Settings};
@@ -153,7 +154,7 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
             target: None,
             form,
             tensor_deps,
-            asides: false,
+            keep: Keep::Graph,
             threads,
             strict: *strict,
             force: *force,

@@ -19,6 +19,7 @@ use crate::progress::Progress;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{Rules, total};
+use etlink_kineto::Keep;
 use etlink_report::page::{self, Met, Packed, Page, RANGES, Rank, TIMELINE_BYTES};
 use ran::Ran;
 use serde::Serialize;
@@ -115,7 +116,7 @@ fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
 }
 
 fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
-    Job { rank: args.rank, tensor_deps: TensorDeps::default().into(), force: args.force, ..Job::reading(host, device, threads) }
+    Job { rank: args.rank, tensor_deps: TensorDeps::default().into(), force: args.force, keep: Keep::Memory, ..Job::reading(host, device, threads) }
 }
 
 fn file_name(path: &Path) -> String {

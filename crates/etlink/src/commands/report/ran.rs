@@ -12,6 +12,7 @@ use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::{Analysis, Options, Rules, analyze};
 use etlink_chakra::read::{self, FileKind};
+use etlink_kineto::{Keep, ReadOptions};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_replay::{Graph, Labels, PathReport, Run, Settings};
 use etlink_report::page::{self, MEMORY_POINTS, Member, Rank, Timeline, Written, memory_charts};
@@ -54,7 +55,7 @@ impl Ran {
             return Ran::written(path, input, args.rank);
         }
         let name = input.name.clone();
-        let device = pair::read_device(input, threads, true)?;
+        let device = pair::read_device_with(input, ReadOptions { threads, shapes: true, keep: Keep::Memory })?;
         progress.say("linking");
         let options = LinkOptions { rank: args.rank, tensor_deps: TensorDeps::default().into(), force: args.force };
         let trace = etlink_link::link(None, device, options).with_context(|| name.clone())?;
