@@ -30,7 +30,7 @@ fn one_trace_or_a_folder_becomes_one_page() {
     let page = String::from_utf8(tool.read("run.html")).expect("text");
     assert!(page.contains("<title>tpdp4-2.15.0 · etlink report</title>"));
     assert!(
-        page.contains("4 ranks on the CPU: the traces have no device rows; a step takes 24.26 ms (median of 8)"),
+        page.contains("4 ranks on the CPU: the traces have no device rows; a step takes 24.26 ms (median of 8 steps on 4 ranks)"),
         "without script, the sentence is there"
     );
     tool.run("report --host {pairs}/mlp-2.15.0/torch_et_0.json.gz {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o pair.html").exits(0);

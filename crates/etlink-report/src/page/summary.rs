@@ -20,8 +20,8 @@ pub(super) fn sentence(page: &Page<'_>) -> String {
         ranks => format!("{} ranks", ranks.len()),
     };
     let mut parts = vec![format!("{ranks}{}", device(page.ranks))];
-    if let Some((median, count)) = step_time(page.ranks) {
-        parts.push(if count > 1 { format!("a step takes {} (median of {count})", time(median)) } else { format!("the step takes {}", time(median)) });
+    if let Some((median, of)) = step_time(page.ranks) {
+        parts.push(format!("a step takes {} ({of})", time(median)));
     }
     match page.total.breakdown.first().filter(|total| total.window_ns > 0) {
         Some(total) => {
@@ -65,12 +65,18 @@ fn causes(ranks: &[Rank]) -> Vec<(Cause, i64)> {
     sums
 }
 
-/// Median of all ranks' steps, and how many there are. Of an even number the lower one.
-fn step_time(ranks: &[Rank]) -> Option<(i64, usize)> {
+/// Median of all ranks' steps, and what of. Of an even number the lower one.
+fn step_time(ranks: &[Rank]) -> Option<(i64, String)> {
     let mut steps: Vec<i64> = ranks.iter().flat_map(|rank| &rank.analysis.steps).map(|step| step.duration_ns).collect();
     steps.sort_unstable();
     let median = steps.get(steps.len().checked_sub(1)? / 2)?;
-    Some((*median, steps.len()))
+    let of = match (steps.len(), ranks.iter().filter(|rank| !rank.analysis.steps.is_empty()).count()) {
+        (1, _) => "the only one".to_owned(),
+        (count, 1) => format!("median of {count} steps"),
+        (count, ranks) if count == ranks => format!("median of one step on {ranks} ranks"),
+        (count, ranks) => format!("median of {count} steps on {ranks} ranks"),
+    };
+    Some((*median, of))
 }
 
 fn straggler(page: &Page<'_>) -> Option<(i64, i64)> {
@@ -82,8 +88,8 @@ fn straggler(page: &Page<'_>) -> Option<(i64, i64)> {
 pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
     let mut cards = vec![];
     let mut card = |name, value, note: String| cards.push(Card { name, value, note });
-    if let Some((median, count)) = step_time(page.ranks) {
-        card("Step time", time(median), if count > 1 { format!("median of {count} steps") } else { "of one step".to_owned() });
+    if let Some((median, of)) = step_time(page.ranks) {
+        card("Step time", time(median), of);
     }
     if let Some(total) = page.total.breakdown.first().filter(|total| total.window_ns > 0) {
         let of = |ns: i64| percent(ns, total.window_ns);
