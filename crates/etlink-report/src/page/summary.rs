@@ -28,7 +28,8 @@ pub(super) fn sentence(page: &Page<'_>) -> String {
             let of = |ns: i64| percent(ns, total.window_ns);
             let communication = format!(", communicate with nothing beside it {}", of(total.exposed_communication_ns));
             let communication = if total.communication_ns > 0 { communication } else { String::new() };
-            parts.push(format!("devices compute {} of the time{communication}, stand idle {}", of(total.computation_ns), of(total.idle_ns)));
+            let waits = if total.exposed_other_ns > 0 { format!(", only wait {}", of(total.exposed_other_ns)) } else { String::new() };
+            parts.push(format!("devices compute {} of the time{communication}{waits}, stand idle {}", of(total.computation_ns), of(total.idle_ns)));
         }
         None => parts.extend(on_the_path(page.ranks)),
     }
@@ -96,6 +97,9 @@ pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
         card("Computation", of(total.computation_ns), "of device time".to_owned());
         if total.communication_ns > 0 {
             card("Communication", of(total.exposed_communication_ns), "of device time, exposed: no computation beside it".to_owned());
+        }
+        if total.exposed_other_ns > 0 {
+            card("Waits", of(total.exposed_other_ns), "of device time: rows that stand for no work".to_owned());
         }
         card("Idle", of(total.idle_ns), "of device time".to_owned());
         if total.communication_ns > 0 {
