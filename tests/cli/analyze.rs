@@ -263,6 +263,24 @@ fn written_graphs() {
     tool.run("analyze in/kineto_trace_0.json").exits(0);
 }
 
+/// Types, groups and bytes of a CPU run's communications are those of its traces; a barrier is in no `.et`.
+#[test]
+fn written_graphs_of_a_cpu_run() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/tpdp4-2.15.0 -o out").exits(0);
+    let communications = |of: &str| {
+        let json = tool.run(&format!("analyze {of} --json")).exits(0).json();
+        let all = json[0]["total"]["collectives"].as_array().expect("a table");
+        let mut all: Vec<String> = all.iter().map(|one| format!("{} {} {} {}", one["kind"], one["group"], one["count"], one["bytes"])).collect();
+        all.retain(|one| !one.contains("barrier"));
+        all.sort();
+        all
+    };
+    let told = communications("{pairs}/tpdp4-2.15.0");
+    assert!(told.contains(&r#""all_gather" "ranks 0, 1" 8 8192"#.to_owned()), "{told:?}");
+    assert_eq!(communications("out"), told);
+}
+
 /// Recorded traces win over written graphs beside them.
 #[test]
 fn written_graphs_beside_traces() {

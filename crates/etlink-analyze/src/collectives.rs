@@ -6,7 +6,7 @@
 //! algorithm bandwidth = bytes / duration       bus bandwidth = algorithm bandwidth · factor      bytes per ns = GB/s
 //! ```
 //! `latency` and `ns_per_byte` are those of Hockney's model, duration = latency + bytes · ns_per_byte, by least squares over the communications with
-//! a size; none where all have the same.
+//! a size; none where all have the same, nor where one of the two is negative: what waits for other ranks does not follow the model.
 //!
 //! The duration is that of this rank's own kernel, which begins when the rank arrives and so holds its wait for the others:
 //! of a run of several ranks the stragglers' table (and `etlink ranks`) tells transfer and wait apart. Host ops (gloo) return at once: theirs is
@@ -89,7 +89,8 @@ impl Fit {
     fn line(&self) -> Option<(f64, f64)> {
         let spread = self.n.checked_mul(self.xx)?.checked_sub(self.x.checked_mul(self.x)?)?;
         let slope = self.n.checked_mul(self.xy)?.checked_sub(self.x.checked_mul(self.y)?)? as f64 / spread as f64;
-        (spread > 0).then(|| ((self.y as f64 - slope * self.x as f64) / self.n as f64, slope))
+        let line = ((self.y as f64 - slope * self.x as f64) / self.n as f64, slope);
+        (spread > 0 && line.0 >= 0.0 && line.1 >= 0.0).then_some(line)
     }
 }
 

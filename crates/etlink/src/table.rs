@@ -4,7 +4,7 @@ mod grid;
 mod text;
 
 pub use grid::{Column, Grid, Limit};
-pub use text::{count, cut, mb, mean_time, note, percent, plain, signed_time, time};
+pub use text::{count, cut, mb, mean_time, note, percent, plain, scaled, signed_time, time};
 
 use crate::pair::{Linked, Shown};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};

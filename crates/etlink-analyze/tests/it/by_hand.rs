@@ -1,7 +1,7 @@
 //! Small programs, figures by hand.
 
 use crate::support::{analyzed, analyzed_with};
-use etlink_analyze::Options;
+use etlink_analyze::{Collectives, Options};
 use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
 
 const US: i64 = 1_000;
@@ -240,22 +240,32 @@ fn groups_that_only_their_sizes_tell_apart() {
     assert_eq!(found, [("2 ranks", 2, Some(0.4)), ("4 ranks", 4, Some(0.6000000000000001))]);
 }
 
-#[test]
-fn latency_and_bandwidth_by_sizes() {
+/// All-reduces of so many elements, each so long.
+fn all_reduces(length: fn(i64) -> i64) -> Collectives {
     let mut draw = TraceBuilder::default();
     draw.distributed(0, 2);
     let main = draw.thread();
-    // 3 us, and 2 ns for each of 4 bytes an element
     for (at, elements) in [(0, 250), (100, 500), (200, 1_000)] {
         let comms = Comms { in_elements: elements, out_elements: elements, ..Comms::new("allreduce", 0..2, 0, at) };
         let id = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", us(at, at + 1), id);
-        let length = 3_000 + 8 * elements as i64;
-        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", ((at + 5) * US, (at + 5) * US + length), id, &comms);
+        let end = (at + 5) * US + length(elements as i64);
+        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", ((at + 5) * US, end), id, &comms);
     }
     let [all] = &analyzed(&draw).collectives[..] else { panic!("one kind") };
+    all.clone()
+}
+
+#[test]
+fn latency_and_bandwidth_by_sizes() {
+    // 3 us, and 2 ns for each of 4 bytes an element
+    let all = all_reduces(|elements| 3_000 + 8 * elements);
     let (latency, slope) = all.latency_ns.zip(all.ns_per_byte).expect("three sizes");
     assert!((latency - 3_000.0).abs() < 1e-6 && (slope - 2.0).abs() < 1e-9, "{latency} {slope}");
+    for waits in [|elements: i64| 20_000 - 8 * elements, |elements| 80 * elements - 10_000] {
+        let all = all_reduces(waits);
+        assert_eq!((all.latency_ns, all.ns_per_byte), (None, None), "what waits for others follows no line");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::path::PathBuf;
     after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, is not of the run, or is damaged under --strict; 2 could not do it, of no trace."
 )]
 pub struct Analyze {
-    /// A Kineto trace, a written graph (`.et`, ET+) as far as it tells, or a folder with the traces of all ranks or with what `merge` wrote; `-` for standard input
+    /// A Kineto trace, a written graph (`.et`, ET+) as far as it tells, or a folder with the traces of all ranks or with the `.et` files that `merge` wrote; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
     /// Host trace of the Kineto trace, as for `link`

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 /// `etlink report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// A Kineto trace or a written graph (`.et`, its JSON, ET+), or a folder with the traces of all ranks of a run or with what `merge`
-    /// made of them; `-` for standard input
+    /// A Kineto trace or a written graph (`.et`, its JSON, ET+), or a folder with the traces of all ranks of a run or with the `.et`
+    /// files that `merge` made of them; `-` for standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
     /// Host trace of the Kineto trace, as for `link`

@@ -27,6 +27,13 @@ pub fn percent(share: f64, decimals: usize) -> String {
     format!("{:.decimals$} %", 100.0 * share)
 }
 
+/// A quantity with the prefix that fits it.
+pub fn scaled(value: f64, unit: &str) -> String {
+    let prefixes = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let (size, prefix) = prefixes.into_iter().find(|(size, _)| value.abs() >= *size).unwrap_or((1.0, ""));
+    format!("{:.3} {prefix}{unit}", value / size)
+}
+
 /// Bytes as megabytes.
 pub fn mb(bytes: impl Into<i128>) -> String {
     format!("{:.2} MB", bytes.into() as f64 / 1e6)
@@ -95,6 +102,12 @@ mod tests {
         let told = [0, 999, 20_000, -1_500_000, 8_202_738_000].map(time);
         assert_eq!(told, ["0 ns", "999 ns", "20.000 us", "-1.500 ms", "8.203 s"]);
         assert_eq!([5, 0, -5_000].map(signed_time), ["+5 ns", "0 ns", "-5.000 us"]);
+    }
+
+    #[test]
+    fn quantities_have_the_prefix_that_fits() {
+        let told = [0.0, 0.5, 217e6, 3.3e12, 2e19].map(|value| scaled(value, "B/s"));
+        assert_eq!(told, ["0.000 B/s", "0.500 B/s", "217.000 MB/s", "3.300 TB/s", "20000.000 PB/s"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A written graph (`.et`, its JSON, ET+) as a device trace, as far as its nodes tell.
 //!
 //! Device nodes become rows, runtime nodes calls (all slices of one together), communication nodes have type, size and group. Annotations, sizes of
-//! copies, grids and allocations are not there; steps are in a tree (ET+) alone.
+//! copies, grids and allocations are not there, nor communications that no simulator runs, such as barriers; steps are in a tree (ET+) alone.
 
 use crate::commands::check::GroupList;
 use crate::commands::replay::chakra::{Numbers, on_device};
@@ -16,7 +16,7 @@ use etlink_model::{
 use indexmap::IndexMap;
 
 /// What is said above the tables.
-pub(super) const NOTE: &str = "a written graph says nothing of steps (ET+ does), sizes of copies, grids and allocations; \
+pub(super) const NOTE: &str = "a written graph says nothing of steps (ET+ does), sizes of copies, grids, allocations, barriers and when Gloo began; \
 what a thread did for less than 1 us counts to the call before it";
 
 /// The graph of the rows of `file`.
@@ -26,11 +26,11 @@ pub(super) fn linked(file: &read::Graph, name: &str, rank: Option<i64>, groups: 
     }
     match trace_of(file, rank, groups)? {
         Some(trace) => Ok(trace),
-        None => bail!("{name} has no device nodes: there is nothing to analyze"),
+        None => bail!("{name} has neither device nodes nor communications: there is nothing to analyze"),
     }
 }
 
-/// The same, if it has rows or, being a tree, steps. Its own edges tell only when calls began: what a row waited for is told from the times.
+/// The same, if it has rows, communications of the host or, being a tree, steps. Its own edges tell only when calls began: what a row waited for is told from the times.
 pub(in crate::commands) fn trace_of(file: &read::Graph, rank: Option<i64>, groups: &GroupList) -> Result<Option<LinkedTrace>> {
     let mut device = DeviceTrace { bytes: file.bytes, ..DeviceTrace::default() };
     device.header.rank = rank;
@@ -49,7 +49,10 @@ pub(in crate::commands) fn trace_of(file: &read::Graph, rank: Option<i64>, group
             rows.push(row(file, index, &mut device, groups, DeviceRow { name: id, start, duration, correlation, ..DeviceRow::default() }));
         } else if file.format.is_tree() && file.name_of(index).starts_with("ProfilerStep#") {
             let thread = thread(file, index, &mut device);
-            ops.push(step(CpuOp { name: id, thread, start, duration, ..CpuOp::default() }));
+            ops.push(CpuOp { name: id, thread, start, duration, annotation: true, ..op() });
+        } else if is_communication(file, index) {
+            let collective = collective(file, index, &mut device, groups);
+            ops.push(CpuOp { name: id, thread: thread(file, index, &mut device), start, duration, collective, ..op() });
         } else if kind == "runtime" && correlation != Correlation::NONE {
             let (thread, begun) = (thread(file, index, &mut device), begun(file, &numbers, index, start));
             let new = || RuntimeCall { name: id, thread, start: begun, duration, correlation, external_id: -1, kernel: NameId::EMPTY };
@@ -70,8 +73,13 @@ pub(in crate::commands) fn trace_of(file: &read::Graph, rank: Option<i64>, group
     Ok(Some(etlink_link::link(None, device, LinkOptions::default())?))
 }
 
-fn step(base: CpuOp) -> CpuOp {
-    CpuOp { external_id: -1, seq_id: -1, annotation: true, collective: u32::MAX, ..base }
+/// An op without ids.
+fn op() -> CpuOp {
+    CpuOp { external_id: -1, seq_id: -1, collective: u32::MAX, ..CpuOp::default() }
+}
+
+fn is_communication(file: &read::Graph, index: usize) -> bool {
+    matches!(file.node_type[index], NodeType::CommSendNode | NodeType::CommRecvNode | NodeType::CommCollNode)
 }
 
 /// When the call of this slice began. What it did before it waited for a device has no node: it follows on what its thread did before.
@@ -112,12 +120,19 @@ fn collective(file: &read::Graph, index: usize, device: &mut DeviceTrace, groups
     };
     let bytes = comm.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
     let group = comm.group.map_or("", |group| file.names.get(group));
-    let ranks = groups.get(group).map_or(String::new(), |ranks| format!("{ranks:?}"));
+    let ranks = groups.get(group);
+    let world = device.header.world_size.filter(|_| group.is_empty());
+    let group_size = ranks.map(|ranks| ranks.len() as u64).or(world.and_then(|size| u64::try_from(size).ok())).unwrap_or(0);
+    // the size of an all-gather is that of a rank's own part
+    let out_elements = if name == CollectiveCommType::AllGather.as_str_name() { bytes.saturating_mul(group_size.max(1)) } else { 0 };
+    let ranks = ranks.map_or(String::new(), |ranks| format!("{ranks:?}"));
     let record = Collective {
         name: device.names.intern(name),
         // what there are so many of is bytes
         dtype: device.names.intern("Byte"),
         in_elements: bytes,
+        out_elements,
+        group_size,
         group_name: device.names.intern(group),
         group_ranks: device.names.intern(&ranks),
         src: comm.src.unwrap_or(-1),

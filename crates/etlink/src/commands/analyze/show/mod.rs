@@ -6,7 +6,7 @@ mod times;
 
 use super::Analyzed;
 use crate::args::Analyze;
-use crate::table::{Grid, Limit, percent, time};
+use crate::table::{Grid, Limit, percent, scaled, time};
 use etlink_analyze::Analysis;
 use std::fmt::Write;
 
@@ -100,5 +100,5 @@ fn of_ranks<'a, T: 'a>(one: &'a Analyzed, table: fn(&Analysis) -> &Vec<T>) -> im
 }
 
 fn rate(gb_per_s: Option<f64>) -> String {
-    gb_per_s.map_or("-".into(), |rate| format!("{rate:.3} GB/s"))
+    gb_per_s.map_or("-".into(), |rate| scaled(rate * 1e9, "B/s"))
 }

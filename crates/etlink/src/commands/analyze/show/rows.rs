@@ -1,7 +1,7 @@
 //! Tables of what ran.
 
 use super::{Analyzed, Shown, of_ranks, rate};
-use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, time};
+use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, time};
 use etlink_analyze::{Collectives, Computed, Copies, Coverage, Kernel, Launches, Memory, MemoryPoint, Metric, QueueLength, Sequence};
 use etlink_link::ranks::Lateness;
 
@@ -101,9 +101,9 @@ pub(super) fn work(one: &Analyzed, limit: Limit) -> Shown {
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, of)| of.device.to_string()),
         ("kernels", |(_, of)| of.rows.to_string()),
-        ("TFLOP", |(_, of)| format!("{:.3}", of.operations as f64 / 1e12)),
-        ("TFLOP/s", |(_, of)| format!("{:.3}", of.tflops)),
-        ("while these run", |(_, of)| format!("{:.3}", of.busy_tflops)),
+        ("operations", |(_, of)| scaled(of.operations as f64, "FLOP")),
+        ("rate", |(_, of)| scaled(of.tflops * 1e12, "FLOP/s")),
+        ("while these run", |(_, of)| scaled(of.busy_tflops * 1e12, "FLOP/s")),
         ("they run", |(_, of)| time(of.sum_ns)),
     ];
     let devices = of_ranks(one, |rank| &rank.work);
@@ -138,16 +138,20 @@ pub(super) fn memory(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn memory_timeline(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &MemoryPoint)>] = &[
+    let columns: &[Column<(&str, (i64, &MemoryPoint))>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, point)| format!("{} {}", point.device_type, point.device)),
-        ("time", |(_, point)| time(point.time_ns)),
-        ("bytes", |(_, point)| point.bytes.to_string()),
-        ("allocated", |(_, point)| point.allocated_bytes.to_string()),
-        ("reserved", |(_, point)| point.reserved_bytes.to_string()),
+        ("device", |(_, (_, point))| format!("{} {}", point.device_type, point.device)),
+        ("after", |(_, (first, point))| time(point.time_ns.saturating_sub(*first))),
+        ("bytes", |(_, (_, point))| point.bytes.to_string()),
+        ("allocated", |(_, (_, point))| point.allocated_bytes.to_string()),
+        ("reserved", |(_, (_, point))| point.reserved_bytes.to_string()),
     ];
-    let all = of_ranks(one, |rank| &rank.memory_timeline);
-    ("allocations and frees".into(), Grid::of(2, limit, columns, all))
+    let all = one.told.ranks.iter().flat_map(|rank| {
+        let points = &rank.said.memory_timeline;
+        let first = points.first().map_or(0, |point| point.time_ns);
+        points.iter().map(move |point| (&*rank.label, (first, point)))
+    });
+    ("allocations and frees (after the first of the rank; JSON and CSV have its time)".into(), Grid::of(2, limit, columns, all))
 }
 
 pub(super) fn metrics(one: &Analyzed, _: Limit) -> Shown {

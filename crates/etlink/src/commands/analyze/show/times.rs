@@ -42,8 +42,10 @@ pub(super) fn steps(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let all = || of_ranks(one, |rank| &rank.steps);
     let mean = |of: fn(&Step) -> i64| mean_time(all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64);
-    let means = format!("mean {} on the host, {} on the device", mean(|step| step.duration_ns), mean(|step| step.device_window_ns));
-    (format!("{}, {means} (device: rows launched in the step)", how_many(one)), Grid::of(2, limit, columns, all()))
+    let host = format!("{}, mean {} on the host", how_many(one), mean(|step| step.duration_ns));
+    let device = format!(", {} on the device (device: rows launched in the step)", mean(|step| step.device_window_ns));
+    let title = if all().any(|(_, step)| step.rows > 0) { host + &device } else { host };
+    (title, Grid::of(2, limit, columns, all()))
 }
 
 /// Steps, and of how many ranks.
