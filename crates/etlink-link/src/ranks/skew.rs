@@ -36,7 +36,8 @@ pub struct Skew {
     pub alone_ns: i64,
     /// What all ranks waited, summed, ns: as in [`super::Lateness`].
     pub waited_ns: i64,
-    /// From the last arrival to the last end, ns. `None` where ends are not recorded (calls of host ops).
+    /// From the last arrival to the last end, ns. `None` where ends are not recorded (calls of host ops), and where a member has no trace:
+    /// then the others may have waited for it.
     pub transfer_ns: Option<i64>,
     /// Bytes per second over the transfer.
     pub algorithm_bandwidth: Option<f64>,
@@ -56,8 +57,9 @@ fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option
     let sides = || joint.parts.iter().map(|part| (part.rank, side(ranks, *part).1));
     let end = sides().map(|(rank, communication)| aligned(clocks, rank, communication.end_ns)).max()?;
     let bytes = sides().map(|(_, communication)| communication.bytes).max()?;
-    let transfer_ns =
-        Some(end.saturating_sub(last.at_ns)).filter(|transfer| *transfer > 0 && sides().all(|(_, communication)| communication.on_device));
+    // an absent rank may have come later still
+    let is_known = joint.absent == 0 && sides().all(|(_, communication)| communication.on_device);
+    let transfer_ns = Some(end.saturating_sub(last.at_ns)).filter(|transfer| *transfer > 0 && is_known);
     let last_part = joint.parts.iter().find(|part| part.rank == last.rank)?;
     let late = ranks.get(last.rank as usize)?;
     let (kind, ranks_text, group, n) = match joint.channel {

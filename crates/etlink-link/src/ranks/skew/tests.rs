@@ -58,3 +58,12 @@ fn calls_of_host_ops_have_no_transfer_time() {
     let found = &skews(&ranks, &join, &[])[0];
     assert_eq!((found.skew_ns, found.transfer_ns, found.bus_bandwidth), (320, None, None));
 }
+
+#[test]
+fn without_the_trace_of_a_member_nobody_knows_when_the_transfer_began() {
+    let (ranks, _) = late(AllReduce);
+    let here = [ranks[0].clone(), ranks[1].clone(), ranks[3].clone()];
+    let found = &skews(&here, &join(&here), &[])[0];
+    assert_eq!((found.skew_ns, found.transfer_ns), (20, None), "it was 100, and rank 2 came at 320");
+    assert_eq!((found.algorithm_bandwidth, found.bus_bandwidth), (None, None));
+}
