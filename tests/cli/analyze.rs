@@ -206,7 +206,7 @@ fn traces_of_another_run_are_left_out() {
     tool.run("analyze . --compat hta").exits(1).says(said);
     let forced = tool.run("analyze . --force --json").exits(0).json();
     assert_eq!(forced[0]["total"]["breakdown"][0]["window_ns"], json!(200_000));
-    tool.run("analyze . --force").exits(0).says("note: rank 1: it is of a run of 64 ranks, most others of one of 2; --force takes it in");
+    tool.run("analyze . --force").exits(0).says("note: rank 1: taken in by --force: it is of a run of 64 ranks, most others of one of 2");
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn one_table() {
     }
     let json = tool.run("analyze . --table idle --json").exits(0).json();
     let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&json[0]), ["run", "notes", "ranks", "left_out", "total"]);
+    assert_eq!(keys(&json[0]), ["run", "notes", "ranks", "left_out", "absent", "total"]);
     assert_eq!(keys(&json[0]["total"]), ["idle"]);
     assert_eq!(keys(&json[0]["ranks"][1]), ["label", "device_trace", "host_trace", "notes", "anomalies", "rank", "idle"]);
     let hta = tool.run("analyze . --compat hta --table idle_time_breakdown --json").exits(0).json();

@@ -56,7 +56,7 @@ fn stragglers_are_told_per_step_and_in_all() {
 #[test]
 fn sharded_ranks_are_matched_and_get_to_the_end() {
     let tool = Tool::new();
-    tool.run("merge {pairs}/fsdp2-2.15.0 -o out").exits(0).says("1 groups; 18 collectives and 0 messages matched, 0 not");
+    tool.run("merge {pairs}/fsdp2-2.15.0 -o out").exits(0).says("1 group; 18 collectives and 0 messages matched, 0 not");
     tool.run("merge {pairs}/fsdp2-2.15.0 -o sim --for astra-sim").exits(0);
     tool.run("check out sim").exits(0).says("fsdp2-2.15.0.*.et: ok, 2 ranks together");
 }

@@ -223,6 +223,43 @@ fn a_rank_that_is_not_there_is_named() {
     assert!(String::from_utf8_lossy(&tool.read("sim/README.md")).contains("No trace was there of rank 2"));
     tool.run("check sim").exits(0).says("run.*.et: ok, 4 ranks together");
     tool.run("ranks run").exits(0).says("no trace of rank 2");
+    let json = tool.run("ranks run --json").exits(0).json();
+    let told: Vec<_> = json[0]["collectives"].as_array().expect("collectives").iter().map(|one| &one["transfer_ns"]).collect();
+    assert_eq!(told, [&Value::Null; 8], "rank 2 comes last to all of them");
+    tool.run("replay run").exits(0).says("note: no trace of rank 2: what waits for them counts as transfer");
+    tool.run("analyze run").exits(0).says("note: no trace of rank 2").says("among the ranks here, rank ");
+    let chosen = tool.run("analyze run --ranks 0,1").exits(0).says("among the ranks here, rank ");
+    assert!(!chosen.stdout.contains("no trace of"), "{}", chosen.stdout);
+    put(&tool, &RUN);
+    let whole = tool.run("analyze run").exits(0).says("\nrank 2 holds the others up most");
+    assert!(!whole.stdout.contains("no trace of") && !whole.stdout.contains("who came late"), "{}", whole.stdout);
+}
+
+#[test]
+fn who_came_late_by_clocks_that_nothing_tells_is_said() {
+    let tool = Tool::new();
+    let said = "note: nothing tells how the clock of rank 1, 2, 3 lies to that of rank 0: who came late is by their own clocks";
+    for command in ["ranks", "analyze"] {
+        tool.run(&format!("{command} {{pairs}}/tpdp4-2.15.0")).exits(0).says(said);
+    }
+}
+
+#[test]
+fn communication_without_a_record_is_counted() {
+    let tool = Tool::new();
+    for rank in 0..2 {
+        let mut draw = TraceBuilder::new(Flavour::Cuda);
+        draw.distributed(rank, 2).origin(1_700_000_000_000 * MS);
+        let main = draw.thread();
+        let correlation = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernelExC", (MS, MS + 5_000), correlation);
+        draw.kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (MS + 10_000, MS + 50_000), correlation);
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
+    }
+    tool.run("ranks run").exits(0).says("2 ranks, 0 collectives and messages").says("note: 2 communication kernels without a record of what is");
+    let one = tool.path("run/kineto_trace_1.json");
+    std::fs::remove_file(one).expect("it is there");
+    tool.run("ranks run").exits(0).says("1 rank, 0 collectives").says("note: 1 communication kernel without a record");
 }
 
 #[test]
@@ -272,6 +309,13 @@ fn ranks_of_other_runs_are_left_out() {
     assert_eq!(groups(&tool, "world/comm_group.json"), serde_json::json!({"1": [0, 1, 2, 3]}));
     let forced = tool.run("merge run -o forced --force").exits(0);
     assert!(!forced.stdout.contains("is not joined"), "{}", forced.stdout);
+    let said = "rank 3: taken in by --force: it is of a run of 8 ranks, most others of one of 4";
+    forced.says(said);
+    for command in ["ranks", "replay", "analyze"] {
+        tool.run(&format!("{command} run --force")).exits(0).says(said);
+        let left_out = tool.run(&format!("{command} run")).exits(1);
+        assert!(!left_out.stdout.contains("taken in by"), "{}", left_out.stdout);
+    }
 }
 
 #[test]
@@ -293,6 +337,10 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     let whole = draw(RUN[2]);
     tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
     let ran = tool.run("merge run -o out --for astra-sim").exits(0);
+    tool.run("ranks run").exits(0).says("note: rank 2: damage: the file ends");
+    let json = tool.run("ranks run --json").exits(0).json();
+    assert!(json[0]["notes"][0].as_str().is_some_and(|note| note.starts_with("rank 2: damage: ")), "{}", json[0]["notes"]);
+    tool.run("ranks run --strict").exits(1).says("note: 2 is left out: run/kineto_trace_2.json: refused under --strict: damage");
     assert!(ran.stdout.contains("is missing on rank 2") && ran.stdout.contains("communication, unmatched"), "{}", ran.stdout);
     let kept = sizes(&tool, "out/run.2.et").len();
     assert!((2..8).contains(&kept), "{kept}");

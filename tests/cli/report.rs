@@ -91,7 +91,7 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(json["notes"][0], "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 (--force takes it in)");
     let forced = tool.run("report run -o page.html --json --force").exits(0).json();
     assert_eq!(forced["ranks"], 2);
-    assert_eq!(forced["notes"][0], "rank 1: it is of a run of 64 ranks, most others of one of 2; --force takes it in");
+    assert_eq!(forced["notes"][0], "rank 1: taken in by --force: it is of a run of 64 ranks, most others of one of 2");
 }
 
 #[test]

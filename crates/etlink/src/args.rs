@@ -127,7 +127,10 @@ pub struct Ranks {
     /// Memory to stay within, as for `merge`
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory: Option<ByteSize>,
-    /// Compare traces that do not seem to belong together
+    /// Leave out traces that are damaged or of two runs, and exit with 1
+    #[arg(long)]
+    pub strict: bool,
+    /// Compare traces that do not seem to belong together, which a note names
     #[arg(long)]
     pub force: bool,
     /// Print everything as JSON: each collective and message

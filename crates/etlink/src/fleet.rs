@@ -3,10 +3,11 @@
 use crate::discover::{Found, Run, discover};
 use crate::memory::{Budget, Need, at_once, in_budget, keeping};
 use crate::pair::{Linked, Refused};
+use crate::table;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Facts, LeftOut, company};
+use etlink_link::ranks::{Clock, Facts, LeftOut, company};
 use etlink_torch::Ranks;
 use std::path::Path;
 
@@ -124,11 +125,47 @@ pub fn belong(all: &[Option<Facts>], force: bool) -> Vec<Belongs> {
         match why {
             None => Belongs::Yes,
             Some(why) if never => Belongs::No(why),
-            Some(why) if force => Belongs::Forced(format!("{why}; --force takes it in")),
+            Some(why) if force => Belongs::Forced(by_force(&why)),
             Some(why) => Belongs::No(format!("{why} (--force takes it in)")),
         }
     };
     all.iter().map(of).collect()
+}
+
+fn by_force(why: &str) -> String {
+    format!("taken in by --force: {why}")
+}
+
+/// Notes on the traces that only `--force` takes in, by what they are called.
+pub fn taken_in<'l>(all: &[Facts], labels: impl IntoIterator<Item = &'l str>) -> Vec<String> {
+    let [strange, second] = [false, true].map(|every| company(all, every).left_out);
+    let all = labels.into_iter().zip(strange).zip(second).filter(|(_, second)| second.is_none());
+    all.filter_map(|((label, why), _)| Some(format!("{}: {}", table::rank(label), by_force(&why?.describe())))).collect()
+}
+
+/// Which ranks of a run have no trace, if any.
+pub fn no_trace_of(absent: &[i64]) -> Option<String> {
+    (!absent.is_empty()).then(|| format!("no trace of rank {}", first_of(absent)))
+}
+
+fn first_of(ranks: &[i64]) -> String {
+    let first: Vec<String> = ranks.iter().take(8).map(i64::to_string).collect();
+    format!("{}{}", first.join(", "), if ranks.len() > 8 { ", …" } else { "" })
+}
+
+/// Why who came late may be wrong: clocks that nothing tells, and those for which no offset fits.
+pub fn clock_notes(clocks: &[Clock]) -> Vec<String> {
+    let unknown = |clock: &&Clock| clock.uncertainty_ns.is_none() && !clock.by_machine;
+    let ranks: Vec<i64> = clocks.iter().filter(unknown).map(|clock| clock.rank).collect();
+    let by_own = |first: &Clock| {
+        format!("nothing tells how the clock of rank {} lies to that of rank {}: who came late is by their own clocks", first_of(&ranks), first.rank)
+    };
+    let unknown = clocks.first().filter(|_| !ranks.is_empty()).map(by_own);
+    let contradicted = clocks.iter().filter(|clock| clock.contradicted).map(|clock| {
+        let missed = clock.uncertainty_ns.map_or(String::new(), |missed| format!(" (the nearest misses one by {})", table::time(missed)));
+        format!("no offset of the clock of rank {} fits all collectives{missed}: who came late may be wrong", clock.rank)
+    });
+    unknown.into_iter().chain(contradicted).collect()
 }
 
 /// Why nothing can be said of a folder of which no trace could be taken: by the first that was refused, else by the first.

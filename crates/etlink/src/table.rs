@@ -140,6 +140,18 @@ pub fn rank(label: &str) -> String {
     if label.bytes().all(|byte| byte.is_ascii_digit()) { format!("rank {label}") } else { label.to_owned() }
 }
 
+/// Ranks that follow each other by the first and last; of others the first few.
+fn listed(names: &[String]) -> String {
+    let number = |name: &String| name.strip_prefix("rank ")?.parse::<i64>().ok();
+    let numbers: Option<Vec<i64>> = names.iter().map(number).collect();
+    let follow = numbers.is_some_and(|numbers| numbers.is_sorted_by(|a, b| a.checked_add(1) == Some(*b)));
+    match names {
+        [first, .., last] if follow => format!("{first} … {last}"),
+        [a, b, c, _, ..] => format!("{a}, {b}, {c}, …"),
+        few => few.join(", "),
+    }
+}
+
 /// Notes after the names of what they are of; what is said of several is said once.
 pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<String> {
     let mut all: IndexMap<&str, Vec<String>> = IndexMap::new();
@@ -147,8 +159,7 @@ pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<Str
     let once = |(note, names): (&str, Vec<String>)| match &names[..] {
         [name] if name.is_empty() => note.to_owned(),
         [name] => format!("{name}: {note}"),
-        [first, .., last] => format!("{} traces ({first} … {last}): {note}", names.len()),
-        [] => String::new(),
+        several => format!("{} traces ({}): {note}", several.len(), listed(several)),
     };
     all.into_iter().map(once).collect()
 }

@@ -24,6 +24,8 @@ pub struct Facts {
     pub groups: Vec<GroupOf>,
     /// In order of time.
     pub communications: Vec<Communication>,
+    /// Communications that only a kernel's name tells: nothing says what they communicate, and with whom.
+    pub unrecorded: u64,
     /// Steps, and those of the communications.
     pub steps: Steps,
     /// Strings.
@@ -116,7 +118,7 @@ impl Communication {
 }
 
 impl Facts {
-    /// The communications of `trace`, which is that of `rank`. Nodes that only a kernel's name tells are left out.
+    /// The communications of `trace`, which is that of `rank`. Nodes that only a kernel's name tells are counted.
     /// O(nodes).
     pub fn of(trace: &LinkedTrace, rank: i64) -> Facts {
         let (known, base) = (Groups::new(trace), trace.device.header.base_ns);
@@ -126,7 +128,13 @@ impl Facts {
         let mut carriers = None;
         for index in (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective) {
             let node = trace.nodes.get(index);
-            let Some(found) = trace.collective(&node).filter(|_| node.first) else { continue };
+            if !node.first {
+                continue;
+            }
+            let Some(found) = trace.collective(&node) else {
+                facts.unrecorded += 1;
+                continue;
+            };
             let kind = found.kind();
             let Some(party) = party(&known, &found, &mut groups) else { continue };
             let start_ns = base.saturating_add(node.start.0);

@@ -133,6 +133,9 @@ fn folder<T: Send>(
     }
     for run in &mut runs {
         run.keep_company(args.force);
+        if args.ranks.is_none() {
+            run.notes.extend(fleet::no_trace_of(&run.absent));
+        }
         args.parquet.as_ref().map_or(Ok(()), |dir| parquet::clean(dir, run, args.force && args.ranks.is_none()))?;
     }
     Ok(runs)

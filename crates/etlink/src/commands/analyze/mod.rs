@@ -11,10 +11,11 @@ mod told;
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Analyze, Compat};
+use crate::fleet::clock_notes;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::hta::{self, Settings};
 use etlink_analyze::{Analysis, Options, Peaks, Rules, Total, analyze, of_peaks, total};
-use etlink_link::ranks::{Facts, Lateness, clocks, join, lateness};
+use etlink_link::ranks::{Clock, Facts, Lateness, clocks, join, lateness};
 use load::{Of, load};
 use serde::Serialize;
 use std::path::Path;
@@ -126,15 +127,20 @@ impl Analyzed {
         let facts: Vec<Facts> = told.ranks.iter_mut().filter_map(|rank| rank.facts.take()).collect();
         let mut total = total(told.ranks.iter().map(|rank| &rank.said));
         total.metrics.extend(of_peaks(&total.metrics, Peaks { tflops: args.peak_tflops, link_gb_per_s: args.peak_link }));
-        Analyzed { total, stragglers: stragglers(&facts), told }
+        let (stragglers, clocks) = stragglers(&facts);
+        if stragglers.iter().any(|rank| rank.last > 0) {
+            told.notes.extend(clock_notes(&clocks));
+        }
+        Analyzed { total, stragglers, told }
     }
 }
 
 /// By collectives that were matched over the ranks, by one clock; see `etlink ranks`.
-fn stragglers(together: &[Facts]) -> Vec<Lateness> {
+fn stragglers(together: &[Facts]) -> (Vec<Lateness>, Vec<Clock>) {
     if together.len() < 2 {
-        return vec![];
+        return (vec![], vec![]);
     }
     let join = join(together);
-    lateness(together, &join, &clocks(together, &join))
+    let clocks = clocks(together, &join);
+    (lateness(together, &join, &clocks), clocks)
 }

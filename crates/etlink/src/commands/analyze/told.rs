@@ -2,7 +2,7 @@
 
 use crate::fleet::{Belongs, belong};
 use crate::table;
-use etlink_link::ranks::Facts;
+use etlink_link::ranks::{Facts, company};
 use etlink_model::Anomalies;
 use serde::Serialize;
 use std::path::Path;
@@ -18,6 +18,8 @@ pub(super) struct Told<T> {
     pub(super) ranks: Vec<Ranked<T>>,
     /// Traces that could not be linked, or are not of the run.
     pub(super) left_out: Vec<Stray>,
+    /// Ranks of the run of which nothing is told here.
+    pub(super) absent: Vec<i64>,
 }
 
 #[derive(Serialize)]
@@ -48,7 +50,7 @@ pub(super) struct Stray {
 impl<T> Told<T> {
     /// Of nothing yet.
     pub(super) fn new(run: &Path) -> Told<T> {
-        Told { run: run.display().to_string(), notes: vec![], ranks: vec![], left_out: vec![] }
+        Told { run: run.display().to_string(), notes: vec![], ranks: vec![], left_out: vec![], absent: vec![] }
     }
 
     pub(super) fn leave_out(&mut self, label: &str, error: String) {
@@ -69,6 +71,8 @@ impl<T> Told<T> {
             }
             self.ranks.push(rank);
         }
+        let kept: Vec<Facts> = self.ranks.iter().filter_map(|rank| rank.facts.clone()).collect();
+        self.absent = company(&kept, true).absent;
     }
 
     /// What people should know first.

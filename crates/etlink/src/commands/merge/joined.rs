@@ -3,6 +3,7 @@
 use super::timeline::{Common, Written};
 use super::{Known, Rank};
 use crate::args::Merge;
+use crate::fleet::taken_in;
 use crate::pair::Among;
 use etlink_chakra::{Agreed, agree};
 use etlink_link::ranks::{Channel, Clock, Facts, Join, LeftOut, Problem, clocks, company, join, out_of_turn};
@@ -22,6 +23,8 @@ pub(super) struct Joined {
     pub(super) absent: Vec<i64>,
     /// Traces that are not of this run.
     pub(super) left_out: Vec<Stray>,
+    /// Traces that are not of this run and were taken in by `--force`, and why they are not.
+    pub(super) taken_in: Vec<String>,
     /// Ranks whose collectives and messages fit no other's.
     pub(super) strangers: Vec<i64>,
     /// Process groups by their number in the files.
@@ -67,6 +70,7 @@ impl Joined {
         // clones are small beside a trace: a hundred bytes per communication
         let all: Vec<Facts> = known.iter().map(|(_, known)| known.facts.clone()).collect();
         let company = company(&all, args.how.force);
+        let taken_in = if args.how.force { taken_in(&all, known.iter().map(|(label, _)| *label)) } else { vec![] };
         let mut left_out: Vec<Stray> = unsure.iter().map(|rank| Stray { label: rank.label.clone(), why: None }).collect();
         let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
         for ((own, (label, known)), why) in all.into_iter().zip(known).zip(company.left_out) {
@@ -87,7 +91,7 @@ impl Joined {
         joined.strangers = join.strangers(facts.len()).into_iter().map(|at| facts[at].rank).collect();
         let ranks = facts.iter().map(|facts| facts.rank).collect();
         let (world_size, absent) = (company.world_size, company.absent);
-        Joined { run: run.to_owned(), ranks, world_size, absent, left_out, clocks, common, agreed, labels, ..joined }
+        Joined { run: run.to_owned(), ranks, world_size, absent, left_out, taken_in, clocks, common, agreed, labels, ..joined }
     }
 
     fn counted(join: &Join) -> Joined {
@@ -101,6 +105,7 @@ impl Joined {
             world_size: None,
             absent: vec![],
             left_out: vec![],
+            taken_in: vec![],
             strangers: vec![],
             groups: join.groups.clone(),
             collectives: count(false),

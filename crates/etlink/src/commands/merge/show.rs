@@ -3,8 +3,9 @@
 use super::Rank;
 use super::joined::Joined;
 use crate::discover::Run;
+use crate::fleet::no_trace_of;
 use crate::pair::Linked;
-use crate::table::{Rows, mb, note, same_notes, word};
+use crate::table::{Rows, count, mb, note, same_notes, word};
 use etlink_chakra::Demotion;
 use etlink_link::ranks::{Clock, Problem};
 use etlink_model::Severity;
@@ -57,16 +58,14 @@ fn common(joined: &Joined, ranks: &[Rank]) -> String {
         let why = stray.why.map_or("its rank is not sure".to_owned(), |why| why.describe());
         let _ = writeln!(out, "note: {run}{} is not joined with the others: {why}", stray.label);
     }
+    joined.taken_in.iter().for_each(|text| out += &note(&format!("{run}{text}")));
     if joined.groups.is_empty() && joined.messages + joined.unmatched == 0 && joined.ranks.len() < 2 && joined.timeline.is_none() {
         return out;
     }
-    if !joined.absent.is_empty() {
-        let list: Vec<String> = joined.absent.iter().take(8).map(i64::to_string).collect();
-        let more = if joined.absent.len() > 8 { ", …" } else { "" };
+    if let Some(absent) = no_trace_of(&joined.absent) {
         let _ = writeln!(
             out,
-            "note: {run}no trace of rank {}{more}: {} of {} ranks are here",
-            list.join(", "),
+            "note: {run}{absent}: {} of {} ranks are here",
             joined.ranks.len(),
             joined.world_size.unwrap_or((joined.ranks.len() + joined.absent.len()) as i64)
         );
@@ -77,8 +76,10 @@ fn common(joined: &Joined, ranks: &[Rank]) -> String {
     let Joined { collectives, messages, unmatched, alone, .. } = joined;
     let mut rows = Rows::default();
     let alone = if *alone == 0 { String::new() } else { format!(", {alone} with ranks whose traces are not here") };
-    let said = format!("{} groups; {collectives} collectives and {messages} messages matched, {unmatched} not{alone}", joined.groups.len());
-    rows.add(&format!("joined {}", joined.run), format!("{} ranks", joined.ranks.len()), said);
+    let [groups, collectives, messages] =
+        [(joined.groups.len() as u64, "group"), (*collectives, "collective"), (*messages, "message")].map(|(number, what)| count(number, what));
+    let said = format!("{groups}; {collectives} and {messages} matched, {unmatched} not{alone}");
+    rows.add(&format!("joined {}", joined.run), count(joined.ranks.len() as u64, "rank"), said);
     for (reason, count) in demoted(joined, ranks) {
         rows.add("  as compute", count, format!("communication, {}", word(reason)));
     }

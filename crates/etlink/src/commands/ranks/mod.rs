@@ -7,8 +7,9 @@ use crate::Outcome;
 use crate::args::Ranks;
 use crate::discover::Run;
 use crate::fleet::{self, Fleet};
-use crate::pair::{self, Job};
+use crate::pair::{self, Job, Refused};
 use crate::progress::Progress;
+use crate::table;
 use anyhow::Result;
 use etlink_link::ranks::{
     Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness, opposite, skews, stragglers,
@@ -20,7 +21,7 @@ use serde::Serialize;
 struct Compared {
     /// Folder of the run.
     run: String,
-    /// What is odd about the files.
+    /// What is odd about the files and in them.
     notes: Vec<String>,
     /// Number of ranks of the run, as most traces say it.
     world_size: Option<i64>,
@@ -54,11 +55,11 @@ pub fn run(args: Ranks) -> Result<Outcome> {
     let fleet = Fleet::find(&args.dir, args.memory, threads)?;
     let progress = Progress::new();
     progress.say("linking");
-    let facts = fleet.each(|at| facts(&args, &fleet, at, &progress));
+    let linked = fleet.each(|at| link(&args, &fleet, at, &progress));
     progress.clear();
-    let mut runs: Vec<Vec<(String, Result<Option<Facts>>)>> = fleet.runs.iter().map(|_| vec![]).collect();
-    for ((run, place), facts) in fleet.ranks.iter().zip(facts) {
-        runs[*run].push((fleet.runs[*run].ranks[*place].label.clone(), facts));
+    let mut runs: Vec<Vec<(String, Result<Linked>)>> = fleet.runs.iter().map(|_| vec![]).collect();
+    for ((run, place), linked) in fleet.ranks.iter().zip(linked) {
+        runs[*run].push((fleet.runs[*run].ranks[*place].label.clone(), linked));
     }
     let compared: Vec<Compared> = fleet.runs.iter().zip(runs).map(|(run, ranks)| compare(&args, run, ranks)).collect();
     if args.json {
@@ -72,28 +73,49 @@ pub fn run(args: Ranks) -> Result<Outcome> {
     Ok(if bad { Outcome::Found } else { Outcome::Done })
 }
 
-/// Links a rank and keeps its communications.
-fn facts(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<Option<Facts>> {
-    let (run, found) = fleet.rank(at);
-    let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
-    let job = Job { force: args.force, ..Job::reading(found.host.clone(), device, fleet.threads_each) };
-    let (trace, _) = pair::link(&job, progress)?;
-    Ok(fleet::facts(&trace, found, fleet.is_alone(at)))
+/// What is kept of a rank.
+struct Linked {
+    /// None where its rank is not sure.
+    facts: Option<Facts>,
+    notes: Vec<String>,
 }
 
-fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Option<Facts>>)>) -> Compared {
-    let (mut left_out, mut labels, mut all) = (vec![], vec![], vec![]);
-    for (label, facts) in ranks {
-        match facts {
-            Ok(Some(facts)) => {
-                labels.push(label);
-                all.push(facts);
+/// Links a rank and keeps its communications.
+fn link(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<Linked> {
+    let (run, found) = fleet.rank(at);
+    let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
+    let job = Job { force: args.force, strict: args.strict, ..Job::reading(found.host.clone(), device, fleet.threads_each) };
+    let (trace, linked) = pair::link(&job, progress)?;
+    if linked.refused {
+        return Err(Refused::new(&job.device, &linked.report.anomalies).into());
+    }
+    let notes = linked.report.notes.into_iter().chain(table::damage(&linked.report.anomalies)).collect();
+    Ok(Linked { facts: fleet::facts(&trace, found, fleet.is_alone(at)), notes })
+}
+
+fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Compared {
+    let (mut left_out, mut labels, mut all, mut told) = (vec![], vec![], vec![], vec![]);
+    for (label, linked) in ranks {
+        match linked {
+            Ok(Linked { facts, notes }) => {
+                told.extend(notes.into_iter().map(|note| (table::rank(&label), note)));
+                match facts {
+                    Some(facts) => {
+                        labels.push(label);
+                        all.push(facts);
+                    }
+                    None => left_out.push(Stray { label, error: None, why: None }),
+                }
             }
-            Ok(None) => left_out.push(Stray { label, error: None, why: None }),
             Err(error) => left_out.push(Stray { label, error: Some(format!("{error:#}")), why: None }),
         }
     }
     let company = company(&all, args.force);
+    let mut notes = run.notes.clone();
+    notes.extend(table::same_notes(told.iter().map(|(name, note)| (name.clone(), note.as_str()))));
+    if args.force {
+        notes.extend(fleet::taken_in(&all, labels.iter().map(String::as_str)));
+    }
     let mut together = vec![];
     for ((facts, label), why) in all.into_iter().zip(labels).zip(&company.left_out) {
         match why {
@@ -101,12 +123,13 @@ fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Option<Facts>>)>)
             Some(why) => left_out.push(Stray { label, error: None, why: Some(*why) }),
         }
     }
+    notes.extend(unrecorded(&together));
     let mut join = join(&together);
     join.problems.extend(opposite(&together, &join));
     let clocks = if args.no_align { vec![] } else { clocks(&together, &join) };
     Compared {
         run: run.folder.display().to_string(),
-        notes: run.notes.clone(),
+        notes,
         world_size: company.world_size,
         absent: company.absent,
         left_out,
@@ -116,4 +139,10 @@ fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Option<Facts>>)>)
         clocks,
         problems: join.problems,
     }
+}
+
+/// What traces without records of their communication keep to themselves.
+fn unrecorded(ranks: &[Facts]) -> Option<String> {
+    let all = ranks.iter().map(|facts| facts.unrecorded).fold(0, u64::saturating_add);
+    (all > 0).then(|| format!("{} without a record of what is communicated: nothing is told of that", table::count(all, "communication kernel")))
 }

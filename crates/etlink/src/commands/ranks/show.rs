@@ -1,7 +1,8 @@
 //! The comparison for people and for tables.
 
 use super::Compared;
-use crate::table::{Grid, Limit, note, signed_time, time};
+use crate::fleet::{clock_notes, no_trace_of};
+use crate::table::{Grid, Limit, count, note, signed_time, time};
 use anyhow::Result;
 use etlink_link::ranks::{Clock, Lateness, Skew};
 use std::collections::BTreeMap;
@@ -45,7 +46,11 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
 /// Who was late, what the transfers of each kind and group were like, and the worst ones.
 pub(super) fn table(one: &Compared, top: usize) -> String {
     let run = if one.run.is_empty() { String::new() } else { format!("{}: ", one.run) };
-    let mut out = format!("{run}{} ranks, {} collectives and messages\n", one.ranks.len(), one.collectives.len());
+    let met = match one.collectives.len() {
+        1 => "1 collective or message".to_owned(),
+        several => format!("{several} collectives and messages"),
+    };
+    let mut out = format!("{run}{}, {met}\n", count(one.ranks.len() as u64, "rank"));
     one.notes.iter().for_each(|text| out += &note(text));
     for stray in &one.left_out {
         let why = match (&stray.error, stray.why) {
@@ -55,10 +60,7 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
         };
         let _ = writeln!(out, "note: {} is left out: {why}", stray.label);
     }
-    if !one.absent.is_empty() {
-        let list: Vec<String> = one.absent.iter().take(8).map(i64::to_string).collect();
-        let _ = writeln!(out, "note: no trace of rank {}{}", list.join(", "), if one.absent.len() > 8 { ", …" } else { "" });
-    }
+    no_trace_of(&one.absent).iter().for_each(|text| out += &note(text));
     for problem in &one.problems {
         let first = problem.examples.first().map_or(String::new(), |first| format!(" (first: {})", first.what));
         let _ = writeln!(out, "note: {} {}{first}", problem.count, problem.kind.describe());
@@ -66,33 +68,12 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
     if one.collectives.is_empty() {
         return out;
     }
-    out += &unknown_clocks(one);
-    for clock in one.clocks.iter().filter(|clock| clock.contradicted) {
-        let missed = clock.uncertainty_ns.map_or(String::new(), |missed| format!(" (the nearest misses one by {})", time(missed)));
-        out += &format!("note: no offset of the clock of rank {} fits all collectives{missed}: who came late may be wrong\n", clock.rank);
-    }
+    clock_notes(&one.clocks).iter().for_each(|text| out += &note(text));
     out += &by_step(one);
     out += &by_rank(one);
     out += &by_kind(one);
     out += &worst(one, top);
     out
-}
-
-/// Ranks whose lateness is only as true as their clocks.
-fn unknown_clocks(one: &Compared) -> String {
-    let unknown = |clock: &&Clock| clock.uncertainty_ns.is_none() && !clock.by_machine;
-    let ranks: Vec<String> = one.clocks.iter().filter(unknown).map(|clock| clock.rank.to_string()).collect();
-    let more = if ranks.len() > 8 { ", …" } else { "" };
-    match &ranks[..] {
-        [] => String::new(),
-        ranks => {
-            let list = ranks[..ranks.len().min(8)].join(", ");
-            format!(
-                "note: nothing tells how the clock of rank {list}{more} lies to that of rank {}: who came late is by their own clocks\n",
-                one.clocks[0].rank
-            )
-        }
-    }
 }
 
 /// For whom the others waited, per step and in all.

@@ -7,6 +7,7 @@ use super::{Replayed, replay, table};
 use crate::Outcome;
 use crate::args::Replay;
 use crate::commands::{print, print_json};
+use crate::fleet::{no_trace_of, taken_in};
 use crate::memory::Budget;
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
@@ -148,6 +149,11 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
 
 fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
     let Fleet { name, notes, members, mut left_out } = fleet;
+    let mut notes = same_notes(notes);
+    if args.link.force {
+        let facts: Vec<Facts> = members.iter().map(|member| member.facts.clone()).collect();
+        notes.extend(taken_in(&facts, members.iter().map(|member| member.label.as_str())));
+    }
     let (mut kept, company) = Kept::of(members, args.link.force, &mut left_out);
     if kept.ranks.is_empty() {
         bail!(
@@ -164,7 +170,9 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
     let together = etlink_replay::together(&kept.ranks, &joints).with_context(|| name.clone())?;
     kept.ranks.clear();
     let labels = RankLabels { together: &together, ranks: &kept.names, joints: &joints };
-    let mut notes = same_notes(notes);
+    if let Some(absent) = no_trace_of(&company.absent) {
+        notes.push(format!("{absent}: what waits for them counts as transfer"));
+    }
     if !measured && !joints.is_empty() {
         notes.push("without start times a collective lasts on each rank as long as its node says".to_owned());
     }

@@ -112,7 +112,7 @@ fn ranks(all: &AllRanks, rows: &mut Rows) {
         let error = own.replay_error.zip(own.end_error_ns);
         let error = error.map_or(String::new(), |(error, end)| format!(", replay error {}, end error {}", percent(error), time(end)));
         let how = if rank.clock_contradicted { "but no offset fits, they miss one by" } else { "within" };
-        let uncertainty = rank.clock_uncertainty_ns.map(|within| format!("; clock {:+} ns {how} {}", rank.clock_offset_ns, time(within)));
+        let uncertainty = rank.clock_uncertainty_ns.map(|within| format!("; clock {} {how} {}", signed_time(rank.clock_offset_ns), time(within)));
         let spent = format!("{} collectives: waited {}, transferred {}", spent.count, time(spent.waiting_ns), time(spent.transfer_ns));
         let text = format!("{} nodes{error}; {spent}{}", own.nodes, uncertainty.unwrap_or_default());
         rows.add(&format!("  rank {}", own.rank), time(own.replayed_ns), text);

@@ -1,7 +1,7 @@
 //! A page about all ranks of a folder.
 
 use super::{Content, Report, file_name, source::Source, steps, steps::Steps};
-use crate::fleet::{Belongs, belong};
+use crate::fleet::{Belongs, belong, no_trace_of};
 use crate::progress::Progress;
 use crate::table;
 use anyhow::{Result, bail};
@@ -125,11 +125,7 @@ impl Joined {
     /// Of one rank there is nothing to say.
     fn new(all: Vec<(usize, Facts)>, notes: &mut Vec<String>) -> Joined {
         let (places, facts): (Vec<usize>, Vec<Facts>) = all.into_iter().unzip();
-        let absent = company(&facts, true).absent;
-        if !absent.is_empty() {
-            let first: Vec<String> = absent.iter().take(8).map(i64::to_string).collect();
-            notes.push(format!("no trace of rank {}{}", first.join(", "), if absent.len() > 8 { ", …" } else { "" }));
-        }
+        notes.extend(no_trace_of(&company(&facts, true).absent));
         let join = join(&facts);
         let clocks = clocks(&facts, &join);
         Joined { facts, places, join, clocks }

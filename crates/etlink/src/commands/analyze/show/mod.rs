@@ -6,7 +6,7 @@ mod times;
 
 use super::Analyzed;
 use crate::args::Analyze;
-use crate::table::{Grid, Limit, percent, scaled, time};
+use crate::table::{Grid, Limit, count, percent, scaled, time};
 use etlink_analyze::Analysis;
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ type Shown = (String, Grid);
 pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
     let mut out = one.told.said_first();
     if !one.told.run.is_empty() {
-        let _ = writeln!(out, "{}: {} ranks", one.told.run, one.told.ranks.len());
+        let _ = writeln!(out, "{}: {}", one.told.run, count(one.told.ranks.len() as u64, "rank"));
     }
     if one.told.ranks.is_empty() {
         return out + "nothing to analyze: all traces are left out\n";
@@ -25,10 +25,11 @@ pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
     if let Some(last) = one.stragglers.iter().filter(|rank| rank.last > 0).max_by_key(|rank| rank.caused_ns) {
         let _ = writeln!(
             out,
-            "rank {} holds the others up most: it comes last to {} of {} collectives, and they wait {} for it, summed over ranks",
+            "{}rank {} holds the others up most: it comes last to {} of {}, and they wait {} for it, summed over ranks",
+            if one.told.absent.is_empty() { "" } else { "among the ranks here, " },
             last.rank,
             last.last,
-            last.joints,
+            count(last.joints, "collective"),
             time(last.caused_ns)
         );
     }
