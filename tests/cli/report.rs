@@ -26,11 +26,13 @@ fn one_trace_or_a_folder_becomes_one_page() {
     let page = tool.read("one.html");
     assert_eq!(json["bytes"], page.len());
     let recorded = tool.run("report {pairs}/tpdp4-2.15.0 -o run.html").exits(0);
-    recorded.says("4 rank(s), step ProfilerStep#3 with ").says(" ranges of 4 rank(s)");
+    recorded.says(", 4 ranks; drawn: step ProfilerStep#3 of 4 ranks, ").says(" ranges\n");
     let page = String::from_utf8(tool.read("run.html")).expect("text");
     assert!(page.contains("<title>tpdp4-2.15.0 · etlink report</title>"));
     assert!(
-        page.contains("4 ranks on the CPU: the traces have no device rows; a step takes 24.26 ms (median of 8 steps on 4 ranks)"),
+        page.contains(
+            "4 ranks on the CPU: the traces have no device rows; a step takes 24.26 ms (median of 2 steps, of each the longest of 4 ranks)"
+        ),
         "without script, the sentence is there"
     );
     tool.run("report --host {pairs}/mlp-2.15.0/torch_et_0.json.gz {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o pair.html").exits(0);
@@ -55,6 +57,8 @@ fn steps_and_ranks_can_be_chosen() {
     tool.run("report trace.json -o y.html --step 7").exits(2).complains(&["no step 7", "ProfilerStep#4, ProfilerStep#5, ProfilerStep#6"]);
     let json = tool.run("report {pairs}/tpdp4-2.15.0 -o z.html --timelines 1,3 --json").exits(0).json();
     assert_eq!((&json["ranks"], &json["timelines"]), (&4.into(), &2.into()));
+    let json = tool.run("report {pairs}/tpdp4-2.15.0 -o v.html --timelines 0,2-3 --json").exits(0).json();
+    assert_eq!(json["timelines"], 3, "as --ranks takes them");
     tool.run("report {pairs}/tpdp4-2.15.0 -o w.html --timelines 9").exits(2).complains(&["no trace of rank 9", "0, 1, 2, 3"]);
     tool.run("report trace.json -o w.html --timelines 0").exits(2).complains(&["--timelines is for a folder"]);
 }
@@ -94,6 +98,41 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(forced["notes"][0], "rank 1: taken in by --force: it is of a run of 64 ranks, most others of one of 2");
 }
 
+/// A trace cut before its device rows.
+#[test]
+fn damage_is_said() {
+    let tool = Tool::new();
+    let whole = steps().kineto();
+    let rows = whole.windows(9).position(|letters| letters == b"sm80_gemm").expect("device rows");
+    tool.file("cut.json", &whole[..rows]);
+    tool.run("report cut.json -o one.html").exits(0).says("note: damage: the file ends before its list does");
+    let page = String::from_utf8(tool.read("one.html")).expect("text");
+    assert!(page.contains("One rank on Drawn Device: what could be read of damaged traces has no device rows; "));
+    tool.file("run/kineto_trace_0.json", &whole);
+    tool.file("run/kineto_trace_1.json", &whole[..rows]);
+    tool.run("report run -o run.html").exits(0).says("note: rank 1: damage: ");
+}
+
+/// The second step is longest on rank 0, the others on rank 1.
+#[test]
+fn a_step_is_as_long_as_on_its_longest_rank() {
+    let tool = Tool::new();
+    for (rank, lengths) in [(0, [100_000, 500_000, 200_000]), (1, [300_000, 120_000, 400_000])] {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        let mut from = 0;
+        for (step, length) in (4..).zip(lengths) {
+            draw.annotation(main, &format!("ProfilerStep#{step}"), from, from + length);
+            draw.op(main, "aten::mm", from + 1_000, from + 40_000);
+            from += length;
+        }
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
+    }
+    tool.run("report run -o run.html").exits(0);
+    let page = String::from_utf8(tool.read("run.html")).expect("text");
+    assert!(page.contains("a step takes 400.0 µs (median of 3 steps, of each the longest of 2 ranks)"));
+}
+
 #[test]
 fn a_page_can_go_to_standard_output() {
     let tool = Tool::new();
@@ -113,9 +152,9 @@ fn written_graphs_say_what_they_tell() {
     assert_eq!((&json["ranks"], &json["timelines"], &json["step"]), (&2.into(), &2.into(), &serde_json::Value::Null));
     let said = "of a written graph host times are those of slices: nothing is told of steps, linking, sizes of copies, grids, allocations";
     assert_eq!(json["notes"][0], said);
-    tool.run("report sim/traces.1.et -o one.html").exits(0).says(said).says("no step with 12 ranges");
+    tool.run("report sim/traces.1.et -o one.html").exits(0).says(said).says(", 1 rank; drawn: 1 rank, without steps, 12 ranges");
     tool.run("link --device traces/kineto_trace_0.json -o tree.json").exits(0);
-    tool.run("report tree.json -o tree.html").exits(0).says("nothing is told of critical path").says("step ProfilerStep#6");
+    tool.run("report tree.json -o tree.html").exits(0).says("nothing is told of critical path").says("drawn: step ProfilerStep#6 of 1 rank, ");
     let sim = tool.read("sim/traces.0.et");
     tool.run_with("report - -o -", &sim).exits(0);
 }
@@ -129,5 +168,5 @@ fn what_is_no_graph_is_refused_in_words() {
     tool.run("report a -o x.html").exits(2).complains(&["written graphs of 2 runs", "give the folder of one"]);
     tool.file("sim/run.0.et", tool.read("a/tpdp4-2.15.0.0.et"));
     tool.file("sim/run.1.et", "no graph");
-    tool.run("report sim -o x.html").exits(1).says("note: 1 is left out").says("1 rank(s)");
+    tool.run("report sim -o x.html").exits(1).says("note: 1 is left out").says(", 1 rank; ");
 }

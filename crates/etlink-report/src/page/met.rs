@@ -1,6 +1,6 @@
 //! When the ranks came to each collective, for a heat map.
 
-use etlink_link::ranks::{Arrival, Clock, Facts, Join, Lateness, Skew, arrivals, lateness, skews};
+use etlink_link::ranks::{Arrival, Clock, Facts, Join, Lateness, Skew, arrivals, company, lateness, skews};
 use serde::Serialize;
 
 /// Columns of the heat map at most: more collectives stand together.
@@ -17,6 +17,8 @@ pub struct Met {
     pub clocks: Vec<Clock>,
     /// Sums per rank.
     pub ranks: Vec<Lateness>,
+    /// Ranks of the run have no trace here: nothing is known of when they came.
+    pub(super) absent: bool,
     /// Collectives and messages, by time.
     pub skews: Vec<Skew>,
     /// How many there are; more than are listed, if they are very many.
@@ -43,7 +45,22 @@ impl Met {
         let mut late = if arrivals.len() == skews.len() { late(ranks.len(), &arrivals) } else { Late::default() };
         let count = skews.len();
         let skews = list(skews, &mut late.first);
-        Met { ranks: lateness(ranks, join, &clocks), late, clocks, skews, count }
+        let absent = !company(ranks, true).absent.is_empty();
+        Met { ranks: lateness(ranks, join, &clocks), absent, late, clocks, skews, count }
+    }
+
+    /// What the comparison does not know, as it stands after a sentence; empty where there is nothing.
+    pub(super) fn caveat(&self) -> String {
+        let lost: Vec<i64> = self.clocks.iter().filter(|clock| clock.uncertainty_ns.is_none() && !clock.by_machine).map(|clock| clock.rank).collect();
+        let here = if self.absent { ", among the ranks here" } else { "" };
+        match &lost[..] {
+            [] => here.to_owned(),
+            [one] => format!("{here}; the clock of rank {one} is not known"),
+            _ => {
+                let first: Vec<String> = lost.iter().take(8).map(i64::to_string).collect();
+                format!("{here}; the clocks of ranks {}{} are not known", first.join(", "), if lost.len() > 8 { ", …" } else { "" })
+            }
+        }
     }
 }
 
@@ -110,6 +127,17 @@ mod tests {
         let mut first = vec![0, 5_000];
         let listed = list((0..10_000).map(skew).collect(), &mut first);
         assert_eq!((listed.len(), first, listed[1].number, listed[2].number), (2_002, vec![0, 1], 5_000, 8_000));
+    }
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        let clock = |rank, uncertainty_ns, by_machine| Clock { rank, uncertainty_ns, by_machine, ..Clock::default() };
+        let known = vec![clock(0, Some(0), false), clock(1, Some(5), false), clock(2, None, true)];
+        assert_eq!(Met { clocks: known.clone(), ..Met::default() }.caveat(), "");
+        let lost = [known, vec![clock(3, None, false)]].concat();
+        assert_eq!(Met { clocks: lost.clone(), absent: true, ..Met::default() }.caveat(), ", among the ranks here; the clock of rank 3 is not known");
+        let lost = [lost, vec![clock(4, None, false)]].concat();
+        assert_eq!(Met { clocks: lost, ..Met::default() }.caveat(), "; the clocks of ranks 3, 4 are not known");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The page in a few words: sums and shares of figures that the tables have.
 
-use super::{Page, Rank};
+use super::{Met, Page, Rank};
 use etlink_link::LinkReport;
+use etlink_model::Severity;
 use etlink_replay::Cause;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A figure to begin with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,14 +35,18 @@ pub(super) fn sentence(page: &Page<'_>) -> String {
         }
         None => parts.extend(on_the_path(page.ranks)),
     }
-    parts.extend(straggler(page).map(|(rank, ns)| format!("the others waited longest for rank {rank}, {} in all", time(ns))));
+    let caveat = page.met.map(Met::caveat).unwrap_or_default();
+    parts.extend(straggler(page).map(|(rank, ns)| format!("the others waited longest for rank {rank}, {} in all{caveat}", time(ns))));
     parts.join("; ") + "."
 }
 
 fn device(ranks: &[Rank]) -> String {
     let rows = ranks.iter().any(|rank| rank.link.as_ref().is_none_or(|link| link.device_rows > 0));
-    match ranks.first().and_then(|rank| rank.device.as_deref()) {
-        Some(model) => format!(" on {model}"),
+    let damaged = links(ranks).any(|link| link.anomalies.any(Severity::Damage));
+    let model = ranks.first().and_then(|rank| rank.device.as_deref()).map(|model| format!(" on {model}"));
+    match model {
+        model if !rows && damaged => model.unwrap_or_default() + ": what could be read of damaged traces has no device rows",
+        Some(model) => model,
         None if rows => String::new(),
         None => " on the CPU: the traces have no device rows".to_owned(),
     }
@@ -66,16 +72,23 @@ fn causes(ranks: &[Rank]) -> Vec<(Cause, i64)> {
     sums
 }
 
-/// Median of all ranks' steps, and what of. Of an even number the lower one.
+/// A step takes as long as on the rank on which it is longest. Median of the steps, and what of; of an even number the lower one.
 fn step_time(ranks: &[Rank]) -> Option<(i64, String)> {
-    let mut steps: Vec<i64> = ranks.iter().flat_map(|rank| &rank.analysis.steps).map(|step| step.duration_ns).collect();
+    let ranks: Vec<&Rank> = ranks.iter().filter(|rank| !rank.analysis.steps.is_empty()).collect();
+    let mut longest: BTreeMap<(&str, usize), i64> = BTreeMap::new();
+    for (at, step) in ranks.iter().flat_map(|rank| rank.analysis.steps.iter().enumerate()) {
+        // of one rank two steps of a name are two
+        let key = (step.name.as_str(), if ranks.len() == 1 { at } else { 0 });
+        longest.entry(key).and_modify(|ns| *ns = step.duration_ns.max(*ns)).or_insert(step.duration_ns);
+    }
+    let mut steps: Vec<i64> = longest.into_values().collect();
     steps.sort_unstable();
     let median = steps.get(steps.len().checked_sub(1)? / 2)?;
-    let of = match (steps.len(), ranks.iter().filter(|rank| !rank.analysis.steps.is_empty()).count()) {
-        (1, _) => "the only one".to_owned(),
+    let of = match (steps.len(), ranks.len()) {
+        (1, 1) => "the only one".to_owned(),
         (count, 1) => format!("median of {count} steps"),
-        (count, ranks) if count == ranks => format!("median of one step on {ranks} ranks"),
-        (count, ranks) => format!("median of {count} steps on {ranks} ranks"),
+        (1, ranks) => format!("1 step on {ranks} ranks, the longest of them"),
+        (count, ranks) => format!("median of {count} steps, of each the longest of {ranks} ranks"),
     };
     Some((*median, of))
 }
@@ -107,7 +120,11 @@ pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
         }
     }
     if let Some((rank, ns)) = straggler(page) {
-        card("Straggler", format!("rank {rank}"), format!("the others waited {} for it, summed", time(ns)));
+        card(
+            "Straggler",
+            format!("rank {rank}"),
+            format!("the others waited {} for it, summed{}", time(ns), page.met.map(Met::caveat).unwrap_or_default()),
+        );
     }
     if let Some(error) = page.ranks.iter().filter_map(|rank| rank.figures.as_ref()?.replay_error).max_by(f64::total_cmp) {
         card("Replay error", format!("{:.2} %", error * 100.0), "of the makespan, worst rank".to_owned());

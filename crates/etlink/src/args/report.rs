@@ -24,7 +24,7 @@ pub struct Report {
     /// The step to draw, by its number or name [default: the one whose length is the median]
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,
-    /// Ranks to draw the step of, such as `0,3` [default: of a folder 8, of more half the first, half those waited for longest]
+    /// Ranks to draw the step of, such as `0,3-5` [default: of a folder 8, of more half the first, half those waited for longest]
     #[arg(long, value_name = "RANKS", value_delimiter = ',')]
     pub timelines: Vec<String>,
     /// Rules for kernels that come before the built-in ones, as for `analyze`

@@ -75,17 +75,19 @@ fn read(args: &Report, source: &Source, rules: &Rules, progress: &Progress) -> R
     let all = source.each(|at| -> Result<_> {
         let Some(ran) = source.ran(at, args, progress)? else { return Ok(None) };
         let (label, named) = source.label(at);
-        Ok(Some((ran.rank(&label, named, rules, source.len()), source.facts(at, &ran)?, ran.leaves_out())))
+        Ok(Some((ran.rank(&label, named, rules, source.len()), source.facts(at, &ran)?, ran.leaves_out(), ran.damage())))
     });
+    let mut damaged: Vec<(String, String)> = vec![];
     let mut read = Read { notes: source.notes(), ..Read::default() };
     for (at, one) in all.into_iter().enumerate() {
         let label = source.label(at).0;
         match one {
-            Ok(Some((rank, facts, leaves_out))) => {
+            Ok(Some((rank, facts, leaves_out, damage))) => {
                 read.ranks.push(rank);
                 read.facts.push(facts);
                 read.places.push(at);
                 read.notes.extend(leaves_out.filter(|note| !read.notes.contains(note)));
+                damaged.extend(damage.map(|damage| (table::rank(&label), damage)));
             }
             Ok(None) => read.notes.push(format!("rank {label}: its file does nothing, as that of a rank without a trace")),
             Err(error) => {
@@ -94,6 +96,7 @@ fn read(args: &Report, source: &Source, rules: &Rules, progress: &Progress) -> R
             }
         }
     }
+    read.notes.extend(table::same_notes(damaged.iter().map(|(name, damage)| (name.clone(), damage.as_str()))));
     read
 }
 

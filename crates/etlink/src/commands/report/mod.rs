@@ -85,9 +85,11 @@ fn tell(args: &Report, content: Content, bytes: u64) -> Result<Outcome> {
         print_json(&written)?;
     } else {
         let notes: String = written.notes.iter().map(|note| format!("note: {note}\n")).collect();
-        let step = written.step.map_or("no step".to_owned(), |step| format!("step {step}"));
-        let (output, size, ranks, ranges) = (&written.output, ByteSize(bytes).display().si(), written.ranks, written.ranges);
-        print(&format!("{notes}{output}: {size}, {ranks} rank(s), {step} with {ranges} ranges of {} rank(s)\n", written.timelines))?;
+        let count = |count: usize| format!("{count} rank{}", if count == 1 { "" } else { "s" });
+        let (step, without) = written.step.map_or((String::new(), ", without steps"), |step| (format!("step {step} of "), ""));
+        let (output, size, ranges) = (&written.output, ByteSize(bytes).display().si(), written.ranges);
+        let (ranks, drawn) = (count(written.ranks), count(written.timelines));
+        print(&format!("{notes}{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"))?;
     }
     Ok(if content.incomplete { Outcome::Found } else { Outcome::Done })
 }
@@ -111,7 +113,7 @@ fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
     let rank = ran.rank(&label, None, rules, 1);
     let steps = Steps::choose(args.step.as_deref(), &[&rank])?;
     let timelines = vec![Packed::new(RANGES, TIMELINE_BYTES, |most| ran.draw(&rank, &steps, most, rules, None))?];
-    let (title, notes) = (file_name(&args.path), ran.leaves_out().into_iter().collect());
+    let (title, notes) = (file_name(&args.path), ran.leaves_out().into_iter().chain(ran.damage()).collect());
     Ok(Content { title, ranks: vec![rank], met: None, timelines, drawn: 1, step: steps.name(), notes, incomplete: false })
 }
 

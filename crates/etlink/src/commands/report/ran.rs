@@ -9,6 +9,7 @@ use crate::commands::replay::chakra as nodes;
 use crate::input::{self, Input};
 use crate::pair::{self, Job};
 use crate::progress::Progress;
+use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::{Analysis, Options, Rules, analyze};
 use etlink_chakra::read::{self, FileKind};
@@ -93,6 +94,11 @@ impl Ran {
                 trace.as_ref().and_then(|trace| trace.report.rank).or(said)
             }
         }
+    }
+
+    /// What is damaged in the traces, in a line.
+    pub(super) fn damage(&self) -> Option<String> {
+        if let Of::Traces(trace) = &self.of { table::damage(&trace.report.anomalies) } else { None }
     }
 
     /// What the file does not tell, if it is a written graph.

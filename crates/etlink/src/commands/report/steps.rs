@@ -4,6 +4,9 @@ use anyhow::{Result, bail};
 use etlink_analyze::{Analysis, Step};
 use etlink_model::{DurationNs, TimeNs};
 use etlink_report::page::{Rank, Window};
+use etlink_torch::Ranks;
+use indexmap::IndexMap;
+use std::collections::BTreeSet;
 
 /// The step that is drawn of all ranks; none where traces have no steps, or no step of one name.
 pub(super) struct Steps {
@@ -13,9 +16,6 @@ pub(super) struct Steps {
 /// Places of the ranks that are drawn: those that were asked for, else the first; of more than that half, and of the others those for
 /// which the rest waited longest.
 pub(super) fn shown(asked: &[String], ranks: &[Rank], most: usize, late: impl Fn(&Rank) -> i64) -> Result<Vec<usize>> {
-    if asked.len() > most {
-        bail!("a page has {most} timelines at most; {} were asked for", asked.len());
-    }
     if asked.is_empty() {
         let mut places: Vec<usize> = (0..ranks.len()).collect();
         places.sort_by_key(|at| std::cmp::Reverse(late(&ranks[*at])));
@@ -26,21 +26,33 @@ pub(super) fn shown(asked: &[String], ranks: &[Rank], most: usize, late: impl Fn
         places.sort_unstable();
         return Ok(places);
     }
-    let place = |label: &String| match ranks.iter().position(|rank| rank.label == *label) {
-        Some(place) => Ok(place),
-        None => bail!("there is no trace of rank {label}; there are {}", list(ranks.iter().map(|rank| rank.label.as_str()))),
-    };
-    let mut places = asked.iter().map(place).collect::<Result<Vec<usize>>>()?;
-    places.sort_unstable();
-    places.dedup();
+    let places = asked.iter().map(|asked| named(asked, ranks)).collect::<Result<Vec<_>>>()?;
+    let places: Vec<usize> = places.concat().into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+    if places.len() > most {
+        bail!("a page has {most} timelines at most; {} were asked for", places.len());
+    }
     Ok(places)
+}
+
+/// Places of what a rank's label or a range of ranks names.
+fn named(asked: &str, ranks: &[Rank]) -> Result<Vec<usize>> {
+    let range: Option<Ranks> = asked.parse().ok();
+    let is_in = |label: &str| range.as_ref().is_some_and(|range| label.parse().is_ok_and(|rank| range.has(rank)));
+    let places = |is: &dyn Fn(&str) -> bool| (0..).zip(ranks).filter(|(_, rank)| is(&rank.label)).map(|(at, _)| at).collect::<Vec<usize>>();
+    let exact = places(&|label| label == asked);
+    let found = if exact.is_empty() { places(&is_in) } else { exact };
+    if found.is_empty() {
+        bail!("there is no trace of rank {asked}; there are {}", list(ranks.iter().map(|rank| rank.label.as_str())));
+    }
+    Ok(found)
 }
 
 impl Steps {
     /// The step of this number or name, else the one whose length, summed over these ranks, is the median (of an even number the shorter).
     pub(super) fn choose(asked: Option<&str>, ranks: &[&Rank]) -> Result<Steps> {
         let Some(first) = ranks.first() else { return Ok(Steps { name: None }) };
-        let length = |name: &str| ranks.iter().try_fold(0i64, |sum, rank| Some(sum.saturating_add(find(&rank.analysis, name)?.duration_ns)));
+        let lengths: Vec<IndexMap<&str, i64>> = ranks.iter().map(|rank| lengths(&rank.analysis)).collect();
+        let length = |name: &str| lengths.iter().try_fold(0i64, |sum, of| Some(sum.saturating_add(*of.get(name)?)));
         let mut common: Vec<(i64, &str)> = first.analysis.steps.iter().filter_map(|step| Some((length(&step.name)?, step.name.as_str()))).collect();
         if let Some(asked) = asked {
             let is_asked = |name: &str| name == asked || name.strip_suffix(asked).is_some_and(|head| head.ends_with(|c: char| !c.is_ascii_digit()));
@@ -67,6 +79,15 @@ impl Steps {
             None => without_step(whole, starts(), most),
         }
     }
+}
+
+/// How long each step is, by its name; of several of a name the first.
+fn lengths(analysis: &Analysis) -> IndexMap<&str, i64> {
+    let mut lengths = IndexMap::with_capacity(analysis.steps.len());
+    for step in &analysis.steps {
+        lengths.entry(step.name.as_str()).or_insert(step.duration_ns);
+    }
+    lengths
 }
 
 fn find<'a>(analysis: &'a Analysis, name: &str) -> Option<&'a Step> {
