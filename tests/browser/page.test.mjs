@@ -105,6 +105,18 @@ describe("every page", () => {
   }
 });
 
+describe("colours", () => {
+  for (const theme of ["light", "dark"]) {
+    test(`parts of one bar differ, ${theme}`, async () => {
+      const { page } = await open("devices", { theme });
+      for (const legend of await page.locator(".stacked .legend").all()) {
+        const colours = await legend.locator("i").evaluateAll((marks) => marks.map((mark) => getComputedStyle(mark).backgroundColor));
+        assert.equal(new Set(colours).size, colours.length, colours.join());
+      }
+    });
+  }
+});
+
 describe("the numbers", () => {
   test("device time, kernels and steps are those of analyze --json", async () => {
     const { page } = await open("devices");
@@ -162,6 +174,16 @@ describe("tables", () => {
     await head.locator("button").press("Enter");
     assert.deepEqual((await column(page, "kernels-table", "mean_ns")).map(Number), [...falling].reverse());
     assert.equal(await head.getAttribute("aria-sort"), "ascending");
+  });
+
+  test("times of a kernel have one unit, in which the least is not lost", async () => {
+    const { page } = await open("devices");
+    const heads = page.locator("#kernels-table th", { hasText: /^(mean|min|max|std\. dev\.)/ });
+    assert.deepEqual(await heads.locator(".unit").evaluateAll((units) => units.map((unit) => unit.textContent.trim())), ["µs", "µs", "µs", "µs"]);
+    const least = page.locator("#kernels-table td[data-field=min_ns]");
+    for (const [shown, ns] of await least.evaluateAll((cells) => cells.map((cell) => [cell.textContent, cell.dataset.value]))) {
+      assert.equal(Math.round(Number(shown.replaceAll(",", "")) * 1e3), Number(ns));
+    }
   });
 
   test("filter by text and by class", async () => {
@@ -278,7 +300,7 @@ describe("all ranks by one clock", () => {
     await page.locator("#search").press("Enter");
     assert.match(await details(page), /^all_reduce 3$/);
     const meeting = page.locator(".meeting");
-    assert.match(await meeting.innerText(), /rank 1 came last, 30\.00 µs after the first \(rank 0\), 30\.00 µs after the one before it\. Rank 0 came first and waited 30\.00 µs\./);
+    assert.match(await meeting.innerText(), /rank 1 came last, 30\.00 µs after the first \(rank 0\)\. Rank 0 came first and waited 30\.00 µs\./);
     await meeting.getByRole("button", { name: "What rank 1 did" }).click();
     await until(() => pressed(page), (now) => now === "rank 1", "its timeline is shown");
     await page.locator(".details h3", { hasText: "ncclDevKernel_AllReduce" }).waitFor();
@@ -289,6 +311,11 @@ describe("all ranks by one clock", () => {
     await meeting.getByRole("button", { name: "Rank 0, the first" }).click();
     await page.locator(".details dl", { hasText: "rank 0" }).waitFor();
     assert.match(await page.locator(".details .two").innerText(), /could not begin before\s+all_reduce 3\s+came at 190\.0 µs, after a wait of 30\.00 µs/);
+    await meeting.getByRole("button", { name: "Rank 1, the last" }).click();
+    await page.locator(".details dl", { hasText: "rank 1" }).waitFor();
+    const [before, after] = await page.locator(".details .two section").allInnerTexts();
+    assert.match(before, /see rank 1’s own timeline/);
+    assert.match(after, /held up\s+all_reduce 3\s+on rank 0\s+came at/);
   });
 
   test("what is in sight, and what is selected, stay from rank to rank", async () => {
@@ -338,6 +365,9 @@ describe("what is left out", () => {
     assert.match(await page.locator("#kernels .note").innerText(), /^These are the 1,000 of 1,200 that take most\. All: etlink analyze --csv --table kernels\.$/);
     assert.match(await page.locator("#steps .cut").innerText(), /^These are the first 1,000 of 1,200\. All: etlink analyze --csv --table steps\.$/);
     assert.match(await page.locator("#memory .tip").innerText(), /The line has [\d,]+ of 9,600 points, .* All: etlink analyze --csv --table memory_timeline\.$/);
+    await page.setViewportSize({ width: 400, height: 800 });
+    const lines = await page.locator("#memory .tip .whole").evaluateAll((words) => words.map((word) => word.getClientRects().length));
+    assert.deepEqual(lines, [1, 1, 1, 1, 1], "no word of a command breaks");
     assert.equal((await page.locator("#kernels-table .more").innerText()), "Show all 1,000");
     const [memory] = said("many", "analyze").ranks[0].memory;
     assert.equal(memory.peak_bytes, 9_600 * 1_024);

@@ -218,6 +218,16 @@ export function nice(least: number): number {
   return [1, 2, 5, 10].map((times) => times * power).find((step) => step >= least * 0.999) ?? power * 10;
 }
 
+/** A line of text below something; commands in it stand between backticks. */
+export function Note({ text, kind = "" }: { text: string; kind?: string }) {
+  return <p class={`note ${kind}`}>{marked(text)}</p>;
+}
+
+/** What stands between backticks as code, that breaks at spaces only. */
+export function marked(text: string): ComponentChildren[] {
+  return text.split("`").map((part, at) => (at % 2 === 0 ? part : <code>{part.split(" ").flatMap((word, at) => [at > 0 ? " " : "", <span class="whole">{word}</span>])}</code>));
+}
+
 /** A line of text before a chart. */
 export function Say({ children }: { children: ComponentChildren }) {
   return <p class="say">{children}</p>;

@@ -72,13 +72,28 @@ export interface Unit {
   show(value: number): string;
 }
 
+/** Times that are compared with each other: they have one unit in a table. */
+export const SPREAD = ["mean_ns", "min_ns", "max_ns", "stddev_ns"];
+
+/** One unit for times of all sizes: the least keeps its digits. */
+export function spreadUnit(values: number[]): Unit {
+  const sizes = values.map(Math.abs).filter((ns) => ns > 0);
+  const [least, most] = sizes.reduce(([least, most], ns) => [Math.min(least, ns), Math.max(most, ns)], [Infinity, 0]);
+  // in µs, three digits after the point are ns
+  return timesIn(most < 1e3 ? 0 : Math.max(least, 1e3));
+}
+
+function timesIn(most: number): Unit {
+  const [unit, size] = timeUnit(most);
+  const digits = size === 1 ? 0 : 3;
+  return { name: unit, show: (ns) => seen(ns / size, digits) };
+}
+
 /** The unit for a field's values. What a number means, its field's name tells. */
 export function unitOf(field: string, values: number[]): Unit {
   const most = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   if (field.endsWith("_ns")) {
-    const [unit, size] = timeUnit(most);
-    const digits = size === 1 ? 0 : 3;
-    return { name: unit, show: (ns) => seen(ns / size, digits) };
+    return timesIn(most);
   }
   if (field === "share" || field.endsWith("_share") || field.startsWith("share_") || field.endsWith("_error") || field.startsWith("by_")) {
     return { name: "%", show: (share) => (share * 100).toFixed(2) };

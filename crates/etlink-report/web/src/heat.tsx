@@ -6,6 +6,8 @@ import { time } from "./format";
 import { colours } from "./timeline/draw";
 
 const LEFT = 64;
+/** How strong the colour of 0 is: a cell without a colour is one of a rank that takes no part. */
+const LEAST = 0.2;
 
 export function Heat({ met, data, theme }: { met: Met; data: Data; theme: string }) {
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -52,7 +54,7 @@ export function Heat({ met, data, theme }: { met: Met; data: Data; theme: string
         onKeyDown={keys}
       />
       <div class="scale" aria-hidden="true">
-        0 <i /> {time(most)} after the first
+        0 <i /> {time(most)} after the first{met.late.ns.flat().some((ns) => ns === null) && "; empty: takes no part"}
       </div>
       <p class="note tip" role="status">
         {at ? tip(met, data, at) : "Rows are ranks, columns collectives and messages in order of time. Point at a cell, or use the arrow keys."}
@@ -99,10 +101,8 @@ function paint(canvas: HTMLCanvasElement, met: Met, width: number, high: number,
     }
     cells.forEach((ns, column) => {
       const gap = wide > 5 ? 1 : 0;
-      context.fillStyle = colour("heat-none");
-      context.fillRect(LEFT + column * wide, rank * high, wide - gap, high - (high > 5 ? 1 : 0));
       if (ns !== null) {
-        context.globalAlpha = 0.12 + 0.88 * Math.sqrt(ns / most);
+        context.globalAlpha = LEAST + (1 - LEAST) * Math.sqrt(ns / most);
         context.fillStyle = colour("heat");
         context.fillRect(LEFT + column * wide, rank * high, wide - gap, high - (high > 5 ? 1 : 0));
         context.globalAlpha = 1;

@@ -1,7 +1,7 @@
 // Memory over time: what tensors held and what the allocator had taken, per device of a rank.
 
 import { useRef, useState } from "preact/hooks";
-import { nice, Say, useWidth } from "./charts";
+import { marked, nice, Say, useWidth } from "./charts";
 import type { Data, MemoryChart, Rank } from "./data";
 import { bytes, count, time, timeUnit } from "./format";
 import { RankChoice } from "./sections";
@@ -88,7 +88,7 @@ function Chart({ rank, chart }: { rank: Rank; chart: MemoryChart }) {
     }
   };
   const now = all[picked];
-  const cut = all.length < chart.points ? ` The line has ${count(all.length)} of ${count(chart.points)} points, with the lowest and highest of each stretch. All: etlink analyze --csv --table memory_timeline.` : "";
+  const cut = all.length < chart.points ? ` The line has ${count(all.length)} of ${count(chart.points)} points, with the lowest and highest of each stretch. All: \`etlink analyze --csv --table memory_timeline\`.` : "";
   return (
     <div ref={place} class="chart memory" data-device={name}>
       <h3>
@@ -134,7 +134,8 @@ function Chart({ rank, chart }: { rank: Rank; chart: MemoryChart }) {
       <p class="note tip" role="status" data-allocated={now?.allocated} data-reserved={now?.reserved} data-time={now?.time}>
         {now
           ? `${time(now.time - from)} after the start: ${bytes(now.allocated)} allocated${reserves ? `, ${bytes(now.reserved)} reserved` : ""}.`
-          : `${count(chart.points)} allocations and frees. Point at the chart, or use the arrow keys.${cut}`}
+          : `${count(chart.points)} allocations and frees. Point at the chart, or use the arrow keys.`}
+        {!now && marked(cut)}
       </p>
     </div>
   );

@@ -1,7 +1,7 @@
 // The sections with charts.
 
 import { useState } from "preact/hooks";
-import { Say, Stacked, Steps, stepRows, type Bar } from "./charts";
+import { Note, Say, Stacked, Steps, stepRows, type Bar } from "./charts";
 import type { Data, DeviceTime, Met, Rank, Record_, Value } from "./data";
 import { count, percent } from "./format";
 import { Heat } from "./heat";
@@ -18,7 +18,7 @@ export function StepsSection({ data }: { data: Data }) {
     <>
       {records.length > 1 && <Steps data={data} drawn={drawn} />}
       {rows.length === 1 && <Say>The recording has one step, {rows[0].name}.</Say>}
-      {cut && <p class="note cut">{cut}</p>}
+      {cut && <Note text={cut} kind="cut" />}
       <details>
         <summary>Table of the steps</summary>
         <Table id="steps-table" caption="Steps" records={records} note={cut} columns={fields.map((field) => ({ field, head: field === "rows" ? "device rows" : undefined }))} />
@@ -179,7 +179,7 @@ export function cutNote(data: Data, table: string, rank?: string, which = ""): s
   const rest = whole.reduce((sum, length) => sum + length, 0);
   const [shown, all] = [cuts.reduce((sum, cut) => sum + cut.records, rest), cuts.reduce((sum, cut) => sum + cut.of, rest)];
   const first = rank === undefined && data.ranks.length > 1 ? `, of each rank the first ${count(Math.max(...cuts.map((cut) => cut.records)))}` : "";
-  return `These are the ${first || which ? "" : "first "}${count(shown)} of ${count(all)}${which}${first}. All: etlink analyze --csv --table ${table}.`;
+  return `These are the ${first || which ? "" : "first "}${count(shown)} of ${count(all)}${which}${first}. All: \`etlink analyze --csv --table ${table}\`.`;
 }
 
 export function RankChoice({ data, rank, choose, all = true }: { data: Data; rank: number; choose: (rank: number) => void; all?: boolean }) {
@@ -223,7 +223,7 @@ export function CollectivesSection({ data, met, theme }: { data: Data; met: Met;
         columns={skewColumns}
         sort="skew_ns"
         rows={10}
-        note={met.skews.length < met.count ? `These are ${count(met.skews.length)} of ${count(met.count)}, those with the largest skew among them. All: etlink ranks --json.` : undefined}
+        note={met.skews.length < met.count ? `These are ${count(met.skews.length)} of ${count(met.count)}, those with the largest skew among them. All: \`etlink ranks --json\`.` : undefined}
       />
     </>
   );

@@ -2,8 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
+import { Note } from "./charts";
 import type { Record_, Value } from "./data";
-import { count, unitOf, words, type Unit } from "./format";
+import { count, SPREAD, spreadUnit, unitOf, words, type Unit } from "./format";
 
 export interface Column {
   field: string;
@@ -36,7 +37,7 @@ export function Table({ id, caption, records, columns, sort, rows = 12, tools, f
   const [wanted, setWanted] = useState("");
   const [order, setOrder] = useState<Order | null>(sort ? { field: sort, falling: true } : null);
   const [all, setAll] = useState(false);
-  const units = useMemo(() => new Map(columns.map(({ field }) => [field, unit(records, field)])), [records, columns]);
+  const units = useMemo(() => unitsOf(records, columns), [records, columns]);
   const found = useMemo(() => arrange(records, columns, wanted, order), [records, columns, wanted, order]);
   const shown = all ? found : found.slice(0, rows);
   const turn = (field: string) => {
@@ -86,7 +87,7 @@ export function Table({ id, caption, records, columns, sort, rows = 12, tools, f
         </button>
       )}
       {found.length === 0 && <p class="note">Nothing here matches “{wanted}”.</p>}
-      {note && <p class="note">{note}</p>}
+      {note && <Note text={note} />}
     </div>
   );
 }
@@ -134,6 +135,14 @@ export function Name({ text }: { text: string }) {
       {text}
     </span>
   );
+}
+
+function unitsOf(records: Record_[], columns: Column[]): Map<string, Unit | null> {
+  const units = new Map(columns.map(({ field }) => [field, unit(records, field)]));
+  const spread = SPREAD.filter((field) => units.get(field));
+  const one = spreadUnit(records.flatMap((record) => spread.map((field) => record[field]).filter((value) => typeof value === "number")));
+  spread.forEach((field) => units.set(field, one));
+  return units;
 }
 
 function unit(records: Record_[], field: string): Unit | null {

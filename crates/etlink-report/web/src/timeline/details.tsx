@@ -2,7 +2,7 @@
 
 import type { Data } from "../data";
 import { time } from "../format";
-import { Meeting, type Jump } from "./meeting";
+import { isLost, Meeting, type Jump } from "./meeting";
 import type { Dep, Model } from "./model";
 
 /** Reasons to wait that are listed at most. */
@@ -43,6 +43,15 @@ export function spoken(model: Model, range: number): string {
   return `${model.name(range)}, ${model.kind(range)}, ${length}, at ${time(model.start[range])}, ${track.name}`;
 }
 
+function started(model: Model, data: Data, range: number): string {
+  if (model.packed.common_ns === null) {
+    return `${time(model.start[range])} after the window’s start`;
+  }
+  const rank = model.rankOf(range);
+  const by = isLost(data, rank) ? `the clock of rank ${rank}; nothing tells how it lies to the others’` : "the common clock";
+  return `${time(model.start[range] + model.offset)} by ${by}`;
+}
+
 export function Details({ model, data, range, select, jump }: Props) {
   const { packed } = model;
   const track = model.tracks[model.track[range]];
@@ -50,7 +59,7 @@ export function Details({ model, data, range, select, jump }: Props) {
   const step = model.onPath[range] >= 0 ? model.path[model.onPath[range]] : undefined;
   const facts: [string, string][] = [
     ["kind", model.kind(range)],
-    packed.common_ns === null ? ["start", `${time(model.start[range])} after the window’s start`] : ["start", `${time(model.start[range] + model.offset)} by the common clock`],
+    ["start", started(model, data, range)],
     [several ? "from the first to the last" : "duration", time(model.end[range] - model.start[range])],
     ["on", [track.name, track.group].filter(Boolean).join(", ")],
   ];
@@ -70,6 +79,7 @@ export function Details({ model, data, range, select, jump }: Props) {
   if (step) {
     facts.push(["critical path", `on it: ${step.cause.replace("_", " ")}${step.delay > 0 ? `, ${time(step.delay)} late by ${step.delayCause}` : ""}`]);
   }
+  const nothing = (which: string) => (packed.joints ? `No other rank, as far as is known here; see rank ${model.rankOf(range)}’s own timeline.` : `Nothing but what its thread did ${which}.`);
   return (
     <div class="details">
       <h3 class="name" title={model.name(range)}>
@@ -85,8 +95,8 @@ export function Details({ model, data, range, select, jump }: Props) {
       </dl>
       {model.met(range) && <Meeting model={model} data={data} range={range} jump={jump} />}
       <div class="two">
-        <Deps title="Waited for" model={model} deps={model.waitedFor(range)} other={(dep) => dep.from} reasons={REASONS} select={select} />
-        <Deps title="What waited for it" model={model} deps={model.waiters(range)} other={(dep) => dep.to} reasons={EFFECTS} select={select} />
+        <Deps title="Waited for" none={nothing("before")} model={model} deps={model.waitedFor(range)} other={(dep) => dep.from} reasons={REASONS} select={select} />
+        <Deps title="What waited for it" none={nothing("next")} model={model} deps={model.waiters(range)} other={(dep) => dep.to} reasons={EFFECTS} select={select} />
       </div>
     </div>
   );
@@ -94,6 +104,8 @@ export function Details({ model, data, range, select, jump }: Props) {
 
 interface DepsProps {
   title: string;
+  /** What to say where there is none. */
+  none: string;
   model: Model;
   deps: Dep[];
   other: (dep: Dep) => number;
@@ -101,11 +113,11 @@ interface DepsProps {
   select: (range: number) => void;
 }
 
-function Deps({ title, model, deps, other, reasons, select }: DepsProps) {
+function Deps({ title, none, model, deps, other, reasons, select }: DepsProps) {
   return (
     <section>
       <h4>{title}</h4>
-      {deps.length === 0 && <p class="note">{title === "Waited for" ? "Nothing but what its thread did before." : "Nothing but what its thread did next."}</p>}
+      {deps.length === 0 && <p class="note">{none}</p>}
       <ul>
         {deps.slice(0, LISTED).map((dep, at) => (
           <li key={at}>
@@ -117,6 +129,7 @@ function Deps({ title, model, deps, other, reasons, select }: DepsProps) {
             ) : (
               <span class="name">{dep.outside} (not drawn)</span>
             )}{" "}
+            {model.packed.joints && other(dep) >= 0 && `on rank ${model.rankOf(other(dep))} `}
             <span class="gap">
               {dep.kind === "collective" ? `came at ${time(dep.at + model.offset)}, after a wait of ${time(dep.at - model.start[dep.to])}` : dep.kind === "launch" ? `${time(dep.gap)} after the call began` : `${time(Math.max(dep.gap, 0))} after its end`}
               {dep.decided ? " · decided the start" : ""}

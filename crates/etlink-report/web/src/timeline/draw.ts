@@ -222,7 +222,7 @@ function onTracks(context: CanvasRenderingContext2D, view: View, colour: Colours
 
 /** The colours that a cause of the critical path shares with the ranges. */
 export function boxOf(cause: string): string {
-  const boxes: { [cause: string]: string } = { host: "op", launch: "call", kernel: "computation", memory_copy: "memory", communication: "communication", gap: "annotation", boundary: "other" };
+  const boxes: { [cause: string]: string } = { host: "op", launch: "call", kernel: "computation", memory_copy: "memory", communication: "communication", gap: "annotation", boundary: "other", unexplained: "unknown" };
   return boxes[cause] ?? "waiting";
 }
 

@@ -1,6 +1,7 @@
 // A collective or message of several ranks: who came last, by how much, how sure that is, and the way to the other ranks' sides of it.
 
 import type { Clock, Data, Packed } from "../data";
+import { marked } from "../charts";
 import { bytes, count, time } from "../format";
 import type { Model } from "./model";
 
@@ -20,8 +21,7 @@ export function Meeting({ model, data, range, jump }: Props) {
     return null;
   }
   const joint = model.joint[range];
-  const track = model.tracks[model.track[range]].name;
-  const rank = model.packed.rank ?? Number(track.replace("rank ", ""));
+  const rank = model.rankOf(range);
   const after = rank === met.last ? met.skew_ns : Math.max(model.start[range] + model.offset - met.start_ns, 0);
   const off = uncertainty(data, met.first, met.last);
   const own = data.timelines.some((timeline) => timeline.rank === met.last && timeline.met.joint.includes(joint));
@@ -35,7 +35,7 @@ export function Meeting({ model, data, range, jump }: Props) {
         <strong>
           rank {met.last} came last, {time(met.skew_ns)} after the first
         </strong>{" "}
-        (rank {met.first}), {time(met.alone_ns)} after the one before it.
+        (rank {met.first}){met.alone_ns !== met.skew_ns && `, ${time(met.alone_ns)} after the one before it`}.
         {rank !== met.last && ` Rank ${rank} came ${after === 0 ? "first" : `${time(after)} after the first`} and waited ${time(Math.max(met.skew_ns - after, 0))}.`}
         {off === null ? " Nothing tells how far the two clocks are apart." : met.skew_ns <= off ? ` The two clocks may be off by as much as ${time(off)}: who came last is not certain.` : ""}
       </p>
@@ -61,13 +61,19 @@ export function Meeting({ model, data, range, jump }: Props) {
           </button>
         )}
       </p>
-      {!own && <p class="note">Threads and streams of rank {met.last} are not in this page: etlink report --timelines {met.last} has them.</p>}
+      {!own && <p class="note">Threads and streams of rank {met.last} are not in this page: {marked(`\`etlink report --timelines ${met.last}\``)} has them.</p>}
     </section>
   );
 }
 
 function clockOf(data: Data, rank: number): Clock | undefined {
   return data.met?.clocks.find((clock) => clock.rank === rank);
+}
+
+/** Nothing tells how a rank’s clock lies to the first’s. */
+export function isLost(data: Data, rank: number): boolean {
+  const clock = clockOf(data, rank);
+  return clock !== undefined && clock.uncertainty_ns === null && !clock.by_machine;
 }
 
 /** How far off the difference of two ranks' times is at most, ns; null: that is not known. */

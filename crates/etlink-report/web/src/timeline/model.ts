@@ -135,6 +135,12 @@ export class Model {
     return count[range] > 1 ? `${count[range]} short ranges` : strings[name[range]];
   }
 
+  /** The rank that did it; of a timeline of one trace its number, or -1. */
+  rankOf(range: number): number {
+    const { rank, joints } = this.packed;
+    return rank ?? (joints ? Number(this.tracks[this.track[range]].name.replace("rank ", "")) : -1);
+  }
+
   kind(range: number): string {
     return this.kinds[this.packed.kind[range]];
   }
