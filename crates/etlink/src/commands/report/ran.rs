@@ -109,7 +109,10 @@ impl Ran {
                 "a merged trace (ET+) is a tree of ops, not a graph of what waits for what",
                 "critical path, fidelity, linking, launches, causes of idle time, memory",
             ),
-            false => ("of a written graph host times are those of slices", "steps, linking, sizes of copies, grids, allocations"),
+            false => (
+                "of a written graph host times are those of slices",
+                "steps, linking, sizes of copies, grids, allocations, barriers and when Gloo began",
+            ),
         };
         let devices = if trace.as_ref().is_some_and(|trace| !trace.device.rows.is_empty()) { "" } else { "; it has no device nodes" };
         let times = if self.graph.measured { "" } else { "; not all nodes have start times: the timeline is that of the run of the graph" };
