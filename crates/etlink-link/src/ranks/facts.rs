@@ -126,11 +126,8 @@ impl Facts {
         let mut facts =
             Facts { rank, world_size: trace.report.world_size.or(trace.device.header.world_size), window_ns: window(trace), ..Facts::default() };
         let mut carriers = None;
-        for index in (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective) {
-            let node = trace.nodes.get(index);
-            if !node.first {
-                continue;
-            }
+        let collectives = (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective);
+        for (index, node) in collectives.map(|index| (index, trace.nodes.get(index))).filter(|(_, node)| node.first) {
             let Some(found) = trace.collective(&node) else {
                 facts.unrecorded += 1;
                 continue;

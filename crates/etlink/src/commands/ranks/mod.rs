@@ -93,26 +93,42 @@ fn link(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<L
     Ok(Linked { facts: fleet::facts(&trace, found, fleet.is_alone(at)), notes })
 }
 
-fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Compared {
-    let (mut left_out, mut labels, mut all, mut told) = (vec![], vec![], vec![], vec![]);
-    for (label, linked) in ranks {
-        match linked {
-            Ok(Linked { facts, notes }) => {
-                told.extend(notes.into_iter().map(|note| (table::rank(&label), note)));
-                match facts {
-                    Some(facts) => {
-                        labels.push(label);
-                        all.push(facts);
+/// What could be linked of a run.
+struct Known {
+    labels: Vec<String>,
+    facts: Vec<Facts>,
+    notes: Vec<String>,
+    left_out: Vec<Stray>,
+}
+
+impl Known {
+    fn of(ranks: Vec<(String, Result<Linked>)>) -> Known {
+        let mut known = Known { labels: vec![], facts: vec![], notes: vec![], left_out: vec![] };
+        let mut told = vec![];
+        for (label, linked) in ranks {
+            let stray = match linked {
+                Ok(Linked { facts, notes }) => {
+                    told.extend(notes.into_iter().map(|note| (table::rank(&label), note)));
+                    if let Some(facts) = facts {
+                        known.labels.push(label);
+                        known.facts.push(facts);
+                        continue;
                     }
-                    None => left_out.push(Stray { label, error: None, why: None }),
+                    Stray { label, error: None, why: None }
                 }
-            }
-            Err(error) => left_out.push(Stray { label, error: Some(format!("{error:#}")), why: None }),
+                Err(error) => Stray { label, error: Some(format!("{error:#}")), why: None },
+            };
+            known.left_out.push(stray);
         }
+        known.notes = table::same_notes(told.iter().map(|(name, note)| (name.clone(), note.as_str())));
+        known
     }
+}
+
+fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Compared {
+    let Known { labels, facts: all, notes, mut left_out } = Known::of(ranks);
     let company = company(&all, args.force);
-    let mut notes = run.notes.clone();
-    notes.extend(table::same_notes(told.iter().map(|(name, note)| (name.clone(), note.as_str()))));
+    let mut notes = [run.notes.clone(), notes].concat();
     if args.force {
         notes.extend(fleet::taken_in(&all, labels.iter().map(String::as_str)));
     }

@@ -94,7 +94,8 @@ fn ranks(all: &AllRanks, rows: &mut Rows) {
         rows.add("absent", all.absent.len(), format!("ranks without a trace: {}{}", list.join(", "), if all.absent.len() > 8 { ", …" } else { "" }));
     }
     let (met, local) = (&all.collectives, &all.collectives.local);
-    let spent = format!("ranks waited {} for the last to come and transferred for {}", time(met.waiting_ns), time(met.transfer_ns));
+    let transferred = if all.absent.is_empty() { "transferred" } else { "transferred, or waited for absent ranks," };
+    let spent = format!("ranks waited {} for the last to come and {transferred} for {}", time(met.waiting_ns), time(met.transfer_ns));
     rows.add("collectives", met.joined, format!("joined, and messages; {spent}"));
     for (count, why) in [
         (local.joined.unmatched, "not all ranks have it"),
