@@ -310,7 +310,7 @@ describe("all ranks by one clock", () => {
     await page.locator(".details dl", { hasText: "rank 1" }).waitFor();
     await meeting.getByRole("button", { name: "Rank 0, the first" }).click();
     await page.locator(".details dl", { hasText: "rank 0" }).waitFor();
-    assert.match(await page.locator(".details .two").innerText(), /could not begin before\s+all_reduce 3\s+came at 190\.0 µs, after a wait of 30\.00 µs/);
+    assert.match(await page.locator(".details .two").innerText(), /could not begin before\s+all_reduce 3\s+on rank 1 came at 190\.0 µs, after a wait of 30\.00 µs/);
     await meeting.getByRole("button", { name: "Rank 1, the last" }).click();
     await page.locator(".details dl", { hasText: "rank 1" }).waitFor();
     const [before, after] = await page.locator(".details .two section").allInnerTexts();
