@@ -150,7 +150,7 @@ fn written_graphs_say_what_they_tell() {
     tool.run("merge traces -o sim").exits(0);
     let json = tool.run("report sim -o sim.html --json").exits(0).json();
     assert_eq!((&json["ranks"], &json["timelines"], &json["step"]), (&2.into(), &2.into(), &serde_json::Value::Null));
-    let said = "of a written graph host times are those of slices: nothing is told of steps, linking, sizes of copies, grids, allocations";
+    let said = "of a written graph host times are those of slices: nothing is told of steps, linking, sizes of copies, grids, allocations, barriers and when Gloo began";
     assert_eq!(json["notes"][0], said);
     tool.run("report sim/traces.1.et -o one.html").exits(0).says(said).says(", 1 rank; drawn: 1 rank, without steps, 12 ranges");
     tool.run("link --device traces/kineto_trace_0.json -o tree.json").exits(0);
