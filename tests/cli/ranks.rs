@@ -343,6 +343,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     tool.run("ranks run").exits(0).says("note: rank 2: damage: the file ends");
     let json = tool.run("ranks run --json").exits(0).json();
     assert!(json[0]["notes"][0].as_str().is_some_and(|note| note.starts_with("rank 2: damage: ")), "{}", json[0]["notes"]);
+    assert!(tool.run("ranks run --csv").exits(0).stderr.contains("note: rank 2: damage: the file ends"));
     tool.run("ranks run --strict").exits(1).says("note: 2 is left out: run/kineto_trace_2.json: refused under --strict: damage");
     assert!(ran.stdout.contains("is missing on rank 2") && ran.stdout.contains("communication, unmatched"), "{}", ran.stdout);
     let kept = sizes(&tool, "out/run.2.et").len();

@@ -65,6 +65,8 @@ pub fn run(args: Ranks) -> Result<Outcome> {
     if args.json {
         print_json(&compared)?;
     } else if args.csv {
+        // CSV has no place for notes
+        compared.iter().for_each(|one| eprint!("{}", show::notes(one)));
         print(&show::csv(&compared)?)?;
     } else {
         print(&compared.iter().map(|one| show::table(one, args.top)).collect::<String>())?;

@@ -51,7 +51,20 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
         several => format!("{several} collectives and messages"),
     };
     let mut out = format!("{run}{}, {met}\n", count(one.ranks.len() as u64, "rank"));
-    one.notes.iter().for_each(|text| out += &note(text));
+    out += &notes(one);
+    if one.collectives.is_empty() {
+        return out;
+    }
+    out += &by_step(one);
+    out += &by_rank(one);
+    out += &by_kind(one);
+    out += &worst(one, top);
+    out
+}
+
+/// What people should know first.
+pub(super) fn notes(one: &Compared) -> String {
+    let mut out: String = one.notes.iter().map(|text| note(text)).collect();
     for stray in &one.left_out {
         let why = match (&stray.error, stray.why) {
             (Some(error), _) => error.clone(),
@@ -65,14 +78,9 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
         let first = problem.examples.first().map_or(String::new(), |first| format!(" (first: {})", first.what));
         let _ = writeln!(out, "note: {} {}{first}", problem.count, problem.kind.describe());
     }
-    if one.collectives.is_empty() {
-        return out;
+    if !one.collectives.is_empty() {
+        clock_notes(&one.clocks).iter().for_each(|text| out += &note(text));
     }
-    clock_notes(&one.clocks).iter().for_each(|text| out += &note(text));
-    out += &by_step(one);
-    out += &by_rank(one);
-    out += &by_kind(one);
-    out += &worst(one, top);
     out
 }
 
