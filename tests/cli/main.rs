@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a test program has no outside")]
 
 mod analyze;
+mod analyze_tables;
 mod bad_input;
 mod capture;
 mod diff;

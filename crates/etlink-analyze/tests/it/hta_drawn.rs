@@ -1,9 +1,10 @@
 //! What HTA itself (traceinsight 0.6.1, pandas 2.2.3) said of drawn traces.
 //!
-//! To ask it again: `cargo test -p etlink-analyze --test it -- --ignored traces_for_hta`, then `cargo dev hta --traces target/hta-drawn`.
+//! To ask it again: `HTA_DRAWN=DIR cargo test -p etlink-analyze --test it drawn_without_damage` writes the traces, `cargo dev hta --traces DIR` compares.
 
 use crate::support::linked;
 use etlink_analyze::hta::{AllRanks, NameStats, Settings, Tables, all_ranks, tables};
+use etlink_model::Severity;
 use etlink_model::builder::{Queue, TraceBuilder};
 use std::path::Path;
 
@@ -17,15 +18,17 @@ fn stats(all: &[NameStats]) -> Vec<(&str, f64, f64, f64, f64, f64)> {
     all.iter().map(|one| (one.name.as_str(), one.sum, one.max, one.min, (one.stddev * 1e3).round() / 1e3, one.mean)).collect()
 }
 
+/// What HTA was asked about has nothing that a reader would have to mend.
 #[test]
-#[ignore = "writes files"]
-fn traces_for_hta() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/hta-drawn");
-    std::fs::create_dir_all(&folder).expect("a folder");
+fn drawn_without_damage() {
     let alone = [("names", names()), ("annotations", annotations()), ("full_queue", full_queue()), ("ties", ties())];
     let ranks = (0..3).map(|rank| (format!("rank{rank}"), late_rank(rank)));
     for (name, draw) in alone.into_iter().map(|(name, draw)| (name.to_owned(), draw)).chain(ranks) {
-        std::fs::write(folder.join(format!("{name}.json")), draw.kineto()).expect("writes");
+        let damage = linked(&draw).report.anomalies.iter().filter(|(kind, _)| kind.severity() == Severity::Damage).count();
+        assert_eq!(damage, 0, "{name}");
+        if let Some(folder) = std::env::var_os("HTA_DRAWN") {
+            std::fs::write(Path::new(&folder).join(format!("{name}.json")), draw.kineto()).expect("a folder that can be written");
+        }
     }
 }
 
