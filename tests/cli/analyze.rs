@@ -19,21 +19,54 @@ pub(crate) fn draw(rank: i64) -> TraceBuilder {
     draw.arg(mm, "Input Dims", "[[100, 100], [100, 100]]");
     draw.arg(mm, "Input type", r#"["float", "float"]"#);
     let at = |start: i64, end: i64| (100 * US + start * US, 100 * US + end * US);
-    draw.launch(main, (5 * US, 8 * US), Queue::stream(7), "sm80_gemm", at(0, 20));
+    draw.launch(
+        main,
+        (5 * US, 8 * US),
+        Queue::stream(7),
+        "sm80_gemm",
+        at(0, 20),
+    );
     let comms = Comms::new("allreduce", 0..2, rank, 1);
     let id = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", (9 * US, 10 * US), id);
-    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", at(10, 30), id, &comms);
-    draw.launch(main, (11 * US, 12 * US), Queue::stream(7), "sm80_gemm", at(20, 40));
-    draw.launch(main, (13 * US, 14 * US), Queue::stream(20), "ours_exchange", at(50, 60));
+    draw.collective_kernel(
+        Queue::stream(20),
+        "ncclDevKernel_AllReduce_Sum_f32",
+        at(10, 30),
+        id,
+        &comms,
+    );
+    draw.launch(
+        main,
+        (11 * US, 12 * US),
+        Queue::stream(7),
+        "sm80_gemm",
+        at(20, 40),
+    );
+    draw.launch(
+        main,
+        (13 * US, 14 * US),
+        Queue::stream(20),
+        "ours_exchange",
+        at(50, 60),
+    );
     let id = draw.next_correlation();
     draw.call(main, "cudaMemcpyAsync", (15 * US, 16 * US), id);
-    draw.memcpy(Queue::stream(7), "Memcpy DtoD (Device -> Device)", at(80, 100), id, 40_000);
+    draw.memcpy(
+        Queue::stream(7),
+        "Memcpy DtoD (Device -> Device)",
+        at(80, 100),
+        id,
+        40_000,
+    );
     draw
 }
 
 fn table(json: &Value, rank: usize, name: &str) -> Vec<Value> {
-    json[0]["ranks"][rank][name].as_array().unwrap_or_else(|| panic!("no table {name}")).clone()
+    json[0]["ranks"][rank][name]
+        .as_array()
+        .unwrap_or_else(|| panic!("no table {name}"))
+        .clone()
 }
 
 #[test]
@@ -46,16 +79,27 @@ fn device_time_by_class() {
         "exposed_memory_ns": 20_000, "exposed_other_ns": 0, "idle_ns": 30_000, "communication_ns": 20_000, "memory_ns": 20_000,
         "overlap_ns": 20_000, "overlap_share": 1.0,
     }]);
-    assert_eq!(breakdown(tool.run("analyze trace.json --json")), *want.as_array().expect("a table"));
+    assert_eq!(
+        breakdown(tool.run("analyze trace.json --json")),
+        *want.as_array().expect("a table")
+    );
     // a rule of the user makes a kernel communication
     tool.file("rules.txt", "# ours\ncommunication ours ^ours_\n");
     let ruled = breakdown(tool.run("analyze trace.json --rules rules.txt --json"));
-    assert_eq!((&ruled[0]["computation_ns"], &ruled[0]["exposed_communication_ns"]), (&json!(40_000), &json!(10_000)));
+    assert_eq!(
+        (
+            &ruled[0]["computation_ns"],
+            &ruled[0]["exposed_communication_ns"]
+        ),
+        (&json!(40_000), &json!(10_000))
+    );
     tool.run("analyze trace.json").exits(0).says(
         "the device is busy 70.0 % of 100.000 us: computation 50.0 %, exposed copies 20.0 %, idle 30.0 %; 100.0 % of communication runs beside",
     );
     tool.file("wrong.txt", "communication ours");
-    tool.run("analyze trace.json --rules wrong.txt").exits(2).complains(&["wrong.txt", "line 1", "a rule is a class"]);
+    tool.run("analyze trace.json --rules wrong.txt")
+        .exits(2)
+        .complains(&["wrong.txt", "line 1", "a rule is a class"]);
 }
 
 #[test]
@@ -65,11 +109,30 @@ fn kernels_and_csv() {
     tool.file("kineto_trace_1.json", draw(1).kineto());
     let json = tool.run("analyze . --json").exits(0).json();
     let gemm = &json[0]["total"]["kernels"][0];
-    assert_eq!((&gemm["name"], &gemm["label"], &gemm["count"], &gemm["sum_ns"]), (&json!("sm80_gemm"), &json!("gemm"), &json!(4), &json!(80_000)));
+    assert_eq!(
+        (
+            &gemm["name"],
+            &gemm["label"],
+            &gemm["count"],
+            &gemm["sum_ns"]
+        ),
+        (
+            &json!("sm80_gemm"),
+            &json!("gemm"),
+            &json!(4),
+            &json!(80_000)
+        )
+    );
     let csv = tool.run("analyze . --csv --table kernels").exits(0);
     let lines: Vec<&str> = csv.stdout.lines().collect();
-    assert_eq!(lines[0], "run,rank,class,label,name,count,sum_ns,mean_ns,min_ns,max_ns,stddev_ns,share");
-    assert_eq!(lines[1], ",0,computation,gemm,sm80_gemm,2,40000,20000.0,20000,20000,0.0,0.4444444444444444");
+    assert_eq!(
+        lines[0],
+        "run,rank,class,label,name,count,sum_ns,mean_ns,min_ns,max_ns,stddev_ns,share"
+    );
+    assert_eq!(
+        lines[1],
+        ",0,computation,gemm,sm80_gemm,2,40000,20000.0,20000,20000,0.0,0.4444444444444444"
+    );
     assert_eq!(lines.len(), 1 + 2 * 4);
 }
 
@@ -82,13 +145,36 @@ fn csv_says_what_json_says() {
     for (how, tables) in [
         (
             "--sequences-of mm",
-            &["breakdown", "kernels", "idle", "stream_idle", "launches", "queues", "copies", "coverage", "work", "collectives", "sequences"][..],
+            &[
+                "breakdown",
+                "kernels",
+                "idle",
+                "stream_idle",
+                "launches",
+                "queues",
+                "copies",
+                "coverage",
+                "work",
+                "collectives",
+                "sequences",
+            ][..],
         ),
-        ("--compat hta", &["temporal_breakdown", "kernel_type_breakdown", "kernel_breakdown_top10", "idle_time_breakdown", "queue_length_summary"]),
+        (
+            "--compat hta",
+            &[
+                "temporal_breakdown",
+                "kernel_type_breakdown",
+                "kernel_breakdown_top10",
+                "idle_time_breakdown",
+                "queue_length_summary",
+            ],
+        ),
     ] {
         let json = tool.run(&format!("analyze . {how} --json")).exits(0).json();
         for name in tables {
-            let csv = tool.run(&format!("analyze . {how} --csv --table {name}")).exits(0);
+            let csv = tool
+                .run(&format!("analyze . {how} --csv --table {name}"))
+                .exits(0);
             let mut reader = csv::Reader::from_reader(csv.stdout.as_bytes());
             let head = reader.headers().expect("a head").clone();
             let mut lines = reader.records();
@@ -98,9 +184,21 @@ fn csv_says_what_json_says() {
                 for record in records {
                     let line = lines.next().expect("a line").expect("reads");
                     assert_eq!(line.get(1), Some(rank.to_string().as_str()));
-                    for (key, value) in record.as_object().expect("a record").iter().filter(|(key, _)| *key != "rank") {
-                        let cell = line.get(head.iter().position(|name| name == key).expect("the column"));
-                        let want = value.as_str().map_or_else(|| value.to_string(), str::to_owned).replace("null", "");
+                    for (key, value) in record
+                        .as_object()
+                        .expect("a record")
+                        .iter()
+                        .filter(|(key, _)| *key != "rank")
+                    {
+                        let cell = line.get(
+                            head.iter()
+                                .position(|name| name == key)
+                                .expect("the column"),
+                        );
+                        let want = value
+                            .as_str()
+                            .map_or_else(|| value.to_string(), str::to_owned)
+                            .replace("null", "");
                         assert_eq!(cell, Some(want.as_str()), "{name} {key}");
                     }
                 }
@@ -116,27 +214,53 @@ fn all_ranks() {
     tool.file("kineto_trace_0.json", draw(0).kineto());
     tool.file("kineto_trace_1.json", draw(1).kineto());
     let json = tool.run("analyze . --json").exits(0).json();
-    assert_eq!(json[0]["total"]["breakdown"][0]["window_ns"], json!(200_000));
+    assert_eq!(
+        json[0]["total"]["breakdown"][0]["window_ns"],
+        json!(200_000)
+    );
     assert_eq!(json[0]["total"]["idle"][0]["idle_ns"], json!(60_000));
     assert_eq!(json[0]["stragglers"].as_array().map(Vec::len), Some(2));
-    let metric = tool.run("analyze . --csv --table metrics").exits(0).says("run,rank,name,value,unit\n").stdout;
-    assert!(metric.contains(",all,coll_call_num,2.0,count\n"), "{metric}");
-    tool.run("analyze . --table kernels").exits(0).says("sm80_gemm");
+    let metric = tool
+        .run("analyze . --csv --table metrics")
+        .exits(0)
+        .says("run,rank,name,value,unit\n")
+        .stdout;
+    assert!(
+        metric.contains(",all,coll_call_num,2.0,count\n"),
+        "{metric}"
+    );
+    tool.run("analyze . --table kernels")
+        .exits(0)
+        .says("sm80_gemm");
 }
 
 #[test]
 fn what_cannot_be_analyzed() {
     let tool = Tool::new();
     tool.file("trace.json", draw(0).kineto());
-    tool.run("analyze trace.json --table kernel").exits(2).complains(&["kernel is no table", "kernels"]);
-    tool.run("analyze trace.json --table kernels --compat hta").exits(2).complains(&["kernels is no table", "temporal_breakdown"]);
-    tool.run("analyze gone.json").exits(2).complains(&["gone.json"]);
-    tool.run("analyze trace.json --host trace.json").exits(2).complains(&["the same file"]);
+    tool.run("analyze trace.json --table kernel")
+        .exits(2)
+        .complains(&["kernel is no table", "kernels"]);
+    tool.run("analyze trace.json --table kernels --compat hta")
+        .exits(2)
+        .complains(&["kernels is no table", "temporal_breakdown"]);
+    tool.run("analyze gone.json")
+        .exits(2)
+        .complains(&["gone.json"]);
+    tool.run("analyze trace.json --host trace.json")
+        .exits(2)
+        .complains(&["the same file"]);
     tool.file("wrong/torch_et_0.json", "{}");
-    tool.run("analyze wrong").exits(2).complains(&["torch_et_0.json", "nothing to link"]);
+    tool.run("analyze wrong")
+        .exits(2)
+        .complains(&["torch_et_0.json", "nothing to link"]);
     tool.file("wrong/torch_et_1.json", "{}");
-    tool.run("analyze wrong").exits(2).complains(&["none of 2 traces could be taken", "torch_et_0.json"]);
-    tool.run("top wrong").exits(2).complains(&["none of 2 traces could be taken", "torch_et_0.json"]);
+    tool.run("analyze wrong")
+        .exits(2)
+        .complains(&["none of 2 traces could be taken", "torch_et_0.json"]);
+    tool.run("top wrong")
+        .exits(2)
+        .complains(&["none of 2 traces could be taken", "torch_et_0.json"]);
 }
 
 /// A cut file, and a duration that is no number.
@@ -146,18 +270,45 @@ fn damage_is_told_everywhere() {
     let whole = draw(0).kineto();
     tool.file("whole.json", &whole);
     tool.file("cut.json", &whole[..whole.len() * 3 / 4]);
-    let text = "damage: the file ends before its list does: all whole entries are used (1, first: byte ";
-    for command in ["analyze cut.json", "analyze cut.json --compat hta", "top cut.json", "diff whole.json cut.json"] {
+    let text =
+        "damage: the file ends before its list does: all whole entries are used (1, first: byte ";
+    for command in [
+        "analyze cut.json",
+        "analyze cut.json --compat hta",
+        "top cut.json",
+        "diff whole.json cut.json",
+    ] {
         let said = tool.run(command).exits(0).stdout;
-        assert_eq!(said.lines().filter(|line| line.starts_with("note: ") && line.contains(text)).count(), 1, "{command}: {said}");
-        assert!(tool.run(&format!("{command} --json")).exits(0).stdout.contains(text), "{command}");
+        assert_eq!(
+            said.lines()
+                .filter(|line| line.starts_with("note: ") && line.contains(text))
+                .count(),
+            1,
+            "{command}: {said}"
+        );
+        assert!(
+            tool.run(&format!("{command} --json"))
+                .exits(0)
+                .stdout
+                .contains(text),
+            "{command}"
+        );
         let csv = tool.run(&format!("{command} --csv")).exits(0);
-        assert!(csv.stderr.contains(text) && !csv.stdout.contains(text), "{command}: {}", csv.stderr);
-        tool.run(&format!("{command} --strict")).exits(1).complains(&["cut.json: refused under --strict: damage: the file ends"]);
+        assert!(
+            csv.stderr.contains(text) && !csv.stdout.contains(text),
+            "{command}: {}",
+            csv.stderr
+        );
+        tool.run(&format!("{command} --strict"))
+            .exits(1)
+            .complains(&["cut.json: refused under --strict: damage: the file ends"]);
     }
     let json = tool.run("analyze cut.json --json").exits(0).json();
     assert_eq!(json[0]["ranks"][0]["anomalies"][0]["kind"], "truncated");
-    assert_eq!(tool.run("top cut.json --json").exits(0).json()[0]["anomalies"][0]["kind"], "truncated");
+    assert_eq!(
+        tool.run("top cut.json --json").exits(0).json()[0]["anomalies"][0]["kind"],
+        "truncated"
+    );
 }
 
 #[test]
@@ -166,11 +317,24 @@ fn damage_of_ranks_is_told_by_rank() {
     tool.file("kineto_trace_0.json", draw(0).kineto());
     let whole = draw(1).kineto();
     tool.file("kineto_trace_1.json", &whole[..whole.len() * 3 / 4]);
-    tool.run("analyze .").exits(0).says("note: rank 1: damage: the file ends");
-    tool.run("analyze . --strict").exits(1).says("note: rank 1 is left out: ./kineto_trace_1.json: refused under --strict: damage");
+    tool.run("analyze .")
+        .exits(0)
+        .says("note: rank 1: damage: the file ends");
+    tool.run("analyze . --strict")
+        .exits(1)
+        .says("note: rank 1 is left out: ./kineto_trace_1.json: refused under --strict: damage");
     let json = tool.run("analyze . --strict --json").exits(1).json();
-    assert_eq!((json[0]["ranks"].as_array().map(Vec::len), &json[0]["left_out"][0]["label"]), (Some(1), &json!("1")));
-    tool.run("top . --strict").exits(1).says("rank 0").complains(&["kineto_trace_1.json: refused under --strict"]);
+    assert_eq!(
+        (
+            json[0]["ranks"].as_array().map(Vec::len),
+            &json[0]["left_out"][0]["label"]
+        ),
+        (Some(1), &json!("1"))
+    );
+    tool.run("top . --strict")
+        .exits(1)
+        .says("rank 0")
+        .complains(&["kineto_trace_1.json: refused under --strict"]);
 }
 
 /// What the linker says of a pair is told, also of one in a folder.
@@ -178,15 +342,32 @@ fn damage_of_ranks_is_told_by_rank() {
 fn notes_of_pairs() {
     let tool = Tool::new();
     let host = String::from_utf8(unpacked("mlp-2.15.0/torch_et_0.json.gz")).expect("text");
-    let (before, pid) = host.split_once("\"pid\": ").expect("the host trace says its process");
+    let (before, pid) = host
+        .split_once("\"pid\": ")
+        .expect("the host trace says its process");
     let after = pid.trim_start_matches(|c: char| c.is_ascii_digit());
     tool.file("run/torch_et_0.json", format!("{before}\"pid\": 77{after}"));
-    tool.file("run/kineto_trace_0.json", unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
-    for line in ["analyze run/kineto_trace_0.json --host run/torch_et_0.json", "analyze run"] {
-        tool.run(line).exits(0).says("note: the two traces are of two runs of one program (process 77");
+    tool.file(
+        "run/kineto_trace_0.json",
+        unpacked("mlp-2.15.0/kineto_trace_0.json.gz"),
+    );
+    for line in [
+        "analyze run/kineto_trace_0.json --host run/torch_et_0.json",
+        "analyze run",
+    ] {
+        tool.run(line)
+            .exits(0)
+            .says("note: the two traces are of two runs of one program (process 77");
         let json = tool.run(&format!("{line} --json")).exits(0).json();
-        assert!(json[0]["ranks"][0]["notes"][0].as_str().is_some_and(|note| note.contains("two runs")), "{json}");
-        tool.run(&format!("{line} --strict")).exits(1).complains(&["refused under --strict"]);
+        assert!(
+            json[0]["ranks"][0]["notes"][0]
+                .as_str()
+                .is_some_and(|note| note.contains("two runs")),
+            "{json}"
+        );
+        tool.run(&format!("{line} --strict"))
+            .exits(1)
+            .complains(&["refused under --strict"]);
     }
 }
 
@@ -200,22 +381,46 @@ fn traces_of_another_run_are_left_out() {
     tool.file("kineto_trace_1.json", other.kineto());
     let said = "rank 1 is left out: it is of a run of 64 ranks";
     let json = tool.run("analyze . --json").exits(1).json();
-    assert_eq!(json[0]["total"]["breakdown"][0]["window_ns"], json!(100_000));
-    assert_eq!((json[0]["ranks"].as_array().map(Vec::len), &json[0]["left_out"][0]["label"]), (Some(1), &json!("1")));
+    assert_eq!(
+        json[0]["total"]["breakdown"][0]["window_ns"],
+        json!(100_000)
+    );
+    assert_eq!(
+        (
+            json[0]["ranks"].as_array().map(Vec::len),
+            &json[0]["left_out"][0]["label"]
+        ),
+        (Some(1), &json!("1"))
+    );
     tool.run("analyze .").exits(1).says(said);
     tool.run("analyze . --compat hta").exits(1).says(said);
     let forced = tool.run("analyze . --force --json").exits(0).json();
-    assert_eq!(forced[0]["total"]["breakdown"][0]["window_ns"], json!(200_000));
-    tool.run("analyze . --force").exits(0).says("note: rank 1: taken in by --force: it is of a run of 64 ranks, most others of one of 2");
+    assert_eq!(
+        forced[0]["total"]["breakdown"][0]["window_ns"],
+        json!(200_000)
+    );
+    tool.run("analyze . --force").exits(0).says(
+        "note: rank 1: taken in by --force: it is of a run of 64 ranks, most others of one of 2",
+    );
 }
 
 #[test]
 fn numbers_of_hta() {
     let tool = Tool::new();
     tool.file("trace.json", draw(0).kineto());
-    tool.run("analyze trace.json --compat hta").exits(0).says("temporal_breakdown of rank 0").says("idle_time(us)").says("30.0");
-    let json = tool.run("analyze trace.json --compat hta,nanoseconds --json").exits(0).json();
-    assert_eq!(table(&json, 0, "temporal_breakdown")[0]["kernel_time(us)"], json!(100.0));
+    tool.run("analyze trace.json --compat hta")
+        .exits(0)
+        .says("temporal_breakdown of rank 0")
+        .says("idle_time(us)")
+        .says("30.0");
+    let json = tool
+        .run("analyze trace.json --compat hta,nanoseconds --json")
+        .exits(0)
+        .json();
+    assert_eq!(
+        table(&json, 0, "temporal_breakdown")[0]["kernel_time(us)"],
+        json!(100.0)
+    );
 }
 
 /// Annotations of devices, which no graph needs, and what HTA says of all ranks.
@@ -228,16 +433,36 @@ fn annotations_and_stragglers_of_hta() {
         let main = draw.thread();
         draw.annotation(main, "ProfilerStep#4", 0, 100 * US);
         let begin = (20 + 10 * rank) * US;
-        draw.launch(main, (5 * US, 8 * US), Queue::stream(20), "ncclKernel_AllReduce_RING_LL", (begin, 90 * US));
+        draw.launch(
+            main,
+            (5 * US, 8 * US),
+            Queue::stream(20),
+            "ncclKernel_AllReduce_RING_LL",
+            (begin, 90 * US),
+        );
         draw.raw(r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#4", "pid": 0, "tid": 20, "ts": 20.000, "dur": 70.000}"#);
         tool.file(&format!("kineto_trace_{rank}.json"), draw.kineto());
     }
     let json = tool.run("analyze . --compat hta --json").exits(0).json();
-    assert_eq!(table(&json, 1, "user_annotation_breakdown_gpu")[0]["sum (us)"], json!(70.0));
-    assert_eq!(json[0]["total"]["potential_stragglers"], json!([{"straggler": 0}, {"straggler": 1}]));
-    assert_eq!(json[0]["total"]["kernel_type_breakdown"], json!([{"kernel_type": "COMMUNICATION", "sum": 130.0, "percentage": 100.0}]));
-    tool.run("analyze . --compat hta --table potential_stragglers").exits(0).says("potential_stragglers of all ranks");
-    tool.run("analyze . --compat hta --csv --table potential_stragglers").exits(0).says("run,rank,straggler\n").says(",all,1\n");
+    assert_eq!(
+        table(&json, 1, "user_annotation_breakdown_gpu")[0]["sum (us)"],
+        json!(70.0)
+    );
+    assert_eq!(
+        json[0]["total"]["potential_stragglers"],
+        json!([{"straggler": 0}, {"straggler": 1}])
+    );
+    assert_eq!(
+        json[0]["total"]["kernel_type_breakdown"],
+        json!([{"kernel_type": "COMMUNICATION", "sum": 130.0, "percentage": 100.0}])
+    );
+    tool.run("analyze . --compat hta --table potential_stragglers")
+        .exits(0)
+        .says("potential_stragglers of all ranks");
+    tool.run("analyze . --compat hta --csv --table potential_stragglers")
+        .exits(0)
+        .says("run,rank,straggler\n")
+        .says(",all,1\n");
 }
 
 /// A `.et` has the device rows as they were.
@@ -247,17 +472,41 @@ fn written_graphs() {
     tool.file("in/kineto_trace_0.json", draw(0).kineto());
     tool.file("in/kineto_trace_1.json", draw(1).kineto());
     tool.run("merge in -o out --no-align").exits(0);
-    let (before, after) = (tool.run("analyze in --json").exits(0).json(), tool.run("analyze out --json").exits(0).json());
+    let (before, after) = (
+        tool.run("analyze in --json").exits(0).json(),
+        tool.run("analyze out --json").exits(0).json(),
+    );
     let rank = table(&after, 1, "breakdown");
-    for figure in ["window_ns", "computation_ns", "idle_ns", "overlap_ns", "exposed_memory_ns"] {
-        assert_eq!(rank[0][figure], table(&before, 1, "breakdown")[0][figure], "{figure}");
+    for figure in [
+        "window_ns",
+        "computation_ns",
+        "idle_ns",
+        "overlap_ns",
+        "exposed_memory_ns",
+    ] {
+        assert_eq!(
+            rank[0][figure],
+            table(&before, 1, "breakdown")[0][figure],
+            "{figure}"
+        );
     }
-    let names = |json: &Value| table(json, 0, "kernels").iter().map(|kernel| (kernel["name"].clone(), kernel["sum_ns"].clone())).collect::<Vec<_>>();
+    let names = |json: &Value| {
+        table(json, 0, "kernels")
+            .iter()
+            .map(|kernel| (kernel["name"].clone(), kernel["sum_ns"].clone()))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(names(&after), names(&before));
     assert_eq!(table(&after, 0, "collectives")[0]["bytes"], json!(4096));
-    assert_eq!(table(&after, 0, "launches")[0]["rows"], table(&before, 0, "launches")[0]["rows"]);
-    tool.run("analyze out").exits(0).says("note: a written graph says nothing of steps");
-    tool.run("link --device in/kineto_trace_0.json -o one.json").exits(0);
+    assert_eq!(
+        table(&after, 0, "launches")[0]["rows"],
+        table(&before, 0, "launches")[0]["rows"]
+    );
+    tool.run("analyze out")
+        .exits(0)
+        .says("note: a written graph says nothing of steps");
+    tool.run("link --device in/kineto_trace_0.json -o one.json")
+        .exits(0);
     let etplus = tool.run("analyze one.json --json").exits(0).json();
     assert_eq!(names(&etplus), names(&before));
     tool.run("analyze in/kineto_trace_0.json").exits(0);
@@ -271,13 +520,24 @@ fn written_graphs_of_a_cpu_run() {
     let communications = |of: &str| {
         let json = tool.run(&format!("analyze {of} --json")).exits(0).json();
         let all = json[0]["total"]["collectives"].as_array().expect("a table");
-        let mut all: Vec<String> = all.iter().map(|one| format!("{} {} {} {}", one["kind"], one["group"], one["count"], one["bytes"])).collect();
+        let mut all: Vec<String> = all
+            .iter()
+            .map(|one| {
+                format!(
+                    "{} {} {} {}",
+                    one["kind"], one["group"], one["count"], one["bytes"]
+                )
+            })
+            .collect();
         all.retain(|one| !one.contains("barrier"));
         all.sort();
         all
     };
     let told = communications("{pairs}/tpdp4-2.15.0");
-    assert!(told.contains(&r#""all_gather" "ranks 0, 1" 8 8192"#.to_owned()), "{told:?}");
+    assert!(
+        told.contains(&r#""all_gather" "ranks 0, 1" 8 8192"#.to_owned()),
+        "{told:?}"
+    );
     assert_eq!(communications("out"), told);
 }
 
@@ -286,16 +546,33 @@ fn written_graphs_of_a_cpu_run() {
 fn written_graphs_beside_traces() {
     let tool = Tool::new();
     for rank in 0..2 {
-        tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank).kineto());
+        tool.file(
+            &format!("run/kineto_trace_{rank}.json"),
+            draw(rank).kineto(),
+        );
     }
     tool.run("merge run -o run").exits(0);
     let said = "note: run.0.et and 1 more .et files beside the traces: not looked at";
     let json = tool.run("analyze run --json").exits(0).json();
-    assert_eq!(table(&json, 1, "launches"), table(&tool.run("analyze run/kineto_trace_1.json --json").exits(0).json(), 0, "launches"));
+    assert_eq!(
+        table(&json, 1, "launches"),
+        table(
+            &tool
+                .run("analyze run/kineto_trace_1.json --json")
+                .exits(0)
+                .json(),
+            0,
+            "launches"
+        )
+    );
     assert_eq!(json[0]["ranks"].as_array().map(Vec::len), Some(2));
     for line in ["analyze run", "ranks run", "replay run"] {
         let ran = tool.run(line).exits(0);
-        assert!(ran.stdout.contains(said.trim_start_matches("note: ")), "{line}: {}", ran.stdout);
+        assert!(
+            ran.stdout.contains(said.trim_start_matches("note: ")),
+            "{line}: {}",
+            ran.stdout
+        );
     }
 }
 
@@ -317,21 +594,51 @@ fn calls_that_wait_begin_in_written_graphs_when_they_did() {
         draw.memcpy(Queue::stream(7), name, row, id, 4);
     };
     draw.op(main, "aten::copy_", 0, 300 * US);
-    copy(&mut draw, us(10, 210), "Memcpy HtoD (Host -> Device)", us(150, 200));
-    draw.launch(main, us(2_000, 2_005), Queue::stream(7), "a", us(2_010, 2_020));
+    copy(
+        &mut draw,
+        us(10, 210),
+        "Memcpy HtoD (Host -> Device)",
+        us(150, 200),
+    );
+    draw.launch(
+        main,
+        us(2_000, 2_005),
+        Queue::stream(7),
+        "a",
+        us(2_010, 2_020),
+    );
     draw.op(main, "aten::item", 3_000 * US, 3_900 * US);
-    copy(&mut draw, us(3_001, 3_801), "Memcpy DtoH (Device -> Host)", us(3_700, 3_790));
+    copy(
+        &mut draw,
+        us(3_001, 3_801),
+        "Memcpy DtoH (Device -> Host)",
+        us(3_700, 3_790),
+    );
     let comms = Comms::new("allreduce", 0..2, 0, 1);
     let id = draw.next_correlation();
     draw.call(main, "hipLaunchKernel", us(3_950, 3_955), id);
-    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", us(3_960, 3_990), id, &comms);
+    draw.collective_kernel(
+        Queue::stream(20),
+        "ncclDevKernel_AllReduce_Sum_f32",
+        us(3_960, 3_990),
+        id,
+        &comms,
+    );
     tool.file("in/kineto_trace_0.json", draw.kineto());
     let before = tool.run("analyze in --json").exits(0).json();
     for latency in ["fold", "node", "drop"] {
-        tool.run(&format!("merge in -o {latency} --latency {latency}")).exits(0);
-        let after = tool.run(&format!("analyze {latency} --json")).exits(0).json();
+        tool.run(&format!("merge in -o {latency} --latency {latency}"))
+            .exits(0);
+        let after = tool
+            .run(&format!("analyze {latency} --json"))
+            .exits(0)
+            .json();
         for name in ["idle", "stream_idle", "launches", "queues"] {
-            assert_eq!(table(&after, 0, name), table(&before, 0, name), "{name}, {latency}");
+            assert_eq!(
+                table(&after, 0, name),
+                table(&before, 0, name),
+                "{name}, {latency}"
+            );
         }
         let [ours, theirs] = [&after, &before].map(|json| table(json, 0, "collectives")[0].clone());
         for figure in ["group", "group_size", "bus_gb_per_s"] {
@@ -345,39 +652,85 @@ fn calls_that_wait_begin_in_written_graphs_when_they_did() {
 #[test]
 fn without_a_device() {
     let tool = Tool::new();
-    let json = tool.run("analyze {pairs}/tpdp4-2.15.0 --json").exits(0).json();
-    assert_eq!((json[0]["ranks"].as_array().map(Vec::len), json[0]["total"]["breakdown"].as_array().map(Vec::len)), (Some(4), Some(0)));
-    let steps: Vec<Value> = table(&json, 3, "steps").iter().map(|step| step["name"].clone()).collect();
+    let json = tool
+        .run("analyze {pairs}/tpdp4-2.15.0 --json")
+        .exits(0)
+        .json();
+    assert_eq!(
+        (
+            json[0]["ranks"].as_array().map(Vec::len),
+            json[0]["total"]["breakdown"].as_array().map(Vec::len)
+        ),
+        (Some(4), Some(0))
+    );
+    let steps: Vec<Value> = table(&json, 3, "steps")
+        .iter()
+        .map(|step| step["name"].clone())
+        .collect();
     assert_eq!(steps, ["ProfilerStep#2", "ProfilerStep#3"]);
-    let kinds: Vec<Value> = json[0]["total"]["collectives"].as_array().expect("a table").iter().map(|one| one["kind"].clone()).collect();
-    assert!(kinds.contains(&json!("all_reduce")) && kinds.contains(&json!("barrier")), "{kinds:?}");
+    let kinds: Vec<Value> = json[0]["total"]["collectives"]
+        .as_array()
+        .expect("a table")
+        .iter()
+        .map(|one| one["kind"].clone())
+        .collect();
+    assert!(
+        kinds.contains(&json!("all_reduce")) && kinds.contains(&json!("barrier")),
+        "{kinds:?}"
+    );
     assert_eq!(json[0]["stragglers"].as_array().map(Vec::len), Some(4));
-    tool.run("analyze {pairs}/tpdp4-2.15.0").exits(0).says("no device work in the trace").says("ProfilerStep#2");
+    tool.run("analyze {pairs}/tpdp4-2.15.0")
+        .exits(0)
+        .says("no device work in the trace")
+        .says("ProfilerStep#2");
     // DDP's reducer records nothing but Gloo's ranges: two of each rank and step, 4810 and 2112 floats
-    let json = tool.run("analyze {pairs}/ddp2_gloo-2.15.0 --json").exits(0).json();
+    let json = tool
+        .run("analyze {pairs}/ddp2_gloo-2.15.0 --json")
+        .exits(0)
+        .json();
     let all = &json[0]["total"]["collectives"][0];
-    assert_eq!((&all["kind"], &all["group"], &all["count"]), (&json!("all_reduce"), &json!("ranks 0, 1"), &json!(8)));
-    assert_eq!((&all["bytes"], &all["algorithm_gb_per_s"]), (&json!(4 * 4 * (4810 + 2112)), &Value::Null));
+    assert_eq!(
+        (&all["kind"], &all["group"], &all["count"]),
+        (&json!("all_reduce"), &json!("ranks 0, 1"), &json!(8))
+    );
+    assert_eq!(
+        (&all["bytes"], &all["algorithm_gb_per_s"]),
+        (&json!(4 * 4 * (4810 + 2112)), &Value::Null)
+    );
 }
 
 #[test]
 fn parquet_files_per_table_and_rank() {
     let tool = Tool::new();
     for rank in 0..2 {
-        tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank).kineto());
+        tool.file(
+            &format!("run/kineto_trace_{rank}.json"),
+            draw(rank).kineto(),
+        );
     }
     tool.run("analyze run --parquet tables").exits(0);
     for table in ["events", "nodes", "edges", "collectives"] {
         for rank in 0..2 {
-            let file = std::fs::read(tool.path(&format!("tables/{table}/{rank}.parquet"))).expect("written");
-            assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"), "{table} of rank {rank}");
+            let file = std::fs::read(tool.path(&format!("tables/{table}/{rank}.parquet")))
+                .expect("written");
+            assert!(
+                file.starts_with(b"PAR1") && file.ends_with(b"PAR1"),
+                "{table} of rank {rank}"
+            );
         }
     }
-    tool.run("analyze run/kineto_trace_0.json --parquet tables").exits(2).complains(&["0.parquet", "exists already", "--force"]);
-    tool.run("analyze run/kineto_trace_0.json --parquet tables --force").exits(0);
+    tool.run("analyze run/kineto_trace_0.json --parquet tables")
+        .exits(2)
+        .complains(&["0.parquet", "exists already", "--force"]);
+    tool.run("analyze run/kineto_trace_0.json --parquet tables --force")
+        .exits(0);
     tool.run("merge run -o graphs").exits(0);
-    tool.run("analyze graphs --parquet more").exits(2).complains(&["graphs: --parquet is for recorded traces"]);
-    tool.run("analyze graphs/run.0.et --parquet more").exits(2).complains(&["a written graph has no events"]);
+    tool.run("analyze graphs --parquet more")
+        .exits(2)
+        .complains(&["graphs: --parquet is for recorded traces"]);
+    tool.run("analyze graphs/run.0.et --parquet more")
+        .exits(2)
+        .complains(&["a written graph has no events"]);
 }
 
 /// What is there already is refused before work; with --force a run is replaced as a whole.
@@ -385,30 +738,51 @@ fn parquet_files_per_table_and_rank() {
 fn parquet_of_an_earlier_run() {
     let tool = Tool::new();
     for rank in 0..2 {
-        tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank).kineto());
+        tool.file(
+            &format!("run/kineto_trace_{rank}.json"),
+            draw(rank).kineto(),
+        );
     }
     tool.file("tables/nodes/1.parquet", "old");
     tool.file("tables/nodes/7.parquet", "old");
     tool.file("tables/nodes/notes.txt", "mine");
-    tool.run("analyze run --parquet tables").exits(2).complains(&["nodes/1.parquet exists already", "--force"]);
-    assert!(!tool.path("tables/events/0.parquet").exists(), "written before it was refused");
+    tool.run("analyze run --parquet tables")
+        .exits(2)
+        .complains(&["nodes/1.parquet exists already", "--force"]);
+    assert!(
+        !tool.path("tables/events/0.parquet").exists(),
+        "written before it was refused"
+    );
     tool.run("analyze run --parquet tables --force").exits(0);
     let names = |table: &str| {
         let entries = std::fs::read_dir(tool.path(&format!("tables/{table}"))).expect("a folder");
-        let mut names: Vec<String> = entries.map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| {
+                entry
+                    .expect("entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect();
         names.sort();
         names
     };
     assert_eq!(
         (names("events"), names("nodes")),
-        (vec!["0.parquet".into(), "1.parquet".into()], vec!["0.parquet".into(), "1.parquet".into(), "notes.txt".into()])
+        (
+            vec!["0.parquet".into(), "1.parquet".into()],
+            vec!["0.parquet".into(), "1.parquet".into(), "notes.txt".into()]
+        )
     );
     // a trace of another run has no tables
     let mut other = draw(1);
     other.distributed(1, 64);
     tool.file("run/kineto_trace_1.json", other.kineto());
     tool.run("analyze run --parquet more").exits(1);
-    assert!(tool.path("more/nodes/0.parquet").exists() && !tool.path("more/nodes/1.parquet").exists());
+    assert!(
+        tool.path("more/nodes/0.parquet").exists() && !tool.path("more/nodes/1.parquet").exists()
+    );
 }
 
 #[test]
@@ -421,7 +795,15 @@ fn how_much_of_the_peaks_is_used() {
         .says(",all,tflops,0.02,TFLOP/s\n")
         .says(",all,hfu,10.0,%\n")
         .says(",all,bandwidth_utilization_all_reduce,0.1,ratio\n");
-    tool.run("analyze trace.json").exits(0).says("operations of multiplications");
+    tool.run("analyze trace.json")
+        .exits(0)
+        .says("operations of multiplications");
     let refused = tool.run("analyze trace.json --peak-tflops 0").exits(2);
-    assert!(refused.stderr.contains("'--peak-tflops <TFLOPS>': a peak is a number above 0"), "{}", refused.stderr);
+    assert!(
+        refused
+            .stderr
+            .contains("'--peak-tflops <TFLOPS>': a peak is a number above 0"),
+        "{}",
+        refused.stderr
+    );
 }

@@ -14,20 +14,69 @@ fn one_table() {
         tool.file(&format!("kineto_trace_{rank}.json"), draw(rank).kineto());
     }
     let json = tool.run("analyze . --table idle --json").exits(0).json();
-    let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&json[0]), ["run", "notes", "ranks", "left_out", "absent", "total"]);
+    let keys = |value: &Value| {
+        value
+            .as_object()
+            .expect("an object")
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        keys(&json[0]),
+        ["run", "notes", "ranks", "left_out", "absent", "total"]
+    );
     assert_eq!(keys(&json[0]["total"]), ["idle"]);
-    assert_eq!(keys(&json[0]["ranks"][1]), ["label", "device_trace", "host_trace", "notes", "anomalies", "rank", "idle"]);
-    let hta = tool.run("analyze . --compat hta --table idle_time_breakdown --json").exits(0).json();
-    assert_eq!(keys(&hta[0]["ranks"][0]), ["label", "device_trace", "host_trace", "notes", "anomalies", "idle_time_breakdown"]);
+    assert_eq!(
+        keys(&json[0]["ranks"][1]),
+        [
+            "label",
+            "device_trace",
+            "host_trace",
+            "notes",
+            "anomalies",
+            "rank",
+            "idle"
+        ]
+    );
+    let hta = tool
+        .run("analyze . --compat hta --table idle_time_breakdown --json")
+        .exits(0)
+        .json();
+    assert_eq!(
+        keys(&hta[0]["ranks"][0]),
+        [
+            "label",
+            "device_trace",
+            "host_trace",
+            "notes",
+            "anomalies",
+            "idle_time_breakdown"
+        ]
+    );
     let late = tool.run("analyze . --table stragglers --csv").exits(0);
-    assert!(late.stdout.starts_with("run,rank,joints,last,caused_ns,") && late.stdout.contains("\n,1,"), "{}", late.stdout);
-    tool.run("analyze . --table stragglers").exits(0).says("who comes late to collectives");
+    assert!(
+        late.stdout.starts_with("run,rank,joints,last,caused_ns,") && late.stdout.contains("\n,1,"),
+        "{}",
+        late.stdout
+    );
+    tool.run("analyze . --table stragglers")
+        .exits(0)
+        .says("who comes late to collectives");
     let memory = tool.run("analyze . --table memory --csv").exits(0).stdout;
-    assert!(memory.starts_with("run,rank,device_type,device,") && memory.lines().count() == 1, "{memory}");
-    tool.run("analyze . --table memory").exits(0).says("memory (before and after the recording)\n  nothing\n");
-    tool.run("analyze . --table sequences").exits(2).complains(&["--table sequences needs --sequences-of"]);
-    tool.run("analyze . --compat include-last-step").exits(2).complains(&["options of hta", "--compat hta,include-last-step"]);
+    assert!(
+        memory.starts_with("run,rank,device_type,device,") && memory.lines().count() == 1,
+        "{memory}"
+    );
+    tool.run("analyze . --table memory")
+        .exits(0)
+        .says("memory (before and after the recording)\n  nothing\n");
+    tool.run("analyze . --table sequences")
+        .exits(2)
+        .complains(&["--table sequences needs --sequences-of"]);
+    tool.run("analyze . --compat include-last-step")
+        .exits(2)
+        .complains(&["options of hta", "--compat hta,include-last-step"]);
     tool.run("analyze . --compat hta --parquet tables").exits(2);
 }
 
@@ -38,24 +87,45 @@ fn help_names_all_tables() {
     let help: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
     tool.file("trace.json", draw(0).kineto());
     let error = tool.run("analyze trace.json --table no").exits(2).stderr;
-    let (_, names) = error.trim().split_once("tables are ").expect("names tables");
-    assert!(names.split(", ").all(|name| help.contains(name)) && help.contains("Exit codes: 0 done; 1"), "{names}: {help}");
+    let (_, names) = error
+        .trim()
+        .split_once("tables are ")
+        .expect("names tables");
+    assert!(
+        names.split(", ").all(|name| help.contains(name)) && help.contains("Exit codes: 0 done; 1"),
+        "{names}: {help}"
+    );
 }
 
 #[test]
 fn chosen_ranks() {
     let tool = Tool::new();
     for rank in 0..3 {
-        tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank).kineto());
+        tool.file(
+            &format!("run/kineto_trace_{rank}.json"),
+            draw(rank).kineto(),
+        );
     }
     tool.run("merge run -o graphs --force").exits(0);
     for folder in ["run", "graphs"] {
-        let json = tool.run(&format!("analyze {folder} --ranks 1 --json")).exits(0).json();
-        let labels: Vec<_> = json[0]["ranks"].as_array().expect("ranks").iter().map(|rank| rank["label"].clone()).collect();
+        let json = tool
+            .run(&format!("analyze {folder} --ranks 1 --json"))
+            .exits(0)
+            .json();
+        let labels: Vec<_> = json[0]["ranks"]
+            .as_array()
+            .expect("ranks")
+            .iter()
+            .map(|rank| rank["label"].clone())
+            .collect();
         assert_eq!(labels, [json!("1")]);
-        tool.run(&format!("analyze {folder} --ranks 7")).exits(2).complains(&["no trace of the ranks that --ranks names"]);
+        tool.run(&format!("analyze {folder} --ranks 7"))
+            .exits(2)
+            .complains(&["no trace of the ranks that --ranks names"]);
     }
-    tool.run("analyze run/kineto_trace_0.json --ranks 0").exits(2).complains(&["--ranks chooses traces of a folder"]);
+    tool.run("analyze run/kineto_trace_0.json --ranks 0")
+        .exits(2)
+        .complains(&["--ranks chooses traces of a folder"]);
 }
 
 #[test]
@@ -64,11 +134,30 @@ fn what_is_cut_is_said() {
     for rank in 0..2 {
         tool.file(&format!("kineto_trace_{rank}.json"), draw(rank).kineto());
     }
-    for table in ["kernels", "stream_idle", "launches", "queues", "coverage", "stragglers"] {
-        let cut = tool.run(&format!("analyze . --table {table} --top 1")).exits(0).stdout;
-        assert!(cut.contains("  1 of ") && cut.contains(" rows; --top 0 shows all"), "{cut}");
-        let all = tool.run(&format!("analyze . --table {table} --top 0")).exits(0).stdout;
-        assert!(all.lines().count() > cut.lines().count() - 1 && !all.contains("--top 0"), "{all}");
+    for table in [
+        "kernels",
+        "stream_idle",
+        "launches",
+        "queues",
+        "coverage",
+        "stragglers",
+    ] {
+        let cut = tool
+            .run(&format!("analyze . --table {table} --top 1"))
+            .exits(0)
+            .stdout;
+        assert!(
+            cut.contains("  1 of ") && cut.contains(" rows; --top 0 shows all"),
+            "{cut}"
+        );
+        let all = tool
+            .run(&format!("analyze . --table {table} --top 0"))
+            .exits(0)
+            .stdout;
+        assert!(
+            all.lines().count() > cut.lines().count() - 1 && !all.contains("--top 0"),
+            "{all}"
+        );
     }
 }
 
@@ -83,20 +172,34 @@ fn sentences_and_units() {
     }
     tool.run("analyze .")
         .exits(0)
-        .says("2 devices are busy 70.0 % of 200.000 us, the sum of their windows: computation 50.0 %")
+        .says(
+            "2 devices are busy 70.0 % of 200.000 us, the sum of their windows: computation 50.0 %",
+        )
         .says("1 step of each of 2 ranks, mean 8.203 s on the host");
-    tool.run("analyze kineto_trace_0.json").exits(0).says("\n1 step, mean 8.203 s on the host");
+    tool.run("analyze kineto_trace_0.json")
+        .exits(0)
+        .says("\n1 step, mean 8.203 s on the host");
 }
 
 /// A terminal would obey what stands in names.
 #[test]
 fn control_characters_in_names() {
     let tool = Tool::new();
-    let text = String::from_utf8(draw(0).kineto()).expect("text").replace("sm80_gemm", "\\u001b[31mred\\u0007\\nnext");
+    let text = String::from_utf8(draw(0).kineto())
+        .expect("text")
+        .replace("sm80_gemm", "\\u001b[31mred\\u0007\\nnext");
     tool.file("odd.json", &text);
     let (before, after) = text.split_once("[31m").expect("the name is there");
-    tool.file("cut.json", format!("{before}[31m{}", after.replacen("\"dur\": ", "\"dur\": nan, \"was\": ", 1)));
-    tool.run("analyze cut.json").exits(0).says("note: damage: durations that are no numbers");
+    tool.file(
+        "cut.json",
+        format!(
+            "{before}[31m{}",
+            after.replacen("\"dur\": ", "\"dur\": nan, \"was\": ", 1)
+        ),
+    );
+    tool.run("analyze cut.json")
+        .exits(0)
+        .says("note: damage: durations that are no numbers");
     tool.file("plain.json", draw(0).kineto());
     for line in [
         "analyze odd.json",
@@ -107,16 +210,29 @@ fn control_characters_in_names() {
         "link --device odd.json",
     ] {
         let ran = tool.run(line).exits(0);
-        assert!(!ran.stdout.contains(|c: char| c.is_control() && c != '\n'), "{line}: {:?}", ran.stdout);
+        assert!(
+            !ran.stdout.contains(|c: char| c.is_control() && c != '\n'),
+            "{line}: {:?}",
+            ran.stdout
+        );
     }
-    tool.run("analyze odd.json").exits(0).says(r"\u{1b}[31mred\u{7}\nnext");
+    tool.run("analyze odd.json")
+        .exits(0)
+        .says(r"\u{1b}[31mred\u{7}\nnext");
 }
 
 #[test]
 fn blanks_before_a_trace_and_rules_that_are_no_text() {
     let tool = Tool::new();
-    tool.file("spaces.json", [vec![b' '; 1 << 20], draw(0).kineto()].concat());
-    tool.run("analyze spaces.json").exits(0).says("the device is busy 70.0 %");
+    tool.file(
+        "spaces.json",
+        [vec![b' '; 1 << 20], draw(0).kineto()].concat(),
+    );
+    tool.run("analyze spaces.json")
+        .exits(0)
+        .says("the device is busy 70.0 %");
     tool.file("latin.txt", b"communication caf\xe9 ^nccl\n");
-    tool.run("analyze spaces.json --rules latin.txt").exits(2).complains(&["latin.txt: byte 17 is no UTF-8; save the rules as UTF-8 text"]);
+    tool.run("analyze spaces.json --rules latin.txt")
+        .exits(2)
+        .complains(&["latin.txt: byte 17 is no UTF-8; save the rules as UTF-8 text"]);
 }

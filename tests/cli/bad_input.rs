@@ -15,46 +15,107 @@ fn files_that_are_not_there_or_empty_or_folders() {
         ("empty.json", &["empty.json is empty"]),
         ("folder", &["folder is a folder", "etlink merge"]),
     ] {
-        tool.run(&format!("link --device {file} -o out.et")).exits(2).complains(words);
-        tool.run(&format!("link --host {file} --device {DEVICE} -o out.et")).exits(2).complains(words);
-        tool.run(&format!("inspect {file}")).exits(2).complains(&words[..1]);
+        tool.run(&format!("link --device {file} -o out.et"))
+            .exits(2)
+            .complains(words);
+        tool.run(&format!("link --host {file} --device {DEVICE} -o out.et"))
+            .exits(2)
+            .complains(words);
+        tool.run(&format!("inspect {file}"))
+            .exits(2)
+            .complains(&words[..1]);
     }
-    tool.run("check missing.et").exits(2).complains(&["missing.et"]);
+    tool.run("check missing.et")
+        .exits(2)
+        .complains(&["missing.et"]);
     assert_eq!(tool.names(), ["empty.json", "folder"]);
 }
 
 #[test]
 fn the_wrong_kind_of_file_is_named() {
     let tool = Tool::new();
-    tool.run(&format!("link --host {HOST} --device {DEVICE} -o linked.et")).exits(0);
+    tool.run(&format!(
+        "link --host {HOST} --device {DEVICE} -o linked.et"
+    ))
+    .exits(0);
     tool.file("notes.txt", "hello");
     tool.file("other.json", "{\"a\": [1, 2, 3]}");
     for (host, device, words) in [
-        (DEVICE, HOST, &["is a Kineto trace", "--host wants a PyTorch execution trace"][..]),
+        (
+            DEVICE,
+            HOST,
+            &[
+                "is a Kineto trace",
+                "--host wants a PyTorch execution trace",
+            ][..],
+        ),
         (HOST, HOST, &["the same file"]),
-        (HOST, "linked.et", &["linked.et is a Chakra execution trace", "--device wants a Kineto trace"]),
-        ("linked.et", DEVICE, &["linked.et is a Chakra execution trace", "--host wants"]),
+        (
+            HOST,
+            "linked.et",
+            &[
+                "linked.et is a Chakra execution trace",
+                "--device wants a Kineto trace",
+            ],
+        ),
+        (
+            "linked.et",
+            DEVICE,
+            &["linked.et is a Chakra execution trace", "--host wants"],
+        ),
         (HOST, "notes.txt", &["notes.txt is no Kineto trace"]),
-        ("other.json", DEVICE, &["other.json is no PyTorch execution trace"]),
+        (
+            "other.json",
+            DEVICE,
+            &["other.json is no PyTorch execution trace"],
+        ),
     ] {
-        tool.run(&format!("link --host {host} --device {device} -o out.et")).exits(2).complains(words);
+        tool.run(&format!("link --host {host} --device {device} -o out.et"))
+            .exits(2)
+            .complains(words);
     }
-    tool.run(&format!("link --device {HOST} -o out.et")).exits(2).complains(&["is a PyTorch execution trace", "--device wants a Kineto trace"]);
-    tool.run("inspect notes.txt").exits(2).complains(&["notes.txt", "no trace that etlink knows"]);
-    tool.run("check notes.txt").exits(2).complains(&["notes.txt"]);
+    tool.run(&format!("link --device {HOST} -o out.et"))
+        .exits(2)
+        .complains(&[
+            "is a PyTorch execution trace",
+            "--device wants a Kineto trace",
+        ]);
+    tool.run("inspect notes.txt")
+        .exits(2)
+        .complains(&["notes.txt", "no trace that etlink knows"]);
+    tool.run("check notes.txt")
+        .exits(2)
+        .complains(&["notes.txt"]);
 }
 
 #[test]
 fn truncated_files_give_what_is_whole() {
     let tool = Tool::new();
-    let (host, device) = (unpacked("mlp-2.15.0/torch_et_0.json.gz"), unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
+    let (host, device) = (
+        unpacked("mlp-2.15.0/torch_et_0.json.gz"),
+        unpacked("mlp-2.15.0/kineto_trace_0.json.gz"),
+    );
     tool.file("host.json", &host[..host.len() * 3 / 4]);
     tool.file("device.json", &device[..device.len() * 3 / 4]);
     let packed = gzip(&device);
     tool.file("device.gz", &packed[..packed.len() * 3 / 4]);
-    for (host, device, anomaly) in [("host.json", DEVICE, "truncated"), (HOST, "device.json", "truncated"), (HOST, "device.gz", "source_ended")] {
-        let ran = tool.run(&format!("link --host {host} --device {device} -o out.et --json --force")).exits(0).json();
-        let kinds: Vec<_> = ran["report"]["anomalies"].as_array().expect("list").iter().map(|a| a["kind"].clone()).collect();
+    for (host, device, anomaly) in [
+        ("host.json", DEVICE, "truncated"),
+        (HOST, "device.json", "truncated"),
+        (HOST, "device.gz", "source_ended"),
+    ] {
+        let ran = tool
+            .run(&format!(
+                "link --host {host} --device {device} -o out.et --json --force"
+            ))
+            .exits(0)
+            .json();
+        let kinds: Vec<_> = ran["report"]["anomalies"]
+            .as_array()
+            .expect("list")
+            .iter()
+            .map(|a| a["kind"].clone())
+            .collect();
         assert!(kinds.contains(&anomaly.into()), "{kinds:?}");
         assert!(ran["report"]["matched"]["id"].as_u64().expect("count") > 200);
         tool.run("check out.et").exits(0);
@@ -63,9 +124,13 @@ fn truncated_files_give_what_is_whole() {
     let crc = flipped.len() - 8;
     flipped[crc] ^= 1;
     tool.file("flipped.gz", flipped);
-    tool.run("link --device flipped.gz --strict").exits(1).says("the compressed stream is cut or damaged");
+    tool.run("link --device flipped.gz --strict")
+        .exits(1)
+        .says("the compressed stream is cut or damaged");
     tool.file("stub.gz", &packed[..12]);
-    tool.run("link --device stub.gz -o x.et").exits(2).complains(&["stub.gz", "cut or damaged"]);
+    tool.run("link --device stub.gz -o x.et")
+        .exits(2)
+        .complains(&["stub.gz", "cut or damaged"]);
 }
 
 #[test]
@@ -75,16 +140,28 @@ fn damage_in_one_of_many_gzip_members_is_the_same_at_any_thread_count() {
     let mut flipped = packed.clone();
     flipped[packed.len() / 2] ^= 0x55;
     let host = HOST.replace("mlp-2.15.0", "transformer-2.15.0");
-    for (name, stored) in
-        [("cut.gz", &packed[..packed.len() * 2 / 3]), ("flipped.gz", &flipped), ("behind.gz", &[&packed[..], b"\0\0no member"].concat())]
-    {
+    for (name, stored) in [
+        ("cut.gz", &packed[..packed.len() * 2 / 3]),
+        ("flipped.gz", &flipped),
+        ("behind.gz", &[&packed[..], b"\0\0no member"].concat()),
+    ] {
         tool.file(name, stored);
         let run = |threads| {
-            let ran = tool.run(&format!("link --host {host} --device {name} -o out.et --json --force -j {threads}")).exits(0).json();
+            let ran = tool
+                .run(&format!(
+                    "link --host {host} --device {name} -o out.et --json --force -j {threads}"
+                ))
+                .exits(0)
+                .json();
             (ran["report"].clone(), tool.read("out.et"))
         };
         let one = run(1);
-        let kinds: Vec<_> = one.0["anomalies"].as_array().expect("list").iter().map(|a| a["kind"].clone()).collect();
+        let kinds: Vec<_> = one.0["anomalies"]
+            .as_array()
+            .expect("list")
+            .iter()
+            .map(|a| a["kind"].clone())
+            .collect();
         assert!(kinds.contains(&"source_ended".into()), "{name}: {kinds:?}");
         for threads in [2, 5] {
             assert!(run(threads) == one, "{name} at {threads} threads");
@@ -97,26 +174,47 @@ fn traces_without_events() {
     let tool = Tool::new();
     tool.file("device.json", r#"{"schemaVersion": 1, "traceEvents": []}"#);
     tool.file("host.json", r#"{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 1, "nodes": [], "finish_ts": 2}"#);
-    tool.run("link --device device.json -o out.et").exits(2).complains(&["device.json", "no timed events"]);
-    tool.run(&format!("link --host {HOST} --device device.json -o out.et")).exits(2).complains(&["no timed events"]);
-    tool.run(&format!("link --host host.json --device {DEVICE} -o out.et")).exits(2).complains(&["host.json", "has no ops"]);
+    tool.run("link --device device.json -o out.et")
+        .exits(2)
+        .complains(&["device.json", "no timed events"]);
+    tool.run(&format!(
+        "link --host {HOST} --device device.json -o out.et"
+    ))
+    .exits(2)
+    .complains(&["no timed events"]);
+    tool.run(&format!(
+        "link --host host.json --device {DEVICE} -o out.et"
+    ))
+    .exits(2)
+    .complains(&["host.json", "has no ops"]);
 }
 
 #[test]
 fn an_unknown_schema_is_read_by_its_shape() {
     let tool = Tool::new();
     let text = String::from_utf8(unpacked("mlp-2.15.0/torch_et_0.json.gz")).expect("text");
-    tool.file("host.json", text.replacen("1.1.1-chakra.0.0.4", "2.7.0-chakra.9", 1));
-    tool.run(&format!("link --host host.json --device {DEVICE} -o out.et")).exits(0).says("2.7.0-chakra.9").says("read by its shape");
+    tool.file(
+        "host.json",
+        text.replacen("1.1.1-chakra.0.0.4", "2.7.0-chakra.9", 1),
+    );
+    tool.run(&format!(
+        "link --host host.json --device {DEVICE} -o out.et"
+    ))
+    .exits(0)
+    .says("2.7.0-chakra.9")
+    .says("read by its shape");
 }
 
 #[test]
 fn an_existing_output_needs_force() {
     let tool = Tool::new();
     tool.file("out.et", "precious");
-    tool.run(&format!("link --device {DEVICE} -o out.et")).exits(2).complains(&["out.et exists already", "--force"]);
+    tool.run(&format!("link --device {DEVICE} -o out.et"))
+        .exits(2)
+        .complains(&["out.et exists already", "--force"]);
     assert_eq!(tool.read("out.et"), b"precious");
-    tool.run(&format!("link --device {DEVICE} -o out.et --force")).exits(0);
+    tool.run(&format!("link --device {DEVICE} -o out.et --force"))
+        .exits(0);
     assert_ne!(tool.read("out.et"), b"precious");
 }
 
@@ -125,7 +223,9 @@ fn an_input_is_never_the_output() {
     let tool = Tool::new();
     let device = unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
     tool.file("device.json", &device);
-    tool.run("link --device device.json -o ./device.json --force").exits(2).complains(&["device.json is an input too"]);
+    tool.run("link --device device.json -o ./device.json --force")
+        .exits(2)
+        .complains(&["device.json is an input too"]);
     assert!(tool.read("device.json") == device);
 }
 
@@ -142,9 +242,15 @@ fn an_interrupted_run_leaves_no_file() {
 #[test]
 fn an_output_whose_name_tells_no_format() {
     let tool = Tool::new();
-    tool.run(&format!("link --device {DEVICE} -o out.txt")).exits(2).complains(&["out.txt", ".et", "--format"]);
-    tool.run(&format!("link --device {DEVICE} -o -")).exits(2).complains(&["--format"]);
-    tool.run(&format!("link --device {DEVICE} -o no/such/folder/out.et")).exits(2).complains(&["no/such/folder/out.et", "make it first"]);
+    tool.run(&format!("link --device {DEVICE} -o out.txt"))
+        .exits(2)
+        .complains(&["out.txt", ".et", "--format"]);
+    tool.run(&format!("link --device {DEVICE} -o -"))
+        .exits(2)
+        .complains(&["--format"]);
+    tool.run(&format!("link --device {DEVICE} -o no/such/folder/out.et"))
+        .exits(2)
+        .complains(&["no/such/folder/out.et", "make it first"]);
     assert_eq!(tool.names(), [""; 0]);
 }
 
@@ -152,7 +258,9 @@ fn an_output_whose_name_tells_no_format() {
 #[test]
 fn a_full_device_is_said() {
     let tool = Tool::new();
-    tool.run(&format!("link --device {DEVICE} -o /dev/full --format et")).exits(2).complains(&["cannot write /dev/full", "No space left"]);
+    tool.run(&format!("link --device {DEVICE} -o /dev/full --format et"))
+        .exits(2)
+        .complains(&["cannot write /dev/full", "No space left"]);
 }
 
 #[test]
@@ -160,7 +268,9 @@ fn deep_nesting_and_odd_values_do_no_harm() {
     let tool = Tool::new();
     let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
     let event = |args: &str, dur: &str| {
-        format!(r#"{{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1.000, "dur": {dur}, "args": {{{args}}}}}"#)
+        format!(
+            r#"{{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1.000, "dur": {dur}, "args": {{{args}}}}}"#
+        )
     };
     let events = [
         event(&format!("\"x\": {deep}"), "5.000"),
@@ -169,10 +279,20 @@ fn deep_nesting_and_odd_values_do_no_harm() {
         event("", "nan"),
         event("\"Record function id\": 99999999999999999999", "1"),
     ];
-    tool.file("device.json", format!(r#"{{"traceEvents": [{}]}}"#, events.join(",")));
-    let ran = tool.run("link --device device.json -o out.et --json").exits(0).json();
+    tool.file(
+        "device.json",
+        format!(r#"{{"traceEvents": [{}]}}"#, events.join(",")),
+    );
+    let ran = tool
+        .run("link --device device.json -o out.et --json")
+        .exits(0)
+        .json();
     assert_eq!(ran["report"]["cpu_ops"], 5);
-    assert!(ran["report"]["anomalies"].to_string().contains("negative_duration"));
+    assert!(
+        ran["report"]["anomalies"]
+            .to_string()
+            .contains("negative_duration")
+    );
     tool.run("check out.et").exits(0);
 }
 
@@ -185,8 +305,17 @@ fn duplicate_ids_are_counted() {
     let end = text.rfind(']').expect("closed");
     let doubled = format!("{},{}", &text[..end], &text[start..]);
     tool.file("host.json", doubled);
-    let ran = tool.run(&format!("link --host host.json --device {DEVICE} -o out.et --json")).exits(0).json();
-    assert!(ran["report"]["anomalies"].to_string().contains("duplicate_node_id"));
+    let ran = tool
+        .run(&format!(
+            "link --host host.json --device {DEVICE} -o out.et --json"
+        ))
+        .exits(0)
+        .json();
+    assert!(
+        ran["report"]["anomalies"]
+            .to_string()
+            .contains("duplicate_node_id")
+    );
 }
 
 #[test]
@@ -195,7 +324,9 @@ fn a_string_without_end_is_refused_with_its_place() {
     let mut text = br#"{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": ""#.to_vec();
     text.resize(80 << 20, b'a');
     tool.file("device.json", gzip(&text));
-    tool.run("link --device device.json -o out.et").exits(2).complains(&["device.json", "byte 17", "larger than 64 MiB"]);
+    tool.run("link --device device.json -o out.et")
+        .exits(2)
+        .complains(&["device.json", "byte 17", "larger than 64 MiB"]);
 }
 
 #[test]
@@ -205,7 +336,9 @@ fn random_bytes_do_no_harm() {
     for round in 0..40 {
         let mut device = unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
         for _ in 0..200 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             let at = (state >> 33) as usize % device.len();
             device[at] = (state >> 20) as u8;
         }

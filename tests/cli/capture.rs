@@ -11,7 +11,10 @@ fn traces(tool: &Tool) {
     let main = draw.thread();
     draw.annotation(main, "capture_32", 0, 60_000);
     draw.capture(main, 1_000, 50_000);
-    for (at, name, kernel, shapes) in [(10_000, "aten::addmm", "gemm", "[[64], [32, 8], [8, 64]]"), (20_000, "aten::relu", "relu", "[[32, 64]]")] {
+    for (at, name, kernel, shapes) in [
+        (10_000, "aten::addmm", "gemm", "[[64], [32, 8], [8, 64]]"),
+        (20_000, "aten::relu", "relu", "[[32, 64]]"),
+    ] {
         let op = draw.op(main, name, at, at + 8_000);
         draw.arg(op, "Input Dims", shapes);
         draw.captured(main, (at + 2_000, at + 4_000), kernel);
@@ -20,7 +23,14 @@ fn traces(tool: &Tool) {
     let mut draw = TraceBuilder::new(Flavour::Rocm);
     let main = draw.thread();
     let stream = Queue::stream(7);
-    draw.graph_launch_of(main, (0, 5_000), &[(stream, "gemm", 10_000, 20_000), (stream, "relu", 20_000, 21_000)]);
+    draw.graph_launch_of(
+        main,
+        (0, 5_000),
+        &[
+            (stream, "gemm", 10_000, 20_000),
+            (stream, "relu", 20_000, 21_000),
+        ],
+    );
     tool.file("replay.json", draw.kineto());
 }
 
@@ -28,20 +38,50 @@ fn traces(tool: &Tool) {
 fn kernels_of_a_graph_launch_bear_op_and_shapes_of_the_capture() {
     let tool = Tool::new();
     traces(&tool);
-    let told = tool.run("link --device replay.json --capture capture.json -o out.json --json").exits(0).json();
+    let told = tool
+        .run("link --device replay.json --capture capture.json -o out.json --json")
+        .exits(0)
+        .json();
     let figures = &told["report"]["capture"];
-    assert_eq!((&figures["complete"], &figures["carried"], &told["capture"]), (&1.into(), &2.into(), &"capture.json".into()));
+    assert_eq!(
+        (&figures["complete"], &figures["carried"], &told["capture"]),
+        (&1.into(), &2.into(), &"capture.json".into())
+    );
     let merged: serde_json::Value = serde_json::from_slice(&tool.read("out.json")).expect("JSON");
-    let rows: Vec<_> = merged["nodes"].as_array().expect("nodes").iter().filter(|node| node["cat"] == "kernel").collect();
-    let facts = |key: &str| rows.iter().map(|row| row[key].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>();
+    let rows: Vec<_> = merged["nodes"]
+        .as_array()
+        .expect("nodes")
+        .iter()
+        .filter(|node| node["cat"] == "kernel")
+        .collect();
+    let facts = |key: &str| {
+        rows.iter()
+            .map(|row| row[key].as_str().unwrap_or("").to_owned())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(facts("captured_op"), ["aten::addmm", "aten::relu"]);
-    assert_eq!(facts("captured_shapes"), ["[[64], [32, 8], [8, 64]]", "[[32, 64]]"]);
+    assert_eq!(
+        facts("captured_shapes"),
+        ["[[64], [32, 8], [8, 64]]", "[[32, 64]]"]
+    );
     assert_eq!(facts("captured_scope"), ["capture_32", "capture_32"]);
 
-    tool.run("link --device replay.json --capture capture.json -o out.et").exits(0).says("2  kernels of graph launches got their captured op");
+    tool.run("link --device replay.json --capture capture.json -o out.et")
+        .exits(0)
+        .says("2  kernels of graph launches got their captured op");
     let written = tool.read("out.et");
-    for text in ["captured_op", "aten::addmm", "captured_shapes", "[[64], [32, 8], [8, 64]]"] {
-        assert!(written.windows(text.len()).any(|window| window == text.as_bytes()), "{text} is in the .et");
+    for text in [
+        "captured_op",
+        "aten::addmm",
+        "captured_shapes",
+        "[[64], [32, 8], [8, 64]]",
+    ] {
+        assert!(
+            written
+                .windows(text.len())
+                .any(|window| window == text.as_bytes()),
+            "{text} is in the .et"
+        );
     }
     tool.run("check out.et").exits(0);
     tool.run("replay out.et").exits(0);
@@ -51,18 +91,41 @@ fn kernels_of_a_graph_launch_bear_op_and_shapes_of_the_capture() {
 fn without_a_capture_trace_nothing_is_said_of_it() {
     let tool = Tool::new();
     traces(&tool);
-    let told = tool.run("link --device replay.json -o out.et --json").exits(0).json();
-    assert!(told["report"].get("capture").is_none() && told.get("capture").is_none(), "{told}");
-    assert_eq!((&told["report"]["graph_launches"], &told["report"]["graph_rows"]), (&1.into(), &2.into()));
+    let told = tool
+        .run("link --device replay.json -o out.et --json")
+        .exits(0)
+        .json();
+    assert!(
+        told["report"].get("capture").is_none() && told.get("capture").is_none(),
+        "{told}"
+    );
+    assert_eq!(
+        (
+            &told["report"]["graph_launches"],
+            &told["report"]["graph_rows"]
+        ),
+        (&1.into(), &2.into())
+    );
 }
 
 #[test]
 fn what_is_no_trace_of_a_capture_is_refused_by_name() {
     let tool = Tool::new();
     traces(&tool);
-    let run = |capture: &str| tool.run(&format!("link --device replay.json --capture {capture} -o out.et")).exits(2);
-    run("replay.json").complains(&["replay.json", "no graph is captured in it", "is it the trace of the replay?", "leave --capture out"]);
-    run("{pairs}/mlp-2.15.0/torch_et_0.json.gz").complains(&["torch_et_0.json.gz", "--capture wants the Kineto trace"]);
+    let run = |capture: &str| {
+        tool.run(&format!(
+            "link --device replay.json --capture {capture} -o out.et"
+        ))
+        .exits(2)
+    };
+    run("replay.json").complains(&[
+        "replay.json",
+        "no graph is captured in it",
+        "is it the trace of the replay?",
+        "leave --capture out",
+    ]);
+    run("{pairs}/mlp-2.15.0/torch_et_0.json.gz")
+        .complains(&["torch_et_0.json.gz", "--capture wants the Kineto trace"]);
     run("absent.json").complains(&["absent.json"]);
     tool.file("cuda.json", {
         let mut draw = TraceBuilder::default();
@@ -71,9 +134,18 @@ fn what_is_no_trace_of_a_capture_is_refused_by_name() {
         draw.captured(main, (10_000, 12_000), "gemm");
         draw.kineto()
     });
-    run("cuda.json").complains(&["cuda.json", "do not name their kernels", "cudaLaunchKernel at 10000 ns", "leave --capture out"]);
-    tool.run("link --device - --capture - -o out.et").exits(2).complains(&["only one of --host, --device and --capture"]);
-    tool.run("link --device replay.json --capture capture.json -o capture.json --force").exits(2).complains(&["is an input too"]);
+    run("cuda.json").complains(&[
+        "cuda.json",
+        "do not name their kernels",
+        "cudaLaunchKernel at 10000 ns",
+        "leave --capture out",
+    ]);
+    tool.run("link --device - --capture - -o out.et")
+        .exits(2)
+        .complains(&["only one of --host, --device and --capture"]);
+    tool.run("link --device replay.json --capture capture.json -o capture.json --force")
+        .exits(2)
+        .complains(&["is an input too"]);
     assert_eq!(tool.names(), ["capture.json", "cuda.json", "replay.json"]);
 }
 
@@ -81,6 +153,12 @@ fn what_is_no_trace_of_a_capture_is_refused_by_name() {
 fn inspect_tells_captures_and_launches() {
     let tool = Tool::new();
     traces(&tool);
-    assert_eq!(tool.run("inspect capture.json --json").exits(0).json()["graph_captures"], 1);
-    assert_eq!(tool.run("inspect replay.json --json").exits(0).json()["graph_launches"], 1);
+    assert_eq!(
+        tool.run("inspect capture.json --json").exits(0).json()["graph_captures"],
+        1
+    );
+    assert_eq!(
+        tool.run("inspect replay.json --json").exits(0).json()["graph_launches"],
+        1
+    );
 }

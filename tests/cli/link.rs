@@ -18,10 +18,19 @@ fn every_op_of_a_recorded_pair_is_matched_by_id() {
 
 #[test]
 fn a_trace_without_ids_is_matched_by_order() {
-    for case in ["mlp-2.3.1", "mlp-2.1.2", "transformer-2.3.1", "loader-2.3.1", "conv-2.1.2"] {
+    for case in [
+        "mlp-2.3.1",
+        "mlp-2.1.2",
+        "transformer-2.3.1",
+        "loader-2.3.1",
+        "conv-2.1.2",
+    ] {
         let tool = Tool::new();
         let line = MLP.replace("mlp-2.15.0", case);
-        let report = &tool.run(&format!("link {line} -o out.et --json")).exits(0).json()["report"];
+        let report = &tool
+            .run(&format!("link {line} -o out.et --json"))
+            .exits(0)
+            .json()["report"];
         assert_eq!(report["matched"]["order"], report["cpu_ops"], "{case}");
         tool.run("check out.et").exits(0);
     }
@@ -30,14 +39,25 @@ fn a_trace_without_ids_is_matched_by_order() {
 #[test]
 fn the_table_tells_the_story() {
     let tool = Tool::new();
-    tool.run(&format!("link {MLP} -o out.et")).exits(0).says("396").says("100.00 %").says("by rule").says("out.et");
+    tool.run(&format!("link {MLP} -o out.et"))
+        .exits(0)
+        .says("396")
+        .says("100.00 %")
+        .says("by rule")
+        .says("out.et");
 }
 
 #[test]
 fn the_device_trace_alone_gives_the_same_graph() {
     let tool = Tool::new();
-    let both = tool.run(&format!("link {MLP} -o both.et --json")).exits(0).json();
-    let alone = tool.run("link --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o alone.et --json").exits(0).json();
+    let both = tool
+        .run(&format!("link {MLP} -o both.et --json"))
+        .exits(0)
+        .json();
+    let alone = tool
+        .run("link --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o alone.et --json")
+        .exits(0)
+        .json();
     assert_eq!(both["report"]["nodes"], alone["report"]["nodes"]);
     assert_eq!(both["report"]["edges"], alone["report"]["edges"]);
     tool.run("check alone.et").exits(0);
@@ -46,16 +66,25 @@ fn the_device_trace_alone_gives_the_same_graph() {
 #[test]
 fn plain_gzip_zstd_and_standard_input_are_the_same() {
     let tool = Tool::new();
-    let (host, device) = (unpacked("mlp-2.15.0/torch_et_0.json.gz"), unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
+    let (host, device) = (
+        unpacked("mlp-2.15.0/torch_et_0.json.gz"),
+        unpacked("mlp-2.15.0/kineto_trace_0.json.gz"),
+    );
     tool.file("host.json", &host);
     // the content decides, not the name; a gzip file may have several members
     let (first, second) = device.split_at(device.len() / 3);
     tool.file("device.json", [gzip(first), gzip(second)].concat());
-    tool.file("device.zst", zstd::encode_all(&device[..], 1).expect("packs"));
+    tool.file(
+        "device.zst",
+        zstd::encode_all(&device[..], 1).expect("packs"),
+    );
     tool.run(&format!("link {MLP} -o a.et")).exits(0);
-    tool.run("link --host host.json --device device.json -o b.et").exits(0);
-    tool.run("link --host host.json --device device.zst -o c.et").exits(0);
-    tool.run_with("link --host host.json --device - -o d.et", &device).exits(0);
+    tool.run("link --host host.json --device device.json -o b.et")
+        .exits(0);
+    tool.run("link --host host.json --device device.zst -o c.et")
+        .exits(0);
+    tool.run_with("link --host host.json --device - -o d.et", &device)
+        .exits(0);
     for other in ["b.et", "c.et", "d.et"] {
         assert!(tool.read("a.et") == tool.read(other), "{other}");
     }
@@ -64,22 +93,57 @@ fn plain_gzip_zstd_and_standard_input_are_the_same() {
 #[test]
 fn one_gzip_member_or_many_are_the_same() {
     let tool = Tool::new();
-    let line = |host: &str, device: &str, out: &str| format!("link --host {host} --device {device} -o {out} --force");
-    tool.run(&format!("link {} -o one.et", MLP.replace("mlp-2.15.0", "transformer-2.15.0"))).exits(0);
-    let (host, device) = (unpacked("transformer-2.15.0/torch_et_0.json.gz"), unpacked("transformer-2.15.0/kineto_trace_0.json.gz"));
+    let line = |host: &str, device: &str, out: &str| {
+        format!("link --host {host} --device {device} -o {out} --force")
+    };
+    tool.run(&format!(
+        "link {} -o one.et",
+        MLP.replace("mlp-2.15.0", "transformer-2.15.0")
+    ))
+    .exits(0);
+    let (host, device) = (
+        unpacked("transformer-2.15.0/torch_et_0.json.gz"),
+        unpacked("transformer-2.15.0/kineto_trace_0.json.gz"),
+    );
     tool.file("host.bgz", bgzip(&host));
     tool.file("device.bgz", bgzip(&device));
     // as tapes and block devices pad
     tool.file("host.padded", [gzip(&host), vec![0; 512]].concat());
-    tool.file("device.members", device.chunks(3000).chain([&b""[..]]).flat_map(gzip).chain(vec![0; 5]).collect::<Vec<u8>>());
+    tool.file(
+        "device.members",
+        device
+            .chunks(3000)
+            .chain([&b""[..]])
+            .flat_map(gzip)
+            .chain(vec![0; 5])
+            .collect::<Vec<u8>>(),
+    );
     for threads in [1, 2, 4, 7] {
-        for (host, device) in [("host.bgz", "device.bgz"), ("host.padded", "device.members")] {
-            let ran = tool.run(&format!("{} -j {threads} --strict --json", line(host, device, "many.et"))).exits(0).json();
-            assert!(tool.read("one.et") == tool.read("many.et"), "{host} {device} at {threads} threads");
-            assert_eq!(ran["report"]["anomalies"].as_array().map(|list| list.iter().filter(|a| a["kind"] == "source_ended").count()), Some(0));
+        for (host, device) in [
+            ("host.bgz", "device.bgz"),
+            ("host.padded", "device.members"),
+        ] {
+            let ran = tool
+                .run(&format!(
+                    "{} -j {threads} --strict --json",
+                    line(host, device, "many.et")
+                ))
+                .exits(0)
+                .json();
+            assert!(
+                tool.read("one.et") == tool.read("many.et"),
+                "{host} {device} at {threads} threads"
+            );
+            assert_eq!(
+                ran["report"]["anomalies"]
+                    .as_array()
+                    .map(|list| list.iter().filter(|a| a["kind"] == "source_ended").count()),
+                Some(0)
+            );
         }
     }
-    tool.run_with(&line("host.bgz", "-", "many.et"), &bgzip(&device)).exits(0);
+    tool.run_with(&line("host.bgz", "-", "many.et"), &bgzip(&device))
+        .exits(0);
     assert!(tool.read("one.et") == tool.read("many.et"));
 }
 
@@ -89,10 +153,17 @@ fn the_same_bytes_at_any_thread_count() {
     for case in ["transformer-2.15.0", "threads-2.15.0", "transformer-2.3.1"] {
         for ending in ["et", "json"] {
             let line = MLP.replace("mlp-2.15.0", case);
-            tool.run(&format!("link {line} -o one.{ending} -j 1 --force")).exits(0);
+            tool.run(&format!("link {line} -o one.{ending} -j 1 --force"))
+                .exits(0);
             for threads in [2, 3, 8, 100_000] {
-                tool.run(&format!("link {line} -o many.{ending} -j {threads} --force")).exits(0);
-                assert!(tool.read(&format!("one.{ending}")) == tool.read(&format!("many.{ending}")), "{case}.{ending} at {threads} threads");
+                tool.run(&format!(
+                    "link {line} -o many.{ending} -j {threads} --force"
+                ))
+                .exits(0);
+                assert!(
+                    tool.read(&format!("one.{ending}")) == tool.read(&format!("many.{ending}")),
+                    "{case}.{ending} at {threads} threads"
+                );
             }
         }
     }
@@ -103,7 +174,8 @@ fn merged_json_is_json_and_can_be_checked() {
     let tool = Tool::new();
     tool.run(&format!("link {MLP} -o out.json")).exits(0);
     tool.run(&format!("link {MLP} -o packed.json.gz")).exits(0);
-    let merged: serde_json::Value = serde_json::from_slice(&tool.read("out.json")).expect("valid JSON");
+    let merged: serde_json::Value =
+        serde_json::from_slice(&tool.read("out.json")).expect("valid JSON");
     assert_eq!(merged["nodes"].as_array().map(Vec::len), Some(398));
     assert_eq!(&tool.read("packed.json.gz")[..2], b"\x1f\x8b");
     tool.run("check out.json packed.json.gz").exits(0);

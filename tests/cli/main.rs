@@ -1,5 +1,10 @@
 //! The command as users type it, on recorded and on broken input.
-#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
 #![allow(unreachable_pub, reason = "a test program has no outside")]
 
 mod analyze;

@@ -12,7 +12,11 @@ fn sizes_are_numbers_with_units() {
         assert!(ran.stderr.contains("--memory"), "{size}: {}", ran.stderr);
     }
     let ran = tool.run("merge {pairs} -o out --memory 5X").exits(2);
-    assert!(ran.stderr.contains("'5X'") && ran.stderr.contains("such as 16G"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("'5X'") && ran.stderr.contains("such as 16G"),
+        "{}",
+        ran.stderr
+    );
     for size in ["2000000000", "1.5G", "500M", "2GiB", "2Gi", "0.5tb"] {
         tool.run(&format!("link {PAIR} --memory {size}")).exits(0);
     }
@@ -21,37 +25,77 @@ fn sizes_are_numbers_with_units() {
 #[test]
 fn what_does_not_fit_is_refused_before_work_starts() {
     let tool = Tool::new();
-    let words =
-        ["torch_et_0.json.gz and ", "kineto_trace_0.json.gz", "unpacked take about", "--memory allows 1.0 MB", "more with --memory", "fewer steps"];
-    tool.run(&format!("link {PAIR} -o out.et --memory 1M")).exits(2).complains(&words);
+    let words = [
+        "torch_et_0.json.gz and ",
+        "kineto_trace_0.json.gz",
+        "unpacked take about",
+        "--memory allows 1.0 MB",
+        "more with --memory",
+        "fewer steps",
+    ];
+    tool.run(&format!("link {PAIR} -o out.et --memory 1M"))
+        .exits(2)
+        .complains(&words);
     // damage in the traces is not even met
-    tool.file("run/kineto_trace_7.json", format!("{{\"traceEvents\": [{}", "x".repeat(3_000_000)));
-    tool.file("run/torch_et_7.json", unpacked("mlp-2.15.0/torch_et_0.json.gz"));
-    tool.file("run/kineto_trace_8.json", unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
-    let refused =
-        tool.run("merge run -o out --memory 1M -j 1").exits(2).complains(&["run/torch_et_7.json and run/kineto_trace_7.json", "3.4 MB unpacked"]);
-    assert!(refused.stderr.contains("(1 more rank is too large as well)"), "{}", refused.stderr);
-    assert_eq!((refused.stdout.as_str(), tool.names()), ("", vec!["run".into()]));
+    tool.file(
+        "run/kineto_trace_7.json",
+        format!("{{\"traceEvents\": [{}", "x".repeat(3_000_000)),
+    );
+    tool.file(
+        "run/torch_et_7.json",
+        unpacked("mlp-2.15.0/torch_et_0.json.gz"),
+    );
+    tool.file(
+        "run/kineto_trace_8.json",
+        unpacked("mlp-2.15.0/kineto_trace_0.json.gz"),
+    );
+    let refused = tool
+        .run("merge run -o out --memory 1M -j 1")
+        .exits(2)
+        .complains(&[
+            "run/torch_et_7.json and run/kineto_trace_7.json",
+            "3.4 MB unpacked",
+        ]);
+    assert!(
+        refused
+            .stderr
+            .contains("(1 more rank is too large as well)"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(
+        (refused.stdout.as_str(), tool.names()),
+        ("", vec!["run".into()])
+    );
 }
 
 #[test]
 fn fewer_threads_are_a_remedy() {
     let tool = Tool::new();
-    tool.run(&format!("link {PAIR} -j 64 --memory 100M")).exits(2).complains(&["use fewer threads (-j 1)"]);
-    tool.run(&format!("link {PAIR} -j 1 --memory 100M")).exits(0);
+    tool.run(&format!("link {PAIR} -j 64 --memory 100M"))
+        .exits(2)
+        .complains(&["use fewer threads (-j 1)"]);
+    tool.run(&format!("link {PAIR} -j 1 --memory 100M"))
+        .exits(0);
 }
 
 #[test]
 fn unknown_sizes_are_not_refused() {
     let device = unpacked("tpdp4-2.15.0/kineto_trace_0.json.gz");
-    Tool::new().run_with("link --device - --memory 1K", &device).exits(0);
+    Tool::new()
+        .run_with("link --device - --memory 1K", &device)
+        .exits(0);
 }
 
 /// The least that the command says it takes to link the largest rank.
 fn least(tool: &Tool, line: &str) -> String {
     let refused = tool.run(&format!("{line} --memory 1")).exits(2).stderr;
     let (_, takes) = refused.split_once("take about ").expect("an estimate");
-    let megabytes: f64 = takes.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
+    let megabytes: f64 = takes
+        .split(' ')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .expect("a number");
     assert!(takes.contains(" MB of memory"), "{refused}");
     format!("{:.1}MB", megabytes + 0.1)
 }
@@ -62,11 +106,19 @@ fn one_at_a_time_is_the_same_as_all_at_once() {
     let merge = |out: &str| format!("merge {{pairs}} -o {out} -j 4 --json");
     let small = least(&tool, &merge("small"));
     let reports = [(small.as_str(), "small"), ("64G", "large")].map(|(memory, out)| {
-        let mut report = tool.run(&format!("{} --memory {memory}", merge(out))).exits(0).json();
+        let mut report = tool
+            .run(&format!("{} --memory {memory}", merge(out)))
+            .exits(0)
+            .json();
         for rank in report["ranks"].as_array_mut().expect("a list") {
             rank["seconds"].take();
             let output = rank["output"].take();
-            let output = output.as_str().and_then(|name| name.split_once('/')).expect("a file").1.to_owned();
+            let output = output
+                .as_str()
+                .and_then(|name| name.split_once('/'))
+                .expect("a file")
+                .1
+                .to_owned();
             rank["bytes_written"] = tool.read(&format!("{out}/{output}")).into();
             rank["output"] = output.into();
         }
@@ -84,11 +136,17 @@ fn packed_files_that_say_a_wrong_size() {
         let trailer = lies.len() - 4;
         lies[trailer..].copy_from_slice(&size.to_le_bytes());
         tool.file("lies.json.gz", lies);
-        tool.run("link --device lies.json.gz --memory 100M").exits(0).says("the compressed stream is cut or damaged");
-        tool.run("link --device lies.json.gz --memory 1M").exits(2).complains(&["lies.json.gz", "unpacked take about"]);
+        tool.run("link --device lies.json.gz --memory 100M")
+            .exits(0)
+            .says("the compressed stream is cut or damaged");
+        tool.run("link --device lies.json.gz --memory 1M")
+            .exits(2)
+            .complains(&["lies.json.gz", "unpacked take about"]);
     }
     tool.file("stub.json.gz", &packed[..3]);
-    tool.run("link --device stub.json.gz").exits(2).complains(&["stub.json.gz", "cut or damaged"]);
+    tool.run("link --device stub.json.gz")
+        .exits(2)
+        .complains(&["stub.json.gz", "cut or damaged"]);
 }
 
 #[test]
@@ -97,13 +155,17 @@ fn graphs_of_all_ranks_have_to_fit() {
     // the same rank again and again: little to link, much to keep
     tool.shell("mkdir run; for r in $(seq 0 39); do cp {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz run/kineto_trace_$r.json.gz; done").exits(0);
     tool.run("ranks run --memory 14M -j 1").exits(1);
-    tool.run("replay run --memory 14M -j 1 --force").exits(2).complains(&[
-        "run: the graphs of all 40 ranks",
-        "--memory allows 14.0 MB",
-        "allow more",
-    ]);
+    tool.run("replay run --memory 14M -j 1 --force")
+        .exits(2)
+        .complains(&[
+            "run: the graphs of all 40 ranks",
+            "--memory allows 14.0 MB",
+            "allow more",
+        ]);
     tool.run("replay run --memory 40M -j 1 --force").exits(0);
     tool.run("merge run --force -o out").exits(0);
-    tool.run("replay out --memory 14M -j 1").exits(2).complains(&["out: the graphs of all 40 ranks", "--memory allows 14.0 MB"]);
+    tool.run("replay out --memory 14M -j 1")
+        .exits(2)
+        .complains(&["out: the graphs of all 40 ranks", "--memory allows 14.0 MB"]);
     tool.run("replay out --memory 40M -j 1").exits(0);
 }

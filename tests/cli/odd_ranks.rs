@@ -16,7 +16,10 @@ fn listed(rank: i64, files: Option<[&str; 2]>) -> Value {
 }
 
 fn manifest(tool: &Tool, name: &str, ranks: &[Value]) {
-    tool.file(name, json!({"etlink": "0.1.0", "ranks": ranks, "notes": []}).to_string());
+    tool.file(
+        name,
+        json!({"etlink": "0.1.0", "ranks": ranks, "notes": []}).to_string(),
+    );
 }
 
 fn files(rank: i64) -> [String; 2] {
@@ -34,31 +37,80 @@ fn all(ranks: &[i64], folder: &str) -> Vec<Value> {
 #[test]
 fn stragglers_are_told_per_step_and_in_all() {
     let tool = Tool::new();
-    let ran = tool.run("ranks {pairs}/fsdp2-2.15.0 --json").exits(0).json();
+    let ran = tool
+        .run("ranks {pairs}/fsdp2-2.15.0 --json")
+        .exits(0)
+        .json();
     let steps = ran[0]["steps"].as_array().expect("steps");
-    let told: Vec<_> = steps.iter().map(|step| (step["step"].as_str(), step["joints"].as_u64(), step["torn"].as_u64())).collect();
-    assert_eq!(told, [(Some("ProfilerStep#2"), Some(9), Some(0)), (Some("ProfilerStep#3"), Some(9), Some(0))]);
-    let sum = |all: &Value, key: &str| all.as_array().expect("a list").iter().map(|one| one[key].as_i64().expect("a number")).sum::<i64>();
+    let told: Vec<_> = steps
+        .iter()
+        .map(|step| {
+            (
+                step["step"].as_str(),
+                step["joints"].as_u64(),
+                step["torn"].as_u64(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Some("ProfilerStep#2"), Some(9), Some(0)),
+            (Some("ProfilerStep#3"), Some(9), Some(0))
+        ]
+    );
+    let sum = |all: &Value, key: &str| {
+        all.as_array()
+            .expect("a list")
+            .iter()
+            .map(|one| one[key].as_i64().expect("a number"))
+            .sum::<i64>()
+    };
     let waited = sum(&ran[0]["steps"], "waited_ns");
     assert!(waited > 0);
-    for (list, key) in [("ranks", "caused_ns"), ("ranks", "waited_ns"), ("collectives", "waited_ns")] {
+    for (list, key) in [
+        ("ranks", "caused_ns"),
+        ("ranks", "waited_ns"),
+        ("collectives", "waited_ns"),
+    ] {
         assert_eq!(sum(&ran[0][list], key), waited, "{list} {key}");
     }
     put(&tool, &RUN);
-    let ran = tool.run("ranks run").exits(0).says("stragglers").says("(all)");
-    let line = ran.stdout.lines().find(|line| line.contains("(all)")).expect("a line");
-    assert!(line.contains("rank 2") && line.contains("100.0 %"), "{line}");
+    let ran = tool
+        .run("ranks run")
+        .exits(0)
+        .says("stragglers")
+        .says("(all)");
+    let line = ran
+        .stdout
+        .lines()
+        .find(|line| line.contains("(all)"))
+        .expect("a line");
+    assert!(
+        line.contains("rank 2") && line.contains("100.0 %"),
+        "{line}"
+    );
     let csv = tool.run("ranks {pairs}/fsdp2-2.15.0 --csv").exits(0).stdout;
     assert!(csv.starts_with("run,kind,ranks,group,number,bytes,start_ns,last,skew_ns,alone_ns,waited_ns,step,transfer_ns"), "{csv}");
-    assert_eq!(csv.lines().filter(|line| line.contains(",ProfilerStep#3,")).count(), 9);
+    assert_eq!(
+        csv.lines()
+            .filter(|line| line.contains(",ProfilerStep#3,"))
+            .count(),
+        9
+    );
 }
 
 #[test]
 fn sharded_ranks_are_matched_and_get_to_the_end() {
     let tool = Tool::new();
-    tool.run("merge {pairs}/fsdp2-2.15.0 -o out").exits(0).says("1 group; 18 collectives and 0 messages matched, 0 not");
-    tool.run("merge {pairs}/fsdp2-2.15.0 -o sim --for astra-sim").exits(0);
-    tool.run("check out sim").exits(0).says("fsdp2-2.15.0.*.et: ok, 2 ranks together");
+    tool.run("merge {pairs}/fsdp2-2.15.0 -o out")
+        .exits(0)
+        .says("1 group; 18 collectives and 0 messages matched, 0 not");
+    tool.run("merge {pairs}/fsdp2-2.15.0 -o sim --for astra-sim")
+        .exits(0);
+    tool.run("check out sim")
+        .exits(0)
+        .says("fsdp2-2.15.0.*.et: ok, 2 ranks together");
 }
 
 #[test]
@@ -70,31 +122,58 @@ fn what_the_manifest_lists_and_is_not_there_is_named() {
     lost["lost"] = json!(true);
     ranks.push(lost);
     manifest(&tool, "run/etlink.json", &ranks);
-    let said = "lists 4 ranks, rank 2 has no trace here: it died in or after step 9 while it was recorded";
-    tool.run("ranks run").exits(0).says(said).says("no trace of rank 2");
-    tool.run("merge run -o out").exits(0).says(said).says("3 linked, 0 failed");
+    let said =
+        "lists 4 ranks, rank 2 has no trace here: it died in or after step 9 while it was recorded";
+    tool.run("ranks run")
+        .exits(0)
+        .says(said)
+        .says("no trace of rank 2");
+    tool.run("merge run -o out")
+        .exits(0)
+        .says(said)
+        .says("3 linked, 0 failed");
     let ran = tool.run("ranks run --json").exits(0).json();
-    assert!(ran[0]["notes"][0].as_str().is_some_and(|note| note.contains(said)), "{}", ran[0]["notes"]);
+    assert!(
+        ran[0]["notes"][0]
+            .as_str()
+            .is_some_and(|note| note.contains(said)),
+        "{}",
+        ran[0]["notes"]
+    );
     ranks[3] = all(&[2], "").remove(0);
     ranks.extend(all(&[4, 5, 6, 7, 8, 9, 10, 11, 12], ""));
     manifest(&tool, "run/etlink.json", &ranks);
-    tool.run("ranks run").exits(0).says("rank 2, 4, 5, 6, 7, 8, 9, 10, … has no trace here: the files that it lists are gone");
+    tool.run("ranks run").exits(0).says(
+        "rank 2, 4, 5, 6, 7, 8, 9, 10, … has no trace here: the files that it lists are gone",
+    );
 }
 
 #[test]
 fn a_manifest_lies_above_the_folders_of_cycles() {
     let tool = Tool::new();
     for drawn in &RUN[..2] {
-        tool.file(&format!("rec/cycle_1/kineto_trace_{}.json", drawn.rank), draw(*drawn));
+        tool.file(
+            &format!("rec/cycle_1/kineto_trace_{}.json", drawn.rank),
+            draw(*drawn),
+        );
     }
     let mut ranks = all(&[0, 1], "cycle_1/");
     ranks.extend(all(&[2], "cycle_0/"));
     manifest(&tool, "rec/etlink.json", &ranks);
     for folder in ["rec", "rec/cycle_1"] {
-        tool.run(&format!("ranks {folder}")).exits(0).says("rank 2 has no trace here: it was recorded in other cycles only");
+        tool.run(&format!("ranks {folder}"))
+            .exits(0)
+            .says("rank 2 has no trace here: it was recorded in other cycles only");
     }
     tool.file("rec/others/kineto_trace_0.json", draw(RUN[0]));
-    assert!(!tool.run("ranks rec/others").exits(0).stdout.contains("etlink.json"), "it says nothing of this folder");
+    assert!(
+        !tool
+            .run("ranks rec/others")
+            .exits(0)
+            .stdout
+            .contains("etlink.json"),
+        "it says nothing of this folder"
+    );
 }
 
 /// A device trace that says neither its rank nor how many there are.
@@ -106,7 +185,13 @@ fn nameless(rank: i64) -> Vec<u8> {
     let correlation = draw.next_correlation();
     draw.collective(main, &comms, 1_000, 21_000);
     draw.call(main, "cudaLaunchKernelExC", (6_000, 9_000), correlation);
-    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (30_000 + rank, 90_000), correlation, &comms);
+    draw.collective_kernel(
+        Queue::stream(20),
+        "ncclDevKernel_AllReduce_Sum_f32",
+        (30_000 + rank, 90_000),
+        correlation,
+        &comms,
+    );
     draw.kineto()
 }
 
@@ -116,11 +201,31 @@ fn the_manifest_tells_ranks_that_nothing_else_does() {
     tool.file("run/left.json", nameless(0));
     tool.file("run/right.json", nameless(1));
     let without = tool.run("ranks run --json").exits(1).json();
-    assert_eq!(without[0]["collectives"], json!([]), "their ranks are not known");
-    manifest(&tool, "run/etlink.json", &[listed(0, Some(["none", "left.json"])), listed(1, Some(["none", "right.json"]))]);
+    assert_eq!(
+        without[0]["collectives"],
+        json!([]),
+        "their ranks are not known"
+    );
+    manifest(
+        &tool,
+        "run/etlink.json",
+        &[
+            listed(0, Some(["none", "left.json"])),
+            listed(1, Some(["none", "right.json"])),
+        ],
+    );
     let with = tool.run("ranks run --json").exits(0).json();
-    assert_eq!((&with[0]["world_size"], &with[0]["absent"]), (&json!(4), &json!([2, 3])));
-    assert_eq!((with[0]["collectives"].as_array().map(Vec::len), &with[0]["collectives"][0]["last"]), (Some(1), &json!(1)));
+    assert_eq!(
+        (&with[0]["world_size"], &with[0]["absent"]),
+        (&json!(4), &json!([2, 3]))
+    );
+    assert_eq!(
+        (
+            with[0]["collectives"].as_array().map(Vec::len),
+            &with[0]["collectives"][0]["last"]
+        ),
+        (Some(1), &json!(1))
+    );
 }
 
 #[test]
@@ -139,7 +244,12 @@ fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
             .says("says 8 ranks, the traces say 4: the traces count")
             .says("says different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
     }
-    assert_eq!(tool.run("ranks run --json").exits(0).json()[0]["ranks"].as_array().map(Vec::len), Some(4));
+    assert_eq!(
+        tool.run("ranks run --json").exits(0).json()[0]["ranks"]
+            .as_array()
+            .map(Vec::len),
+        Some(4)
+    );
 }
 
 #[test]
@@ -148,7 +258,10 @@ fn an_unreadable_manifest_is_told_and_not_used() {
     put(&tool, &RUN);
     for text in ["{\"ranks\": 5}", "no manifest", ""] {
         tool.file("run/etlink.json", text);
-        tool.run("ranks run").exits(0).says("etlink.json is not used: it is no manifest of a recording").says("4 ranks, 8 collectives");
+        tool.run("ranks run")
+            .exits(0)
+            .says("etlink.json is not used: it is no manifest of a recording")
+            .says("4 ranks, 8 collectives");
     }
 }
 
@@ -157,18 +270,32 @@ fn ranks_of_one_machine_are_on_one_clock_without_collectives_on_a_device() {
     let tool = Tool::new();
     for rank in 0..2 {
         for name in files(rank) {
-            tool.file(&format!("run/{name}"), unpacked(&format!("ddp2-2.15.0/{name}.gz")));
+            tool.file(
+                &format!("run/{name}"),
+                unpacked(&format!("ddp2-2.15.0/{name}.gz")),
+            );
         }
     }
-    tool.run("ranks run").exits(0).says("nothing tells how the clock of rank 1 lies to that of rank 0");
+    tool.run("ranks run")
+        .exits(0)
+        .says("nothing tells how the clock of rank 1 lies to that of rank 0");
     manifest(&tool, "run/etlink.json", &all(&[0, 1], ""));
     let ran = tool.run("ranks run").exits(0);
-    assert!(!ran.stdout.contains("nothing tells") && ran.stdout.contains("machine"), "{}", ran.stdout);
-    assert_eq!(tool.run("ranks run --json").exits(0).json()[0]["clocks"][1]["by_machine"], true);
+    assert!(
+        !ran.stdout.contains("nothing tells") && ran.stdout.contains("machine"),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(
+        tool.run("ranks run --json").exits(0).json()[0]["clocks"][1]["by_machine"],
+        true
+    );
     let mut apart = all(&[0, 1], "");
     apart[1]["cycles"][0]["clock"]["monotonic_ns"] = json!(77_000_000_000i64);
     manifest(&tool, "run/etlink.json", &apart);
-    tool.run("ranks run").exits(0).says("nothing tells how the clock of rank 1");
+    tool.run("ranks run")
+        .exits(0)
+        .says("nothing tells how the clock of rank 1");
 }
 
 #[test]
@@ -179,10 +306,23 @@ fn broken_files_of_a_rank_leave_the_others() {
     tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
     let ran = tool.run("ranks run").exits(0).says("is missing on rank 2");
     assert!(ran.stdout.contains("4 ranks, "), "{}", ran.stdout);
-    for (text, why) in [("", "run/kineto_trace_2.json"), ("{", "run/kineto_trace_2.json"), ("\u{1f}no", "run/kineto_trace_2.json")] {
+    for (text, why) in [
+        ("", "run/kineto_trace_2.json"),
+        ("{", "run/kineto_trace_2.json"),
+        ("\u{1f}no", "run/kineto_trace_2.json"),
+    ] {
         tool.file("run/kineto_trace_2.json", text);
-        tool.run("ranks run").exits(1).says("2 is left out:").says(why).says("no trace of rank 2").says("3 ranks, 8 collectives");
-        tool.run("merge run -o out --force").exits(1).says("failed: 2:").says(why).says("3 linked, 1 failed");
+        tool.run("ranks run")
+            .exits(1)
+            .says("2 is left out:")
+            .says(why)
+            .says("no trace of rank 2")
+            .says("3 ranks, 8 collectives");
+        tool.run("merge run -o out --force")
+            .exits(1)
+            .says("failed: 2:")
+            .says(why)
+            .says("3 linked, 1 failed");
     }
 }
 
@@ -196,9 +336,15 @@ fn two_files_of_one_rank_are_left_out_by_name() {
         .exits(1)
         .says("2 device traces are of rank 1 (device_1.json, kineto_trace_1.json): none is joined with the other ranks; leave one of them");
     for name in ["device_1", "kineto_trace_1"] {
-        assert!(ran.stdout.contains(&format!("{name} is left out: its rank is not sure")), "{}", ran.stdout);
+        assert!(
+            ran.stdout
+                .contains(&format!("{name} is left out: its rank is not sure")),
+            "{}",
+            ran.stdout
+        );
     }
-    ran.says("no trace of rank 1").says("3 ranks, 8 collectives");
+    ran.says("no trace of rank 1")
+        .says("3 ranks, 8 collectives");
 }
 
 #[test]
@@ -208,27 +354,55 @@ fn folders_are_runs_of_their_own_even_with_the_same_ranks() {
         for drawn in &RUN[..2] {
             let mut drawn: Drawn = *drawn;
             drawn.world = 2;
-            tool.file(&format!("all/{folder}/kineto_trace_{}.json", drawn.rank), draw(drawn));
+            tool.file(
+                &format!("all/{folder}/kineto_trace_{}.json", drawn.rank),
+                draw(drawn),
+            );
         }
     }
     let ran = tool.run("ranks all --json").exits(0).json();
-    let told: Vec<_> = ran.as_array().expect("runs").iter().map(|run| (run["run"].as_str(), run["ranks"].as_array().map(Vec::len))).collect();
+    let told: Vec<_> = ran
+        .as_array()
+        .expect("runs")
+        .iter()
+        .map(|run| (run["run"].as_str(), run["ranks"].as_array().map(Vec::len)))
+        .collect();
     assert_eq!(told, [(Some("one"), Some(2)), (Some("two"), Some(2))]);
-    tool.run("merge all -o out").exits(0).says("4 linked, 0 failed");
-    tool.run("check out").exits(0).says("one.*.et: ok, 2 ranks together").says("two.*.et: ok, 2 ranks together");
+    tool.run("merge all -o out")
+        .exits(0)
+        .says("4 linked, 0 failed");
+    tool.run("check out")
+        .exits(0)
+        .says("one.*.et: ok, 2 ranks together")
+        .says("two.*.et: ok, 2 ranks together");
 }
 
 #[test]
 fn partners_without_traces_are_neither_matched_nor_strangers() {
     let tool = Tool::new();
-    tool.shell("cp -r {pairs}/pipeline4-2.15.0 run && rm run/*_2.json.gz").exits(0);
+    tool.shell("cp -r {pairs}/pipeline4-2.15.0 run && rm run/*_2.json.gz")
+        .exits(0);
     let ran = tool.run("merge run -o out --for astra-sim").exits(0);
     assert!(!ran.stdout.contains("another run"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("8 messages matched, 0 not, 16 with ranks whose traces are not here"), "{}", ran.stdout);
+    assert!(
+        ran.stdout
+            .contains("8 messages matched, 0 not, 16 with ranks whose traces are not here"),
+        "{}",
+        ran.stdout
+    );
     // the file of a rank without a trace does nothing, and the others replay as measured
     let said = tool.run("replay out --json").exits(0).json();
-    assert_eq!(said[0]["together"]["ranks"].as_array().map(Vec::len), Some(3), "{said}");
-    assert!(said[0]["figures"]["replay_error"].as_f64().is_some_and(|error| error <= 0.02), "{said}");
+    assert_eq!(
+        said[0]["together"]["ranks"].as_array().map(Vec::len),
+        Some(3),
+        "{said}"
+    );
+    assert!(
+        said[0]["figures"]["replay_error"]
+            .as_f64()
+            .is_some_and(|error| error <= 0.02),
+        "{said}"
+    );
 }
 
 #[test]
@@ -244,22 +418,39 @@ fn clocks_that_no_offset_brings_together_are_said() {
             let comms = Comms::new("allreduce", 0..2, rank, round);
             draw.collective(main, &comms, begin, begin + 20_000);
             let id = draw.next_correlation();
-            draw.call(main, "cudaLaunchKernelExC", (begin + 5_000, begin + 9_000), id);
-            draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (begin + 100_000, begin + 450_000), id, &comms);
+            draw.call(
+                main,
+                "cudaLaunchKernelExC",
+                (begin + 5_000, begin + 9_000),
+                id,
+            );
+            draw.collective_kernel(
+                Queue::stream(20),
+                "ncclDevKernel_AllReduce_Sum_f32",
+                (begin + 100_000, begin + 450_000),
+                id,
+                &comms,
+            );
         }
         tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
     }
-    tool.run("ranks run").exits(0).says("no offset of the clock of rank 1 fits all collectives");
-    tool.run("replay run").exits(0).says("no offset fits, they miss one by");
+    tool.run("ranks run")
+        .exits(0)
+        .says("no offset of the clock of rank 1 fits all collectives");
+    tool.run("replay run")
+        .exits(0)
+        .says("no offset fits, they miss one by");
 }
 
 #[test]
 fn a_cut_trace_does_not_tell_which_of_gloos_ranges_ran_what() {
     let tool = Tool::new();
-    tool.shell("cp -r {pairs}/ddp2-2.15.0 run && rm run/kineto_trace_1.json.gz").exits(0);
+    tool.shell("cp -r {pairs}/ddp2-2.15.0 run && rm run/kineto_trace_1.json.gz")
+        .exits(0);
     let whole = unpacked("ddp2-2.15.0/kineto_trace_1.json.gz");
     tool.file("run/kineto_trace_1.json", &whole[..whole.len() * 9 / 10]);
-    let local = &tool.run("replay run --json").exits(0).json()[0]["together"]["collectives"]["local"];
+    let local =
+        &tool.run("replay run --json").exits(0).json()[0]["together"]["collectives"]["local"];
     assert_eq!(local["contradicted"], 0, "clocks are not to blame: {local}");
 }
 
@@ -272,10 +463,23 @@ fn force_replaces_a_run_as_a_whole() {
     for rank in [2, 3] {
         std::fs::remove_file(tool.path(&format!("run/kineto_trace_{rank}.json"))).expect("removed");
     }
-    put(&tool, &[0, 1].map(|rank| Drawn { world: 2, ..RUN[rank] }));
-    tool.run("merge run -o out --for astra-sim").exits(2).complains(&["exists already", "--force"]);
-    tool.run("merge run -o out --for astra-sim --force").exits(0);
-    assert!(tool.path("out/run.1.et").exists() && !tool.path("out/run.2.et").exists() && !tool.path("out/run.3.et").exists());
+    put(
+        &tool,
+        &[0, 1].map(|rank| Drawn {
+            world: 2,
+            ..RUN[rank]
+        }),
+    );
+    tool.run("merge run -o out --for astra-sim")
+        .exits(2)
+        .complains(&["exists already", "--force"]);
+    tool.run("merge run -o out --for astra-sim --force")
+        .exits(0);
+    assert!(
+        tool.path("out/run.1.et").exists()
+            && !tool.path("out/run.2.et").exists()
+            && !tool.path("out/run.3.et").exists()
+    );
     assert!(tool.path("out/run.notes.txt").exists());
     tool.run("check out").exits(0);
 }
@@ -286,8 +490,19 @@ fn a_simulator_folder_is_not_begun_for_ranks_that_are_too_far_apart() {
     let (mut first, mut last) = (RUN[0], RUN[1]);
     (first.world, last.world, last.rank) = (6_001, 6_001, 6_000);
     put(&tool, &[first, last]);
-    tool.run("merge run -o out --for astra-sim").exits(2).complains(&["more than 4096 ranks are absent", "leave --for astra-sim out"]);
-    assert!(std::fs::read_dir(tool.path("out")).expect("a folder").next().is_none(), "nothing half-written");
+    tool.run("merge run -o out --for astra-sim")
+        .exits(2)
+        .complains(&[
+            "more than 4096 ranks are absent",
+            "leave --for astra-sim out",
+        ]);
+    assert!(
+        std::fs::read_dir(tool.path("out"))
+            .expect("a folder")
+            .next()
+            .is_none(),
+        "nothing half-written"
+    );
 }
 
 #[test]
@@ -295,15 +510,28 @@ fn traces_know_their_ranks_better_than_names_that_count_on_each_host() {
     let tool = Tool::new();
     // the second host of two: local ranks in the names
     for rank in [2, 3] {
-        tool.file(&format!("run/kineto_trace_{}.json", rank - 2), draw(Drawn { rank, ..RUN[3] }));
+        tool.file(
+            &format!("run/kineto_trace_{}.json", rank - 2),
+            draw(Drawn { rank, ..RUN[3] }),
+        );
     }
     let said = "2 of 2 traces say another rank than their names (kineto_trace_0.json is of rank 2): the traces count, which fit together";
     for line in ["ranks run", "merge run -o out", "replay run", "analyze run"] {
         tool.run(line).exits(0).says(said);
     }
-    assert!(tool.path("out/run.2.et").exists() && tool.path("out/run.3.et").exists() && !tool.path("out/run.0.et").exists());
+    assert!(
+        tool.path("out/run.2.et").exists()
+            && tool.path("out/run.3.et").exists()
+            && !tool.path("out/run.0.et").exists()
+    );
     let ran = tool.run("ranks run --json").exits(0).json();
-    assert_eq!((&ran[0]["absent"], ran[0]["collectives"].as_array().map(Vec::len)), (&json!([0, 1]), Some(8)));
+    assert_eq!(
+        (
+            &ran[0]["absent"],
+            ran[0]["collectives"].as_array().map(Vec::len)
+        ),
+        (&json!([0, 1]), Some(8))
+    );
 }
 
 #[test]
@@ -312,26 +540,52 @@ fn names_count_where_traces_cannot_all_be_right() {
     put(&tool, &RUN[..2]);
     // copies of one rank's trace, and one of a rank that the run does not have
     for (name, inside) in [(2, 1), (3, 3)] {
-        tool.file(&format!("run/kineto_trace_{name}.json"), draw(Drawn { rank: inside, ..RUN[0] }));
+        tool.file(
+            &format!("run/kineto_trace_{name}.json"),
+            draw(Drawn {
+                rank: inside,
+                ..RUN[0]
+            }),
+        );
     }
     let said = "1 of 4 traces say another rank than their names (kineto_trace_2.json is of rank 1), and what they say does not fit together: the names count";
-    let ran = tool.run("merge run -o out").exits(0).says(&format!("note: {said}"));
+    let ran = tool
+        .run("merge run -o out")
+        .exits(0)
+        .says(&format!("note: {said}"));
     assert!(!ran.stdout.contains(": :"), "{}", ran.stdout);
     assert!((0..4).all(|rank| tool.path(&format!("out/run.{rank}.et")).exists()));
     for (name, inside) in [(2, 9), (3, 3)] {
-        tool.file(&format!("run/kineto_trace_{name}.json"), draw(Drawn { rank: inside, ..RUN[0] }));
+        tool.file(
+            &format!("run/kineto_trace_{name}.json"),
+            draw(Drawn {
+                rank: inside,
+                ..RUN[0]
+            }),
+        );
     }
-    tool.run("ranks run").exits(0).says("does not fit together: the names count").says("4 ranks, ");
+    tool.run("ranks run")
+        .exits(0)
+        .says("does not fit together: the names count")
+        .says("4 ranks, ");
 }
 
 #[test]
 fn ranks_after_the_last_trace_get_a_file_too() {
     let tool = Tool::new();
     put(&tool, &RUN.map(|drawn| Drawn { world: 8, ..drawn })[..3]);
-    tool.run("merge run -o out --for astra-sim").exits(0).says("no trace of rank 3, 4, 5, 6, 7: 3 of 8 ranks are here");
-    assert!((0..8).all(|rank| tool.path(&format!("out/run.{rank}.et")).exists()) && !tool.path("out/run.8.et").exists());
+    tool.run("merge run -o out --for astra-sim")
+        .exits(0)
+        .says("no trace of rank 3, 4, 5, 6, 7: 3 of 8 ranks are here");
+    assert!(
+        (0..8).all(|rank| tool.path(&format!("out/run.{rank}.et")).exists())
+            && !tool.path("out/run.8.et").exists()
+    );
     assert!(String::from_utf8_lossy(&tool.read("out/network.yml")).contains("npus_count: [ 8 ]"));
-    assert!(String::from_utf8_lossy(&tool.read("out/README.md")).contains("No trace was there of rank 3, 4, 5, 6, 7"));
+    assert!(
+        String::from_utf8_lossy(&tool.read("out/README.md"))
+            .contains("No trace was there of rank 3, 4, 5, 6, 7")
+    );
     tool.run("check out").exits(0).says("8 ranks together");
     // what stays of that is not left beside a run without a simulator
     tool.run("merge run -o out --force").exits(0);
@@ -352,11 +606,25 @@ fn where_nothing_can_be_written_is_named() {
         "replay run",
         "schedule --wait 1 --warmup 1 --active 1 --steps 3",
     ] {
-        tool.shell(&format!("$ETLINK {line} > /dev/full")).exits(2).complains(&["standard output", "No space left"]);
+        tool.shell(&format!("$ETLINK {line} > /dev/full"))
+            .exits(2)
+            .complains(&["standard output", "No space left"]);
     }
-    for output in ["/dev/full --format et", "/dev/full --format json", "- --format et > /dev/full"] {
-        let name = if output.starts_with('-') { "standard output" } else { "/dev/full" };
-        tool.shell(&format!("$ETLINK link --device run/kineto_trace_0.json -o {output}")).exits(2).complains(&[name, "No space left"]);
+    for output in [
+        "/dev/full --format et",
+        "/dev/full --format json",
+        "- --format et > /dev/full",
+    ] {
+        let name = if output.starts_with('-') {
+            "standard output"
+        } else {
+            "/dev/full"
+        };
+        tool.shell(&format!(
+            "$ETLINK link --device run/kineto_trace_0.json -o {output}"
+        ))
+        .exits(2)
+        .complains(&[name, "No space left"]);
     }
 }
 
@@ -390,6 +658,15 @@ fn times_that_no_trace_should_have_do_no_harm() {
         tool.run(line).exits(0);
     }
     // one reason, and the right one
-    tool.file("x.json", draw(RUN[0]).iter().map(|byte| *byte as char).collect::<String>().replace("\"ts\": ", "\"ts\": 9999999999999999"));
-    tool.run("link --device x.json").exits(2).complains(&["x.json", "more than 292 years"]);
+    tool.file(
+        "x.json",
+        draw(RUN[0])
+            .iter()
+            .map(|byte| *byte as char)
+            .collect::<String>()
+            .replace("\"ts\": ", "\"ts\": 9999999999999999"),
+    );
+    tool.run("link --device x.json")
+        .exits(2)
+        .complains(&["x.json", "more than 292 years"]);
 }

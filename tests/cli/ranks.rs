@@ -25,9 +25,17 @@ pub struct Drawn {
 /// stream 20   all_reduce ====|      one per millisecond, all ranks end at the same time, 50 us after the last came
 /// ```
 pub fn draw(drawn: Drawn) -> Vec<u8> {
-    let Drawn { rank, world, ahead_ns, late, skipped, bytes } = drawn;
+    let Drawn {
+        rank,
+        world,
+        ahead_ns,
+        late,
+        skipped,
+        bytes,
+    } = drawn;
     let mut draw = TraceBuilder::new(Flavour::Cuda);
-    draw.distributed(rank, world).origin(1_700_000_000_000 * MS + ahead_ns);
+    draw.distributed(rank, world)
+        .origin(1_700_000_000_000 * MS + ahead_ns);
     let main = draw.thread();
     for round in skipped..8 {
         let begin = (round + 1) * MS;
@@ -35,30 +43,79 @@ pub fn draw(drawn: Drawn) -> Vec<u8> {
         (comms.in_elements, comms.out_elements) = (1024 + bytes, 1024 + bytes);
         draw.collective(main, &comms, begin, begin + 20_000);
         let correlation = draw.next_correlation();
-        draw.call(main, "cudaLaunchKernelExC", (begin + 5_000, begin + 9_000), correlation);
-        let arrival = if late { 400_000 } else { 100_000 + 1_000 * (rank * 7 + round * 3).rem_euclid(20) };
-        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (begin + arrival, begin + 450_000), correlation, &comms);
+        draw.call(
+            main,
+            "cudaLaunchKernelExC",
+            (begin + 5_000, begin + 9_000),
+            correlation,
+        );
+        let arrival = if late {
+            400_000
+        } else {
+            100_000 + 1_000 * (rank * 7 + round * 3).rem_euclid(20)
+        };
+        draw.collective_kernel(
+            Queue::stream(20),
+            "ncclDevKernel_AllReduce_Sum_f32",
+            (begin + arrival, begin + 450_000),
+            correlation,
+            &comms,
+        );
     }
     draw.kineto()
 }
 
 /// Four ranks whose rank 2 is late, on clocks that are apart.
 pub const RUN: [Drawn; 4] = [
-    Drawn { rank: 0, world: 4, ahead_ns: 0, late: false, skipped: 0, bytes: 0 },
-    Drawn { rank: 1, world: 4, ahead_ns: 3 * MS, late: false, skipped: 0, bytes: 0 },
-    Drawn { rank: 2, world: 4, ahead_ns: -7 * MS, late: true, skipped: 0, bytes: 0 },
-    Drawn { rank: 3, world: 4, ahead_ns: 40_000, late: false, skipped: 0, bytes: 0 },
+    Drawn {
+        rank: 0,
+        world: 4,
+        ahead_ns: 0,
+        late: false,
+        skipped: 0,
+        bytes: 0,
+    },
+    Drawn {
+        rank: 1,
+        world: 4,
+        ahead_ns: 3 * MS,
+        late: false,
+        skipped: 0,
+        bytes: 0,
+    },
+    Drawn {
+        rank: 2,
+        world: 4,
+        ahead_ns: -7 * MS,
+        late: true,
+        skipped: 0,
+        bytes: 0,
+    },
+    Drawn {
+        rank: 3,
+        world: 4,
+        ahead_ns: 40_000,
+        late: false,
+        skipped: 0,
+        bytes: 0,
+    },
 ];
 
 pub fn put(tool: &Tool, ranks: &[Drawn]) {
     for drawn in ranks {
-        tool.file(&format!("run/kineto_trace_{}.json", drawn.rank), draw(*drawn));
+        tool.file(
+            &format!("run/kineto_trace_{}.json", drawn.rank),
+            draw(*drawn),
+        );
     }
 }
 
 fn attrs(tool: &Tool, name: &str) -> Vec<etlink_chakra::read::CommAttrs> {
     let graph = etlink_chakra::read::read(&tool.read(name)[..]).expect("reads");
-    (0..graph.len()).map(|node| graph.comm_of(node)).filter(|comm| comm.size.is_some()).collect()
+    (0..graph.len())
+        .map(|node| graph.comm_of(node))
+        .filter(|comm| comm.size.is_some())
+        .collect()
 }
 
 fn sizes(tool: &Tool, name: &str) -> Vec<Option<i64>> {
@@ -72,26 +129,52 @@ fn groups(tool: &Tool, name: &str) -> Value {
 #[test]
 fn a_group_has_one_number_on_all_ranks() {
     let tool = Tool::new();
-    let ran = tool.run("merge {pairs}/tpdp4-2.15.0 -o out --json").exits(0).json();
+    let ran = tool
+        .run("merge {pairs}/tpdp4-2.15.0 -o out --json")
+        .exits(0)
+        .json();
     let want = serde_json::json!({"1": [0, 1], "3": [0, 2], "4": [1, 3], "5": [2, 3]});
     assert_eq!(groups(&tool, "out/comm_group.json"), want);
     let run = &ran["runs"][0];
-    assert_eq!((&run["collectives"], &run["unmatched"], &run["groups"]["2"]), (&26.into(), &0.into(), &serde_json::json!([0, 1, 2, 3])));
+    assert_eq!(
+        (&run["collectives"], &run["unmatched"], &run["groups"]["2"]),
+        (&26.into(), &0.into(), &serde_json::json!([0, 1, 2, 3]))
+    );
     let named = |rank: i64| {
-        let graph = etlink_chakra::read::read(&tool.read(&format!("out/tpdp4-2.15.0.{rank}.et"))[..]).expect("reads");
-        let names = (0..graph.len()).filter_map(|node| graph.comm_of(node).group).map(|name| graph.names.get(name).to_owned());
-        names.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+        let graph =
+            etlink_chakra::read::read(&tool.read(&format!("out/tpdp4-2.15.0.{rank}.et"))[..])
+                .expect("reads");
+        let names = (0..graph.len())
+            .filter_map(|node| graph.comm_of(node).group)
+            .map(|name| graph.names.get(name).to_owned());
+        names
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect::<Vec<_>>()
     };
-    assert_eq!([0, 1, 2, 3].map(named), [["1", "3"], ["1", "4"], ["3", "5"], ["4", "5"]]);
-    tool.run("check out").exits(0).says("tpdp4-2.15.0.*.et: ok, 4 ranks together");
+    assert_eq!(
+        [0, 1, 2, 3].map(named),
+        [["1", "3"], ["1", "4"], ["3", "5"], ["4", "5"]]
+    );
+    tool.run("check out")
+        .exits(0)
+        .says("tpdp4-2.15.0.*.et: ok, 4 ranks together");
 }
 
 #[test]
 fn uneven_sizes_are_made_equal() {
     let tool = Tool::new();
-    tool.run("merge {pairs}/experts2-2.15.0 -o out").exits(0).says("4 collectives and 0 messages matched, 0 not");
+    tool.run("merge {pairs}/experts2-2.15.0 -o out")
+        .exits(0)
+        .says("4 collectives and 0 messages matched, 0 not");
     let want = [512, 704, 512, 704].map(Some);
-    assert_eq!((sizes(&tool, "out/experts2-2.15.0.0.et"), sizes(&tool, "out/experts2-2.15.0.1.et")), (want.into(), want.into()));
+    assert_eq!(
+        (
+            sizes(&tool, "out/experts2-2.15.0.0.et"),
+            sizes(&tool, "out/experts2-2.15.0.1.et")
+        ),
+        (want.into(), want.into())
+    );
     tool.run("check out").exits(0);
 }
 
@@ -101,16 +184,28 @@ fn every_recorded_run_is_ready_for_astra_sim() {
     tool.run("merge {pairs} -o out --for astra-sim").exits(0);
     tool.run("check out").exits(0);
     let readme = String::from_utf8(tool.read("out/pipeline4-2.15.0/README.md")).expect("text");
-    assert!(readme.contains("--workload-configuration=\"$PWD\"/pipeline4-2.15.0 ") && !readme.contains("comm_group"), "{readme}");
-    assert!(String::from_utf8_lossy(&tool.read("out/pipeline4-2.15.0/network.yml")).contains("npus_count: [ 4 ]"));
+    assert!(
+        readme.contains("--workload-configuration=\"$PWD\"/pipeline4-2.15.0 ")
+            && !readme.contains("comm_group"),
+        "{readme}"
+    );
+    assert!(
+        String::from_utf8_lossy(&tool.read("out/pipeline4-2.15.0/network.yml"))
+            .contains("npus_count: [ 4 ]")
+    );
     for name in ["system.json", "memory.json", "comm_group.json"] {
         groups(&tool, &format!("out/tpdp4-2.15.0/{name}"));
     }
     // one rank is not enough for the simulator's network
     assert!(tool.path("out/mlp-2.15.0/mlp-2.15.0.1.et").exists());
-    tool.run("merge {pairs} -o out --for astra-sim").exits(2).complains(&["exists already", "--force"]);
-    tool.run("merge {pairs} -o out --for astra-sim --force").exits(0);
-    tool.run("merge {pairs} -o other --for astra-sim --format json").exits(2).complains(&["--for astra-sim", "--format"]);
+    tool.run("merge {pairs} -o out --for astra-sim")
+        .exits(2)
+        .complains(&["exists already", "--force"]);
+    tool.run("merge {pairs} -o out --for astra-sim --force")
+        .exits(0);
+    tool.run("merge {pairs} -o other --for astra-sim --format json")
+        .exits(2)
+        .complains(&["--for astra-sim", "--format"]);
 }
 
 #[test]
@@ -121,22 +216,55 @@ fn the_late_rank_and_the_clocks_are_found() {
     let run = &ran[0];
     for (drawn, clock) in RUN.iter().zip(run["clocks"].as_array().expect("clocks")) {
         let offset = clock["offset_ns"].as_i64().expect("a number");
-        assert!((offset + drawn.ahead_ns).abs() <= 5_000, "rank {}: {clock}", drawn.rank);
-        assert_eq!((clock["support"].as_u64(), clock["contradicted"].as_bool()), (Some(if drawn.rank == 0 { 0 } else { 8 }), Some(false)));
+        assert!(
+            (offset + drawn.ahead_ns).abs() <= 5_000,
+            "rank {}: {clock}",
+            drawn.rank
+        );
+        assert_eq!(
+            (clock["support"].as_u64(), clock["contradicted"].as_bool()),
+            (Some(if drawn.rank == 0 { 0 } else { 8 }), Some(false))
+        );
     }
     let collectives = run["collectives"].as_array().expect("collectives");
     assert_eq!(collectives.len(), 8);
     for one in collectives {
-        assert_eq!((one["last"].as_i64(), one["transfer_ns"].as_i64()), (Some(2), Some(50_000)), "{one}");
-        assert!(one["skew_ns"].as_i64().is_some_and(|skew| (280_000..=300_000).contains(&skew)), "{one}");
+        assert_eq!(
+            (one["last"].as_i64(), one["transfer_ns"].as_i64()),
+            (Some(2), Some(50_000)),
+            "{one}"
+        );
+        assert!(
+            one["skew_ns"]
+                .as_i64()
+                .is_some_and(|skew| (280_000..=300_000).contains(&skew)),
+            "{one}"
+        );
         // 4096 bytes in 50 us, 2 · 3/4 of that on the bus
-        assert_eq!((one["algorithm_bandwidth"].as_f64(), one["bus_bandwidth"].as_f64()), (Some(81_920_000.0), Some(122_880_000.0)));
+        assert_eq!(
+            (
+                one["algorithm_bandwidth"].as_f64(),
+                one["bus_bandwidth"].as_f64()
+            ),
+            (Some(81_920_000.0), Some(122_880_000.0))
+        );
     }
-    let lasts: Vec<_> = run["ranks"].as_array().expect("ranks").iter().map(|rank| rank["last"].as_u64()).collect();
+    let lasts: Vec<_> = run["ranks"]
+        .as_array()
+        .expect("ranks")
+        .iter()
+        .map(|rank| rank["last"].as_u64())
+        .collect();
     assert_eq!(lasts, [0, 0, 8, 0].map(Some));
-    tool.run("ranks run").exits(0).says("largest skew").says("rank 2");
+    tool.run("ranks run")
+        .exits(0)
+        .says("largest skew")
+        .says("rank 2");
     let unaligned = tool.run("ranks run --no-align --json").exits(0).json();
-    assert_eq!(unaligned[0]["collectives"][0]["last"], 1, "its clock is 3 ms ahead");
+    assert_eq!(
+        unaligned[0]["collectives"][0]["last"], 1,
+        "its clock is 3 ms ahead"
+    );
 }
 
 /// ```text
@@ -147,15 +275,36 @@ fn overlapping(rank: i64) -> Vec<u8> {
     let mut draw = TraceBuilder::new(Flavour::Cuda);
     draw.distributed(rank, 3).origin(1_700_000_000_000 * MS);
     let main = draw.thread();
-    let (gather, reduce) = (Comms::new("_allgather_base", 0..2, rank, 4), Comms::new("allreduce", 0..3, rank, 9));
-    let starts = if rank == 1 { [MS + 60_000, MS + 40_000] } else { [MS + 40_000, MS + 60_000] };
-    let rows = [(20, "AllGather", gather, starts[0], MS + 300_000), (21, "AllReduce", reduce, starts[1], MS + 310_000)];
+    let (gather, reduce) = (
+        Comms::new("_allgather_base", 0..2, rank, 4),
+        Comms::new("allreduce", 0..3, rank, 9),
+    );
+    let starts = if rank == 1 {
+        [MS + 60_000, MS + 40_000]
+    } else {
+        [MS + 40_000, MS + 60_000]
+    };
+    let rows = [
+        (20, "AllGather", gather, starts[0], MS + 300_000),
+        (21, "AllReduce", reduce, starts[1], MS + 310_000),
+    ];
     for (stream, name, mut comms, start, end) in rows.into_iter().skip(usize::from(rank == 2)) {
         comms.group_name = stream.to_string();
         let correlation = draw.next_correlation();
         draw.collective(main, &comms, start - 30_000, start - 15_000);
-        draw.call(main, "cudaLaunchKernelExC", (start - 25_000, start - 20_000), correlation);
-        draw.collective_kernel(Queue::stream(stream), &format!("ncclDevKernel_{name}"), (start, end), correlation, &comms);
+        draw.call(
+            main,
+            "cudaLaunchKernelExC",
+            (start - 25_000, start - 20_000),
+            correlation,
+        );
+        draw.collective_kernel(
+            Queue::stream(stream),
+            &format!("ncclDevKernel_{name}"),
+            (start, end),
+            correlation,
+            &comms,
+        );
     }
     draw.kineto()
 }
@@ -166,19 +315,41 @@ fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
     for rank in 0..3 {
         tool.file(&format!("run/kineto_trace_{rank}.json"), overlapping(rank));
     }
-    let said = "communications that ranks do in opposite order (first: all_gather number 4 of ranks 0, 1";
-    tool.run("merge run -o out").exits(0).says(said).says("2  communication, order differs");
+    let said =
+        "communications that ranks do in opposite order (first: all_gather number 4 of ranks 0, 1";
+    tool.run("merge run -o out")
+        .exits(0)
+        .says(said)
+        .says("2  communication, order differs");
     tool.run("ranks run").exits(0).says(&format!("1 {said}"));
     let problems = &tool.run("ranks run --json").exits(0).json()[0]["problems"];
-    assert_eq!((&problems[0]["kind"], &problems[0]["count"]), (&"order_differs".into(), &1.into()), "{problems}");
-    assert_eq!([0, 1, 2].map(|rank| sizes(&tool, &format!("out/run.{rank}.et")).len()), [1, 1, 1]);
+    assert_eq!(
+        (&problems[0]["kind"], &problems[0]["count"]),
+        (&"order_differs".into(), &1.into()),
+        "{problems}"
+    );
+    assert_eq!(
+        [0, 1, 2].map(|rank| sizes(&tool, &format!("out/run.{rank}.et")).len()),
+        [1, 1, 1]
+    );
     let ran = tool.run("merge run -o sim --for astra-sim").exits(0);
-    assert!(!ran.stdout.contains("opposite"), "they end in one order: {}", ran.stdout);
-    assert_eq!([0, 1, 2].map(|rank| sizes(&tool, &format!("sim/run.{rank}.et")).len()), [2, 2, 1]);
+    assert!(
+        !ran.stdout.contains("opposite"),
+        "they end in one order: {}",
+        ran.stdout
+    );
+    assert_eq!(
+        [0, 1, 2].map(|rank| sizes(&tool, &format!("sim/run.{rank}.et")).len()),
+        [2, 2, 1]
+    );
     // one after the other they take longer than they did: replay says so
     let replayed = tool.run("replay sim --json").exits(0).json();
     let figures = &replayed[0]["figures"];
-    assert!(figures["replay_error"].as_f64() > Some(0.1) && figures["contradictions"]["edges"].as_u64() >= Some(2), "{figures}");
+    assert!(
+        figures["replay_error"].as_f64() > Some(0.1)
+            && figures["contradictions"]["edges"].as_u64() >= Some(2),
+        "{figures}"
+    );
     let checked = tool.run("check out sim").exits(0);
     assert!(!checked.stdout.contains("opposite"), "{}", checked.stdout);
 }
@@ -190,20 +361,34 @@ fn comparisons_are_tables_for_programs() {
     let ran = tool.run("ranks run --csv").exits(0);
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(lines.len(), 9);
-    assert!(lines[0].starts_with("run,kind,ranks,group,number,bytes,start_ns,last,skew_ns"), "{}", lines[0]);
-    assert!(lines[1].starts_with(",all_reduce,\"ranks 0, 1, 2, 3\",1,100,4096,"), "{}", lines[1]);
+    assert!(
+        lines[0].starts_with("run,kind,ranks,group,number,bytes,start_ns,last,skew_ns"),
+        "{}",
+        lines[0]
+    );
+    assert!(
+        lines[1].starts_with(",all_reduce,\"ranks 0, 1, 2, 3\",1,100,4096,"),
+        "{}",
+        lines[1]
+    );
 }
 
 #[test]
 fn files_are_on_one_clock_unless_they_shall_not() {
     let tool = Tool::new();
     put(&tool, &RUN);
-    tool.run("merge run -o out").exits(0).says("clock of rank 2");
+    tool.run("merge run -o out")
+        .exits(0)
+        .says("clock of rank 2");
     tool.run("merge run -o own --no-align").exits(0);
     let ends = |folder: &str| {
         [0, 2].map(|rank| {
-            let graph = etlink_chakra::read::read(&tool.read(&format!("{folder}/run.{rank}.et"))[..]).expect("reads");
-            let collective = (0..graph.len()).find(|node| graph.comm_of(*node).size.is_some()).expect("a collective");
+            let graph =
+                etlink_chakra::read::read(&tool.read(&format!("{folder}/run.{rank}.et"))[..])
+                    .expect("reads");
+            let collective = (0..graph.len())
+                .find(|node| graph.comm_of(*node).size.is_some())
+                .expect("a collective");
             graph.start_ns[collective].expect("a start") + graph.duration_ns[collective]
         })
     };
@@ -215,27 +400,62 @@ fn files_are_on_one_clock_unless_they_shall_not() {
 fn a_rank_that_is_not_there_is_named() {
     let tool = Tool::new();
     put(&tool, &[RUN[0], RUN[1], RUN[3]]);
-    tool.run("merge run -o out").exits(0).says("no trace of rank 2: 3 of 4 ranks are here").says("8 collectives and 0 messages matched, 0 not");
-    assert_eq!(groups(&tool, "out/comm_group.json"), serde_json::json!({"1": [0, 1, 2, 3]}));
+    tool.run("merge run -o out")
+        .exits(0)
+        .says("no trace of rank 2: 3 of 4 ranks are here")
+        .says("8 collectives and 0 messages matched, 0 not");
+    assert_eq!(
+        groups(&tool, "out/comm_group.json"),
+        serde_json::json!({"1": [0, 1, 2, 3]})
+    );
     tool.run("check out").exits(1).says("rank 2 has no file");
-    tool.run("merge run -o sim --for astra-sim").exits(0).says("absent rank");
-    assert_eq!(sizes(&tool, "sim/run.0.et"), [], "what rank 2 takes part in is computation");
-    assert!(String::from_utf8_lossy(&tool.read("sim/README.md")).contains("No trace was there of rank 2"));
-    tool.run("check sim").exits(0).says("run.*.et: ok, 4 ranks together");
+    tool.run("merge run -o sim --for astra-sim")
+        .exits(0)
+        .says("absent rank");
+    assert_eq!(
+        sizes(&tool, "sim/run.0.et"),
+        [],
+        "what rank 2 takes part in is computation"
+    );
+    assert!(
+        String::from_utf8_lossy(&tool.read("sim/README.md"))
+            .contains("No trace was there of rank 2")
+    );
+    tool.run("check sim")
+        .exits(0)
+        .says("run.*.et: ok, 4 ranks together");
     tool.run("ranks run").exits(0).says("no trace of rank 2");
     let json = tool.run("ranks run --json").exits(0).json();
-    let told: Vec<_> = json[0]["collectives"].as_array().expect("collectives").iter().map(|one| &one["transfer_ns"]).collect();
+    let told: Vec<_> = json[0]["collectives"]
+        .as_array()
+        .expect("collectives")
+        .iter()
+        .map(|one| &one["transfer_ns"])
+        .collect();
     assert_eq!(told, [&Value::Null; 8], "rank 2 comes last to all of them");
     tool.run("replay run")
         .exits(0)
         .says("note: no trace of rank 2: what waits for them counts as transfer")
         .says("and transferred, or waited for absent ranks, for ");
-    tool.run("analyze run").exits(0).says("note: no trace of rank 2").says("among the ranks here, rank ");
-    let chosen = tool.run("analyze run --ranks 0,1").exits(0).says("among the ranks here, rank ");
+    tool.run("analyze run")
+        .exits(0)
+        .says("note: no trace of rank 2")
+        .says("among the ranks here, rank ");
+    let chosen = tool
+        .run("analyze run --ranks 0,1")
+        .exits(0)
+        .says("among the ranks here, rank ");
     assert!(!chosen.stdout.contains("no trace of"), "{}", chosen.stdout);
     put(&tool, &RUN);
-    let whole = tool.run("analyze run").exits(0).says("\nrank 2 holds the others up most");
-    assert!(!whole.stdout.contains("no trace of") && !whole.stdout.contains("who came late"), "{}", whole.stdout);
+    let whole = tool
+        .run("analyze run")
+        .exits(0)
+        .says("\nrank 2 holds the others up most");
+    assert!(
+        !whole.stdout.contains("no trace of") && !whole.stdout.contains("who came late"),
+        "{}",
+        whole.stdout
+    );
 }
 
 #[test]
@@ -243,7 +463,9 @@ fn who_came_late_by_clocks_that_nothing_tells_is_said() {
     let tool = Tool::new();
     let said = "note: nothing tells how the clock of rank 1, 2, 3 lies to that of rank 0: who came late is by their own clocks";
     for command in ["ranks", "analyze"] {
-        tool.run(&format!("{command} {{pairs}}/tpdp4-2.15.0")).exits(0).says(said);
+        tool.run(&format!("{command} {{pairs}}/tpdp4-2.15.0"))
+            .exits(0)
+            .says(said);
     }
 }
 
@@ -256,30 +478,73 @@ fn communication_without_a_record_is_counted() {
         let main = draw.thread();
         let correlation = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", (MS, MS + 5_000), correlation);
-        draw.kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (MS + 10_000, MS + 50_000), correlation);
+        draw.kernel(
+            Queue::stream(20),
+            "ncclDevKernel_AllReduce_Sum_f32",
+            (MS + 10_000, MS + 50_000),
+            correlation,
+        );
         tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
     }
-    tool.run("ranks run").exits(0).says("2 ranks, 0 collectives and messages").says("note: 2 communication kernels without a record of what is");
+    tool.run("ranks run")
+        .exits(0)
+        .says("2 ranks, 0 collectives and messages")
+        .says("note: 2 communication kernels without a record of what is");
     let one = tool.path("run/kineto_trace_1.json");
     std::fs::remove_file(one).expect("it is there");
-    tool.run("ranks run").exits(0).says("1 rank, 0 collectives").says("note: 1 communication kernel without a record");
+    tool.run("ranks run")
+        .exits(0)
+        .says("1 rank, 0 collectives")
+        .says("note: 1 communication kernel without a record");
 }
 
 #[test]
 fn a_window_that_begins_later_costs_only_what_it_lacks() {
     let tool = Tool::new();
-    put(&tool, &[RUN[0], RUN[1], Drawn { skipped: 3, ..RUN[2] }, RUN[3]]);
-    let ran = tool.run("merge run -o out --for astra-sim").exits(0).says("5 collectives and 0 messages matched, 3 not");
-    assert!(ran.stdout.contains("all_reduce number 100 of ranks 0, 1, 2, 3 is missing on rank 2"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("9  communication, unmatched"), "{}", ran.stdout);
-    assert_eq!((sizes(&tool, "out/run.0.et").len(), sizes(&tool, "out/run.2.et").len()), (5, 5));
+    put(
+        &tool,
+        &[
+            RUN[0],
+            RUN[1],
+            Drawn {
+                skipped: 3,
+                ..RUN[2]
+            },
+            RUN[3],
+        ],
+    );
+    let ran = tool
+        .run("merge run -o out --for astra-sim")
+        .exits(0)
+        .says("5 collectives and 0 messages matched, 3 not");
+    assert!(
+        ran.stdout
+            .contains("all_reduce number 100 of ranks 0, 1, 2, 3 is missing on rank 2"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        ran.stdout.contains("9  communication, unmatched"),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(
+        (
+            sizes(&tool, "out/run.0.et").len(),
+            sizes(&tool, "out/run.2.et").len()
+        ),
+        (5, 5)
+    );
     tool.run("check out").exits(0);
 }
 
 #[test]
 fn different_sizes_are_told_and_made_equal() {
     let tool = Tool::new();
-    put(&tool, &[RUN[0], RUN[1], RUN[2], Drawn { bytes: 1, ..RUN[3] }]);
+    put(
+        &tool,
+        &[RUN[0], RUN[1], RUN[2], Drawn { bytes: 1, ..RUN[3] }],
+    );
     tool.run("merge run -o out")
         .exits(0)
         .says("8  collectives of different sizes on different ranks")
@@ -293,10 +558,24 @@ fn two_files_of_one_rank_are_not_guessed_between() {
     let tool = Tool::new();
     put(&tool, &RUN);
     tool.file("run/device_1.json", draw(RUN[1]));
-    let ran = tool.run("merge run -o out").exits(0).says("2 device traces are of rank 1").says("no trace of rank 1");
-    assert!(ran.stdout.contains("is not joined with the others: its rank is not sure"), "{}", ran.stdout);
-    assert!(tool.path("out/run.device_1.et").exists() && tool.path("out/run.kineto_trace_1.et").exists());
-    tool.run("merge run -o sim --for astra-sim").exits(1).says("no trace of rank 1");
+    let ran = tool
+        .run("merge run -o out")
+        .exits(0)
+        .says("2 device traces are of rank 1")
+        .says("no trace of rank 1");
+    assert!(
+        ran.stdout
+            .contains("is not joined with the others: its rank is not sure"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        tool.path("out/run.device_1.et").exists()
+            && tool.path("out/run.kineto_trace_1.et").exists()
+    );
+    tool.run("merge run -o sim --for astra-sim")
+        .exits(1)
+        .says("no trace of rank 1");
     tool.run("check sim").exits(0).says("4 ranks together");
 }
 
@@ -304,20 +583,45 @@ fn two_files_of_one_rank_are_not_guessed_between() {
 fn ranks_of_other_runs_are_left_out() {
     let tool = Tool::new();
     put(&tool, &RUN);
-    put(&tool, &[Drawn { ahead_ns: DAY_NS, ..RUN[3] }]);
-    tool.run("merge run -o out").exits(0).says("3 is not joined with the others: it was recorded 86399 s after the others: of another run");
-    tool.run("ranks run").exits(1).says("3 is left out: it was recorded 86399 s after");
+    put(
+        &tool,
+        &[Drawn {
+            ahead_ns: DAY_NS,
+            ..RUN[3]
+        }],
+    );
+    tool.run("merge run -o out").exits(0).says(
+        "3 is not joined with the others: it was recorded 86399 s after the others: of another run",
+    );
+    tool.run("ranks run")
+        .exits(1)
+        .says("3 is left out: it was recorded 86399 s after");
     put(&tool, &[Drawn { world: 8, ..RUN[3] }]);
-    tool.run("merge run -o world").exits(0).says("3 is not joined with the others: it is of a run of 8 ranks, most others of one of 4");
-    assert_eq!(groups(&tool, "world/comm_group.json"), serde_json::json!({"1": [0, 1, 2, 3]}));
+    tool.run("merge run -o world").exits(0).says(
+        "3 is not joined with the others: it is of a run of 8 ranks, most others of one of 4",
+    );
+    assert_eq!(
+        groups(&tool, "world/comm_group.json"),
+        serde_json::json!({"1": [0, 1, 2, 3]})
+    );
     let forced = tool.run("merge run -o forced --force").exits(0);
-    assert!(!forced.stdout.contains("is not joined"), "{}", forced.stdout);
+    assert!(
+        !forced.stdout.contains("is not joined"),
+        "{}",
+        forced.stdout
+    );
     let said = "rank 3: taken in by --force: it is of a run of 8 ranks, most others of one of 4";
     forced.says(said);
     for command in ["ranks", "replay", "analyze"] {
-        tool.run(&format!("{command} run --force")).exits(0).says(said);
+        tool.run(&format!("{command} run --force"))
+            .exits(0)
+            .says(said);
         let left_out = tool.run(&format!("{command} run")).exits(1);
-        assert!(!left_out.stdout.contains("taken in by"), "{}", left_out.stdout);
+        assert!(
+            !left_out.stdout.contains("taken in by"),
+            "{}",
+            left_out.stdout
+        );
     }
 }
 
@@ -325,11 +629,18 @@ fn ranks_of_other_runs_are_left_out() {
 fn a_rank_of_another_program_is_told() {
     let tool = Tool::new();
     for (case, ranks) in [("tpdp4-2.15.0", 0..3), ("pipeline4-2.15.0", 3..4)] {
-        for name in ranks.flat_map(|rank| ["torch_et", "kineto_trace"].map(|kind| format!("{kind}_{rank}.json"))) {
-            tool.file(&format!("run/{name}"), unpacked(&format!("{case}/{name}.gz")));
+        for name in ranks
+            .flat_map(|rank| ["torch_et", "kineto_trace"].map(|kind| format!("{kind}_{rank}.json")))
+        {
+            tool.file(
+                &format!("run/{name}"),
+                unpacked(&format!("{case}/{name}.gz")),
+            );
         }
     }
-    tool.run("merge run -o out --for astra-sim").exits(0).says("nothing that rank 3 communicates fits the others");
+    tool.run("merge run -o out --for astra-sim")
+        .exits(0)
+        .says("nothing that rank 3 communicates fits the others");
     tool.run("check out").exits(0).says("4 ranks together");
 }
 
@@ -340,18 +651,41 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     let whole = draw(RUN[2]);
     tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
     let ran = tool.run("merge run -o out --for astra-sim").exits(0);
-    tool.run("ranks run").exits(0).says("note: rank 2: damage: the file ends");
+    tool.run("ranks run")
+        .exits(0)
+        .says("note: rank 2: damage: the file ends");
     let json = tool.run("ranks run --json").exits(0).json();
-    assert!(json[0]["notes"][0].as_str().is_some_and(|note| note.starts_with("rank 2: damage: ")), "{}", json[0]["notes"]);
-    assert!(tool.run("ranks run --csv").exits(0).stderr.contains("note: rank 2: damage: the file ends"));
-    tool.run("ranks run --strict").exits(1).says("note: 2 is left out: run/kineto_trace_2.json: refused under --strict: damage");
-    assert!(ran.stdout.contains("is missing on rank 2") && ran.stdout.contains("communication, unmatched"), "{}", ran.stdout);
+    assert!(
+        json[0]["notes"][0]
+            .as_str()
+            .is_some_and(|note| note.starts_with("rank 2: damage: ")),
+        "{}",
+        json[0]["notes"]
+    );
+    assert!(
+        tool.run("ranks run --csv")
+            .exits(0)
+            .stderr
+            .contains("note: rank 2: damage: the file ends")
+    );
+    tool.run("ranks run --strict")
+        .exits(1)
+        .says("note: 2 is left out: run/kineto_trace_2.json: refused under --strict: damage");
+    assert!(
+        ran.stdout.contains("is missing on rank 2")
+            && ran.stdout.contains("communication, unmatched"),
+        "{}",
+        ran.stdout
+    );
     let kept = sizes(&tool, "out/run.2.et").len();
     assert!((2..8).contains(&kept), "{kept}");
     assert_eq!(sizes(&tool, "out/run.0.et").len(), kept);
     tool.run("check out").exits(0);
     tool.file("run/kineto_trace_2.json", "this is no trace");
-    tool.run("merge run -o none --for astra-sim").exits(1).says("failed: 2:").says("no trace of rank 2");
+    tool.run("merge run -o none --for astra-sim")
+        .exits(1)
+        .says("failed: 2:")
+        .says("no trace of rank 2");
     tool.run("check none").exits(0).says("4 ranks together");
 }
 
@@ -360,9 +694,14 @@ fn an_unreadable_group_file_is_named() {
     let tool = Tool::new();
     tool.run("merge {pairs}/tpdp4-2.15.0 -o out").exits(0);
     tool.file("out/comm_group.json", "{\"1\": [0");
-    tool.run("check out").exits(2).complains(&["comm_group.json", "list of ranks"]);
+    tool.run("check out")
+        .exits(2)
+        .complains(&["comm_group.json", "list of ranks"]);
     tool.file("out/comm_group.json", "{\"1\": [0, 1]}");
-    tool.run("check out").exits(1).says("a group that comm_group.json does not list").says("group \"3\"");
+    tool.run("check out")
+        .exits(1)
+        .says("a group that comm_group.json does not list")
+        .says("group \"3\"");
 }
 
 #[test]
@@ -371,6 +710,10 @@ fn a_rank_that_is_linked_by_itself_names_only_groups_of_a_part() {
     for name in ["torch_et_0.json", "kineto_trace_0.json"] {
         tool.file(name, unpacked(&format!("ddp2-2.15.0/{name}.gz")));
     }
-    tool.run("link --host torch_et_0.json --device kineto_trace_0.json -o x.et").exits(0);
-    assert!(attrs(&tool, "x.et").iter().all(|comm| comm.group.is_none()), "simulators take all ranks");
+    tool.run("link --host torch_et_0.json --device kineto_trace_0.json -o x.et")
+        .exits(0);
+    assert!(
+        attrs(&tool, "x.et").iter().all(|comm| comm.group.is_none()),
+        "simulators take all ranks"
+    );
 }

@@ -14,10 +14,19 @@ const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device {pairs}
 /// ```
 fn drawn() -> String {
     let mut events = vec![event("cpu_op", "step", (100, 21), (0, 50), json!({}))];
-    for (name, stream, call, start, duration) in [("gemm", 7, 10, 16, 30), ("Memcpy DtoH (Device -> Pinned)", 8, 20, 26, 10), ("relu", 7, 30, 47, 10)]
-    {
+    for (name, stream, call, start, duration) in [
+        ("gemm", 7, 10, 16, 30),
+        ("Memcpy DtoH (Device -> Pinned)", 8, 20, 26, 10),
+        ("relu", 7, 30, 47, 10),
+    ] {
         let args = json!({"correlation": call, "External id": 1});
-        events.push(event("cuda_runtime", "cudaLaunchKernel", (100, 21), (call, 3), args));
+        events.push(event(
+            "cuda_runtime",
+            "cudaLaunchKernel",
+            (100, 21),
+            (call, 3),
+            args,
+        ));
         let category = if stream == 8 { "gpu_memcpy" } else { "kernel" };
         let args = json!({"correlation": call, "External id": 1, "device": 0, "context": 1, "stream": stream});
         events.push(event(category, name, (0, stream), (start, duration), args));
@@ -30,7 +39,12 @@ fn event(category: &str, name: &str, place: (i64, i64), time: (i64, i64), args: 
 }
 
 fn assert_true(figures: &Value, what: &str) {
-    let below = |key: &str, value: &Value| assert!(value.as_f64().is_some_and(|error| error <= 0.01), "{what}: {key} is {value}");
+    let below = |key: &str, value: &Value| {
+        assert!(
+            value.as_f64().is_some_and(|error| error <= 0.01),
+            "{what}: {key} is {value}"
+        )
+    };
     below("replay error", &figures["replay_error"]);
     below("end error", &figures["end_error"]["mean_share"]);
     assert_eq!(figures["contradictions"]["edges"], 0, "{what}");
@@ -41,23 +55,43 @@ fn every_recorded_pair_gives_its_measured_times_back() {
     let tool = Tool::new();
     let mut ranks = 0;
     for case in std::fs::read_dir(pairs()).expect("pairs") {
-        let case = case.expect("entry").file_name().to_string_lossy().into_owned();
+        let case = case
+            .expect("entry")
+            .file_name()
+            .to_string_lossy()
+            .into_owned();
         for rank in 0.. {
-            let [host, device] = ["torch_et", "kineto_trace"].map(|name| format!("{case}/{name}_{rank}.json.gz"));
+            let [host, device] =
+                ["torch_et", "kineto_trace"].map(|name| format!("{case}/{name}_{rank}.json.gz"));
             if !pairs().join(&device).exists() {
                 break;
             }
             let pair = format!("--host {{pairs}}/{host} --device {{pairs}}/{device} --force");
-            let told = tool.run(&format!("replay {pair} --critical-path --json")).exits(0).json();
+            let told = tool
+                .run(&format!("replay {pair} --critical-path --json"))
+                .exits(0)
+                .json();
             assert_true(&told["figures"], &device);
             let path = &told["critical_path"];
             let causes = path["causes"].as_object().expect("causes").values();
-            assert_eq!(causes.map(|time| time["ns"].as_i64().expect("ns")).sum::<i64>(), path["makespan_ns"], "{device}");
+            assert_eq!(
+                causes
+                    .map(|time| time["ns"].as_i64().expect("ns"))
+                    .sum::<i64>(),
+                path["makespan_ns"],
+                "{device}"
+            );
             tool.run(&format!("link {pair} -o out.et")).exits(0);
             let file = tool.run("replay out.et --json").exits(0).json();
             assert_true(&file["figures"], &device);
-            assert_eq!(file["figures"]["nodes"], told["figures"]["nodes"], "{device}");
-            assert_eq!(file["figures"]["replayed_ns"], told["figures"]["replayed_ns"], "{device}");
+            assert_eq!(
+                file["figures"]["nodes"], told["figures"]["nodes"],
+                "{device}"
+            );
+            assert_eq!(
+                file["figures"]["replayed_ns"], told["figures"]["replayed_ns"],
+                "{device}"
+            );
             ranks += 1;
         }
     }
@@ -67,8 +101,15 @@ fn every_recorded_pair_gives_its_measured_times_back() {
 #[test]
 fn the_table_tells_how_true_the_graph_is() {
     let tool = Tool::new();
-    let ran = tool.run(&format!("replay {MLP} --critical-path -j 1")).exits(0);
-    ran.says("replay error 0.0").says("end error").says("contradictions").says("program order").says("critical path").says("host");
+    let ran = tool
+        .run(&format!("replay {MLP} --critical-path -j 1"))
+        .exits(0);
+    ran.says("replay error 0.0")
+        .says("end error")
+        .says("contradictions")
+        .says("program order")
+        .says("critical path")
+        .says("host");
 }
 
 #[test]
@@ -78,12 +119,32 @@ fn a_kineto_trace_is_linked_and_replayed_from_anywhere() {
     let file = tool.run("replay trace.json --json").exits(0).json();
     let figures = &file["figures"];
     assert_true(figures, "drawn");
-    assert_eq!((&figures["device_ops"], &figures["streams"], &figures["measured_ns"]), (&json!(3), &json!(2), &json!(57_000)));
+    assert_eq!(
+        (
+            &figures["device_ops"],
+            &figures["streams"],
+            &figures["measured_ns"]
+        ),
+        (&json!(3), &json!(2), &json!(57_000))
+    );
     let launch = &figures["by_edge"]["launch"];
-    assert_eq!((&launch["count"], &launch["decided"], &launch["latency"]["max_ns"]), (&json!(3), &json!(2), &json!(6_000)));
-    let piped = tool.run_with("replay - --json", drawn().as_bytes()).exits(0).json();
+    assert_eq!(
+        (
+            &launch["count"],
+            &launch["decided"],
+            &launch["latency"]["max_ns"]
+        ),
+        (&json!(3), &json!(2), &json!(6_000))
+    );
+    let piped = tool
+        .run_with("replay - --json", drawn().as_bytes())
+        .exits(0)
+        .json();
     assert_eq!(&piped["figures"], figures);
-    let device = tool.run("replay --device trace.json --json").exits(0).json();
+    let device = tool
+        .run("replay --device trace.json --json")
+        .exits(0)
+        .json();
     assert_eq!(device, file);
     // a file says less about edges, but the same about time
     tool.run("link --device trace.json -o out.et").exits(0);
@@ -97,52 +158,120 @@ fn what_if_questions_change_the_makespan() {
     tool.file("trace.json", drawn());
     let change = |options: &str| {
         let words: Vec<String> = options.split('|').map(|word| format!("'{word}'")).collect();
-        let told = tool.shell(&format!("$ETLINK replay trace.json --json {}", words.join(" "))).exits(0).json();
+        let told = tool
+            .shell(&format!(
+                "$ETLINK replay trace.json --json {}",
+                words.join(" ")
+            ))
+            .exits(0)
+            .json();
         assert_true(&told["figures"], options);
-        (told["what_if"]["change_ns"].as_i64(), told["what_if"]["device_end_change_ns"].as_i64())
+        (
+            told["what_if"]["change_ns"].as_i64(),
+            told["what_if"]["device_end_change_ns"].as_i64(),
+        )
     };
-    assert_eq!(change("--scale|gemm=0.5"), (Some(-7_000), Some(-15_000)), "then the host thread ends last");
-    assert_eq!(change("--scale|kind=device 2.0"), (Some(40_000), Some(40_000)));
-    assert_eq!(change("--scale|g?mm*=2|--scale|gemm=0.5"), (Some(0), Some(0)));
+    assert_eq!(
+        change("--scale|gemm=0.5"),
+        (Some(-7_000), Some(-15_000)),
+        "then the host thread ends last"
+    );
+    assert_eq!(
+        change("--scale|kind=device 2.0"),
+        (Some(40_000), Some(40_000))
+    );
+    assert_eq!(
+        change("--scale|g?mm*=2|--scale|gemm=0.5"),
+        (Some(0), Some(0))
+    );
     assert_eq!(change("--scale|kind=collective 9"), (Some(0), Some(0)));
-    assert_eq!(change("--drop-edges|stream-order"), (Some(-7_000), Some(-11_000)));
+    assert_eq!(
+        change("--drop-edges|stream-order"),
+        (Some(-7_000), Some(-11_000))
+    );
     assert_eq!(change("--resources"), (None, None));
-    tool.shell("$ETLINK replay trace.json --scale 'kind=device 2.0' --drop-edges launch").exits(0).says("kind=device 2.0, without launch");
+    tool.shell("$ETLINK replay trace.json --scale 'kind=device 2.0' --drop-edges launch")
+        .exits(0)
+        .says("kind=device 2.0, without launch");
 }
 
 #[test]
 fn a_node_is_explained() {
     let tool = Tool::new();
     tool.file("trace.json", drawn());
-    let told = tool.run("replay trace.json --explain relu --json").exits(0).json();
+    let told = tool
+        .run("replay trace.json --explain relu --json")
+        .exits(0)
+        .json();
     let told = &told["explanation"];
-    assert_eq!((&told["name"], &told["place"], &told["latency_ns"]), (&json!("relu"), &json!("stream 7 of device 0"), &json!(1_000)));
+    assert_eq!(
+        (&told["name"], &told["place"], &told["latency_ns"]),
+        (
+            &json!("relu"),
+            &json!("stream 7 of device 0"),
+            &json!(1_000)
+        )
+    );
     let deps = told["deps"].as_array().expect("deps");
-    assert_eq!((&deps[0]["edge"], &deps[0]["decided"], &deps[0]["from"]["name"]), (&json!("stream_order"), &json!(true), &json!("gemm")));
-    assert_eq!((&deps[1]["edge"], &deps[1]["decided"], &deps[1]["slack_ns"]), (&json!("launch"), &json!(false), &json!(16_000)));
-    assert!(deps[1]["evidence"].as_str().is_some_and(|text| text.contains("thread 21") && text.contains("correlation 30")), "{told}");
+    assert_eq!(
+        (
+            &deps[0]["edge"],
+            &deps[0]["decided"],
+            &deps[0]["from"]["name"]
+        ),
+        (&json!("stream_order"), &json!(true), &json!("gemm"))
+    );
+    assert_eq!(
+        (&deps[1]["edge"], &deps[1]["decided"], &deps[1]["slack_ns"]),
+        (&json!("launch"), &json!(false), &json!(16_000))
+    );
+    assert!(
+        deps[1]["evidence"]
+            .as_str()
+            .is_some_and(|text| text.contains("thread 21") && text.contains("correlation 30")),
+        "{told}"
+    );
     let number = told["node"].as_u64().expect("number");
-    tool.run(&format!("replay trace.json --explain {number}")).exits(0).says("decided").says("stream order").says("correlation 30");
-    tool.run("replay trace.json --explain softmax").exits(2).complains(&["trace.json", "softmax"]);
+    tool.run(&format!("replay trace.json --explain {number}"))
+        .exits(0)
+        .says("decided")
+        .says("stream order")
+        .says("correlation 30");
+    tool.run("replay trace.json --explain softmax")
+        .exits(2)
+        .complains(&["trace.json", "softmax"]);
 }
 
 #[test]
 fn what_cannot_be_replayed_is_refused_with_a_reason() {
     let tool = Tool::new();
     tool.run("replay").exits(2);
-    tool.run("replay nowhere.et").exits(2).complains(&["nowhere.et"]);
+    tool.run("replay nowhere.et")
+        .exits(2)
+        .complains(&["nowhere.et"]);
     tool.file("empty.et", "");
-    tool.run("replay empty.et").exits(2).complains(&["empty.et is empty"]);
+    tool.run("replay empty.et")
+        .exits(2)
+        .complains(&["empty.et is empty"]);
     tool.file("text.et", "no trace at all");
-    tool.run("replay text.et").exits(2).complains(&["text.et is no Chakra trace"]);
-    tool.run("replay {pairs}/mlp-2.15.0/torch_et_0.json.gz").exits(2).complains(&["has no times", "--device"]);
+    tool.run("replay text.et")
+        .exits(2)
+        .complains(&["text.et is no Chakra trace"]);
+    tool.run("replay {pairs}/mlp-2.15.0/torch_et_0.json.gz")
+        .exits(2)
+        .complains(&["has no times", "--device"]);
     tool.run(&format!("link {MLP} -o merged.json")).exits(0);
-    tool.run("replay merged.json").exits(2).complains(&["the op tree", ".et"]);
+    tool.run("replay merged.json")
+        .exits(2)
+        .complains(&["the op tree", ".et"]);
     tool.file("trace.json", drawn());
     tool.run("replay trace.json --device trace.json").exits(2);
-    for (option, word) in
-        [("--scale=gemm", "factor"), ("--scale=gemm=-1", "from 0 up"), ("--scale=kind=gpu=2", "kinds are"), ("--drop-edges=x", "event_wait")]
-    {
+    for (option, word) in [
+        ("--scale=gemm", "factor"),
+        ("--scale=gemm=-1", "from 0 up"),
+        ("--scale=kind=gpu=2", "kinds are"),
+        ("--drop-edges=x", "event_wait"),
+    ] {
         let ran = tool.run(&format!("replay trace.json {option}")).exits(2);
         assert!(ran.stderr.contains(word), "{option}: {}", ran.stderr);
     }
@@ -151,14 +280,46 @@ fn what_cannot_be_replayed_is_refused_with_a_reason() {
 #[test]
 fn a_file_of_others_runs_without_starts_and_cycles_are_named() {
     let tool = Tool::new();
-    let node =
-        |id: u64, name: &str, deps: &[u64]| json!({"id": id, "name": name, "type": "COMP_NODE", "ctrlDeps": deps, "durationMicros": "5"}).to_string();
-    tool.file("ok.json", [r#"{"version": "0.0.4"}"#, &node(9, "last", &[4, 77]), &node(4, "first", &[])].join("\n"));
+    let node = |id: u64, name: &str, deps: &[u64]| {
+        json!({"id": id, "name": name, "type": "COMP_NODE", "ctrlDeps": deps, "durationMicros": "5"}).to_string()
+    };
+    tool.file(
+        "ok.json",
+        [
+            r#"{"version": "0.0.4"}"#,
+            &node(9, "last", &[4, 77]),
+            &node(4, "first", &[]),
+        ]
+        .join("\n"),
+    );
     let told = tool.run("replay ok.json --json").exits(0).json();
-    assert_eq!((&told["figures"]["replayed_ns"], &told["figures"]["replay_error"]), (&json!(10_000), &Value::Null));
-    tool.run("replay ok.json --explain 9").exits(0).says("1 deps name nodes that are not in the file").says("no start time").says("first");
-    tool.file("circle.json", [r#"{"version": "0.0.4"}"#, &node(9, "one", &[4]), &node(4, "other", &[9])].join("\n"));
-    tool.run("replay circle.json").exits(2).complains(&["circle.json", "circle", "node 9 \"one\"", "node 4 \"other\""]);
+    assert_eq!(
+        (
+            &told["figures"]["replayed_ns"],
+            &told["figures"]["replay_error"]
+        ),
+        (&json!(10_000), &Value::Null)
+    );
+    tool.run("replay ok.json --explain 9")
+        .exits(0)
+        .says("1 deps name nodes that are not in the file")
+        .says("no start time")
+        .says("first");
+    tool.file(
+        "circle.json",
+        [
+            r#"{"version": "0.0.4"}"#,
+            &node(9, "one", &[4]),
+            &node(4, "other", &[9]),
+        ]
+        .join("\n"),
+    );
+    tool.run("replay circle.json").exits(2).complains(&[
+        "circle.json",
+        "circle",
+        "node 9 \"one\"",
+        "node 4 \"other\"",
+    ]);
 }
 
 #[test]
@@ -166,6 +327,10 @@ fn damage_is_refused_only_under_strict() {
     let tool = Tool::new();
     let trace = drawn();
     tool.file("cut.json", &trace[..trace.len() - 40]);
-    tool.run("replay cut.json").exits(0).says("note: 1 the file ends before its list does");
-    tool.run("replay cut.json --strict").exits(1).complains(&["cut.json", "--strict"]);
+    tool.run("replay cut.json")
+        .exits(0)
+        .says("note: 1 the file ends before its list does");
+    tool.run("replay cut.json --strict")
+        .exits(1)
+        .complains(&["cut.json", "--strict"]);
 }

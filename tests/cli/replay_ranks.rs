@@ -13,13 +13,20 @@ fn only(told: &Value) -> &Value {
 }
 
 fn is_true(run: &Value, what: &str) {
-    let share = |value: &Value, key: &str| assert!(value.as_f64().is_some_and(|error| error <= 0.02), "{what}: {key} is {value}");
+    let share = |value: &Value, key: &str| {
+        assert!(
+            value.as_f64().is_some_and(|error| error <= 0.02),
+            "{what}: {key} is {value}"
+        )
+    };
     let figures = &run["figures"];
     share(&figures["replay_error"], "replay error");
     share(&figures["end_error"]["mean_share"], "end error");
     assert_eq!(figures["contradictions"]["edges"], 0, "{what}");
     let ranks = run["together"]["ranks"].as_array().expect("ranks");
-    ranks.iter().for_each(|rank| share(&rank["replay_error"], "replay error of a rank"));
+    ranks
+        .iter()
+        .for_each(|rank| share(&rank["replay_error"], "replay error of a rank"));
 }
 
 #[test]
@@ -38,21 +45,46 @@ fn recorded_runs_give_their_measured_times_back_with_all_collectives_joined() {
         ("experts2-2.15.0", 4, 4),
         ("fsdp2-2.15.0", 18, 18),
     ] {
-        let told = tool.run(&format!("replay {{pairs}}/{case} --critical-path --json")).exits(0).json();
+        let told = tool
+            .run(&format!("replay {{pairs}}/{case} --critical-path --json"))
+            .exits(0)
+            .json();
         let run = only(&told);
         is_true(run, case);
         let met = &run["together"]["collectives"];
         assert_eq!(met["joined"], joined, "{case}");
-        assert!(met["local"].as_object().expect("local").values().all(|count| *count == 0), "{case}: {met}");
+        assert!(
+            met["local"]
+                .as_object()
+                .expect("local")
+                .values()
+                .all(|count| *count == 0),
+            "{case}: {met}"
+        );
         let path = &run["critical_path"];
-        let sum = |key: &str| path[key].as_object().expect(key).values().map(|time| time["ns"].as_i64().expect("ns")).sum::<i64>();
-        assert_eq!(json!([sum("causes"), sum("ranks")]), json!([path["makespan_ns"], path["makespan_ns"]]), "{case}");
-        tool.run(&format!("merge {{pairs}}/{case} -o {case}")).exits(0);
+        let sum = |key: &str| {
+            path[key]
+                .as_object()
+                .expect(key)
+                .values()
+                .map(|time| time["ns"].as_i64().expect("ns"))
+                .sum::<i64>()
+        };
+        assert_eq!(
+            json!([sum("causes"), sum("ranks")]),
+            json!([path["makespan_ns"], path["makespan_ns"]]),
+            "{case}"
+        );
+        tool.run(&format!("merge {{pairs}}/{case} -o {case}"))
+            .exits(0);
         let files = tool.run(&format!("replay {case} --json")).exits(0).json();
         let files = only(&files);
         is_true(files, case);
         assert_eq!(
-            (&files["together"]["collectives"]["joined"], &files["figures"]["replayed_ns"]),
+            (
+                &files["together"]["collectives"]["joined"],
+                &files["figures"]["replayed_ns"]
+            ),
             (&json!(written), &run["figures"]["replayed_ns"])
         );
     }
@@ -62,51 +94,112 @@ fn recorded_runs_give_their_measured_times_back_with_all_collectives_joined() {
 fn files_for_a_simulator_replay_as_measured_too() {
     let tool = Tool::new();
     for (at, mode) in ["", "--device-only", "--comm-only"].into_iter().enumerate() {
-        tool.run(&format!("merge {{pairs}} -o {at} --for astra-sim {mode}")).exits(0);
+        tool.run(&format!("merge {{pairs}} -o {at} --for astra-sim {mode}"))
+            .exits(0);
         let told = tool.run(&format!("replay {at} --json")).exits(0).json();
         let runs = told.as_array().expect("runs");
         assert!(runs.len() > 20);
-        runs.iter().for_each(|run| is_true(run, &format!("{mode} {}", run["input"])));
+        runs.iter()
+            .for_each(|run| is_true(run, &format!("{mode} {}", run["input"])));
     }
 }
 
 #[test]
 fn ranks_and_replay_say_the_same_of_who_waited() {
     let tool = Tool::new();
-    for case in ["ddp2-2.15.0", "ddp2-2.4.1", "ddp2_race-2.15.0", "tpdp4-2.15.0", "pipeline4-2.15.0", "experts2-2.15.0", "fsdp2-2.15.0"] {
-        let replayed = tool.run(&format!("replay {{pairs}}/{case} --json")).exits(0).json();
-        let ranks = tool.run(&format!("ranks {{pairs}}/{case} --json")).exits(0).json();
-        let each = |ranks: &Value, of: fn(&Value) -> &Value| ranks.as_array().expect("ranks").iter().map(|rank| of(rank).clone()).collect::<Vec<_>>();
-        let stood_still = each(&only(&replayed)["together"]["ranks"], |rank| &rank["collectives"]["waiting_ns"]);
-        assert_eq!(each(&ranks[0]["ranks"], |rank| &rank["waited_ns"]), stood_still, "{case}");
+    for case in [
+        "ddp2-2.15.0",
+        "ddp2-2.4.1",
+        "ddp2_race-2.15.0",
+        "tpdp4-2.15.0",
+        "pipeline4-2.15.0",
+        "experts2-2.15.0",
+        "fsdp2-2.15.0",
+    ] {
+        let replayed = tool
+            .run(&format!("replay {{pairs}}/{case} --json"))
+            .exits(0)
+            .json();
+        let ranks = tool
+            .run(&format!("ranks {{pairs}}/{case} --json"))
+            .exits(0)
+            .json();
+        let each = |ranks: &Value, of: fn(&Value) -> &Value| {
+            ranks
+                .as_array()
+                .expect("ranks")
+                .iter()
+                .map(|rank| of(rank).clone())
+                .collect::<Vec<_>>()
+        };
+        let stood_still = each(&only(&replayed)["together"]["ranks"], |rank| {
+            &rank["collectives"]["waiting_ns"]
+        });
+        assert_eq!(
+            each(&ranks[0]["ranks"], |rank| &rank["waited_ns"]),
+            stood_still,
+            "{case}"
+        );
     }
 }
 
 #[test]
 fn a_rank_for_a_folder_is_refused() {
     let tool = Tool::new();
-    tool.run("replay {pairs}/ddp2-2.15.0 --rank 1").exits(2).complains(&["--rank", "rank=1/"]);
+    tool.run("replay {pairs}/ddp2-2.15.0 --rank 1")
+        .exits(2)
+        .complains(&["--rank", "rank=1/"]);
 }
 
 #[test]
 fn the_critical_path_goes_from_rank_to_rank_by_a_collective() {
     let tool = Tool::new();
-    let ran = tool.run("replay {pairs}/pipeline4-2.15.0 --critical-path").exits(0);
-    ran.says("rank 2 came last to message 1 from rank 2 to rank 3").says("24  joined, and messages").says("  rank 3  ");
+    let ran = tool
+        .run("replay {pairs}/pipeline4-2.15.0 --critical-path")
+        .exits(0);
+    ran.says("rank 2 came last to message 1 from rank 2 to rank 3")
+        .says("24  joined, and messages")
+        .says("  rank 3  ");
 }
 
 #[test]
 fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
     let tool = Tool::new();
     for folder in ["{pairs}/ddp2-2.15.0", "out"] {
-        tool.run("merge {pairs}/ddp2-2.15.0 -o out --force").exits(0);
-        let told = tool.shell(&format!("$ETLINK replay {folder} --scale 'rank=1/kind=host_op 3' --json")).exits(0).json();
-        let change = |rank: usize, key: &str| only(&told)["what_if"]["ranks"][rank][key].as_i64().expect("ns");
-        assert!(change(0, "end_change_ns") > 5 * MS && change(1, "end_change_ns") > 5 * MS, "{told}");
+        tool.run("merge {pairs}/ddp2-2.15.0 -o out --force")
+            .exits(0);
+        let told = tool
+            .shell(&format!(
+                "$ETLINK replay {folder} --scale 'rank=1/kind=host_op 3' --json"
+            ))
+            .exits(0)
+            .json();
+        let change = |rank: usize, key: &str| {
+            only(&told)["what_if"]["ranks"][rank][key]
+                .as_i64()
+                .expect("ns")
+        };
+        assert!(
+            change(0, "end_change_ns") > 5 * MS && change(1, "end_change_ns") > 5 * MS,
+            "{told}"
+        );
         assert!(change(0, "waiting_change_ns") > 5 * MS && change(0, "transfer_change_ns") == 0);
-        tool.shell(&format!("$ETLINK replay {folder} --scale 'rank=7/*=3'")).exits(0).says("--scale rank=7/*=3 changes nothing");
-        let free = tool.shell(&format!("$ETLINK replay {folder} --scale 'rank=1/*=3' --drop-edges collective --json")).exits(0).json();
-        assert!(only(&free)["what_if"]["ranks"][0]["end_change_ns"].as_i64().expect("ns") <= 0, "nobody waits for rank 1");
+        tool.shell(&format!("$ETLINK replay {folder} --scale 'rank=7/*=3'"))
+            .exits(0)
+            .says("--scale rank=7/*=3 changes nothing");
+        let free = tool
+            .shell(&format!(
+                "$ETLINK replay {folder} --scale 'rank=1/*=3' --drop-edges collective --json"
+            ))
+            .exits(0)
+            .json();
+        assert!(
+            only(&free)["what_if"]["ranks"][0]["end_change_ns"]
+                .as_i64()
+                .expect("ns")
+                <= 0,
+            "nobody waits for rank 1"
+        );
     }
 }
 
@@ -116,15 +209,27 @@ fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
 /// ```
 fn draw(rank: i64, ahead_ns: i64, arrives: [i64; 2]) -> Vec<u8> {
     let mut draw = TraceBuilder::new(Flavour::Cuda);
-    draw.distributed(rank, 2).origin(1_700_000_000_000 * MS + ahead_ns);
+    draw.distributed(rank, 2)
+        .origin(1_700_000_000_000 * MS + ahead_ns);
     let main = draw.thread();
     for (round, arrival) in (0..).zip(arrives) {
         let begin = (round + 1) * MS;
         let comms = Comms::new("allreduce", 0..2, rank, round + 100);
         draw.collective(main, &comms, begin, begin + 20_000);
         let correlation = draw.next_correlation();
-        draw.call(main, "cudaLaunchKernelExC", (begin + 5_000, begin + 9_000), correlation);
-        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (begin + arrival, begin + 250_000), correlation, &comms);
+        draw.call(
+            main,
+            "cudaLaunchKernelExC",
+            (begin + 5_000, begin + 9_000),
+            correlation,
+        );
+        draw.collective_kernel(
+            Queue::stream(20),
+            "ncclDevKernel_AllReduce_Sum_f32",
+            (begin + arrival, begin + 250_000),
+            correlation,
+            &comms,
+        );
     }
     draw.kineto()
 }
@@ -133,21 +238,43 @@ fn draw(rank: i64, ahead_ns: i64, arrives: [i64; 2]) -> Vec<u8> {
 fn time_in_collectives_is_waiting_for_the_last_and_transfer() {
     let tool = Tool::new();
     tool.file("run/kineto_trace_0.json", draw(0, 0, [20_000, 200_000]));
-    tool.file("run/kineto_trace_1.json", draw(1, -5 * MS, [200_000, 30_000]));
+    tool.file(
+        "run/kineto_trace_1.json",
+        draw(1, -5 * MS, [200_000, 30_000]),
+    );
     let told = tool.run("replay run --json").exits(0).json();
     is_true(only(&told), "drawn");
     let all = &only(&told)["together"];
-    assert_eq!((&all["collectives"]["joined"], &all["ranks"][1]["clock_offset_ns"]), (&json!(2), &json!(5 * MS)));
+    assert_eq!(
+        (
+            &all["collectives"]["joined"],
+            &all["ranks"][1]["clock_offset_ns"]
+        ),
+        (&json!(2), &json!(5 * MS))
+    );
     let spent = |rank: usize| &all["ranks"][rank]["collectives"];
-    assert_eq!(spent(0), &json!({"count": 2, "waiting_ns": 180_000, "transfer_ns": 100_000}));
-    assert_eq!(spent(1), &json!({"count": 2, "waiting_ns": 170_000, "transfer_ns": 100_000}));
+    assert_eq!(
+        spent(0),
+        &json!({"count": 2, "waiting_ns": 180_000, "transfer_ns": 100_000})
+    );
+    assert_eq!(
+        spent(1),
+        &json!({"count": 2, "waiting_ns": 170_000, "transfer_ns": 100_000})
+    );
     // a network of twice the speed: the second transfer starts when the measured gap before it is over
-    let faster = tool.shell("$ETLINK replay run --scale 'kind=collective 0.5' --json").exits(0).json();
+    let faster = tool
+        .shell("$ETLINK replay run --scale 'kind=collective 0.5' --json")
+        .exits(0)
+        .json();
     assert_eq!(only(&faster)["what_if"]["device_end_change_ns"], -25_000);
     let one = tool.run("replay run --json -j 1").exits(0).json();
     assert_eq!(one, told, "at any number of threads");
     let apart = tool.run("replay run --json --no-align").exits(0).json();
-    assert_eq!(only(&apart)["together"]["collectives"]["local"]["contradicted"], 2, "by clocks that are apart nothing fits");
+    assert_eq!(
+        only(&apart)["together"]["collectives"]["local"]["contradicted"],
+        2,
+        "by clocks that are apart nothing fits"
+    );
     is_true(only(&apart), "not aligned");
 }
 
@@ -155,32 +282,66 @@ fn time_in_collectives_is_waiting_for_the_last_and_transfer() {
 fn files_without_times_wait_for_each_other_too() {
     let tool = Tool::new();
     for rank in 0..2 {
-        let (compute, reduce) = (json!({"id": "1", "name": "gemm", "type": "COMP_NODE", "durationMicros": (rank + 1) * 100}), "all_reduce");
+        let (compute, reduce) = (
+            json!({"id": "1", "name": "gemm", "type": "COMP_NODE", "durationMicros": (rank + 1) * 100}),
+            "all_reduce",
+        );
         let group = json!({"id": "2", "name": reduce, "type": "COMM_COLL_NODE", "ctrlDeps": ["1"], "durationMicros": 30,
             "attr": [{"name": "comm_type", "int64Val": "0"}, {"name": "comm_size", "int64Val": "8"}]});
         let head = json!({"version": "0.0.4"});
-        tool.file(&format!("run/sim.{rank}.et"), [head, compute, group].map(|part| part.to_string()).join("\n"));
+        tool.file(
+            &format!("run/sim.{rank}.et"),
+            [head, compute, group]
+                .map(|part| part.to_string())
+                .join("\n"),
+        );
     }
-    let told = tool.run("replay run --json --critical-path").exits(0).json();
+    let told = tool
+        .run("replay run --json --critical-path")
+        .exits(0)
+        .json();
     let run = only(&told);
-    assert_eq!((&run["figures"]["replayed_ns"], &run["figures"]["measured_ns"]), (&json!(230_000), &json!(null)));
-    assert_eq!(run["together"]["ranks"][0]["collectives"], json!({"count": 1, "waiting_ns": 100_000, "transfer_ns": 30_000}));
-    let crossing = json!([{"from": 1, "to": 0, "by": "all_reduce 0 of ranks 0, 1", "at_ns": 200_000}]);
+    assert_eq!(
+        (
+            &run["figures"]["replayed_ns"],
+            &run["figures"]["measured_ns"]
+        ),
+        (&json!(230_000), &json!(null))
+    );
+    assert_eq!(
+        run["together"]["ranks"][0]["collectives"],
+        json!({"count": 1, "waiting_ns": 100_000, "transfer_ns": 30_000})
+    );
+    let crossing =
+        json!([{"from": 1, "to": 0, "by": "all_reduce 0 of ranks 0, 1", "at_ns": 200_000}]);
     assert_eq!(run["critical_path"]["crossings"], crossing);
-    assert!(run["notes"].to_string().contains("without start times"), "{}", run["notes"]);
+    assert!(
+        run["notes"].to_string().contains("without start times"),
+        "{}",
+        run["notes"]
+    );
 }
 
 #[test]
 fn ranks_that_are_not_there_or_broken_are_named_and_the_rest_runs() {
     let tool = Tool::new();
     for rank in 0..2 {
-        tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank, 0, [20_000, 30_000]));
+        tool.file(
+            &format!("run/kineto_trace_{rank}.json"),
+            draw(rank, 0, [20_000, 30_000]),
+        );
     }
     tool.file("run/kineto_trace_2.json", "no trace");
     let ran = tool.run("replay run").exits(1);
-    ran.says("left out").says("kineto_trace_2.json").says("2  joined, and messages");
-    tool.run("replay run -o x.trace.json").exits(2).complains(&["-o", "--host"]);
+    ran.says("left out")
+        .says("kineto_trace_2.json")
+        .says("2  joined, and messages");
+    tool.run("replay run -o x.trace.json")
+        .exits(2)
+        .complains(&["-o", "--host"]);
     tool.run("replay empty-is-no-folder").exits(2);
     tool.file("none/readme.txt", "");
-    tool.run("replay none").exits(2).complains(&["none", "traces"]);
+    tool.run("replay none")
+        .exits(2)
+        .complains(&["none", "traces"]);
 }

@@ -11,7 +11,13 @@ fn steps() -> TraceBuilder {
     for (step, length) in [(4, 100_000), (5, 300_000), (6, 200_000)] {
         draw.annotation(main, &format!("ProfilerStep#{step}"), from, from + length);
         draw.op(main, "aten::mm", from + 1_000, from + 40_000);
-        draw.launch(main, (from + 5_000, from + 9_000), Queue::stream(7), "sm80_gemm", (from + 20_000, from + 60_000));
+        draw.launch(
+            main,
+            (from + 5_000, from + 9_000),
+            Queue::stream(7),
+            "sm80_gemm",
+            (from + 20_000, from + 60_000),
+        );
         from += length;
     }
     draw
@@ -21,12 +27,21 @@ fn steps() -> TraceBuilder {
 fn one_trace_or_a_folder_becomes_one_page() {
     let tool = Tool::new();
     tool.file("trace.json", steps().kineto());
-    let json = tool.run("report trace.json -o one.html --json").exits(0).json();
-    assert_eq!((&json["step"], &json["ranks"], &json["ranges"]), (&"ProfilerStep#6".into(), &1.into(), &4.into()), "the median of three");
+    let json = tool
+        .run("report trace.json -o one.html --json")
+        .exits(0)
+        .json();
+    assert_eq!(
+        (&json["step"], &json["ranks"], &json["ranges"]),
+        (&"ProfilerStep#6".into(), &1.into(), &4.into()),
+        "the median of three"
+    );
     let page = tool.read("one.html");
     assert_eq!(json["bytes"], page.len());
     let recorded = tool.run("report {pairs}/tpdp4-2.15.0 -o run.html").exits(0);
-    recorded.says(", 4 ranks; drawn: step ProfilerStep#3 of 4 ranks, ").says(" ranges\n");
+    recorded
+        .says(", 4 ranks; drawn: step ProfilerStep#3 of 4 ranks, ")
+        .says(" ranges\n");
     let page = String::from_utf8(tool.read("run.html")).expect("text");
     assert!(page.contains("<title>tpdp4-2.15.0 · etlink report</title>"));
     assert!(
@@ -41,8 +56,10 @@ fn one_trace_or_a_folder_becomes_one_page() {
 #[test]
 fn the_same_page_with_any_number_of_threads() {
     let tool = Tool::new();
-    tool.run("report {pairs}/pipeline4-2.15.0 -o one.html -j 1").exits(0);
-    tool.run("report {pairs}/pipeline4-2.15.0 -o four.html -j 4").exits(0);
+    tool.run("report {pairs}/pipeline4-2.15.0 -o one.html -j 1")
+        .exits(0);
+    tool.run("report {pairs}/pipeline4-2.15.0 -o four.html -j 4")
+        .exits(0);
     assert!(tool.read("one.html") == tool.read("four.html"));
 }
 
@@ -50,17 +67,40 @@ fn the_same_page_with_any_number_of_threads() {
 fn steps_and_ranks_can_be_chosen() {
     let tool = Tool::new();
     tool.file("trace.json", steps().kineto());
-    for (step, name) in [("5", "ProfilerStep#5"), ("ProfilerStep#4", "ProfilerStep#4")] {
-        let json = tool.run(&format!("report trace.json -o x.html --force --json --step {step}")).exits(0).json();
+    for (step, name) in [
+        ("5", "ProfilerStep#5"),
+        ("ProfilerStep#4", "ProfilerStep#4"),
+    ] {
+        let json = tool
+            .run(&format!(
+                "report trace.json -o x.html --force --json --step {step}"
+            ))
+            .exits(0)
+            .json();
         assert_eq!(json["step"], name);
     }
-    tool.run("report trace.json -o y.html --step 7").exits(2).complains(&["no step 7", "ProfilerStep#4, ProfilerStep#5, ProfilerStep#6"]);
-    let json = tool.run("report {pairs}/tpdp4-2.15.0 -o z.html --timelines 1,3 --json").exits(0).json();
+    tool.run("report trace.json -o y.html --step 7")
+        .exits(2)
+        .complains(&[
+            "no step 7",
+            "ProfilerStep#4, ProfilerStep#5, ProfilerStep#6",
+        ]);
+    let json = tool
+        .run("report {pairs}/tpdp4-2.15.0 -o z.html --timelines 1,3 --json")
+        .exits(0)
+        .json();
     assert_eq!((&json["ranks"], &json["timelines"]), (&4.into(), &2.into()));
-    let json = tool.run("report {pairs}/tpdp4-2.15.0 -o v.html --timelines 0,2-3 --json").exits(0).json();
+    let json = tool
+        .run("report {pairs}/tpdp4-2.15.0 -o v.html --timelines 0,2-3 --json")
+        .exits(0)
+        .json();
     assert_eq!(json["timelines"], 3, "as --ranks takes them");
-    tool.run("report {pairs}/tpdp4-2.15.0 -o w.html --timelines 9").exits(2).complains(&["no trace of rank 9", "0, 1, 2, 3"]);
-    tool.run("report trace.json -o w.html --timelines 0").exits(2).complains(&["--timelines is for a folder"]);
+    tool.run("report {pairs}/tpdp4-2.15.0 -o w.html --timelines 9")
+        .exits(2)
+        .complains(&["no trace of rank 9", "0, 1, 2, 3"]);
+    tool.run("report trace.json -o w.html --timelines 0")
+        .exits(2)
+        .complains(&["--timelines is for a folder"]);
 }
 
 #[test]
@@ -68,17 +108,35 @@ fn nothing_is_replaced_or_mixed_by_accident() {
     let tool = Tool::new();
     tool.file("trace.json", steps().kineto());
     tool.file("there.html", "mine");
-    tool.run("report trace.json -o there.html").exits(2).complains(&["there.html exists already", "--force"]);
+    tool.run("report trace.json -o there.html")
+        .exits(2)
+        .complains(&["there.html exists already", "--force"]);
     assert_eq!(tool.read("there.html"), b"mine");
     tool.run("report trace.json -o there.html --force").exits(0);
-    tool.run("report trace.json -o page.json").exits(2).complains(&["page.json", "use .html"]);
-    tool.run("report {pairs} -o all.html").exits(2).complains(&[" runs, each in its folder", "give one of them", "conv-2.1.2"]);
-    tool.run("report no-such-file -o x.html").exits(2).complains(&["no-such-file"]);
-    tool.run("report . --host a.json -o x.html").exits(2).complains(&["--host and --rank are for one trace"]);
+    tool.run("report trace.json -o page.json")
+        .exits(2)
+        .complains(&["page.json", "use .html"]);
+    tool.run("report {pairs} -o all.html").exits(2).complains(&[
+        " runs, each in its folder",
+        "give one of them",
+        "conv-2.1.2",
+    ]);
+    tool.run("report no-such-file -o x.html")
+        .exits(2)
+        .complains(&["no-such-file"]);
+    tool.run("report . --host a.json -o x.html")
+        .exits(2)
+        .complains(&["--host and --rank are for one trace"]);
     tool.file("broken/kineto_trace_0.json", steps().kineto());
     tool.file("broken/kineto_trace_1.json", "{\"traceEvents\": 7}");
-    tool.run("report broken -o broken.html").exits(1).says("note: 1 is left out");
-    assert_eq!(tool.names(), ["broken", "broken.html", "there.html", "trace.json"], "and no half files");
+    tool.run("report broken -o broken.html")
+        .exits(1)
+        .says("note: 1 is left out");
+    assert_eq!(
+        tool.names(),
+        ["broken", "broken.html", "there.html", "trace.json"],
+        "and no half files"
+    );
 }
 
 /// Rank 1 of a run of 64 ranks beside rank 0 of one of 2.
@@ -92,10 +150,19 @@ fn traces_of_another_run_are_left_out() {
     }
     let json = tool.run("report run -o page.html --json").exits(1).json();
     assert_eq!(json["ranks"], 1);
-    assert_eq!(json["notes"][0], "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 (--force takes it in)");
-    let forced = tool.run("report run -o page.html --json --force").exits(0).json();
+    assert_eq!(
+        json["notes"][0],
+        "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 (--force takes it in)"
+    );
+    let forced = tool
+        .run("report run -o page.html --json --force")
+        .exits(0)
+        .json();
     assert_eq!(forced["ranks"], 2);
-    assert_eq!(forced["notes"][0], "rank 1: taken in by --force: it is of a run of 64 ranks, most others of one of 2");
+    assert_eq!(
+        forced["notes"][0],
+        "rank 1: taken in by --force: it is of a run of 64 ranks, most others of one of 2"
+    );
 }
 
 /// A trace cut before its device rows.
@@ -103,21 +170,33 @@ fn traces_of_another_run_are_left_out() {
 fn damage_is_said() {
     let tool = Tool::new();
     let whole = steps().kineto();
-    let rows = whole.windows(9).position(|letters| letters == b"sm80_gemm").expect("device rows");
+    let rows = whole
+        .windows(9)
+        .position(|letters| letters == b"sm80_gemm")
+        .expect("device rows");
     tool.file("cut.json", &whole[..rows]);
-    tool.run("report cut.json -o one.html").exits(0).says("note: damage: the file ends before its list does");
+    tool.run("report cut.json -o one.html")
+        .exits(0)
+        .says("note: damage: the file ends before its list does");
     let page = String::from_utf8(tool.read("one.html")).expect("text");
-    assert!(page.contains("One rank on Drawn Device: what could be read of damaged traces has no device rows; "));
+    assert!(page.contains(
+        "One rank on Drawn Device: what could be read of damaged traces has no device rows; "
+    ));
     tool.file("run/kineto_trace_0.json", &whole);
     tool.file("run/kineto_trace_1.json", &whole[..rows]);
-    tool.run("report run -o run.html").exits(0).says("note: rank 1: damage: ");
+    tool.run("report run -o run.html")
+        .exits(0)
+        .says("note: rank 1: damage: ");
 }
 
 /// The second step is longest on rank 0, the others on rank 1.
 #[test]
 fn a_step_is_as_long_as_on_its_longest_rank() {
     let tool = Tool::new();
-    for (rank, lengths) in [(0, [100_000, 500_000, 200_000]), (1, [300_000, 120_000, 400_000])] {
+    for (rank, lengths) in [
+        (0, [100_000, 500_000, 200_000]),
+        (1, [300_000, 120_000, 400_000]),
+    ] {
         let mut draw = TraceBuilder::default();
         let main = draw.thread();
         let mut from = 0;
@@ -130,14 +209,18 @@ fn a_step_is_as_long_as_on_its_longest_rank() {
     }
     tool.run("report run -o run.html").exits(0);
     let page = String::from_utf8(tool.read("run.html")).expect("text");
-    assert!(page.contains("a step takes 400.0 µs (median of 3 steps, of each the longest of 2 ranks)"));
+    assert!(
+        page.contains("a step takes 400.0 µs (median of 3 steps, of each the longest of 2 ranks)")
+    );
 }
 
 #[test]
 fn a_page_can_go_to_standard_output() {
     let tool = Tool::new();
     tool.file("trace.json", steps().kineto());
-    let ran = tool.run_with("report - -o -", &tool.read("trace.json")).exits(0);
+    let ran = tool
+        .run_with("report - -o -", &tool.read("trace.json"))
+        .exits(0);
     assert!(ran.stdout.starts_with("<!doctype html>") && ran.stdout.ends_with("</html>\n"));
 }
 
@@ -145,16 +228,29 @@ fn a_page_can_go_to_standard_output() {
 fn written_graphs_say_what_they_tell() {
     let tool = Tool::new();
     for rank in 0..2 {
-        tool.file(&format!("traces/kineto_trace_{rank}.json"), steps().kineto());
+        tool.file(
+            &format!("traces/kineto_trace_{rank}.json"),
+            steps().kineto(),
+        );
     }
     tool.run("merge traces -o sim").exits(0);
     let json = tool.run("report sim -o sim.html --json").exits(0).json();
-    assert_eq!((&json["ranks"], &json["timelines"], &json["step"]), (&2.into(), &2.into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&json["ranks"], &json["timelines"], &json["step"]),
+        (&2.into(), &2.into(), &serde_json::Value::Null)
+    );
     let said = "of a written graph host times are those of slices: nothing is told of steps, linking, sizes of copies, grids, allocations, barriers and when Gloo began";
     assert_eq!(json["notes"][0], said);
-    tool.run("report sim/traces.1.et -o one.html").exits(0).says(said).says(", 1 rank; drawn: 1 rank, without steps, 12 ranges");
-    tool.run("link --device traces/kineto_trace_0.json -o tree.json").exits(0);
-    tool.run("report tree.json -o tree.html").exits(0).says("nothing is told of critical path").says("drawn: step ProfilerStep#6 of 1 rank, ");
+    tool.run("report sim/traces.1.et -o one.html")
+        .exits(0)
+        .says(said)
+        .says(", 1 rank; drawn: 1 rank, without steps, 12 ranges");
+    tool.run("link --device traces/kineto_trace_0.json -o tree.json")
+        .exits(0);
+    tool.run("report tree.json -o tree.html")
+        .exits(0)
+        .says("nothing is told of critical path")
+        .says("drawn: step ProfilerStep#6 of 1 rank, ");
     let sim = tool.read("sim/traces.0.et");
     tool.run_with("report - -o -", &sim).exits(0);
 }
@@ -162,11 +258,18 @@ fn written_graphs_say_what_they_tell() {
 #[test]
 fn what_is_no_graph_is_refused_in_words() {
     let tool = Tool::new();
-    tool.run("report {pairs}/mlp-2.15.0/torch_et_0.json.gz -o x.html").exits(2).complains(&["is a host trace, which has no times", "--host"]);
+    tool.run("report {pairs}/mlp-2.15.0/torch_et_0.json.gz -o x.html")
+        .exits(2)
+        .complains(&["is a host trace, which has no times", "--host"]);
     tool.run("merge {pairs}/tpdp4-2.15.0 -o a").exits(0);
     tool.run("merge {pairs}/ddp2-2.15.0 -o a/b").exits(0);
-    tool.run("report a -o x.html").exits(2).complains(&["written graphs of 2 runs", "give the folder of one"]);
+    tool.run("report a -o x.html")
+        .exits(2)
+        .complains(&["written graphs of 2 runs", "give the folder of one"]);
     tool.file("sim/run.0.et", tool.read("a/tpdp4-2.15.0.0.et"));
     tool.file("sim/run.1.et", "no graph");
-    tool.run("report sim -o x.html").exits(1).says("note: 1 is left out").says(", 1 rank; ");
+    tool.run("report sim -o x.html")
+        .exits(1)
+        .says("note: 1 is left out")
+        .says(", 1 rank; ");
 }

@@ -10,8 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Options and what no node may be.
 const MODES: [(&str, &[&str]); 3] = [
     ("", &["host", "compute"]),
-    ("--device-only", &["host_op", "runtime", "host_gap", "compute"]),
-    ("--comm-only", &["host_op", "runtime", "host_gap", "host", "device_op"]),
+    (
+        "--device-only",
+        &["host_op", "runtime", "host_gap", "compute"],
+    ),
+    (
+        "--comm-only",
+        &["host_op", "runtime", "host_gap", "host", "device_op"],
+    ),
 ];
 const RUNS: [(&str, usize); 13] = [
     ("conv-2.15.0", 1),
@@ -41,7 +47,11 @@ fn nodes(tool: &Tool, name: &str) -> Vec<Node> {
 }
 
 fn attr<'n>(node: &'n Node, name: &str) -> Option<&'n Value> {
-    node.attr.iter().find(|attr| attr.name == name)?.value.as_ref()
+    node.attr
+        .iter()
+        .find(|attr| attr.name == name)?
+        .value
+        .as_ref()
 }
 
 fn text<'n>(node: &'n Node, name: &str) -> &'n str {
@@ -63,10 +73,19 @@ fn deps(node: &Node) -> impl Iterator<Item = u64> {
 /// its measured time. When the last one ends, us.
 fn simulated_us(nodes: &[Node]) -> u64 {
     let by_id: BTreeMap<u64, &Node> = nodes.iter().map(|node| (node.id, node)).collect();
-    let mut open: BTreeMap<u64, usize> = nodes.iter().map(|node| (node.id, deps(node).count())).collect();
+    let mut open: BTreeMap<u64, usize> = nodes
+        .iter()
+        .map(|node| (node.id, deps(node).count()))
+        .collect();
     let mut followers: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    nodes.iter().for_each(|node| deps(node).for_each(|dep| followers.entry(dep).or_default().push(node.id)));
-    let mut ready: BTreeSet<u64> = open.iter().filter(|(_, open)| **open == 0).map(|(id, _)| *id).collect();
+    nodes.iter().for_each(|node| {
+        deps(node).for_each(|dep| followers.entry(dep).or_default().push(node.id))
+    });
+    let mut ready: BTreeSet<u64> = open
+        .iter()
+        .filter(|(_, open)| **open == 0)
+        .map(|(id, _)| *id)
+        .collect();
     let place = |id: u64| match by_id[&id] {
         node if is_communication(node) => 0,
         node if attr(node, "is_cpu_op") == Some(&Value::BoolVal(true)) => 1,
@@ -74,12 +93,18 @@ fn simulated_us(nodes: &[Node]) -> u64 {
     };
     let (mut running, mut busy, mut now, mut done) = (BTreeSet::new(), [false; 3], 0, 0);
     loop {
-        let start: Vec<u64> = ready.iter().copied().filter(|id| !std::mem::replace(&mut busy[place(*id)], true)).collect();
+        let start: Vec<u64> = ready
+            .iter()
+            .copied()
+            .filter(|id| !std::mem::replace(&mut busy[place(*id)], true))
+            .collect();
         for id in start {
             ready.remove(&id);
             running.insert((now + by_id[&id].duration_micros, id));
         }
-        let Some((end, id)) = running.pop_first() else { break };
+        let Some((end, id)) = running.pop_first() else {
+            break;
+        };
         (now, done, busy[place(id)]) = (end, done + 1, false);
         for follower in followers.remove(&id).unwrap_or_default() {
             let left = open.get_mut(&follower).expect("a node");
@@ -98,13 +123,24 @@ fn every_mode_takes_as_long_as_measured() {
     let tool = Tool::new();
     for (at, (mode, absent)) in MODES.into_iter().enumerate() {
         for (run, ranks) in RUNS {
-            let ran = tool.run(&format!("merge {{pairs}}/{run} -o {at}/{run} --for astra-sim {mode} --json")).exits(0).json();
+            let ran = tool
+                .run(&format!(
+                    "merge {{pairs}}/{run} -o {at}/{run} --for astra-sim {mode} --json"
+                ))
+                .exits(0)
+                .json();
             for rank in 0..ranks {
                 let nodes = nodes(&tool, &format!("{at}/{run}/{run}.{rank}.et"));
                 let kinds: BTreeSet<&str> = nodes.iter().map(|node| text(node, "kind")).collect();
-                assert!(absent.iter().all(|kind| !kinds.contains(kind)), "{run} {mode}: {kinds:?}");
+                assert!(
+                    absent.iter().all(|kind| !kinds.contains(kind)),
+                    "{run} {mode}: {kinds:?}"
+                );
                 let window = &ran["ranks"][rank]["report"]["window"];
-                let measured_us = (window["end_ns"].as_i64().expect("a time") - window["start_ns"].as_i64().expect("a time")) as f64 / 1e3;
+                let measured_us = (window["end_ns"].as_i64().expect("a time")
+                    - window["start_ns"].as_i64().expect("a time"))
+                    as f64
+                    / 1e3;
                 let simulated_us = simulated_us(&nodes) as f64;
                 assert!(
                     (simulated_us / measured_us - 1.0).abs() < 0.02,
@@ -118,12 +154,36 @@ fn every_mode_takes_as_long_as_measured() {
 
 /// Communications with what a simulator reads of each, and when it began; no ids and deps.
 fn communications(tool: &Tool, name: &str) -> Vec<Node> {
-    let read = ["comm_type", "comm_size", "pg_name", "comm_src", "comm_dst", "comm_tag", "start_ns", "duration_ns", "is_cpu_op", "seq"];
+    let read = [
+        "comm_type",
+        "comm_size",
+        "pg_name",
+        "comm_src",
+        "comm_dst",
+        "comm_tag",
+        "start_ns",
+        "duration_ns",
+        "is_cpu_op",
+        "seq",
+    ];
     let told = |node: Node| {
-        let attr = node.attr.into_iter().filter(|attr| read.contains(&attr.name.as_str())).collect();
-        Node { name: node.name, r#type: node.r#type, attr, ..Node::default() }
+        let attr = node
+            .attr
+            .into_iter()
+            .filter(|attr| read.contains(&attr.name.as_str()))
+            .collect();
+        Node {
+            name: node.name,
+            r#type: node.r#type,
+            attr,
+            ..Node::default()
+        }
     };
-    nodes(tool, name).into_iter().filter(is_communication).map(told).collect()
+    nodes(tool, name)
+        .into_iter()
+        .filter(is_communication)
+        .map(told)
+        .collect()
 }
 
 #[test]
@@ -131,14 +191,18 @@ fn communications_are_the_same_in_every_mode() {
     let tool = Tool::new();
     for (run, ranks) in RUNS.into_iter().filter(|(_, ranks)| *ranks > 1) {
         for (at, (mode, _)) in MODES.into_iter().enumerate() {
-            tool.run(&format!("merge {{pairs}}/{run} -o {at}/{run} --for astra-sim {mode}")).exits(0);
+            tool.run(&format!(
+                "merge {{pairs}}/{run} -o {at}/{run} --for astra-sim {mode}"
+            ))
+            .exits(0);
         }
         for rank in 0..ranks {
             let of = |mode: usize| communications(&tool, &format!("{mode}/{run}/{run}.{rank}.et"));
             assert_eq!(of(0), of(1), "{run} {rank}");
             assert_eq!(of(0), of(2), "{run} {rank}");
         }
-        let groups = |mode: usize| std::fs::read(tool.path(&format!("{mode}/{run}/comm_group.json"))).ok();
+        let groups =
+            |mode: usize| std::fs::read(tool.path(&format!("{mode}/{run}/comm_group.json"))).ok();
         assert_eq!(groups(0), groups(2), "{run}");
     }
 }
@@ -147,11 +211,21 @@ fn communications_are_the_same_in_every_mode() {
 fn modes_are_of_a_simulator_and_exclude_each_other() {
     let tool = Tool::new();
     for words in ["--device-only", "--comm-only", "--compute measured"] {
-        let ran = tool.run(&format!("merge {{pairs}}/ddp2-2.15.0 -o out {words}")).exits(2);
+        let ran = tool
+            .run(&format!("merge {{pairs}}/ddp2-2.15.0 -o out {words}"))
+            .exits(2);
         assert!(ran.stderr.contains("--for"), "{}", ran.stderr);
     }
-    for words in ["--device-only --comm-only", "--device-only --no-gaps", "--comm-only --no-gaps"] {
-        let ran = tool.run(&format!("merge {{pairs}}/ddp2-2.15.0 -o out --for astra-sim {words}")).exits(2);
+    for words in [
+        "--device-only --comm-only",
+        "--device-only --no-gaps",
+        "--comm-only --no-gaps",
+    ] {
+        let ran = tool
+            .run(&format!(
+                "merge {{pairs}}/ddp2-2.15.0 -o out --for astra-sim {words}"
+            ))
+            .exits(2);
         assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
     }
 }
@@ -170,16 +244,33 @@ fn draw(rank: i64) -> Vec<u8> {
         let op = draw.op(main, "aten::mm", at * US, (at + 4) * US);
         draw.arg(op, "Input Dims", "[[64, 32], [32, 16]]");
         draw.arg(op, "Input type", r#"["c10::BFloat16", "c10::BFloat16"]"#);
-        draw.launch(main, ((at + 1) * US, (at + 3) * US), Queue::stream(7), "gemm", (kernel * US, (kernel + 5) * US));
+        draw.launch(
+            main,
+            ((at + 1) * US, (at + 3) * US),
+            Queue::stream(7),
+            "gemm",
+            (kernel * US, (kernel + 5) * US),
+        );
     };
     mm(&mut draw, 0, 10);
     for (seq, at, end) in [(1, 5, 40), (2, 15, 90)] {
         let comms = Comms::new("allreduce", 0..2, rank, seq);
         draw.collective(main, &comms, at * US, (at + 4) * US);
         let correlation = draw.next_correlation();
-        draw.call(main, "cudaLaunchKernelExC", ((at + 1) * US, (at + 3) * US), correlation);
+        draw.call(
+            main,
+            "cudaLaunchKernelExC",
+            ((at + 1) * US, (at + 3) * US),
+            correlation,
+        );
         let start = if seq == 1 { 15 } else { 45 };
-        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_bf16", (start * US, end * US), correlation, &comms);
+        draw.collective_kernel(
+            Queue::stream(20),
+            "ncclDevKernel_AllReduce_Sum_bf16",
+            (start * US, end * US),
+            correlation,
+            &comms,
+        );
     }
     for (at, kernel) in [(10, 20), (20, 45), (25, 50), (80, 91), (84, 96)] {
         mm(&mut draw, at, kernel);
@@ -199,14 +290,38 @@ fn device_nodes_have_a_roofline() {
     let tool = Tool::new();
     (0..2).for_each(|rank| drop(tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank))));
     for (compute, enabled) in [("measured", 0), ("roofline", 1)] {
-        tool.run(&format!("merge run -o {compute} --for astra-sim --compute {compute}")).exits(0).says("2 collectives and 0 messages matched, 0 not");
-        let system: serde_json::Value = serde_json::from_slice(&tool.read(&format!("{compute}/system.json"))).expect("JSON");
+        tool.run(&format!(
+            "merge run -o {compute} --for astra-sim --compute {compute}"
+        ))
+        .exits(0)
+        .says("2 collectives and 0 messages matched, 0 not");
+        let system: serde_json::Value =
+            serde_json::from_slice(&tool.read(&format!("{compute}/system.json"))).expect("JSON");
         assert_eq!(system["roofline-enabled"], enabled);
         let nodes = nodes(&tool, &format!("{compute}/run.1.et"));
-        let on_device = nodes.iter().filter(|node| !is_communication(node) && attr(node, "is_cpu_op") == Some(&Value::BoolVal(false)));
-        let told: Vec<_> = on_device.map(|node| (text(node, "roofline_source"), number(node, "num_ops"), number(node, "tensor_size"))).collect();
-        assert_eq!(told.iter().filter(|told| **told == ("matmul", 2 * 64 * 32 * 16, 16_384)).count(), 6, "{told:?}");
-        assert!(told.iter().all(|(_, operations, bytes)| *operations > 0 && *bytes > 0));
+        let on_device = nodes.iter().filter(|node| {
+            !is_communication(node) && attr(node, "is_cpu_op") == Some(&Value::BoolVal(false))
+        });
+        let told: Vec<_> = on_device
+            .map(|node| {
+                (
+                    text(node, "roofline_source"),
+                    number(node, "num_ops"),
+                    number(node, "tensor_size"),
+                )
+            })
+            .collect();
+        assert_eq!(
+            told.iter()
+                .filter(|told| **told == ("matmul", 2 * 64 * 32 * 16, 16_384))
+                .count(),
+            6,
+            "{told:?}"
+        );
+        assert!(
+            told.iter()
+                .all(|(_, operations, bytes)| *operations > 0 && *bytes > 0)
+        );
     }
 }
 
@@ -216,22 +331,42 @@ fn every_mode_of_a_device_run_takes_as_long_as_measured() {
     (0..2).for_each(|rank| drop(tool.file(&format!("run/kineto_trace_{rank}.json"), draw(rank))));
     let mut kinds = vec![];
     for (at, (mode, _)) in MODES.into_iter().enumerate() {
-        tool.run(&format!("merge run -o {at} --for astra-sim {mode}")).exits(0);
+        tool.run(&format!("merge run -o {at} --for astra-sim {mode}"))
+            .exits(0);
         tool.run(&format!("check {at}")).exits(0);
         let nodes = nodes(&tool, &format!("{at}/run.0.et"));
         let simulated_us = simulated_us(&nodes);
-        assert!((100..=102).contains(&simulated_us), "{mode}: {simulated_us} us, measured 101");
-        kinds.push(nodes.iter().filter(|node| text(node, "kind") == "device_op").count());
-        assert_eq!(nodes.iter().filter(|node| is_communication(node)).count(), 2);
+        assert!(
+            (100..=102).contains(&simulated_us),
+            "{mode}: {simulated_us} us, measured 101"
+        );
+        kinds.push(
+            nodes
+                .iter()
+                .filter(|node| text(node, "kind") == "device_op")
+                .count(),
+        );
+        assert_eq!(
+            nodes.iter().filter(|node| is_communication(node)).count(),
+            2
+        );
     }
     assert_eq!(kinds, [6, 6, 0]);
-    assert_eq!(communications(&tool, "0/run.0.et"), communications(&tool, "2/run.0.et"));
+    assert_eq!(
+        communications(&tool, "0/run.0.et"),
+        communications(&tool, "2/run.0.et")
+    );
 }
 
 /// 2 m n k of every product in a host trace.
 fn products(host: &serde_json::Value) -> u64 {
     let shape = |node: &serde_json::Value, at: usize| -> Vec<u64> {
-        node["inputs"]["shapes"][at].as_array().expect("a shape").iter().filter_map(serde_json::Value::as_u64).collect()
+        node["inputs"]["shapes"][at]
+            .as_array()
+            .expect("a shape")
+            .iter()
+            .filter_map(serde_json::Value::as_u64)
+            .collect()
     };
     let product = |node: &serde_json::Value| {
         let first = match node["name"].as_str()? {
@@ -241,18 +376,27 @@ fn products(host: &serde_json::Value) -> u64 {
         };
         Some(2 * shape(node, first).iter().product::<u64>() * shape(node, first + 1).last()?)
     };
-    host["nodes"].as_array().expect("nodes").iter().filter_map(product).sum()
+    host["nodes"]
+        .as_array()
+        .expect("nodes")
+        .iter()
+        .filter_map(product)
+        .sum()
 }
 
 #[test]
 fn operations_on_the_host_are_those_of_the_host_trace() {
     let tool = Tool::new();
     for (run, expected) in [("transformer-2.15.0", 19_494_912), ("conv-2.15.0", 15_360)] {
-        tool.run(&format!("merge {{pairs}}/{run} -o {run} --for astra-sim")).exits(0);
+        tool.run(&format!("merge {{pairs}}/{run} -o {run} --for astra-sim"))
+            .exits(0);
         let nodes = nodes(&tool, &format!("{run}/{run}.0.et"));
-        let products_of = nodes.iter().filter(|node| attr(node, "num_ops").is_some() && text(node, "roofline_source") == "matmul");
+        let products_of = nodes.iter().filter(|node| {
+            attr(node, "num_ops").is_some() && text(node, "roofline_source") == "matmul"
+        });
         let found: u64 = products_of.map(|node| number(node, "num_ops")).sum();
-        let host = serde_json::from_slice(&unpacked(&format!("{run}/torch_et_0.json.gz"))).expect("JSON");
+        let host =
+            serde_json::from_slice(&unpacked(&format!("{run}/torch_et_0.json.gz"))).expect("JSON");
         assert_eq!((found, products(&host)), (expected, expected), "{run}");
     }
 }

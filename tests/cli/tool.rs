@@ -18,7 +18,9 @@ pub struct Ran {
 
 impl Tool {
     pub fn new() -> Tool {
-        Tool { folder: tempfile::tempdir().expect("a folder for the test") }
+        Tool {
+            folder: tempfile::tempdir().expect("a folder for the test"),
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -40,7 +42,15 @@ impl Tool {
     /// Names in the folder, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).expect("lists folder");
-        let mut names: Vec<String> = entries.map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| {
+                entry
+                    .expect("entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect();
         names.sort();
         names
     }
@@ -54,18 +64,29 @@ impl Tool {
     pub fn shell(&self, line: &str) -> Ran {
         let line = line.replace("{pairs}", &pairs().display().to_string());
         let mut command = Command::new("sh");
-        command.args(["-c", &line]).current_dir(self.folder.path()).env("ETLINK", env!("CARGO_BIN_EXE_etlink"));
+        command
+            .args(["-c", &line])
+            .current_dir(self.folder.path())
+            .env("ETLINK", env!("CARGO_BIN_EXE_etlink"));
         Ran::new(&line, command.output().expect("runs"))
     }
 
     pub fn run_with(&self, line: &str, stdin: &[u8]) -> Ran {
-        let words = line.split_whitespace().map(|word| word.replace("{pairs}", &pairs().display().to_string()));
+        let words = line
+            .split_whitespace()
+            .map(|word| word.replace("{pairs}", &pairs().display().to_string()));
         let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
-        command.args(words).current_dir(self.folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(words)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("starts");
         let mut pipe = child.stdin.take().expect("piped");
         let stdin = stdin.to_vec();
-        let feeding = std::thread::spawn(move || drop(std::io::Write::write_all(&mut pipe, &stdin)));
+        let feeding =
+            std::thread::spawn(move || drop(std::io::Write::write_all(&mut pipe, &stdin)));
         let output = child.wait_with_output().expect("ends");
         feeding.join().expect("fed");
         Ran::new(line, output)
@@ -77,9 +98,15 @@ impl Ran {
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let code = output.status.code().unwrap_or(-1);
-        let shown = format!("$ etlink {line}\n-- exit {code}\n-- stdout\n{stdout}\n-- stderr\n{stderr}");
+        let shown =
+            format!("$ etlink {line}\n-- exit {code}\n-- stdout\n{stdout}\n-- stderr\n{stderr}");
         assert!(!stderr.contains("panicked"), "{shown}");
-        Ran { code, stdout, stderr, shown }
+        Ran {
+            code,
+            stdout,
+            stderr,
+            shown,
+        }
     }
 
     #[track_caller]
@@ -113,14 +140,18 @@ impl Ran {
 
 /// The recorded pairs.
 pub fn pairs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs").canonicalize().expect("testdata is there")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/pairs")
+        .canonicalize()
+        .expect("testdata is there")
 }
 
 /// Unpacks a gzip file of the recorded pairs.
 pub fn unpacked(name: &str) -> Vec<u8> {
     let file = std::fs::File::open(pairs().join(name)).expect("recorded file");
     let mut text = vec![];
-    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(file), &mut text).expect("unpacks");
+    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(file), &mut text)
+        .expect("unpacks");
     text
 }
 
@@ -133,12 +164,18 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// As `bgzip` packs: small members that state their size, and an empty one.
 pub fn bgzip(bytes: &[u8]) -> Vec<u8> {
     let block = |bytes: &[u8]| {
-        let mut packed = flate2::GzBuilder::new().extra(*b"BC\x02\0\0\0").write(vec![], flate2::Compression::fast());
+        let mut packed = flate2::GzBuilder::new()
+            .extra(*b"BC\x02\0\0\0")
+            .write(vec![], flate2::Compression::fast());
         std::io::Write::write_all(&mut packed, bytes).expect("packs");
         let mut packed = packed.finish().expect("packs");
         let size = packed.len() as u16 - 1;
         packed[16..18].copy_from_slice(&size.to_le_bytes());
         packed
     };
-    bytes.chunks(65_280).chain([&b""[..]]).flat_map(block).collect()
+    bytes
+        .chunks(65_280)
+        .chain([&b""[..]])
+        .flat_map(block)
+        .collect()
 }

@@ -9,73 +9,165 @@ fn the_table_has_the_profilers_columns_and_totals() {
     let tool = Tool::new();
     let ran = tool.run(&format!("top {TRACE} -n 3")).exits(0);
     let lines: Vec<&str> = ran.stdout.lines().collect();
-    let columns: Vec<&str> = lines[1].split("  ").map(str::trim).filter(|column| !column.is_empty()).collect();
-    let head = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg", "CPU Mem", "Self CPU Mem", "# of Calls"];
+    let columns: Vec<&str> = lines[1]
+        .split("  ")
+        .map(str::trim)
+        .filter(|column| !column.is_empty())
+        .collect();
+    let head = [
+        "Name",
+        "Self CPU %",
+        "Self CPU",
+        "CPU total %",
+        "CPU total",
+        "CPU time avg",
+        "CPU Mem",
+        "Self CPU Mem",
+        "# of Calls",
+    ];
     assert_eq!(columns, head);
     assert_eq!(lines.len(), 2 + 3 + 2, "{}", ran.stdout);
     assert!(
-        lines[5].starts_with("  3 of ") && lines[5].ends_with(" rows; -n 0 shows all") && lines[6].starts_with("Self CPU time total: "),
+        lines[5].starts_with("  3 of ")
+            && lines[5].ends_with(" rows; -n 0 shows all")
+            && lines[6].starts_with("Self CPU time total: "),
         "{}",
         ran.stdout
     );
     let all = tool.run(&format!("top {TRACE} -n 0")).exits(0);
-    assert!(all.stdout.contains("ProfilerStep*") && !all.stdout.contains("-n 0 shows all"), "{}", all.stdout);
+    assert!(
+        all.stdout.contains("ProfilerStep*") && !all.stdout.contains("-n 0 shows all"),
+        "{}",
+        all.stdout
+    );
 }
 
 #[test]
 fn rows_are_sorted_and_grouped_as_asked() {
     let tool = Tool::new();
-    let rows = |options: &str| tool.run(&format!("top {TRACE} --json {options}")).exits(0).json()[0]["rows"].clone();
-    let (by_host, by_count, by_shape) = (rows("--by host"), rows("--by count"), rows("--group shape"));
+    let rows = |options: &str| {
+        tool.run(&format!("top {TRACE} --json {options}"))
+            .exits(0)
+            .json()[0]["rows"]
+            .clone()
+    };
+    let (by_host, by_count, by_shape) =
+        (rows("--by host"), rows("--by count"), rows("--group shape"));
     assert_eq!(by_host[0]["name"], "ProfilerStep*");
     assert!(by_count[0]["count"].as_u64() > by_host[0]["count"].as_u64());
     assert!(by_shape.as_array().expect("rows").len() > by_host.as_array().expect("rows").len());
     let by_stack = rows("--group stack --frames 1");
-    assert!(by_stack.as_array().expect("rows").iter().any(|row| row["stack"][0] == "<built-in function linear>"));
-    assert!(rows("--python").as_array().expect("rows").iter().any(|row| row["name"] == "nn.Module: Linear_0"));
+    assert!(
+        by_stack
+            .as_array()
+            .expect("rows")
+            .iter()
+            .any(|row| row["stack"][0] == "<built-in function linear>")
+    );
+    assert!(
+        rows("--python")
+            .as_array()
+            .expect("rows")
+            .iter()
+            .any(|row| row["name"] == "nn.Module: Linear_0")
+    );
 }
 
 #[test]
 fn a_folder_gives_a_table_per_rank_and_ranks_can_be_chosen() {
     let tool = Tool::new();
-    let ran = tool.run("top {pairs}/../averages/ddp2_gloo-2.15.0 --json").exits(0).json();
-    let ranks: Vec<_> = ran.as_array().expect("tables").iter().map(|table| table["rank"].as_i64()).collect();
+    let ran = tool
+        .run("top {pairs}/../averages/ddp2_gloo-2.15.0 --json")
+        .exits(0)
+        .json();
+    let ranks: Vec<_> = ran
+        .as_array()
+        .expect("tables")
+        .iter()
+        .map(|table| table["rank"].as_i64())
+        .collect();
     assert_eq!(ranks, [Some(0), Some(1)]);
-    let csv = tool.run("top {pairs}/../averages/ddp2_gloo-2.15.0 --ranks 1 --csv").exits(0);
-    assert!(csv.stdout.starts_with("file,rank,name,") && csv.stdout.lines().skip(1).all(|line| line.contains("kineto_trace_1.json.gz,1,")));
-    tool.run("top {pairs}/../averages/ddp2_gloo-2.15.0 --ranks 7").exits(2).complains(&["no trace of the ranks that --ranks names"]);
+    let csv = tool
+        .run("top {pairs}/../averages/ddp2_gloo-2.15.0 --ranks 1 --csv")
+        .exits(0);
+    assert!(
+        csv.stdout.starts_with("file,rank,name,")
+            && csv
+                .stdout
+                .lines()
+                .skip(1)
+                .all(|line| line.contains("kineto_trace_1.json.gz,1,"))
+    );
+    tool.run("top {pairs}/../averages/ddp2_gloo-2.15.0 --ranks 7")
+        .exits(2)
+        .complains(&["no trace of the ranks that --ranks names"]);
 }
 
 #[test]
 fn shapes_come_from_the_host_trace_where_the_device_trace_has_none() {
     let tool = Tool::new();
     let text = String::from_utf8(unpacked("mlp-2.15.0/kineto_trace_0.json.gz")).expect("text");
-    tool.file("kineto_trace_0.json", text.replace("\"Input Dims\"", "\"Other\""));
+    tool.file(
+        "kineto_trace_0.json",
+        text.replace("\"Input Dims\"", "\"Other\""),
+    );
     let rows = |line: &str| tool.run(line).exits(0).json()[0]["rows"].clone();
     let own = rows("top {pairs}/mlp-2.15.0/kineto_trace_0.json.gz --group shape --json --by host");
-    let from_host = rows("top kineto_trace_0.json --host {pairs}/mlp-2.15.0/torch_et_0.json.gz --group shape --json --by host");
+    let from_host = rows(
+        "top kineto_trace_0.json --host {pairs}/mlp-2.15.0/torch_et_0.json.gz --group shape --json --by host",
+    );
     let of = |rows: &serde_json::Value, name: &str| {
-        let rows = rows.as_array().expect("rows").iter().filter(|row| row["name"] == name);
-        rows.map(|row| (row["shapes"].clone(), row["count"].clone(), row["host_ns"].clone())).collect::<Vec<_>>()
+        let rows = rows
+            .as_array()
+            .expect("rows")
+            .iter()
+            .filter(|row| row["name"] == name);
+        rows.map(|row| {
+            (
+                row["shapes"].clone(),
+                row["count"].clone(),
+                row["host_ns"].clone(),
+            )
+        })
+        .collect::<Vec<_>>()
     };
     // tensors; of other arguments the two writers say different things
     for name in ["aten::mm", "aten::relu", "aten::threshold_backward"] {
         assert!(!of(&own, name).is_empty());
         assert_eq!(of(&own, name), of(&from_host, name), "{name}");
     }
-    tool.run("top kineto_trace_0.json --group shape").exits(0).says("note: the trace was recorded without shapes");
-    tool.run("top kineto_trace_0.json --group stack").exits(0).says("note: the trace was recorded without stacks");
+    tool.run("top kineto_trace_0.json --group shape")
+        .exits(0)
+        .says("note: the trace was recorded without shapes");
+    tool.run("top kineto_trace_0.json --group stack")
+        .exits(0)
+        .says("note: the trace was recorded without stacks");
 }
 
 #[test]
 fn what_has_no_times_is_refused() {
     let tool = Tool::new();
-    tool.run("top {pairs}/mlp-2.15.0/torch_et_0.json.gz").exits(2).complains(&["is a PyTorch execution trace", "needs the Kineto trace"]);
-    tool.run("top nowhere.json").exits(2).complains(&["cannot open nowhere.json"]);
+    tool.run("top {pairs}/mlp-2.15.0/torch_et_0.json.gz")
+        .exits(2)
+        .complains(&["is a PyTorch execution trace", "needs the Kineto trace"]);
+    tool.run("top nowhere.json")
+        .exits(2)
+        .complains(&["cannot open nowhere.json"]);
     tool.file("empty/readme.txt", "");
-    tool.file("noevents.json", r#"{"schemaVersion": 1, "traceEvents": []}"#);
-    for line in ["top noevents.json", "analyze noevents.json", "diff noevents.json {pairs}/mlp-2.15.0/kineto_trace_0.json.gz"] {
-        tool.run(line).exits(2).complains(&["noevents.json", "the device trace has no timed events"]);
+    tool.file(
+        "noevents.json",
+        r#"{"schemaVersion": 1, "traceEvents": []}"#,
+    );
+    for line in [
+        "top noevents.json",
+        "analyze noevents.json",
+        "diff noevents.json {pairs}/mlp-2.15.0/kineto_trace_0.json.gz",
+    ] {
+        tool.run(line)
+            .exits(2)
+            .complains(&["noevents.json", "the device trace has no timed events"]);
     }
-    tool.run("top empty").exits(2).complains(&["no host or device traces in it"]);
+    tool.run("top empty")
+        .exits(2)
+        .complains(&["no host or device traces in it"]);
 }

@@ -19,7 +19,13 @@ fn pid(name: &str) -> String {
 fn two_programs_are_refused_unless_forced() {
     let tool = Tool::new();
     let pair = "link --host {pairs}/transformer-2.3.1/torch_et_0.json.gz --device {pairs}/conv-2.1.2/kineto_trace_0.json.gz -o out.et";
-    tool.run(pair).exits(2).complains(&["different programs", "ops align", "--force", "torch_et_0.json.gz", "kineto_trace_0.json.gz"]);
+    tool.run(pair).exits(2).complains(&[
+        "different programs",
+        "ops align",
+        "--force",
+        "torch_et_0.json.gz",
+        "kineto_trace_0.json.gz",
+    ]);
     assert_eq!(tool.names(), [""; 0]);
     tool.run(&format!("{pair} --force")).exits(0);
 }
@@ -28,8 +34,14 @@ fn two_programs_are_refused_unless_forced() {
 fn programs_that_share_many_names_are_refused_too() {
     let tool = Tool::new();
     let programs = ["mlp", "conv", "transformer", "inference"];
-    for (host, device) in programs.iter().flat_map(|host| programs.iter().map(move |device| (host, device))).filter(|(host, device)| host != device) {
-        let line = format!("link --host {{pairs}}/{host}-2.15.0/torch_et_0.json.gz --device {{pairs}}/{device}-2.15.0/kineto_trace_0.json.gz");
+    for (host, device) in programs
+        .iter()
+        .flat_map(|host| programs.iter().map(move |device| (host, device)))
+        .filter(|(host, device)| host != device)
+    {
+        let line = format!(
+            "link --host {{pairs}}/{host}-2.15.0/torch_et_0.json.gz --device {{pairs}}/{device}-2.15.0/kineto_trace_0.json.gz"
+        );
         tool.run(&line).exits(2).complains(&["different programs"]);
     }
 }
@@ -38,11 +50,25 @@ fn programs_that_share_many_names_are_refused_too() {
 fn two_runs_of_one_program_are_linked_and_said_first() {
     let tool = Tool::new();
     let pid = pid("mlp-2.15.0/torch_et_0.json.gz");
-    tool.file("host.json", replaced("mlp-2.15.0/torch_et_0.json.gz", &format!("\"pid\": {pid},"), "\"pid\": 77,"));
+    tool.file(
+        "host.json",
+        replaced(
+            "mlp-2.15.0/torch_et_0.json.gz",
+            &format!("\"pid\": {pid},"),
+            "\"pid\": 77,",
+        ),
+    );
     let line = "link --host host.json --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o out.et";
     let ran = tool.run(line).exits(0);
-    assert!(ran.stdout.starts_with("note: the two traces are of two runs of one program (process 77"), "{}", ran.stdout);
-    tool.run(&format!("{line} --force --strict")).exits(1).complains(&["--strict"]);
+    assert!(
+        ran.stdout
+            .starts_with("note: the two traces are of two runs of one program (process 77"),
+        "{}",
+        ran.stdout
+    );
+    tool.run(&format!("{line} --force --strict"))
+        .exits(1)
+        .complains(&["--strict"]);
 }
 
 #[test]
@@ -50,28 +76,40 @@ fn strict_writes_nothing_when_something_was_damaged() {
     let tool = Tool::new();
     let device = unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
     tool.file("device.json", &device[..device.len() / 2]);
-    tool.run("link --device device.json -o out.et --strict").exits(1);
+    tool.run("link --device device.json -o out.et --strict")
+        .exits(1);
     assert_eq!(tool.names(), ["device.json"]);
-    tool.run("link --device device.json -o out.et").exits(0).says("the file ends before its list does");
+    tool.run("link --device device.json -o out.et")
+        .exits(0)
+        .says("the file ends before its list does");
 }
 
 #[test]
 fn other_steps_are_refused() {
     let tool = Tool::new();
-    tool.file("host.json", replaced("mlp-2.15.0/torch_et_0.json.gz", "ProfilerStep#", "ProfilerStep#7"));
-    tool.run("link --host host.json --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o out.et").exits(2).complains(&[
-        "same steps",
-        "ProfilerStep#72",
-        "ProfilerStep#2",
-    ]);
+    tool.file(
+        "host.json",
+        replaced(
+            "mlp-2.15.0/torch_et_0.json.gz",
+            "ProfilerStep#",
+            "ProfilerStep#7",
+        ),
+    );
+    tool.run("link --host host.json --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o out.et")
+        .exits(2)
+        .complains(&["same steps", "ProfilerStep#72", "ProfilerStep#2"]);
 }
 
 #[test]
 fn ranks_that_differ_are_refused() {
     let tool = Tool::new();
     let line = "link --host {pairs}/ddp2-2.15.0/torch_et_0.json.gz --device {pairs}/ddp2-2.15.0/kineto_trace_1.json.gz -o out.et";
-    tool.run(line).exits(2).complains(&["rank 0", "rank 1", "--force"]);
-    tool.run("link --device {pairs}/ddp2-2.15.0/kineto_trace_1.json.gz --rank 0 -o out.et").exits(2).complains(&["--rank 0", "rank 1"]);
+    tool.run(line)
+        .exits(2)
+        .complains(&["rank 0", "rank 1", "--force"]);
+    tool.run("link --device {pairs}/ddp2-2.15.0/kineto_trace_1.json.gz --rank 0 -o out.et")
+        .exits(2)
+        .complains(&["--rank 0", "rank 1"]);
 }
 
 #[test]
@@ -87,5 +125,9 @@ fn a_device_trace_without_observer_ids_says_that_matching_is_by_order() {
     tool.file("device.json", zeroed);
     let ran = tool.run("link --host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device device.json -o out.et --json").exits(0).json();
     assert_eq!(ran["report"]["matched"]["order"], 396);
-    assert!(ran["report"]["notes"].to_string().contains("no execution trace observer was running"));
+    assert!(
+        ran["report"]["notes"]
+            .to_string()
+            .contains("no execution trace observer was running")
+    );
 }

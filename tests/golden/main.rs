@@ -23,11 +23,19 @@ fn unpack(path: &Path) -> impl std::io::Read + Send + use<> {
 
 fn link(folder: &Path, rank: usize) -> LinkedTrace {
     let host = unpack(&folder.join(format!("torch_et_{rank}.json.gz")));
-    let mut host = etlink_host::read(host, etlink_host::ReadOptions { threads: 2 }).expect("host trace");
+    let mut host =
+        etlink_host::read(host, etlink_host::ReadOptions { threads: 2 }).expect("host trace");
     host.tensors = Some(etlink_host::tensor_uses(&host));
     let device = unpack(&folder.join(format!("kineto_trace_{rank}.json.gz")));
-    let device = etlink_kineto::read(device, etlink_kineto::ReadOptions { threads: 2, shapes: false, keep: etlink_kineto::Keep::Graph })
-        .expect("device trace");
+    let device = etlink_kineto::read(
+        device,
+        etlink_kineto::ReadOptions {
+            threads: 2,
+            shapes: false,
+            keep: etlink_kineto::Keep::Graph,
+        },
+    )
+    .expect("device trace");
     etlink_link::link(Some(host), device, LinkOptions::default()).expect("links")
 }
 
@@ -50,15 +58,29 @@ fn counts<K: serde::Serialize>(all: &indexmap::IndexMap<K, u64>) -> String {
 
 #[test]
 fn figures() {
-    let mut folders: Vec<PathBuf> = pairs().read_dir().expect("testdata").map(|entry| entry.expect("entry").path()).collect();
+    let mut folders: Vec<PathBuf> = pairs()
+        .read_dir()
+        .expect("testdata")
+        .map(|entry| entry.expect("entry").path())
+        .collect();
     folders.sort();
     let mut text = String::new();
     for folder in folders {
-        let name = folder.file_name().expect("named").to_string_lossy().into_owned();
-        for rank in (0..).take_while(|rank| folder.join(format!("torch_et_{rank}.json.gz")).exists()) {
+        let name = folder
+            .file_name()
+            .expect("named")
+            .to_string_lossy()
+            .into_owned();
+        for rank in
+            (0..).take_while(|rank| folder.join(format!("torch_et_{rank}.json.gz")).exists())
+        {
             let trace = link(&folder, rank);
             let (report, (protobuf, json)) = (&trace.report, outputs(&trace));
-            let anomalies: Vec<String> = report.anomalies.iter().map(|(kind, anomaly)| format!("{kind:?} {}", anomaly.count)).collect();
+            let anomalies: Vec<String> = report
+                .anomalies
+                .iter()
+                .map(|(kind, anomaly)| format!("{kind:?} {}", anomaly.count))
+                .collect();
             let _ = writeln!(
                 text,
                 "{name}/{rank}: matched {} of {}; nodes {}; edges {}; [{}]; et {:08x}, et+ {:08x}",
@@ -79,15 +101,38 @@ fn figures() {
 #[test]
 fn joined() {
     let mut text = String::new();
-    for (case, ranks) in [("tpdp4-2.15.0", 4), ("pipeline4-2.15.0", 4), ("experts2-2.15.0", 2), ("ddp2-2.4.1", 2)] {
-        let traces: Vec<LinkedTrace> = (0..ranks).map(|rank| link(&pairs().join(case), rank)).collect();
-        let facts: Vec<Facts> = traces.iter().zip(0..).map(|(trace, rank)| Facts::of(trace, rank)).collect();
-        let sizes: Vec<_> = traces.iter().zip(&facts).map(|(trace, facts)| simulated(trace, facts)).collect();
+    for (case, ranks) in [
+        ("tpdp4-2.15.0", 4),
+        ("pipeline4-2.15.0", 4),
+        ("experts2-2.15.0", 2),
+        ("ddp2-2.4.1", 2),
+    ] {
+        let traces: Vec<LinkedTrace> = (0..ranks)
+            .map(|rank| link(&pairs().join(case), rank))
+            .collect();
+        let facts: Vec<Facts> = traces
+            .iter()
+            .zip(0..)
+            .map(|(trace, rank)| Facts::of(trace, rank))
+            .collect();
+        let sizes: Vec<_> = traces
+            .iter()
+            .zip(&facts)
+            .map(|(trace, facts)| simulated(trace, facts))
+            .collect();
         let join = ranks::join(&facts);
         let agreed = agree(&facts, &sizes, &join, true);
-        let _ = writeln!(text, "{case}: groups {:?}, used {:?}, problems {:?}", join.groups, agreed.groups.keys(), join.problems);
+        let _ = writeln!(
+            text,
+            "{case}: groups {:?}, used {:?}, problems {:?}",
+            join.groups,
+            agreed.groups.keys(),
+            join.problems
+        );
         for (joint, skew) in join.joints.iter().zip(ranks::skews(&facts, &join, &[])) {
-            let nodes = joint.parts.iter().map(|part| facts[part.rank as usize].communications[part.communication as usize].node);
+            let nodes = joint.parts.iter().map(|part| {
+                facts[part.rank as usize].communications[part.communication as usize].node
+            });
             let nodes: Vec<u32> = nodes.collect();
             let fate = agreed.ranks[joint.parts[0].rank as usize].of(nodes[0]);
             let _ = writeln!(
@@ -121,11 +166,21 @@ fn draw(graph: &Graph) -> String {
             graph.data_deps.of(node),
             graph.duration_ns[node]
         );
-        let _ = write!(out, " {} {} {}", graph.node_type[node].as_str_name(), graph.names.get(graph.kind[node]), graph.name_of(node));
+        let _ = write!(
+            out,
+            " {} {} {}",
+            graph.node_type[node].as_str_name(),
+            graph.names.get(graph.kind[node]),
+            graph.name_of(node)
+        );
         if graph.comm.contains_key(&(node as u32)) {
             let comm = graph.comm_of(node);
             let group = comm.group.map_or("", |group| graph.names.get(group));
-            let _ = write!(out, " type {:?} size {:?} group {group:?}", comm.comm_type, comm.size);
+            let _ = write!(
+                out,
+                " type {:?} size {:?} group {group:?}",
+                comm.comm_type, comm.size
+            );
         }
         out.push('\n');
     }
@@ -135,9 +190,28 @@ fn draw(graph: &Graph) -> String {
 #[test]
 fn perfetto() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (case, output) = (pairs().join("experts2-2.15.0"), folder.path().join("x.trace.json"));
+    let (case, output) = (
+        pairs().join("experts2-2.15.0"),
+        folder.path().join("x.trace.json"),
+    );
     let mut etlink = std::process::Command::new(env!("CARGO_BIN_EXE_etlink"));
-    etlink.arg("link").arg("--host").arg(case.join("torch_et_0.json.gz")).arg("--device").arg(case.join("kineto_trace_0.json.gz"));
-    assert!(etlink.arg("-o").arg(&output).output().expect("runs").status.success());
-    insta::assert_snapshot!("perfetto", std::fs::read_to_string(output).expect("written"));
+    etlink
+        .arg("link")
+        .arg("--host")
+        .arg(case.join("torch_et_0.json.gz"))
+        .arg("--device")
+        .arg(case.join("kineto_trace_0.json.gz"));
+    assert!(
+        etlink
+            .arg("-o")
+            .arg(&output)
+            .output()
+            .expect("runs")
+            .status
+            .success()
+    );
+    insta::assert_snapshot!(
+        "perfetto",
+        std::fs::read_to_string(output).expect("written")
+    );
 }

@@ -120,7 +120,11 @@ pub fn analyze(trace: &LinkedTrace, rules: &Rules, options: &Options) -> Analysi
         work: work::computed(&rows, &breakdown),
         breakdown,
         collectives: collectives::collectives(&rows),
-        sequences: options.sequences_of.as_ref().map(|text| sequences::sequences(&rows, text)).unwrap_or_default(),
+        sequences: options
+            .sequences_of
+            .as_ref()
+            .map(|text| sequences::sequences(&rows, text))
+            .unwrap_or_default(),
         memory,
         memory_timeline: points,
     }
@@ -130,9 +134,19 @@ pub fn analyze(trace: &LinkedTrace, rules: &Rules, options: &Options) -> Analysi
 pub fn total<'a>(ranks: impl Iterator<Item = &'a Analysis> + Clone) -> Total {
     let devices = ranks.clone().any(|rank| !rank.breakdown.is_empty());
     Total {
-        breakdown: if devices { vec![breakdown::sum(ranks.clone().flat_map(|rank| &rank.breakdown))] } else { vec![] },
+        breakdown: if devices {
+            vec![breakdown::sum(
+                ranks.clone().flat_map(|rank| &rank.breakdown),
+            )]
+        } else {
+            vec![]
+        },
         kernels: kernels::sum(ranks.clone().flat_map(|rank| &rank.kernels)),
-        idle: if devices { vec![idle::sum(ranks.clone().flat_map(|rank| &rank.idle))] } else { vec![] },
+        idle: if devices {
+            vec![idle::sum(ranks.clone().flat_map(|rank| &rank.idle))]
+        } else {
+            vec![]
+        },
         launches: launches::sum(ranks.clone().flat_map(|rank| &rank.launches)),
         copies: copies::sum(ranks.clone().flat_map(|rank| &rank.copies)),
         collectives: collectives::sum(ranks.clone().flat_map(|rank| &rank.collectives)),

@@ -68,13 +68,29 @@ impl DeviceTime {
 
     /// Work runs.
     pub fn busy_ns(&self) -> i64 {
-        self.window_ns.saturating_sub(self.idle_ns).saturating_sub(self.exposed_other_ns)
+        self.window_ns
+            .saturating_sub(self.idle_ns)
+            .saturating_sub(self.exposed_other_ns)
     }
 
     fn times(&self) -> [i64; 9] {
-        let exposed = [self.exposed_communication_ns, self.exposed_memory_ns, self.exposed_other_ns];
+        let exposed = [
+            self.exposed_communication_ns,
+            self.exposed_memory_ns,
+            self.exposed_other_ns,
+        ];
         let [communication, memory, other] = exposed;
-        [self.window_ns, self.computation_ns, communication, memory, other, self.idle_ns, self.communication_ns, self.memory_ns, self.overlap_ns]
+        [
+            self.window_ns,
+            self.computation_ns,
+            communication,
+            memory,
+            other,
+            self.idle_ns,
+            self.communication_ns,
+            self.memory_ns,
+            self.overlap_ns,
+        ]
     }
 
     /// Of these rows, in order of their starts.
@@ -91,10 +107,15 @@ impl DeviceTime {
 
     fn new((start, end): (i64, i64), sets: &[Intervals; 4]) -> DeviceTime {
         let times: [i64; 16] = by_mask(sets);
-        let sum = |holds: fn(usize) -> bool| (0..16).filter(|mask| holds(*mask)).fold(0i64, |sum, mask| sum.saturating_add(times[mask]));
+        let sum = |holds: fn(usize) -> bool| {
+            (0..16)
+                .filter(|mask| holds(*mask))
+                .fold(0i64, |sum, mask| sum.saturating_add(times[mask]))
+        };
         let has = |class: Class| sets[class as usize].total();
         let busy = sum(|mask| mask != 0);
-        let (overlap_ns, communication_ns) = (sum(|mask| mask & 0b11 == 0b11), has(Class::Communication));
+        let (overlap_ns, communication_ns) =
+            (sum(|mask| mask & 0b11 == 0b11), has(Class::Communication));
         DeviceTime {
             device: None,
             start_ns: start,
@@ -119,7 +140,10 @@ fn share(part: i64, whole: i64) -> Option<f64> {
 
 /// Per device with rows, by number. O(rows).
 pub(crate) fn breakdown(rows: &Rows<'_>) -> Vec<DeviceTime> {
-    let of = |(device, which): (&i64, &Vec<usize>)| DeviceTime { device: Some(*device), ..DeviceTime::of(rows, which.iter().copied()) };
+    let of = |(device, which): (&i64, &Vec<usize>)| DeviceTime {
+        device: Some(*device),
+        ..DeviceTime::of(rows, which.iter().copied())
+    };
     rows.devices.iter().zip(&rows.of_devices).map(of).collect()
 }
 

@@ -77,28 +77,55 @@ struct Fit {
 impl Fit {
     fn of(bytes: u64, ns: i64) -> Fit {
         let (x, y) = (i128::from(bytes), i128::from(ns));
-        if bytes == 0 { Fit::default() } else { Fit { n: 1, x, y, xx: x.saturating_mul(x), xy: x.saturating_mul(y) } }
+        if bytes == 0 {
+            Fit::default()
+        } else {
+            Fit {
+                n: 1,
+                x,
+                y,
+                xx: x.saturating_mul(x),
+                xy: x.saturating_mul(y),
+            }
+        }
     }
 
     fn add(&mut self, other: &Fit) {
         (self.n, self.x, self.y) = (self.n + other.n, self.x + other.x, self.y + other.y);
-        (self.xx, self.xy) = (self.xx.saturating_add(other.xx), self.xy.saturating_add(other.xy));
+        (self.xx, self.xy) = (
+            self.xx.saturating_add(other.xx),
+            self.xy.saturating_add(other.xy),
+        );
     }
 
     /// Value at 0 and slope.
     fn line(&self) -> Option<(f64, f64)> {
-        let spread = self.n.checked_mul(self.xx)?.checked_sub(self.x.checked_mul(self.x)?)?;
-        let slope = self.n.checked_mul(self.xy)?.checked_sub(self.x.checked_mul(self.y)?)? as f64 / spread as f64;
-        let line = ((self.y as f64 - slope * self.x as f64) / self.n as f64, slope);
+        let spread = self
+            .n
+            .checked_mul(self.xx)?
+            .checked_sub(self.x.checked_mul(self.x)?)?;
+        let slope = self
+            .n
+            .checked_mul(self.xy)?
+            .checked_sub(self.x.checked_mul(self.y)?)? as f64
+            / spread as f64;
+        let line = (
+            (self.y as f64 - slope * self.x as f64) / self.n as f64,
+            slope,
+        );
         (spread > 0 && line.0 >= 0.0 && line.1 >= 0.0).then_some(line)
     }
 }
 
 impl Collectives {
     fn finish(mut self) -> Collectives {
-        self.algorithm_gb_per_s = (self.sized_bytes > 0 && self.sized_ns > 0).then(|| self.sized_bytes as f64 / self.sized_ns as f64);
+        self.algorithm_gb_per_s = (self.sized_bytes > 0 && self.sized_ns > 0)
+            .then(|| self.sized_bytes as f64 / self.sized_ns as f64);
         (self.latency_ns, self.ns_per_byte) = self.fit.line().unzip();
-        self.bus_gb_per_s = self.algorithm_gb_per_s.filter(|_| self.group_size > 0).map(|bandwidth| bandwidth * self.factor);
+        self.bus_gb_per_s = self
+            .algorithm_gb_per_s
+            .filter(|_| self.group_size > 0)
+            .map(|bandwidth| bandwidth * self.factor);
         self
     }
 
@@ -129,17 +156,33 @@ pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
         all.extend(gloo::ranges(rows.trace));
     }
     let device = &rows.trace.device;
-    for row in (0..rows.len()).filter(|row| rows.class[*row] == Class::Communication && !known[*row]) {
+    for row in
+        (0..rows.len()).filter(|row| rows.class[*row] == Class::Communication && !known[*row])
+    {
         let kind = CollectiveKind::of(rows.name(row)).name().to_owned();
-        all.push(Collectives { kind, on_device: true, count: 1, sum_ns: device.rows.duration[row].0, ..Collectives::default() });
+        all.push(Collectives {
+            kind,
+            on_device: true,
+            count: 1,
+            sum_ns: device.rows.duration[row].0,
+            ..Collectives::default()
+        });
     }
     sum(all.iter())
 }
 
 fn of(facts: &Facts, one: &Communication, record: Option<CollectiveRef<'_>>) -> Collectives {
-    let (group, group_size) = group(facts, one.party, record.map_or(0, |record| record.record.group_size));
+    let (group, group_size) = group(
+        facts,
+        one.party,
+        record.map_or(0, |record| record.record.group_size),
+    );
     let duration = one.runs.end_ns.saturating_sub(one.runs.start_ns);
-    let sized = if one.runs.is_transfer && duration > 0 { one.bytes } else { 0 };
+    let sized = if one.runs.is_transfer && duration > 0 {
+        one.bytes
+    } else {
+        0
+    };
     Collectives {
         kind: one.kind.name().to_owned(),
         group,
@@ -164,9 +207,17 @@ fn group(facts: &Facts, party: Party, said: u64) -> (String, u64) {
         Party::Peer(None) => (String::new(), 2),
         Party::Group(at) => match facts.groups.get(at as usize) {
             Some(GroupOf::Ranks(ranks)) => (list("rank", ranks), ranks.len() as u64),
-            Some(GroupOf::Only) => ("all ranks".to_owned(), facts.world_size.and_then(|size| u64::try_from(size).ok()).unwrap_or(said)),
+            Some(GroupOf::Only) => (
+                "all ranks".to_owned(),
+                facts
+                    .world_size
+                    .and_then(|size| u64::try_from(size).ok())
+                    .unwrap_or(said),
+            ),
             Some(GroupOf::Communicator(name, size)) => (format!("communicator {name}"), *size),
-            Some(GroupOf::Named(name)) if name.is_empty() && said > 0 => (format!("{said} ranks"), said),
+            Some(GroupOf::Named(name)) if name.is_empty() && said > 0 => {
+                (format!("{said} ranks"), said)
+            }
             Some(GroupOf::Named(name)) => (name.clone(), said),
             None => (String::new(), 0),
         },
@@ -175,7 +226,8 @@ fn group(facts: &Facts, party: Party, said: u64) -> (String, u64) {
 
 /// Those of one type and group as one; of all ranks too.
 pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Collectives>) -> Vec<Collectives> {
-    let mut sums: IndexMap<(&str, &str, u64, bool), Collectives, FxBuildHasher> = IndexMap::default();
+    let mut sums: IndexMap<(&str, &str, u64, bool), Collectives, FxBuildHasher> =
+        IndexMap::default();
     for one in all {
         let empty = || Collectives {
             kind: one.kind.clone(),
@@ -185,9 +237,13 @@ pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Collectives>) -> Vec<Collect
             factor: one.factor,
             ..Collectives::default()
         };
-        sums.entry((&one.kind, &one.group, one.group_size, one.on_device)).or_insert_with(empty).add(one);
+        sums.entry((&one.kind, &one.group, one.group_size, one.on_device))
+            .or_insert_with(empty)
+            .add(one);
     }
     let mut all: Vec<Collectives> = sums.into_values().map(Collectives::finish).collect();
-    all.sort_by(|a, b| (b.sum_ns, &a.kind, &a.group, a.on_device).cmp(&(a.sum_ns, &b.kind, &b.group, b.on_device)));
+    all.sort_by(|a, b| {
+        (b.sum_ns, &a.kind, &a.group, a.on_device).cmp(&(a.sum_ns, &b.kind, &b.group, b.on_device))
+    });
     all
 }

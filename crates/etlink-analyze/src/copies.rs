@@ -41,7 +41,8 @@ pub struct Copies {
 
 impl Copies {
     fn finish(mut self) -> Copies {
-        self.gb_per_s = (self.bytes > 0 && self.sized_busy_ns > 0).then(|| self.bytes as f64 / self.sized_busy_ns as f64);
+        self.gb_per_s = (self.bytes > 0 && self.sized_busy_ns > 0)
+            .then(|| self.bytes as f64 / self.sized_busy_ns as f64);
         self
     }
 
@@ -64,10 +65,21 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 /// Of one rank, by falling bytes. O(rows).
 pub(crate) fn copies(rows: &Rows<'_>) -> Vec<Copies> {
     let device = &rows.trace.device.rows;
-    let mut all: IndexMap<(NameId, i64), (Copies, [Intervals; 2]), FxBuildHasher> = IndexMap::default();
+    let mut all: IndexMap<(NameId, i64), (Copies, [Intervals; 2]), FxBuildHasher> =
+        IndexMap::default();
     for row in (0..rows.len()).filter(|row| device.kind[*row] != RowKind::Kernel) {
-        let empty = || (Copies { kind: rows.name(row).to_owned(), ..Copies::default() }, Default::default());
-        let (copies, [busy, sized_busy]) = all.entry((device.name[row], rows.device(row))).or_insert_with(empty);
+        let empty = || {
+            (
+                Copies {
+                    kind: rows.name(row).to_owned(),
+                    ..Copies::default()
+                },
+                Default::default(),
+            )
+        };
+        let (copies, [busy, sized_busy]) = all
+            .entry((device.name[row], rows.device(row)))
+            .or_insert_with(empty);
         copies.rows += 1;
         let (bytes, (start, end)) = (device.bytes[row], rows.span(row));
         let lasted = end.saturating_sub(start);
@@ -83,8 +95,14 @@ pub(crate) fn copies(rows: &Rows<'_>) -> Vec<Copies> {
         let one = (lasted > 0).then(|| bytes as f64 / lasted as f64);
         copies.max_gb_per_s = larger(copies.max_gb_per_s, one);
     }
-    let all: Vec<Copies> =
-        all.into_values().map(|(copies, [busy, sized])| Copies { busy_ns: busy.total(), sized_busy_ns: sized.total(), ..copies }).collect();
+    let all: Vec<Copies> = all
+        .into_values()
+        .map(|(copies, [busy, sized])| Copies {
+            busy_ns: busy.total(),
+            sized_busy_ns: sized.total(),
+            ..copies
+        })
+        .collect();
     // those of a rank's devices are one
     sum(all.iter())
 }
@@ -93,7 +111,12 @@ pub(crate) fn copies(rows: &Rows<'_>) -> Vec<Copies> {
 pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Copies>) -> Vec<Copies> {
     let mut sums: IndexMap<&str, Copies, FxBuildHasher> = IndexMap::default();
     for one in all {
-        sums.entry(&one.kind).or_insert_with(|| Copies { kind: one.kind.clone(), ..Copies::default() }).add(one);
+        sums.entry(&one.kind)
+            .or_insert_with(|| Copies {
+                kind: one.kind.clone(),
+                ..Copies::default()
+            })
+            .add(one);
     }
     let mut all: Vec<Copies> = sums.into_values().map(Copies::finish).collect();
     all.sort_by(|a, b| (Reverse(a.bytes), &a.kind).cmp(&(Reverse(b.bytes), &b.kind)));

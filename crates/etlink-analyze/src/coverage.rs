@@ -42,17 +42,29 @@ const OF_THREADS: [&str; 2] = ["hipExtModuleLaunchKernel", "hipHccModuleLaunchKe
 
 /// Per device whose multiprocessors are known. O(rows).
 pub(crate) fn coverage(rows: &Rows<'_>) -> Vec<Coverage> {
-    rows.devices.iter().zip(&rows.of_devices).filter_map(|(device, which)| of(rows, *device, which)).collect()
+    rows.devices
+        .iter()
+        .zip(&rows.of_devices)
+        .filter_map(|(device, which)| of(rows, *device, which))
+        .collect()
 }
 
 fn of(rows: &Rows<'_>, number: i64, which: &[usize]) -> Option<Coverage> {
     let device = &rows.trace.device;
     let multiprocessors = device.multiprocessors(number)?;
     // exact sums of blocks, of which no more count than there are multiprocessors
-    let (mut count, mut low, mut high, mut blocks_sum, mut time, mut weighted) = (0u64, 0u64, 0u64, 0u128, 0u128, 0u128);
+    let (mut count, mut low, mut high, mut blocks_sum, mut time, mut weighted) =
+        (0u64, 0u64, 0u64, 0u128, 0u128, 0u128);
     let mut whole = 0u128;
-    for row in which.iter().copied().filter(|row| device.rows.kind[*row] == RowKind::Kernel && rows.class[*row] != Class::Other) {
-        let (blocks, duration) = (blocks(rows, row), u128::from(device.rows.duration[row].0.unsigned_abs()));
+    for row in which
+        .iter()
+        .copied()
+        .filter(|row| device.rows.kind[*row] == RowKind::Kernel && rows.class[*row] != Class::Other)
+    {
+        let (blocks, duration) = (
+            blocks(rows, row),
+            u128::from(device.rows.duration[row].0.unsigned_abs()),
+        );
         whole += duration;
         if blocks == 0 {
             continue;
@@ -62,9 +74,19 @@ fn of(rows: &Rows<'_>, number: i64, which: &[usize]) -> Option<Coverage> {
         count += 1;
         low += u64::from(filled < 0.5);
         high += u64::from(filled > 0.7);
-        (blocks_sum, time, weighted) = (blocks_sum + blocks, time + duration, weighted.saturating_add(blocks * duration));
+        (blocks_sum, time, weighted) = (
+            blocks_sum + blocks,
+            time + duration,
+            weighted.saturating_add(blocks * duration),
+        );
     }
-    let part = |part: u128, whole: u128| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let part = |part: u128, whole: u128| {
+        if whole == 0 {
+            0.0
+        } else {
+            part as f64 / whole as f64
+        }
+    };
     let all = u128::from(count);
     (count > 0).then(|| Coverage {
         device: number,
@@ -81,8 +103,22 @@ fn of(rows: &Rows<'_>, number: i64, which: &[usize]) -> Option<Coverage> {
 /// Blocks of a kernel, 0 = not said.
 fn blocks(rows: &Rows<'_>, row: usize) -> u128 {
     let (trace, device) = (rows.trace, &rows.trace.device);
-    let call = trace.row_call[row].get().filter(|_| trace.row_no_launch[row] == NoLaunch::Launched);
-    let in_threads = call.is_some_and(|call| OF_THREADS.contains(&device.names.get(device.calls.name[call.index()])));
-    let blocks = |(grid, block): (&u32, &u32)| u128::from(if in_threads { grid.div_ceil(*block.max(&1)) } else { *grid });
-    device.rows.grid[row].iter().zip(&device.rows.block[row]).map(blocks).fold(1, u128::saturating_mul)
+    let call = trace.row_call[row]
+        .get()
+        .filter(|_| trace.row_no_launch[row] == NoLaunch::Launched);
+    let in_threads = call.is_some_and(|call| {
+        OF_THREADS.contains(&device.names.get(device.calls.name[call.index()]))
+    });
+    let blocks = |(grid, block): (&u32, &u32)| {
+        u128::from(if in_threads {
+            grid.div_ceil(*block.max(&1))
+        } else {
+            *grid
+        })
+    };
+    device.rows.grid[row]
+        .iter()
+        .zip(&device.rows.block[row])
+        .map(blocks)
+        .fold(1, u128::saturating_mul)
 }

@@ -91,30 +91,67 @@ struct Key<'t> {
 pub fn diff(first: &[&Top], second: &[&Top]) -> Diff {
     let sides = [first, second];
     let steps = sides.map(|tops| tops.iter().map(|top| top.steps).sum::<u64>());
-    let per_step = sides.iter().all(|tops| tops.iter().all(|top| top.steps > 0));
-    let units = [0, 1].map(|side| if per_step { steps[side] } else { sides[side].len() as u64 }.max(1));
+    let per_step = sides
+        .iter()
+        .all(|tops| tops.iter().all(|top| top.steps > 0));
+    let units = [0, 1].map(|side| {
+        if per_step {
+            steps[side]
+        } else {
+            sides[side].len() as u64
+        }
+        .max(1)
+    });
     let mut rows: IndexMap<Key<'_>, Both, FxBuildHasher> = IndexMap::default();
     for (side, tops) in sides.into_iter().enumerate() {
-        for (top, row) in tops.iter().flat_map(|top| top.rows.iter().map(move |row| (top, row))) {
+        for (top, row) in tops
+            .iter()
+            .flat_map(|top| top.rows.iter().map(move |row| (top, row)))
+        {
             let both = rows.entry(key(top, row)).or_default();
             both[side].0 += row.count;
             both[side].1 = both[side].1.saturating_add(own(row));
         }
     }
-    let mut changes: Vec<Change> = rows.into_iter().map(|(key, both)| change(&key, both, units)).collect();
+    let mut changes: Vec<Change> = rows
+        .into_iter()
+        .map(|(key, both)| change(&key, both, units))
+        .collect();
     // equal ones stay in the order of their first events
     changes.sort_by_key(|change| std::cmp::Reverse(change.cost_ns.unsigned_abs()));
     let runs = [0, 1].map(|side| {
-        let sum = |part: fn(&Top) -> i64| per(sides[side].iter().map(|top| part(top)).fold(0, i64::saturating_add), units[side]);
-        let [self_host_ns, device_ns] = [sum(|top| top.self_host_ns), sum(|top| top.self_device_ns)];
-        Side { ranks: sides[side].len() as u64, steps: steps[side], self_host_ns, device_ns }
+        let sum = |part: fn(&Top) -> i64| {
+            per(
+                sides[side]
+                    .iter()
+                    .map(|top| part(top))
+                    .fold(0, i64::saturating_add),
+                units[side],
+            )
+        };
+        let [self_host_ns, device_ns] =
+            [sum(|top| top.self_host_ns), sum(|top| top.self_device_ns)];
+        Side {
+            ranks: sides[side].len() as u64,
+            steps: steps[side],
+            self_host_ns,
+            device_ns,
+        }
     });
-    Diff { per: if per_step { "step" } else { "rank" }, runs, changes }
+    Diff {
+        per: if per_step { "step" } else { "rank" },
+        runs,
+        changes,
+    }
 }
 
 /// The name of a row, the same for all steps.
 fn name<'t>(top: &Top, row: &'t Row) -> Cow<'t, str> {
-    let rest = row.name.strip_prefix(&top.step_name).filter(|_| row.annotation && !top.step_name.is_empty()).unwrap_or_default();
+    let rest = row
+        .name
+        .strip_prefix(&top.step_name)
+        .filter(|_| row.annotation && !top.step_name.is_empty())
+        .unwrap_or_default();
     if !rest.starts_with(|c: char| c.is_ascii_digit()) {
         return Cow::Borrowed(&row.name);
     }
@@ -130,7 +167,13 @@ fn name<'t>(top: &Top, row: &'t Row) -> Cow<'t, str> {
 }
 
 fn key<'t>(top: &Top, row: &'t Row) -> Key<'t> {
-    Key { name: name(top, row), on_device: row.on_device, annotation: row.annotation, shapes: row.shapes.as_deref(), stack: &row.stack }
+    Key {
+        name: name(top, row),
+        on_device: row.on_device,
+        annotation: row.annotation,
+        shapes: row.shapes.as_deref(),
+        stack: &row.stack,
+    }
 }
 
 /// User annotations on a device stand for rows that are there too.
@@ -166,7 +209,10 @@ fn change(key: &Key<'_>, both: Both, units: [u64; 2]) -> Change {
 
 /// Rounded to the nearest ns.
 fn per(ns: i64, units: u64) -> i64 {
-    (ns as i128 + i128::from(units) / 2).div_euclid(i128::from(units)).try_into().unwrap_or(i64::MAX)
+    (ns as i128 + i128::from(units) / 2)
+        .div_euclid(i128::from(units))
+        .try_into()
+        .unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -188,20 +234,51 @@ mod tests {
 
     fn run(rows: Vec<Row>) -> Top {
         let sum = |of: fn(&Row) -> i64| rows.iter().map(of).sum();
-        let steps = rows.iter().filter(|row| row.annotation && !row.on_device).map(|row| row.count).sum();
-        let (self_host_ns, self_device_ns) = (sum(|row| row.self_host_ns), sum(|row| row.self_device_ns));
-        Top { device: "CUDA", self_host_ns, self_device_ns, steps, step_name: "execute_context_".into(), rows }
+        let steps = rows
+            .iter()
+            .filter(|row| row.annotation && !row.on_device)
+            .map(|row| row.count)
+            .sum();
+        let (self_host_ns, self_device_ns) =
+            (sum(|row| row.self_host_ns), sum(|row| row.self_device_ns));
+        Top {
+            device: "CUDA",
+            self_host_ns,
+            self_device_ns,
+            steps,
+            step_name: "execute_context_".into(),
+            rows,
+        }
     }
 
     #[test]
     fn per_step_by_what_it_costs() {
-        let before =
-            run(vec![row("ProfilerStep*", false, 2, 0), row("aten::mm", false, 4, 2_000), row("gemm", true, 4, 8_000), row("old", true, 2, 600)]);
-        let after =
-            run(vec![row("ProfilerStep*", false, 4, 0), row("aten::mm", false, 8, 4_000), row("gemm", true, 8, 12_000), row("new", true, 4, 8_000)]);
+        let before = run(vec![
+            row("ProfilerStep*", false, 2, 0),
+            row("aten::mm", false, 4, 2_000),
+            row("gemm", true, 4, 8_000),
+            row("old", true, 2, 600),
+        ]);
+        let after = run(vec![
+            row("ProfilerStep*", false, 4, 0),
+            row("aten::mm", false, 8, 4_000),
+            row("gemm", true, 8, 12_000),
+            row("new", true, 4, 8_000),
+        ]);
         let diff = diff(&[&before], &[&after]);
-        let told: Vec<_> =
-            diff.changes.iter().map(|change| (change.name.as_str(), change.kind, change.counts, change.times_ns, change.cost_ns)).collect();
+        let told: Vec<_> = diff
+            .changes
+            .iter()
+            .map(|change| {
+                (
+                    change.name.as_str(),
+                    change.kind,
+                    change.counts,
+                    change.times_ns,
+                    change.cost_ns,
+                )
+            })
+            .collect();
         assert_eq!(
             told,
             [
@@ -212,37 +289,101 @@ mod tests {
                 ("aten::mm", Kind::Same, [2.0, 2.0], [1_000, 1_000], 0),
             ]
         );
-        assert_eq!((diff.per, diff.runs[0].device_ns, diff.runs[1].device_ns), ("step", 4_300, 5_000));
-        let cost: i64 = diff.changes.iter().filter(|change| change.on_device).map(|change| change.cost_ns).sum();
+        assert_eq!(
+            (diff.per, diff.runs[0].device_ns, diff.runs[1].device_ns),
+            ("step", 4_300, 5_000)
+        );
+        let cost: i64 = diff
+            .changes
+            .iter()
+            .filter(|change| change.on_device)
+            .map(|change| change.cost_ns)
+            .sum();
         assert_eq!(cost, diff.runs[1].device_ns - diff.runs[0].device_ns);
     }
 
     #[test]
     fn numbered_steps_are_one_row() {
         let of = |from: u64, steps: u64| {
-            let step = |number: u64| row(&format!("execute_context_{number}(8)_generation_{}(0)", number + 9), false, 1, 90);
-            run((from..from + steps).map(step).chain([row("gemm", true, steps, 50 * steps as i64)]).collect())
+            let step = |number: u64| {
+                row(
+                    &format!("execute_context_{number}(8)_generation_{}(0)", number + 9),
+                    false,
+                    1,
+                    90,
+                )
+            };
+            run((from..from + steps)
+                .map(step)
+                .chain([row("gemm", true, steps, 50 * steps as i64)])
+                .collect())
         };
         let diff = diff(&[&of(0, 5)], &[&of(7, 10)]);
-        let told: Vec<_> = diff.changes.iter().map(|change| (change.name.as_str(), change.kind, change.counts, change.times_ns)).collect();
-        assert_eq!(told, [("execute_context_*(*)_generation_*(*)", Kind::Same, [1.0, 1.0], [90, 90]), ("gemm", Kind::Same, [1.0, 1.0], [50, 50])]);
-        assert_eq!((diff.per, diff.runs[0].steps, diff.runs[1].steps), ("step", 5, 10));
+        let told: Vec<_> = diff
+            .changes
+            .iter()
+            .map(|change| {
+                (
+                    change.name.as_str(),
+                    change.kind,
+                    change.counts,
+                    change.times_ns,
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    "execute_context_*(*)_generation_*(*)",
+                    Kind::Same,
+                    [1.0, 1.0],
+                    [90, 90]
+                ),
+                ("gemm", Kind::Same, [1.0, 1.0], [50, 50])
+            ]
+        );
+        assert_eq!(
+            (diff.per, diff.runs[0].steps, diff.runs[1].steps),
+            ("step", 5, 10)
+        );
     }
 
     #[test]
     fn per_rank_where_some_ranks_have_no_steps() {
-        let stepped = run(vec![row("ProfilerStep*", false, 2, 0), row("gemm", true, 2, 100)]);
+        let stepped = run(vec![
+            row("ProfilerStep*", false, 2, 0),
+            row("gemm", true, 2, 100),
+        ]);
         let other = run(vec![row("gemm", true, 2, 100)]);
         let diff = diff(&[&stepped, &other], &[&stepped, &stepped]);
-        let gemm = diff.changes.iter().find(|change| change.name == "gemm").expect("that row");
-        assert_eq!((diff.per, gemm.kind, gemm.times_ns), ("rank", Kind::Same, [100, 100]));
+        let gemm = diff
+            .changes
+            .iter()
+            .find(|change| change.name == "gemm")
+            .expect("that row");
+        assert_eq!(
+            (diff.per, gemm.kind, gemm.times_ns),
+            ("rank", Kind::Same, [100, 100])
+        );
     }
 
     #[test]
     fn per_rank_where_steps_are_not_known() {
         let rank = run(vec![row("aten::mm", false, 1, 100)]);
-        let stepped = run(vec![row("ProfilerStep*", false, 1, 0), row("aten::mm", false, 1, 130)]);
+        let stepped = run(vec![
+            row("ProfilerStep*", false, 1, 0),
+            row("aten::mm", false, 1, 130),
+        ]);
         let diff = diff(&[&rank, &rank], &[&stepped]);
-        assert_eq!((diff.per, diff.runs[0].ranks, diff.changes[0].kind, diff.changes[0].cost_ns), ("rank", 2, Kind::Slower, 30));
+        assert_eq!(
+            (
+                diff.per,
+                diff.runs[0].ranks,
+                diff.changes[0].kind,
+                diff.changes[0].cost_ns
+            ),
+            ("rank", 2, Kind::Slower, 30)
+        );
     }
 }

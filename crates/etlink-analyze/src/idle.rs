@@ -47,11 +47,26 @@ pub struct Idle {
 
 impl Idle {
     /// `waited`: until when its stream showed a wait.
-    fn add_gap(&mut self, causes: &Causes<'_>, row: usize, waited: Option<i64>, (from, to): (i64, i64)) {
-        let called = causes.called(row).map_or(from, |called| called.clamp(from, to));
-        let event = causes.event(row).max(waited).map_or(called, |event| event.clamp(called, to));
+    fn add_gap(
+        &mut self,
+        causes: &Causes<'_>,
+        row: usize,
+        waited: Option<i64>,
+        (from, to): (i64, i64),
+    ) {
+        let called = causes
+            .called(row)
+            .map_or(from, |called| called.clamp(from, to));
+        let event = causes
+            .event(row)
+            .max(waited)
+            .map_or(called, |event| event.clamp(called, to));
         let rest = to.saturating_sub(causes.unexplained(row)).max(event);
-        let last = if called > from && event == called { &mut self.launch_ns } else { &mut self.between_ns };
+        let last = if called > from && event == called {
+            &mut self.launch_ns
+        } else {
+            &mut self.between_ns
+        };
         *last = last.saturating_add(rest.saturating_sub(event));
         self.gaps += 1;
         self.longest_ns = self.longest_ns.max(to.saturating_sub(from));
@@ -94,8 +109,13 @@ impl Causes<'_> {
         let nodes = &trace.nodes;
         let mut node = vec![u32::MAX; trace.device.rows.len()];
         // the wait before a row has a lower number; what came before the recording explains nothing
-        for at in (0..nodes.len()).filter(|at| nodes.on_device[*at] && nodes.kind[*at] != NodeKind::Boundary) {
-            if let Some(slot) = node.get_mut(nodes.source[at] as usize).filter(|slot| **slot == u32::MAX) {
+        for at in (0..nodes.len())
+            .filter(|at| nodes.on_device[*at] && nodes.kind[*at] != NodeKind::Boundary)
+        {
+            if let Some(slot) = node
+                .get_mut(nodes.source[at] as usize)
+                .filter(|slot| **slot == u32::MAX)
+            {
                 *slot = at as u32;
             }
         }
@@ -103,16 +123,27 @@ impl Causes<'_> {
     }
 
     fn called(&self, row: usize) -> Option<i64> {
-        let call = self.trace.row_call[row].get().filter(|_| self.trace.row_no_launch[row] == NoLaunch::Launched)?;
+        let call = self.trace.row_call[row]
+            .get()
+            .filter(|_| self.trace.row_no_launch[row] == NoLaunch::Launched)?;
         Some(self.trace.device.calls.start[call.index()].0)
     }
 
     /// When the last row of another stream that it waited for ended.
     fn event(&self, row: usize) -> Option<i64> {
-        let node = usize::try_from(self.node[row]).ok().filter(|node| *node < self.trace.nodes.len())?;
+        let node = usize::try_from(self.node[row])
+            .ok()
+            .filter(|node| *node < self.trace.nodes.len())?;
         let nodes = &self.trace.nodes;
-        let waits = self.trace.edges.of(node).iter().filter(|edge| edge.kind == EdgeKind::EventWait);
-        waits.map(|edge| (nodes.start[edge.from as usize] + nodes.duration[edge.from as usize]).0).max()
+        let waits = self
+            .trace
+            .edges
+            .of(node)
+            .iter()
+            .filter(|edge| edge.kind == EdgeKind::EventWait);
+        waits
+            .map(|edge| (nodes.start[edge.from as usize] + nodes.duration[edge.from as usize]).0)
+            .max()
     }
 
     fn unexplained(&self, row: usize) -> i64 {
@@ -128,28 +159,59 @@ impl Causes<'_> {
 pub(crate) fn idle(rows: &Rows<'_>) -> (Vec<Idle>, Vec<Idle>) {
     let causes = Causes::of(rows.trace);
     let queues = &rows.trace.device.queues;
-    let mut devices: Vec<(Idle, Option<i64>)> = rows.devices.iter().map(|device| (Idle { device: Some(*device), ..Idle::default() }, None)).collect();
-    let of_queue = |queue: &etlink_model::Queue| Idle { device: Some(queue.device), stream: Some(queue.stream), ..Idle::default() };
-    let mut streams: Vec<(Idle, Option<i64>)> = queues.iter().map(|queue| (of_queue(queue), None)).collect();
+    let mut devices: Vec<(Idle, Option<i64>)> = rows
+        .devices
+        .iter()
+        .map(|device| {
+            (
+                Idle {
+                    device: Some(*device),
+                    ..Idle::default()
+                },
+                None,
+            )
+        })
+        .collect();
+    let of_queue = |queue: &etlink_model::Queue| Idle {
+        device: Some(queue.device),
+        stream: Some(queue.stream),
+        ..Idle::default()
+    };
+    let mut streams: Vec<(Idle, Option<i64>)> =
+        queues.iter().map(|queue| (of_queue(queue), None)).collect();
     let mut waited: Vec<Option<i64>> = vec![None; queues.len()];
     for row in 0..rows.len() {
         let (start, end) = rows.span(row);
-        let device = rows.devices.partition_point(|device| *device < rows.device(row));
+        let device = rows
+            .devices
+            .partition_point(|device| *device < rows.device(row));
         let queue = rows.trace.device.rows.queue[row].index();
         if rows.class[row] == Class::Other {
             waited[queue] = waited[queue].max(rows.is_wait(row).then_some(end));
             continue;
         }
-        for (idle, busy_until) in [devices.get_mut(device), streams.get_mut(queue)].into_iter().flatten() {
+        for (idle, busy_until) in [devices.get_mut(device), streams.get_mut(queue)]
+            .into_iter()
+            .flatten()
+        {
             if let Some(from) = busy_until.filter(|from| *from < start) {
-                idle.add_gap(&causes, row, waited[queue].filter(|until| *until <= start), (from, start));
+                idle.add_gap(
+                    &causes,
+                    row,
+                    waited[queue].filter(|until| *until <= start),
+                    (from, start),
+                );
             }
             let new = end.saturating_sub(busy_until.map_or(start, |until| until.max(start)));
             idle.busy_ns = idle.busy_ns.saturating_add(new.max(0));
             *busy_until = Some(busy_until.map_or(end, |until| until.max(end)));
         }
     }
-    let mut streams: Vec<Idle> = streams.into_iter().filter(|(_, until)| until.is_some()).map(|(idle, _)| idle).collect();
+    let mut streams: Vec<Idle> = streams
+        .into_iter()
+        .filter(|(_, until)| until.is_some())
+        .map(|(idle, _)| idle)
+        .collect();
     streams.sort_by_key(|idle| (idle.device, idle.stream));
     (devices.into_iter().map(|(idle, _)| idle).collect(), streams)
 }

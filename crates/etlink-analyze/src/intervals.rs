@@ -16,19 +16,34 @@ impl Intervals {
 
     /// Their length.
     pub(crate) fn total(&self) -> i64 {
-        self.0.iter().fold(0, |sum, (start, end)| sum.saturating_add(end.saturating_sub(*start)))
+        self.0.iter().fold(0, |sum, (start, end)| {
+            sum.saturating_add(end.saturating_sub(*start))
+        })
     }
 }
 
 /// How long exactly these sets hold, by bit mask: entry 5 is the time in sets 0 and 2 and no other; entry 0
 /// the time between the first start and the last end in which none holds. O(n log sets).
-pub(crate) fn by_mask<const SETS: usize, const MASKS: usize>(sets: &[Intervals; SETS]) -> [i64; MASKS] {
+pub(crate) fn by_mask<const SETS: usize, const MASKS: usize>(
+    sets: &[Intervals; SETS],
+) -> [i64; MASKS] {
     let mut times = [0i64; MASKS];
     let mut next = [0usize; SETS];
     // the edges of a set in order: an even one begins an interval, an odd one ends it
-    let edge = |set: usize, at: usize| sets[set].0.get(at / 2).map(|interval| if at.is_multiple_of(2) { interval.0 } else { interval.1 });
+    let edge = |set: usize, at: usize| {
+        sets[set].0.get(at / 2).map(|interval| {
+            if at.is_multiple_of(2) {
+                interval.0
+            } else {
+                interval.1
+            }
+        })
+    };
     let (mut mask, mut now) = (0usize, None);
-    while let Some((time, set)) = (0..SETS).filter_map(|set| Some((edge(set, next[set])?, set))).min() {
+    while let Some((time, set)) = (0..SETS)
+        .filter_map(|set| Some((edge(set, next[set])?, set)))
+        .min()
+    {
         if let (Some(now), Some(held)) = (now, times.get_mut(mask)) {
             *held = held.saturating_add(time.saturating_sub(now));
         }

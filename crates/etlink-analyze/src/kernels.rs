@@ -33,7 +33,9 @@ pub(crate) fn kernels(rows: &Rows<'_>) -> Vec<Kernel> {
     let mut all: IndexMap<(NameId, Class, u16), Moments, FxBuildHasher> = IndexMap::default();
     let device = &rows.trace.device.rows;
     for row in 0..rows.len() {
-        all.entry((device.name[row], rows.class[row], rows.label[row])).or_default().add(device.duration[row].0);
+        all.entry((device.name[row], rows.class[row], rows.label[row]))
+            .or_default()
+            .add(device.duration[row].0);
     }
     let kernel = |((name, class, label), durations): ((NameId, Class, u16), Moments)| Kernel {
         class,
@@ -49,7 +51,9 @@ pub(crate) fn kernels(rows: &Rows<'_>) -> Vec<Kernel> {
 pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Kernel>) -> Vec<Kernel> {
     let mut sums: IndexMap<(Class, &str, &str), Moments, FxBuildHasher> = IndexMap::default();
     for kernel in all {
-        sums.entry((kernel.class, &kernel.label, &kernel.name)).or_default().merge(&kernel.durations);
+        sums.entry((kernel.class, &kernel.label, &kernel.name))
+            .or_default()
+            .merge(&kernel.durations);
     }
     let kernel = |((class, label, name), durations): ((Class, &str, &str), Moments)| Kernel {
         class,
@@ -62,10 +66,19 @@ pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Kernel>) -> Vec<Kernel> {
 }
 
 fn finish(mut all: Vec<Kernel>) -> Vec<Kernel> {
-    let whole = all.iter().fold(0i64, |sum, kernel| sum.saturating_add(kernel.durations.sum_ns));
+    let whole = all.iter().fold(0i64, |sum, kernel| {
+        sum.saturating_add(kernel.durations.sum_ns)
+    });
     for kernel in all.iter_mut().filter(|_| whole > 0) {
         kernel.share = kernel.durations.sum_ns as f64 / whole as f64;
     }
-    all.sort_by(|a, b| (Reverse(a.durations.sum_ns), &a.name, a.class, &a.label).cmp(&(Reverse(b.durations.sum_ns), &b.name, b.class, &b.label)));
+    all.sort_by(|a, b| {
+        (Reverse(a.durations.sum_ns), &a.name, a.class, &a.label).cmp(&(
+            Reverse(b.durations.sum_ns),
+            &b.name,
+            b.class,
+            &b.label,
+        ))
+    });
     all
 }

@@ -58,8 +58,10 @@ impl Launches {
     }
 
     fn finish(mut self) -> Launches {
-        (self.call_ns, self.call_mean_ns, self.call_max_ns) = (self.call.sum_ns, self.call.mean_ns(), self.call.max_ns);
-        (self.delay_mean_ns, self.delay_min_ns, self.delay_max_ns) = (self.delay.mean_ns(), self.delay.min_ns, self.delay.max_ns);
+        (self.call_ns, self.call_mean_ns, self.call_max_ns) =
+            (self.call.sum_ns, self.call.mean_ns(), self.call.max_ns);
+        (self.delay_mean_ns, self.delay_min_ns, self.delay_max_ns) =
+            (self.delay.mean_ns(), self.delay.min_ns, self.delay.max_ns);
         self
     }
 }
@@ -72,11 +74,17 @@ pub(crate) fn launches(rows: &Rows<'_>) -> Vec<Launches> {
     let mut seen = vec![false; device.calls.len()];
     // rows are in order of their starts: a call's first row comes first
     for row in 0..rows.len() {
-        let Some(call) = rows.trace.row_call[row].get() else { continue };
+        let Some(call) = rows.trace.row_call[row].get() else {
+            continue;
+        };
         let (at, name) = (call.index(), device.calls.name[call.index()]);
         let entry = all.entry(name).or_insert_with(|| {
             let name = device.names.get(name);
-            Launches { name: name.to_owned(), graph: launches_graph(name), ..Launches::default() }
+            Launches {
+                name: name.to_owned(),
+                graph: launches_graph(name),
+                ..Launches::default()
+            }
         });
         let took = device.calls.duration[at];
         entry.rows += 1;
@@ -86,7 +94,9 @@ pub(crate) fn launches(rows: &Rows<'_>) -> Vec<Launches> {
             entry.calls += 1;
             entry.call.add(took.0);
             if rows.trace.row_no_launch[row] == NoLaunch::Launched {
-                entry.delay.add((device.rows.start[row] - (device.calls.start[at] + took)).0);
+                entry
+                    .delay
+                    .add((device.rows.start[row] - (device.calls.start[at] + took)).0);
             }
         }
     }
@@ -98,7 +108,10 @@ fn lasted(rows: &Rows<'_>) -> Vec<i64> {
     let device = &rows.trace.device;
     let mut all = vec![0i64; device.calls.len()];
     for row in 0..rows.len() {
-        if let Some(sum) = rows.trace.row_call[row].get().and_then(|call| all.get_mut(call.index())) {
+        if let Some(sum) = rows.trace.row_call[row]
+            .get()
+            .and_then(|call| all.get_mut(call.index()))
+        {
             *sum = sum.saturating_add(device.rows.duration[row].0);
         }
     }
@@ -109,7 +122,11 @@ fn lasted(rows: &Rows<'_>) -> Vec<i64> {
 pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Launches>) -> Vec<Launches> {
     let mut sums: IndexMap<&str, Launches, FxBuildHasher> = IndexMap::default();
     for one in all {
-        let empty = || Launches { name: one.name.clone(), graph: one.graph, ..Launches::default() };
+        let empty = || Launches {
+            name: one.name.clone(),
+            graph: one.graph,
+            ..Launches::default()
+        };
         sums.entry(&one.name).or_insert_with(empty).add(one);
     }
     sorted(sums.into_values())

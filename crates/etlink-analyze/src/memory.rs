@@ -75,16 +75,34 @@ fn name(device_type: i32) -> &'static str {
 pub(crate) fn memory(device: &DeviceTrace, timeline: bool) -> (Vec<Memory>, Vec<MemoryPoint>) {
     let mut all = IndexMap::<(&'static str, i64), Memory, FxBuildHasher>::default();
     let mut points = vec![];
-    for at in (0..device.memory.len()).filter(|at| device.names.get(device.memory.name[*at]) != FAILED) {
+    for at in
+        (0..device.memory.len()).filter(|at| device.names.get(device.memory.name[*at]) != FAILED)
+    {
         let row = device.memory.row(at);
         let (kind, number) = (name(row.device_type), i64::from(row.device));
         let one = all.entry((kind, number)).or_insert_with(|| {
-            let start = if row.allocated == 0 { 0 } else { signed(row.allocated).saturating_sub(row.bytes) };
+            let start = if row.allocated == 0 {
+                0
+            } else {
+                signed(row.allocated).saturating_sub(row.bytes)
+            };
             let (start_bytes, end_bytes, peak_bytes, peak_ns) = (start, start, start, row.time.0);
-            Memory { device_type: kind, device: number, start_bytes, end_bytes, peak_bytes, peak_ns, ..Memory::default() }
+            Memory {
+                device_type: kind,
+                device: number,
+                start_bytes,
+                end_bytes,
+                peak_bytes,
+                peak_ns,
+                ..Memory::default()
+            }
         });
         let counted = row.allocated > 0 || row.reserved > 0;
-        one.end_bytes = if counted { signed(row.allocated) } else { one.end_bytes.saturating_add(row.bytes) };
+        one.end_bytes = if counted {
+            signed(row.allocated)
+        } else {
+            one.end_bytes.saturating_add(row.bytes)
+        };
         one.allocations += u64::from(row.bytes > 0);
         one.frees += u64::from(row.bytes < 0);
         one.allocated_sum_bytes = one.allocated_sum_bytes.saturating_add(row.bytes.max(0));
@@ -94,7 +112,14 @@ pub(crate) fn memory(device: &DeviceTrace, timeline: bool) -> (Vec<Memory>, Vec<
         }
         if timeline {
             let (allocated_bytes, reserved_bytes) = (one.end_bytes, row.reserved);
-            points.push(MemoryPoint { time_ns: row.time.0, device_type: kind, device: number, bytes: row.bytes, allocated_bytes, reserved_bytes });
+            points.push(MemoryPoint {
+                time_ns: row.time.0,
+                device_type: kind,
+                device: number,
+                bytes: row.bytes,
+                allocated_bytes,
+                reserved_bytes,
+            });
         }
     }
     all.sort_unstable_keys();

@@ -62,12 +62,27 @@ pub struct Peaks {
 
 /// How much of that was used, from the metrics of a run.
 pub fn of_peaks(metrics: &[Metric], peaks: Peaks) -> Vec<Metric> {
-    let used = |metric: &Metric| match (metric.name.as_str(), metric.name.strip_prefix(BUS_BANDWIDTH)) {
-        ("tflops", _) => Some(Metric { name: "hfu".to_owned(), value: 100.0 * metric.value / peaks.tflops?, unit: "%" }),
-        (_, Some(kind)) => Some(Metric { name: format!("bandwidth_utilization_{kind}"), value: metric.value / peaks.link_gb_per_s?, unit: "ratio" }),
+    let used = |metric: &Metric| match (
+        metric.name.as_str(),
+        metric.name.strip_prefix(BUS_BANDWIDTH),
+    ) {
+        ("tflops", _) => Some(Metric {
+            name: "hfu".to_owned(),
+            value: 100.0 * metric.value / peaks.tflops?,
+            unit: "%",
+        }),
+        (_, Some(kind)) => Some(Metric {
+            name: format!("bandwidth_utilization_{kind}"),
+            value: metric.value / peaks.link_gb_per_s?,
+            unit: "ratio",
+        }),
         _ => None,
     };
-    metrics.iter().filter_map(used).filter(|metric| metric.value.is_finite()).collect()
+    metrics
+        .iter()
+        .filter_map(used)
+        .filter(|metric| metric.value.is_finite())
+        .collect()
 }
 
 const BUS_BANDWIDTH: &str = "bus_bandwidth_";
@@ -78,7 +93,11 @@ pub(crate) fn metrics<'a>(ranks: impl Iterator<Item = &'a Analysis>) -> Vec<Metr
     let mut all = vec![];
     let mut add = |name: &str, value: Option<f64>, unit| {
         if let Some(value) = value.filter(|value| value.is_finite()) {
-            all.push(Metric { name: name.to_owned(), value, unit });
+            all.push(Metric {
+                name: name.to_owned(),
+                value,
+                unit,
+            });
         }
     };
     steps(&ranks, &mut add);
@@ -87,7 +106,16 @@ pub(crate) fn metrics<'a>(ranks: impl Iterator<Item = &'a Analysis>) -> Vec<Metr
     stragglers(&ranks, &mut add);
     copies(&ranks, &mut add);
     coverage(&ranks, &mut add);
-    add("tflops", mean(ranks.iter().flat_map(|rank| &rank.work).map(|one| one.tflops)), "TFLOP/s");
+    add(
+        "tflops",
+        mean(
+            ranks
+                .iter()
+                .flat_map(|rank| &rank.work)
+                .map(|one| one.tflops),
+        ),
+        "TFLOP/s",
+    );
     bandwidths(&ranks, &mut add);
     volumes(&ranks, &mut add);
     all
@@ -105,33 +133,105 @@ fn seconds(ns: i64) -> f64 {
 }
 
 fn inner(steps: &[Step]) -> &[Step] {
-    if steps.len() > 2 { steps.get(1..steps.len() - 1).unwrap_or_default() } else { steps }
+    if steps.len() > 2 {
+        steps.get(1..steps.len() - 1).unwrap_or_default()
+    } else {
+        steps
+    }
 }
 
 fn steps(ranks: &[&Analysis], add: Add<'_>) {
     let inner = || ranks.iter().flat_map(|rank| inner(&rank.steps));
-    add("avg_step_time", mean(inner().map(|step| seconds(step.duration_ns))), "s");
-    let tokens = || ranks.iter().filter_map(|rank| rank.steps.split_first()).filter(|(first, _)| first.name.starts_with("execute_context_"));
-    add("ttft", mean(tokens().map(|(first, _)| seconds(first.duration_ns))), "s");
-    add("tpot", mean(tokens().filter_map(|(_, others)| mean(others.iter().map(|step| seconds(step.duration_ns))))), "s");
-    add("communication_time_per_step", mean(inner().map(|step| seconds(step.communication_ns))), "s");
-    let share = |step: &Step| (step.duration_ns > 0).then(|| 100.0 * step.communication_ns as f64 / step.duration_ns as f64);
-    add("communication_overhead", mean(inner().filter_map(share)), "%");
+    add(
+        "avg_step_time",
+        mean(inner().map(|step| seconds(step.duration_ns))),
+        "s",
+    );
+    let tokens = || {
+        ranks
+            .iter()
+            .filter_map(|rank| rank.steps.split_first())
+            .filter(|(first, _)| first.name.starts_with("execute_context_"))
+    };
+    add(
+        "ttft",
+        mean(tokens().map(|(first, _)| seconds(first.duration_ns))),
+        "s",
+    );
+    add(
+        "tpot",
+        mean(
+            tokens().filter_map(|(_, others)| {
+                mean(others.iter().map(|step| seconds(step.duration_ns)))
+            }),
+        ),
+        "s",
+    );
+    add(
+        "communication_time_per_step",
+        mean(inner().map(|step| seconds(step.communication_ns))),
+        "s",
+    );
+    let share = |step: &Step| {
+        (step.duration_ns > 0)
+            .then(|| 100.0 * step.communication_ns as f64 / step.duration_ns as f64)
+    };
+    add(
+        "communication_overhead",
+        mean(inner().filter_map(share)),
+        "%",
+    );
 }
 
 fn devices(ranks: &[&Analysis], add: Add<'_>) {
-    let devices = || ranks.iter().flat_map(|rank| &rank.breakdown).filter(|time| time.window_ns > 0);
+    let devices = || {
+        ranks
+            .iter()
+            .flat_map(|rank| &rank.breakdown)
+            .filter(|time| time.window_ns > 0)
+    };
     let percent = |part: i64, whole: i64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
-    add("total_trace_time", devices().map(|time| seconds(time.window_ns)).reduce(f64::max), "s");
-    add("aggregate_gpu_utilization", mean(devices().filter_map(|time| percent(time.busy_ns(), time.window_ns))), "%");
+    add(
+        "total_trace_time",
+        devices()
+            .map(|time| seconds(time.window_ns))
+            .reduce(f64::max),
+        "s",
+    );
+    add(
+        "aggregate_gpu_utilization",
+        mean(devices().filter_map(|time| percent(time.busy_ns(), time.window_ns))),
+        "%",
+    );
     let busy = || devices().map(|time| time.busy_ns() as f64);
     let several = devices().count() > 1;
-    let ratio = busy().reduce(f64::max).zip(busy().reduce(f64::min)).map(|(most, least)| most / least);
+    let ratio = busy()
+        .reduce(f64::max)
+        .zip(busy().reduce(f64::min))
+        .map(|(most, least)| most / least);
     add("load_imbalance_ratio", ratio.filter(|_| several), "ratio");
     let sum = |of: fn(&crate::DeviceTime) -> i64| devices().map(of).fold(0, i64::saturating_add);
-    add("total_communication_time", mean(devices().map(|time| seconds(time.communication_ns))), "s");
-    add("compute_comm_overlap", percent(sum(|time| time.overlap_ns), sum(|time| time.communication_ns)), "%");
-    add("memory_transfer_overhead", percent(sum(|time| time.exposed_memory_ns), sum(|time| time.window_ns)), "%");
+    add(
+        "total_communication_time",
+        mean(devices().map(|time| seconds(time.communication_ns))),
+        "s",
+    );
+    add(
+        "compute_comm_overlap",
+        percent(
+            sum(|time| time.overlap_ns),
+            sum(|time| time.communication_ns),
+        ),
+        "%",
+    );
+    add(
+        "memory_transfer_overhead",
+        percent(
+            sum(|time| time.exposed_memory_ns),
+            sum(|time| time.window_ns),
+        ),
+        "%",
+    );
 }
 
 /// Copies and memsets are no kernels here, nor what stands for no work.
@@ -140,12 +240,30 @@ fn is_kernel(kernel: &&Kernel) -> bool {
 }
 
 fn kernels(ranks: &[&Analysis], add: Add<'_>) {
-    let kernels = || ranks.iter().flat_map(|rank| &rank.kernels).filter(is_kernel);
-    let sum = |of: fn(&&Kernel) -> bool| kernels().filter(of).map(|kernel| kernel.durations.sum_ns).fold(0, i64::saturating_add);
+    let kernels = || {
+        ranks
+            .iter()
+            .flat_map(|rank| &rank.kernels)
+            .filter(is_kernel)
+    };
+    let sum = |of: fn(&&Kernel) -> bool| {
+        kernels()
+            .filter(of)
+            .map(|kernel| kernel.durations.sum_ns)
+            .fold(0, i64::saturating_add)
+    };
     let whole = sum(|_| true);
     let percent = |part: i64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
-    add("total_kernel_time", (whole > 0).then(|| seconds(whole)), "s");
-    add("communication_fraction", percent(sum(|kernel| kernel.class == Class::Communication)), "%");
+    add(
+        "total_kernel_time",
+        (whole > 0).then(|| seconds(whole)),
+        "s",
+    );
+    add(
+        "communication_fraction",
+        percent(sum(|kernel| kernel.class == Class::Communication)),
+        "%",
+    );
     let by = |key: fn(&Kernel) -> &str| {
         let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
         for kernel in kernels() {
@@ -154,35 +272,95 @@ fn kernels(ranks: &[&Analysis], add: Add<'_>) {
         }
         sums
     };
-    add("dominant_kernel_concentration", by(|kernel| &kernel.name).into_values().max().and_then(percent), "%");
+    add(
+        "dominant_kernel_concentration",
+        by(|kernel| &kernel.name)
+            .into_values()
+            .max()
+            .and_then(percent),
+        "%",
+    );
     let labels = by(|kernel| &kernel.label);
-    add("moe_fraction", percent(labels.get("moe").copied().unwrap_or(0)), "%");
-    labels.iter().for_each(|(label, ns)| add(&format!("break_down_{label}"), Some(seconds(*ns)), "s"));
+    add(
+        "moe_fraction",
+        percent(labels.get("moe").copied().unwrap_or(0)),
+        "%",
+    );
+    labels
+        .iter()
+        .for_each(|(label, ns)| add(&format!("break_down_{label}"), Some(seconds(*ns)), "s"));
 }
 
 fn stragglers(ranks: &[&Analysis], add: Add<'_>) {
     let of_rank = |rank: &&Analysis| {
-        let communication = rank.kernels.iter().filter(|kernel| kernel.class == Class::Communication);
-        communication.map(|kernel| kernel.durations.sum_ns as f64).sum::<f64>()
+        let communication = rank
+            .kernels
+            .iter()
+            .filter(|kernel| kernel.class == Class::Communication);
+        communication
+            .map(|kernel| kernel.durations.sum_ns as f64)
+            .sum::<f64>()
     };
-    let (most, least) = (ranks.iter().map(of_rank).reduce(f64::max), ranks.iter().map(of_rank).reduce(f64::min));
-    let spread = most.zip(least).filter(|(most, _)| *most > 0.0 && ranks.len() > 1).map(|(most, least)| (most - least) / most);
+    let (most, least) = (
+        ranks.iter().map(of_rank).reduce(f64::max),
+        ranks.iter().map(of_rank).reduce(f64::min),
+    );
+    let spread = most
+        .zip(least)
+        .filter(|(most, _)| *most > 0.0 && ranks.len() > 1)
+        .map(|(most, least)| (most - least) / most);
     add("straggler", spread, "ratio");
-    add("straggler_slowdown", most.zip(least).filter(|(_, least)| *least > 0.0 && ranks.len() > 1).map(|(most, least)| most / least), "ratio");
+    add(
+        "straggler_slowdown",
+        most.zip(least)
+            .filter(|(_, least)| *least > 0.0 && ranks.len() > 1)
+            .map(|(most, least)| most / least),
+        "ratio",
+    );
 }
 
 fn copies(ranks: &[&Analysis], add: Add<'_>) {
-    let copies = || ranks.iter().flat_map(|rank| &rank.copies).filter(|copies| !copies.kind.starts_with("Memset"));
-    let (bytes, time) = (copies().map(|copies| copies.bytes as f64).sum::<f64>(), copies().map(|copies| copies.sized_sum_ns as f64).sum::<f64>());
-    add("average_memory_bandwidth", (time > 0.0).then(|| bytes / time), "GB/s");
+    let copies = || {
+        ranks
+            .iter()
+            .flat_map(|rank| &rank.copies)
+            .filter(|copies| !copies.kind.starts_with("Memset"))
+    };
+    let (bytes, time) = (
+        copies().map(|copies| copies.bytes as f64).sum::<f64>(),
+        copies()
+            .map(|copies| copies.sized_sum_ns as f64)
+            .sum::<f64>(),
+    );
+    add(
+        "average_memory_bandwidth",
+        (time > 0.0).then(|| bytes / time),
+        "GB/s",
+    );
 }
 
 fn coverage(ranks: &[&Analysis], add: Add<'_>) {
     let devices = || ranks.iter().flat_map(|rank| &rank.coverage);
-    add("mean_sm_coverage", mean(devices().map(|one| 100.0 * one.by_time)), "%");
-    add("mean_sm_coverage_by_kernel", mean(devices().map(|one| 100.0 * one.by_row)), "%");
-    add("memory_bound_fraction", mean(devices().map(|one| 100.0 * one.low_share)), "%");
-    add("compute_bound_fraction", mean(devices().map(|one| 100.0 * one.high_share)), "%");
+    add(
+        "mean_sm_coverage",
+        mean(devices().map(|one| 100.0 * one.by_time)),
+        "%",
+    );
+    add(
+        "mean_sm_coverage_by_kernel",
+        mean(devices().map(|one| 100.0 * one.by_row)),
+        "%",
+    );
+    add(
+        "memory_bound_fraction",
+        mean(devices().map(|one| 100.0 * one.low_share)),
+        "%",
+    );
+    add(
+        "compute_bound_fraction",
+        mean(devices().map(|one| 100.0 * one.high_share)),
+        "%",
+    );
 }
 
 fn bandwidths(ranks: &[&Analysis], add: Add<'_>) {
@@ -190,16 +368,25 @@ fn bandwidths(ranks: &[&Analysis], add: Add<'_>) {
     for one in ranks.iter().flat_map(|rank| &rank.collectives) {
         if let Some(bus) = one.bus_gb_per_s {
             let (bytes, ns) = kinds.entry(&one.kind).or_default();
-            (*bytes, *ns) = (*bytes + bus * one.sized_ns as f64, *ns + one.sized_ns as f64);
+            (*bytes, *ns) = (
+                *bytes + bus * one.sized_ns as f64,
+                *ns + one.sized_ns as f64,
+            );
         }
     }
-    kinds.iter().for_each(|(kind, (bytes, ns))| add(&format!("{BUS_BANDWIDTH}{kind}"), Some(bytes / ns), "GB/s"));
+    kinds.iter().for_each(|(kind, (bytes, ns))| {
+        add(&format!("{BUS_BANDWIDTH}{kind}"), Some(bytes / ns), "GB/s")
+    });
 }
 
 fn volumes(ranks: &[&Analysis], add: Add<'_>) {
     let all = || ranks.iter().flat_map(|rank| &rank.collectives);
     let count = all().map(|one| one.count).sum::<u64>();
-    add("coll_call_num", (count > 0).then_some(count as f64), "count");
+    add(
+        "coll_call_num",
+        (count > 0).then_some(count as f64),
+        "count",
+    );
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     for one in all().filter(|one| one.in_bytes > 0) {
         let sum = kinds.entry(&one.kind).or_default();
@@ -209,5 +396,10 @@ fn volumes(ranks: &[&Analysis], add: Add<'_>) {
     for (kind, bytes) in &kinds {
         add(&format!("collective_vol_{kind}_gb"), per_rank(*bytes), "GB");
     }
-    add("collective_vol_total_gb", per_rank(kinds.values().copied().fold(0, u64::saturating_add)).filter(|_| !kinds.is_empty()), "GB");
+    add(
+        "collective_vol_total_gb",
+        per_rank(kinds.values().copied().fold(0, u64::saturating_add))
+            .filter(|_| !kinds.is_empty()),
+        "GB",
+    );
 }

@@ -21,7 +21,13 @@ impl Moments {
     /// One more.
     pub fn add(&mut self, ns: i64) {
         let square = u128::from(ns.unsigned_abs()).pow(2);
-        self.merge(&Moments { count: 1, sum_ns: ns, min_ns: ns, max_ns: ns, squares: square });
+        self.merge(&Moments {
+            count: 1,
+            sum_ns: ns,
+            min_ns: ns,
+            max_ns: ns,
+            squares: square,
+        });
     }
 
     /// All of `other` too.
@@ -40,14 +46,23 @@ impl Moments {
 
     /// Mean, ns; 0 of none.
     pub fn mean_ns(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
+        if self.count == 0 {
+            0.0
+        } else {
+            self.sum_ns as f64 / self.count as f64
+        }
     }
 
     /// Standard deviation of a sample (divided by count - 1), ns; `None` of fewer than two.
     pub fn stddev_ns(&self) -> Option<f64> {
-        let (n, sum) = (u128::from(self.count), u128::from(self.sum_ns.unsigned_abs()));
+        let (n, sum) = (
+            u128::from(self.count),
+            u128::from(self.sum_ns.unsigned_abs()),
+        );
         // n·Σx² - (Σx)², exactly
-        let spread = n.checked_mul(self.squares)?.checked_sub(sum.checked_mul(sum)?)?;
+        let spread = n
+            .checked_mul(self.squares)?
+            .checked_sub(sum.checked_mul(sum)?)?;
         (n > 1).then(|| (spread as f64 / (n as f64 * (n as f64 - 1.0))).sqrt())
     }
 }
@@ -80,7 +95,16 @@ mod tests {
         left.merge(&right);
         left.merge(&Moments::default());
         assert_eq!(left, of(&[2, 4, 4, 4, 5, 5, 7, 9]));
-        assert_eq!((left.count, left.sum_ns, left.min_ns, left.max_ns, left.mean_ns()), (8, 40, 2, 9, 5.0));
+        assert_eq!(
+            (
+                left.count,
+                left.sum_ns,
+                left.min_ns,
+                left.max_ns,
+                left.mean_ns()
+            ),
+            (8, 40, 2, 9, 5.0)
+        );
         let stddev = left.stddev_ns().expect("of eight");
         assert!((stddev - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
         assert_eq!(of(&[3]).stddev_ns(), None);

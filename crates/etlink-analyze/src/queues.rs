@@ -36,33 +36,67 @@ pub(crate) fn queues(rows: &Rows<'_>) -> Vec<QueueLength> {
     let device = &rows.trace.device;
     let mut changes: Vec<Vec<(i64, i64)>> = vec![vec![]; device.queues.len()];
     for row in 0..rows.len() {
-        let Some(call) = rows.trace.row_call[row].get().filter(|_| rows.trace.row_no_launch[row] == NoLaunch::Launched) else { continue };
-        let Some(changes) = changes.get_mut(device.rows.queue[row].index()) else { continue };
+        let Some(call) = rows.trace.row_call[row]
+            .get()
+            .filter(|_| rows.trace.row_no_launch[row] == NoLaunch::Launched)
+        else {
+            continue;
+        };
+        let Some(changes) = changes.get_mut(device.rows.queue[row].index()) else {
+            continue;
+        };
         let (called, start) = (device.calls.start[call.index()].0, device.rows.start[row].0);
         changes.extend([(called, 1), (start.max(called), -1)]);
     }
-    let mut all: Vec<QueueLength> = changes.into_iter().zip(&device.queues).filter(|(changes, _)| !changes.is_empty()).map(of).collect();
+    let mut all: Vec<QueueLength> = changes
+        .into_iter()
+        .zip(&device.queues)
+        .filter(|(changes, _)| !changes.is_empty())
+        .map(of)
+        .collect();
     all.sort_by_key(|queue| (queue.device, queue.stream));
     all
 }
 
 fn of((mut changes, queue): (Vec<(i64, i64)>, &etlink_model::Queue)) -> QueueLength {
     changes.sort_unstable();
-    let (mut length, mut area, mut found) = (0i64, 0i128, QueueLength { device: queue.device, stream: queue.stream, ..QueueLength::default() });
+    let (mut length, mut area, mut found) = (
+        0i64,
+        0i128,
+        QueueLength {
+            device: queue.device,
+            stream: queue.stream,
+            ..QueueLength::default()
+        },
+    );
     found.rows = changes.len() as u64 / 2;
-    for at in changes.chunk_by(|one, next| one.0 == next.0).scan(0usize, |from, group| {
-        let start = *from;
-        *from += group.len();
-        Some(start..*from)
-    }) {
+    for at in changes
+        .chunk_by(|one, next| one.0 == next.0)
+        .scan(0usize, |from, group| {
+            let start = *from;
+            *from += group.len();
+            Some(start..*from)
+        })
+    {
         let now = changes[at.start].0;
-        length += changes[at.clone()].iter().map(|(_, change)| change).sum::<i64>();
-        let held = changes.get(at.end).map_or(0, |next| next.0.saturating_sub(now));
+        length += changes[at.clone()]
+            .iter()
+            .map(|(_, change)| change)
+            .sum::<i64>();
+        let held = changes
+            .get(at.end)
+            .map_or(0, |next| next.0.saturating_sub(now));
         found.max_length = found.max_length.max(length);
         found.window_ns = found.window_ns.saturating_add(held);
         area = area.saturating_add(i128::from(length) * i128::from(held));
-        found.full_ns = found.full_ns.saturating_add(if length >= FULL { held } else { 0 });
+        found.full_ns = found
+            .full_ns
+            .saturating_add(if length >= FULL { held } else { 0 });
     }
-    found.mean_length = if found.window_ns > 0 { area as f64 / found.window_ns as f64 } else { 0.0 };
+    found.mean_length = if found.window_ns > 0 {
+        area as f64 / found.window_ns as f64
+    } else {
+        0.0
+    };
     found
 }

@@ -25,19 +25,35 @@ impl<'t> Rows<'t> {
     pub fn new(trace: &'t LinkedTrace, rules: &'t Rules) -> Rows<'t> {
         let device = &trace.device;
         let mut known = vec![None; device.names.count()];
-        let (mut class, mut label) = (Vec::with_capacity(device.rows.len()), Vec::with_capacity(device.rows.len()));
+        let (mut class, mut label) = (
+            Vec::with_capacity(device.rows.len()),
+            Vec::with_capacity(device.rows.len()),
+        );
         for row in 0..device.rows.len() {
             let name = device.rows.name[row];
-            let by_name = || *known[name.index()].get_or_insert_with(|| rules.find(device.names.get(name)));
+            let by_name =
+                || *known[name.index()].get_or_insert_with(|| rules.find(device.names.get(name)));
             let (of_row, label_of_row) = classify(device, row, by_name);
             class.push(of_row);
             label.push(label_of_row);
         }
-        let mut devices: Vec<i64> = device.rows.queue.iter().map(|queue| device.queues[queue.index()].device).collect();
+        let mut devices: Vec<i64> = device
+            .rows
+            .queue
+            .iter()
+            .map(|queue| device.queues[queue.index()].device)
+            .collect();
         devices.sort_unstable();
         devices.dedup();
         let of_devices = of_devices(device, &devices);
-        Rows { trace, class, label, devices, of_devices, rules }
+        Rows {
+            trace,
+            class,
+            label,
+            devices,
+            of_devices,
+            rules,
+        }
     }
 
     /// How many.
@@ -78,15 +94,28 @@ fn of_devices(device: &DeviceTrace, devices: &[i64]) -> Vec<Vec<usize>> {
     let place = |queue: &Queue| devices.partition_point(|device| *device < queue.device);
     let places: Vec<usize> = device.queues.iter().map(place).collect();
     let mut all = vec![vec![]; devices.len()];
-    device.rows.queue.iter().enumerate().for_each(|(row, queue)| all[places[queue.index()]].push(row));
+    device
+        .rows
+        .queue
+        .iter()
+        .enumerate()
+        .for_each(|(row, queue)| all[places[queue.index()]].push(row));
     all
 }
 
-fn classify(device: &DeviceTrace, row: usize, by_name: impl FnOnce() -> Option<(Class, u16)>) -> (Class, u16) {
-    let communicates = device.rows.collective[row] != u32::MAX || device.names.get(device.rows.category[row]) == "collective_comm";
+fn classify(
+    device: &DeviceTrace,
+    row: usize,
+    by_name: impl FnOnce() -> Option<(Class, u16)>,
+) -> (Class, u16) {
+    let communicates = device.rows.collective[row] != u32::MAX
+        || device.names.get(device.rows.category[row]) == "collective_comm";
     if communicates {
         let library = by_name().filter(|(class, _)| *class == Class::Communication);
-        return (Class::Communication, library.map_or(COLLECTIVE, |(_, label)| label));
+        return (
+            Class::Communication,
+            library.map_or(COLLECTIVE, |(_, label)| label),
+        );
     }
     match device.rows.kind[row] {
         RowKind::Memcpy => (Class::Memory, MEMCPY),

@@ -24,7 +24,12 @@ pub enum Class {
 
 impl Class {
     /// All of them, in order of precedence.
-    pub const ALL: [Class; 4] = [Class::Computation, Class::Communication, Class::Memory, Class::Other];
+    pub const ALL: [Class; 4] = [
+        Class::Computation,
+        Class::Communication,
+        Class::Memory,
+        Class::Other,
+    ];
 
     /// Its name in rules and reports.
     pub fn name(self) -> &'static str {
@@ -41,13 +46,17 @@ impl Class {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RulesError {
     /// Not three words.
-    #[error("line {line}: a rule is a class, a label and a regular expression, such as `communication mylib ^my_all_reduce`")]
+    #[error(
+        "line {line}: a rule is a class, a label and a regular expression, such as `communication mylib ^my_all_reduce`"
+    )]
     NotARule {
         /// Line, from 1.
         line: usize,
     },
     /// No such class.
-    #[error("line {line}: there is no class {class:?}; classes are computation, communication, memory and other")]
+    #[error(
+        "line {line}: there is no class {class:?}; classes are computation, communication, memory and other"
+    )]
     NoClass {
         /// Line, from 1.
         line: usize,
@@ -94,28 +103,50 @@ impl Rules {
     /// # Errors
     /// A line is no rule.
     pub fn with(text: &str) -> Result<Rules, RulesError> {
-        let mut rules = Rules { set: RegexSet::empty(), of: vec![], labels: NO_RULES.map(str::to_owned).to_vec() };
+        let mut rules = Rules {
+            set: RegexSet::empty(),
+            of: vec![],
+            labels: NO_RULES.map(str::to_owned).to_vec(),
+        };
         let mut patterns = vec![];
         for text in [text, BUILT_IN] {
             rules.read(text, &mut patterns)?;
         }
         // kernels have names in ASCII: case by Unicode's tables takes longer to prepare than all names take to look at
-        let set = RegexSetBuilder::new(patterns.iter().map(|(_, pattern)| pattern)).unicode(false).build();
-        rules.set = set.map_err(|error| wrong(&patterns).unwrap_or_else(|| RulesError::TooLarge(error.to_string())))?;
+        let set = RegexSetBuilder::new(patterns.iter().map(|(_, pattern)| pattern))
+            .unicode(false)
+            .build();
+        rules.set = set.map_err(|error| {
+            wrong(&patterns).unwrap_or_else(|| RulesError::TooLarge(error.to_string()))
+        })?;
         Ok(rules)
     }
 
-    fn read<'t>(&mut self, text: &'t str, patterns: &mut Vec<(usize, &'t str)>) -> Result<(), RulesError> {
+    fn read<'t>(
+        &mut self,
+        text: &'t str,
+        patterns: &mut Vec<(usize, &'t str)>,
+    ) -> Result<(), RulesError> {
         for (line, rule) in (1..).zip(text.lines()) {
             let rule = rule.trim();
             if rule.is_empty() || rule.starts_with('#') {
                 continue;
             }
             let mut words = rule.splitn(2, char::is_whitespace);
-            let (class, rest) = (words.next().unwrap_or_default(), words.next().unwrap_or_default().trim_start());
-            let Some((label, pattern)) = rest.split_once(char::is_whitespace) else { return Err(RulesError::NotARule { line }) };
+            let (class, rest) = (
+                words.next().unwrap_or_default(),
+                words.next().unwrap_or_default().trim_start(),
+            );
+            let Some((label, pattern)) = rest.split_once(char::is_whitespace) else {
+                return Err(RulesError::NotARule { line });
+            };
             let known = Class::ALL.into_iter().find(|known| known.name() == class);
-            let Some(known) = known else { return Err(RulesError::NoClass { line, class: class.to_owned() }) };
+            let Some(known) = known else {
+                return Err(RulesError::NoClass {
+                    line,
+                    class: class.to_owned(),
+                });
+            };
             let pattern = pattern.trim_start();
             let label = self.label_of(label);
             self.of.push((known, label));
@@ -125,21 +156,28 @@ impl Rules {
     }
 
     fn label_of(&mut self, label: &str) -> u16 {
-        let at = self.labels.iter().position(|known| known == label).unwrap_or_else(|| {
-            self.labels.push(label.to_owned());
-            self.labels.len() - 1
-        });
+        let at = self
+            .labels
+            .iter()
+            .position(|known| known == label)
+            .unwrap_or_else(|| {
+                self.labels.push(label.to_owned());
+                self.labels.len() - 1
+            });
         u16::try_from(at).unwrap_or(0)
     }
 
     /// Class and label of a kernel of this name, if a rule knows it. O(length).
     pub(crate) fn find(&self, name: &str) -> Option<(Class, u16)> {
-        self.of.get(self.set.matches(name.as_bytes()).iter().next()?).copied()
+        self.of
+            .get(self.set.matches(name.as_bytes()).iter().next()?)
+            .copied()
     }
 
     /// The class of a kernel of this name. O(length).
     pub fn class(&self, name: &str) -> Class {
-        self.find(name).map_or(Class::Computation, |(class, _)| class)
+        self.find(name)
+            .map_or(Class::Computation, |(class, _)| class)
     }
 
     pub(crate) fn label_at(&self, label: u16) -> &str {
@@ -150,9 +188,20 @@ impl Rules {
 /// The first pattern that is none.
 fn wrong(patterns: &[(usize, &str)]) -> Option<RulesError> {
     patterns.iter().find_map(|(line, pattern)| {
-        let error = RegexBuilder::new(pattern).unicode(false).build().err()?.to_string();
-        let message = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        Some(RulesError::BadRegex { line: *line, message: format!("{pattern:?}: {message}") })
+        let error = RegexBuilder::new(pattern)
+            .unicode(false)
+            .build()
+            .err()?
+            .to_string();
+        let message = error
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .trim_start_matches("error: ");
+        Some(RulesError::BadRegex {
+            line: *line,
+            message: format!("{pattern:?}: {message}"),
+        })
     })
 }
 
@@ -175,31 +224,107 @@ mod tests {
     fn names_of_all_libraries() {
         let rules = Rules::built_in().expect("the built-in rules are right");
         for (class, label, name) in [
-            (Class::Communication, "nccl", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
-            (Class::Communication, "nccl", "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)"),
-            (Class::Communication, "nccl", "void ncclSymkDevKernel_AllReduce_RSxLD_AGxST<float>(ncclSymkDevArgs)"),
+            (
+                Class::Communication,
+                "nccl",
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            ),
+            (
+                Class::Communication,
+                "nccl",
+                "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
+            ),
+            (
+                Class::Communication,
+                "nccl",
+                "void ncclSymkDevKernel_AllReduce_RSxLD_AGxST<float>(ncclSymkDevArgs)",
+            ),
             (Class::Communication, "rccl", "rcclKernel_AllReduce"),
             (Class::Communication, "rccl", "mscclKernel_Sum_half_LL"),
-            (Class::Communication, "mscclpp", "void mscclpp::collective::allreduceNvls<__half>(int)"),
-            (Class::Communication, "deepep", "void deep_ep::internode_ll::dispatch<true, 7168>(void*)"),
+            (
+                Class::Communication,
+                "mscclpp",
+                "void mscclpp::collective::allreduceNvls<__half>(int)",
+            ),
+            (
+                Class::Communication,
+                "deepep",
+                "void deep_ep::internode_ll::dispatch<true, 7168>(void*)",
+            ),
             (Class::Communication, "nvshmem", "nvshmemi_transfer_rma"),
-            (Class::Communication, "symm_mem", "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)"),
-            (Class::Communication, "symm_mem", "void c10d::symmetric_memory::two_shot_all_reduce_kernel<float>()"),
-            (Class::Communication, "vllm", "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(RankData*)"),
-            (Class::Communication, "trtllm", "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<4>()"),
+            (
+                Class::Communication,
+                "symm_mem",
+                "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
+            ),
+            (
+                Class::Communication,
+                "symm_mem",
+                "void c10d::symmetric_memory::two_shot_all_reduce_kernel<float>()",
+            ),
+            (
+                Class::Communication,
+                "vllm",
+                "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(RankData*)",
+            ),
+            (
+                Class::Communication,
+                "trtllm",
+                "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<4>()",
+            ),
             (Class::Communication, "hccl", "hccl::allreduce"),
-            (Class::Communication, "oneccl", "oneccl_allreduce_small_kernel"),
+            (
+                Class::Communication,
+                "oneccl",
+                "oneccl_allreduce_small_kernel",
+            ),
             (Class::Communication, "by_name", "my_reduce_scatter_kernel"),
-            (Class::Computation, "reduction", "void layer_norm_grad<BlockAllReduce<float>>()"),
-            (Class::Computation, "gemm", "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n"),
-            (Class::Computation, "gemm", "Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16"),
-            (Class::Computation, "attention", "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64>>()"),
-            (Class::Computation, "elementwise", "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor>()"),
-            (Class::Computation, "triton", "triton_poi_fused_add_cos_sin_0"),
-            (Class::Computation, "triton", "triton_poi_fused_all_reduce_0"),
-            (Class::Computation, "triton", "triton_red_fused__to_copy_reduce_scatter_tensor_1"),
+            (
+                Class::Computation,
+                "reduction",
+                "void layer_norm_grad<BlockAllReduce<float>>()",
+            ),
+            (
+                Class::Computation,
+                "gemm",
+                "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n",
+            ),
+            (
+                Class::Computation,
+                "gemm",
+                "Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16",
+            ),
+            (
+                Class::Computation,
+                "attention",
+                "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64>>()",
+            ),
+            (
+                Class::Computation,
+                "elementwise",
+                "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor>()",
+            ),
+            (
+                Class::Computation,
+                "triton",
+                "triton_poi_fused_add_cos_sin_0",
+            ),
+            (
+                Class::Computation,
+                "triton",
+                "triton_poi_fused_all_reduce_0",
+            ),
+            (
+                Class::Computation,
+                "triton",
+                "triton_red_fused__to_copy_reduce_scatter_tensor_1",
+            ),
             (Class::Computation, "gemm", "diag_gemm_kernel"),
-            (Class::Communication, "triton_dist", "kernel_consumer_ag_gemm_persistent"),
+            (
+                Class::Communication,
+                "triton_dist",
+                "kernel_consumer_ag_gemm_persistent",
+            ),
             (Class::Communication, "triton_dist", "gemm_rs"),
             (Class::Computation, "other", "pe_exe"),
             (Class::Memory, "dma", "dma_request"),
@@ -213,8 +338,13 @@ mod tests {
 
     #[test]
     fn rules_of_the_user_come_first() {
-        let rules = Rules::with("# ours\n\n  communication  ours  ^ours_.* kernel$ \nmemory spill spill").expect("rules");
-        assert_eq!(found(&rules, "ours_gemm kernel"), (Class::Communication, "ours"));
+        let rules =
+            Rules::with("# ours\n\n  communication  ours  ^ours_.* kernel$ \nmemory spill spill")
+                .expect("rules");
+        assert_eq!(
+            found(&rules, "ours_gemm kernel"),
+            (Class::Communication, "ours")
+        );
         assert_eq!(found(&rules, "spill_gemm"), (Class::Memory, "spill"));
     }
 
@@ -223,6 +353,10 @@ mod tests {
         let error = |text| Rules::with(text).expect_err("refused").to_string();
         assert!(error("\ncomputation gemm").starts_with("line 2: a rule is a class"));
         assert!(error("compute gemm x").contains("there is no class \"compute\""));
-        assert!(error("computation gemm (").starts_with("line 1: \"(\": "), "{}", error("computation gemm ("));
+        assert!(
+            error("computation gemm (").starts_with("line 1: \"(\": "),
+            "{}",
+            error("computation gemm (")
+        );
     }
 }

@@ -30,12 +30,23 @@ pub struct Sequence {
 /// By falling device time. O(ops + rows).
 pub(crate) fn sequences(rows: &Rows<'_>, text: &str) -> Vec<Sequence> {
     let (trace, device) = (rows.trace, &rows.trace.device);
-    let matches: Vec<bool> = device.names.iter().map(|name| name.contains(text)).collect();
+    let matches: Vec<bool> = device
+        .names
+        .iter()
+        .map(|name| name.contains(text))
+        .collect();
     // a parent has a lower number than its children
     let mut instance: Vec<u32> = Vec::with_capacity(device.ops.len());
     for op in 0..device.ops.len() {
-        let outer = trace.op_parent[op].get().and_then(|parent| instance.get(parent.index()).copied()).unwrap_or(u32::MAX);
-        let own = if matches[device.ops.name[op].index()] { op as u32 } else { u32::MAX };
+        let outer = trace.op_parent[op]
+            .get()
+            .and_then(|parent| instance.get(parent.index()).copied())
+            .unwrap_or(u32::MAX);
+        let own = if matches[device.ops.name[op].index()] {
+            op as u32
+        } else {
+            u32::MAX
+        };
         instance.push(if outer != u32::MAX { outer } else { own });
     }
     let mut lists: IndexMap<u32, Vec<usize>, FxBuildHasher> = IndexMap::default();
@@ -45,7 +56,9 @@ pub(crate) fn sequences(rows: &Rows<'_>, text: &str) -> Vec<Sequence> {
         }
     }
     for row in 0..rows.len() {
-        let op = trace.row_call[row].get().and_then(|call| trace.call_op[call.index()].get());
+        let op = trace.row_call[row]
+            .get()
+            .and_then(|call| trace.call_op[call.index()].get());
         if let Some(list) = op.and_then(|op| lists.get_mut(instance.get(op.index())?)) {
             list.push(row);
         }
@@ -53,15 +66,32 @@ pub(crate) fn sequences(rows: &Rows<'_>, text: &str) -> Vec<Sequence> {
     let mut all: IndexMap<(NameId, Vec<NameId>), Sequence, FxBuildHasher> = IndexMap::default();
     for (op, list) in lists {
         let name = device.ops.name[op as usize];
-        let found = all.entry((name, list.iter().map(|row| device.rows.name[*row]).collect())).or_default();
+        let found = all
+            .entry((
+                name,
+                list.iter().map(|row| device.rows.name[*row]).collect(),
+            ))
+            .or_default();
         found.count += 1;
         found.rows = list.len() as u64;
-        found.device_ns = list.iter().fold(found.device_ns, |sum, row| sum.saturating_add(device.rows.duration[*row].0));
-        found.op_ns = found.op_ns.saturating_add(device.ops.duration[op as usize].0);
+        found.device_ns = list.iter().fold(found.device_ns, |sum, row| {
+            sum.saturating_add(device.rows.duration[*row].0)
+        });
+        found.op_ns = found
+            .op_ns
+            .saturating_add(device.ops.duration[op as usize].0);
     }
-    let names = |all: &[NameId]| all.iter().map(|name| device.names.get(*name)).collect::<Vec<_>>().join(" | ");
-    let named =
-        |((op, list), found): ((NameId, Vec<NameId>), Sequence)| Sequence { op: device.names.get(op).to_owned(), names: names(&list), ..found };
+    let names = |all: &[NameId]| {
+        all.iter()
+            .map(|name| device.names.get(*name))
+            .collect::<Vec<_>>()
+            .join(" | ")
+    };
+    let named = |((op, list), found): ((NameId, Vec<NameId>), Sequence)| Sequence {
+        op: device.names.get(op).to_owned(),
+        names: names(&list),
+        ..found
+    };
     sorted(all.into_iter().map(named).collect())
 }
 
@@ -69,7 +99,12 @@ pub(crate) fn sequences(rows: &Rows<'_>, text: &str) -> Vec<Sequence> {
 pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Sequence>) -> Vec<Sequence> {
     let mut sums: IndexMap<(&str, &str), Sequence, FxBuildHasher> = IndexMap::default();
     for one in all {
-        let empty = || Sequence { op: one.op.clone(), rows: one.rows, names: one.names.clone(), ..Sequence::default() };
+        let empty = || Sequence {
+            op: one.op.clone(),
+            rows: one.rows,
+            names: one.names.clone(),
+            ..Sequence::default()
+        };
         let sum = sums.entry((&one.op, &one.names)).or_insert_with(empty);
         sum.count += one.count;
         sum.device_ns = sum.device_ns.saturating_add(one.device_ns);
@@ -79,6 +114,13 @@ pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Sequence>) -> Vec<Sequence> 
 }
 
 fn sorted(mut all: Vec<Sequence>) -> Vec<Sequence> {
-    all.sort_by(|a, b| (Reverse(a.device_ns), Reverse(a.count), &a.op, &a.names).cmp(&(Reverse(b.device_ns), Reverse(b.count), &b.op, &b.names)));
+    all.sort_by(|a, b| {
+        (Reverse(a.device_ns), Reverse(a.count), &a.op, &a.names).cmp(&(
+            Reverse(b.device_ns),
+            Reverse(b.count),
+            &b.op,
+            &b.names,
+        ))
+    });
     all
 }

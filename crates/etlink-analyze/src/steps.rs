@@ -57,7 +57,10 @@ pub(crate) fn steps(rows: &Rows<'_>) -> Vec<Step> {
         open.extend(next..begun);
         next = begun;
         // steps that have ended lie on others that have not
-        while open.pop_if(|step| steps[*step].end_ns() <= called).is_some() {}
+        while open
+            .pop_if(|step| steps[*step].end_ns() <= called)
+            .is_some()
+        {}
         if let Some(list) = open.last().and_then(|step| of_step.get_mut(*step)) {
             list.push(row);
         }
@@ -73,8 +76,14 @@ pub(crate) fn steps(rows: &Rows<'_>) -> Vec<Step> {
 /// When rows were launched, in that order.
 fn launched(rows: &Rows<'_>, wanted: bool) -> Vec<(i64, usize)> {
     let trace = rows.trace;
-    let call = |row: usize| trace.row_call[row].get().filter(|_| wanted && trace.row_no_launch[row] == NoLaunch::Launched);
-    let mut all: Vec<(i64, usize)> = (0..rows.len()).filter_map(|row| Some((trace.device.calls.start[call(row)?.index()].0, row))).collect();
+    let call = |row: usize| {
+        trace.row_call[row]
+            .get()
+            .filter(|_| wanted && trace.row_no_launch[row] == NoLaunch::Launched)
+    };
+    let mut all: Vec<(i64, usize)> = (0..rows.len())
+        .filter_map(|row| Some((trace.device.calls.start[call(row)?.index()].0, row)))
+        .collect();
     all.sort_unstable();
     all
 }
@@ -86,8 +95,10 @@ impl Step {
 
     fn take(&mut self, time: &DeviceTime) {
         (self.device_start_ns, self.device_window_ns) = (time.start_ns, time.window_ns);
-        (self.computation_ns, self.exposed_communication_ns) = (time.computation_ns, time.exposed_communication_ns);
-        (self.exposed_memory_ns, self.exposed_other_ns, self.idle_ns) = (time.exposed_memory_ns, time.exposed_other_ns, time.idle_ns);
+        (self.computation_ns, self.exposed_communication_ns) =
+            (time.computation_ns, time.exposed_communication_ns);
+        (self.exposed_memory_ns, self.exposed_other_ns, self.idle_ns) =
+            (time.exposed_memory_ns, time.exposed_other_ns, time.idle_ns);
         (self.communication_ns, self.overlap_ns) = (time.communication_ns, time.overlap_ns);
     }
 }
@@ -95,13 +106,24 @@ impl Step {
 /// The steps of a trace, without what devices did for them, in order of time.
 pub(crate) fn found(device: &DeviceTrace) -> Vec<Step> {
     let all = Steps::all_of(device);
-    let are = |prefix: &str| all.first().is_some_and(|step| step.name.starts_with(prefix));
-    let contexts = if are("ProfilerStep#") { vec![] } else { named(device, "execute_context_") };
+    let are = |prefix: &str| {
+        all.first()
+            .is_some_and(|step| step.name.starts_with(prefix))
+    };
+    let contexts = if are("ProfilerStep#") {
+        vec![]
+    } else {
+        named(device, "execute_context_")
+    };
     if !contexts.is_empty() {
         return contexts;
     }
     // the first and the last of those that optimizers end are parts of steps
-    let whole = if are("optimizer step ") { all.get(1..all.len().saturating_sub(1)) } else { Some(&all[..]) };
+    let whole = if are("optimizer step ") {
+        all.get(1..all.len().saturating_sub(1))
+    } else {
+        Some(&all[..])
+    };
     let base = device.header.base_ns;
     let step = |step: &etlink_link::ranks::Step| Step {
         name: step.name.clone(),
@@ -116,14 +138,23 @@ pub(crate) fn found(device: &DeviceTrace) -> Vec<Step> {
 
 /// Annotations whose names begin so, by start; of nested ones the outermost.
 fn named(device: &DeviceTrace, prefix: &str) -> Vec<Step> {
-    let names: Vec<bool> = device.names.iter().map(|name| name.starts_with(prefix)).collect();
+    let names: Vec<bool> = device
+        .names
+        .iter()
+        .map(|name| name.starts_with(prefix))
+        .collect();
     let ops = &device.ops;
     let mut steps: Vec<Step> = vec![];
     for op in (0..ops.len()).filter(|op| names[ops.name[*op].index()]) {
         let start_ns = ops.start[op].0;
         if steps.last().is_none_or(|last| last.end_ns() <= start_ns) {
             let name = device.names.get(ops.name[op]).to_owned();
-            steps.push(Step { name, start_ns, duration_ns: ops.duration[op].0, ..Step::default() });
+            steps.push(Step {
+                name,
+                start_ns,
+                duration_ns: ops.duration[op].0,
+                ..Step::default()
+            });
         }
     }
     steps

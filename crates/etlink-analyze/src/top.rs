@@ -141,8 +141,12 @@ impl Top {
     /// Whether memory was recorded, of the host or of a device.
     pub fn has_memory(&self) -> [bool; 2] {
         [
-            self.rows.iter().any(|row| row.host_bytes != 0 || row.self_host_bytes != 0),
-            self.rows.iter().any(|row| row.device_bytes != 0 || row.self_device_bytes != 0),
+            self.rows
+                .iter()
+                .any(|row| row.host_bytes != 0 || row.self_host_bytes != 0),
+            self.rows
+                .iter()
+                .any(|row| row.device_bytes != 0 || row.self_device_bytes != 0),
         ]
     }
 }
@@ -166,8 +170,17 @@ pub fn top(trace: &DeviceTrace, options: Options<'_>) -> Top {
     rows.add_device();
     rows.add_memory(&memory, &ranges);
     let steps = crate::steps::found(trace);
-    let step_name = steps.first().map_or("", |step| step.name.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default());
-    Top { steps: steps.len() as u64, step_name: step_name.to_owned(), ..rows.finish() }
+    let step_name = steps.first().map_or("", |step| {
+        step.name
+            .split(|c: char| c.is_ascii_digit())
+            .next()
+            .unwrap_or_default()
+    });
+    Top {
+        steps: steps.len() as u64,
+        step_name: step_name.to_owned(),
+        ..rows.finish()
+    }
 }
 
 #[cfg(test)]

@@ -36,18 +36,38 @@ pub struct Computed {
 /// Per device with such kernels; `devices` are all those that have rows. O(ops + rows).
 pub(crate) fn computed(rows: &Rows<'_>, devices: &[DeviceTime]) -> Vec<Computed> {
     let work = on_devices(rows.trace, &ops(rows.trace));
-    devices.iter().zip(&rows.of_devices).filter_map(|(time, which)| of(rows, &work, which, time)).collect()
+    devices
+        .iter()
+        .zip(&rows.of_devices)
+        .filter_map(|(time, which)| of(rows, &work, which, time))
+        .collect()
 }
 
 fn of(rows: &Rows<'_>, work: &[Work], which: &[usize], time: &DeviceTime) -> Option<Computed> {
     let window_ns = time.window_ns;
-    let mut found = Computed { device: time.device?, window_ns, ..Computed::default() };
-    for row in which.iter().copied().filter(|row| work[*row].formula.is_counted()) {
+    let mut found = Computed {
+        device: time.device?,
+        window_ns,
+        ..Computed::default()
+    };
+    for row in which
+        .iter()
+        .copied()
+        .filter(|row| work[*row].formula.is_counted())
+    {
         found.rows += 1;
         found.operations = found.operations.saturating_add(work[row].operations);
-        found.sum_ns = found.sum_ns.saturating_add(rows.trace.device.rows.duration[row].0);
+        found.sum_ns = found
+            .sum_ns
+            .saturating_add(rows.trace.device.rows.duration[row].0);
     }
-    let rate = |ns: i64| if ns > 0 { found.operations as f64 / ns as f64 / 1e3 } else { 0.0 };
+    let rate = |ns: i64| {
+        if ns > 0 {
+            found.operations as f64 / ns as f64 / 1e3
+        } else {
+            0.0
+        }
+    };
     (found.tflops, found.busy_tflops) = (rate(window_ns), rate(found.sum_ns));
     (found.operations > 0).then_some(found)
 }

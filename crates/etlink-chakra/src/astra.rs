@@ -39,12 +39,31 @@ pub const MIN_RANKS: u64 = 2;
 
 /// A rank that does nothing: the simulator wants a node of each.
 pub fn idle_rank() -> Vec<u8> {
-    let text =
-        |name: &str, value: &str| AttributeProto { name: name.into(), value: Some(Value::StringVal(value.into())), ..AttributeProto::default() };
-    let metadata = GlobalMetadata { version: "0.0.4".into(), attr: vec![text("writer", WRITER)] };
-    let on_cpu = AttributeProto { name: "is_cpu_op".into(), value: Some(Value::BoolVal(true)), ..AttributeProto::default() };
-    let node = Node { name: "idle".into(), r#type: NodeType::CompNode.into(), attr: vec![on_cpu], ..Node::default() };
-    [metadata.encode_length_delimited_to_vec(), node.encode_length_delimited_to_vec()].concat()
+    let text = |name: &str, value: &str| AttributeProto {
+        name: name.into(),
+        value: Some(Value::StringVal(value.into())),
+        ..AttributeProto::default()
+    };
+    let metadata = GlobalMetadata {
+        version: "0.0.4".into(),
+        attr: vec![text("writer", WRITER)],
+    };
+    let on_cpu = AttributeProto {
+        name: "is_cpu_op".into(),
+        value: Some(Value::BoolVal(true)),
+        ..AttributeProto::default()
+    };
+    let node = Node {
+        name: "idle".into(),
+        r#type: NodeType::CompNode.into(),
+        attr: vec![on_cpu],
+        ..Node::default()
+    };
+    [
+        metadata.encode_length_delimited_to_vec(),
+        node.encode_length_delimited_to_vec(),
+    ]
+    .concat()
 }
 
 /// Collectives over rings, in four pieces. Device nodes take the time that a roofline gives them, or that they took.
@@ -74,7 +93,9 @@ pub fn system(roofline: bool) -> String {
 /// One switch between all ranks: GB/s and ns.
 pub fn network(ranks: u64) -> String {
     let ranks = ranks.max(MIN_RANKS);
-    format!("topology: [ Switch ]\nnpus_count: [ {ranks} ]\nbandwidth: [ 400 ]\nlatency: [ 936.25 ]\n")
+    format!(
+        "topology: [ Switch ]\nnpus_count: [ {ranks} ]\nbandwidth: [ 400 ]\nlatency: [ 936.25 ]\n"
+    )
 }
 
 /// No remote memory.
@@ -84,9 +105,25 @@ pub fn memory() -> &'static str {
 
 /// What the folder holds and the command that runs it.
 pub fn readme(workload: &Workload<'_>) -> String {
-    let Workload { name, ranks, groups, idle } = workload;
-    let groups_line = if *groups { format!(" \\\n  --comm-group-configuration=\"$PWD/{}\"", file::GROUPS) } else { String::new() };
-    let groups_file = if *groups { format!("- `{}`: the ranks of each `pg_name`\n", file::GROUPS) } else { String::new() };
+    let Workload {
+        name,
+        ranks,
+        groups,
+        idle,
+    } = workload;
+    let groups_line = if *groups {
+        format!(
+            " \\\n  --comm-group-configuration=\"$PWD/{}\"",
+            file::GROUPS
+        )
+    } else {
+        String::new()
+    };
+    let groups_file = if *groups {
+        format!("- `{}`: the ranks of each `pg_name`\n", file::GROUPS)
+    } else {
+        String::new()
+    };
     let idle = match idle {
         [] => String::new(),
         idle => {
@@ -127,7 +164,11 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
 /// A word of a shell, whatever is in it.
 fn quoted(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if name.bytes().all(plain) { name.to_owned() } else { format!("'{}'", name.replace('\'', r"'\''")) }
+    if name.bytes().all(plain) {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]
@@ -138,7 +179,10 @@ mod tests {
     #[test]
     fn an_idle_rank_passes_the_check() {
         let graph = read::read(&idle_rank()[..]).expect("reads");
-        assert_eq!((graph.len(), graph.name_of(0), graph.is_cpu_op[0]), (1, "idle", Some(true)));
+        assert_eq!(
+            (graph.len(), graph.name_of(0), graph.is_cpu_op[0]),
+            (1, "idle", Some(true))
+        );
         assert_eq!(check::check(&graph), []);
     }
 
@@ -147,17 +191,46 @@ mod tests {
         for text in [&system(false), &system(true), memory()] {
             serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         }
-        assert!(system(true).contains("\"roofline-enabled\": 1") && system(false).contains("\"roofline-enabled\": 0"));
-        assert!(network(1).contains("npus_count: [ 2 ]") && network(512).contains("npus_count: [ 512 ]"));
+        assert!(
+            system(true).contains("\"roofline-enabled\": 1")
+                && system(false).contains("\"roofline-enabled\": 0")
+        );
+        assert!(
+            network(1).contains("npus_count: [ 2 ]")
+                && network(512).contains("npus_count: [ 512 ]")
+        );
     }
 
     #[test]
     fn the_readme_names_what_there_is() {
-        let text = readme(&Workload { name: "step", ranks: 4, groups: true, idle: &[2] });
-        assert!(text.contains("workload-configuration=\"$PWD\"/step \\") && text.contains("comm_group.json") && text.contains("rank 2"), "{text}");
-        let odd = readme(&Workload { name: "it's $(odd)", ranks: 4, groups: false, idle: &[] });
+        let text = readme(&Workload {
+            name: "step",
+            ranks: 4,
+            groups: true,
+            idle: &[2],
+        });
+        assert!(
+            text.contains("workload-configuration=\"$PWD\"/step \\")
+                && text.contains("comm_group.json")
+                && text.contains("rank 2"),
+            "{text}"
+        );
+        let odd = readme(&Workload {
+            name: "it's $(odd)",
+            ranks: 4,
+            groups: false,
+            idle: &[],
+        });
         assert!(odd.contains(r#""$PWD"/'it'\''s $(odd)' \"#), "{odd}");
-        let text = readme(&Workload { name: "step", ranks: 4, groups: false, idle: &[] });
-        assert!(!text.contains("comm_group") && !text.contains("No trace"), "{text}");
+        let text = readme(&Workload {
+            name: "step",
+            ranks: 4,
+            groups: false,
+            idle: &[],
+        });
+        assert!(
+            !text.contains("comm_group") && !text.contains("No trace"),
+            "{text}"
+        );
     }
 }

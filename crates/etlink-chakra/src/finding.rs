@@ -154,7 +154,12 @@ pub struct Findings {
 impl Findings {
     /// Counts one more; `example` is only asked for the first few.
     pub fn note(&mut self, kind: FindingKind, example: impl FnOnce() -> Example) {
-        let finding = self.all.entry(kind).or_insert_with(|| Finding { kind, severity: kind.severity(), count: 0, examples: vec![] });
+        let finding = self.all.entry(kind).or_insert_with(|| Finding {
+            kind,
+            severity: kind.severity(),
+            count: 0,
+            examples: vec![],
+        });
         finding.count += 1;
         if finding.examples.len() < EXAMPLES {
             finding.examples.push(example());

@@ -27,7 +27,11 @@ pub use options::{Demotion, Latency, Part, WriteOptions, WriteSummary};
 pub use ranks::{Agreed, Agreement, Fate, agree, simulated, write_groups};
 
 /// The messages of the Chakra schema, generated from `schemas/chakra/et_def.proto`.
-#[allow(missing_docs, clippy::all, reason = "generated; the schema says what fields mean")]
+#[allow(
+    missing_docs,
+    clippy::all,
+    reason = "generated; the schema says what fields mean"
+)]
 pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/chakra_proto_msg.rs"));
 }

@@ -59,7 +59,10 @@ impl WriteOptions<'_> {
     /// A time of `trace` by the clock that the file is to have.
     pub(crate) fn aligned(&self, trace: &LinkedTrace, ns: i64) -> i64 {
         // a clock's times are since the Unix epoch, a trace's since its base
-        let clock = Clock { at_ns: self.clock.at_ns.saturating_sub(trace.device.header.base_ns), ..self.clock };
+        let clock = Clock {
+            at_ns: self.clock.at_ns.saturating_sub(trace.device.header.base_ns),
+            ..self.clock
+        };
         clock.aligned(ns)
     }
 }
@@ -125,7 +128,11 @@ pub struct WriteSummary {
 impl WriteSummary {
     pub(crate) fn count(&mut self, node_type: NodeType) {
         // there are two or three: cheaper than a hash
-        match self.types.iter_mut().find(|(known, _)| **known == node_type) {
+        match self
+            .types
+            .iter_mut()
+            .find(|(known, _)| **known == node_type)
+        {
             Some((_, count)) => *count += 1,
             None => drop(self.types.insert(node_type, 1)),
         }
@@ -135,14 +142,21 @@ impl WriteSummary {
     pub(crate) fn add(&mut self, part: &WriteSummary) {
         self.nodes += part.nodes;
         self.deps += part.deps;
-        part.types.iter().for_each(|(kind, count)| *self.types.entry(*kind).or_default() += count);
-        part.work.iter().for_each(|(formula, count)| *self.work.entry(*formula).or_default() += count);
+        part.types
+            .iter()
+            .for_each(|(kind, count)| *self.types.entry(*kind).or_default() += count);
+        part.work
+            .iter()
+            .for_each(|(formula, count)| *self.work.entry(*formula).or_default() += count);
         self.timed += part.timed;
         self.device_rows += part.device_rows;
         self.unreadable_values += part.unreadable_values;
     }
 }
 
-fn by_type<S: Serializer>(types: &IndexMap<NodeType, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+fn by_type<S: Serializer>(
+    types: &IndexMap<NodeType, u64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_map(types.iter().map(|(kind, n)| (kind.as_str_name(), n)))
 }

@@ -64,27 +64,50 @@ pub fn simulated(trace: &LinkedTrace, facts: &Facts) -> Vec<Option<i64>> {
     let size = |node: u32| match comm_of(trace, &groups, &options, node as usize)?.ok()? {
         Comm::Collective { bytes, .. } | Comm::PointToPoint { bytes, .. } => Some(bytes),
     };
-    facts.communications.iter().map(|communication| size(communication.node)).collect()
+    facts
+        .communications
+        .iter()
+        .map(|communication| size(communication.node))
+        .collect()
 }
 
 /// Decides what all ranks write. `sizes` are those of [`simulated`], rank by rank. Ranks whose traces are not given take part
 /// in everything, unless the files are `to_run` by themselves, with communications in turn.
 pub fn agree(facts: &[Facts], sizes: &[Vec<Option<i64>>], join: &Join, to_run: bool) -> Agreed {
-    let mut fates: Vec<Fate> = join.joints.iter().map(|joint| fate(joint, sizes, to_run)).collect();
+    let mut fates: Vec<Fate> = join
+        .joints
+        .iter()
+        .map(|joint| fate(joint, sizes, to_run))
+        .collect();
     let mut out_of_turn = turns(facts, join, &fates, Order::Start).run();
-    let by_end = (to_run && !out_of_turn.is_empty()).then(|| turns(facts, join, &fates, Order::End).run());
+    let by_end =
+        (to_run && !out_of_turn.is_empty()).then(|| turns(facts, join, &fates, Order::End).run());
     let by_end = by_end.filter(|out| out.len() < out_of_turn.len());
-    let order = if by_end.is_some() { Order::End } else { Order::Start };
+    let order = if by_end.is_some() {
+        Order::End
+    } else {
+        Order::Start
+    };
     out_of_turn = by_end.unwrap_or(out_of_turn);
     for &joint in &out_of_turn {
         fates[joint as usize] = Fate::Compute(Demotion::OrderDiffers);
     }
-    let mut agreed = Agreed { ranks: vec![Agreement::default(); facts.len()], groups: BTreeMap::new(), out_of_turn };
+    let mut agreed = Agreed {
+        ranks: vec![Agreement::default(); facts.len()],
+        groups: BTreeMap::new(),
+        out_of_turn,
+    };
     for (joint, fate) in join.joints.iter().zip(&fates) {
-        if let Fate::Communication { group: Some(number), .. } = fate
+        if let Fate::Communication {
+            group: Some(number),
+            ..
+        } = fate
             && let Some(ranks) = join.groups.get(number)
         {
-            agreed.groups.entry(*number).or_insert_with(|| ranks.clone());
+            agreed
+                .groups
+                .entry(*number)
+                .or_insert_with(|| ranks.clone());
         }
         for part in &joint.parts {
             let node = facts[part.rank as usize].communications[part.communication as usize].node;
@@ -96,7 +119,10 @@ pub fn agree(facts: &[Facts], sizes: &[Vec<Option<i64>>], join: &Join, to_run: b
         if order == Order::End {
             let mut turns: Vec<&Communication> = facts.communications.iter().collect();
             turns.sort_by_key(|communication| order.key(communication));
-            agreement.turns = turns.into_iter().map(|communication| communication.node).collect();
+            agreement.turns = turns
+                .into_iter()
+                .map(|communication| communication.node)
+                .collect();
         }
     }
     agreed
@@ -120,7 +146,12 @@ impl Order {
 }
 
 fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate {
-    let size = |part: &etlink_link::ranks::Part| sizes.get(part.rank as usize)?.get(part.communication as usize).copied()?;
+    let size = |part: &etlink_link::ranks::Part| {
+        sizes
+            .get(part.rank as usize)?
+            .get(part.communication as usize)
+            .copied()?
+    };
     let sizes: Option<Vec<i64>> = joint.parts.iter().map(size).collect();
     if !joint.is_whole() {
         return Fate::Compute(Demotion::Unmatched);
@@ -140,15 +171,26 @@ fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate
 
 /// What each rank does in turn.
 fn turns(facts: &[Facts], join: &Join, fates: &[Fate], order: Order) -> Turns {
-    Turns::of(facts, join, |joint| matches!(fates[joint], Fate::Communication { .. }), |communication| order.key(communication))
+    Turns::of(
+        facts,
+        join,
+        |joint| matches!(fates[joint], Fate::Communication { .. }),
+        |communication| order.key(communication),
+    )
 }
 
 /// Writes ASTRA-sim's group configuration: `{"1":[0,1],"2":[2,3]}`.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_groups(groups: &BTreeMap<u32, Vec<u64>>, out: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
-    let groups: IndexMap<String, &[u64]> = groups.iter().map(|(number, ranks)| (number.to_string(), ranks.as_slice())).collect();
+pub fn write_groups(
+    groups: &BTreeMap<u32, Vec<u64>>,
+    out: &mut (impl io::Write + ?Sized),
+) -> io::Result<()> {
+    let groups: IndexMap<String, &[u64]> = groups
+        .iter()
+        .map(|(number, ranks)| (number.to_string(), ranks.as_slice()))
+        .collect();
     serde_json::to_writer(&mut *out, &groups)?;
     out.write_all(b"\n")
 }

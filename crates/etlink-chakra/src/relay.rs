@@ -38,23 +38,29 @@ pub(crate) fn write<W: Write + Send>(
     make: impl Fn(usize, Vec<u8>) -> io::Result<Block> + Sync,
 ) -> io::Result<WriteSummary> {
     let (start, before) = sync_channel(1);
-    drop(start.send(Baton { out, summary: WriteSummary::default() }));
+    drop(start.send(Baton {
+        out,
+        summary: WriteSummary::default(),
+    }));
     let rest = Mutex::new(Rest { next: 0, before });
-    (0..rayon::current_num_threads()).into_par_iter().with_max_len(1).try_for_each(|_| {
-        let mut memory = vec![];
-        while let Some((block, before, after)) = take_next(&rest, blocks) {
-            memory.clear();
-            let made = make(block, memory)?;
-            memory = made.bytes;
-            // whoever was before has failed, and says so
-            let Ok(mut baton) = before.recv() else { break };
-            baton.out.write_all(&memory)?;
-            baton.summary.add(&made.summary);
-            baton.summary.bytes += memory.len() as u64;
-            drop(after.send(baton));
-        }
-        Ok::<_, io::Error>(())
-    })?;
+    (0..rayon::current_num_threads())
+        .into_par_iter()
+        .with_max_len(1)
+        .try_for_each(|_| {
+            let mut memory = vec![];
+            while let Some((block, before, after)) = take_next(&rest, blocks) {
+                memory.clear();
+                let made = make(block, memory)?;
+                memory = made.bytes;
+                // whoever was before has failed, and says so
+                let Ok(mut baton) = before.recv() else { break };
+                baton.out.write_all(&memory)?;
+                baton.summary.add(&made.summary);
+                baton.summary.bytes += memory.len() as u64;
+                drop(after.send(baton));
+            }
+            Ok::<_, io::Error>(())
+        })?;
     let rest = rest.into_inner().unwrap_or_else(PoisonError::into_inner);
     let baton = rest.before.recv().map_err(io::Error::other)?;
     baton.out.flush()?;
@@ -81,7 +87,13 @@ mod tests {
 
     fn numbered(block: usize, mut bytes: Vec<u8>) -> io::Result<Block> {
         writeln!(bytes, "{block}")?;
-        Ok(Block { bytes, summary: WriteSummary { nodes: 1, ..WriteSummary::default() } })
+        Ok(Block {
+            bytes,
+            summary: WriteSummary {
+                nodes: 1,
+                ..WriteSummary::default()
+            },
+        })
     }
 
     #[test]
@@ -91,7 +103,10 @@ mod tests {
             let summary = write(&mut out, blocks, numbered).expect("writes");
             let want: String = (0..blocks).map(|block| format!("{block}\n")).collect();
             assert_eq!(String::from_utf8_lossy(&out), want);
-            assert_eq!((summary.nodes, summary.bytes), (blocks as u64, want.len() as u64));
+            assert_eq!(
+                (summary.nodes, summary.bytes),
+                (blocks as u64, want.len() as u64)
+            );
         }
     }
 
@@ -104,9 +119,18 @@ mod tests {
 
     #[test]
     fn a_block_that_cannot_be_made_ends_it() {
-        let make = |block, bytes| if block == 70 { Err(io::Error::other("seventy")) } else { numbered(block, bytes) };
+        let make = |block, bytes| {
+            if block == 70 {
+                Err(io::Error::other("seventy"))
+            } else {
+                numbered(block, bytes)
+            }
+        };
         let mut out = vec![];
-        assert_eq!(write(&mut out, 5_000, make).expect_err("fails").to_string(), "seventy");
+        assert_eq!(
+            write(&mut out, 5_000, make).expect_err("fails").to_string(),
+            "seventy"
+        );
         assert!(out.ends_with(b"\n69\n"));
     }
 }

@@ -2,8 +2,9 @@
 
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, MatchRule, Node, NodeKind};
 use etlink_model::{
-    CallIdx, Collective, Correlation, CpuOp, DeviceRow, DurationNs, HostIdx, HostNode, HostTrace, Label, NameId, OpIdx, Queue, QueueIdx, RfId,
-    RowIdx, RowKind, RuntimeCall, Span, Thread, ThreadIdx, TimeNs, ValueList,
+    CallIdx, Collective, Correlation, CpuOp, DeviceRow, DurationNs, HostIdx, HostNode, HostTrace,
+    Label, NameId, OpIdx, Queue, QueueIdx, RfId, RowIdx, RowKind, RuntimeCall, Span, Thread,
+    ThreadIdx, TimeNs, ValueList,
 };
 
 /// A trace under construction: one process, one thread, one stream.
@@ -15,14 +16,30 @@ pub(crate) struct Builder {
 impl Builder {
     pub(crate) fn new() -> Self {
         let mut trace = LinkedTrace::default();
-        trace.device.threads.push(Thread { pid: Label::Int(100), tid: Label::Int(101) });
-        trace.device.queues.push(Queue { device: 0, context: 1, stream: 7 });
+        trace.device.threads.push(Thread {
+            pid: Label::Int(100),
+            tid: Label::Int(101),
+        });
+        trace.device.queues.push(Queue {
+            device: 0,
+            context: 1,
+            stream: 7,
+        });
         trace.device.header.rank = Some(0);
         trace.device.header.base_ns = 1_700_000_000_000_000_000;
-        Builder { trace, edges: vec![] }
+        Builder {
+            trace,
+            edges: vec![],
+        }
     }
 
-    pub(crate) fn op(&mut self, name: &str, start: i64, duration: i64, parent: Option<OpIdx>) -> OpIdx {
+    pub(crate) fn op(
+        &mut self,
+        name: &str,
+        start: i64,
+        duration: i64,
+        parent: Option<OpIdx>,
+    ) -> OpIdx {
         let device = &mut self.trace.device;
         let op = OpIdx::new(device.ops.len());
         let row = CpuOp {
@@ -48,19 +65,41 @@ impl Builder {
         let device = &mut self.trace.device;
         let call = CallIdx::new(device.calls.len());
         let name = device.names.intern(name);
-        let (start, duration, correlation) = (TimeNs(start), DurationNs(2_000), Correlation(correlation));
-        device.calls.push(RuntimeCall { name, start, duration, correlation, thread: ThreadIdx(0), external_id: -1, ..RuntimeCall::default() });
+        let (start, duration, correlation) =
+            (TimeNs(start), DurationNs(2_000), Correlation(correlation));
+        device.calls.push(RuntimeCall {
+            name,
+            start,
+            duration,
+            correlation,
+            thread: ThreadIdx(0),
+            external_id: -1,
+            ..RuntimeCall::default()
+        });
         self.trace.call_op.push(op);
         call
     }
 
-    pub(crate) fn row(&mut self, name: &str, start: i64, duration: i64, op: OpIdx, call: CallIdx) -> RowIdx {
+    pub(crate) fn row(
+        &mut self,
+        name: &str,
+        start: i64,
+        duration: i64,
+        op: OpIdx,
+        call: CallIdx,
+    ) -> RowIdx {
         let device = &mut self.trace.device;
         let row = RowIdx::new(device.rows.len());
         let copy = name.starts_with("Memcpy");
         device.rows.push(DeviceRow {
-            kind: if copy { RowKind::Memcpy } else { RowKind::Kernel },
-            category: device.names.intern(if copy { "gpu_memcpy" } else { "kernel" }),
+            kind: if copy {
+                RowKind::Memcpy
+            } else {
+                RowKind::Kernel
+            },
+            category: device
+                .names
+                .intern(if copy { "gpu_memcpy" } else { "kernel" }),
             name: device.names.intern(name),
             queue: QueueIdx(0),
             start: TimeNs(start),
@@ -103,10 +142,25 @@ impl Builder {
         self.slice(kind, source, true, start, duration)
     }
 
-    pub(crate) fn slice(&mut self, kind: NodeKind, source: u32, first: bool, start: i64, duration: i64) -> u32 {
+    pub(crate) fn slice(
+        &mut self,
+        kind: NodeKind,
+        source: u32,
+        first: bool,
+        start: i64,
+        duration: i64,
+    ) -> u32 {
         let on_device = kind == NodeKind::DeviceOp;
         let (start, duration) = (TimeNs(start), DurationNs(duration));
-        self.trace.nodes.push(Node { kind, source, first, on_device, resource: 0, start, duration });
+        self.trace.nodes.push(Node {
+            kind,
+            source,
+            first,
+            on_device,
+            resource: 0,
+            start,
+            duration,
+        });
         u32::try_from(self.trace.nodes.len() - 1).expect("few")
     }
 
@@ -118,7 +172,12 @@ impl Builder {
     }
 
     pub(crate) fn edge(&mut self, kind: EdgeKind, from: u32, to: u32) {
-        self.edges.push(Edge { to, kind, from, inferred: false });
+        self.edges.push(Edge {
+            to,
+            kind,
+            from,
+            inferred: false,
+        });
     }
 
     pub(crate) fn done(mut self) -> LinkedTrace {
@@ -151,7 +210,13 @@ pub(crate) fn sample(host: bool) -> LinkedTrace {
     let launch_comm = b.call("cudaLaunchKernelExC", comms, 52_000, 6);
     let gemm = b.row("gemm<float>", 9_000, 700, mm, launch);
     let copy = b.row("Memcpy DtoD", 9_800, 650, OpIdx::NONE, CallIdx::NONE);
-    let nccl = b.row("ncclDevKernel_AllReduce_Sum_f32", 60_000, 30_300, comms, launch_comm);
+    let nccl = b.row(
+        "ncclDevKernel_AllReduce_Sum_f32",
+        60_000,
+        30_300,
+        comms,
+        launch_comm,
+    );
     let boundary = b.node(NodeKind::Boundary, u32::MAX, 0, 1_000);
     let train_1 = b.slice(NodeKind::HostOp, train.0, true, 1_000, 1_500);
     let mm_1 = b.slice(NodeKind::HostOp, mm.0, true, 2_500, 2_600);
@@ -198,7 +263,10 @@ fn add_host(trace: &mut LinkedTrace) {
             types: host.names.intern(r#"["Tensor(float)", "Double"]"#),
             strides: host.names.intern("[[3, 1], []]"),
         };
-        let extra_attrs = append(&mut host.text, br#"{"name": "extra", "type": "string", "value": "y"}"#);
+        let extra_attrs = append(
+            &mut host.text,
+            br#"{"name": "extra", "type": "string", "value": "y"}"#,
+        );
         host.nodes.push(HostNode {
             id,
             parent,
@@ -207,7 +275,11 @@ fn add_host(trace: &mut LinkedTrace) {
             fw_parent,
             seq_id: -1,
             tid,
-            op_schema: host.names.intern(if name.starts_with("aten") { "aten::mm(Tensor a) -> Tensor" } else { "" }),
+            op_schema: host.names.intern(if name.starts_with("aten") {
+                "aten::mm(Tensor a) -> Tensor"
+            } else {
+                ""
+            }),
             extra_attrs,
             inputs: list,
             outputs: ValueList::default(),
@@ -222,7 +294,10 @@ fn add_host(trace: &mut LinkedTrace) {
 fn append(text: &mut Vec<u8>, more: &[u8]) -> Span {
     let start = text.len() as u64;
     text.extend_from_slice(more);
-    Span { start, bytes: u32::try_from(more.len()).expect("short") }
+    Span {
+        start,
+        bytes: u32::try_from(more.len()).expect("short"),
+    }
 }
 
 /// A name of the host trace or of the device trace.

@@ -1,7 +1,12 @@
 //! Each phase of a link by itself, on one thread: `cargo bench -p etlink-dev --bench phases`.
 //!
 //! The input is a recording of testdata, repeated until it is large enough for caches to miss.
-#![allow(missing_docs, clippy::expect_used, clippy::disallowed_methods, reason = "criterion's functions; a benchmark may stop and read files")]
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "criterion's functions; a benchmark may stop and read files"
+)]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use etlink_chakra::{WriteOptions, et, etplus};
@@ -25,20 +30,38 @@ struct Texts {
 
 impl Texts {
     fn generate() -> Texts {
-        let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/transformer-2.15.0");
-        let (host, device) = (case.join("torch_et_0.json.gz"), case.join("kineto_trace_0.json.gz"));
+        let case =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/transformer-2.15.0");
+        let (host, device) = (
+            case.join("torch_et_0.json.gz"),
+            case.join("kineto_trace_0.json.gz"),
+        );
         let recording = Recording::open(Some(&host), Some(&device)).expect("testdata opens");
-        let mut texts = Texts { host: vec![], device: vec![] };
-        recording.write_host(TIMES, &mut texts.host).expect("memory takes it");
-        recording.write_device(TIMES, &mut texts.device).expect("memory takes it");
+        let mut texts = Texts {
+            host: vec![],
+            device: vec![],
+        };
+        recording
+            .write_host(TIMES, &mut texts.host)
+            .expect("memory takes it");
+        recording
+            .write_device(TIMES, &mut texts.device)
+            .expect("memory takes it");
         texts
     }
 
     fn read(&self) -> (etlink_model::HostTrace, etlink_model::DeviceTrace) {
-        let host = etlink_host::read(&self.host[..], etlink_host::ReadOptions::default()).expect("host trace");
-        let device =
-            etlink_kineto::read(&self.device[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: etlink_kineto::Keep::Graph })
-                .expect("device trace");
+        let host = etlink_host::read(&self.host[..], etlink_host::ReadOptions::default())
+            .expect("host trace");
+        let device = etlink_kineto::read(
+            &self.device[..],
+            etlink_kineto::ReadOptions {
+                threads: 1,
+                shapes: false,
+                keep: etlink_kineto::Keep::Graph,
+            },
+        )
+        .expect("device trace");
         (host, device)
     }
 
@@ -55,21 +78,35 @@ fn reading(c: &mut Criterion) {
         let mut packed = GzEncoder::new(vec![], Compression::default());
         packed.write_all(text).expect("memory takes it");
         let packed = packed.finish().expect("memory takes it");
-        assert!(inflate(&packed) == text.len() && cut(text) > text.len() >> 18, "both do all of their work");
+        assert!(
+            inflate(&packed) == text.len() && cut(text) > text.len() >> 18,
+            "both do all of their work"
+        );
         group.throughput(Throughput::Bytes(text.len() as u64));
-        group.bench_function(format!("inflate {name}"), |bench| bench.iter(|| inflate(&packed)));
+        group.bench_function(format!("inflate {name}"), |bench| {
+            bench.iter(|| inflate(&packed))
+        });
         group.bench_function(format!("cut {name}"), |bench| bench.iter(|| cut(text)));
     }
     group.throughput(Throughput::Bytes(texts.host.len() as u64));
     group.bench_function("parse host", |bench| {
-        bench.iter(|| etlink_host::read(black_box(&texts.host[..]), etlink_host::ReadOptions::default()));
+        bench.iter(|| {
+            etlink_host::read(
+                black_box(&texts.host[..]),
+                etlink_host::ReadOptions::default(),
+            )
+        });
     });
     group.throughput(Throughput::Bytes(texts.device.len() as u64));
     group.bench_function("parse device", |bench| {
         bench.iter(|| {
             etlink_kineto::read(
                 black_box(&texts.device[..]),
-                etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: etlink_kineto::Keep::Graph },
+                etlink_kineto::ReadOptions {
+                    threads: 1,
+                    shapes: false,
+                    keep: etlink_kineto::Keep::Graph,
+                },
             )
         });
     });
@@ -87,8 +124,16 @@ fn inflate(packed: &[u8]) -> usize {
 }
 
 fn cut(text: &[u8]) -> usize {
-    let array = if text.trim_ascii_start().starts_with(b"{\n  \"schema\":") { "nodes" } else { "traceEvents" };
-    let layout = Layout { array, first_keys: &[], chunk_bytes: 128 << 10 };
+    let array = if text.trim_ascii_start().starts_with(b"{\n  \"schema\":") {
+        "nodes"
+    } else {
+        "traceEvents"
+    };
+    let layout = Layout {
+        array,
+        first_keys: &[],
+        chunk_bytes: 128 << 10,
+    };
     let mut cutter = Cutter::open(black_box(text), layout).expect("opens");
     let (mut spare, mut chunks) = (vec![], 0);
     while let Some(chunk) = cutter.next(spare).expect("memory gives it") {
@@ -100,9 +145,13 @@ fn cut(text: &[u8]) -> usize {
 fn linking(c: &mut Criterion) {
     let texts = Texts::generate();
     let mut group = c.benchmark_group("link");
-    group.throughput(Throughput::Bytes((texts.host.len() + texts.device.len()) as u64));
+    group.throughput(Throughput::Bytes(
+        (texts.host.len() + texts.device.len()) as u64,
+    ));
     group.bench_function("link", |bench| {
-        let link = |(host, device)| etlink_link::link(Some(host), device, LinkOptions::default()).expect("links");
+        let link = |(host, device)| {
+            etlink_link::link(Some(host), device, LinkOptions::default()).expect("links")
+        };
         bench.iter_batched(|| texts.read(), link, BatchSize::PerIteration);
     });
     group.finish();
@@ -114,13 +163,20 @@ fn writing(c: &mut Criterion) {
     let mut group = c.benchmark_group("write");
     group.throughput(Throughput::Elements(trace.nodes.len() as u64));
     let options = WriteOptions::default();
-    group.bench_function("et", |bench| bench.iter(|| et::write_et(black_box(&trace), &options, &mut std::io::sink())));
-    group.bench_function("et+", |bench| bench.iter(|| etplus::write_etplus(black_box(&trace), &mut std::io::sink())));
+    group.bench_function("et", |bench| {
+        bench.iter(|| et::write_et(black_box(&trace), &options, &mut std::io::sink()))
+    });
+    group.bench_function("et+", |bench| {
+        bench.iter(|| etplus::write_etplus(black_box(&trace), &mut std::io::sink()))
+    });
     group.finish();
 }
 
 fn slow() -> Criterion {
-    Criterion::default().sample_size(10).warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3))
+    Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(3))
 }
 
 criterion_group! { name = phases; config = slow(); targets = reading, linking, writing }

@@ -3,7 +3,12 @@
 //!
 //! All read name, times and ids of every event but simd-json's tape, which only gets built: what
 //! reads it comes on top.
-#![allow(missing_docs, clippy::expect_used, clippy::disallowed_methods, reason = "criterion's functions; a benchmark may stop and read files")]
+#![allow(
+    missing_docs,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "criterion's functions; a benchmark may stop and read files"
+)]
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use etlink_dev::generate::Recording;
@@ -18,10 +23,18 @@ const CHUNK_BYTES: usize = 128 << 10;
 
 /// A recorded device trace in chunks, each a list of whole events.
 fn chunks() -> Vec<Vec<u8>> {
-    let device = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/transformer-2.15.0/kineto_trace_0.json.gz");
+    let device = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/pairs/transformer-2.15.0/kineto_trace_0.json.gz");
     let mut text = vec![];
-    Recording::open(None, Some(&device)).expect("testdata opens").write_device(4, &mut text).expect("memory takes it");
-    let layout = Layout { array: "traceEvents", first_keys: &["ph"], chunk_bytes: CHUNK_BYTES };
+    Recording::open(None, Some(&device))
+        .expect("testdata opens")
+        .write_device(4, &mut text)
+        .expect("memory takes it");
+    let layout = Layout {
+        array: "traceEvents",
+        first_keys: &["ph"],
+        chunk_bytes: CHUNK_BYTES,
+    };
     let mut cutter = Cutter::open(&text[..], layout).expect("opens");
     let mut chunks = vec![];
     while let Some(chunk) = cutter.next(vec![]).expect("memory gives it") {
@@ -93,11 +106,17 @@ struct Args {
 }
 
 fn typed(events: &[Event<'_>]) -> Seen {
-    let mut seen = Seen { events: events.len(), ..Seen::default() };
+    let mut seen = Seen {
+        events: events.len(),
+        ..Seen::default()
+    };
     for event in events {
         seen.names += event.name.len();
         black_box((event.ts, event.dur));
-        let ids = event.args.iter().flat_map(|args| [args.external_id, args.rf_id, args.correlation]);
+        let ids = event
+            .args
+            .iter()
+            .flat_map(|args| [args.external_id, args.rf_id, args.correlation]);
         seen.ids += ids.flatten().sum::<u64>();
     }
     seen
@@ -112,15 +131,42 @@ fn scanners(c: &mut Criterion) {
     let first = own(&chunks[0]).expect("is JSON");
     assert_eq!(first, serde_typed(&chunks[0]));
     let mut group = c.benchmark_group("scan");
-    group.throughput(Throughput::Bytes(chunks.iter().map(|chunk| chunk.len() as u64).sum()));
-    group.bench_function("own scanner", |bench| bench.iter(|| chunks.iter().filter_map(|chunk| own(chunk).ok()).map(|seen| seen.ids).sum::<u64>()));
-    group.bench_function("serde_json typed", |bench| bench.iter(|| chunks.iter().map(|chunk| serde_typed(chunk).ids).sum::<u64>()));
+    group.throughput(Throughput::Bytes(
+        chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+    ));
+    group.bench_function("own scanner", |bench| {
+        bench.iter(|| {
+            chunks
+                .iter()
+                .filter_map(|chunk| own(chunk).ok())
+                .map(|seen| seen.ids)
+                .sum::<u64>()
+        })
+    });
+    group.bench_function("serde_json typed", |bench| {
+        bench.iter(|| {
+            chunks
+                .iter()
+                .map(|chunk| serde_typed(chunk).ids)
+                .sum::<u64>()
+        })
+    });
     let mut buffers = Buffers::new(2 * CHUNK_BYTES);
     group.bench_function("simd-json tape", |bench| {
         // it writes into its input
         bench.iter_batched_ref(
             || chunks.clone(),
-            |chunks| chunks.iter_mut().map(|chunk| simd_json::to_tape_with_buffers(chunk, &mut buffers).expect("is JSON").0.len()).sum::<usize>(),
+            |chunks| {
+                chunks
+                    .iter_mut()
+                    .map(|chunk| {
+                        simd_json::to_tape_with_buffers(chunk, &mut buffers)
+                            .expect("is JSON")
+                            .0
+                            .len()
+                    })
+                    .sum::<usize>()
+            },
             BatchSize::LargeInput,
         );
     });
@@ -129,7 +175,14 @@ fn scanners(c: &mut Criterion) {
             || chunks.clone(),
             |chunks| {
                 let read = |chunk: &mut Vec<u8>| {
-                    typed(&simd_json::serde::from_slice_with_buffers::<Vec<Event<'_>>>(chunk, &mut buffers).expect("is JSON")).ids
+                    typed(
+                        &simd_json::serde::from_slice_with_buffers::<Vec<Event<'_>>>(
+                            chunk,
+                            &mut buffers,
+                        )
+                        .expect("is JSON"),
+                    )
+                    .ids
                 };
                 chunks.iter_mut().map(read).sum::<u64>()
             },

@@ -1,4 +1,7 @@
 //! What the developer commands and the benchmarks share.
-#![allow(clippy::disallowed_methods, reason = "a tool that reads and writes files")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a tool that reads and writes files"
+)]
 
 pub mod generate;

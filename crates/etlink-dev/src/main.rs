@@ -1,6 +1,11 @@
 //! Developer commands: `cargo dev …`. Never published; may touch files and run programs.
 #![allow(unreachable_pub, reason = "a program has no outside")]
-#![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "a tool for people at a terminal")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool for people at a terminal"
+)]
 
 mod bench;
 mod fuzz;
@@ -116,7 +121,13 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Measure { command } => bench::measure::child(&command),
         Command::Fuzz(options) => fuzz::run(&options),
-        Command::Generate { host, device, output, times, gzip } => generate::run(host.as_deref(), device.as_deref(), times, &output, gzip)
+        Command::Generate {
+            host,
+            device,
+            output,
+            times,
+            gzip,
+        } => generate::run(host.as_deref(), device.as_deref(), times, &output, gzip)
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
         Command::Ranks(options) => many::run(&options),
         Command::Waits { files } => waits::run(&files),

@@ -14,10 +14,18 @@ pub struct Options {
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
     /// Host trace of the recorded rank
-    #[arg(long, value_name = "ET", default_value = "testdata/pairs/ddp2-2.15.0/torch_et_0.json.gz")]
+    #[arg(
+        long,
+        value_name = "ET",
+        default_value = "testdata/pairs/ddp2-2.15.0/torch_et_0.json.gz"
+    )]
     host: PathBuf,
     /// Device trace of the recorded rank
-    #[arg(long, value_name = "KINETO", default_value = "testdata/pairs/ddp2-2.15.0/kineto_trace_0.json.gz")]
+    #[arg(
+        long,
+        value_name = "KINETO",
+        default_value = "testdata/pairs/ddp2-2.15.0/kineto_trace_0.json.gz"
+    )]
     device: PathBuf,
     /// How often the recorded window comes
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -49,10 +57,19 @@ pub fn run(options: &Options) -> Result<()> {
         skew_ns: us(options.skew_us),
         drift_ppb: us(options.drift_ppm),
         jitter_ns: us(options.jitter_us),
-        late: options.late.map(|rank| Late { rank, by_ns: us(options.late_us) }),
+        late: options.late.map(|rank| Late {
+            rank,
+            by_ns: us(options.late_us),
+        }),
         seed: options.seed,
     };
-    let files = ranks::run(&options.host, &options.device, options.times, &wishes, &options.output)?;
+    let files = ranks::run(
+        &options.host,
+        &options.device,
+        options.times,
+        &wishes,
+        &options.output,
+    )?;
     println!("{} files in {}", files.len(), options.output.display());
     Ok(())
 }

@@ -10,7 +10,10 @@ const TEST: [&str; 5] = ["--torch", "2.15.0", "--case", "mlp", "ddp2"];
 /// Records into `out`, a folder relative to the repository.
 pub fn record(out: &str, options: &[String]) -> Result<()> {
     let script = "crates/etlink-dev/recipes/record.py";
-    run(Command::new("python3").arg(script).args(["--out", out]).args(options))
+    run(Command::new("python3")
+        .arg(script)
+        .args(["--out", out])
+        .args(options))
 }
 
 /// Records small runs and links them: every op has to be matched by its id, and the files checked.
@@ -19,7 +22,8 @@ pub fn test() -> Result<()> {
     let linked = root().join("target/recorded-linked");
     for folder in [&recorded, &linked] {
         if folder.exists() {
-            std::fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+            std::fs::remove_dir_all(folder)
+                .with_context(|| format!("cannot remove {}", folder.display()))?;
         }
     }
     record("target/recorded", &TEST.map(String::from))?;
@@ -28,7 +32,12 @@ pub fn test() -> Result<()> {
         command.args(["run", "--quiet", "--package", "etlink", "--"]);
         command
     };
-    run(etlink().arg("merge").arg(&recorded).arg("-o").arg(&linked).arg("--strict"))?;
+    run(etlink()
+        .arg("merge")
+        .arg(&recorded)
+        .arg("-o")
+        .arg(&linked)
+        .arg("--strict"))?;
     run(etlink().arg("check").arg(&linked))?;
     println!("3 passed, 0 failed");
     Ok(())
@@ -47,8 +56,13 @@ pub fn overhead(options: &[String]) -> Result<()> {
 /// Runs a recipe that runs the command.
 fn with_etlink(recipe: &str, options: &[String]) -> Result<()> {
     run(Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "etlink"]))?;
-    let etlink = std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
-    run(Command::new("python3").arg(format!("crates/etlink-dev/recipes/{recipe}")).arg("--etlink").arg(etlink).args(options))
+    let etlink =
+        std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
+    run(Command::new("python3")
+        .arg(format!("crates/etlink-dev/recipes/{recipe}"))
+        .arg("--etlink")
+        .arg(etlink)
+        .args(options))
 }
 
 fn root() -> PathBuf {
@@ -56,7 +70,10 @@ fn root() -> PathBuf {
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let status = command.current_dir(root()).status().with_context(|| format!("cannot run {command:?}"))?;
+    let status = command
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
     if !status.success() {
         bail!("{command:?} failed: {status}");
     }

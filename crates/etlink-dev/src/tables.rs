@@ -9,7 +9,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PACKAGES: [&str; 4] = ["duckdb==2.0.0", "polars==2.1.0", "pandas==3.1.1", "pyarrow==26.0.1"];
+const PACKAGES: [&str; 4] = [
+    "duckdb==2.0.0",
+    "polars==2.1.0",
+    "pandas==3.1.1",
+    "pyarrow==26.0.1",
+];
 const US: i64 = 1_000;
 
 #[derive(Debug, Deserialize)]
@@ -20,21 +25,33 @@ struct Found {
 
 /// Two drawn ranks, and a trace that does not say its rank, through the command and all three readers.
 pub fn run() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()?;
     let folder = root.join("target/tables");
     let traces = folder.join("traces");
     std::fs::create_dir_all(&traces).with_context(|| traces.display().to_string())?;
     let ranks = [0, 1].map(draw);
     for (rank, draw) in ranks.iter().enumerate() {
-        std::fs::write(traces.join(format!("torch_et_{rank}.json")), draw.host(HostSchema::V1_1_1))?;
-        std::fs::write(traces.join(format!("kineto_trace_{rank}.json")), draw.kineto())?;
+        std::fs::write(
+            traces.join(format!("torch_et_{rank}.json")),
+            draw.host(HostSchema::V1_1_1),
+        )?;
+        std::fs::write(
+            traces.join(format!("kineto_trace_{rank}.json")),
+            draw.kineto(),
+        )?;
     }
     analyze(&traces, &folder)?;
     let linked: Vec<LinkedTrace> = ranks.iter().map(link).collect::<Result<_>>()?;
     let packages = install(&folder)?;
     let found = read(&packages, &folder, &root)?;
     compare(&found, &linked)?;
-    println!("{} tables, 3 readers, {} queries: as linked", found.lines.len(), found.queries.len());
+    println!(
+        "{} tables, 3 readers, {} queries: as linked",
+        found.lines.len(),
+        found.queries.len()
+    );
     let nameless = folder.join("nameless");
     std::fs::create_dir_all(&nameless).with_context(|| nameless.display().to_string())?;
     let draw = draw_steps(TraceBuilder::default(), 0);
@@ -47,7 +64,19 @@ pub fn run() -> Result<()> {
 
 fn analyze(traces: &Path, folder: &Path) -> Result<()> {
     let mut analyze = Command::new(env!("CARGO"));
-    analyze.args(["run", "--quiet", "--package", "etlink", "--", "analyze", "--force"]).arg(traces).arg("--parquet").arg(folder.join("tables"));
+    analyze
+        .args([
+            "run",
+            "--quiet",
+            "--package",
+            "etlink",
+            "--",
+            "analyze",
+            "--force",
+        ])
+        .arg(traces)
+        .arg("--parquet")
+        .arg(folder.join("tables"));
     ensure!(analyze.status()?.success(), "{analyze:?} failed");
     Ok(())
 }
@@ -62,22 +91,56 @@ fn draw(rank: i64) -> TraceBuilder {
 fn draw_steps(mut draw: TraceBuilder, rank: i64) -> TraceBuilder {
     let main = draw.thread();
     for step in 0..3 {
-        let (begin, late) = (step * 1_000 * US, if step == 1 { rank * 40 * US } else { 0 });
+        let (begin, late) = (
+            step * 1_000 * US,
+            if step == 1 { rank * 40 * US } else { 0 },
+        );
         draw.op(main, "aten::mm", begin, begin + 60 * US);
-        draw.launch(main, (begin + 20 * US, begin + 30 * US), Queue::stream(7), "gemm", (begin + 40 * US, begin + 140 * US));
+        draw.launch(
+            main,
+            (begin + 20 * US, begin + 30 * US),
+            Queue::stream(7),
+            "gemm",
+            (begin + 40 * US, begin + 140 * US),
+        );
         let comms = Comms::new("allreduce", [0, 1], rank, step);
         draw.collective(main, &comms, begin + 300 * US, begin + 400 * US);
         let id = draw.next_correlation();
-        draw.call(main, "cudaLaunchKernelExC", (begin + 310 * US, begin + 320 * US), id);
-        draw.collective_kernel(Queue::stream(24), "ncclDevKernel_AllReduce", (begin + 350 * US + late, begin + 800 * US), id, &comms);
+        draw.call(
+            main,
+            "cudaLaunchKernelExC",
+            (begin + 310 * US, begin + 320 * US),
+            id,
+        );
+        draw.collective_kernel(
+            Queue::stream(24),
+            "ncclDevKernel_AllReduce",
+            (begin + 350 * US + late, begin + 800 * US),
+            id,
+            &comms,
+        );
     }
     draw
 }
 
 fn link(draw: &TraceBuilder) -> Result<LinkedTrace> {
-    let host = etlink_host::read(&draw.host(HostSchema::V1_1_1)[..], etlink_host::ReadOptions { threads: 1 })?;
-    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: etlink_kineto::Keep::Graph })?;
-    Ok(etlink_link::link(Some(host), device, LinkOptions::default())?)
+    let host = etlink_host::read(
+        &draw.host(HostSchema::V1_1_1)[..],
+        etlink_host::ReadOptions { threads: 1 },
+    )?;
+    let device = etlink_kineto::read(
+        &draw.kineto()[..],
+        etlink_kineto::ReadOptions {
+            threads: 1,
+            shapes: false,
+            keep: etlink_kineto::Keep::Graph,
+        },
+    )?;
+    Ok(etlink_link::link(
+        Some(host),
+        device,
+        LinkOptions::default(),
+    )?)
 }
 
 /// The readers, from PyPI.
@@ -86,41 +149,87 @@ fn install(folder: &Path) -> Result<PathBuf> {
     if packages.join("duckdb").is_dir() && packages.join("pandas").is_dir() {
         return Ok(packages);
     }
-    println!("installing {} into {}", PACKAGES.join(", "), packages.display());
+    println!(
+        "installing {} into {}",
+        PACKAGES.join(", "),
+        packages.display()
+    );
     let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]).arg(&packages).args(PACKAGES);
-    ensure!(pip.status().with_context(|| format!("cannot run {pip:?}"))?.success(), "{pip:?} failed");
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--target",
+    ])
+    .arg(&packages)
+    .args(PACKAGES);
+    ensure!(
+        pip.status()
+            .with_context(|| format!("cannot run {pip:?}"))?
+            .success(),
+        "{pip:?} failed"
+    );
     Ok(packages)
 }
 
 fn read(packages: &Path, folder: &Path, root: &Path) -> Result<Found> {
     let recipe = root.join("crates/etlink-dev/recipes/tables.py");
-    let ran =
-        Command::new("python3").env("PYTHONPATH", packages).arg(recipe).arg(folder).arg(root.join("crates/etlink-tables/README.md")).output()?;
+    let ran = Command::new("python3")
+        .env("PYTHONPATH", packages)
+        .arg(recipe)
+        .arg(folder)
+        .arg(root.join("crates/etlink-tables/README.md"))
+        .output()?;
     if !ran.status.success() {
-        bail!("the readers failed: {}", String::from_utf8_lossy(&ran.stderr).trim());
+        bail!(
+            "the readers failed: {}",
+            String::from_utf8_lossy(&ran.stderr).trim()
+        );
     }
     serde_json::from_slice(&ran.stdout).context("reading what the recipe printed")
 }
 
 fn compare(found: &Found, linked: &[LinkedTrace]) -> Result<()> {
     let sum = |count: fn(&LinkedTrace) -> usize| linked.iter().map(count).sum::<usize>() as u64;
-    let collectives = |trace: &LinkedTrace| (0..trace.nodes.len()).filter(|at| is_collective(trace, *at)).count();
+    let collectives = |trace: &LinkedTrace| {
+        (0..trace.nodes.len())
+            .filter(|at| is_collective(trace, *at))
+            .count()
+    };
     let want = [
-        ("events", sum(|trace| trace.device.ops.len() + trace.device.calls.len() + trace.device.rows.len())),
+        (
+            "events",
+            sum(|trace| {
+                trace.device.ops.len() + trace.device.calls.len() + trace.device.rows.len()
+            }),
+        ),
         ("nodes", sum(|trace| trace.nodes.len())),
         ("edges", sum(|trace| trace.edges.len())),
         ("collectives", sum(collectives)),
     ];
     for (table, lines) in want {
-        ensure!(found.lines.get(table) == Some(&vec![lines; 3]), "{table}: {lines} lines, read as {:?}", found.lines.get(table));
+        ensure!(
+            found.lines.get(table) == Some(&vec![lines; 3]),
+            "{table}: {lines} lines, read as {:?}",
+            found.lines.get(table)
+        );
     }
-    let [ops, edges, skew] = found.queries.as_slice() else { bail!("{} queries in the README, 3 wanted", found.queries.len()) };
-    ensure!(ops.iter().any(|line| line[0] == "aten::mm" && line[1] == 6 && line[2] == 0.6), "device time of ops: {ops:?}");
+    let [ops, edges, skew] = found.queries.as_slice() else {
+        bail!("{} queries in the README, 3 wanted", found.queries.len())
+    };
+    ensure!(
+        ops.iter()
+            .any(|line| line[0] == "aten::mm" && line[1] == 6 && line[2] == 0.6),
+        "device time of ops: {ops:?}"
+    );
     let counted: u64 = edges.iter().filter_map(|line| line[1].as_u64()).sum();
     ensure!(counted == want[2].1, "{counted} edges by kind");
     ensure!(
-        skew.first().is_some_and(|line| (&line[2], &line[3], &line[4]) == (&Value::from(1), &Value::from(1), &Value::from(40.0))),
+        skew.first()
+            .is_some_and(|line| (&line[2], &line[3], &line[4])
+                == (&Value::from(1), &Value::from(1), &Value::from(40.0))),
         "skew: {skew:?}"
     );
     Ok(())
@@ -128,10 +237,19 @@ fn compare(found: &Found, linked: &[LinkedTrace]) -> Result<()> {
 
 /// Its `rank` is null, which is equal to nothing.
 fn without_rank(found: &Found) -> Result<()> {
-    let [ops, edges, _] = found.queries.as_slice() else { bail!("{} queries in the README, 3 wanted", found.queries.len()) };
-    ensure!(ops.iter().any(|line| line[0] == "aten::mm" && line[1] == 3 && line[2] == 0.3), "device time of ops without a rank: {ops:?}");
+    let [ops, edges, _] = found.queries.as_slice() else {
+        bail!("{} queries in the README, 3 wanted", found.queries.len())
+    };
+    ensure!(
+        ops.iter()
+            .any(|line| line[0] == "aten::mm" && line[1] == 3 && line[2] == 0.3),
+        "device time of ops without a rank: {ops:?}"
+    );
     let counted: u64 = edges.iter().filter_map(|line| line[1].as_u64()).sum();
-    ensure!(found.lines.get("edges") == Some(&vec![counted; 3]), "{counted} edges by kind without a rank");
+    ensure!(
+        found.lines.get("edges") == Some(&vec![counted; 3]),
+        "{counted} edges by kind without a rank"
+    );
     Ok(())
 }
 

@@ -41,7 +41,9 @@ pub(crate) fn record(node: &Fields<'_>, names: &mut Names) -> Collective {
 /// Elements of all tensors of a list.
 fn elements(lists: &Lists<'_>) -> u64 {
     let mut sum = 0u64;
-    tensors(lists.values, lists.types, |tensor| sum = sum.saturating_add(tensor.elements()));
+    tensors(lists.values, lists.types, |tensor| {
+        sum = sum.saturating_add(tensor.elements())
+    });
     sum
 }
 
@@ -58,15 +60,24 @@ fn overlay(attrs: &CommAttrs<'_>, record: &mut Collective, names: &mut Names) {
     for (value, field) in texts {
         *field = value.map_or(*field, |value| name(value, names));
     }
-    let counts =
-        [(attrs.in_elements, &mut record.in_elements), (attrs.out_elements, &mut record.out_elements), (attrs.pg_size, &mut record.group_size)];
+    let counts = [
+        (attrs.in_elements, &mut record.in_elements),
+        (attrs.out_elements, &mut record.out_elements),
+        (attrs.pg_size, &mut record.group_size),
+    ];
     for (value, field) in counts {
         *field = value.and_then(Value::uint).unwrap_or(*field);
     }
-    for (value, field) in [(attrs.rank_start, &mut record.rank_start), (attrs.rank_stride, &mut record.rank_stride)] {
+    for (value, field) in [
+        (attrs.rank_start, &mut record.rank_start),
+        (attrs.rank_stride, &mut record.rank_stride),
+    ] {
         *field = value.and_then(Value::int).unwrap_or(*field);
     }
-    record.asynchronous = attrs.asynchronous.and_then(Value::boolean).unwrap_or(record.asynchronous);
+    record.asynchronous = attrs
+        .asynchronous
+        .and_then(Value::boolean)
+        .unwrap_or(record.asynchronous);
 }
 
 /// As many inputs as are looked at; the longest form has 11.
@@ -79,13 +90,16 @@ fn from_inputs(inputs: &Lists<'_>, known: Option<Value<'_>>, names: &mut Names) 
     let mut scanner = Scanner::new(inputs.values);
     if scanner.eat(b'[') {
         for slot in &mut items {
-            let Ok(Some(item)) = scanner.item() else { break };
+            let Ok(Some(item)) = scanner.item() else {
+                break;
+            };
             *slot = Some(item);
         }
     }
-    let is_name =
-        |item: &Option<Value<'_>>| matches!(item, Some(Value::Text(text)) if known.map_or(!text.starts_with(b"<"), |name| name.raw() == *text));
-    let Some(at) = items.iter().position(is_name) else { return record };
+    let is_name = |item: &Option<Value<'_>>| matches!(item, Some(Value::Text(text)) if known.map_or(!text.starts_with(b"<"), |name| name.raw() == *text));
+    let Some(at) = items.iter().position(is_name) else {
+        return record;
+    };
     let before = |back: usize| at.checked_sub(back).and_then(|at| items[at]);
     let after = |on: usize| items.get(at + on).copied().flatten();
     record.name = items[at].map_or(NameId::EMPTY, |value| name(value, names));
@@ -97,8 +111,13 @@ fn from_inputs(inputs: &Lists<'_>, known: Option<Value<'_>>, names: &mut Names) 
     record.p2p = p2p.is_some_and(|value| value.boolean().unwrap_or(value.int() == Some(1)));
     record.in_split = after(1).map_or(NameId::EMPTY, |value| name(value, names));
     record.out_split = after(2).map_or(NameId::EMPTY, |value| name(value, names));
-    let (place, size) = if after(5).is_some() { ([after(3), after(4)], 5) } else { ([None; 2], 3) };
-    [record.rank_start, record.rank_stride] = place.map(|value| value.and_then(Value::int).unwrap_or(-1));
+    let (place, size) = if after(5).is_some() {
+        ([after(3), after(4)], 5)
+    } else {
+        ([None; 2], 3)
+    };
+    [record.rank_start, record.rank_stride] =
+        place.map(|value| value.and_then(Value::int).unwrap_or(-1));
     record.group_size = after(size).and_then(Value::uint).unwrap_or(0);
     record.asynchronous = after(size + 1).and_then(Value::boolean).unwrap_or(false);
     record
@@ -106,13 +125,20 @@ fn from_inputs(inputs: &Lists<'_>, known: Option<Value<'_>>, names: &mut Names) 
 
 /// `[pg_name, pg_desc]`, or before 1.0.3 an id of the process group, 0 = none.
 fn group(value: Option<Value<'_>>, names: &mut Names) -> (NameId, NameId) {
-    let [group, desc] = pair(value).map(|part| part.map_or(NameId::EMPTY, |value| name(value, names)));
-    if names.get(group) == "0" && matches!(value, Some(Value::Word(_))) { (NameId::EMPTY, desc) } else { (group, desc) }
+    let [group, desc] =
+        pair(value).map(|part| part.map_or(NameId::EMPTY, |value| name(value, names)));
+    if names.get(group) == "0" && matches!(value, Some(Value::Word(_))) {
+        (NameId::EMPTY, desc)
+    } else {
+        (group, desc)
+    }
 }
 
 /// The two entries of a list, or the value itself.
 fn pair(value: Option<Value<'_>>) -> [Option<Value<'_>>; 2] {
-    let Some(Value::Nested(list)) = value else { return [value, None] };
+    let Some(Value::Nested(list)) = value else {
+        return [value, None];
+    };
     let mut scanner = Scanner::new(list);
     scanner.eat(b'[');
     [0, 1].map(|_| scanner.item().ok().flatten())
@@ -149,11 +175,25 @@ mod tests {
     fn only(trace: &HostTrace) -> (Collective, [&str; 6]) {
         assert_eq!((trace.collectives.len(), trace.nodes.collective[0]), (1, 0));
         let row = trace.collectives.row(0);
-        (row, [row.name, row.dtype, row.in_split, row.out_split, row.group_name, row.group_desc].map(|name| trace.names.get(name)))
+        (
+            row,
+            [
+                row.name,
+                row.dtype,
+                row.in_split,
+                row.out_split,
+                row.group_name,
+                row.group_desc,
+            ]
+            .map(|name| trace.names.get(name)),
+        )
     }
 
     fn old(inputs: &str, types: &str, outputs: &str, output_types: &str) -> HostTrace {
-        read(&document(&[Node::new(2, 1, "record_param_comms").inputs(inputs, types).outputs(outputs, output_types).text()]))
+        read(&document(&[Node::new(2, 1, "record_param_comms")
+            .inputs(inputs, types)
+            .outputs(outputs, output_types)
+            .text()]))
     }
 
     #[test]
@@ -172,7 +212,9 @@ mod tests {
             ("pg_size", "4"),
             ("is_asynchronized_op", "true"),
         ]
-        .map(|(name, value)| format!(r#"{{"name": "{name}", "type": "string", "value": {value}}},"#))
+        .map(|(name, value)| {
+            format!(r#"{{"name": "{name}", "type": "string", "value": {value}}},"#)
+        })
         .concat();
         let node = format!(
             r#"{{"id": 2, "name": "record_param_comms", "ctrl_deps": 1, "inputs": {{"values": [[[8,9,0,7,4,"cuda:0"]],[33,false],["0","default_pg"],5,"allreduce",[],[],0,1,8,false],
@@ -180,9 +222,24 @@ mod tests {
         );
         let trace = read(&document(&[node]));
         let (row, texts) = only(&trace);
-        assert_eq!(texts, ["allreduce", "BFloat16", "[1, 2]", "[]", "1", "mesh_tp"]);
-        assert_eq!((row.in_elements, row.out_elements, row.rank_start, row.rank_stride, row.group_size), (64, 65, 2, 3, 4));
-        assert_eq!((row.rank, row.seq, row.p2p, row.asynchronous), (5, 33, false, true));
+        assert_eq!(
+            texts,
+            ["allreduce", "BFloat16", "[1, 2]", "[]", "1", "mesh_tp"]
+        );
+        assert_eq!(
+            (
+                row.in_elements,
+                row.out_elements,
+                row.rank_start,
+                row.rank_stride,
+                row.group_size
+            ),
+            (64, 65, 2, 3, 4)
+        );
+        assert_eq!(
+            (row.rank, row.seq, row.p2p, row.asynchronous),
+            (5, 33, false, true)
+        );
         assert_eq!(trace.nodes.extra_attrs[0].bytes, 0);
     }
 
@@ -191,10 +248,32 @@ mod tests {
         let tensor = r#"[8,9,0,6,4,"cuda:0"]"#;
         let rest = r#""Int","Int","Int","String","GenericList[]","GenericList[]"]"#;
         for (inputs, group, desc, place) in [
-            (format!(r#"[{tensor},147,9459,3,"all_to_allv",[2,4],[3,3]]"#), "9459", "", (-1, -1, 0)),
-            (format!(r#"[{tensor},147,9459,3,"all_to_allv",[2,4],[3,3],2]"#), "9459", "", (-1, -1, 2)),
-            (format!(r#"[{tensor},147,["0","default_pg"],3,"all_to_allv",[2,4],[3,3],0,1,2]"#), "0", "default_pg", (0, 1, 2)),
-            (format!(r#"[{tensor},[147,false],["0",""],3,"all_to_allv",[2,4],[3,3],0,1,2,true]"#), "0", "", (0, 1, 2)),
+            (
+                format!(r#"[{tensor},147,9459,3,"all_to_allv",[2,4],[3,3]]"#),
+                "9459",
+                "",
+                (-1, -1, 0),
+            ),
+            (
+                format!(r#"[{tensor},147,9459,3,"all_to_allv",[2,4],[3,3],2]"#),
+                "9459",
+                "",
+                (-1, -1, 2),
+            ),
+            (
+                format!(r#"[{tensor},147,["0","default_pg"],3,"all_to_allv",[2,4],[3,3],0,1,2]"#),
+                "0",
+                "default_pg",
+                (0, 1, 2),
+            ),
+            (
+                format!(
+                    r#"[{tensor},[147,false],["0",""],3,"all_to_allv",[2,4],[3,3],0,1,2,true]"#
+                ),
+                "0",
+                "",
+                (0, 1, 2),
+            ),
         ] {
             let trace = old(
                 &inputs,
@@ -203,27 +282,67 @@ mod tests {
                 r#"["Tensor(long int)","Tensor(long int)"]"#,
             );
             let (row, texts) = only(&trace);
-            assert_eq!(texts, ["all_to_allv", "Long", "[2,4]", "[3,3]", group, desc], "{inputs}");
-            assert_eq!((row.rank_start, row.rank_stride, row.group_size), place, "{inputs}");
-            assert_eq!((row.seq, row.p2p, row.rank, row.in_elements, row.out_elements), (147, false, 3, 6, 12), "{inputs}");
+            assert_eq!(
+                texts,
+                ["all_to_allv", "Long", "[2,4]", "[3,3]", group, desc],
+                "{inputs}"
+            );
+            assert_eq!(
+                (row.rank_start, row.rank_stride, row.group_size),
+                place,
+                "{inputs}"
+            );
+            assert_eq!(
+                (
+                    row.seq,
+                    row.p2p,
+                    row.rank,
+                    row.in_elements,
+                    row.out_elements
+                ),
+                (147, false, 3, 6, 12),
+                "{inputs}"
+            );
             assert_eq!(row.asynchronous, inputs.ends_with("true]"), "{inputs}");
         }
     }
 
     #[test]
     fn no_tensors_first() {
-        let trace = old(r#"[33,["",""],0,"wait",[],[],-1,-1,1]"#, r#"["Int","Tuple[String,String]"]"#, "[]", "[]");
+        let trace = old(
+            r#"[33,["",""],0,"wait",[],[],-1,-1,1]"#,
+            r#"["Int","Tuple[String,String]"]"#,
+            "[]",
+            "[]",
+        );
         let (row, texts) = only(&trace);
         assert_eq!(texts, ["wait", "", "[]", "[]", "", ""]);
-        assert_eq!((row.seq, row.rank, row.rank_start, row.group_size, row.in_elements), (33, 0, -1, 1, 0));
+        assert_eq!(
+            (
+                row.seq,
+                row.rank,
+                row.rank_start,
+                row.group_size,
+                row.in_elements
+            ),
+            (33, 0, -1, 1, 0)
+        );
         assert_eq!(row.kind(&trace.names), CollectiveKind::Other);
     }
 
     #[test]
     fn rank_of_a_send_is_its_destination() {
-        for (name, want) in [("send", (-1, -1, 3)), ("recv", (-1, 3, -1)), ("broadcast", (3, -1, -1))] {
-            let trace =
-                old(&format!(r#"[[[8,9,0,6,4,"cpu"]],[1,true],["0",""],3,"{name}",[],[],0,1,4]"#), r#"["GenericList[Tensor(float)]"]"#, "[]", "[]");
+        for (name, want) in [
+            ("send", (-1, -1, 3)),
+            ("recv", (-1, 3, -1)),
+            ("broadcast", (3, -1, -1)),
+        ] {
+            let trace = old(
+                &format!(r#"[[[8,9,0,6,4,"cpu"]],[1,true],["0",""],3,"{name}",[],[],0,1,4]"#),
+                r#"["GenericList[Tensor(float)]"]"#,
+                "[]",
+                "[]",
+            );
             let (row, _) = only(&trace);
             assert_eq!((row.rank, row.src, row.dst), want, "{name}");
             assert!(row.p2p);
@@ -235,7 +354,14 @@ mod tests {
         for inputs in ["[]", "[1,2]", r#"["<None>"]"#, r#"["allreduce"]"#] {
             let trace = old(inputs, "[]", "[]", "[]");
             let (row, _) = only(&trace);
-            assert_eq!(Collective { name: NameId::EMPTY, ..row }, Collective::absent(), "{inputs}");
+            assert_eq!(
+                Collective {
+                    name: NameId::EMPTY,
+                    ..row
+                },
+                Collective::absent(),
+                "{inputs}"
+            );
         }
     }
 }

@@ -15,7 +15,16 @@ const PROCESS: u64 = 1;
 pub(crate) fn finish(trace: &mut HostTrace) {
     sort(trace);
     number_collectives(trace);
-    count_rf_ids(&trace.nodes.rf_id.iter().filter_map(|id| id.get()).map(|id| id.0).collect::<Vec<_>>(), &mut trace.anomalies);
+    count_rf_ids(
+        &trace
+            .nodes
+            .rf_id
+            .iter()
+            .filter_map(|id| id.get())
+            .map(|id| id.0)
+            .collect::<Vec<_>>(),
+        &mut trace.anomalies,
+    );
     let roots = Roots::find(trace);
     adopt_orphans(trace, &roots);
     break_cycles(trace, &roots);
@@ -23,7 +32,9 @@ pub(crate) fn finish(trace: &mut HostTrace) {
 
 /// By id; of equal ids the first in the file stays.
 fn sort(trace: &mut HostTrace) {
-    let HostTrace { nodes, anomalies, .. } = trace;
+    let HostTrace {
+        nodes, anomalies, ..
+    } = trace;
     let mut order: Vec<u32> = (0..nodes.len() as u32).collect();
     order.sort_by_key(|&row| nodes.id[row as usize]);
     order.dedup_by(|later, first| {
@@ -40,7 +51,12 @@ fn sort(trace: &mut HostTrace) {
 /// Brings the communication records in the order of their nodes; those of dropped nodes go.
 fn number_collectives(trace: &mut HostTrace) {
     let mut order = vec![];
-    for row in trace.nodes.collective.iter_mut().filter(|row| **row != u32::MAX) {
+    for row in trace
+        .nodes
+        .collective
+        .iter_mut()
+        .filter(|row| **row != u32::MAX)
+    {
         order.push(*row);
         *row = order.len() as u32 - 1;
     }
@@ -64,8 +80,16 @@ struct Roots {
 impl Roots {
     /// Finds the roots and cuts their own parents short, so that whatever is hung on them ends.
     fn find(trace: &mut HostTrace) -> Self {
-        let is_process = |row: usize| trace.is_root(row) && trace.names.get(trace.nodes.name[row]).ends_with("|process]");
-        let rows: Vec<usize> = (0..trace.nodes.len()).filter(|&row| trace.is_root(row)).collect();
+        let is_process = |row: usize| {
+            trace.is_root(row)
+                && trace
+                    .names
+                    .get(trace.nodes.name[row])
+                    .ends_with("|process]")
+        };
+        let rows: Vec<usize> = (0..trace.nodes.len())
+            .filter(|&row| trace.is_root(row))
+            .collect();
         let (mut threads, mut cut) = (vec![], vec![]);
         for &row in &rows {
             let parent = trace.nodes.parent[row];
@@ -87,7 +111,9 @@ impl Roots {
 
     /// Id of a thread's root, 0 = none.
     fn of(&self, tid: u32) -> u64 {
-        self.threads.binary_search_by_key(&tid, |(tid, _)| *tid).map_or(0, |at| self.threads[at].1)
+        self.threads
+            .binary_search_by_key(&tid, |(tid, _)| *tid)
+            .map_or(0, |at| self.threads[at].1)
     }
 }
 
@@ -98,7 +124,9 @@ fn adopt_orphans(trace: &mut HostTrace, roots: &Roots) {
         let parent = trace.nodes.parent[row];
         if parent != 0 && parent != PROCESS && trace.find(parent).is_none() {
             let id = trace.nodes.id[row];
-            trace.anomalies.note(AnomalyKind::OrphanNode, || format!("id {id}, parent {parent}"));
+            trace.anomalies.note(AnomalyKind::OrphanNode, || {
+                format!("id {id}, parent {parent}")
+            });
             trace.nodes.parent[row] = roots.of(trace.nodes.tid[row]);
         }
     }
@@ -106,7 +134,12 @@ fn adopt_orphans(trace: &mut HostTrace, roots: &Roots) {
 
 /// Hangs every node that is its own ancestor on its thread's root.
 fn break_cycles(trace: &mut HostTrace, roots: &Roots) {
-    let up: Vec<Option<usize>> = trace.nodes.parent.iter().map(|&parent| trace.find(parent).filter(|_| parent != 0)).collect();
+    let up: Vec<Option<usize>> = trace
+        .nodes
+        .parent
+        .iter()
+        .map(|&parent| trace.find(parent).filter(|_| parent != 0))
+        .collect();
     // the walk that first came past a node, 0 = none yet
     let mut walks = vec![0usize; up.len()];
     for start in 0..up.len() {
@@ -115,11 +148,15 @@ fn break_cycles(trace: &mut HostTrace, roots: &Roots) {
             walks[at] = start + 1;
             row = up[at];
         }
-        let Some(turn) = row.filter(|&at| walks[at] == start + 1) else { continue };
+        let Some(turn) = row.filter(|&at| walks[at] == start + 1) else {
+            continue;
+        };
         let mut at = turn;
         loop {
             let id = trace.nodes.id[at];
-            trace.anomalies.note(AnomalyKind::ParentCycle, || format!("id {id}"));
+            trace
+                .anomalies
+                .note(AnomalyKind::ParentCycle, || format!("id {id}"));
             trace.nodes.parent[at] = roots.of(trace.nodes.tid[at]);
             match up[at].filter(|&next| next != turn) {
                 Some(next) => at = next,
@@ -139,13 +176,21 @@ mod tests {
 
     /// Reads nodes `(id, parent, name)` of thread 1.
     fn trace(nodes: &[(u64, u64, &str)]) -> HostTrace {
-        let nodes: Vec<_> = nodes.iter().map(|&(id, parent, name)| Node::new(id, parent, name).rf_id(id / 10).text()).collect();
+        let nodes: Vec<_> = nodes
+            .iter()
+            .map(|&(id, parent, name)| Node::new(id, parent, name).rf_id(id / 10).text())
+            .collect();
         read(&document(&nodes))
     }
 
     fn counts(trace: &HostTrace) -> [u64; 4] {
-        [AnomalyKind::DuplicateNodeId, AnomalyKind::DuplicateRfId, AnomalyKind::OrphanNode, AnomalyKind::ParentCycle]
-            .map(|kind| trace.anomalies.count(kind))
+        [
+            AnomalyKind::DuplicateNodeId,
+            AnomalyKind::DuplicateRfId,
+            AnomalyKind::OrphanNode,
+            AnomalyKind::ParentCycle,
+        ]
+        .map(|kind| trace.anomalies.count(kind))
     }
 
     #[test]
@@ -158,24 +203,55 @@ mod tests {
 
     #[test]
     fn the_first_of_a_double_id_stays() {
-        let trace = trace(&[(2, 1, THREAD), (20, 2, "first"), (30, 2, "other"), (20, 2, "second"), (31, 2, "same rf"), (20, 2, "third")]);
-        let names: Vec<_> = trace.nodes.name.iter().map(|name| trace.names.get(*name)).collect();
+        let trace = trace(&[
+            (2, 1, THREAD),
+            (20, 2, "first"),
+            (30, 2, "other"),
+            (20, 2, "second"),
+            (31, 2, "same rf"),
+            (20, 2, "third"),
+        ]);
+        let names: Vec<_> = trace
+            .nodes
+            .name
+            .iter()
+            .map(|name| trace.names.get(*name))
+            .collect();
         assert_eq!(names, [THREAD, "first", "other", "same rf"]);
         assert_eq!(counts(&trace), [2, 1, 0, 0]);
     }
 
     #[test]
     fn collectives_of_dropped_nodes_go() {
-        let comm = |id, name: &str| Node::new(id, 1, "record_param_comms").inputs(&format!(r#"[7,0,0,"{name}",[],[]]"#), "[]").text();
+        let comm = |id, name: &str| {
+            Node::new(id, 1, "record_param_comms")
+                .inputs(&format!(r#"[7,0,0,"{name}",[],[]]"#), "[]")
+                .text()
+        };
         let trace = read(&document(&[comm(4, "b"), comm(2, "a"), comm(4, "dropped")]));
-        let names: Vec<_> = trace.nodes.collective.iter().map(|row| trace.names.get(trace.collectives.name[*row as usize])).collect();
+        let names: Vec<_> = trace
+            .nodes
+            .collective
+            .iter()
+            .map(|row| trace.names.get(trace.collectives.name[*row as usize]))
+            .collect();
         assert_eq!((names, trace.collectives.len()), (vec!["a", "b"], 2));
     }
 
     #[test]
     fn orphans_hang_on_their_threads_root() {
-        let nodes = [(2, 1, THREAD, 1), (3, 1, THREAD, 4), (10, 9, "a", 1), (11, 9, "b", 4), (12, 9, "c", 5), (13, 10, "d", 1)];
-        let nodes: Vec<_> = nodes.iter().map(|&(id, parent, name, tid)| Node::new(id, parent, name).tid(tid).text()).collect();
+        let nodes = [
+            (2, 1, THREAD, 1),
+            (3, 1, THREAD, 4),
+            (10, 9, "a", 1),
+            (11, 9, "b", 4),
+            (12, 9, "c", 5),
+            (13, 10, "d", 1),
+        ];
+        let nodes: Vec<_> = nodes
+            .iter()
+            .map(|&(id, parent, name, tid)| Node::new(id, parent, name).tid(tid).text())
+            .collect();
         let trace = read(&document(&nodes));
         assert_eq!(trace.nodes.parent, [1, 1, 2, 3, 0, 10]);
         assert_eq!(counts(&trace), [0, 0, 3, 0]);
@@ -185,10 +261,24 @@ mod tests {
     fn nodes_above_themselves_hang_on_their_threads_root() {
         for (nodes, parents, cycles) in [
             (vec![(2, 1, THREAD), (5, 5, "self")], vec![1, 2], 1),
-            (vec![(2, 1, THREAD), (5, 7, "a"), (6, 5, "b"), (7, 6, "c"), (8, 7, "below")], vec![1, 2, 2, 2, 7], 3),
+            (
+                vec![
+                    (2, 1, THREAD),
+                    (5, 7, "a"),
+                    (6, 5, "b"),
+                    (7, 6, "c"),
+                    (8, 7, "below"),
+                ],
+                vec![1, 2, 2, 2, 7],
+                3,
+            ),
             (vec![(5, 6, "a"), (6, 5, "b")], vec![0, 0], 2),
             (vec![(2, 5, THREAD), (5, 2, "a")], vec![0, 2], 0),
-            (vec![(1, 5, PROCESS), (2, 1, THREAD), (5, 2, "a")], vec![0, 1, 2], 0),
+            (
+                vec![(1, 5, PROCESS), (2, 1, THREAD), (5, 2, "a")],
+                vec![0, 1, 2],
+                0,
+            ),
         ] {
             let trace = trace(&nodes);
             assert_eq!(trace.nodes.parent, parents, "{nodes:?}");
@@ -198,10 +288,13 @@ mod tests {
 
     #[test]
     fn a_long_chain_costs_no_stack() {
-        let nodes: Vec<_> = (2..50_000).map(|id| Node::new(id, id + 1, "up").text()).collect();
+        let nodes: Vec<_> = (2..50_000)
+            .map(|id| Node::new(id, id + 1, "up").text())
+            .collect();
         let trace = read(&document(&nodes[..2_000]));
         assert_eq!(counts(&trace)[2..], [1, 0]);
-        let all = crate::read(document(&nodes).as_bytes(), crate::ReadOptions::default()).expect("reads");
+        let all =
+            crate::read(document(&nodes).as_bytes(), crate::ReadOptions::default()).expect("reads");
         assert_eq!(all.nodes.len(), 49_998);
     }
 }

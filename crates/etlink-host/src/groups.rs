@@ -22,7 +22,9 @@ pub(crate) fn read(values: &[u8], groups: &mut Vec<Init>) {
     if !scanner.eat(b'[') {
         return;
     }
-    let Ok(Some(Value::Text(text))) = scanner.item() else { return };
+    let Ok(Some(Value::Text(text))) = scanner.item() else {
+        return;
+    };
     let text = unescape(text);
     let mut list = Scanner::new(text.as_bytes());
     if list.eat(b'[') {
@@ -75,15 +77,41 @@ mod tests {
     #[test]
     fn groups_of_a_node() {
         let text = r#"["[{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", \"backend_config\": \"cuda:nccl\", \"ranks\": [], \"group_size\": 4, \"group_count\": 2}, {\"pg_name\": \"1\", \"backend_id\": 82, \"ranks\": [0, 2], \"group_size\": 2}]"]"#;
-        let default = ProcessGroup { name: "0".into(), desc: "default_pg".into(), backend: "cuda:nccl".into(), size: 4, ranks: vec![] };
-        let pair = ProcessGroup { name: "1".into(), size: 2, ranks: vec![0, 2], ..ProcessGroup::default() };
-        let want = [Init { group: default, backend_id: String::new() }, Init { group: pair, backend_id: "82".into() }];
+        let default = ProcessGroup {
+            name: "0".into(),
+            desc: "default_pg".into(),
+            backend: "cuda:nccl".into(),
+            size: 4,
+            ranks: vec![],
+        };
+        let pair = ProcessGroup {
+            name: "1".into(),
+            size: 2,
+            ranks: vec![0, 2],
+            ..ProcessGroup::default()
+        };
+        let want = [
+            Init {
+                group: default,
+                backend_id: String::new(),
+            },
+            Init {
+                group: pair,
+                backend_id: "82".into(),
+            },
+        ];
         assert_eq!(all(text), want);
     }
 
     #[test]
     fn a_cut_text_gives_its_whole_groups() {
-        assert_eq!(all(r#"["[{\"pg_name\": \"0\", \"ranks\": []}, {\"pg_name\": \"1\", \"ranks\": [0, 1"]"#).len(), 1);
+        assert_eq!(
+            all(
+                r#"["[{\"pg_name\": \"0\", \"ranks\": []}, {\"pg_name\": \"1\", \"ranks\": [0, 1"]"#
+            )
+            .len(),
+            1
+        );
         for nothing in ["", "[]", "[7]", r#"[""]"#, r#"["[1, 2]"]"#] {
             assert_eq!(all(nothing), [], "{nothing}");
         }

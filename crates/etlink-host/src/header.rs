@@ -5,8 +5,15 @@ use etlink_json::{Fields, Scanner, scan_fields};
 use etlink_model::HostHeader;
 
 /// Every schema in the wild. `1.1.1-chakra.1.0.0` is known to chakra's converter alone.
-const SCHEMAS: [&str; 7] =
-    ["1.0.1", "1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.0.4-chakra.0.0.4", "1.1.0-chakra.0.0.4", "1.1.1-chakra.0.0.4", "1.1.1-chakra.1.0.0"];
+const SCHEMAS: [&str; 7] = [
+    "1.0.1",
+    "1.0.2-chakra.0.0.4",
+    "1.0.3-chakra.0.0.4",
+    "1.0.4-chakra.0.0.4",
+    "1.1.0-chakra.0.0.4",
+    "1.1.1-chakra.0.0.4",
+    "1.1.1-chakra.1.0.0",
+];
 
 pub(crate) fn is_known_schema(schema: &str) -> bool {
     SCHEMAS.contains(&schema)

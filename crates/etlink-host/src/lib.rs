@@ -84,7 +84,11 @@ impl From<ReadError> for Error {
     }
 }
 
-const LAYOUT: Layout = Layout { array: "nodes", first_keys: &[], chunk_bytes: 128 << 10 };
+const LAYOUT: Layout = Layout {
+    array: "nodes",
+    first_keys: &[],
+    chunk_bytes: 128 << 10,
+};
 
 /// How many ends of a list are read past: one per child process that was forked while the
 /// observer ran and then left normally.
@@ -103,10 +107,15 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<HostTrace
     let mut around = header::add(&envelope.header, &mut header);
     let mut behind = header::add(&trailer, &mut header);
     for _ in 1..MAX_ENDS {
-        let Some(start) = header::nodes_after_end(&trailer) else { break };
+        let Some(start) = header::nodes_after_end(&trailer) else {
+            break;
+        };
         let more = read_nodes(b"[".chain(&trailer[start..]), options, &mut builder)?;
         let offset = bytes.saturating_sub((trailer.len() - start) as u64 + 1);
-        damage.add(Damage { first_offset: more.damage.first_offset.map(|at| at + offset), ..more.damage });
+        damage.add(Damage {
+            first_offset: more.damage.first_offset.map(|at| at + offset),
+            ..more.damage
+        });
         trailer = more.trailer;
         behind = header::add(&trailer, &mut header);
     }
@@ -116,19 +125,29 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<HostTrace
     trace.header = header;
     finish::finish(&mut trace);
     note_damage(&mut trace, damage);
-    trace.anomalies.add(AnomalyKind::HeaderDamaged, around.damaged, None);
-    trace.anomalies.add(AnomalyKind::TextBehind, u64::from(behind.text_behind), None);
+    trace
+        .anomalies
+        .add(AnomalyKind::HeaderDamaged, around.damaged, None);
+    trace
+        .anomalies
+        .add(AnomalyKind::TextBehind, u64::from(behind.text_behind), None);
     Ok(trace)
 }
 
-fn read_nodes(source: impl Read + Send, options: ReadOptions, builder: &mut tables::Builder) -> Result<Envelope, ReadError> {
+fn read_nodes(
+    source: impl Read + Send,
+    options: ReadOptions,
+    builder: &mut tables::Builder,
+) -> Result<Envelope, ReadError> {
     let parse = |chunk: &mut tables::Chunk, scanner: &mut etlink_json::Scanner<'_>| {
         let fields = node::Fields::read(scanner)?;
         scanner.end_element()?;
         chunk.push(&fields);
         Ok(())
     };
-    read_elements(source, LAYOUT, options.threads, parse, |chunk| builder.append(chunk))
+    read_elements(source, LAYOUT, options.threads, parse, |chunk| {
+        builder.append(chunk)
+    })
 }
 
 fn note_damage(trace: &mut HostTrace, damage: Damage) {
@@ -136,7 +155,11 @@ fn note_damage(trace: &mut HostTrace, damage: Damage) {
     let end = || Some(format!("byte {}", trace.bytes));
     let anomalies = &mut trace.anomalies;
     anomalies.add(AnomalyKind::Truncated, u64::from(damage.truncated), end());
-    anomalies.add(AnomalyKind::SourceEnded, u64::from(damage.source_error.is_some()), damage.source_error);
+    anomalies.add(
+        AnomalyKind::SourceEnded,
+        u64::from(damage.source_error.is_some()),
+        damage.source_error,
+    );
     anomalies.add(AnomalyKind::Repaired, damage.repaired, place.clone());
     anomalies.add(AnomalyKind::Skipped, damage.skipped, place);
     anomalies.add(AnomalyKind::NotAnObject, damage.not_objects, None);

@@ -98,7 +98,8 @@ impl<'a> Fields<'a> {
                 b"id" => node.id = scanner.value()?.uint(),
                 b"name" => node.name = scanner.value()?.raw(),
                 _ => {
-                    let taken = schema_attrs::take(&mut node, key, scanner)? || schema_flat::take(&mut node, key, scanner)?;
+                    let taken = schema_attrs::take(&mut node, key, scanner)?
+                        || schema_flat::take(&mut node, key, scanner)?;
                     if !taken {
                         scanner.value()?;
                     }
@@ -111,7 +112,9 @@ impl<'a> Fields<'a> {
 
 /// A parent id. A dependency list of an ET+ is read as its first integer.
 pub(crate) fn parent_id(value: Value<'_>) -> u64 {
-    let Value::Nested(list) = value else { return value.uint().unwrap_or(0) };
+    let Value::Nested(list) = value else {
+        return value.uint().unwrap_or(0);
+    };
     let mut scanner = Scanner::new(list);
     if scanner.eat(b'[') {
         while let Ok(Some(item)) = scanner.item() {

@@ -12,7 +12,11 @@ use crate::node::{Attrs, Fields, Lists, Unknown, list_text, parent_id};
 use etlink_json::{Broken, Scanner, Value};
 
 /// Takes the value of `key` if this layout has such a key with such a value.
-pub(crate) fn take<'a>(node: &mut Fields<'a>, key: &[u8], scanner: &mut Scanner<'a>) -> Result<bool, Broken> {
+pub(crate) fn take<'a>(
+    node: &mut Fields<'a>,
+    key: &[u8],
+    scanner: &mut Scanner<'a>,
+) -> Result<bool, Broken> {
     match (key, scanner.peek()) {
         (b"ctrl_deps", _) => node.parent = parent_id(scanner.value()?),
         (b"inputs", Some(b'{')) => node.inputs = lists(scanner)?,
@@ -47,14 +51,23 @@ fn lists<'a>(scanner: &mut Scanner<'a>) -> Result<Lists<'a>, Broken> {
 fn usual_lists<'a>(scanner: &mut Scanner<'a>) -> Option<Lists<'a>> {
     let mut ahead = scanner.clone();
     let mut list = |head: &[u8]| ahead.eat_exact(head).then(|| ahead.value().map(list_text));
-    let [values, shapes, types] = [&b"{\"values\": "[..], b", \"shapes\": ", b", \"types\": "].map(&mut list);
+    let [values, shapes, types] =
+        [&b"{\"values\": "[..], b", \"shapes\": ", b", \"types\": "].map(&mut list);
     let (values, shapes, types) = (values?.ok()?, shapes?.ok()?, types?.ok()?);
-    let strides = list(b", \"strides\": ").transpose().ok()?.unwrap_or_default();
+    let strides = list(b", \"strides\": ")
+        .transpose()
+        .ok()?
+        .unwrap_or_default();
     if !ahead.eat(b'}') {
         return None;
     }
     *scanner = ahead;
-    Some(Lists { values, shapes, types, strides })
+    Some(Lists {
+        values,
+        shapes,
+        types,
+        strides,
+    })
 }
 
 fn attributes<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
@@ -125,7 +138,12 @@ fn attribute<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(),
     Ok(())
 }
 
-fn keep<'a>(node: &mut Fields<'a>, name: &'a [u8], kind: Option<Value<'a>>, value: Option<Value<'a>>) {
+fn keep<'a>(
+    node: &mut Fields<'a>,
+    name: &'a [u8],
+    kind: Option<Value<'a>>,
+    value: Option<Value<'a>>,
+) {
     let known = value.is_some_and(|value| {
         node.attrs.set(name, value) || {
             let mut comm = node.comm.unwrap_or_default();

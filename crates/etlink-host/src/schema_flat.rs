@@ -9,7 +9,11 @@ use crate::node::{Fields, list_text, parent_id};
 use etlink_json::{Broken, Scanner};
 
 /// Takes the value of `key` if this layout has such a key.
-pub(crate) fn take<'a>(node: &mut Fields<'a>, key: &[u8], scanner: &mut Scanner<'a>) -> Result<bool, Broken> {
+pub(crate) fn take<'a>(
+    node: &mut Fields<'a>,
+    key: &[u8],
+    scanner: &mut Scanner<'a>,
+) -> Result<bool, Broken> {
     let list = match key {
         b"inputs" => &mut node.inputs.values,
         b"input_shapes" => &mut node.inputs.shapes,

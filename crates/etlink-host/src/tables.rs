@@ -3,10 +3,15 @@
 use crate::node::{Fields, Lists, Unknown};
 use crate::{comms, groups};
 use etlink_json::{Value, unescape};
-use etlink_model::{AnomalyKind, HostNode, HostNodes, HostTrace, Known, NameId, ProcessGroup, RfId, Span, ValueList};
+use etlink_model::{
+    AnomalyKind, HostNode, HostNodes, HostTrace, Known, NameId, ProcessGroup, RfId, Span, ValueList,
+};
 
 /// Stands for `[]` in a chunk: all empty lists share the first bytes of [`HostTrace::text`].
-const EMPTY_LIST: Span = Span { start: u64::MAX, bytes: 2 };
+const EMPTY_LIST: Span = Span {
+    start: u64::MAX,
+    bytes: 2,
+};
 
 /// The tables of one chunk, numbered by their own names and rows. Rows go when they have been
 /// appended; names stay for the chunks that are read into the same tables later.
@@ -26,7 +31,9 @@ impl Chunk {
     /// Files a node.
     pub(crate) fn push(&mut self, node: &Fields<'_>) {
         let Some(id) = node.id else {
-            self.trace.anomalies.note(AnomalyKind::NoNodeId, || format!("{:?}", unescape(node.name)));
+            self.trace.anomalies.note(AnomalyKind::NoNodeId, || {
+                format!("{:?}", unescape(node.name))
+            });
             return;
         };
         if node.name == groups::NODE {
@@ -60,7 +67,11 @@ impl Chunk {
             values: self.span(lists.values),
             shapes: self.list_name(lists.shapes),
             types: self.list_name(lists.types),
-            strides: if lists.strides.is_empty() { NameId::EMPTY } else { self.list_name(lists.strides) },
+            strides: if lists.strides.is_empty() {
+                NameId::EMPTY
+            } else {
+                self.list_name(lists.strides)
+            },
         }
     }
 
@@ -74,7 +85,10 @@ impl Chunk {
     }
 
     fn span_from(&self, start: usize) -> Span {
-        Span { start: start as u64, bytes: u32::try_from(self.trace.text.len() - start).unwrap_or(0) }
+        Span {
+            start: start as u64,
+            bytes: u32::try_from(self.trace.text.len() - start).unwrap_or(0),
+        }
     }
 
     /// Unknown attributes as the objects they were, without what no attribute has.
@@ -82,19 +96,34 @@ impl Chunk {
         let start = self.trace.text.len();
         let text = &mut self.trace.text;
         for (index, attr) in unknown.iter().enumerate() {
-            text.extend_from_slice(if index == 0 { b"{\"name\": \"" } else { b",{\"name\": \"" });
+            text.extend_from_slice(if index == 0 {
+                b"{\"name\": \""
+            } else {
+                b",{\"name\": \""
+            });
             text.extend_from_slice(attr.name);
             text.push(b'"');
-            for (key, value) in [(&b", \"type\": "[..], attr.kind), (b", \"value\": ", attr.value)] {
+            for (key, value) in [
+                (&b", \"type\": "[..], attr.kind),
+                (b", \"value\": ", attr.value),
+            ] {
                 let Some(value) = value else { continue };
-                let quote: &[u8] = if matches!(value, Value::Text(_)) { b"\"" } else { b"" };
+                let quote: &[u8] = if matches!(value, Value::Text(_)) {
+                    b"\""
+                } else {
+                    b""
+                };
                 for part in [key, quote, value.raw(), quote] {
                     text.extend_from_slice(part);
                 }
             }
             text.push(b'}');
         }
-        if unknown.is_empty() { Span::default() } else { self.span_from(start) }
+        if unknown.is_empty() {
+            Span::default()
+        } else {
+            self.span_from(start)
+        }
     }
 
     /// Row of the node's communication record, `u32::MAX` = none.
@@ -102,7 +131,9 @@ impl Chunk {
         if !comms::is_record(node) {
             return u32::MAX;
         }
-        let HostTrace { names, collectives, .. } = &mut self.trace;
+        let HostTrace {
+            names, collectives, ..
+        } = &mut self.trace;
         collectives.push(comms::record(node, names));
         u32::try_from(collectives.len() - 1).unwrap_or(u32::MAX)
     }
@@ -113,14 +144,19 @@ impl Chunk {
 
     fn name(&mut self, raw: &[u8]) -> NameId {
         let names = &mut self.trace.names;
-        if raw.is_empty() { NameId::EMPTY } else { self.texts.name(raw, || names.intern(&unescape(raw))) }
+        if raw.is_empty() {
+            NameId::EMPTY
+        } else {
+            self.texts.name(raw, || names.intern(&unescape(raw)))
+        }
     }
 
     /// A list keeps its escapes: it is JSON.
     fn list_name(&mut self, list: &[u8]) -> NameId {
         let list = if list.is_empty() { b"[]" } else { list };
         let names = &mut self.trace.names;
-        self.lists.name(list, || names.intern(&String::from_utf8_lossy(list)))
+        self.lists
+            .name(list, || names.intern(&String::from_utf8_lossy(list)))
     }
 }
 
@@ -137,14 +173,26 @@ pub(crate) struct Builder {
 
 impl Default for Builder {
     fn default() -> Self {
-        Builder { trace: HostTrace { text: b"[]".to_vec(), ..HostTrace::default() }, groups: vec![], full: false }
+        Builder {
+            trace: HostTrace {
+                text: b"[]".to_vec(),
+                ..HostTrace::default()
+            },
+            groups: vec![],
+            full: false,
+        }
     }
 }
 
 impl Builder {
     /// Appends the next chunk in file order, and empties it.
     pub(crate) fn append(&mut self, chunk: &mut Chunk) {
-        let Chunk { trace: part, groups, renamed, .. } = chunk;
+        let Chunk {
+            trace: part,
+            groups,
+            renamed,
+            ..
+        } = chunk;
         let all = &mut self.trace;
         self.full |= all.nodes.len() + part.nodes.len() >= u32::MAX as usize;
         if self.full {
@@ -167,7 +215,11 @@ impl Builder {
 
     /// The trace in file order; `None` if a table is too long for its row numbers.
     pub(crate) fn finish(self) -> Option<HostTrace> {
-        let Builder { mut trace, groups, full } = self;
+        let Builder {
+            mut trace,
+            groups,
+            full,
+        } = self;
         resolve_backend_ids(&mut trace, &groups);
         trace.groups = unique(groups.into_iter().map(|init| init.group).collect());
         (!full).then_some(trace)
@@ -176,7 +228,11 @@ impl Builder {
 
 /// Replaces the chunk's name numbers by the trace's.
 fn rename(part: &mut HostTrace, names: &[NameId]) {
-    let HostTrace { nodes: n, collectives: c, .. } = part;
+    let HostTrace {
+        nodes: n,
+        collectives: c,
+        ..
+    } = part;
     let columns = [
         &mut n.name,
         &mut n.op_schema,
@@ -190,7 +246,11 @@ fn rename(part: &mut HostTrace, names: &[NameId]) {
         &mut c.group_name,
         &mut c.group_desc,
     ];
-    let lists = n.inputs.iter_mut().chain(&mut n.outputs).flat_map(|list| [&mut list.shapes, &mut list.types, &mut list.strides]);
+    let lists = n
+        .inputs
+        .iter_mut()
+        .chain(&mut n.outputs)
+        .flat_map(|list| [&mut list.shapes, &mut list.types, &mut list.strides]);
     for name in columns.into_iter().flatten().chain(lists) {
         *name = names[name.index()];
     }
@@ -200,10 +260,22 @@ fn rename(part: &mut HostTrace, names: &[NameId]) {
 fn shift(nodes: &mut HostNodes, all: &HostTrace) {
     let (collectives, text) = (all.collectives.len() as u32, all.text.len() as u64);
     for list in nodes.inputs.iter_mut().chain(&mut nodes.outputs) {
-        list.values.start = if list.values == EMPTY_LIST { 0 } else { list.values.start + text };
+        list.values.start = if list.values == EMPTY_LIST {
+            0
+        } else {
+            list.values.start + text
+        };
     }
-    nodes.collective.iter_mut().filter(|row| **row != u32::MAX).for_each(|row| *row += collectives);
-    nodes.extra_attrs.iter_mut().filter(|span| span.bytes > 0).for_each(|span| span.start += text);
+    nodes
+        .collective
+        .iter_mut()
+        .filter(|row| **row != u32::MAX)
+        .for_each(|row| *row += collectives);
+    nodes
+        .extra_attrs
+        .iter_mut()
+        .filter(|span| span.bytes > 0)
+        .for_each(|span| span.start += text);
 }
 
 /// Groups by name and ranks, the first of each, in file order. Each cycle lists them again.
@@ -214,17 +286,34 @@ fn unique(groups: Vec<ProcessGroup>) -> Vec<ProcessGroup> {
     order.dedup_by(|later, first| key(later) == key(first));
     order.sort_unstable();
     let mut keep = order.into_iter().peekable();
-    groups.into_iter().enumerate().filter_map(|(index, group)| keep.next_if_eq(&index).map(|_| group)).collect()
+    groups
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, group)| keep.next_if_eq(&index).map(|_| group))
+        .collect()
 }
 
 /// Gives collectives that name their group by its `backend_id` the group's name.
 fn resolve_backend_ids(trace: &mut HostTrace, groups: &[groups::Init]) {
-    let HostTrace { names, collectives, .. } = trace;
-    let mut by_id: Vec<(NameId, &ProcessGroup)> =
-        groups.iter().filter_map(|init| Some((names.find(&init.backend_id)?, &init.group))).filter(|(id, _)| *id != NameId::EMPTY).collect();
+    let HostTrace {
+        names, collectives, ..
+    } = trace;
+    let mut by_id: Vec<(NameId, &ProcessGroup)> = groups
+        .iter()
+        .filter_map(|init| Some((names.find(&init.backend_id)?, &init.group)))
+        .filter(|(id, _)| *id != NameId::EMPTY)
+        .collect();
     by_id.sort_by_key(|(id, _)| *id);
-    let group_of = |id: NameId| by_id.get(by_id.partition_point(|(known, _)| *known < id)).filter(|(known, _)| *known == id);
-    for (name, desc) in collectives.group_name.iter_mut().zip(&mut collectives.group_desc) {
+    let group_of = |id: NameId| {
+        by_id
+            .get(by_id.partition_point(|(known, _)| *known < id))
+            .filter(|(known, _)| *known == id)
+    };
+    for (name, desc) in collectives
+        .group_name
+        .iter_mut()
+        .zip(&mut collectives.group_desc)
+    {
         if let Some((_, group)) = group_of(*name) {
             (*name, *desc) = (names.intern(&group.name), names.intern(&group.desc));
         }
@@ -240,18 +329,34 @@ mod tests {
         let float = r#"["Tensor(float)"]"#;
         let nodes = [
             Node::new(2, 1, "a").outputs(r#"[[8,9,0,64,4,"cpu"]]"#, float),
-            Node::new(3, 1, "b").inputs("[]", "[]").outputs(r#"[[8,9,0,16,2,"cuda:0"]]"#, r#"["Tensor(c10::Half)"]"#),
+            Node::new(3, 1, "b")
+                .inputs("[]", "[]")
+                .outputs(r#"[[8,9,0,16,2,"cuda:0"]]"#, r#"["Tensor(c10::Half)"]"#),
         ];
         let trace = read(&document(&nodes.map(|node| node.text())));
         let uses = crate::tensor_uses(&trace);
-        assert_eq!((&uses.refs.tensor[..], &uses.refs.elements[..]), (&[8, 8][..], &[64, 16][..]));
-        assert_eq!((uses.outputs(0), uses.inputs(1), uses.outputs(1)), (0..1, 1..1, 1..2));
-        assert_eq!(trace.text, br#"[][[8,9,0,64,4,"cpu"]][[8,9,0,16,2,"cuda:0"]]"#);
+        assert_eq!(
+            (&uses.refs.tensor[..], &uses.refs.elements[..]),
+            (&[8, 8][..], &[64, 16][..])
+        );
+        assert_eq!(
+            (uses.outputs(0), uses.inputs(1), uses.outputs(1)),
+            (0..1, 1..1, 1..2)
+        );
+        assert_eq!(
+            trace.text,
+            br#"[][[8,9,0,64,4,"cpu"]][[8,9,0,16,2,"cuda:0"]]"#
+        );
         assert_eq!(text(&trace, trace.nodes.inputs[1].values), "[]");
     }
 
     fn init(id: u64, groups: &str) -> String {
-        Node::new(id, 1, "## process_group:init ##").inputs(&format!("[\"{}\"]", groups.replace('"', "\\\"")), r#"["String"]"#).text()
+        Node::new(id, 1, "## process_group:init ##")
+            .inputs(
+                &format!("[\"{}\"]", groups.replace('"', "\\\"")),
+                r#"["String"]"#,
+            )
+            .text()
     }
 
     #[test]
@@ -259,16 +364,35 @@ mod tests {
         let two = r#"[{"pg_name": "0", "ranks": [], "group_size": 4}, {"pg_name": "1", "ranks": [0, 2], "group_size": 2}]"#;
         let other = r#"[{"pg_name": "1", "ranks": [1, 3], "group_size": 2}]"#;
         let trace = read(&document(&[init(2, two), init(3, two), init(4, other)]));
-        let groups: Vec<_> = trace.groups.iter().map(|group| (group.name.as_str(), &group.ranks[..], group.size)).collect();
-        assert_eq!(groups, [("0", &[][..], 4), ("1", &[0, 2], 2), ("1", &[1, 3], 2)]);
+        let groups: Vec<_> = trace
+            .groups
+            .iter()
+            .map(|group| (group.name.as_str(), &group.ranks[..], group.size))
+            .collect();
+        assert_eq!(
+            groups,
+            [("0", &[][..], 4), ("1", &[0, 2], 2), ("1", &[1, 3], 2)]
+        );
     }
 
     #[test]
     fn a_backend_id_stands_for_its_group() {
-        let group = init(2, r#"[{"pg_name": "0", "pg_desc": "default_pg", "backend_id": 8214}]"#);
-        let comm = |id, group| Node::new(id, 1, "record_param_comms").inputs(&format!(r#"[12,{group},0,"barrier",[],[],2]"#), "[]").text();
+        let group = init(
+            2,
+            r#"[{"pg_name": "0", "pg_desc": "default_pg", "backend_id": 8214}]"#,
+        );
+        let comm = |id, group| {
+            Node::new(id, 1, "record_param_comms")
+                .inputs(&format!(r#"[12,{group},0,"barrier",[],[],2]"#), "[]")
+                .text()
+        };
         let trace = read(&document(&[group, comm(3, 8214), comm(4, 99)]));
-        let names = trace.collectives.group_name.iter().chain(&trace.collectives.group_desc).map(|name| trace.names.get(*name));
+        let names = trace
+            .collectives
+            .group_name
+            .iter()
+            .chain(&trace.collectives.group_desc)
+            .map(|name| trace.names.get(*name));
         assert_eq!(names.collect::<Vec<_>>(), ["0", "99", "default_pg", ""]);
     }
 }

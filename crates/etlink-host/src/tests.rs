@@ -14,9 +14,16 @@ const FLAT: &str = r#"{"name": "aten::add", "id": 5, "rf_id": 3, "parent": 2, "f
   "outputs": [[10,11,0,64,4,"cuda:0"]], "output_shapes": [[8,8]], "output_types": ["Tensor(float)"]}"#;
 
 fn attr_node(strides: &str, more: &str) -> String {
-    let attrs: String = [("rf_id", 3), ("fw_parent", 4), ("seq_id", 7), ("scope", 1), ("tid", 1), ("fw_tid", 2)]
-        .map(|(name, value)| format!(r#"{{"name": "{name}", "type": "uint64", "value": {value}}}, "#))
-        .concat();
+    let attrs: String = [
+        ("rf_id", 3),
+        ("fw_parent", 4),
+        ("seq_id", 7),
+        ("scope", 1),
+        ("tid", 1),
+        ("fw_tid", 2),
+    ]
+    .map(|(name, value)| format!(r#"{{"name": "{name}", "type": "uint64", "value": {value}}}, "#))
+    .concat();
     format!(
         r#"{{"id": 5, "name": "aten::add", "ctrl_deps": 2,
   "inputs": {{"values": [[8,9,0,64,4,"cuda:0"],[1,2]], "shapes": [[8,8],[[],[]]], "types": ["Tensor(float)","GenericList[Int,Int]"]{strides}}},
@@ -34,35 +41,128 @@ fn every_schema_gives_the_same_columns() {
         ("1.0.1", FLAT.to_owned(), ["", "", "", ""]),
         ("1.0.2-chakra.0.0.4", attr_node("", ""), ["", "", "", ""]),
         ("1.0.3-chakra.0.0.4", attr_node("", ""), ["", "", "", ""]),
-        ("1.0.4-chakra.0.0.4", attr_node("", kernel), ["triton", "a.py", "", ""]),
-        ("1.1.0-chakra.0.0.4", attr_node("", kernel), ["triton", "a.py", "", ""]),
-        ("1.1.1-chakra.0.0.4", attr_node(strides, &format!("{kernel}{range}")), ["triton", "a.py", "{}", "[[8,1]]"]),
-        ("1.1.1-chakra.1.0.0", attr_node(strides, ""), ["", "", "", "[[8,1]]"]),
+        (
+            "1.0.4-chakra.0.0.4",
+            attr_node("", kernel),
+            ["triton", "a.py", "", ""],
+        ),
+        (
+            "1.1.0-chakra.0.0.4",
+            attr_node("", kernel),
+            ["triton", "a.py", "", ""],
+        ),
+        (
+            "1.1.1-chakra.0.0.4",
+            attr_node(strides, &format!("{kernel}{range}")),
+            ["triton", "a.py", "{}", "[[8,1]]"],
+        ),
+        (
+            "1.1.1-chakra.1.0.0",
+            attr_node(strides, ""),
+            ["", "", "", "[[8,1]]"],
+        ),
     ] {
-        let trace = read(&format!(r#"{{"schema": "{schema}", "nodes": [{{"id": 2, "name": "x"}}, {node}], "finish_ts": 1}}"#));
-        assert_eq!(trace.anomalies.iter().count(), 0, "{schema} {:?}", trace.anomalies);
+        let trace = read(&format!(
+            r#"{{"schema": "{schema}", "nodes": [{{"id": 2, "name": "x"}}, {node}], "finish_ts": 1}}"#
+        ));
+        assert_eq!(
+            trace.anomalies.iter().count(),
+            0,
+            "{schema} {:?}",
+            trace.anomalies
+        );
         let row = trace.nodes.row(1);
-        assert_eq!((row.id, row.parent, row.rf_id, row.fw_parent, row.seq_id), (5, 2, RfId(3), 4, 7), "{schema}");
-        assert_eq!((row.scope, row.tid, row.fw_tid, row.collective), (1, 1, 2, u32::MAX), "{schema}");
-        let names = [row.name, row.op_schema, row.inputs.shapes, row.inputs.types, row.outputs.shapes];
-        let want = ["aten::add", r#"add("x")"#, "[[8,8],[[],[]]]", r#"["Tensor(float)","GenericList[Int,Int]"]"#, "[[8,8]]"];
+        assert_eq!(
+            (row.id, row.parent, row.rf_id, row.fw_parent, row.seq_id),
+            (5, 2, RfId(3), 4, 7),
+            "{schema}"
+        );
+        assert_eq!(
+            (row.scope, row.tid, row.fw_tid, row.collective),
+            (1, 1, 2, u32::MAX),
+            "{schema}"
+        );
+        let names = [
+            row.name,
+            row.op_schema,
+            row.inputs.shapes,
+            row.inputs.types,
+            row.outputs.shapes,
+        ];
+        let want = [
+            "aten::add",
+            r#"add("x")"#,
+            "[[8,8],[[],[]]]",
+            r#"["Tensor(float)","GenericList[Int,Int]"]"#,
+            "[[8,8]]",
+        ];
         assert_eq!(names.map(|name| trace.names.get(name)), want, "{schema}");
-        assert_eq!([row.kernel_backend, row.kernel_file, row.tensor_range, row.inputs.strides].map(|name| trace.names.get(name)), texts, "{schema}");
-        assert_eq!(text(&trace, row.inputs.values), r#"[[8,9,0,64,4,"cuda:0"],[1,2]]"#, "{schema}");
+        assert_eq!(
+            [
+                row.kernel_backend,
+                row.kernel_file,
+                row.tensor_range,
+                row.inputs.strides
+            ]
+            .map(|name| trace.names.get(name)),
+            texts,
+            "{schema}"
+        );
+        assert_eq!(
+            text(&trace, row.inputs.values),
+            r#"[[8,9,0,64,4,"cuda:0"],[1,2]]"#,
+            "{schema}"
+        );
         let uses = crate::tensor_uses(&trace);
         let output = uses.refs.row(uses.outputs(1).start);
-        assert_eq!((output.tensor, output.storage, output.offset, output.elements, output.element_bytes), (10, 11, 0, 64, 4), "{schema}");
-        assert_eq!((uses.devices.get(output.device), uses.inputs(1).len(), uses.outputs(1).len()), ("cuda:0", 1, 1), "{schema}");
+        assert_eq!(
+            (
+                output.tensor,
+                output.storage,
+                output.offset,
+                output.elements,
+                output.element_bytes
+            ),
+            (10, 11, 0, 64, 4),
+            "{schema}"
+        );
+        assert_eq!(
+            (
+                uses.devices.get(output.device),
+                uses.inputs(1).len(),
+                uses.outputs(1).len()
+            ),
+            ("cuda:0", 1, 1),
+            "{schema}"
+        );
     }
 }
 
 #[test]
 fn what_a_node_does_not_say() {
-    let trace = read(r#"{"schema": "1.0.1", "nodes": [{"id": 3}, {"name": "no id"}, {"id": "x"}], "finish_ts": 1}"#);
+    let trace = read(
+        r#"{"schema": "1.0.1", "nodes": [{"id": 3}, {"name": "no id"}, {"id": "x"}], "finish_ts": 1}"#,
+    );
     let row = trace.nodes.row(0);
-    assert_eq!((row.parent, row.rf_id, row.seq_id, row.tid), (0, RfId(0), -1, 0));
-    assert_eq!((text(&trace, row.inputs.values), trace.names.get(row.inputs.shapes), trace.names.get(row.inputs.strides)), ("[]", "[]", ""));
-    assert_eq!((trace.nodes.len(), trace.anomalies.count(AnomalyKind::NoNodeId)), (1, 2));
+    assert_eq!(
+        (row.parent, row.rf_id, row.seq_id, row.tid),
+        (0, RfId(0), -1, 0)
+    );
+    assert_eq!(
+        (
+            text(&trace, row.inputs.values),
+            trace.names.get(row.inputs.shapes),
+            trace.names.get(row.inputs.strides)
+        ),
+        ("[]", "[]", "")
+    );
+    assert_eq!(
+        (
+            trace.nodes.len(),
+            trace.anomalies.count(AnomalyKind::NoNodeId)
+        ),
+        (1, 2)
+    );
 }
 
 #[test]
@@ -79,8 +179,19 @@ fn a_node_whose_last_list_is_broken_is_left_out() {
         let whole = attr_node(r#", "strides": [[8,1]]"#, "");
         let node = whole.replacen(r#", "strides": [[8,1]]}"#, broken, 1);
         assert_ne!(node, whole);
-        let trace = read(&document(&[Node::new(2, 1, "a").text(), node, Node::new(9, 2, "b").text()]));
-        assert_eq!((&trace.nodes.id[..], trace.anomalies.count(AnomalyKind::Skipped)), (&[2, 9][..], 1), "{broken}");
+        let trace = read(&document(&[
+            Node::new(2, 1, "a").text(),
+            node,
+            Node::new(9, 2, "b").text(),
+        ]));
+        assert_eq!(
+            (
+                &trace.nodes.id[..],
+                trace.anomalies.count(AnomalyKind::Skipped)
+            ),
+            (&[2, 9][..], 1),
+            "{broken}"
+        );
     }
 }
 
@@ -101,14 +212,26 @@ fn linked_traces_can_be_read() {
 #[test]
 fn header_wherever_it_stands() {
     let around = [
-        (r#""schema": "1.0.1", "pid": 12, "time": "2023-01-02 03:04:05", "start_ts": 70, "#, r#", "finish_ts": 90"#),
-        ("", r#", "finish_ts": 90, "schema": "1.0.1", "pid": 12, "time": "2023-01-02 03:04:05", "start_ts": 70"#),
+        (
+            r#""schema": "1.0.1", "pid": 12, "time": "2023-01-02 03:04:05", "start_ts": 70, "#,
+            r#", "finish_ts": 90"#,
+        ),
+        (
+            "",
+            r#", "finish_ts": 90, "schema": "1.0.1", "pid": 12, "time": "2023-01-02 03:04:05", "start_ts": 70"#,
+        ),
     ];
     for (before, after) in around {
         let trace = read(&format!("{{{before}\"nodes\": []{after}}}"));
         let header = trace.header;
-        assert_eq!((header.schema.as_str(), header.pid, header.time.as_str()), ("1.0.1", Some(12), "2023-01-02 03:04:05"));
-        assert_eq!((header.start_ms, header.finish_ms, trace.nodes.len()), (Some(70), Some(90), 0));
+        assert_eq!(
+            (header.schema.as_str(), header.pid, header.time.as_str()),
+            ("1.0.1", Some(12), "2023-01-02 03:04:05")
+        );
+        assert_eq!(
+            (header.start_ms, header.finish_ms, trace.nodes.len()),
+            (Some(70), Some(90), 0)
+        );
         assert_eq!(trace.anomalies.iter().count(), 0);
     }
 }
@@ -116,59 +239,130 @@ fn header_wherever_it_stands() {
 #[test]
 fn an_unknown_schema_is_read_by_shape() {
     let trace = read(&format!(r#"{{"schema": "9.9", "nodes": [{FLAT}]}}"#));
-    let found: Vec<_> = trace.anomalies.iter().map(|(kind, anomaly)| (kind, anomaly.count, anomaly.first.clone())).collect();
-    let orphan = (AnomalyKind::OrphanNode, 1, Some("id 5, parent 2".to_owned()));
-    assert_eq!(found, [orphan, (AnomalyKind::NoFinish, 1, None), (AnomalyKind::UnknownSchema, 1, Some("9.9".to_owned()))]);
+    let found: Vec<_> = trace
+        .anomalies
+        .iter()
+        .map(|(kind, anomaly)| (kind, anomaly.count, anomaly.first.clone()))
+        .collect();
+    let orphan = (
+        AnomalyKind::OrphanNode,
+        1,
+        Some("id 5, parent 2".to_owned()),
+    );
+    assert_eq!(
+        found,
+        [
+            orphan,
+            (AnomalyKind::NoFinish, 1, None),
+            (AnomalyKind::UnknownSchema, 1, Some("9.9".to_owned()))
+        ]
+    );
     assert_eq!(crate::tensor_uses(&trace).refs.len(), 2);
 }
 
 #[test]
 fn names_that_are_not_json() {
-    let names = ["say \"hi\"", "quote \"x\"", "a \"b\", \"c\" d", "back\\slash", "new\nline", "tab\t", "brace {} [0}", "\u{1}", "é😀"];
-    let nodes: Vec<_> = (2..).zip(names).map(|(id, name)| Node::new(id, 1, name).text()).collect();
+    let names = [
+        "say \"hi\"",
+        "quote \"x\"",
+        "a \"b\", \"c\" d",
+        "back\\slash",
+        "new\nline",
+        "tab\t",
+        "brace {} [0}",
+        "\u{1}",
+        "é😀",
+    ];
+    let nodes: Vec<_> = (2..)
+        .zip(names)
+        .map(|(id, name)| Node::new(id, 1, name).text())
+        .collect();
     let trace = read(&document(&nodes));
-    let found: Vec<_> = trace.nodes.name.iter().map(|name| trace.names.get(*name)).collect();
+    let found: Vec<_> = trace
+        .nodes
+        .name
+        .iter()
+        .map(|name| trace.names.get(*name))
+        .collect();
     assert_eq!(found, names);
     assert_eq!(trace.anomalies.count(AnomalyKind::Repaired), 3);
 }
 
 #[test]
 fn bare_numbers_that_are_none_stay_in_the_text() {
-    let trace =
-        read(&document(&[Node::new(2, 1, "aten::fill_").inputs(r#"[nan,-inf,[8,9,0,1,4,"cpu"]]"#, r#"["Double","Double","Tensor(float)"]"#).text()]));
-    assert_eq!(text(&trace, trace.nodes.inputs[0].values), r#"[nan,-inf,[8,9,0,1,4,"cpu"]]"#);
+    let trace = read(&document(&[Node::new(2, 1, "aten::fill_")
+        .inputs(
+            r#"[nan,-inf,[8,9,0,1,4,"cpu"]]"#,
+            r#"["Double","Double","Tensor(float)"]"#,
+        )
+        .text()]));
+    assert_eq!(
+        text(&trace, trace.nodes.inputs[0].values),
+        r#"[nan,-inf,[8,9,0,1,4,"cpu"]]"#
+    );
     assert_eq!(crate::tensor_uses(&trace).refs.tensor, [8]);
 }
 
 #[test]
 fn every_cut_gives_the_whole_nodes_before_it() {
     let attrs = |id| attr_node("", "").replace("\"id\": 5", &format!("\"id\": {id}"));
-    for nodes in [[Node::new(2, 1, "a").text(), FLAT.to_owned(), Node::new(9, 2, "b").text()], [attrs(5), attrs(6), attrs(7)]] {
+    for nodes in [
+        [
+            Node::new(2, 1, "a").text(),
+            FLAT.to_owned(),
+            Node::new(9, 2, "b").text(),
+        ],
+        [attrs(5), attrs(6), attrs(7)],
+    ] {
         let document = document(&nodes);
         let list = document.find('[').expect("list") + 1;
-        let ends = nodes.iter().map(|node| document.find(node.as_str()).expect("node") + node.len()).collect::<Vec<_>>();
+        let ends = nodes
+            .iter()
+            .map(|node| document.find(node.as_str()).expect("node") + node.len())
+            .collect::<Vec<_>>();
         let close = document.rfind(']').expect("list");
         for cut in list..document.len() {
             let trace = read(&document[..cut]);
-            assert_eq!(trace.nodes.len(), ends.iter().filter(|end| **end <= cut).count(), "cut at {cut}");
-            assert_eq!(trace.anomalies.count(AnomalyKind::Truncated), u64::from(cut <= close), "cut at {cut}");
+            assert_eq!(
+                trace.nodes.len(),
+                ends.iter().filter(|end| **end <= cut).count(),
+                "cut at {cut}"
+            );
+            assert_eq!(
+                trace.anomalies.count(AnomalyKind::Truncated),
+                u64::from(cut <= close),
+                "cut at {cut}"
+            );
         }
     }
 }
 
 #[test]
 fn a_forked_child_ends_the_file_before_its_parent() {
-    let (a, b, c) = (Node::new(2, 1, "a").text(), Node::new(3, 2, "b").text(), Node::new(4, 2, "c").text());
+    let (a, b, c) = (
+        Node::new(2, 1, "a").text(),
+        Node::new(3, 2, "b").text(),
+        Node::new(4, 2, "c").text(),
+    );
     let trace = read(&format!(
         "{{\"schema\": \"1.0.1\", \"pid\": 7,\n \"nodes\": [\n{a},\n{b}\n  ],\n  \"finish_ts\": 5\n}},\n{b},\n{c}\n  ],\n  \"finish_ts\": 9\n}}"
     ));
     assert_eq!(trace.nodes.id, [2, 3, 4]);
-    assert_eq!((trace.header.finish_ms, trace.anomalies.count(AnomalyKind::DuplicateNodeId)), (Some(9), 1));
+    assert_eq!(
+        (
+            trace.header.finish_ms,
+            trace.anomalies.count(AnomalyKind::DuplicateNodeId)
+        ),
+        (Some(9), 1)
+    );
 }
 
 #[test]
 fn text_after_the_document_is_not_touched() {
-    let trace = read(&format!("{}}}\nfrom torch import tensor, {{\"id\": 5}}", document(&[Node::new(2, 1, "a").text()])));
+    let trace = read(&format!(
+        "{}}}\nfrom torch import tensor, {{\"id\": 5}}",
+        document(&[Node::new(2, 1, "a").text()])
+    ));
     assert_eq!(trace.nodes.id, [2]);
 }
 
@@ -177,21 +371,35 @@ fn a_damaged_stream_gives_what_came_before() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
-            Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "corrupt deflate stream"))
+            Err(std::io::Error::new(
+                std::io::ErrorKind::InvalidData,
+                "corrupt deflate stream",
+            ))
         }
     }
     let document = document(&[Node::new(2, 1, "a").text(), Node::new(3, 2, "b").text()]);
-    let trace = crate::read(document.as_bytes()[..document.len() - 40].chain(Broken), ReadOptions::default()).expect("reads");
+    let trace = crate::read(
+        document.as_bytes()[..document.len() - 40].chain(Broken),
+        ReadOptions::default(),
+    )
+    .expect("reads");
     assert_eq!(trace.nodes.id, [2]);
     let (kind, anomaly) = trace.anomalies.iter().nth(1).expect("noted");
-    assert_eq!((kind, anomaly.first.as_deref()), (AnomalyKind::SourceEnded, Some("corrupt deflate stream")));
+    assert_eq!(
+        (kind, anomaly.first.as_deref()),
+        (AnomalyKind::SourceEnded, Some("corrupt deflate stream"))
+    );
 }
 
 #[test]
 fn other_files_are_refused() {
-    let error = crate::read(&br#"{"traceEvents": []}"#[..], ReadOptions::default()).expect_err("no trace");
+    let error =
+        crate::read(&br#"{"traceEvents": []}"#[..], ReadOptions::default()).expect_err("no trace");
     assert!(matches!(error, Error::NoNodes { bytes: 19 }));
-    assert_eq!(error.to_string(), "no \"nodes\" list in it (19 bytes read): not a PyTorch execution trace");
+    assert_eq!(
+        error.to_string(),
+        "no \"nodes\" list in it (19 bytes read): not a PyTorch execution trace"
+    );
     assert!(crate::read(&b""[..], ReadOptions::default()).is_err());
 }
 
@@ -199,15 +407,31 @@ fn other_files_are_refused() {
 fn large() -> String {
     let node = |id: u64| {
         let tensor = format!(r#"[{},{},0,{id},4,"cuda:{}"]"#, id % 97, id % 13, id % 3);
-        let parent = if id % 50 == 1 { 999_999 } else { (id - id % 7).max(2) - 1 };
+        let parent = if id % 50 == 1 {
+            999_999
+        } else {
+            (id - id % 7).max(2) - 1
+        };
         match id % 5 {
             0 => Node::new(id, parent, "record_param_comms")
-                .inputs(&format!(r#"[[{tensor}],[{id},false],["{}","d"],0,"allreduce",[],[],0,1,8]"#, id % 4), r#"["GenericList[Tensor(float)]"]"#)
+                .inputs(
+                    &format!(
+                        r#"[[{tensor}],[{id},false],["{}","d"],0,"allreduce",[],[],0,1,8]"#,
+                        id % 4
+                    ),
+                    r#"["GenericList[Tensor(float)]"]"#,
+                )
                 .text(),
-            1 => {
-                Node::new(id, parent, "## process_group:init ##").inputs(&format!(r#"["[{{\"pg_name\": \"{}\"}}]"]"#, id % 4), r#"["String"]"#).text()
-            }
-            _ => Node::new(id, parent, &format!("op{}", id % 31)).inputs(&format!("[{tensor},{id}]"), r#"["Tensor(float)","Int"]"#).rf_id(id).text(),
+            1 => Node::new(id, parent, "## process_group:init ##")
+                .inputs(
+                    &format!(r#"["[{{\"pg_name\": \"{}\"}}]"]"#, id % 4),
+                    r#"["String"]"#,
+                )
+                .text(),
+            _ => Node::new(id, parent, &format!("op{}", id % 31))
+                .inputs(&format!("[{tensor},{id}]"), r#"["Tensor(float)","Int"]"#)
+                .rf_id(id)
+                .text(),
         }
     };
     let nodes: Vec<_> = (2..4_000).rev().map(node).collect();
@@ -220,7 +444,10 @@ fn the_result_does_not_depend_on_threads() {
     assert!(document.len() > 4 * crate::LAYOUT.chunk_bytes);
     let all = |trace: &HostTrace| format!("{trace:?}");
     let one = read(&document);
-    assert_eq!((one.nodes.len(), one.collectives.len(), one.groups.len()), (3_998, 799, 4));
+    assert_eq!(
+        (one.nodes.len(), one.collectives.len(), one.groups.len()),
+        (3_998, 799, 4)
+    );
     let three = crate::read(document.as_bytes(), ReadOptions { threads: 3 }).expect("reads");
     assert!(all(&one) == all(&three));
     let first = one.find(7).expect("node");

@@ -20,9 +20,14 @@ const PIECE: usize = 1 << 13;
 /// rayon pool that it is called in, or of the global one.
 pub fn tensor_uses(trace: &HostTrace) -> TensorUses {
     let nodes = trace.nodes.len();
-    let pieces = (0..nodes.div_ceil(PIECE)).into_par_iter().map(|piece| uses_of(trace, piece * PIECE..(piece * PIECE + PIECE).min(nodes)));
+    let pieces = (0..nodes.div_ceil(PIECE))
+        .into_par_iter()
+        .map(|piece| uses_of(trace, piece * PIECE..(piece * PIECE + PIECE).min(nodes)));
     let mut uses = TensorUses::default();
-    pieces.collect::<Vec<TensorUses>>().into_iter().for_each(|piece| uses.append(piece));
+    pieces
+        .collect::<Vec<TensorUses>>()
+        .into_iter()
+        .for_each(|piece| uses.append(piece));
     uses
 }
 
@@ -38,11 +43,22 @@ fn uses_of(trace: &HostTrace, rows: Range<usize>) -> TensorUses {
 }
 
 fn add_uses(trace: &HostTrace, list: &ValueList, uses: &mut TensorUses) {
-    tensors(trace.span(list.values), trace.names.get(list.types).as_bytes(), |tensor| {
-        let [tensor_id, storage, offset, elements, element_bytes] = tensor.numbers;
-        let device = uses.devices.intern(&unescape(tensor.device));
-        uses.refs.push(TensorRef { tensor: tensor_id, storage, offset, elements, element_bytes, device });
-    });
+    tensors(
+        trace.span(list.values),
+        trace.names.get(list.types).as_bytes(),
+        |tensor| {
+            let [tensor_id, storage, offset, elements, element_bytes] = tensor.numbers;
+            let device = uses.devices.intern(&unescape(tensor.device));
+            uses.refs.push(TensorRef {
+                tensor: tensor_id,
+                storage,
+                offset,
+                elements,
+                element_bytes,
+                device,
+            });
+        },
+    );
 }
 
 /// `[tensor_id, storage_id, offset, num_elem, elem_bytes, "device"]`; absent entries are 0 or empty.
@@ -89,7 +105,11 @@ pub(crate) fn tensors<'a>(values: &'a [u8], types: &[u8], mut found: impl FnMut(
         if matches!(values.peek(), None | Some(b']')) {
             return;
         }
-        let step = if tensor_at(kind).is_some() { walk(&mut values, Types { rest: kind }, &mut found) } else { values.value().map(drop) };
+        let step = if tensor_at(kind).is_some() {
+            walk(&mut values, Types { rest: kind }, &mut found)
+        } else {
+            values.value().map(drop)
+        };
         if step.is_err() {
             return;
         }
@@ -98,7 +118,9 @@ pub(crate) fn tensors<'a>(values: &'a [u8], types: &[u8], mut found: impl FnMut(
 
 /// Element type of the first tensor that `types` names: `float` of `Tensor(float)`.
 pub(crate) fn first_dtype(types: &[u8]) -> &[u8] {
-    let Some(start) = tensor_at(types) else { return b"" };
+    let Some(start) = tensor_at(types) else {
+        return b"";
+    };
     let inner = &types[start + TENSOR.len()..];
     let mut depth = 0usize;
     let end = inner.iter().position(|byte| {
@@ -113,11 +135,19 @@ pub(crate) fn first_dtype(types: &[u8]) -> &[u8] {
 const TENSOR: &[u8] = b"Tensor(";
 
 fn tensor_at(types: &[u8]) -> Option<usize> {
-    if types.starts_with(TENSOR) { Some(0) } else { types.windows(TENSOR.len()).position(|part| part == TENSOR) }
+    if types.starts_with(TENSOR) {
+        Some(0)
+    } else {
+        types.windows(TENSOR.len()).position(|part| part == TENSOR)
+    }
 }
 
 /// Walks one value, with its type, as deep as the type goes.
-fn walk<'a>(values: &mut Scanner<'a>, mut types: Types<'_>, found: &mut impl FnMut(Tensor<'a>)) -> Result<(), Broken> {
+fn walk<'a>(
+    values: &mut Scanner<'a>,
+    mut types: Types<'_>,
+    found: &mut impl FnMut(Tensor<'a>),
+) -> Result<(), Broken> {
     let mut depth = 0usize;
     loop {
         while depth > 0 && values.eat(b',') {}
@@ -155,7 +185,10 @@ struct Types<'t> {
 
 impl Types<'_> {
     fn opening(&self) -> Option<usize> {
-        let end = self.rest.iter().position(|byte| !byte.is_ascii_alphanumeric())?;
+        let end = self
+            .rest
+            .iter()
+            .position(|byte| !byte.is_ascii_alphanumeric())?;
         (self.rest[end] == b'[').then_some(end)
     }
 
@@ -205,7 +238,9 @@ mod tests {
 
     fn ids(values: &str, types: &str) -> Vec<u64> {
         let mut all = vec![];
-        tensors(values.as_bytes(), types.as_bytes(), |tensor| all.push(tensor.numbers[0]));
+        tensors(values.as_bytes(), types.as_bytes(), |tensor| {
+            all.push(tensor.numbers[0])
+        });
         all
     }
 
@@ -219,16 +254,44 @@ mod tests {
                 r#"["GenericList[Tensor(float),Tensor(float)]","GenericList[Int,Int,Int,Int,Int,Int]"]"#,
                 &[1, 1],
             ),
-            (format!("[[[{one}],[]],7,{one}]"), r#"["GenericList[GenericList[Tensor(c10::Half)],GenericList[]]","Int","Tensor(long int)"]"#, &[1, 1]),
-            (format!("[[5,[1,2],{one},\"a\"]]"), r#"["Tuple[Int,GenericList[Int,Int],Tensor(nullptr (uninitialized)),String]"]"#, &[1]),
-            (format!("[[{one},{one}]]"), r#"["GenericList[Tensor(float)]"]"#, &[1]),
-            (format!("[[{one}]]"), r#"["GenericList[Tensor(float),Tensor(float)]"]"#, &[1]),
+            (
+                format!("[[[{one}],[]],7,{one}]"),
+                r#"["GenericList[GenericList[Tensor(c10::Half)],GenericList[]]","Int","Tensor(long int)"]"#,
+                &[1, 1],
+            ),
+            (
+                format!("[[5,[1,2],{one},\"a\"]]"),
+                r#"["Tuple[Int,GenericList[Int,Int],Tensor(nullptr (uninitialized)),String]"]"#,
+                &[1],
+            ),
+            (
+                format!("[[{one},{one}]]"),
+                r#"["GenericList[Tensor(float)]"]"#,
+                &[1],
+            ),
+            (
+                format!("[[{one}]]"),
+                r#"["GenericList[Tensor(float),Tensor(float)]"]"#,
+                &[1],
+            ),
             (format!("[{one},{one}]"), r#"["Tensor(float)"]"#, &[1]),
-            (format!("[nan,-inf,{one}]"), r#"["Double","Double","Tensor(float)"]"#, &[1]),
-            ("[\"<None>\",[]]".to_owned(), r#"["Tensor(float)","GenericList[Tensor(float)]"]"#, &[]),
+            (
+                format!("[nan,-inf,{one}]"),
+                r#"["Double","Double","Tensor(float)"]"#,
+                &[1],
+            ),
+            (
+                "[\"<None>\",[]]".to_owned(),
+                r#"["Tensor(float)","GenericList[Tensor(float)]"]"#,
+                &[],
+            ),
             (one.to_owned(), "[]", &[]),
             (String::new(), "", &[]),
-            ("[[[[".to_owned(), r#"["GenericList[GenericList[Tensor(float"]"#, &[]),
+            (
+                "[[[[".to_owned(),
+                r#"["GenericList[GenericList[Tensor(float"]"#,
+                &[],
+            ),
         ] {
             assert_eq!(ids(&values, types), want, "{values} {types}");
         }
@@ -243,15 +306,28 @@ mod tests {
             (r#"[1,2,-3,4]"#, [1, 2, 0, 4, 0], ""),
             ("[]", [0; 5], ""),
         ] {
-            assert_eq!(Tensor::of(tuple.as_bytes()), Tensor { numbers, device: device.as_bytes() }, "{tuple}");
+            assert_eq!(
+                Tensor::of(tuple.as_bytes()),
+                Tensor {
+                    numbers,
+                    device: device.as_bytes()
+                },
+                "{tuple}"
+            );
         }
     }
 
     #[test]
     fn dtypes() {
         for (types, dtype) in [
-            (r#"["Int","GenericList[Tensor(long int),Tensor(float)]"]"#, "long int"),
-            (r#"["Tensor(nullptr (uninitialized))"]"#, "nullptr (uninitialized)"),
+            (
+                r#"["Int","GenericList[Tensor(long int),Tensor(float)]"]"#,
+                "long int",
+            ),
+            (
+                r#"["Tensor(nullptr (uninitialized))"]"#,
+                "nullptr (uninitialized)",
+            ),
             (r#"["Int"]"#, ""),
             ("Tensor(flo", "flo"),
         ] {
@@ -263,7 +339,11 @@ mod tests {
     fn depth_costs_no_stack_and_no_square() {
         let deep = 200_000;
         let values = format!("[{}{}]", "[".repeat(deep), "]".repeat(deep));
-        let types = format!(r#"["{}Tensor(float){}"]"#, "GenericList[".repeat(deep), "]".repeat(deep));
+        let types = format!(
+            r#"["{}Tensor(float){}"]"#,
+            "GenericList[".repeat(deep),
+            "]".repeat(deep)
+        );
         assert_eq!(ids(&values, &types), [0; 0]);
     }
 }

@@ -57,9 +57,21 @@ impl<R: Read> Cutter<R> {
     /// The source fails, or the array is not there. A document without the array's key
     /// that begins with `[` is taken for the bare array.
     pub fn open(source: R, layout: Layout) -> Result<Self, ReadError> {
-        let first_keys = FirstKeys { known: layout.first_keys, learned: vec![] };
-        let mut cutter =
-            Cutter { source, layout, first_keys, buffer: vec![], offset: 0, ended: false, done: false, header: vec![], source_error: None };
+        let first_keys = FirstKeys {
+            known: layout.first_keys,
+            learned: vec![],
+        };
+        let mut cutter = Cutter {
+            source,
+            layout,
+            first_keys,
+            buffer: vec![],
+            offset: 0,
+            ended: false,
+            done: false,
+            header: vec![],
+            source_error: None,
+        };
         let start = cutter.find_array()?;
         cutter.header = cutter.buffer.drain(..start).collect();
         cutter.offset = start as u64;
@@ -101,7 +113,9 @@ impl<R: Read> Cutter<R> {
             }
             searched = self.buffer.len();
             if searched > MAX_ELEMENT_BYTES {
-                return Err(ReadError::TooLarge { offset: self.offset });
+                return Err(ReadError::TooLarge {
+                    offset: self.offset,
+                });
             }
         };
         spare.clear();
@@ -111,7 +125,11 @@ impl<R: Read> Cutter<R> {
         let offset = self.offset;
         self.offset += cut as u64;
         self.done = self.ended;
-        Ok(Some(Chunk { offset, text: spare, last: self.done }))
+        Ok(Some(Chunk {
+            offset,
+            text: spare,
+            last: self.done,
+        }))
     }
 
     /// Position of the first element, with the header before it.
@@ -130,7 +148,10 @@ impl<R: Read> Cutter<R> {
                 return Ok(start);
             }
             if self.ended {
-                return Err(ReadError::NoArray { key: self.layout.array, bytes: self.buffer.len() as u64 });
+                return Err(ReadError::NoArray {
+                    key: self.layout.array,
+                    bytes: self.buffer.len() as u64,
+                });
             }
             searched = self.buffer.len();
             if searched > MAX_ELEMENT_BYTES {
@@ -142,7 +163,9 @@ impl<R: Read> Cutter<R> {
     fn learn_first_key(&mut self) -> Result<(), ReadError> {
         self.fill(READ_BYTES)?;
         let first = self.buffer.trim_ascii_start();
-        let key = first.strip_prefix(b"{").and_then(|rest| rest.trim_ascii_start().strip_prefix(b"\""));
+        let key = first
+            .strip_prefix(b"{")
+            .and_then(|rest| rest.trim_ascii_start().strip_prefix(b"\""));
         if let Some(key) = key
             && let Some(end) = memchr::memchr2(b'"', b'\\', key)
         {
@@ -162,11 +185,21 @@ impl<R: Read> Cutter<R> {
                 Ok(0) => self.ended = true,
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput) => {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+                    ) =>
+                {
                     self.source_error = Some(error.to_string());
                     self.ended = true;
                 }
-                Err(source) => return Err(ReadError::Io { offset: self.offset + old as u64, source }),
+                Err(source) => {
+                    return Err(ReadError::Io {
+                        offset: self.offset + old as u64,
+                        source,
+                    });
+                }
             }
         }
         Ok(())
@@ -175,7 +208,9 @@ impl<R: Read> Cutter<R> {
     /// The last place at or after `from` where a new element begins.
     fn last_anchor(&self, from: usize) -> Option<usize> {
         let (text, keys) = (&self.buffer, &self.first_keys);
-        keys.braces(text, from).rev().find(|&at| follows_element(text, at) && keys.begins(text, at))
+        keys.braces(text, from)
+            .rev()
+            .find(|&at| follows_element(text, at) && keys.begins(text, at))
     }
 }
 
@@ -193,7 +228,8 @@ impl FirstKeys {
 
     /// The next place at or after `from` that is an anchor, for going on after damage.
     pub(crate) fn next_anchor(&self, text: &[u8], from: usize) -> Option<usize> {
-        self.braces(text, from).find(|&at| follows_element(text, at) && self.begins(text, at))
+        self.braces(text, from)
+            .find(|&at| follows_element(text, at) && self.begins(text, at))
     }
 
     /// The next place at or after `from` where an element can begin, whatever stands before it.
@@ -203,13 +239,24 @@ impl FirstKeys {
 
     /// Whether an element can begin at `at`: `{` and `"key":` with one of the keys.
     pub(crate) fn begins(&self, text: &[u8], at: usize) -> bool {
-        let key = || text.get(at..)?.strip_prefix(b"{")?.trim_ascii_start().strip_prefix(b"\"");
+        let key = || {
+            text.get(at..)?
+                .strip_prefix(b"{")?
+                .trim_ascii_start()
+                .strip_prefix(b"\"")
+        };
         let Some(key) = key() else { return false };
-        let Some(end) = key.iter().take(64).position(|b| *b == b'"') else { return false };
+        let Some(end) = key.iter().take(64).position(|b| *b == b'"') else {
+            return false;
+        };
         key[end + 1..].trim_ascii_start().first() == Some(&b':') && self.has(&key[..end])
     }
 
-    fn braces<'t>(&self, text: &'t [u8], from: usize) -> impl DoubleEndedIterator<Item = usize> + use<'t> {
+    fn braces<'t>(
+        &self,
+        text: &'t [u8],
+        from: usize,
+    ) -> impl DoubleEndedIterator<Item = usize> + use<'t> {
         let rest = text.get(from..).unwrap_or_default();
         memchr::memchr_iter(b'{', rest).map(move |at| from + at)
     }
@@ -223,13 +270,21 @@ fn follows_element(text: &[u8], at: usize) -> bool {
 
 /// The position after `: [`, when that is what follows `at`.
 fn array_start(text: &[u8], at: usize) -> Option<usize> {
-    let rest = text[at..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start().strip_prefix(b"[")?;
+    let rest = text[at..]
+        .trim_ascii_start()
+        .strip_prefix(b":")?
+        .trim_ascii_start()
+        .strip_prefix(b"[")?;
     Some(text.len() - rest.len())
 }
 
 fn bare_array(text: &[u8]) -> Option<usize> {
     let text_len = text.len();
-    let rest = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).trim_ascii_start().strip_prefix(b"[")?;
+    let rest = text
+        .strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(text)
+        .trim_ascii_start()
+        .strip_prefix(b"[")?;
     Some(text_len - rest.len())
 }
 
@@ -237,7 +292,11 @@ fn bare_array(text: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { array: "traceEvents", first_keys: &["ph"], chunk_bytes: 40 };
+    const LAYOUT: Layout = Layout {
+        array: "traceEvents",
+        first_keys: &["ph"],
+        chunk_bytes: 40,
+    };
 
     fn cut(text: &str) -> (String, Vec<String>) {
         let mut cutter = Cutter::open(text.as_bytes(), LAYOUT).expect("opens");
@@ -251,8 +310,12 @@ mod tests {
 
     #[test]
     fn chunks_join_to_the_document_and_begin_with_elements() {
-        let events: String = (0..10_000).map(|i| format!(r#"{{"ph":"X","args":{{"a":[{{"b":{i}}},{{"b":2}}]}}}}, "#)).collect();
-        let text = format!(r#"{{"schemaVersion":1,"traceEvents" : [{events}{{"ph":"i"}}],"traceName":"x"}}"#);
+        let events: String = (0..10_000)
+            .map(|i| format!(r#"{{"ph":"X","args":{{"a":[{{"b":{i}}},{{"b":2}}]}}}}, "#))
+            .collect();
+        let text = format!(
+            r#"{{"schemaVersion":1,"traceEvents" : [{events}{{"ph":"i"}}],"traceName":"x"}}"#
+        );
         let (header, chunks) = cut(&text);
         assert!(chunks.len() > 3);
         assert!(chunks.iter().all(|c| c.starts_with(r#"{"ph":"#)));
@@ -267,7 +330,12 @@ mod tests {
 
     #[test]
     fn no_array_says_so() {
-        let error = Cutter::open(&b"{\"nodes\": []}"[..], LAYOUT).err().expect("fails");
-        assert_eq!(error.to_string(), "no \"traceEvents\" list in it (13 bytes read)");
+        let error = Cutter::open(&b"{\"nodes\": []}"[..], LAYOUT)
+            .err()
+            .expect("fails");
+        assert_eq!(
+            error.to_string(),
+            "no \"traceEvents\" list in it (13 bytes read)"
+        );
     }
 }

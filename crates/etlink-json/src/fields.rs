@@ -21,7 +21,10 @@ pub struct Fields {
 /// next line that begins with a quote.
 pub fn scan_fields<'a>(text: &'a [u8], mut field: impl FnMut(&'a [u8], Value<'a>)) -> Fields {
     let mut scanner = Scanner::new(text);
-    scanner.restart(text.len() - text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).len(), false);
+    scanner.restart(
+        text.len() - text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).len(),
+        false,
+    );
     let mut fields = Fields::default();
     if !scanner.eat(b'{') && scanner.peek() == Some(b'[') {
         // a bare array has nothing around it
@@ -58,7 +61,9 @@ pub fn scan_fields<'a>(text: &'a [u8], mut field: impl FnMut(&'a [u8], Value<'a>
 
 /// The first line after `from` that begins with a quote.
 fn next_line(text: &[u8], from: usize) -> Option<usize> {
-    memchr::memchr_iter(b'\n', text.get(from..)?).map(|at| from + at + 1).find(|&at| text[at..].trim_ascii_start().first() == Some(&b'"'))
+    memchr::memchr_iter(b'\n', text.get(from..)?)
+        .map(|at| from + at + 1)
+        .find(|&at| text[at..].trim_ascii_start().first() == Some(&b'"'))
 }
 
 #[cfg(test)]
@@ -67,13 +72,24 @@ mod tests {
 
     fn fields(text: &str) -> Vec<(String, String)> {
         let mut out = vec![];
-        scan_fields(text.as_bytes(), |key, value| out.push((String::from_utf8_lossy(key).into_owned(), value.text().into_owned())));
+        scan_fields(text.as_bytes(), |key, value| {
+            out.push((
+                String::from_utf8_lossy(key).into_owned(),
+                value.text().into_owned(),
+            ))
+        });
         out
     }
 
     #[test]
     fn header_and_trailer() {
-        assert_eq!(fields(r#"{"a": 1, "b": {"c": [2]}, "list": ["#), [("a".into(), "1".into()), ("b".into(), r#"{"c": [2]}"#.into())]);
+        assert_eq!(
+            fields(r#"{"a": 1, "b": {"c": [2]}, "list": ["#),
+            [
+                ("a".into(), "1".into()),
+                ("b".into(), r#"{"c": [2]}"#.into())
+            ]
+        );
         assert_eq!(fields(",\n \"z\": \"x\"\n}"), [("z".into(), "x".into())]);
         assert_eq!(fields(""), []);
     }
@@ -84,14 +100,30 @@ mod tests {
         assert_eq!(scan("{\"a\": 1, \"list\": ["), Fields::default());
         assert_eq!(scan(", \"z\": 1}\n"), Fields::default());
         assert_eq!(scan("\u{feff}[\n"), Fields::default());
-        assert_eq!(scan(", \"z\": 1}\n]}"), Fields { damaged: 0, text_behind: true });
-        assert_eq!(scan("{\"job\": \"v /\"q/\"\",\n\"list\": ["), Fields { damaged: 1, text_behind: false });
-        assert_eq!(scan(&format!("{{{}", "\"open\n".repeat(100_000))).damaged, MAX_DAMAGED);
+        assert_eq!(
+            scan(", \"z\": 1}\n]}"),
+            Fields {
+                damaged: 0,
+                text_behind: true
+            }
+        );
+        assert_eq!(
+            scan("{\"job\": \"v /\"q/\"\",\n\"list\": ["),
+            Fields {
+                damaged: 1,
+                text_behind: false
+            }
+        );
+        assert_eq!(
+            scan(&format!("{{{}", "\"open\n".repeat(100_000))).damaged,
+            MAX_DAMAGED
+        );
     }
 
     #[test]
     fn damage_costs_a_line() {
-        let text = "{\"a\": 1,\n \"job\": {\"x\": \"v /\"q/\"\"\n, \"bad\" 5\n,\n\"b\": 2,\n\"list\": [";
+        let text =
+            "{\"a\": 1,\n \"job\": {\"x\": \"v /\"q/\"\"\n, \"bad\" 5\n,\n\"b\": 2,\n\"list\": [";
         let found = fields(text);
         assert_eq!(found.first(), Some(&("a".into(), "1".into())));
         assert_eq!(found.last(), Some(&("b".into(), "2".into())));

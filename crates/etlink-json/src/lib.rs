@@ -50,7 +50,9 @@ pub enum ReadError {
         bytes: u64,
     },
     /// One element, or the text around the array, exceeds [`MAX_ELEMENT_BYTES`].
-    #[error("the entry that begins at byte {offset} is larger than 64 MiB, which no trace entry is: cut it out of the file")]
+    #[error(
+        "the entry that begins at byte {offset} is larger than 64 MiB, which no trace entry is: cut it out of the file"
+    )]
     TooLarge {
         /// Where it begins.
         offset: u64,

@@ -29,7 +29,11 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
         }
         value = value.checked_mul(10)?.checked_sub(i64::from(digit))?;
     }
-    if negative { Some(value) } else { value.checked_neg() }
+    if negative {
+        Some(value)
+    } else {
+        value.checked_neg()
+    }
 }
 
 /// Microseconds in decimal text as integer nanoseconds: `1234.567` is 1 234 567.
@@ -63,7 +67,10 @@ pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
 /// Microseconds as Kineto prints them: up to 15 digits, a point, three digits.
 #[inline]
 fn kineto_micros(text: &[u8]) -> Option<i64> {
-    let point = text.len().checked_sub(4).filter(|point| *point <= 15 && text[*point] == b'.')?;
+    let point = text
+        .len()
+        .checked_sub(4)
+        .filter(|point| *point <= 15 && text[*point] == b'.')?;
     let (whole, fraction) = (short_uint(&text[..point])?, short_uint(&text[point + 1..])?);
     Some((whole * 1000 + fraction).cast_signed())
 }
@@ -88,7 +95,11 @@ fn scaled(whole: &[u8], fraction: &[u8], power: i32) -> Option<i64> {
     for &byte in whole.iter().chain(fraction) {
         let digit = i64::from(byte - b'0');
         if place >= point {
-            return if place == point && digit >= 5 { value.checked_add(1) } else { Some(value) };
+            return if place == point && digit >= 5 {
+                value.checked_add(1)
+            } else {
+                Some(value)
+            };
         }
         value = value.checked_mul(10)?.checked_add(digit)?;
         place += 1;
@@ -127,7 +138,20 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_none() {
-        for text in ["", "-", ".", "nan", "-nan", "inf", "-1.-500", "1e", "1e99", "99999999999999999999", "1 2", "null"] {
+        for text in [
+            "",
+            "-",
+            ".",
+            "nan",
+            "-nan",
+            "inf",
+            "-1.-500",
+            "1e",
+            "1e99",
+            "99999999999999999999",
+            "1 2",
+            "null",
+        ] {
             assert_eq!(micros_to_ns(text.as_bytes()), None, "{text}");
         }
     }

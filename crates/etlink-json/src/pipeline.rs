@@ -66,16 +66,33 @@ where
     T: Default + Send,
 {
     let mut cutter = Cutter::open(source, layout)?;
-    let envelope = Envelope { header: cutter.header().to_vec(), ..Envelope::default() };
-    let elements = Elements { first_keys: cutter.first_keys().clone(), parse };
-    let mut merger = Merger { envelope, carry: None, after: false, elements: &elements, merge };
+    let envelope = Envelope {
+        header: cutter.header().to_vec(),
+        ..Envelope::default()
+    };
+    let elements = Elements {
+        first_keys: cutter.first_keys().clone(),
+        parse,
+    };
+    let mut merger = Merger {
+        envelope,
+        carry: None,
+        after: false,
+        elements: &elements,
+        merge,
+    };
     if threads <= 1 {
         let mut spare = Spare::default();
         while let Some(chunk) = cutter.next(spare.text)? {
             spare = merger.take(elements.parse_chunk(chunk, spare.value, false))?;
         }
     } else {
-        in_threads(&mut cutter, threads, |chunk, value| elements.parse_chunk(chunk, value, false), |parsed| merger.take(parsed))?;
+        in_threads(
+            &mut cutter,
+            threads,
+            |chunk, value| elements.parse_chunk(chunk, value, false),
+            |parsed| merger.take(parsed),
+        )?;
     }
     let mut envelope = merger.envelope;
     envelope.damage.source_error = cutter.source_error().map(str::to_owned);
@@ -95,7 +112,9 @@ struct Source<'c, R, T> {
 impl<R: Read, T> Source<'_, R, T> {
     /// The next chunk and where its result goes.
     fn next(&mut self, spare: Spare<T>) -> Result<Option<Job<T>>, ReadError> {
-        let Some(order) = &self.order else { return Ok(None) };
+        let Some(order) = &self.order else {
+            return Ok(None);
+        };
         let (reply, parsed) = bounded(1);
         let next = self.cutter.next(spare.text);
         match next {
@@ -117,7 +136,10 @@ fn in_threads<R: Read + Send, T: Default + Send>(
 ) -> Result<(), ReadError> {
     let (spare_in, spare_out) = bounded::<Spare<T>>(4 * threads);
     let (order_in, order_out) = bounded::<Receiver<Parsed<T>>>(2 * threads);
-    let source = std::sync::Mutex::new(Source { cutter, order: Some(order_in) });
+    let source = std::sync::Mutex::new(Source {
+        cutter,
+        order: Some(order_in),
+    });
     let (work, source) = (&work, &source);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
@@ -125,18 +147,32 @@ fn in_threads<R: Read + Send, T: Default + Send>(
                 let spare_out = spare_out.clone();
                 scope.spawn(move || -> Result<(), ReadError> {
                     loop {
-                        let next = source.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next(spare_out.try_recv().unwrap_or_default());
-                        let Some((chunk, value, reply)) = next? else { return Ok(()) };
+                        let next = source
+                            .lock()
+                            .unwrap_or_else(std::sync::PoisonError::into_inner)
+                            .next(spare_out.try_recv().unwrap_or_default());
+                        let Some((chunk, value, reply)) = next? else {
+                            return Ok(());
+                        };
                         drop(reply.send(work(chunk, value)));
                     }
                 })
             })
             .collect();
-        let merged = order_out.into_iter().filter_map(|reply| reply.recv().ok()).try_for_each(|parsed| {
-            drop(spare_in.try_send(take(parsed)?));
-            Ok(())
-        });
-        workers.into_iter().fold(merged, |done, worker| done.and(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+        let merged = order_out
+            .into_iter()
+            .filter_map(|reply| reply.recv().ok())
+            .try_for_each(|parsed| {
+                drop(spare_in.try_send(take(parsed)?));
+                Ok(())
+            });
+        workers.into_iter().fold(merged, |done, worker| {
+            done.and(
+                worker
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            )
+        })
     })
 }
 
@@ -160,7 +196,9 @@ impl<F> Elements<F> {
             let read = match scanner.peek() {
                 None => break End::Chunk,
                 Some(b']') if closes_array(text, start) => break End::Array(start + 1),
-                Some(b'{') => self.element(&mut value, &mut scanner, start).map(|repaired| damage.repaired += u64::from(repaired)),
+                Some(b'{') => self
+                    .element(&mut value, &mut scanner, start)
+                    .map(|repaired| damage.repaired += u64::from(repaired)),
                 Some(_) => self.aside(&mut scanner).map(|()| damage.not_objects += 1),
             };
             let here = Some(chunk.offset + start as u64);
@@ -179,7 +217,12 @@ impl<F> Elements<F> {
                 None => break End::Chunk,
             }
         };
-        Parsed { value, damage, end, chunk }
+        Parsed {
+            value,
+            damage,
+            end,
+            chunk,
+        }
     }
 
     /// Steps over a value that is no object. A stray bracket would seem to hold all elements up to the list's own.
@@ -206,7 +249,12 @@ impl<F> Elements<F> {
 
     /// Parses the element at `start`, if need be a second time with more doubt.
     /// Returns whether a string was mended.
-    fn element<T>(&self, value: &mut T, scanner: &mut Scanner<'_>, start: usize) -> Result<bool, Broken>
+    fn element<T>(
+        &self,
+        value: &mut T,
+        scanner: &mut Scanner<'_>,
+        start: usize,
+    ) -> Result<bool, Broken>
     where
         F: Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken>,
     {
@@ -232,7 +280,9 @@ fn closes_array(text: &[u8], at: usize) -> bool {
 fn array_end(text: &[u8], from: usize) -> Option<usize> {
     let rest = text.get(from..)?;
     let brackets = memchr::memchr_iter(b']', rest).map(|at| from + at);
-    brackets.into_iter().find(|&at| text[..at].trim_ascii_end().ends_with(b"}") && closes_array(text, at))
+    brackets
+        .into_iter()
+        .find(|&at| text[..at].trim_ascii_end().ends_with(b"}") && closes_array(text, at))
 }
 
 /// Puts the chunks' values together in order.
@@ -255,7 +305,10 @@ impl<F, M> Merger<'_, F, M> {
         self.envelope.bytes = parsed.chunk.offset + parsed.chunk.text.len() as u64;
         if self.after {
             self.append_trailer(&parsed.chunk, 0);
-            return Ok(Spare { text: parsed.chunk.text, value: T::default() });
+            return Ok(Spare {
+                text: parsed.chunk.text,
+                value: T::default(),
+            });
         }
         if let Some((offset, mut text)) = self.carry.take() {
             text.extend_from_slice(&parsed.chunk.text);
@@ -263,7 +316,15 @@ impl<F, M> Merger<'_, F, M> {
                 return Err(ReadError::TooLarge { offset });
             }
             // the values of the first parse go, with all that they know: who they are depends on the threads
-            parsed = self.elements.parse_chunk(Chunk { offset, text, last: parsed.chunk.last }, T::default(), true);
+            parsed = self.elements.parse_chunk(
+                Chunk {
+                    offset,
+                    text,
+                    last: parsed.chunk.last,
+                },
+                T::default(),
+                true,
+            );
         }
         (self.merge)(&mut parsed.value);
         self.envelope.damage.add(parsed.damage);
@@ -273,17 +334,25 @@ impl<F, M> Merger<'_, F, M> {
                 self.append_trailer(&parsed.chunk, at);
             }
             End::Inside(at) if !parsed.chunk.last => {
-                self.carry = Some((parsed.chunk.offset + at as u64, parsed.chunk.text[at..].to_vec()));
+                self.carry = Some((
+                    parsed.chunk.offset + at as u64,
+                    parsed.chunk.text[at..].to_vec(),
+                ));
             }
             End::Inside(_) | End::Chunk => self.envelope.damage.truncated |= parsed.chunk.last,
         }
-        Ok(Spare { text: parsed.chunk.text, value: parsed.value })
+        Ok(Spare {
+            text: parsed.chunk.text,
+            value: parsed.value,
+        })
     }
 
     /// Text behind the list, as far as [`MAX_ELEMENT_BYTES`] go: what is longer is no trailer.
     fn append_trailer(&mut self, chunk: &Chunk, at: usize) {
         let room = MAX_ELEMENT_BYTES.saturating_sub(self.envelope.trailer.len());
-        self.envelope.trailer.extend(chunk.text[at..].iter().take(room));
+        self.envelope
+            .trailer
+            .extend(chunk.text[at..].iter().take(room));
     }
 }
 
@@ -292,7 +361,11 @@ mod tests {
     use super::*;
 
     fn read(text: &str, threads: usize) -> (Vec<String>, Envelope) {
-        let layout = Layout { array: "list", first_keys: &["ph"], chunk_bytes: 64 };
+        let layout = Layout {
+            array: "list",
+            first_keys: &["ph"],
+            chunk_bytes: 64,
+        };
         let mut all: Vec<String> = vec![];
         let envelope = read_elements(
             text.as_bytes(),
@@ -338,27 +411,50 @@ mod tests {
 
     #[test]
     fn every_cut_gives_the_whole_elements_before_it() {
-        let text = document(5, |i| format!(r#"{{"ph": "X", "name": "n{i}", "args": {{"x": [1, "}}]"]}}}}"#));
-        let ends: Vec<usize> = memchr::memmem::find_iter(text.as_bytes(), r#""]}}"#).map(|at| at + 4).collect();
+        let text = document(5, |i| {
+            format!(r#"{{"ph": "X", "name": "n{i}", "args": {{"x": [1, "}}]"]}}}}"#)
+        });
+        let ends: Vec<usize> = memchr::memmem::find_iter(text.as_bytes(), r#""]}}"#)
+            .map(|at| at + 4)
+            .collect();
         assert_eq!(ends.len(), 5);
         for cut in text.find('[').expect("list") + 1..=ends[4] {
             let (names, envelope) = read(&text[..cut], 1);
-            assert_eq!(names.len(), ends.iter().filter(|end| **end <= cut).count(), "cut at {cut}");
+            assert_eq!(
+                names.len(),
+                ends.iter().filter(|end| **end <= cut).count(),
+                "cut at {cut}"
+            );
             assert!(envelope.damage.truncated, "cut at {cut}");
         }
     }
 
     #[test]
     fn one_bad_element_costs_one_element() {
-        let text = document(20_000, |i| if i == 7_000 { r#"{"ph": "X" "name" oops, {{{"#.to_owned() + "}" } else { clean(i) });
+        let text = document(20_000, |i| {
+            if i == 7_000 {
+                r#"{"ph": "X" "name" oops, {{{"#.to_owned() + "}"
+            } else {
+                clean(i)
+            }
+        });
         let (names, envelope) = read(&text, 2);
         assert_eq!((names.len(), envelope.damage.skipped), (19_999, 1));
-        assert_eq!(envelope.damage.first_offset, text.find(r#"{"ph": "X" "name""#).map(|at| at as u64));
+        assert_eq!(
+            envelope.damage.first_offset,
+            text.find(r#"{"ph": "X" "name""#).map(|at| at as u64)
+        );
     }
 
     #[test]
     fn an_element_that_never_closes_costs_one_element() {
-        let text = document(20_000, |i| if i == 7_000 { r#"{"ph": "X", "name": "open, {"#.to_owned() + "}" } else { clean(i) });
+        let text = document(20_000, |i| {
+            if i == 7_000 {
+                r#"{"ph": "X", "name": "open, {"#.to_owned() + "}"
+            } else {
+                clean(i)
+            }
+        });
         let (names, envelope) = read(&text, 2);
         assert_eq!(envelope.damage.skipped, 1);
         assert!(names.len() >= 19_998);
@@ -366,33 +462,72 @@ mod tests {
 
     #[test]
     fn a_bad_last_element_does_not_hide_the_end() {
-        let text = document(3, |i| if i == 2 { r#"{"ph" "X", "name": [1]}"#.to_owned() } else { clean(i) });
+        let text = document(3, |i| {
+            if i == 2 {
+                r#"{"ph" "X", "name": [1]}"#.to_owned()
+            } else {
+                clean(i)
+            }
+        });
         let (names, envelope) = read(&text, 1);
-        assert_eq!((names.len(), envelope.damage.skipped, envelope.damage.truncated), (2, 1, false));
+        assert_eq!(
+            (
+                names.len(),
+                envelope.damage.skipped,
+                envelope.damage.truncated
+            ),
+            (2, 1, false)
+        );
         assert_eq!(envelope.trailer, b", \"z\": 2}");
     }
 
     #[test]
     fn text_between_elements_costs_no_element() {
         for garbage in ["}", "]x", "[", "oops }, {", "\"x\": 1}"] {
-            let text = document(20_000, |i| if i == 7_000 { garbage.to_owned() } else { clean(i) });
+            let text = document(20_000, |i| {
+                if i == 7_000 {
+                    garbage.to_owned()
+                } else {
+                    clean(i)
+                }
+            });
             let (names, envelope) = read(&text, 2);
-            assert_eq!((names.len(), envelope.damage.skipped), (19_999, 1), "{garbage}");
+            assert_eq!(
+                (names.len(), envelope.damage.skipped),
+                (19_999, 1),
+                "{garbage}"
+            );
         }
     }
 
     #[test]
     fn an_element_without_its_brace_costs_itself_alone() {
-        let text = document(50, |i| if i % 10 == 5 { r#"{"ph": "s", "name": "flow""#.to_owned() } else { clean(i) });
+        let text = document(50, |i| {
+            if i % 10 == 5 {
+                r#"{"ph": "s", "name": "flow""#.to_owned()
+            } else {
+                clean(i)
+            }
+        });
         let (names, envelope) = read(&text, 1);
-        assert_eq!((names.len(), envelope.damage.skipped, envelope.damage.repaired), (45, 5, 0));
+        assert_eq!(
+            (
+                names.len(),
+                envelope.damage.skipped,
+                envelope.damage.repaired
+            ),
+            (45, 5, 0)
+        );
     }
 
     #[test]
     fn any_text_may_stand_behind_the_list() {
         let text = document(10, clean) + &"{\"ph\": 1},\n".repeat(MAX_ELEMENT_BYTES / 11);
         let (names, envelope) = read(&text, 2);
-        assert_eq!((names.len(), envelope.trailer.len()), (10, MAX_ELEMENT_BYTES));
+        assert_eq!(
+            (names.len(), envelope.trailer.len()),
+            (10, MAX_ELEMENT_BYTES)
+        );
     }
 
     #[test]

@@ -85,7 +85,10 @@ impl<'a> Value<'a> {
         if let Some(short) = short_uint(raw) {
             return Some(short);
         }
-        parse_int(raw).map_or_else(|| std::str::from_utf8(raw).ok()?.parse().ok(), |n| u64::try_from(n).ok())
+        parse_int(raw).map_or_else(
+            || std::str::from_utf8(raw).ok()?.parse().ok(),
+            |n| u64::try_from(n).ok(),
+        )
     }
 
     /// Microseconds as integer nanoseconds, also when quoted. See [`micros_to_ns`].
@@ -124,7 +127,12 @@ pub struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     /// Starts at the beginning of `text`.
     pub fn new(text: &'a [u8]) -> Self {
-        Scanner { text, pos: 0, careful: false, repaired: false }
+        Scanner {
+            text,
+            pos: 0,
+            careful: false,
+            repaired: false,
+        }
     }
 
     /// Restarts at `pos`; a careful scanner also doubts quotes that structure follows.
@@ -172,7 +180,10 @@ impl<'a> Scanner<'a> {
     /// Consumes `text` if exactly that is next, white space and all.
     #[inline]
     pub fn eat_exact(&mut self, text: &[u8]) -> bool {
-        let hit = self.text.get(self.pos..).is_some_and(|rest| rest.starts_with(text));
+        let hit = self
+            .text
+            .get(self.pos..)
+            .is_some_and(|rest| rest.starts_with(text));
         self.pos += if hit { text.len() } else { 0 };
         hit
     }
@@ -180,7 +191,11 @@ impl<'a> Scanner<'a> {
     /// Enters an object: consumes `{`.
     #[inline]
     pub fn enter(&mut self) -> Result<(), Broken> {
-        if self.eat(b'{') { Ok(()) } else { Err(self.broken()) }
+        if self.eat(b'{') {
+            Ok(())
+        } else {
+            Err(self.broken())
+        }
     }
 
     /// The next key of the object that the scanner is in, or `None` after its `}`.
@@ -201,7 +216,11 @@ impl<'a> Scanner<'a> {
                 } else {
                     self.string(Place::Any)?
                 };
-                if self.eat(b':') { Ok(Some(raw)) } else { Err(self.broken()) }
+                if self.eat(b':') {
+                    Ok(Some(raw))
+                } else {
+                    Err(self.broken())
+                }
             }
             _ => Err(self.broken()),
         }
@@ -240,14 +259,21 @@ impl<'a> Scanner<'a> {
     /// The next item of the array that the scanner is in, or `None` after its `]`.
     pub fn item(&mut self) -> Result<Option<Value<'a>>, Broken> {
         while self.eat(b',') {}
-        if self.eat(b']') { Ok(None) } else { self.value().map(Some) }
+        if self.eat(b']') {
+            Ok(None)
+        } else {
+            self.value().map(Some)
+        }
     }
 
     /// Takes the value at this place.
     #[inline]
     pub fn value(&mut self) -> Result<Value<'a>, Broken> {
         match self.peek() {
-            Some(b'"') => self.plain_string(Place::Value).map_or_else(|| self.string(Place::Value), Ok).map(Value::Text),
+            Some(b'"') => self
+                .plain_string(Place::Value)
+                .map_or_else(|| self.string(Place::Value), Ok)
+                .map(Value::Text),
             Some(b'{' | b'[') => self.nested().map(Value::Nested),
             Some(_) => self.word().map(Value::Word),
             None => Err(self.cut()),
@@ -259,16 +285,25 @@ impl<'a> Scanner<'a> {
     }
 
     fn cut(&self) -> Broken {
-        Broken { at: self.text.len() }
+        Broken {
+            at: self.text.len(),
+        }
     }
 
     #[inline]
     fn word(&mut self) -> Result<&'a [u8], Broken> {
         let start = self.pos;
-        let length = self.text[start..].iter().position(|b| matches!(b, b',' | b'}' | b']' | b'\n')).ok_or_else(|| self.cut())?;
+        let length = self.text[start..]
+            .iter()
+            .position(|b| matches!(b, b',' | b'}' | b']' | b'\n'))
+            .ok_or_else(|| self.cut())?;
         self.pos = start + length;
         let word = self.text[start..self.pos].trim_ascii_end();
-        if word.is_empty() { Err(self.broken()) } else { Ok(word) }
+        if word.is_empty() {
+            Err(self.broken())
+        } else {
+            Ok(word)
+        }
     }
 
     /// Whether what follows may follow an element: a name with raw quotes and braces can
@@ -305,7 +340,8 @@ impl<'a> Scanner<'a> {
         let mut at = start;
         let mut mended = false;
         loop {
-            at += quote_or_escape(self.text.get(at..).unwrap_or_default()).ok_or_else(|| self.cut())?;
+            at += quote_or_escape(self.text.get(at..).unwrap_or_default())
+                .ok_or_else(|| self.cut())?;
             if self.text[at] == b'\\' {
                 at += 2;
             } else if self.closes(at, place) {
@@ -327,7 +363,9 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn closes(&self, at: usize, place: Place) -> bool {
         let rest = &self.text[at + 1..];
-        let Some(offset) = rest.iter().position(|b| *b > b' ') else { return true };
+        let Some(offset) = rest.iter().position(|b| *b > b' ') else {
+            return true;
+        };
         let doubtful = self.careful && place == Place::Value;
         match rest[offset] {
             b',' => !self.careful || key_follows(&rest[offset + 1..]),
@@ -387,13 +425,19 @@ mod tests {
         scanner.enter()?;
         let mut out = vec![];
         while let Some(key) = scanner.key()? {
-            out.push((unescape(key).into_owned(), scanner.value()?.text().into_owned()));
+            out.push((
+                unescape(key).into_owned(),
+                scanner.value()?.text().into_owned(),
+            ));
         }
         Ok(out)
     }
 
     fn own(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+        pairs
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect()
     }
 
     #[test]
@@ -401,7 +445,10 @@ mod tests {
         for length in 0..80 {
             for wanted in [b'"', b'\\'] {
                 for at in 0..length {
-                    let mut text: Vec<u8> = (0..length as u8).map(|i| b'#' + i % 50).map(|b| if b == b'\\' { b'x' } else { b }).collect();
+                    let mut text: Vec<u8> = (0..length as u8)
+                        .map(|i| b'#' + i % 50)
+                        .map(|b| if b == b'\\' { b'x' } else { b })
+                        .collect();
                     assert_eq!(quote_or_escape(&text), None);
                     text[at] = wanted;
                     assert_eq!(quote_or_escape(&text), Some(at));
@@ -413,40 +460,70 @@ mod tests {
     #[test]
     fn keys_and_values() {
         let text = r#" { "a" : "x\ny", "b": -1.5 , "c":[1,{"]":"}"}], "d":null,"e":{} } "#;
-        let want = [("a", "x\ny"), ("b", "-1.5"), ("c", r#"[1,{"]":"}"}]"#), ("d", "null"), ("e", "{}")];
+        let want = [
+            ("a", "x\ny"),
+            ("b", "-1.5"),
+            ("c", r#"[1,{"]":"}"}]"#),
+            ("d", "null"),
+            ("e", "{}"),
+        ];
         assert_eq!(pairs(text, false), Ok(own(&want)));
     }
 
     #[test]
     fn raw_quotes_in_a_string_belong_to_it() {
         let text = r#"{"name": "say "hi" 5" disk", "pid": 1}"#;
-        assert_eq!(pairs(text, false), Ok(own(&[("name", r#"say "hi" 5" disk"#), ("pid", "1")])));
+        assert_eq!(
+            pairs(text, false),
+            Ok(own(&[("name", r#"say "hi" 5" disk"#), ("pid", "1")]))
+        );
         let text = r#"{"name": "{"key": 1}", "pid": 1}"#;
-        assert_eq!(pairs(text, false), Ok(own(&[("name", r#"{"key": 1}"#), ("pid", "1")])));
+        assert_eq!(
+            pairs(text, false),
+            Ok(own(&[("name", r#"{"key": 1}"#), ("pid", "1")]))
+        );
     }
 
     #[test]
     fn a_mended_string_ends_before_the_next_element() {
         let text = "{\"name\": \"open, {\"pid\": 1}, {\"name\": \"next\"}";
-        assert_eq!(pairs(text, false), Err(Broken { at: text.find("{\"pid").expect("brace") }));
+        assert_eq!(
+            pairs(text, false),
+            Err(Broken {
+                at: text.find("{\"pid").expect("brace")
+            })
+        );
     }
 
     #[test]
     fn brackets_close_their_own_kind() {
-        assert_eq!(pairs(r#"{"a": [1, {"b": 2], "c": 3}"#, false), Err(Broken { at: 17 }));
+        assert_eq!(
+            pairs(r#"{"a": [1, {"b": 2], "c": 3}"#, false),
+            Err(Broken { at: 17 })
+        );
     }
 
     #[test]
     fn a_careful_scan_doubts_a_quote_before_a_comma() {
         let text = r#"{"name": "a", "b" c", "pid": 1}"#;
         assert!(pairs(text, false).is_err());
-        assert_eq!(pairs(text, true), Ok(own(&[("name", r#"a", "b" c"#), ("pid", "1")])));
+        assert_eq!(
+            pairs(text, true),
+            Ok(own(&[("name", r#"a", "b" c"#), ("pid", "1")]))
+        );
     }
 
     #[test]
     fn bare_words_and_trailing_commas() {
         let text = r#"{"bw": nan, "dur": -1.-500, "who": some one,}"#;
-        assert_eq!(pairs(text, false), Ok(own(&[("bw", "nan"), ("dur", "-1.-500"), ("who", "some one")])));
+        assert_eq!(
+            pairs(text, false),
+            Ok(own(&[
+                ("bw", "nan"),
+                ("dur", "-1.-500"),
+                ("who", "some one")
+            ]))
+        );
     }
 
     #[test]

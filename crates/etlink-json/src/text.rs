@@ -10,7 +10,8 @@ use std::borrow::Cow;
 pub fn unescape(raw: &[u8]) -> Cow<'_, str> {
     let Some(first) = memchr::memchr(b'\\', raw) else {
         // the strict check is much faster than the lossy one
-        return std::str::from_utf8(raw).map_or_else(|_| String::from_utf8_lossy(raw), Cow::Borrowed);
+        return std::str::from_utf8(raw)
+            .map_or_else(|_| String::from_utf8_lossy(raw), Cow::Borrowed);
     };
     let mut out = Vec::with_capacity(raw.len());
     out.extend_from_slice(&raw[..first]);
@@ -56,9 +57,15 @@ fn escape<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
 fn unicode(hex: &[u8]) -> Option<(char, usize)> {
     let high = four(hex)?;
     if !(0xD800..0xDC00).contains(&high) {
-        return Some((char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER), 4));
+        return Some((
+            char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER),
+            4,
+        ));
     }
-    let low = hex.get(4..6).filter(|mark| mark == b"\\u").and_then(|_| four(&hex[6..]));
+    let low = hex
+        .get(4..6)
+        .filter(|mark| mark == b"\\u")
+        .and_then(|_| four(&hex[6..]));
     match low {
         Some(low @ 0xDC00..0xE000) => {
             let code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
@@ -70,7 +77,9 @@ fn unicode(hex: &[u8]) -> Option<(char, usize)> {
 
 fn four(hex: &[u8]) -> Option<u32> {
     let digits = hex.get(..4)?;
-    digits.iter().try_fold(0, |value, &byte| Some(value << 4 | (byte as char).to_digit(16)?))
+    digits.iter().try_fold(0, |value, &byte| {
+        Some(value << 4 | (byte as char).to_digit(16)?)
+    })
 }
 
 #[cfg(test)]

@@ -40,7 +40,12 @@ mod tests {
 
     #[test]
     fn micros_are_exact() {
-        for (ns, want) in [(0, "0.000"), (1_234_567, "1234.567"), (-1, "-0.001"), (i64::MIN, "-9223372036854775.808")] {
+        for (ns, want) in [
+            (0, "0.000"),
+            (1_234_567, "1234.567"),
+            (-1, "-0.001"),
+            (i64::MIN, "-9223372036854775.808"),
+        ] {
             let mut out = vec![];
             micros(&mut out, ns).expect("writes");
             assert_eq!(String::from_utf8_lossy(&out), want);

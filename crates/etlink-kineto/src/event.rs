@@ -35,7 +35,9 @@ impl Kind {
             b"cpu_instant_event" if phase == b"i" => Kind::Instant,
             _ if phase != b"X" => Kind::Other,
             b"cpu_op" | b"user_annotation" | b"Operator" => Kind::Op,
-            b"kernel" | b"Kernel" | b"mtia_ccp_events" | b"hpu_op" | b"collective_comm" => Kind::Kernel,
+            b"kernel" | b"Kernel" | b"mtia_ccp_events" | b"hpu_op" | b"collective_comm" => {
+                Kind::Kernel
+            }
             b"gpu_memcpy" | b"Memcpy" => Kind::Memcpy,
             b"gpu_memset" | b"Memset" => Kind::Memset,
             b"cuda_sync" | b"xpu_sync" => Kind::Sync,
@@ -136,7 +138,11 @@ impl<'a> Event<'a> {
     ///
     /// Kineto writes `ph` and `cat` first, so that an event which no table keeps is left at
     /// once; in files of other writers they may come last.
-    pub(crate) fn read(&mut self, scanner: &mut Scanner<'a>, options: ReadOptions) -> Result<(), Broken> {
+    pub(crate) fn read(
+        &mut self,
+        scanner: &mut Scanner<'a>,
+        options: ReadOptions,
+    ) -> Result<(), Broken> {
         self.usual_head(scanner)?;
         loop {
             if self.is_of_no_use(options) {
@@ -145,7 +151,12 @@ impl<'a> Event<'a> {
             }
             let Some(key) = scanner.key()? else { break };
             match key {
-                b"args" if scanner.peek() == Some(b'{') && !(self.is_known() && self.kind == Kind::Other) => self.read_args(scanner, options)?,
+                b"args"
+                    if scanner.peek() == Some(b'{')
+                        && !(self.is_known() && self.kind == Kind::Other) =>
+                {
+                    self.read_args(scanner, options)?
+                }
                 b"name" => self.name = scanner.value()?.raw(),
                 b"ts" => self.start = Some(scanner.value()?),
                 b"dur" => self.duration = Some(scanner.value()?),
@@ -192,9 +203,12 @@ impl<'a> Event<'a> {
         if let Some(name) = usual(scanner, b"\"name\": ")? {
             self.name = name.raw();
         }
-        for (head, field) in
-            [(&b"\"pid\": "[..], &mut self.pid), (b"\"tid\": ", &mut self.tid), (b"\"ts\": ", &mut self.start), (b"\"dur\": ", &mut self.duration)]
-        {
+        for (head, field) in [
+            (&b"\"pid\": "[..], &mut self.pid),
+            (b"\"tid\": ", &mut self.tid),
+            (b"\"ts\": ", &mut self.start),
+            (b"\"dur\": ", &mut self.duration),
+        ] {
             *field = usual(scanner, head)?.or(*field);
         }
         Ok(())
@@ -239,7 +253,11 @@ impl<'a> Event<'a> {
 fn usual<'a>(scanner: &mut Scanner<'a>, head: &[u8]) -> Result<Option<Value<'a>>, Broken> {
     scanner.eat(b',');
     scanner.peek();
-    if scanner.eat_exact(head) { scanner.value().map(Some) } else { Ok(None) }
+    if scanner.eat_exact(head) {
+        scanner.value().map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 /// An integer that may also be written as hexadecimal text (`"0x0"`, ROCm).
@@ -253,7 +271,13 @@ pub(crate) fn int(value: Option<Value<'_>>) -> Option<i64> {
 
 /// A stream; CUPTI's "none" is -1, which Kineto has also printed unsigned.
 pub(crate) fn stream(value: Option<Value<'_>>) -> Option<i64> {
-    int(value).map(|stream| if stream == i64::from(u32::MAX) { -1 } else { stream })
+    int(value).map(|stream| {
+        if stream == i64::from(u32::MAX) {
+            -1
+        } else {
+            stream
+        }
+    })
 }
 
 /// Three dimensions out of `[x, y, z]`, quoted or not; absent ones are 0.
@@ -264,7 +288,9 @@ pub(crate) fn dims(value: Option<Value<'_>>) -> [u32; 3] {
         scanner.eat(b'[');
         for slot in &mut out {
             match scanner.item() {
-                Ok(Some(item)) => *slot = item.uint().and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+                Ok(Some(item)) => {
+                    *slot = item.uint().and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
+                }
                 _ => break,
             }
         }

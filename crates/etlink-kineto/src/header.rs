@@ -15,14 +15,21 @@ pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace) -> Fields {
             object(device, |key, value| match key {
                 b"name" => header.devices.push(value.text().into_owned()),
                 b"id" => id = value.int(),
-                b"numSms" => count = value.uint().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0),
+                b"numSms" => {
+                    count = value
+                        .uint()
+                        .and_then(|n| u32::try_from(n).ok())
+                        .filter(|n| *n > 0)
+                }
                 _ => {}
             });
             counts.extend(id.zip(count));
         }),
         _ => {}
     });
-    counts.into_iter().for_each(|(device, count)| trace.note_multiprocessors(device, count));
+    counts
+        .into_iter()
+        .for_each(|(device, count)| trace.note_multiprocessors(device, count));
     fields
 }
 

@@ -54,7 +54,11 @@ pub enum Keep {
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { threads: 1, shapes: true, keep: Keep::Graph }
+        ReadOptions {
+            threads: 1,
+            shapes: true,
+            keep: Keep::Graph,
+        }
     }
 }
 
@@ -69,8 +73,13 @@ pub enum Error {
     TooManyRows,
 }
 
-const LAYOUT: Layout =
-    Layout { array: "traceEvents", first_keys: &["ph", "name", "cat", "args", "pid", "tid", "ts", "dur", "id", "s", "bp"], chunk_bytes: 256 << 10 };
+const LAYOUT: Layout = Layout {
+    array: "traceEvents",
+    first_keys: &[
+        "ph", "name", "cat", "args", "pid", "tid", "ts", "dur", "id", "s", "bp",
+    ],
+    chunk_bytes: 256 << 10,
+};
 
 /// Reads a Kineto trace. The result does not depend on `threads`.
 ///
@@ -95,8 +104,12 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<DeviceTra
     trace.bytes = envelope.bytes;
     for text in [&envelope.header, &envelope.trailer] {
         let fields = header::read(text, &mut trace);
-        trace.anomalies.add(AnomalyKind::HeaderDamaged, fields.damaged, None);
-        trace.anomalies.add(AnomalyKind::TextBehind, u64::from(fields.text_behind), None);
+        trace
+            .anomalies
+            .add(AnomalyKind::HeaderDamaged, fields.damaged, None);
+        trace
+            .anomalies
+            .add(AnomalyKind::TextBehind, u64::from(fields.text_behind), None);
     }
     note_damage(&mut trace, envelope.damage);
     Ok(trace)
@@ -108,7 +121,11 @@ fn note_damage(trace: &mut DeviceTrace, damage: Damage) {
     let end = || Some(format!("byte {}", trace.bytes));
     // a bare list may lack its bracket by convention of the format; it is damage all the same
     anomalies.add(AnomalyKind::Truncated, u64::from(damage.truncated), end());
-    anomalies.add(AnomalyKind::SourceEnded, u64::from(damage.source_error.is_some()), damage.source_error);
+    anomalies.add(
+        AnomalyKind::SourceEnded,
+        u64::from(damage.source_error.is_some()),
+        damage.source_error,
+    );
     anomalies.add(AnomalyKind::Repaired, damage.repaired, place.clone());
     anomalies.add(AnomalyKind::Skipped, damage.skipped, place);
     anomalies.add(AnomalyKind::NotAnObject, damage.not_objects, None);

@@ -13,7 +13,9 @@ pub(crate) struct Places<T> {
 
 impl<T> Default for Places<T> {
     fn default() -> Self {
-        Places { known: FxHashMap::default() }
+        Places {
+            known: FxHashMap::default(),
+        }
     }
 }
 
@@ -43,7 +45,10 @@ mod tests {
     #[test]
     fn each_has_one_place() {
         let (mut places, mut all) = (Places::default(), vec![]);
-        let found: Vec<usize> = (0..40).chain([3, 39, 0]).map(|wanted| places.of(&mut all, wanted)).collect();
+        let found: Vec<usize> = (0..40)
+            .chain([3, 39, 0])
+            .map(|wanted| places.of(&mut all, wanted))
+            .collect();
         assert_eq!(found[40..], [3, 39, 0]);
         assert_eq!(all, (0..40).collect::<Vec<_>>());
     }

@@ -26,10 +26,15 @@ impl Sizes {
             let known = sizes.entry(id).or_insert(bytes);
             *known = if *known == bytes { bytes } else { 0 };
         }
-        let copies: Vec<usize> =
-            (0..rows.len()).filter(|row| rows.kind[*row] == RowKind::Memcpy && sizes.contains_key(&rows.correlation[*row])).collect();
+        let copies: Vec<usize> = (0..rows.len())
+            .filter(|row| {
+                rows.kind[*row] == RowKind::Memcpy && sizes.contains_key(&rows.correlation[*row])
+            })
+            .collect();
         let mut of: FxHashMap<Correlation, u32> = FxHashMap::default();
-        copies.iter().for_each(|row| *of.entry(rows.correlation[*row]).or_default() += 1);
+        copies
+            .iter()
+            .for_each(|row| *of.entry(rows.correlation[*row]).or_default() += 1);
         for row in copies {
             let id = rows.correlation[row];
             if rows.bytes[row] == 0 && of[&id] == 1 {

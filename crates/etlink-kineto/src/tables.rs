@@ -6,8 +6,9 @@ use crate::places::Places;
 use crate::sizes::Sizes;
 use etlink_json::{Value, unescape};
 use etlink_model::{
-    AnomalyKind, Aside, AsideKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace, DurationNs, Known, Label, MemoryRow, NameId,
-    Queue, QueueIdx, RfId, RowKind, RuntimeCall, StreamOp, SyncRow, Thread, ThreadIdx, TimeNs,
+    AnomalyKind, Aside, AsideKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace,
+    DurationNs, Known, Label, MemoryRow, NameId, Queue, QueueIdx, RfId, RowKind, RuntimeCall,
+    StreamOp, SyncRow, Thread, ThreadIdx, TimeNs,
 };
 
 /// The tables of one chunk, numbered by their own names, threads and queues. Rows go when they have
@@ -35,10 +36,16 @@ impl ChunkTables {
             Kind::Other => return,
             Kind::Aside(_) if keep < Keep::Asides => return,
             Kind::Metadata => return self.push_name(event),
-            Kind::Instant if keep < Keep::Memory || !matches!(event.name, b"[memory]" | b"[OutOfMemory]") => return,
+            Kind::Instant
+                if keep < Keep::Memory || !matches!(event.name, b"[memory]" | b"[OutOfMemory]") =>
+            {
+                return;
+            }
             _ => {}
         }
-        let Some((start, duration)) = self.times(event) else { return };
+        let Some((start, duration)) = self.times(event) else {
+            return;
+        };
         if let [(_, 1)] = self.events[..] {
             self.trace.first_start = Some(start);
         }
@@ -61,10 +68,15 @@ impl ChunkTables {
         if name == NameId::EMPTY || event.pid.is_none() {
             return;
         }
-        let thread = Thread { pid: self.label(event.pid), tid: self.label(event.tid) };
+        let thread = Thread {
+            pid: self.label(event.pid),
+            tid: self.label(event.tid),
+        };
         match event.name {
             b"process_name" => call(&mut self.trace.process_names, thread.pid, name),
-            b"thread_name" if event.tid.is_some() => call(&mut self.trace.thread_names, thread, name),
+            b"thread_name" if event.tid.is_some() => {
+                call(&mut self.trace.thread_names, thread, name)
+            }
             _ => {}
         }
     }
@@ -89,25 +101,56 @@ impl ChunkTables {
         let anomalies = &mut self.trace.anomalies;
         let place = || format!("{:?}", unescape(event.name));
         let Some(start) = event.start.and_then(Value::time_ns) else {
-            let number = |ts: Value<'_>| std::str::from_utf8(ts.raw()).ok().and_then(|text| text.parse::<f64>().ok()).is_some_and(f64::is_finite);
-            anomalies.note(if event.start.is_some_and(number) { AnomalyKind::TimeOutOfRange } else { AnomalyKind::NoTime }, place);
+            let number = |ts: Value<'_>| {
+                std::str::from_utf8(ts.raw())
+                    .ok()
+                    .and_then(|text| text.parse::<f64>().ok())
+                    .is_some_and(f64::is_finite)
+            };
+            anomalies.note(
+                if event.start.is_some_and(number) {
+                    AnomalyKind::TimeOutOfRange
+                } else {
+                    AnomalyKind::NoTime
+                },
+                place,
+            );
             return None;
         };
-        let Some(duration) = event.duration else { return Some((TimeNs(start), DurationNs(0))) };
+        let Some(duration) = event.duration else {
+            return Some((TimeNs(start), DurationNs(0)));
+        };
         let ns = duration.time_ns();
         if ns.is_none_or(|ns| ns < 0) {
             let digits = duration.raw().iter().any(u8::is_ascii_digit);
             let negative = digits && duration.raw().starts_with(b"-");
-            anomalies.note(if negative { AnomalyKind::NegativeDuration } else { AnomalyKind::BadNumber }, place);
+            anomalies.note(
+                if negative {
+                    AnomalyKind::NegativeDuration
+                } else {
+                    AnomalyKind::BadNumber
+                },
+                place,
+            );
         }
         Some((TimeNs(start), DurationNs(ns.unwrap_or(0).max(0))))
     }
 
-    fn push_aside(&mut self, event: &Event<'_>, kind: AsideKind, start: TimeNs, duration: DurationNs) {
+    fn push_aside(
+        &mut self,
+        event: &Event<'_>,
+        kind: AsideKind,
+        start: TimeNs,
+        duration: DurationNs,
+    ) {
         let row = Aside {
             kind,
             name: self.name_of(event.name),
-            thread: if kind == AsideKind::Python { self.thread(event) } else { ThreadIdx::NONE },
+            thread: if kind == AsideKind::Python {
+                self.thread(event)
+            } else {
+                ThreadIdx::NONE
+            },
             start,
             duration,
         };
@@ -118,7 +161,9 @@ impl ChunkTables {
         let args = &event.args;
         let unfinished = args.finished.and_then(Value::boolean) == Some(false);
         if unfinished {
-            self.trace.anomalies.note(AnomalyKind::Unfinished, || format!("{:?}", unescape(event.name)));
+            self.trace.anomalies.note(AnomalyKind::Unfinished, || {
+                format!("{:?}", unescape(event.name))
+            });
         }
         self.trace.has_rf_ids |= args.rf_id.is_some();
         let op = CpuOp {
@@ -129,7 +174,11 @@ impl ChunkTables {
             rf_id: RfId(args.rf_id.and_then(Value::uint).unwrap_or(0)),
             external_id: int(args.external_id).unwrap_or(-1),
             seq_id: int(args.seq_id).unwrap_or(-1),
-            fwd_thread: args.fwd_thread.and_then(Value::uint).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+            fwd_thread: args
+                .fwd_thread
+                .and_then(Value::uint)
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(0),
             annotation: event.category == b"user_annotation",
             unfinished,
             shapes: self.name(args.shapes),
@@ -137,7 +186,12 @@ impl ChunkTables {
             collective: self.collective(event),
         };
         if let Some(stream) = stream(args.stream).filter(|stream| *stream >= 0) {
-            self.trace.stream_ops.push(StreamOp { name: op.name, stream, start, duration });
+            self.trace.stream_ops.push(StreamOp {
+                name: op.name,
+                stream,
+                start,
+                duration,
+            });
         }
         self.trace.ops.push(op);
     }
@@ -201,8 +255,18 @@ impl ChunkTables {
 
     /// What a device has, from the first kernel that tells: Kineto divides the blocks of its grid by that.
     fn note_multiprocessors(&mut self, row: &DeviceRow, blocks_per_sm: Option<Value<'_>>) {
-        let device = self.trace.queues.get(row.queue.index()).map_or(0, |queue| queue.device);
-        if blocks_per_sm.is_none() || self.trace.multiprocessors.iter().any(|(known, _)| *known == device) {
+        let device = self
+            .trace
+            .queues
+            .get(row.queue.index())
+            .map_or(0, |queue| queue.device);
+        if blocks_per_sm.is_none()
+            || self
+                .trace
+                .multiprocessors
+                .iter()
+                .any(|(known, _)| *known == device)
+        {
             return;
         }
         let blocks = row.grid.iter().map(|n| f64::from(*n)).product::<f64>();
@@ -273,16 +337,23 @@ impl ChunkTables {
 
     fn thread(&mut self, event: &Event<'_>) -> ThreadIdx {
         if event.pid.is_none() || event.tid.is_none() {
-            self.trace.anomalies.note(AnomalyKind::NoThread, || format!("{:?}", unescape(event.name)));
+            self.trace.anomalies.note(AnomalyKind::NoThread, || {
+                format!("{:?}", unescape(event.name))
+            });
         }
-        let thread = Thread { pid: self.label(event.pid), tid: self.label(event.tid) };
+        let thread = Thread {
+            pid: self.label(event.pid),
+            tid: self.label(event.tid),
+        };
         ThreadIdx::new(self.threads.of(&mut self.trace.threads, thread))
     }
 
     fn label(&mut self, value: Option<Value<'_>>) -> Label {
         match int(value) {
             Some(number) => Label::Int(number),
-            None => value.map_or(Label::Int(0), |value| Label::Text(self.name_of(value.raw()))),
+            None => value.map_or(Label::Int(0), |value| {
+                Label::Text(self.name_of(value.raw()))
+            }),
         }
     }
 
@@ -303,7 +374,9 @@ fn float(value: Value<'_>) -> Option<f64> {
 
 /// 0 is what tracers write for a call that has no id.
 fn correlation(value: Option<Value<'_>>) -> Correlation {
-    int(value).filter(|id| *id != 0).map_or(Correlation::NONE, Correlation)
+    int(value)
+        .filter(|id| *id != 0)
+        .map_or(Correlation::NONE, Correlation)
 }
 
 fn has(name: &[u8], part: &[u8]) -> bool {
@@ -330,7 +403,15 @@ pub(crate) struct Builder {
 impl Builder {
     /// Appends the next chunk in file order, and empties it.
     pub(crate) fn append(&mut self, chunk: &mut ChunkTables) {
-        let ChunkTables { trace: part, events, renamed: names, threads, queues, sizes, .. } = chunk;
+        let ChunkTables {
+            trace: part,
+            events,
+            renamed: names,
+            threads,
+            queues,
+            sizes,
+            ..
+        } = chunk;
         let all = &mut self.trace;
         threads.clear();
         queues.clear();
@@ -338,18 +419,36 @@ impl Builder {
         all.names.absorb(&part.names, names);
         append_around(all, part, events, names);
         let threads = part.threads.drain(..).map(|thread| rethread(thread, names));
-        let threads: Vec<_> = threads.map(|thread| ThreadIdx::new(self.threads.of(&mut all.threads, thread))).collect();
-        let queues: Vec<_> = part.queues.drain(..).map(|queue| QueueIdx::new(self.queues.of(&mut all.queues, queue))).collect();
+        let threads: Vec<_> = threads
+            .map(|thread| ThreadIdx::new(self.threads.of(&mut all.threads, thread)))
+            .collect();
+        let queues: Vec<_> = part
+            .queues
+            .drain(..)
+            .map(|queue| QueueIdx::new(self.queues.of(&mut all.queues, queue)))
+            .collect();
         let base = u32::try_from(all.collectives.len()).unwrap_or(u32::MAX);
         rename(part, names);
-        for column in [&mut part.ops.thread, &mut part.calls.thread, &mut part.asides.thread] {
-            column.iter_mut().filter(|thread| **thread != ThreadIdx::NONE).for_each(|thread| *thread = threads[thread.index()]);
+        for column in [
+            &mut part.ops.thread,
+            &mut part.calls.thread,
+            &mut part.asides.thread,
+        ] {
+            column
+                .iter_mut()
+                .filter(|thread| **thread != ThreadIdx::NONE)
+                .for_each(|thread| *thread = threads[thread.index()]);
         }
         for column in [&mut part.rows.queue, &mut part.syncs.queue] {
-            column.iter_mut().for_each(|queue| *queue = queues[queue.index()]);
+            column
+                .iter_mut()
+                .for_each(|queue| *queue = queues[queue.index()]);
         }
         for column in [&mut part.ops.collective, &mut part.rows.collective] {
-            column.iter_mut().filter(|row| **row != u32::MAX).for_each(|row| *row += base);
+            column
+                .iter_mut()
+                .filter(|row| **row != u32::MAX)
+                .for_each(|row| *row += base);
         }
         all.ops.append(&mut part.ops);
         all.calls.append(&mut part.calls);
@@ -368,7 +467,9 @@ impl Builder {
     /// The trace with its tables in order of time; `None` if a table is too long for its row numbers.
     pub(crate) fn finish(self) -> Option<DeviceTrace> {
         let mut trace = self.trace;
-        let CpuOps { start, duration, .. } = &trace.ops;
+        let CpuOps {
+            start, duration, ..
+        } = &trace.ops;
         let order = by_time(start, duration)?;
         trace.ops.reorder(&order);
         let order = by_time(&trace.calls.start, &trace.calls.duration)?;
@@ -390,27 +491,47 @@ impl Builder {
 }
 
 /// Takes over what stands beside the tables.
-fn append_around(all: &mut DeviceTrace, part: &mut DeviceTrace, events: &mut Vec<(NameId, u64)>, names: &[NameId]) {
+fn append_around(
+    all: &mut DeviceTrace,
+    part: &mut DeviceTrace,
+    events: &mut Vec<(NameId, u64)>,
+    names: &[NameId],
+) {
     let first_start = part.first_start.take();
     if all.events.is_empty() {
         all.first_start = first_start;
     }
     for (name, count) in events.drain(..) {
-        *all.events.entry(part.names.get(name).to_owned()).or_default() += count;
+        *all.events
+            .entry(part.names.get(name).to_owned())
+            .or_default() += count;
     }
     for (pid, name) in part.process_names.drain(..) {
-        call(&mut all.process_names, relabel(pid, names), names[name.index()]);
+        call(
+            &mut all.process_names,
+            relabel(pid, names),
+            names[name.index()],
+        );
     }
     for (thread, name) in part.thread_names.drain(..) {
-        call(&mut all.thread_names, rethread(thread, names), names[name.index()]);
+        call(
+            &mut all.thread_names,
+            rethread(thread, names),
+            names[name.index()],
+        );
     }
     all.has_rf_ids |= part.has_rf_ids;
     all.anomalies.merge(std::mem::take(&mut part.anomalies));
-    part.multiprocessors.drain(..).for_each(|(device, count)| all.note_multiprocessors(device, count));
+    part.multiprocessors
+        .drain(..)
+        .for_each(|(device, count)| all.note_multiprocessors(device, count));
 }
 
 fn rethread(thread: Thread, names: &[NameId]) -> Thread {
-    Thread { pid: relabel(thread.pid, names), tid: relabel(thread.tid, names) }
+    Thread {
+        pid: relabel(thread.pid, names),
+        tid: relabel(thread.tid, names),
+    }
 }
 
 fn relabel(label: Label, names: &[NameId]) -> Label {
@@ -422,7 +543,17 @@ fn relabel(label: Label, names: &[NameId]) -> Label {
 
 /// Replaces the chunk's name numbers by the trace's.
 fn rename(part: &mut DeviceTrace, names: &[NameId]) {
-    let DeviceTrace { ops, calls, rows, syncs, stream_ops, asides, memory, collectives: c, .. } = part;
+    let DeviceTrace {
+        ops,
+        calls,
+        rows,
+        syncs,
+        stream_ops,
+        asides,
+        memory,
+        collectives: c,
+        ..
+    } = part;
     let columns = [
         &mut ops.name,
         &mut ops.shapes,
@@ -445,14 +576,23 @@ fn rename(part: &mut DeviceTrace, names: &[NameId]) {
         &mut c.comms_id,
     ];
     for column in columns {
-        column.iter_mut().for_each(|name| *name = names[name.index()]);
+        column
+            .iter_mut()
+            .for_each(|name| *name = names[name.index()]);
     }
 }
 
 /// Row numbers by start, longer first, then file order: a parent comes before its children.
 fn by_time(start: &[TimeNs], duration: &[DurationNs]) -> Option<Vec<u32>> {
-    let rows = u32::try_from(start.len()).ok().filter(|rows| *rows < u32::MAX)?;
+    let rows = u32::try_from(start.len())
+        .ok()
+        .filter(|rows| *rows < u32::MAX)?;
     let mut order: Vec<u32> = (0..rows).collect();
-    order.sort_by_key(|&row| (start[row as usize], std::cmp::Reverse(duration[row as usize])));
+    order.sort_by_key(|&row| {
+        (
+            start[row as usize],
+            std::cmp::Reverse(duration[row as usize]),
+        )
+    });
     Some(order)
 }

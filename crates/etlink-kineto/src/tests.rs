@@ -7,7 +7,12 @@ use etlink_model::AsideKind;
 fn kind(phase: &str, category: &str) -> Kind {
     let text = format!(r#""ph": "{phase}", "cat": "{category}", "name": "n"}}"#);
     let mut event = Event::default();
-    event.read(&mut Scanner::new(text.as_bytes()), crate::ReadOptions::default()).expect("an event");
+    event
+        .read(
+            &mut Scanner::new(text.as_bytes()),
+            crate::ReadOptions::default(),
+        )
+        .expect("an event");
     event.kind
 }
 
@@ -15,19 +20,35 @@ fn kind(phase: &str, category: &str) -> Kind {
 fn kinds_by_category() {
     for (categories, want) in [
         ("cpu_op user_annotation Operator", Kind::Op),
-        ("cuda_runtime cuda_driver xpu_runtime xpu_driver mtia_runtime glow_runtime privateuse1_runtime privateuse1_driver Runtime", Kind::Call),
-        ("kernel Kernel mtia_ccp_events hpu_op collective_comm", Kind::Kernel),
+        (
+            "cuda_runtime cuda_driver xpu_runtime xpu_driver mtia_runtime glow_runtime privateuse1_runtime privateuse1_driver Runtime",
+            Kind::Call,
+        ),
+        (
+            "kernel Kernel mtia_ccp_events hpu_op collective_comm",
+            Kind::Kernel,
+        ),
         ("gpu_memcpy Memcpy", Kind::Memcpy),
         ("gpu_memset Memset", Kind::Memset),
         ("cuda_sync xpu_sync", Kind::Sync),
         ("python_function", Kind::Aside(AsideKind::Python)),
-        ("gpu_user_annotation", Kind::Aside(AsideKind::DeviceAnnotation)),
+        (
+            "gpu_user_annotation",
+            Kind::Aside(AsideKind::DeviceAnnotation),
+        ),
         ("overhead", Kind::Aside(AsideKind::Overhead)),
-        ("cuda_event ac2g fwdbwd Trace mtia_insight cpu_instant_event", Kind::Other),
+        (
+            "cuda_event ac2g fwdbwd Trace mtia_insight cpu_instant_event",
+            Kind::Other,
+        ),
     ] {
         for category in categories.split(' ') {
             assert_eq!(kind("X", category), want, "{category}");
-            let instant = if category == "cpu_instant_event" { Kind::Instant } else { Kind::Other };
+            let instant = if category == "cpu_instant_event" {
+                Kind::Instant
+            } else {
+                Kind::Other
+            };
             assert_eq!(kind("i", category), instant, "{category}");
         }
     }

@@ -38,18 +38,31 @@ pub(crate) fn align(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
 
 /// Runs unique in both sequences, as (position in a, position in b, length), increasing in both.
 fn anchors(a: &[u32], b: &[u32]) -> Vec<(usize, usize, usize)> {
-    let run = if a.len().min(b.len()) >= 4 * RUN { RUN } else { 1 };
+    let run = if a.len().min(b.len()) >= 4 * RUN {
+        RUN
+    } else {
+        1
+    };
     let (in_a, in_b) = (unique_runs(a, run), unique_runs(b, run));
-    let mut both: Vec<(usize, usize)> = in_a.iter().filter_map(|(key, &at)| Some((at?, (*in_b.get(key)?)?))).collect();
+    let mut both: Vec<(usize, usize)> = in_a
+        .iter()
+        .filter_map(|(key, &at)| Some((at?, (*in_b.get(key)?)?)))
+        .collect();
     both.sort_unstable();
-    increasing(&both).into_iter().map(|(at_a, at_b)| (at_a, at_b, run)).collect()
+    increasing(&both)
+        .into_iter()
+        .map(|(at_a, at_b)| (at_a, at_b, run))
+        .collect()
 }
 
 /// Position of each run of `length` values; `None` where it occurs twice.
 fn unique_runs(values: &[u32], length: usize) -> FxHashMap<&[u32], Option<usize>> {
     let mut found = FxHashMap::default();
     for (at, run) in values.windows(length).enumerate() {
-        found.entry(run).and_modify(|place| *place = None).or_insert(Some(at));
+        found
+            .entry(run)
+            .and_modify(|place| *place = None)
+            .or_insert(Some(at));
     }
     found
 }
@@ -61,7 +74,11 @@ fn increasing(points: &[(usize, usize)]) -> Vec<(usize, usize)> {
     for (index, &(_, value)) in points.iter().enumerate() {
         let pile = tails.partition_point(|&tail| points[tail].1 < value);
         before[index] = pile.checked_sub(1).map_or(usize::MAX, |below| tails[below]);
-        if pile == tails.len() { tails.push(index) } else { tails[pile] = index }
+        if pile == tails.len() {
+            tails.push(index)
+        } else {
+            tails[pile] = index
+        }
     }
     let mut chain = vec![];
     let mut at = tails.last().copied().unwrap_or(usize::MAX);
@@ -77,19 +94,37 @@ fn increasing(points: &[(usize, usize)]) -> Vec<(usize, usize)> {
 /// the anchor is meant.
 fn before_first(a: &[u32], b: &[u32], pairs: &mut Vec<(u32, u32)>) {
     let reversed = |values: &[u32]| -> Vec<u32> { values.iter().rev().copied().collect() };
-    between(&reversed(a), &reversed(b), (0, a.len()), (0, b.len()), pairs);
-    pairs.iter_mut().for_each(|pair| *pair = (a.len() as u32 - 1 - pair.0, b.len() as u32 - 1 - pair.1));
+    between(
+        &reversed(a),
+        &reversed(b),
+        (0, a.len()),
+        (0, b.len()),
+        pairs,
+    );
+    pairs
+        .iter_mut()
+        .for_each(|pair| *pair = (a.len() as u32 - 1 - pair.0, b.len() as u32 - 1 - pair.1));
     pairs.reverse();
 }
 
 /// Aligns `a[span_a]` with `b[span_b]`.
-fn between(a: &[u32], b: &[u32], span_a: (usize, usize), span_b: (usize, usize), pairs: &mut Vec<(u32, u32)>) {
+fn between(
+    a: &[u32],
+    b: &[u32],
+    span_a: (usize, usize),
+    span_b: (usize, usize),
+    pairs: &mut Vec<(u32, u32)>,
+) {
     let (part_a, part_b) = (&a[span_a.0..span_a.1], &b[span_b.0..span_b.1]);
     if part_a.is_empty() || part_b.is_empty() {
         return;
     }
     let found = myers(part_a, part_b).unwrap_or_else(|| shifted(part_a, part_b));
-    pairs.extend(found.iter().map(|&(at_a, at_b)| (at_a + span_a.0 as u32, at_b + span_b.0 as u32)));
+    pairs.extend(
+        found
+            .iter()
+            .map(|&(at_a, at_b)| (at_a + span_a.0 as u32, at_b + span_b.0 as u32)),
+    );
 }
 
 /// The shortest edit script's equal pairs; `None` past [`MAX_EDITS`].
@@ -101,7 +136,9 @@ fn myers(a: &[u32], b: &[u32]) -> Option<Vec<(u32, u32)>> {
     for d in 0..=limit {
         let mut row = vec![-1; 2 * d as usize + 1];
         for k in (-d..=d).step_by(2) {
-            let mut x = furthest.last().map_or(0, |previous| step(previous, d - 1, k).0);
+            let mut x = furthest
+                .last()
+                .map_or(0, |previous| step(previous, d - 1, k).0);
             while x < len_a && x >= k && x - k < len_b && a[x as usize] == b[(x - k) as usize] {
                 x += 1;
             }
@@ -118,16 +155,30 @@ fn myers(a: &[u32], b: &[u32]) -> Option<Vec<(u32, u32)>> {
 
 /// Where diagonal `k` is entered from the row of `d` edits: (position in a, diagonal it came from).
 fn step(row: &[isize], d: isize, k: isize) -> (isize, isize) {
-    let at = |k: isize| if (-d..=d).contains(&k) { row[(k + d) as usize] } else { -1 };
+    let at = |k: isize| {
+        if (-d..=d).contains(&k) {
+            row[(k + d) as usize]
+        } else {
+            -1
+        }
+    };
     let (down, right) = (at(k + 1), at(k - 1));
-    if down > right { (down, k + 1) } else { (right + 1, k - 1) }
+    if down > right {
+        (down, k + 1)
+    } else {
+        (right + 1, k - 1)
+    }
 }
 
 fn backtrack(furthest: &[Vec<isize>], len_a: isize, len_b: isize) -> Vec<(u32, u32)> {
     let (mut x, mut k) = (len_a, len_a - len_b);
     let mut pairs = vec![];
     for d in (0..furthest.len() as isize).rev() {
-        let (entered, from) = if d == 0 { (0, 0) } else { step(&furthest[d as usize - 1], d - 1, k) };
+        let (entered, from) = if d == 0 {
+            (0, 0)
+        } else {
+            step(&furthest[d as usize - 1], d - 1, k)
+        };
         while x > entered.max(0) && x > k.max(0) {
             x -= 1;
             pairs.push((x as u32, (x - k) as u32));
@@ -144,28 +195,46 @@ fn backtrack(furthest: &[Vec<isize>], len_a: isize, len_b: isize) -> Vec<(u32, u
 /// Aligns around the shift that most runs of the shorter sequence vote for.
 fn shifted(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
     if a.len() < b.len() {
-        return shifted(b, a).into_iter().map(|(at_b, at_a)| (at_a, at_b)).collect();
+        return shifted(b, a)
+            .into_iter()
+            .map(|(at_b, at_a)| (at_a, at_b))
+            .collect();
     }
-    let Some(shift) = vote(a, b) else { return vec![] };
+    let Some(shift) = vote(a, b) else {
+        return vec![];
+    };
     // b[i] lies about at a[i + shift]; differences may move it by MAX_EDITS / 2 either way
     let from = shift.max(0) as usize;
     let lead = (-shift).max(0) as usize;
     let until = (from + b.len() - lead.min(b.len()) + MAX_EDITS / 4).min(a.len());
-    let Some(part) = a.get(from..until) else { return vec![] };
+    let Some(part) = a.get(from..until) else {
+        return vec![];
+    };
     let rest = &b[lead.min(b.len())..];
     let found = myers(part, rest).unwrap_or_else(|| straight(part, rest));
-    found.into_iter().map(|(at_a, at_b)| (at_a + from as u32, at_b + lead as u32)).collect()
+    found
+        .into_iter()
+        .map(|(at_a, at_b)| (at_a + from as u32, at_b + lead as u32))
+        .collect()
 }
 
 /// Equal values at equal positions.
 fn straight(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
-    a.iter().zip(b).enumerate().filter(|(_, (x, y))| x == y).map(|(at, _)| (at as u32, at as u32)).collect()
+    a.iter()
+        .zip(b)
+        .enumerate()
+        .filter(|(_, (x, y))| x == y)
+        .map(|(at, _)| (at as u32, at as u32))
+        .collect()
 }
 
 /// Position in a less position in b, by majority of sampled runs; the smallest of equals.
 fn vote(a: &[u32], b: &[u32]) -> Option<isize> {
     let run = RUN.min(b.len());
-    let samples = b.windows(run).enumerate().step_by((b.len() / SAMPLES).max(1));
+    let samples = b
+        .windows(run)
+        .enumerate()
+        .step_by((b.len() / SAMPLES).max(1));
     let mut wanted: FxHashMap<&[u32], Vec<usize>> = FxHashMap::default();
     for (at, values) in samples {
         wanted.entry(values).or_default().push(at);
@@ -177,7 +246,10 @@ fn vote(a: &[u32], b: &[u32]) -> Option<isize> {
             *votes.entry(at as isize - from as isize).or_default() += 1;
         }
     }
-    votes.into_iter().max_by_key(|&(shift, count)| (count, std::cmp::Reverse(shift.abs()), shift)).map(|(shift, _)| shift)
+    votes
+        .into_iter()
+        .max_by_key(|&(shift, count)| (count, std::cmp::Reverse(shift.abs()), shift))
+        .map(|(shift, _)| shift)
 }
 
 #[cfg(test)]
@@ -194,7 +266,9 @@ mod tests {
 
     /// A loop body of `ops` names, many of them equal, with step labels between.
     fn steps(count: u32, ops: u32) -> Vec<u32> {
-        (0..count).flat_map(|step| std::iter::once(10_000 + step).chain((0..ops).map(|op| op * op % 17))).collect()
+        (0..count)
+            .flat_map(|step| std::iter::once(10_000 + step).chain((0..ops).map(|op| op * op % 17)))
+            .collect()
     }
 
     #[test]
@@ -207,7 +281,12 @@ mod tests {
     #[test]
     fn lost_ops_cost_only_themselves() {
         let a = steps(5, 400);
-        let b: Vec<u32> = a.iter().enumerate().filter(|(at, _)| at % 97 != 13).map(|(_, v)| *v).collect();
+        let b: Vec<u32> = a
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| at % 97 != 13)
+            .map(|(_, v)| *v)
+            .collect();
         let pairs = check(&a, &b);
         assert_eq!(pairs.len(), b.len());
     }
@@ -224,7 +303,9 @@ mod tests {
 
     #[test]
     fn a_window_without_labels_still_aligns() {
-        let body: Vec<u32> = (0..5_000u32).map(|op| op.wrapping_mul(2_654_435_761) >> 27).collect();
+        let body: Vec<u32> = (0..5_000u32)
+            .map(|op| op.wrapping_mul(2_654_435_761) >> 27)
+            .collect();
         let a: Vec<u32> = body.iter().cycle().take(50_000).copied().collect();
         let pairs = check(&a, &body);
         assert_eq!(pairs.len(), body.len());

@@ -35,7 +35,12 @@ impl Does {
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
         if has(&["query", "elapsedtime", "destroy", "create"]) {
             Does::Other
-        } else if has(&["streamwaitevent", "waitonevent", "enqueueeventswait", "appendwaitonevents"]) {
+        } else if has(&[
+            "streamwaitevent",
+            "waitonevent",
+            "enqueueeventswait",
+            "appendwaitonevents",
+        ]) {
             Does::StreamWait
         } else if has(&["streambegincapture"]) {
             Does::BeginCapture
@@ -43,7 +48,12 @@ impl Does {
             Does::EndCapture
         } else if has(&["eventrecord", "recordevent"]) {
             Does::Record
-        } else if has(&["streamsynchronize", "synchronizestream", "queuefinish", "queuesynchronize"]) {
+        } else if has(&[
+            "streamsynchronize",
+            "synchronizestream",
+            "queuefinish",
+            "queuesynchronize",
+        ]) {
             Does::StreamSync
         } else if has(&["devicesynchronize", "ctxsynchronize", "threadsynchronize"]) {
             Does::DeviceSync
@@ -67,7 +77,8 @@ impl Does {
 /// Per call, what it does. O(calls); each name is looked at once.
 pub(crate) fn all(device: &DeviceTrace) -> Vec<Does> {
     let mut known = vec![None; device.names.count()];
-    let mut does = |name: NameId| *known[name.index()].get_or_insert_with(|| Does::of(device.names.get(name)));
+    let mut does =
+        |name: NameId| *known[name.index()].get_or_insert_with(|| Does::of(device.names.get(name)));
     device.calls.name.iter().map(|name| does(*name)).collect()
 }
 
@@ -78,17 +89,88 @@ mod tests {
     #[test]
     fn names_of_all_vendors() {
         for (does, names) in [
-            (Does::Record, &["cudaEventRecord", "cudaEventRecordWithFlags", "hipEventRecord", "recordEvent", "cuEventRecord"][..]),
-            (Does::StreamWait, &["cudaStreamWaitEvent", "hipStreamWaitEvent", "enqueueCommand waitOnEvent", "urEnqueueEventsWait"]),
-            (Does::StreamSync, &["cudaStreamSynchronize", "hipStreamSynchronize", "synchronizeStream", "urQueueFinish"]),
-            (Does::DeviceSync, &["cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"]),
-            (Does::EventSync, &["cudaEventSynchronize", "hipEventSynchronize", "zeEventHostSynchronize", "zeFenceHostSynchronize", "urEventWait"]),
-            (Does::BlockingCopy, &["cudaMemcpy", "hipMemcpyWithStream", "cuMemcpyDtoH_v2"]),
+            (
+                Does::Record,
+                &[
+                    "cudaEventRecord",
+                    "cudaEventRecordWithFlags",
+                    "hipEventRecord",
+                    "recordEvent",
+                    "cuEventRecord",
+                ][..],
+            ),
+            (
+                Does::StreamWait,
+                &[
+                    "cudaStreamWaitEvent",
+                    "hipStreamWaitEvent",
+                    "enqueueCommand waitOnEvent",
+                    "urEnqueueEventsWait",
+                ],
+            ),
+            (
+                Does::StreamSync,
+                &[
+                    "cudaStreamSynchronize",
+                    "hipStreamSynchronize",
+                    "synchronizeStream",
+                    "urQueueFinish",
+                ],
+            ),
+            (
+                Does::DeviceSync,
+                &[
+                    "cudaDeviceSynchronize",
+                    "hipDeviceSynchronize",
+                    "cuCtxSynchronize",
+                ],
+            ),
+            (
+                Does::EventSync,
+                &[
+                    "cudaEventSynchronize",
+                    "hipEventSynchronize",
+                    "zeEventHostSynchronize",
+                    "zeFenceHostSynchronize",
+                    "urEventWait",
+                ],
+            ),
+            (
+                Does::BlockingCopy,
+                &["cudaMemcpy", "hipMemcpyWithStream", "cuMemcpyDtoH_v2"],
+            ),
             (Does::Free, &["cudaFree", "hipFree"]),
-            (Does::BeginCapture, &["cudaStreamBeginCapture", "hipStreamBeginCapture", "cudaStreamBeginCaptureToGraph"]),
-            (Does::EndCapture, &["cudaStreamEndCapture", "hipStreamEndCapture"]),
-            (Does::Other, &["cudaEventQuery", "cudaMemcpyAsync", "hipMemcpyAsync", "cudaLaunchKernel", "cudaFreeAsync", "cudaEventElapsedTime"]),
-            (Does::Other, &["cudaFreeHost", "enqueueCommand memcpyDtoHAsync", "urEnqueueUSMMemcpy"]),
+            (
+                Does::BeginCapture,
+                &[
+                    "cudaStreamBeginCapture",
+                    "hipStreamBeginCapture",
+                    "cudaStreamBeginCaptureToGraph",
+                ],
+            ),
+            (
+                Does::EndCapture,
+                &["cudaStreamEndCapture", "hipStreamEndCapture"],
+            ),
+            (
+                Does::Other,
+                &[
+                    "cudaEventQuery",
+                    "cudaMemcpyAsync",
+                    "hipMemcpyAsync",
+                    "cudaLaunchKernel",
+                    "cudaFreeAsync",
+                    "cudaEventElapsedTime",
+                ],
+            ),
+            (
+                Does::Other,
+                &[
+                    "cudaFreeHost",
+                    "enqueueCommand memcpyDtoHAsync",
+                    "urEnqueueUSMMemcpy",
+                ],
+            ),
         ] {
             for name in names {
                 assert_eq!(Does::of(name), does, "{name}");

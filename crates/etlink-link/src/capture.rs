@@ -67,8 +67,14 @@ pub struct CapturedOp<'t> {
 impl Captured {
     /// The op of a device row.
     pub fn of(&self, row: RowIdx) -> Option<CapturedOp<'_>> {
-        let [name, shapes, types, scope] = (*self.ops.get(*self.row.get(row.index())? as usize)?).map(|name| self.names.get(name));
-        Some(CapturedOp { name, shapes, types, scope })
+        let [name, shapes, types, scope] =
+            (*self.ops.get(*self.row.get(row.index())? as usize)?).map(|name| self.names.get(name));
+        Some(CapturedOp {
+            name,
+            shapes,
+            types,
+            scope,
+        })
     }
 }
 
@@ -115,7 +121,9 @@ pub fn carry(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Result<(), Error
     for launch in rows.chunk_by_mut(|a, b| a.0 == b.0) {
         in_order(&trace.device, launch);
         // the same graph is launched over and over
-        let found = seen.entry(tokens.steps(launch)).or_insert_with_key(|steps| graphs.find(steps));
+        let found = seen
+            .entry(tokens.steps(launch))
+            .or_insert_with_key(|steps| graphs.find(steps));
         match found {
             Found { complete: true, .. } => report.complete += 1,
             Found { fits, .. } if fits.is_empty() => report.unknown += 1,
@@ -125,10 +133,20 @@ pub fn carry(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Result<(), Error
             row_op[row as usize] = found.op_of(at, &graphs, &mut report);
         }
     }
-    let shapes = recorded.ops.iter().any(|[_, shapes, ..]| *shapes != NameId::EMPTY);
-    trace.report.notes.extend(note(&report, rows.is_empty(), shapes));
+    let shapes = recorded
+        .ops
+        .iter()
+        .any(|[_, shapes, ..]| *shapes != NameId::EMPTY);
+    trace
+        .report
+        .notes
+        .extend(note(&report, rows.is_empty(), shapes));
     trace.report.capture = Some(report);
-    trace.captured = Some(Captured { names, ops: recorded.ops, row: row_op });
+    trace.captured = Some(Captured {
+        names,
+        ops: recorded.ops,
+        row: row_op,
+    });
     Ok(())
 }
 
@@ -158,14 +176,21 @@ pub fn launches_graph(name: &str) -> bool {
 }
 
 /// Rows that a graph launch caused, with its call: by call, then by start.
-pub(crate) fn rows_of_graph_launches(device: &DeviceTrace, row_call: &[CallIdx]) -> Vec<(CallIdx, u32)> {
+pub(crate) fn rows_of_graph_launches(
+    device: &DeviceTrace,
+    row_call: &[CallIdx],
+) -> Vec<(CallIdx, u32)> {
     let mut launches = vec![None; device.names.count()];
     let mut is_graph = |call: CallIdx| {
         let name = device.calls.name[call.index()];
         *launches[name.index()].get_or_insert_with(|| launches_graph(device.names.get(name)))
     };
-    let mut rows: Vec<_> =
-        row_call.iter().zip(0u32..).filter_map(|(&call, row)| Some((call.get()?, row))).filter(|&(call, _)| is_graph(call)).collect();
+    let mut rows: Vec<_> = row_call
+        .iter()
+        .zip(0u32..)
+        .filter_map(|(&call, row)| Some((call.get()?, row)))
+        .filter(|&(call, _)| is_graph(call))
+        .collect();
     // rows are numbered by their start
     rows.sort();
     rows

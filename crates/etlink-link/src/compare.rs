@@ -4,7 +4,10 @@ use crate::matching::Matching;
 use crate::report::{LinkReport, UnmatchedCounts};
 use crate::trace::MatchRule;
 use crate::{Error, LinkOptions, notes};
-use etlink_model::{Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, HostIdx, HostTrace, NameId, Names, OpIdx};
+use etlink_model::{
+    Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, HostIdx, HostTrace, NameId,
+    Names, OpIdx,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Below this share of matched ops of the smaller trace two traces are of different programs.
@@ -25,7 +28,9 @@ pub(crate) fn compare(
     report: &mut LinkReport,
 ) -> Result<(), Error> {
     if (0..host.nodes.len()).all(|node| host.is_root(node)) {
-        return Err(Error::EmptyHost { nodes: host.nodes.len() });
+        return Err(Error::EmptyHost {
+            nodes: host.nodes.len(),
+        });
     }
     count(host, device, matching, report);
     let smaller = report.host_ops.min(device.ops.len() as u64);
@@ -36,13 +41,35 @@ pub(crate) fn compare(
     if device.ops.is_empty() {
         report.notes.push("the device trace has no CPU ops: no host op can be given its times; record with ProfilerActivity.CPU".into());
     } else if share < SAME_PROGRAM && !ids_agree {
-        refuse(Error::DifferentPrograms { aligned: matching.count(), ops: smaller, percent: 100.0 * share }, options, report)?;
+        refuse(
+            Error::DifferentPrograms {
+                aligned: matching.count(),
+                ops: smaller,
+                percent: 100.0 * share,
+            },
+            options,
+            report,
+        )?;
     } else if matching.op_rule.contains(&MatchRule::Order) {
-        let among = stretch(&host.nodes.tid, matching.host_op.iter().map(|op| op.get().is_some()))
-            .max(stretch(&device.ops.thread, matching.op_host.iter().map(|node| node.get().is_some())));
+        let among = stretch(
+            &host.nodes.tid,
+            matching.host_op.iter().map(|op| op.get().is_some()),
+        )
+        .max(stretch(
+            &device.ops.thread,
+            matching.op_host.iter().map(|node| node.get().is_some()),
+        ));
         let percent = 100.0 * matching.count() as f64 / among as f64;
         if percent < 100.0 * DENSE {
-            refuse(Error::DifferentPrograms { aligned: matching.count(), ops: among, percent }, options, report)?;
+            refuse(
+                Error::DifferentPrograms {
+                    aligned: matching.count(),
+                    ops: among,
+                    percent,
+                },
+                options,
+                report,
+            )?;
         }
     }
     if let Some(error) = other_steps(host, device) {
@@ -51,14 +78,24 @@ pub(crate) fn compare(
     if let (Some(of_host), Some(of_device)) = (host_rank(host), device.header.rank)
         && of_host != of_device
     {
-        refuse(Error::DifferentRanks { host: of_host, device: of_device }, options, report)?;
+        refuse(
+            Error::DifferentRanks {
+                host: of_host,
+                device: of_device,
+            },
+            options,
+            report,
+        )?;
     }
     notes::about_pair(host, device, matching, report);
     Ok(())
 }
 
 /// Sum over threads of how many entries lie from the first matched one to the last.
-fn stretch<T: Copy + Eq + std::hash::Hash>(threads: &[T], matched: impl Iterator<Item = bool>) -> u64 {
+fn stretch<T: Copy + Eq + std::hash::Hash>(
+    threads: &[T],
+    matched: impl Iterator<Item = bool>,
+) -> u64 {
     // per thread: entries seen, place of the first match, place of the last
     let mut seen: FxHashMap<T, (u64, u64, u64)> = FxHashMap::default();
     for (thread, partner) in threads.iter().zip(matched) {
@@ -68,7 +105,10 @@ fn stretch<T: Copy + Eq + std::hash::Hash>(threads: &[T], matched: impl Iterator
             (*first, *last) = ((*first).min(*place), *place);
         }
     }
-    seen.values().filter(|(_, first, _)| *first != u64::MAX).map(|(_, first, last)| last - first + 1).sum()
+    seen.values()
+        .filter(|(_, first, _)| *first != u64::MAX)
+        .map(|(_, first, last)| last - first + 1)
+        .sum()
 }
 
 /// An error, or with `force` a note of what it would have been.
@@ -76,25 +116,42 @@ fn refuse(error: Error, options: LinkOptions, report: &mut LinkReport) -> Result
     if !options.force {
         return Err(error);
     }
-    report.notes.push(format!("linked because of --force, although {error}"));
+    report
+        .notes
+        .push(format!("linked because of --force, although {error}"));
     Ok(())
 }
 
 /// Both traces have step labels but share none: they were recorded at different times.
 fn other_steps(host: &HostTrace, device: &DeviceTrace) -> Option<Error> {
-    let (of_host, of_device) = (steps(&host.nodes.name, &host.names), steps(&device.ops.name, &device.names));
+    let (of_host, of_device) = (
+        steps(&host.nodes.name, &host.names),
+        steps(&device.ops.name, &device.names),
+    );
     let known: FxHashSet<&str> = of_device.iter().copied().collect();
-    let apart = !of_host.is_empty() && !of_device.is_empty() && !of_host.iter().any(|step| known.contains(step));
-    let some = |steps: &[&str]| steps.iter().take(5).copied().collect::<Vec<_>>().join(", ") + if steps.len() > 5 { ", …" } else { "" };
-    apart.then(|| Error::DifferentSteps { host: some(&of_host), device: some(&of_device) })
+    let apart = !of_host.is_empty()
+        && !of_device.is_empty()
+        && !of_host.iter().any(|step| known.contains(step));
+    let some = |steps: &[&str]| {
+        steps.iter().take(5).copied().collect::<Vec<_>>().join(", ")
+            + if steps.len() > 5 { ", …" } else { "" }
+    };
+    apart.then(|| Error::DifferentSteps {
+        host: some(&of_host),
+        device: some(&of_device),
+    })
 }
 
 /// The `ProfilerStep#N` labels among `used`, in order of first use.
 fn steps<'n>(used: &[NameId], names: &'n Names) -> Vec<&'n str> {
     let mut is_used = vec![false; names.count()];
     used.iter().for_each(|name| is_used[name.index()] = true);
-    let labels = (0..names.count()).filter(|&name| is_used[name]).map(|name| names.get(NameId::new(name)));
-    labels.filter(|name| name.starts_with("ProfilerStep")).collect()
+    let labels = (0..names.count())
+        .filter(|&name| is_used[name])
+        .map(|name| names.get(NameId::new(name)));
+    labels
+        .filter(|name| name.starts_with("ProfilerStep"))
+        .collect()
 }
 
 /// This process's global rank, from collectives in which each rank gives its own.
@@ -102,12 +159,24 @@ fn host_rank(host: &HostTrace) -> Option<i64> {
     let all = &host.collectives;
     let own = |record: &Collective| {
         let kind = record.kind(&host.names);
-        let symmetric =
-            matches!(kind, CollectiveKind::AllReduce | CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll);
-        symmetric && record.rank >= 0 && record.group_size > 1 && record.rank_start >= 0 && record.rank_stride > 0
+        let symmetric = matches!(
+            kind,
+            CollectiveKind::AllReduce
+                | CollectiveKind::AllGather
+                | CollectiveKind::ReduceScatter
+                | CollectiveKind::AllToAll
+        );
+        symmetric
+            && record.rank >= 0
+            && record.group_size > 1
+            && record.rank_start >= 0
+            && record.rank_stride > 0
     };
     let record = (0..all.len()).map(|row| all.row(row)).find(own)?;
-    record.rank.checked_mul(record.rank_stride)?.checked_add(record.rank_start)
+    record
+        .rank
+        .checked_mul(record.rank_stride)?
+        .checked_add(record.rank_start)
 }
 
 /// Counts the host ops that a device trace of the same window would have, and of those what was not
@@ -117,7 +186,9 @@ fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &m
     let mut known = vec![None; host.names.count()];
     let mut is_op = |node: usize| {
         let name = host.nodes.name[node];
-        *known[name.index()].get_or_insert_with(|| !host.is_root(node) && !host.names.get(name).contains("process_group:init"))
+        *known[name.index()].get_or_insert_with(|| {
+            !host.is_root(node) && !host.names.get(name).contains("process_group:init")
+        })
     };
     // of ops: their number, how many are matched, the first that is, what lies up to the last
     let (mut ops, mut matched, mut before, mut until) = (0, 0, None, 0);
@@ -141,22 +212,55 @@ fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &m
 
 /// Counts host ops whose recorded parent is not the op that encloses them in time, and
 /// collectives of which the two traces claim different things.
-pub(crate) fn differences(host: &HostTrace, device: &DeviceTrace, matching: &Matching, op_parent: &[OpIdx]) -> Anomalies {
+pub(crate) fn differences(
+    host: &HostTrace,
+    device: &DeviceTrace,
+    matching: &Matching,
+    op_parent: &[OpIdx],
+) -> Anomalies {
     let mut anomalies = Anomalies::default();
-    for (op, node) in matching.op_host.iter().enumerate().filter_map(|(op, node)| Some((op, node.get()?))) {
-        let place = || format!("{:?}, node {}", host.names.get(host.nodes.name[node.index()]), host.nodes.id[node.index()]);
-        let enclosing = op_parent[op].get().map_or(HostIdx::NONE, |parent| matching.op_host[parent.index()]);
+    for (op, node) in matching
+        .op_host
+        .iter()
+        .enumerate()
+        .filter_map(|(op, node)| Some((op, node.get()?)))
+    {
+        let place = || {
+            format!(
+                "{:?}, node {}",
+                host.names.get(host.nodes.name[node.index()]),
+                host.nodes.id[node.index()]
+            )
+        };
+        let enclosing = op_parent[op]
+            .get()
+            .map_or(HostIdx::NONE, |parent| matching.op_host[parent.index()]);
         let recorded = host.nodes.parent[node.index()];
         // ids are unique: the search is only for those that differ
-        let other = enclosing.get().is_some_and(|enclosing| host.nodes.id[enclosing.index()] != recorded);
-        if other && host.find(recorded).is_some_and(|parent| !host.is_root(parent)) {
+        let other = enclosing
+            .get()
+            .is_some_and(|enclosing| host.nodes.id[enclosing.index()] != recorded);
+        if other
+            && host
+                .find(recorded)
+                .is_some_and(|parent| !host.is_root(parent))
+        {
             anomalies.note(AnomalyKind::ParentDiffers, place);
         }
-        let (of_host, of_device) = (host.nodes.collective[node.index()], device.ops.collective[op]);
+        let (of_host, of_device) = (
+            host.nodes.collective[node.index()],
+            device.ops.collective[op],
+        );
         if of_host != u32::MAX && of_device != u32::MAX {
-            let (a, b) = (host.collectives.row(of_host as usize), device.collectives.row(of_device as usize));
+            let (a, b) = (
+                host.collectives.row(of_host as usize),
+                device.collectives.row(of_device as usize),
+            );
             let differ = |a: u64, b: u64| a != 0 && b != 0 && a != b;
-            if differ(a.in_elements, b.in_elements) || differ(a.out_elements, b.out_elements) || differ(a.group_size, b.group_size) {
+            if differ(a.in_elements, b.in_elements)
+                || differ(a.out_elements, b.out_elements)
+                || differ(a.group_size, b.group_size)
+            {
                 anomalies.note(AnomalyKind::CollectiveDiffers, place);
             }
         }

@@ -53,7 +53,12 @@ impl Track<'_> {
     /// Appends a node; its slot.
     pub(crate) fn push(&mut self, kind: NodeKind, source: u32, first: bool, place: TimeNs) -> u32 {
         let at = self.next;
-        (self.kind[at], self.source[at], self.first[at], self.place[at]) = (kind, source, first, place.0);
+        (
+            self.kind[at],
+            self.source[at],
+            self.first[at],
+            self.place[at],
+        ) = (kind, source, first, place.0);
         self.next += 1;
         self.base + at as u32
     }
@@ -100,7 +105,11 @@ impl Draft {
 
     /// The slots of each thread.
     pub(crate) fn threads(&mut self) -> Vec<Track<'_>> {
-        let (mut kind, mut source, mut first) = (&mut self.kind[..], &mut self.source[..], &mut self.first[..]);
+        let (mut kind, mut source, mut first) = (
+            &mut self.kind[..],
+            &mut self.source[..],
+            &mut self.first[..],
+        );
         let (mut resource, mut place) = (&mut self.resource[..], &mut self.place[..]);
         let track = |ends: &[u32]| {
             let slots = (ends[1] - ends[0]) as usize;
@@ -124,7 +133,9 @@ impl Draft {
         let after = track.start + places.partition_point(|place| *place < time.0) as u32;
         let begun = (track.start..after).next_back();
         // it still runs then where ranges overlap without nesting
-        let ended = begun.filter(|slot| self.end(*slot) <= time).or(begun.and_then(|slot| (track.start..slot).next_back()));
+        let ended = begun
+            .filter(|slot| self.end(*slot) <= time)
+            .or(begun.and_then(|slot| (track.start..slot).next_back()));
         (ended, Some(after).filter(|after| *after < track.end))
     }
 
@@ -151,10 +162,20 @@ impl Draft {
 
     /// Puts a boundary, from `begin` on, before the first slice of each thread.
     pub(crate) fn add_boundaries(&mut self, begin: TimeNs) {
-        for (track, base) in self.tracks.iter_mut().zip(&self.bases).filter(|(track, _)| track.start < track.end) {
+        for (track, base) in self
+            .tracks
+            .iter_mut()
+            .zip(&self.bases)
+            .filter(|(track, _)| track.start < track.end)
+        {
             let at = *base as usize;
             track.start = *base;
-            (self.kind[at], self.source[at], self.first[at], self.place[at]) = (NodeKind::Boundary, u32::MAX, true, begin.0);
+            (
+                self.kind[at],
+                self.source[at],
+                self.first[at],
+                self.place[at],
+            ) = (NodeKind::Boundary, u32::MAX, true, begin.0);
             self.resource[at] = self.resource[at + 1];
         }
     }
@@ -162,7 +183,13 @@ impl Draft {
     /// The call whose slices begin with `slot` and end by `end` has waited until `until` for what began at `begun`: a
     /// hole is left before what it does after that. The slot of that. `None` where by more than clocks err something
     /// else runs then that began in the call. O(slices in the call).
-    pub(crate) fn wait_in(&mut self, slot: u32, end: TimeNs, begun: TimeNs, until: TimeNs) -> Option<u32> {
+    pub(crate) fn wait_in(
+        &mut self,
+        slot: u32,
+        end: TimeNs,
+        begun: TimeNs,
+        until: TimeNs,
+    ) -> Option<u32> {
         let (mut at, mut own) = (slot, slot);
         while self.end(at) < until && self.place(at + 1) < end {
             at += 1;
@@ -194,19 +221,29 @@ impl Draft {
     /// Whether a slot is the unexplained wait before row `row`.
     pub(crate) fn waits_before(&self, slot: u32, row: u32) -> bool {
         let at = slot as usize;
-        slot >= self.first_row() && self.kind[at] == NodeKind::UnexplainedWait && self.source[at] == row
+        slot >= self.first_row()
+            && self.kind[at] == NodeKind::UnexplainedWait
+            && self.source[at] == row
     }
 
     /// The last node of those from `slot` on that ends by `end`.
     pub(crate) fn last_ended(&self, slot: u32, end: TimeNs) -> Option<u32> {
-        let ended = (slot..).take_while(|slot| self.place[*slot as usize + 1] <= end.0 && self.place[*slot as usize] < end.0);
+        let ended = (slot..).take_while(|slot| {
+            self.place[*slot as usize + 1] <= end.0 && self.place[*slot as usize] < end.0
+        });
         ended.last()
     }
 
     /// Appends a device row, or a delay before one; its slot.
     pub(crate) fn add_row(&mut self, kind: NodeKind, row: u32, queue: u32, place: TimeNs) -> u32 {
         let at = self.end as usize;
-        (self.kind[at], self.source[at], self.first[at], self.resource[at], self.place[at]) = (kind, row, true, queue, place.0);
+        (
+            self.kind[at],
+            self.source[at],
+            self.first[at],
+            self.resource[at],
+            self.place[at],
+        ) = (kind, row, true, queue, place.0);
         self.end += 1;
         at as u32
     }
@@ -235,7 +272,12 @@ impl Draft {
     #[cfg(test)]
     pub(crate) fn host_node(&self, slot: u32) -> (NodeKind, u32, i64, i64) {
         let at = slot as usize;
-        (self.kind[at], self.source[at], self.place[at], self.place[at + 1])
+        (
+            self.kind[at],
+            self.source[at],
+            self.place[at],
+            self.place[at + 1],
+        )
     }
 
     /// The slots of all nodes by place; at one instant by track.
@@ -244,14 +286,22 @@ impl Draft {
         // pieces of time, each put in order by itself; cut where the longest track tells
         let nodes: usize = self.tracks.iter().map(|track| track.len()).sum();
         let pieces = nodes.div_ceil(PIECE);
-        let longest = self.tracks.iter().max_by_key(|track| track.len()).cloned().unwrap_or_default();
+        let longest = self
+            .tracks
+            .iter()
+            .max_by_key(|track| track.len())
+            .cloned()
+            .unwrap_or_default();
         let mut from: Vec<u32> = self.tracks.iter().map(|track| track.start).collect();
         let mut parts: Vec<Vec<Range<u32>>> = vec![];
         for piece in 1..=pieces {
-            let cut = (piece < pieces).then(|| place(longest.start + (longest.len() * piece / pieces) as u32));
+            let cut = (piece < pieces)
+                .then(|| place(longest.start + (longest.len() * piece / pieces) as u32));
             let until = |(track, from): (&Range<u32>, &mut u32)| {
                 let rest = &self.place[*from as usize..track.end as usize];
-                let end = *from + cut.map_or(rest.len(), |cut| rest.partition_point(|place| *place < cut)) as u32;
+                let end = *from
+                    + cut.map_or(rest.len(), |cut| rest.partition_point(|place| *place < cut))
+                        as u32;
                 std::mem::replace(from, end)..end
             };
             parts.push(self.tracks.iter().zip(&mut from).map(until).collect());
@@ -259,9 +309,15 @@ impl Draft {
         let mut order = vec![0u32; nodes];
         let mut rest = &mut order[..];
         let size = |part: &Vec<Range<u32>>| part.iter().map(|range| range.len()).sum();
-        let slices: Vec<&mut [u32]> = parts.iter().map(|part| rest.split_off_mut(..size(part)).unwrap_or_default()).collect();
+        let slices: Vec<&mut [u32]> = parts
+            .iter()
+            .map(|part| rest.split_off_mut(..size(part)).unwrap_or_default())
+            .collect();
         slices.into_par_iter().zip(parts).for_each(|(slice, part)| {
-            slice.iter_mut().zip(part.into_iter().flatten()).for_each(|(to, slot)| *to = slot);
+            slice
+                .iter_mut()
+                .zip(part.into_iter().flatten())
+                .for_each(|(to, slot)| *to = slot);
             // the tracks are runs, which a merge sort takes as they are
             slice.sort_by_key(|&slot| place(slot));
         });
@@ -271,14 +327,24 @@ impl Draft {
     /// Per node in `order`, the thread or queue that it runs on, and whether that is a queue. Takes what only this needs.
     pub(crate) fn resources(&mut self, order: &[u32]) -> (Vec<u32>, Vec<bool>) {
         let host = self.first_row() as usize;
-        (take(order, &mut self.resource), gather(order, |at| at >= host))
+        (
+            take(order, &mut self.resource),
+            gather(order, |at| at >= host),
+        )
     }
 
     /// The nodes in `order`, but for their resources. An op that communicates by itself is a collective in its first slice.
-    pub(crate) fn nodes(mut self, order: &[u32], device: &DeviceTrace, communicates: &[bool]) -> Nodes {
+    pub(crate) fn nodes(
+        mut self,
+        order: &[u32],
+        device: &DeviceTrace,
+        communicates: &[bool],
+    ) -> Nodes {
         // each column goes when no other needs it, so that there are never two drafts
         let kind = gather(order, |at| match self.kind[at] {
-            NodeKind::HostOp | NodeKind::HostGap if self.first[at] && communicates.get(self.source[at] as usize) == Some(&true) => {
+            NodeKind::HostOp | NodeKind::HostGap
+                if self.first[at] && communicates.get(self.source[at] as usize) == Some(&true) =>
+            {
                 NodeKind::Collective
             }
             kind => kind,
@@ -286,21 +352,46 @@ impl Draft {
         let first = take(order, &mut self.first);
         let source = take(order, &mut self.source);
         let (host, rows, place) = (self.first_row(), &device.rows, &self.place);
-        let both = || order.par_iter().zip(&source).with_min_len(PIECE / 4).map(|(&slot, &source)| (slot, slot as usize, source as usize));
+        let both = || {
+            order
+                .par_iter()
+                .zip(&source)
+                .with_min_len(PIECE / 4)
+                .map(|(&slot, &source)| (slot, slot as usize, source as usize))
+        };
         let by_place = |slot: u32, at: usize| slot < host || self.kind[at].is_delay();
-        let start = both().map(|(slot, at, row)| if by_place(slot, at) { TimeNs(place[at]) } else { rows.start[row] }).collect();
+        let start = both()
+            .map(|(slot, at, row)| {
+                if by_place(slot, at) {
+                    TimeNs(place[at])
+                } else {
+                    rows.start[row]
+                }
+            })
+            .collect();
         let duration = both().map(|(slot, at, row)| match slot < host {
             true => TimeNs(place[at + 1]) - TimeNs(place[at]),
             false if self.kind[at].is_delay() => rows.start[row] - TimeNs(place[at]),
             false => rows.duration[row],
         });
-        Nodes { duration: duration.collect(), kind, source, first, start, ..Nodes::default() }
+        Nodes {
+            duration: duration.collect(),
+            kind,
+            source,
+            first,
+            start,
+            ..Nodes::default()
+        }
     }
 }
 
 /// A column in order.
 fn gather<T: Send>(order: &[u32], value: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    order.par_iter().with_min_len(PIECE / 4).map(|&slot| value(slot as usize)).collect()
+    order
+        .par_iter()
+        .with_min_len(PIECE / 4)
+        .map(|&slot| value(slot as usize))
+        .collect()
 }
 
 /// A column in order, instead of the one by slot.
@@ -320,7 +411,9 @@ mod tests {
         let mut draft = Draft::new(sizes.into_iter(), 2 * PIECE);
         let mut random = 12345u64;
         let mut next = |limit: u64| {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            random = random
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             TimeNs(((random >> 33) % limit) as i64)
         };
         let mut tracks = vec![];

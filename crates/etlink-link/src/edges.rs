@@ -41,7 +41,10 @@ impl Edges {
     }
 
     /// One node per entry of `previous`, with an edge of program order from there but for `u32::MAX`, and `others`.
-    pub(crate) fn chained(previous: impl ExactSizeIterator<Item = u32>, mut others: Vec<Edge>) -> Self {
+    pub(crate) fn chained(
+        previous: impl ExactSizeIterator<Item = u32>,
+        mut others: Vec<Edge>,
+    ) -> Self {
         // made in runs that are in order already, which a merge sort takes as they are
         others.sort();
         others.dedup_by_key(|edge| (edge.to, edge.kind, edge.from));
@@ -92,7 +95,12 @@ impl Edges {
     /// What node `to` waits for.
     pub fn of(&self, to: usize) -> Deps<'_> {
         let range = self.first[to] as usize..self.first[to + 1] as usize;
-        Deps { to: to as u32, kind: &self.kind[range.clone()], from: &self.from[range.clone()], inferred: &self.inferred[range] }
+        Deps {
+            to: to as u32,
+            kind: &self.kind[range.clone()],
+            from: &self.from[range.clone()],
+            inferred: &self.inferred[range],
+        }
     }
 
     /// All edges, by `to`.
@@ -115,7 +123,12 @@ impl<'e> Deps<'e> {
     /// Them all.
     pub fn iter(self) -> impl Iterator<Item = Edge> + 'e {
         let parts = self.kind.iter().zip(self.from).zip(self.inferred);
-        parts.map(move |((&kind, &from), &inferred)| Edge { to: self.to, kind, from, inferred })
+        parts.map(move |((&kind, &from), &inferred)| Edge {
+            to: self.to,
+            kind,
+            from,
+            inferred,
+        })
     }
 
     /// Whether there is one of this kind from this node. O(log n).

@@ -28,7 +28,9 @@ pub enum Error {
         device: String,
     },
     /// Both traces say which rank they are of.
-    #[error("the host trace is of rank {host} and the device trace of rank {device}; give the two traces of one rank, or --force")]
+    #[error(
+        "the host trace is of rank {host} and the device trace of rank {device}; give the two traces of one rank, or --force"
+    )]
     DifferentRanks {
         /// Rank of the host trace.
         host: i64,
@@ -36,19 +38,25 @@ pub enum Error {
         device: i64,
     },
     /// The host trace has no ops.
-    #[error("the host trace has no ops, only {nodes} root nodes: its observer did not run while the program did; record again, or leave --host out")]
+    #[error(
+        "the host trace has no ops, only {nodes} root nodes: its observer did not run while the program did; record again, or leave --host out"
+    )]
     EmptyHost {
         /// How many nodes it has.
         nodes: usize,
     },
     /// The device trace has no timed events.
-    #[error("the device trace has no timed events that etlink knows ({found}): there is nothing to link; record it again")]
+    #[error(
+        "the device trace has no timed events that etlink knows ({found}): there is nothing to link; record it again"
+    )]
     EmptyDevice {
         /// What it has instead.
         found: String,
     },
     /// The ranks differ.
-    #[error("--rank {asked} was given but the device trace is of rank {found}; leave --rank out, or --force")]
+    #[error(
+        "--rank {asked} was given but the device trace is of rank {found}; leave --rank out, or --force"
+    )]
     WrongRank {
         /// What the user said.
         asked: i64,
@@ -78,7 +86,9 @@ pub enum Error {
         first: String,
     },
     /// The captures of the capture-time trace have no launches.
-    #[error("nothing is launched in its captures (first: {first}); give the trace of the capture of a graph with kernels, or leave --capture out")]
+    #[error(
+        "nothing is launched in its captures (first: {first}); give the trace of the capture of a graph with kernels, or leave --capture out"
+    )]
     EmptyCapture {
         /// The first call that begins one.
         first: String,
@@ -105,9 +115,21 @@ pub enum Error {
 impl Error {
     /// [`Error::EmptyDevice`] with what the trace has.
     pub fn empty_device(device: &DeviceTrace) -> Error {
-        let events = device.events.iter().map(|(kind, count)| format!("{count} of kind {:?}", kind.trim()));
-        let anomalies = device.anomalies.iter().map(|(kind, anomaly)| format!("{} {}", anomaly.count, kind.describe()));
+        let events = device
+            .events
+            .iter()
+            .map(|(kind, count)| format!("{count} of kind {:?}", kind.trim()));
+        let anomalies = device
+            .anomalies
+            .iter()
+            .map(|(kind, anomaly)| format!("{} {}", anomaly.count, kind.describe()));
         let found: Vec<String> = events.chain(anomalies).collect();
-        Error::EmptyDevice { found: if found.is_empty() { "its list is empty".into() } else { found.join(", ") } }
+        Error::EmptyDevice {
+            found: if found.is_empty() {
+                "its list is empty".into()
+            } else {
+                found.join(", ")
+            },
+        }
     }
 }

@@ -11,7 +11,9 @@ use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
 use crate::search::Groups;
 use crate::trace::{EdgeKind, NoLaunch, NodeKind, Nodes};
 use crate::waits::{self, LAUNCH_LATENCY, WAIT_LATENCY, Waits};
-use etlink_model::{Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, TimeNs};
+use etlink_model::{
+    Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, TimeNs,
+};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -47,7 +49,17 @@ pub(crate) fn build(
 ) -> (Nodes, Edges) {
     let edges = Vec::with_capacity(2 * device.rows.len());
     let row_slot = vec![0; device.rows.len()];
-    let mut graph = Graph { device, launches, waits, draft, call_slot, waiting: vec![], row_slot, edges, anomalies };
+    let mut graph = Graph {
+        device,
+        launches,
+        waits,
+        draft,
+        call_slot,
+        waiting: vec![],
+        row_slot,
+        edges,
+        anomalies,
+    };
     let begin = device.window().map_or(TimeNs(0), |(begin, _)| begin);
     graph.draft.add_boundaries(begin);
     graph.add_handoffs(handoffs);
@@ -95,15 +107,25 @@ struct Launch {
 
 impl Graph<'_> {
     fn edge(&mut self, kind: EdgeKind, from: u32, to: u32) {
-        self.edges.push(Edge { to, kind, from, inferred: false });
+        self.edges.push(Edge {
+            to,
+            kind,
+            from,
+            inferred: false,
+        });
     }
 
     /// What gave a thread work to that work, and that work to what came after it.
     fn add_handoffs(&mut self, handoffs: &[Handoff]) {
         for handoff in handoffs {
-            let back = handoff.back().and_then(|back| self.draft.around(handoff.giver, back).1);
+            let back = handoff
+                .back()
+                .and_then(|back| self.draft.around(handoff.giver, back).1);
             let given = self.draft.around(handoff.giver, handoff.given).0;
-            let (first, last) = (self.draft.around(handoff.worker, handoff.start).1, self.draft.around(handoff.worker, handoff.end).0);
+            let (first, last) = (
+                self.draft.around(handoff.worker, handoff.start).1,
+                self.draft.around(handoff.worker, handoff.end).0,
+            );
             let first = match handoff.idle {
                 None => self.draft.tracks[handoff.worker as usize].start,
                 Some(_) => first.unwrap_or_default(),
@@ -111,8 +133,16 @@ impl Graph<'_> {
             if handoff.idle.is_none() {
                 self.draft.end_boundary(first);
             }
-            for (from, to) in [(given, Some(first)), (last, back)].into_iter().filter_map(|(from, to)| from.zip(to)) {
-                self.edges.push(Edge { to, kind: EdgeKind::Handoff, from, inferred: handoff.inferred });
+            for (from, to) in [(given, Some(first)), (last, back)]
+                .into_iter()
+                .filter_map(|(from, to)| from.zip(to))
+            {
+                self.edges.push(Edge {
+                    to,
+                    kind: EdgeKind::Handoff,
+                    from,
+                    inferred: handoff.inferred,
+                });
             }
         }
     }
@@ -124,25 +154,45 @@ impl Graph<'_> {
         let thread = |op: OpIdx| ops.thread[op.index()].0;
         let mut known: FxHashMap<(u32, u32), Vec<(u32, u32)>> = FxHashMap::default();
         for Edge { to, from, .. } in &self.edges {
-            known.entry((draft.thread(*to), draft.thread(*from))).or_default().push((*to, *from));
+            known
+                .entry((draft.thread(*to), draft.thread(*from)))
+                .or_default()
+                .push((*to, *from));
         }
         for pairs in known.values_mut() {
             pairs.sort_unstable();
             let mut latest = 0;
-            pairs.iter_mut().for_each(|(_, from)| (latest, *from) = (latest.max(*from), latest.max(*from)));
+            pairs
+                .iter_mut()
+                .for_each(|(_, from)| (latest, *from) = (latest.max(*from), latest.max(*from)));
         }
-        for &(reader, writer) in tensors.iter().filter(|(reader, writer)| thread(*reader) != thread(*writer)) {
+        for &(reader, writer) in tensors
+            .iter()
+            .filter(|(reader, writer)| thread(*reader) != thread(*writer))
+        {
             if ends(writer) > ops.start[reader.index()] {
-                self.anomalies.note(AnomalyKind::TensorContradicted, || self.device.names.get(ops.name[reader.index()]).to_owned());
+                self.anomalies.note(AnomalyKind::TensorContradicted, || {
+                    self.device.names.get(ops.name[reader.index()]).to_owned()
+                });
                 continue;
             }
-            let ends = (draft.around(thread(writer), ends(writer)).0, draft.around(thread(reader), ops.start[reader.index()]).1);
-            let (Some(from), Some(to)) = ends else { continue };
+            let ends = (
+                draft.around(thread(writer), ends(writer)).0,
+                draft.around(thread(reader), ops.start[reader.index()]).1,
+            );
+            let (Some(from), Some(to)) = ends else {
+                continue;
+            };
             let before = known.entry((thread(reader), thread(writer))).or_default();
             let at = before.partition_point(|(other, _)| *other <= to);
             if at == 0 || before[at - 1].1 < from {
                 before.insert(at, (to, from));
-                self.edges.push(Edge { to, kind: EdgeKind::Tensor, from, inferred: false });
+                self.edges.push(Edge {
+                    to,
+                    kind: EdgeKind::Tensor,
+                    from,
+                    inferred: false,
+                });
             }
         }
     }
@@ -152,11 +202,24 @@ impl Graph<'_> {
         let (rows, calls) = (&self.device.rows, &self.device.calls);
         for waits in self.waits.calls.chunk_by(|wait, next| wait.to == next.to) {
             let call = waits[0].to as usize;
-            let begun = waits.iter().map(|wait| rows.start[wait.from as usize]).max().unwrap_or_default();
-            let until = waits.iter().map(|wait| waits::row_end(self.device, wait.from)).max().unwrap_or_default();
+            let begun = waits
+                .iter()
+                .map(|wait| rows.start[wait.from as usize])
+                .max()
+                .unwrap_or_default();
+            let until = waits
+                .iter()
+                .map(|wait| waits::row_end(self.device, wait.from))
+                .max()
+                .unwrap_or_default();
             // later than the start of a row also where that has no length
             let until = until.max(begun + DurationNs(1));
-            let slot = self.draft.wait_in(self.call_slot[call], calls.start[call] + calls.duration[call], begun, until);
+            let slot = self.draft.wait_in(
+                self.call_slot[call],
+                calls.start[call] + calls.duration[call],
+                begun,
+                until,
+            );
             self.waiting.extend(waits.iter().map(|_| slot));
         }
     }
@@ -164,7 +227,10 @@ impl Graph<'_> {
     /// Device rows, queue by queue, with their launch, the rows that they follow, and the delays that nothing explains.
     fn add_rows(&mut self, begin: TimeNs) {
         let rows = &self.device.rows;
-        let queues = Groups::new(rows.queue.iter().map(|queue| queue.index()), self.device.queues.len());
+        let queues = Groups::new(
+            rows.queue.iter().map(|queue| queue.index()),
+            self.device.queues.len(),
+        );
         for queue in 0..self.device.queues.len() {
             let first = self.draft.next_row();
             let mut order = QueueOrder::default();
@@ -175,25 +241,46 @@ impl Graph<'_> {
                 let launch = self.launch_of(at);
                 let ended = order.ended_by(start);
                 let mut causes = self.causes(row, launch);
-                ended.iter().for_each(|previous| causes.add(previous.end, WAIT_LATENCY));
+                ended
+                    .iter()
+                    .for_each(|previous| causes.add(previous.end, WAIT_LATENCY));
                 let is_first = self.draft.next_row() == first;
                 let delay = causes.delay(start, begin, is_first);
-                let delay = delay.map(|(kind, from)| (kind, self.draft.add_row(kind, row, queue as u32, place.max(from))));
-                place = place.max(start).max(launch.map_or(start, |launch| self.draft.place(launch.slot)));
-                let kind = if self.launches.collective[at] { NodeKind::Collective } else { NodeKind::DeviceOp };
+                let delay = delay.map(|(kind, from)| {
+                    (
+                        kind,
+                        self.draft.add_row(kind, row, queue as u32, place.max(from)),
+                    )
+                });
+                place = place
+                    .max(start)
+                    .max(launch.map_or(start, |launch| self.draft.place(launch.slot)));
+                let kind = if self.launches.collective[at] {
+                    NodeKind::Collective
+                } else {
+                    NodeKind::DeviceOp
+                };
                 let slot = self.draft.add_row(kind, row, queue as u32, place);
                 self.row_slot[at] = slot;
                 let mut waits = slot;
                 if let Some((kind, delay)) = delay {
                     self.edge(EdgeKind::StreamOrder, delay, slot);
-                    waits = if kind == NodeKind::Boundary { slot } else { delay };
+                    waits = if kind == NodeKind::Boundary {
+                        slot
+                    } else {
+                        delay
+                    };
                 }
                 if let Some(launch) = launch {
                     self.edge(EdgeKind::Launch, launch.slot, waits);
                 }
-                ended.iter().for_each(|previous| self.edge(EdgeKind::StreamOrder, previous.slot, waits));
+                ended
+                    .iter()
+                    .for_each(|previous| self.edge(EdgeKind::StreamOrder, previous.slot, waits));
                 if order.push(Stretch { end, start, slot }, ended) {
-                    self.anomalies.note(AnomalyKind::StreamOverlap, || waits::row_name(self.device, row));
+                    self.anomalies.note(AnomalyKind::StreamOverlap, || {
+                        waits::row_name(self.device, row)
+                    });
                 }
             }
             self.draft.close_queue(first);
@@ -218,58 +305,112 @@ impl Graph<'_> {
     fn launch_of(&mut self, row: usize) -> Option<Launch> {
         let call = self.launches.row_call[row].get()?.index();
         if self.launches.no_launch[row] == NoLaunch::StartsBeforeCall {
-            self.anomalies.note(AnomalyKind::StartBeforeLaunch, || waits::row_name(self.device, row as u32));
+            self.anomalies.note(AnomalyKind::StartBeforeLaunch, || {
+                waits::row_name(self.device, row as u32)
+            });
             return None;
         }
-        let (begun, ended) = (self.device.calls.start[call], self.device.calls.start[call] + self.device.calls.duration[call]);
+        let (begun, ended) = (
+            self.device.calls.start[call],
+            self.device.calls.start[call] + self.device.calls.duration[call],
+        );
         let (start, slot) = (self.device.rows.start[row], self.call_slot[call]);
         debug_assert!(begun.0 <= start.0.saturating_add(CLOCK_TOLERANCE_NS));
         let long = start - begun > LAUNCH_LATENCY && ended <= start;
-        if let Some(last) = Some(slot).filter(|_| long).and_then(|slot| self.draft.last_ended(slot, ended)) {
-            return Some(Launch { slot: last, end: ended, limit: LAUNCH_LATENCY });
+        if let Some(last) = Some(slot)
+            .filter(|_| long)
+            .and_then(|slot| self.draft.last_ended(slot, ended))
+        {
+            return Some(Launch {
+                slot: last,
+                end: ended,
+                limit: LAUNCH_LATENCY,
+            });
         }
         // before the call there is a boundary at least
         let limit = LAUNCH_LATENCY.max(self.device.calls.duration[call]);
-        slot.checked_sub(1).map(|slot| Launch { slot, end: begun, limit })
+        slot.checked_sub(1).map(|slot| Launch {
+            slot,
+            end: begun,
+            limit,
+        })
     }
 
     /// Rows that wait for other queues, and calls that wait for rows.
     fn add_waits(&mut self) {
         for wait in &self.waits.rows {
-            let (from, row) = (self.row_slot[wait.from as usize], self.row_slot[wait.to as usize]);
+            let (from, row) = (
+                self.row_slot[wait.from as usize],
+                self.row_slot[wait.to as usize],
+            );
             let is_delayed = row > 0 && self.draft.waits_before(row - 1, wait.to);
             let to = if is_delayed { row - 1 } else { row };
             self.draft.move_behind(to, from);
-            self.edges.push(Edge { to, kind: EdgeKind::EventWait, from, inferred: wait.inferred });
+            self.edges.push(Edge {
+                to,
+                kind: EdgeKind::EventWait,
+                from,
+                inferred: wait.inferred,
+            });
         }
         for (wait, to) in self.waits.calls.iter().zip(&self.waiting) {
             let from = self.row_slot[wait.from as usize];
             match *to {
-                Some(to) => self.edges.push(Edge { to, kind: EdgeKind::HostWait, from, inferred: wait.inferred }),
-                None => self.anomalies.note(AnomalyKind::WaitContradicted, || waits::row_name(self.device, wait.from)),
+                Some(to) => self.edges.push(Edge {
+                    to,
+                    kind: EdgeKind::HostWait,
+                    from,
+                    inferred: wait.inferred,
+                }),
+                None => self.anomalies.note(AnomalyKind::WaitContradicted, || {
+                    waits::row_name(self.device, wait.from)
+                }),
             }
         }
     }
 
     /// Numbers the nodes by place.
     fn finish(self, op_communicates: &[bool]) -> (Nodes, Edges) {
-        let Graph { device, mut draft, mut edges, anomalies, .. } = self;
+        let Graph {
+            device,
+            mut draft,
+            mut edges,
+            anomalies,
+            ..
+        } = self;
         let (order, slots) = (draft.order(), draft.next_row());
         let (resource, on_device) = draft.resources(&order);
         let mut number = vec![0u32; slots as usize];
-        order.iter().zip(0..).for_each(|(&slot, node)| number[slot as usize] = node);
-        let holes: Vec<(u32, DurationNs)> = draft.holes.iter().map(|(slot, waited)| (number[*slot as usize - 1], *waited)).collect();
-        edges.iter_mut().for_each(|edge| (edge.to, edge.from) = (number[edge.to as usize], number[edge.from as usize]));
+        order
+            .iter()
+            .zip(0..)
+            .for_each(|(&slot, node)| number[slot as usize] = node);
+        let holes: Vec<(u32, DurationNs)> = draft
+            .holes
+            .iter()
+            .map(|(slot, waited)| (number[*slot as usize - 1], *waited))
+            .collect();
+        edges.iter_mut().for_each(|edge| {
+            (edge.to, edge.from) = (number[edge.to as usize], number[edge.from as usize])
+        });
         drop(number);
         let made = edges.len();
         edges.retain(|edge| edge.from < edge.to);
-        anomalies.add(AnomalyKind::WaitContradicted, (made - edges.len()) as u64, None);
+        anomalies.add(
+            AnomalyKind::WaitContradicted,
+            (made - edges.len()) as u64,
+            None,
+        );
         let (mut nodes, edges) = rayon::join(
             || draft.nodes(&order, device, op_communicates),
             || {
                 let mut last = vec![u32::MAX; device.threads.len()];
                 let before = |node: usize| {
-                    if on_device[node] { u32::MAX } else { std::mem::replace(&mut last[resource[node] as usize], node as u32) }
+                    if on_device[node] {
+                        u32::MAX
+                    } else {
+                        std::mem::replace(&mut last[resource[node] as usize], node as u32)
+                    }
                 };
                 Edges::chained((0..order.len()).map(before), edges)
             },
@@ -277,7 +418,14 @@ impl Graph<'_> {
         for (node, waited) in holes {
             nodes.duration[node as usize].0 -= waited.0;
         }
-        (Nodes { resource, on_device, ..nodes }, edges)
+        (
+            Nodes {
+                resource,
+                on_device,
+                ..nodes
+            },
+            edges,
+        )
     }
 }
 
@@ -304,7 +452,10 @@ impl QueueOrder {
         while let Some(&Reverse(next)) = self.running.peek().filter(|next| next.0.end <= ended_by) {
             self.running.pop();
             // what `next` followed itself needs no second follower
-            let followed = |earlier: &Stretch| earlier.slot < next.slot && earlier.end.0 <= next.start.0.saturating_add(QUEUE_ROUNDING_NS);
+            let followed = |earlier: &Stretch| {
+                earlier.slot < next.slot
+                    && earlier.end.0 <= next.start.0.saturating_add(QUEUE_ROUNDING_NS)
+            };
             self.ended.retain(|earlier| !followed(earlier));
             self.ended.push(next);
         }
@@ -321,9 +472,15 @@ impl QueueOrder {
 
 /// Per CPU op: whether it is a collective that no device row carries out. Where collectives run
 /// on devices, a record without a row of its own is a wait, or was launched with others.
-pub(crate) fn host_collectives(device: &DeviceTrace, launches: &Launches, kind_of: impl Fn(OpIdx) -> Option<CollectiveKind>) -> Vec<bool> {
+pub(crate) fn host_collectives(
+    device: &DeviceTrace,
+    launches: &Launches,
+    kind_of: impl Fn(OpIdx) -> Option<CollectiveKind>,
+) -> Vec<bool> {
     if launches.collective.contains(&true) {
         return vec![];
     }
-    (0..device.ops.len()).map(|op| kind_of(OpIdx::new(op)).is_some_and(|kind| kind != CollectiveKind::Other)).collect()
+    (0..device.ops.len())
+        .map(|op| kind_of(OpIdx::new(op)).is_some_and(|kind| kind != CollectiveKind::Other))
+        .collect()
 }

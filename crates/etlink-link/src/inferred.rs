@@ -25,7 +25,13 @@ use rustc_hash::FxHashMap;
 const MAX_TRIED: usize = 256;
 
 /// Waits that the two rules find. O(n log n).
-pub(crate) fn event_waits(device: &DeviceTrace, launches: &Launches, lanes: &Lanes, does: &[Does], call_op: &[OpIdx]) -> Vec<Wait> {
+pub(crate) fn event_waits(
+    device: &DeviceTrace,
+    launches: &Launches,
+    lanes: &Lanes,
+    does: &[Does],
+    call_op: &[OpIdx],
+) -> Vec<Wait> {
     if !does.contains(&Does::StreamWait) {
         return vec![];
     }
@@ -39,8 +45,13 @@ pub(crate) fn event_waits(device: &DeviceTrace, launches: &Launches, lanes: &Lan
             Does::EndCapture => thread.captures = false,
             _ if thread.captures => {}
             Does::Record => {
-                let by_op = call_op[call].get().is_some_and(|op| !nest::is_scope(device, op.index()));
-                thread.record = thread.last.filter(|_| by_op).map(|row| Record { row, then: Then::Nothing });
+                let by_op = call_op[call]
+                    .get()
+                    .is_some_and(|op| !nest::is_scope(device, op.index()));
+                thread.record = thread.last.filter(|_| by_op).map(|row| Record {
+                    row,
+                    then: Then::Nothing,
+                });
             }
             Does::StreamWait => thread.wait(device.calls.start[call]),
             _ => {}
@@ -93,11 +104,23 @@ impl Thread {
     fn launch(&mut self, device: &DeviceTrace, row: u32, waits: &mut Vec<Wait>) {
         let queue_of = |row: u32| device.rows.queue[row as usize];
         let queue = queue_of(row);
-        if let Some(pending) = self.pending.filter(|pending| queue_of(pending.row) != queue) {
+        if let Some(pending) = self
+            .pending
+            .filter(|pending| queue_of(pending.row) != queue)
+        {
             self.pending = None;
             let fits = pending.then == Then::Nothing || pending.then == Then::Queue(queue);
-            if fits && ends_before(row_end(device, pending.row), device.rows.start[row as usize]) {
-                waits.push(Wait { to: row, from: pending.row, inferred: true });
+            if fits
+                && ends_before(
+                    row_end(device, pending.row),
+                    device.rows.start[row as usize],
+                )
+            {
+                waits.push(Wait {
+                    to: row,
+                    from: pending.row,
+                    inferred: true,
+                });
             }
         }
         if let Some(record) = &mut self.record {
@@ -112,28 +135,49 @@ impl Thread {
 }
 
 /// Waits that explain why rows started late.
-fn delays(device: &DeviceTrace, launches: &Launches, lanes: &Lanes, threads: &[Thread], known: &[Wait]) -> Vec<Wait> {
+fn delays(
+    device: &DeviceTrace,
+    launches: &Launches,
+    lanes: &Lanes,
+    threads: &[Thread],
+    known: &[Wait],
+) -> Vec<Wait> {
     let rows = &device.rows;
     let mut causes: FxHashMap<u32, TimeNs> = FxHashMap::default();
     for wait in known {
         let latest = causes.entry(wait.to).or_insert(TimeNs(i64::MIN));
         *latest = row_end(device, wait.from).max(*latest);
     }
-    let mut queues = vec![Queue { ended: TimeNs(i64::MIN), launched: TimeNs(i64::MIN) }; device.queues.len()];
+    let mut queues = vec![
+        Queue {
+            ended: TimeNs(i64::MIN),
+            launched: TimeNs(i64::MIN)
+        };
+        device.queues.len()
+    ];
     let mut found = vec![];
     for row in 0..rows.len() as u32 {
         let at = row as usize;
         let queue = &mut queues[rows.queue[at].index()];
         let before = *queue;
         queue.ended = queue.ended.max(row_end(device, row));
-        let Some(call) = launches.row_call[at].get() else { continue };
+        let Some(call) = launches.row_call[at].get() else {
+            continue;
+        };
         queue.launched = lanes.launched(row);
-        let other = before.ended.max(causes.get(&row).copied().unwrap_or(before.ended));
-        let ready = (queue.launched.0.saturating_add(LAUNCH_LATENCY.0)).max(other.0.saturating_add(WAIT_LATENCY.0));
+        let other = before
+            .ended
+            .max(causes.get(&row).copied().unwrap_or(before.ended));
+        let ready = (queue.launched.0.saturating_add(LAUNCH_LATENCY.0))
+            .max(other.0.saturating_add(WAIT_LATENCY.0));
         if rows.start[at].0 > ready {
             let waited = last_wait(device, threads, call, before.launched);
             let from = waited.and_then(|waited| ended_just_before(device, lanes, row, waited));
-            found.extend(from.map(|from| Wait { to: row, from, inferred: true }));
+            found.extend(from.map(|from| Wait {
+                to: row,
+                from,
+                inferred: true,
+            }));
         }
     }
     found
@@ -147,18 +191,34 @@ struct Queue {
 }
 
 /// When the thread of `call` last made a stream wait, if that was after `since`.
-fn last_wait(device: &DeviceTrace, threads: &[Thread], call: CallIdx, since: TimeNs) -> Option<TimeNs> {
+fn last_wait(
+    device: &DeviceTrace,
+    threads: &[Thread],
+    call: CallIdx,
+    since: TimeNs,
+) -> Option<TimeNs> {
     let waited = &threads[device.calls.thread[call.index()].index()].waited;
     let at = waited.partition_point(|wait| *wait < device.calls.start[call.index()]);
-    at.checked_sub(1).map(|last| waited[last]).filter(|last| *last > since)
+    at.checked_sub(1)
+        .map(|last| waited[last])
+        .filter(|last| *last > since)
 }
 
 /// The row of another queue of the device that ended last before `row` began, of those launched before `waited`.
 fn ended_just_before(device: &DeviceTrace, lanes: &Lanes, row: u32, waited: TimeNs) -> Option<u32> {
-    let (start, own) = (device.rows.start[row as usize], device.rows.queue[row as usize]);
+    let (start, own) = (
+        device.rows.start[row as usize],
+        device.rows.queue[row as usize],
+    );
     let device_of = |queue: QueueIdx| device.queues[queue.index()].device;
-    let end = lanes.by_end.partition_point(|other| ends_before(row_end(device, *other), start));
-    let near = lanes.by_end[..end].iter().rev().take(MAX_TRIED).take_while(|other| start - row_end(device, **other) <= WAIT_LATENCY);
+    let end = lanes
+        .by_end
+        .partition_point(|other| ends_before(row_end(device, *other), start));
+    let near = lanes.by_end[..end]
+        .iter()
+        .rev()
+        .take(MAX_TRIED)
+        .take_while(|other| start - row_end(device, **other) <= WAIT_LATENCY);
     near.copied().find(|other| {
         let queue = device.rows.queue[*other as usize];
         queue != own && device_of(queue) == device_of(own) && lanes.launched(*other) < waited

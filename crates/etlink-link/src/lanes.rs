@@ -33,19 +33,35 @@ impl Lanes {
             (_, None) => TimeNs(i64::MIN),
         };
         let launched: Vec<TimeNs> = (0..rows.len()).map(launched).collect();
-        let groups = Groups::new(rows.queue.iter().map(|queue| queue.index()), device.queues.len());
+        let groups = Groups::new(
+            rows.queue.iter().map(|queue| queue.index()),
+            device.queues.len(),
+        );
         let mut by_end: Vec<u32> = (0..rows.len() as u32).collect();
         by_end.sort_by_key(|row| row_end(device, *row));
         let call_of = launches.row_call.iter().zip(0..);
-        let mut by_call: Vec<(u32, u32)> = call_of.filter_map(|(call, row)| Some((call.get()?.0, row))).collect();
+        let mut by_call: Vec<(u32, u32)> = call_of
+            .filter_map(|(call, row)| Some((call.get()?.0, row)))
+            .collect();
         by_call.sort();
-        let mut lanes = Lanes { launched, rows: Vec::with_capacity(rows.len()), first: vec![0], by_stream: FxHashMap::default(), by_end, by_call };
+        let mut lanes = Lanes {
+            launched,
+            rows: Vec::with_capacity(rows.len()),
+            first: vec![0],
+            by_stream: FxHashMap::default(),
+            by_end,
+            by_call,
+        };
         for (queue, at) in device.queues.iter().zip(0..) {
             let from = lanes.rows.len();
             lanes.rows.extend(groups.of(at));
             lanes.rows[from..].sort_by_key(|row| lanes.launched[*row as usize]);
             lanes.first.push(lanes.rows.len() as u32);
-            lanes.by_stream.entry((queue.device, queue.stream)).or_default().push(at as u32);
+            lanes
+                .by_stream
+                .entry((queue.device, queue.stream))
+                .or_default()
+                .push(at as u32);
         }
         lanes
     }
@@ -62,13 +78,16 @@ impl Lanes {
     /// The last row of a queue that was launched before `time`.
     pub(crate) fn last_before(&self, queue: u32, time: TimeNs) -> Option<u32> {
         let lane = self.of(queue);
-        lane.partition_point(|row| self.launched(*row) < time).checked_sub(1).map(|at| lane[at])
+        lane.partition_point(|row| self.launched(*row) < time)
+            .checked_sub(1)
+            .map(|at| lane[at])
     }
 
     /// The first row of a queue that was launched after `time`.
     pub(crate) fn first_after(&self, queue: u32, time: TimeNs) -> Option<u32> {
         let lane = self.of(queue);
-        lane.get(lane.partition_point(|row| self.launched(*row) <= time)).copied()
+        lane.get(lane.partition_point(|row| self.launched(*row) <= time))
+            .copied()
     }
 
     /// The queue of a stream: in the context of `like` if there are several.
@@ -76,12 +95,22 @@ impl Lanes {
         let like = device.queues[like.index()];
         let all = self.by_stream.get(&(like.device, stream))?;
         let has_rows = |queue: &&u32| !self.of(**queue).is_empty();
-        let same = all.iter().filter(has_rows).find(|queue| device.queues[**queue as usize].context == like.context);
+        let same = all
+            .iter()
+            .filter(has_rows)
+            .find(|queue| device.queues[**queue as usize].context == like.context);
         same.or_else(|| all.iter().find(has_rows)).copied()
     }
 
     /// The queues of a device that have rows.
-    pub(crate) fn of_device<'a>(&'a self, device: &'a DeviceTrace, number: i64) -> impl Iterator<Item = u32> + 'a {
-        (0..).zip(&device.queues).filter(move |(queue, of)| of.device == number && !self.of(*queue).is_empty()).map(|(queue, _)| queue)
+    pub(crate) fn of_device<'a>(
+        &'a self,
+        device: &'a DeviceTrace,
+        number: i64,
+    ) -> impl Iterator<Item = u32> + 'a {
+        (0..)
+            .zip(&device.queues)
+            .filter(move |(queue, of)| of.device == number && !self.of(*queue).is_empty())
+            .map(|(queue, _)| queue)
     }
 }

@@ -8,7 +8,10 @@
 use crate::nest::Nesting;
 use crate::search::seek;
 use crate::trace::NoLaunch;
-use etlink_model::{Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceTrace, HostIdx, Label, NameId, OpIdx, ThreadIdx, TimeNs};
+use etlink_model::{
+    Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceTrace, HostIdx, Label,
+    NameId, OpIdx, ThreadIdx, TimeNs,
+};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
@@ -27,7 +30,11 @@ pub(crate) struct Launches {
 }
 
 /// Finds launches and owners. O(n log n).
-pub(crate) fn launches(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostIdx]) -> (Launches, Anomalies) {
+pub(crate) fn launches(
+    device: &DeviceTrace,
+    nesting: &Nesting,
+    op_host: &[HostIdx],
+) -> (Launches, Anomalies) {
     let mut anomalies = Anomalies::default();
     let mut index = CallIndex::new(device);
     let params = device.names.find("record_param_comms");
@@ -44,7 +51,14 @@ pub(crate) fn launches(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostI
         let (call, reason) = index.find(row, &mut anomalies);
         let op = call.get().map_or(OpIdx::NONE, |call| {
             let inner = nesting.call_op[call.index()];
-            owner(device, nesting, op_host, inner, params.filter(|_| found.collective[row]), matched)
+            owner(
+                device,
+                nesting,
+                op_host,
+                inner,
+                params.filter(|_| found.collective[row]),
+                matched,
+            )
         });
         found.row_call.push(call);
         found.row_op.push(op);
@@ -57,28 +71,48 @@ pub(crate) fn launches(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostI
 fn collectives(device: &DeviceTrace) -> Vec<bool> {
     let is_kind = |name: &str| CollectiveKind::of(name) != CollectiveKind::Other;
     // few distinct names, many rows
-    let (mut kernels, mut records) = (vec![None; device.names.count()], vec![None; device.names.count()]);
+    let (mut kernels, mut records) = (
+        vec![None; device.names.count()],
+        vec![None; device.names.count()],
+    );
     let mut communicates = |row: usize| {
         let kernel = device.rows.name[row];
-        let record = device.collectives.name.get(device.rows.collective[row] as usize);
+        let record = device
+            .collectives
+            .name
+            .get(device.rows.collective[row] as usize);
         *kernels[kernel.index()].get_or_insert_with(|| is_nccl(device.names.get(kernel)))
-            || record.is_some_and(|&name| *records[name.index()].get_or_insert_with(|| is_kind(device.names.get(name))))
+            || record.is_some_and(|&name| {
+                *records[name.index()].get_or_insert_with(|| is_kind(device.names.get(name)))
+            })
     };
     (0..device.rows.len()).map(&mut communicates).collect()
 }
 
 /// NCCL and RCCL name their kernels `ncclKernel_…`, `ncclDevKernel_…`; HCCL rows are `hccl::…`.
 fn is_nccl(kernel: &str) -> bool {
-    ["ncclKernel", "ncclDevKernel", "rcclKernel", "hccl::"].iter().any(|prefix| kernel.starts_with(prefix))
+    ["ncclKernel", "ncclDevKernel", "rcclKernel", "hccl::"]
+        .iter()
+        .any(|prefix| kernel.starts_with(prefix))
 }
 
 /// The owner of a row whose call is inside `inner`: the innermost op that the host trace has
 /// too; for a collective the `record_param_comms` around it.
-fn owner(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostIdx], inner: OpIdx, params: Option<NameId>, matched: bool) -> OpIdx {
+fn owner(
+    device: &DeviceTrace,
+    nesting: &Nesting,
+    op_host: &[HostIdx],
+    inner: OpIdx,
+    params: Option<NameId>,
+    matched: bool,
+) -> OpIdx {
     let up = |op: &OpIdx| nesting.op_parent[op.index()].get();
     let chain = || std::iter::successors(inner.get(), up);
-    let communicates = params.and_then(|name| chain().find(|op| device.ops.name[op.index()] == name));
-    communicates.or_else(|| chain().find(|op| matched && op_host[op.index()] != HostIdx::NONE)).unwrap_or(inner)
+    let communicates =
+        params.and_then(|name| chain().find(|op| device.ops.name[op.index()] == name));
+    communicates
+        .or_else(|| chain().find(|op| matched && op_host[op.index()] != HostIdx::NONE))
+        .unwrap_or(inner)
 }
 
 /// A call that bears an id. In order of id, process and start: calls are numbered by their start.
@@ -107,18 +141,43 @@ impl<'t> CallIndex<'t> {
         labels.sort_unstable();
         labels.dedup();
         let number = |label| labels.partition_point(|other| *other < label) as u32;
-        let of_thread: Vec<u32> = device.threads.iter().map(|thread| number(thread.pid)).collect();
-        let ids = device.calls.correlation.iter().zip(&device.calls.thread).zip(0..);
-        let entry =
-            |((&id, thread), call): ((&Correlation, &ThreadIdx), u32)| id.get().map(|id| Entry { id, process: of_thread[thread.index()], call });
+        let of_thread: Vec<u32> = device
+            .threads
+            .iter()
+            .map(|thread| number(thread.pid))
+            .collect();
+        let ids = device
+            .calls
+            .correlation
+            .iter()
+            .zip(&device.calls.thread)
+            .zip(0..);
+        let entry = |((&id, thread), call): ((&Correlation, &ThreadIdx), u32)| {
+            id.get().map(|id| Entry {
+                id,
+                process: of_thread[thread.index()],
+                call,
+            })
+        };
         let mut calls = Vec::with_capacity(device.calls.len());
         calls.extend(ids.filter_map(entry));
         // nearly in order already, which a merge sort takes as it is
         calls.sort();
         let mut launches = vec![false; labels.len()];
-        calls.iter().for_each(|entry| launches[entry.process as usize] = true);
-        let processes = (0..).zip(launches).filter_map(|(process, launches)| launches.then_some(process)).collect();
-        let mut index = CallIndex { device, calls, last: 0, processes, process_of: FxHashMap::default() };
+        calls
+            .iter()
+            .for_each(|entry| launches[entry.process as usize] = true);
+        let processes = (0..)
+            .zip(launches)
+            .filter_map(|(process, launches)| launches.then_some(process))
+            .collect();
+        let mut index = CallIndex {
+            device,
+            calls,
+            last: 0,
+            processes,
+            process_of: FxHashMap::default(),
+        };
         if index.processes.len() > 1 {
             index.process_of = index.vote();
         }
@@ -142,7 +201,9 @@ impl<'t> CallIndex<'t> {
         votes.sort_unstable_by_key(|&((device, process), count)| (Reverse(count), device, process));
         let mut process_of: FxHashMap<i64, u32> = FxHashMap::default();
         for &((device, process), _) in &votes {
-            if !process_of.contains_key(&device) && !process_of.values().any(|taken| *taken == process) {
+            if !process_of.contains_key(&device)
+                && !process_of.values().any(|taken| *taken == process)
+            {
                 process_of.insert(device, process);
             }
         }
@@ -160,13 +221,20 @@ impl<'t> CallIndex<'t> {
     /// clocks; `false` with the first one where all began after it. Last, whether others have the id.
     fn latest(&mut self, row: usize, process: u32) -> Option<(bool, u32, bool)> {
         let id = self.device.rows.correlation[row].get()?;
-        let from = seek(&self.calls, self.last, |entry| (entry.id, entry.process) < (id, process));
+        let from = seek(&self.calls, self.last, |entry| {
+            (entry.id, entry.process) < (id, process)
+        });
         self.last = from;
         let calls = &self.calls[from..];
         let calls = &calls[..seek(calls, 0, |entry| (entry.id, entry.process) == (id, process))];
-        let limit = self.device.rows.start[row].0.saturating_add(CLOCK_TOLERANCE_NS);
-        match calls.partition_point(|entry| self.device.calls.start[entry.call as usize].0 <= limit) {
-            0 => calls.first().map(|entry| (false, entry.call, calls.len() > 1)),
+        let limit = self.device.rows.start[row]
+            .0
+            .saturating_add(CLOCK_TOLERANCE_NS);
+        match calls.partition_point(|entry| self.device.calls.start[entry.call as usize].0 <= limit)
+        {
+            0 => calls
+                .first()
+                .map(|entry| (false, entry.call, calls.len() > 1)),
             begun => Some((true, calls[begun - 1].call, calls.len() > 1)),
         }
     }
@@ -178,23 +246,32 @@ impl<'t> CallIndex<'t> {
     /// The call that launched `row`, or why there is none. A row never takes the call of a process
     /// that its device does not belong to.
     fn find(&mut self, row: usize, anomalies: &mut Anomalies) -> (CallIdx, NoLaunch) {
-        let Some(id) = self.device.rows.correlation[row].get() else { return (CallIdx::NONE, NoLaunch::NoCorrelation) };
+        let Some(id) = self.device.rows.correlation[row].get() else {
+            return (CallIdx::NONE, NoLaunch::NoCorrelation);
+        };
         let own = self.process_of.get(&self.device_of(row)).copied();
         let (mut several, mut begun, mut best) = (false, 0, None);
         for at in 0..own.map_or(self.processes.len(), |_| 1) {
-            let Some(fitting) = self.latest(row, own.unwrap_or(self.processes[at])) else { continue };
+            let Some(fitting) = self.latest(row, own.unwrap_or(self.processes[at])) else {
+                continue;
+            };
             several |= fitting.2;
             begun += u32::from(fitting.0);
             // calls are numbered by their start
             best = best.max(Some(fitting));
         }
         if several || begun > 1 {
-            anomalies.note(AnomalyKind::DuplicateCorrelation, || format!("correlation {}", id.0));
+            anomalies.note(AnomalyKind::DuplicateCorrelation, || {
+                format!("correlation {}", id.0)
+            });
         }
         match best {
             Some((true, call, _)) => (CallIdx(call), NoLaunch::Launched),
             Some((false, call, _)) => (CallIdx(call), NoLaunch::StartsBeforeCall),
-            None => (CallIdx::NONE, self.why_none(id, self.device.rows.start[row])),
+            None => (
+                CallIdx::NONE,
+                self.why_none(id, self.device.rows.start[row]),
+            ),
         }
     }
 
@@ -203,7 +280,9 @@ impl<'t> CallIndex<'t> {
         let lowest = self.calls.first().map(|entry| entry.id);
         match self.device.calls.start.first().copied() {
             None => NoLaunch::NoCallsRecorded,
-            Some(first) if start < first || lowest.is_some_and(|lowest| id < lowest) => NoLaunch::BeforeWindow,
+            Some(first) if start < first || lowest.is_some_and(|lowest| id < lowest) => {
+                NoLaunch::BeforeWindow
+            }
             Some(_) => NoLaunch::CallNotRecorded,
         }
     }

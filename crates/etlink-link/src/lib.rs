@@ -64,15 +64,31 @@ pub struct LinkOptions {
 ///
 /// # Errors
 /// The two traces are of different programs, ranks or steps, unless `force`; there is nothing to link.
-pub fn link(mut host: Option<HostTrace>, device: DeviceTrace, options: LinkOptions) -> Result<LinkedTrace, Error> {
-    let Some((start, end)) = device.window() else { return Err(Error::empty_device(&device)) };
-    let mut report = LinkReport { window: TimeWindow { start_ns: start.0, end_ns: end.0 }, ..LinkReport::default() };
+pub fn link(
+    mut host: Option<HostTrace>,
+    device: DeviceTrace,
+    options: LinkOptions,
+) -> Result<LinkedTrace, Error> {
+    let Some((start, end)) = device.window() else {
+        return Err(Error::empty_device(&device));
+    };
+    let mut report = LinkReport {
+        window: TimeWindow {
+            start_ns: start.0,
+            end_ns: end.0,
+        },
+        ..LinkReport::default()
+    };
     describe(host.as_ref(), &device, options, &mut report)?;
     let ((matched, used), nesting) = rayon::join(
         || {
             rayon::join(
                 || matched(host.as_ref(), &device, options, &mut report),
-                || host.as_ref().map(|host| tensors::tensor_deps(host, options.tensor_deps)).unwrap_or_default(),
+                || {
+                    host.as_ref()
+                        .map(|host| tensors::tensor_deps(host, options.tensor_deps))
+                        .unwrap_or_default()
+                },
             )
         },
         || nest::nest(&device),
@@ -82,21 +98,56 @@ pub fn link(mut host: Option<HostTrace>, device: DeviceTrace, options: LinkOptio
     // needed no more, and large
     host.iter_mut().for_each(|host| host.tensors = None);
     let mut anomalies = std::mem::take(&mut report.anomalies);
-    let first_overlap = nesting.first_overlap.map(|op| format!("{:?}", device.names.get(device.ops.name[op.index()])));
+    let first_overlap = nesting
+        .first_overlap
+        .map(|op| format!("{:?}", device.names.get(device.ops.name[op.index()])));
     anomalies.add(AnomalyKind::PartialOverlap, nesting.overlaps, first_overlap);
     let (differences, (launches, unlaunched)) = rayon::join(
-        || host.as_ref().map(|host| compare::differences(host, &device, &matching, &nesting.op_parent)).unwrap_or_default(),
+        || {
+            host.as_ref()
+                .map(|host| compare::differences(host, &device, &matching, &nesting.op_parent))
+                .unwrap_or_default()
+        },
         || launch::launches(&device, &nesting, &matching.op_host),
     );
     anomalies.merge(differences);
     anomalies.merge(unlaunched);
-    let Nesting { op_parent, op_exclusive, call_op, call_slot, draft, handoffs, .. } = nesting;
-    let Matching { op_host, op_rule, .. } = matching;
-    let mut trace = LinkedTrace { host, device, op_host, op_rule, op_parent, op_exclusive, call_op, report, ..LinkedTrace::default() };
+    let Nesting {
+        op_parent,
+        op_exclusive,
+        call_op,
+        call_slot,
+        draft,
+        handoffs,
+        ..
+    } = nesting;
+    let Matching {
+        op_host, op_rule, ..
+    } = matching;
+    let mut trace = LinkedTrace {
+        host,
+        device,
+        op_host,
+        op_rule,
+        op_parent,
+        op_exclusive,
+        call_op,
+        report,
+        ..LinkedTrace::default()
+    };
     let waits = waits::waits(&trace.device, &launches, &trace.call_op, &mut anomalies);
-    let communicates = graph::host_collectives(&trace.device, &launches, |op| trace.op_collective(op).map(|found| found.kind()));
-    (trace.nodes, trace.edges) =
-        graph::build(&trace.device, draft, call_slot, &launches, (&waits, &handoffs, &tensors), &communicates, &mut anomalies);
+    let communicates = graph::host_collectives(&trace.device, &launches, |op| {
+        trace.op_collective(op).map(|found| found.kind())
+    });
+    (trace.nodes, trace.edges) = graph::build(
+        &trace.device,
+        draft,
+        call_slot,
+        &launches,
+        (&waits, &handoffs, &tensors),
+        &communicates,
+        &mut anomalies,
+    );
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;
@@ -107,8 +158,15 @@ pub fn link(mut host: Option<HostTrace>, device: DeviceTrace, options: LinkOptio
 }
 
 /// Matches the ops of the two traces and compares these. Nothing matches without a host trace.
-fn matched(host: Option<&HostTrace>, device: &DeviceTrace, options: LinkOptions, report: &mut LinkReport) -> Result<Matching, Error> {
-    let Some(host) = host else { return Ok(Matching::none(0, device.ops.len())) };
+fn matched(
+    host: Option<&HostTrace>,
+    device: &DeviceTrace,
+    options: LinkOptions,
+    report: &mut LinkReport,
+) -> Result<Matching, Error> {
+    let Some(host) = host else {
+        return Ok(Matching::none(0, device.ops.len()));
+    };
     let mut found = matching::matching(host, device, &mut report.anomalies);
     compare::compare(host, device, &found, options, report)?;
     found.host_op = vec![];
@@ -116,7 +174,12 @@ fn matched(host: Option<&HostTrace>, device: &DeviceTrace, options: LinkOptions,
 }
 
 /// Takes over what the traces say of themselves.
-fn describe(host: Option<&HostTrace>, device: &DeviceTrace, options: LinkOptions, report: &mut LinkReport) -> Result<(), Error> {
+fn describe(
+    host: Option<&HostTrace>,
+    device: &DeviceTrace,
+    options: LinkOptions,
+    report: &mut LinkReport,
+) -> Result<(), Error> {
     let rows = device.ops.len() + device.calls.len() + device.rows.len();
     // every event can become several slices, and node numbers are 32 bits wide
     if rows > (u32::MAX / 4) as usize {

@@ -26,7 +26,12 @@ pub(crate) struct Matching {
 
 impl Matching {
     pub(crate) fn none(nodes: usize, ops: usize) -> Self {
-        Matching { op_host: vec![HostIdx::NONE; ops], op_rule: vec![MatchRule::None; ops], host_op: vec![OpIdx::NONE; nodes], same_id_other_name: 0 }
+        Matching {
+            op_host: vec![HostIdx::NONE; ops],
+            op_rule: vec![MatchRule::None; ops],
+            host_op: vec![OpIdx::NONE; nodes],
+            same_id_other_name: 0,
+        }
     }
 
     fn set(&mut self, host: HostIdx, op: OpIdx, rule: MatchRule) {
@@ -37,12 +42,19 @@ impl Matching {
 
     /// How many ops are matched.
     pub(crate) fn count(&self) -> u64 {
-        self.op_rule.iter().filter(|rule| **rule != MatchRule::None).count() as u64
+        self.op_rule
+            .iter()
+            .filter(|rule| **rule != MatchRule::None)
+            .count() as u64
     }
 }
 
 /// Matches by id, or by order where there are no ids that agree.
-pub(crate) fn matching(host: &HostTrace, device: &DeviceTrace, anomalies: &mut Anomalies) -> Matching {
+pub(crate) fn matching(
+    host: &HostTrace,
+    device: &DeviceTrace,
+    anomalies: &mut Anomalies,
+) -> Matching {
     let symbols = symbols(host, device);
     let mut by_id = by_id(host, device, &symbols, anomalies);
     // fewer than half of the common ids agreeing in name: the ids are of two processes
@@ -51,7 +63,11 @@ pub(crate) fn matching(host: &HostTrace, device: &DeviceTrace, anomalies: &mut A
     }
     let mut by_order = by_order(host, device, &symbols, anomalies);
     by_order.same_id_other_name = by_id.same_id_other_name;
-    if by_order.count() > by_id.count() { by_order } else { std::mem::take(&mut by_id) }
+    if by_order.count() > by_id.count() {
+        by_order
+    } else {
+        std::mem::take(&mut by_id)
+    }
 }
 
 /// Per host name the same name of the device trace; names that it lacks get numbers of their own.
@@ -63,7 +79,10 @@ fn symbols(host: &HostTrace, device: &DeviceTrace) -> Vec<u32> {
     let known = device.names.count() as u32;
     let symbol = |id: u32| {
         let name = host.names.get(NameId(id));
-        let found = device.names.find(name).or_else(|| device.names.find(&sanitized(name)));
+        let found = device
+            .names
+            .find(name)
+            .or_else(|| device.names.find(&sanitized(name)));
         found.map_or(known + id, |name| name.0)
     };
     // most strings are no names of nodes
@@ -71,11 +90,17 @@ fn symbols(host: &HostTrace, device: &DeviceTrace) -> Vec<u32> {
     for name in &host.nodes.name {
         symbols[name.index()].get_or_insert_with(|| symbol(name.0));
     }
-    symbols.into_iter().map(|symbol| symbol.unwrap_or(u32::MAX)).collect()
+    symbols
+        .into_iter()
+        .map(|symbol| symbol.unwrap_or(u32::MAX))
+        .collect()
 }
 
 fn sanitized(name: &str) -> String {
-    if name.chars().any(|c| !c.is_ascii() || c.is_ascii_control() && c != '\n') {
+    if name
+        .chars()
+        .any(|c| !c.is_ascii() || c.is_ascii_control() && c != '\n')
+    {
         return "unknown".to_owned();
     }
     name.chars()
@@ -92,21 +117,38 @@ fn sanitized(name: &str) -> String {
         .collect()
 }
 
-fn by_id(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: &mut Anomalies) -> Matching {
+fn by_id(
+    host: &HostTrace,
+    device: &DeviceTrace,
+    symbols: &[u32],
+    anomalies: &mut Anomalies,
+) -> Matching {
     let mut found = Matching::none(host.nodes.len(), device.ops.len());
     let ids = &host.nodes.rf_id;
-    let mut nodes: Vec<u32> = (0..ids.len() as u32).filter(|&node| ids[node as usize].get().is_some()).collect();
+    let mut nodes: Vec<u32> = (0..ids.len() as u32)
+        .filter(|&node| ids[node as usize].get().is_some())
+        .collect();
     // in order already but for forks and threads, and so are the ops
     nodes.sort_by_key(|&node| ids[node as usize]);
     let own = own_process(host, device);
     let mut at = 0;
-    for (op, id) in device.ops.rf_id.iter().enumerate().filter(|(op, id)| id.get().is_some() && own(*op)) {
+    for (op, id) in device
+        .ops
+        .rf_id
+        .iter()
+        .enumerate()
+        .filter(|(op, id)| id.get().is_some() && own(*op))
+    {
         at = seek(&nodes, at, |&node| ids[node as usize] < *id);
-        let Some(&node) = nodes.get(at).filter(|&&node| ids[node as usize] == *id) else { continue };
+        let Some(&node) = nodes.get(at).filter(|&&node| ids[node as usize] == *id) else {
+            continue;
+        };
         if symbols[host.nodes.name[node as usize].index()] != device.ops.name[op].0 {
             found.same_id_other_name += 1;
         } else if found.host_op[node as usize] != OpIdx::NONE {
-            anomalies.note(AnomalyKind::DuplicateRfId, || format!("record function id {}", id.0));
+            anomalies.note(AnomalyKind::DuplicateRfId, || {
+                format!("record function id {}", id.0)
+            });
         } else {
             found.set(HostIdx(node), OpIdx::new(op), MatchRule::Id);
         }
@@ -117,7 +159,11 @@ fn by_id(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: &mu
 /// Tells the ops of the host trace's own process, where the device trace has it; else all are.
 fn own_process(host: &HostTrace, device: &DeviceTrace) -> impl Fn(usize) -> bool {
     let pid = host.header.pid.map(Label::Int);
-    let mut own: Vec<bool> = device.threads.iter().map(|thread| Some(thread.pid) == pid).collect();
+    let mut own: Vec<bool> = device
+        .threads
+        .iter()
+        .map(|thread| Some(thread.pid) == pid)
+        .collect();
     if !device.ops.thread.iter().any(|thread| own[thread.index()]) {
         own.fill(true);
     }
@@ -127,26 +173,49 @@ fn own_process(host: &HostTrace, device: &DeviceTrace) -> impl Fn(usize) -> bool
 /// Matches by the order of names. Loops repeat their names: where both traces have autograd's
 /// sequence numbers and these contradict, names alone have met another iteration, and names
 /// with numbers are tried.
-fn by_order(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: &mut Anomalies) -> Matching {
+fn by_order(
+    host: &HostTrace,
+    device: &DeviceTrace,
+    symbols: &[u32],
+    anomalies: &mut Anomalies,
+) -> Matching {
     let ops: Vec<u32> = device.ops.name.iter().map(|name| name.0).collect();
-    let nodes: Vec<u32> = host.nodes.name.iter().map(|name| symbols[name.index()]).collect();
+    let nodes: Vec<u32> = host
+        .nodes
+        .name
+        .iter()
+        .map(|name| symbols[name.index()])
+        .collect();
     let found = by_sequence(host, device, &nodes, &ops);
     let (_, contradicting) = numbers(host, device, &found);
     if contradicting == 0 {
         return found;
     }
     // the host trace writes no number for these (pytorch's observer; Kineto does)
-    let unnumbered = |name: u32| device.names.get(NameId(name)).starts_with("autograd::engine::evaluate_function");
+    let unnumbered = |name: u32| {
+        device
+            .names
+            .get(NameId(name))
+            .starts_with("autograd::engine::evaluate_function")
+    };
     let mut numbered: FxHashMap<(u32, i64), u32> = FxHashMap::default();
     let mut with_number = |names: &[u32], numbers: &[i64]| -> Vec<u32> {
-        let key = |(&name, &number): (&u32, &i64)| (name, if unnumbered(name) { -1 } else { number });
+        let key =
+            |(&name, &number): (&u32, &i64)| (name, if unnumbered(name) { -1 } else { number });
         let mut symbol = |key| {
             let next = numbered.len() as u32;
             *numbered.entry(key).or_insert(next)
         };
-        names.iter().zip(numbers).map(|pair| symbol(key(pair))).collect()
+        names
+            .iter()
+            .zip(numbers)
+            .map(|pair| symbol(key(pair)))
+            .collect()
     };
-    let (nodes, ops) = (with_number(&nodes, &host.nodes.seq_id), with_number(&ops, &device.ops.seq_id));
+    let (nodes, ops) = (
+        with_number(&nodes, &host.nodes.seq_id),
+        with_number(&ops, &device.ops.seq_id),
+    );
     let better = by_sequence(host, device, &nodes, &ops);
     let (agreeing, _) = numbers(host, device, &better);
     if agreeing > 0 && better.count() * 2 > found.count() {
@@ -159,7 +228,12 @@ fn by_order(host: &HostTrace, device: &DeviceTrace, symbols: &[u32], anomalies: 
 /// Of the matched ops that have sequence numbers in both traces: how many have the same, and others.
 fn numbers(host: &HostTrace, device: &DeviceTrace, found: &Matching) -> (u64, u64) {
     let (mut same, mut other) = (0, 0);
-    for (op, node) in found.op_host.iter().enumerate().filter_map(|(op, node)| Some((op, node.get()?))) {
+    for (op, node) in found
+        .op_host
+        .iter()
+        .enumerate()
+        .filter_map(|(op, node)| Some((op, node.get()?)))
+    {
         match (host.nodes.seq_id[node.index()], device.ops.seq_id[op]) {
             (0.., of_device) if of_device < 0 => {}
             (of_host @ 0.., of_device) if of_host == of_device => same += 1,
@@ -171,21 +245,40 @@ fn numbers(host: &HostTrace, device: &DeviceTrace, found: &Matching) -> (u64, u6
 }
 
 /// Aligns the threads of both sides; the symbols are per node and per op.
-fn by_sequence(host: &HostTrace, device: &DeviceTrace, host_symbols: &[u32], device_symbols: &[u32]) -> Matching {
+fn by_sequence(
+    host: &HostTrace,
+    device: &DeviceTrace,
+    host_symbols: &[u32],
+    device_symbols: &[u32],
+) -> Matching {
     let mut found = Matching::none(host.nodes.len(), device.ops.len());
     let nodes = (0..host.nodes.len()).filter(|&node| !host.is_root(node));
     let host_rows = by_thread(nodes.map(|node| (host.nodes.tid[node], node as u32)));
     let own = own_process(host, device);
-    let ops = device.ops.thread.iter().zip(0..).filter(|(_, op)| own(*op as usize));
+    let ops = device
+        .ops
+        .thread
+        .iter()
+        .zip(0..)
+        .filter(|(_, op)| own(*op as usize));
     let device_rows = by_thread(ops.map(|(thread, op)| (thread.0, op)));
     let names = |rows: &[Vec<u32>], symbols: &[u32]| -> Vec<Vec<u32>> {
-        rows.iter().map(|rows| rows.iter().map(|&row| symbols[row as usize]).collect()).collect()
+        rows.iter()
+            .map(|rows| rows.iter().map(|&row| symbols[row as usize]).collect())
+            .collect()
     };
-    let (host_names, device_names) = (names(&host_rows, host_symbols), names(&device_rows, device_symbols));
+    let (host_names, device_names) = (
+        names(&host_rows, host_symbols),
+        names(&device_rows, device_symbols),
+    );
     for (of_host, of_device) in pair_threads(&host_names, &device_names) {
         for (at_host, at_device) in align(&host_names[of_host], &device_names[of_device]) {
             let node = HostIdx(host_rows[of_host][at_host as usize]);
-            found.set(node, OpIdx(device_rows[of_device][at_device as usize]), MatchRule::Order);
+            found.set(
+                node,
+                OpIdx(device_rows[of_device][at_device as usize]),
+                MatchRule::Order,
+            );
         }
     }
     across_threads(host, device, host_symbols, device_symbols, &mut found);
@@ -197,20 +290,52 @@ const USER_SCOPE: u8 = 7;
 
 /// Matches user ranges that are on different threads: an asynchronous one (`gloo:all_reduce`) is on its
 /// launcher's thread in the host trace and on that of the worker which ended it in the device trace.
-fn across_threads(host: &HostTrace, device: &DeviceTrace, host_symbols: &[u32], device_symbols: &[u32], found: &mut Matching) {
+fn across_threads(
+    host: &HostTrace,
+    device: &DeviceTrace,
+    host_symbols: &[u32],
+    device_symbols: &[u32],
+    found: &mut Matching,
+) {
     let matched = |op: &OpIdx| *op != OpIdx::NONE;
-    let Some(first) = found.host_op.iter().position(matched) else { return };
-    let after = found.host_op.iter().rposition(matched).map_or(first, |last| last + 1);
+    let Some(first) = found.host_op.iter().position(matched) else {
+        return;
+    };
+    let after = found
+        .host_op
+        .iter()
+        .rposition(matched)
+        .map_or(first, |last| last + 1);
     // the window's last ranges may be among those sought
-    let trailing = host.nodes.scope[after..].iter().take_while(|scope| **scope == USER_SCOPE).count();
-    let open = |node: &u32| found.host_op[*node as usize] == OpIdx::NONE && host.nodes.scope[*node as usize] == USER_SCOPE;
-    let nodes: Vec<u32> = (first as u32..(after + trailing) as u32).filter(open).collect();
-    let open = |op: &u32| found.op_host[*op as usize] == HostIdx::NONE && device.ops.annotation[*op as usize];
+    let trailing = host.nodes.scope[after..]
+        .iter()
+        .take_while(|scope| **scope == USER_SCOPE)
+        .count();
+    let open = |node: &u32| {
+        found.host_op[*node as usize] == OpIdx::NONE
+            && host.nodes.scope[*node as usize] == USER_SCOPE
+    };
+    let nodes: Vec<u32> = (first as u32..(after + trailing) as u32)
+        .filter(open)
+        .collect();
+    let open = |op: &u32| {
+        found.op_host[*op as usize] == HostIdx::NONE && device.ops.annotation[*op as usize]
+    };
     let spare: Vec<u32> = (0..device.ops.len() as u32).filter(open).collect();
-    let host_names: Vec<u32> = nodes.iter().map(|&node| host_symbols[node as usize]).collect();
-    let device_names: Vec<u32> = spare.iter().map(|&op| device_symbols[op as usize]).collect();
+    let host_names: Vec<u32> = nodes
+        .iter()
+        .map(|&node| host_symbols[node as usize])
+        .collect();
+    let device_names: Vec<u32> = spare
+        .iter()
+        .map(|&op| device_symbols[op as usize])
+        .collect();
     for (at_host, at_device) in align(&host_names, &device_names) {
-        found.set(HostIdx(nodes[at_host as usize]), OpIdx(spare[at_device as usize]), MatchRule::Order);
+        found.set(
+            HostIdx(nodes[at_host as usize]),
+            OpIdx(spare[at_device as usize]),
+            MatchRule::Order,
+        );
     }
 }
 
@@ -234,8 +359,16 @@ fn pair_threads(host: &[Vec<u32>], device: &[Vec<u32>]) -> Vec<(usize, usize)> {
         names.sort_unstable();
         names
     };
-    let (host, device): (Vec<_>, Vec<_>) = (host.iter().map(sorted).collect(), device.iter().map(sorted).collect());
-    let pairs = host.iter().enumerate().flat_map(|(h, a)| device.iter().enumerate().map(move |(d, b)| (common(a, b), h, d)));
+    let (host, device): (Vec<_>, Vec<_>) = (
+        host.iter().map(sorted).collect(),
+        device.iter().map(sorted).collect(),
+    );
+    let pairs = host.iter().enumerate().flat_map(|(h, a)| {
+        device
+            .iter()
+            .enumerate()
+            .map(move |(d, b)| (common(a, b), h, d))
+    });
     let mut pairs: Vec<_> = pairs.filter(|(common, ..)| *common > 0).collect();
     pairs.sort_unstable_by_key(|&(common, h, d)| (std::cmp::Reverse(common), h, d));
     let (mut host_used, mut device_used) = (vec![false; host.len()], vec![false; device.len()]);

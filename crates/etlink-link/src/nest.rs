@@ -45,13 +45,33 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     let threads = device.threads.len();
     let handoffs = handoffs(device);
     let waits = waits(threads, &handoffs);
-    let ops = Groups::new(device.ops.thread.iter().map(|thread| thread.index()), threads);
-    let calls = Groups::new(device.calls.thread.iter().map(|thread| thread.index()), threads);
+    let ops = Groups::new(
+        device.ops.thread.iter().map(|thread| thread.index()),
+        threads,
+    );
+    let calls = Groups::new(
+        device.calls.thread.iter().map(|thread| thread.index()),
+        threads,
+    );
     // a range, or a wait, makes one slice at most where it begins and one where it ends
-    let slices = (0..threads).map(|thread| 2 * (ops.of(thread).len() + calls.of(thread).len() + waits[thread].len()));
+    let slices = (0..threads)
+        .map(|thread| 2 * (ops.of(thread).len() + calls.of(thread).len() + waits[thread].len()));
     let mut draft = Draft::new(slices, device.rows.len());
-    let sweep = |(thread, track)| Sweep::run(device, thread, [ops.of(thread), calls.of(thread)], &waits[thread], track);
-    let swept: Vec<Swept> = draft.threads().into_par_iter().enumerate().map(sweep).collect();
+    let sweep = |(thread, track)| {
+        Sweep::run(
+            device,
+            thread,
+            [ops.of(thread), calls.of(thread)],
+            &waits[thread],
+            track,
+        )
+    };
+    let swept: Vec<Swept> = draft
+        .threads()
+        .into_par_iter()
+        .enumerate()
+        .map(sweep)
+        .collect();
     let mut nesting = Nesting {
         op_parent: vec![OpIdx::NONE; device.ops.len()],
         op_exclusive: vec![DurationNs::default(); device.ops.len()],
@@ -73,7 +93,10 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
         nesting.overlaps += swept.overlaps;
         nesting.first_overlap = nesting.first_overlap.or(swept.first_overlap);
         nesting.draft.tracks.push(swept.track);
-        swept.holes.into_iter().for_each(|(slot, waited)| nesting.draft.add_hole(slot, waited));
+        swept
+            .holes
+            .into_iter()
+            .for_each(|(slot, waited)| nesting.draft.add_hole(slot, waited));
     }
     nesting
 }
@@ -84,8 +107,17 @@ fn waits(threads: usize, handoffs: &[Handoff]) -> Vec<Vec<(TimeNs, TimeNs)>> {
     let mut all: Vec<(u32, TimeNs, TimeNs)> = vec![];
     for handoff in handoffs {
         all.push((handoff.giver, handoff.given, handoff.given));
-        all.extend(handoff.wait.filter(|from| *from < handoff.end).map(|from| (handoff.giver, from, handoff.end)));
-        all.extend(handoff.idle.map(|idle| (handoff.worker, idle, handoff.start)));
+        all.extend(
+            handoff
+                .wait
+                .filter(|from| *from < handoff.end)
+                .map(|from| (handoff.giver, from, handoff.end)),
+        );
+        all.extend(
+            handoff
+                .idle
+                .map(|idle| (handoff.worker, idle, handoff.start)),
+        );
     }
     all.sort_unstable();
     let mut waits: Vec<Vec<(TimeNs, TimeNs)>> = vec![vec![]; threads];
@@ -139,18 +171,49 @@ struct Sweep<'d> {
 }
 
 impl Sweep<'_> {
-    fn run(device: &DeviceTrace, thread: usize, [ops, calls]: [&[u32]; 2], waits: &[(TimeNs, TimeNs)], slices: Track<'_>) -> Swept {
-        let found = Swept { ops: Vec::with_capacity(ops.len()), calls: Vec::with_capacity(calls.len()), ..Swept::default() };
-        let mut sweep = Sweep { stack: vec![], now: TimeNs::default(), slices, waits, found };
-        let op_span = |op: &u32| (device.ops.start[*op as usize], device.ops.duration[*op as usize]);
-        let call_span = |call: &u32| (device.calls.start[*call as usize], device.calls.duration[*call as usize]);
+    fn run(
+        device: &DeviceTrace,
+        thread: usize,
+        [ops, calls]: [&[u32]; 2],
+        waits: &[(TimeNs, TimeNs)],
+        slices: Track<'_>,
+    ) -> Swept {
+        let found = Swept {
+            ops: Vec::with_capacity(ops.len()),
+            calls: Vec::with_capacity(calls.len()),
+            ..Swept::default()
+        };
+        let mut sweep = Sweep {
+            stack: vec![],
+            now: TimeNs::default(),
+            slices,
+            waits,
+            found,
+        };
+        let op_span = |op: &u32| {
+            (
+                device.ops.start[*op as usize],
+                device.ops.duration[*op as usize],
+            )
+        };
+        let call_span = |call: &u32| {
+            (
+                device.calls.start[*call as usize],
+                device.calls.duration[*call as usize],
+            )
+        };
         let (mut ops, mut calls) = (ops.iter().peekable(), calls.iter().peekable());
         loop {
-            let (op, call) = (ops.peek().copied().map(op_span), calls.peek().copied().map(call_span));
+            let (op, call) = (
+                ops.peek().copied().map(op_span),
+                calls.peek().copied().map(call_span),
+            );
             // the longer first; an op before a call
             let key = |(start, duration): (TimeNs, DurationNs)| (start, Reverse(duration));
             let op_next = op.is_some_and(|op| call.is_none_or(|call| key(op) <= key(call)));
-            let Some((start, duration)) = (if op_next { op } else { call }) else { break };
+            let Some((start, duration)) = (if op_next { op } else { call }) else {
+                break;
+            };
             if sweep.found.ops.is_empty() && sweep.found.calls.is_empty() {
                 sweep.now = start;
             }
@@ -164,17 +227,24 @@ impl Sweep<'_> {
         while let Some(top) = sweep.stack.last() {
             sweep.advance(top.end.max(sweep.now));
         }
-        Swept { track: sweep.slices.close(thread as u32, sweep.now), ..sweep.found }
+        Swept {
+            track: sweep.slices.close(thread as u32, sweep.now),
+            ..sweep.found
+        }
     }
 
     /// Moves to `until`, leaving out the waits on the way.
     fn advance(&mut self, until: TimeNs) {
-        while let Some((&(start, end), rest)) = self.waits.split_first().filter(|(wait, _)| wait.0 < until) {
+        while let Some((&(start, end), rest)) =
+            self.waits.split_first().filter(|(wait, _)| wait.0 < until)
+        {
             self.waits = rest;
             let until = start.max(self.now);
             self.work(until);
             if end > until {
-                self.found.holes.push((self.slices.next_slot(), end - until));
+                self.found
+                    .holes
+                    .push((self.slices.next_slot(), end - until));
                 self.now = end;
             }
         }
@@ -196,7 +266,8 @@ impl Sweep<'_> {
                     self.slice(open, until);
                 }
                 None => {
-                    self.slices.push(NodeKind::HostGap, u32::MAX, true, self.now);
+                    self.slices
+                        .push(NodeKind::HostGap, u32::MAX, true, self.now);
                     self.now = until;
                 }
             }
@@ -206,7 +277,9 @@ impl Sweep<'_> {
     /// A slice from now to `end`; empty when that is past.
     fn slice(&mut self, open: Open, end: TimeNs) {
         let end = end.max(self.now);
-        let slot = self.slices.push(open.kind, open.source, !open.sliced, self.now);
+        let slot = self
+            .slices
+            .push(open.kind, open.source, !open.sliced, self.now);
         if open.kind != NodeKind::Runtime {
             self.found.ops[open.number as usize].1 += end - self.now;
         } else if !open.sliced {
@@ -218,31 +291,59 @@ impl Sweep<'_> {
     fn open_op(&mut self, device: &DeviceTrace, op: u32, end: TimeNs) {
         self.begin();
         let parent = self.enclosing(end);
-        if self.stack.last().is_some_and(|top| top.end.0.saturating_add(ROUNDING_NS) < end.0) {
+        if self
+            .stack
+            .last()
+            .is_some_and(|top| top.end.0.saturating_add(ROUNDING_NS) < end.0)
+        {
             self.found.overlaps += 1;
             self.found.first_overlap = self.found.first_overlap.or(Some(OpIdx(op)));
         }
         let number = self.found.ops.len() as u32;
         self.found.ops.push((parent, DurationNs::default()));
-        let kind = if is_scope(device, op as usize) { NodeKind::HostGap } else { NodeKind::HostOp };
-        self.stack.push(Open { kind, source: op, number, end, op: OpIdx(op), sliced: false });
+        let kind = if is_scope(device, op as usize) {
+            NodeKind::HostGap
+        } else {
+            NodeKind::HostOp
+        };
+        self.stack.push(Open {
+            kind,
+            source: op,
+            number,
+            end,
+            op: OpIdx(op),
+            sliced: false,
+        });
     }
 
     fn open_call(&mut self, call: u32, end: TimeNs) {
         self.begin();
         // what the call launches hangs on what ran before it, which must not be before a wait
-        if self.found.holes.last().is_some_and(|(slot, _)| *slot == self.slices.next_slot()) {
+        if self
+            .found
+            .holes
+            .last()
+            .is_some_and(|(slot, _)| *slot == self.slices.next_slot())
+        {
             match self.stack.last().copied() {
                 Some(top) => self.slice(top, self.now),
                 None => {
-                    self.slices.push(NodeKind::HostGap, u32::MAX, true, self.now);
+                    self.slices
+                        .push(NodeKind::HostGap, u32::MAX, true, self.now);
                 }
             }
         }
         let op = self.enclosing(end);
         let number = self.found.calls.len() as u32;
         self.found.calls.push((op, 0));
-        self.stack.push(Open { kind: NodeKind::Runtime, source: call, number, end, op, sliced: false });
+        self.stack.push(Open {
+            kind: NodeKind::Runtime,
+            source: call,
+            number,
+            end,
+            op,
+            sliced: false,
+        });
     }
 
     /// A range whose first child begins with it still has a first slice, of no length.
@@ -257,7 +358,12 @@ impl Sweep<'_> {
     /// The innermost op whose range holds one that begins now and ends at `end`.
     fn enclosing(&self, end: TimeNs) -> OpIdx {
         let around = |open: &&Open| open.end.0.saturating_add(ROUNDING_NS) >= end.0;
-        self.stack.iter().rev().take(MAX_CLIMB).find(around).map_or(OpIdx::NONE, |open| open.op)
+        self.stack
+            .iter()
+            .rev()
+            .take(MAX_CLIMB)
+            .find(around)
+            .map_or(OpIdx::NONE, |open| open.op)
     }
 }
 
@@ -268,7 +374,9 @@ pub(crate) fn is_scope(device: &DeviceTrace, op: usize) -> bool {
         return false;
     }
     let name = device.names.get(device.ops.name[op]);
-    !["gloo:", "nccl:", "mpi:", "ucc:", "xccl:"].iter().any(|backend| name.starts_with(backend))
+    !["gloo:", "nccl:", "mpi:", "ucc:", "xccl:"]
+        .iter()
+        .any(|backend| name.starts_with(backend))
 }
 
 #[cfg(test)]
@@ -279,11 +387,19 @@ mod tests {
     /// Ops (`Some`) and calls (`None`) of thread 0 as (start, end).
     fn nest_of(ops: &[(i64, i64)], calls: &[(i64, i64)]) -> Nesting {
         let mut device = DeviceTrace {
-            threads: vec![etlink_model::Thread { pid: etlink_model::Label::Int(1), tid: etlink_model::Label::Int(1) }],
+            threads: vec![etlink_model::Thread {
+                pid: etlink_model::Label::Int(1),
+                tid: etlink_model::Label::Int(1),
+            }],
             ..DeviceTrace::default()
         };
         for &(start, end) in ops {
-            device.ops.push(CpuOp { thread: ThreadIdx(0), start: TimeNs(start), duration: DurationNs(end - start), ..CpuOp::default() });
+            device.ops.push(CpuOp {
+                thread: ThreadIdx(0),
+                start: TimeNs(start),
+                duration: DurationNs(end - start),
+                ..CpuOp::default()
+            });
         }
         for &(start, end) in calls {
             device.calls.push(RuntimeCall {
@@ -298,7 +414,10 @@ mod tests {
 
     /// Kind, row, start and end of each slice.
     fn slices(nesting: &Nesting) -> Vec<(NodeKind, u32, i64, i64)> {
-        nesting.draft.tracks[0].clone().map(|slot| nesting.draft.host_node(slot)).collect()
+        nesting.draft.tracks[0]
+            .clone()
+            .map(|slot| nesting.draft.host_node(slot))
+            .collect()
     }
 
     fn drawn(nesting: &Nesting) -> String {
@@ -307,7 +426,11 @@ mod tests {
             NodeKind::Runtime => format!("{}{start}-{end}", (b'X' + source as u8) as char),
             _ => format!("{}{start}-{end}", (b'a' + source as u8) as char),
         };
-        slices(nesting).iter().map(draw).collect::<Vec<_>>().join(" ")
+        slices(nesting)
+            .iter()
+            .map(draw)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
@@ -315,12 +438,23 @@ mod tests {
         // a -----------------------      d ---
         //    b -------   c ---
         //      X --
-        let nesting = nest_of(&[(0, 100_000), (10_000, 50_000), (60_000, 80_000), (110_000, 120_000)], &[(20_000, 30_000)]);
+        let nesting = nest_of(
+            &[
+                (0, 100_000),
+                (10_000, 50_000),
+                (60_000, 80_000),
+                (110_000, 120_000),
+            ],
+            &[(20_000, 30_000)],
+        );
         assert_eq!(
             drawn(&nesting),
             "a0-10000 b10000-20000 X20000-30000 b30000-50000 a50000-60000 c60000-80000 a80000-100000 _100000-110000 d110000-120000"
         );
-        assert_eq!(nesting.op_parent, [OpIdx::NONE, OpIdx(0), OpIdx(0), OpIdx::NONE]);
+        assert_eq!(
+            nesting.op_parent,
+            [OpIdx::NONE, OpIdx(0), OpIdx(0), OpIdx::NONE]
+        );
         assert_eq!(nesting.call_op, [OpIdx(1)]);
         assert_eq!(nesting.op_exclusive[0], DurationNs(40_000));
     }
@@ -335,7 +469,10 @@ mod tests {
     #[test]
     fn overlap_without_nesting_loses_no_time() {
         let nesting = nest_of(&[(0, 10_000), (5_000, 20_000), (15_000, 18_000)], &[]);
-        assert_eq!(drawn(&nesting), "a0-5000 b5000-15000 c15000-18000 b18000-20000");
+        assert_eq!(
+            drawn(&nesting),
+            "a0-5000 b5000-15000 c15000-18000 b18000-20000"
+        );
         assert_eq!(nesting.overlaps, 1);
         assert_eq!(nesting.op_parent, [OpIdx::NONE, OpIdx::NONE, OpIdx(1)]);
     }
@@ -344,20 +481,32 @@ mod tests {
     fn slices_and_gaps_are_the_wall_time() {
         let mut random = 12345u64;
         let mut next = |limit: u64| {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            random = random
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             ((random >> 33) % limit) as i64
         };
         for _ in 0..200 {
-            let mut ops: Vec<(i64, i64)> = (0..next(40) + 1).map(|_| next(50_000)).map(|s| (s, s)).collect();
+            let mut ops: Vec<(i64, i64)> = (0..next(40) + 1)
+                .map(|_| next(50_000))
+                .map(|s| (s, s))
+                .collect();
             ops.iter_mut().for_each(|op| op.1 += next(9_000));
             ops.sort_by_key(|op| (op.0, -op.1));
             let nesting = nest_of(&ops, &[]);
             let slices = slices(&nesting);
             assert!(slices.windows(2).all(|pair| pair[0].3 == pair[1].2));
             assert_eq!(slices[0].2, ops[0].0);
-            assert_eq!(slices[slices.len() - 1].3, ops.iter().map(|op| op.1).max().expect("some"));
+            assert_eq!(
+                slices[slices.len() - 1].3,
+                ops.iter().map(|op| op.1).max().expect("some")
+            );
             for op in 0..ops.len() {
-                assert!(slices.iter().any(|slice| slice.0 == NodeKind::HostOp && slice.1 == op as u32));
+                assert!(
+                    slices
+                        .iter()
+                        .any(|slice| slice.0 == NodeKind::HostOp && slice.1 == op as u32)
+                );
             }
         }
     }

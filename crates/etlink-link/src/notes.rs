@@ -6,7 +6,12 @@ use crate::trace::MatchRule;
 use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostTrace, Label};
 
 /// Notes about two traces that are linked.
-pub(crate) fn about_pair(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &mut LinkReport) {
+pub(crate) fn about_pair(
+    host: &HostTrace,
+    device: &DeviceTrace,
+    matching: &Matching,
+    report: &mut LinkReport,
+) {
     report.two_runs = two_runs(host, device, &mut report.notes);
     if device.ops.is_empty() {
         return;
@@ -21,12 +26,18 @@ pub(crate) fn about_pair(host: &HostTrace, device: &DeviceTrace, matching: &Matc
         );
     }
     if !damaged {
-        report.notes.extend(difference(report.host_ops, device, matching));
+        report
+            .notes
+            .extend(difference(report.host_ops, device, matching));
     }
 }
 
 /// Notes about a device trace, with a host trace or alone.
-pub(crate) fn about_device(host: Option<&HostTrace>, device: &DeviceTrace, notes: &mut Vec<String>) {
+pub(crate) fn about_device(
+    host: Option<&HostTrace>,
+    device: &DeviceTrace,
+    notes: &mut Vec<String>,
+) {
     if host.is_none() && device.has_rf_ids && device.ops.rf_id.iter().all(|id| id.get().is_none()) {
         notes.push("every \"Record function id\" is 0: no execution trace observer was running, so no host trace can belong to this one".into());
     }
@@ -37,9 +48,17 @@ pub(crate) fn about_device(host: Option<&HostTrace>, device: &DeviceTrace, notes
 
 /// The traces are of two processes.
 fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bool {
-    let Some(pid) = host.header.pid else { return false };
-    let mut pids = device.ops.thread.iter().map(|thread| device.threads[thread.index()].pid);
-    let Some(first) = pids.next() else { return false };
+    let Some(pid) = host.header.pid else {
+        return false;
+    };
+    let mut pids = device
+        .ops
+        .thread
+        .iter()
+        .map(|thread| device.threads[thread.index()].pid);
+    let Some(first) = pids.next() else {
+        return false;
+    };
     if first == Label::Int(pid) || pids.any(|other| other == Label::Int(pid)) {
         return false;
     }
@@ -56,14 +75,21 @@ fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> 
 
 /// The size of the default group.
 fn host_world(host: &HostTrace) -> Option<i64> {
-    let default = host.groups.iter().find(|group| group.desc == "default_pg" || group.name == "0");
-    default.and_then(|group| i64::try_from(group.size).ok()).filter(|size| *size > 0)
+    let default = host
+        .groups
+        .iter()
+        .find(|group| group.desc == "default_pg" || group.name == "0");
+    default
+        .and_then(|group| i64::try_from(group.size).ok())
+        .filter(|size| *size > 0)
 }
 
 /// What is known to have gone wrong while recording, which explains ops that are missing.
 fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bool {
     let before = notes.len();
-    let cut = |anomalies: &Anomalies| anomalies.count(AnomalyKind::Truncated) + anomalies.count(AnomalyKind::SourceEnded) > 0;
+    let cut = |anomalies: &Anomalies| {
+        anomalies.count(AnomalyKind::Truncated) + anomalies.count(AnomalyKind::SourceEnded) > 0
+    };
     if cut(&host.anomalies) {
         notes.push("the host trace is cut: its process was killed, or left before its observer was unregistered; the last ops are missing".into());
     } else if host.header.finish_ms.is_none() {
@@ -79,7 +105,12 @@ fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bo
 }
 
 fn why_by_order(device: &DeviceTrace, matching: &Matching) -> Option<String> {
-    let ids = device.ops.rf_id.iter().filter(|id| id.get().is_some()).count();
+    let ids = device
+        .ops
+        .rf_id
+        .iter()
+        .filter(|id| id.get().is_some())
+        .count();
     if device.has_rf_ids && ids == 0 {
         return Some(
             "every \"Record function id\" of the device trace is 0: no execution trace observer was running in its window, so the ops were matched \
@@ -99,13 +130,22 @@ fn difference(host_ops: u64, device: &DeviceTrace, matching: &Matching) -> Optio
             "the two traces cover different windows: {matched} ops are in both, of {host_ops} in the host trace and {device_ops} in the device trace"
         ));
     }
-    let without_id = device.ops.rf_id.iter().filter(|id| id.get().is_none()).count() as u64;
+    let without_id = device
+        .ops
+        .rf_id
+        .iter()
+        .filter(|id| id.get().is_none())
+        .count() as u64;
     if matching.op_rule.contains(&MatchRule::Order) || matched == device_ops {
         None
     } else if without_id > 0 {
-        Some(format!("ops of the device trace without an id: {without_id}; they began before the observer was started"))
+        Some(format!(
+            "ops of the device trace without an id: {without_id}; they began before the observer was started"
+        ))
     } else {
         let missing = device_ops - matched;
-        Some(format!("ops that only the device trace has: {missing}; an exception left them, or they were open when recording stopped"))
+        Some(format!(
+            "ops that only the device trace has: {missing}; an exception left them, or they were open when recording stopped"
+        ))
     }
 }

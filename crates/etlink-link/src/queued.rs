@@ -47,26 +47,58 @@ pub(crate) fn queued(device: &DeviceTrace) -> Vec<Work> {
     let mut given: FxHashMap<CollectiveKind, VecDeque<Given>> = FxHashMap::default();
     let mut busy: FxHashMap<u32, TimeNs> = FxHashMap::default();
     let until = |op: usize| (ops.start[op], ops.start[op] + ops.duration[op]);
-    let waits: FxHashMap<Key, (TimeNs, TimeNs)> = waits(device).map(|(key, op)| (key, until(op))).collect();
+    let waits: FxHashMap<Key, (TimeNs, TimeNs)> =
+        waits(device).map(|(key, op)| (key, until(op))).collect();
     let unsure = unsure(device);
     let mut found = vec![];
     for op in 0..ops.len() {
-        let (thread, start, end) = (ops.thread[op].0, ops.start[op], ops.start[op] + ops.duration[op]);
+        let (thread, start, end) = (
+            ops.thread[op].0,
+            ops.start[op],
+            ops.start[op] + ops.duration[op],
+        );
         if let Some(name) = is_gloo(op) {
             let of_kind = given.get_mut(&run_as(CollectiveKind::of(name)));
             let idle = busy.insert(thread, end);
-            let sure = |given: &Given| given.thread != thread && !unsure.contains(&run_as(CollectiveKind::of(name)));
-            let Some(given) = of_kind.and_then(VecDeque::pop_front).filter(sure) else { continue };
+            let sure = |given: &Given| {
+                given.thread != thread && !unsure.contains(&run_as(CollectiveKind::of(name)))
+            };
+            let Some(given) = of_kind.and_then(VecDeque::pop_front).filter(sure) else {
+                continue;
+            };
             let wait = waits.get(&(given.thread, given.key)).copied();
-            if idle.is_some_and(|idle| idle > start) || wait.is_some_and(|(_, until)| !ends_before(end, until)) || start >= end {
+            if idle.is_some_and(|idle| idle > start)
+                || wait.is_some_and(|(_, until)| !ends_before(end, until))
+                || start >= end
+            {
                 continue;
             }
             let (giver, worker, at) = (given.thread, thread, given.end.min(start));
             let wait = wait.map(|(from, _)| from);
-            let handoff = Handoff { giver, worker, start, end, idle, given: at, wait, inferred: true };
-            found.push(Work { given: given.op, run: OpIdx::new(op), handoff });
-        } else if let Some((kind, key)) = collective(device, op).filter(|(kind, _)| *kind != CollectiveKind::Other) {
-            given.entry(run_as(kind)).or_default().push_back(Given { op: OpIdx::new(op), thread, end, key });
+            let handoff = Handoff {
+                giver,
+                worker,
+                start,
+                end,
+                idle,
+                given: at,
+                wait,
+                inferred: true,
+            };
+            found.push(Work {
+                given: given.op,
+                run: OpIdx::new(op),
+                handoff,
+            });
+        } else if let Some((kind, key)) =
+            collective(device, op).filter(|(kind, _)| *kind != CollectiveKind::Other)
+        {
+            given.entry(run_as(kind)).or_default().push_back(Given {
+                op: OpIdx::new(op),
+                thread,
+                end,
+                key,
+            });
         }
         let until = busy.get_mut(&thread);
         until.into_iter().for_each(|until| *until = end.max(*until));
@@ -76,7 +108,11 @@ pub(crate) fn queued(device: &DeviceTrace) -> Vec<Work> {
 
 /// Kinds of which a damaged trace has not as many ranges as were given.
 fn unsure(device: &DeviceTrace) -> Vec<CollectiveKind> {
-    if device.anomalies.iter().all(|(kind, _)| kind.severity() != Severity::Damage) {
+    if device
+        .anomalies
+        .iter()
+        .all(|(kind, _)| kind.severity() != Severity::Damage)
+    {
         return vec![];
     }
     let mut missing: BTreeMap<CollectiveKind, i64> = BTreeMap::new();
@@ -87,26 +123,47 @@ fn unsure(device: &DeviceTrace) -> Vec<CollectiveKind> {
             *missing.entry(run_as(kind)).or_default() += 1;
         }
     }
-    missing.into_iter().filter(|(_, missing)| *missing != 0).map(|(kind, _)| kind).collect()
+    missing
+        .into_iter()
+        .filter(|(_, missing)| *missing != 0)
+        .map(|(kind, _)| kind)
+        .collect()
 }
 
 /// Gloo has no reduce-scatter of its own.
 fn run_as(kind: CollectiveKind) -> CollectiveKind {
-    if kind == CollectiveKind::ReduceScatter { CollectiveKind::AllReduce } else { kind }
+    if kind == CollectiveKind::ReduceScatter {
+        CollectiveKind::AllReduce
+    } else {
+        kind
+    }
 }
 
 /// What an op's record says: kind, group and number.
 fn collective(device: &DeviceTrace, op: usize) -> Option<(CollectiveKind, (NameId, i64))> {
     let row = device.ops.collective[op] as usize;
     let name = device.names.get(*device.collectives.name.get(row)?);
-    Some((CollectiveKind::of(name), (device.collectives.group_name[row], device.collectives.seq[row])))
+    Some((
+        CollectiveKind::of(name),
+        (
+            device.collectives.group_name[row],
+            device.collectives.seq[row],
+        ),
+    ))
 }
 
 /// Records of waits, by what they wait for.
 pub(crate) fn waits(device: &DeviceTrace) -> impl Iterator<Item = (Key, usize)> {
     let (ops, records) = (&device.ops, &device.collectives);
-    let is_wait = |op: &usize| records.name.get(ops.collective[*op] as usize).is_some_and(|name| device.names.get(*name) == "wait");
-    (0..ops.len()).filter(is_wait).filter_map(|op| Some((key(device, op)?, op)))
+    let is_wait = |op: &usize| {
+        records
+            .name
+            .get(ops.collective[*op] as usize)
+            .is_some_and(|name| device.names.get(*name) == "wait")
+    };
+    (0..ops.len())
+        .filter(is_wait)
+        .filter_map(|op| Some((key(device, op)?, op)))
 }
 
 /// What an op's record says that it is about.

@@ -86,8 +86,22 @@ pub(crate) fn count(trace: &mut LinkedTrace) {
     let report = &mut trace.report;
     report.cpu_ops = trace.device.ops.len() as u64;
     report.device_rows = trace.device.rows.len() as u64;
-    report.matched = tally(trace.op_rule.iter().copied().filter(|rule| *rule != MatchRule::None), |rule| rule as usize);
-    report.no_launch = tally(trace.row_no_launch.iter().copied().filter(|reason| *reason != NoLaunch::Launched), |reason| reason as usize);
+    report.matched = tally(
+        trace
+            .op_rule
+            .iter()
+            .copied()
+            .filter(|rule| *rule != MatchRule::None),
+        |rule| rule as usize,
+    );
+    report.no_launch = tally(
+        trace
+            .row_no_launch
+            .iter()
+            .copied()
+            .filter(|reason| *reason != NoLaunch::Launched),
+        |reason| reason as usize,
+    );
     report.launched = report.device_rows - report.no_launch.values().sum::<u64>();
     let in_graphs = rows_of_graph_launches(&trace.device, &trace.row_call);
     report.graph_rows = in_graphs.len() as u64;
@@ -100,7 +114,10 @@ pub(crate) fn count(trace: &mut LinkedTrace) {
 }
 
 /// Counts values, in the order of the values. `number` is a value's own, and small.
-fn tally<T: Copy + std::hash::Hash + Eq>(values: impl Iterator<Item = T>, number: fn(T) -> usize) -> IndexMap<T, u64> {
+fn tally<T: Copy + std::hash::Hash + Eq>(
+    values: impl Iterator<Item = T>,
+    number: fn(T) -> usize,
+) -> IndexMap<T, u64> {
     let mut counts: Vec<(Option<T>, u64)> = vec![];
     for value in values {
         let at = number(value);
@@ -109,5 +126,8 @@ fn tally<T: Copy + std::hash::Hash + Eq>(values: impl Iterator<Item = T>, number
         }
         counts[at] = (Some(value), counts[at].1 + 1);
     }
-    counts.into_iter().filter_map(|(value, count)| Some((value?, count))).collect()
+    counts
+        .into_iter()
+        .filter_map(|(value, count)| Some((value?, count)))
+        .collect()
 }

@@ -26,14 +26,23 @@ pub(crate) fn between_ops(pairs: Vec<(u32, u32)>, op_host: &[HostIdx]) -> Vec<(O
     if pairs.is_empty() {
         return vec![];
     }
-    let ops: FxHashMap<HostIdx, OpIdx> = op_host.iter().zip(0..).filter_map(|(node, op)| Some((node.get()?, OpIdx(op)))).collect();
+    let ops: FxHashMap<HostIdx, OpIdx> = op_host
+        .iter()
+        .zip(0..)
+        .filter_map(|(node, op)| Some((node.get()?, OpIdx(op))))
+        .collect();
     let op = |node| ops.get(&HostIdx(node)).copied();
-    pairs.into_iter().filter_map(|(to, from)| Some((op(to)?, op(from)?))).collect()
+    pairs
+        .into_iter()
+        .filter_map(|(to, from)| Some((op(to)?, op(from)?)))
+        .collect()
 }
 
 /// Pairs of host nodes on two threads, the later first; by that.
 pub(crate) fn tensor_deps(host: &HostTrace, which: TensorDeps) -> Vec<(u32, u32)> {
-    let Some(uses) = host.tensors.as_ref().filter(|_| which != TensorDeps::None) else { return vec![] };
+    let Some(uses) = host.tensors.as_ref().filter(|_| which != TensorDeps::None) else {
+        return vec![];
+    };
     let tid = |node: u32| host.nodes.tid[node as usize];
     let (mut written, mut read) = (Bytes::default(), Bytes::default());
     let mut found: Vec<(u32, u32)> = vec![];
@@ -43,7 +52,10 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorDeps) -> Vec<(u32, u32)
                 found.push((node, from));
             }
         };
-        let of = |rows: std::ops::Range<usize>| rows.map(|row| uses.refs.row(row)).filter(|tensor| tensor.storage != 0 && tensor.elements > 0);
+        let of = |rows: std::ops::Range<usize>| {
+            rows.map(|row| uses.refs.row(row))
+                .filter(|tensor| tensor.storage != 0 && tensor.elements > 0)
+        };
         for tensor in of(uses.inputs(node as usize)) {
             written.last_users(&tensor, &mut after);
             if which == TensorDeps::All {
@@ -71,7 +83,10 @@ struct Bytes {
 
 fn span(tensor: &TensorRef) -> (u64, u64) {
     let start = tensor.offset.saturating_mul(tensor.element_bytes);
-    (start, start.saturating_add(tensor.elements.saturating_mul(tensor.element_bytes)))
+    (
+        start,
+        start.saturating_add(tensor.elements.saturating_mul(tensor.element_bytes)),
+    )
 }
 
 impl Bytes {
@@ -79,23 +94,34 @@ impl Bytes {
     fn last_users(&self, tensor: &TensorRef, user: &mut impl FnMut(u32)) {
         let (start, end) = span(tensor);
         let before = self.ranges.range(..(tensor.storage, start)).next_back();
-        let reaches = |found: &(&(u64, u64), &(u64, u32))| found.0.0 == tensor.storage && found.1.0 > start;
-        before.filter(reaches).into_iter().for_each(|(_, (_, node))| user(*node));
-        self.ranges.range((tensor.storage, start)..(tensor.storage, end)).for_each(|(_, (_, node))| user(*node));
+        let reaches =
+            |found: &(&(u64, u64), &(u64, u32))| found.0.0 == tensor.storage && found.1.0 > start;
+        before
+            .filter(reaches)
+            .into_iter()
+            .for_each(|(_, (_, node))| user(*node));
+        self.ranges
+            .range((tensor.storage, start)..(tensor.storage, end))
+            .for_each(|(_, (_, node))| user(*node));
     }
 
     /// `node` is the last user of a tensor's bytes now.
     fn put(&mut self, tensor: &TensorRef, node: u32) {
         let (storage, (start, end)) = (tensor.storage, span(tensor));
-        if let Some((&(of, begin), &(until, user))) =
-            self.ranges.range(..(storage, start)).next_back().filter(|(at, (until, _))| at.0 == storage && *until > start)
+        if let Some((&(of, begin), &(until, user))) = self
+            .ranges
+            .range(..(storage, start))
+            .next_back()
+            .filter(|(at, (until, _))| at.0 == storage && *until > start)
         {
             self.ranges.insert((of, begin), (start, user));
             if until > end {
                 self.ranges.insert((storage, end), (until, user));
             }
         }
-        while let Some((&at, &(until, user))) = self.ranges.range((storage, start)..(storage, end)).next() {
+        while let Some((&at, &(until, user))) =
+            self.ranges.range((storage, start)..(storage, end)).next()
+        {
             self.ranges.remove(&at);
             if until > end {
                 self.ranges.insert((storage, end), (until, user));
@@ -112,17 +138,30 @@ mod tests {
     use proptest::prelude::*;
 
     fn tensor(storage: u64, offset: u64, elements: u64) -> TensorRef {
-        TensorRef { storage, offset, elements, element_bytes: 4, ..TensorRef::default() }
+        TensorRef {
+            storage,
+            offset,
+            elements,
+            element_bytes: 4,
+            ..TensorRef::default()
+        }
     }
 
     /// Nodes as (thread, storages read, storages written).
     fn deps(nodes: &[(u32, &[u64], &[u64])], which: TensorDeps) -> Vec<(u32, u32)> {
         let (mut host, mut uses) = (HostTrace::default(), TensorUses::default());
         for &(tid, reads, writes) in nodes {
-            host.nodes.push(HostNode { tid, ..HostNode::default() });
-            reads.iter().for_each(|storage| uses.refs.push(tensor(*storage, 0, 8)));
+            host.nodes.push(HostNode {
+                tid,
+                ..HostNode::default()
+            });
+            reads
+                .iter()
+                .for_each(|storage| uses.refs.push(tensor(*storage, 0, 8)));
             let inputs = uses.refs.len();
-            writes.iter().for_each(|storage| uses.refs.push(tensor(*storage, 0, 8)));
+            writes
+                .iter()
+                .for_each(|storage| uses.refs.push(tensor(*storage, 0, 8)));
             uses.end_node(inputs);
         }
         host.tensors = Some(uses);
@@ -132,13 +171,27 @@ mod tests {
     #[test]
     fn the_last_writer_before_a_reader_of_another_thread() {
         // thread 1 writes storage 5 twice, thread 2 reads it and writes 6, thread 1 reads 6 and frees and allocates 5 anew
-        let nodes: [(u32, &[u64], &[u64]); 6] =
-            [(1, &[], &[5]), (1, &[5], &[5]), (2, &[5], &[6]), (1, &[6], &[5]), (1, &[5], &[7]), (2, &[5, 9], &[])];
+        let nodes: [(u32, &[u64], &[u64]); 6] = [
+            (1, &[], &[5]),
+            (1, &[5], &[5]),
+            (2, &[5], &[6]),
+            (1, &[6], &[5]),
+            (1, &[5], &[7]),
+            (2, &[5, 9], &[]),
+        ];
         assert_eq!(deps(&nodes, TensorDeps::Raw), [(2, 1), (3, 2), (5, 3)]);
         assert_eq!(deps(&nodes, TensorDeps::None), []);
         // 3 also writes over what 2 has read
-        let nodes: [(u32, &[u64], &[u64]); 4] = [(1, &[], &[5]), (2, &[5], &[]), (3, &[], &[5]), (1, &[], &[5])];
-        assert_eq!(deps(&nodes, TensorDeps::All), [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2)]);
+        let nodes: [(u32, &[u64], &[u64]); 4] = [
+            (1, &[], &[5]),
+            (2, &[5], &[]),
+            (3, &[], &[5]),
+            (1, &[], &[5]),
+        ];
+        assert_eq!(
+            deps(&nodes, TensorDeps::All),
+            [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2)]
+        );
     }
 
     proptest! {

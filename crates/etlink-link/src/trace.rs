@@ -3,7 +3,10 @@
 use crate::capture::Captured;
 use crate::edges::Edges;
 use crate::report::LinkReport;
-use etlink_model::{CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, NameId, Names, OpIdx, RowIdx, TimeNs};
+use etlink_model::{
+    CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, NameId,
+    Names, OpIdx, RowIdx, TimeNs,
+};
 use serde::Serialize;
 
 /// What a node is.
@@ -100,7 +103,10 @@ impl EdgeKind {
 
     /// Whether it orders a thread's work, rather than bringing work or data to it.
     pub fn is_control(self) -> bool {
-        matches!(self, EdgeKind::ProgramOrder | EdgeKind::HostWait | EdgeKind::Handoff)
+        matches!(
+            self,
+            EdgeKind::ProgramOrder | EdgeKind::HostWait | EdgeKind::Handoff
+        )
     }
 }
 
@@ -197,8 +203,12 @@ impl Nodes {
     /// From the end of the last node that a node waits for to its start: what launches and waits took. Zero
     /// without deps. O(deps).
     pub fn latency(&self, edges: &Edges, node: usize) -> DurationNs {
-        let ends = edges.of(node).iter().map(|edge| self.start[edge.from as usize] + self.duration[edge.from as usize]);
-        ends.max().map_or(DurationNs(0), |latest| self.start[node] - latest)
+        let ends = edges
+            .of(node)
+            .iter()
+            .map(|edge| self.start[edge.from as usize] + self.duration[edge.from as usize]);
+        ends.max()
+            .map_or(DurationNs(0), |latest| self.start[node] - latest)
     }
 
     /// Appends a node.
@@ -309,9 +319,14 @@ impl LinkedTrace {
     pub fn onlookers(&self) -> Vec<bool> {
         let nodes = &self.nodes;
         let mut looks_on = vec![true; self.device.threads.len()];
-        for (to, edge) in (0..nodes.len()).flat_map(|to| self.edges.of(to).iter().map(move |edge| (to, edge))) {
+        for (to, edge) in
+            (0..nodes.len()).flat_map(|to| self.edges.of(to).iter().map(move |edge| (to, edge)))
+        {
             let from = edge.from as usize;
-            if edge.kind != EdgeKind::ProgramOrder && !nodes.on_device[from] && (nodes.on_device[to] || nodes.resource[to] != nodes.resource[from]) {
+            if edge.kind != EdgeKind::ProgramOrder
+                && !nodes.on_device[from]
+                && (nodes.on_device[to] || nodes.resource[to] != nodes.resource[from])
+            {
                 looks_on[nodes.resource[from] as usize] = false;
             }
         }
@@ -323,19 +338,28 @@ impl LinkedTrace {
     pub fn op_collective(&self, op: OpIdx) -> Option<CollectiveRef<'_>> {
         let device = &self.device;
         if let Some(record) = collective(&device.collectives, device.ops.collective[op.index()]) {
-            return Some(CollectiveRef { record, names: &device.names });
+            return Some(CollectiveRef {
+                record,
+                names: &device.names,
+            });
         }
         let host = self.host.as_ref()?;
         let node = self.op_host[op.index()].get()?;
         let record = collective(&host.collectives, host.nodes.collective[node.index()])?;
-        Some(CollectiveRef { record, names: &host.names })
+        Some(CollectiveRef {
+            record,
+            names: &host.names,
+        })
     }
 
     /// What the traces say of a device row's communication: its own arguments, else its owner's.
     pub fn row_collective(&self, row: RowIdx) -> Option<CollectiveRef<'_>> {
         let device = &self.device;
         match collective(&device.collectives, device.rows.collective[row.index()]) {
-            Some(record) => Some(CollectiveRef { record, names: &device.names }),
+            Some(record) => Some(CollectiveRef {
+                record,
+                names: &device.names,
+            }),
             None => self.op_collective(self.row_op[row.index()].get()?),
         }
     }

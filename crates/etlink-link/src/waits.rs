@@ -13,7 +13,10 @@ use crate::calls::{self, Does};
 use crate::inferred;
 use crate::lanes::Lanes;
 use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
-use etlink_model::{Anomalies, AnomalyKind, Correlation, DeviceTrace, DurationNs, OpIdx, QueueIdx, RowIdx, RowKind, SyncRow, TimeNs};
+use etlink_model::{
+    Anomalies, AnomalyKind, Correlation, DeviceTrace, DurationNs, OpIdx, QueueIdx, RowIdx, RowKind,
+    SyncRow, TimeNs,
+};
 use rustc_hash::FxHashMap;
 
 /// A row that starts later than this after the call that launched it began waits for something else as well.
@@ -43,7 +46,12 @@ pub(crate) struct Waits {
 }
 
 /// Finds all waits.
-pub(crate) fn waits(device: &DeviceTrace, launches: &Launches, call_op: &[OpIdx], anomalies: &mut Anomalies) -> Waits {
+pub(crate) fn waits(
+    device: &DeviceTrace,
+    launches: &Launches,
+    call_op: &[OpIdx],
+    anomalies: &mut Anomalies,
+) -> Waits {
     if device.rows.is_empty() || device.calls.is_empty() {
         return Waits::default();
     }
@@ -77,16 +85,40 @@ struct Finder<'t> {
 }
 
 impl<'t> Finder<'t> {
-    fn new(device: &'t DeviceTrace, launches: &'t Launches, does: &'t [Does], anomalies: &'t mut Anomalies) -> Finder<'t> {
-        let stated = device.syncs.correlation.iter().zip(0..).filter_map(|(id, sync)| Some((id.get()?, sync))).collect();
+    fn new(
+        device: &'t DeviceTrace,
+        launches: &'t Launches,
+        does: &'t [Does],
+        anomalies: &'t mut Anomalies,
+    ) -> Finder<'t> {
+        let stated = device
+            .syncs
+            .correlation
+            .iter()
+            .zip(0..)
+            .filter_map(|(id, sync)| Some((id.get()?, sync)))
+            .collect();
         let mut records = vec![];
         if !device.syncs.is_empty() {
             let calls = device.calls.correlation.iter().zip(0..).zip(does);
-            records.extend(calls.filter(|(_, does)| **does == Does::Record).map(|((id, call), _)| (*id, call)));
+            records.extend(
+                calls
+                    .filter(|(_, does)| **does == Does::Record)
+                    .map(|((id, call), _)| (*id, call)),
+            );
             records.sort();
         }
         let (lanes, found) = (Lanes::new(device, launches), Waits::default());
-        Finder { device, lanes, does, anomalies, found, stated, records, waited: FxHashMap::default() }
+        Finder {
+            device,
+            lanes,
+            does,
+            anomalies,
+            found,
+            stated,
+            records,
+            waited: FxHashMap::default(),
+        }
     }
 
     fn row_end(&self, row: u32) -> TimeNs {
@@ -97,16 +129,36 @@ impl<'t> Finder<'t> {
     fn add_stated(&mut self) {
         for at in 0..self.device.syncs.len() {
             let sync = self.device.syncs.row(at);
-            if !self.device.names.get(sync.name).to_ascii_lowercase().contains("stream wait") {
+            if !self
+                .device
+                .names
+                .get(sync.name)
+                .to_ascii_lowercase()
+                .contains("stream wait")
+            {
                 continue;
             }
-            let Some(Some(from)) = self.recorded(&sync) else { continue };
-            let target = self.lanes.queue(self.device, sync.queue, self.device.queues[sync.queue.index()].stream);
-            let Some(to) = target.and_then(|queue| self.lanes.first_after(queue, sync.start)) else { continue };
+            let Some(Some(from)) = self.recorded(&sync) else {
+                continue;
+            };
+            let target = self.lanes.queue(
+                self.device,
+                sync.queue,
+                self.device.queues[sync.queue.index()].stream,
+            );
+            let Some(to) = target.and_then(|queue| self.lanes.first_after(queue, sync.start))
+            else {
+                continue;
+            };
             if ends_before(self.row_end(from), self.device.rows.start[to as usize]) {
-                self.found.rows.push(Wait { to, from, inferred: false });
+                self.found.rows.push(Wait {
+                    to,
+                    from,
+                    inferred: false,
+                });
             } else {
-                self.anomalies.note(AnomalyKind::WaitContradicted, || row_name(self.device, to));
+                self.anomalies
+                    .note(AnomalyKind::WaitContradicted, || row_name(self.device, to));
             }
         }
     }
@@ -117,7 +169,10 @@ impl<'t> Finder<'t> {
         let record = sync.wait_record.get().filter(|id| id.0 >= 0)?;
         let calls = &self.device.calls;
         let begun = calls.start.partition_point(|start| *start <= sync.start) as u32;
-        let at = self.records.partition_point(|entry| *entry < (record, begun)).checked_sub(1)?;
+        let at = self
+            .records
+            .partition_point(|entry| *entry < (record, begun))
+            .checked_sub(1)?;
         let (id, call) = self.records[at];
         let queue = self.lanes.queue(self.device, sync.queue, stream);
         (id == record).then(|| self.lanes.last_before(queue?, calls.start[call as usize]))
@@ -135,7 +190,9 @@ impl<'t> Finder<'t> {
                 own = Some(row);
             }
             let does = match own {
-                Some(row) if self.does[call] == Does::Other && self.is_pageable_copy(row) => Does::BlockingCopy,
+                Some(row) if self.does[call] == Does::Other && self.is_pageable_copy(row) => {
+                    Does::BlockingCopy
+                }
                 _ => self.does[call],
             };
             last[thread] = own.or(last[thread]);
@@ -148,19 +205,30 @@ impl<'t> Finder<'t> {
     /// A copy from or to memory that is not pinned is staged, and its call returns when that is done.
     fn is_pageable_copy(&self, row: u32) -> bool {
         let rows = &self.device.rows;
-        rows.kind[row as usize] == RowKind::Memcpy && self.device.names.get(rows.name[row as usize]).contains("Pageable")
+        rows.kind[row as usize] == RowKind::Memcpy
+            && self
+                .device
+                .names
+                .get(rows.name[row as usize])
+                .contains("Pageable")
     }
 
     /// The wait that a sync row states, if there is such a row and it says for what.
     fn add_stated_host_wait(&mut self, call: usize, does: Does) -> bool {
         let id = self.device.calls.correlation[call].get();
-        let Some(sync) = id.and_then(|id| self.stated.get(&id)) else { return false };
+        let Some(sync) = id.and_then(|id| self.stated.get(&id)) else {
+            return false;
+        };
         let sync = self.device.syncs.row(*sync as usize);
         let begun = self.device.calls.start[call];
         match does {
-            Does::DeviceSync => self.wait_for_device(call, self.device.queues[sync.queue.index()].device, false),
+            Does::DeviceSync => {
+                self.wait_for_device(call, self.device.queues[sync.queue.index()].device, false)
+            }
             Does::EventSync => match self.recorded(&sync) {
-                Some(row) => row.into_iter().for_each(|row| self.wait_for(call, row, false)),
+                Some(row) => row
+                    .into_iter()
+                    .for_each(|row| self.wait_for(call, row, false)),
                 None => return false,
             },
             _ => {
@@ -189,9 +257,17 @@ impl<'t> Finder<'t> {
             }
             Does::BlockingCopy => own,
             Does::StreamSync => {
-                let last = last.and_then(|last| self.lanes.last_before(self.device.rows.queue[last as usize].0, begun));
-                let explains = |row: &u32| self.can_end(*row, ended) && ended - self.row_end(*row).max(begun) <= WAIT_LATENCY;
-                last.filter(explains).or_else(|| self.ended_in(begun, ended)).or(last)
+                let last = last.and_then(|last| {
+                    self.lanes
+                        .last_before(self.device.rows.queue[last as usize].0, begun)
+                });
+                let explains = |row: &u32| {
+                    self.can_end(*row, ended)
+                        && ended - self.row_end(*row).max(begun) <= WAIT_LATENCY
+                };
+                last.filter(explains)
+                    .or_else(|| self.ended_in(begun, ended))
+                    .or(last)
             }
             _ => self.ended_in(begun, ended),
         };
@@ -209,29 +285,51 @@ impl<'t> Finder<'t> {
     fn ended_in(&self, begun: TimeNs, ended: TimeNs) -> Option<u32> {
         let latest = TimeNs(ended.0.saturating_add(CLOCK_TOLERANCE_NS));
         let earliest = begun.max(TimeNs(ended.0.saturating_sub(WAIT_LATENCY.0)));
-        let end = self.lanes.by_end.partition_point(|row| self.row_end(*row) <= latest);
-        let near = self.lanes.by_end[..end].iter().rev().take(MAX_TRIED).take_while(|row| self.row_end(**row) >= earliest);
+        let end = self
+            .lanes
+            .by_end
+            .partition_point(|row| self.row_end(*row) <= latest);
+        let near = self.lanes.by_end[..end]
+            .iter()
+            .rev()
+            .take(MAX_TRIED)
+            .take_while(|row| self.row_end(**row) >= earliest);
         near.copied().find(|row| self.lanes.launched(*row) < begun)
     }
 
     /// Waits for all queues of a device.
     fn wait_for_device(&mut self, call: usize, device: i64, inferred: bool) {
         let begun = self.device.calls.start[call];
-        let rows: Vec<u32> = self.lanes.of_device(self.device, device).filter_map(|queue| self.lanes.last_before(queue, begun)).collect();
-        rows.into_iter().for_each(|row| self.wait_for(call, row, inferred));
+        let rows: Vec<u32> = self
+            .lanes
+            .of_device(self.device, device)
+            .filter_map(|queue| self.lanes.last_before(queue, begun))
+            .collect();
+        rows.into_iter()
+            .for_each(|row| self.wait_for(call, row, inferred));
     }
 
     /// Call `call` returns after `row` has ended. What its thread has waited for before is not said again.
     fn wait_for(&mut self, call: usize, row: u32, inferred: bool) {
         let calls = &self.device.calls;
         if !self.can_end(row, calls.start[call] + calls.duration[call]) {
-            return self.anomalies.note(AnomalyKind::WaitContradicted, || self.device.names.get(calls.name[call]).to_owned());
+            return self.anomalies.note(AnomalyKind::WaitContradicted, || {
+                self.device.names.get(calls.name[call]).to_owned()
+            });
         }
         let launched = self.lanes.launched(row);
         let key = (calls.thread[call].0, self.device.rows.queue[row as usize]);
-        if self.waited.get(&key).is_none_or(|before| *before < launched) {
+        if self
+            .waited
+            .get(&key)
+            .is_none_or(|before| *before < launched)
+        {
             self.waited.insert(key, launched);
-            self.found.calls.push(Wait { to: call as u32, from: row, inferred });
+            self.found.calls.push(Wait {
+                to: call as u32,
+                from: row,
+                inferred,
+            });
         }
     }
 }
@@ -246,5 +344,8 @@ pub(crate) fn row_end(device: &DeviceTrace, row: u32) -> TimeNs {
 }
 
 pub(crate) fn row_name(device: &DeviceTrace, row: u32) -> String {
-    format!("{:?}", device.names.get(device.rows.name[RowIdx(row).index()]))
+    format!(
+        "{:?}",
+        device.names.get(device.rows.name[RowIdx(row).index()])
+    )
 }

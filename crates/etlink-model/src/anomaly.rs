@@ -145,7 +145,11 @@ impl Anomalies {
 
     /// What occurred, in the order of [`AnomalyKind`].
     pub fn iter(&self) -> impl Iterator<Item = (AnomalyKind, &Anomaly)> {
-        let mut all: Vec<_> = self.counts.iter().map(|(kind, anomaly)| (*kind, anomaly)).collect();
+        let mut all: Vec<_> = self
+            .counts
+            .iter()
+            .map(|(kind, anomaly)| (*kind, anomaly))
+            .collect();
         all.sort_by_key(|(kind, _)| *kind);
         all.into_iter()
     }
@@ -167,6 +171,11 @@ impl Serialize for Anomalies {
             anomaly: &'a Anomaly,
             meaning: &'static str,
         }
-        serializer.collect_seq(self.iter().map(|(kind, anomaly)| Record { kind, severity: kind.severity(), anomaly, meaning: kind.describe() }))
+        serializer.collect_seq(self.iter().map(|(kind, anomaly)| Record {
+            kind,
+            severity: kind.severity(),
+            anomaly,
+            meaning: kind.describe(),
+        }))
     }
 }

@@ -108,7 +108,12 @@ enum Event {
     Call(Call),
     Row(Box<Row>),
     Sync(Sync),
-    Python { thread: usize, name: String, start: i64, end: i64 },
+    Python {
+        thread: usize,
+        name: String,
+        start: i64,
+        end: i64,
+    },
     Raw(String),
 }
 
@@ -180,8 +185,15 @@ impl TraceBuilder {
 
     /// A thread; the first is the process's main thread.
     pub fn thread(&mut self) -> ThreadRef {
-        let of_process = self.threads.iter().filter(|thread| thread.pid == self.pid).count();
-        self.threads.push(Thread { pid: self.pid, tid: self.pid + of_process as i64 });
+        let of_process = self
+            .threads
+            .iter()
+            .filter(|thread| thread.pid == self.pid)
+            .count();
+        self.threads.push(Thread {
+            pid: self.pid,
+            tid: self.pid + of_process as i64,
+        });
         ThreadRef(self.threads.len() - 1)
     }
 
@@ -205,14 +217,26 @@ impl TraceBuilder {
     }
 
     /// A `user_annotation`.
-    pub fn annotation(&mut self, thread: ThreadRef, name: &str, start_ns: i64, end_ns: i64) -> OpRef {
+    pub fn annotation(
+        &mut self,
+        thread: ThreadRef,
+        name: &str,
+        start_ns: i64,
+        end_ns: i64,
+    ) -> OpRef {
         let op = self.op(thread, name, start_ns, end_ns);
         self.edit(op, |op| op.annotation = true);
         op
     }
 
     /// `record_param_comms`, with what it says of the collective.
-    pub fn collective(&mut self, thread: ThreadRef, comms: &Comms, start_ns: i64, end_ns: i64) -> OpRef {
+    pub fn collective(
+        &mut self,
+        thread: ThreadRef,
+        comms: &Comms,
+        start_ns: i64,
+        end_ns: i64,
+    ) -> OpRef {
         let op = self.op(thread, "record_param_comms", start_ns, end_ns);
         self.edit(op, |op| op.comms = Some(comms.clone()));
         op
@@ -220,7 +244,12 @@ impl TraceBuilder {
 
     /// A frame of the Python stack.
     pub fn python(&mut self, thread: ThreadRef, name: &str, start_ns: i64, end_ns: i64) {
-        self.events.push(Event::Python { thread: thread.0, name: name.into(), start: start_ns, end: end_ns });
+        self.events.push(Event::Python {
+            thread: thread.0,
+            name: name.into(),
+            start: start_ns,
+            end: end_ns,
+        });
     }
 
     /// One more argument of an op in the device trace, raw JSON text.

@@ -71,7 +71,15 @@ columns! {
 impl Collective {
     /// A record that says nothing.
     pub fn absent() -> Self {
-        Collective { rank_start: -1, rank_stride: -1, rank: -1, src: -1, dst: -1, seq: -1, ..Collective::default() }
+        Collective {
+            rank_start: -1,
+            rank_stride: -1,
+            rank: -1,
+            src: -1,
+            dst: -1,
+            seq: -1,
+            ..Collective::default()
+        }
     }
 
     /// What kind of communication it is.
@@ -123,7 +131,11 @@ impl CollectiveKind {
     /// (`_allgather_base`, `all_gather_into_tensor_coalesced`, `ncclDevKernel_AllGather_RING`)
     /// does not matter.
     pub fn of(name: &str) -> CollectiveKind {
-        let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect();
+        let plain: String = name
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric())
+            .map(|c| c.to_ascii_lowercase())
+            .collect();
         let has = |part| plain.contains(part);
         match () {
             () if has("reducescatter") => CollectiveKind::ReduceScatter,
@@ -147,11 +159,14 @@ impl CollectiveKind {
 /// (`Float`, `BFloat16`) or as type names in tensors do. `None` when it is not known.
 pub fn dtype_bytes(dtype: &str) -> Option<u64> {
     Some(match dtype.strip_prefix("c10::").unwrap_or(dtype) {
-        "Byte" | "Char" | "Bool" | "Float8_e5m2" | "Float8_e4m3fn" | "Float8_e5m2fnuz" | "Float8_e4m3fnuz" | "Float8_e8m0fnu"
-        | "Float4_e2m1fn_x2" | "QInt8" | "QUInt8" | "unsigned char" | "signed char" | "bool" => 1,
+        "Byte" | "Char" | "Bool" | "Float8_e5m2" | "Float8_e4m3fn" | "Float8_e5m2fnuz"
+        | "Float8_e4m3fnuz" | "Float8_e8m0fnu" | "Float4_e2m1fn_x2" | "QInt8" | "QUInt8"
+        | "unsigned char" | "signed char" | "bool" => 1,
         "Short" | "Half" | "BFloat16" | "UInt16" | "short" | "short int" | "unsigned short" => 2,
-        "Int" | "Float" | "UInt32" | "ComplexHalf" | "QInt32" | "int" | "float" | "unsigned int" => 4,
-        "Long" | "Double" | "UInt64" | "ComplexFloat" | "long" | "long int" | "unsigned long" | "double" | "complex<float>" => 8,
+        "Int" | "Float" | "UInt32" | "ComplexHalf" | "QInt32" | "int" | "float"
+        | "unsigned int" => 4,
+        "Long" | "Double" | "UInt64" | "ComplexFloat" | "long" | "long int" | "unsigned long"
+        | "double" | "complex<float>" => 8,
         "ComplexDouble" | "complex<double>" => 16,
         _ => return None,
     })
@@ -189,10 +204,19 @@ mod tests {
             ("allreduce", CollectiveKind::AllReduce),
             ("allreduce_coalesced", CollectiveKind::AllReduce),
             ("_allgather_base", CollectiveKind::AllGather),
-            ("all_gather_into_tensor_coalesced", CollectiveKind::AllGather),
+            (
+                "all_gather_into_tensor_coalesced",
+                CollectiveKind::AllGather,
+            ),
             ("_reduce_scatter_base", CollectiveKind::ReduceScatter),
-            ("reduce_scatter_tensor_coalesced", CollectiveKind::ReduceScatter),
-            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", CollectiveKind::AllReduce),
+            (
+                "reduce_scatter_tensor_coalesced",
+                CollectiveKind::ReduceScatter,
+            ),
+            (
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+                CollectiveKind::AllReduce,
+            ),
             ("ncclKernel_SendRecv", CollectiveKind::Other),
             ("all_to_allv", CollectiveKind::AllToAll),
             ("reduce", CollectiveKind::Reduce),

@@ -92,7 +92,11 @@ mod tests {
             let mut column = rows.clone();
             apply(&swaps(&order, rows.len()), order.len(), &mut column);
             assert_eq!(column, order);
-            orders.extend(rows.iter().filter(|row| !order.contains(row)).map(|row| [&order[..], &[*row]].concat()));
+            orders.extend(
+                rows.iter()
+                    .filter(|row| !order.contains(row))
+                    .map(|row| [&order[..], &[*row]].concat()),
+            );
         }
     }
 

@@ -5,7 +5,10 @@
 //! rows. Each table is in order of start time, longer first at equal starts, then file order.
 
 use crate::columns::columns;
-use crate::{Anomalies, Collectives, Correlation, DurationNs, NameId, Names, ProcessGroup, QueueIdx, RfId, ThreadIdx, TimeNs};
+use crate::{
+    Anomalies, Collectives, Correlation, DurationNs, NameId, Names, ProcessGroup, QueueIdx, RfId,
+    ThreadIdx, TimeNs,
+};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
@@ -303,14 +306,24 @@ pub struct DeviceTrace {
 impl DeviceTrace {
     /// First start and last end over all tables, `None` for a trace without timed rows.
     pub fn window(&self) -> Option<(TimeNs, TimeNs)> {
-        let tables = [(&self.ops.start, &self.ops.duration), (&self.calls.start, &self.calls.duration), (&self.rows.start, &self.rows.duration)];
-        let spans = tables.into_iter().flat_map(|(starts, durations)| starts.iter().zip(durations).map(|(&s, &d)| (s, s + d)));
+        let tables = [
+            (&self.ops.start, &self.ops.duration),
+            (&self.calls.start, &self.calls.duration),
+            (&self.rows.start, &self.rows.duration),
+        ];
+        let spans = tables.into_iter().flat_map(|(starts, durations)| {
+            starts.iter().zip(durations).map(|(&s, &d)| (s, s + d))
+        });
         spans.reduce(|(first, last), (start, end)| (first.min(start), last.max(end)))
     }
 
     /// Keeps how many multiprocessors a device has, unless that is known.
     pub fn note_multiprocessors(&mut self, device: i64, count: u32) {
-        if self.multiprocessors.iter().all(|(known, _)| *known != device) {
+        if self
+            .multiprocessors
+            .iter()
+            .all(|(known, _)| *known != device)
+        {
             self.multiprocessors.push((device, count));
         }
     }
@@ -318,8 +331,15 @@ impl DeviceTrace {
     /// How many multiprocessors a device has. ROCm numbers its devices otherwise in rows than in properties: where all
     /// that are known have as many, so has this one.
     pub fn multiprocessors(&self, device: i64) -> Option<u32> {
-        let own = self.multiprocessors.iter().find(|(known, _)| *known == device);
-        let all_alike = || self.multiprocessors.first().filter(|first| self.multiprocessors.iter().all(|one| one.1 == first.1));
+        let own = self
+            .multiprocessors
+            .iter()
+            .find(|(known, _)| *known == device);
+        let all_alike = || {
+            self.multiprocessors
+                .first()
+                .filter(|first| self.multiprocessors.iter().all(|one| one.1 == first.1))
+        };
         own.or_else(all_alike).map(|(_, count)| *count)
     }
 

@@ -114,7 +114,9 @@ impl HostTrace {
     /// The text of a span. O(1).
     pub fn span(&self, span: Span) -> &[u8] {
         let start = usize::try_from(span.start).unwrap_or(usize::MAX);
-        self.text.get(start..start.saturating_add(span.bytes as usize)).unwrap_or_default()
+        self.text
+            .get(start..start.saturating_add(span.bytes as usize))
+            .unwrap_or_default()
     }
 
     /// Row of the node with this id. O(log n).
@@ -124,6 +126,8 @@ impl HostTrace {
 
     /// Whether row `index` is a `[pytorch|profiler|execution_trace|process]` or `…|thread]` root.
     pub fn is_root(&self, index: usize) -> bool {
-        self.names.get(self.nodes.name[index]).starts_with("[pytorch|profiler|execution_")
+        self.names
+            .get(self.nodes.name[index])
+            .starts_with("[pytorch|profiler|execution_")
     }
 }

@@ -24,8 +24,9 @@ mod time;
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity};
 pub use collective::{Collective, CollectiveKind, Collectives, ProcessGroup, dtype_bytes};
 pub use device::{
-    Aside, AsideKind, Asides, CpuOp, CpuOps, DeviceHeader, DeviceRow, DeviceRows, DeviceTrace, Label, MemoryRow, MemoryRows, Queue, RowKind,
-    RuntimeCall, RuntimeCalls, StreamOp, StreamOps, SyncRow, SyncRows, Thread,
+    Aside, AsideKind, Asides, CpuOp, CpuOps, DeviceHeader, DeviceRow, DeviceRows, DeviceTrace,
+    Label, MemoryRow, MemoryRows, Queue, RowKind, RuntimeCall, RuntimeCalls, StreamOp, StreamOps,
+    SyncRow, SyncRows, Thread,
 };
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, Span, ValueList};
 pub use ids::{CallIdx, Correlation, HostIdx, NameId, OpIdx, QueueIdx, RfId, RowIdx, ThreadIdx};

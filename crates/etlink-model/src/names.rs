@@ -56,7 +56,13 @@ impl Names {
 
     /// Interns those of `other` that `known` has no entry for yet: entry `i` is the number here of its string `i`.
     pub fn absorb(&mut self, other: &Names, known: &mut Vec<NameId>) {
-        known.extend(other.all.iter().skip(known.len()).map(|text| self.intern(text)));
+        known.extend(
+            other
+                .all
+                .iter()
+                .skip(known.len())
+                .map(|text| self.intern(text)),
+        );
     }
 }
 

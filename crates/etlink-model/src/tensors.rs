@@ -48,9 +48,13 @@ impl TensorUses {
         self.devices.absorb(&later.devices, &mut known);
         for row in 0..later.refs.len() {
             let tensor = later.refs.row(row);
-            self.refs.push(TensorRef { device: known[tensor.device.index()], ..tensor });
+            self.refs.push(TensorRef {
+                device: known[tensor.device.index()],
+                ..tensor
+            });
         }
-        self.ends.extend(later.ends.iter().map(|ends| ends.map(|end| end + before)));
+        self.ends
+            .extend(later.ends.iter().map(|ends| ends.map(|end| end + before)));
     }
 
     /// Rows of [`TensorUses::refs`] that node `row` reads, nested lists included.

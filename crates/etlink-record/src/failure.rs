@@ -60,22 +60,40 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn new(step: u64) -> Log {
-        Log { step, failed: vec![] }
+        Log {
+            step,
+            failed: vec![],
+        }
     }
 
     /// Whether it went well.
-    pub(crate) fn note(&mut self, recorder: &dyn Recorder, request: Request, result: Result<(), RecorderError>) -> bool {
-        let failure = result.err().map(|cause| Failure { recorder: recorder.name().to_owned(), request, step: self.step, cause });
+    pub(crate) fn note(
+        &mut self,
+        recorder: &dyn Recorder,
+        request: Request,
+        result: Result<(), RecorderError>,
+    ) -> bool {
+        let failure = result.err().map(|cause| Failure {
+            recorder: recorder.name().to_owned(),
+            request,
+            step: self.step,
+            cause,
+        });
         let well = failure.is_none();
         self.failed.extend(failure);
         well
     }
 
     pub(crate) fn take(&mut self, result: Result<(), Failures>) {
-        self.failed.extend(result.err().into_iter().flat_map(|failures| failures.0));
+        self.failed
+            .extend(result.err().into_iter().flat_map(|failures| failures.0));
     }
 
     pub(crate) fn result(self) -> Result<(), Failures> {
-        if self.failed.is_empty() { Ok(()) } else { Err(Failures(self.failed)) }
+        if self.failed.is_empty() {
+            Ok(())
+        } else {
+            Err(Failures(self.failed))
+        }
     }
 }

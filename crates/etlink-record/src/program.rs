@@ -53,21 +53,40 @@ enum Last {
 impl Spans {
     /// Spans of a program that is not recorded yet.
     pub fn new(program: Program) -> Spans {
-        let state = State { running: 0, last: Last::None, next_id: 1 };
-        Spans(Arc::new(Shared { tap: Arc::new(Tap::new()), program, state: Mutex::new(state) }))
+        let state = State {
+            running: 0,
+            last: Last::None,
+            next_id: 1,
+        };
+        Spans(Arc::new(Shared {
+            tap: Arc::new(Tap::new()),
+            program,
+            state: Mutex::new(state),
+        }))
     }
 
     /// What a subscriber is stacked with. While nothing is recorded it wants no spans, and a span that no other layer wants either costs
     /// about a nanosecond. To leave out some targets or levels, put a filter around it.
-    pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> Filtered<SpanLayer, SpanFilter, S> {
+    pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(
+        &self,
+    ) -> Filtered<SpanLayer, SpanFilter, S> {
         SpanLayer(Arc::clone(&self.0.tap)).with_filter(SpanFilter(Arc::clone(&self.0.tap)))
     }
 
     /// An [`ExecutionTraceRecorder`] and a [`KinetoRecorder`] with one output, which gets the host trace of a cycle first.
     pub fn recorders(&self, output: impl Output + 'static) -> Vec<Box<dyn Recorder>> {
         let output: Arc<Mutex<dyn Output>> = Arc::new(Mutex::new(output));
-        let host = ExecutionTraceRecorder(Feed { spans: self.clone(), output: Arc::clone(&output) });
-        vec![Box::new(host), Box::new(KinetoRecorder(Feed { spans: self.clone(), output }))]
+        let host = ExecutionTraceRecorder(Feed {
+            spans: self.clone(),
+            output: Arc::clone(&output),
+        });
+        vec![
+            Box::new(host),
+            Box::new(KinetoRecorder(Feed {
+                spans: self.clone(),
+                output,
+            })),
+        ]
     }
 
     fn start(&self) {
@@ -88,7 +107,9 @@ impl Spans {
 
     fn forget(&self) {
         if let Last::Cuts(cuts) = std::mem::replace(&mut lock(&self.0.state).last, Last::None) {
-            cuts.cuts.into_iter().for_each(|cut| cut.drop_into(self.0.tap.pool()));
+            cuts.cuts
+                .into_iter()
+                .for_each(|cut| cut.drop_into(self.0.tap.pool()));
         }
         self.0.tap.warm_up();
     }
@@ -118,13 +139,21 @@ struct Feed {
 
 impl Feed {
     fn save(&self, kind: TraceKind, cycle: &Cycle) -> Result<(), RecorderError> {
-        let window = self.spans.window().ok_or("no window was recorded, or another recorder of these spans still runs")?;
+        let window = self
+            .spans
+            .window()
+            .ok_or("no window was recorded, or another recorder of these spans still runs")?;
         let program = &self.spans.0.program;
         let write = |out: &mut dyn std::io::Write| match kind {
             TraceKind::Host => write_host(&window, out),
             TraceKind::Device => write_device(&window, program, "trace.json", out),
         };
-        lock(&self.output).take(&Trace { kind, cycle, rank: program.rank, write: &write })
+        lock(&self.output).take(&Trace {
+            kind,
+            cycle,
+            rank: program.rank,
+            write: &write,
+        })
     }
 }
 

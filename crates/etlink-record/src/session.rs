@@ -24,10 +24,23 @@ pub struct Session {
 
 impl Session {
     /// A session whose steps have the actions that `actions` gives, which is asked for each step once, in order, for step 0 at once.
-    pub fn new(recorders: Vec<Box<dyn Recorder>>, mut actions: impl FnMut(u64) -> Action + Send + 'static) -> Session {
+    pub fn new(
+        recorders: Vec<Box<dyn Recorder>>,
+        mut actions: impl FnMut(u64) -> Action + Send + 'static,
+    ) -> Session {
         let action = actions(0);
         let (actions, together) = (Box::new(actions), Together::new(recorders));
-        Session { actions, together, action, step: 0, on: false, stepped: true, first: 0, saved: 0, warnings: vec![] }
+        Session {
+            actions,
+            together,
+            action,
+            step: 0,
+            on: false,
+            stepped: true,
+            first: 0,
+            saved: 0,
+            warnings: vec![],
+        }
     }
 
     /// A session under a schedule.
@@ -144,7 +157,10 @@ impl Session {
     }
 
     fn carry_out(&mut self, transition: Transition, cut: bool) -> Result<(), Failures> {
-        if let Some(warning) = transition.warning.filter(|warning| !self.warnings.contains(warning)) {
+        if let Some(warning) = transition
+            .warning
+            .filter(|warning| !self.warnings.contains(warning))
+        {
             self.warnings.push(warning);
         }
         let mut log = Log::new(self.step);
@@ -158,7 +174,11 @@ impl Session {
                 Call::Stop => self.together.stop(&mut log),
                 Call::Save => {
                     let steps = self.first..self.step.saturating_add(u64::from(cut));
-                    let cycle = Cycle { number: self.saved, steps, cut };
+                    let cycle = Cycle {
+                        number: self.saved,
+                        steps,
+                        cut,
+                    };
                     self.saved += u64::from(self.together.save(&cycle, &mut log));
                 }
             }

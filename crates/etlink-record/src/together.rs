@@ -24,8 +24,17 @@ enum State {
 
 impl Together {
     pub(crate) fn new(recorders: Vec<Box<dyn Recorder>>) -> Together {
-        let slots = recorders.into_iter().map(|recorder| Slot { recorder, state: State::Idle }).collect();
-        Together { slots, given_up: false }
+        let slots = recorders
+            .into_iter()
+            .map(|recorder| Slot {
+                recorder,
+                state: State::Idle,
+            })
+            .collect();
+        Together {
+            slots,
+            given_up: false,
+        }
     }
 
     /// A new cycle. If one fails, none is started in it.
@@ -71,7 +80,11 @@ impl Together {
     /// Whether there was anything to save.
     pub(crate) fn save(&mut self, cycle: &Cycle, log: &mut Log) -> bool {
         let mut any = false;
-        for slot in self.slots.iter_mut().filter(|slot| slot.state == State::Recorded) {
+        for slot in self
+            .slots
+            .iter_mut()
+            .filter(|slot| slot.state == State::Recorded)
+        {
             any = true;
             let result = slot.recorder.save(cycle);
             log.note(&*slot.recorder, Request::Save, result);
@@ -87,7 +100,8 @@ impl Together {
     }
 
     pub(crate) fn enter_step(&mut self, step: u64) {
-        self.recording().for_each(|slot| slot.recorder.enter_step(step));
+        self.recording()
+            .for_each(|slot| slot.recorder.enter_step(step));
     }
 
     pub(crate) fn exit_step(&mut self) {
@@ -104,6 +118,8 @@ impl Together {
     }
 
     fn recording(&mut self) -> impl Iterator<Item = &mut Slot> {
-        self.slots.iter_mut().filter(|slot| slot.state == State::Recording)
+        self.slots
+            .iter_mut()
+            .filter(|slot| slot.state == State::Recording)
     }
 }

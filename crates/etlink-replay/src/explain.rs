@@ -45,10 +45,19 @@ pub struct ExplainedDep {
 }
 
 /// Explains one node of a run from which these kinds of edges were left out.
-pub fn explain(graph: &Graph, labels: &dyn Labels, run: &Run, dropped: &[EdgeKind], node: u32) -> Explanation {
+pub fn explain(
+    graph: &Graph,
+    labels: &dyn Labels,
+    run: &Run,
+    dropped: &[EdgeKind],
+    node: u32,
+) -> Explanation {
     let at = node as usize;
     let counts = |edge: &usize| !dropped.contains(&graph.dep(*edge).kind);
-    let ends = graph.edges_to(at).filter(counts).map(|edge| run.end(graph.dep(edge).from as usize));
+    let ends = graph
+        .edges_to(at)
+        .filter(counts)
+        .map(|edge| run.end(graph.dep(edge).from as usize));
     let latest = ends.max().unwrap_or(run.start[at]);
     let explained = |edge: usize| {
         let dep = graph.dep(edge);
@@ -71,22 +80,39 @@ pub fn explain(graph: &Graph, labels: &dyn Labels, run: &Run, dropped: &[EdgeKin
         start_ns: run.start[at].0,
         end_ns: run.end(at).0,
         latency_ns: graph.latency[at].0,
-        held_by: run.held_by(at).map(|held| NodeLabel::of(graph, labels, held)),
+        held_by: run
+            .held_by(at)
+            .map(|held| NodeLabel::of(graph, labels, held)),
         deps,
     }
 }
 
 fn evidence(graph: &Graph, labels: &dyn Labels, dep: Dep, to: u32) -> String {
     let (source, target) = (graph.place(dep.from as usize), graph.place(to as usize));
-    let number = |node: u32| labels.correlation(node).map_or(String::new(), |number| format!(", correlation {number}"));
+    let number = |node: u32| {
+        labels
+            .correlation(node)
+            .map_or(String::new(), |number| format!(", correlation {number}"))
+    };
     match dep.kind {
         EdgeKind::ProgramOrder => format!("the one before it on {target}"),
-        EdgeKind::Launch => format!("ran on {source} up to the call that launched it{}", number(to)),
+        EdgeKind::Launch => format!(
+            "ran on {source} up to the call that launched it{}",
+            number(to)
+        ),
         EdgeKind::StreamOrder => format!("before it on {target}"),
-        EdgeKind::EventWait => format!("{target} waited for an event of {source}{}", number(dep.from)),
-        EdgeKind::HostWait => format!("{target} was blocked until it ended on {source}{}", number(dep.from)),
+        EdgeKind::EventWait => format!(
+            "{target} waited for an event of {source}{}",
+            number(dep.from)
+        ),
+        EdgeKind::HostWait => format!(
+            "{target} was blocked until it ended on {source}{}",
+            number(dep.from)
+        ),
         EdgeKind::Handoff => format!("{source} gave work to {target}"),
-        EdgeKind::Collective => "when the last of the ranks has come, the transfer begins on all of them".to_owned(),
+        EdgeKind::Collective => {
+            "when the last of the ranks has come, the transfer begins on all of them".to_owned()
+        }
         EdgeKind::Tensor => "wrote a tensor that it reads".to_owned(),
     }
 }

@@ -130,7 +130,9 @@ pub fn figures(graph: &Graph, labels: &dyn Labels, run: &Run) -> Figures {
     let mut figures = Figures {
         nodes: graph.len() as u64,
         edges: graph.edges() as u64,
-        device_ops: (0..graph.len()).filter(|node| graph.is_device_op(*node)).count() as u64,
+        device_ops: (0..graph.len())
+            .filter(|node| graph.is_device_op(*node))
+            .count() as u64,
         streams: used.iter().filter(|used| **used).count() as u64,
         measured_ns,
         replayed_ns: run.makespan().0,
@@ -144,7 +146,13 @@ pub fn figures(graph: &Graph, labels: &dyn Labels, run: &Run) -> Figures {
         figures.contradictions = Some(contradictions(graph, labels));
     }
     let makespan = measured_ns.unwrap_or(figures.replayed_ns);
-    figures.unexplained = unexplained(graph, labels, run, figures.device_ops, makespan.saturating_mul(figures.streams as i64));
+    figures.unexplained = unexplained(
+        graph,
+        labels,
+        run,
+        figures.device_ops,
+        makespan.saturating_mul(figures.streams as i64),
+    );
     figures
 }
 
@@ -155,24 +163,47 @@ fn measured(graph: &Graph) -> i64 {
 }
 
 fn named(graph: &Graph, labels: &dyn Labels, worst: Vec<(i64, u32)>) -> Vec<Named> {
-    worst.into_iter().map(|(ns, node)| Named { ns, label: NodeLabel::of(graph, labels, node) }).collect()
+    worst
+        .into_iter()
+        .map(|(ns, node)| Named {
+            ns,
+            label: NodeLabel::of(graph, labels, node),
+        })
+        .collect()
 }
 
 fn end_error(graph: &Graph, labels: &dyn Labels, run: &Run, measured: i64) -> EndError {
     let late = |node: usize| run.end(node).since(graph.end(node));
-    let errors: Vec<i64> = (0..graph.len()).map(|node| late(node).saturating_abs()).collect();
+    let errors: Vec<i64> = (0..graph.len())
+        .map(|node| late(node).saturating_abs())
+        .collect();
     let total: i128 = errors.iter().map(|error| i128::from(*error)).sum();
     let mean_ns = i64::try_from(total / graph.len().max(1) as i128).unwrap_or(i64::MAX);
-    let off = errors.iter().zip(0..).filter(|(error, _)| **error > 0).map(|(error, node)| (*error, node));
+    let off = errors
+        .iter()
+        .zip(0..)
+        .filter(|(error, _)| **error > 0)
+        .map(|(error, node)| (*error, node));
     let mut worst = worst(off);
-    worst.iter_mut().for_each(|(ns, node)| *ns = late(*node as usize));
+    worst
+        .iter_mut()
+        .for_each(|(ns, node)| *ns = late(*node as usize));
     let spread = Spread::of(errors);
-    EndError { mean_ns, mean_share: share(mean_ns, measured), p99_share: share(spread.p99_ns, measured), spread, worst: named(graph, labels, worst) }
+    EndError {
+        mean_ns,
+        mean_share: share(mean_ns, measured),
+        p99_share: share(spread.p99_ns, measured),
+        spread,
+        worst: named(graph, labels, worst),
+    }
 }
 
 /// What a device op waited for beyond the latency of its mechanism. `by_node`: such waits are nodes.
 fn delay(graph: &Graph, run: &Run, node: usize, by_node: bool) -> i64 {
-    let waits = graph.deps(node).map(|dep| dep.from as usize).filter(|from| graph.kind[*from] == Kind::UnexplainedWait);
+    let waits = graph
+        .deps(node)
+        .map(|dep| dep.from as usize)
+        .filter(|from| graph.kind[*from] == Kind::UnexplainedWait);
     let waited = waits.map(|wait| graph.duration[wait]).sum::<DurationNs>().0;
     let limit = match run.decided[node] {
         _ if by_node => return waited,
@@ -180,15 +211,29 @@ fn delay(graph: &Graph, run: &Run, node: usize, by_node: bool) -> i64 {
         dep if graph.dep(dep as usize).kind == EdgeKind::Launch => LAUNCH_LATENCY_NS,
         _ => LATENCY_NS,
     };
-    Some(graph.latency[node].0).filter(|latency| *latency > limit).map_or(waited, |latency| waited.saturating_add(latency))
+    Some(graph.latency[node].0)
+        .filter(|latency| *latency > limit)
+        .map_or(waited, |latency| waited.saturating_add(latency))
 }
 
-fn unexplained(graph: &Graph, labels: &dyn Labels, run: &Run, device_ops: u64, time: i64) -> Unexplained {
-    let nodes = (0..graph.len()).filter(|node| graph.on_device(*node) && !graph.kind[*node].is_delay());
+fn unexplained(
+    graph: &Graph,
+    labels: &dyn Labels,
+    run: &Run,
+    device_ops: u64,
+    time: i64,
+) -> Unexplained {
+    let nodes =
+        (0..graph.len()).filter(|node| graph.on_device(*node) && !graph.kind[*node].is_delay());
     // who writes what came before the recording as nodes does so with unexplained waits too
     let by_node = graph.kind.iter().any(|kind| kind.is_delay());
-    let delayed: Vec<(i64, u32)> = nodes.map(|node| (delay(graph, run, node, by_node), node as u32)).filter(|(delay, _)| *delay > 0).collect();
-    let waiting_ns = delayed.iter().fold(0i64, |sum, (delay, _)| sum.saturating_add(*delay));
+    let delayed: Vec<(i64, u32)> = nodes
+        .map(|node| (delay(graph, run, node, by_node), node as u32))
+        .filter(|(delay, _)| *delay > 0)
+        .collect();
+    let waiting_ns = delayed
+        .iter()
+        .fold(0i64, |sum, (delay, _)| sum.saturating_add(*delay));
     Unexplained {
         device_ops: delayed.len() as u64,
         share_of_ops: share(delayed.len() as i64, device_ops as i64),
@@ -199,9 +244,20 @@ fn unexplained(graph: &Graph, labels: &dyn Labels, run: &Run, device_ops: u64, t
 }
 
 fn contradictions(graph: &Graph, labels: &dyn Labels) -> Contradictions {
-    let early = |node: usize| graph.deps(node).map(move |dep| graph.end(dep.from as usize).since(graph.start[node]));
-    let wrong = || (0..graph.len()).flat_map(|node| early(node).map(move |ns| (ns, node as u32))).filter(|(ns, _)| *ns > CLOCK_TOLERANCE_NS);
-    Contradictions { edges: wrong().count() as u64, worst: named(graph, labels, worst(wrong())) }
+    let early = |node: usize| {
+        graph
+            .deps(node)
+            .map(move |dep| graph.end(dep.from as usize).since(graph.start[node]))
+    };
+    let wrong = || {
+        (0..graph.len())
+            .flat_map(|node| early(node).map(move |ns| (ns, node as u32)))
+            .filter(|(ns, _)| *ns > CLOCK_TOLERANCE_NS)
+    };
+    Contradictions {
+        edges: wrong().count() as u64,
+        worst: named(graph, labels, worst(wrong())),
+    }
 }
 
 fn by_edge(graph: &Graph, run: &Run) -> IndexMap<EdgeKind, EdgeFigures> {
@@ -214,15 +270,23 @@ fn by_edge(graph: &Graph, run: &Run) -> IndexMap<EdgeKind, EdgeFigures> {
             figures.inferred += u64::from(dep.inferred);
         }
         if run.decided[node] != NONE {
-            latencies[graph.dep(run.decided[node] as usize).kind as usize].push(graph.latency[node].0);
+            latencies[graph.dep(run.decided[node] as usize).kind as usize]
+                .push(graph.latency[node].0);
         }
     }
-    let with_latency = all.into_iter().zip(latencies).map(|(figures, latencies)| EdgeFigures {
-        decided: latencies.len() as u64,
-        latency: Spread::of(latencies),
-        ..figures
-    });
-    EdgeKind::ALL.into_iter().zip(with_latency).filter(|(_, figures)| figures.count > 0).collect()
+    let with_latency = all
+        .into_iter()
+        .zip(latencies)
+        .map(|(figures, latencies)| EdgeFigures {
+            decided: latencies.len() as u64,
+            latency: Spread::of(latencies),
+            ..figures
+        });
+    EdgeKind::ALL
+        .into_iter()
+        .zip(with_latency)
+        .filter(|(_, figures)| figures.count > 0)
+        .collect()
 }
 
 fn boundary(graph: &Graph) -> Delays {

@@ -10,7 +10,11 @@ pub(crate) struct Followers {
 impl Followers {
     /// Those of the edges that are `kept`.
     pub(crate) fn new(graph: &Graph, kept: impl Fn(Dep) -> bool) -> Followers {
-        let edges = || (0..graph.len()).flat_map(|node| graph.deps(node).map(move |dep| (node as u32, dep))).filter(|(_, dep)| kept(*dep));
+        let edges = || {
+            (0..graph.len())
+                .flat_map(|node| graph.deps(node).map(move |dep| (node as u32, dep)))
+                .filter(|(_, dep)| kept(*dep))
+        };
         let mut first = vec![0u32; graph.len() + 1];
         edges().for_each(|(_, dep)| first[dep.from as usize + 1] += 1);
         for node in 0..graph.len() {

@@ -146,13 +146,19 @@ impl Graph {
 
     /// The numbers of the edges to a node.
     pub fn edges_to(&self, node: usize) -> std::ops::Range<usize> {
-        let start = node.checked_sub(1).map_or(0, |before| self.deps.ends[before]);
+        let start = node
+            .checked_sub(1)
+            .map_or(0, |before| self.deps.ends[before]);
         start as usize..self.deps.ends[node] as usize
     }
 
     /// Edge `edge`.
     pub fn dep(&self, edge: usize) -> Dep {
-        Dep { from: self.deps.from[edge], kind: self.deps.kind[edge], inferred: self.deps.inferred[edge] }
+        Dep {
+            from: self.deps.from[edge],
+            kind: self.deps.kind[edge],
+            inferred: self.deps.inferred[edge],
+        }
     }
 
     /// What a node waits for.
@@ -167,7 +173,9 @@ impl Graph {
 
     /// Whether a node runs on a stream.
     pub fn on_device(&self, node: usize) -> bool {
-        self.resources.get(self.resource[node] as usize).is_some_and(|resource| resource.on_device)
+        self.resources
+            .get(self.resource[node] as usize)
+            .is_some_and(|resource| resource.on_device)
     }
 
     /// Whether a node is work on a stream, no delay.
@@ -182,7 +190,9 @@ impl Graph {
 
     /// What a node's thread or stream is called.
     pub fn place(&self, node: usize) -> &str {
-        self.resources.get(self.resource[node] as usize).map_or("", |resource| &resource.name)
+        self.resources
+            .get(self.resource[node] as usize)
+            .map_or("", |resource| &resource.name)
     }
 
     /// All nodes, each after those that it waits for.
@@ -207,7 +217,13 @@ pub struct Builder {
 impl Builder {
     /// A graph on these threads and streams.
     pub fn new(resources: Vec<Resource>) -> Builder {
-        Builder { graph: Graph { resources, ..Graph::default() }, latencies: false }
+        Builder {
+            graph: Graph {
+                resources,
+                ..Graph::default()
+            },
+            latencies: false,
+        }
     }
 
     /// Appends a node and what it waits for, which may come later.
@@ -225,7 +241,10 @@ impl Builder {
             graph.deps.kind.push(dep.kind);
             graph.deps.inferred.push(dep.inferred);
         }
-        graph.deps.ends.push(u32::try_from(graph.deps.from.len()).unwrap_or(u32::MAX));
+        graph
+            .deps
+            .ends
+            .push(u32::try_from(graph.deps.from.len()).unwrap_or(u32::MAX));
     }
 
     /// Those of the `gates`, as counted from the first, that have to open before all that they wait for has run, for all nodes
@@ -244,15 +263,23 @@ impl Builder {
             return Err(Error::TooLarge);
         }
         for node in 0..graph.len() {
-            if let Some(dep) = graph.deps(node).find(|dep| dep.from as usize >= graph.len()) {
-                return Err(Error::NoSuchNode { node: node as u32, from: dep.from });
+            if let Some(dep) = graph
+                .deps(node)
+                .find(|dep| dep.from as usize >= graph.len())
+            {
+                return Err(Error::NoSuchNode {
+                    node: node as u32,
+                    from: dep.from,
+                });
             }
         }
         graph.measured = graph.without_start == 0;
         if !graph.measured {
             graph.start.fill(TimeNs(0));
         } else if !self.latencies {
-            graph.latency = (0..graph.len()).map(|node| graph.measured_latency(node)).collect();
+            graph.latency = (0..graph.len())
+                .map(|node| graph.measured_latency(node))
+                .collect();
         }
         graph.order = order::order(&graph)?;
         Ok(graph)

@@ -52,7 +52,13 @@ impl NodeLabel {
     pub fn of(graph: &Graph, labels: &dyn Labels, node: u32) -> NodeLabel {
         let at = node as usize;
         let (name, place) = (labels.name(node).to_owned(), graph.place(at).to_owned());
-        NodeLabel { rank: graph.rank(at), node: labels.id(node), name, kind: graph.kind[at], place }
+        NodeLabel {
+            rank: graph.rank(at),
+            node: labels.id(node),
+            name,
+            kind: graph.kind[at],
+            place,
+        }
     }
 }
 
@@ -60,19 +66,25 @@ impl NodeLabel {
 /// of that rank alone. O(nodes).
 pub fn find(graph: &Graph, labels: &dyn Labels, wanted: &str) -> Option<u32> {
     let (rank, wanted) = of_rank(wanted);
-    let mut nodes = (0..graph.len() as u32).filter(|node| rank.is_none() || graph.rank(*node as usize) == rank);
+    let mut nodes =
+        (0..graph.len() as u32).filter(|node| rank.is_none() || graph.rank(*node as usize) == rank);
     if let Ok(id) = wanted.parse::<u64>()
         && let Some(node) = nodes.clone().find(|node| labels.id(*node) == id)
     {
         return Some(node);
     }
     let pattern = WildMatch::new(wanted);
-    nodes.clone().find(|node| labels.name(*node) == wanted).or_else(|| nodes.find(|node| pattern.matches(labels.name(*node))))
+    nodes
+        .clone()
+        .find(|node| labels.name(*node) == wanted)
+        .or_else(|| nodes.find(|node| pattern.matches(labels.name(*node))))
 }
 
 /// `rank=N/` and what stands behind it.
 pub(crate) fn of_rank(text: &str) -> (Option<i64>, &str) {
-    let parts = text.strip_prefix("rank=").and_then(|text| text.split_once('/'));
+    let parts = text
+        .strip_prefix("rank=")
+        .and_then(|text| text.split_once('/'));
     let found = parts.and_then(|(rank, rest)| Some((rank.parse().ok()?, rest)));
     found.map_or((None, text), |(rank, rest)| (Some(rank), rest))
 }

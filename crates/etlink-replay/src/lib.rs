@@ -28,7 +28,10 @@ mod together;
 mod tests;
 
 pub use explain::{ExplainedDep, Explanation, explain};
-pub use figures::{CLOCK_TOLERANCE_NS, Contradictions, Delays, EdgeFigures, EndError, Figures, Named, Unexplained, figures};
+pub use figures::{
+    CLOCK_TOLERANCE_NS, Contradictions, Delays, EdgeFigures, EndError, Figures, Named, Unexplained,
+    figures,
+};
 pub use graph::{Builder, Dep, EdgeKind, Error, Graph, Kind, Node, Resource};
 pub use labels::{Labels, NodeLabel, find};
 pub use linked::{graph_of, stream_resource, thread_resource};
@@ -36,4 +39,7 @@ pub use path::{Cause, CauseTime, Crossing, PathReport, Step, StepReport, Via, cr
 pub use run::{NONE, Run, Settings, run};
 pub use scale::{Scale, ScaleError};
 pub use stats::Spread;
-pub use together::{Collectives, Fate, Joined, Joint, Part, Rank, RankFigures, RankLabels, RankNames, Together, joints, together};
+pub use together::{
+    Collectives, Fate, Joined, Joint, Part, Rank, RankFigures, RankLabels, RankNames, Together,
+    joints, together,
+};

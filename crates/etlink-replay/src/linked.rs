@@ -14,10 +14,27 @@ pub fn graph_of(trace: &LinkedTrace) -> Result<Graph, Error> {
     let mut builder = Builder::new(resources(&trace.device));
     for index in 0..trace.nodes.len() {
         let node = trace.nodes.get(index);
-        let resource = if node.on_device { threads + node.resource } else { node.resource };
-        let deps = trace.edges.of(index).iter().map(|edge| Dep { from: edge.from, kind: edge.kind, inferred: edge.inferred });
+        let resource = if node.on_device {
+            threads + node.resource
+        } else {
+            node.resource
+        };
+        let deps = trace.edges.of(index).iter().map(|edge| Dep {
+            from: edge.from,
+            kind: edge.kind,
+            inferred: edge.inferred,
+        });
         let (kind, start, duration) = (kind_of(trace, &node), Some(node.start), node.duration);
-        builder.push(Node { kind, resource, start, duration, latency: None }, deps);
+        builder.push(
+            Node {
+                kind,
+                resource,
+                start,
+                duration,
+                latency: None,
+            },
+            deps,
+        );
     }
     builder.finish()
 }
@@ -39,20 +56,34 @@ fn kind_of(trace: &LinkedTrace, node: &etlink_link::Node) -> Kind {
 
 /// Threads, then queues.
 fn resources(device: &DeviceTrace) -> Vec<Resource> {
-    let threads = device.threads.iter().map(|thread| thread_resource(&device.label(thread.tid)));
-    let queues = device.queues.iter().map(|queue| stream_resource(queue.stream, Some(queue.device)));
+    let threads = device
+        .threads
+        .iter()
+        .map(|thread| thread_resource(&device.label(thread.tid)));
+    let queues = device
+        .queues
+        .iter()
+        .map(|queue| stream_resource(queue.stream, Some(queue.device)));
     threads.chain(queues).collect()
 }
 
 /// A host thread.
 pub fn thread_resource(tid: &str) -> Resource {
-    Resource { name: format!("thread {tid}"), on_device: false, rank: None }
+    Resource {
+        name: format!("thread {tid}"),
+        on_device: false,
+        rank: None,
+    }
 }
 
 /// A stream of a device.
 pub fn stream_resource(stream: i64, device: Option<i64>) -> Resource {
     let device = device.map_or(String::new(), |device| format!(" of device {device}"));
-    Resource { name: format!("stream {stream}{device}"), on_device: true, rank: None }
+    Resource {
+        name: format!("stream {stream}{device}"),
+        on_device: true,
+        rank: None,
+    }
 }
 
 impl Labels for LinkedTrace {
@@ -64,7 +95,11 @@ impl Labels for LinkedTrace {
         let node = self.nodes.get(node as usize);
         let correlation = match node.kind {
             NodeKind::Runtime => self.device.calls.correlation.get(node.source as usize),
-            _ => self.device.rows.correlation.get(self.row_of(&node)?.index()),
+            _ => self
+                .device
+                .rows
+                .correlation
+                .get(self.row_of(&node)?.index()),
         };
         correlation?.get().map(|correlation| correlation.0)
     }

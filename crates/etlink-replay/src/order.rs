@@ -9,8 +9,12 @@ pub(crate) fn order(graph: &Graph) -> Result<Vec<u32>, Error> {
         return Ok(vec![]);
     }
     let followers = Followers::new(graph, |_| true);
-    let mut waits: Vec<u32> = (0..graph.len()).map(|node| graph.edges_to(node).len() as u32).collect();
-    let mut order: Vec<u32> = (0..graph.len() as u32).filter(|node| waits[*node as usize] == 0).collect();
+    let mut waits: Vec<u32> = (0..graph.len())
+        .map(|node| graph.edges_to(node).len() as u32)
+        .collect();
+    let mut order: Vec<u32> = (0..graph.len() as u32)
+        .filter(|node| waits[*node as usize] == 0)
+        .collect();
     let mut next = 0;
     while let Some(&node) = order.get(next) {
         next += 1;
@@ -21,14 +25,22 @@ pub(crate) fn order(graph: &Graph) -> Result<Vec<u32>, Error> {
             }
         }
     }
-    if order.len() < graph.len() { Err(Error::Cycle(cycle(graph, &waits))) } else { Ok(order) }
+    if order.len() < graph.len() {
+        Err(Error::Cycle(cycle(graph, &waits)))
+    } else {
+        Ok(order)
+    }
 }
 
 /// Which `gates` have to open early: of those that are stuck always the first. Numbers are counted from the first gate.
 pub(crate) fn jammed(graph: &Graph, gates: std::ops::Range<u32>) -> Vec<u32> {
     let followers = Followers::new(graph, |_| true);
-    let mut waits: Vec<u32> = (0..graph.len()).map(|node| graph.edges_to(node).len() as u32).collect();
-    let mut ready: Vec<u32> = (0..graph.len() as u32).filter(|node| waits[*node as usize] == 0).collect();
+    let mut waits: Vec<u32> = (0..graph.len())
+        .map(|node| graph.edges_to(node).len() as u32)
+        .collect();
+    let mut ready: Vec<u32> = (0..graph.len() as u32)
+        .filter(|node| waits[*node as usize] == 0)
+        .collect();
     let (first, mut gates, mut jammed) = (gates.start, gates, vec![]);
     loop {
         while let Some(node) = ready.pop() {
@@ -39,7 +51,9 @@ pub(crate) fn jammed(graph: &Graph, gates: std::ops::Range<u32>) -> Vec<u32> {
                 }
             }
         }
-        let Some(gate) = gates.find(|gate| waits[*gate as usize] > 0) else { return jammed };
+        let Some(gate) = gates.find(|gate| waits[*gate as usize] > 0) else {
+            return jammed;
+        };
         // it never becomes ready again
         waits[gate as usize] = u32::MAX;
         jammed.push(gate - first);
@@ -49,7 +63,12 @@ pub(crate) fn jammed(graph: &Graph, gates: std::ops::Range<u32>) -> Vec<u32> {
 
 /// One cycle: whoever still waits, waits for one that still waits.
 fn cycle(graph: &Graph, waits: &[u32]) -> Vec<u32> {
-    let stuck = |node: u32| graph.deps(node as usize).map(|dep| dep.from).find(|from| waits[*from as usize] > 0);
+    let stuck = |node: u32| {
+        graph
+            .deps(node as usize)
+            .map(|dep| dep.from)
+            .find(|from| waits[*from as usize] > 0)
+    };
     let mut way = vec![];
     let mut seen = vec![u32::MAX; graph.len()];
     let mut at = (0..graph.len() as u32).find(|node| waits[*node as usize] > 0);

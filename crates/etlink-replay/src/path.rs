@@ -45,7 +45,10 @@ pub struct Step {
 impl Step {
     /// What its duration and its latency are spent on.
     pub fn causes(&self, graph: &Graph) -> [Cause; 2] {
-        [cause_of(graph.kind[self.node as usize]), cause_of_latency(self.via)]
+        [
+            cause_of(graph.kind[self.node as usize]),
+            cause_of_latency(self.via),
+        ]
     }
 }
 
@@ -96,18 +99,26 @@ pub fn critical_path(graph: &Graph, run: &Run) -> Vec<Step> {
     let (origin, _) = run.window();
     let works = works(graph);
     let at_work = (0..graph.len()).filter(|node| works[graph.resource[*node] as usize]);
-    let mut at = at_work.max_by_key(|node| (run.end(*node), Reverse(*node))).map(|node| node as u32);
+    let mut at = at_work
+        .max_by_key(|node| (run.end(*node), Reverse(*node)))
+        .map(|node| node as u32);
     let mut path = vec![];
     while let Some(node) = at {
         let index = node as usize;
-        let edge = Some(run.decided[index]).filter(|edge| *edge != NONE).map(|edge| graph.dep(edge as usize));
+        let edge = Some(run.decided[index])
+            .filter(|edge| *edge != NONE)
+            .map(|edge| graph.dep(edge as usize));
         let (before, via) = match (run.held_by(index), edge) {
             (Some(held), _) => (Some(held), Via::Busy),
             (None, Some(dep)) => (Some(dep.from), Via::Edge(dep.kind)),
             (None, None) => (None, Via::Start),
         };
         let since = before.map_or(origin, |before| run.end(before as usize));
-        path.push(Step { node, via, latency_ns: (run.start[index] - since).0 });
+        path.push(Step {
+            node,
+            via,
+            latency_ns: (run.start[index] - since).0,
+        });
         at = before;
     }
     path.reverse();
@@ -121,11 +132,19 @@ fn works(graph: &Graph) -> Vec<bool> {
     for node in 0..graph.len() {
         let own = graph.resource[node];
         works[own as usize] |= graph.is_device_op(node);
-        for from in graph.deps(node).map(|dep| graph.resource[dep.from as usize]).filter(|from| *from != own) {
+        for from in graph
+            .deps(node)
+            .map(|dep| graph.resource[dep.from as usize])
+            .filter(|from| *from != own)
+        {
             works[from as usize] = true;
         }
     }
-    if works.contains(&true) { works } else { vec![true; works.len()] }
+    if works.contains(&true) {
+        works
+    } else {
+        vec![true; works.len()]
+    }
 }
 
 /// The path for reports.
@@ -198,8 +217,14 @@ pub struct StepReport {
 impl PathReport {
     /// Adds up and names what is on the path.
     pub fn new(graph: &Graph, labels: &dyn Labels, run: &Run, path: &[Step]) -> PathReport {
-        let end = path.last().map_or(run.window().0, |step| run.end(step.node as usize));
-        let mut report = PathReport { makespan_ns: (end - run.window().0).0, nodes: path.len() as u64, ..PathReport::default() };
+        let end = path
+            .last()
+            .map_or(run.window().0, |step| run.end(step.node as usize));
+        let mut report = PathReport {
+            makespan_ns: (end - run.window().0).0,
+            nodes: path.len() as u64,
+            ..PathReport::default()
+        };
         for step in path {
             let node = step.node as usize;
             let (start_ns, duration_ns) = (run.start[node].0, run.duration[node].0);
@@ -207,7 +232,11 @@ impl PathReport {
             report.spend(own, duration_ns);
             report.spend(latency, step.latency_ns);
             if let Some(rank) = graph.rank(node) {
-                report.ranks.entry(rank).or_default().add(duration_ns.saturating_add(step.latency_ns));
+                report
+                    .ranks
+                    .entry(rank)
+                    .or_default()
+                    .add(duration_ns.saturating_add(step.latency_ns));
             }
             match step.via {
                 Via::Edge(kind) => *report.edges.entry(kind).or_default() += 1,
@@ -215,14 +244,24 @@ impl PathReport {
                 Via::Start => {}
             }
             let label = NodeLabel::of(graph, labels, step.node);
-            report.steps.push(StepReport { label, start_ns, duration_ns, via: step.via, latency_ns: step.latency_ns });
+            report.steps.push(StepReport {
+                label,
+                start_ns,
+                duration_ns,
+                via: step.via,
+                latency_ns: step.latency_ns,
+            });
         }
         report.edges.sort_unstable_keys();
         report.causes.sort_unstable_keys();
         report.ranks.sort_unstable_keys();
         report.crossings = crossings(graph, labels, run, path);
         let makespan = report.makespan_ns;
-        report.causes.values_mut().chain(report.ranks.values_mut()).for_each(|time| time.share = share(time.ns, makespan));
+        report
+            .causes
+            .values_mut()
+            .chain(report.ranks.values_mut())
+            .for_each(|time| time.share = share(time.ns, makespan));
         report
     }
 
@@ -238,7 +277,12 @@ fn crossings(graph: &Graph, labels: &dyn Labels, run: &Run, path: &[Step]) -> Ve
         let [from, meeting, to] = [steps.first()?.node, steps.get(1)?.node, steps.get(2)?.node];
         let (from, to) = (graph.rank(from as usize)?, graph.rank(to as usize)?);
         let between = graph.rank(meeting as usize).is_none() && from != to;
-        between.then(|| Crossing { from, to, by: labels.name(meeting).to_owned(), at_ns: run.start[meeting as usize].0 })
+        between.then(|| Crossing {
+            from,
+            to,
+            by: labels.name(meeting).to_owned(),
+            at_ns: run.start[meeting as usize].0,
+        })
     };
     path.windows(3).filter_map(crossing).collect()
 }

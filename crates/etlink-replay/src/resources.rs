@@ -35,13 +35,38 @@ struct Machine<'r> {
 pub(crate) fn run(rules: &Rules<'_>, duration: Vec<DurationNs>) -> Run {
     let graph = rules.graph;
     let nodes = graph.len();
-    let run = Run { start: vec![TimeNs(0); nodes], duration, decided: vec![NONE; nodes], held: vec![NONE; nodes] };
-    let count = graph.resource.iter().max().map_or(0, |most| *most as usize + 1);
+    let run = Run {
+        start: vec![TimeNs(0); nodes],
+        duration,
+        decided: vec![NONE; nodes],
+        held: vec![NONE; nodes],
+    };
+    let count = graph
+        .resource
+        .iter()
+        .max()
+        .map_or(0, |most| *most as usize + 1);
     let (resources, ready) = (vec![Resource::default(); count], vec![TimeNs(0); nodes]);
-    let mut machine = Machine { rules, run, ready, events: BinaryHeap::new(), resources, touched: vec![] };
+    let mut machine = Machine {
+        rules,
+        run,
+        ready,
+        events: BinaryHeap::new(),
+        resources,
+        touched: vec![],
+    };
     let followers = Followers::new(graph, |dep| rules.counts(dep.kind));
-    let mut waits: Vec<u32> = (0..nodes).map(|node| graph.deps(node).filter(|dep| rules.counts(dep.kind)).count() as u32).collect();
-    (0..nodes).filter(|node| waits[*node] == 0).for_each(|node| machine.becomes_ready(node));
+    let mut waits: Vec<u32> = (0..nodes)
+        .map(|node| {
+            graph
+                .deps(node)
+                .filter(|dep| rules.counts(dep.kind))
+                .count() as u32
+        })
+        .collect();
+    (0..nodes)
+        .filter(|node| waits[*node] == 0)
+        .for_each(|node| machine.becomes_ready(node));
     while let Some(Reverse((now, what, node))) = machine.events.pop() {
         match what {
             What::Ready => machine.queue(node, now),
@@ -75,7 +100,9 @@ impl Machine<'_> {
             return self.start(node, now);
         }
         let resource = graph.resource[node as usize];
-        self.resources[resource as usize].waiting.push(Reverse((graph.start[node as usize], node)));
+        self.resources[resource as usize]
+            .waiting
+            .push(Reverse((graph.start[node as usize], node)));
         self.touched.push(resource);
     }
 
@@ -90,7 +117,8 @@ impl Machine<'_> {
 
     fn start(&mut self, node: u32, now: TimeNs) {
         self.run.start[node as usize] = now;
-        self.events.push(Reverse((self.run.end(node as usize), What::Ended, node)));
+        self.events
+            .push(Reverse((self.run.end(node as usize), What::Ended, node)));
     }
 
     /// Starts what may start, once all that happens at this instant has.
@@ -100,7 +128,9 @@ impl Machine<'_> {
             if resource.running.is_some() {
                 continue;
             }
-            let Some(Reverse((_, node))) = resource.waiting.pop() else { continue };
+            let Some(Reverse((_, node))) = resource.waiting.pop() else {
+                continue;
+            };
             if now > self.ready[node as usize] {
                 self.run.held[node as usize] = resource.last.unwrap_or(NONE);
             }

@@ -47,7 +47,10 @@ impl Run {
     /// First start and last end.
     pub fn window(&self) -> (TimeNs, TimeNs) {
         let first = self.start.iter().min().copied().unwrap_or_default();
-        let last = (0..self.start.len()).map(|node| self.end(node)).max().unwrap_or_default();
+        let last = (0..self.start.len())
+            .map(|node| self.end(node))
+            .max()
+            .unwrap_or_default();
         (first, last)
     }
 
@@ -70,7 +73,12 @@ pub fn run(graph: &Graph, labels: &dyn Labels, settings: &Settings) -> Run {
     if settings.resources {
         return resources::run(&rules, duration);
     }
-    let mut run = Run { start: vec![TimeNs(0); graph.len()], duration, decided: vec![NONE; graph.len()], held: vec![] };
+    let mut run = Run {
+        start: vec![TimeNs(0); graph.len()],
+        duration,
+        decided: vec![NONE; graph.len()],
+        held: vec![],
+    };
     for node in graph.order() {
         (run.start[node], run.decided[node]) = rules.ready(node, |from| run.end(from));
     }
@@ -87,7 +95,11 @@ pub(crate) struct Rules<'g> {
 impl<'g> Rules<'g> {
     fn new(graph: &'g Graph, drop_edges: &[EdgeKind]) -> Rules<'g> {
         let dropped = EdgeKind::ALL.map(|kind| drop_edges.contains(&kind));
-        Rules { graph, dropped, origin: graph.start.iter().min().copied().unwrap_or_default() }
+        Rules {
+            graph,
+            dropped,
+            origin: graph.start.iter().min().copied().unwrap_or_default(),
+        }
     }
 
     /// Whether edges of this kind count.

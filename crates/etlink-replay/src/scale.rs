@@ -61,21 +61,36 @@ impl FromStr for Scale {
     /// What stands before the last `=` or blank selects, what stands behind it is the factor; `rank=N/` before all of it selects
     /// among nodes of that rank.
     fn from_str(rule: &str) -> Result<Scale, ScaleError> {
-        let (nodes, factor) = rule.trim().rsplit_once(['=', ' ']).ok_or(ScaleError::NoFactor)?;
+        let (nodes, factor) = rule
+            .trim()
+            .rsplit_once(['=', ' '])
+            .ok_or(ScaleError::NoFactor)?;
         let (rank, nodes) = of_rank(nodes.trim_end_matches(['=', ' ']));
         if nodes.is_empty() || nodes == "kind" {
             return Err(ScaleError::NoFactor);
         }
-        let number = factor.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 0.0);
+        let number = factor
+            .parse()
+            .ok()
+            .filter(|factor: &f64| factor.is_finite() && *factor >= 0.0);
         let factor = number.ok_or_else(|| ScaleError::BadFactor(factor.to_owned()))?;
         let nodes = match nodes.strip_prefix("kind=") {
             None => Selection::Name(WildMatch::new(nodes)),
             Some(word) => {
                 let known = KINDS.iter().find(|(known, _)| *known == word);
-                Selection::Kinds(known.ok_or_else(|| ScaleError::UnknownKind(word.to_owned()))?.1)
+                Selection::Kinds(
+                    known
+                        .ok_or_else(|| ScaleError::UnknownKind(word.to_owned()))?
+                        .1,
+                )
             }
         };
-        Ok(Scale { rule: rule.to_owned(), rank, nodes, factor })
+        Ok(Scale {
+            rule: rule.to_owned(),
+            rank,
+            nodes,
+            factor,
+        })
     }
 }
 
@@ -94,14 +109,25 @@ pub(crate) fn durations(graph: &Graph, labels: &dyn Labels, scales: &[Scale]) ->
     }
     // few names for many nodes
     let mut by_name: FxHashMap<(Option<i64>, &str), f64> = FxHashMap::default();
-    let named: Vec<&Scale> = scales.iter().filter(|scale| scale.pattern().is_some()).collect();
+    let named: Vec<&Scale> = scales
+        .iter()
+        .filter(|scale| scale.pattern().is_some())
+        .collect();
     for (node, duration) in durations.iter_mut().enumerate() {
         let (rank, kind) = (graph.rank(node), graph.kind[node]);
-        let kinds = scales.iter().filter(|scale| scale.has_kind(kind) && scale.is_of(rank));
+        let kinds = scales
+            .iter()
+            .filter(|scale| scale.has_kind(kind) && scale.is_of(rank));
         let mut factor: f64 = kinds.map(|scale| scale.factor).product();
         if !named.is_empty() {
             let name = labels.name(node as u32);
-            let fits = || named.iter().filter(|scale| scale.has_name(name) && scale.is_of(rank)).map(|scale| scale.factor).product();
+            let fits = || {
+                named
+                    .iter()
+                    .filter(|scale| scale.has_name(name) && scale.is_of(rank))
+                    .map(|scale| scale.factor)
+                    .product()
+            };
             factor *= *by_name.entry((rank, name)).or_insert_with(fits);
         }
         if factor != 1.0 {
@@ -134,7 +160,10 @@ impl Scale {
 
     /// Whether any node has its rank and, where it selects by name, its name. O(nodes).
     pub fn is_used(&self, graph: &Graph, labels: &dyn Labels) -> bool {
-        let named = |node: usize| self.pattern().is_none_or(|pattern| pattern.matches(labels.name(node as u32)));
+        let named = |node: usize| {
+            self.pattern()
+                .is_none_or(|pattern| pattern.matches(labels.name(node as u32)))
+        };
         (0..graph.len()).any(|node| self.is_of(graph.rank(node)) && named(node))
     }
 

@@ -25,9 +25,18 @@ impl Spread {
     pub(crate) fn of(mut values: Vec<i64>) -> Spread {
         let mut at = |percent: usize| {
             let rank = (values.len() * percent).div_ceil(100).saturating_sub(1);
-            if values.is_empty() { 0 } else { *values.select_nth_unstable(rank).1 }
+            if values.is_empty() {
+                0
+            } else {
+                *values.select_nth_unstable(rank).1
+            }
         };
-        Spread { p50_ns: at(50), p90_ns: at(90), p99_ns: at(99), max_ns: at(100) }
+        Spread {
+            p50_ns: at(50),
+            p90_ns: at(90),
+            p99_ns: at(99),
+            max_ns: at(100),
+        }
     }
 }
 
@@ -40,12 +49,19 @@ pub(crate) fn worst(values: impl Iterator<Item = (i64, u32)>) -> Vec<(i64, u32)>
             heap.pop();
         }
     }
-    heap.into_sorted_vec().into_iter().map(|(Reverse(value), node)| (value, node)).collect()
+    heap.into_sorted_vec()
+        .into_iter()
+        .map(|(Reverse(value), node)| (value, node))
+        .collect()
 }
 
 /// `part` of `whole`; 0 of nothing.
 pub(crate) fn share(part: i64, whole: i64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
 }
 
 #[cfg(test)]
@@ -55,8 +71,24 @@ mod tests {
     #[test]
     fn percentiles_are_values_that_occur() {
         let spread = Spread::of((1..=200).rev().collect());
-        assert_eq!(spread, Spread { p50_ns: 100, p90_ns: 180, p99_ns: 198, max_ns: 200 });
-        assert_eq!(Spread::of(vec![7]), Spread { p50_ns: 7, p90_ns: 7, p99_ns: 7, max_ns: 7 });
+        assert_eq!(
+            spread,
+            Spread {
+                p50_ns: 100,
+                p90_ns: 180,
+                p99_ns: 198,
+                max_ns: 200
+            }
+        );
+        assert_eq!(
+            Spread::of(vec![7]),
+            Spread {
+                p50_ns: 7,
+                p90_ns: 7,
+                p99_ns: 7,
+                max_ns: 7
+            }
+        );
         assert_eq!(Spread::of(vec![]), Spread::default());
     }
 

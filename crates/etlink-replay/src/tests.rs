@@ -4,7 +4,10 @@ mod by_hand;
 mod random;
 mod together;
 
-use crate::{Builder, Dep, EdgeKind, Error, Graph, Kind, Labels, Node, Resource, Run, Settings, run, stream_resource, thread_resource};
+use crate::{
+    Builder, Dep, EdgeKind, Error, Graph, Kind, Labels, Node, Resource, Run, Settings, run,
+    stream_resource, thread_resource,
+};
 use etlink_model::{DurationNs, TimeNs};
 
 /// Nodes with names; thread 1 is resource 0, stream 7 resource 1, stream 8 resource 2.
@@ -16,20 +19,46 @@ struct Drawing {
 
 impl Drawing {
     /// A node that began at `start`, or nobody knows when; its number.
-    fn node(&mut self, name: &'static str, kind: Kind, resource: u32, start: Option<i64>, duration: i64) -> u32 {
-        self.nodes.push((Node { kind, resource, start: start.map(TimeNs), duration: DurationNs(duration), latency: None }, vec![]));
+    fn node(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        resource: u32,
+        start: Option<i64>,
+        duration: i64,
+    ) -> u32 {
+        self.nodes.push((
+            Node {
+                kind,
+                resource,
+                start: start.map(TimeNs),
+                duration: DurationNs(duration),
+                latency: None,
+            },
+            vec![],
+        ));
         self.names.push(name);
         self.nodes.len() as u32 - 1
     }
 
     fn edge(&mut self, from: u32, kind: EdgeKind, to: u32) {
-        self.nodes[to as usize].1.push(Dep { from, kind, inferred: false });
+        self.nodes[to as usize].1.push(Dep {
+            from,
+            kind,
+            inferred: false,
+        });
     }
 
     fn try_graph(&self) -> Result<Graph, Error> {
-        let resources: Vec<Resource> = vec![thread_resource("1"), stream_resource(7, Some(0)), stream_resource(8, Some(0))];
+        let resources: Vec<Resource> = vec![
+            thread_resource("1"),
+            stream_resource(7, Some(0)),
+            stream_resource(8, Some(0)),
+        ];
         let mut builder = Builder::new(resources);
-        self.nodes.iter().for_each(|(node, deps)| builder.push(*node, deps.iter().copied()));
+        self.nodes
+            .iter()
+            .for_each(|(node, deps)| builder.push(*node, deps.iter().copied()));
         builder.finish()
     }
 

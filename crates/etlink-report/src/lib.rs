@@ -11,7 +11,11 @@ pub mod page;
 pub mod perfetto;
 
 /// The messages of Perfetto's schema, generated from `schemas/perfetto/trace.proto`.
-#[allow(missing_docs, clippy::all, reason = "generated; the schema says what fields mean")]
+#[allow(
+    missing_docs,
+    clippy::all,
+    reason = "generated; the schema says what fields mean"
+)]
 pub mod schema {
     include!(concat!(env!("OUT_DIR"), "/perfetto.protos.rs"));
 }

@@ -64,7 +64,13 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}, needs to be at least {}", self.argument.name(), self.got, self.least)
+        write!(
+            f,
+            "{} is {}, needs to be at least {}",
+            self.argument.name(),
+            self.got,
+            self.least
+        )
     }
 }
 
@@ -83,7 +89,14 @@ impl Arguments {
             (Argument::Repeat, self.repeat),
             (Argument::SkipFirst, self.skip_first),
         ];
-        let faults = bounded.map(|(argument, got)| Fault { argument, got, least: argument.least() });
-        faults.into_iter().filter(|fault| fault.got < fault.least).collect()
+        let faults = bounded.map(|(argument, got)| Fault {
+            argument,
+            got,
+            least: argument.least(),
+        });
+        faults
+            .into_iter()
+            .filter(|fault| fault.got < fault.least)
+            .collect()
     }
 }

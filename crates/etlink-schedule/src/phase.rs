@@ -55,7 +55,13 @@ pub struct PhaseSchedule {
 impl PhaseSchedule {
     /// All phases at their start.
     pub fn new(schedule: Schedule, runs: Loop) -> PhaseSchedule {
-        PhaseSchedule { schedule, runs, steps: [0; 4], saved: [false; 4], previous: Action::None }
+        PhaseSchedule {
+            schedule,
+            runs,
+            steps: [0; 4],
+            saved: [false; 4],
+            previous: Action::None,
+        }
     }
 
     /// Steps of a phase that have been counted: none are after the phase was saved. Lightning's `num_step`.
@@ -69,7 +75,8 @@ impl PhaseSchedule {
         if self.saved[at] {
             return Action::None;
         }
-        let sanity_check = phase == Phase::Validation && self.runs == Loop::Fit && self.steps(Phase::Train) == 0;
+        let sanity_check =
+            phase == Phase::Validation && self.runs == Loop::Fit && self.steps(Phase::Train) == 0;
         if !sanity_check {
             self.steps[at] = self.steps[at].saturating_add(1);
         }

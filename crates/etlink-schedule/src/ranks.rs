@@ -15,7 +15,9 @@ pub struct InvalidRanks(String);
 impl Ranks {
     /// Whether `rank` is one of them. O(ranges).
     pub fn has(&self, rank: u32) -> bool {
-        self.0.iter().any(|(first, last)| (*first..=*last).contains(&rank))
+        self.0
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&rank))
     }
 }
 
@@ -23,7 +25,10 @@ impl FromStr for Ranks {
     type Err = InvalidRanks;
 
     fn from_str(text: &str) -> Result<Ranks, InvalidRanks> {
-        text.split(',').map(|part| range(part.trim()).ok_or_else(|| InvalidRanks(part.to_owned()))).collect::<Result<_, _>>().map(Ranks)
+        text.split(',')
+            .map(|part| range(part.trim()).ok_or_else(|| InvalidRanks(part.to_owned())))
+            .collect::<Result<_, _>>()
+            .map(Ranks)
     }
 }
 
@@ -42,13 +47,27 @@ mod tests {
         let ranks: Ranks = "0, 8-15,20".parse().expect("ranks");
         let chosen: Vec<u32> = (0..30).filter(|rank| ranks.has(*rank)).collect();
         assert_eq!(chosen, [0, 8, 9, 10, 11, 12, 13, 14, 15, 20]);
-        assert_eq!(serde_json::to_string(&ranks).expect("json"), "[[0,0],[8,15],[20,20]]");
+        assert_eq!(
+            serde_json::to_string(&ranks).expect("json"),
+            "[[0,0],[8,15],[20,20]]"
+        );
     }
 
     #[test]
     fn what_is_no_rank_is_named() {
-        for (text, part) in [("", ""), ("1,x", "x"), ("5-2", "5-2"), ("-1", "-1"), ("1--3", "1--3"), ("4294967296", "4294967296")] {
-            assert_eq!(text.parse::<Ranks>(), Err(InvalidRanks(part.to_owned())), "{text}");
+        for (text, part) in [
+            ("", ""),
+            ("1,x", "x"),
+            ("5-2", "5-2"),
+            ("-1", "-1"),
+            ("1--3", "1--3"),
+            ("4294967296", "4294967296"),
+        ] {
+            assert_eq!(
+                text.parse::<Ranks>(),
+                Err(InvalidRanks(part.to_owned())),
+                "{text}"
+            );
         }
     }
 }

@@ -54,7 +54,9 @@ impl Schedule {
 
     /// The first step that is recorded.
     pub fn first_recorded(&self) -> Option<u64> {
-        self.stretches(u64::MAX).find(|(_, action)| action.records()).map(|(range, _)| range.start)
+        self.stretches(u64::MAX)
+            .find(|(_, action)| action.records())
+            .map(|(range, _)| range.start)
     }
 
     /// The actions of the steps from 0 to `steps`, exclusive, as stretches of equal ones that are as long as can be.
@@ -72,14 +74,19 @@ impl Schedule {
 
     /// The action of a step and the first step after it that has another one, or `u128::MAX`.
     fn stretch(&self, step: u64) -> (Action, u128) {
-        let [skip_first, wait, warmup, active] = [self.skip_first, self.wait, self.warmup, self.active].map(u128::from);
+        let [skip_first, wait, warmup, active] =
+            [self.skip_first, self.wait, self.warmup, self.active].map(u128::from);
         let ahead = if self.skip_first_wait { wait } else { 0 };
         let Some(since) = step.checked_sub(self.skip_first) else {
             return (Action::None, skip_first + wait - ahead);
         };
         let position = u128::from(since) + ahead;
         let cycle = wait + warmup + active;
-        let over = if self.repeat == 0 { u128::MAX } else { u128::from(self.repeat) * cycle };
+        let over = if self.repeat == 0 {
+            u128::MAX
+        } else {
+            u128::from(self.repeat) * cycle
+        };
         if position >= over {
             return (Action::None, u128::MAX);
         }
@@ -90,7 +97,10 @@ impl Schedule {
             _ if cycle == 1 => return (Action::RecordAndSave, over.saturating_add(skip_first)),
             _ => (Action::RecordAndSave, cycle),
         };
-        (action, position - position % cycle + end + skip_first - ahead)
+        (
+            action,
+            position - position % cycle + end + skip_first - ahead,
+        )
     }
 }
 
@@ -106,8 +116,21 @@ mod tests {
 
     #[test]
     fn all_faults_are_named_with_value_and_bound() {
-        let error = Schedule::new(Arguments { wait: -1, skip_first: i64::MIN, skip_first_wait: -1, ..Arguments::default() }).expect_err("invalid");
-        assert_eq!(error.0[1], Fault { argument: Argument::Active, got: 0, least: 1 });
+        let error = Schedule::new(Arguments {
+            wait: -1,
+            skip_first: i64::MIN,
+            skip_first_wait: -1,
+            ..Arguments::default()
+        })
+        .expect_err("invalid");
+        assert_eq!(
+            error.0[1],
+            Fault {
+                argument: Argument::Active,
+                got: 0,
+                least: 1
+            }
+        );
         assert_eq!(
             error.to_string(),
             "invalid schedule: wait is -1, needs to be at least 0; active is 0, needs to be at least 1; \
@@ -118,16 +141,32 @@ mod tests {
     #[test]
     fn the_largest_arguments_and_steps_do_not_overflow() {
         let most = i64::MAX;
-        let all = Arguments { wait: most, warmup: most, active: most, repeat: most, skip_first: most, skip_first_wait: 1 };
+        let all = Arguments {
+            wait: most,
+            warmup: most,
+            active: most,
+            repeat: most,
+            skip_first: most,
+            skip_first_wait: 1,
+        };
         let bound = most.unsigned_abs();
         assert_eq!(schedule(all).action(bound - 1), Action::None);
         assert_eq!(schedule(all).action(bound), Action::Warmup);
         assert_eq!(schedule(all).action(u64::MAX - 2), Action::Warmup);
         assert_eq!(schedule(all).action(u64::MAX - 1), Action::Record);
-        assert_eq!(schedule(all).stretches(u64::MAX).last(), Some((u64::MAX - 1..u64::MAX, Action::Record)));
-        let ever = schedule(Arguments { active: 1, ..Arguments::default() });
+        assert_eq!(
+            schedule(all).stretches(u64::MAX).last(),
+            Some((u64::MAX - 1..u64::MAX, Action::Record))
+        );
+        let ever = schedule(Arguments {
+            active: 1,
+            ..Arguments::default()
+        });
         assert_eq!(ever.action(u64::MAX), Action::RecordAndSave);
-        assert_eq!(ever.stretches(u64::MAX).collect::<Vec<_>>(), [(0..u64::MAX, Action::RecordAndSave)]);
+        assert_eq!(
+            ever.stretches(u64::MAX).collect::<Vec<_>>(),
+            [(0..u64::MAX, Action::RecordAndSave)]
+        );
     }
 
     proptest! {

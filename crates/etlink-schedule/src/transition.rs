@@ -59,18 +59,29 @@ impl Action {
 }
 
 const fn calls(calls: &'static [Call]) -> Transition {
-    Transition { calls, warning: None }
+    Transition {
+        calls,
+        warning: None,
+    }
 }
 
 const fn warned(calls: &'static [Call], warning: Warning) -> Transition {
-    Transition { calls, warning: Some(warning) }
+    Transition {
+        calls,
+        warning: Some(warning),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ACTIONS: [Action; 4] = [Action::None, Action::Warmup, Action::Record, Action::RecordAndSave];
+    const ACTIONS: [Action; 4] = [
+        Action::None,
+        Action::Warmup,
+        Action::Record,
+        Action::RecordAndSave,
+    ];
 
     /// `p` prepare, `S` start, `T` stop, `H` save (on_trace_ready), `!` a warning; last column: exit.
     #[test]
@@ -79,8 +90,12 @@ mod tests {
             let row = ACTIONS.map(|to| letters(from.then(to)));
             format!("{from}: {} | {}", row.join(", "), letters(from.exit()))
         });
-        let expected =
-            ["NONE: -, p, pS, pS | -", "WARMUP: !ST, -, S, S | ST", "RECORD: !T, !T, -, - | TH", "RECORD_AND_SAVE: TH, THp, THpS, THpS | TH"];
+        let expected = [
+            "NONE: -, p, pS, pS | -",
+            "WARMUP: !ST, -, S, S | ST",
+            "RECORD: !T, !T, -, - | TH",
+            "RECORD_AND_SAVE: TH, THp, THpS, THpS | TH",
+        ];
         assert_eq!(table, expected);
     }
 
@@ -92,7 +107,14 @@ mod tests {
             Call::Stop => 'T',
             Call::Save => 'H',
         };
-        let letters: String = warned.into_iter().chain(transition.calls.iter().map(letter)).collect();
-        if letters.is_empty() { "-".to_owned() } else { letters }
+        let letters: String = warned
+            .into_iter()
+            .chain(transition.calls.iter().map(letter))
+            .collect();
+        if letters.is_empty() {
+            "-".to_owned()
+        } else {
+            letters
+        }
     }
 }

@@ -1,11 +1,15 @@
 //! The answers of PyTorch 2.15.0 (`torch/profiler/profiler.py`) and Lightning 2.6.6, which `cases/README.md` describes.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
-use etlink_schedule::{Action, Arguments, Call, InvalidArguments, Loop, Phase, PhaseSchedule, Schedule, Transition};
+use etlink_schedule::{
+    Action, Arguments, Call, InvalidArguments, Loop, Phase, PhaseSchedule, Schedule, Transition,
+};
 use serde_json::Value;
 
 fn cases(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).expect("a case per line")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a case per line"))
+        .collect()
 }
 
 fn schedule(args: &Value) -> Result<Schedule, InvalidArguments> {
@@ -35,12 +39,23 @@ fn letter(action: Action) -> char {
 }
 
 fn named(name: &Value) -> Action {
-    let all = [Action::None, Action::Warmup, Action::Record, Action::RecordAndSave];
-    all.into_iter().find(|action| action.name() == name).expect("an action")
+    let all = [
+        Action::None,
+        Action::Warmup,
+        Action::Record,
+        Action::RecordAndSave,
+    ];
+    all.into_iter()
+        .find(|action| action.name() == name)
+        .expect("an action")
 }
 
 fn texts(list: &Value) -> Vec<String> {
-    list.as_array().expect("a list").iter().map(|text| text.as_str().expect("text").to_owned()).collect()
+    list.as_array()
+        .expect("a list")
+        .iter()
+        .map(|text| text.as_str().expect("text").to_owned())
+        .collect()
 }
 
 #[test]
@@ -52,7 +67,8 @@ fn schedules() {
             Ok(schedule) => {
                 let actions: String = (0..60).map(|step| letter(schedule.action(step))).collect();
                 assert_eq!(case["actions"], actions, "{case}");
-                let warnings: Vec<String> = schedule.warning().iter().map(ToString::to_string).collect();
+                let warnings: Vec<String> =
+                    schedule.warning().iter().map(ToString::to_string).collect();
                 assert_eq!(texts(&case["warnings"]), warnings, "{case}");
                 warned += warnings.len();
             }
@@ -80,7 +96,13 @@ struct Profiler<'a> {
 
 impl Profiler<'_> {
     fn new(case: &Value) -> Profiler<'_> {
-        let mut profiler = Profiler { case, action: Action::None, step: 0, calls: vec![], warnings: vec![] };
+        let mut profiler = Profiler {
+            case,
+            action: Action::None,
+            step: 0,
+            calls: vec![],
+            warnings: vec![],
+        };
         profiler.action = profiler.scheduled();
         profiler
     }
@@ -88,13 +110,19 @@ impl Profiler<'_> {
     fn scheduled(&self) -> Action {
         match &self.case["schedule"] {
             Value::Null => Action::Record,
-            Value::Array(actions) => named(actions.get(self.step as usize).or(actions.last()).expect("actions")),
+            Value::Array(actions) => named(
+                actions
+                    .get(self.step as usize)
+                    .or(actions.last())
+                    .expect("actions"),
+            ),
             args => schedule(args).expect("valid").action(self.step),
         }
     }
 
     fn carry_out(&mut self, place: &str, transition: Transition) {
-        self.warnings.extend(transition.warning.map(|warning| warning.to_string()));
+        self.warnings
+            .extend(transition.warning.map(|warning| warning.to_string()));
         for call in transition.calls {
             let call = match call {
                 Call::Prepare => "prepare".to_owned(),
@@ -111,7 +139,10 @@ impl Profiler<'_> {
         let before = self.action;
         self.step += 1;
         self.action = self.scheduled();
-        self.carry_out(&format!("step{}->{}", self.step - 1, self.step), before.then(self.action));
+        self.carry_out(
+            &format!("step{}->{}", self.step - 1, self.step),
+            before.then(self.action),
+        );
     }
 
     fn run(&mut self) {
@@ -120,7 +151,10 @@ impl Profiler<'_> {
         self.carry_out("start", Action::None.then(self.action));
         (0..steps).for_each(|_| self.step());
         if self.case["end"] != "none" {
-            self.carry_out(if error.is_some() { "exit-exc" } else { "end" }, self.action.exit());
+            self.carry_out(
+                if error.is_some() { "exit-exc" } else { "end" },
+                self.action.exit(),
+            );
         }
         if self.case["restart"] == true {
             self.carry_out("restart", Action::None.then(self.action));
@@ -136,9 +170,15 @@ fn life_cycles() {
         let mut profiler = Profiler::new(case);
         profiler.run();
         // `cleanup` is of `with`, the other warning of PyTorch's list of events; neither is of the schedule.
-        let calls: Vec<String> = texts(&case["calls"]).into_iter().filter(|call| !call.ends_with(": cleanup")).collect();
+        let calls: Vec<String> = texts(&case["calls"])
+            .into_iter()
+            .filter(|call| !call.ends_with(": cleanup"))
+            .collect();
         assert_eq!(calls, profiler.calls, "{case}");
-        let warnings: Vec<String> = texts(&case["warnings"]).into_iter().filter(|text| !text.contains("clears events")).collect();
+        let warnings: Vec<String> = texts(&case["warnings"])
+            .into_iter()
+            .filter(|text| !text.contains("clears events"))
+            .collect();
         assert_eq!(warnings, profiler.warnings, "{case}");
         assert_eq!(case["final_action"], profiler.action.name(), "{case}");
         assert_eq!(case["step_num"], profiler.step, "{case}");
@@ -150,7 +190,11 @@ fn life_cycles() {
 fn phases() {
     let cases = cases(include_str!("cases/lightning.jsonl"));
     for case in &cases {
-        let runs = if case["fit"] == true { Loop::Fit } else { Loop::Other };
+        let runs = if case["fit"] == true {
+            Loop::Fit
+        } else {
+            Loop::Other
+        };
         let mut phases = PhaseSchedule::new(schedule(&case["args"]).expect("valid"), runs);
         let (mut actions, mut steps_before) = (String::new(), vec![]);
         for step in case["steps"].as_str().expect("steps").chars() {

@@ -2,7 +2,9 @@
 
 use crate::Error;
 use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, BooleanArray, DictionaryArray, Int64Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{
+    ArrayRef, BooleanArray, DictionaryArray, Int64Array, RecordBatch, UInt32Array, UInt64Array,
+};
 use std::sync::Arc;
 
 /// Columns of one batch, `rank` first.
@@ -13,27 +15,53 @@ pub(crate) struct Columns {
 
 impl Columns {
     pub(crate) fn new(rank: Option<i64>) -> Columns {
-        Columns { rank, named: vec![] }
+        Columns {
+            rank,
+            named: vec![],
+        }
     }
 
-    pub(crate) fn signed(&mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> &mut Self {
+    pub(crate) fn signed(
+        &mut self,
+        name: &'static str,
+        values: impl Iterator<Item = Option<i64>>,
+    ) -> &mut Self {
         self.add(name, Arc::new(values.collect::<Int64Array>()))
     }
 
-    pub(crate) fn unsigned(&mut self, name: &'static str, values: impl Iterator<Item = Option<u64>>) -> &mut Self {
+    pub(crate) fn unsigned(
+        &mut self,
+        name: &'static str,
+        values: impl Iterator<Item = Option<u64>>,
+    ) -> &mut Self {
         self.add(name, Arc::new(values.collect::<UInt64Array>()))
     }
 
-    pub(crate) fn number(&mut self, name: &'static str, values: impl Iterator<Item = Option<u32>>) -> &mut Self {
+    pub(crate) fn number(
+        &mut self,
+        name: &'static str,
+        values: impl Iterator<Item = Option<u32>>,
+    ) -> &mut Self {
         self.add(name, Arc::new(values.collect::<UInt32Array>()))
     }
 
-    pub(crate) fn flag(&mut self, name: &'static str, values: impl Iterator<Item = Option<bool>>) -> &mut Self {
+    pub(crate) fn flag(
+        &mut self,
+        name: &'static str,
+        values: impl Iterator<Item = Option<bool>>,
+    ) -> &mut Self {
         self.add(name, Arc::new(values.collect::<BooleanArray>()))
     }
 
-    pub(crate) fn text<'v>(&mut self, name: &'static str, values: impl Iterator<Item = Option<&'v str>>) -> &mut Self {
-        self.add(name, Arc::new(values.collect::<DictionaryArray<Int32Type>>()))
+    pub(crate) fn text<'v>(
+        &mut self,
+        name: &'static str,
+        values: impl Iterator<Item = Option<&'v str>>,
+    ) -> &mut Self {
+        self.add(
+            name,
+            Arc::new(values.collect::<DictionaryArray<Int32Type>>()),
+        )
     }
 
     fn add(&mut self, name: &'static str, array: ArrayRef) -> &mut Self {
@@ -44,9 +72,12 @@ impl Columns {
     /// All columns may have nulls, so that the files of all ranks have one schema.
     pub(crate) fn finish(&mut self) -> Result<RecordBatch, Error> {
         let lines = self.named.first().map_or(0, |(_, array)| array.len());
-        let rank: ArrayRef = Arc::new(std::iter::repeat_n(self.rank, lines).collect::<Int64Array>());
+        let rank: ArrayRef =
+            Arc::new(std::iter::repeat_n(self.rank, lines).collect::<Int64Array>());
         let columns = std::iter::once(("rank", rank)).chain(self.named.drain(..));
-        Ok(RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true)))?)
+        Ok(RecordBatch::try_from_iter_with_nullable(
+            columns.map(|(name, array)| (name, array, true)),
+        )?)
     }
 }
 

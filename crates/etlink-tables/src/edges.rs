@@ -8,7 +8,11 @@ use std::ops::Range;
 
 /// The edges to some nodes. `slack_ns` is the time from the end of `from_node` to the start of `to_node`: the decisive
 /// reason has the least.
-pub(crate) fn batch(trace: &LinkedTrace, nodes: Range<usize>, mut columns: Columns) -> Result<RecordBatch, Error> {
+pub(crate) fn batch(
+    trace: &LinkedTrace,
+    nodes: Range<usize>,
+    mut columns: Columns,
+) -> Result<RecordBatch, Error> {
     let of = |node: usize| trace.edges.of(node).iter();
     let edges = || nodes.clone().flat_map(of);
     let slack = |from: u32, to: u32| {
@@ -20,6 +24,9 @@ pub(crate) fn batch(trace: &LinkedTrace, nodes: Range<usize>, mut columns: Colum
         .number("to_node", edges().map(|edge| Some(edge.to)))
         .text("kind", edges().map(|edge| Some(edge.kind.name())))
         .flag("inferred", edges().map(|edge| Some(edge.inferred)))
-        .signed("slack_ns", edges().map(|edge| Some(slack(edge.from, edge.to))))
+        .signed(
+            "slack_ns",
+            edges().map(|edge| Some(slack(edge.from, edge.to))),
+        )
         .finish()
 }

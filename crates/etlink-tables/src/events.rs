@@ -52,7 +52,11 @@ pub(crate) fn epoch(trace: &LinkedTrace, time: TimeNs) -> i64 {
     trace.device.header.base_ns.saturating_add(time.0)
 }
 
-pub(crate) fn batch(trace: &LinkedTrace, places: Range<usize>, mut columns: Columns) -> Result<RecordBatch, Error> {
+pub(crate) fn batch(
+    trace: &LinkedTrace,
+    places: Range<usize>,
+    mut columns: Columns,
+) -> Result<RecordBatch, Error> {
     let events: Vec<Event> = places.clone().map(|place| at(trace, place)).collect();
     columns.number("event", places.map(|place| Some(number(place))));
     what(trace, &events, &mut columns);
@@ -77,9 +81,22 @@ fn what(trace: &LinkedTrace, events: &[Event], columns: &mut Columns) {
     columns
         .text("kind", events.iter().map(|event| Some(kind(trace, *event))))
         .text("category", events.iter().map(category))
-        .text("name", events.iter().map(|event| Some(device.names.get(name(event)))))
-        .signed("start_ns", events.iter().map(|event| Some(epoch(trace, span(trace, *event).0))))
-        .signed("duration_ns", events.iter().map(|event| Some(span(trace, *event).1.0)));
+        .text(
+            "name",
+            events
+                .iter()
+                .map(|event| Some(device.names.get(name(event)))),
+        )
+        .signed(
+            "start_ns",
+            events
+                .iter()
+                .map(|event| Some(epoch(trace, span(trace, *event).0))),
+        )
+        .signed(
+            "duration_ns",
+            events.iter().map(|event| Some(span(trace, *event).1.0)),
+        );
     threads(trace, columns, || {
         events.iter().map(|event| match *event {
             Event::Op(op) => Some(device.ops.thread[op].index()),
@@ -122,22 +139,56 @@ fn span(trace: &LinkedTrace, event: Event) -> (TimeNs, DurationNs) {
 }
 
 /// `pid` and `tid` of threads, and both as text where they are no numbers.
-pub(crate) fn threads<I: Iterator<Item = Option<usize>>>(trace: &LinkedTrace, columns: &mut Columns, threads: impl Fn() -> I) {
+pub(crate) fn threads<I: Iterator<Item = Option<usize>>>(
+    trace: &LinkedTrace,
+    columns: &mut Columns,
+    threads: impl Fn() -> I,
+) {
     let all = &trace.device.threads;
-    let number = |label: Label| if let Label::Int(number) = label { Some(number) } else { None };
-    let labels: Vec<String> = all.iter().map(|thread| format!("{}/{}", trace.device.label(thread.pid), trace.device.label(thread.tid))).collect();
+    let number = |label: Label| {
+        if let Label::Int(number) = label {
+            Some(number)
+        } else {
+            None
+        }
+    };
+    let labels: Vec<String> = all
+        .iter()
+        .map(|thread| {
+            format!(
+                "{}/{}",
+                trace.device.label(thread.pid),
+                trace.device.label(thread.tid)
+            )
+        })
+        .collect();
     columns
-        .text("thread", threads().map(|thread| labels.get(thread?).map(String::as_str)))
+        .text(
+            "thread",
+            threads().map(|thread| labels.get(thread?).map(String::as_str)),
+        )
         .signed("pid", threads().map(|thread| number(all.get(thread?)?.pid)))
         .signed("tid", threads().map(|thread| number(all.get(thread?)?.tid)));
 }
 
 /// `device`, `context` and `stream` of queues.
-pub(crate) fn queues<'t, I: Iterator<Item = Option<&'t Queue>>>(columns: &mut Columns, queues: impl Fn() -> I) {
+pub(crate) fn queues<'t, I: Iterator<Item = Option<&'t Queue>>>(
+    columns: &mut Columns,
+    queues: impl Fn() -> I,
+) {
     columns
-        .signed("device", queues().map(|queue| queue.map(|queue| queue.device)))
-        .signed("context", queues().map(|queue| queue.map(|queue| queue.context)))
-        .signed("stream", queues().map(|queue| queue.map(|queue| queue.stream)));
+        .signed(
+            "device",
+            queues().map(|queue| queue.map(|queue| queue.device)),
+        )
+        .signed(
+            "context",
+            queues().map(|queue| queue.map(|queue| queue.context)),
+        )
+        .signed(
+            "stream",
+            queues().map(|queue| queue.map(|queue| queue.stream)),
+        );
 }
 
 /// How events refer to each other: `parent` is the op around an op or call and the op that a device row is of, `launch` the call
@@ -167,16 +218,37 @@ fn ids(trace: &LinkedTrace, events: &[Event], columns: &mut Columns) {
         _ => None,
     };
     columns
-        .signed("correlation", events.iter().map(|event| correlation(event).get().map(|id| id.0)))
+        .signed(
+            "correlation",
+            events
+                .iter()
+                .map(|event| correlation(event).get().map(|id| id.0)),
+        )
         .signed("external_id", events.iter().map(external))
-        .number("parent", events.iter().map(|event| parent(event).map(|op| op.0)))
+        .number(
+            "parent",
+            events.iter().map(|event| parent(event).map(|op| op.0)),
+        )
         .number("launch", events.iter().map(launch));
 }
 
 fn of_ops(trace: &LinkedTrace, events: &[Event], columns: &mut Columns) {
     let (device, ops) = (&trace.device, &trace.device.ops);
-    let each = || events.iter().map(|event| if let Event::Op(op) = *event { Some(op) } else { None });
-    let host = |op: usize| trace.host.as_ref().zip(trace.op_host.get(op).copied().and_then(HostIdx::get));
+    let each = || {
+        events.iter().map(|event| {
+            if let Event::Op(op) = *event {
+                Some(op)
+            } else {
+                None
+            }
+        })
+    };
+    let host = |op: usize| {
+        trace
+            .host
+            .as_ref()
+            .zip(trace.op_host.get(op).copied().and_then(HostIdx::get))
+    };
     let list = |op: usize, own: NameId, of: fn(&etlink_model::HostTrace, usize) -> NameId| {
         let text = match host(op) {
             Some((host, node)) => host.names.get(of(host, node.index())),
@@ -185,13 +257,36 @@ fn of_ops(trace: &LinkedTrace, events: &[Event], columns: &mut Columns) {
         some(text)
     };
     columns
-        .unsigned("rf_id", each().map(|op| ops.rf_id[op?].get().map(|id| id.0)))
+        .unsigned(
+            "rf_id",
+            each().map(|op| ops.rf_id[op?].get().map(|id| id.0)),
+        )
         .signed("seq_id", each().map(|op| known(ops.seq_id[op?])))
-        .unsigned("host_node", each().map(|op| host(op?).map(|(host, node)| host.nodes.id[node.index()])))
+        .unsigned(
+            "host_node",
+            each().map(|op| host(op?).map(|(host, node)| host.nodes.id[node.index()])),
+        )
         .text("matched_by", each().map(|op| rule(trace.op_rule[op?])))
-        .signed("exclusive_ns", each().map(|op| Some(trace.op_exclusive[op?].0)))
-        .text("input_shapes", each().map(|op| list(op?, ops.shapes[op?], |host, node| host.nodes.inputs[node].shapes)))
-        .text("input_types", each().map(|op| list(op?, ops.types[op?], |host, node| host.nodes.inputs[node].types)));
+        .signed(
+            "exclusive_ns",
+            each().map(|op| Some(trace.op_exclusive[op?].0)),
+        )
+        .text(
+            "input_shapes",
+            each().map(|op| {
+                list(op?, ops.shapes[op?], |host, node| {
+                    host.nodes.inputs[node].shapes
+                })
+            }),
+        )
+        .text(
+            "input_types",
+            each().map(|op| {
+                list(op?, ops.types[op?], |host, node| {
+                    host.nodes.inputs[node].types
+                })
+            }),
+        );
 }
 
 fn rule(rule: MatchRule) -> Option<&'static str> {
@@ -204,18 +299,46 @@ fn rule(rule: MatchRule) -> Option<&'static str> {
 
 fn of_rows(trace: &LinkedTrace, events: &[Event], columns: &mut Columns) {
     let rows = &trace.device.rows;
-    let each = || events.iter().map(|event| if let Event::Row(row) = *event { Some(row) } else { None });
+    let each = || {
+        events.iter().map(|event| {
+            if let Event::Row(row) = *event {
+                Some(row)
+            } else {
+                None
+            }
+        })
+    };
     let kernels = || each().map(|row| row.filter(|row| rows.kind[*row] == RowKind::Kernel));
     let copies = || each().map(|row| row.filter(|row| rows.kind[*row] != RowKind::Kernel));
     columns
-        .text("no_launch", each().map(|row| no_launch(trace.row_no_launch[row?])))
+        .text(
+            "no_launch",
+            each().map(|row| no_launch(trace.row_no_launch[row?])),
+        )
         .unsigned("bytes", copies().map(|row| Some(rows.bytes[row?])))
-        .unsigned("graph_node", each().map(|row| Some(rows.graph_node[row?]).filter(|node| *node != 0)));
+        .unsigned(
+            "graph_node",
+            each().map(|row| Some(rows.graph_node[row?]).filter(|node| *node != 0)),
+        );
     for (place, name) in ["grid_x", "grid_y", "grid_z"].into_iter().enumerate() {
-        columns.number(name, kernels().map(|row| Some(rows.grid[row?]).filter(|grid| *grid != [0; 3]).map(|grid| grid[place])));
+        columns.number(
+            name,
+            kernels().map(|row| {
+                Some(rows.grid[row?])
+                    .filter(|grid| *grid != [0; 3])
+                    .map(|grid| grid[place])
+            }),
+        );
     }
     for (place, name) in ["block_x", "block_y", "block_z"].into_iter().enumerate() {
-        columns.number(name, kernels().map(|row| Some(rows.block[row?]).filter(|block| *block != [0; 3]).map(|block| block[place])));
+        columns.number(
+            name,
+            kernels().map(|row| {
+                Some(rows.block[row?])
+                    .filter(|block| *block != [0; 3])
+                    .map(|block| block[place])
+            }),
+        );
     }
 }
 

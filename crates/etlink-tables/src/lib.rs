@@ -63,7 +63,12 @@ impl From<Error> for std::io::Error {
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 4] = [Table::Events, Table::Nodes, Table::Edges, Table::Collectives];
+    pub const ALL: [Table; 4] = [
+        Table::Events,
+        Table::Nodes,
+        Table::Edges,
+        Table::Collectives,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -87,7 +92,12 @@ impl Table {
     ///
     /// # Errors
     /// If a batch has too many different names for Arrow.
-    fn batch(self, trace: &LinkedTrace, rank: Option<i64>, places: Range<usize>) -> Result<RecordBatch, Error> {
+    fn batch(
+        self,
+        trace: &LinkedTrace,
+        rank: Option<i64>,
+        places: Range<usize>,
+    ) -> Result<RecordBatch, Error> {
         let columns = Columns::new(rank);
         match self {
             Table::Events => events::batch(trace, places, columns),
@@ -101,9 +111,16 @@ impl Table {
     ///
     /// # Errors
     /// If `out` fails.
-    pub fn write(self, trace: &LinkedTrace, rank: Option<i64>, out: impl Write + Send) -> Result<u64, Error> {
+    pub fn write(
+        self,
+        trace: &LinkedTrace,
+        rank: Option<i64>,
+        out: impl Write + Send,
+    ) -> Result<u64, Error> {
         let empty = self.batch(trace, rank, 0..0)?;
-        let settings = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let settings = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .build();
         let mut writer = ArrowWriter::try_new(out, empty.schema(), Some(settings))?;
         let places = self.places(trace);
         let mut lines = 0;

@@ -7,10 +7,18 @@ use etlink_link::{LinkedTrace, Node, NodeKind};
 use std::ops::Range;
 
 /// Some nodes; `latency_ns` is what launches and waits took before it.
-pub(crate) fn batch(trace: &LinkedTrace, places: Range<usize>, mut columns: Columns) -> Result<RecordBatch, Error> {
+pub(crate) fn batch(
+    trace: &LinkedTrace,
+    places: Range<usize>,
+    mut columns: Columns,
+) -> Result<RecordBatch, Error> {
     let nodes = || places.clone().map(|at| trace.nodes.get(at));
     let thread = |node: Node| (!node.on_device).then_some(node.resource as usize);
-    let queue = |node: Node| node.on_device.then(|| trace.device.queues.get(node.resource as usize)).flatten();
+    let queue = |node: Node| {
+        node.on_device
+            .then(|| trace.device.queues.get(node.resource as usize))
+            .flatten()
+    };
     columns
         .number("node", places.clone().map(|at| u32::try_from(at).ok()))
         .text("kind", nodes().map(|node| Some(node.kind.name())))
@@ -19,9 +27,15 @@ pub(crate) fn batch(trace: &LinkedTrace, places: Range<usize>, mut columns: Colu
     let names: Vec<Node> = nodes().collect();
     columns
         .text("name", names.iter().map(|node| Some(trace.name(node))))
-        .signed("start_ns", nodes().map(|node| Some(events::epoch(trace, node.start))))
+        .signed(
+            "start_ns",
+            nodes().map(|node| Some(events::epoch(trace, node.start))),
+        )
         .signed("duration_ns", nodes().map(|node| Some(node.duration.0)))
-        .signed("latency_ns", places.clone().map(|at| Some(trace.latency(at).0)));
+        .signed(
+            "latency_ns",
+            places.clone().map(|at| Some(trace.latency(at).0)),
+        );
     events::threads(trace, &mut columns, || nodes().map(thread));
     events::queues(&mut columns, || nodes().map(queue));
     columns.finish()

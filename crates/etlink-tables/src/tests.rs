@@ -7,10 +7,29 @@ use etlink_model::builder::{Comms, HostSchema, Queue, TraceBuilder};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
-    let host = etlink_host::read(&draw.host(HostSchema::V1_1_1)[..], etlink_host::ReadOptions { threads: 1 }).expect("host trace");
-    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, keep: etlink_kineto::Keep::Graph })
-        .expect("device trace");
-    etlink_link::link(Some(host), device, LinkOptions { force: true, ..LinkOptions::default() }).expect("links")
+    let host = etlink_host::read(
+        &draw.host(HostSchema::V1_1_1)[..],
+        etlink_host::ReadOptions { threads: 1 },
+    )
+    .expect("host trace");
+    let device = etlink_kineto::read(
+        &draw.kineto()[..],
+        etlink_kineto::ReadOptions {
+            threads: 1,
+            shapes: true,
+            keep: etlink_kineto::Keep::Graph,
+        },
+    )
+    .expect("device trace");
+    etlink_link::link(
+        Some(host),
+        device,
+        LinkOptions {
+            force: true,
+            ..LinkOptions::default()
+        },
+    )
+    .expect("links")
 }
 
 fn draw() -> TraceBuilder {
@@ -18,15 +37,33 @@ fn draw() -> TraceBuilder {
     let main = draw.thread();
     draw.annotation(main, "ProfilerStep#1", 0, 900_000);
     draw.op(main, "aten::mm", 10_000, 60_000);
-    draw.launch(main, (20_000, 30_000), Queue::stream(7), "gemm", (40_000, 140_000));
+    draw.launch(
+        main,
+        (20_000, 30_000),
+        Queue::stream(7),
+        "gemm",
+        (40_000, 140_000),
+    );
     let comms = Comms::new("allreduce", [0, 1], 0, 5);
     draw.collective(main, &comms, 300_000, 400_000);
     let reduce = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", (310_000, 320_000), reduce);
-    draw.collective_kernel(Queue::stream(24), "ncclDevKernel_AllReduce", (350_000, 800_000), reduce, &comms);
+    draw.collective_kernel(
+        Queue::stream(24),
+        "ncclDevKernel_AllReduce",
+        (350_000, 800_000),
+        reduce,
+        &comms,
+    );
     let copy = draw.next_correlation();
     draw.call(main, "cudaMemcpyAsync", (410_000, 420_000), copy);
-    draw.memcpy(Queue::stream(7), "Memcpy HtoD", (430_000, 460_000), copy, 4096);
+    draw.memcpy(
+        Queue::stream(7),
+        "Memcpy HtoD",
+        (430_000, 460_000),
+        copy,
+        4096,
+    );
     draw
 }
 
@@ -35,9 +72,15 @@ fn read(trace: &LinkedTrace, table: Table, rank: Option<i64>) -> Vec<RecordBatch
     let lines = table.write(trace, rank, &mut file).expect("writes");
     table.write(trace, rank, &mut again).expect("writes");
     assert!(file == again, "same input, same bytes");
-    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).expect("a Parquet file").build().expect("opens");
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file))
+        .expect("a Parquet file")
+        .build()
+        .expect("opens");
     let batches: Vec<RecordBatch> = reader.collect::<Result<_, _>>().expect("reads");
-    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>() as u64, lines);
+    assert_eq!(
+        batches.iter().map(RecordBatch::num_rows).sum::<usize>() as u64,
+        lines
+    );
     batches
 }
 
@@ -48,7 +91,11 @@ fn one(trace: &LinkedTrace, table: Table) -> RecordBatch {
 fn texts(batch: &RecordBatch, name: &str) -> Vec<Option<String>> {
     let column = batch[name].as_dictionary::<Int32Type>();
     let values = column.values().as_string::<i32>();
-    column.keys().iter().map(|key| key.map(|key| values.value(key as usize).to_owned())).collect()
+    column
+        .keys()
+        .iter()
+        .map(|key| key.map(|key| values.value(key as usize).to_owned()))
+        .collect()
 }
 
 fn signed(batch: &RecordBatch, name: &str) -> Vec<Option<i64>> {
@@ -65,16 +112,45 @@ fn every_event_is_a_line_that_knows_its_cause() {
     let events = one(&trace, Table::Events);
     let (names, kinds) = (texts(&events, "name"), texts(&events, "kind"));
     let device = &trace.device;
-    assert_eq!(events.num_rows(), device.ops.len() + device.calls.len() + device.rows.len());
-    let at = |name: &str| names.iter().position(|found| found.as_deref() == Some(name)).expect(name);
+    assert_eq!(
+        events.num_rows(),
+        device.ops.len() + device.calls.len() + device.rows.len()
+    );
+    let at = |name: &str| {
+        names
+            .iter()
+            .position(|found| found.as_deref() == Some(name))
+            .expect(name)
+    };
     let (mm, gemm, copy) = (at("aten::mm"), at("gemm"), at("Memcpy HtoD"));
     let kind = |at: usize| kinds[at].clone().expect("a kind");
-    assert_eq!([kind(mm), kind(gemm), kind(copy), kind(at("ProfilerStep#1"))], ["op", "kernel", "memcpy", "annotation"]);
+    assert_eq!(
+        [kind(mm), kind(gemm), kind(copy), kind(at("ProfilerStep#1"))],
+        ["op", "kernel", "memcpy", "annotation"]
+    );
     let launch = numbers(&events, "launch")[gemm].expect("a launch") as usize;
     assert_eq!(kind(launch), "call");
-    assert_eq!((numbers(&events, "parent")[launch], numbers(&events, "parent")[gemm]), (Some(mm as u32), Some(mm as u32)));
-    assert_eq!((signed(&events, "start_ns")[gemm], signed(&events, "duration_ns")[gemm]), (Some(device.header.base_ns + 40_000), Some(100_000)));
-    assert_eq!((signed(&events, "stream")[gemm], signed(&events, "tid")[gemm]), (Some(7), None));
+    assert_eq!(
+        (
+            numbers(&events, "parent")[launch],
+            numbers(&events, "parent")[gemm]
+        ),
+        (Some(mm as u32), Some(mm as u32))
+    );
+    assert_eq!(
+        (
+            signed(&events, "start_ns")[gemm],
+            signed(&events, "duration_ns")[gemm]
+        ),
+        (Some(device.header.base_ns + 40_000), Some(100_000))
+    );
+    assert_eq!(
+        (
+            signed(&events, "stream")[gemm],
+            signed(&events, "tid")[gemm]
+        ),
+        (Some(7), None)
+    );
     assert_eq!(signed(&events, "rank"), vec![Some(3); events.num_rows()]);
     assert_eq!(texts(&events, "matched_by")[mm].as_deref(), Some("id"));
 }
@@ -82,9 +158,21 @@ fn every_event_is_a_line_that_knows_its_cause() {
 #[test]
 fn nodes_and_edges_are_the_graph() {
     let trace = linked(&draw());
-    let (nodes, edges, events) = (one(&trace, Table::Nodes), one(&trace, Table::Edges), one(&trace, Table::Events));
-    assert_eq!((nodes.num_rows(), edges.num_rows()), (trace.nodes.len(), trace.edges.len()));
-    let kinds: Vec<Option<String>> = trace.nodes.kind.iter().map(|kind| Some(kind.name().to_owned())).collect();
+    let (nodes, edges, events) = (
+        one(&trace, Table::Nodes),
+        one(&trace, Table::Edges),
+        one(&trace, Table::Events),
+    );
+    assert_eq!(
+        (nodes.num_rows(), edges.num_rows()),
+        (trace.nodes.len(), trace.edges.len())
+    );
+    let kinds: Vec<Option<String>> = trace
+        .nodes
+        .kind
+        .iter()
+        .map(|kind| Some(kind.name().to_owned()))
+        .collect();
     assert_eq!(texts(&nodes, "kind"), kinds);
     let (names, of_events) = (texts(&nodes, "name"), texts(&events, "name"));
     for (at, event) in numbers(&nodes, "event").into_iter().enumerate() {
@@ -92,19 +180,34 @@ fn nodes_and_edges_are_the_graph() {
         assert_eq!(names[at], of_events[event as usize], "node {at}");
     }
     let (from, to) = (numbers(&edges, "from_node"), numbers(&edges, "to_node"));
-    let launch = texts(&edges, "kind").iter().position(|kind| kind.as_deref() == Some("launch")).expect("a launch");
+    let launch = texts(&edges, "kind")
+        .iter()
+        .position(|kind| kind.as_deref() == Some("launch"))
+        .expect("a launch");
     assert!(from[launch] < to[launch]);
-    assert!(signed(&edges, "slack_ns").iter().all(|slack| slack.is_some_and(|slack| slack >= 0)));
+    assert!(
+        signed(&edges, "slack_ns")
+            .iter()
+            .all(|slack| slack.is_some_and(|slack| slack >= 0))
+    );
 }
 
 #[test]
 fn collectives_have_sizes_in_bytes() {
     let trace = linked(&draw());
     let found = one(&trace, Table::Collectives);
-    let nodes = trace.nodes.kind.iter().filter(|kind| **kind == NodeKind::Collective).count();
+    let nodes = trace
+        .nodes
+        .kind
+        .iter()
+        .filter(|kind| **kind == NodeKind::Collective)
+        .count();
     assert_eq!(found.num_rows(), nodes);
     assert_eq!(texts(&found, "kind")[0].as_deref(), Some("all_reduce"));
-    assert_eq!((signed(&found, "seq")[0], signed(&found, "duration_ns")[0]), (Some(5), Some(450_000)));
+    assert_eq!(
+        (signed(&found, "seq")[0], signed(&found, "duration_ns")[0]),
+        (Some(5), Some(450_000))
+    );
 }
 
 #[test]
@@ -114,8 +217,14 @@ fn a_table_without_lines_has_its_columns() {
     draw.op(main, "aten::add", 0, 10);
     let trace = linked(&draw);
     let mut file = vec![];
-    assert_eq!(Table::Collectives.write(&trace, None, &mut file).expect("writes"), 0);
-    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).expect("a Parquet file");
+    assert_eq!(
+        Table::Collectives
+            .write(&trace, None, &mut file)
+            .expect("writes"),
+        0
+    );
+    let reader =
+        ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(file)).expect("a Parquet file");
     assert!(reader.schema().field_with_name("in_bytes").is_ok());
 }
 
@@ -128,6 +237,9 @@ fn more_lines_than_a_batch() {
     }
     let trace = linked(&draw);
     assert!(trace.nodes.len() > super::BATCH, "{}", trace.nodes.len());
-    let lines: usize = read(&trace, Table::Nodes, None).iter().map(RecordBatch::num_rows).sum();
+    let lines: usize = read(&trace, Table::Nodes, None)
+        .iter()
+        .map(RecordBatch::num_rows)
+        .sum();
     assert_eq!(lines, trace.nodes.len());
 }

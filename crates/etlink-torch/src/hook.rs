@@ -6,15 +6,42 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text.
 pub const HOOK: [(&str, &str); 9] = [
-    ("sitecustomize.py", include_str!("../python/sitecustomize.py")),
-    ("etlink_torch/__init__.py", include_str!("../python/etlink_torch/__init__.py")),
-    ("etlink_torch/context.py", include_str!("../python/etlink_torch/context.py")),
-    ("etlink_torch/hook.py", include_str!("../python/etlink_torch/hook.py")),
-    ("etlink_torch/manifest.py", include_str!("../python/etlink_torch/manifest.py")),
-    ("etlink_torch/report.py", include_str!("../python/etlink_torch/report.py")),
-    ("etlink_torch/session.py", include_str!("../python/etlink_torch/session.py")),
-    ("etlink_torch/steps.py", include_str!("../python/etlink_torch/steps.py")),
-    ("etlink_torch/window.py", include_str!("../python/etlink_torch/window.py")),
+    (
+        "sitecustomize.py",
+        include_str!("../python/sitecustomize.py"),
+    ),
+    (
+        "etlink_torch/__init__.py",
+        include_str!("../python/etlink_torch/__init__.py"),
+    ),
+    (
+        "etlink_torch/context.py",
+        include_str!("../python/etlink_torch/context.py"),
+    ),
+    (
+        "etlink_torch/hook.py",
+        include_str!("../python/etlink_torch/hook.py"),
+    ),
+    (
+        "etlink_torch/manifest.py",
+        include_str!("../python/etlink_torch/manifest.py"),
+    ),
+    (
+        "etlink_torch/report.py",
+        include_str!("../python/etlink_torch/report.py"),
+    ),
+    (
+        "etlink_torch/session.py",
+        include_str!("../python/etlink_torch/session.py"),
+    ),
+    (
+        "etlink_torch/steps.py",
+        include_str!("../python/etlink_torch/steps.py"),
+    ),
+    (
+        "etlink_torch/window.py",
+        include_str!("../python/etlink_torch/window.py"),
+    ),
 ];
 
 /// A file that appears in the hook's folder when some Python process has found the hook.
@@ -43,7 +70,9 @@ mod tests {
 
     #[test]
     fn the_hook_comes_first_and_an_empty_variable_adds_no_entry() {
-        let path = |before: Option<&str>| python_path(Path::new("hook"), before.map(OsStr::new)).expect("joins");
+        let path = |before: Option<&str>| {
+            python_path(Path::new("hook"), before.map(OsStr::new)).expect("joins")
+        };
         let joined = std::env::join_paths(["hook", "a", "b"]).expect("joins");
         let before = std::env::join_paths(["a", "b"]).expect("joins");
         assert_eq!(path(before.to_str()), joined);

@@ -72,23 +72,43 @@ impl Manifest {
     #[must_use]
     pub fn with(mut self, processes: Vec<Process>, hooked: bool, lost: &BTreeSet<u32>) -> Manifest {
         self.notes = self.notes_of_all(&processes, hooked);
-        let ranks = processes.into_iter().filter(|process| process.steps > 0 || process.rank.is_some() || !process.notes.is_empty());
-        self.ranks = ranks.map(|process| Rank { lost: lost.contains(&process.pid), process }).collect();
-        self.ranks.sort_by_key(|rank| (rank.process.rank.unwrap_or(u32::MAX), rank.process.pid));
-        let notes: Vec<String> = self.ranks.iter().flat_map(|rank| self.notes_of(rank)).collect();
+        let ranks = processes.into_iter().filter(|process| {
+            process.steps > 0 || process.rank.is_some() || !process.notes.is_empty()
+        });
+        self.ranks = ranks
+            .map(|process| Rank {
+                lost: lost.contains(&process.pid),
+                process,
+            })
+            .collect();
+        self.ranks
+            .sort_by_key(|rank| (rank.process.rank.unwrap_or(u32::MAX), rank.process.pid));
+        let notes: Vec<String> = self
+            .ranks
+            .iter()
+            .flat_map(|rank| self.notes_of(rank))
+            .collect();
         let mut seen = BTreeSet::new();
-        self.notes.extend(notes.into_iter().filter(|note| seen.insert(note.clone())));
+        self.notes
+            .extend(notes.into_iter().filter(|note| seen.insert(note.clone())));
         self
     }
 
     /// Whether there are traces, and none that was begun is lost.
     pub fn is_complete(&self) -> bool {
-        self.recorded() > 0 && self.ranks.iter().all(|rank| rank.process.excluded || self.is_whole(rank) || self.came_again(rank))
+        self.recorded() > 0
+            && self
+                .ranks
+                .iter()
+                .all(|rank| rank.process.excluded || self.is_whole(rank) || self.came_again(rank))
     }
 
     /// How many processes left at least one pair of traces.
     pub fn recorded(&self) -> usize {
-        self.ranks.iter().filter(|rank| !rank.process.cycles.is_empty()).count()
+        self.ranks
+            .iter()
+            .filter(|rank| !rank.process.cycles.is_empty())
+            .count()
     }
 
     fn is_whole(&self, rank: &Rank) -> bool {
@@ -98,8 +118,15 @@ impl Manifest {
     /// Launchers start ranks again: whether another process of the rank was recorded.
     fn came_again(&self, rank: &Rank) -> bool {
         let process = &rank.process;
-        let another = |other: &&Rank| other.process.pid != process.pid && other.process.rank == process.rank;
-        process.rank.is_some() && process.cycles.is_empty() && self.ranks.iter().filter(another).any(|other| self.is_whole(other))
+        let another =
+            |other: &&Rank| other.process.pid != process.pid && other.process.rank == process.rank;
+        process.rank.is_some()
+            && process.cycles.is_empty()
+            && self
+                .ranks
+                .iter()
+                .filter(another)
+                .any(|other| self.is_whole(other))
     }
 
     fn notes_of_all(&self, processes: &[Process], hooked: bool) -> Vec<String> {
@@ -107,8 +134,14 @@ impl Manifest {
             "nothing is recorded: the program started no Python that reads PYTHONPATH (it is no Python program, or runs with -I, -E or -S)"
         } else if processes.is_empty() {
             "nothing is recorded: the program did not import torch"
-        } else if processes.iter().all(|process| process.steps == 0 && process.notes.is_empty() && process.rank.is_none()) {
-            return vec![format!("nothing is recorded: the program imported torch and made no step; steps are {}", self.steps_are())];
+        } else if processes
+            .iter()
+            .all(|process| process.steps == 0 && process.notes.is_empty() && process.rank.is_none())
+        {
+            return vec![format!(
+                "nothing is recorded: the program imported torch and made no step; steps are {}",
+                self.steps_are()
+            )];
         } else {
             return vec![];
         };
@@ -125,13 +158,26 @@ impl Manifest {
 
     fn notes_of(&self, rank: &Rank) -> Vec<String> {
         let process = &rank.process;
-        let name = process.rank.map_or_else(|| format!("process {}", process.pid), |rank| format!("rank {rank}"));
-        let mut notes: Vec<String> = process.notes.iter().map(|note| format!("{name}: {note}")).collect();
+        let name = process.rank.map_or_else(
+            || format!("process {}", process.pid),
+            |rank| format!("rank {rank}"),
+        );
+        let mut notes: Vec<String> = process
+            .notes
+            .iter()
+            .map(|note| format!("{name}: {note}"))
+            .collect();
         for feature in &process.lacks {
-            notes.push(format!("PyTorch {} lacks {feature}: recorded without", process.torch));
+            notes.push(format!(
+                "PyTorch {} lacks {feature}: recorded without",
+                process.torch
+            ));
         }
         for cycle in process.cycles.iter().filter(|cycle| !cycle.whole) {
-            notes.push(format!("{name}: the program ended in step {}, which is recorded as far as it went", cycle.last_step));
+            notes.push(format!(
+                "{name}: the program ended in step {}, which is recorded as far as it went",
+                cycle.last_step
+            ));
         }
         if rank.lost {
             notes.push(format!("{name}: died in or after step {} while it was recorded: the traces of that cycle are lost", process.steps));
@@ -142,12 +188,33 @@ impl Manifest {
     }
 
     fn never_reached(&self, steps: u64) -> String {
-        let ScheduleSettings { skip_first, wait, warmup, active, repeat, skip_first_wait } = self.schedule;
-        let arguments = etlink_schedule::Arguments { skip_first, wait, warmup, active, repeat, skip_first_wait };
-        let first = Schedule::new(arguments).ok().and_then(|schedule| schedule.first_recorded());
-        let first = first.map_or_else(|| "is never due".to_owned(), |first| format!("starts at step {first}"));
+        let ScheduleSettings {
+            skip_first,
+            wait,
+            warmup,
+            active,
+            repeat,
+            skip_first_wait,
+        } = self.schedule;
+        let arguments = etlink_schedule::Arguments {
+            skip_first,
+            wait,
+            warmup,
+            active,
+            repeat,
+            skip_first_wait,
+        };
+        let first = Schedule::new(arguments)
+            .ok()
+            .and_then(|schedule| schedule.first_recorded());
+        let first = first.map_or_else(
+            || "is never due".to_owned(),
+            |first| format!("starts at step {first}"),
+        );
         let plural = if steps == 1 { "" } else { "s" };
-        format!("nothing is recorded: the program made {steps} step{plural}, recording {first} (they count from 0)")
+        format!(
+            "nothing is recorded: the program made {steps} step{plural}, recording {first} (they count from 0)"
+        )
     }
 }
 

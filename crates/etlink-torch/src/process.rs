@@ -67,7 +67,10 @@ impl Process {
     /// The report is no JSON of this form.
     pub fn read(report: &[u8], steps: &[u8]) -> Result<Process, serde_json::Error> {
         let mut process: Process = serde_json::from_slice(report)?;
-        process.steps = std::str::from_utf8(steps).ok().and_then(|steps| steps.trim().parse().ok()).unwrap_or(0);
+        process.steps = std::str::from_utf8(steps)
+            .ok()
+            .and_then(|steps| steps.trim().parse().ok())
+            .unwrap_or(0);
         Ok(process)
     }
 }

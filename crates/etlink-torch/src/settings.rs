@@ -41,8 +41,22 @@ pub struct ScheduleSettings {
 
 impl From<Arguments> for ScheduleSettings {
     fn from(arguments: Arguments) -> Self {
-        let Arguments { skip_first, wait, warmup, active, repeat, skip_first_wait } = arguments;
-        ScheduleSettings { skip_first, wait, warmup, active, repeat, skip_first_wait }
+        let Arguments {
+            skip_first,
+            wait,
+            warmup,
+            active,
+            repeat,
+            skip_first_wait,
+        } = arguments;
+        ScheduleSettings {
+            skip_first,
+            wait,
+            warmup,
+            active,
+            repeat,
+            skip_first_wait,
+        }
     }
 }
 

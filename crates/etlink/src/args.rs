@@ -22,7 +22,12 @@ use std::path::PathBuf;
 
 /// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs and writes Chakra execution traces.
 #[derive(Debug, Parser)]
-#[command(name = "etlink", version, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    name = "etlink",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was found under --strict; 2 could not do it. `record` ends with the exit code of the program; with 1 if that is 0 and a trace is missing."
 )]
@@ -95,7 +100,13 @@ pub struct Merge {
     #[arg(long = "for", value_enum, value_name = "SIMULATOR")]
     pub simulator: Option<Simulator>,
     /// How the simulator times computation: `measured`, each node takes what it took, or `roofline`, device nodes take what `num_ops` and `tensor_size` need on the device of `system.json`
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, requires = "simulator")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        requires = "simulator"
+    )]
     pub compute: Compute,
     /// Write communications alone, and the time that they did not hold up as one chain of computation: small files
     #[arg(long, requires = "simulator", conflicts_with_all = ["device_only", "no_gaps"])]
@@ -157,7 +168,13 @@ pub struct How {
     #[arg(long, value_enum, hide_possible_values = true)]
     pub latency: Option<Latency>,
     /// Which dependencies through tensors of the host trace become edges between threads: `raw` (read after write), `all` (also write after read and after write) or `none`
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t, hide_possible_values = true)]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub tensor_deps: TensorDeps,
     /// Leave host gaps (Python, data loading) out of a `.et`: as if the host were quick
     #[arg(long)]
@@ -174,7 +191,8 @@ pub struct How {
 }
 
 fn size(text: &str) -> Result<ByteSize, &'static str> {
-    text.parse().map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")
+    text.parse()
+        .map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")
 }
 
 /// `etlink check`.

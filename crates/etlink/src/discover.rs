@@ -42,7 +42,11 @@ pub struct Run {
 impl Run {
     /// What is to be known of it, after its name where it has one.
     pub fn named_notes(&self) -> impl Iterator<Item = String> {
-        let name = if self.folder.as_os_str().is_empty() { String::new() } else { format!("{}: ", self.folder.display()) };
+        let name = if self.folder.as_os_str().is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", self.folder.display())
+        };
         self.notes.iter().map(move |note| format!("{name}{note}"))
     }
 }
@@ -53,7 +57,8 @@ pub fn discover(root: &Path) -> Result<Vec<Run>> {
     let mut runs = vec![];
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
-        let entries = std::fs::read_dir(&place).with_context(|| format!("cannot read folder {}", place.display()))?;
+        let entries = std::fs::read_dir(&place)
+            .with_context(|| format!("cannot read folder {}", place.display()))?;
         let (mut files, mut written) = (vec![], vec![]);
         for entry in entries {
             let entry = entry.with_context(|| format!("cannot read folder {}", place.display()))?;
@@ -70,7 +75,8 @@ pub fn discover(root: &Path) -> Result<Vec<Run>> {
         files.sort();
         let (files, twins) = without_twins(files);
         let mut run = sort_out(&place, folder, files);
-        run.notes.extend(twins.into_iter().chain(passed_by(written)));
+        run.notes
+            .extend(twins.into_iter().chain(passed_by(written)));
         unique_labels(&mut run.ranks);
         if !run.ranks.is_empty() {
             runs.push(run);
@@ -82,8 +88,13 @@ pub fn discover(root: &Path) -> Result<Vec<Run>> {
 
 /// A file that lies there plain and packed is one file (`gunzip -k`): the plain one.
 fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
-    let plain: Vec<PathBuf> = files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "json")).cloned().collect();
-    let is_twin = |file: &PathBuf| plain.contains(&file.with_extension("")) && !plain.contains(file);
+    let plain: Vec<PathBuf> = files
+        .iter()
+        .filter(|file| file.extension().is_some_and(|ending| ending == "json"))
+        .cloned()
+        .collect();
+    let is_twin =
+        |file: &PathBuf| plain.contains(&file.with_extension("")) && !plain.contains(file);
     let (twins, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_twin);
     let note = |twin: &PathBuf| format!("{} is there unpacked too: it is left out", twin.display());
     (files, twins.iter().map(note).collect())
@@ -93,8 +104,14 @@ fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
 fn passed_by(mut written: Vec<String>) -> Option<String> {
     written.sort();
     let first = written.first()?;
-    let more = if written.len() > 1 { format!(" and {} more .et files", written.len() - 1) } else { String::new() };
-    Some(format!("{first}{more} beside the traces: not looked at, the traces say more"))
+    let more = if written.len() > 1 {
+        format!(" and {} more .et files", written.len() - 1)
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{first}{more} beside the traces: not looked at, the traces say more"
+    ))
 }
 
 /// No two outputs bear one name: a label that occurs again gets a number.
@@ -111,23 +128,43 @@ fn unique_labels(ranks: &mut [Found]) {
 }
 
 fn is_json(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    [".json", ".json.gz", ".json.zst"].iter().any(|ending| name.ends_with(ending))
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().to_lowercase())
+        .unwrap_or_default();
+    [".json", ".json.gz", ".json.zst"]
+        .iter()
+        .any(|ending| name.ends_with(ending))
 }
 
 fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
-    let mut run = Run { folder, ranks: vec![], notes: vec![] };
-    let listed = if files.is_empty() { Ok(None) } else { Listed::of(place) };
+    let mut run = Run {
+        folder,
+        ranks: vec![],
+        notes: vec![],
+    };
+    let listed = if files.is_empty() {
+        Ok(None)
+    } else {
+        Listed::of(place)
+    };
     let listed = listed.unwrap_or_else(|why| {
         run.notes.push(why);
         None
     });
     let mut candidates: Vec<Candidate> = files.into_iter().map(look_at).collect();
     if let Some(listed) = &listed {
-        candidates.iter_mut().for_each(|candidate| candidate.ask(listed, &mut run.notes));
+        candidates
+            .iter_mut()
+            .for_each(|candidate| candidate.ask(listed, &mut run.notes));
     }
-    let world_size = candidates.iter().find_map(|candidate| candidate.inside.world_size);
-    let inside: BTreeMap<PathBuf, Inside> = candidates.iter().map(|candidate| (candidate.path.clone(), candidate.inside)).collect();
+    let world_size = candidates
+        .iter()
+        .find_map(|candidate| candidate.inside.world_size);
+    let inside: BTreeMap<PathBuf, Inside> = candidates
+        .iter()
+        .map(|candidate| (candidate.path.clone(), candidate.inside))
+        .collect();
     let mut by_rank: BTreeMap<i64, [Vec<Candidate>; 2]> = BTreeMap::new();
     let mut loose: Vec<Candidate> = vec![];
     for candidate in candidates {
@@ -145,7 +182,13 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
         let host = pick(rank, "host", hosts, &mut loose, &mut run.notes);
         let device = pick(rank, "device", devices, &mut loose, &mut run.notes);
         if host.is_some() || device.is_some() {
-            run.ranks.push(Found { rank: Some(rank), label: rank.to_string(), host, device, ..Found::default() });
+            run.ranks.push(Found {
+                rank: Some(rank),
+                label: rank.to_string(),
+                host,
+                device,
+                ..Found::default()
+            });
         }
     }
     let conflict = settle(&mut run.ranks, &inside);
@@ -158,14 +201,24 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
 }
 
 /// The one file of a rank and kind; the others become files of their own name.
-fn pick(rank: i64, kind: &str, mut all: Vec<Candidate>, loose: &mut Vec<Candidate>, notes: &mut Vec<String>) -> Option<PathBuf> {
+fn pick(
+    rank: i64,
+    kind: &str,
+    mut all: Vec<Candidate>,
+    loose: &mut Vec<Candidate>,
+    notes: &mut Vec<String>,
+) -> Option<PathBuf> {
     if all.len() > 1 && all.iter().filter(|candidate| !candidate.variant).count() == 1 {
-        let (variants, exact): (Vec<_>, Vec<_>) = all.into_iter().partition(|candidate| candidate.variant);
+        let (variants, exact): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|candidate| candidate.variant);
         loose.extend(variants);
         all = exact;
     }
     if all.len() > 1 {
-        let names: Vec<String> = all.iter().map(|candidate| file_name(&candidate.path)).collect();
+        let names: Vec<String> = all
+            .iter()
+            .map(|candidate| file_name(&candidate.path))
+            .collect();
         notes.push(format!(
             "{} {kind} traces are of rank {rank} ({}): none is joined with the other ranks; leave one of them in the folder, or say in their names which ranks they are of",
             all.len(),
@@ -179,18 +232,50 @@ fn pick(rank: i64, kind: &str, mut all: Vec<Candidate>, loose: &mut Vec<Candidat
 /// Where names and traces say different ranks: takes those of the traces if these are of one run and each of another rank, else those of
 /// the names. Gives what to say of it.
 fn settle(ranks: &mut [Found], inside: &BTreeMap<PathBuf, Inside>) -> Option<String> {
-    let said = |found: &Found| found.device.as_ref().and_then(|device| inside.get(device)).copied().unwrap_or_default();
-    let own: Vec<Option<i64>> = ranks.iter().map(|found| said(found).rank.or(found.rank)).collect();
-    let others: Vec<(&Found, Option<i64>)> = ranks.iter().zip(own.iter().copied()).filter(|(found, own)| found.rank != *own).collect();
+    let said = |found: &Found| {
+        found
+            .device
+            .as_ref()
+            .and_then(|device| inside.get(device))
+            .copied()
+            .unwrap_or_default()
+    };
+    let own: Vec<Option<i64>> = ranks
+        .iter()
+        .map(|found| said(found).rank.or(found.rank))
+        .collect();
+    let others: Vec<(&Found, Option<i64>)> = ranks
+        .iter()
+        .zip(own.iter().copied())
+        .filter(|(found, own)| found.rank != *own)
+        .collect();
     let (first, first_own) = others.first()?;
     let first = first.device.as_deref().map(file_name).unwrap_or_default();
-    let which =
-        format!("{} of {} traces say another rank than their names ({first} is of rank {}", others.len(), ranks.len(), first_own.unwrap_or(0));
-    let worlds: BTreeSet<i64> = ranks.iter().filter_map(|found| said(found).world_size).collect();
-    let world = if worlds.len() < 2 { worlds.first().copied().unwrap_or(i64::MAX) } else { 0 };
-    let distinct: BTreeSet<i64> = own.iter().copied().flatten().filter(|rank| (0..world).contains(rank)).collect();
+    let which = format!(
+        "{} of {} traces say another rank than their names ({first} is of rank {}",
+        others.len(),
+        ranks.len(),
+        first_own.unwrap_or(0)
+    );
+    let worlds: BTreeSet<i64> = ranks
+        .iter()
+        .filter_map(|found| said(found).world_size)
+        .collect();
+    let world = if worlds.len() < 2 {
+        worlds.first().copied().unwrap_or(i64::MAX)
+    } else {
+        0
+    };
+    let distinct: BTreeSet<i64> = own
+        .iter()
+        .copied()
+        .flatten()
+        .filter(|rank| (0..world).contains(rank))
+        .collect();
     if distinct.len() < ranks.len() {
-        return Some(format!("{which}), and what they say does not fit together: the names count"));
+        return Some(format!(
+            "{which}), and what they say does not fit together: the names count"
+        ));
     }
     for (found, own) in ranks.iter_mut().zip(own) {
         (found.rank, found.label) = (own, own.map_or(String::new(), |rank| rank.to_string()));
@@ -201,17 +286,31 @@ fn settle(ranks: &mut [Found], inside: &BTreeMap<PathBuf, Inside>) -> Option<Str
 
 /// Files that no rank has: a single host and device trace belong together, others stand alone.
 fn adopt(run: &mut Run, loose: Vec<Candidate>) {
-    let (hosts, devices): (Vec<_>, Vec<_>) = loose.into_iter().partition(|candidate| candidate.kind == FileKind::HostTrace);
+    let (hosts, devices): (Vec<_>, Vec<_>) = loose
+        .into_iter()
+        .partition(|candidate| candidate.kind == FileKind::HostTrace);
     let lonely = |found: &&mut Found| found.host.is_none() || found.device.is_none();
     let single = |all: &[Candidate]| all.len() == 1;
     let alone = run.ranks.is_empty();
     let waiting: Vec<&mut Found> = run.ranks.iter_mut().filter(lonely).collect();
-    match (<[&mut Found; 1]>::try_from(waiting), single(&hosts), single(&devices)) {
-        (Ok([found]), true, false) if found.host.is_none() && devices.is_empty() => found.host = Some(hosts[0].path.clone()),
-        (Ok([found]), false, true) if found.device.is_none() && hosts.is_empty() => found.device = Some(devices[0].path.clone()),
+    match (
+        <[&mut Found; 1]>::try_from(waiting),
+        single(&hosts),
+        single(&devices),
+    ) {
+        (Ok([found]), true, false) if found.host.is_none() && devices.is_empty() => {
+            found.host = Some(hosts[0].path.clone())
+        }
+        (Ok([found]), false, true) if found.device.is_none() && hosts.is_empty() => {
+            found.device = Some(devices[0].path.clone())
+        }
         (Err(_), true, true) => run.ranks.push(Found {
             rank: hosts[0].rank.or(devices[0].rank),
-            label: if alone { hosts[0].rank.or(devices[0].rank).unwrap_or(0).to_string() } else { devices[0].stem.clone() },
+            label: if alone {
+                hosts[0].rank.or(devices[0].rank).unwrap_or(0).to_string()
+            } else {
+                devices[0].stem.clone()
+            },
             host: Some(hosts[0].path.clone()),
             device: Some(devices[0].path.clone()),
             ..Found::default()
@@ -221,9 +320,16 @@ fn adopt(run: &mut Run, loose: Vec<Candidate>) {
                 let is_host = candidate.kind == FileKind::HostTrace;
                 let path = Some(candidate.path);
                 let (host, device) = if is_host { (path, None) } else { (None, path) };
-                Found { rank: candidate.rank, label: candidate.stem, host, device, ..Found::default() }
+                Found {
+                    rank: candidate.rank,
+                    label: candidate.stem,
+                    host,
+                    device,
+                    ..Found::default()
+                }
             };
-            run.ranks.extend(hosts.into_iter().chain(devices).map(by_itself));
+            run.ranks
+                .extend(hosts.into_iter().chain(devices).map(by_itself));
         }
     }
 }

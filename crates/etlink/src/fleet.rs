@@ -28,20 +28,41 @@ impl Fleet {
     /// Finds the ranks in `dir`; refuses what does not fit into memory.
     pub fn find(dir: &Path, memory: Option<ByteSize>, threads: usize) -> Result<Fleet> {
         if !dir.is_dir() {
-            bail!("{} is not a folder; to link one pair of files use `etlink link`", dir.display());
+            bail!(
+                "{} is not a folder; to link one pair of files use `etlink link`",
+                dir.display()
+            );
         }
         let runs = discover(dir)?;
         if runs.is_empty() {
-            bail!("{}: no host or device traces in it (names such as torch_et_0.json.gz and kineto_trace_0.json.gz)", dir.display());
+            bail!(
+                "{}: no host or device traces in it (names such as torch_et_0.json.gz and kineto_trace_0.json.gz)",
+                dir.display()
+            );
         }
-        let places = |(at, run): (usize, &Run)| (0..run.ranks.len()).map(move |place| (at, place)).collect::<Vec<_>>();
+        let places = |(at, run): (usize, &Run)| {
+            (0..run.ranks.len())
+                .map(move |place| (at, place))
+                .collect::<Vec<_>>()
+        };
         let ranks: Vec<(usize, usize)> = runs.iter().enumerate().flat_map(places).collect();
-        let needs: Vec<Need> = ranks.iter().map(|&(run, place)| need(&runs[run].ranks[place], ranks.len())).collect();
+        let needs: Vec<Need> = ranks
+            .iter()
+            .map(|&(run, place)| need(&runs[run].ranks[place], ranks.len()))
+            .collect();
         let budget = Budget::new(memory, threads);
         budget.check(&needs)?;
         let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
-        let threads_each = budget.threads_each(ranks.len(), at_once(&bytes, budget.for_ranks(), threads));
-        Ok(Fleet { runs, ranks, bytes, budget, threads, threads_each })
+        let threads_each =
+            budget.threads_each(ranks.len(), at_once(&bytes, budget.for_ranks(), threads));
+        Ok(Fleet {
+            runs,
+            ranks,
+            bytes,
+            budget,
+            threads,
+            threads_each,
+        })
     }
 
     /// A rank's run and files.
@@ -57,7 +78,9 @@ impl Fleet {
 
     /// Whether all ranks that are joined with others can stay in memory at once.
     pub fn all_fit(&self) -> bool {
-        let joined = (0..self.ranks.len()).filter(|at| !self.is_alone(*at)).map(|at| self.bytes[at]);
+        let joined = (0..self.ranks.len())
+            .filter(|at| !self.is_alone(*at))
+            .map(|at| self.bytes[at]);
         joined.fold(0u64, u64::saturating_add) <= self.budget.for_ranks()
     }
 
@@ -67,7 +90,11 @@ impl Fleet {
     }
 
     /// The same where each job says how many bytes of it stay until all ranks are done; refuses what then does not fit.
-    pub fn each_kept<T: Send>(&self, dir: &Path, job: impl Fn(usize) -> (T, u64) + Sync) -> Result<Vec<T>> {
+    pub fn each_kept<T: Send>(
+        &self,
+        dir: &Path,
+        job: impl Fn(usize) -> (T, u64) + Sync,
+    ) -> Result<Vec<T>> {
         let all = keeping(&self.bytes, self.budget.for_ranks(), self.threads, job);
         all.ok_or_else(|| too_many(dir, self.ranks.len(), self.budget))
     }
@@ -84,7 +111,10 @@ pub fn too_many(dir: &Path, ranks: usize, budget: Budget) -> anyhow::Error {
 
 /// Whether a rank is among those that were asked for, if any were.
 pub fn is_asked(ranks: Option<&Ranks>, rank: Option<i64>) -> bool {
-    ranks.is_none_or(|ranks| rank.and_then(|rank| u32::try_from(rank).ok()).is_some_and(|rank| ranks.has(rank)))
+    ranks.is_none_or(|ranks| {
+        rank.and_then(|rank| u32::try_from(rank).ok())
+            .is_some_and(|rank| ranks.has(rank))
+    })
 }
 
 /// What one of so many ranks takes; a host trace alone is not read.
@@ -97,9 +127,15 @@ fn need(found: &Found, ranks: usize) -> Need {
 /// What `found` has without a device trace.
 pub fn no_device(run: &Run, found: &Found) -> anyhow::Error {
     let host = found.host.as_deref().unwrap_or(Path::new("?"));
-    let why =
-        if run.notes.is_empty() { "without a device trace of the same rank beside it" } else { "whose device trace is not sure, see the notes," };
-    anyhow::anyhow!("{}: a host trace {why} has no times: there is nothing to link", host.display())
+    let why = if run.notes.is_empty() {
+        "without a device trace of the same rank beside it"
+    } else {
+        "whose device trace is not sure, see the notes,"
+    };
+    anyhow::anyhow!(
+        "{}: a host trace {why} has no times: there is nothing to link",
+        host.display()
+    )
 }
 
 /// Whether a trace is of the run of most in its folder.
@@ -116,11 +152,18 @@ pub enum Belongs {
 /// With `force` only a second trace of a rank is left out.
 pub fn belong(all: &[Option<Facts>], force: bool) -> Vec<Belongs> {
     let sure: Vec<Facts> = all.iter().flatten().cloned().collect();
-    let [mut strange, mut second] = [false, true].map(|all| company(&sure, all).left_out.into_iter());
+    let [mut strange, mut second] =
+        [false, true].map(|all| company(&sure, all).left_out.into_iter());
     let of = |facts: &Option<Facts>| {
         let (why, never) = match facts {
-            Some(_) => (strange.next().flatten().map(LeftOut::describe), second.next().flatten().is_some()),
-            None => (Some("its rank is not sure".to_owned()).filter(|_| !sure.is_empty()), false),
+            Some(_) => (
+                strange.next().flatten().map(LeftOut::describe),
+                second.next().flatten().is_some(),
+            ),
+            None => (
+                Some("its rank is not sure".to_owned()).filter(|_| !sure.is_empty()),
+                false,
+            ),
         };
         match why {
             None => Belongs::Yes,
@@ -139,8 +182,19 @@ fn by_force(why: &str) -> String {
 /// Notes on the traces that only `--force` takes in, by what they are called.
 pub fn taken_in<'l>(all: &[Facts], labels: impl IntoIterator<Item = &'l str>) -> Vec<String> {
     let [strange, second] = [false, true].map(|every| company(all, every).left_out);
-    let all = labels.into_iter().zip(strange).zip(second).filter(|(_, second)| second.is_none());
-    all.filter_map(|((label, why), _)| Some(format!("{}: {}", table::rank(label), by_force(&why?.describe())))).collect()
+    let all = labels
+        .into_iter()
+        .zip(strange)
+        .zip(second)
+        .filter(|(_, second)| second.is_none());
+    all.filter_map(|((label, why), _)| {
+        Some(format!(
+            "{}: {}",
+            table::rank(label),
+            by_force(&why?.describe())
+        ))
+    })
+    .collect()
 }
 
 /// Which ranks of a run have no trace, if any.
@@ -150,15 +204,27 @@ pub fn no_trace_of(absent: &[i64]) -> Option<String> {
 
 fn first_of(ranks: &[i64]) -> String {
     let first: Vec<String> = ranks.iter().take(8).map(i64::to_string).collect();
-    format!("{}{}", first.join(", "), if ranks.len() > 8 { ", …" } else { "" })
+    format!(
+        "{}{}",
+        first.join(", "),
+        if ranks.len() > 8 { ", …" } else { "" }
+    )
 }
 
 /// Why who came late may be wrong: clocks that nothing tells, and those for which no offset fits.
 pub fn clock_notes(clocks: &[Clock]) -> Vec<String> {
     let unknown = |clock: &&Clock| clock.uncertainty_ns.is_none() && !clock.by_machine;
-    let ranks: Vec<i64> = clocks.iter().filter(unknown).map(|clock| clock.rank).collect();
+    let ranks: Vec<i64> = clocks
+        .iter()
+        .filter(unknown)
+        .map(|clock| clock.rank)
+        .collect();
     let by_own = |first: &Clock| {
-        format!("nothing tells how the clock of rank {} lies to that of rank {}: who came late is by their own clocks", first_of(&ranks), first.rank)
+        format!(
+            "nothing tells how the clock of rank {} lies to that of rank {}: who came late is by their own clocks",
+            first_of(&ranks),
+            first.rank
+        )
     };
     let unknown = clocks.first().filter(|_| !ranks.is_empty()).map(by_own);
     let contradicted = clocks.iter().filter(|clock| clock.contradicted).map(|clock| {
@@ -175,7 +241,11 @@ pub fn none_left(mut errors: Vec<anyhow::Error>) -> anyhow::Error {
         return anyhow::anyhow!("there is no trace of the ranks that --ranks names");
     }
     let error = errors.swap_remove(errors.iter().position(is_refused).unwrap_or(0));
-    if all == 1 { error } else { error.context(format!("none of {all} traces could be taken")) }
+    if all == 1 {
+        error
+    } else {
+        error.context(format!("none of {all} traces could be taken"))
+    }
 }
 
 /// Whether a trace was refused under `--strict`.
@@ -190,7 +260,9 @@ pub fn tell_rank(found: &Found, linked: &mut Linked) {
 
 /// What the others need to know of a rank; `None` where its rank is not sure: then its files are not named by it.
 pub fn facts(trace: &LinkedTrace, found: &Found, alone: bool) -> Option<Facts> {
-    let sure = found.rank.filter(|rank| alone || found.label == rank.to_string());
+    let sure = found
+        .rank
+        .filter(|rank| alone || found.label == rank.to_string());
     let rank = sure.or(trace.report.rank.or(Some(0)).filter(|_| alone))?;
     let mut facts = Facts::of(trace, rank);
     facts.world_size = facts.world_size.or(found.told.world_size);

@@ -34,27 +34,52 @@ pub struct Input {
 /// What can be inflated in parallel is, by half of `threads`: the others parse.
 pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<Input> {
     if path == Path::new("-") {
-        return from_source("standard input".into(), None, threads, Box::new(std::io::stdin()));
+        return from_source(
+            "standard input".into(),
+            None,
+            threads,
+            Box::new(std::io::stdin()),
+        );
     }
     let name = path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-    let data = file.metadata().with_context(|| format!("cannot read {name}"))?;
+    let data = file
+        .metadata()
+        .with_context(|| format!("cannot read {name}"))?;
     if data.is_dir() {
         bail!("{name} is a folder, not a trace file; to link all ranks in it use `etlink merge`");
     }
     let stored = data.is_file().then_some(data.len());
-    from_source(name, stored, threads, Box::new(progress.watch(file, stored.unwrap_or(0))))
+    from_source(
+        name,
+        stored,
+        threads,
+        Box::new(progress.watch(file, stored.unwrap_or(0))),
+    )
 }
 
 /// Opens a file for a reader that tells kinds apart by itself; an empty one is for it to judge.
 pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>> {
     let empty = std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() == 0);
-    if empty { Ok(Box::new(std::io::empty())) } else { open(path, 1, &Progress::hidden()).map(|input| input.content) }
+    if empty {
+        Ok(Box::new(std::io::empty()))
+    } else {
+        open(path, 1, &Progress::hidden()).map(|input| input.content)
+    }
 }
 
-fn from_source(name: String, stored_bytes: Option<u64>, threads: usize, mut source: Box<dyn Read + Send>) -> Result<Input> {
+fn from_source(
+    name: String,
+    stored_bytes: Option<u64>,
+    threads: usize,
+    mut source: Box<dyn Read + Send>,
+) -> Result<Input> {
     let mut magic = vec![];
-    source.by_ref().take(4).read_to_end(&mut magic).with_context(|| format!("cannot read {name}"))?;
+    source
+        .by_ref()
+        .take(4)
+        .read_to_end(&mut magic)
+        .with_context(|| format!("cannot read {name}"))?;
     if magic.is_empty() {
         bail!("{name} is empty; record the trace again");
     }
@@ -70,20 +95,38 @@ fn from_source(name: String, stored_bytes: Option<u64>, threads: usize, mut sour
         _ => Box::new(stored),
     };
     let mut head = vec![];
-    let mut cut = content.by_ref().take(HEAD_BYTES).read_to_end(&mut head).err();
+    let mut cut = content
+        .by_ref()
+        .take(HEAD_BYTES)
+        .read_to_end(&mut head)
+        .err();
     // blanks before a document say nothing of its kind, however many
-    while cut.is_none() && head.len() as u64 == HEAD_BYTES && head.iter().all(u8::is_ascii_whitespace) {
+    while cut.is_none()
+        && head.len() as u64 == HEAD_BYTES
+        && head.iter().all(u8::is_ascii_whitespace)
+    {
         head.clear();
-        cut = content.by_ref().take(HEAD_BYTES).read_to_end(&mut head).err();
+        cut = content
+            .by_ref()
+            .take(HEAD_BYTES)
+            .read_to_end(&mut head)
+            .err();
     }
     let kind = sniff(&head);
     if let Some(error) = cut {
         if kind == FileKind::Unknown {
-            return Err(error).with_context(|| format!("cannot unpack {name}: it is cut or damaged at its very beginning"));
+            return Err(error).with_context(|| {
+                format!("cannot unpack {name}: it is cut or damaged at its very beginning")
+            });
         }
         content = Box::new(Failing(Some(error)));
     }
-    Ok(Input { name, kind, stored_bytes, content: Box::new(Cursor::new(head).chain(content)) })
+    Ok(Input {
+        name,
+        kind,
+        stored_bytes,
+        content: Box::new(Cursor::new(head).chain(content)),
+    })
 }
 
 /// What is left of a source whose damage was met in its first bytes: decoders tell it once.

@@ -11,7 +11,11 @@ const INTERRUPTED: i32 = 130;
 /// Removes what is listed when the program is interrupted.
 pub fn install() -> Result<(), ctrlc::Error> {
     ctrlc::set_handler(|| {
-        for path in TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for path in TEMPORARY
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain(..)
+        {
             // it may have got its final name in this moment
             drop(std::fs::remove_file(path));
         }
@@ -26,13 +30,19 @@ pub struct Listed(PathBuf);
 impl Listed {
     /// Lists `path`.
     pub fn new(path: &Path) -> Listed {
-        TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
+        TEMPORARY
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(path.to_owned());
         Listed(path.to_owned())
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.0);
+        TEMPORARY
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|path| *path != self.0);
     }
 }

@@ -37,25 +37,45 @@ impl Listed {
     /// The manifest for the traces in `folder`, if there is one; else why it cannot be used.
     pub fn of(folder: &Path) -> Result<Option<Listed>, String> {
         let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        let mut places = std::iter::once(folder.as_path()).chain(folder.parent()).map(|place| place.join(MANIFEST));
-        let Some(path) = places.find(|path| path.is_file()) else { return Ok(None) };
+        let mut places = std::iter::once(folder.as_path())
+            .chain(folder.parent())
+            .map(|place| place.join(MANIFEST));
+        let Some(path) = places.find(|path| path.is_file()) else {
+            return Ok(None);
+        };
         let unused = |error: &dyn Display| format!("{} is not used: {error}", path.display());
         let bytes = std::fs::read(&path).map_err(|error| unused(&error))?;
-        let recorded = Recorded::read(&bytes).map_err(|error| unused(&format!("it is no manifest of a recording: {error}")))?;
-        let within = path.parent().filter(|parent| *parent != folder).and(folder.file_name()).map(PathBuf::from).unwrap_or_default();
+        let recorded = Recorded::read(&bytes)
+            .map_err(|error| unused(&format!("it is no manifest of a recording: {error}")))?;
+        let within = path
+            .parent()
+            .filter(|parent| *parent != folder)
+            .and(folder.file_name())
+            .map(PathBuf::from)
+            .unwrap_or_default();
         let (files, steps) = files(&recorded, &within);
         // one above that knows nothing of the folder is of other traces
         let is_of_it = within.as_os_str().is_empty() || !files.is_empty();
-        Ok(is_of_it.then_some(Listed { path, recorded, files, steps }))
+        Ok(is_of_it.then_some(Listed {
+            path,
+            recorded,
+            files,
+            steps,
+        }))
     }
 
     /// The ranks that it lists.
     fn ranks(&self) -> BTreeMap<i64, &Rank> {
         let mut ranks: BTreeMap<i64, &Rank> = BTreeMap::new();
         for rank in &self.recorded.ranks {
-            let Some(number) = rank.process.rank.map(i64::from) else { continue };
+            let Some(number) = rank.process.rank.map(i64::from) else {
+                continue;
+            };
             // a rank that a launcher started again is listed twice: the one with traces counts
-            if ranks.get(&number).is_none_or(|known| known.process.cycles.is_empty()) {
+            if ranks
+                .get(&number)
+                .is_none_or(|known| known.process.cycles.is_empty())
+            {
                 ranks.insert(number, rank);
             }
         }
@@ -72,27 +92,53 @@ impl Listed {
         let ranks = self.ranks();
         let mut machines: Vec<(&str, i64)> = vec![];
         for found in found.iter_mut() {
-            let Some(rank) = found.rank.and_then(|rank| ranks.get(&rank)) else { continue };
-            found.told = Told { world_size: rank.process.world.map(i64::from), machine: machine(rank, &mut machines) };
+            let Some(rank) = found.rank.and_then(|rank| ranks.get(&rank)) else {
+                continue;
+            };
+            found.told = Told {
+                world_size: rank.process.world.map(i64::from),
+                machine: machine(rank, &mut machines),
+            };
         }
         let name = self.path.display();
-        let here: BTreeSet<i64> = found.iter().filter(|found| found.device.is_some()).filter_map(|found| found.rank).collect();
+        let here: BTreeSet<i64> = found
+            .iter()
+            .filter(|found| found.device.is_some())
+            .filter_map(|found| found.rank)
+            .collect();
         let mut missing: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         for (rank, listed) in ranks.iter().filter(|(rank, _)| !here.contains(rank)) {
             missing.entry(self.why(listed)).or_default().push(*rank);
         }
-        let missing = missing.iter().map(|(why, gone)| format!("{name} lists {} ranks, rank {} has no trace here: {why}", ranks.len(), few(gone)));
+        let missing = missing.iter().map(|(why, gone)| {
+            format!(
+                "{name} lists {} ranks, rank {} has no trace here: {why}",
+                ranks.len(),
+                few(gone)
+            )
+        });
         let mut notes: Vec<String> = missing.collect();
-        let strange: Vec<i64> = here.into_iter().filter(|rank| !ranks.contains_key(rank)).collect();
+        let strange: Vec<i64> = here
+            .into_iter()
+            .filter(|rank| !ranks.contains_key(rank))
+            .collect();
         if !strange.is_empty() {
-            notes.push(format!("{name} does not list rank {}, whose trace is here: it may be of another recording", few(&strange)));
+            notes.push(format!(
+                "{name} does not list rank {}, whose trace is here: it may be of another recording",
+                few(&strange)
+            ));
         }
         notes.extend(self.other_steps(&name));
-        let said = ranks.values().find_map(|rank| rank.process.world).map(i64::from);
+        let said = ranks
+            .values()
+            .find_map(|rank| rank.process.world)
+            .map(i64::from);
         if let (Some(said), Some(own)) = (said, world_size)
             && said != own
         {
-            notes.push(format!("{name} says {said} ranks, the traces say {own}: the traces count"));
+            notes.push(format!(
+                "{name} says {said} ranks, the traces say {own}: the traces count"
+            ));
         }
         notes
     }
@@ -102,23 +148,35 @@ impl Listed {
         let (first, of_first) = self.steps.first_key_value()?;
         let (other, of_other) = self.steps.iter().find(|(_, steps)| *steps != of_first)?;
         let said = |(first, last): &(u64, u64)| format!("{first} to {last}");
-        Some(format!("{name} says different steps: {} for rank {first}, {} for rank {other}", said(of_first), said(of_other)))
+        Some(format!(
+            "{name} says different steps: {} for rank {first}, {} for rank {other}",
+            said(of_first),
+            said(of_other)
+        ))
     }
 
     /// Why a rank has no traces in the folder.
     fn why(&self, rank: &Rank) -> String {
         let process = &rank.process;
-        let listed = process.rank.is_some_and(|rank| self.files.values().any(|listed| *listed == i64::from(rank)));
+        let listed = process
+            .rank
+            .is_some_and(|rank| self.files.values().any(|listed| *listed == i64::from(rank)));
         if listed {
             "the files that it lists are gone".to_owned()
         } else if rank.lost {
-            format!("it died in or after step {} while it was recorded", process.steps)
+            format!(
+                "it died in or after step {} while it was recorded",
+                process.steps
+            )
         } else if !process.notes.is_empty() {
             process.notes.join("; ")
         } else if process.excluded {
             "it was not to be recorded".to_owned()
         } else if process.cycles.is_empty() {
-            format!("nothing of it was recorded, it made {} steps", process.steps)
+            format!(
+                "nothing of it was recorded, it made {} steps",
+                process.steps
+            )
         } else {
             "it was recorded in other cycles only".to_owned()
         }
@@ -135,8 +193,14 @@ fn few(ranks: &[i64]) -> String {
 fn files(recorded: &Recorded, within: &Path) -> (BTreeMap<String, i64>, BTreeMap<i64, (u64, u64)>) {
     let (mut files, mut steps) = (BTreeMap::new(), BTreeMap::new());
     for process in recorded.ranks.iter().map(|rank| &rank.process) {
-        let Some(rank) = process.rank.map(i64::from) else { continue };
-        for (cycle, name) in process.cycles.iter().flat_map(|cycle| [(cycle, &cycle.host_trace), (cycle, &cycle.device_trace)]) {
+        let Some(rank) = process.rank.map(i64::from) else {
+            continue;
+        };
+        for (cycle, name) in process
+            .cycles
+            .iter()
+            .flat_map(|cycle| [(cycle, &cycle.host_trace), (cycle, &cycle.device_trace)])
+        {
             let path = Path::new(name);
             if let Some(file) = path.file_name().filter(|_| path.parent() == Some(within)) {
                 files.insert(file.to_string_lossy().into_owned(), rank);
@@ -150,11 +214,16 @@ fn files(recorded: &Recorded, within: &Path) -> (BTreeMap<String, i64>, BTreeMap
 /// A name for the machine of a rank, by its name and by how long ago it started.
 fn machine<'r>(rank: &'r Rank, known: &mut Vec<(&'r str, i64)>) -> Option<String> {
     let clock = rank.process.cycles.last()?.clock;
-    let (host, started) = (rank.process.host.as_str(), clock.unix_ns.checked_sub(clock.monotonic_ns)?);
+    let (host, started) = (
+        rank.process.host.as_str(),
+        clock.unix_ns.checked_sub(clock.monotonic_ns)?,
+    );
     if host.is_empty() || clock.unix_ns == 0 {
         return None;
     }
-    let same = |(name, other): &(&str, i64)| *name == host && started.abs_diff(*other) < SAME_MACHINE_NS as u64;
+    let same = |(name, other): &(&str, i64)| {
+        *name == host && started.abs_diff(*other) < SAME_MACHINE_NS as u64
+    };
     let place = known.iter().position(same).unwrap_or_else(|| {
         known.push((host, started));
         known.len() - 1

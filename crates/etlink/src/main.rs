@@ -4,7 +4,12 @@
 //! exit code: 0 done; 1 done, but a check failed, a rank failed, or damage was found under
 //! `--strict`; 2 could not do it.
 #![allow(unreachable_pub, reason = "a program has no outside")]
-#![allow(clippy::disallowed_methods, clippy::print_stdout, clippy::print_stderr, reason = "the one place for files, clock, environment and terminal")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the one place for files, clock, environment and terminal"
+)]
 
 mod args;
 mod commands;
@@ -50,6 +55,8 @@ fn main() -> ExitCode {
 
 /// Whoever read our output has seen enough (`etlink check … | head`).
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    let io = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<std::io::Error>());
     io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -42,20 +42,32 @@ impl Need {
         let size = |path: Option<&Path>| path.map_or(0, |path| unpacked::size(path).unwrap_or(0));
         let (host_bytes, device_bytes) = (size(host), size(device));
         let files = host.into_iter().chain(device).map(Path::to_owned).collect();
-        let bytes = percent(host_bytes, HOST_PERCENT).saturating_add(percent(device_bytes, DEVICE_PERCENT));
-        Need { files, unpacked: host_bytes.saturating_add(device_bytes), bytes }
+        let bytes =
+            percent(host_bytes, HOST_PERCENT).saturating_add(percent(device_bytes, DEVICE_PERCENT));
+        Need {
+            files,
+            unpacked: host_bytes.saturating_add(device_bytes),
+            bytes,
+        }
     }
 
     /// With one more device trace that is read beside them.
     pub fn and(self, device: Option<&Path>) -> Need {
         let other = Need::of(None, device);
         let files = self.files.into_iter().chain(other.files).collect();
-        Need { files, unpacked: self.unpacked.saturating_add(other.unpacked), bytes: self.bytes.saturating_add(other.bytes) }
+        Need {
+            files,
+            unpacked: self.unpacked.saturating_add(other.unpacked),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
     }
 
     /// For a rank that comes after others in the same process.
     pub fn in_turn(self) -> Need {
-        Need { bytes: percent(self.bytes, IN_TURN_PERCENT), ..self }
+        Need {
+            bytes: percent(self.bytes, IN_TURN_PERCENT),
+            ..self
+        }
     }
 }
 
@@ -72,23 +84,39 @@ impl Budget {
     /// `--memory`, else what the system can give; no limit where it does not say.
     pub fn new(asked: Option<ByteSize>, threads: usize) -> Budget {
         let total = asked.map(|size| size.as_u64()).or_else(system::available);
-        Budget { total: total.unwrap_or(u64::MAX), asked: asked.is_some(), threads }
+        Budget {
+            total: total.unwrap_or(u64::MAX),
+            asked: asked.is_some(),
+            threads,
+        }
     }
 
     /// Refuses ranks of which one alone takes more than there is.
     pub fn check(&self, needs: &[Need]) -> Result<()> {
-        let too_large = needs.iter().filter(|need| need.bytes > 0 && need.bytes > self.for_ranks());
+        let too_large = needs
+            .iter()
+            .filter(|need| need.bytes > 0 && need.bytes > self.for_ranks());
         let count = too_large.clone().count();
         // the first of the largest, whatever else is in the folder
-        let Some(worst) = too_large.rev().max_by_key(|need| need.bytes) else { return Ok(()) };
-        let files: Vec<_> = worst.files.iter().map(|file| file.display().to_string()).collect();
+        let Some(worst) = too_large.rev().max_by_key(|need| need.bytes) else {
+            return Ok(());
+        };
+        let files: Vec<_> = worst
+            .files
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect();
         let others = match count {
             1 => String::new(),
             2 => " (1 more rank is too large as well)".to_owned(),
             _ => format!(" ({} more ranks are too large as well)", count - 1),
         };
         let budget = self.said();
-        let fewer = if worst.bytes.saturating_add(fixed(1)) <= self.total { "use fewer threads (-j 1), " } else { "" };
+        let fewer = if worst.bytes.saturating_add(fixed(1)) <= self.total {
+            "use fewer threads (-j 1), "
+        } else {
+            ""
+        };
         bail!(
             "{}: {} unpacked take about {} of memory to link{others}, but {budget}; {fewer}allow more with --memory, or record fewer steps",
             files.join(" and "),
@@ -115,7 +143,11 @@ impl Budget {
     /// Where memory is short, ranks have one each: a rank then leaves most of its memory to the next (peak 1.1 times that of
     /// one rank, not 1.8), so that more ranks fit.
     pub fn threads_each(&self, ranks: usize, at_once: usize) -> usize {
-        if at_once < ranks.min(self.threads) { 1 } else { (self.threads / ranks.max(1)).max(1) }
+        if at_once < ranks.min(self.threads) {
+            1
+        } else {
+            (self.threads / ranks.max(1)).max(1)
+        }
     }
 }
 
@@ -136,26 +168,62 @@ mod tests {
     use super::*;
 
     fn need(bytes: u64) -> Need {
-        Need { files: vec!["rank.json".into()], unpacked: bytes, bytes }
+        Need {
+            files: vec!["rank.json".into()],
+            unpacked: bytes,
+            bytes,
+        }
     }
 
     #[test]
     fn threads_are_shared_where_all_ranks_fit() {
-        let budget = Budget { total: 0, asked: true, threads: 8 };
-        for (ranks, at_once, threads) in [(1, 1, 8), (2, 2, 4), (2, 1, 1), (64, 8, 1), (64, 3, 1), (8, 8, 1)] {
-            assert_eq!(budget.threads_each(ranks, at_once), threads, "{ranks} ranks, {at_once} at once");
+        let budget = Budget {
+            total: 0,
+            asked: true,
+            threads: 8,
+        };
+        for (ranks, at_once, threads) in [
+            (1, 1, 8),
+            (2, 2, 4),
+            (2, 1, 1),
+            (64, 8, 1),
+            (64, 3, 1),
+            (8, 8, 1),
+        ] {
+            assert_eq!(
+                budget.threads_each(ranks, at_once),
+                threads,
+                "{ranks} ranks, {at_once} at once"
+            );
         }
     }
 
     #[test]
     fn fewer_threads_are_advised_where_they_help() {
-        let advice = |total| Budget { total, asked: true, threads: 64 }.check(&[need(100_000_000)]).expect_err("too much").to_string();
+        let advice = |total| {
+            Budget {
+                total,
+                asked: true,
+                threads: 64,
+            }
+            .check(&[need(100_000_000)])
+            .expect_err("too much")
+            .to_string()
+        };
         assert!(advice(120_000_000).contains("-j 1"));
         assert!(!advice(90_000_000).contains("-j 1"));
     }
 
     #[test]
     fn what_has_no_size_is_not_refused() {
-        assert!(Budget { total: 1, asked: true, threads: 2 }.check(&[need(0)]).is_ok());
+        assert!(
+            Budget {
+                total: 1,
+                asked: true,
+                threads: 2
+            }
+            .check(&[need(0)])
+            .is_ok()
+        );
     }
 }

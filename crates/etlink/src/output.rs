@@ -25,11 +25,16 @@ pub struct Target {
 impl Target {
     /// Decides the format and refuses what exists, before any work is done.
     pub fn new(path: &Path, format: Option<Format>, force: bool) -> Result<Target> {
-        let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().to_lowercase())
+            .unwrap_or_default();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         let format = match format {
             Some(format) => format,
-            None if path == Path::new("-") => bail!("standard output has no name to tell the format; give --format"),
+            None if path == Path::new("-") => {
+                bail!("standard output has no name to tell the format; give --format")
+            }
             None if plain.ends_with(".et") => Format::Et,
             None if plain.ends_with(".pftrace") => Format::Pftrace,
             None if plain.ends_with(".trace.json") => Format::Perfetto,
@@ -41,10 +46,22 @@ impl Target {
                 )
             }
         };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-            bail!("cannot write {}: there is no folder {}; make it first", path.display(), folder.display());
+        if let Some(folder) = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
+        {
+            bail!(
+                "cannot write {}: there is no folder {}; make it first",
+                path.display(),
+                folder.display()
+            );
         }
-        let target = Target { path: path.to_owned(), format, gzip: plain.len() < name.len(), force };
+        let target = Target {
+            path: path.to_owned(),
+            format,
+            gzip: plain.len() < name.len(),
+            force,
+        };
         if path.is_dir() {
             bail!("{} is a folder; give a file name", path.display());
         }
@@ -58,9 +75,16 @@ impl Target {
     pub fn perfetto(path: &Path, force: bool) -> Result<Target> {
         let name = path.to_string_lossy().to_lowercase();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        let format = if plain.ends_with(".pftrace") { Format::Pftrace } else { Format::Perfetto };
+        let format = if plain.ends_with(".pftrace") {
+            Format::Pftrace
+        } else {
+            Format::Perfetto
+        };
         if path != Path::new("-") && format == Format::Perfetto && !plain.ends_with(".trace.json") {
-            bail!("{}: replay writes a trace for Perfetto; use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz", path.display());
+            bail!(
+                "{}: replay writes a trace for Perfetto; use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz",
+                path.display()
+            );
         }
         Target::new(path, Some(format), force)
     }
@@ -68,7 +92,11 @@ impl Target {
     /// As [`Target::new`], for a page; its format is not for choice.
     pub fn page(path: &Path, force: bool) -> Result<Target> {
         let name = path.to_string_lossy().to_lowercase();
-        if path != Path::new("-") && ![".html", ".htm"].iter().any(|ending| name.ends_with(ending)) {
+        if path != Path::new("-")
+            && ![".html", ".htm"]
+                .iter()
+                .any(|ending| name.ends_with(ending))
+        {
             bail!("{}: a report is a page; use .html", path.display());
         }
         Target::fixed(path, force)
@@ -85,29 +113,48 @@ impl Target {
     }
 
     /// Has `fill` write the content, in large blocks, then gives the file its name. Returns the stored size, bytes.
-    pub fn write<T>(&self, fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>) -> Result<(T, u64)> {
+    pub fn write<T>(
+        &self,
+        fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
+    ) -> Result<(T, u64)> {
         if self.path == Path::new("-") {
-            return self.fill(Box::new(std::io::stdout()), fill).context(crate::commands::TO_STDOUT);
+            return self
+                .fill(Box::new(std::io::stdout()), fill)
+                .context(crate::commands::TO_STDOUT);
         }
         let failed = || format!("cannot write {}", self.path.display());
         // devices and pipes cannot be renamed into place
         if self.path.exists() && !self.path.is_file() {
-            let file = File::options().write(true).open(&self.path).with_context(failed)?;
+            let file = File::options()
+                .write(true)
+                .open(&self.path)
+                .with_context(failed)?;
             return self.fill(Box::new(file), fill).with_context(failed);
         }
         let temporary = temporary_in(self.folder()).with_context(failed)?;
         let _listed = interrupt::Listed::new(temporary.path());
-        let written = self.fill(Box::new(temporary.as_file()), fill).with_context(failed)?;
+        let written = self
+            .fill(Box::new(temporary.as_file()), fill)
+            .with_context(failed)?;
         if self.force {
-            temporary.persist(&self.path).map_err(|error| error.error).with_context(failed)?;
+            temporary
+                .persist(&self.path)
+                .map_err(|error| error.error)
+                .with_context(failed)?;
         } else {
-            temporary.persist_noclobber(&self.path).map_err(|error| error.error).with_context(failed)?;
+            temporary
+                .persist_noclobber(&self.path)
+                .map_err(|error| error.error)
+                .with_context(failed)?;
         }
         Ok(written)
     }
 
     fn folder(&self) -> &Path {
-        self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+        self.path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."))
     }
 
     fn fill<'w, T>(
@@ -117,7 +164,10 @@ impl Target {
     ) -> std::io::Result<(T, u64)> {
         let mut counted = Counted { sink, bytes: 0 };
         let value = if self.gzip {
-            let mut packed = GzEncoder::new(BufWriter::with_capacity(1 << 20, &mut counted), Compression::fast());
+            let mut packed = GzEncoder::new(
+                BufWriter::with_capacity(1 << 20, &mut counted),
+                Compression::fast(),
+            );
             let value = fill(&mut packed)?;
             packed.finish()?.flush()?;
             value
@@ -133,12 +183,17 @@ impl Target {
 fn temporary_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     // as any new file; the process's umask applies
-    tempfile::Builder::new().prefix(".etlink-").permissions(std::fs::Permissions::from_mode(0o666)).tempfile_in(folder)
+    tempfile::Builder::new()
+        .prefix(".etlink-")
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder)
 }
 
 #[cfg(not(unix))]
 fn temporary_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new().prefix(".etlink-").tempfile_in(folder)
+    tempfile::Builder::new()
+        .prefix(".etlink-")
+        .tempfile_in(folder)
 }
 
 struct Counted<'w> {

@@ -65,15 +65,25 @@ pub struct Form {
 impl Form {
     /// Refuses what does not apply to the format.
     pub fn new(how: &How, format: Option<Format>) -> Result<Form> {
-        if matches!(format, Some(Format::Json | Format::Perfetto | Format::Pftrace)) && (how.latency.is_some() || how.no_gaps) {
-            bail!("--latency and --no-gaps are for .et files; merged JSON (ET+) and Perfetto traces have the times as they were recorded");
+        if matches!(
+            format,
+            Some(Format::Json | Format::Perfetto | Format::Pftrace)
+        ) && (how.latency.is_some() || how.no_gaps)
+        {
+            bail!(
+                "--latency and --no-gaps are for .et files; merged JSON (ET+) and Perfetto traces have the times as they were recorded"
+            );
         }
         let latency = match how.latency {
             None | Some(Latency::Fold) => etlink_chakra::Latency::Fold,
             Some(Latency::Node) => etlink_chakra::Latency::Node,
             Some(Latency::Drop) => etlink_chakra::Latency::Drop,
         };
-        Ok(Form { latency, no_gaps: how.no_gaps, part: Part::Whole })
+        Ok(Form {
+            latency,
+            no_gaps: how.no_gaps,
+            part: Part::Whole,
+        })
     }
 
     /// This part of a rank.
@@ -161,8 +171,16 @@ pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
 }
 
 /// Writes what was linked, unless there is nowhere to write to or it was refused.
-pub fn write_out(trace: &LinkedTrace, job: &Job, among: Among<'_>, progress: &Progress, linked: &mut Linked) -> Result<()> {
-    let Some(target) = job.target.as_ref().filter(|_| !linked.refused) else { return Ok(()) };
+pub fn write_out(
+    trace: &LinkedTrace,
+    job: &Job,
+    among: Among<'_>,
+    progress: &Progress,
+    linked: &mut Linked,
+) -> Result<()> {
+    let Some(target) = job.target.as_ref().filter(|_| !linked.refused) else {
+        return Ok(());
+    };
     let mut clock = Clock(Instant::now());
     progress.say("writing");
     linked.bytes.output = write(trace, target, job.form, among, linked)?;
@@ -172,8 +190,17 @@ pub fn write_out(trace: &LinkedTrace, job: &Job, among: Among<'_>, progress: &Pr
 }
 
 /// Writes a rank's part of the file of all ranks.
-pub fn write_member(trace: &LinkedTrace, job: &Job, member: &Member<'_>, progress: &Progress, linked: &mut Linked) -> Result<Piece> {
-    let target = job.target.as_ref().context("there is nowhere to write to")?;
+pub fn write_member(
+    trace: &LinkedTrace,
+    job: &Job,
+    member: &Member<'_>,
+    progress: &Progress,
+    linked: &mut Linked,
+) -> Result<Piece> {
+    let target = job
+        .target
+        .as_ref()
+        .context("there is nowhere to write to")?;
     let mut clock = Clock(Instant::now());
     progress.say("writing");
     let (shown, piece) = perfetto::of_member(trace, member, target)?;
@@ -186,13 +213,29 @@ pub fn write_member(trace: &LinkedTrace, job: &Job, member: &Member<'_>, progres
 pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
     let mut clock = Clock(Instant::now());
     progress.say("reading");
-    let capture = job.capture.as_ref().map(|path| open_capture(path, job.threads, progress)).transpose()?;
+    let capture = job
+        .capture
+        .as_ref()
+        .map(|path| open_capture(path, job.threads, progress))
+        .transpose()?;
     let (host, device) = read_both(job, progress)?;
     let mut read = clock.lap();
-    let bytes = Sizes { host: host.as_ref().map_or(0, |host| host.bytes), device: device.bytes, output: 0 };
+    let bytes = Sizes {
+        host: host.as_ref().map_or(0, |host| host.bytes),
+        device: device.bytes,
+        output: 0,
+    };
     progress.say("linking");
-    let mut trace = etlink_link::link(host, device, LinkOptions { force: job.force, rank: job.rank, tensor_deps: job.tensor_deps })
-        .with_context(|| inputs(job))?;
+    let mut trace = etlink_link::link(
+        host,
+        device,
+        LinkOptions {
+            force: job.force,
+            rank: job.rank,
+            tensor_deps: job.tensor_deps,
+        },
+    )
+    .with_context(|| inputs(job))?;
     let mut link = clock.lap();
     if let Some(capture) = capture {
         let name = capture.name.clone();
@@ -211,15 +254,38 @@ pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
         written: None,
         shown: None,
         bytes,
-        seconds: Seconds { read, link, write: 0.0 },
+        seconds: Seconds {
+            read,
+            link,
+            write: 0.0,
+        },
     };
     Ok((trace, linked))
 }
 
 /// Reads the host trace of a job and links it with a device trace that was read already.
 pub fn link_read(job: &Job, device: DeviceTrace, progress: &Progress) -> Result<LinkedTrace> {
-    let host = job.host.as_ref().map(|host| read_host(input::open(host, job.threads, progress)?, job.threads, job.tensor_deps)).transpose()?;
-    etlink_link::link(host, device, LinkOptions { force: job.force, rank: job.rank, tensor_deps: job.tensor_deps }).with_context(|| inputs(job))
+    let host = job
+        .host
+        .as_ref()
+        .map(|host| {
+            read_host(
+                input::open(host, job.threads, progress)?,
+                job.threads,
+                job.tensor_deps,
+            )
+        })
+        .transpose()?;
+    etlink_link::link(
+        host,
+        device,
+        LinkOptions {
+            force: job.force,
+            rank: job.rank,
+            tensor_deps: job.tensor_deps,
+        },
+    )
+    .with_context(|| inputs(job))
 }
 
 /// What `--strict` refuses.
@@ -234,8 +300,12 @@ pub struct Refused(String);
 impl Refused {
     /// What is wrong in the trace, or that its host trace is of another run.
     pub fn new(trace: &Path, anomalies: &Anomalies) -> Refused {
-        let what = table::damage(anomalies).unwrap_or_else(|| "the two traces are of two runs".to_owned());
-        Refused(format!("{}: refused under --strict: {what}", trace.display()))
+        let what =
+            table::damage(anomalies).unwrap_or_else(|| "the two traces are of two runs".to_owned());
+        Refused(format!(
+            "{}: refused under --strict: {what}",
+            trace.display()
+        ))
     }
 }
 
@@ -249,15 +319,40 @@ impl std::error::Error for Refused {}
 
 /// The traces of a job, for messages.
 pub fn inputs(job: &Job) -> String {
-    let host = job.host.iter().map(|host| format!("{} and ", host.display()));
+    let host = job
+        .host
+        .iter()
+        .map(|host| format!("{} and ", host.display()));
     host.chain([job.device.display().to_string()]).collect()
 }
 
 /// Writes, and says what. Returns the stored size, bytes.
-fn write(trace: &LinkedTrace, target: &Target, form: Form, among: Among<'_>, linked: &mut Linked) -> Result<u64> {
-    let Among { agreed, in_turn, clock } = among;
-    let Form { latency, no_gaps, part } = form;
-    let options = WriteOptions { part, latency, no_gaps, agreed, in_turn, work: in_turn && part != Part::Communication, clock };
+fn write(
+    trace: &LinkedTrace,
+    target: &Target,
+    form: Form,
+    among: Among<'_>,
+    linked: &mut Linked,
+) -> Result<u64> {
+    let Among {
+        agreed,
+        in_turn,
+        clock,
+    } = among;
+    let Form {
+        latency,
+        no_gaps,
+        part,
+    } = form;
+    let options = WriteOptions {
+        part,
+        latency,
+        no_gaps,
+        agreed,
+        in_turn,
+        work: in_turn && part != Part::Communication,
+        clock,
+    };
     let (summary, stored) = match target.format {
         Format::Et => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
         Format::Json => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,
@@ -284,24 +379,46 @@ impl Clock {
 pub fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
     let Some(host) = &job.host else {
         let device = input::open(&job.device, job.threads, progress)?;
-        return Ok((None, read_device_with(device, ReadOptions { threads: job.threads, shapes: true, keep: job.keep })?));
+        return Ok((
+            None,
+            read_device_with(
+                device,
+                ReadOptions {
+                    threads: job.threads,
+                    shapes: true,
+                    keep: job.keep,
+                },
+            )?,
+        ));
     };
     if host == &job.device {
-        bail!("--host and --device are the same file, {}; give the two traces of one rank", host.display());
+        bail!(
+            "--host and --device are the same file, {}; give the two traces of one rank",
+            host.display()
+        );
     }
     let host = input::open(host, job.threads, progress)?;
     let device = input::open(&job.device, job.threads, progress)?;
     // wrong kinds first: both files may be large
     expect_host(&host)?;
     expect_device(&device)?;
-    let options = ReadOptions { threads: job.threads.max(1), shapes: false, keep: job.keep };
+    let options = ReadOptions {
+        threads: job.threads.max(1),
+        shapes: false,
+        keep: job.keep,
+    };
     if job.threads <= 1 {
-        return Ok((Some(read_host(host, 1, job.tensor_deps)?), read_device_with(device, options)?));
+        return Ok((
+            Some(read_host(host, 1, job.tensor_deps)?),
+            read_device_with(device, options)?,
+        ));
     }
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| read_host(host, job.threads, job.tensor_deps));
         let device = read_device_with(device, options);
-        let host = reading.join().map_err(|_| anyhow!("reading the host trace failed"))??;
+        let host = reading
+            .join()
+            .map_err(|_| anyhow!("reading the host trace failed"))??;
         Ok((Some(host), device?))
     })
 }
@@ -310,12 +427,23 @@ fn expect_host(input: &Input) -> Result<()> {
     match input.kind {
         FileKind::HostTrace | FileKind::EtPlus => Ok(()),
         FileKind::KinetoTrace => {
-            bail!("{} is {}, but --host wants a PyTorch execution trace; give it as --device", input.name, input::describe(input.kind))
+            bail!(
+                "{} is {}, but --host wants a PyTorch execution trace; give it as --device",
+                input.name,
+                input::describe(input.kind)
+            )
         }
         FileKind::ChakraEt | FileKind::ChakraJson => {
-            bail!("{} is {}, which is linked already; --host wants a PyTorch execution trace", input.name, input::describe(input.kind))
+            bail!(
+                "{} is {}, which is linked already; --host wants a PyTorch execution trace",
+                input.name,
+                input::describe(input.kind)
+            )
         }
-        FileKind::Unknown => bail!("{} is no PyTorch execution trace: it does not begin like one; see `etlink inspect`", input.name),
+        FileKind::Unknown => bail!(
+            "{} is no PyTorch execution trace: it does not begin like one; see `etlink inspect`",
+            input.name
+        ),
     }
 }
 
@@ -323,12 +451,23 @@ fn expect_device(input: &Input) -> Result<()> {
     match input.kind {
         FileKind::KinetoTrace => Ok(()),
         FileKind::HostTrace | FileKind::EtPlus => {
-            bail!("{} is {}, but --device wants a Kineto trace; give it as --host", input.name, input::describe(input.kind))
+            bail!(
+                "{} is {}, but --device wants a Kineto trace; give it as --host",
+                input.name,
+                input::describe(input.kind)
+            )
         }
         FileKind::ChakraEt | FileKind::ChakraJson => {
-            bail!("{} is {}, which is linked already; --device wants a Kineto trace", input.name, input::describe(input.kind))
+            bail!(
+                "{} is {}, which is linked already; --device wants a Kineto trace",
+                input.name,
+                input::describe(input.kind)
+            )
         }
-        FileKind::Unknown => bail!("{} is no Kineto trace: it does not begin like one; see `etlink inspect`", input.name),
+        FileKind::Unknown => bail!(
+            "{} is no Kineto trace: it does not begin like one; see `etlink inspect`",
+            input.name
+        ),
     }
 }
 
@@ -348,7 +487,8 @@ fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<Inpu
 /// Reads a host trace, and which tensors its nodes use if that is asked for.
 pub fn read_host(input: Input, threads: usize, tensors: TensorDeps) -> Result<HostTrace> {
     expect_host(&input)?;
-    let mut host = etlink_host::read(input.content, etlink_host::ReadOptions { threads }).with_context(|| input.name)?;
+    let mut host = etlink_host::read(input.content, etlink_host::ReadOptions { threads })
+        .with_context(|| input.name)?;
     if tensors != TensorDeps::None {
         host.tensors = Some(etlink_host::tensor_uses(&host));
     }
@@ -357,7 +497,14 @@ pub fn read_host(input: Input, threads: usize, tensors: TensorDeps) -> Result<Ho
 
 /// Reads a device trace.
 pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceTrace> {
-    read_device_with(input, ReadOptions { threads, shapes, keep: Keep::Graph })
+    read_device_with(
+        input,
+        ReadOptions {
+            threads,
+            shapes,
+            keep: Keep::Graph,
+        },
+    )
 }
 
 /// The same, with what is asked for.
@@ -369,7 +516,19 @@ pub fn read_device_with(input: Input, options: ReadOptions) -> Result<DeviceTrac
 /// Reads a device trace with what no graph needs.
 pub fn read_for_figures(input: Input, threads: usize) -> Result<DeviceTrace> {
     if input.kind != FileKind::KinetoTrace {
-        bail!("{} is {}; the table needs the Kineto trace, which has all times", input.name, input::describe(input.kind));
+        bail!(
+            "{} is {}; the table needs the Kineto trace, which has all times",
+            input.name,
+            input::describe(input.kind)
+        );
     }
-    etlink_kineto::read(input.content, ReadOptions { threads, shapes: true, keep: Keep::Asides }).with_context(|| input.name)
+    etlink_kineto::read(
+        input.content,
+        ReadOptions {
+            threads,
+            shapes: true,
+            keep: Keep::Asides,
+        },
+    )
+    .with_context(|| input.name)
 }

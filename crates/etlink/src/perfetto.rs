@@ -15,17 +15,28 @@ pub fn of_linked(trace: &LinkedTrace, target: &Target) -> Result<(Shown, u64)> {
 }
 
 /// Writes with the critical path of this run.
-pub fn of_run(trace: &LinkedTrace, graph: &Graph, run: &Run, target: &Target) -> Result<(Shown, u64)> {
+pub fn of_run(
+    trace: &LinkedTrace,
+    graph: &Graph,
+    run: &Run,
+    target: &Target,
+) -> Result<(Shown, u64)> {
     let path = path(graph, run);
-    let (summary, stored) = target.write(|mut out| perfetto::write(trace, &path, format(target), &mut out))?;
+    let (summary, stored) =
+        target.write(|mut out| perfetto::write(trace, &path, format(target), &mut out))?;
     Ok((shown(summary), stored))
 }
 
 /// Writes a rank's part of the file of all ranks.
-pub fn of_member(trace: &LinkedTrace, member: &Member<'_>, target: &Target) -> Result<(Shown, Piece)> {
+pub fn of_member(
+    trace: &LinkedTrace,
+    member: &Member<'_>,
+    target: &Target,
+) -> Result<(Shown, Piece)> {
     let (graph, run) = run(trace, target)?;
     let path = path(&graph, &run);
-    let (summary, piece) = target.piece(|mut out| perfetto::write_member(trace, &path, member, format(target), &mut out))?;
+    let (summary, piece) = target
+        .piece(|mut out| perfetto::write_member(trace, &path, member, format(target), &mut out))?;
     Ok((shown(summary), piece))
 }
 
@@ -35,22 +46,38 @@ fn format(target: &Target) -> Format {
 }
 
 fn run(trace: &LinkedTrace, target: &Target) -> Result<(Graph, Run)> {
-    let graph = etlink_replay::graph_of(trace).with_context(|| target.path().display().to_string())?;
+    let graph =
+        etlink_replay::graph_of(trace).with_context(|| target.path().display().to_string())?;
     let run = etlink_replay::run(&graph, trace, &Settings::default());
     Ok((graph, run))
 }
 
 fn path(graph: &Graph, run: &Run) -> Vec<Step> {
-    etlink_replay::critical_path(graph, run).iter().map(|step| of_step(graph, run, step)).collect()
+    etlink_replay::critical_path(graph, run)
+        .iter()
+        .map(|step| of_step(graph, run, step))
+        .collect()
 }
 
 fn shown(summary: Summary) -> Shown {
-    Shown { slices: summary.slices, arrows: summary.arrows, critical_path: summary.steps }
+    Shown {
+        slices: summary.slices,
+        arrows: summary.arrows,
+        critical_path: summary.steps,
+    }
 }
 
 fn of_step(graph: &Graph, run: &Run, step: &etlink_replay::Step) -> Step {
     let [cause, delay_cause] = step.causes(graph).map(etlink_replay::Cause::name);
     let node = step.node as usize;
     let (start, duration) = (run.start[node], run.duration[node]);
-    Step { node: step.node, start, duration, delay: DurationNs(step.latency_ns), cause, delay_cause, via: step.via.name() }
+    Step {
+        node: step.node,
+        start,
+        duration,
+        delay: DurationNs(step.latency_ns),
+        cause,
+        delay_cause,
+        via: step.via.name(),
+    }
 }

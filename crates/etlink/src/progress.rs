@@ -17,13 +17,19 @@ impl Progress {
         }
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
         let style = ProgressStyle::with_template("{msg:8} [{wide_bar}] {bytes}/{total_bytes}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        bar.set_style(
+            style
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("=> "),
+        );
         Progress { bar }
     }
 
     /// No bar.
     pub fn hidden() -> Progress {
-        Progress { bar: ProgressBar::hidden() }
+        Progress {
+            bar: ProgressBar::hidden(),
+        }
     }
 
     /// Counts what is read from `source`, which has `bytes` in all.

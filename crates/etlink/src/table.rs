@@ -19,27 +19,68 @@ pub fn linked(linked: &Linked) -> String {
     report.notes.iter().for_each(|text| out += &note(text));
     let mut rows = Rows::default();
     let of = |n: Option<i64>| n.map_or("not said".into(), |n| n.to_string());
-    rows.add("rank", of(report.rank), report.world_size.map_or(String::new(), |size| format!("of {size}")));
+    rows.add(
+        "rank",
+        of(report.rank),
+        report
+            .world_size
+            .map_or(String::new(), |size| format!("of {size}")),
+    );
     if let Some(host) = &linked.host {
-        rows.add("host trace", mb(linked.bytes.host), format!("{host}, schema {}", report.host_schema.as_deref().unwrap_or("not said")));
+        rows.add(
+            "host trace",
+            mb(linked.bytes.host),
+            format!(
+                "{host}, schema {}",
+                report.host_schema.as_deref().unwrap_or("not said")
+            ),
+        );
     }
-    rows.add("device trace", mb(linked.bytes.device), linked.device.clone());
+    rows.add(
+        "device trace",
+        mb(linked.bytes.device),
+        linked.device.clone(),
+    );
     let length = report.window.end_ns.saturating_sub(report.window.start_ns) as f64 / 1e6;
-    rows.add("time window", format!("{length:.3} ms"), format!("from {} ns", report.window.start_ns));
+    rows.add(
+        "time window",
+        format!("{length:.3} ms"),
+        format!("from {} ns", report.window.start_ns),
+    );
     if linked.host.is_some() {
         matches(linked, &mut rows);
     }
-    rows.add("device rows", report.device_rows, format!("{} launched, {} owned by an op", report.launched, report.owned_by_op));
+    rows.add(
+        "device rows",
+        report.device_rows,
+        format!(
+            "{} launched, {} owned by an op",
+            report.launched, report.owned_by_op
+        ),
+    );
     for (reason, count) in &report.no_launch {
         rows.add("  no launch", *count, word(reason));
     }
     graphs(linked, &mut rows);
-    report.nodes.iter().for_each(|(kind, count)| rows.add("nodes", *count, word(kind)));
-    report.edges.iter().for_each(|(kind, count)| rows.add("edges", *count, word(kind)));
+    report
+        .nodes
+        .iter()
+        .for_each(|(kind, count)| rows.add("nodes", *count, word(kind)));
+    report
+        .edges
+        .iter()
+        .for_each(|(kind, count)| rows.add("edges", *count, word(kind)));
     written(linked, &mut rows);
     let seconds = &linked.seconds;
     let all = seconds.read + seconds.link + seconds.write;
-    rows.add("seconds", format!("{all:.3}"), format!("read {:.3}, link {:.3}, write {:.3}", seconds.read, seconds.link, seconds.write));
+    rows.add(
+        "seconds",
+        format!("{all:.3}"),
+        format!(
+            "read {:.3}, link {:.3}, write {:.3}",
+            seconds.read, seconds.link, seconds.write
+        ),
+    );
     out += &rows.to_string();
     out += &anomalies(linked);
     out
@@ -49,17 +90,44 @@ pub fn linked(linked: &Linked) -> String {
 fn graphs(linked: &Linked, rows: &mut Rows) {
     let report = &linked.report;
     if report.graph_rows > 0 {
-        rows.add("  in graphs", report.graph_rows, format!("of {} graph launches", report.graph_launches));
+        rows.add(
+            "  in graphs",
+            report.graph_rows,
+            format!("of {} graph launches", report.graph_launches),
+        );
     }
     let Some(found) = &report.capture else { return };
-    rows.add("captures", found.captures, format!("{} launches, {}", found.launches, linked.capture.as_deref().unwrap_or("")));
+    rows.add(
+        "captures",
+        found.captures,
+        format!(
+            "{} launches, {}",
+            found.launches,
+            linked.capture.as_deref().unwrap_or("")
+        ),
+    );
     for (count, what) in [
-        (found.unnamed, "captures left out: their launches do not name their kernels"),
+        (
+            found.unnamed,
+            "captures left out: their launches do not name their kernels",
+        ),
         (found.unfinished, "captures left out: cut"),
-        (found.complete, "graph launches with all kernels of a capture"),
-        (found.partial, "graph launches with most kernels of a capture"),
-        (found.unknown, "graph launches of graphs that were not captured here"),
-        (found.ambiguous, "kernels for which several ops come into question"),
+        (
+            found.complete,
+            "graph launches with all kernels of a capture",
+        ),
+        (
+            found.partial,
+            "graph launches with most kernels of a capture",
+        ),
+        (
+            found.unknown,
+            "graph launches of graphs that were not captured here",
+        ),
+        (
+            found.ambiguous,
+            "kernels for which several ops come into question",
+        ),
         (found.not_found, "kernels that no capture has"),
         (found.without_op, "kernels that no op launched"),
     ] {
@@ -67,22 +135,39 @@ fn graphs(linked: &Linked, rows: &mut Rows) {
             rows.add("", count, what);
         }
     }
-    rows.add("  carried", found.carried, "kernels of graph launches got their captured op");
+    rows.add(
+        "  carried",
+        found.carried,
+        "kernels of graph launches got their captured op",
+    );
 }
 
 fn written(linked: &Linked, rows: &mut Rows) {
     if let Some(written) = &linked.written {
         for (reason, count) in &written.demoted {
-            rows.add("  as compute", *count, format!("communication, {}", word(reason)));
+            rows.add(
+                "  as compute",
+                *count,
+                format!("communication, {}", word(reason)),
+            );
         }
         rows.add(
             "written",
             mb(linked.bytes.output),
-            format!("{} nodes, {} deps, {}", written.nodes, written.deps, linked.output.as_deref().unwrap_or("")),
+            format!(
+                "{} nodes, {} deps, {}",
+                written.nodes,
+                written.deps,
+                linked.output.as_deref().unwrap_or("")
+            ),
         );
     }
     if let Some(shown) = &linked.shown {
-        rows.add("written", mb(linked.bytes.output), self::shown(shown, linked.output.as_deref().unwrap_or("")));
+        rows.add(
+            "written",
+            mb(linked.bytes.output),
+            self::shown(shown, linked.output.as_deref().unwrap_or("")),
+        );
     }
     if linked.output.is_none() && !linked.refused {
         rows.add("written", "nothing", "give -o FILE");
@@ -91,21 +176,46 @@ fn written(linked: &Linked, rows: &mut Rows) {
 
 /// What a trace for Perfetto has.
 pub fn shown(shown: &Shown, path: &str) -> String {
-    format!("{} slices, {} arrows, {} steps of the critical path, {path}", shown.slices, shown.arrows, shown.critical_path)
+    format!(
+        "{} slices, {} arrows, {} steps of the critical path, {path}",
+        shown.slices, shown.arrows, shown.critical_path
+    )
 }
 
 fn matches(linked: &Linked, rows: &mut Rows) {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
     let share = 100.0 * matched as f64 / report.cpu_ops.max(1) as f64;
-    rows.add("matched ops", matched, format!("{share:.2} % of {} ops in the device trace; {} in the host trace", report.cpu_ops, report.host_ops));
-    report.matched.iter().for_each(|(rule, count)| rows.add("  by rule", *count, word(rule)));
+    rows.add(
+        "matched ops",
+        matched,
+        format!(
+            "{share:.2} % of {} ops in the device trace; {} in the host trace",
+            report.cpu_ops, report.host_ops
+        ),
+    );
+    report
+        .matched
+        .iter()
+        .for_each(|(rule, count)| rows.add("  by rule", *count, word(rule)));
     let unmatched = &report.unmatched;
     for (count, reason) in [
-        (unmatched.host_outside_window, "host ops outside the device trace's window"),
-        (unmatched.host_not_in_device, "host ops inside it that the device trace lacks"),
-        (unmatched.device_not_in_host, "device trace ops that the host trace lacks"),
-        (unmatched.same_id_other_name, "ids with different names in the two traces"),
+        (
+            unmatched.host_outside_window,
+            "host ops outside the device trace's window",
+        ),
+        (
+            unmatched.host_not_in_device,
+            "host ops inside it that the device trace lacks",
+        ),
+        (
+            unmatched.device_not_in_host,
+            "device trace ops that the host trace lacks",
+        ),
+        (
+            unmatched.same_id_other_name,
+            "ids with different names in the two traces",
+        ),
     ] {
         if count > 0 {
             rows.add("  unmatched", count, reason);
@@ -116,19 +226,35 @@ fn matches(linked: &Linked, rows: &mut Rows) {
 fn anomalies(linked: &Linked) -> String {
     let mut rows = Rows::default();
     for (kind, anomaly) in linked.report.anomalies.iter() {
-        let grade = if kind.severity() == Severity::Damage { "damage" } else { "info" };
-        let first = anomaly.first.as_ref().map_or(String::new(), |first| format!(" (first: {first})"));
+        let grade = if kind.severity() == Severity::Damage {
+            "damage"
+        } else {
+            "info"
+        };
+        let first = anomaly
+            .first
+            .as_ref()
+            .map_or(String::new(), |first| format!(" (first: {first})"));
         rows.add(grade, anomaly.count, format!("{}{first}", kind.describe()));
     }
-    if rows.is_empty() { String::new() } else { format!("anomalies\n{rows}") }
+    if rows.is_empty() {
+        String::new()
+    } else {
+        format!("anomalies\n{rows}")
+    }
 }
 
 /// What is damaged in a trace, in a line.
 pub fn damage(anomalies: &Anomalies) -> Option<String> {
-    let damage = anomalies.iter().filter(|(kind, _)| kind.severity() == Severity::Damage);
+    let damage = anomalies
+        .iter()
+        .filter(|(kind, _)| kind.severity() == Severity::Damage);
     let told: Vec<String> = damage
         .map(|(kind, anomaly)| {
-            let first = anomaly.first.as_ref().map_or(String::new(), |first| format!(", first: {first}"));
+            let first = anomaly
+                .first
+                .as_ref()
+                .map_or(String::new(), |first| format!(", first: {first}"));
             format!("{} ({}{first})", kind.describe(), anomaly.count)
         })
         .collect();
@@ -137,14 +263,19 @@ pub fn damage(anomalies: &Anomalies) -> Option<String> {
 
 /// A rank by its label: a number, or the name of a file.
 pub fn rank(label: &str) -> String {
-    if label.bytes().all(|byte| byte.is_ascii_digit()) { format!("rank {label}") } else { label.to_owned() }
+    if label.bytes().all(|byte| byte.is_ascii_digit()) {
+        format!("rank {label}")
+    } else {
+        label.to_owned()
+    }
 }
 
 /// Ranks that follow each other by the first and last; of others the first few.
 fn listed(names: &[String]) -> String {
     let number = |name: &String| name.strip_prefix("rank ")?.parse::<i64>().ok();
     let numbers: Option<Vec<i64>> = names.iter().map(number).collect();
-    let follow = numbers.is_some_and(|numbers| numbers.is_sorted_by(|a, b| a.checked_add(1) == Some(*b)));
+    let follow =
+        numbers.is_some_and(|numbers| numbers.is_sorted_by(|a, b| a.checked_add(1) == Some(*b)));
     match names {
         [first, .., last] if follow => format!("{first} … {last}"),
         [a, b, c, _, ..] => format!("{a}, {b}, {c}, …"),
@@ -173,7 +304,10 @@ pub struct Rows {
 impl Rows {
     /// One more line.
     pub fn add(&mut self, name: &str, figure: impl ToString, remark: impl ToString) {
-        self.rows.push([name.to_owned(), figure.to_string(), remark.to_string()].map(|cell| plain(&cell).into_owned()));
+        self.rows.push(
+            [name.to_owned(), figure.to_string(), remark.to_string()]
+                .map(|cell| plain(&cell).into_owned()),
+        );
     }
 
     fn is_empty(&self) -> bool {
@@ -189,7 +323,10 @@ impl std::fmt::Display for Rows {
         if let Some(column) = table.column_mut(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        table.trim_fmt().lines().try_for_each(|line| writeln!(f, " {}", line.trim_end()))
+        table
+            .trim_fmt()
+            .lines()
+            .try_for_each(|line| writeln!(f, " {}", line.trim_end()))
     }
 }
 

@@ -9,12 +9,19 @@ use etlink_model::{CollectiveKind, dtype_bytes};
 /// All that the trace has. O(ops).
 pub(super) fn ranges(trace: &LinkedTrace) -> Vec<Collectives> {
     let (device, group) = (&trace.device, only_group(trace));
-    let kinds: Vec<_> = device.names.iter().map(|name| name.strip_prefix("gloo:").map(CollectiveKind::of)).collect();
+    let kinds: Vec<_> = device
+        .names
+        .iter()
+        .map(|name| name.strip_prefix("gloo:").map(CollectiveKind::of))
+        .collect();
     let kind = |op: usize| kinds[device.ops.name[op].index()].filter(|_| device.ops.annotation[op]);
     let range = |(op, kind): (usize, CollectiveKind)| {
         let in_bytes = input_bytes(trace, op).unwrap_or(0);
         // the output is not said: it is no larger than the input of these
-        let as_large = matches!(kind, CollectiveKind::AllReduce | CollectiveKind::Reduce | CollectiveKind::Broadcast);
+        let as_large = matches!(
+            kind,
+            CollectiveKind::AllReduce | CollectiveKind::Reduce | CollectiveKind::Broadcast
+        );
         Collectives {
             kind: kind.name().to_owned(),
             group: group.map_or(String::new(), |ranks| list("rank", ranks)),
@@ -26,27 +33,50 @@ pub(super) fn ranges(trace: &LinkedTrace) -> Vec<Collectives> {
             ..Collectives::default()
         }
     };
-    (0..device.ops.len()).filter_map(|op| Some((op, kind(op)?))).map(range).collect()
+    (0..device.ops.len())
+        .filter_map(|op| Some((op, kind(op)?)))
+        .map(range)
+        .collect()
 }
 
 /// The ranks that all groups of the trace have, if they are the same.
 fn only_group(trace: &LinkedTrace) -> Option<&[u64]> {
     let (first, others) = trace.device.header.groups.split_first()?;
-    others.iter().all(|group| group.ranks == first.ranks).then_some(&first.ranks[..]).filter(|ranks| !ranks.is_empty())
+    others
+        .iter()
+        .all(|group| group.ranks == first.ranks)
+        .then_some(&first.ranks[..])
+        .filter(|ranks| !ranks.is_empty())
 }
 
 /// Size of an op's tensors, by the shapes and types of its inputs.
 fn input_bytes(trace: &LinkedTrace, op: usize) -> Option<u64> {
     let (device, names) = (&trace.device, &trace.device.names);
-    let host = trace.host.as_ref().zip(trace.op_host[op].get()).map(|(host, node)| (host, host.nodes.inputs[node.index()]));
-    let own = (names.get(device.ops.shapes[op]), names.get(device.ops.types[op]));
+    let host = trace
+        .host
+        .as_ref()
+        .zip(trace.op_host[op].get())
+        .map(|(host, node)| (host, host.nodes.inputs[node.index()]));
+    let own = (
+        names.get(device.ops.shapes[op]),
+        names.get(device.ops.types[op]),
+    );
     let (shapes, types) = match host.filter(|_| own.0.is_empty()) {
         Some((host, inputs)) => (host.names.get(inputs.shapes), host.names.get(inputs.types)),
         None => own,
     };
     let dtype = types.split('"').nth(1)?;
-    let dtype = dtype.strip_prefix("Tensor(").map_or(dtype, |inner| inner.trim_end_matches(')'));
-    let elements = shapes.split(['[', ']']).filter_map(|shape| shape.split(',').map(|size| size.trim().parse().ok()).collect::<Option<Vec<u64>>>());
-    let elements = elements.map(|shape| shape.into_iter().fold(1, u64::saturating_mul)).fold(0, u64::saturating_add);
+    let dtype = dtype
+        .strip_prefix("Tensor(")
+        .map_or(dtype, |inner| inner.trim_end_matches(')'));
+    let elements = shapes.split(['[', ']']).filter_map(|shape| {
+        shape
+            .split(',')
+            .map(|size| size.trim().parse().ok())
+            .collect::<Option<Vec<u64>>>()
+    });
+    let elements = elements
+        .map(|shape| shape.into_iter().fold(1, u64::saturating_mul))
+        .fold(0, u64::saturating_add);
     Some(elements.saturating_mul(dtype_bytes(dtype)?))
 }

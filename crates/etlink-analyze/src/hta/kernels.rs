@@ -38,24 +38,50 @@ pub struct KernelStats {
 /// By type, then falling sum.
 pub(super) fn kernels(loaded: &Loaded<'_>, most: usize) -> Vec<KernelStats> {
     let of_type = |of: Type| {
-        let rows = loaded.rows.iter().filter(move |row| row.of == of).map(|row| (row.name, row.duration()));
-        by_name(loaded, rows, most).into_iter().map(move |stats| KernelStats { stats, kernel_type: of.name() })
+        let rows = loaded
+            .rows
+            .iter()
+            .filter(move |row| row.of == of)
+            .map(|row| (row.name, row.duration()));
+        by_name(loaded, rows, most)
+            .into_iter()
+            .map(move |stats| KernelStats {
+                stats,
+                kernel_type: of.name(),
+            })
     };
-    [Type::Communication, Type::Computation, Type::Memory].into_iter().flat_map(of_type).collect()
+    [Type::Communication, Type::Computation, Type::Memory]
+        .into_iter()
+        .flat_map(of_type)
+        .collect()
 }
 
 /// By falling sum.
-pub(super) fn annotations(loaded: &Loaded<'_>, all: impl Iterator<Item = (NameId, (i64, i64))>) -> Vec<NameStats> {
-    by_name(loaded, all.map(|(name, (start, end))| (name, end.saturating_sub(start))), 1_000)
+pub(super) fn annotations(
+    loaded: &Loaded<'_>,
+    all: impl Iterator<Item = (NameId, (i64, i64))>,
+) -> Vec<NameStats> {
+    by_name(
+        loaded,
+        all.map(|(name, (start, end))| (name, end.saturating_sub(start))),
+        1_000,
+    )
 }
 
 /// HTA's `duration_ratio`.
 const RATIO: f64 = 0.8;
 
-fn by_name(loaded: &Loaded<'_>, lengths: impl Iterator<Item = (NameId, i64)>, most: usize) -> Vec<NameStats> {
+fn by_name(
+    loaded: &Loaded<'_>,
+    lengths: impl Iterator<Item = (NameId, i64)>,
+    most: usize,
+) -> Vec<NameStats> {
     let mut times: IndexMap<NameId, Moments, FxBuildHasher> = IndexMap::default();
     lengths.for_each(|(name, length)| times.entry(name).or_default().add(length));
-    let mut all: Vec<(&str, Moments)> = times.into_iter().map(|(name, times)| (loaded.trace.device_name(name), times)).collect();
+    let mut all: Vec<(&str, Moments)> = times
+        .into_iter()
+        .map(|(name, times)| (loaded.trace.device_name(name), times))
+        .collect();
     by_sum(&mut all);
     if all.len() > most {
         all = folded(&all, most);
@@ -92,7 +118,11 @@ fn folded<'n>(all: &[(&'n str, Moments)], most: usize) -> Vec<(&'n str, Moments)
     let limit = quantile(&sorted, RATIO);
     let mut sums: BTreeMap<&str, Moments> = BTreeMap::new();
     for (at, ((name, times), running)) in all.iter().zip(&running).enumerate() {
-        let name = if at >= most || *running as f64 > limit { "others" } else { name };
+        let name = if at >= most || *running as f64 > limit {
+            "others"
+        } else {
+            name
+        };
         sums.entry(name).or_default().add(times.sum_ns);
     }
     sums.into_iter().collect()

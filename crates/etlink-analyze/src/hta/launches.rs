@@ -31,8 +31,15 @@ const KERNEL_WAIT_US: f64 = 30.0;
 
 pub(super) fn idle(loaded: &Loaded<'_>) -> Vec<IdleTime> {
     let mut streams: BTreeMap<i64, Vec<&Row>> = BTreeMap::new();
-    loaded.rows.iter().filter(|row| row.what == What::Work).for_each(|row| streams.entry(row.stream).or_default().push(row));
-    streams.into_iter().flat_map(|(stream, rows)| idle_of(loaded, stream, &rows)).collect()
+    loaded
+        .rows
+        .iter()
+        .filter(|row| row.what == What::Work)
+        .for_each(|row| streams.entry(row.stream).or_default().push(row));
+    streams
+        .into_iter()
+        .flat_map(|(stream, rows)| idle_of(loaded, stream, &rows))
+        .collect()
 }
 
 fn idle_of(loaded: &Loaded<'_>, stream: i64, rows: &[&Row]) -> Vec<IdleTime> {
@@ -62,11 +69,21 @@ fn idle_of(loaded: &Loaded<'_>, stream: i64, rows: &[&Row]) -> Vec<IdleTime> {
 
 /// By correlation.
 pub(super) fn launches(loaded: &Loaded<'_>) -> Vec<LaunchStats> {
-    let launches =
-        ["cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync", "runFunction - job_prep_and_submit_for_execution"];
+    let launches = [
+        "cudaLaunchKernel",
+        "cudaLaunchKernelExC",
+        "cudaMemcpyAsync",
+        "cudaMemsetAsync",
+        "runFunction - job_prep_and_submit_for_execution",
+    ];
     let mut all: Vec<LaunchStats> = vec![];
     for row in &loaded.rows {
-        let Some(call) = row.call.filter(|call| launches.contains(&loaded.call_name(*call))) else { continue };
+        let Some(call) = row
+            .call
+            .filter(|call| launches.contains(&loaded.call_name(*call)))
+        else {
+            continue;
+        };
         let (start, end) = loaded.call(call);
         all.push(LaunchStats {
             correlation: row.correlation.0,
@@ -75,6 +92,10 @@ pub(super) fn launches(loaded: &Loaded<'_>) -> Vec<LaunchStats> {
             launch_delay: loaded.us(row.start.saturating_sub(end).max(0)),
         });
     }
-    all.sort_by(|a, b| a.correlation.cmp(&b.correlation).then(a.gpu_duration.total_cmp(&b.gpu_duration)));
+    all.sort_by(|a, b| {
+        a.correlation
+            .cmp(&b.correlation)
+            .then(a.gpu_duration.total_cmp(&b.gpu_duration))
+    });
     all
 }

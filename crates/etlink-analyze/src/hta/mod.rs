@@ -178,7 +178,10 @@ pub fn tables(trace: &LinkedTrace, settings: Settings) -> Result<Tables, RulesEr
         queue_length_summary: series::queue_summary(&loaded, &queues),
         blocked_on_full_queue: series::blocked(&loaded, &queues),
         memory_bw_summary: series::bandwidth(&loaded),
-        profiler_steps: steps.into_iter().map(|step| ProfilerStep { step }).collect(),
+        profiler_steps: steps
+            .into_iter()
+            .map(|step| ProfilerStep { step })
+            .collect(),
         told: stragglers::told(&loaded),
     })
 }
@@ -187,9 +190,19 @@ pub fn tables(trace: &LinkedTrace, settings: Settings) -> Result<Tables, RulesEr
 pub fn all_ranks<'a>(ranks: impl Iterator<Item = &'a Tables>) -> AllRanks {
     let ranks: Vec<&Tables> = ranks.collect();
     AllRanks {
-        kernel_type_breakdown: times::types_of_all(ranks.iter().flat_map(|rank| &rank.kernel_type_breakdown)),
-        potential_stragglers: stragglers::stragglers(&ranks.iter().map(|rank| &rank.told).collect::<Vec<_>>()),
-        profiler_steps: ranks.iter().flat_map(|rank| &rank.profiler_steps).copied().collect::<BTreeSet<_>>().into_iter().collect(),
+        kernel_type_breakdown: times::types_of_all(
+            ranks.iter().flat_map(|rank| &rank.kernel_type_breakdown),
+        ),
+        potential_stragglers: stragglers::stragglers(
+            &ranks.iter().map(|rank| &rank.told).collect::<Vec<_>>(),
+        ),
+        profiler_steps: ranks
+            .iter()
+            .flat_map(|rank| &rank.profiler_steps)
+            .copied()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect(),
     }
 }
 

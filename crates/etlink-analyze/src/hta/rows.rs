@@ -37,7 +37,10 @@ pub(super) struct Patterns {
 
 impl Patterns {
     pub(super) fn new() -> Result<Patterns, RulesError> {
-        let pattern = |text: &str| Regex::new(&format!("^(?:{text})")).map_err(|error| RulesError::TooLarge(error.to_string()));
+        let pattern = |text: &str| {
+            Regex::new(&format!("^(?:{text})"))
+                .map_err(|error| RulesError::TooLarge(error.to_string()))
+        };
         Ok(Patterns {
             communication: pattern("nccl|hip|hccl|.*ncclKernel")?,
             memory: pattern("(hip)?Memcpy|(hip)?Memset|dma")?,
@@ -117,13 +120,32 @@ pub(super) struct Step {
 }
 
 impl<'t> Loaded<'t> {
-    pub(super) fn new(trace: &'t LinkedTrace, patterns: &Patterns, settings: Settings) -> Loaded<'t> {
+    pub(super) fn new(
+        trace: &'t LinkedTrace,
+        patterns: &Patterns,
+        settings: Settings,
+    ) -> Loaded<'t> {
         let unit_us = if settings.nanoseconds { 1e-3 } else { 1.0 };
         let rank = settings.rank.or(trace.report.rank).unwrap_or(0);
-        let mut loaded = Loaded { trace, rank, rows: vec![], steps: vec![], unit_us, settings, until: i64::MAX };
+        let mut loaded = Loaded {
+            trace,
+            rank,
+            rows: vec![],
+            steps: vec![],
+            unit_us,
+            settings,
+            until: i64::MAX,
+        };
         loaded.rows = loaded.device_rows(patterns);
         loaded.steps = loaded.all_steps();
-        if loaded.steps.iter().map(|step| step.number).collect::<BTreeSet<_>>().len() > 1 {
+        if loaded
+            .steps
+            .iter()
+            .map(|step| step.number)
+            .collect::<BTreeSet<_>>()
+            .len()
+            > 1
+        {
             loaded.until = loaded.kept_until();
             loaded.steps.retain(|step| step.start < loaded.until);
             loaded.keep_launched();
@@ -147,24 +169,48 @@ impl<'t> Loaded<'t> {
     /// Where the last step begins. Or after its end; HTA has counted starts from the first event by then, but not ends.
     fn kept_until(&self) -> i64 {
         if !self.settings.include_last {
-            return self.steps.iter().map(|step| step.start).max().unwrap_or(i64::MAX);
+            return self
+                .steps
+                .iter()
+                .map(|step| step.start)
+                .max()
+                .unwrap_or(i64::MAX);
         }
         let first = self.starts().min().unwrap_or(0);
-        self.steps.last().map_or(i64::MAX, |step| step.latest.saturating_add(first).saturating_add(1))
+        self.steps.last().map_or(i64::MAX, |step| {
+            step.latest.saturating_add(first).saturating_add(1)
+        })
     }
 
     /// Of all there is.
     pub(super) fn starts(&self) -> impl Iterator<Item = i64> {
-        self.rows.iter().map(|row| row.start).chain(self.host_times().map(|(start, _)| start))
+        self.rows
+            .iter()
+            .map(|row| row.start)
+            .chain(self.host_times().map(|(start, _)| start))
     }
 
     /// All there are, also those on devices.
     fn all_steps(&self) -> Vec<Step> {
         let DeviceTrace { ops, names, .. } = &self.trace.device;
-        let number: Vec<Option<u64>> = names.iter().map(|name| name.strip_prefix("ProfilerStep#")?.parse().ok()).collect();
-        let of_host = (0..ops.len()).map(|op| (ops.name[op], self.times(ops.start[op], ops.duration[op])));
-        let step = |(name, (start, end)): (NameId, _)| Some(Step { number: number[name.index()]?, start, end, latest: end });
-        let mut steps: Vec<Step> = of_host.chain(self.device_annotations()).filter_map(step).collect();
+        let number: Vec<Option<u64>> = names
+            .iter()
+            .map(|name| name.strip_prefix("ProfilerStep#")?.parse().ok())
+            .collect();
+        let of_host =
+            (0..ops.len()).map(|op| (ops.name[op], self.times(ops.start[op], ops.duration[op])));
+        let step = |(name, (start, end)): (NameId, _)| {
+            Some(Step {
+                number: number[name.index()]?,
+                start,
+                end,
+                latest: end,
+            })
+        };
+        let mut steps: Vec<Step> = of_host
+            .chain(self.device_annotations())
+            .filter_map(step)
+            .collect();
         steps.sort_by_key(|step| step.start);
         let mut latest = i64::MIN;
         for step in &mut steps {
@@ -178,56 +224,127 @@ impl<'t> Loaded<'t> {
     pub(super) fn annotations(&self) -> impl Iterator<Item = (NameId, (i64, i64))> {
         let ops = &self.trace.device.ops;
         let all = (0..ops.len()).filter(|op| ops.annotation[*op]);
-        all.map(|op| (ops.name[op], self.times(ops.start[op], ops.duration[op]))).filter(|(_, (start, _))| *start < self.until)
+        all.map(|op| (ops.name[op], self.times(ops.start[op], ops.duration[op])))
+            .filter(|(_, (start, _))| *start < self.until)
     }
 
     /// Those of devices.
     pub(super) fn device_annotations(&self) -> impl Iterator<Item = (NameId, (i64, i64))> {
         let asides = &self.trace.device.asides;
         let all = (0..asides.len()).filter(|row| asides.kind[*row] == AsideKind::DeviceAnnotation);
-        all.map(|row| (asides.name[row], self.times(asides.start[row], asides.duration[row]))).filter(|(_, (start, _))| *start < self.until)
+        all.map(|row| {
+            (
+                asides.name[row],
+                self.times(asides.start[row], asides.duration[row]),
+            )
+        })
+        .filter(|(_, (start, _))| *start < self.until)
     }
 
     /// Times of what HTA takes for the host's: ops, calls, frames, annotations.
     pub(super) fn host_times(&self) -> impl Iterator<Item = (i64, i64)> {
-        let DeviceTrace { ops, calls, asides, .. } = &self.trace.device;
+        let DeviceTrace {
+            ops, calls, asides, ..
+        } = &self.trace.device;
         let starts = ops.start.iter().chain(&calls.start).chain(&asides.start);
-        let durations = ops.duration.iter().chain(&calls.duration).chain(&asides.duration);
-        starts.zip(durations).map(|(start, duration)| self.times(*start, *duration)).filter(|(start, _)| *start < self.until)
+        let durations = ops
+            .duration
+            .iter()
+            .chain(&calls.duration)
+            .chain(&asides.duration);
+        starts
+            .zip(durations)
+            .map(|(start, duration)| self.times(*start, *duration))
+            .filter(|(start, _)| *start < self.until)
     }
 
     fn device_rows(&self, patterns: &Patterns) -> Vec<Row> {
         let device = &self.trace.device;
         let mut known = vec![None; device.names.count()];
-        let mut of = |name: NameId| *known[name.index()].get_or_insert_with(|| patterns.of(device.names.get(name)));
+        let mut of = |name: NameId| {
+            *known[name.index()].get_or_insert_with(|| patterns.of(device.names.get(name)))
+        };
         let by_correlation: FxHashMap<Correlation, usize> = (0..device.calls.len())
             .filter(|call| device.calls.correlation[*call].get().is_some())
             .map(|call| (device.calls.correlation[call], call))
             .collect();
-        let row = |name: NameId, of: Type, stream: i64, (start, end): (i64, i64), correlation: Correlation, what: What| {
+        let row = |name: NameId,
+                   of: Type,
+                   stream: i64,
+                   (start, end): (i64, i64),
+                   correlation: Correlation,
+                   what: What| {
             let call = by_correlation.get(&correlation).copied();
-            Row { name, of, stream, start, end, call, correlation, what, first: false, gb_per_s: 0.0 }
+            Row {
+                name,
+                of,
+                stream,
+                start,
+                end,
+                call,
+                correlation,
+                what,
+                first: false,
+                gb_per_s: 0.0,
+            }
         };
-        let of_host = |start: &TimeNs| [&device.ops.start, &device.calls.start].iter().any(|starts| starts.binary_search(start).is_ok());
+        let of_host = |start: &TimeNs| {
+            [&device.ops.start, &device.calls.start]
+                .iter()
+                .any(|starts| starts.binary_search(start).is_ok())
+        };
         let first_start = device.first_start.filter(|start| !of_host(start));
         let mut all = Vec::with_capacity(device.rows.len());
         for at in 0..device.rows.len() {
             let rows = &device.rows;
-            let (stream, times) = (device.queues[rows.queue[at].index()].stream, self.times(rows.start[at], rows.duration[at]));
-            let base = row(rows.name[at], of(rows.name[at]), stream, times, rows.correlation[at], What::Work);
+            let (stream, times) = (
+                device.queues[rows.queue[at].index()].stream,
+                self.times(rows.start[at], rows.duration[at]),
+            );
+            let base = row(
+                rows.name[at],
+                of(rows.name[at]),
+                stream,
+                times,
+                rows.correlation[at],
+                What::Work,
+            );
             let call = self.trace.row_call[at].get().map(|call| call.index());
             let first = Some(rows.start[at]) == first_start;
-            all.push(Row { call: call.or(base.call), first, gb_per_s: rows.gb_per_s[at].max(0.0), ..base });
+            all.push(Row {
+                call: call.or(base.call),
+                first,
+                gb_per_s: rows.gb_per_s[at].max(0.0),
+                ..base
+            });
         }
         for at in 0..device.syncs.len() {
             let syncs = &device.syncs;
             let times = self.times(syncs.start[at], syncs.duration[at]);
-            let stream = if syncs.unsigned[at] { i64::from(u32::MAX) } else { device.queues[syncs.queue[at].index()].stream };
-            all.push(row(syncs.name[at], of(syncs.name[at]), stream, times, syncs.correlation[at], What::Wait));
+            let stream = if syncs.unsigned[at] {
+                i64::from(u32::MAX)
+            } else {
+                device.queues[syncs.queue[at].index()].stream
+            };
+            all.push(row(
+                syncs.name[at],
+                of(syncs.name[at]),
+                stream,
+                times,
+                syncs.correlation[at],
+                What::Wait,
+            ));
         }
         for at in 0..device.stream_ops.len() {
             let op = device.stream_ops.row(at);
-            all.push(row(op.name, of(op.name), op.stream, self.times(op.start, op.duration), Correlation::NONE, What::Op));
+            all.push(row(
+                op.name,
+                of(op.name),
+                op.stream,
+                self.times(op.start, op.duration),
+                Correlation::NONE,
+                What::Op,
+            ));
         }
         all.retain(|row| row.stream != -1);
         all
@@ -244,7 +361,11 @@ impl<'t> Loaded<'t> {
             Some(id) => times.get(&id).copied().unwrap_or(0),
             None => usize::from(row.what == What::Op && row.start < self.until),
         };
-        self.rows = self.rows.iter().flat_map(|row| std::iter::repeat_n(*row, often(row))).collect();
+        self.rows = self
+            .rows
+            .iter()
+            .flat_map(|row| std::iter::repeat_n(*row, often(row)))
+            .collect();
     }
 
     /// The name of a row.
@@ -262,7 +383,8 @@ impl<'t> Loaded<'t> {
     pub(super) fn called(&self, row: &Row) -> Option<i64> {
         match row.call {
             Some(call) => Some(self.call(call).0),
-            None => Some(self.times(self.trace.device.first_start?, DurationNs(0)).0).filter(|_| row.correlation.get().is_some()),
+            None => Some(self.times(self.trace.device.first_start?, DurationNs(0)).0)
+                .filter(|_| row.correlation.get().is_some()),
         }
     }
 
@@ -273,6 +395,10 @@ impl<'t> Loaded<'t> {
 
     /// A time as HTA writes it, us.
     pub(super) fn us(&self, time: i64) -> f64 {
-        if self.settings.nanoseconds { time as f64 / 1e3 } else { time as f64 }
+        if self.settings.nanoseconds {
+            time as f64 / 1e3
+        } else {
+            time as f64
+        }
     }
 }

@@ -65,8 +65,20 @@ fn describe(mut values: Vec<f64>) -> Option<Described> {
     values.sort_by(f64::total_cmp);
     let (n, last) = (values.len() as f64, values.len().checked_sub(1)?);
     let mean = values.iter().sum::<f64>() / n;
-    let std = (last > 0).then(|| (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt());
-    Some(Described { count: n, mean, std, quartiles: [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| quantile(&values, share)) })
+    let std = (last > 0).then(|| {
+        (values
+            .iter()
+            .map(|value| (value - mean).powi(2))
+            .sum::<f64>()
+            / (n - 1.0))
+            .sqrt()
+    });
+    Some(Described {
+        count: n,
+        mean,
+        std,
+        quartiles: [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| quantile(&values, share)),
+    })
 }
 
 /// The calls that HTA takes for launches here.
@@ -93,13 +105,19 @@ pub(super) fn queues(loaded: &Loaded<'_>) -> Vec<Queue> {
     // of several rows of a call the last counts
     let mut launched: BTreeMap<usize, &Row> = BTreeMap::new();
     for row in loaded.rows.iter().filter(|row| row.what == What::Work) {
-        if let Some(call) = row.call.filter(|call| LAUNCHES.contains(&loaded.call_name(*call))) {
+        if let Some(call) = row
+            .call
+            .filter(|call| LAUNCHES.contains(&loaded.call_name(*call)))
+        {
             launched.insert(call, row);
         }
     }
     let mut streams: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
     for (call, row) in launched.into_iter().filter(|(_, row)| !row.first) {
-        streams.entry(row.stream).or_default().extend([(loaded.call(call).0, 1), (row.start, -1)]);
+        streams
+            .entry(row.stream)
+            .or_default()
+            .extend([(loaded.call(call).0, 1), (row.start, -1)]);
     }
     let lengths = |mut changes: Vec<(i64, i64)>| {
         changes.sort_by_key(|(time, change)| (*time, -change));
@@ -109,12 +127,20 @@ pub(super) fn queues(loaded: &Loaded<'_>) -> Vec<Queue> {
         };
         changes.into_iter().scan(0, length).collect()
     };
-    streams.into_iter().map(|(stream, changes)| (stream, lengths(changes))).collect()
+    streams
+        .into_iter()
+        .map(|(stream, changes)| (stream, lengths(changes)))
+        .collect()
 }
 
 pub(super) fn queue_summary(loaded: &Loaded<'_>, queues: &[Queue]) -> Vec<QueueSummary> {
     let summary = |(stream, lengths): &Queue| {
-        let Described { count, mean, std, quartiles } = describe(lengths.iter().map(|(_, length)| *length as f64).collect())?;
+        let Described {
+            count,
+            mean,
+            std,
+            quartiles,
+        } = describe(lengths.iter().map(|(_, length)| *length as f64).collect())?;
         let [min, q25, q50, q75, max] = quartiles;
         Some(QueueSummary {
             rank: loaded.rank,
@@ -138,12 +164,26 @@ const FULL: i64 = 1_024;
 /// HTA keeps one stream of a rank, the last.
 pub(super) fn blocked(loaded: &Loaded<'_>, queues: &[Queue]) -> Vec<BlockedTime> {
     let of_stream = |(stream, lengths): &Queue| {
-        let full = lengths.iter().zip(lengths.iter().skip(1)).filter(|((_, length), _)| *length >= FULL);
-        let time = full.fold(0, |sum: i64, ((time, _), (next, _))| sum.saturating_add(next.saturating_sub(*time)));
-        lengths.iter().any(|(_, length)| *length >= FULL).then_some((*stream, time))
+        let full = lengths
+            .iter()
+            .zip(lengths.iter().skip(1))
+            .filter(|((_, length), _)| *length >= FULL);
+        let time = full.fold(0, |sum: i64, ((time, _), (next, _))| {
+            sum.saturating_add(next.saturating_sub(*time))
+        });
+        lengths
+            .iter()
+            .any(|(_, length)| *length >= FULL)
+            .then_some((*stream, time))
     };
-    let Some((stream, time)) = queues.iter().rev().find_map(of_stream) else { return vec![] };
-    let whole = loaded.starts().max().unwrap_or(0).saturating_sub(loaded.starts().min().unwrap_or(0));
+    let Some((stream, time)) = queues.iter().rev().find_map(of_stream) else {
+        return vec![];
+    };
+    let whole = loaded
+        .starts()
+        .max()
+        .unwrap_or(0)
+        .saturating_sub(loaded.starts().min().unwrap_or(0));
     vec![BlockedTime {
         rank: loaded.rank,
         stream,
@@ -165,7 +205,12 @@ pub(super) fn bandwidth(loaded: &Loaded<'_>) -> Vec<BandwidthSummary> {
             () => "Memcpy Unknown",
         };
         // what has no length lasts 1 us
-        let end = if row.duration() == 0 { row.start.saturating_add((1.0 / loaded.unit_us).round() as i64) } else { row.end };
+        let end = if row.duration() == 0 {
+            row.start
+                .saturating_add((1.0 / loaded.unit_us).round() as i64)
+        } else {
+            row.end
+        };
         let (starts, ends) = kinds.entry(kind).or_default();
         starts.push((row.start, row.gb_per_s));
         ends.push((end, -row.gb_per_s));
@@ -177,7 +222,12 @@ pub(super) fn bandwidth(loaded: &Loaded<'_>) -> Vec<BandwidthSummary> {
             *sum += change;
             Some(*sum)
         });
-        let Described { count, mean, std, quartiles } = describe(sums.filter(|sum| *sum > 0.0).collect())?;
+        let Described {
+            count,
+            mean,
+            std,
+            quartiles,
+        } = describe(sums.filter(|sum| *sum > 0.0).collect())?;
         let [min, q25, q50, q75, max] = quartiles;
         Some(BandwidthSummary {
             rank: loaded.rank,

@@ -41,12 +41,20 @@ type Steps<'a> = BTreeMap<u64, BTreeMap<i64, &'a Kernel>>;
 /// The last step, by start, that has begun and has not ended.
 fn step_at(loaded: &Loaded<'_>, time: i64) -> Option<u64> {
     let begun = loaded.steps.partition_point(|step| step.start <= time);
-    let open = loaded.steps[..begun].iter().rev().take_while(|step| time < step.latest);
-    open.filter(|step| time < step.end).map(|step| step.number).next()
+    let open = loaded.steps[..begun]
+        .iter()
+        .rev()
+        .take_while(|step| time < step.latest);
+    open.filter(|step| time < step.end)
+        .map(|step| step.number)
+        .next()
 }
 
 pub(super) fn told(loaded: &Loaded<'_>) -> Told {
-    let mut told = Told { rank: loaded.rank, ..Told::default() };
+    let mut told = Told {
+        rank: loaded.rank,
+        ..Told::default()
+    };
     if loaded.steps.is_empty() {
         return told;
     }
@@ -55,13 +63,30 @@ pub(super) fn told(loaded: &Loaded<'_>) -> Told {
             told.add(step, start, end);
         }
     }
-    let communicates: Vec<bool> = loaded.trace.device.names.iter().map(|name| name.starts_with("ncclKernel")).collect();
+    let communicates: Vec<bool> = loaded
+        .trace
+        .device
+        .names
+        .iter()
+        .map(|name| name.starts_with("ncclKernel"))
+        .collect();
     for row in loaded.rows.iter().filter(|row| row.stream > 0) {
-        let Some(step) = row.call.and_then(|call| step_at(loaded, loaded.call(call).0)) else { continue };
+        let Some(step) = row
+            .call
+            .and_then(|call| step_at(loaded, loaded.call(call).0))
+        else {
+            continue;
+        };
         told.add(step, row.start, row.end);
         if step > 0 && communicates[NameId::index(row.name)] {
             let name = loaded.name(row).to_owned();
-            told.kernels.push(Kernel { stream: row.stream, step, name, start: row.start, end: row.end });
+            told.kernels.push(Kernel {
+                stream: row.stream,
+                step,
+                name,
+                start: row.start,
+                end: row.end,
+            });
         }
     }
     told
@@ -83,20 +108,43 @@ const LEAST: f64 = 0.01;
 /// None of fewer than two ranks with such kernels, where HTA fails.
 pub(super) fn stragglers(ranks: &[&Told]) -> Vec<PotentialStraggler> {
     let windows = || ranks.iter().filter_map(|told| told.window);
-    let (Some(first), Some(last)) = (windows().map(|window| window.0).min(), windows().map(|window| window.1).max()) else { return vec![] };
-    let steps: BTreeSet<u64> = ranks.iter().flat_map(|told| told.steps.iter().copied()).collect();
+    let (Some(first), Some(last)) = (
+        windows().map(|window| window.0).min(),
+        windows().map(|window| window.1).max(),
+    ) else {
+        return vec![];
+    };
+    let steps: BTreeSet<u64> = ranks
+        .iter()
+        .flat_map(|told| told.steps.iter().copied())
+        .collect();
     let mean_step = last.saturating_sub(first) as f64 / steps.len() as f64;
     let mut lasts: BTreeMap<(i64, &str), Steps<'_>> = BTreeMap::new();
     for told in ranks {
-        for kernel in told.kernels.iter().filter(|kernel| kernel.end.saturating_sub(kernel.start) as f64 >= mean_step * LEAST) {
+        for kernel in told
+            .kernels
+            .iter()
+            .filter(|kernel| kernel.end.saturating_sub(kernel.start) as f64 >= mean_step * LEAST)
+        {
             let steps = lasts.entry((kernel.stream, &kernel.name)).or_default();
-            steps.entry(kernel.step).or_default().insert(told.rank, kernel);
+            steps
+                .entry(kernel.step)
+                .or_default()
+                .insert(told.rank, kernel);
         }
     }
     let mut widest: Option<(f64, &Steps<'_>)> = None;
     for steps in lasts.values() {
-        let spreads: Vec<f64> =
-            steps.values().filter_map(|ranks| spread(ranks.values().map(|kernel| kernel.end.saturating_sub(kernel.start)))).collect();
+        let spreads: Vec<f64> = steps
+            .values()
+            .filter_map(|ranks| {
+                spread(
+                    ranks
+                        .values()
+                        .map(|kernel| kernel.end.saturating_sub(kernel.start)),
+                )
+            })
+            .collect();
         let mean = spreads.iter().sum::<f64>() / spreads.len() as f64;
         if mean > widest.map_or(f64::NEG_INFINITY, |widest| widest.0) {
             widest = Some((mean, steps));
@@ -118,10 +166,17 @@ fn latest(steps: &Steps<'_>) -> Vec<PotentialStraggler> {
     for ranks in steps.values() {
         let mut starts: Vec<i64> = ranks.values().map(|kernel| kernel.start).collect();
         starts.sort_by_key(|start| std::cmp::Reverse(*start));
-        let Some(late) = starts.get(CANDIDATES.min(starts.len()) - 1) else { continue };
-        ranks.iter().for_each(|(rank, kernel)| *times.entry(*rank).or_default() += u64::from(kernel.start >= *late));
+        let Some(late) = starts.get(CANDIDATES.min(starts.len()) - 1) else {
+            continue;
+        };
+        ranks.iter().for_each(|(rank, kernel)| {
+            *times.entry(*rank).or_default() += u64::from(kernel.start >= *late)
+        });
     }
     let mut all: Vec<(i64, u64)> = times.into_iter().collect();
     all.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
-    all.iter().take(CANDIDATES).map(|(rank, _)| PotentialStraggler { straggler: *rank }).collect()
+    all.iter()
+        .take(CANDIDATES)
+        .map(|(rank, _)| PotentialStraggler { straggler: *rank })
+        .collect()
 }

@@ -57,12 +57,19 @@ fn merged<'r>(rows: impl Iterator<Item = &'r Row>) -> Vec<(i64, i64)> {
 }
 
 fn total(all: &[(i64, i64)]) -> i64 {
-    all.iter().fold(0, |sum, (start, end)| sum.saturating_add(end.saturating_sub(*start)))
+    all.iter().fold(0, |sum, (start, end)| {
+        sum.saturating_add(end.saturating_sub(*start))
+    })
 }
 
 pub(super) fn temporal(loaded: &Loaded<'_>) -> TemporalBreakdown {
     let busy = merged(loaded.rows.iter());
-    let (Some(first), Some(last)) = (busy.first(), busy.last()) else { return TemporalBreakdown { rank: loaded.rank, ..Default::default() } };
+    let (Some(first), Some(last)) = (busy.first(), busy.last()) else {
+        return TemporalBreakdown {
+            rank: loaded.rank,
+            ..Default::default()
+        };
+    };
     let kernel = last.1.saturating_sub(first.0);
     let idle = kernel.saturating_sub(total(&busy));
     let compute = total(&merged(of_type(loaded, Type::Computation)));
@@ -89,7 +96,11 @@ fn sweep(loaded: &Loaded<'_>, types: &[Type], of_piece: impl Fn(i64) -> i64) -> 
     let mut changes: Vec<(i64, i64)> = vec![];
     for (bit, of) in types.iter().enumerate() {
         let value = 1i64 << bit;
-        changes.extend(merged(of_type(loaded, *of)).into_iter().flat_map(|(start, end)| [(start, value), (end, -value)]));
+        changes.extend(
+            merged(of_type(loaded, *of))
+                .into_iter()
+                .flat_map(|(start, end)| [(start, value), (end, -value)]),
+        );
     }
     changes.sort_by_key(|change| change.0);
     let (mut times, mut running) = (BTreeMap::new(), 0);
@@ -104,24 +115,50 @@ fn sweep(loaded: &Loaded<'_>, types: &[Type], of_piece: impl Fn(i64) -> i64) -> 
 
 pub(super) fn overlap(loaded: &Loaded<'_>) -> CommCompOverlap {
     let communication = total(&merged(of_type(loaded, Type::Communication)));
-    let both = sweep(loaded, &[Type::Communication, Type::Computation], |time| time).get(&3).copied().unwrap_or(0);
+    let both = sweep(loaded, &[Type::Communication, Type::Computation], |time| {
+        time
+    })
+    .get(&3)
+    .copied()
+    .unwrap_or(0);
     let share = (communication != 0).then(|| percent(both as f64, communication as f64, 2));
-    CommCompOverlap { rank: loaded.rank, comp_comm_overlap_pctg: share }
+    CommCompOverlap {
+        rank: loaded.rank,
+        comp_comm_overlap_pctg: share,
+    }
 }
 
 pub(super) fn types(loaded: &Loaded<'_>) -> Vec<KernelType> {
     let types = [Type::Computation, Type::Communication, Type::Memory];
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     // HTA's `astype(int)`
-    let whole_us = |time: i64| if loaded.settings.nanoseconds { time / 1_000 * 1_000 } else { time };
-    for (running, time) in sweep(loaded, &types, whole_us).into_iter().filter(|(running, _)| *running > 0) {
-        let names: Vec<&str> = types.iter().enumerate().filter(|(bit, _)| running & (1 << bit) != 0).map(|(_, of)| of.name()).collect();
+    let whole_us = |time: i64| {
+        if loaded.settings.nanoseconds {
+            time / 1_000 * 1_000
+        } else {
+            time
+        }
+    };
+    for (running, time) in sweep(loaded, &types, whole_us)
+        .into_iter()
+        .filter(|(running, _)| *running > 0)
+    {
+        let names: Vec<&str> = types
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| running & (1 << bit) != 0)
+            .map(|(_, of)| of.name())
+            .collect();
         if !names.is_empty() {
             let sum = sums.entry(names.join(" overlapping ")).or_default();
             *sum = sum.saturating_add(time);
         }
     }
-    table(sums.into_iter().map(|(of, sum)| (of, loaded.us(sum))).collect())
+    table(
+        sums.into_iter()
+            .map(|(of, sum)| (of, loaded.us(sum)))
+            .collect(),
+    )
 }
 
 /// The same of several ranks: sums.
@@ -133,7 +170,11 @@ pub(super) fn types_of_all<'a>(ranks: impl Iterator<Item = &'a KernelType>) -> V
 
 fn table(sums: BTreeMap<String, f64>) -> Vec<KernelType> {
     let whole = sums.values().sum::<f64>();
-    let line = |(kernel_type, sum): (String, f64)| KernelType { kernel_type, sum, percentage: percent(sum, whole, 1) };
+    let line = |(kernel_type, sum): (String, f64)| KernelType {
+        kernel_type,
+        sum,
+        percentage: percent(sum, whole, 1),
+    };
     let mut all: Vec<KernelType> = sums.into_iter().map(line).collect();
     all.sort_by(|a, b| b.sum.total_cmp(&a.sum));
     all

@@ -12,20 +12,38 @@ pub(super) struct Linked<'t> {
 
 impl<'t> Linked<'t> {
     pub(super) fn new(trace: &'t DeviceTrace) -> Self {
-        let ids = trace.ops.external_id.iter().zip(0u32..).filter(|(id, _)| **id > 0);
-        Linked { trace, by_id: ids.map(|(id, op)| (*id, op)).collect() }
+        let ids = trace
+            .ops
+            .external_id
+            .iter()
+            .zip(0u32..)
+            .filter(|(id, _)| **id > 0);
+        Linked {
+            trace,
+            by_id: ids.map(|(id, op)| (*id, op)).collect(),
+        }
     }
 
     /// The op around a call when it was made.
     pub(super) fn of_call(&self, call: usize) -> Option<OpIdx> {
         let calls = &self.trace.calls;
-        self.find(calls.external_id[call], calls.correlation[call], || Some(calls.start[call]))
+        self.find(calls.external_id[call], calls.correlation[call], || {
+            Some(calls.start[call])
+        })
     }
 
     /// Writers before 2023 give what no op made its own correlation id for an `External id`: then the op has to be around it.
-    fn find(&self, id: i64, correlation: Correlation, made: impl FnOnce() -> Option<TimeNs>) -> Option<OpIdx> {
+    fn find(
+        &self,
+        id: i64,
+        correlation: Correlation,
+        made: impl FnOnce() -> Option<TimeNs>,
+    ) -> Option<OpIdx> {
         let op = *self.by_id.get(&id)?;
-        let (start, duration) = (self.trace.ops.start[op as usize], self.trace.ops.duration[op as usize]);
+        let (start, duration) = (
+            self.trace.ops.start[op as usize],
+            self.trace.ops.duration[op as usize],
+        );
         let doubtful = correlation == Correlation(id);
         let is_around = || made().is_some_and(|made| start <= made && made <= start + duration);
         (!doubtful || is_around()).then_some(OpIdx(op))
@@ -36,17 +54,34 @@ impl<'t> Linked<'t> {
 pub(super) fn launched(trace: &DeviceTrace, ranges: &[Range]) -> Vec<i64> {
     let linked = Linked::new(trace);
     let mut of_op = vec![0i64; trace.ops.len()];
-    let DeviceTrace { rows, syncs, calls, .. } = trace;
-    let call_of: FxHashMap<Correlation, u32> = calls.correlation.iter().zip(0u32..).map(|(id, call)| (*id, call)).collect();
-    let made = |id: Correlation| id.get().and_then(|id| call_of.get(&id)).map(|call| *call as usize);
+    let DeviceTrace {
+        rows, syncs, calls, ..
+    } = trace;
+    let call_of: FxHashMap<Correlation, u32> = calls
+        .correlation
+        .iter()
+        .zip(0u32..)
+        .map(|(id, call)| (*id, call))
+        .collect();
+    let made = |id: Correlation| {
+        id.get()
+            .and_then(|id| call_of.get(&id))
+            .map(|call| *call as usize)
+    };
     if device(trace).1 {
         for row in 0..rows.len() {
             let correlation = rows.correlation[row];
-            let op = linked.find(rows.external_id[row], correlation, || made(correlation).map(|call| calls.start[call]));
+            let op = linked.find(rows.external_id[row], correlation, || {
+                made(correlation).map(|call| calls.start[call])
+            });
             add(&mut of_op, op, rows.duration[row].0);
         }
         for row in 0..syncs.len() {
-            add(&mut of_op, made(syncs.correlation[row]).and_then(|call| linked.of_call(call)), syncs.duration[row].0);
+            add(
+                &mut of_op,
+                made(syncs.correlation[row]).and_then(|call| linked.of_call(call)),
+                syncs.duration[row].0,
+            );
         }
     }
     let own = |range: &Range| match range.what {

@@ -18,7 +18,11 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn new(trace: &DeviceTrace) -> Memory {
         let rows = &trace.memory;
-        let mut memory = Memory { events: vec![], sums: vec![[0, 0]], failed: vec![] };
+        let mut memory = Memory {
+            events: vec![],
+            sums: vec![[0, 0]],
+            failed: vec![],
+        };
         let mut sum = [0i64; 2];
         for row in 0..rows.len() {
             if trace.names.get(rows.name[row]) == FAILED {
@@ -37,13 +41,18 @@ impl Memory {
     /// Host and device memory of all threads from `start` to `end`, both included, as PyTorch has it; bytes. O(log n).
     pub(super) fn between(&self, start: i64, end: i64) -> [i64; 2] {
         let from = self.events.partition_point(|event| event.0 < start);
-        let to = self.events.partition_point(|event| event.0 <= end).max(from);
+        let to = self
+            .events
+            .partition_point(|event| event.0 <= end)
+            .max(from);
         [0, 1].map(|side| self.sums[to][side].saturating_sub(self.sums[from][side]))
     }
 
     /// Events at times when nothing ran: they are rows of their own. O(n).
     pub(super) fn alone(&self, ranges: &[Range]) -> Vec<u32> {
-        let events = ranges.iter().filter(|range| !(is_frame(range) && range.asynchronous));
+        let events = ranges
+            .iter()
+            .filter(|range| !(is_frame(range) && range.asynchronous));
         let (mut ranges, mut end) = (events.peekable(), i64::MIN);
         let mut alone = vec![];
         for &(time, row) in &self.events {

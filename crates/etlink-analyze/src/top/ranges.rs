@@ -52,21 +52,40 @@ pub(super) fn ranges(trace: &DeviceTrace) -> Vec<Range> {
 fn of_ops(trace: &DeviceTrace) -> impl Iterator<Item = Range> {
     let DeviceTrace { ops, names, .. } = trace;
     let utilities = UTILITIES.map(|name| names.find(name));
-    let backends: Vec<bool> = names.iter().map(|name| BACKENDS.iter().any(|backend| name.starts_with(backend))).collect();
+    let backends: Vec<bool> = names
+        .iter()
+        .map(|name| BACKENDS.iter().any(|backend| name.starts_with(backend)))
+        .collect();
     let op = move |row: usize| Range {
         asynchronous: ops.annotation[row] && backends[ops.name[row].index()],
         unfinished: ops.unfinished[row],
-        ..plain(What::Op(row as u32), (ops.start[row], ops.duration[row]), ops.thread[row], ops.name[row])
+        ..plain(
+            What::Op(row as u32),
+            (ops.start[row], ops.duration[row]),
+            ops.thread[row],
+            ops.name[row],
+        )
     };
-    (0..ops.len()).map(op).filter(move |range| !utilities.contains(&Some(range.name)))
+    (0..ops.len())
+        .map(op)
+        .filter(move |range| !utilities.contains(&Some(range.name)))
 }
 
 /// PyTorch takes calls that no op made to be of the thread that stopped the profiler.
 fn of_calls(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = Range> {
     let (calls, linked) = (&trace.calls, Linked::new(trace));
     (0..calls.len()).map(move |row| {
-        let thread = if linked.of_call(row).is_some() { calls.thread[row] } else { main };
-        plain(What::Call(row as u32), (calls.start[row], calls.duration[row]), thread, calls.name[row])
+        let thread = if linked.of_call(row).is_some() {
+            calls.thread[row]
+        } else {
+            main
+        };
+        plain(
+            What::Call(row as u32),
+            (calls.start[row], calls.duration[row]),
+            thread,
+            calls.name[row],
+        )
     })
 }
 
@@ -80,13 +99,34 @@ fn of_asides(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = Range
             AsideKind::Overhead => (What::Overhead(row as u32), main),
             _ => return None,
         };
-        let range = plain(what, (asides.start[row], asides.duration[row]), thread, asides.name[row]);
-        Some(Range { asynchronous: !frames && matches!(what, What::Python(_)), ..range })
+        let range = plain(
+            what,
+            (asides.start[row], asides.duration[row]),
+            thread,
+            asides.name[row],
+        );
+        Some(Range {
+            asynchronous: !frames && matches!(what, What::Python(_)),
+            ..range
+        })
     })
 }
 
-fn plain(what: What, (start, duration): (TimeNs, DurationNs), thread: ThreadIdx, name: NameId) -> Range {
-    Range { start: start.0, end: (start + duration).0, thread, name, what, asynchronous: false, unfinished: false }
+fn plain(
+    what: What,
+    (start, duration): (TimeNs, DurationNs),
+    thread: ThreadIdx,
+    name: NameId,
+) -> Range {
+    Range {
+        start: start.0,
+        end: (start + duration).0,
+        thread,
+        name,
+        what,
+        asynchronous: false,
+        unfinished: false,
+    }
 }
 
 fn order(all: &mut [Range]) {
@@ -96,8 +136,14 @@ fn order(all: &mut [Range]) {
 /// The thread that drives the profiler: that of the first step, else of the first op.
 fn main_thread(trace: &DeviceTrace) -> ThreadIdx {
     let ops = &trace.ops;
-    let step = ops.name.iter().position(|name| trace.names.get(*name).starts_with(STEP));
-    ops.thread.get(step.unwrap_or(0)).copied().unwrap_or_default()
+    let step = ops
+        .name
+        .iter()
+        .position(|name| trace.names.get(*name).starts_with(STEP));
+    ops.thread
+        .get(step.unwrap_or(0))
+        .copied()
+        .unwrap_or_default()
 }
 
 /// A range whose end was not recorded ends with the innermost range around it, as if on another thread, or is none.
@@ -108,7 +154,9 @@ pub(super) fn settle(all: &mut Vec<Range>) {
     let around = begun_in(all);
     for at in 0..all.len() {
         if all[at].unfinished {
-            all[at].end = all.get(around[at] as usize).map_or(i64::MIN, |around| around.end);
+            all[at].end = all
+                .get(around[at] as usize)
+                .map_or(i64::MIN, |around| around.end);
             all[at].asynchronous = true;
         }
     }
@@ -119,7 +167,11 @@ pub(super) fn settle(all: &mut Vec<Range>) {
 /// Per range, the innermost one that was open on its thread when it began, whether or not it outlasts that one; as
 /// `build_tree` in `torch/csrc/profiler/collection.cpp`. `u32::MAX`: none. O(n).
 pub(super) fn begun_in(all: &[Range]) -> Vec<u32> {
-    let threads = all.iter().map(|range| range.thread.index() + 1).max().unwrap_or(0);
+    let threads = all
+        .iter()
+        .map(|range| range.thread.index() + 1)
+        .max()
+        .unwrap_or(0);
     let mut open: Vec<Vec<(i64, u32)>> = vec![vec![]; threads];
     let mut around = Vec::with_capacity(all.len());
     for (at, range) in all.iter().enumerate() {
@@ -127,7 +179,9 @@ pub(super) fn begun_in(all: &[Range]) -> Vec<u32> {
         while open.pop_if(|(end, _)| *end < range.start).is_some() {}
         around.push(open.last().map_or(u32::MAX, |(_, around)| *around));
         // what is open goes with the range that it began in
-        let end = open.last().map_or(range.end, |(end, _)| range.end.min(*end));
+        let end = open
+            .last()
+            .map_or(range.end, |(end, _)| range.end.min(*end));
         open.push((end, at as u32));
     }
     around
@@ -143,10 +197,17 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn new(names: &Names) -> Keys {
-        let mut keys = Keys { of: Vec::with_capacity(names.count()), steps: None };
+        let mut keys = Keys {
+            of: Vec::with_capacity(names.count()),
+            steps: None,
+        };
         for (at, name) in names.iter().enumerate() {
             let own = NameId::new(at);
-            keys.of.push(if name.starts_with(STEP) { *keys.steps.get_or_insert(own) } else { own });
+            keys.of.push(if name.starts_with(STEP) {
+                *keys.steps.get_or_insert(own)
+            } else {
+                own
+            });
         }
         keys
     }
@@ -157,6 +218,10 @@ impl Keys {
     }
 
     pub(super) fn text(&self, key: NameId, names: &Names) -> String {
-        if self.steps == Some(key) { "ProfilerStep*".to_owned() } else { names.get(key).to_owned() }
+        if self.steps == Some(key) {
+            "ProfilerStep*".to_owned()
+        } else {
+            names.get(key).to_owned()
+        }
     }
 }

@@ -42,11 +42,22 @@ impl<'t, 'o> Rows<'t, 'o> {
         let known = vec![u32::MAX; trace.names.count()];
         // number 0: what has no shapes
         let shapes = IndexSet::from_iter([printed("")]);
-        Rows { trace, names, options, shapes, known, stacks: vec![vec![]], rows: IndexMap::default() }
+        Rows {
+            trace,
+            names,
+            options,
+            shapes,
+            known,
+            stacks: vec![vec![]],
+            rows: IndexMap::default(),
+        }
     }
 
     fn row(&mut self, key: Key, start: i64, end: i64) -> &mut Row {
-        let (first, row) = self.rows.entry(key).or_insert_with(|| ((i64::MAX, Reverse(0)), Row::default()));
+        let (first, row) = self
+            .rows
+            .entry(key)
+            .or_insert_with(|| ((i64::MAX, Reverse(0)), Row::default()));
         *first = (start, Reverse(end)).min(*first);
         row.count += 1;
         row
@@ -60,10 +71,21 @@ impl<'t, 'o> Rows<'t, 'o> {
                 continue;
             }
             let stack = stacks.of.get(at).map_or(0, |stack| stack + 1);
-            let annotation = matches!(range.what, What::Op(op) if self.trace.ops.annotation[op as usize]);
-            let key = Key { name: self.names.of(range.name), on_device: false, annotation, shapes: self.shapes_of(range), stack };
+            let annotation =
+                matches!(range.what, What::Op(op) if self.trace.ops.annotation[op as usize]);
+            let key = Key {
+                name: self.names.of(range.name),
+                on_device: false,
+                annotation,
+                shapes: self.shapes_of(range),
+                stack,
+            };
             let row = self.row(key, range.start, range.end);
-            row.asynchronous = if row.count == 1 { range.asynchronous } else { row.asynchronous };
+            row.asynchronous = if row.count == 1 {
+                range.asynchronous
+            } else {
+                row.asynchronous
+            };
             for (sum, more) in [
                 (&mut row.self_host_ns, figures.self_host),
                 (&mut row.host_ns, figures.host),
@@ -81,33 +103,60 @@ impl<'t, 'o> Rows<'t, 'o> {
 
     /// Number of a range's shapes; 0 where they do not count.
     fn shapes_of(&mut self, range: &Range) -> u32 {
-        let (Group::Shape, What::Op(op)) = (self.options.group, range.what) else { return 0 };
+        let (Group::Shape, What::Op(op)) = (self.options.group, range.what) else {
+            return 0;
+        };
         if let Some(shapes) = self.options.shapes {
             return self.shapes.insert_full(printed(shapes(op as usize))).0 as u32;
         }
         let name = self.trace.ops.shapes[op as usize];
         if self.known[name.index()] == u32::MAX {
-            self.known[name.index()] = self.shapes.insert_full(printed(self.trace.names.get(name))).0 as u32;
+            self.known[name.index()] = self
+                .shapes
+                .insert_full(printed(self.trace.names.get(name)))
+                .0 as u32;
         }
         self.known[name.index()]
     }
 
     /// Kernels, copies, memsets, synchronisation rows and annotations of streams.
     pub(super) fn add_device(&mut self) {
-        let DeviceTrace { rows, syncs, asides, .. } = self.trace;
+        let DeviceTrace {
+            rows,
+            syncs,
+            asides,
+            ..
+        } = self.trace;
         for row in 0..rows.len() {
             self.add_row(rows.name[row], false, rows.start[row], rows.duration[row]);
         }
         for row in 0..syncs.len() {
-            self.add_row(syncs.name[row], false, syncs.start[row], syncs.duration[row]);
+            self.add_row(
+                syncs.name[row],
+                false,
+                syncs.start[row],
+                syncs.duration[row],
+            );
         }
-        for row in (0..asides.len()).filter(|row| asides.kind[*row] == AsideKind::DeviceAnnotation) {
-            self.add_row(asides.name[row], true, asides.start[row], asides.duration[row]);
+        for row in (0..asides.len()).filter(|row| asides.kind[*row] == AsideKind::DeviceAnnotation)
+        {
+            self.add_row(
+                asides.name[row],
+                true,
+                asides.start[row],
+                asides.duration[row],
+            );
         }
     }
 
     fn add_row(&mut self, name: NameId, annotation: bool, start: TimeNs, duration: DurationNs) {
-        let key = Key { name: self.names.of(name), on_device: true, annotation, shapes: 0, stack: 0 };
+        let key = Key {
+            name: self.names.of(name),
+            on_device: true,
+            annotation,
+            shapes: 0,
+            stack: 0,
+        };
         let row = self.row(key, start.0, (start + duration).0);
         add(&mut row.self_device_ns, duration.0);
         add(&mut row.device_ns, duration.0);
@@ -116,9 +165,25 @@ impl<'t, 'o> Rows<'t, 'o> {
     /// Memory events at times when nothing ran, and those of memory that could not be had.
     pub(super) fn add_memory(&mut self, memory: &Memory, ranges: &[Range]) {
         let rows = &self.trace.memory;
-        for at in memory.alone(ranges).into_iter().chain(memory.failed.iter().copied()) {
-            let MemoryRow { name, time, device_type, bytes, .. } = rows.row(at as usize);
-            let key = Key { name, on_device: false, annotation: false, shapes: 0, stack: 0 };
+        for at in memory
+            .alone(ranges)
+            .into_iter()
+            .chain(memory.failed.iter().copied())
+        {
+            let MemoryRow {
+                name,
+                time,
+                device_type,
+                bytes,
+                ..
+            } = rows.row(at as usize);
+            let key = Key {
+                name,
+                on_device: false,
+                annotation: false,
+                shapes: 0,
+                stack: 0,
+            };
             let row = self.row(key, time.0, time.0);
             let sums = match side(device_type) {
                 Some(0) => [&mut row.host_bytes, &mut row.self_host_bytes],
@@ -138,14 +203,34 @@ impl<'t, 'o> Rows<'t, 'o> {
             name: self.names.text(key.name, names),
             on_device: key.on_device,
             annotation: key.annotation,
-            shapes: self.shapes.get_index(key.shapes as usize).filter(|_| shaped).cloned(),
-            stack: self.stacks[key.stack as usize].iter().map(|frame| names.get(*frame).to_owned()).collect(),
+            shapes: self
+                .shapes
+                .get_index(key.shapes as usize)
+                .filter(|_| shaped)
+                .cloned(),
+            stack: self.stacks[key.stack as usize]
+                .iter()
+                .map(|frame| names.get(*frame).to_owned())
+                .collect(),
             ..row
         });
         let rows: Vec<Row> = rows.collect();
-        let self_host_ns = rows.iter().map(|row| row.self_host_ns).fold(0, i64::saturating_add);
-        let self_device_ns = rows.iter().filter(|row| row.on_device && !row.annotation).map(|row| row.self_device_ns).fold(0, i64::saturating_add);
-        Top { device: device(self.trace).0, rows, self_host_ns, self_device_ns, ..Top::default() }
+        let self_host_ns = rows
+            .iter()
+            .map(|row| row.self_host_ns)
+            .fold(0, i64::saturating_add);
+        let self_device_ns = rows
+            .iter()
+            .filter(|row| row.on_device && !row.annotation)
+            .map(|row| row.self_device_ns)
+            .fold(0, i64::saturating_add);
+        Top {
+            device: device(self.trace).0,
+            rows,
+            self_host_ns,
+            self_device_ns,
+            ..Top::default()
+        }
     }
 }
 

@@ -17,7 +17,11 @@ pub(super) fn printed(raw: &str) -> String {
                 }
                 if letter == ']' {
                     if depth == 2 {
-                        let text = if nested { String::new() } else { numbers.join(", ") };
+                        let text = if nested {
+                            String::new()
+                        } else {
+                            numbers.join(", ")
+                        };
                         out += if out.len() > 1 { ", [" } else { "[" };
                         out += &text;
                         out.push(']');

@@ -26,14 +26,27 @@ const LEFT_OUT: [(&str, &str); 6] = [
 
 /// The innermost `depth` frames around each range; a backward op has those of its forward op (`_set_backward_stacktraces`).
 pub(super) fn stacks(trace: &DeviceTrace, ranges: &[Range], tree: &Tree, depth: usize) -> Stacks {
-    let kept: Vec<bool> =
-        trace.names.iter().map(|name| !LEFT_OUT.iter().any(|(file, function)| name.contains(file) && name.contains(function))).collect();
+    let kept: Vec<bool> = trace
+        .names
+        .iter()
+        .map(|name| {
+            !LEFT_OUT
+                .iter()
+                .any(|(file, function)| name.contains(file) && name.contains(function))
+        })
+        .collect();
     let begun = begun_in(ranges);
     let mut stacks = Stacks::default();
     for at in 0..ranges.len() {
-        let above = std::iter::successors(begun.get(at), |above| begun.get(**above as usize)).map_while(|above| ranges.get(*above as usize));
-        let frames = above.filter(|above| is_frame(above)).map(|above| above.name);
-        let frames: Vec<NameId> = frames.filter(|name| kept[name.index()]).take(depth).collect();
+        let above = std::iter::successors(begun.get(at), |above| begun.get(**above as usize))
+            .map_while(|above| ranges.get(*above as usize));
+        let frames = above
+            .filter(|above| is_frame(above))
+            .map(|above| above.name);
+        let frames: Vec<NameId> = frames
+            .filter(|name| kept[name.index()])
+            .take(depth)
+            .collect();
         let number = stacks.all.insert_full(frames).0;
         stacks.of.push(number as u32);
     }
@@ -47,48 +60,91 @@ const ENGINE: &str = "autograd::engine::evaluate_function";
 const ACCUMULATE: &str = "torch::autograd::AccumulateGrad";
 
 fn backward(trace: &DeviceTrace, ranges: &[Range], tree: &Tree, stacks: &mut Stacks) {
-    let names: Vec<bool> = trace.names.iter().map(|name| name.starts_with(ENGINE)).collect();
+    let names: Vec<bool> = trace
+        .names
+        .iter()
+        .map(|name| name.starts_with(ENGINE))
+        .collect();
     let accumulate = trace.names.find(ACCUMULATE);
     let is_backward = |at: usize| match ranges[at].what {
-        What::Op(op) => Some(ranges[at].name) == accumulate || trace.ops.fwd_thread[op as usize] != 0 && !names[ranges[at].name.index()],
+        What::Op(op) => {
+            Some(ranges[at].name) == accumulate
+                || trace.ops.fwd_thread[op as usize] != 0 && !names[ranges[at].name.index()]
+        }
         _ => false,
     };
     // parents come before their children
     let mut owner: Vec<u32> = Vec::with_capacity(ranges.len());
     for at in 0..ranges.len() {
-        let inherited = owner.get(tree.parent[at] as usize).copied().unwrap_or(u32::MAX);
-        owner.push(if is_backward(at) { at as u32 } else { inherited });
+        let inherited = owner
+            .get(tree.parent[at] as usize)
+            .copied()
+            .unwrap_or(u32::MAX);
+        owner.push(if is_backward(at) {
+            at as u32
+        } else {
+            inherited
+        });
     }
     let mut forward: IndexMap<(i64, ThreadIdx), u32, FxBuildHasher> = IndexMap::default();
-    for (at, range) in ranges.iter().enumerate().filter(|(at, _)| owner[*at] == u32::MAX) {
+    for (at, range) in ranges
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| owner[*at] == u32::MAX)
+    {
         if let What::Op(op) = range.what {
-            forward.entry((trace.ops.seq_id[op as usize], range.thread)).or_insert(stacks.of[at]);
+            forward
+                .entry((trace.ops.seq_id[op as usize], range.thread))
+                .or_insert(stacks.of[at]);
         }
     }
     let threads = forward_threads(trace, &forward);
     let none = stacks.all.insert_full(vec![]).0 as u32;
     for (of, owner) in stacks.of.iter_mut().zip(owner) {
-        let Some(What::Op(op)) = ranges.get(owner as usize).map(|range| range.what) else { continue };
-        let (seq, number) = (trace.ops.seq_id[op as usize], trace.ops.fwd_thread[op as usize]);
-        let found = threads.get(&number).filter(|_| seq >= 0).and_then(|thread| forward.get(&(seq, *thread)));
+        let Some(What::Op(op)) = ranges.get(owner as usize).map(|range| range.what) else {
+            continue;
+        };
+        let (seq, number) = (
+            trace.ops.seq_id[op as usize],
+            trace.ops.fwd_thread[op as usize],
+        );
+        let found = threads
+            .get(&number)
+            .filter(|_| seq >= 0)
+            .and_then(|thread| forward.get(&(seq, *thread)));
         *of = found.copied().unwrap_or(none);
     }
 }
 
 /// Which thread has which number as a forward thread: the one that has most of the sequence numbers.
-fn forward_threads(trace: &DeviceTrace, forward: &IndexMap<(i64, ThreadIdx), u32, FxBuildHasher>) -> BTreeMap<u32, ThreadIdx> {
+fn forward_threads(
+    trace: &DeviceTrace,
+    forward: &IndexMap<(i64, ThreadIdx), u32, FxBuildHasher>,
+) -> BTreeMap<u32, ThreadIdx> {
     let mut threads_of: FxHashMap<i64, Vec<ThreadIdx>> = FxHashMap::default();
-    forward.keys().for_each(|(seq, thread)| threads_of.entry(*seq).or_default().push(*thread));
+    forward
+        .keys()
+        .for_each(|(seq, thread)| threads_of.entry(*seq).or_default().push(*thread));
     let mut votes: BTreeMap<(u32, ThreadIdx), u64> = BTreeMap::new();
-    for op in (0..trace.ops.len()).filter(|op| trace.ops.fwd_thread[*op] != 0 && trace.ops.seq_id[*op] >= 0) {
+    for op in (0..trace.ops.len())
+        .filter(|op| trace.ops.fwd_thread[*op] != 0 && trace.ops.seq_id[*op] >= 0)
+    {
         for thread in threads_of.get(&trace.ops.seq_id[op]).into_iter().flatten() {
-            *votes.entry((trace.ops.fwd_thread[op], *thread)).or_default() += 1;
+            *votes
+                .entry((trace.ops.fwd_thread[op], *thread))
+                .or_default() += 1;
         }
     }
     let mut best: BTreeMap<u32, (u64, ThreadIdx)> = BTreeMap::new();
     for ((number, thread), count) in votes {
         let entry = best.entry(number).or_insert((0, thread));
-        *entry = if count > entry.0 { (count, thread) } else { *entry };
+        *entry = if count > entry.0 {
+            (count, thread)
+        } else {
+            *entry
+        };
     }
-    best.into_iter().map(|(number, (_, thread))| (number, thread)).collect()
+    best.into_iter()
+        .map(|(number, (_, thread))| (number, thread))
+        .collect()
 }

@@ -2,7 +2,11 @@ use super::*;
 use etlink_model::builder::{Flavour, Queue, TraceBuilder};
 
 fn read(draw: &TraceBuilder) -> DeviceTrace {
-    let options = etlink_kineto::ReadOptions { threads: 1, shapes: true, keep: etlink_kineto::Keep::Asides };
+    let options = etlink_kineto::ReadOptions {
+        threads: 1,
+        shapes: true,
+        keep: etlink_kineto::Keep::Asides,
+    };
     etlink_kineto::read(&draw.kineto()[..], options).expect("a trace")
 }
 
@@ -12,11 +16,24 @@ fn of(draw: &TraceBuilder) -> Top {
 
 /// `name count self/host self/device` in us, `+` for rows of a device, `~` for annotations.
 fn drawn(top: &Top) -> Vec<String> {
-    let side = |row: &Row| format!("{}{}", if row.on_device { "+" } else { "" }, if row.annotation { "~" } else { "" });
+    let side = |row: &Row| {
+        format!(
+            "{}{}",
+            if row.on_device { "+" } else { "" },
+            if row.annotation { "~" } else { "" }
+        )
+    };
     let us = |ns: i64| ns / 1000;
     let line = |row: &Row| {
         let Row { name, count, .. } = row;
-        format!("{}{name} {count} {}/{} {}/{}", side(row), us(row.self_host_ns), us(row.host_ns), us(row.self_device_ns), us(row.device_ns))
+        format!(
+            "{}{name} {count} {}/{} {}/{}",
+            side(row),
+            us(row.self_host_ns),
+            us(row.host_ns),
+            us(row.self_device_ns),
+            us(row.device_ns)
+        )
     };
     top.rows.iter().map(line).collect()
 }
@@ -32,10 +49,28 @@ fn device_time_is_that_of_the_op_which_launched_and_of_all_around_it() {
     draw.annotation(main, "ProfilerStep#1", 0, 100_000);
     draw.op(main, "aten::linear", 1_000, 61_000);
     draw.op(main, "aten::mm", 2_000, 42_000);
-    draw.launch(main, (5_000, 8_000), Queue::stream(7), "gemm", (12_000, 30_000));
-    draw.launch(main, (10_000, 14_000), Queue::stream(7), "gemm", (30_000, 40_000));
+    draw.launch(
+        main,
+        (5_000, 8_000),
+        Queue::stream(7),
+        "gemm",
+        (12_000, 30_000),
+    );
+    draw.launch(
+        main,
+        (10_000, 14_000),
+        Queue::stream(7),
+        "gemm",
+        (30_000, 40_000),
+    );
     draw.op(main, "aten::relu", 70_000, 80_000);
-    draw.launch(main, (72_000, 75_000), Queue::stream(7), "relu_kernel", (80_000, 85_000));
+    draw.launch(
+        main,
+        (72_000, 75_000),
+        Queue::stream(7),
+        "relu_kernel",
+        (80_000, 85_000),
+    );
     let top = of(&draw);
     assert_eq!(
         drawn(&top),
@@ -49,7 +84,10 @@ fn device_time_is_that_of_the_op_which_launched_and_of_all_around_it() {
             "+relu_kernel 1 0/0 5/5",
         ]
     );
-    assert_eq!((top.device, top.self_host_ns, top.self_device_ns), ("CUDA", 100_000, 33_000));
+    assert_eq!(
+        (top.device, top.self_host_ns, top.self_device_ns),
+        ("CUDA", 100_000, 33_000)
+    );
 }
 
 #[test]
@@ -59,13 +97,27 @@ fn an_only_child_of_the_same_name_is_one_with_its_parent() {
     for (start, end) in [(0, 50_000), (1_000, 40_000), (2_000, 30_000)] {
         draw.op(main, "aten::add", start, end);
     }
-    draw.launch(main, (5_000, 8_000), Queue::stream(7), "add", (12_000, 14_000));
+    draw.launch(
+        main,
+        (5_000, 8_000),
+        Queue::stream(7),
+        "add",
+        (12_000, 14_000),
+    );
     // not the only one
     draw.op(main, "aten::mul", 60_000, 90_000);
     draw.op(main, "aten::mul", 61_000, 65_000);
     draw.op(main, "aten::mul", 66_000, 70_000);
     let top = of(&draw);
-    assert_eq!(drawn(&top), ["aten::add 1 47/50 2/2", "cudaLaunchKernel 1 3/3 0/0", "+add 1 0/0 2/2", "aten::mul 3 30/38 0/0"]);
+    assert_eq!(
+        drawn(&top),
+        [
+            "aten::add 1 47/50 2/2",
+            "cudaLaunchKernel 1 3/3 0/0",
+            "+add 1 0/0 2/2",
+            "aten::mul 3 30/38 0/0"
+        ]
+    );
 }
 
 #[test]
@@ -78,7 +130,15 @@ fn ranges_that_overlap_are_no_children_and_utility_ops_are_left_out() {
     draw.op(other, "c", 5_000, 6_000);
     draw.annotation(main, "gloo:all_reduce", 1_000, 9_000);
     let top = of(&draw);
-    assert_eq!(drawn(&top), ["a 1 20/20 0/0", "~gloo:all_reduce 1 0/8 0/0", "c 1 1/1 0/0", "b 1 20/20 0/0"]);
+    assert_eq!(
+        drawn(&top),
+        [
+            "a 1 20/20 0/0",
+            "~gloo:all_reduce 1 0/8 0/0",
+            "c 1 1/1 0/0",
+            "b 1 20/20 0/0"
+        ]
+    );
     assert!(top.rows[1].asynchronous && !top.has_device());
 }
 
@@ -88,26 +148,57 @@ fn annotations_of_streams_are_rows_and_no_device_time() {
     let main = draw.thread();
     draw.annotation(main, "forward", 0, 20_000);
     draw.op(main, "mm", 1_000, 19_000);
-    draw.launch(main, (5_000, 8_000), Queue::stream(7), "gemm", (12_000, 30_000));
+    draw.launch(
+        main,
+        (5_000, 8_000),
+        Queue::stream(7),
+        "gemm",
+        (12_000, 30_000),
+    );
     draw.raw(
         r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "forward", "pid": 0, "tid": 7, "ts": 12.000, "dur": 18.000, "args": {"External id": 1}}"#,
     );
     let top = of(&draw);
-    assert_eq!(drawn(&top), ["~forward 1 2/20 0/18", "mm 1 15/18 18/18", "cudaLaunchKernel 1 3/3 0/0", "+gemm 1 0/0 18/18", "+~forward 1 0/0 18/18"]);
+    assert_eq!(
+        drawn(&top),
+        [
+            "~forward 1 2/20 0/18",
+            "mm 1 15/18 18/18",
+            "cudaLaunchKernel 1 3/3 0/0",
+            "+gemm 1 0/0 18/18",
+            "+~forward 1 0/0 18/18"
+        ]
+    );
     assert_eq!(top.self_device_ns, 18_000);
 }
 
 #[test]
 fn a_device_goes_by_its_own_name() {
-    for (flavour, name) in [(Flavour::Cuda, "CUDA"), (Flavour::Rocm, "CUDA"), (Flavour::Xpu, "XPU"), (Flavour::Mtia, "MTIA")] {
+    for (flavour, name) in [
+        (Flavour::Cuda, "CUDA"),
+        (Flavour::Rocm, "CUDA"),
+        (Flavour::Xpu, "XPU"),
+        (Flavour::Mtia, "MTIA"),
+    ] {
         let mut draw = TraceBuilder::new(flavour);
         let main = draw.thread();
         draw.op(main, "mm", 0, 20_000);
-        draw.launch(main, (5_000, 8_000), Queue::stream(7), "gemm", (12_000, 30_000));
+        draw.launch(
+            main,
+            (5_000, 8_000),
+            Queue::stream(7),
+            "gemm",
+            (12_000, 30_000),
+        );
         let top = of(&draw);
         assert_eq!(top.device, name);
         let own = if flavour == Flavour::Mtia { 0 } else { 18_000 };
-        assert_eq!(top.rows[0].self_device_ns, own, "{flavour:?}: {:?}", drawn(&top));
+        assert_eq!(
+            top.rows[0].self_device_ns,
+            own,
+            "{flavour:?}: {:?}",
+            drawn(&top)
+        );
     }
 }
 
@@ -115,13 +206,24 @@ fn a_device_goes_by_its_own_name() {
 fn rows_are_sorted_by_what_is_asked_for_and_equal_ones_stay() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    for (name, start, end) in [("a", 0, 5_000), ("b", 10_000, 30_000), ("c", 40_000, 45_000), ("c", 50_000, 51_000)] {
+    for (name, start, end) in [
+        ("a", 0, 5_000),
+        ("b", 10_000, 30_000),
+        ("c", 40_000, 45_000),
+        ("c", 50_000, 51_000),
+    ] {
         draw.op(main, name, start, end);
     }
     let mut top = of(&draw);
     let mut order = |by| {
         top.sort(by);
-        top.rows.iter().map(|row| row.name.as_str()).collect::<String>()
+        top.rows
+            .iter()
+            .map(|row| row.name.as_str())
+            .collect::<String>()
     };
-    assert_eq!([By::SelfHost, By::Count, By::Device, By::Host].map(&mut order), ["bca", "cba", "cba", "bca"]);
+    assert_eq!(
+        [By::SelfHost, By::Count, By::Device, By::Host].map(&mut order),
+        ["bca", "cba", "cba", "bca"]
+    );
 }

@@ -30,8 +30,16 @@ impl Tree {
     /// As `_populate_cpu_children`: a range that reaches beyond another is no child of it, and nothing is from then on. O(n).
     pub(super) fn new(ranges: &[Range], threads: usize) -> Tree {
         let mut open: Vec<Vec<u32>> = vec![vec![]; threads];
-        let mut tree = Tree { parent: vec![NONE; ranges.len()], children: vec![0; ranges.len()], merged: vec![false; ranges.len()] };
-        for (at, range) in ranges.iter().enumerate().filter(|(_, range)| !range.asynchronous) {
+        let mut tree = Tree {
+            parent: vec![NONE; ranges.len()],
+            children: vec![0; ranges.len()],
+            merged: vec![false; ranges.len()],
+        };
+        for (at, range) in ranges
+            .iter()
+            .enumerate()
+            .filter(|(_, range)| !range.asynchronous)
+        {
             let open = &mut open[range.thread.index()];
             let is_outside = |around: &mut u32| {
                 let around = &ranges[*around as usize];
@@ -60,7 +68,9 @@ impl Tree {
                 self.parent[at] = parent;
             }
             let around = parent as usize;
-            if self.children[around] == 1 && keys.of(ranges[around].name) == keys.of(ranges[at].name) {
+            if self.children[around] == 1
+                && keys.of(ranges[around].name) == keys.of(ranges[at].name)
+            {
                 self.merged[at] = true;
                 self.children[around] = self.children[at];
                 launched[around] = launched[at];
@@ -69,15 +79,34 @@ impl Tree {
     }
 
     /// What each range adds. O(n).
-    pub(super) fn figures(&self, ranges: &[Range], launched: &[i64], memory: &Memory) -> Vec<Figures> {
+    pub(super) fn figures(
+        &self,
+        ranges: &[Range],
+        launched: &[i64],
+        memory: &Memory,
+    ) -> Vec<Figures> {
         let own = |(at, range): (usize, &Range)| {
-            let (host, bytes) = (range.end.saturating_sub(range.start), memory.between(range.start, range.end));
+            let (host, bytes) = (
+                range.end.saturating_sub(range.start),
+                memory.between(range.start, range.end),
+            );
             let self_host = if range.asynchronous { 0 } else { host };
             let self_bytes = if range.asynchronous { [0, 0] } else { bytes };
-            Figures { merged: self.merged[at], self_host, host, self_device: launched[at], device: launched[at], bytes, self_bytes }
+            Figures {
+                merged: self.merged[at],
+                self_host,
+                host,
+                self_device: launched[at],
+                device: launched[at],
+                bytes,
+                self_bytes,
+            }
         };
         let mut all: Vec<Figures> = ranges.iter().enumerate().map(own).collect();
-        for at in (0..ranges.len()).rev().filter(|at| !self.merged[*at] && self.parent[*at] != NONE) {
+        for at in (0..ranges.len())
+            .rev()
+            .filter(|at| !self.merged[*at] && self.parent[*at] != NONE)
+        {
             let child = all[at];
             let parent = &mut all[self.parent[at] as usize];
             parent.self_host = parent.self_host.saturating_sub(child.host);

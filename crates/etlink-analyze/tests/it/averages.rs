@@ -25,22 +25,36 @@ fn averages() -> PathBuf {
 }
 
 fn unpack(case: &str, file: &str) -> impl std::io::Read + Send + use<> {
-    flate2::read::MultiGzDecoder::new(File::open(averages().join(case).join(file)).expect("recorded file"))
+    flate2::read::MultiGzDecoder::new(
+        File::open(averages().join(case).join(file)).expect("recorded file"),
+    )
 }
 
 fn device(case: &str, rank: u32) -> DeviceTrace {
-    let options = etlink_kineto::ReadOptions { threads: 2, shapes: true, keep: etlink_kineto::Keep::Asides };
-    etlink_kineto::read(unpack(case, &format!("kineto_trace_{rank}.json.gz")), options).expect("a trace")
+    let options = etlink_kineto::ReadOptions {
+        threads: 2,
+        shapes: true,
+        keep: etlink_kineto::Keep::Asides,
+    };
+    etlink_kineto::read(
+        unpack(case, &format!("kineto_trace_{rank}.json.gz")),
+        options,
+    )
+    .expect("a trace")
 }
 
 fn theirs(case: &str, rank: u32, group: &str) -> Vec<Theirs> {
     let mut all: BTreeMap<String, Vec<Theirs>> =
-        serde_json::from_reader(unpack(case, &format!("key_averages_{rank}.json.gz"))).expect("the profiler's table");
+        serde_json::from_reader(unpack(case, &format!("key_averages_{rank}.json.gz")))
+            .expect("the profiler's table");
     all.remove(group).expect("group")
 }
 
 /// Rows by what makes them; the oldest PyTorch parts no annotations from ops, and rows of one name are few enough to be told by their count.
-fn keyed<R>(rows: Vec<R>, key: impl Fn(&R) -> (String, String, Vec<String>, u64)) -> BTreeMap<(String, String, Vec<String>, u64), R> {
+fn keyed<R>(
+    rows: Vec<R>,
+    key: impl Fn(&R) -> (String, String, Vec<String>, u64),
+) -> BTreeMap<(String, String, Vec<String>, u64), R> {
     rows.into_iter().map(|row| (key(&row), row)).collect()
 }
 
@@ -52,10 +66,37 @@ fn compare(case: &str, rank: u32, group: Group, slack: i64, except: &[&str]) {
         Group::Shape => "shape",
         Group::Stack(_) => "stack",
     };
-    let shapes = |text: &str| if group == Group::Shape { text.to_owned() } else { String::new() };
-    let theirs = keyed(theirs(case, rank, word), |row| (row.name.clone(), shapes(&row.shapes), row.stack.clone(), row.count));
-    let ours: Vec<Row> = top(&trace, Options { group, ..Options::default() }).rows;
-    let ours = keyed(ours, |row| (row.name.clone(), shapes(row.shapes.as_deref().unwrap_or("")), row.stack.clone(), row.count));
+    let shapes = |text: &str| {
+        if group == Group::Shape {
+            text.to_owned()
+        } else {
+            String::new()
+        }
+    };
+    let theirs = keyed(theirs(case, rank, word), |row| {
+        (
+            row.name.clone(),
+            shapes(&row.shapes),
+            row.stack.clone(),
+            row.count,
+        )
+    });
+    let ours: Vec<Row> = top(
+        &trace,
+        Options {
+            group,
+            ..Options::default()
+        },
+    )
+    .rows;
+    let ours = keyed(ours, |row| {
+        (
+            row.name.clone(),
+            shapes(row.shapes.as_deref().unwrap_or("")),
+            row.stack.clone(),
+            row.count,
+        )
+    });
     let (our, their): (Vec<_>, Vec<_>) = (ours.keys().collect(), theirs.keys().collect());
     assert_eq!(our, their, "{case} {rank}");
     for (key, their) in &theirs {
@@ -64,14 +105,32 @@ fn compare(case: &str, rank: u32, group: Group, slack: i64, except: &[&str]) {
         // each event is rounded, and in a self time each child
         let events = i64::try_from(key.3).expect("few");
         let near = |our: i64, their: i64, slack: i64| (our - their).abs() <= slack + 1;
-        assert!(near(our.host_ns, ns(their.cpu), slack * events), "{case} {rank} {key:?}: {our:?} {their:?}");
+        assert!(
+            near(our.host_ns, ns(their.cpu), slack * events),
+            "{case} {rank} {key:?}: {our:?} {their:?}"
+        );
         if !except.contains(&key.0.as_str()) {
-            let slack = if slack == 0 { 0 } else { slack * events * 8 + our.host_ns / 100 };
-            assert!(near(our.self_host_ns, ns(their.self_cpu), slack), "{case} {rank} {key:?}: {our:?} {their:?}");
+            let slack = if slack == 0 {
+                0
+            } else {
+                slack * events * 8 + our.host_ns / 100
+            };
+            assert!(
+                near(our.self_host_ns, ns(their.self_cpu), slack),
+                "{case} {rank} {key:?}: {our:?} {their:?}"
+            );
         }
         // memory at the edge of a rounded time is anyone's
-        let bytes = if slack == 0 { (their.memory, their.self_memory) } else { (our.host_bytes, our.self_host_bytes) };
-        assert_eq!((our.host_bytes, our.self_host_bytes), bytes, "{case} {rank} {key:?}");
+        let bytes = if slack == 0 {
+            (their.memory, their.self_memory)
+        } else {
+            (our.host_bytes, our.self_host_bytes)
+        };
+        assert_eq!(
+            (our.host_bytes, our.self_host_bytes),
+            bytes,
+            "{case} {rank} {key:?}"
+        );
     }
 }
 

@@ -26,22 +26,58 @@ fn gaps_by_cause() {
     draw.call(main, "cudaEventRecord", us(6, 7), record);
     let wait = draw.next_correlation();
     draw.call(main, "cudaStreamWaitEvent", us(8, 9), wait);
-    draw.sync("Stream Wait Event", Queue::stream(20), us(8, 9), wait, Some((7, record)));
+    draw.sync(
+        "Stream Wait Event",
+        Queue::stream(20),
+        us(8, 9),
+        wait,
+        Some((7, record)),
+    );
     draw.launch(main, us(10, 11), Queue::stream(20), "first", us(14, 15));
     draw.launch(main, us(12, 13), Queue::stream(20), "waits", us(27, 45));
     draw.launch(main, us(50, 52), Queue::stream(7), "c", us(57, 60));
     let analysis = analyzed(&draw);
-    let [device] = &analysis.idle[..] else { panic!("one device") };
+    let [device] = &analysis.idle[..] else {
+        panic!("one device")
+    };
     // 11-12 between rows; 26-27 between; 45-50 host late, 50-57 launch
-    assert_eq!((device.gaps, device.idle_ns, device.host_late_ns, device.launch_ns, device.between_ns), (3, 14_000, 5_000, 7_000, 2_000));
-    let stream = |stream| analysis.stream_idle.iter().find(|idle| idle.stream == Some(stream)).expect("that stream");
+    assert_eq!(
+        (
+            device.gaps,
+            device.idle_ns,
+            device.host_late_ns,
+            device.launch_ns,
+            device.between_ns
+        ),
+        (3, 14_000, 5_000, 7_000, 2_000)
+    );
+    let stream = |stream| {
+        analysis
+            .stream_idle
+            .iter()
+            .find(|idle| idle.stream == Some(stream))
+            .expect("that stream")
+    };
     let seven = stream(7);
     assert_eq!((seven.busy_ns, seven.idle_ns), (26_000, 32_000));
     // 26-50 host late, 50-57 launch
-    assert_eq!((seven.host_late_ns, seven.launch_ns, seven.between_ns, seven.longest_ns), (24_000, 7_000, 1_000, 31_000));
-    let [queue, _] = &analysis.queues[..] else { panic!("two streams") };
+    assert_eq!(
+        (
+            seven.host_late_ns,
+            seven.launch_ns,
+            seven.between_ns,
+            seven.longest_ns
+        ),
+        (24_000, 7_000, 1_000, 31_000)
+    );
+    let [queue, _] = &analysis.queues[..] else {
+        panic!("two streams")
+    };
     // a waits 0-2, b 3-12, c 50-57: 18 of 57 us
-    assert_eq!((queue.rows, queue.window_ns, queue.max_length), (3, 57_000, 1));
+    assert_eq!(
+        (queue.rows, queue.window_ns, queue.max_length),
+        (3, 57_000, 1)
+    );
     assert!((queue.mean_length - 18.0 / 57.0).abs() < 1e-12);
 }
 
@@ -55,12 +91,30 @@ fn a_stream_that_waits_for_another() {
     draw.call(main, "cudaEventRecord", us(6, 7), record);
     let wait = draw.next_correlation();
     draw.call(main, "cudaStreamWaitEvent", us(8, 9), wait);
-    draw.sync("Stream Wait Event", Queue::stream(20), us(8, 9), wait, Some((7, record)));
+    draw.sync(
+        "Stream Wait Event",
+        Queue::stream(20),
+        us(8, 9),
+        wait,
+        Some((7, record)),
+    );
     draw.launch(main, us(10, 11), Queue::stream(20), "waits", us(42, 50));
     let analysis = analyzed(&draw);
-    let waiting = analysis.stream_idle.iter().find(|idle| idle.stream == Some(20)).expect("that stream");
+    let waiting = analysis
+        .stream_idle
+        .iter()
+        .find(|idle| idle.stream == Some(20))
+        .expect("that stream");
     // 4-10 the host, 10-40 the event, 40-42 the rest
-    assert_eq!((waiting.idle_ns, waiting.host_late_ns, waiting.event_wait_ns, waiting.between_ns), (38_000, 6_000, 30_000, 2_000));
+    assert_eq!(
+        (
+            waiting.idle_ns,
+            waiting.host_late_ns,
+            waiting.event_wait_ns,
+            waiting.between_ns
+        ),
+        (38_000, 6_000, 30_000, 2_000)
+    );
 }
 
 /// ```text
@@ -76,20 +130,49 @@ fn waits_are_no_work() {
     draw.launch(main, us(20, 21), Queue::stream(7), "b", us(50, 60));
     draw.kernel(Queue::stream(7), "event_wait", us(60, 102), None);
     let analysis = analyzed(&draw);
-    let [time] = &analysis.breakdown[..] else { panic!("one device") };
-    assert_eq!((time.window_ns, time.computation_ns, time.exposed_other_ns, time.idle_ns, time.busy_ns()), (100_000, 18_000, 82_000, 0, 18_000));
-    let [idle] = &analysis.idle[..] else { panic!("one device") };
+    let [time] = &analysis.breakdown[..] else {
+        panic!("one device")
+    };
+    assert_eq!(
+        (
+            time.window_ns,
+            time.computation_ns,
+            time.exposed_other_ns,
+            time.idle_ns,
+            time.busy_ns()
+        ),
+        (100_000, 18_000, 82_000, 0, 18_000)
+    );
+    let [idle] = &analysis.idle[..] else {
+        panic!("one device")
+    };
     // 10-20 the host, 20-50 the wait
-    assert_eq!((idle.busy_ns, idle.gaps, idle.idle_ns, idle.host_late_ns, idle.event_wait_ns), (18_000, 1, 40_000, 10_000, 30_000));
+    assert_eq!(
+        (
+            idle.busy_ns,
+            idle.gaps,
+            idle.idle_ns,
+            idle.host_late_ns,
+            idle.event_wait_ns
+        ),
+        (18_000, 1, 40_000, 10_000, 30_000)
+    );
     assert_eq!(analysis.stream_idle[0].event_wait_ns, 30_000);
     let total = etlink_analyze::total(std::iter::once(&analysis));
-    let busy = total.metrics.iter().find(|metric| metric.name == "aggregate_gpu_utilization").map(|metric| metric.value);
+    let busy = total
+        .metrics
+        .iter()
+        .find(|metric| metric.name == "aggregate_gpu_utilization")
+        .map(|metric| metric.value);
     assert_eq!(busy, Some(18.0));
 }
 
 #[test]
 fn a_graph_launch_is_one_call_with_many_rows() {
-    for (flavour, call) in [(Flavour::Cuda, "cudaGraphLaunch"), (Flavour::Rocm, "hipGraphLaunch")] {
+    for (flavour, call) in [
+        (Flavour::Cuda, "cudaGraphLaunch"),
+        (Flavour::Rocm, "hipGraphLaunch"),
+    ] {
         let mut draw = TraceBuilder::new(flavour);
         let main = draw.thread();
         let id = draw.next_correlation();
@@ -97,9 +180,28 @@ fn a_graph_launch_is_one_call_with_many_rows() {
         for at in 0..5 {
             draw.kernel(Queue::stream(7), "k", us(20 + 4 * at, 23 + 4 * at), id);
         }
-        let [launch] = &analyzed(&draw).launches[..] else { panic!("one name") };
-        assert_eq!((launch.name.as_str(), launch.graph, launch.calls, launch.rows, launch.short_rows), (call, true, 1, 5, 0));
-        assert_eq!((launch.call_ns, launch.delay_min_ns, launch.delay_max_ns, launch.rows_ns), (10_000, 10_000, 10_000, 15_000));
+        let [launch] = &analyzed(&draw).launches[..] else {
+            panic!("one name")
+        };
+        assert_eq!(
+            (
+                launch.name.as_str(),
+                launch.graph,
+                launch.calls,
+                launch.rows,
+                launch.short_rows
+            ),
+            (call, true, 1, 5, 0)
+        );
+        assert_eq!(
+            (
+                launch.call_ns,
+                launch.delay_min_ns,
+                launch.delay_max_ns,
+                launch.rows_ns
+            ),
+            (10_000, 10_000, 10_000, 15_000)
+        );
     }
 }
 
@@ -110,17 +212,39 @@ fn bandwidth_is_over_the_time_in_which_copies_run() {
     let mut copy = |start: i64, end: i64, bytes: u64| {
         let id = draw.next_correlation();
         draw.call(main, "cudaMemcpyAsync", us(start - 5, start - 4), id);
-        draw.memcpy(Queue::stream(start % 7), "Memcpy HtoD (Pinned -> Device)", us(start, end), id, bytes);
+        draw.memcpy(
+            Queue::stream(start % 7),
+            "Memcpy HtoD (Pinned -> Device)",
+            us(start, end),
+            id,
+            bytes,
+        );
     };
     // two at once: 30000 bytes in 15 us; one later: 10000 in 5 us; one that does not say
     copy(10, 20, 10_000);
     copy(15, 25, 20_000);
     copy(40, 45, 10_000);
     copy(50, 90, 0);
-    let [copies] = &analyzed(&draw).copies[..] else { panic!("one kind") };
-    assert_eq!((copies.rows, copies.rows_without_size, copies.bytes), (4, 1, 40_000));
-    assert_eq!((copies.busy_ns, copies.sized_busy_ns, copies.sum_ns, copies.sized_sum_ns), (60_000, 20_000, 65_000, 25_000));
-    assert_eq!((copies.gb_per_s, copies.max_gb_per_s), (Some(2.0), Some(2.0)));
+    let [copies] = &analyzed(&draw).copies[..] else {
+        panic!("one kind")
+    };
+    assert_eq!(
+        (copies.rows, copies.rows_without_size, copies.bytes),
+        (4, 1, 40_000)
+    );
+    assert_eq!(
+        (
+            copies.busy_ns,
+            copies.sized_busy_ns,
+            copies.sum_ns,
+            copies.sized_sum_ns
+        ),
+        (60_000, 20_000, 65_000, 25_000)
+    );
+    assert_eq!(
+        (copies.gb_per_s, copies.max_gb_per_s),
+        (Some(2.0), Some(2.0))
+    );
 }
 
 #[test]
@@ -130,7 +254,12 @@ fn what_counts_as_a_step() {
         let main = draw.thread();
         for (at, name) in [(0, names[0]), (100, names[1])] {
             draw.annotation(main, name, at * US, (at + 80) * US);
-            draw.annotation(main, "Optimizer.step#SGD.step", (at + 60) * US, (at + 70) * US);
+            draw.annotation(
+                main,
+                "Optimizer.step#SGD.step",
+                (at + 60) * US,
+                (at + 70) * US,
+            );
         }
         draw.launch(main, us(5, 6), Queue::stream(7), "in the first", us(10, 20));
         // launched in the first, runs in the second
@@ -140,14 +269,34 @@ fn what_counts_as_a_step() {
     };
     let steps = analyzed(&draw(["ProfilerStep#3", "ProfilerStep#4"])).steps;
     assert_eq!(
-        steps.iter().map(|step| (step.name.as_str(), step.duration_ns, step.rows)).collect::<Vec<_>>(),
+        steps
+            .iter()
+            .map(|step| (step.name.as_str(), step.duration_ns, step.rows))
+            .collect::<Vec<_>>(),
         [("ProfilerStep#3", 80_000, 2), ("ProfilerStep#4", 80_000, 0)]
     );
-    assert_eq!((steps[0].device_start_ns, steps[0].device_window_ns, steps[0].computation_ns, steps[0].idle_ns), (10_000, 120_000, 30_000, 90_000));
+    assert_eq!(
+        (
+            steps[0].device_start_ns,
+            steps[0].device_window_ns,
+            steps[0].computation_ns,
+            steps[0].idle_ns
+        ),
+        (10_000, 120_000, 30_000, 90_000)
+    );
     let steps = analyzed(&draw(["execute_context_1(8)", "execute_context_0"])).steps;
-    assert_eq!(steps.iter().map(|step| step.start_ns).collect::<Vec<_>>(), [0, 100_000]);
+    assert_eq!(
+        steps.iter().map(|step| step.start_ns).collect::<Vec<_>>(),
+        [0, 100_000]
+    );
     let steps = analyzed(&draw(["epoch", "epoch"])).steps;
-    assert_eq!(steps.iter().map(|step| (step.start_ns, step.duration_ns)).collect::<Vec<_>>(), [(70_000, 100_000)]);
+    assert_eq!(
+        steps
+            .iter()
+            .map(|step| (step.start_ns, step.duration_ns))
+            .collect::<Vec<_>>(),
+        [(70_000, 100_000)]
+    );
 }
 
 #[test]
@@ -157,9 +306,19 @@ fn a_step_inside_another() {
     draw.annotation(main, "ProfilerStep#1", 0, 100 * US);
     draw.annotation(main, "ProfilerStep#2", 20 * US, 30 * US);
     for at in [5, 25, 50] {
-        draw.launch(main, us(at, at + 1), Queue::stream(7), "a", us(at + 10, at + 15));
+        draw.launch(
+            main,
+            us(at, at + 1),
+            Queue::stream(7),
+            "a",
+            us(at + 10, at + 15),
+        );
     }
-    let found: Vec<_> = analyzed(&draw).steps.iter().map(|step| (step.rows, step.device_window_ns, step.computation_ns)).collect();
+    let found: Vec<_> = analyzed(&draw)
+        .steps
+        .iter()
+        .map(|step| (step.rows, step.device_window_ns, step.computation_ns))
+        .collect();
     assert_eq!(found, [(2, 50_000, 10_000), (1, 5_000, 5_000)]);
 }
 
@@ -168,18 +327,53 @@ fn volume_and_bandwidth_of_collectives() {
     let mut draw = TraceBuilder::default();
     draw.distributed(0, 4);
     let main = draw.thread();
-    for (at, name, seq) in [(0, "allreduce", 1), (100, "allreduce", 2), (200, "_allgather_base", 3)] {
-        let comms = Comms { in_elements: 1_000, out_elements: if seq == 3 { 4_000 } else { 1_000 }, ..Comms::new(name, 0..4, 0, seq) };
+    for (at, name, seq) in [
+        (0, "allreduce", 1),
+        (100, "allreduce", 2),
+        (200, "_allgather_base", 3),
+    ] {
+        let comms = Comms {
+            in_elements: 1_000,
+            out_elements: if seq == 3 { 4_000 } else { 1_000 },
+            ..Comms::new(name, 0..4, 0, seq)
+        };
         let id = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", us(at, at + 1), id);
-        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", us(at + 5, at + 10), id, &comms);
+        draw.collective_kernel(
+            Queue::stream(20),
+            "ncclDevKernel_x",
+            us(at + 5, at + 10),
+            id,
+            &comms,
+        );
     }
-    draw.launch(main, us(300, 301), Queue::stream(20), "ncclDevKernel_ReduceScatter_Sum_f32", us(305, 306));
+    draw.launch(
+        main,
+        us(300, 301),
+        Queue::stream(20),
+        "ncclDevKernel_ReduceScatter_Sum_f32",
+        us(305, 306),
+    );
     let all = analyzed(&draw).collectives;
-    let found: Vec<_> = all.iter().map(|one| (one.kind.as_str(), one.group.as_str(), one.count, one.in_bytes, one.bytes)).collect();
+    let found: Vec<_> = all
+        .iter()
+        .map(|one| {
+            (
+                one.kind.as_str(),
+                one.group.as_str(),
+                one.count,
+                one.in_bytes,
+                one.bytes,
+            )
+        })
+        .collect();
     assert_eq!(
         found,
-        [("all_reduce", "ranks 0, 1, 2, 3", 2, 8_000, 8_000), ("all_gather", "ranks 0, 1, 2, 3", 1, 4_000, 16_000), ("reduce_scatter", "", 1, 0, 0)]
+        [
+            ("all_reduce", "ranks 0, 1, 2, 3", 2, 8_000, 8_000),
+            ("all_gather", "ranks 0, 1, 2, 3", 1, 4_000, 16_000),
+            ("reduce_scatter", "", 1, 0, 0)
+        ]
     );
     // 8000 bytes in 10 us, twice 3/4 of them on the links
     assert_eq!(all[0].algorithm_gb_per_s, Some(0.8));
@@ -199,13 +393,29 @@ fn host_ops_last_as_long_as_what_carries_them_out() {
     draw.distributed(0, 2);
     let (main, worker) = (draw.thread(), draw.thread());
     for at in [0, 1_000] {
-        let comms = Comms { in_elements: 1_000, out_elements: 1_000, dtype: "Float".into(), ..Comms::new("allreduce", 0..2, 0, at) };
+        let comms = Comms {
+            in_elements: 1_000,
+            out_elements: 1_000,
+            dtype: "Float".into(),
+            ..Comms::new("allreduce", 0..2, 0, at)
+        };
         draw.op(main, "c10d::allreduce_", at * US, (at + 20) * US);
         draw.collective(main, &comms, (at + 2) * US, (at + 10) * US);
         draw.annotation(worker, "gloo:all_reduce", (at + 30) * US, (at + 110) * US);
     }
-    let [all] = &analyzed(&draw).collectives[..] else { panic!("one kind") };
-    assert_eq!((all.kind.as_str(), all.on_device, all.count, all.bytes, all.sum_ns), ("all_reduce", false, 2, 8_000, 160_000));
+    let [all] = &analyzed(&draw).collectives[..] else {
+        panic!("one kind")
+    };
+    assert_eq!(
+        (
+            all.kind.as_str(),
+            all.on_device,
+            all.count,
+            all.bytes,
+            all.sum_ns
+        ),
+        ("all_reduce", false, 2, 8_000, 160_000)
+    );
     assert_eq!(all.algorithm_gb_per_s, Some(0.05));
 }
 
@@ -214,14 +424,41 @@ fn ranges_of_gloo_without_records() {
     let mut draw = TraceBuilder::default();
     let (main, worker) = (draw.thread(), draw.thread());
     draw.op(main, "aten::mm", 0, 10 * US);
-    for (at, kind, shape) in [(0, "all_reduce", "[[4, 25]]"), (200, "all_reduce", "[[10], [2, 5]]"), (400, "all_gather", "[[8]]")] {
-        let range = draw.annotation(worker, &format!("gloo:{kind}"), (at + 30) * US, (at + 110) * US);
+    for (at, kind, shape) in [
+        (0, "all_reduce", "[[4, 25]]"),
+        (200, "all_reduce", "[[10], [2, 5]]"),
+        (400, "all_gather", "[[8]]"),
+    ] {
+        let range = draw.annotation(
+            worker,
+            &format!("gloo:{kind}"),
+            (at + 30) * US,
+            (at + 110) * US,
+        );
         draw.arg(range, "Input Dims", shape);
         draw.arg(range, "Input type", "[\"float\"]");
     }
     let all = analyzed(&draw).collectives;
-    let found: Vec<_> = all.iter().map(|one| (one.kind.as_str(), one.count, one.in_bytes, one.bytes, one.sum_ns, one.algorithm_gb_per_s)).collect();
-    assert_eq!(found, [("all_reduce", 2, 480, 480, 160_000, None), ("all_gather", 1, 32, 0, 80_000, None)]);
+    let found: Vec<_> = all
+        .iter()
+        .map(|one| {
+            (
+                one.kind.as_str(),
+                one.count,
+                one.in_bytes,
+                one.bytes,
+                one.sum_ns,
+                one.algorithm_gb_per_s,
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("all_reduce", 2, 480, 480, 160_000, None),
+            ("all_gather", 1, 32, 0, 80_000, None)
+        ]
+    );
 }
 
 #[test]
@@ -235,9 +472,18 @@ fn groups_that_only_their_sizes_tell_apart() {
         ));
     }
     let all = analyzed(&draw).collectives;
-    let found: Vec<_> = all.iter().map(|one| (one.group.as_str(), one.group_size, one.bus_gb_per_s)).collect();
+    let found: Vec<_> = all
+        .iter()
+        .map(|one| (one.group.as_str(), one.group_size, one.bus_gb_per_s))
+        .collect();
     // 4000 bytes in 10 us, by 2 (n - 1) / n
-    assert_eq!(found, [("2 ranks", 2, Some(0.4)), ("4 ranks", 4, Some(0.6000000000000001))]);
+    assert_eq!(
+        found,
+        [
+            ("2 ranks", 2, Some(0.4)),
+            ("4 ranks", 4, Some(0.6000000000000001))
+        ]
+    );
 }
 
 /// All-reduces of so many elements, each so long.
@@ -246,13 +492,25 @@ fn all_reduces(length: fn(i64) -> i64) -> Collectives {
     draw.distributed(0, 2);
     let main = draw.thread();
     for (at, elements) in [(0, 250), (100, 500), (200, 1_000)] {
-        let comms = Comms { in_elements: elements, out_elements: elements, ..Comms::new("allreduce", 0..2, 0, at) };
+        let comms = Comms {
+            in_elements: elements,
+            out_elements: elements,
+            ..Comms::new("allreduce", 0..2, 0, at)
+        };
         let id = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", us(at, at + 1), id);
         let end = (at + 5) * US + length(elements as i64);
-        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", ((at + 5) * US, end), id, &comms);
+        draw.collective_kernel(
+            Queue::stream(20),
+            "ncclDevKernel_x",
+            ((at + 5) * US, end),
+            id,
+            &comms,
+        );
     }
-    let [all] = &analyzed(&draw).collectives[..] else { panic!("one kind") };
+    let [all] = &analyzed(&draw).collectives[..] else {
+        panic!("one kind")
+    };
     all.clone()
 }
 
@@ -261,10 +519,20 @@ fn latency_and_bandwidth_by_sizes() {
     // 3 us, and 2 ns for each of 4 bytes an element
     let all = all_reduces(|elements| 3_000 + 8 * elements);
     let (latency, slope) = all.latency_ns.zip(all.ns_per_byte).expect("three sizes");
-    assert!((latency - 3_000.0).abs() < 1e-6 && (slope - 2.0).abs() < 1e-9, "{latency} {slope}");
-    for waits in [|elements: i64| 20_000 - 8 * elements, |elements| 80 * elements - 10_000] {
+    assert!(
+        (latency - 3_000.0).abs() < 1e-6 && (slope - 2.0).abs() < 1e-9,
+        "{latency} {slope}"
+    );
+    for waits in [
+        |elements: i64| 20_000 - 8 * elements,
+        |elements| 80 * elements - 10_000,
+    ] {
         let all = all_reduces(waits);
-        assert_eq!((all.latency_ns, all.ns_per_byte), (None, None), "what waits for others follows no line");
+        assert_eq!(
+            (all.latency_ns, all.ns_per_byte),
+            (None, None),
+            "what waits for others follows no line"
+        );
     }
 }
 
@@ -275,18 +543,47 @@ fn metrics_of_a_run() {
     let main = draw.thread();
     for step in 0..4 {
         let at = 100 * step;
-        draw.annotation(main, &format!("ProfilerStep#{step}"), at * US, (at + 80 + step) * US);
-        draw.launch(main, us(at, at + 1), Queue::stream(7), "gemm", us(at + 10, at + 40));
+        draw.annotation(
+            main,
+            &format!("ProfilerStep#{step}"),
+            at * US,
+            (at + 80 + step) * US,
+        );
+        draw.launch(
+            main,
+            us(at, at + 1),
+            Queue::stream(7),
+            "gemm",
+            us(at + 10, at + 40),
+        );
         let id = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", us(at + 2, at + 3), id);
-        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", us(at + 30, at + 40), id, &Comms::new("allreduce", 0..2, 0, step));
+        draw.collective_kernel(
+            Queue::stream(20),
+            "ncclDevKernel_x",
+            us(at + 30, at + 40),
+            id,
+            &Comms::new("allreduce", 0..2, 0, step),
+        );
         let id = draw.next_correlation();
         draw.call(main, "cudaMemcpyAsync", us(at + 4, at + 5), id);
-        draw.memcpy(Queue::stream(7), "Memcpy DtoD (Device -> Device)", us(at + 40, at + 50), id, 20_000);
+        draw.memcpy(
+            Queue::stream(7),
+            "Memcpy DtoD (Device -> Device)",
+            us(at + 40, at + 50),
+            id,
+            20_000,
+        );
     }
     let analysis = analyzed(&draw);
     let total = etlink_analyze::total(std::iter::once(&analysis));
-    let value = |name: &str| total.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value);
+    let value = |name: &str| {
+        total
+            .metrics
+            .iter()
+            .find(|metric| metric.name == name)
+            .map(|metric| metric.value)
+    };
     for (name, want) in [
         ("avg_step_time", 81.5e-6),
         ("communication_time_per_step", 10e-6),
@@ -298,7 +595,10 @@ fn metrics_of_a_run() {
         ("dominant_kernel_concentration", 75.0),
         ("memory_transfer_overhead", 100.0 * 40.0 / 340.0),
         ("average_memory_bandwidth", 2.0),
-        ("communication_overhead", 100.0 * (10.0 / 81.0 + 10.0 / 82.0) / 2.0),
+        (
+            "communication_overhead",
+            100.0 * (10.0 / 81.0 + 10.0 / 82.0) / 2.0,
+        ),
         ("break_down_gemm", 120e-6),
         ("break_down_nccl", 40e-6),
         // 4096 bytes each in 10 us, factor 2 · 1/2
@@ -309,7 +609,15 @@ fn metrics_of_a_run() {
         let found = value(name).unwrap_or_else(|| panic!("no {name}"));
         assert!((found - want).abs() < 1e-9, "{name}: {found}, not {want}");
     }
-    assert_eq!((value("load_imbalance_ratio"), value("straggler"), value("ttft")), (None, None, None), "of one rank without tokens");
+    assert_eq!(
+        (
+            value("load_imbalance_ratio"),
+            value("straggler"),
+            value("ttft")
+        ),
+        (None, None, None),
+        "of one rank without tokens"
+    );
 }
 
 #[test]
@@ -322,30 +630,73 @@ fn operations_and_how_much_of_the_peaks_is_used() {
         let mm = draw.op(main, "aten::mm", at * US, (at + 50) * US);
         draw.arg(mm, "Input Dims", "[[100, 200], [200, 300]]");
         draw.arg(mm, "Input type", r#"["float", "float"]"#);
-        draw.launch(main, us(at + 1, at + 2), Queue::stream(7), "gemm", us(at + 10, at + 30));
-        draw.launch(main, us(at + 3, at + 4), Queue::stream(7), "splitk", us(at + 30, at + 40));
+        draw.launch(
+            main,
+            us(at + 1, at + 2),
+            Queue::stream(7),
+            "gemm",
+            us(at + 10, at + 30),
+        );
+        draw.launch(
+            main,
+            us(at + 3, at + 4),
+            Queue::stream(7),
+            "splitk",
+            us(at + 30, at + 40),
+        );
     }
     // neither an addition nor what no op launched is counted
     let add = draw.op(main, "aten::add", 160 * US, 190 * US);
     draw.arg(add, "Input Dims", "[[100, 200], [100, 200]]");
-    draw.launch(main, us(161, 162), Queue::stream(7), "elementwise", us(170, 180));
+    draw.launch(
+        main,
+        us(161, 162),
+        Queue::stream(7),
+        "elementwise",
+        us(170, 180),
+    );
     draw.launch(main, us(200, 201), Queue::stream(7), "gemm", us(205, 210));
     let comms = Comms::new("allreduce", 0..2, 0, 1);
     let id = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", us(202, 203), id);
-    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_x", us(204, 208), id, &comms);
+    draw.collective_kernel(
+        Queue::stream(20),
+        "ncclDevKernel_x",
+        us(204, 208),
+        id,
+        &comms,
+    );
     let analysis = analyzed(&draw);
-    let [one] = &analysis.work[..] else { panic!("one device") };
-    assert_eq!((one.rows, one.operations, one.sum_ns, one.window_ns), (4, 24_000_000, 60_000, 200_000));
-    assert!((one.tflops - 0.12).abs() < 1e-12 && (one.busy_tflops - 0.4).abs() < 1e-12, "{one:?}");
+    let [one] = &analysis.work[..] else {
+        panic!("one device")
+    };
+    assert_eq!(
+        (one.rows, one.operations, one.sum_ns, one.window_ns),
+        (4, 24_000_000, 60_000, 200_000)
+    );
+    assert!(
+        (one.tflops - 0.12).abs() < 1e-12 && (one.busy_tflops - 0.4).abs() < 1e-12,
+        "{one:?}"
+    );
     let metrics = etlink_analyze::total(std::iter::once(&analysis)).metrics;
     let peaks = |tflops, link_gb_per_s| {
-        let used = etlink_analyze::of_peaks(&metrics, etlink_analyze::Peaks { tflops, link_gb_per_s });
-        used.into_iter().map(|metric| (metric.name, metric.value)).collect::<Vec<_>>()
+        let used = etlink_analyze::of_peaks(
+            &metrics,
+            etlink_analyze::Peaks {
+                tflops,
+                link_gb_per_s,
+            },
+        );
+        used.into_iter()
+            .map(|metric| (metric.name, metric.value))
+            .collect::<Vec<_>>()
     };
     assert_eq!(peaks(Some(1.2), None), [("hfu".to_owned(), 10.0)]);
     // 4096 bytes in 4 us
-    assert_eq!(peaks(None, Some(10.24)), [("bandwidth_utilization_all_reduce".to_owned(), 0.1)]);
+    assert_eq!(
+        peaks(None, Some(10.24)),
+        [("bandwidth_utilization_all_reduce".to_owned(), 0.1)]
+    );
 }
 
 #[test]
@@ -360,28 +711,45 @@ fn coverage_by_time_and_by_kernel() {
     draw.raw(
         r#"{"ph": "X", "cat": "kernel", "name": "small", "pid": 0, "tid": 7, "ts": 10.000, "dur": 3.000, "args": {"device": 0, "stream": 7, "grid": [54, 1, 1]}}"#,
     );
-    let [coverage] = &analyzed(&draw).coverage[..] else { panic!("one device") };
+    let [coverage] = &analyzed(&draw).coverage[..] else {
+        panic!("one device")
+    };
     assert_eq!((coverage.multiprocessors, coverage.rows), (216, 2));
     let (large, small) = (128.0 / 216.0, 54.0 / 216.0);
     assert!((coverage.by_row - (large + small) / 2.0).abs() < 1e-9);
     assert!((coverage.by_time - (large + 3.0 * small) / 4.0).abs() < 1e-9);
-    assert_eq!((coverage.low_share, coverage.high_share, coverage.time_share), (0.5, 0.0, 0.5));
+    assert_eq!(
+        (coverage.low_share, coverage.high_share, coverage.time_share),
+        (0.5, 0.0, 0.5)
+    );
 }
 
 #[test]
 fn grids_that_hip_counts_in_threads() {
     let mut draw = TraceBuilder::new(Flavour::Rocm);
-    draw.metadata("deviceProperties", r#"[{"id": 0, "name": "AMD Instinct MI210", "numSms": 104}]"#);
+    draw.metadata(
+        "deviceProperties",
+        r#"[{"id": 0, "name": "AMD Instinct MI210", "numSms": 104}]"#,
+    );
     let main = draw.thread();
-    for (at, call) in [(0, "hipLaunchKernel"), (10, "hipExtModuleLaunchKernel"), (20, "hipHccModuleLaunchKernel")] {
+    for (at, call) in [
+        (0, "hipLaunchKernel"),
+        (10, "hipExtModuleLaunchKernel"),
+        (20, "hipHccModuleLaunchKernel"),
+    ] {
         let id = draw.next_correlation();
         draw.call(main, call, us(at, at + 1), id);
         // grid [64, 2, 1], block [128, 1, 1]: 128 blocks, or 64 x 2 threads in 2 blocks
         draw.kernel(Queue::stream(0), "k", us(at + 2, at + 3), id);
     }
-    let [coverage] = &analyzed(&draw).coverage[..] else { panic!("one device") };
+    let [coverage] = &analyzed(&draw).coverage[..] else {
+        panic!("one device")
+    };
     assert_eq!(coverage.rows, 3);
-    assert!((coverage.by_row - (1.0 + 2.0 * 2.0 / 104.0) / 3.0).abs() < 1e-9, "{coverage:?}");
+    assert!(
+        (coverage.by_row - (1.0 + 2.0 * 2.0 / 104.0) / 3.0).abs() < 1e-9,
+        "{coverage:?}"
+    );
 }
 
 #[test]
@@ -391,14 +759,51 @@ fn sequences_of_the_outermost_ops() {
     for at in [0, 100, 200] {
         draw.op(main, "aten::linear", at * US, (at + 50) * US);
         draw.op(main, "aten::linear_inner", (at + 5) * US, (at + 40) * US);
-        draw.launch(main, us(at + 10, at + 11), Queue::stream(7), "gemm", us(at + 20, at + 30));
+        draw.launch(
+            main,
+            us(at + 10, at + 11),
+            Queue::stream(7),
+            "gemm",
+            us(at + 20, at + 30),
+        );
         if at < 200 {
-            draw.launch(main, us(at + 45, at + 46), Queue::stream(7), "bias", us(at + 60, at + 65));
+            draw.launch(
+                main,
+                us(at + 45, at + 46),
+                Queue::stream(7),
+                "bias",
+                us(at + 60, at + 65),
+            );
         }
     }
-    let all = analyzed_with(&draw, &Options { sequences_of: Some("linear".into()), ..Options::default() }).sequences;
-    let found: Vec<_> = all.iter().map(|one| (one.op.as_str(), one.count, one.rows, one.device_ns, one.op_ns, one.names.as_str())).collect();
-    assert_eq!(found, [("aten::linear", 2, 2, 30_000, 100_000, "gemm | bias"), ("aten::linear", 1, 1, 10_000, 50_000, "gemm")]);
+    let all = analyzed_with(
+        &draw,
+        &Options {
+            sequences_of: Some("linear".into()),
+            ..Options::default()
+        },
+    )
+    .sequences;
+    let found: Vec<_> = all
+        .iter()
+        .map(|one| {
+            (
+                one.op.as_str(),
+                one.count,
+                one.rows,
+                one.device_ns,
+                one.op_ns,
+                one.names.as_str(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("aten::linear", 2, 2, 30_000, 100_000, "gemm | bias"),
+            ("aten::linear", 1, 1, 10_000, 50_000, "gemm")
+        ]
+    );
 }
 
 #[test]
@@ -412,17 +817,70 @@ fn peaks_of_memory() {
             kind - 1
         ));
     };
-    memory("1.000", 1, 512, "\"Total Reserved\": 4096, \"Total Allocated\": 1512, ");
-    memory("2.000", 1, 1024, "\"Total Reserved\": 4096, \"Total Allocated\": 2536, ");
-    memory("3.000", 1, -2036, "\"Total Reserved\": 4096, \"Total Allocated\": 500, ");
+    memory(
+        "1.000",
+        1,
+        512,
+        "\"Total Reserved\": 4096, \"Total Allocated\": 1512, ",
+    );
+    memory(
+        "2.000",
+        1,
+        1024,
+        "\"Total Reserved\": 4096, \"Total Allocated\": 2536, ",
+    );
+    memory(
+        "3.000",
+        1,
+        -2036,
+        "\"Total Reserved\": 4096, \"Total Allocated\": 500, ",
+    );
     memory("4.000", 0, 64, "");
     memory("5.000", 0, -128, "");
-    let analysis = analyzed_with(&draw, &Options { memory_timeline: true, ..Options::default() });
-    let [cpu, cuda] = &analysis.memory[..] else { panic!("two devices") };
-    assert_eq!((cpu.device_type, cpu.device, cpu.start_bytes, cpu.peak_bytes, cpu.end_bytes), ("cpu", -1, 0, 64, -64));
-    assert_eq!((cuda.device_type, cuda.allocations, cuda.frees, cuda.allocated_sum_bytes), ("cuda", 2, 1, 1536));
-    assert_eq!((cuda.start_bytes, cuda.peak_bytes, cuda.peak_ns, cuda.end_bytes, cuda.peak_reserved_bytes), (1000, 2536, 2_000, 500, 4096));
-    let points: Vec<i64> = analysis.memory_timeline.iter().map(|point| point.allocated_bytes).collect();
+    let analysis = analyzed_with(
+        &draw,
+        &Options {
+            memory_timeline: true,
+            ..Options::default()
+        },
+    );
+    let [cpu, cuda] = &analysis.memory[..] else {
+        panic!("two devices")
+    };
+    assert_eq!(
+        (
+            cpu.device_type,
+            cpu.device,
+            cpu.start_bytes,
+            cpu.peak_bytes,
+            cpu.end_bytes
+        ),
+        ("cpu", -1, 0, 64, -64)
+    );
+    assert_eq!(
+        (
+            cuda.device_type,
+            cuda.allocations,
+            cuda.frees,
+            cuda.allocated_sum_bytes
+        ),
+        ("cuda", 2, 1, 1536)
+    );
+    assert_eq!(
+        (
+            cuda.start_bytes,
+            cuda.peak_bytes,
+            cuda.peak_ns,
+            cuda.end_bytes,
+            cuda.peak_reserved_bytes
+        ),
+        (1000, 2536, 2_000, 500, 4096)
+    );
+    let points: Vec<i64> = analysis
+        .memory_timeline
+        .iter()
+        .map(|point| point.allocated_bytes)
+        .collect();
     assert_eq!(points, [1512, 2536, 500, 64, -64]);
 }
 
@@ -434,6 +892,16 @@ fn a_peak_before_the_first_event() {
     draw.raw(
         r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": 3.000, "args": {"Total Reserved": 4096, "Total Allocated": 500, "Bytes": -1000, "Device Id": 0, "Device Type": 1}}"#,
     );
-    let [cuda] = &analyzed(&draw).memory[..] else { panic!("one device") };
-    assert_eq!((cuda.start_bytes, cuda.peak_bytes, cuda.peak_ns, cuda.end_bytes), (1_500, 1_500, 3_000, 500));
+    let [cuda] = &analyzed(&draw).memory[..] else {
+        panic!("one device")
+    };
+    assert_eq!(
+        (
+            cuda.start_bytes,
+            cuda.peak_bytes,
+            cuda.peak_ns,
+            cuda.end_bytes
+        ),
+        (1_500, 1_500, 3_000, 500)
+    );
 }

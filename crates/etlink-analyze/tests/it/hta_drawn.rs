@@ -15,19 +15,48 @@ fn of(draw: &TraceBuilder, settings: Settings) -> Tables {
 }
 
 fn stats(all: &[NameStats]) -> Vec<(&str, f64, f64, f64, f64, f64)> {
-    all.iter().map(|one| (one.name.as_str(), one.sum, one.max, one.min, (one.stddev * 1e3).round() / 1e3, one.mean)).collect()
+    all.iter()
+        .map(|one| {
+            (
+                one.name.as_str(),
+                one.sum,
+                one.max,
+                one.min,
+                (one.stddev * 1e3).round() / 1e3,
+                one.mean,
+            )
+        })
+        .collect()
 }
 
 /// What HTA was asked about has nothing that a reader would have to mend.
 #[test]
 fn drawn_without_damage() {
-    let alone = [("names", names()), ("annotations", annotations()), ("full_queue", full_queue()), ("ties", ties())];
+    let alone = [
+        ("names", names()),
+        ("annotations", annotations()),
+        ("full_queue", full_queue()),
+        ("ties", ties()),
+    ];
     let ranks = (0..3).map(|rank| (format!("rank{rank}"), late_rank(rank)));
-    for (name, draw) in alone.into_iter().map(|(name, draw)| (name.to_owned(), draw)).chain(ranks) {
-        let damage = linked(&draw).report.anomalies.iter().filter(|(kind, _)| kind.severity() == Severity::Damage).count();
+    for (name, draw) in alone
+        .into_iter()
+        .map(|(name, draw)| (name.to_owned(), draw))
+        .chain(ranks)
+    {
+        let damage = linked(&draw)
+            .report
+            .anomalies
+            .iter()
+            .filter(|(kind, _)| kind.severity() == Severity::Damage)
+            .count();
         assert_eq!(damage, 0, "{name}");
         if let Some(folder) = std::env::var_os("HTA_DRAWN") {
-            std::fs::write(Path::new(&folder).join(format!("{name}.json")), draw.kineto()).expect("a folder that can be written");
+            std::fs::write(
+                Path::new(&folder).join(format!("{name}.json")),
+                draw.kineto(),
+            )
+            .expect("a folder that can be written");
         }
     }
 }
@@ -38,7 +67,13 @@ fn names() -> TraceBuilder {
     let main = draw.thread();
     for at in 0..13 {
         let (name, start, length) = (format!("k{}", at.min(11)), 1_000 * at, 200 - 10 * at);
-        draw.launch(main, (start * US, (start + 5) * US), Queue::stream(7), &name, ((start + 10) * US, (start + 10 + length) * US));
+        draw.launch(
+            main,
+            (start * US, (start + 5) * US),
+            Queue::stream(7),
+            &name,
+            ((start + 10) * US, (start + 10 + length) * US),
+        );
     }
     draw
 }
@@ -48,12 +83,28 @@ fn names() -> TraceBuilder {
 fn names_beyond_the_first_ten_are_others() {
     let tables = of(&names(), Settings::default());
     assert_eq!(tables.kernel_breakdown.len(), 12);
-    let folded: Vec<NameStats> = tables.kernel_breakdown_top10.into_iter().map(|kernel| kernel.stats).collect();
+    let folded: Vec<NameStats> = tables
+        .kernel_breakdown_top10
+        .into_iter()
+        .map(|kernel| kernel.stats)
+        .collect();
     let alone = |name, sum| (name, sum, sum, sum, 0.0, sum);
     let mut found = stats(&folded);
-    assert_eq!(found.remove(0), ("others", 330.0, 120.0, 100.0, 10.0, 110.0));
-    let rest =
-        [("k0", 200.0), ("k1", 190.0), ("k2", 180.0), ("k11", 170.0), ("k3", 170.0), ("k4", 160.0), ("k5", 150.0), ("k6", 140.0), ("k7", 130.0)];
+    assert_eq!(
+        found.remove(0),
+        ("others", 330.0, 120.0, 100.0, 10.0, 110.0)
+    );
+    let rest = [
+        ("k0", 200.0),
+        ("k1", 190.0),
+        ("k2", 180.0),
+        ("k11", 170.0),
+        ("k3", 170.0),
+        ("k4", 160.0),
+        ("k5", 150.0),
+        ("k6", 140.0),
+        ("k7", 130.0),
+    ];
     assert_eq!(found, rest.map(|(name, sum)| alone(name, sum)));
 }
 
@@ -65,10 +116,24 @@ fn annotations() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     for (step, start) in [(1, 0), (2, 100), (3, 200)] {
-        draw.annotation(main, &format!("ProfilerStep#{step}"), start * US, (start + 90) * US);
+        draw.annotation(
+            main,
+            &format!("ProfilerStep#{step}"),
+            start * US,
+            (start + 90) * US,
+        );
         draw.annotation(main, "fwd", (start + 5) * US, (start + 25 + step) * US);
-        draw.launch(main, ((start + 10) * US, (start + 15) * US), Queue::stream(7), "k", ((start + 30) * US, (start + 60) * US));
-        for (name, from, to) in [(format!("ProfilerStep#{step}"), 30, 60), ("fwd".to_owned(), 30, 50 + step)] {
+        draw.launch(
+            main,
+            ((start + 10) * US, (start + 15) * US),
+            Queue::stream(7),
+            "k",
+            ((start + 30) * US, (start + 60) * US),
+        );
+        for (name, from, to) in [
+            (format!("ProfilerStep#{step}"), 30, 60),
+            ("fwd".to_owned(), 30, 50 + step),
+        ] {
             let (ts, dur) = (start + from, to - from);
             draw.raw(&format!(
                 r#"{{"ph": "X", "cat": "gpu_user_annotation", "name": "{name}", "pid": 0, "tid": 7, "ts": {ts}.000, "dur": {dur}.250, "args": {{"External id": 1}}}}"#
@@ -84,12 +149,32 @@ fn annotations_of_hosts_and_devices() {
     let step = |number: &'static str, sum| (number, sum, sum, sum, 0.0, sum);
     let (one, two, three) = ("ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3");
     // the last step begins with its range on the device: what the host did of it before is kept
-    let host = [step(one, 90.0), step(two, 90.0), step(three, 90.0), ("fwd", 66.0, 23.0, 21.0, 1.0, 22.0)];
+    let host = [
+        step(one, 90.0),
+        step(two, 90.0),
+        step(three, 90.0),
+        ("fwd", 66.0, 23.0, 21.0, 1.0, 22.0),
+    ];
     assert_eq!(stats(&tables.user_annotation_breakdown_cpu), host);
-    let device = [("fwd", 43.0, 22.0, 21.0, 0.707, 21.5), step(one, 30.0), step(two, 30.0)];
+    let device = [
+        ("fwd", 43.0, 22.0, 21.0, 0.707, 21.5),
+        step(one, 30.0),
+        step(two, 30.0),
+    ];
     assert_eq!(stats(&tables.user_annotation_breakdown_gpu), device);
-    let all = of(&annotations(), Settings { include_last: true, ..Settings::default() });
-    let device = [("fwd", 66.0, 23.0, 21.0, 1.0, 22.0), step(one, 30.0), step(two, 30.0), step(three, 30.0)];
+    let all = of(
+        &annotations(),
+        Settings {
+            include_last: true,
+            ..Settings::default()
+        },
+    );
+    let device = [
+        ("fwd", 66.0, 23.0, 21.0, 1.0, 22.0),
+        step(one, 30.0),
+        step(two, 30.0),
+        step(three, 30.0),
+    ];
     assert_eq!(stats(&all.user_annotation_breakdown_gpu), device);
 }
 
@@ -98,7 +183,13 @@ fn full_queue() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     for at in 0..1_100 {
-        draw.launch(main, (at * US, at * US + 500), Queue::stream(7), "k", ((2_000 + 2 * at) * US, (2_001 + 2 * at) * US));
+        draw.launch(
+            main,
+            (at * US, at * US + 500),
+            Queue::stream(7),
+            "k",
+            ((2_000 + 2 * at) * US, (2_001 + 2 * at) * US),
+        );
     }
     draw
 }
@@ -106,8 +197,13 @@ fn full_queue() -> TraceBuilder {
 #[test]
 fn time_at_a_full_queue() {
     let tables = of(&full_queue(), Settings::default());
-    let [blocked] = &tables.blocked_on_full_queue[..] else { panic!("one stream: {:?}", tables.blocked_on_full_queue) };
-    assert_eq!((blocked.stream, blocked.duration_at_max_queue_length), (7, 1129.0));
+    let [blocked] = &tables.blocked_on_full_queue[..] else {
+        panic!("one stream: {:?}", tables.blocked_on_full_queue)
+    };
+    assert_eq!(
+        (blocked.stream, blocked.duration_at_max_queue_length),
+        (7, 1129.0)
+    );
     assert!((blocked.relative_duration_at_max_queue_length - 0.26893758932825157).abs() < 1e-12);
 }
 
@@ -116,12 +212,39 @@ fn ties() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     for (step, start) in [(1, 0), (2, 100)] {
-        draw.annotation(main, &format!("ProfilerStep#{step}"), start * US, (start + 90) * US);
+        draw.annotation(
+            main,
+            &format!("ProfilerStep#{step}"),
+            start * US,
+            (start + 90) * US,
+        );
         let id = draw.next_correlation();
-        draw.call(main, "cudaMemcpyAsync", ((start + 2) * US, (start + 4) * US), id);
-        draw.memcpy(Queue::stream(9), "Memcpy HtoD (Pageable -> Device)", ((start + 5) * US, (start + 20) * US), id, 64);
-        draw.launch(main, ((start + 10) * US, (start + 15) * US), Queue::stream(7), "gemm", ((start + 20) * US, (start + 40) * US));
-        let triton = draw.op(main, "triton_poi_fused_0", (start + 50) * US, (start + 56) * US);
+        draw.call(
+            main,
+            "cudaMemcpyAsync",
+            ((start + 2) * US, (start + 4) * US),
+            id,
+        );
+        draw.memcpy(
+            Queue::stream(9),
+            "Memcpy HtoD (Pageable -> Device)",
+            ((start + 5) * US, (start + 20) * US),
+            id,
+            64,
+        );
+        draw.launch(
+            main,
+            ((start + 10) * US, (start + 15) * US),
+            Queue::stream(7),
+            "gemm",
+            ((start + 20) * US, (start + 40) * US),
+        );
+        let triton = draw.op(
+            main,
+            "triton_poi_fused_0",
+            (start + 50) * US,
+            (start + 56) * US,
+        );
         draw.arg(triton, "stream", "0");
     }
     draw
@@ -130,8 +253,19 @@ fn ties() -> TraceBuilder {
 #[test]
 fn types_that_meet_and_ops_with_a_stream() {
     let tables = of(&ties(), Settings::default());
-    let types: Vec<_> = tables.kernel_type_breakdown.iter().map(|one| (one.kernel_type.as_str(), one.sum)).collect();
-    assert_eq!(types, [("COMPUTATION", 26.0), ("MEMORY", 15.0), ("COMPUTATION overlapping MEMORY", 0.0)]);
+    let types: Vec<_> = tables
+        .kernel_type_breakdown
+        .iter()
+        .map(|one| (one.kernel_type.as_str(), one.sum))
+        .collect();
+    assert_eq!(
+        types,
+        [
+            ("COMPUTATION", 26.0),
+            ("MEMORY", 15.0),
+            ("COMPUTATION overlapping MEMORY", 0.0)
+        ]
+    );
 }
 
 /// Two steps; rank 2 begins the communication of both last, rank 1 that of the second before it.
@@ -140,26 +274,77 @@ fn late_rank(rank: i64) -> TraceBuilder {
     draw.distributed(rank, 3);
     let main = draw.thread();
     for (step, start, late) in [(1, 0, [0, 1, 6]), (2, 200, [0, 4, 5]), (3, 400, [0, 0, 0])] {
-        draw.annotation(main, &format!("ProfilerStep#{step}"), start * US, (start + 190) * US);
+        draw.annotation(
+            main,
+            &format!("ProfilerStep#{step}"),
+            start * US,
+            (start + 190) * US,
+        );
         let begin = start + 20 + late[rank as usize];
-        draw.launch(main, ((start + 5) * US, (start + 9) * US), Queue::stream(20), "ncclKernel_AllReduce_RING_LL", (begin * US, (start + 90) * US));
+        draw.launch(
+            main,
+            ((start + 5) * US, (start + 9) * US),
+            Queue::stream(20),
+            "ncclKernel_AllReduce_RING_LL",
+            (begin * US, (start + 90) * US),
+        );
         // differs less
         let begin = start + 100 - 2 * rank;
-        draw.launch(main, ((start + 6) * US, (start + 9) * US), Queue::stream(20), "ncclKernel_AllGather", (begin * US, (start + 120) * US));
+        draw.launch(
+            main,
+            ((start + 6) * US, (start + 9) * US),
+            Queue::stream(20),
+            "ncclKernel_AllGather",
+            (begin * US, (start + 120) * US),
+        );
         // what is short does not count
-        draw.launch(main, ((start + 7) * US, (start + 9) * US), Queue::stream(21), "ncclKernel_Broadcast", ((start + 130) * US, (start + 131) * US));
+        draw.launch(
+            main,
+            ((start + 7) * US, (start + 9) * US),
+            Queue::stream(21),
+            "ncclKernel_Broadcast",
+            ((start + 130) * US, (start + 131) * US),
+        );
     }
     draw
 }
 
 #[test]
 fn ranks_that_start_last() {
-    let ranks: Vec<Tables> = (0..3).map(|rank| of(&late_rank(rank), Settings::default())).collect();
-    let AllRanks { potential_stragglers, kernel_type_breakdown, profiler_steps } = all_ranks(ranks.iter());
-    assert_eq!(potential_stragglers.iter().map(|one| one.straggler).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(kernel_type_breakdown.iter().map(|one| (one.kernel_type.as_str(), one.sum)).collect::<Vec<_>>(), [("COMMUNICATION", 542.0)]);
-    assert_eq!(profiler_steps.iter().map(|one| one.step).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(all_ranks(ranks.iter().take(1)).potential_stragglers, [], "nobody to compare with");
+    let ranks: Vec<Tables> = (0..3)
+        .map(|rank| of(&late_rank(rank), Settings::default()))
+        .collect();
+    let AllRanks {
+        potential_stragglers,
+        kernel_type_breakdown,
+        profiler_steps,
+    } = all_ranks(ranks.iter());
+    assert_eq!(
+        potential_stragglers
+            .iter()
+            .map(|one| one.straggler)
+            .collect::<Vec<_>>(),
+        [1, 2]
+    );
+    assert_eq!(
+        kernel_type_breakdown
+            .iter()
+            .map(|one| (one.kernel_type.as_str(), one.sum))
+            .collect::<Vec<_>>(),
+        [("COMMUNICATION", 542.0)]
+    );
+    assert_eq!(
+        profiler_steps
+            .iter()
+            .map(|one| one.step)
+            .collect::<Vec<_>>(),
+        [1, 2]
+    );
+    assert_eq!(
+        all_ranks(ranks.iter().take(1)).potential_stragglers,
+        [],
+        "nobody to compare with"
+    );
 }
 
 /// The call that launched the file's first event is no launch, as in a trace of 2021 that begins with a kernel.
@@ -178,8 +363,18 @@ fn the_first_event_has_no_number() {
         event("Kernel", "k", stream, 30, 2),
     ];
     let text = format!(r#"{{"traceEvents": [{}]}}"#, events.join(","));
-    let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions::default()).expect("reads");
-    let trace = etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
-    let queues = tables(&trace, Settings::default()).expect("patterns").queue_length_summary;
-    assert_eq!(queues.iter().map(|one| (one.queue_length_count, one.queue_length_max)).collect::<Vec<_>>(), [(2.0, 1.0)]);
+    let device =
+        etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions::default()).expect("reads");
+    let trace =
+        etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
+    let queues = tables(&trace, Settings::default())
+        .expect("patterns")
+        .queue_length_summary;
+    assert_eq!(
+        queues
+            .iter()
+            .map(|one| (one.queue_length_count, one.queue_length_max))
+            .collect::<Vec<_>>(),
+        [(2.0, 1.0)]
+    );
 }

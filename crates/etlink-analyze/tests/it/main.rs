@@ -1,5 +1,10 @@
 //! Analyses of drawn programs and of recordings.
-#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
 
 mod averages;
 mod by_hand;

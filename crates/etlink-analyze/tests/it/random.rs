@@ -19,8 +19,21 @@ struct Work {
 }
 
 fn work() -> impl Strategy<Value = Work> {
-    let times = (0i64..40_000, 0i64..80_000, prop_oneof![1 => Just(0i64), 9 => 1i64..60_000]);
-    (0u8..7, 0i64..4, 0i64..2, times).prop_map(|(what, stream, device, (after, late, length))| Work { what, stream, device, after, late, length })
+    let times = (
+        0i64..40_000,
+        0i64..80_000,
+        prop_oneof![1 => Just(0i64), 9 => 1i64..60_000],
+    );
+    (0u8..7, 0i64..4, 0i64..2, times).prop_map(|(what, stream, device, (after, late, length))| {
+        Work {
+            what,
+            stream,
+            device,
+            after,
+            late,
+            length,
+        }
+    })
 }
 
 fn draw(program: &[Work], rank: i64) -> TraceBuilder {
@@ -31,11 +44,27 @@ fn draw(program: &[Work], rank: i64) -> TraceBuilder {
     let mut ends = [[0i64; 4]; 2];
     let mut seq = 0;
     draw.annotation(main, "ProfilerStep#1", 0, 1_000_000);
-    for Work { what, stream, device, after, late, length } in program.iter().copied() {
+    for Work {
+        what,
+        stream,
+        device,
+        after,
+        late,
+        length,
+    } in program.iter().copied()
+    {
         now += after;
-        let queue = Queue { device, context: 1, stream };
+        let queue = Queue {
+            device,
+            context: 1,
+            stream,
+        };
         // rows of two streams in three overlap with others of their stream
-        let ready = if stream == 0 { ends[device as usize][0] } else { 0 };
+        let ready = if stream == 0 {
+            ends[device as usize][0]
+        } else {
+            0
+        };
         let start = (now + late).max(ready);
         let span = (start, start + length);
         ends[device as usize][stream as usize] = span.1;
@@ -49,7 +78,13 @@ fn draw(program: &[Work], rank: i64) -> TraceBuilder {
             5 => draw.memset(queue, span, None, 64),
             _ => {
                 seq += 1;
-                draw.collective_kernel(queue, "ncclDevKernel_AllReduce_Sum_f32", span, id, &Comms::new("allreduce", 0..2, rank, seq));
+                draw.collective_kernel(
+                    queue,
+                    "ncclDevKernel_AllReduce_Sum_f32",
+                    span,
+                    id,
+                    &Comms::new("allreduce", 0..2, rank, seq),
+                );
             }
         }
         now += 3_000;
@@ -59,29 +94,62 @@ fn draw(program: &[Work], rank: i64) -> TraceBuilder {
 
 fn laws(analysis: &Analysis) -> Result<(), TestCaseError> {
     for (time, idle) in analysis.breakdown.iter().zip(&analysis.idle) {
-        let exposed = time.exposed_communication_ns + time.exposed_memory_ns + time.exposed_other_ns;
-        prop_assert_eq!(time.computation_ns + exposed + time.idle_ns, time.window_ns, "classes and idle are the window");
-        prop_assert!(time.overlap_ns <= time.communication_ns && time.overlap_ns <= time.computation_ns);
-        prop_assert_eq!(time.exposed_communication_ns + time.overlap_ns, time.communication_ns);
-        prop_assert_eq!((time.device, time.busy_ns()), (idle.device, idle.busy_ns), "work is the busy time");
+        let exposed =
+            time.exposed_communication_ns + time.exposed_memory_ns + time.exposed_other_ns;
+        prop_assert_eq!(
+            time.computation_ns + exposed + time.idle_ns,
+            time.window_ns,
+            "classes and idle are the window"
+        );
+        prop_assert!(
+            time.overlap_ns <= time.communication_ns && time.overlap_ns <= time.computation_ns
+        );
+        prop_assert_eq!(
+            time.exposed_communication_ns + time.overlap_ns,
+            time.communication_ns
+        );
+        prop_assert_eq!(
+            (time.device, time.busy_ns()),
+            (idle.device, idle.busy_ns),
+            "work is the busy time"
+        );
         // waits before the first and after the last work are no gaps
         prop_assert!(idle.idle_ns <= time.idle_ns + time.exposed_other_ns);
     }
     for idle in analysis.idle.iter().chain(&analysis.stream_idle) {
-        let causes = [idle.host_late_ns, idle.event_wait_ns, idle.launch_ns, idle.between_ns, idle.unexplained_ns];
+        let causes = [
+            idle.host_late_ns,
+            idle.event_wait_ns,
+            idle.launch_ns,
+            idle.between_ns,
+            idle.unexplained_ns,
+        ];
         prop_assert!(causes.iter().all(|cause| *cause >= 0) && idle.longest_ns <= idle.idle_ns);
-        prop_assert_eq!(causes.iter().sum::<i64>(), idle.idle_ns, "each gap has its causes");
+        prop_assert_eq!(
+            causes.iter().sum::<i64>(),
+            idle.idle_ns,
+            "each gap has its causes"
+        );
     }
     for step in &analysis.steps {
-        let exposed = step.exposed_communication_ns + step.exposed_memory_ns + step.exposed_other_ns;
-        prop_assert_eq!(step.computation_ns + exposed + step.idle_ns, step.device_window_ns);
+        let exposed =
+            step.exposed_communication_ns + step.exposed_memory_ns + step.exposed_other_ns;
+        prop_assert_eq!(
+            step.computation_ns + exposed + step.idle_ns,
+            step.device_window_ns
+        );
     }
     let shares: f64 = analysis.kernels.iter().map(|kernel| kernel.share).sum();
-    let any = analysis.kernels.iter().any(|kernel| kernel.durations.sum_ns > 0);
+    let any = analysis
+        .kernels
+        .iter()
+        .any(|kernel| kernel.durations.sum_ns > 0);
     let whole = f64::from(u8::from(any));
     prop_assert!((shares - whole).abs() < 1e-9);
     for queue in &analysis.queues {
-        prop_assert!(queue.mean_length <= queue.max_length as f64 && queue.full_ns <= queue.window_ns);
+        prop_assert!(
+            queue.mean_length <= queue.max_length as f64 && queue.full_ns <= queue.window_ns
+        );
     }
     Ok(())
 }
@@ -118,7 +186,16 @@ proptest! {
 
 /// Times that no trace should have, but damaged ones do.
 fn odd_time() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec!["-9223372036854775.808", "9223372036854775.807", "-1.5", "0", "7.25", "12.000", "4611686018427387.904", "1e15"])
+    prop::sample::select(vec![
+        "-9223372036854775.808",
+        "9223372036854775.807",
+        "-1.5",
+        "0",
+        "7.25",
+        "12.000",
+        "4611686018427387.904",
+        "1e15",
+    ])
 }
 
 proptest! {

@@ -5,7 +5,11 @@ use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::builder::TraceBuilder;
 
 pub(crate) fn linked(draw: &TraceBuilder) -> LinkedTrace {
-    let options = etlink_kineto::ReadOptions { threads: 1, shapes: true, keep: etlink_kineto::Keep::Asides };
+    let options = etlink_kineto::ReadOptions {
+        threads: 1,
+        shapes: true,
+        keep: etlink_kineto::Keep::Asides,
+    };
     let device = etlink_kineto::read(&draw.kineto()[..], options).expect("reads");
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }

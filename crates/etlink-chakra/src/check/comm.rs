@@ -24,7 +24,11 @@ pub(super) fn check(graph: &Graph, findings: &mut Findings) {
 }
 
 fn collective(comm: &CommAttrs) -> Vec<FindingKind> {
-    let kind = comm.comm_type.map(|kind| i32::try_from(kind).ok().and_then(|kind| CollectiveCommType::try_from(kind).ok()));
+    let kind = comm.comm_type.map(|kind| {
+        i32::try_from(kind)
+            .ok()
+            .and_then(|kind| CollectiveCommType::try_from(kind).ok())
+    });
     let gathers = kind == Some(Some(CollectiveCommType::AllGather));
     let mut faults = vec![];
     match kind {
@@ -63,10 +67,17 @@ fn point_to_point(comm: &CommAttrs, peer: Option<i64>) -> Vec<FindingKind> {
 fn detail(kind: FindingKind, comm: &CommAttrs) -> String {
     match (kind, comm.comm_type, comm.size) {
         (FindingKind::UnsupportedCommType, Some(number), _) => {
-            let known = i32::try_from(number).ok().and_then(|number| CollectiveCommType::try_from(number).ok());
-            known.map_or_else(|| number.to_string(), |known| known.as_str_name().to_owned())
+            let known = i32::try_from(number)
+                .ok()
+                .and_then(|number| CollectiveCommType::try_from(number).ok());
+            known.map_or_else(
+                || number.to_string(),
+                |known| known.as_str_name().to_owned(),
+            )
         }
-        (FindingKind::ZeroCommSize | FindingKind::EmptyAllGather, _, Some(size)) => size.to_string(),
+        (FindingKind::ZeroCommSize | FindingKind::EmptyAllGather, _, Some(size)) => {
+            size.to_string()
+        }
         _ => String::new(),
     }
 }

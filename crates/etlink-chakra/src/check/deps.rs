@@ -12,14 +12,22 @@ pub(super) fn check(graph: &Graph, findings: &mut Findings) {
     let mut missing: BTreeMap<u64, Missing> = BTreeMap::new();
     let mut edges: Vec<(u32, u32)> = vec![];
     for node in 0..graph.len() {
-        let parents = graph.ctrl_deps.of(node).iter().map(|&dep| (dep, graph.format.is_tree()));
+        let parents = graph
+            .ctrl_deps
+            .of(node)
+            .iter()
+            .map(|&dep| (dep, graph.format.is_tree()));
         let deps = graph.data_deps.of(node).iter().map(|&dep| (dep, false));
         for (dep, parent) in parents.chain(deps) {
             match index.get(&dep) {
                 Some(_) if dep == graph.id[node] => itself(graph, node, parent, findings),
                 Some(&from) => edges.push((from, position(node))),
                 None => {
-                    let missing = missing.entry(dep).or_insert(Missing { first: node, parents: 0, deps: 0 });
+                    let missing = missing.entry(dep).or_insert(Missing {
+                        first: node,
+                        parents: 0,
+                        deps: 0,
+                    });
                     missing.parents += u64::from(parent);
                     missing.deps += u64::from(!parent);
                 }
@@ -58,7 +66,10 @@ struct Missing {
 
 fn dangling(graph: &Graph, missing: &BTreeMap<u64, Missing>, findings: &mut Findings) {
     for (&id, at) in missing {
-        for (kind, count) in [(FindingKind::MissingParent, at.parents), (FindingKind::DanglingDep, at.deps)] {
+        for (kind, count) in [
+            (FindingKind::MissingParent, at.parents),
+            (FindingKind::DanglingDep, at.deps),
+        ] {
             let first = (graph.id[at.first], graph.name_of(at.first));
             findings.add(kind, count, || Example {
                 id: Some(id),
@@ -71,11 +82,21 @@ fn dangling(graph: &Graph, missing: &BTreeMap<u64, Missing>, findings: &mut Find
 
 fn cycles(graph: &Graph, edges: &[(u32, u32)], findings: &mut Findings) {
     for cycle in Rows::new(graph.len(), edges).cycles() {
-        let Some(&first) = cycle.first() else { continue };
-        let ids: Vec<String> = cycle.iter().take(8).map(|&node| graph.id[node as usize].to_string()).collect();
+        let Some(&first) = cycle.first() else {
+            continue;
+        };
+        let ids: Vec<String> = cycle
+            .iter()
+            .take(8)
+            .map(|&node| graph.id[node as usize].to_string())
+            .collect();
         let more = if cycle.len() > 8 { ", …" } else { "" };
         findings.add(FindingKind::Cycle, cycle.len() as u64, || {
-            example(graph, first as usize, format!("{} nodes: {}{more}", cycle.len(), ids.join(", ")))
+            example(
+                graph,
+                first as usize,
+                format!("{} nodes: {}{more}", cycle.len(), ids.join(", ")),
+            )
         });
     }
 }

@@ -37,7 +37,12 @@ pub fn check(graph: &Graph) -> Vec<Finding> {
 }
 
 fn example(graph: &Graph, index: usize, detail: impl Into<String>) -> Example {
-    Example { id: Some(graph.id[index]), name: graph.name_of(index).to_owned(), offset: None, detail: detail.into() }
+    Example {
+        id: Some(graph.id[index]),
+        name: graph.name_of(index).to_owned(),
+        offset: None,
+        detail: detail.into(),
+    }
 }
 
 fn types(graph: &Graph, findings: &mut Findings) {
@@ -53,12 +58,16 @@ fn types(graph: &Graph, findings: &mut Findings) {
 
 /// Whether starts ascend with ids. Nodes that do not say when they began are left out.
 fn time_order(graph: &Graph, findings: &mut Findings) {
-    let mut order: Vec<usize> = (0..graph.len()).filter(|&index| graph.start_ns[index].is_some()).collect();
+    let mut order: Vec<usize> = (0..graph.len())
+        .filter(|&index| graph.start_ns[index].is_some())
+        .collect();
     order.sort_by_key(|&index| graph.id[index]);
     for pair in order.windows(2) {
         if graph.start_ns[pair[1]] < graph.start_ns[pair[0]] {
             let detail = || format!("starts before node {}", graph.id[pair[0]]);
-            findings.note(FindingKind::IdsNotInTimeOrder, || example(graph, pair[1], detail()));
+            findings.note(FindingKind::IdsNotInTimeOrder, || {
+                example(graph, pair[1], detail())
+            });
         }
     }
 }

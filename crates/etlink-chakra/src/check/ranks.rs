@@ -60,8 +60,11 @@ impl RankNodes {
         let mut waits = vec![0; graph.len()];
         for (node, waits) in (0u32..).zip(&mut waits) {
             let at = node as usize;
-            let mut deps: Vec<u32> =
-                [graph.ctrl_deps.of(at), graph.data_deps.of(at)].concat().iter().filter_map(|id| index.get(id).copied()).collect();
+            let mut deps: Vec<u32> = [graph.ctrl_deps.of(at), graph.data_deps.of(at)]
+                .concat()
+                .iter()
+                .filter_map(|id| index.get(id).copied())
+                .collect();
             deps.sort_unstable();
             deps.dedup();
             *waits = deps.len() as u32;
@@ -75,9 +78,18 @@ impl RankNodes {
             sum += *end;
             *end = sum;
         });
-        let mut comms: Vec<CommNode> = (0u32..).zip(&graph.node_type).filter_map(|(node, kind)| comm_node(rank, graph, node, *kind)).collect();
+        let mut comms: Vec<CommNode> = (0u32..)
+            .zip(&graph.node_type)
+            .filter_map(|(node, kind)| comm_node(rank, graph, node, *kind))
+            .collect();
         comms.sort_by_key(|comm| comm.id);
-        RankNodes { rank, waits, ends, after: edges.into_iter().map(|(_, to)| to).collect(), comms }
+        RankNodes {
+            rank,
+            waits,
+            ends,
+            after: edges.into_iter().map(|(_, to)| to).collect(),
+            comms,
+        }
     }
 
     /// Whose file it is.
@@ -86,12 +98,19 @@ impl RankNodes {
     }
 
     fn after(&self, node: u32) -> &[u32] {
-        let start = node.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        let start = node
+            .checked_sub(1)
+            .map_or(0, |before| self.ends[before as usize]);
         &self.after[start as usize..self.ends[node as usize] as usize]
     }
 
     fn example(&self, comm: &CommNode, detail: impl Into<String>) -> Example {
-        Example { id: Some(comm.id), name: comm.name.clone(), offset: None, detail: format!("rank {}: {}", self.rank, detail.into()) }
+        Example {
+            id: Some(comm.id),
+            name: comm.name.clone(),
+            offset: None,
+            detail: format!("rank {}: {}", self.rank, detail.into()),
+        }
     }
 }
 
@@ -101,14 +120,27 @@ fn comm_node(rank: i64, graph: &Graph, node: u32, kind: NodeType) -> Option<Comm
     let what = match kind {
         NodeType::CommCollNode => {
             let group = comm.group.map_or("", |group| graph.names.get(group));
-            let group = if group == "0" { String::new() } else { group.to_owned() };
-            What::Collective { group, kind: comm.comm_type.unwrap_or(-1), bytes: size }
+            let group = if group == "0" {
+                String::new()
+            } else {
+                group.to_owned()
+            };
+            What::Collective {
+                group,
+                kind: comm.comm_type.unwrap_or(-1),
+                bytes: size,
+            }
         }
         NodeType::CommSendNode => What::Send((comm.src.unwrap_or(rank), comm.dst?, tag, size)),
         NodeType::CommRecvNode => What::Recv((comm.src?, comm.dst.unwrap_or(rank), tag, size)),
         _ => return None,
     };
-    Some(CommNode { node, id: graph.id[node as usize], name: graph.name_of(node as usize).to_owned(), what })
+    Some(CommNode {
+        node,
+        id: graph.id[node as usize],
+        name: graph.name_of(node as usize).to_owned(),
+        what,
+    })
 }
 
 /// A collective of all ranks: the group and its place in it; or a message and its place among its like.
@@ -131,7 +163,10 @@ struct Table {
 }
 
 /// What is wrong between the files. `groups` is the content of `comm_group.json`, if there is one.
-pub fn check_ranks(ranks: &[RankNodes], groups: Option<&BTreeMap<String, Vec<i64>>>) -> Vec<Finding> {
+pub fn check_ranks(
+    ranks: &[RankNodes],
+    groups: Option<&BTreeMap<String, Vec<i64>>>,
+) -> Vec<Finding> {
     let mut findings = Findings::default();
     let present: BTreeSet<i64> = ranks.iter().map(|rank| rank.rank).collect();
     membership(ranks, groups, &present, &mut findings);
@@ -151,28 +186,48 @@ pub fn check_ranks(ranks: &[RankNodes], groups: Option<&BTreeMap<String, Vec<i64
 }
 
 /// The ranks of a group that have files; none of a group that is not listed.
-fn members(group: &str, groups: Option<&BTreeMap<String, Vec<i64>>>, present: &BTreeSet<i64>) -> BTreeSet<i64> {
+fn members(
+    group: &str,
+    groups: Option<&BTreeMap<String, Vec<i64>>>,
+    present: &BTreeSet<i64>,
+) -> BTreeSet<i64> {
     if group.is_empty() {
         return present.clone();
     }
-    let listed = groups.and_then(|groups| groups.get(group)).into_iter().flatten();
-    listed.copied().filter(|rank| present.contains(rank)).collect()
+    let listed = groups
+        .and_then(|groups| groups.get(group))
+        .into_iter()
+        .flatten();
+    listed
+        .copied()
+        .filter(|rank| present.contains(rank))
+        .collect()
 }
 
 /// Groups that are listed, have this rank, and whose ranks have files.
-fn membership(ranks: &[RankNodes], groups: Option<&BTreeMap<String, Vec<i64>>>, present: &BTreeSet<i64>, findings: &mut Findings) {
+fn membership(
+    ranks: &[RankNodes],
+    groups: Option<&BTreeMap<String, Vec<i64>>>,
+    present: &BTreeSet<i64>,
+    findings: &mut Findings,
+) {
     let mut missed = BTreeSet::new();
     for rank in ranks {
         for comm in &rank.comms {
             let others = match &comm.what {
                 What::Collective { group, .. } if group.is_empty() => continue,
-                What::Collective { group, .. } => match groups.and_then(|groups| groups.get(group)) {
+                What::Collective { group, .. } => match groups.and_then(|groups| groups.get(group))
+                {
                     None => {
-                        findings.note(FindingKind::GroupNotListed, || rank.example(comm, format!("group {group:?}")));
+                        findings.note(FindingKind::GroupNotListed, || {
+                            rank.example(comm, format!("group {group:?}"))
+                        });
                         continue;
                     }
                     Some(list) if !list.contains(&rank.rank) => {
-                        findings.note(FindingKind::NotInGroup, || rank.example(comm, format!("group {group:?} has ranks {list:?}")));
+                        findings.note(FindingKind::NotInGroup, || {
+                            rank.example(comm, format!("group {group:?} has ranks {list:?}"))
+                        });
                         continue;
                     }
                     Some(list) => list.clone(),
@@ -181,7 +236,9 @@ fn membership(ranks: &[RankNodes], groups: Option<&BTreeMap<String, Vec<i64>>>, 
             };
             for other in others.into_iter().filter(|other| !present.contains(other)) {
                 if missed.insert(other) {
-                    findings.note(FindingKind::RankMissing, || rank.example(comm, format!("rank {other} has no file")));
+                    findings.note(FindingKind::RankMissing, || {
+                        rank.example(comm, format!("rank {other} has no file"))
+                    });
                 }
             }
         }
@@ -212,7 +269,14 @@ fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> Table {
         keys.push(own);
     }
     let numbers: BTreeMap<&Key, u32> = joints.keys().zip(0..).collect();
-    let of = keys.iter().map(|own| own.iter().map(|key| numbers.get(key).copied().unwrap_or(u32::MAX)).collect()).collect();
+    let of = keys
+        .iter()
+        .map(|own| {
+            own.iter()
+                .map(|key| numbers.get(key).copied().unwrap_or(u32::MAX))
+                .collect()
+        })
+        .collect();
     let needs = |(key, sides): (&Key, &Vec<Side>)| match key {
         // ranks that are not in the group wait for nobody else
         Key::Collective(group, _) => members(group).max(sides.len()),
@@ -227,22 +291,56 @@ fn comm(ranks: &[RankNodes], (at, entry): Side) -> (&RankNodes, &CommNode) {
     (rank, &rank.comms[entry as usize])
 }
 
-fn collective(ranks: &[RankNodes], members: &BTreeSet<i64>, place: u32, sides: &[Side], findings: &mut Findings) {
-    let Some((first, reference)) = sides.first().map(|side| comm(ranks, *side)) else { return };
+fn collective(
+    ranks: &[RankNodes],
+    members: &BTreeSet<i64>,
+    place: u32,
+    sides: &[Side],
+    findings: &mut Findings,
+) {
+    let Some((first, reference)) = sides.first().map(|side| comm(ranks, *side)) else {
+        return;
+    };
     let have: BTreeSet<i64> = sides.iter().map(|side| comm(ranks, *side).0.rank).collect();
     for lacking in members.difference(&have) {
-        let detail = || format!("collective {place} of its group, which rank {lacking} does not have");
-        findings.note(FindingKind::CollectiveMissing, || first.example(reference, detail()));
+        let detail =
+            || format!("collective {place} of its group, which rank {lacking} does not have");
+        findings.note(FindingKind::CollectiveMissing, || {
+            first.example(reference, detail())
+        });
     }
-    let What::Collective { kind, bytes, .. } = &reference.what else { return };
+    let What::Collective { kind, bytes, .. } = &reference.what else {
+        return;
+    };
     for (rank, other) in sides.iter().skip(1).map(|side| comm(ranks, *side)) {
-        let What::Collective { kind: its_kind, bytes: its_bytes, .. } = &other.what else { continue };
+        let What::Collective {
+            kind: its_kind,
+            bytes: its_bytes,
+            ..
+        } = &other.what
+        else {
+            continue;
+        };
         if its_kind != kind {
-            let detail = || format!("type {its_kind}, on rank {} type {kind} (node {})", first.rank, reference.id);
-            findings.note(FindingKind::CollectiveTypeDiffers, || rank.example(other, detail()));
+            let detail = || {
+                format!(
+                    "type {its_kind}, on rank {} type {kind} (node {})",
+                    first.rank, reference.id
+                )
+            };
+            findings.note(FindingKind::CollectiveTypeDiffers, || {
+                rank.example(other, detail())
+            });
         } else if its_bytes != bytes {
-            let detail = || format!("{its_bytes} bytes, on rank {} {bytes} (node {})", first.rank, reference.id);
-            findings.note(FindingKind::CollectiveSizeDiffers, || rank.example(other, detail()));
+            let detail = || {
+                format!(
+                    "{its_bytes} bytes, on rank {} {bytes} (node {})",
+                    first.rank, reference.id
+                )
+            };
+            findings.note(FindingKind::CollectiveSizeDiffers, || {
+                rank.example(other, detail())
+            });
         }
     }
 }
@@ -256,7 +354,12 @@ fn message(ranks: &[RankNodes], sides: &[Side], present: &BTreeSet<i64>, finding
         What::Collective { .. } => return,
     };
     if present.contains(&src) && present.contains(&dst) {
-        findings.note(kind, || rank.example(node, format!("from rank {src} to rank {dst}, tag {tag}, {bytes} bytes")));
+        findings.note(kind, || {
+            rank.example(
+                node,
+                format!("from rank {src} to rank {dst}, tag {tag}, {bytes} bytes"),
+            )
+        });
     }
 }
 
@@ -264,8 +367,13 @@ fn message(ranks: &[RankNodes], sides: &[Side], present: &BTreeSet<i64>, finding
 fn come_to(rank: &RankNodes) -> Vec<u32> {
     let mut waits = rank.waits.clone();
     let mut entry = vec![u32::MAX; waits.len()];
-    (0u32..).zip(&rank.comms).for_each(|(at, comm)| entry[comm.node as usize] = at);
-    let ready = (0u32..).zip(&waits).filter(|(_, waits)| **waits == 0).map(|(node, _)| Reverse(node));
+    (0u32..)
+        .zip(&rank.comms)
+        .for_each(|(at, comm)| entry[comm.node as usize] = at);
+    let ready = (0u32..)
+        .zip(&waits)
+        .filter(|(_, waits)| **waits == 0)
+        .map(|(node, _)| Reverse(node));
     let mut ready: BinaryHeap<Reverse<u32>> = ready.collect();
     let mut order = vec![];
     while let Some(Reverse(node)) = ready.pop() {
@@ -286,8 +394,13 @@ fn order(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
     let joints: Vec<&Vec<Side>> = table.joints.values().collect();
     for (at, rank) in (0u32..).zip(ranks) {
         for entry in come_to(rank) {
-            let (comm, joint) = (&rank.comms[entry as usize], table.of[at as usize][entry as usize]);
-            let alone = joints.get(joint as usize).is_none_or(|sides| sides.len() == 1);
+            let (comm, joint) = (
+                &rank.comms[entry as usize],
+                table.of[at as usize][entry as usize],
+            );
+            let alone = joints
+                .get(joint as usize)
+                .is_none_or(|sides| sides.len() == 1);
             let role = match comm.what {
                 What::Collective { .. } => Role::Meets,
                 What::Recv(_) if !alone => Role::Receives,
@@ -299,7 +412,9 @@ fn order(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
     for joint in turns.run() {
         if let Some(side) = joints.get(joint as usize).and_then(|sides| sides.first()) {
             let (rank, comm) = comm(ranks, *side);
-            findings.note(FindingKind::OrderDiffers, || rank.example(comm, "other ranks come to it in another order"));
+            findings.note(FindingKind::OrderDiffers, || {
+                rank.example(comm, "other ranks come to it in another order")
+            });
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use petgraph::Direction;
 use petgraph::algo::{kosaraju_scc, toposort};
-use petgraph::visit::{GraphBase, IntoNeighbors, IntoNeighborsDirected, IntoNodeIdentifiers, VisitMap, Visitable};
+use petgraph::visit::{
+    GraphBase, IntoNeighbors, IntoNeighborsDirected, IntoNodeIdentifiers, VisitMap, Visitable,
+};
 
 /// Edges between nodes 0..n, by source and by target.
 pub(super) struct Rows {
@@ -19,7 +21,9 @@ struct Half {
 impl Half {
     fn new(nodes: usize, edges: &[(u32, u32)], of: fn(&(u32, u32)) -> (u32, u32)) -> Self {
         let mut first = vec![0; nodes + 1];
-        edges.iter().for_each(|edge| first[of(edge).0 as usize + 1] += 1);
+        edges
+            .iter()
+            .for_each(|edge| first[of(edge).0 as usize + 1] += 1);
         for node in 0..nodes {
             first[node + 1] += first[node];
         }
@@ -34,14 +38,19 @@ impl Half {
 
     fn of(&self, node: u32) -> std::iter::Copied<std::slice::Iter<'_, u32>> {
         let node = node as usize;
-        self.all[self.first[node]..self.first[node + 1]].iter().copied()
+        self.all[self.first[node]..self.first[node + 1]]
+            .iter()
+            .copied()
     }
 }
 
 impl Rows {
     /// `edges` are pairs of nodes below `nodes`.
     pub(super) fn new(nodes: usize, edges: &[(u32, u32)]) -> Self {
-        Rows { out: Half::new(nodes, edges, |&(from, to)| (from, to)), into: Half::new(nodes, edges, |&(from, to)| (to, from)) }
+        Rows {
+            out: Half::new(nodes, edges, |&(from, to)| (from, to)),
+            into: Half::new(nodes, edges, |&(from, to)| (to, from)),
+        }
     }
 
     /// Groups of nodes that wait for each other. petgraph's Kosaraju keeps its own stack, so a

@@ -18,9 +18,18 @@ const MIN_GATHER_BYTES: i64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comm<'t> {
     /// COMM_COLL_NODE.
-    Collective { kind: CollectiveCommType, bytes: i64, group: PgName<'t> },
+    Collective {
+        kind: CollectiveCommType,
+        bytes: i64,
+        group: PgName<'t>,
+    },
     /// COMM_SEND_NODE or COMM_RECV_NODE; ranks are global.
-    PointToPoint { send: bool, peer: i64, own: Option<i64>, bytes: i64 },
+    PointToPoint {
+        send: bool,
+        peer: i64,
+        own: Option<i64>,
+        bytes: i64,
+    },
 }
 
 /// `pg_name`.
@@ -46,7 +55,9 @@ pub(crate) fn comm_of<'t>(
         return None;
     }
     let index = u32::try_from(index).unwrap_or(u32::MAX);
-    let Some(record) = trace.collective(&node) else { return Some(Err(Demotion::NoRecord)) };
+    let Some(record) = trace.collective(&node) else {
+        return Some(Err(Demotion::NoRecord));
+    };
     let comm = classify(trace, groups, &record);
     Some(match options.agreed {
         Some(agreed) => comm.and_then(|comm| settled(comm, agreed.of(index))),
@@ -61,7 +72,9 @@ fn settled<'t>(mut comm: Comm<'t>, fate: Fate) -> Result<Comm<'t>, Demotion> {
         Fate::Communication { group, bytes } => (group, bytes),
     };
     match &mut comm {
-        Comm::Collective { bytes, group, .. } => (*bytes, *group) = (size, number.map_or(PgName::All, PgName::Numbered)),
+        Comm::Collective { bytes, group, .. } => {
+            (*bytes, *group) = (size, number.map_or(PgName::All, PgName::Numbered))
+        }
         Comm::PointToPoint { bytes, .. } => *bytes = size,
     }
     Ok(comm)
@@ -69,15 +82,24 @@ fn settled<'t>(mut comm: Comm<'t>, fate: Fate) -> Result<Comm<'t>, Demotion> {
 
 /// What the record says, or why it becomes computation. Sizes are this rank's input: for an
 /// all-gather its shard, for a reduce-scatter all of it.
-fn classify<'t>(trace: &'t LinkedTrace, groups: &Groups<'_>, record: &CollectiveRef<'t>) -> Result<Comm<'t>, Demotion> {
+fn classify<'t>(
+    trace: &'t LinkedTrace,
+    groups: &Groups<'_>,
+    record: &CollectiveRef<'t>,
+) -> Result<Comm<'t>, Demotion> {
     let kind = match record.kind() {
         CollectiveKind::AllReduce => CollectiveCommType::AllReduce,
         CollectiveKind::AllGather => CollectiveCommType::AllGather,
         CollectiveKind::Broadcast => CollectiveCommType::Broadcast,
         CollectiveKind::AllToAll => CollectiveCommType::AllToAll,
         CollectiveKind::ReduceScatter => CollectiveCommType::ReduceScatter,
-        CollectiveKind::Send | CollectiveKind::Recv => return point_to_point(trace, groups, record),
-        CollectiveKind::Reduce | CollectiveKind::Gather | CollectiveKind::Scatter | CollectiveKind::Barrier => return Err(Demotion::NoSimulatorType),
+        CollectiveKind::Send | CollectiveKind::Recv => {
+            return point_to_point(trace, groups, record);
+        }
+        CollectiveKind::Reduce
+        | CollectiveKind::Gather
+        | CollectiveKind::Scatter
+        | CollectiveKind::Barrier => return Err(Demotion::NoSimulatorType),
         CollectiveKind::Other => return Err(Demotion::UnknownType),
     };
     let bytes = message_bytes(record)?;
@@ -89,7 +111,15 @@ fn classify<'t>(trace: &'t LinkedTrace, groups: &Groups<'_>, record: &Collective
     }
     let name = record.names.get(record.record.group_name);
     let all = name.is_empty() || groups.is_world(record);
-    Ok(Comm::Collective { kind, bytes, group: if all { PgName::All } else { PgName::Named(name) } })
+    Ok(Comm::Collective {
+        kind,
+        bytes,
+        group: if all {
+            PgName::All
+        } else {
+            PgName::Named(name)
+        },
+    })
 }
 
 fn message_bytes(record: &CollectiveRef<'_>) -> Result<i64, Demotion> {
@@ -106,7 +136,11 @@ fn one_rank(groups: &Groups<'_>, record: &CollectiveRef<'_>) -> bool {
     }
 }
 
-fn point_to_point<'t>(trace: &LinkedTrace, groups: &Groups<'_>, record: &CollectiveRef<'_>) -> Result<Comm<'t>, Demotion> {
+fn point_to_point<'t>(
+    trace: &LinkedTrace,
+    groups: &Groups<'_>,
+    record: &CollectiveRef<'_>,
+) -> Result<Comm<'t>, Demotion> {
     let send = record.kind() == CollectiveKind::Send;
     let bytes = message_bytes(record)?;
     let own = trace.report.rank.or(trace.device.header.rank);
@@ -117,7 +151,12 @@ fn point_to_point<'t>(trace: &LinkedTrace, groups: &Groups<'_>, record: &Collect
     if own == Some(peer) {
         return Err(Demotion::OwnPeer);
     }
-    Ok(Comm::PointToPoint { send, peer, own, bytes })
+    Ok(Comm::PointToPoint {
+        send,
+        peer,
+        own,
+        bytes,
+    })
 }
 
 #[cfg(test)]
@@ -129,11 +168,19 @@ mod tests {
     fn verdict(name: &str, change: impl FnOnce(&mut Collective)) -> Result<(u64, i64), Demotion> {
         let (trace, mut record) = comm(name, "BFloat16", 100);
         change(&mut record);
-        let record = CollectiveRef { record, names: &trace.device.names };
+        let record = CollectiveRef {
+            record,
+            names: &trace.device.names,
+        };
         let comm = classify(&trace, &Groups::new(&trace), &record)?;
         Ok(match comm {
             Comm::Collective { kind, bytes, .. } => (kind as u64, bytes),
-            Comm::PointToPoint { send, peer, bytes, .. } => (100 * (1 + u64::from(send)) + u64::try_from(peer).expect("rank"), bytes),
+            Comm::PointToPoint {
+                send, peer, bytes, ..
+            } => (
+                100 * (1 + u64::from(send)) + u64::try_from(peer).expect("rank"),
+                bytes,
+            ),
         })
     }
 
@@ -142,44 +189,107 @@ mod tests {
     #[test]
     fn kinds_and_sizes() {
         for (names, want) in [
-            (&["allreduce", "allreduce_coalesced", "allreduce_sparse", "all_reduce"][..], Ok((0, 200))),
             (
-                &["allgather", "all_gather", "_allgather_base", "allgather_coalesced", "all_gather_into_tensor", "allgather_into_tensor_coalesced"],
+                &[
+                    "allreduce",
+                    "allreduce_coalesced",
+                    "allreduce_sparse",
+                    "all_reduce",
+                ][..],
+                Ok((0, 200)),
+            ),
+            (
+                &[
+                    "allgather",
+                    "all_gather",
+                    "_allgather_base",
+                    "allgather_coalesced",
+                    "all_gather_into_tensor",
+                    "allgather_into_tensor_coalesced",
+                ],
                 Ok((2, 200)),
             ),
             (&["broadcast", "_broadcast_oop"], Ok((5, 200))),
-            (&["all_to_all", "all_to_allv", "alltoall_base", "alltoall"], Ok((6, 200))),
             (
-                &["reduce_scatter", "_reduce_scatter_base", "_reduce_scatter_oop", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced"],
+                &["all_to_all", "all_to_allv", "alltoall_base", "alltoall"],
+                Ok((6, 200)),
+            ),
+            (
+                &[
+                    "reduce_scatter",
+                    "_reduce_scatter_base",
+                    "_reduce_scatter_oop",
+                    "reduce_scatter_tensor",
+                    "reduce_scatter_tensor_coalesced",
+                ],
                 Ok((7, 200)),
             ),
             (&["send"], Ok((201, 200))),
             (&["recv"], Ok((101, 200))),
-            (&["barrier", "reduce", "_reduce_oop", "gather", "scatter"], Err(Demotion::NoSimulatorType)),
+            (
+                &["barrier", "reduce", "_reduce_oop", "gather", "scatter"],
+                Err(Demotion::NoSimulatorType),
+            ),
             (&["wait", "init"], Err(Demotion::UnknownType)),
         ] {
             for name in names {
-                assert_eq!(verdict(name, |record| record.out_elements = 900), want, "{name}");
+                assert_eq!(
+                    verdict(name, |record| record.out_elements = 900),
+                    want,
+                    "{name}"
+                );
             }
         }
     }
 
     #[test]
     fn sizes_are_in_bytes() {
-        for (dtype, bytes) in [("Bool", 100), ("Float8_e5m2", 100), ("Half", 200), ("Float", 400), ("Long", 800), ("ComplexDouble", 1_600)] {
+        for (dtype, bytes) in [
+            ("Bool", 100),
+            ("Float8_e5m2", 100),
+            ("Half", 200),
+            ("Float", 400),
+            ("Long", 800),
+            ("ComplexDouble", 1_600),
+        ] {
             let (trace, record) = comm("allreduce", dtype, 100);
-            let found = classify(&trace, &Groups::new(&trace), &CollectiveRef { record, names: &trace.device.names });
-            assert!(matches!(found, Ok(Comm::Collective { bytes: found, .. }) if found == bytes), "{dtype}: {found:?}");
+            let found = classify(
+                &trace,
+                &Groups::new(&trace),
+                &CollectiveRef {
+                    record,
+                    names: &trace.device.names,
+                },
+            );
+            assert!(
+                matches!(found, Ok(Comm::Collective { bytes: found, .. }) if found == bytes),
+                "{dtype}: {found:?}"
+            );
         }
     }
 
     #[test]
     fn what_would_not_run_is_computation() {
-        assert_eq!(verdict("allreduce", |r| r.in_elements = 0), Err(Demotion::NoData));
-        assert_eq!(verdict("allreduce", |r| r.in_elements = u64::MAX), Err(Demotion::NoData));
-        assert_eq!(verdict("_allgather_base", |r| r.in_elements = 1), Err(Demotion::NoData));
-        assert_eq!(verdict("allreduce", |r| r.group_size = 1), Err(Demotion::OneRank));
-        assert_eq!(verdict("allreduce", |r| r.dtype = r.name), Err(Demotion::UnknownDtype));
+        assert_eq!(
+            verdict("allreduce", |r| r.in_elements = 0),
+            Err(Demotion::NoData)
+        );
+        assert_eq!(
+            verdict("allreduce", |r| r.in_elements = u64::MAX),
+            Err(Demotion::NoData)
+        );
+        assert_eq!(
+            verdict("_allgather_base", |r| r.in_elements = 1),
+            Err(Demotion::NoData)
+        );
+        assert_eq!(
+            verdict("allreduce", |r| r.group_size = 1),
+            Err(Demotion::OneRank)
+        );
+        assert_eq!(
+            verdict("allreduce", |r| r.dtype = r.name),
+            Err(Demotion::UnknownDtype)
+        );
         assert_eq!(verdict("send", |r| r.rank = 0), Err(Demotion::OwnPeer));
         assert_eq!(verdict("send", |r| r.rank = 9), Err(Demotion::UnknownPeer));
         assert_eq!(verdict("send", |r| r.dst = 0), Err(Demotion::OwnPeer));
@@ -187,21 +297,46 @@ mod tests {
 
     #[test]
     fn a_peer_in_the_group_is_a_global_rank() {
-        assert_eq!(verdict("recv", |r| (r.rank_start, r.rank_stride) = (0, 4)), Ok((104, 200)));
-        assert_eq!(verdict("recv", |r| (r.rank_start, r.src) = (-1, 7)), Ok((107, 200)));
-        assert_eq!(verdict("recv", |r| r.rank_start = -1), Err(Demotion::UnknownPeer));
+        assert_eq!(
+            verdict("recv", |r| (r.rank_start, r.rank_stride) = (0, 4)),
+            Ok((104, 200))
+        );
+        assert_eq!(
+            verdict("recv", |r| (r.rank_start, r.src) = (-1, 7)),
+            Ok((107, 200))
+        );
+        assert_eq!(
+            verdict("recv", |r| r.rank_start = -1),
+            Err(Demotion::UnknownPeer)
+        );
     }
 
     #[test]
     fn only_groups_of_a_part_of_the_ranks_have_a_name() {
         let (mut trace, mut record) = comm("allreduce", "Float", 1);
         record.group_name = trace.device.names.intern("3");
-        let group = |trace: &LinkedTrace| match classify(trace, &Groups::new(trace), &CollectiveRef { record, names: &trace.device.names }) {
-            Ok(Comm::Collective { group: PgName::All, .. }) => "all".to_owned(),
-            Ok(Comm::Collective { group: PgName::Named(name), .. }) => name.to_owned(),
+        let group = |trace: &LinkedTrace| match classify(
+            trace,
+            &Groups::new(trace),
+            &CollectiveRef {
+                record,
+                names: &trace.device.names,
+            },
+        ) {
+            Ok(Comm::Collective {
+                group: PgName::All, ..
+            }) => "all".to_owned(),
+            Ok(Comm::Collective {
+                group: PgName::Named(name),
+                ..
+            }) => name.to_owned(),
             other => format!("{other:?}"),
         };
-        assert_eq!(group(&trace), "3", "a group of two of nobody knows how many");
+        assert_eq!(
+            group(&trace),
+            "3",
+            "a group of two of nobody knows how many"
+        );
         trace.device.header.world_size = Some(2);
         assert_eq!(group(&trace), "all");
         trace.device.header.world_size = Some(8);
@@ -210,10 +345,27 @@ mod tests {
 
     #[test]
     fn what_all_ranks_agreed_on_goes_first() {
-        let comm = Comm::Collective { kind: CollectiveCommType::AllReduce, bytes: 8, group: PgName::Named("0") };
+        let comm = Comm::Collective {
+            kind: CollectiveCommType::AllReduce,
+            bytes: 8,
+            group: PgName::Named("0"),
+        };
         let settle = |fate| settled(comm, fate);
-        let want = Comm::Collective { kind: CollectiveCommType::AllReduce, bytes: 64, group: PgName::Numbered(2) };
-        assert_eq!(settle(Fate::Communication { group: Some(2), bytes: 64 }), Ok(want));
-        assert_eq!(settle(Fate::Compute(Demotion::Unmatched)), Err(Demotion::Unmatched));
+        let want = Comm::Collective {
+            kind: CollectiveCommType::AllReduce,
+            bytes: 64,
+            group: PgName::Numbered(2),
+        };
+        assert_eq!(
+            settle(Fate::Communication {
+                group: Some(2),
+                bytes: 64
+            }),
+            Ok(want)
+        );
+        assert_eq!(
+            settle(Fate::Compute(Demotion::Unmatched)),
+            Err(Demotion::Unmatched)
+        );
     }
 }

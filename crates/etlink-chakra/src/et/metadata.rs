@@ -26,21 +26,34 @@ pub(crate) fn global_metadata(trace: &LinkedTrace, clock: &Clock, bytes: Vec<u8>
     message.text(VERSION, SCHEMA_VERSION);
     let host = trace.host.as_ref().map(|host| &host.header);
     let schema = host.map_or("", |header| &header.schema);
-    message.attr_text("schema", if schema.is_empty() { NO_HOST_SCHEMA } else { schema });
+    message.attr_text(
+        "schema",
+        if schema.is_empty() {
+            NO_HOST_SCHEMA
+        } else {
+            schema
+        },
+    );
     message.attr_text("writer", WRITER);
     if let Some(pid) = pid(trace) {
         message.attr_uint("pid", pid);
     }
     if let Some(header) = host {
         message.attr_text("time", &header.time);
-        for (name, ms) in [("start_ts", header.start_ms), ("finish_ts", header.finish_ms)] {
+        for (name, ms) in [
+            ("start_ts", header.start_ms),
+            ("finish_ts", header.finish_ms),
+        ] {
             if let Some(ms) = ms.and_then(|ms| u64::try_from(ms).ok()) {
                 message.attr_uint(name, ms);
             }
         }
     }
     let device = &trace.device.header;
-    for (name, value) in [("rank", trace.report.rank.or(device.rank)), ("world_size", trace.report.world_size.or(device.world_size))] {
+    for (name, value) in [
+        ("rank", trace.report.rank.or(device.rank)),
+        ("world_size", trace.report.world_size.or(device.world_size)),
+    ] {
         if let Some(value) = value {
             message.attr_int(name, value);
         }
@@ -60,9 +73,13 @@ pub(crate) fn global_metadata(trace: &LinkedTrace, clock: &Clock, bytes: Vec<u8>
 /// The recorded process: what the host trace says, else the first thread's process.
 pub(crate) fn pid(trace: &LinkedTrace) -> Option<u64> {
     let said = trace.host.as_ref().and_then(|host| host.header.pid);
-    let seen = trace.device.threads.iter().find_map(|thread| match thread.pid {
-        Label::Int(pid) => Some(pid),
-        Label::Text(_) => None,
-    });
+    let seen = trace
+        .device
+        .threads
+        .iter()
+        .find_map(|thread| match thread.pid {
+            Label::Int(pid) => Some(pid),
+            Label::Text(_) => None,
+        });
     u64::try_from(said.or(seen)?).ok()
 }

@@ -38,20 +38,28 @@ const BLOCK_NODES: usize = 1024;
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_et(trace: &LinkedTrace, options: &WriteOptions<'_>, out: &mut (impl io::Write + Send)) -> io::Result<WriteSummary> {
+pub fn write_et(
+    trace: &LinkedTrace,
+    options: &WriteOptions<'_>,
+    out: &mut (impl io::Write + Send),
+) -> io::Result<WriteSummary> {
     let groups = Groups::new(trace);
     let graph = Graph::of(trace, &groups, options);
     let plan = Plan::of(trace, &graph, options);
     let nodes = graph.len();
-    let mut summary = relay::write(out, nodes.div_ceil(BLOCK_NODES).max(1), |block, mut bytes| {
-        if block == 0 {
-            bytes = metadata::global_metadata(trace, &options.clock, bytes);
-        }
-        let mut encoder = Encoder::new(trace, &graph, &groups, options, &plan, bytes);
-        let from = block * BLOCK_NODES;
-        (from..(from + BLOCK_NODES).min(nodes)).for_each(|node| encoder.node(node));
-        Ok(encoder.finish())
-    })?;
+    let mut summary = relay::write(
+        out,
+        nodes.div_ceil(BLOCK_NODES).max(1),
+        |block, mut bytes| {
+            if block == 0 {
+                bytes = metadata::global_metadata(trace, &options.clock, bytes);
+            }
+            let mut encoder = Encoder::new(trace, &graph, &groups, options, &plan, bytes);
+            let from = block * BLOCK_NODES;
+            (from..(from + BLOCK_NODES).min(nodes)).for_each(|node| encoder.node(node));
+            Ok(encoder.finish())
+        },
+    )?;
     summary.demoted = graph.demoted;
     Ok(summary)
 }

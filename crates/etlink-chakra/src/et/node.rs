@@ -56,13 +56,28 @@ impl<'t> Encoder<'t> {
         bytes: Vec<u8>,
     ) -> Self {
         let message = Messages::after(bytes, field::ATTR);
-        let (ctrl_deps, data_deps, left_out, summary) = (vec![], vec![], vec![], WriteSummary::default());
-        Encoder { trace, graph, groups, options, plan, message, ctrl_deps, data_deps, left_out, summary }
+        let (ctrl_deps, data_deps, left_out, summary) =
+            (vec![], vec![], vec![], WriteSummary::default());
+        Encoder {
+            trace,
+            graph,
+            groups,
+            options,
+            plan,
+            message,
+            ctrl_deps,
+            data_deps,
+            left_out,
+            summary,
+        }
     }
 
     /// What was appended to, and what it is.
     pub(crate) fn finish(self) -> Block {
-        Block { bytes: self.message.bytes(), summary: self.summary }
+        Block {
+            bytes: self.message.bytes(),
+            summary: self.summary,
+        }
     }
 
     /// Node `index`, and the latency before it where that is a node.
@@ -73,7 +88,9 @@ impl<'t> Encoder<'t> {
             return;
         }
         let record = trace.collective(&node).filter(|_| node.first);
-        let comm = graph.origin(index).and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());
+        let comm = graph
+            .origin(index)
+            .and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());
         let node_type = node_type(comm.as_ref());
         self.deps(index);
         if self.plan.has_latency_node(index) {
@@ -81,13 +98,20 @@ impl<'t> Encoder<'t> {
         }
         self.message.begin();
         self.message.uint(field::ID, self.plan.id(index));
-        self.message.text(field::NAME, graph.standing_for(index).unwrap_or_else(|| trace.name(&node)));
+        self.message.text(
+            field::NAME,
+            graph
+                .standing_for(index)
+                .unwrap_or_else(|| trace.name(&node)),
+        );
         self.message.uint(field::TYPE, node_type as u64);
         self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
         self.message.list(field::DATA_DEPS, &self.data_deps);
         let start_us = self.aligned(node.start.0).div_euclid(1000);
-        self.message.uint(field::START, u64::try_from(start_us).unwrap_or(0));
-        self.message.uint(field::DURATION, self.plan.duration_us[index]);
+        self.message
+            .uint(field::START, u64::try_from(start_us).unwrap_or(0));
+        self.message
+            .uint(field::DURATION, self.plan.duration_us[index]);
         self.attributes(index, &node, comm.as_ref());
         if node.kind == NodeKind::Collective {
             self.communication(record.as_ref(), trace.name(&node));
@@ -112,8 +136,12 @@ impl<'t> Encoder<'t> {
         self.message.uint(field::TYPE, NodeType::CompNode as u64);
         self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
         self.message.list(field::DATA_DEPS, &self.data_deps);
-        self.message.uint(field::START, u64::try_from(start_ns.div_euclid(1000)).unwrap_or(0));
-        self.message.uint(field::DURATION, self.plan.latency_us[index]);
+        self.message.uint(
+            field::START,
+            u64::try_from(start_ns.div_euclid(1000)).unwrap_or(0),
+        );
+        self.message
+            .uint(field::DURATION, self.plan.latency_us[index]);
         self.message.attr_bool("is_cpu_op", !node.on_device);
         self.message.attr_text("kind", "latency");
         if node.on_device {
@@ -151,12 +179,19 @@ impl<'t> Encoder<'t> {
                 let id = self.plan.id(edge.from as usize);
                 // several nodes can be written as one
                 if !self.ctrl_deps.contains(&id) && !self.data_deps.contains(&id) {
-                    let deps = if edge.kind.is_control() { &mut self.ctrl_deps } else { &mut self.data_deps };
+                    let deps = if edge.kind.is_control() {
+                        &mut self.ctrl_deps
+                    } else {
+                        &mut self.data_deps
+                    };
                     deps.push(id);
                 }
             }
         }
-        if let Some(before) = self.plan.turn_after(index).map(|before| self.plan.id(before))
+        if let Some(before) = self
+            .plan
+            .turn_after(index)
+            .map(|before| self.plan.id(before))
             && !self.ctrl_deps.contains(&before)
             && !self.data_deps.contains(&before)
         {
@@ -166,21 +201,35 @@ impl<'t> Encoder<'t> {
     }
 
     fn attributes(&mut self, index: usize, node: &Node, comm: Option<&Comm<'_>>) {
-        self.message.attr_bool("is_cpu_op", comm.is_none() && !node.on_device);
-        self.message.attr_text("kind", self.graph.standing_for(index).unwrap_or(node.kind.name()));
-        self.message.attr_int("start_ns", self.aligned(node.start.0));
-        self.message.attr_int("duration_ns", self.plan.duration[index].0);
+        self.message
+            .attr_bool("is_cpu_op", comm.is_none() && !node.on_device);
+        self.message.attr_text(
+            "kind",
+            self.graph.standing_for(index).unwrap_or(node.kind.name()),
+        );
+        self.message
+            .attr_int("start_ns", self.aligned(node.start.0));
+        self.message
+            .attr_int("duration_ns", self.plan.duration[index].0);
         if self.options.latency == Latency::Fold && self.plan.latency[index] > DurationNs(0) {
-            self.message.attr_int("latency_ns", self.plan.latency[index].0);
+            self.message
+                .attr_int("latency_ns", self.plan.latency[index].0);
         }
         if let Some(comm) = comm {
             self.simulated(comm);
         }
         if comm.is_none() {
-            self.roofline(node.on_device, self.plan.works.as_ref().and_then(|works| works.of_node(self.trace, node)));
+            self.roofline(
+                node.on_device,
+                self.plan
+                    .works
+                    .as_ref()
+                    .and_then(|works| works.of_node(self.trace, node)),
+            );
         }
         if let Some(communication) = self.plan.transfer_of(index) {
-            self.message.attr_int("transfer_of", self.plan.id(communication).cast_signed());
+            self.message
+                .attr_int("transfer_of", self.plan.id(communication).cast_signed());
         }
         match self.trace.row_of(node) {
             Some(row) => self.device_row(row),
@@ -191,17 +240,22 @@ impl<'t> Encoder<'t> {
 
     /// What a simulator with a roofline reads.
     fn roofline(&mut self, on_device: bool, work: Option<Work>) {
-        let Some(work) = work.filter(|_| self.plan.works.is_some()) else { return };
+        let Some(work) = work.filter(|_| self.plan.works.is_some()) else {
+            return;
+        };
         let least = if on_device { MIN_DEVICE_BYTES } else { 1 };
         self.message.attr_uint("num_ops", work.operations.max(1));
         self.message.attr_uint("tensor_size", work.bytes.max(least));
-        self.message.attr_text("roofline_source", work.formula.name());
+        self.message
+            .attr_text("roofline_source", work.formula.name());
         *self.summary.work.entry(work.formula).or_default() += 1;
     }
 
     fn thread(&mut self, thread: usize) {
         let device = &self.trace.device;
-        let Some(thread) = device.threads.get(thread) else { return };
+        let Some(thread) = device.threads.get(thread) else {
+            return;
+        };
         for (name, label) in [("pid", thread.pid), ("tid", thread.tid)] {
             match label {
                 Label::Int(number) => self.message.attr_int(name, number),
@@ -216,9 +270,14 @@ impl<'t> Encoder<'t> {
         match node.kind {
             NodeKind::Runtime => {
                 let (call, calls) = (node.source as usize, &device.calls);
-                self.correlation(calls.correlation[call].get().map(|c| c.0), calls.external_id[call]);
+                self.correlation(
+                    calls.correlation[call].get().map(|c| c.0),
+                    calls.external_id[call],
+                );
             }
-            NodeKind::HostOp | NodeKind::Collective | NodeKind::HostGap => self.op_slice(index, node),
+            NodeKind::HostOp | NodeKind::Collective | NodeKind::HostGap => {
+                self.op_slice(index, node)
+            }
             NodeKind::DeviceOp | NodeKind::Boundary | NodeKind::UnexplainedWait => {}
         }
     }
@@ -227,7 +286,9 @@ impl<'t> Encoder<'t> {
     fn op_slice(&mut self, index: usize, node: &Node) {
         match self.plan.first_slice.get(node.source as usize) {
             Some(&first) if first as usize == index => self.identity(OpIdx(node.source)),
-            Some(&first) => self.message.attr_int("slice_of", self.plan.id(first as usize).cast_signed()),
+            Some(&first) => self
+                .message
+                .attr_int("slice_of", self.plan.id(first as usize).cast_signed()),
             // a gap that no annotation encloses
             None => {}
         }
@@ -250,16 +311,29 @@ impl<'t> Encoder<'t> {
             self.message.attr_text("op_schema", schema);
         }
         self.message.attr_int("scope", i64::from(nodes.scope[node]));
-        self.message.attr_int("host_id", nodes.id[node].cast_signed());
-        for (tag, list) in [(field::INPUTS, &nodes.inputs[node]), (field::OUTPUTS, &nodes.outputs[node])] {
+        self.message
+            .attr_int("host_id", nodes.id[node].cast_signed());
+        for (tag, list) in [
+            (field::INPUTS, &nodes.inputs[node]),
+            (field::OUTPUTS, &nodes.outputs[node]),
+        ] {
             let values = utf8(host.span(list.values));
-            self.message.texts(tag, [&values, host.names.get(list.shapes), host.names.get(list.types)]);
+            self.message.texts(
+                tag,
+                [
+                    &values,
+                    host.names.get(list.shapes),
+                    host.names.get(list.types),
+                ],
+            );
         }
     }
 
     fn op_ids(&mut self, ops: &CpuOps, at: usize) {
         let host = self.trace.host.as_ref().zip(self.trace.op_host[at].get());
-        let on_host = |column: fn(&etlink_model::HostNodes, usize) -> i64| host.map(|(host, node)| column(&host.nodes, node.index()));
+        let on_host = |column: fn(&etlink_model::HostNodes, usize) -> i64| {
+            host.map(|(host, node)| column(&host.nodes, node.index()))
+        };
         let rf_id = ops.rf_id[at].get().map(|id| id.0.cast_signed());
         let rf_id = rf_id.or(on_host(|nodes, node| nodes.rf_id[node].0.cast_signed()));
         let seq_id = Some(ops.seq_id[at]).filter(|seq| *seq >= 0);
@@ -279,7 +353,10 @@ impl<'t> Encoder<'t> {
         let (device, at) = (&self.trace.device, row.index());
         let rows = &device.rows;
         self.queue(rows.queue[at].index());
-        self.correlation(rows.correlation[at].get().map(|c| c.0), rows.external_id[at]);
+        self.correlation(
+            rows.correlation[at].get().map(|c| c.0),
+            rows.external_id[at],
+        );
         if rows.kind[at] == RowKind::Kernel {
             if rows.grid[at] != [0; 3] {
                 self.message.attr_list("grid", &rows.grid[at]);
@@ -323,11 +400,22 @@ impl<'t> Encoder<'t> {
                 match group {
                     PgName::All => {}
                     PgName::Named(name) => self.message.attr_text("pg_name", name),
-                    PgName::Numbered(number) => self.message.attr_text("pg_name", &number.to_string()),
+                    PgName::Numbered(number) => {
+                        self.message.attr_text("pg_name", &number.to_string())
+                    }
                 }
             }
-            Comm::PointToPoint { send, peer, own, bytes } => {
-                let (src, dst) = if send { (own, Some(peer)) } else { (Some(peer), own) };
+            Comm::PointToPoint {
+                send,
+                peer,
+                own,
+                bytes,
+            } => {
+                let (src, dst) = if send {
+                    (own, Some(peer))
+                } else {
+                    (Some(peer), own)
+                };
                 for (name, rank) in [("comm_src", src), ("comm_dst", dst)] {
                     if let Some(rank) = rank.and_then(|rank| i32::try_from(rank).ok()) {
                         self.message.attr_int32(name, rank);
@@ -343,7 +431,9 @@ impl<'t> Encoder<'t> {
     fn communication(&mut self, record: Option<&CollectiveRef<'_>>, name: &str) {
         let kind = record.map_or_else(|| CollectiveKind::of(name), CollectiveRef::kind);
         self.message.attr_text("comm_kind", kind.name());
-        let Some(CollectiveRef { record, names }) = record else { return };
+        let Some(CollectiveRef { record, names }) = record else {
+            return;
+        };
         for (name, text) in [
             ("collective_name", record.name),
             ("dtype", record.dtype),
@@ -359,7 +449,8 @@ impl<'t> Encoder<'t> {
             }
         }
         self.message.attr_uint("in_msg_nelems", record.in_elements);
-        self.message.attr_uint("out_msg_nelems", record.out_elements);
+        self.message
+            .attr_uint("out_msg_nelems", record.out_elements);
         self.message.attr_uint("pg_size", record.group_size);
         for (name, number) in [
             ("global_rank_start", record.rank_start),
@@ -373,13 +464,16 @@ impl<'t> Encoder<'t> {
                 self.message.attr_int(name, number);
             }
         }
-        self.message.attr_bool("is_asynchronized_op", record.asynchronous);
+        self.message
+            .attr_bool("is_asynchronized_op", record.asynchronous);
     }
 }
 
 /// Whether an edge of another kind already names the same node.
 fn implied(edges: Deps<'_>, edge: Edge) -> bool {
-    let mut earlier = EdgeKind::ALL.into_iter().take_while(|kind| *kind < edge.kind);
+    let mut earlier = EdgeKind::ALL
+        .into_iter()
+        .take_while(|kind| *kind < edge.kind);
     earlier.any(|kind| edges.contains(kind, edge.from))
 }
 

@@ -40,21 +40,49 @@ impl Plan {
     /// O(nodes + edges).
     pub(crate) fn of(trace: &LinkedTrace, graph: &Graph<'_>, options: &WriteOptions<'_>) -> Plan {
         let nodes = &graph.nodes;
-        let mut latency: Vec<DurationNs> = (0..nodes.len()).into_par_iter().map(|node| nodes.latency(&graph.edges, node)).collect();
+        let mut latency: Vec<DurationNs> = (0..nodes.len())
+            .into_par_iter()
+            .map(|node| nodes.latency(&graph.edges, node))
+            .collect();
         let (with, mut duration) = joined(graph);
         if options.clock.drift.is_some_and(|drift| drift.applied) {
             // by their ends, so that sums stay exact
-            let length = |from: i64, to: i64| DurationNs(options.aligned(trace, to).saturating_sub(options.aligned(trace, from)));
+            let length = |from: i64, to: i64| {
+                DurationNs(
+                    options
+                        .aligned(trace, to)
+                        .saturating_sub(options.aligned(trace, from)),
+                )
+            };
             for (node, start) in nodes.start.iter().enumerate() {
                 duration[node] = length(start.0, start.0.saturating_add(duration[node].0));
                 latency[node] = length(start.0.saturating_sub(latency[node].0), start.0);
             }
         }
-        let turns = if options.in_turn { turns(graph, options) } else { vec![] };
+        let turns = if options.in_turn {
+            turns(graph, options)
+        } else {
+            vec![]
+        };
         let first_slice = first_slices(trace, graph);
         let works = options.work.then(|| Works::of(trace));
-        let transfers = if options.part == Part::Whole { transfers(trace) } else { vec![] };
-        let mut plan = Plan { with, duration, latency, duration_us: vec![], latency_us: vec![], ids: vec![], first_slice, turns, works, transfers };
+        let transfers = if options.part == Part::Whole {
+            transfers(trace)
+        } else {
+            vec![]
+        };
+        let mut plan = Plan {
+            with,
+            duration,
+            latency,
+            duration_us: vec![],
+            latency_us: vec![],
+            ids: vec![],
+            first_slice,
+            turns,
+            works,
+            transfers,
+        };
         plan.round(trace, graph, options);
         if options.latency == Latency::Node || options.no_gaps {
             let mut next = 0;
@@ -71,7 +99,11 @@ impl Plan {
     /// would hold up the threads that do the work.
     fn round(&mut self, trace: &LinkedTrace, graph: &Graph<'_>, options: &WriteOptions<'_>) {
         let (nodes, mode) = (&graph.nodes, options.latency);
-        let looks_on = if graph.takes.is_empty() && options.part != Part::Communication { trace.onlookers() } else { vec![] };
+        let looks_on = if graph.takes.is_empty() && options.part != Part::Communication {
+            trace.onlookers()
+        } else {
+            vec![]
+        };
         let looks_on = |thread: u32| looks_on.get(thread as usize).copied().unwrap_or(false);
         let takes = self.takes(graph, mode);
         let mut threads = Rounding::new(trace.device.threads.len());
@@ -80,7 +112,10 @@ impl Plan {
         for (node, take) in takes.into_iter().enumerate() {
             let at = nodes.resource[node];
             let on_device = nodes.on_device[node];
-            if !on_device && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary) && looks_on(at) {
+            if !on_device
+                && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary)
+                && looks_on(at)
+            {
                 self.duration_us.push(0);
                 if mode == Latency::Node {
                     self.latency_us.push(0);
@@ -89,7 +124,8 @@ impl Plan {
             }
             let rounding = if on_device { &mut queues } else { &mut threads };
             if mode == Latency::Node {
-                self.latency_us.push(rounding.micros(at, self.latency[node]));
+                self.latency_us
+                    .push(rounding.micros(at, self.latency[node]));
             }
             self.duration_us.push(rounding.micros(at, take));
         }
@@ -99,7 +135,12 @@ impl Plan {
     fn takes(&self, graph: &Graph<'_>, mode: Latency) -> Vec<DurationNs> {
         if !graph.takes.is_empty() {
             let mut takes = graph.takes.clone();
-            for (node, with) in self.with.iter().enumerate().filter(|(node, with)| **with as usize != *node) {
+            for (node, with) in self
+                .with
+                .iter()
+                .enumerate()
+                .filter(|(node, with)| **with as usize != *node)
+            {
                 let take = std::mem::take(&mut takes[node]);
                 takes[*with as usize] += take;
             }
@@ -107,7 +148,10 @@ impl Plan {
         }
         let mut takes = self.duration.clone();
         if mode == Latency::Fold {
-            takes.iter_mut().zip(&self.latency).for_each(|(take, latency)| *take += *latency);
+            takes
+                .iter_mut()
+                .zip(&self.latency)
+                .for_each(|(take, latency)| *take += *latency);
         }
         takes
     }
@@ -119,21 +163,32 @@ impl Plan {
     }
 
     /// Whether a node of this kind is written by itself.
-    pub(crate) fn is_written(&self, node: usize, kind: NodeKind, options: &WriteOptions<'_>) -> bool {
+    pub(crate) fn is_written(
+        &self,
+        node: usize,
+        kind: NodeKind,
+        options: &WriteOptions<'_>,
+    ) -> bool {
         self.with[node] as usize == node && !is_left_out(kind, options)
     }
 
     /// The communication before this one, if it is one and has to wait for its turn.
     pub(crate) fn turn_after(&self, node: usize) -> Option<usize> {
         let node = u32::try_from(node).ok()?;
-        let at = self.turns.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        let at = self
+            .turns
+            .binary_search_by_key(&node, |(node, _)| *node)
+            .ok()?;
         Some(self.turns[at].1 as usize)
     }
 
     /// The communication that a node carries out, if that is another node.
     pub(crate) fn transfer_of(&self, node: usize) -> Option<usize> {
         let node = u32::try_from(node).ok()?;
-        let at = self.transfers.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        let at = self
+            .transfers
+            .binary_search_by_key(&node, |(node, _)| *node)
+            .ok()?;
         Some(self.transfers[at].1 as usize)
     }
 
@@ -145,11 +200,16 @@ impl Plan {
 
 fn transfers(trace: &LinkedTrace) -> Vec<(u32, u32)> {
     let nodes = &trace.nodes;
-    if !(0..nodes.len()).any(|node| nodes.kind[node] == NodeKind::Collective && !nodes.on_device[node]) {
+    if !(0..nodes.len())
+        .any(|node| nodes.kind[node] == NodeKind::Collective && !nodes.on_device[node])
+    {
         return vec![];
     }
     let facts = Facts::of(trace, 0);
-    let elsewhere = facts.communications.iter().filter(|own| own.runs.is_transfer && own.runs.waits != own.node);
+    let elsewhere = facts
+        .communications
+        .iter()
+        .filter(|own| own.runs.is_transfer && own.runs.waits != own.node);
     let mut all: Vec<(u32, u32)> = elsewhere.map(|own| (own.runs.waits, own.node)).collect();
     all.sort_unstable();
     all
@@ -164,11 +224,18 @@ pub(crate) fn is_left_out(kind: NodeKind, options: &WriteOptions<'_>) -> bool {
 /// longer by what was short, no sum changes.
 fn joined(graph: &Graph<'_>) -> (Vec<u32>, Vec<DurationNs>) {
     let nodes = &graph.nodes;
-    let works = |node: usize| !nodes.on_device[node] && matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::Runtime);
-    let (mut with, mut duration): (Vec<u32>, _) = ((0..nodes.len() as u32).collect(), nodes.duration.clone());
-    for node in (0..nodes.len()).filter(|node| !nodes.first[*node] && nodes.duration[*node] < SHORT && works(*node)) {
+    let works = |node: usize| {
+        !nodes.on_device[node] && matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::Runtime)
+    };
+    let (mut with, mut duration): (Vec<u32>, _) =
+        ((0..nodes.len() as u32).collect(), nodes.duration.clone());
+    for node in (0..nodes.len())
+        .filter(|node| !nodes.first[*node] && nodes.duration[*node] < SHORT && works(*node))
+    {
         let mut deps = graph.edges.of(node).iter();
-        let (Some(edge), None) = (deps.next(), deps.next()) else { continue };
+        let (Some(edge), None) = (deps.next(), deps.next()) else {
+            continue;
+        };
         let before = edge.from as usize;
         if edge.kind == EdgeKind::ProgramOrder && works(before) {
             let target = with[before];
@@ -184,7 +251,11 @@ fn joined(graph: &Graph<'_>) -> (Vec<u32>, Vec<DurationNs>) {
 /// make a circle with what they wait for otherwise, only what agrees with the order of nodes is kept.
 fn turns(graph: &Graph<'_>, options: &WriteOptions<'_>) -> Vec<(u32, u32)> {
     let order = options.agreed.map_or(&[][..], |agreed| &agreed.turns);
-    let nodes = if order.is_empty() { graph.communications.clone() } else { graph.find(order) };
+    let nodes = if order.is_empty() {
+        graph.communications.clone()
+    } else {
+        graph.find(order)
+    };
     let mut pairs: Vec<(u32, u32)> = nodes.windows(2).map(|pair| (pair[1], pair[0])).collect();
     pairs.sort_unstable();
     if pairs.iter().any(|(node, before)| before > node) && !is_acyclic(graph, &pairs) {
@@ -194,7 +265,13 @@ fn turns(graph: &Graph<'_>, options: &WriteOptions<'_>) -> Vec<(u32, u32)> {
 }
 
 fn is_acyclic(graph: &Graph<'_>, turns: &[(u32, u32)]) -> bool {
-    let deps = (0u32..).take(graph.len()).flat_map(|node| graph.edges.of(node as usize).iter().map(move |edge| (edge.from, node)));
+    let deps = (0u32..).take(graph.len()).flat_map(|node| {
+        graph
+            .edges
+            .of(node as usize)
+            .iter()
+            .map(move |edge| (edge.from, node))
+    });
     let turns = turns.iter().map(|(node, before)| (*before, *node));
     let graph = petgraph::graph::DiGraph::<(), ()>::from_edges(deps.chain(turns));
     petgraph::algo::toposort(&graph, None).is_ok()
@@ -204,8 +281,14 @@ fn first_slices(trace: &LinkedTrace, graph: &Graph<'_>) -> Vec<u32> {
     let nodes = &graph.nodes;
     let mut first = vec![u32::MAX; trace.device.ops.len()];
     for node in (0..nodes.len()).filter(|node| !nodes.on_device[*node]) {
-        let of_op = matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::HostGap | NodeKind::Collective);
-        if let Some(first) = first.get_mut(nodes.source[node] as usize).filter(|first| of_op && **first == u32::MAX) {
+        let of_op = matches!(
+            nodes.kind[node],
+            NodeKind::HostOp | NodeKind::HostGap | NodeKind::Collective
+        );
+        if let Some(first) = first
+            .get_mut(nodes.source[node] as usize)
+            .filter(|first| of_op && **first == u32::MAX)
+        {
             *first = u32::try_from(node).unwrap_or(u32::MAX);
         }
     }

@@ -17,7 +17,9 @@ pub(crate) struct Rounding {
 impl Rounding {
     /// For this many threads or queues; numbers from there on share one more.
     pub(crate) fn new(resources: usize) -> Self {
-        Rounding { carry_ns: vec![0; resources + 1] }
+        Rounding {
+            carry_ns: vec![0; resources + 1],
+        }
     }
 
     /// The next duration on `resource`, in microseconds.
@@ -53,8 +55,14 @@ mod tests {
     #[test]
     fn extremes_do_not_overflow() {
         let mut rounding = Rounding::new(0);
-        assert_eq!(rounding.micros(7, DurationNs(i64::MAX)), 9_223_372_036_854_775);
+        assert_eq!(
+            rounding.micros(7, DurationNs(i64::MAX)),
+            9_223_372_036_854_775
+        );
         assert_eq!(rounding.micros(u32::MAX, DurationNs(-5)), 1);
-        assert_eq!(rounding.micros(0, DurationNs(i64::MAX)), 9_223_372_036_854_775);
+        assert_eq!(
+            rounding.micros(0, DurationNs(i64::MAX)),
+            9_223_372_036_854_775
+        );
     }
 }

@@ -11,7 +11,10 @@ use etlink_link::{EdgeKind, NodeKind};
 use proptest::prelude::*;
 use prost::Message;
 
-fn written(trace: &LinkedTrace, options: &WriteOptions<'_>) -> (GlobalMetadata, Vec<Node>, WriteSummary) {
+fn written(
+    trace: &LinkedTrace,
+    options: &WriteOptions<'_>,
+) -> (GlobalMetadata, Vec<Node>, WriteSummary) {
     let mut bytes = vec![];
     let summary = write_et(trace, options, &mut bytes).expect("writes");
     assert_eq!(summary.bytes, bytes.len() as u64);
@@ -51,8 +54,23 @@ fn text<'n>(node: &'n Node, name: &str) -> Option<&'n str> {
 fn metadata_comes_first() {
     let (metadata, ..) = written(&sample(true), &WriteOptions::default());
     assert_eq!(metadata.version, "0.0.4");
-    let names: Vec<&str> = metadata.attr.iter().map(|attr| attr.name.as_str()).collect();
-    assert_eq!(names, ["schema", "writer", "pid", "time", "start_ts", "rank", "base_time_ns"]);
+    let names: Vec<&str> = metadata
+        .attr
+        .iter()
+        .map(|attr| attr.name.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "schema",
+            "writer",
+            "pid",
+            "time",
+            "start_ts",
+            "rank",
+            "base_time_ns"
+        ]
+    );
     assert_eq!(metadata.attr[2].value, Some(Value::Uint64Val(100)));
     let (metadata, ..) = written(&LinkedTrace::default(), &WriteOptions::default());
     assert!(!metadata.attr.is_empty());
@@ -80,12 +98,33 @@ fn ids_types_and_deps() {
     );
     for (index, node) in nodes.iter().enumerate() {
         let on_device = [5, 6, 9].contains(&index);
-        assert_eq!(attr(node, "is_cpu_op"), Some(&Value::BoolVal(!on_device)), "{index}");
-        assert_eq!(node.r#type(), if index == 9 { NodeType::CommCollNode } else { NodeType::CompNode });
+        assert_eq!(
+            attr(node, "is_cpu_op"),
+            Some(&Value::BoolVal(!on_device)),
+            "{index}"
+        );
+        assert_eq!(
+            node.r#type(),
+            if index == 9 {
+                NodeType::CommCollNode
+            } else {
+                NodeType::CompNode
+            }
+        );
     }
-    assert_eq!((&nodes[2].ctrl_deps[..], &nodes[2].data_deps[..]), (&[1][..], &[][..]));
-    assert_eq!((&nodes[5].ctrl_deps[..], &nodes[5].data_deps[..]), (&[][..], &[2][..]));
-    assert_eq!(nodes[9].data_deps, [6, 8], "launch and stream order of one node are one dep");
+    assert_eq!(
+        (&nodes[2].ctrl_deps[..], &nodes[2].data_deps[..]),
+        (&[1][..], &[][..])
+    );
+    assert_eq!(
+        (&nodes[5].ctrl_deps[..], &nodes[5].data_deps[..]),
+        (&[][..], &[2][..])
+    );
+    assert_eq!(
+        nodes[9].data_deps,
+        [6, 8],
+        "launch and stream order of one node are one dep"
+    );
     assert_eq!((summary.nodes, summary.deps), (10, 10));
     assert_eq!(summary.types[&NodeType::CommCollNode], 1);
 }
@@ -96,8 +135,14 @@ fn times_are_exact_in_attributes_and_in_sums() {
     let (_, nodes, _) = written(&trace, &WriteOptions::default());
     for (index, node) in nodes.iter().enumerate() {
         assert_eq!(int(node, "start_ns"), Some(trace.nodes.start[index].0));
-        assert_eq!(int(node, "duration_ns"), Some(trace.nodes.duration[index].0));
-        assert_eq!(node.start_time_micros, trace.nodes.start[index].0.cast_unsigned() / 1000);
+        assert_eq!(
+            int(node, "duration_ns"),
+            Some(trace.nodes.duration[index].0)
+        );
+        assert_eq!(
+            node.start_time_micros,
+            trace.nodes.start[index].0.cast_unsigned() / 1000
+        );
     }
 }
 
@@ -105,21 +150,52 @@ fn times_are_exact_in_attributes_and_in_sums() {
 fn latency_goes_into_durations_or_nodes_or_nowhere() {
     // on the stream: 700, 650 and 30 300 ns after latencies of 3 900, 100 and 8 000 ns
     let trace = sample(true);
-    let of = |latency| written(&trace, &WriteOptions { latency, ..WriteOptions::default() }).1;
-    let device =
-        |nodes: &[Node]| -> Vec<u64> { nodes.iter().filter(|node| int(node, "stream").is_some()).map(|node| node.duration_micros).collect() };
+    let of = |latency| {
+        written(
+            &trace,
+            &WriteOptions {
+                latency,
+                ..WriteOptions::default()
+            },
+        )
+        .1
+    };
+    let device = |nodes: &[Node]| -> Vec<u64> {
+        nodes
+            .iter()
+            .filter(|node| int(node, "stream").is_some())
+            .map(|node| node.duration_micros)
+            .collect()
+    };
     let (fold, node, dropped) = (of(Latency::Fold), of(Latency::Node), of(Latency::Drop));
     assert_eq!(device(&fold), [5, 0, 39]);
-    assert_eq!([5, 6, 9].map(|index: usize| int(&fold[index], "latency_ns")), [Some(3_900), Some(100), Some(8_000)]);
+    assert_eq!(
+        [5, 6, 9].map(|index: usize| int(&fold[index], "latency_ns")),
+        [Some(3_900), Some(100), Some(8_000)]
+    );
     assert_eq!(device(&dropped), [1, 0, 31]);
     assert!(dropped.iter().all(|node| int(node, "latency_ns").is_none()));
     assert_eq!(device(&node), [4, 1, 0, 0, 8, 31]);
-    let latencies: Vec<&Node> = node.iter().filter(|node| text(node, "kind") == Some("latency")).collect();
+    let latencies: Vec<&Node> = node
+        .iter()
+        .filter(|node| text(node, "kind") == Some("latency"))
+        .collect();
     assert_eq!(latencies.len(), 4, "three on the stream, one on the thread");
     for latency in &latencies {
-        let after = node.iter().find(|node| node.id == latency.id + 1).expect("what had the latency");
-        assert_eq!((&after.ctrl_deps[..], &after.data_deps[..]), (&[latency.id][..], &[][..]));
-        assert_eq!(int(after, "start_ns"), int(latency, "start_ns").zip(int(latency, "duration_ns")).map(|(start, duration)| start + duration));
+        let after = node
+            .iter()
+            .find(|node| node.id == latency.id + 1)
+            .expect("what had the latency");
+        assert_eq!(
+            (&after.ctrl_deps[..], &after.data_deps[..]),
+            (&[latency.id][..], &[][..])
+        );
+        assert_eq!(
+            int(after, "start_ns"),
+            int(latency, "start_ns")
+                .zip(int(latency, "duration_ns"))
+                .map(|(start, duration)| start + duration)
+        );
     }
     assert_eq!(node.last().map(|node| node.id), Some(13));
     assert_eq!(int(&node[4], "slice_of"), Some(2));
@@ -129,7 +205,10 @@ fn latency_goes_into_durations_or_nodes_or_nowhere() {
 fn short_later_slices_are_written_with_what_came_before() {
     // parent | child | parent 400 ns | launch call   kernel hangs on the 400 ns
     let mut b = Builder::new();
-    let (parent, child) = (b.op("parent", 0, 9_000, None), b.op("child", 1_000, 5_000, None));
+    let (parent, child) = (
+        b.op("parent", 0, 9_000, None),
+        b.op("child", 1_000, 5_000, None),
+    );
     let call = b.call("cudaLaunchKernel", parent, 6_400, 5);
     let row = b.row("k", 7_000, 100, parent, call);
     let slices = [
@@ -140,29 +219,60 @@ fn short_later_slices_are_written_with_what_came_before() {
         b.slice(NodeKind::HostOp, parent.0, false, 7_300, 1_700),
     ];
     let kernel = b.node(NodeKind::DeviceOp, row.0, 7_000, 100);
-    slices.windows(2).for_each(|pair| b.edge(EdgeKind::ProgramOrder, pair[0], pair[1]));
+    slices
+        .windows(2)
+        .for_each(|pair| b.edge(EdgeKind::ProgramOrder, pair[0], pair[1]));
     b.edge(EdgeKind::Launch, slices[2], kernel);
     let (_, nodes, summary) = written(&b.done(), &WriteOptions::default());
     let ids: Vec<u64> = nodes.iter().map(|node| node.id).collect();
     assert_eq!((ids, summary.nodes), (vec![0, 1, 3, 4, 5], 5));
-    assert_eq!(nodes.iter().map(|node| int(node, "duration_ns")).collect::<Option<Vec<_>>>(), Some(vec![1_000, 5_400, 900, 1_700, 100]));
-    assert_eq!((&nodes[2].ctrl_deps[..], &nodes[4].data_deps[..]), (&[1][..], &[1][..]));
-    assert_eq!(int(&nodes[3], "slice_of"), Some(0), "long enough to stand by itself, and a call is no op");
+    assert_eq!(
+        nodes
+            .iter()
+            .map(|node| int(node, "duration_ns"))
+            .collect::<Option<Vec<_>>>(),
+        Some(vec![1_000, 5_400, 900, 1_700, 100])
+    );
+    assert_eq!(
+        (&nodes[2].ctrl_deps[..], &nodes[4].data_deps[..]),
+        (&[1][..], &[1][..])
+    );
+    assert_eq!(
+        int(&nodes[3], "slice_of"),
+        Some(0),
+        "long enough to stand by itself, and a call is no op"
+    );
 }
 
 #[test]
 fn without_gaps_their_deps_take_their_place() {
-    let (_, nodes, summary) = written(&sample(true), &WriteOptions { no_gaps: true, ..WriteOptions::default() });
-    assert!(nodes.iter().all(|node| text(node, "kind") != Some("host_gap")));
+    let (_, nodes, summary) = written(
+        &sample(true),
+        &WriteOptions {
+            no_gaps: true,
+            ..WriteOptions::default()
+        },
+    );
+    assert!(
+        nodes
+            .iter()
+            .all(|node| text(node, "kind") != Some("host_gap"))
+    );
     assert!(nodes.iter().map(|node| node.id).eq(0..9));
-    assert_eq!((nodes[7].name.as_str(), &nodes[7].ctrl_deps[..]), ("record_param_comms", &[4][..]));
+    assert_eq!(
+        (nodes[7].name.as_str(), &nodes[7].ctrl_deps[..]),
+        ("record_param_comms", &[4][..])
+    );
     assert_eq!(summary.nodes, 9);
 }
 
 #[test]
 fn a_thread_that_only_looks_on_does_not_hold_up_the_others() {
     let mut trace = sample(true);
-    let other = etlink_model::Thread { pid: etlink_model::Label::Int(100), tid: etlink_model::Label::Int(102) };
+    let other = etlink_model::Thread {
+        pid: etlink_model::Label::Int(100),
+        tid: etlink_model::Label::Int(102),
+    };
     trace.device.threads.push(other);
     trace.nodes.push(etlink_link::Node {
         kind: etlink_link::NodeKind::HostGap,
@@ -175,26 +285,55 @@ fn a_thread_that_only_looks_on_does_not_hold_up_the_others() {
     let edges: Vec<_> = trace.edges.iter().collect();
     trace.edges = etlink_link::Edges::new(edges, trace.nodes.len());
     let (_, nodes, _) = written(&trace, &WriteOptions::default());
-    assert_eq!((nodes[10].duration_micros, int(&nodes[10], "duration_ns")), (0, Some(90_000_000)));
-    assert_eq!(nodes[7].duration_micros, 27, "the gap of the thread that launches, with its latency");
+    assert_eq!(
+        (nodes[10].duration_micros, int(&nodes[10], "duration_ns")),
+        (0, Some(90_000_000))
+    );
+    assert_eq!(
+        nodes[7].duration_micros, 27,
+        "the gap of the thread that launches, with its latency"
+    );
 }
 
 #[test]
 fn attributes_of_slices_and_rows() {
     let (_, nodes, _) = written(&sample(true), &WriteOptions::default());
-    assert_eq!((int(&nodes[2], "pid"), int(&nodes[2], "tid")), (Some(100), Some(101)));
-    assert_eq!((int(&nodes[2], "rf_id"), int(&nodes[2], "host_id")), (Some(112), Some(12)));
-    assert_eq!(text(&nodes[2], "op_schema"), Some("aten::mm(Tensor a) -> Tensor"));
+    assert_eq!(
+        (int(&nodes[2], "pid"), int(&nodes[2], "tid")),
+        (Some(100), Some(101))
+    );
+    assert_eq!(
+        (int(&nodes[2], "rf_id"), int(&nodes[2], "host_id")),
+        (Some(112), Some(12))
+    );
+    assert_eq!(
+        text(&nodes[2], "op_schema"),
+        Some("aten::mm(Tensor a) -> Tensor")
+    );
     let inputs = nodes[2].inputs.as_ref().expect("inputs");
     assert_eq!(inputs.values, r#"[[3, 4, 0, 6, 4, "cpu"], nan]"#);
-    assert_eq!((inputs.shapes.as_str(), inputs.types.as_str()), ("[[2, 3], []]", r#"["Tensor(float)", "Double"]"#));
-    assert_eq!((int(&nodes[4], "slice_of"), int(&nodes[4], "rf_id")), (Some(2), None));
+    assert_eq!(
+        (inputs.shapes.as_str(), inputs.types.as_str()),
+        ("[[2, 3], []]", r#"["Tensor(float)", "Double"]"#)
+    );
+    assert_eq!(
+        (int(&nodes[4], "slice_of"), int(&nodes[4], "rf_id")),
+        (Some(2), None)
+    );
     assert_eq!(nodes[4].inputs, None);
     assert_eq!(int(&nodes[3], "correlation"), Some(5));
-    assert_eq!((int(&nodes[5], "stream"), int(&nodes[5], "device")), (Some(7), Some(0)));
-    let grid = crate::proto::Uint32List { values: vec![80, 1, 1] };
+    assert_eq!(
+        (int(&nodes[5], "stream"), int(&nodes[5], "device")),
+        (Some(7), Some(0))
+    );
+    let grid = crate::proto::Uint32List {
+        values: vec![80, 1, 1],
+    };
     assert_eq!(attr(&nodes[5], "grid"), Some(&Value::Uint32List(grid)));
-    assert_eq!((int(&nodes[6], "bytes"), attr(&nodes[6], "grid")), (Some(4096), None));
+    assert_eq!(
+        (int(&nodes[6], "bytes"), attr(&nodes[6], "grid")),
+        (Some(4096), None)
+    );
     let kinds: Vec<&str> = nodes.iter().filter_map(|node| text(node, "kind")).collect();
     assert_eq!(kinds[..4], ["boundary", "host_op", "host_op", "runtime"]);
     assert_eq!(kinds[7..], ["host_gap", "host_op", "collective"]);
@@ -204,7 +343,10 @@ fn attributes_of_slices_and_rows() {
 fn kineto_tells_of_ops_without_a_host_node() {
     let (_, nodes, _) = written(&sample(false), &WriteOptions::default());
     let inputs = nodes[2].inputs.as_ref().expect("inputs");
-    assert_eq!((inputs.values.as_str(), inputs.types.as_str()), ("", "[\"float\"]"));
+    assert_eq!(
+        (inputs.values.as_str(), inputs.types.as_str()),
+        ("", "[\"float\"]")
+    );
     assert_eq!(int(&nodes[2], "rf_id"), None);
 }
 
@@ -212,24 +354,57 @@ fn kineto_tells_of_ops_without_a_host_node() {
 fn a_collective_says_what_simulators_read() {
     let (_, nodes, _) = written(&sample(true), &WriteOptions::default());
     let node = &nodes[9];
-    assert_eq!((int(node, "comm_type"), int(node, "comm_size")), (Some(0), Some(4096)));
-    assert_eq!((text(node, "pg_name"), text(node, "collective_name")), (Some("0"), Some("allreduce")));
-    assert_eq!((int(node, "in_msg_nelems"), int(node, "seq"), int(node, "pg_size")), (Some(1024), Some(17), Some(2)));
+    assert_eq!(
+        (int(node, "comm_type"), int(node, "comm_size")),
+        (Some(0), Some(4096))
+    );
+    assert_eq!(
+        (text(node, "pg_name"), text(node, "collective_name")),
+        (Some("0"), Some("allreduce"))
+    );
+    assert_eq!(
+        (
+            int(node, "in_msg_nelems"),
+            int(node, "seq"),
+            int(node, "pg_size")
+        ),
+        (Some(1024), Some(17), Some(2))
+    );
 }
 
 /// The sample as rank 0 of a run of which it is the only trace.
 fn joined(without_absent: bool) -> (GlobalMetadata, Vec<Node>, WriteSummary) {
     let trace = sample(true);
     let facts = [Facts::of(&trace, 0)];
-    let agreed = agree(&facts, &[simulated(&trace, &facts[0])], &join(&facts), without_absent);
-    written(&trace, &WriteOptions { agreed: Some(&agreed.ranks[0]), ..WriteOptions::default() })
+    let agreed = agree(
+        &facts,
+        &[simulated(&trace, &facts[0])],
+        &join(&facts),
+        without_absent,
+    );
+    written(
+        &trace,
+        &WriteOptions {
+            agreed: Some(&agreed.ranks[0]),
+            ..WriteOptions::default()
+        },
+    )
 }
 
 #[test]
 fn a_group_of_all_ranks_has_a_number() {
     let (_, nodes, _) = joined(false);
-    assert_eq!((text(&nodes[9], "pg_name"), text(&nodes[9], "process_group_name")), (Some("1"), Some("0")));
-    assert_eq!((int(&nodes[9], "comm_type"), int(&nodes[9], "comm_size")), (Some(0), Some(4096)));
+    assert_eq!(
+        (
+            text(&nodes[9], "pg_name"),
+            text(&nodes[9], "process_group_name")
+        ),
+        (Some("1"), Some("0"))
+    );
+    assert_eq!(
+        (int(&nodes[9], "comm_type"), int(&nodes[9], "comm_size")),
+        (Some(0), Some(4096))
+    );
 }
 
 #[test]
@@ -237,17 +412,46 @@ fn communications_go_in_turn_when_they_shall() {
     let mut b = Builder::new();
     let nodes = [10, 20, 30].map(|start| {
         let op = b.op("record_param_comms", start, 5, None);
-        b.trace.device.ops.collective[op.index()] = b.collective(if start == 20 { "barrier" } else { "allreduce" }, "Half", 64);
+        b.trace.device.ops.collective[op.index()] = b.collective(
+            if start == 20 { "barrier" } else { "allreduce" },
+            "Half",
+            64,
+        );
         b.node(NodeKind::Collective, op.0, start, 5)
     });
     b.edge(EdgeKind::ProgramOrder, nodes[0], nodes[1]);
     let trace = b.done();
     let deps = |in_turn| {
-        let (_, nodes, summary) = written(&trace, &WriteOptions { in_turn, ..WriteOptions::default() });
-        (nodes.into_iter().map(|node| [node.ctrl_deps, node.data_deps]).collect::<Vec<_>>(), summary.deps)
+        let (_, nodes, summary) = written(
+            &trace,
+            &WriteOptions {
+                in_turn,
+                ..WriteOptions::default()
+            },
+        );
+        (
+            nodes
+                .into_iter()
+                .map(|node| [node.ctrl_deps, node.data_deps])
+                .collect::<Vec<_>>(),
+            summary.deps,
+        )
     };
-    assert_eq!(deps(false), (vec![[vec![], vec![]], [vec![0], vec![]], [vec![], vec![]]], 1));
-    assert_eq!(deps(true), (vec![[vec![], vec![]], [vec![0], vec![]], [vec![], vec![0]]], 2), "the barrier is computation");
+    assert_eq!(
+        deps(false),
+        (
+            vec![[vec![], vec![]], [vec![0], vec![]], [vec![], vec![]]],
+            1
+        )
+    );
+    assert_eq!(
+        deps(true),
+        (
+            vec![[vec![], vec![]], [vec![0], vec![]], [vec![], vec![0]]],
+            2
+        ),
+        "the barrier is computation"
+    );
 }
 
 #[test]
@@ -264,52 +468,134 @@ fn turns_in_the_order_of_ends_make_no_circle() {
         }
         let trace = b.done();
         let facts = [Facts::of(&trace, 0)];
-        let mut agreed = agree(&facts, &[simulated(&trace, &facts[0])], &join(&facts), false);
+        let mut agreed = agree(
+            &facts,
+            &[simulated(&trace, &facts[0])],
+            &join(&facts),
+            false,
+        );
         agreed.ranks[0].turns = vec![nodes[1], nodes[0]];
-        let (_, nodes, _) = written(&trace, &WriteOptions { agreed: Some(&agreed.ranks[0]), in_turn: true, ..WriteOptions::default() });
-        nodes.into_iter().map(|node| [node.ctrl_deps, node.data_deps]).collect::<Vec<_>>()
+        let (_, nodes, _) = written(
+            &trace,
+            &WriteOptions {
+                agreed: Some(&agreed.ranks[0]),
+                in_turn: true,
+                ..WriteOptions::default()
+            },
+        );
+        nodes
+            .into_iter()
+            .map(|node| [node.ctrl_deps, node.data_deps])
+            .collect::<Vec<_>>()
     };
     assert_eq!(drawn(false), [[vec![], vec![1]], [vec![], vec![]]]);
-    assert_eq!(drawn(true), [[vec![], vec![]], [vec![0], vec![]]], "the second waits for the first already");
+    assert_eq!(
+        drawn(true),
+        [[vec![], vec![]], [vec![0], vec![]]],
+        "the second waits for the first already"
+    );
 }
 
 #[test]
 fn times_are_by_the_clock_that_is_asked_for() {
     let start = |offset_ns| {
-        let clock = Clock { offset_ns, ..Clock::default() };
-        let (metadata, nodes, _) = written(&sample(true), &WriteOptions { clock, ..WriteOptions::default() });
-        let offset = metadata.attr.iter().find(|attr| attr.name == "clock_offset_ns").and_then(|attr| attr.value.clone());
-        (nodes[9].start_time_micros, int(&nodes[9], "start_ns"), int(&nodes[9], "duration_ns"), offset)
+        let clock = Clock {
+            offset_ns,
+            ..Clock::default()
+        };
+        let (metadata, nodes, _) = written(
+            &sample(true),
+            &WriteOptions {
+                clock,
+                ..WriteOptions::default()
+            },
+        );
+        let offset = metadata
+            .attr
+            .iter()
+            .find(|attr| attr.name == "clock_offset_ns")
+            .and_then(|attr| attr.value.clone());
+        (
+            nodes[9].start_time_micros,
+            int(&nodes[9], "start_ns"),
+            int(&nodes[9], "duration_ns"),
+            offset,
+        )
     };
     assert_eq!(start(0), (60, Some(60_000), Some(30_300), None));
-    assert_eq!(start(5_400), (65, Some(65_400), Some(30_300), Some(Value::Int64Val(5_400))));
+    assert_eq!(
+        start(5_400),
+        (65, Some(65_400), Some(30_300), Some(Value::Int64Val(5_400)))
+    );
 }
 
 #[test]
 fn a_clock_that_drifts_stretches_what_lasts() {
     let total = |clock: Clock| {
-        let (metadata, nodes, _) = written(&sample(true), &WriteOptions { clock, ..WriteOptions::default() });
-        let drift = metadata.attr.iter().any(|attr| attr.name == "clock_drift_ppb");
-        (drift, int(&nodes[9], "start_ns"), int(&nodes[9], "duration_ns"))
+        let (metadata, nodes, _) = written(
+            &sample(true),
+            &WriteOptions {
+                clock,
+                ..WriteOptions::default()
+            },
+        );
+        let drift = metadata
+            .attr
+            .iter()
+            .any(|attr| attr.name == "clock_drift_ppb");
+        (
+            drift,
+            int(&nodes[9], "start_ns"),
+            int(&nodes[9], "duration_ns"),
+        )
     };
-    let drift = |applied| Some(Drift { ppb: 1_000_000, uncertainty_ppb: 1, applied });
+    let drift = |applied| {
+        Some(Drift {
+            ppb: 1_000_000,
+            uncertainty_ppb: 1,
+            applied,
+        })
+    };
     let at_ns = sample(true).device.header.base_ns;
-    assert_eq!(total(Clock { drift: drift(true), at_ns, ..Clock::default() }), (true, Some(60_060), Some(30_330)));
-    assert_eq!(total(Clock { drift: drift(false), at_ns, ..Clock::default() }), (false, Some(60_000), Some(30_300)));
+    assert_eq!(
+        total(Clock {
+            drift: drift(true),
+            at_ns,
+            ..Clock::default()
+        }),
+        (true, Some(60_060), Some(30_330))
+    );
+    assert_eq!(
+        total(Clock {
+            drift: drift(false),
+            at_ns,
+            ..Clock::default()
+        }),
+        (false, Some(60_000), Some(30_300))
+    );
 }
 
 #[test]
 fn what_is_not_communication_is_computation_and_counted() {
     let (_, nodes, summary) = joined(true);
     assert_eq!(nodes[9].r#type(), NodeType::CompNode);
-    assert_eq!((attr(&nodes[9], "is_cpu_op"), attr(&nodes[9], "comm_type")), (Some(&Value::BoolVal(false)), None));
-    assert_eq!((text(&nodes[9], "comm_kind"), nodes[9].duration_micros), (Some("all_reduce"), 39));
+    assert_eq!(
+        (attr(&nodes[9], "is_cpu_op"), attr(&nodes[9], "comm_type")),
+        (Some(&Value::BoolVal(false)), None)
+    );
+    assert_eq!(
+        (text(&nodes[9], "comm_kind"), nodes[9].duration_micros),
+        (Some("all_reduce"), 39)
+    );
     assert_eq!(summary.demoted[&Demotion::AbsentRank], 1);
 }
 
 #[test]
 fn sends_and_receives_name_global_ranks() {
-    for (name, kind, src, dst) in [("send", NodeType::CommSendNode, 0, 1), ("recv", NodeType::CommRecvNode, 1, 0)] {
+    for (name, kind, src, dst) in [
+        ("send", NodeType::CommSendNode, 0, 1),
+        ("recv", NodeType::CommRecvNode, 1, 0),
+    ] {
         let mut b = Builder::new();
         let op = b.op("record_param_comms", 10, 500, None);
         b.trace.device.ops.collective[op.index()] = b.collective(name, "Half", 64);
@@ -320,8 +606,15 @@ fn sends_and_receives_name_global_ranks() {
         assert_eq!(attr(&nodes[0], "is_cpu_op"), Some(&Value::BoolVal(false)));
         assert_eq!(attr(&nodes[0], "comm_src"), Some(&Value::Int32Val(src)));
         assert_eq!(attr(&nodes[0], "comm_dst"), Some(&Value::Int32Val(dst)));
-        assert_eq!((int(&nodes[0], "comm_size"), int(&nodes[0], "comm_tag")), (Some(128), Some(0)));
-        assert_eq!(nodes[1].r#type(), NodeType::CompNode, "a later slice does not communicate again");
+        assert_eq!(
+            (int(&nodes[0], "comm_size"), int(&nodes[0], "comm_tag")),
+            (Some(128), Some(0))
+        );
+        assert_eq!(
+            nodes[1].r#type(),
+            NodeType::CompNode,
+            "a later slice does not communicate again"
+        );
         assert_eq!(int(&nodes[1], "slice_of"), Some(0));
     }
 }
@@ -358,20 +651,51 @@ proptest! {
 
 #[test]
 fn what_nodes_compute_and_move() {
-    let of = |work| written(&sample(true), &WriteOptions { work, ..WriteOptions::default() });
+    let of = |work| {
+        written(
+            &sample(true),
+            &WriteOptions {
+                work,
+                ..WriteOptions::default()
+            },
+        )
+    };
     let (_, nodes, summary) = of(true);
     let told = |node: &Node| {
         (
             int(node, "num_ops"),
             int(node, "tensor_size"),
-            attr(node, "roofline_source").map(|_| text(node, "roofline_source").expect("a text").to_owned()),
+            attr(node, "roofline_source")
+                .map(|_| text(node, "roofline_source").expect("a text").to_owned()),
         )
     };
     // aten::mm of [2, 3] and no second matrix: what it reads
-    assert_eq!(told(&nodes[5]), (Some(6), Some(16_384), Some("bytes".into())), "no less than ASTRA-sim's clock can tell");
-    assert_eq!(told(&nodes[6]), (Some(1), Some(16_384), Some("copy".into())));
-    assert_eq!(told(&nodes[9]), (None, None, None), "a communication has its size");
+    assert_eq!(
+        told(&nodes[5]),
+        (Some(6), Some(16_384), Some("bytes".into())),
+        "no less than ASTRA-sim's clock can tell"
+    );
+    assert_eq!(
+        told(&nodes[6]),
+        (Some(1), Some(16_384), Some("copy".into()))
+    );
+    assert_eq!(
+        told(&nodes[9]),
+        (None, None, None),
+        "a communication has its size"
+    );
     assert_eq!(told(&nodes[2]), (None, None, None), "its kernel does it");
-    assert_eq!(summary.work.values().sum::<u64>(), nodes.iter().filter(|node| attr(node, "num_ops").is_some()).count() as u64);
-    assert!(of(false).1.iter().all(|node| attr(node, "num_ops").is_none()));
+    assert_eq!(
+        summary.work.values().sum::<u64>(),
+        nodes
+            .iter()
+            .filter(|node| attr(node, "num_ops").is_some())
+            .count() as u64
+    );
+    assert!(
+        of(false)
+            .1
+            .iter()
+            .all(|node| attr(node, "num_ops").is_none())
+    );
 }

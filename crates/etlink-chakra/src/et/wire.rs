@@ -36,7 +36,11 @@ pub(crate) struct Messages {
 impl Messages {
     /// Appends messages whose attributes have this field number.
     pub(crate) fn after(bytes: Vec<u8>, attr: u32) -> Self {
-        Messages { bytes, attr, begin: 0 }
+        Messages {
+            bytes,
+            attr,
+            begin: 0,
+        }
     }
 
     /// All messages.
@@ -80,17 +84,26 @@ impl Messages {
     /// A packed list; the empty one is not written.
     pub(crate) fn list(&mut self, tag: u32, values: &[u64]) {
         if !values.is_empty() {
-            self.block(tag, values.iter().map(|value| encoded_len_varint(*value)).sum());
+            self.block(
+                tag,
+                values.iter().map(|value| encoded_len_varint(*value)).sum(),
+            );
             values.iter().for_each(|value| self.varint(*value));
         }
     }
 
     /// A message of three strings with the tags 1 to 3; not written when all are empty.
     pub(crate) fn texts(&mut self, tag: u32, texts: [&str; 3]) {
-        let length = texts.iter().filter(|text| !text.is_empty()).map(|text| text_len(1, text)).sum();
+        let length = texts
+            .iter()
+            .filter(|text| !text.is_empty())
+            .map(|text| text_len(1, text))
+            .sum();
         if length > 0 {
             self.block(tag, length);
-            (1..).zip(texts).for_each(|(tag, text)| self.text(tag, text));
+            (1..)
+                .zip(texts)
+                .for_each(|(tag, text)| self.text(tag, text));
         }
     }
 

@@ -24,7 +24,13 @@ impl<'o> Attrs<'o> {
     #[inline]
     fn name(&mut self, name: &str, kind: &str) {
         self.comma();
-        for part in ["{\"name\": \"", name, "\", \"type\": \"", kind, "\", \"value\": "] {
+        for part in [
+            "{\"name\": \"",
+            name,
+            "\", \"type\": \"",
+            kind,
+            "\", \"value\": ",
+        ] {
             self.out.extend_from_slice(part.as_bytes());
         }
     }
@@ -59,7 +65,11 @@ impl<'o> Attrs<'o> {
 
     /// A string, unless it is empty.
     pub(crate) fn some_text(&mut self, name: &str, value: &str) -> io::Result<()> {
-        if value.is_empty() { Ok(()) } else { self.text(name, value) }
+        if value.is_empty() {
+            Ok(())
+        } else {
+            self.text(name, value)
+        }
     }
 
     /// Attributes that are JSON already.
@@ -79,7 +89,10 @@ impl<'o> Attrs<'o> {
         self.uint("out_msg_nelems", record.out_elements)?;
         self.some_text("in_split_size", names.get(record.in_split))?;
         self.some_text("out_split_size", names.get(record.out_split))?;
-        for (name, rank) in [("global_rank_start", record.rank_start), ("global_rank_stride", record.rank_stride)] {
+        for (name, rank) in [
+            ("global_rank_start", record.rank_start),
+            ("global_rank_stride", record.rank_stride),
+        ] {
             if let Ok(rank) = u64::try_from(rank) {
                 self.uint(name, rank)?;
             }

@@ -98,7 +98,9 @@ fn string(text: &str, out: &mut String) -> usize {
 }
 
 fn is_hex(text: &str) -> bool {
-    text.as_bytes().get(..4).is_some_and(|four| four.iter().all(u8::is_ascii_hexdigit))
+    text.as_bytes()
+        .get(..4)
+        .is_some_and(|four| four.iter().all(u8::is_ascii_hexdigit))
 }
 
 #[cfg(test)]
@@ -117,7 +119,10 @@ mod tests {
         for (raw, want) in [
             (r#"[1,[2,"x"]]"#, r#"[1,[2,"x"]]"#),
             ("[nan, -inf, 1.5]", r#"["nan", "-inf", 1.5]"#),
-            (r#"["C:\q\u0041\u12",-1.-500]"#, r#"["C:\\q\u0041\\u12","-1.-500"]"#),
+            (
+                r#"["C:\q\u0041\u12",-1.-500]"#,
+                r#"["C:\\q\u0041\\u12","-1.-500"]"#,
+            ),
             ("[\"a\nb\"]", "[\"a b\"]"),
         ] {
             assert_eq!(listed(raw.as_bytes()), (want.to_owned(), true));

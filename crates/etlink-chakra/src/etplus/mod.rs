@@ -38,7 +38,10 @@ pub(crate) const MARK: &str = "linked_by";
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write_etplus(trace: &LinkedTrace, out: &mut (impl Write + Send)) -> io::Result<WriteSummary> {
+pub fn write_etplus(
+    trace: &LinkedTrace,
+    out: &mut (impl Write + Send),
+) -> io::Result<WriteSummary> {
     let plan = Plan::new(trace);
     let lines = plan.lines();
     let blocks = lines.div_ceil(BLOCK_LINES);
@@ -52,9 +55,15 @@ pub fn write_etplus(trace: &LinkedTrace, out: &mut (impl Write + Send)) -> io::R
         if first + BLOCK_LINES >= lines {
             tail(trace, &mut bytes)?;
         }
-        Ok(Block { bytes, summary: nodes.summary })
+        Ok(Block {
+            bytes,
+            summary: nodes.summary,
+        })
     })?;
-    Ok(WriteSummary { ops_left_out: plan.ops_left_out(trace), ..summary })
+    Ok(WriteSummary {
+        ops_left_out: plan.ops_left_out(trace),
+        ..summary
+    })
 }
 
 fn head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
@@ -71,7 +80,10 @@ fn head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
 /// wants it: then the end is that of the device trace.
 fn tail(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
     let said = trace.host.as_ref().and_then(|host| host.header.finish_ms);
-    let span = trace.device.window().map_or(0, |(start, end)| (end - start).0);
+    let span = trace
+        .device
+        .window()
+        .map_or(0, |(start, end)| (end - start).0);
     let finish = said.unwrap_or_else(|| start_ms(trace).saturating_add(span / 1_000_000));
     writeln!(out, "\n], \"finish_ts\": {finish}}}")
 }

@@ -28,7 +28,13 @@ pub(crate) struct NodeWriter<'t> {
 
 impl<'t> NodeWriter<'t> {
     pub(crate) fn new(trace: &'t LinkedTrace, plan: &'t Plan) -> Self {
-        NodeWriter { trace, plan, strides: schema::has_strides(schema::of(trace)), body: vec![], summary: WriteSummary::default() }
+        NodeWriter {
+            trace,
+            plan,
+            strides: schema::has_strides(schema::of(trace)),
+            body: vec![],
+            summary: WriteSummary::default(),
+        }
     }
 
     /// Lines of the file, counted from 0: a node each, ids counted from 1.
@@ -85,13 +91,20 @@ impl<'t> NodeWriter<'t> {
         json::text(out, device.names.get(rows.category[row]))?;
         out.extend_from_slice(b", \"ph\": \"X\"");
         if let Some(queue) = device.queues.get(rows.queue[row].index()) {
-            write!(out, ", \"stream\": {}, \"device\": {}", queue.stream, queue.device)?;
+            write!(
+                out,
+                ", \"stream\": {}, \"device\": {}",
+                queue.stream, queue.device
+            )?;
         }
         if let Some(correlation) = rows.correlation[row].get() {
             write!(out, ", \"correlation\": {}", correlation.0)?;
         }
         let record = self.trace.row_collective(RowIdx::new(row));
-        if let Some(group) = record.map(|of| of.names.get(of.record.group_name)).filter(|name| !name.is_empty()) {
+        if let Some(group) = record
+            .map(|of| of.names.get(of.record.group_name))
+            .filter(|name| !name.is_empty())
+        {
             out.extend_from_slice(b", \"pg_name\": ");
             json::text(out, group)?;
         }
@@ -115,7 +128,9 @@ impl<'t> NodeWriter<'t> {
     fn name(&self, source: Source) -> &'t str {
         match (source, &self.trace.host) {
             (Source::Host(node), Some(host)) => host.names.get(host.nodes.name[node as usize]),
-            (Source::Op(op), _) => self.trace.device_name(self.trace.device.ops.name[op as usize]),
+            (Source::Op(op), _) => self
+                .trace
+                .device_name(self.trace.device.ops.name[op as usize]),
             (Source::Process, _) => PROCESS,
             (Source::Thread { .. } | Source::Host(_), _) => THREAD,
         }
@@ -135,14 +150,23 @@ impl<'t> NodeWriter<'t> {
 
     fn host_body(&mut self, host: &HostTrace, node: usize, op: Option<OpIdx>) -> io::Result<()> {
         let nodes = &host.nodes;
-        for (key, list) in [("inputs", &nodes.inputs[node]), ("outputs", &nodes.outputs[node])] {
+        for (key, list) in [
+            ("inputs", &nodes.inputs[node]),
+            ("outputs", &nodes.outputs[node]),
+        ] {
             self.lists(key, self.host_lists(host, list));
         }
-        let fw_parent = host.find(nodes.fw_parent[node]).filter(|_| nodes.fw_parent[node] != 0);
-        let fw_parent = fw_parent.map(|parent| self.plan.ids[self.plan.host_entry[parent] as usize]);
+        let fw_parent = host
+            .find(nodes.fw_parent[node])
+            .filter(|_| nodes.fw_parent[node] != 0);
+        let fw_parent =
+            fw_parent.map(|parent| self.plan.ids[self.plan.host_entry[parent] as usize]);
         let record = match nodes.collective[node] {
             NONE => op.and_then(|op| self.trace.op_collective(op)),
-            at => Some(CollectiveRef { record: host.collectives.row(at as usize), names: &host.names }),
+            at => Some(CollectiveRef {
+                record: host.collectives.row(at as usize),
+                names: &host.names,
+            }),
         };
         let mut attrs = Attrs::begin(&mut self.body);
         attrs.uint("rf_id", nodes.rf_id[node].0)?;
@@ -168,14 +192,26 @@ impl<'t> NodeWriter<'t> {
 
     fn host_lists<'h>(&self, host: &'h HostTrace, list: &ValueList) -> Lists<'h> {
         let name = |id: NameId| host.names.get(id).as_bytes();
-        Lists { values: host.span(list.values), shapes: name(list.shapes), types: name(list.types), strides: name(list.strides) }
+        Lists {
+            values: host.span(list.values),
+            shapes: name(list.shapes),
+            types: name(list.types),
+            strides: name(list.strides),
+        }
     }
 
     /// A CPU op as a node. Kineto has no tensor ids, so `values` stays empty.
     fn op_body(&mut self, op: OpIdx) -> io::Result<()> {
         let (trace, ops, at) = (self.trace, &self.trace.device.ops, op.index());
         let name = |id: NameId| trace.device_name(id).as_bytes();
-        self.lists("inputs", Lists { shapes: name(ops.shapes[at]), types: name(ops.types[at]), ..Lists::default() });
+        self.lists(
+            "inputs",
+            Lists {
+                shapes: name(ops.shapes[at]),
+                types: name(ops.types[at]),
+                ..Lists::default()
+            },
+        );
         self.lists("outputs", Lists::default());
         let scope = if ops.annotation[at] { USER_SCOPE } else { 0 };
         let tid = ops.thread[at].index() as u64 + 1;
@@ -210,12 +246,20 @@ impl<'t> NodeWriter<'t> {
     }
 
     fn lists(&mut self, key: &str, lists: Lists<'_>) {
-        let Lists { values, shapes, types, strides } = lists;
+        let Lists {
+            values,
+            shapes,
+            types,
+            strides,
+        } = lists;
         self.body.extend_from_slice(b"\"");
         self.body.extend_from_slice(key.as_bytes());
         let mut separator = "\": {\"";
         let strides = self.strides.then_some(("strides", strides));
-        for (part, raw) in [("values", values), ("shapes", shapes), ("types", types)].into_iter().chain(strides) {
+        for (part, raw) in [("values", values), ("shapes", shapes), ("types", types)]
+            .into_iter()
+            .chain(strides)
+        {
             self.body.extend_from_slice(separator.as_bytes());
             self.body.extend_from_slice(part.as_bytes());
             self.body.extend_from_slice(b"\": ");

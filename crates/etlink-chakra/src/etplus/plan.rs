@@ -52,7 +52,14 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(trace: &LinkedTrace) -> Self {
-        let mut plan = Plan { entries: vec![], ids: vec![], host_op: vec![], host_entry: vec![], rows: vec![], first_row: vec![] };
+        let mut plan = Plan {
+            entries: vec![],
+            ids: vec![],
+            host_op: vec![],
+            host_entry: vec![],
+            rows: vec![],
+            first_row: vec![],
+        };
         let owners = match &trace.host {
             Some(host) => plan.place_host_nodes(trace, host),
             None => plan.place_ops(trace),
@@ -74,13 +81,18 @@ impl Plan {
 
     /// The entry that line `line`, counted from 0, is of.
     pub(crate) fn entry_at(&self, line: u64) -> usize {
-        self.ids.partition_point(|id| *id <= line + 1).saturating_sub(1)
+        self.ids
+            .partition_point(|id| *id <= line + 1)
+            .saturating_sub(1)
     }
 
     /// CPU ops that no host node stands for, if there is a host trace.
     pub(crate) fn ops_left_out(&self, trace: &LinkedTrace) -> u64 {
         let matched = self.host_op.iter().filter(|op| **op != NONE).count();
-        trace.host.as_ref().map_or(0, |_| (trace.device.ops.len() - matched) as u64)
+        trace
+            .host
+            .as_ref()
+            .map_or(0, |_| (trace.device.ops.len() - matched) as u64)
     }
 
     fn push(&mut self, source: Source, parent: u32) -> u32 {
@@ -109,23 +121,40 @@ impl Plan {
                 self.host_entry[node] = self.push(Source::Host(position(node)), 0);
             }
         }
-        thread_entry.extend(roots.threads.iter().map(|(&tid, &node)| (tid, self.host_entry[node])));
+        thread_entry.extend(
+            roots
+                .threads
+                .iter()
+                .map(|(&tid, &node)| (tid, self.host_entry[node])),
+        );
         for node in 0..host.nodes.len() {
             let entry = self.host_entry[node];
             self.entries[entry as usize].parent = match roots.parent(host, node) {
                 Some(parent) => self.host_entry[parent],
                 None if host.is_root(node) => 0,
                 // a root that comes after the op is damage
-                None => thread_entry.get(&host.nodes.tid[node]).copied().filter(|root| *root < entry).unwrap_or(0),
+                None => thread_entry
+                    .get(&host.nodes.tid[node])
+                    .copied()
+                    .filter(|root| *root < entry)
+                    .unwrap_or(0),
             };
         }
         self.match_ops(trace, host, &thread_entry)
     }
 
-    fn match_ops(&mut self, trace: &LinkedTrace, host: &HostTrace, thread_entry: &FxHashMap<u32, u32>) -> Owners {
+    fn match_ops(
+        &mut self,
+        trace: &LinkedTrace,
+        host: &HostTrace,
+        thread_entry: &FxHashMap<u32, u32>,
+    ) -> Owners {
         let ops = trace.device.ops.len();
         self.host_op = vec![NONE; host.nodes.len()];
-        let mut owners = Owners { op: vec![NONE; ops], thread: vec![NONE; trace.device.threads.len()] };
+        let mut owners = Owners {
+            op: vec![NONE; ops],
+            thread: vec![NONE; trace.device.threads.len()],
+        };
         for op in 0..ops {
             let thread = trace.device.ops.thread[op].index();
             match trace.op_host[op].get() {
@@ -135,11 +164,20 @@ impl Plan {
                     if self.host_op[node] == NONE {
                         self.host_op[node] = position(op);
                     }
-                    if let Some(entry) = owners.thread.get_mut(thread).filter(|entry| **entry == NONE) {
-                        *entry = thread_entry.get(&host.nodes.tid[node]).copied().unwrap_or(NONE);
+                    if let Some(entry) = owners
+                        .thread
+                        .get_mut(thread)
+                        .filter(|entry| **entry == NONE)
+                    {
+                        *entry = thread_entry
+                            .get(&host.nodes.tid[node])
+                            .copied()
+                            .unwrap_or(NONE);
                     }
                 }
-                None => owners.op[op] = enclosing(trace, op).map_or(NONE, |parent| owners.op[parent]),
+                None => {
+                    owners.op[op] = enclosing(trace, op).map_or(NONE, |parent| owners.op[parent])
+                }
             }
         }
         owners
@@ -149,7 +187,9 @@ impl Plan {
     fn place_ops(&mut self, trace: &LinkedTrace) -> Owners {
         self.push(Source::Process, 0);
         let threads = 1..=position(trace.device.threads.len());
-        let thread: Vec<u32> = threads.map(|tid| self.push(Source::Thread { tid }, 0)).collect();
+        let thread: Vec<u32> = threads
+            .map(|tid| self.push(Source::Thread { tid }, 0))
+            .collect();
         let mut op_entry: Vec<u32> = vec![];
         for op in 0..trace.device.ops.len() {
             let on_thread = trace.device.ops.thread[op].index();
@@ -159,7 +199,10 @@ impl Plan {
             };
             op_entry.push(self.push(Source::Op(position(op)), parent));
         }
-        Owners { op: op_entry, thread }
+        Owners {
+            op: op_entry,
+            thread,
+        }
     }
 
     /// Groups rows by owner; those without get a root per device.
@@ -170,7 +213,11 @@ impl Plan {
         let mut owner: Vec<u32> = Vec::with_capacity(rows.len());
         for row in 0..rows.len() {
             let known = owners.of(trace, row);
-            let device = trace.device.queues.get(rows.queue[row].index()).map_or(0, |queue| queue.device);
+            let device = trace
+                .device
+                .queues
+                .get(rows.queue[row].index())
+                .map_or(0, |queue| queue.device);
             owner.push(if known != NONE {
                 known
             } else {
@@ -202,7 +249,10 @@ impl Plan {
     }
 
     fn last_tid(&self, trace: &LinkedTrace) -> u32 {
-        let host = trace.host.iter().flat_map(|host| host.nodes.tid.iter().copied());
+        let host = trace
+            .host
+            .iter()
+            .flat_map(|host| host.nodes.tid.iter().copied());
         let made = self.entries.iter().filter_map(|entry| match entry.source {
             Source::Thread { tid } => Some(tid),
             _ => None,
@@ -230,13 +280,17 @@ struct Owners {
 impl Owners {
     /// The owner of a row: its op's entry, else the root of the thread that launched it.
     fn of(&self, trace: &LinkedTrace, row: usize) -> u32 {
-        let op = trace.row_op[row].get().map_or(NONE, |op| self.op[op.index()]);
+        let op = trace.row_op[row]
+            .get()
+            .map_or(NONE, |op| self.op[op.index()]);
         if op != NONE {
             return op;
         }
         let call = trace.row_call[row].get();
         let thread = call.map(|call| trace.device.calls.thread[call.index()].index());
-        thread.and_then(|thread| self.thread.get(thread).copied()).unwrap_or(NONE)
+        thread
+            .and_then(|thread| self.thread.get(thread).copied())
+            .unwrap_or(NONE)
     }
 }
 
@@ -250,8 +304,16 @@ struct Roots {
 impl Roots {
     fn of(host: &HostTrace) -> Self {
         let roots = (0..host.nodes.len()).filter(|&node| host.is_root(node));
-        let (process, threads): (Vec<usize>, Vec<usize>) = roots.partition(|&node| host.names.get(host.nodes.name[node]).ends_with("process]"));
-        Roots { process: process.first().copied(), threads: threads.into_iter().rev().map(|node| (host.nodes.tid[node], node)).collect() }
+        let (process, threads): (Vec<usize>, Vec<usize>) =
+            roots.partition(|&node| host.names.get(host.nodes.name[node]).ends_with("process]"));
+        Roots {
+            process: process.first().copied(),
+            threads: threads
+                .into_iter()
+                .rev()
+                .map(|node| (host.nodes.tid[node], node))
+                .collect(),
+        }
     }
 
     /// The parent of an op, if it is another op, or a thread's root, that comes before: anything else is damage.
@@ -272,7 +334,12 @@ impl Roots {
 
 /// The op that encloses `op`; ops are in order of start, so it comes before.
 fn enclosing(trace: &LinkedTrace, op: usize) -> Option<usize> {
-    let parent = trace.op_parent.get(op).copied().and_then(OpIdx::get)?.index();
+    let parent = trace
+        .op_parent
+        .get(op)
+        .copied()
+        .and_then(OpIdx::get)?
+        .index();
     (parent < op).then_some(parent)
 }
 

@@ -7,7 +7,12 @@
 use etlink_link::LinkedTrace;
 use etlink_model::NameId;
 
-const KNOWN: [&str; 4] = ["1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.1.0-chakra.0.0.4", STRIDES];
+const KNOWN: [&str; 4] = [
+    "1.0.2-chakra.0.0.4",
+    "1.0.3-chakra.0.0.4",
+    "1.1.0-chakra.0.0.4",
+    STRIDES,
+];
 const STRIDES: &str = "1.1.1-chakra.0.0.4";
 const NO_STRIDES: &str = "1.1.0-chakra.0.0.4";
 
@@ -21,7 +26,11 @@ pub(crate) fn of(trace: &LinkedTrace) -> &'static str {
         return known;
     }
     let mut lists = host.nodes.inputs.iter().chain(&host.nodes.outputs);
-    if lists.any(|list| list.strides != NameId::EMPTY) { STRIDES } else { NO_STRIDES }
+    if lists.any(|list| list.strides != NameId::EMPTY) {
+        STRIDES
+    } else {
+        NO_STRIDES
+    }
 }
 
 /// Whether `inputs` and `outputs` have `strides`.

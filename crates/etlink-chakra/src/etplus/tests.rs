@@ -21,7 +21,12 @@ fn attr<'n>(node: &'n Value, name: &str) -> &'n Value {
 }
 
 fn column<'d>(document: &'d Value, key: &str) -> Vec<&'d Value> {
-    document["nodes"].as_array().expect("nodes").iter().map(|node| &node[key]).collect()
+    document["nodes"]
+        .as_array()
+        .expect("nodes")
+        .iter()
+        .map(|node| &node[key])
+        .collect()
 }
 
 /// What all readers need of every node.
@@ -30,17 +35,37 @@ fn assert_readable(document: &Value) {
         assert!(!document[key].is_null(), "{key}");
     }
     let nodes = document["nodes"].as_array().expect("nodes");
-    assert_eq!(nodes[0]["name"], "[pytorch|profiler|execution_trace|process]");
-    assert_eq!((&nodes[0]["id"], &nodes[0]["ctrl_deps"]), (&Value::from(1), &Value::from(1)));
+    assert_eq!(
+        nodes[0]["name"],
+        "[pytorch|profiler|execution_trace|process]"
+    );
+    assert_eq!(
+        (&nodes[0]["id"], &nodes[0]["ctrl_deps"]),
+        (&Value::from(1), &Value::from(1))
+    );
     for (position, node) in nodes.iter().enumerate().skip(1) {
         assert_eq!(node["id"], position + 1, "ids ascend without holes");
         let parent = node["ctrl_deps"].as_u64().expect("parent");
-        assert!(parent <= position as u64, "a parent comes before its children");
-        for name in ["rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema"] {
+        assert!(
+            parent <= position as u64,
+            "a parent comes before its children"
+        );
+        for name in [
+            "rf_id",
+            "fw_parent",
+            "seq_id",
+            "scope",
+            "tid",
+            "fw_tid",
+            "op_schema",
+        ] {
             attr(node, name);
         }
         for list in ["values", "shapes", "types", "strides"] {
-            assert!(node["inputs"][list].is_array() && node["outputs"][list].is_array(), "{list}");
+            assert!(
+                node["inputs"][list].is_array() && node["outputs"][list].is_array(),
+                "{list}"
+            );
         }
     }
 }
@@ -66,8 +91,20 @@ fn a_node_per_et_node_and_device_row() {
             "Memcpy DtoD",
         ]
     );
-    assert_eq!(column(&document, "ctrl_deps"), [1, 1, 2, 3, 4, 4, 2, 7, 1, 9], "node 99 is not there: the thread root");
-    assert_eq!((summary.nodes, summary.timed, summary.device_rows, summary.ops_left_out), (10, 3, 3, 0));
+    assert_eq!(
+        column(&document, "ctrl_deps"),
+        [1, 1, 2, 3, 4, 4, 2, 7, 1, 9],
+        "node 99 is not there: the thread root"
+    );
+    assert_eq!(
+        (
+            summary.nodes,
+            summary.timed,
+            summary.device_rows,
+            summary.ops_left_out
+        ),
+        (10, 3, 3, 0)
+    );
 }
 
 #[test]
@@ -75,21 +112,46 @@ fn times_are_where_there_are_any() {
     let (document, _) = written(&sample(true));
     let nodes = &document["nodes"];
     let mm = &nodes[3];
-    assert_eq!((&mm["ts"], &mm["inclusive_dur"], &mm["exclusive_dur"]), (&Value::from(2.5), &Value::from(20.0), &Value::from(10.0)));
+    assert_eq!(
+        (&mm["ts"], &mm["inclusive_dur"], &mm["exclusive_dur"]),
+        (&Value::from(2.5), &Value::from(20.0), &Value::from(10.0))
+    );
     assert!(mm.get("inter_thread_dep").is_some_and(Value::is_null));
-    assert!(nodes[5].get("ts").is_none(), "no times for what was not matched");
+    assert!(
+        nodes[5].get("ts").is_none(),
+        "no times for what was not matched"
+    );
     let gemm = &nodes[4];
-    assert_eq!((&gemm["ts"], &gemm["exclusive_dur"]), (&Value::from(9.0), &Value::from(0.7)));
+    assert_eq!(
+        (&gemm["ts"], &gemm["exclusive_dur"]),
+        (&Value::from(9.0), &Value::from(0.7))
+    );
 }
 
 #[test]
 fn device_rows_repeat_their_owner() {
     let (document, _) = written(&sample(true));
-    let (mm, gemm, nccl) = (&document["nodes"][3], &document["nodes"][4], &document["nodes"][7]);
-    assert_eq!((&gemm["attrs"], &gemm["inputs"]), (&mm["attrs"], &mm["inputs"]));
-    assert_eq!((&gemm["cat"], &gemm["ph"], &gemm["stream"]), (&Value::from("kernel"), &Value::from("X"), &Value::from(7)));
-    assert_eq!((&gemm["correlation"], &gemm["device"]), (&Value::from(5), &Value::from(0)));
-    assert_eq!((&nccl["pg_name"], gemm.get("pg_name")), (&Value::from("0"), None));
+    let (mm, gemm, nccl) = (
+        &document["nodes"][3],
+        &document["nodes"][4],
+        &document["nodes"][7],
+    );
+    assert_eq!(
+        (&gemm["attrs"], &gemm["inputs"]),
+        (&mm["attrs"], &mm["inputs"])
+    );
+    assert_eq!(
+        (&gemm["cat"], &gemm["ph"], &gemm["stream"]),
+        (&Value::from("kernel"), &Value::from("X"), &Value::from(7))
+    );
+    assert_eq!(
+        (&gemm["correlation"], &gemm["device"]),
+        (&Value::from(5), &Value::from(0))
+    );
+    assert_eq!(
+        (&nccl["pg_name"], gemm.get("pg_name")),
+        (&Value::from("0"), None)
+    );
     assert_eq!(attr(nccl, "collective_name"), "allreduce");
     assert_eq!(attr(nccl, "in_msg_nelems"), 1024);
 }
@@ -98,9 +160,18 @@ fn device_rows_repeat_their_owner() {
 fn attributes_are_kept_and_forward_parents_renumbered() {
     let (document, _) = written(&sample(true));
     let nodes = &document["nodes"];
-    assert_eq!((attr(&nodes[3], "rf_id"), attr(&nodes[3], "extra")), (&Value::from(112), &Value::from("y")));
-    assert_eq!((attr(&nodes[5], "fw_parent"), attr(&nodes[6], "fw_parent")), (&Value::from(3), &Value::from(4)));
-    assert_eq!(nodes[3]["inputs"]["values"][1], "nan", "a bare nan is quoted");
+    assert_eq!(
+        (attr(&nodes[3], "rf_id"), attr(&nodes[3], "extra")),
+        (&Value::from(112), &Value::from("y"))
+    );
+    assert_eq!(
+        (attr(&nodes[5], "fw_parent"), attr(&nodes[6], "fw_parent")),
+        (&Value::from(3), &Value::from(4))
+    );
+    assert_eq!(
+        nodes[3]["inputs"]["values"][1], "nan",
+        "a bare nan is quoted"
+    );
 }
 
 #[test]
@@ -116,11 +187,17 @@ fn schemas_that_the_converter_does_not_read_are_raised() {
         let host = trace.host.as_mut().expect("host");
         host.header.schema = said.to_owned();
         if !strides {
-            host.nodes.inputs.iter_mut().for_each(|list| list.strides = etlink_model::NameId::EMPTY);
+            host.nodes
+                .inputs
+                .iter_mut()
+                .for_each(|list| list.strides = etlink_model::NameId::EMPTY);
         }
         let (document, _) = written(&trace);
         assert_eq!(document["schema"], want, "{said}");
-        assert_eq!(document["nodes"][3]["inputs"].get("strides").is_some(), want.starts_with("1.1.1"));
+        assert_eq!(
+            document["nodes"][3]["inputs"].get("strides").is_some(),
+            want.starts_with("1.1.1")
+        );
     }
 }
 
@@ -134,8 +211,15 @@ fn roots_are_made_where_a_trace_has_none() {
     host.nodes.parent[2] = 20;
     let (document, _) = written(&trace);
     assert_readable(&document);
-    assert_eq!(document["nodes"][1]["name"], "[pytorch|profiler|execution_trace|thread]");
-    assert_eq!(column(&document, "ctrl_deps")[2..6], [1, 2, 4, 3], "a parent that began later is none");
+    assert_eq!(
+        document["nodes"][1]["name"],
+        "[pytorch|profiler|execution_trace|thread]"
+    );
+    assert_eq!(
+        column(&document, "ctrl_deps")[2..6],
+        [1, 2, 4, 3],
+        "a parent that began later is none"
+    );
 }
 
 #[test]
@@ -147,7 +231,10 @@ fn a_thread_root_after_its_ops_is_not_their_child_nor_their_parent() {
     host.nodes.parent[2] = host.nodes.id[1];
     let (document, _) = written(&trace);
     assert_readable(&document);
-    assert_eq!(document["nodes"][2]["name"], "[pytorch|profiler|execution_trace|thread]");
+    assert_eq!(
+        document["nodes"][2]["name"],
+        "[pytorch|profiler|execution_trace|thread]"
+    );
     assert_eq!(column(&document, "ctrl_deps")[1..3], [1, 1]);
 }
 
@@ -156,7 +243,13 @@ fn the_device_trace_alone_is_a_tree_too() {
     let (document, summary) = written(&sample(false));
     assert_readable(&document);
     assert_eq!(column(&document, "ctrl_deps"), [1, 1, 2, 3, 4, 2, 6, 1, 8]);
-    assert_eq!((attr(&document["nodes"][2], "tid"), attr(&document["nodes"][7], "tid")), (&Value::from(1), &Value::from(2)));
+    assert_eq!(
+        (
+            attr(&document["nodes"][2], "tid"),
+            attr(&document["nodes"][7], "tid")
+        ),
+        (&Value::from(1), &Value::from(2))
+    );
     assert_eq!(document["nodes"][3]["inputs"]["types"][0], "float");
     assert_eq!(attr(&document["nodes"][5], "collective_name"), "allreduce");
     assert_eq!((summary.timed, summary.device_rows), (3, 3));
@@ -169,11 +262,23 @@ fn rows_hang_on_the_nearest_op_or_thread_that_there_is() {
     let mut trace = sample(true);
     trace.op_host[1] = etlink_model::HostIdx::NONE;
     let (document, summary) = written(&trace);
-    assert_eq!((&document["nodes"][3]["name"], &document["nodes"][3]["ctrl_deps"]), (&Value::from("gemm<float>"), &Value::from(3)));
+    assert_eq!(
+        (
+            &document["nodes"][3]["name"],
+            &document["nodes"][3]["ctrl_deps"]
+        ),
+        (&Value::from("gemm<float>"), &Value::from(3))
+    );
     assert_eq!(summary.ops_left_out, 1);
     trace.row_op[0] = OpIdx::NONE;
     let (document, _) = written(&trace);
-    assert_eq!((&document["nodes"][2]["name"], &document["nodes"][2]["ctrl_deps"]), (&Value::from("gemm<float>"), &Value::from(2)));
+    assert_eq!(
+        (
+            &document["nodes"][2]["name"],
+            &document["nodes"][2]["ctrl_deps"]
+        ),
+        (&Value::from("gemm<float>"), &Value::from(2))
+    );
 }
 
 #[test]
@@ -184,7 +289,10 @@ fn odd_names_stay_json() {
     let mut trace = b.done();
     trace.device.ops.shapes[0] = intern(&mut trace, "[[1, nan], [inf");
     let (document, summary) = written(&trace);
-    assert_eq!(column(&document, "name")[2..], ["a\"\\\n\u{1}\u{2028}é", "k\"\\"]);
+    assert_eq!(
+        column(&document, "name")[2..],
+        ["a\"\\\n\u{1}\u{2028}é", "k\"\\"]
+    );
     assert_eq!(summary.unreadable_values, 1);
 }
 
@@ -193,7 +301,10 @@ fn blocks_may_begin_anywhere() {
     let mut trace = sample(true);
     let host = trace.host.as_mut().expect("host");
     let broken = host.names.intern("[1");
-    host.nodes.inputs.iter_mut().for_each(|list| list.shapes = broken);
+    host.nodes
+        .inputs
+        .iter_mut()
+        .for_each(|list| list.shapes = broken);
     let plan = Plan::new(&trace);
     let written = |lines: std::ops::Range<u64>| {
         let (mut nodes, mut out) = (NodeWriter::new(&trace, &plan), vec![]);
@@ -205,6 +316,10 @@ fn blocks_may_begin_anywhere() {
     for cut in 1..plan.lines() {
         let ((before, mut sum), (after, rest)) = (written(0..cut), written(cut..plan.lines()));
         sum.add(&rest);
-        assert_eq!(([before, after].concat(), &sum), (whole.clone(), &counts), "cut at {cut}");
+        assert_eq!(
+            ([before, after].concat(), &sum),
+            (whole.clone(), &counts),
+            "cut at {cut}"
+        );
     }
 }

@@ -9,35 +9,54 @@ const PAIR: Party = Party::Group(0);
 
 /// A rank of a world of two with these communications: type, with whom, number, size. Nodes count from 10.
 fn rank(rank: i64, drawn: Drawn<'_>) -> (Facts, Vec<Option<i64>>) {
-    let communication = |(node, &(kind, party, seq, size)): (u32, &(CollectiveKind, Party, i64, Option<i64>))| Communication {
-        node,
-        party,
-        kind,
-        dtype: Default::default(),
-        in_bytes: size.unwrap_or(0).unsigned_abs(),
-        bytes: size.unwrap_or(0).unsigned_abs(),
-        seq: Some(seq),
-        start_ns: i64::from(node),
-        end_ns: i64::from(node) + 1,
-        on_device: true,
-        runs: Default::default(),
-    };
+    let communication =
+        |(node, &(kind, party, seq, size)): (u32, &(CollectiveKind, Party, i64, Option<i64>))| {
+            Communication {
+                node,
+                party,
+                kind,
+                dtype: Default::default(),
+                in_bytes: size.unwrap_or(0).unsigned_abs(),
+                bytes: size.unwrap_or(0).unsigned_abs(),
+                seq: Some(seq),
+                start_ns: i64::from(node),
+                end_ns: i64::from(node) + 1,
+                on_device: true,
+                runs: Default::default(),
+            }
+        };
     let communications = (10u32..).zip(drawn).map(communication).collect();
     let groups = vec![GroupOf::Ranks(vec![0, 1])];
-    (Facts { rank, groups, communications, ..Facts::default() }, drawn.iter().map(|(.., size)| *size).collect())
+    (
+        Facts {
+            rank,
+            groups,
+            communications,
+            ..Facts::default()
+        },
+        drawn.iter().map(|(.., size)| *size).collect(),
+    )
 }
 
 fn agreed(ranks: &[Drawn<'_>], without_absent: bool) -> Agreed {
-    let (facts, sizes): (Vec<Facts>, Vec<_>) = (0..).zip(ranks).map(|(at, drawn)| rank(at, drawn)).unzip();
+    let (facts, sizes): (Vec<Facts>, Vec<_>) =
+        (0..).zip(ranks).map(|(at, drawn)| rank(at, drawn)).unzip();
     agree(&facts, &sizes, &join(&facts), without_absent)
 }
 
 fn fates(agreed: &Agreed, rank: usize) -> Vec<Fate> {
-    agreed.ranks[rank].fates.iter().map(|(_, fate)| *fate).collect()
+    agreed.ranks[rank]
+        .fates
+        .iter()
+        .map(|(_, fate)| *fate)
+        .collect()
 }
 
 const fn runs(bytes: i64) -> Fate {
-    Fate::Communication { group: Some(1), bytes }
+    Fate::Communication {
+        group: Some(1),
+        bytes,
+    }
 }
 
 const UNMATCHED: Fate = Fate::Compute(Demotion::Unmatched);
@@ -46,46 +65,108 @@ const UNMATCHED: Fate = Fate::Compute(Demotion::Unmatched);
 fn equal_ranks_run_as_they_are() {
     let drawn: Drawn<'_> = &[(AllReduce, PAIR, 1, Some(8)), (Broadcast, PAIR, 2, Some(4))];
     let agreed = agreed(&[drawn, drawn], true);
-    assert_eq!((fates(&agreed, 0), fates(&agreed, 1)), (vec![runs(8), runs(4)], vec![runs(8), runs(4)]));
-    assert_eq!((agreed.groups, agreed.out_of_turn), ([(1, vec![0, 1])].into(), vec![]));
+    assert_eq!(
+        (fates(&agreed, 0), fates(&agreed, 1)),
+        (vec![runs(8), runs(4)], vec![runs(8), runs(4)])
+    );
+    assert_eq!(
+        (agreed.groups, agreed.out_of_turn),
+        ([(1, vec![0, 1])].into(), vec![])
+    );
 }
 
 #[test]
 fn the_largest_size_wins() {
-    let agreed = agreed(&[&[(AllToAll, PAIR, 1, Some(320))], &[(AllToAll, PAIR, 1, Some(704))]], true);
-    assert_eq!((fates(&agreed, 0), fates(&agreed, 1)), (vec![runs(704)], vec![runs(704)]));
+    let agreed = agreed(
+        &[
+            &[(AllToAll, PAIR, 1, Some(320))],
+            &[(AllToAll, PAIR, 1, Some(704))],
+        ],
+        true,
+    );
+    assert_eq!(
+        (fates(&agreed, 0), fates(&agreed, 1)),
+        (vec![runs(704)], vec![runs(704)])
+    );
 }
 
 #[test]
 fn what_is_missing_or_something_else_on_a_rank_is_computation() {
-    let one: Drawn<'_> = &[(AllReduce, PAIR, 1, Some(8)), (AllReduce, PAIR, 2, Some(4)), (AllReduce, PAIR, 3, Some(4))];
+    let one: Drawn<'_> = &[
+        (AllReduce, PAIR, 1, Some(8)),
+        (AllReduce, PAIR, 2, Some(4)),
+        (AllReduce, PAIR, 3, Some(4)),
+    ];
     let other: Drawn<'_> = &[(AllReduce, PAIR, 2, Some(4)), (Broadcast, PAIR, 3, Some(4))];
     let agreed = agreed(&[one, other], true);
-    assert_eq!((fates(&agreed, 0), fates(&agreed, 1)), (vec![UNMATCHED, runs(4), UNMATCHED], vec![runs(4), UNMATCHED]));
-    assert_eq!(agreed.ranks[0].of(99), Fate::Compute(Demotion::UnknownGroup));
+    assert_eq!(
+        (fates(&agreed, 0), fates(&agreed, 1)),
+        (
+            vec![UNMATCHED, runs(4), UNMATCHED],
+            vec![runs(4), UNMATCHED]
+        )
+    );
+    assert_eq!(
+        agreed.ranks[0].of(99),
+        Fate::Compute(Demotion::UnknownGroup)
+    );
 }
 
 #[test]
 fn what_one_rank_cannot_run_no_rank_runs() {
-    let agreed = agreed(&[&[(AllReduce, PAIR, 1, Some(8))], &[(AllReduce, PAIR, 1, None)]], true);
-    assert_eq!(fates(&agreed, 0), [Fate::Compute(Demotion::CannotRunElsewhere)], "it is matched");
+    let agreed = agreed(
+        &[
+            &[(AllReduce, PAIR, 1, Some(8))],
+            &[(AllReduce, PAIR, 1, None)],
+        ],
+        true,
+    );
+    assert_eq!(
+        fates(&agreed, 0),
+        [Fate::Compute(Demotion::CannotRunElsewhere)],
+        "it is matched"
+    );
     assert!(agreed.groups.is_empty());
 }
 
 #[test]
 fn ranks_whose_traces_are_not_here_take_part_unless_the_files_shall_run() {
-    let alone: Drawn<'_> = &[(AllReduce, PAIR, 1, Some(8)), (Send, Party::Peer(Some(1)), 2, Some(8))];
-    assert_eq!(fates(&agreed(&[alone], false), 0), [runs(8), Fate::Communication { group: None, bytes: 8 }]);
-    assert_eq!(fates(&agreed(&[alone], true), 0), [Fate::Compute(Demotion::AbsentRank); 2]);
+    let alone: Drawn<'_> = &[
+        (AllReduce, PAIR, 1, Some(8)),
+        (Send, Party::Peer(Some(1)), 2, Some(8)),
+    ];
+    assert_eq!(
+        fates(&agreed(&[alone], false), 0),
+        [
+            runs(8),
+            Fate::Communication {
+                group: None,
+                bytes: 8
+            }
+        ]
+    );
+    assert_eq!(
+        fates(&agreed(&[alone], true), 0),
+        [Fate::Compute(Demotion::AbsentRank); 2]
+    );
 }
 
 #[test]
 fn opposite_orders_are_taken_out() {
-    let one: Drawn<'_> = &[(AllReduce, PAIR, 1, Some(8)), (Recv, Party::Peer(Some(1)), 0, Some(8))];
-    let other: Drawn<'_> = &[(AllReduce, PAIR, 1, Some(8)), (Send, Party::Peer(Some(0)), 0, Some(8))];
+    let one: Drawn<'_> = &[
+        (AllReduce, PAIR, 1, Some(8)),
+        (Recv, Party::Peer(Some(1)), 0, Some(8)),
+    ];
+    let other: Drawn<'_> = &[
+        (AllReduce, PAIR, 1, Some(8)),
+        (Send, Party::Peer(Some(0)), 0, Some(8)),
+    ];
     assert!(agreed(&[one, other], true).out_of_turn.is_empty());
     let swapped: Drawn<'_> = &[other[1], other[0]];
-    assert!(agreed(&[one, swapped], true).out_of_turn.is_empty(), "a send goes at once");
+    assert!(
+        agreed(&[one, swapped], true).out_of_turn.is_empty(),
+        "a send goes at once"
+    );
     let stuck = agreed(&[&[one[1], one[0]], other], true);
     assert_eq!(stuck.out_of_turn.len(), 1);
     assert!(fates(&stuck, 0).contains(&Fate::Compute(Demotion::OrderDiffers)));
@@ -93,27 +174,53 @@ fn opposite_orders_are_taken_out() {
 
 #[test]
 fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
-    let one: Drawn<'_> = &[(AllReduce, PAIR, 1, Some(8)), (AllReduce, Party::Group(1), 1, Some(4))];
+    let one: Drawn<'_> = &[
+        (AllReduce, PAIR, 1, Some(8)),
+        (AllReduce, Party::Group(1), 1, Some(4)),
+    ];
     let other: Drawn<'_> = &[one[1], one[0]];
-    let (mut facts, sizes): (Vec<Facts>, Vec<_>) = (0..).zip([one, other]).map(|(at, drawn)| rank(at, drawn)).unzip();
+    let (mut facts, sizes): (Vec<Facts>, Vec<_>) = (0..)
+        .zip([one, other])
+        .map(|(at, drawn)| rank(at, drawn))
+        .unzip();
     for facts in &mut facts {
         facts.groups.push(GroupOf::Ranks(vec![0, 1, 2]));
-        facts.communications.iter_mut().for_each(|communication| communication.end_ns = if communication.party == PAIR { 90 } else { 80 });
+        facts.communications.iter_mut().for_each(|communication| {
+            communication.end_ns = if communication.party == PAIR { 90 } else { 80 }
+        });
     }
     let join = join(&facts);
     let plain = agree(&facts, &sizes, &join, false);
-    assert_eq!((plain.out_of_turn.len(), plain.ranks[0].turns.len()), (1, 0), "no file says so: one is taken out");
+    assert_eq!(
+        (plain.out_of_turn.len(), plain.ranks[0].turns.len()),
+        (1, 0),
+        "no file says so: one is taken out"
+    );
     facts.push(rank(2, &[one[1]]).0);
     facts[2].groups.push(GroupOf::Ranks(vec![0, 1, 2]));
     let sizes = [sizes, vec![vec![Some(4)]]].concat();
     let join = etlink_link::ranks::join(&facts);
     let run = agree(&facts, &sizes, &join, true);
-    assert_eq!((run.out_of_turn.len(), &run.ranks[0].turns[..], &run.ranks[1].turns[..]), (0, &[11, 10][..], &[10, 11][..]));
+    assert_eq!(
+        (
+            run.out_of_turn.len(),
+            &run.ranks[0].turns[..],
+            &run.ranks[1].turns[..]
+        ),
+        (0, &[11, 10][..], &[10, 11][..])
+    );
 }
 
 #[test]
 fn groups_as_the_simulator_reads_them() {
     let mut text = vec![];
-    write_groups(&[(1, vec![0, 1]), (2, vec![2, 3]), (10, vec![0, 1, 2, 3])].into(), &mut text).expect("writes");
-    assert_eq!(String::from_utf8_lossy(&text), "{\"1\":[0,1],\"2\":[2,3],\"10\":[0,1,2,3]}\n");
+    write_groups(
+        &[(1, vec![0, 1]), (2, vec![2, 3]), (10, vec![0, 1, 2, 3])].into(),
+        &mut text,
+    )
+    .expect("writes");
+    assert_eq!(
+        String::from_utf8_lossy(&text),
+        "{\"1\":[0,1],\"2\":[2,3],\"10\":[0,1,2,3]}\n"
+    );
 }

@@ -17,8 +17,14 @@ use std::io::{BufRead, ErrorKind, Read};
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
 pub(crate) fn read_et(source: impl Read) -> Result<Graph, ReadError> {
-    let mut graph = Graph { format: FileKind::ChakraEt, ..Graph::default() };
-    let mut messages = Messages { source: std::io::BufReader::with_capacity(1 << 18, source), offset: 0 };
+    let mut graph = Graph {
+        format: FileKind::ChakraEt,
+        ..Graph::default()
+    };
+    let mut messages = Messages {
+        source: std::io::BufReader::with_capacity(1 << 18, source),
+        offset: 0,
+    };
     let (mut message, mut scratch) = (vec![], Scratch::default());
     let mut first = true;
     loop {
@@ -39,7 +45,12 @@ pub(crate) fn read_et(source: impl Read) -> Result<Graph, ReadError> {
                 note(&mut graph, FindingKind::NoMetadata, offset, String::new());
             }
             if let Err(error) = node(&mut graph, &message, offset, &mut scratch) {
-                note(&mut graph, FindingKind::Undecodable, offset, error.to_string());
+                note(
+                    &mut graph,
+                    FindingKind::Undecodable,
+                    offset,
+                    error.to_string(),
+                );
             }
         }
     }
@@ -48,7 +59,11 @@ pub(crate) fn read_et(source: impl Read) -> Result<Graph, ReadError> {
 }
 
 fn note(graph: &mut Graph, kind: FindingKind, offset: u64, detail: String) {
-    graph.findings.note(kind, || Example { offset: Some(offset), detail, ..Example::default() });
+    graph.findings.note(kind, || Example {
+        offset: Some(offset),
+        detail,
+        ..Example::default()
+    });
 }
 
 enum Next {
@@ -65,15 +80,25 @@ struct Messages<R> {
 impl<R: BufRead> Messages<R> {
     fn next(&mut self, message: &mut Vec<u8>) -> Result<Next, ReadError> {
         match self.try_next(message) {
-            Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+                ) =>
+            {
                 Ok(Next::Cut(format!("the source ends: {error}")))
             }
-            other => other.map_err(|source| ReadError::Io { offset: self.offset, source }),
+            other => other.map_err(|source| ReadError::Io {
+                offset: self.offset,
+                source,
+            }),
         }
     }
 
     fn try_next(&mut self, message: &mut Vec<u8>) -> std::io::Result<Next> {
-        let Some(length) = self.length()? else { return Ok(Next::End) };
+        let Some(length) = self.length()? else {
+            return Ok(Next::End);
+        };
         let Some(length) = length.filter(|length| *length <= MAX_MESSAGE_BYTES) else {
             return Ok(Next::Cut("no message begins here".to_owned()));
         };
@@ -81,7 +106,11 @@ impl<R: BufRead> Messages<R> {
         // Grows with the bytes that come, not with the length that is claimed.
         let got = self.source.by_ref().take(length).read_to_end(message)? as u64;
         self.offset += got;
-        Ok(if got == length { Next::Message } else { Next::Cut(format!("the message has {got} of {length} bytes")) })
+        Ok(if got == length {
+            Next::Message
+        } else {
+            Next::Cut(format!("the message has {got} of {length} bytes"))
+        })
     }
 
     /// A varint; `Some(None)` when it is none.
@@ -109,7 +138,8 @@ fn is_metadata(mut message: &[u8]) -> bool {
     while !message.is_empty() {
         match next_field(&mut message) {
             Ok((1, Field::Block(_))) => {}
-            Ok((2, Field::Block(block))) if attr(block).is_ok_and(|attr| !attr.name.is_empty()) => {}
+            Ok((2, Field::Block(block))) if attr(block).is_ok_and(|attr| !attr.name.is_empty()) => {
+            }
             _ => return false,
         }
     }
@@ -120,7 +150,10 @@ fn read_metadata(graph: &mut Graph, mut message: &[u8], offset: u64) {
     while let Ok((tag, Field::Block(block))) = next_field(&mut message) {
         let pair = match (tag, attr(block)) {
             (1, _) => Some(("version".to_owned(), text(block, graph, None, offset))),
-            (_, Ok(attr)) => Some((text(attr.name, graph, None, offset), value_text(attr.value, graph, offset))),
+            (_, Ok(attr)) => Some((
+                text(attr.name, graph, None, offset),
+                value_text(attr.value, graph, offset),
+            )),
             _ => None,
         };
         graph.metadata.extend(pair);
@@ -145,7 +178,12 @@ fn text(bytes: &[u8], graph: &mut Graph, id: Option<u64>, offset: u64) -> String
 }
 
 fn invalid_utf8(graph: &mut Graph, id: Option<u64>, name: &str, offset: u64) {
-    graph.findings.note(FindingKind::InvalidUtf8, || Example { id, name: name.to_owned(), offset: Some(offset), detail: String::new() });
+    graph.findings.note(FindingKind::InvalidUtf8, || Example {
+        id,
+        name: name.to_owned(),
+        offset: Some(offset),
+        detail: String::new(),
+    });
 }
 
 /// Memory that is used again.
@@ -171,7 +209,12 @@ struct Seen<'a> {
     wrong_type: Option<&'a [u8]>,
 }
 
-fn node(graph: &mut Graph, mut message: &[u8], offset: u64, scratch: &mut Scratch) -> Result<(), DecodeError> {
+fn node(
+    graph: &mut Graph,
+    mut message: &[u8],
+    offset: u64,
+    scratch: &mut Scratch,
+) -> Result<(), DecodeError> {
     scratch.ctrl_deps.clear();
     scratch.data_deps.clear();
     let (mut node, mut seen) = (GraphNode::default(), Seen::default());
@@ -180,7 +223,9 @@ fn node(graph: &mut Graph, mut message: &[u8], offset: u64, scratch: &mut Scratc
             (1, Field::Number(id)) => node.id = id,
             (2, Field::Block(name)) => seen.name = name,
             (3, Field::Number(number)) => {
-                let known = i32::try_from(number).ok().and_then(|number| NodeType::try_from(number).ok());
+                let known = i32::try_from(number)
+                    .ok()
+                    .and_then(|number| NodeType::try_from(number).ok());
                 node.node_type = known.unwrap_or(NodeType::InvalidNode);
             }
             (4, field) => numbers(field, &mut scratch.ctrl_deps)?,
@@ -197,8 +242,17 @@ fn node(graph: &mut Graph, mut message: &[u8], offset: u64, scratch: &mut Scratc
 }
 
 /// Appends a node whose fields were all seen.
-fn finish(graph: &mut Graph, mut node: GraphNode<'_>, seen: &Seen<'_>, offset: u64, scratch: &Scratch) {
-    let (name, kind) = (String::from_utf8_lossy(seen.name), String::from_utf8_lossy(seen.kind));
+fn finish(
+    graph: &mut Graph,
+    mut node: GraphNode<'_>,
+    seen: &Seen<'_>,
+    offset: u64,
+    scratch: &Scratch,
+) {
+    let (name, kind) = (
+        String::from_utf8_lossy(seen.name),
+        String::from_utf8_lossy(seen.kind),
+    );
     if seen.bad_text || matches!(name, Cow::Owned(_)) {
         invalid_utf8(graph, Some(node.id), &name, offset);
     }
@@ -211,17 +265,33 @@ fn finish(graph: &mut Graph, mut node: GraphNode<'_>, seen: &Seen<'_>, offset: u
             detail,
         });
     }
-    for (label, text) in [(&mut node.place.pid, seen.pid), (&mut node.place.tid, seen.tid)] {
-        *label = text.map(|text| Label::Text(graph.names.intern(&String::from_utf8_lossy(text)))).or(*label);
+    for (label, text) in [
+        (&mut node.place.pid, seen.pid),
+        (&mut node.place.tid, seen.tid),
+    ] {
+        *label = text
+            .map(|text| Label::Text(graph.names.intern(&String::from_utf8_lossy(text))))
+            .or(*label);
     }
-    node.comm.group = seen.group.map(|group| graph.names.intern(&String::from_utf8_lossy(group)));
+    node.comm.group = seen
+        .group
+        .map(|group| graph.names.intern(&String::from_utf8_lossy(group)));
     node.is_cpu_op = seen.is_cpu_op.map(|flag| flag != 0);
     // Chakra's own converter never sets the start: 0 says nothing.
-    let start_ns = i64::try_from(seen.start_us).ok().and_then(|us| us.checked_mul(1000)).filter(|start| *start > 0);
+    let start_ns = i64::try_from(seen.start_us)
+        .ok()
+        .and_then(|us| us.checked_mul(1000))
+        .filter(|start| *start > 0);
     node.start_ns = node.start_ns.or(start_ns);
     let duration_us = i64::try_from(seen.duration_us).unwrap_or(i64::MAX);
-    node.duration_ns = seen.duration_ns.unwrap_or_else(|| duration_us.saturating_mul(1000));
-    let node = GraphNode { name: &name, kind: &kind, ..node };
+    node.duration_ns = seen
+        .duration_ns
+        .unwrap_or_else(|| duration_us.saturating_mul(1000));
+    let node = GraphNode {
+        name: &name,
+        kind: &kind,
+        ..node
+    };
     graph.push(&node, &scratch.ctrl_deps, &scratch.data_deps);
 }
 

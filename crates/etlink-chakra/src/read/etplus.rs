@@ -11,12 +11,29 @@ use etlink_model::Label;
 use std::io::Read;
 
 /// Elements begin with what the first one begins with: `id`, in 1.0.1 `name`.
-const LAYOUT: Layout = Layout { array: "nodes", first_keys: &[], chunk_bytes: 1 << 20 };
+const LAYOUT: Layout = Layout {
+    array: "nodes",
+    first_keys: &[],
+    chunk_bytes: 1 << 20,
+};
 const DOCUMENT_KEYS: [&str; 5] = ["schema", "pid", "time", "start_ts", "finish_ts"];
 const NODE_KEYS: [&str; 6] = ["id", "name", "ctrl_deps", "inputs", "outputs", "attrs"];
-const NODE_ATTRS: [&str; 7] = ["rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema"];
+const NODE_ATTRS: [&str; 7] = [
+    "rf_id",
+    "fw_parent",
+    "seq_id",
+    "scope",
+    "tid",
+    "fw_tid",
+    "op_schema",
+];
 /// Schemas that `chakra_converter` reads.
-const SCHEMAS: [&str; 4] = ["1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.1.0-chakra.0.0.4", "1.1.1-chakra.0.0.4"];
+const SCHEMAS: [&str; 4] = [
+    "1.0.2-chakra.0.0.4",
+    "1.0.3-chakra.0.0.4",
+    "1.1.0-chakra.0.0.4",
+    "1.1.1-chakra.0.0.4",
+];
 
 /// One entry of the array.
 #[derive(Default)]
@@ -36,13 +53,17 @@ struct Element {
 }
 
 pub(crate) fn read_etplus(source: impl Read + Send) -> Result<Graph, ReadError> {
-    let mut graph = Graph { format: FileKind::HostTrace, ..Graph::default() };
+    let mut graph = Graph {
+        format: FileKind::HostTrace,
+        ..Graph::default()
+    };
     let parse = |part: &mut Vec<Element>, scanner: &mut Scanner<'_>| {
         part.push(element(scanner)?);
         Ok(())
     };
     let envelope = read_elements(source, LAYOUT, 1, parse, |part| {
-        part.drain(..).for_each(|element| push(&mut graph, &element));
+        part.drain(..)
+            .for_each(|element| push(&mut graph, &element));
     })?;
     document(&mut graph, &envelope);
     damage(&mut graph, &envelope.damage);
@@ -104,7 +125,9 @@ fn attrs(list: Value<'_>, element: &mut Element) -> Result<(), Broken> {
         return Ok(());
     }
     while let Some(item) = items.item()? {
-        let Value::Nested(object) = item else { continue };
+        let Value::Nested(object) = item else {
+            continue;
+        };
         let mut fields = Scanner::new(object);
         fields.enter()?;
         let mut is_thread = false;
@@ -124,10 +147,16 @@ fn attrs(list: Value<'_>, element: &mut Element) -> Result<(), Broken> {
 }
 
 fn push(graph: &mut Graph, element: &Element) {
-    let example = |detail| Example { id: Some(element.id), name: element.name.clone(), offset: None, detail };
-    for (kind, wanted, seen) in
-        [(FindingKind::MissingKey, &NODE_KEYS[..], &element.keys), (FindingKind::MissingAttr, &NODE_ATTRS[..], &element.attrs)]
-    {
+    let example = |detail| Example {
+        id: Some(element.id),
+        name: element.name.clone(),
+        offset: None,
+        detail,
+    };
+    for (kind, wanted, seen) in [
+        (FindingKind::MissingKey, &NODE_KEYS[..], &element.keys),
+        (FindingKind::MissingAttr, &NODE_ATTRS[..], &element.attrs),
+    ] {
         let missing = missing(wanted, seen);
         if !missing.is_empty() {
             graph.findings.note(kind, || example(missing));
@@ -140,13 +169,24 @@ fn push(graph: &mut Graph, element: &Element) {
         id: element.id,
         node_type: NodeType::CompNode,
         name: &element.name,
-        kind: if element.on_device { "device_op" } else { "host_op" },
+        kind: if element.on_device {
+            "device_op"
+        } else {
+            "host_op"
+        },
         start_ns: element.start_ns,
         duration_ns: element.exclusive_ns.unwrap_or_default(),
         inclusive_ns: element.inclusive_ns,
         correlation: element.correlation,
         // a device row has the thread of its op
-        place: if element.on_device { Place { tid: None, ..element.place } } else { element.place },
+        place: if element.on_device {
+            Place {
+                tid: None,
+                ..element.place
+            }
+        } else {
+            element.place
+        },
         is_cpu_op: Some(!element.on_device),
         ..GraphNode::default()
     };
@@ -154,7 +194,11 @@ fn push(graph: &mut Graph, element: &Element) {
 }
 
 fn missing(wanted: &[&str], seen: &[&str]) -> String {
-    let missing: Vec<&str> = wanted.iter().copied().filter(|key| !seen.contains(key)).collect();
+    let missing: Vec<&str> = wanted
+        .iter()
+        .copied()
+        .filter(|key| !seen.contains(key))
+        .collect();
     missing.join(", ")
 }
 
@@ -162,27 +206,61 @@ fn missing(wanted: &[&str], seen: &[&str]) -> String {
 fn document(graph: &mut Graph, envelope: &Envelope) {
     let metadata = &mut graph.metadata;
     let mut field = |key: &[u8], value: Value<'_>| {
-        metadata.push((String::from_utf8_lossy(key).into_owned(), value.text().into_owned()));
+        metadata.push((
+            String::from_utf8_lossy(key).into_owned(),
+            value.text().into_owned(),
+        ));
     };
     scan_fields(&envelope.header, &mut field);
     scan_fields(&envelope.trailer, &mut field);
     let keys: Vec<&str> = metadata.iter().map(|(key, _)| key.as_str()).collect();
     for key in DOCUMENT_KEYS.iter().filter(|key| !keys.contains(key)) {
-        graph.findings.note(FindingKind::MissingKey, || Example { detail: (*key).to_owned(), ..Example::default() });
+        graph.findings.note(FindingKind::MissingKey, || Example {
+            detail: (*key).to_owned(),
+            ..Example::default()
+        });
     }
-    let schema = metadata.iter().find(|(key, _)| key == "schema").map(|(_, value)| value.clone());
+    let schema = metadata
+        .iter()
+        .find(|(key, _)| key == "schema")
+        .map(|(_, value)| value.clone());
     if let Some(schema) = schema.filter(|schema| !SCHEMAS.contains(&schema.as_str())) {
-        graph.findings.note(FindingKind::UnknownSchema, || Example { detail: schema, ..Example::default() });
+        graph.findings.note(FindingKind::UnknownSchema, || Example {
+            detail: schema,
+            ..Example::default()
+        });
     }
 }
 
 fn damage(graph: &mut Graph, damage: &Damage) {
-    let example = |detail: &str| Example { offset: damage.first_offset, detail: detail.to_owned(), ..Example::default() };
+    let example = |detail: &str| Example {
+        offset: damage.first_offset,
+        detail: detail.to_owned(),
+        ..Example::default()
+    };
     if damage.truncated || damage.source_error.is_some() {
-        let detail = damage.source_error.as_deref().unwrap_or("the list of nodes is not closed");
-        graph.findings.note(FindingKind::Truncated, || Example { detail: detail.to_owned(), ..Example::default() });
+        let detail = damage
+            .source_error
+            .as_deref()
+            .unwrap_or("the list of nodes is not closed");
+        graph.findings.note(FindingKind::Truncated, || Example {
+            detail: detail.to_owned(),
+            ..Example::default()
+        });
     }
-    graph.findings.add(FindingKind::Undecodable, damage.skipped, || example("not JSON"));
-    graph.findings.add(FindingKind::Undecodable, damage.not_objects, || example("not an object"));
-    graph.findings.add(FindingKind::Repaired, damage.repaired, || example("quotes in a string"));
+    graph
+        .findings
+        .add(FindingKind::Undecodable, damage.skipped, || {
+            example("not JSON")
+        });
+    graph
+        .findings
+        .add(FindingKind::Undecodable, damage.not_objects, || {
+            example("not an object")
+        });
+    graph
+        .findings
+        .add(FindingKind::Repaired, damage.repaired, || {
+            example("quotes in a string")
+        });
 }

@@ -209,12 +209,18 @@ impl Graph {
 
     /// Where node `index` runs.
     pub fn place_of(&self, index: usize) -> Place {
-        self.places.get_index(self.place[index] as usize).copied().unwrap_or_default()
+        self.places
+            .get_index(self.place[index] as usize)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Communication attributes of node `index`.
     pub fn comm_of(&self, index: usize) -> CommAttrs {
-        u32::try_from(index).ok().and_then(|index| self.comm.get(&index).copied()).unwrap_or_default()
+        u32::try_from(index)
+            .ok()
+            .and_then(|index| self.comm.get(&index).copied())
+            .unwrap_or_default()
     }
 
     /// Counts.
@@ -223,13 +229,20 @@ impl Graph {
             format: self.format,
             bytes: self.bytes,
             nodes: self.len() as u64,
-            cpu_nodes: self.is_cpu_op.iter().filter(|cpu| **cpu == Some(true)).count() as u64,
+            cpu_nodes: self
+                .is_cpu_op
+                .iter()
+                .filter(|cpu| **cpu == Some(true))
+                .count() as u64,
             ctrl_deps: self.ctrl_deps.all().len() as u64,
             data_deps: self.data_deps.all().len() as u64,
             ..GraphSummary::default()
         };
         for index in 0..self.len() {
-            *summary.types.entry(self.node_type[index].as_str_name()).or_default() += 1;
+            *summary
+                .types
+                .entry(self.node_type[index].as_str_name())
+                .or_default() += 1;
             let kind = self.names.get(self.kind[index]);
             match summary.kinds.get_mut(kind) {
                 Some(count) => *count += 1,
@@ -261,10 +274,14 @@ impl Graph {
         self.kind.push(self.names.intern(node.kind));
         self.start_ns.push(node.start_ns);
         self.duration_ns.push(node.duration_ns);
-        self.inclusive_ns.push(node.inclusive_ns.unwrap_or(node.duration_ns));
+        self.inclusive_ns
+            .push(node.inclusive_ns.unwrap_or(node.duration_ns));
         self.latency_ns.push(node.latency_ns);
         self.correlation.push(node.correlation);
-        let place = self.places.get_index_of(&node.place).unwrap_or_else(|| self.places.insert_full(node.place).0);
+        let place = self
+            .places
+            .get_index_of(&node.place)
+            .unwrap_or_else(|| self.places.insert_full(node.place).0);
         self.place.push(u32::try_from(place).unwrap_or(u32::MAX));
         self.is_cpu_op.push(node.is_cpu_op);
         self.ctrl_deps.push(ctrl_deps);

@@ -24,7 +24,10 @@ impl Number {
     fn int(&self) -> Option<i64> {
         match self {
             Number::Int(number) => Some(*number),
-            Number::Text(text) => text.parse().ok().or_else(|| Some(text.parse::<u64>().ok()?.cast_signed())),
+            Number::Text(text) => text
+                .parse()
+                .ok()
+                .or_else(|| Some(text.parse::<u64>().ok()?.cast_signed())),
             Number::Other(_) | Number::Absent => None,
         }
     }
@@ -53,24 +56,44 @@ struct Message {
 #[serde(rename_all = "camelCase", default)]
 struct Attr {
     name: String,
-    #[serde(alias = "int32Val", alias = "uint32Val", alias = "uint64Val", alias = "sint64Val", alias = "sint32Val")]
+    #[serde(
+        alias = "int32Val",
+        alias = "uint32Val",
+        alias = "uint64Val",
+        alias = "sint64Val",
+        alias = "sint32Val"
+    )]
     int64_val: Number,
     bool_val: Option<bool>,
     string_val: Option<String>,
 }
 
 pub(crate) fn read_jsonizer(source: impl Read) -> Result<Graph, ReadError> {
-    let mut graph = Graph { format: FileKind::ChakraJson, ..Graph::default() };
-    let mut messages = serde_json::Deserializer::from_reader(BufReader::new(source)).into_iter::<Message>();
+    let mut graph = Graph {
+        format: FileKind::ChakraJson,
+        ..Graph::default()
+    };
+    let mut messages =
+        serde_json::Deserializer::from_reader(BufReader::new(source)).into_iter::<Message>();
     let mut first = true;
     while let Some(message) = messages.next() {
         let offset = messages.byte_offset() as u64;
         match message {
-            Ok(message) if std::mem::take(&mut first) && message.r#type.is_none() => metadata(&mut graph, message),
+            Ok(message) if std::mem::take(&mut first) && message.r#type.is_none() => {
+                metadata(&mut graph, message)
+            }
             Ok(message) => node(&mut graph, &message),
             Err(error) => {
-                let kind = if error.is_eof() { FindingKind::Truncated } else { FindingKind::Undecodable };
-                graph.findings.note(kind, || Example { offset: Some(offset), detail: error.to_string(), ..Example::default() });
+                let kind = if error.is_eof() {
+                    FindingKind::Truncated
+                } else {
+                    FindingKind::Undecodable
+                };
+                graph.findings.note(kind, || Example {
+                    offset: Some(offset),
+                    detail: error.to_string(),
+                    ..Example::default()
+                });
                 break;
             }
         }
@@ -80,7 +103,11 @@ pub(crate) fn read_jsonizer(source: impl Read) -> Result<Graph, ReadError> {
 }
 
 fn metadata(graph: &mut Graph, message: Message) {
-    graph.metadata.extend(message.version.map(|version| ("version".to_owned(), version)));
+    graph.metadata.extend(
+        message
+            .version
+            .map(|version| ("version".to_owned(), version)),
+    );
     for attr in message.attr {
         let number = || attr.int64_val.int().map(|number| number.to_string());
         let flag = || attr.bool_val.map(|flag| flag.to_string());
@@ -101,11 +128,18 @@ fn node(graph: &mut Graph, message: &Message) {
         name: &message.name,
         kind: text("kind").unwrap_or_default(),
         start_ns: number("start_ns").or_else(|| micros(&message.start_time_micros)),
-        duration_ns: number("duration_ns").or_else(|| micros(&message.duration_micros)).unwrap_or_default(),
+        duration_ns: number("duration_ns")
+            .or_else(|| micros(&message.duration_micros))
+            .unwrap_or_default(),
         inclusive_ns: None,
         latency_ns: number("latency_ns"),
         correlation: number("correlation"),
-        place: Place { pid: None, tid: None, device: number("device"), stream: number("stream") },
+        place: Place {
+            pid: None,
+            tid: None,
+            device: number("device"),
+            stream: number("stream"),
+        },
         is_cpu_op: find("is_cpu_op").and_then(|attr| attr.bool_val),
         comm: super::CommAttrs {
             comm_type: number("comm_type"),
@@ -118,7 +152,9 @@ fn node(graph: &mut Graph, message: &Message) {
         transfer_of: number("transfer_of"),
     };
     for (label, name) in [(&mut node.place.pid, "pid"), (&mut node.place.tid, "tid")] {
-        *label = number(name).map(Label::Int).or_else(|| Some(Label::Text(graph.names.intern(text(name)?))));
+        *label = number(name)
+            .map(Label::Int)
+            .or_else(|| Some(Label::Text(graph.names.intern(text(name)?))));
     }
     node.comm.group = text("pg_name").map(|group| graph.names.intern(group));
     let ids = |list: &[Number]| list.iter().map(Number::id).collect::<Vec<u64>>();

@@ -80,7 +80,9 @@ pub fn read(mut source: impl Read + Send) -> Result<Graph, ReadError> {
 
 fn empty() -> Graph {
     let mut graph = Graph::default();
-    graph.findings.note(FindingKind::EmptyFile, Example::default);
+    graph
+        .findings
+        .note(FindingKind::EmptyFile, Example::default);
     graph
 }
 

@@ -14,9 +14,18 @@ pub const SNIFF_BYTES: usize = 64 << 10;
 /// A linked trace (ET+) is told from a host trace by its nodes' times, or by the process root,
 /// which PyTorch writes last and linkers write first.
 pub fn sniff(head: &[u8]) -> FileKind {
-    let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head).trim_ascii_start();
+    let text = head
+        .strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(head)
+        .trim_ascii_start();
     // a message's length can be the code of a bracket
-    match text.first().map_or(FileKind::Unknown, |first| if b"{[".contains(first) { sniff_json(text) } else { FileKind::Unknown }) {
+    match text.first().map_or(FileKind::Unknown, |first| {
+        if b"{[".contains(first) {
+            sniff_json(text)
+        } else {
+            FileKind::Unknown
+        }
+    }) {
         FileKind::Unknown if is_chakra(head) => FileKind::ChakraEt,
         kind => kind,
     }
@@ -26,12 +35,30 @@ fn sniff_json(text: &[u8]) -> FileKind {
     let has = |key: &str| find(text, key.as_bytes()).is_some();
     let has_key = |key: &str| has(&format!("\"{key}\""));
     let any = |keys: &[&str]| keys.iter().any(|key| has_key(key));
-    if any(&["traceEvents", "deviceProperties", "baseTimeNanoseconds", "schemaVersion", "distributedInfo"]) {
+    if any(&[
+        "traceEvents",
+        "deviceProperties",
+        "baseTimeNanoseconds",
+        "schemaVersion",
+        "distributedInfo",
+    ]) {
         FileKind::KinetoTrace
     } else if has_key("nodes") && any(&["schema", "ctrl_deps", "rf_id"]) {
         let linked = any(&[MARK, "exclusive_dur", "inter_thread_dep"]);
-        if linked || process_root_first(text) { FileKind::EtPlus } else { FileKind::HostTrace }
-    } else if any(&["int64Val", "stringVal", "uint64Val", "boolVal", "dataDeps", "ctrlDeps", "durationMicros"]) {
+        if linked || process_root_first(text) {
+            FileKind::EtPlus
+        } else {
+            FileKind::HostTrace
+        }
+    } else if any(&[
+        "int64Val",
+        "stringVal",
+        "uint64Val",
+        "boolVal",
+        "dataDeps",
+        "ctrlDeps",
+        "durationMicros",
+    ]) {
         FileKind::ChakraJson
     } else if has_key("ph") && any(&["ts", "cat", "pid"]) {
         FileKind::KinetoTrace
@@ -56,7 +83,10 @@ fn is_chakra(head: &[u8]) -> bool {
             Err(_) => return false,
         }
     };
-    let Some(mut message) = usize::try_from(length).ok().map(|length| &rest[..length.min(rest.len())]) else {
+    let Some(mut message) = usize::try_from(length)
+        .ok()
+        .map(|length| &rest[..length.min(rest.len())])
+    else {
         return false;
     };
     let cut = (message.len() as u64) < length;

@@ -31,24 +31,55 @@ fn an_et_comes_back() {
     let trace = sample(true);
     let bytes = et_bytes();
     let graph = read(bytes.as_slice()).expect("reads");
-    assert_eq!((graph.format, graph.len(), graph.bytes), (FileKind::ChakraEt, 10, bytes.len() as u64));
-    assert_eq!(graph.metadata[0], ("version".to_owned(), "0.0.4".to_owned()));
+    assert_eq!(
+        (graph.format, graph.len(), graph.bytes),
+        (FileKind::ChakraEt, 10, bytes.len() as u64)
+    );
+    assert_eq!(
+        graph.metadata[0],
+        ("version".to_owned(), "0.0.4".to_owned())
+    );
     assert_eq!(check(&graph), []);
     for index in 0..graph.len() {
         let node = trace.nodes.get(index);
-        assert_eq!((graph.id[index], graph.name_of(index)), (index as u64, trace.name(&node)));
-        assert_eq!((graph.start_ns[index], graph.duration_ns[index]), (Some(node.start.0), node.duration.0));
+        assert_eq!(
+            (graph.id[index], graph.name_of(index)),
+            (index as u64, trace.name(&node))
+        );
+        assert_eq!(
+            (graph.start_ns[index], graph.duration_ns[index]),
+            (Some(node.start.0), node.duration.0)
+        );
         assert_eq!(graph.is_cpu_op[index], Some(!node.on_device));
         let place = graph.place_of(index);
-        assert_eq!((place.stream.is_some(), place.tid.is_some()), (node.on_device, !node.on_device));
+        assert_eq!(
+            (place.stream.is_some(), place.tid.is_some()),
+            (node.on_device, !node.on_device)
+        );
     }
-    assert_eq!((graph.ctrl_deps.of(2), graph.data_deps.of(9)), (&[1][..], &[6, 8][..]));
+    assert_eq!(
+        (graph.ctrl_deps.of(2), graph.data_deps.of(9)),
+        (&[1][..], &[6, 8][..])
+    );
     let comm = graph.comm_of(9);
-    assert_eq!((graph.node_type[9], comm.comm_type, comm.size), (NodeType::CommCollNode, Some(0), Some(4096)));
+    assert_eq!(
+        (graph.node_type[9], comm.comm_type, comm.size),
+        (NodeType::CommCollNode, Some(0), Some(4096))
+    );
     assert_eq!(comm.group.map(|group| graph.names.get(group)), Some("0"));
     let summary = graph.summary();
-    assert_eq!((summary.types["COMP_NODE"], summary.kinds["device_op"], summary.cpu_nodes), (9, 2, 7));
-    assert_eq!((summary.ctrl_deps, summary.data_deps, summary.window_ns), (6, 4, Some((0, 90_300))));
+    assert_eq!(
+        (
+            summary.types["COMP_NODE"],
+            summary.kinds["device_op"],
+            summary.cpu_nodes
+        ),
+        (9, 2, 7)
+    );
+    assert_eq!(
+        (summary.ctrl_deps, summary.data_deps, summary.window_ns),
+        (6, 4, Some((0, 90_300)))
+    );
 }
 
 #[test]
@@ -56,9 +87,18 @@ fn an_etplus_comes_back() {
     let graph = read(etplus_bytes().as_slice()).expect("reads");
     assert_eq!((graph.format, graph.len()), (FileKind::EtPlus, 10));
     assert_eq!(check(&graph), []);
-    assert_eq!((graph.name_of(4), graph.start_ns[4], graph.duration_ns[4]), ("gemm<float>", Some(9_000), 700));
-    assert_eq!((graph.ctrl_deps.of(4), graph.is_cpu_op[4]), (&[4][..], Some(false)));
-    assert_eq!(graph.metadata.first(), Some(&("schema".to_owned(), "1.1.1-chakra.0.0.4".to_owned())));
+    assert_eq!(
+        (graph.name_of(4), graph.start_ns[4], graph.duration_ns[4]),
+        ("gemm<float>", Some(9_000), 700)
+    );
+    assert_eq!(
+        (graph.ctrl_deps.of(4), graph.is_cpu_op[4]),
+        (&[4][..], Some(false))
+    );
+    assert_eq!(
+        graph.metadata.first(),
+        Some(&("schema".to_owned(), "1.1.1-chakra.0.0.4".to_owned()))
+    );
 }
 
 #[test]
@@ -67,9 +107,16 @@ fn a_host_trace_without_times_is_told_apart() {
         {"name": "a", "id": 2, "rf_id": 0, "parent": 1, "fw_parent": 0, "seq_id": -1, "scope": 7, "tid": 1, "fw_tid": 0,
          "op_schema": "", "inputs": [], "outputs": []}]}"#;
     let graph = read(text.as_bytes()).expect("reads");
-    assert_eq!((graph.format, graph.ctrl_deps.of(0)), (FileKind::HostTrace, &[1][..]));
+    assert_eq!(
+        (graph.format, graph.ctrl_deps.of(0)),
+        (FileKind::HostTrace, &[1][..])
+    );
     assert_eq!(count(&graph.findings, FindingKind::MissingAttr), 0);
-    assert_eq!(count(&graph.findings, FindingKind::MissingKey), 1, "finish_ts");
+    assert_eq!(
+        count(&graph.findings, FindingKind::MissingKey),
+        1,
+        "finish_ts"
+    );
     assert_eq!(count(&graph.findings, FindingKind::UnknownSchema), 1);
 }
 
@@ -88,11 +135,27 @@ fn the_jsonizers_output_is_read() {
     let graph = read(text.as_bytes()).expect("reads");
     assert_eq!((graph.format, graph.len()), (FileKind::ChakraJson, 2));
     assert_eq!(graph.metadata[1], ("pid".to_owned(), "7".to_owned()));
-    assert_eq!((graph.id[0], graph.duration_ns[0], graph.is_cpu_op[0]), (3, 12_000, Some(true)));
-    assert_eq!((graph.latency_ns[0], graph.correlation[0]), (Some(6_500), Some(5)));
+    assert_eq!(
+        (graph.id[0], graph.duration_ns[0], graph.is_cpu_op[0]),
+        (3, 12_000, Some(true))
+    );
+    assert_eq!(
+        (graph.latency_ns[0], graph.correlation[0]),
+        (Some(6_500), Some(5))
+    );
     let main = graph.names.find("main").map(Label::Text);
-    assert_eq!(graph.place_of(0), Place { pid: main, tid: Some(Label::Int(21)), ..Place::default() });
-    assert_eq!((graph.data_deps.of(0), graph.comm_of(1).size), (&[1, 2][..], Some(8)));
+    assert_eq!(
+        graph.place_of(0),
+        Place {
+            pid: main,
+            tid: Some(Label::Int(21)),
+            ..Place::default()
+        }
+    );
+    assert_eq!(
+        (graph.data_deps.of(0), graph.comm_of(1).size),
+        (&[1, 2][..], Some(8))
+    );
 }
 
 #[test]
@@ -105,10 +168,16 @@ fn a_cut_file_keeps_what_is_whole() {
         assert!(truncated <= 1 && graph.len() < whole, "cut at {cut}");
     }
     let graph = read(&bytes[..bytes.len() - 3]).expect("reads");
-    assert_eq!((graph.len(), count(&graph.findings, FindingKind::Truncated)), (9, 1));
+    assert_eq!(
+        (graph.len(), count(&graph.findings, FindingKind::Truncated)),
+        (9, 1)
+    );
     let text = etplus_bytes();
     let graph = read(&text[..text.len() - 200]).expect("reads");
-    assert_eq!((graph.len(), count(&graph.findings, FindingKind::Truncated)), (9, 1));
+    assert_eq!(
+        (graph.len(), count(&graph.findings, FindingKind::Truncated)),
+        (9, 1)
+    );
 }
 
 #[test]
@@ -118,10 +187,19 @@ fn a_claimed_length_is_not_believed() {
         prost::encoding::encode_varint(claim, &mut bytes);
         bytes.extend_from_slice(b"\x08\x01");
         let graph = read(bytes.as_slice()).expect("reads");
-        assert_eq!((graph.len(), count(&graph.findings, FindingKind::Truncated)), (10, 1));
+        assert_eq!(
+            (graph.len(), count(&graph.findings, FindingKind::Truncated)),
+            (10, 1)
+        );
     }
     let endless = [et_bytes(), vec![0xFF; 30]].concat();
-    assert_eq!(count(&read(endless.as_slice()).expect("reads").findings, FindingKind::Truncated), 1);
+    assert_eq!(
+        count(
+            &read(endless.as_slice()).expect("reads").findings,
+            FindingKind::Truncated
+        ),
+        1
+    );
 }
 
 #[test]
@@ -133,24 +211,52 @@ fn a_source_that_breaks_is_damage_or_an_error() {
         }
     }
     let bytes = et_bytes();
-    let cut = read(bytes.as_slice().chain(Breaks(std::io::ErrorKind::UnexpectedEof))).expect("reads");
-    assert_eq!((cut.len(), count(&cut.findings, FindingKind::Truncated)), (10, 1));
-    let broken = read(bytes.as_slice().chain(Breaks(std::io::ErrorKind::PermissionDenied)));
+    let cut = read(
+        bytes
+            .as_slice()
+            .chain(Breaks(std::io::ErrorKind::UnexpectedEof)),
+    )
+    .expect("reads");
+    assert_eq!(
+        (cut.len(), count(&cut.findings, FindingKind::Truncated)),
+        (10, 1)
+    );
+    let broken = read(
+        bytes
+            .as_slice()
+            .chain(Breaks(std::io::ErrorKind::PermissionDenied)),
+    );
     assert!(matches!(broken, Err(ReadError::Io { offset, .. }) if offset == bytes.len() as u64));
-    assert!(matches!(read(Breaks(std::io::ErrorKind::PermissionDenied)), Err(ReadError::Io { offset: 0, .. })));
+    assert!(matches!(
+        read(Breaks(std::io::ErrorKind::PermissionDenied)),
+        Err(ReadError::Io { offset: 0, .. })
+    ));
 }
 
 #[test]
 fn what_is_not_a_chakra_trace_is_refused_by_name() {
     let kineto = read(&b"{\"schemaVersion\": 1, \"traceEvents\": []}"[..]).expect_err("refused");
     assert!(kineto.to_string().contains("Kineto"), "{kineto}");
-    assert!(matches!(read(&b"hello"[..]), Err(ReadError::NotChakra { kind: FileKind::Unknown })));
-    assert!(matches!(read(&b"{\"schema\": \"1.0.1\", \"nodes\""[..]), Err(ReadError::Json(_))));
+    assert!(matches!(
+        read(&b"hello"[..]),
+        Err(ReadError::NotChakra {
+            kind: FileKind::Unknown
+        })
+    ));
+    assert!(matches!(
+        read(&b"{\"schema\": \"1.0.1\", \"nodes\""[..]),
+        Err(ReadError::Json(_))
+    ));
 }
 
 /// Bytes that begin like one of the formats and go on at random.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
-    let base = prop::sample::select(vec![et_bytes(), etplus_bytes(), b"{\"attr\": []}{\"id\": \"3\", \"type\": \"COMP_NODE\"}".to_vec(), vec![]]);
+    let base = prop::sample::select(vec![
+        et_bytes(),
+        etplus_bytes(),
+        b"{\"attr\": []}{\"id\": \"3\", \"type\": \"COMP_NODE\"}".to_vec(),
+        vec![],
+    ]);
     let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12);
     (base, edits, prop::collection::vec(any::<u8>(), 0..60)).prop_map(|(mut bytes, edits, tail)| {
         for (at, value) in edits {

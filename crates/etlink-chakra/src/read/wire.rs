@@ -35,7 +35,12 @@ pub(crate) fn next_field<'a>(message: &mut &'a [u8]) -> Result<(u32, Field<'a>),
             let whole = *message;
             skip_field(wire_type, tag, message, DecodeContext::default())?;
             let bytes = &whole[..whole.len() - message.len()];
-            Field::Fixed(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+            Field::Fixed(
+                bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |value, byte| value << 8 | u64::from(*byte)),
+            )
         }
         WireType::StartGroup | WireType::EndGroup => {
             skip_field(wire_type, tag, message, DecodeContext::default())?;
@@ -83,14 +88,23 @@ pub(crate) struct Attr<'a> {
 
 /// Decodes an attribute. Field numbers are those of the schema.
 pub(crate) fn attr(mut message: &[u8]) -> Result<Attr<'_>, DecodeError> {
-    let mut attr = Attr { name: b"", value: AttrValue::Absent };
+    let mut attr = Attr {
+        name: b"",
+        value: AttrValue::Absent,
+    };
     while !message.is_empty() {
         match next_field(&mut message)? {
             (1, Field::Block(name)) => attr.name = name,
             (29 | 31, Field::Block(text)) => attr.value = AttrValue::Text(text),
-            (7 | 9 | 11 | 13 | 27, Field::Number(bits)) => attr.value = AttrValue::Int(bits.cast_signed()),
-            (15 | 17, Field::Number(bits)) => attr.value = AttrValue::Int((bits >> 1).cast_signed() ^ -(bits & 1).cast_signed()),
-            (19 | 23 | 21 | 25, Field::Fixed(bits)) => attr.value = AttrValue::Int(bits.cast_signed()),
+            (7 | 9 | 11 | 13 | 27, Field::Number(bits)) => {
+                attr.value = AttrValue::Int(bits.cast_signed())
+            }
+            (15 | 17, Field::Number(bits)) => {
+                attr.value = AttrValue::Int((bits >> 1).cast_signed() ^ -(bits & 1).cast_signed())
+            }
+            (19 | 23 | 21 | 25, Field::Fixed(bits)) => {
+                attr.value = AttrValue::Int(bits.cast_signed())
+            }
             (3, Field::Fixed(bits)) => attr.value = AttrValue::Float(f64::from_bits(bits)),
             (5, Field::Fixed(bits)) => {
                 let bits = u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0);

@@ -28,7 +28,12 @@ pub struct Usage {
 /// Runs `command` in a measuring process. That the command fails is no error.
 pub fn measure(command: &[OsString]) -> Result<Usage> {
     let me = std::env::current_exe()?;
-    let output = Command::new(me).arg("measure").arg("--").args(command).stderr(Stdio::inherit()).output()?;
+    let output = Command::new(me)
+        .arg("measure")
+        .arg("--")
+        .args(command)
+        .stderr(Stdio::inherit())
+        .output()?;
     if !output.status.success() {
         bail!("measuring {command:?} failed: {}", output.status);
     }
@@ -39,8 +44,15 @@ pub fn measure(command: &[OsString]) -> Result<Usage> {
 pub fn child(command: &[OsString]) -> Result<()> {
     let (program, arguments) = command.split_first().context("no command")?;
     let start = Instant::now();
-    let run = Command::new(program).args(arguments).stdin(Stdio::null()).output().with_context(|| format!("cannot run {program:?}"))?;
-    let mut usage = Usage { wall: start.elapsed().as_secs_f64(), ..usage_of_children()? };
+    let run = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {program:?}"))?;
+    let mut usage = Usage {
+        wall: start.elapsed().as_secs_f64(),
+        ..usage_of_children()?
+    };
     usage.output = String::from_utf8_lossy(&run.stdout).into_owned();
     if !run.status.success() {
         let mut why = run.status.to_string();
@@ -60,10 +72,19 @@ fn usage_of_children() -> Result<Usage> {
         time::TimeValLike,
     };
     let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let cpu = (used.user_time().num_microseconds() + used.system_time().num_microseconds()) as f64 / 1e6;
+    let cpu =
+        (used.user_time().num_microseconds() + used.system_time().num_microseconds()) as f64 / 1e6;
     // Linux and the BSDs count kilobytes
-    let unit = if cfg!(target_vendor = "apple") { 1 } else { 1024 };
-    Ok(Usage { cpu, peak_bytes: u64::try_from(used.max_rss())? * unit, ..Usage::default() })
+    let unit = if cfg!(target_vendor = "apple") {
+        1
+    } else {
+        1024
+    };
+    Ok(Usage {
+        cpu,
+        peak_bytes: u64::try_from(used.max_rss())? * unit,
+        ..Usage::default()
+    })
 }
 
 #[cfg(not(unix))]

@@ -74,20 +74,32 @@ pub struct Options {
 
 /// Makes the inputs, runs the tools, prints the tables.
 pub fn run(options: &Options) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()?;
     let folder = root.join("target/bench");
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make folder {}", folder.display()))?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make folder {}", folder.display()))?;
     let etlink = match &options.etlink {
-        Some(etlink) => etlink.canonicalize().with_context(|| format!("no {}", etlink.display()))?,
+        Some(etlink) => etlink
+            .canonicalize()
+            .with_context(|| format!("no {}", etlink.display()))?,
         None => built(&root)?,
     };
     println!("{}", table::machine());
     let recorded = inputs::recorded(&root, options.traces.as_deref(), options.min_mb)?;
-    let recorded: Vec<_> = recorded.into_iter().filter(|found| wanted(options, &found.name)).collect();
+    let recorded: Vec<_> = recorded
+        .into_iter()
+        .filter(|found| wanted(options, &found.name))
+        .collect();
     if recorded.is_empty() {
         bail!("no traces to measure with");
     }
-    let hta = options.against.contains(&Peer::Hta).then(|| tools::hta(&folder)).flatten();
+    let hta = options
+        .against
+        .contains(&Peer::Hta)
+        .then(|| tools::hta(&folder))
+        .flatten();
     let plain = options.against.contains(&Peer::Chakra);
     for found in &recorded {
         for input in inputs::sizes(found, &options.sizes, options.max_mb, &folder, plain)? {
@@ -110,9 +122,16 @@ fn compare(input: &Input, tools: &[Tool], options: &Options) -> Result<()> {
     let mut usages: Vec<Vec<Usage>> = vec![vec![]; tools.len()];
     for turn in 0..options.runs.max(1) {
         for (tool, usages) in tools.iter().zip(&mut usages) {
-            if turn < if tool.slow { options.peer_runs.max(1) } else { usize::MAX } {
+            if turn
+                < if tool.slow {
+                    options.peer_runs.max(1)
+                } else {
+                    usize::MAX
+                }
+            {
                 if let Some(output) = tool.output.as_ref().filter(|output| output.exists()) {
-                    std::fs::remove_file(output).with_context(|| format!("cannot remove {}", output.display()))?;
+                    std::fs::remove_file(output)
+                        .with_context(|| format!("cannot remove {}", output.display()))?;
                 }
                 usages.push(measure::measure(&tool.command)?);
             }
@@ -124,12 +143,28 @@ fn compare(input: &Input, tools: &[Tool], options: &Options) -> Result<()> {
 
 /// The path of the release etlink, built now.
 fn built(root: &Path) -> Result<PathBuf> {
-    let build = ["build", "--release", "--package", "etlink", "--message-format", "json-render-diagnostics"];
-    let output = Command::new(env!("CARGO")).args(build).current_dir(root).stderr(std::process::Stdio::inherit()).output()?;
+    let build = [
+        "build",
+        "--release",
+        "--package",
+        "etlink",
+        "--message-format",
+        "json-render-diagnostics",
+    ];
+    let output = Command::new(env!("CARGO"))
+        .args(build)
+        .current_dir(root)
+        .stderr(std::process::Stdio::inherit())
+        .output()?;
     if !output.status.success() {
         bail!("etlink does not build");
     }
-    let messages = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok());
-    let path = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
+    let messages = output
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok());
+    let path = messages
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .next_back();
     path.context("cargo does not say where etlink is")
 }

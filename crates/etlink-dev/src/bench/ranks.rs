@@ -12,8 +12,16 @@ const RANKS: u32 = 64;
 const SHORT_RUNS: usize = 21;
 
 /// Measures `etlink merge` of 64 ranks against 64 times one rank, and the smallest jobs.
-pub fn run(root: &Path, recorded: &[Recorded], etlink: &Path, folder: &Path, runs: usize) -> Result<()> {
-    let pairs = recorded.iter().filter(|found| found.host.is_some() && found.bytes < 50_000_000);
+pub fn run(
+    root: &Path,
+    recorded: &[Recorded],
+    etlink: &Path,
+    folder: &Path,
+    runs: usize,
+) -> Result<()> {
+    let pairs = recorded
+        .iter()
+        .filter(|found| found.host.is_some() && found.bytes < 50_000_000);
     if let Some(largest) = pairs.max_by_key(|found| found.bytes) {
         merge(largest, etlink, folder, runs)?;
     }
@@ -22,9 +30,24 @@ pub fn run(root: &Path, recorded: &[Recorded], etlink: &Path, folder: &Path, run
     let link = link(&small, etlink, &folder.join("small.et"));
     let (help, link) = (repeated(&help, SHORT_RUNS)?, repeated(&link, SHORT_RUNS)?);
     println!("\n| starting up | wall ms | CPU ms | peak MB |\n|---|---|---|---|");
-    for (name, usages) in [("etlink --help".to_owned(), help), (format!("{}, {:.0} KB unpacked", small.name, small.bytes as f64 / 1e3), link)] {
+    for (name, usages) in [
+        ("etlink --help".to_owned(), help),
+        (
+            format!(
+                "{}, {:.0} KB unpacked",
+                small.name,
+                small.bytes as f64 / 1e3
+            ),
+            link,
+        ),
+    ] {
         let of = |value: fn(&Usage) -> f64| median(usages.iter().map(value));
-        println!("| {name} | {:.1} | {:.1} | {:.1} |", of(|u| u.wall * 1e3), of(|u| u.cpu * 1e3), of(|u| u.peak_bytes as f64 / 1e6));
+        println!(
+            "| {name} | {:.1} | {:.1} | {:.1} |",
+            of(|u| u.wall * 1e3),
+            of(|u| u.cpu * 1e3),
+            of(|u| u.peak_bytes as f64 / 1e6)
+        );
     }
     Ok(())
 }
@@ -32,12 +55,22 @@ pub fn run(root: &Path, recorded: &[Recorded], etlink: &Path, folder: &Path, run
 fn merge(found: &Recorded, etlink: &Path, folder: &Path, runs: usize) -> Result<()> {
     let ranks = folder.join("ranks");
     if ranks.exists() {
-        std::fs::remove_dir_all(&ranks).with_context(|| format!("cannot remove {}", ranks.display()))?;
+        std::fs::remove_dir_all(&ranks)
+            .with_context(|| format!("cannot remove {}", ranks.display()))?;
     }
     std::fs::create_dir_all(&ranks)?;
-    for (path, kind) in found.host.iter().map(|host| (host, "torch_et")).chain([(&found.device, "kineto_trace")]) {
+    for (path, kind) in found
+        .host
+        .iter()
+        .map(|host| (host, "torch_et"))
+        .chain([(&found.device, "kineto_trace")])
+    {
         // a recording may be on another file system, where it cannot be linked to
-        let ending = if path.extension().is_some_and(|ending| ending == "gz") { "json.gz" } else { "json" };
+        let ending = if path.extension().is_some_and(|ending| ending == "gz") {
+            "json.gz"
+        } else {
+            "json"
+        };
         let first = ranks.join(format!("{kind}_0.{ending}"));
         std::fs::copy(path, &first)?;
         for rank in 1..RANKS {
@@ -46,7 +79,11 @@ fn merge(found: &Recorded, etlink: &Path, folder: &Path, runs: usize) -> Result<
     }
     let out = folder.join("merged");
     let words = ["merge", "--force", "-j", "2", "-o"].map(OsString::from);
-    let all: Vec<OsString> = [etlink.into()].into_iter().chain(words).chain([out.into(), ranks.into()]).collect();
+    let all: Vec<OsString> = [etlink.into()]
+        .into_iter()
+        .chain(words)
+        .chain([out.into(), ranks.into()])
+        .collect();
     let mut one = link(found, etlink, &folder.join("one.et"));
     one.extend(["-j", "1"].map(OsString::from));
     let (mut merged, mut linked) = (vec![], vec![]);
@@ -56,10 +93,20 @@ fn merge(found: &Recorded, etlink: &Path, folder: &Path, runs: usize) -> Result<
     }
     let wall = |usages: &[Usage]| median(usages.iter().map(|usage| usage.wall));
     let (merged_wall, one_wall) = (wall(&merged), wall(&linked));
-    println!("\n{RANKS} ranks of {}, {:.1} MB unpacked each", found.name, found.bytes as f64 / 1e6);
-    println!("| merge -j 2, wall s | link -j 1, wall s | merge / ({RANKS} x link) | merge, peak MB |\n|---|---|---|---|");
+    println!(
+        "\n{RANKS} ranks of {}, {:.1} MB unpacked each",
+        found.name,
+        found.bytes as f64 / 1e6
+    );
+    println!(
+        "| merge -j 2, wall s | link -j 1, wall s | merge / ({RANKS} x link) | merge, peak MB |\n|---|---|---|---|"
+    );
     let peak = median(merged.iter().map(|usage| usage.peak_bytes as f64));
-    println!("| {merged_wall:.3} | {one_wall:.4} | {:.2} | {:.1} |", merged_wall / (f64::from(RANKS) * one_wall), peak / 1e6);
+    println!(
+        "| {merged_wall:.3} | {one_wall:.4} | {:.2} | {:.1} |",
+        merged_wall / (f64::from(RANKS) * one_wall),
+        peak / 1e6
+    );
     Ok(())
 }
 
@@ -67,12 +114,19 @@ fn link(found: &Recorded, etlink: &Path, out: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![etlink.into()];
     words.extend(["link", "--force", "--json", "-o"].map(OsString::from));
     words.extend([out.into(), "--device".into(), found.device.clone().into()]);
-    words.extend(found.host.iter().flat_map(|host| ["--host".into(), host.clone().into()]));
+    words.extend(
+        found
+            .host
+            .iter()
+            .flat_map(|host| ["--host".into(), host.clone().into()]),
+    );
     words
 }
 
 fn repeated(command: &[OsString], runs: usize) -> Result<Vec<Usage>> {
-    let usages: Vec<Usage> = (0..runs).map(|_| measure::measure(command)).collect::<Result<_>>()?;
+    let usages: Vec<Usage> = (0..runs)
+        .map(|_| measure::measure(command))
+        .collect::<Result<_>>()?;
     match usages.iter().find_map(|usage| usage.failed.as_deref()) {
         Some(why) => anyhow::bail!("{command:?}: {why}"),
         None => Ok(usages),

@@ -9,17 +9,26 @@ use std::fmt::Write;
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+    values
+        .get(values.len().saturating_sub(1) / 2)
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 /// One line about the machine.
 pub fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")).and_then(|rest| rest.split_once(": "));
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .and_then(|rest| rest.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or_default().to_owned();
-    format!("{cores} cores, {}; load average {load} before", model.map_or("unknown processor", |(_, model)| model))
+    format!(
+        "{cores} cores, {}; load average {load} before",
+        model.map_or("unknown processor", |(_, model)| model)
+    )
 }
 
 /// The figures of one input.
@@ -27,7 +36,10 @@ pub fn of(input: &Input, tools: &[Tool], usages: &[Vec<Usage>]) -> String {
     let mut out = String::new();
     let megabytes = input.bytes as f64 / 1e6;
     let _ = writeln!(out, "\n{}, {megabytes:.1} MB unpacked", input.name);
-    let _ = writeln!(out, "| tool | wall s | CPU s | MB/s | peak MB | wall / gzip | peak / unpacked | CPU / etlink's |");
+    let _ = writeln!(
+        out,
+        "| tool | wall s | CPU s | MB/s | peak MB | wall / gzip | peak / unpacked | CPU / etlink's |"
+    );
     let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
     let wall = |usages: &[Usage]| median(usages.iter().map(|usage| usage.wall));
     let cpu = |usages: &[Usage]| median(usages.iter().map(|usage| usage.cpu));
@@ -59,8 +71,22 @@ pub fn of(input: &Input, tools: &[Tool], usages: &[Vec<Usage>]) -> String {
 
 /// Where etlink's time went, by its own report.
 fn phases(usages: &[Usage]) -> Option<String> {
-    let reports: Vec<serde_json::Value> = usages.iter().filter_map(|usage| serde_json::from_str(&usage.output).ok()).collect();
-    let seconds = |phase: &str| median(reports.iter().filter_map(|report| report["seconds"][phase].as_f64()));
+    let reports: Vec<serde_json::Value> = usages
+        .iter()
+        .filter_map(|usage| serde_json::from_str(&usage.output).ok())
+        .collect();
+    let seconds = |phase: &str| {
+        median(
+            reports
+                .iter()
+                .filter_map(|report| report["seconds"][phase].as_f64()),
+        )
+    };
     let written = reports.first()?["bytes"]["output"].as_f64()? / 1e6;
-    Some(format!("read {:.3} s, link {:.3} s, write {:.3} s ({written:.1} MB)", seconds("read"), seconds("link"), seconds("write")))
+    Some(format!(
+        "read {:.3} s, link {:.3} s, write {:.3} s ({written:.1} MB)",
+        seconds("read"),
+        seconds("link"),
+        seconds("write")
+    ))
 }

@@ -19,7 +19,12 @@ pub struct Tool {
 
 impl Tool {
     fn new(name: &'static str, words: impl IntoIterator<Item = impl Into<OsString>>) -> Tool {
-        Tool { name, command: words.into_iter().map(Into::into).collect(), output: None, slow: false }
+        Tool {
+            name,
+            command: words.into_iter().map(Into::into).collect(),
+            output: None,
+            slow: false,
+        }
     }
 
     fn arg(mut self, word: impl Into<OsString>) -> Tool {
@@ -33,17 +38,46 @@ impl Tool {
 }
 
 /// The tools for `input`, `gzip -dc` first.
-pub fn of(input: &Input, etlink: &Path, options: &Options, hta: Option<&Path>, folder: &Path) -> Vec<Tool> {
-    let mut tools = vec![Tool { command: gzip(input), ..Tool::new("gzip -dc", [""; 0]) }];
-    for (name, output, threads) in
-        [("etlink link, .et", "out.et", None), ("  one thread", "out.et", Some("1")), ("etlink link, ET+", "out.json", None)]
-    {
-        let host = input.host.iter().flat_map(|host| [OsString::from("--host"), host.into()]);
-        let tool = Tool::new(name, [etlink.as_os_str(), "link".as_ref(), "--json".as_ref(), "-o".as_ref()]);
-        let mut tool = tool.arg(folder.join(output)).arg("--device").arg(&input.device);
+pub fn of(
+    input: &Input,
+    etlink: &Path,
+    options: &Options,
+    hta: Option<&Path>,
+    folder: &Path,
+) -> Vec<Tool> {
+    let mut tools = vec![Tool {
+        command: gzip(input),
+        ..Tool::new("gzip -dc", [""; 0])
+    }];
+    for (name, output, threads) in [
+        ("etlink link, .et", "out.et", None),
+        ("  one thread", "out.et", Some("1")),
+        ("etlink link, ET+", "out.json", None),
+    ] {
+        let host = input
+            .host
+            .iter()
+            .flat_map(|host| [OsString::from("--host"), host.into()]);
+        let tool = Tool::new(
+            name,
+            [
+                etlink.as_os_str(),
+                "link".as_ref(),
+                "--json".as_ref(),
+                "-o".as_ref(),
+            ],
+        );
+        let mut tool = tool
+            .arg(folder.join(output))
+            .arg("--device")
+            .arg(&input.device);
         tool.output = Some(folder.join(output));
         tool.command.extend(host);
-        tool.command.extend(threads.iter().flat_map(|threads| [OsString::from("-j"), threads.into()]));
+        tool.command.extend(
+            threads
+                .iter()
+                .flat_map(|threads| [OsString::from("-j"), threads.into()]),
+        );
         // merged JSON is of host nodes
         if input.host.is_some() || output.ends_with(".et") {
             tools.push(tool);
@@ -52,14 +86,36 @@ pub fn of(input: &Input, etlink: &Path, options: &Options, hta: Option<&Path>, f
     if let (true, Some((host, device))) = (options.against.contains(&Peer::Chakra), &input.plain) {
         let linked = folder.join("chakra.json");
         if let Some(command) = &options.chakra_link {
-            tools.push(Tool::new("chakra_trace_link", command.split_whitespace()).arg(host).arg(device).arg(&linked).slow());
+            tools.push(
+                Tool::new("chakra_trace_link", command.split_whitespace())
+                    .arg(host)
+                    .arg(device)
+                    .arg(&linked)
+                    .slow(),
+            );
         }
         if let Some(command) = &options.chakra_convert {
-            tools.push(Tool::new("chakra_converter", command.split_whitespace()).arg(&linked).arg(folder.join("chakra.0.et")).slow());
+            tools.push(
+                Tool::new("chakra_converter", command.split_whitespace())
+                    .arg(&linked)
+                    .arg(folder.join("chakra.0.et"))
+                    .slow(),
+            );
         }
     }
     if let Some(python) = hta {
-        tools.push(Tool::new("HTA, load", [python.as_os_str(), "-c".as_ref(), HTA.as_ref(), input.device.as_os_str()]).slow());
+        tools.push(
+            Tool::new(
+                "HTA, load",
+                [
+                    python.as_os_str(),
+                    "-c".as_ref(),
+                    HTA.as_ref(),
+                    input.device.as_os_str(),
+                ],
+            )
+            .slow(),
+        );
     }
     tools
 }
@@ -68,7 +124,10 @@ fn gzip(input: &Input) -> Vec<OsString> {
     // its output goes nowhere, as that of no tool is kept
     let script = r#"gzip -dc -- "$@" > /dev/null"#;
     let words = ["sh", "-c", script, "sh"].map(OsString::from);
-    words.into_iter().chain(input.host.iter().chain([&input.device]).map(OsString::from)).collect()
+    words
+        .into_iter()
+        .chain(input.host.iter().chain([&input.device]).map(OsString::from))
+        .collect()
 }
 
 /// Loads one device trace, as every analysis of HTA begins.
@@ -87,8 +146,20 @@ pub fn hta(folder: &Path) -> Option<PathBuf> {
     let works = || runs(Command::new(&python).args(["-c", "import hta.trace_analysis"]));
     if !works() {
         let made = runs(Command::new("python3").args(["-m", "venv"]).arg(&place));
-        if !made || !runs(Command::new(&python).args(["-m", "pip", "install", "--quiet", "HolisticTraceAnalysis"])) || !works() {
-            println!("HTA is left out: HolisticTraceAnalysis cannot be installed from PyPI into {}", place.display());
+        if !made
+            || !runs(Command::new(&python).args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "HolisticTraceAnalysis",
+            ]))
+            || !works()
+        {
+            println!(
+                "HTA is left out: HolisticTraceAnalysis cannot be installed from PyPI into {}",
+                place.display()
+            );
             return None;
         }
     }

@@ -13,30 +13,76 @@ pub(super) type Recording = Vec<(Vec<u8>, Vec<u8>)>;
 const RANKS: usize = 2;
 
 /// Texts that real files have had in the wrong place.
-const ODD: [&str; 14] =
-    ["\"", "\\\"", "}", "]", "{", "},\n  {\n    \"ph\": ", "nan", "-1.-500", "1e999", "\u{0}", "\u{feff}", "99999999999999999999", "null", "[[[["];
+const ODD: [&str; 14] = [
+    "\"",
+    "\\\"",
+    "}",
+    "]",
+    "{",
+    "},\n  {\n    \"ph\": ",
+    "nan",
+    "-1.-500",
+    "1e999",
+    "\u{0}",
+    "\u{feff}",
+    "99999999999999999999",
+    "null",
+    "[[[[",
+];
 
 /// Numbers that damage has made of others.
-const NUMBERS: [&str; 8] = ["0", "-1", "1", "4294967296", "9223372036854775.807", "-9223372036854775.808", "18446744073709551615", "1e15"];
+const NUMBERS: [&str; 8] = [
+    "0",
+    "-1",
+    "1",
+    "4294967296",
+    "9223372036854775.807",
+    "-9223372036854775.808",
+    "18446744073709551615",
+    "1e15",
+];
 
 /// The recordings in testdata, a drawn one with devices, and the device traces of `folders`, each alone; unpacked.
 pub(super) fn corpus(folders: &[PathBuf]) -> Result<Vec<Recording>> {
     let mut all = vec![];
     for folder in entries(Path::new("testdata/pairs"))? {
-        let traces = |rank: usize| ["torch_et", "kineto_trace"].map(|name| folder.path().join(format!("{name}_{rank}.json.gz")));
-        let ranks = (0..RANKS).map(traces).filter(|paths| paths.iter().all(|path| path.exists()));
-        all.push(ranks.map(|[host, device]| Ok((unpacked(&host)?, unpacked(&device)?))).collect::<Result<Recording>>()?);
+        let traces = |rank: usize| {
+            ["torch_et", "kineto_trace"]
+                .map(|name| folder.path().join(format!("{name}_{rank}.json.gz")))
+        };
+        let ranks = (0..RANKS)
+            .map(traces)
+            .filter(|paths| paths.iter().all(|path| path.exists()));
+        all.push(
+            ranks
+                .map(|[host, device]| Ok((unpacked(&host)?, unpacked(&device)?)))
+                .collect::<Result<Recording>>()?,
+        );
     }
-    all.push((0..RANKS as i64).map(|rank| drawn(rank, RANKS as i64)).collect());
+    all.push(
+        (0..RANKS as i64)
+            .map(|rank| drawn(rank, RANKS as i64))
+            .collect(),
+    );
     for folder in folders {
-        let packed = entries(folder)?.into_iter().map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "gz"));
-        all.extend(packed.map(|path| Ok(vec![(vec![], unpacked(&path)?)])).collect::<Result<Vec<Recording>>>()?);
+        let packed = entries(folder)?
+            .into_iter()
+            .map(|file| file.path())
+            .filter(|path| path.extension().is_some_and(|end| end == "gz"));
+        all.extend(
+            packed
+                .map(|path| Ok(vec![(vec![], unpacked(&path)?)]))
+                .collect::<Result<Vec<Recording>>>()?,
+        );
     }
     Ok(all)
 }
 
 fn entries(folder: &Path) -> Result<Vec<DirEntry>> {
-    let mut entries = folder.read_dir().with_context(|| folder.display().to_string())?.collect::<Result<Vec<_>, _>>()?;
+    let mut entries = folder
+        .read_dir()
+        .with_context(|| folder.display().to_string())?
+        .collect::<Result<Vec<_>, _>>()?;
     entries.sort_by_key(DirEntry::path);
     Ok(entries)
 }
@@ -68,20 +114,60 @@ fn drawn(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
         draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(190));
         draw.python(main, "train.py(7): step", at(1), at(150));
         draw.op(main, "aten::mm", at(2), at(40));
-        draw.launch(main, (at(5), at(8)), Queue::stream(7), "gemm", (at(12), at(60)));
-        draw.launch(main, (at(10), at(12)), Queue { device: 1, context: 1, stream: 9 }, "elementwise", (at(20), at(45)));
+        draw.launch(
+            main,
+            (at(5), at(8)),
+            Queue::stream(7),
+            "gemm",
+            (at(12), at(60)),
+        );
+        draw.launch(
+            main,
+            (at(10), at(12)),
+            Queue {
+                device: 1,
+                context: 1,
+                stream: 9,
+            },
+            "elementwise",
+            (at(20), at(45)),
+        );
         let copy = draw.next_correlation();
         draw.call(main, "cudaMemcpyAsync", (at(15), at(18)), copy);
-        draw.memcpy(Queue::stream(7), "Memcpy HtoD (Pinned -> Device)", (at(62), at(70)), copy, 4096);
+        draw.memcpy(
+            Queue::stream(7),
+            "Memcpy HtoD (Pinned -> Device)",
+            (at(62), at(70)),
+            copy,
+            4096,
+        );
         let comms = Comms::new("allreduce", 0..ranks as u64, rank, step);
         draw.collective(main, &comms, at(50), at(60));
         let reduce = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", (at(52), at(55)), reduce);
-        draw.collective_kernel(Queue::stream(24), "ncclDevKernel_AllReduce_Sum_f32", (at(58), at(90)), reduce, &comms);
+        draw.collective_kernel(
+            Queue::stream(24),
+            "ncclDevKernel_AllReduce_Sum_f32",
+            (at(58), at(90)),
+            reduce,
+            &comms,
+        );
         let wait = draw.next_correlation();
         draw.call(main, "cudaStreamWaitEvent", (at(92), at(93)), wait);
-        draw.sync("Stream Wait Event", Queue::stream(7), (at(92), at(93)), wait, Some((24, reduce)));
-        draw.launch(main, (at(95), at(97)), Queue::stream(7), "gemm", (at(99), at(130)));
+        draw.sync(
+            "Stream Wait Event",
+            Queue::stream(7),
+            (at(92), at(93)),
+            wait,
+            Some((24, reduce)),
+        );
+        draw.launch(
+            main,
+            (at(95), at(97)),
+            Queue::stream(7),
+            "gemm",
+            (at(99), at(130)),
+        );
         draw.raw(&format!(
             r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1000, "tid": 1000, "ts": {}.5, "args": {{"Total Allocated": 4096, "Total Reserved": 8192, "Bytes": 512, "Device Id": 0, "Device Type": 1}}}}"#,
             at(3) / 1_000
@@ -123,7 +209,13 @@ pub(super) fn mutate(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 /// The first number from `at` on, empty at the end if there is none.
 fn number_after(text: &[u8], at: usize) -> std::ops::Range<usize> {
     let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
-    let start = text[at..].iter().position(u8::is_ascii_digit).map_or(text.len(), |digit| at + digit);
-    let length = text[start..].iter().position(|byte| !is_part(byte)).unwrap_or(text.len() - start);
+    let start = text[at..]
+        .iter()
+        .position(u8::is_ascii_digit)
+        .map_or(text.len(), |digit| at + digit);
+    let length = text[start..]
+        .iter()
+        .position(|byte| !is_part(byte))
+        .unwrap_or(text.len() - start);
     start..start + length
 }

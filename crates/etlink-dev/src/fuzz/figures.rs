@@ -17,14 +17,27 @@ const ROOM: usize = 20_000;
 /// Everything, as bytes.
 pub(super) fn figures(trace: &LinkedTrace, rules: &Rules) -> Result<Vec<u8>> {
     let mut out = vec![];
-    let options = Options { sequences_of: Some("aten".to_owned()), memory_timeline: true };
+    let options = Options {
+        sequences_of: Some("aten".to_owned()),
+        memory_timeline: true,
+    };
     let analysis = analyze(trace, rules, &options);
     if is_sane(&trace.device) {
         of_analysis(&analysis)?;
     }
     serde_json::to_writer(&mut out, &analysis)?;
     for nanoseconds in [false, true] {
-        serde_json::to_writer(&mut out, &hta::tables(trace, hta::Settings { nanoseconds, include_last: nanoseconds, rank: None })?)?;
+        serde_json::to_writer(
+            &mut out,
+            &hta::tables(
+                trace,
+                hta::Settings {
+                    nanoseconds,
+                    include_last: nanoseconds,
+                    rank: None,
+                },
+            )?,
+        )?;
     }
     serde_json::to_writer(&mut out, &tops(&trace.device)?)?;
     for table in Table::ALL {
@@ -34,8 +47,15 @@ pub(super) fn figures(trace: &LinkedTrace, rules: &Rules) -> Result<Vec<u8>> {
             Table::Nodes | Table::Collectives => trace.nodes.len(),
             Table::Events => usize::MAX,
         };
-        ensure!(lines as usize == most || !matches!(table, Table::Edges | Table::Nodes), "{lines} lines of {most} {}", table.name());
-        ensure!(lines as usize <= most, "{lines} collectives of {most} nodes");
+        ensure!(
+            lines as usize == most || !matches!(table, Table::Edges | Table::Nodes),
+            "{lines} lines of {most} {}",
+            table.name()
+        );
+        ensure!(
+            lines as usize <= most,
+            "{lines} collectives of {most} nodes"
+        );
     }
     out.extend(page(trace, analysis, rules)?);
     Ok(out)
@@ -44,57 +64,149 @@ pub(super) fn figures(trace: &LinkedTrace, rules: &Rules) -> Result<Vec<u8>> {
 /// Whether sums of times cannot overflow: beyond that they end at the largest, and add up no more.
 fn is_sane(device: &DeviceTrace) -> bool {
     let (start, end) = device.window().unwrap_or_default();
-    let lengths = device.rows.duration.iter().chain(&device.ops.duration).chain(&device.calls.duration);
+    let lengths = device
+        .rows
+        .duration
+        .iter()
+        .chain(&device.ops.duration)
+        .chain(&device.calls.duration);
     let whole: i128 = lengths.map(|length| i128::from(length.0)).sum();
-    [start.0, end.0].iter().all(|time| time.unsigned_abs() < 1 << 60) && whole < 1 << 60
+    [start.0, end.0]
+        .iter()
+        .all(|time| time.unsigned_abs() < 1 << 60)
+        && whole < 1 << 60
 }
 
 fn of_analysis(analysis: &Analysis) -> Result<()> {
     for (time, idle) in analysis.breakdown.iter().zip(&analysis.idle) {
-        let exposed = time.exposed_communication_ns + time.exposed_memory_ns + time.exposed_other_ns;
-        ensure!(time.computation_ns + exposed + time.idle_ns == time.window_ns, "classes and idle are not the window: {time:?}");
-        ensure!(time.exposed_communication_ns + time.overlap_ns == time.communication_ns, "communication is not its parts: {time:?}");
+        let exposed =
+            time.exposed_communication_ns + time.exposed_memory_ns + time.exposed_other_ns;
+        ensure!(
+            time.computation_ns + exposed + time.idle_ns == time.window_ns,
+            "classes and idle are not the window: {time:?}"
+        );
+        ensure!(
+            time.exposed_communication_ns + time.overlap_ns == time.communication_ns,
+            "communication is not its parts: {time:?}"
+        );
         let without_work = time.idle_ns + time.exposed_other_ns;
-        ensure!((time.device, time.busy_ns()) == (idle.device, idle.busy_ns), "work is not the busy time: {time:?}, {idle:?}");
-        ensure!(idle.idle_ns <= without_work, "gaps are more than the time without work: {time:?}, {idle:?}");
-        ensure!(time.exposed_other_ns > 0 || idle.idle_ns == time.idle_ns, "gaps are not the idle time: {time:?}, {idle:?}");
+        ensure!(
+            (time.device, time.busy_ns()) == (idle.device, idle.busy_ns),
+            "work is not the busy time: {time:?}, {idle:?}"
+        );
+        ensure!(
+            idle.idle_ns <= without_work,
+            "gaps are more than the time without work: {time:?}, {idle:?}"
+        );
+        ensure!(
+            time.exposed_other_ns > 0 || idle.idle_ns == time.idle_ns,
+            "gaps are not the idle time: {time:?}, {idle:?}"
+        );
     }
     for idle in analysis.idle.iter().chain(&analysis.stream_idle) {
-        let causes = [idle.host_late_ns, idle.event_wait_ns, idle.launch_ns, idle.between_ns, idle.unexplained_ns];
-        ensure!(causes.iter().all(|cause| *cause >= 0) && causes.iter().sum::<i64>() == idle.idle_ns, "gaps have not one cause each: {idle:?}");
+        let causes = [
+            idle.host_late_ns,
+            idle.event_wait_ns,
+            idle.launch_ns,
+            idle.between_ns,
+            idle.unexplained_ns,
+        ];
+        ensure!(
+            causes.iter().all(|cause| *cause >= 0) && causes.iter().sum::<i64>() == idle.idle_ns,
+            "gaps have not one cause each: {idle:?}"
+        );
     }
     for step in &analysis.steps {
-        let exposed = step.exposed_communication_ns + step.exposed_memory_ns + step.exposed_other_ns;
-        ensure!(step.computation_ns + exposed + step.idle_ns == step.device_window_ns, "a step is not its parts: {step:?}");
+        let exposed =
+            step.exposed_communication_ns + step.exposed_memory_ns + step.exposed_other_ns;
+        ensure!(
+            step.computation_ns + exposed + step.idle_ns == step.device_window_ns,
+            "a step is not its parts: {step:?}"
+        );
     }
     for queue in &analysis.queues {
-        ensure!(queue.mean_length <= queue.max_length as f64 + 1e-9 && queue.full_ns <= queue.window_ns, "{queue:?}");
+        ensure!(
+            queue.mean_length <= queue.max_length as f64 + 1e-9 && queue.full_ns <= queue.window_ns,
+            "{queue:?}"
+        );
     }
     let sum = total([analysis].into_iter());
-    ensure!(sum.breakdown.iter().all(|all| all.window_ns == analysis.breakdown.iter().map(|time| time.window_ns).sum::<i64>()), "{sum:?}");
+    ensure!(
+        sum.breakdown.iter().all(|all| all.window_ns
+            == analysis
+                .breakdown
+                .iter()
+                .map(|time| time.window_ns)
+                .sum::<i64>()),
+        "{sum:?}"
+    );
     for metric in &sum.metrics {
         let is_share = metric.unit == "%" && !(0.0..=100.0 + 1e-6).contains(&metric.value);
-        ensure!(metric.value.is_finite() && metric.value >= 0.0 && !is_share, "{metric:?}");
+        ensure!(
+            metric.value.is_finite() && metric.value >= 0.0 && !is_share,
+            "{metric:?}"
+        );
     }
     Ok(())
 }
 
 /// The profiler's tables; each event is in one row, however they are grouped, and a table compared with itself is the same.
 fn tops(device: &DeviceTrace) -> Result<Vec<Top>> {
-    let groups = [(Group::Name, false), (Group::Shape, false), (Group::Stack(3), false), (Group::Name, true)];
-    let tops: Vec<Top> = groups.iter().map(|(group, python)| top(device, TopOptions { group: *group, python: *python, shapes: None })).collect();
-    let [plain, shaped, stacked, frames] = &tops[..] else { unreachable!("four groups") };
+    let groups = [
+        (Group::Name, false),
+        (Group::Shape, false),
+        (Group::Stack(3), false),
+        (Group::Name, true),
+    ];
+    let tops: Vec<Top> = groups
+        .iter()
+        .map(|(group, python)| {
+            top(
+                device,
+                TopOptions {
+                    group: *group,
+                    python: *python,
+                    shapes: None,
+                },
+            )
+        })
+        .collect();
+    let [plain, shaped, stacked, frames] = &tops[..] else {
+        unreachable!("four groups")
+    };
     let events = |top: &Top| top.rows.iter().map(|row| row.count).sum::<u64>();
     let sums = |top: &Top| (top.self_host_ns, top.self_device_ns);
     for other in [shaped, stacked] {
-        ensure!(events(plain) == events(other), "groups differ in their events");
-        ensure!(!is_sane(device) || sums(plain) == sums(other), "groups differ in their times");
+        ensure!(
+            events(plain) == events(other),
+            "groups differ in their events"
+        );
+        ensure!(
+            !is_sane(device) || sums(plain) == sums(other),
+            "groups differ in their times"
+        );
     }
     let same = diff::diff(&[plain], &[plain]);
-    ensure!(same.changes.iter().all(|change| change.kind == diff::Kind::Same && change.cost_ns == 0), "a run differs from itself: {same:?}");
-    let costs = |diff: &diff::Diff| diff.changes.iter().map(|change| i128::from(change.cost_ns)).sum::<i128>();
-    let [there, back] = [diff::diff(&[plain], &[frames, plain]), diff::diff(&[frames, plain], &[plain])];
-    ensure!(!is_sane(device) || costs(&there) == -costs(&back), "the way back costs other than the way there");
+    ensure!(
+        same.changes
+            .iter()
+            .all(|change| change.kind == diff::Kind::Same && change.cost_ns == 0),
+        "a run differs from itself: {same:?}"
+    );
+    let costs = |diff: &diff::Diff| {
+        diff.changes
+            .iter()
+            .map(|change| i128::from(change.cost_ns))
+            .sum::<i128>()
+    };
+    let [there, back] = [
+        diff::diff(&[plain], &[frames, plain]),
+        diff::diff(&[frames, plain], &[plain]),
+    ];
+    ensure!(
+        !is_sane(device) || costs(&there) == -costs(&back),
+        "the way back costs other than the way there"
+    );
     Ok(tops)
 }
 
@@ -113,25 +225,57 @@ fn page(trace: &LinkedTrace, analysis: Analysis, rules: &Rules) -> Result<Vec<u8
         analysis,
         link: Some(trace.report.clone()),
         figures: Some(etlink_replay::figures(&graph, trace, &run)),
-        critical_path: Some(PathReport { steps: vec![], ..path }),
+        critical_path: Some(PathReport {
+            steps: vec![],
+            ..path
+        }),
     };
     let (ranks, title) = ([rank], trace.device.names.iter().last().unwrap_or_default());
     let all = total(ranks.iter().map(|rank| &rank.analysis));
-    let html = page::html(&Page { title, ranks: &ranks, total: &all, met: None, timelines: &timelines, notes: &[] })?;
+    let html = page::html(&Page {
+        title,
+        ranks: &ranks,
+        total: &all,
+        met: None,
+        timelines: &timelines,
+        notes: &[],
+    })?;
     let text = std::str::from_utf8(&html).context("the page is no text")?;
-    ensure!(text.matches("</script>").count() == 2 + timelines.len(), "a name of the trace is markup in the page");
+    ensure!(
+        text.matches("</script>").count() == 2 + timelines.len(),
+        "a name of the trace is markup in the page"
+    );
     Ok(html)
 }
 
 /// Of all, and of the first step.
-fn timelines(trace: &LinkedTrace, (graph, run): (&Graph, &Run), analysis: &Analysis, rules: &Rules) -> Result<Vec<Packed>> {
+fn timelines(
+    trace: &LinkedTrace,
+    (graph, run): (&Graph, &Run),
+    analysis: &Analysis,
+    rules: &Rules,
+) -> Result<Vec<Packed>> {
     let rows = Rows::new(trace, rules);
     let (start, end) = trace.device.window().unwrap_or_default();
-    let step = analysis.steps.first().map(|step| (TimeNs(step.start_ns), TimeNs(step.start_ns.saturating_add(step.duration_ns))));
-    let window = |(start, end)| Window { start, end, step: None, note: String::new() };
+    let step = analysis.steps.first().map(|step| {
+        (
+            TimeNs(step.start_ns),
+            TimeNs(step.start_ns.saturating_add(step.duration_ns)),
+        )
+    });
+    let window = |(start, end)| Window {
+        start,
+        end,
+        step: None,
+        note: String::new(),
+    };
     [Some((start, end)), step]
         .into_iter()
         .flatten()
-        .map(|span| Ok(Packed::new(RANGES, ROOM, |most| page::timeline(&rows, graph, run, window(span), most, None))?))
+        .map(|span| {
+            Ok(Packed::new(RANGES, ROOM, |most| {
+                page::timeline(&rows, graph, run, window(span), most, None)
+            })?)
+        })
         .collect()
 }

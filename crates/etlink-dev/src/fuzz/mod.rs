@@ -47,7 +47,10 @@ pub fn run(options: &Options) -> Result<()> {
     while Instant::now() < end {
         let mut random = fastrand::Rng::with_seed(round);
         let recording = &corpus[random.usize(..corpus.len())];
-        let damaged: Recording = recording.iter().map(|(host, device)| (mutate(host, &mut random), mutate(device, &mut random))).collect();
+        let damaged: Recording = recording
+            .iter()
+            .map(|(host, device)| (mutate(host, &mut random), mutate(device, &mut random)))
+            .collect();
         let why = match catch_unwind(AssertUnwindSafe(|| one(&damaged, &rules))) {
             Ok(Ok(())) => {
                 round += 1;
@@ -57,7 +60,10 @@ pub fn run(options: &Options) -> Result<()> {
             Err(_) => "panicked".to_owned(),
         };
         corpus::keep(&damaged, &options.keep)?;
-        bail!("round {round}: {why}; its traces are in {}; again with: cargo dev fuzz --seed {round}", options.keep.display());
+        bail!(
+            "round {round}: {why}; its traces are in {}; again with: cargo dev fuzz --seed {round}",
+            options.keep.display()
+        );
     }
     println!("{} passed, 0 failed", round - options.seed);
     Ok(())
@@ -66,7 +72,10 @@ pub fn run(options: &Options) -> Result<()> {
 /// One round.
 fn one(recording: &Recording, rules: &Rules) -> Result<()> {
     let outputs = |threads: usize| -> Result<Vec<Vec<u8>>> {
-        let traces: Vec<LinkedTrace> = recording.iter().filter_map(|(host, device)| linked(host, device, threads)).collect();
+        let traces: Vec<LinkedTrace> = recording
+            .iter()
+            .filter_map(|(host, device)| linked(host, device, threads))
+            .collect();
         let mut outputs = vec![];
         for trace in &traces {
             outputs.extend(written::written(trace)?);
@@ -83,8 +92,25 @@ fn one(recording: &Recording, rules: &Rules) -> Result<()> {
 
 /// Errors of readers and linker are fine: they are refusals.
 fn linked(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> {
-    let device = etlink_kineto::read(device, etlink_kineto::ReadOptions { threads, shapes: true, keep: etlink_kineto::Keep::Asides }).ok()?;
+    let device = etlink_kineto::read(
+        device,
+        etlink_kineto::ReadOptions {
+            threads,
+            shapes: true,
+            keep: etlink_kineto::Keep::Asides,
+        },
+    )
+    .ok()?;
     let mut host = etlink_host::read(host, etlink_host::ReadOptions { threads }).ok();
-    host.iter_mut().for_each(|host| host.tensors = Some(etlink_host::tensor_uses(host)));
-    etlink_link::link(host, device, etlink_link::LinkOptions { force: true, ..etlink_link::LinkOptions::default() }).ok()
+    host.iter_mut()
+        .for_each(|host| host.tensors = Some(etlink_host::tensor_uses(host)));
+    etlink_link::link(
+        host,
+        device,
+        etlink_link::LinkOptions {
+            force: true,
+            ..etlink_link::LinkOptions::default()
+        },
+    )
+    .ok()
 }

@@ -2,7 +2,9 @@
 
 use anyhow::{Result, ensure};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Clock, Facts, Join, clocks, company, join, lateness, releases, skews, stragglers};
+use etlink_link::ranks::{
+    Clock, Facts, Join, clocks, company, join, lateness, releases, skews, stragglers,
+};
 use etlink_model::TimeNs;
 use etlink_replay::{Rank, RankLabels, RankNames, Settings};
 use etlink_report::page::Met;
@@ -10,11 +12,20 @@ use std::fmt::Write;
 
 /// Everything, as bytes.
 pub(super) fn together(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
-    let facts: Vec<Facts> = traces.iter().zip(0..).map(|(trace, rank)| Facts::of(trace, rank)).collect();
+    let facts: Vec<Facts> = traces
+        .iter()
+        .zip(0..)
+        .map(|(trace, rank)| Facts::of(trace, rank))
+        .collect();
     let mut out = format!("{:?}", company(&facts, false));
     let join = join(&facts);
     let clocks = clocks(&facts, &join);
-    ensure!(clocks.len() == facts.len(), "{} clocks of {} ranks", clocks.len(), facts.len());
+    ensure!(
+        clocks.len() == facts.len(),
+        "{} clocks of {} ranks",
+        clocks.len(),
+        facts.len()
+    );
     laws(&facts, &join, &clocks)?;
     out += &serde_json::to_string(&join.problems)?;
     out += &serde_json::to_string(&stragglers(&facts, &join, &clocks))?;
@@ -28,36 +39,93 @@ pub(super) fn together(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
 fn laws(facts: &[Facts], join: &Join, clocks: &[Clock]) -> Result<()> {
     let skews = skews(facts, join, clocks);
     for skew in &skews {
-        ensure!(0 <= skew.alone_ns && skew.alone_ns <= skew.skew_ns.min(skew.waited_ns), "{skew:?}");
-        ensure!(skew.algorithm_bandwidth.is_none_or(|bandwidth| bandwidth.is_finite() && bandwidth > 0.0), "{skew:?}");
+        ensure!(
+            0 <= skew.alone_ns && skew.alone_ns <= skew.skew_ns.min(skew.waited_ns),
+            "{skew:?}"
+        );
+        ensure!(
+            skew.algorithm_bandwidth
+                .is_none_or(|bandwidth| bandwidth.is_finite() && bandwidth > 0.0),
+            "{skew:?}"
+        );
     }
     let sum = |all: &mut dyn Iterator<Item = i64>| all.fold(0, i64::saturating_add);
     let waited = sum(&mut skews.iter().map(|skew| skew.waited_ns));
     let ranks = lateness(facts, join, clocks);
-    let (caused, suffered) = (sum(&mut ranks.iter().map(|rank| rank.caused_ns)), sum(&mut ranks.iter().map(|rank| rank.waited_ns)));
-    let of_steps = sum(&mut stragglers(facts, join, clocks).iter().map(|step| step.waited_ns));
-    ensure!([caused, suffered, of_steps] == [waited; 3], "waits are {waited}, by ranks {caused} and {suffered}, by steps {of_steps}");
-    ensure!(ranks.iter().map(|rank| rank.last).sum::<u64>() == skews.len() as u64, "not one rank is last in each");
+    let (caused, suffered) = (
+        sum(&mut ranks.iter().map(|rank| rank.caused_ns)),
+        sum(&mut ranks.iter().map(|rank| rank.waited_ns)),
+    );
+    let of_steps = sum(&mut stragglers(facts, join, clocks)
+        .iter()
+        .map(|step| step.waited_ns));
+    ensure!(
+        [caused, suffered, of_steps] == [waited; 3],
+        "waits are {waited}, by ranks {caused} and {suffered}, by steps {of_steps}"
+    );
+    ensure!(
+        ranks.iter().map(|rank| rank.last).sum::<u64>() == skews.len() as u64,
+        "not one rank is last in each"
+    );
     Ok(())
 }
 
 /// The graphs of all ranks as one, by the first rank's clock, run.
-fn replayed(traces: &[LinkedTrace], facts: &[Facts], join: &Join, clocks: &[Clock]) -> Result<String> {
-    let ranks = traces.iter().zip(clocks).map(|(trace, clock)| of_rank(trace, clock)).collect::<Result<Vec<Rank>>>()?;
-    let names: Vec<RankNames> = traces.iter().zip(&ranks).map(|(trace, rank)| RankNames::of(trace, rank.graph.len())).collect();
+fn replayed(
+    traces: &[LinkedTrace],
+    facts: &[Facts],
+    join: &Join,
+    clocks: &[Clock],
+) -> Result<String> {
+    let ranks = traces
+        .iter()
+        .zip(clocks)
+        .map(|(trace, clock)| of_rank(trace, clock))
+        .collect::<Result<Vec<Rank>>>()?;
+    let names: Vec<RankNames> = traces
+        .iter()
+        .zip(&ranks)
+        .map(|(trace, rank)| RankNames::of(trace, rank.graph.len()))
+        .collect();
     let joints = etlink_replay::joints(facts, join).joints;
     let together = etlink_replay::together(&ranks, &joints)?;
-    ensure!(together.fates.len() == joints.len(), "{} fates of {} joints", together.fates.len(), joints.len());
-    let labels = RankLabels { together: &together, ranks: &names, joints: &joints };
+    ensure!(
+        together.fates.len() == joints.len(),
+        "{} fates of {} joints",
+        together.fates.len(),
+        joints.len()
+    );
+    let labels = RankLabels {
+        together: &together,
+        ranks: &names,
+        joints: &joints,
+    };
     let run = etlink_replay::run(&together.graph, &labels, &Settings::default());
     let ends = together.by_rank(&run);
-    ensure!(ends.iter().all(|rank| rank.collectives.waiting_ns >= 0 && rank.end_ns <= run.makespan().0), "{ends:?}");
+    ensure!(
+        ends.iter()
+            .all(|rank| rank.collectives.waiting_ns >= 0 && rank.end_ns <= run.makespan().0),
+        "{ends:?}"
+    );
     Ok(serde_json::to_string(&ends)?)
 }
 
 fn of_rank(trace: &LinkedTrace, clock: &Clock) -> Result<Rank> {
     let (mut graph, base) = (etlink_replay::graph_of(trace)?, trace.device.header.base_ns);
-    let aligned = |start: TimeNs| TimeNs(clock.aligned(base.saturating_add(start.0)).saturating_sub(base));
-    graph.start.iter_mut().for_each(|start| *start = aligned(*start));
-    Ok(Rank { rank: clock.rank, graph, uncertainty_ns: clock.uncertainty_ns.unwrap_or(0) })
+    let aligned = |start: TimeNs| {
+        TimeNs(
+            clock
+                .aligned(base.saturating_add(start.0))
+                .saturating_sub(base),
+        )
+    };
+    graph
+        .start
+        .iter_mut()
+        .for_each(|start| *start = aligned(*start));
+    Ok(Rank {
+        rank: clock.rank,
+        graph,
+        uncertainty_ns: clock.uncertainty_ns.unwrap_or(0),
+    })
 }

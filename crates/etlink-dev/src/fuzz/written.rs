@@ -13,7 +13,10 @@ pub(super) fn written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
     for output in [&protobuf, &json] {
         let graph = read::read(&output[..]).context("own output cannot be read")?;
         let findings = check::check(&graph);
-        if let Some(fault) = findings.iter().find(|finding| finding.severity == Severity::Error) {
+        if let Some(fault) = findings
+            .iter()
+            .find(|finding| finding.severity == Severity::Error)
+        {
             bail!("own output has faults: {fault:?}");
         }
     }

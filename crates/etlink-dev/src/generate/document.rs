@@ -69,19 +69,37 @@ pub struct Steps {
 impl Steps {
     /// Makes the steps large enough for `document` too.
     pub(super) fn include(&mut self, document: &Document) -> Result<()> {
-        let of = |family| document.places.iter().filter(move |place| place.family == family).map(|place| place.value);
-        for family in [Family::Node, Family::Function, Family::Sequence, Family::Correlation, Family::Event, Family::Python] {
+        let of = |family| {
+            document
+                .places
+                .iter()
+                .filter(move |place| place.family == family)
+                .map(|place| place.value)
+        };
+        for family in [
+            Family::Node,
+            Family::Function,
+            Family::Sequence,
+            Family::Correlation,
+            Family::Event,
+            Family::Python,
+        ] {
             let after = of(family).max().map_or(0, |max| max.saturating_add(1));
             self.by[family as usize] = self.by[family as usize].max(after);
         }
         let first = of(Family::Step).chain(self.first_step).min();
-        let before = self.first_step.map(|first| first + self.by[Family::Step as usize] - 1);
+        let before = self
+            .first_step
+            .map(|first| first + self.by[Family::Step as usize] - 1);
         let last = of(Family::Step).chain(before).max();
-        self.by[Family::Step as usize] = first.zip(last).map_or(0, |(first, last)| last - first + 1);
+        self.by[Family::Step as usize] =
+            first.zip(last).map_or(0, |(first, last)| last - first + 1);
         self.first_step = first;
         if let Some((start, end)) = document.window {
             const MS: i64 = 1_000_000;
-            let length = end.checked_sub(start).context("the trace's times span more than 292 years")?;
+            let length = end
+                .checked_sub(start)
+                .context("the trace's times span more than 292 years")?;
             // a gap of at least a millisecond, so that repetitions never touch
             self.by[Family::Time as usize] = (length / MS + 2) * MS;
         }
@@ -91,10 +109,29 @@ impl Steps {
 
 impl Document {
     /// Finds the elements of the array `key`; `read` walks one and tells its numbers.
-    pub(super) fn new(text: Vec<u8>, key: &'static str, read: impl Fn(&mut Finder<'_>) -> Result<(), Broken>) -> Result<Document> {
-        let start = Cutter::open(&text[..], Layout { array: key, first_keys: &[], chunk_bytes: 1 << 16 })?.header().len();
+    pub(super) fn new(
+        text: Vec<u8>,
+        key: &'static str,
+        read: impl Fn(&mut Finder<'_>) -> Result<(), Broken>,
+    ) -> Result<Document> {
+        let start = Cutter::open(
+            &text[..],
+            Layout {
+                array: key,
+                first_keys: &[],
+                chunk_bytes: 1 << 16,
+            },
+        )?
+        .header()
+        .len();
         let mut found = Document::default();
-        let mut finder = Finder { scanner: Scanner::new(&text[start..]), offset: start, places: vec![], window: None, root: None };
+        let mut finder = Finder {
+            scanner: Scanner::new(&text[start..]),
+            offset: start,
+            places: vec![],
+            window: None,
+            root: None,
+        };
         let mut roots = vec![];
         loop {
             let from = start + finder.scanner.pos();
@@ -109,11 +146,22 @@ impl Document {
             }
             let root = finder.root.take();
             roots.extend(root);
-            let (text, places) = (from..start + finder.scanner.pos(), first_place..finder.places.len());
-            found.elements.push(Element { text, places, once: root.is_some() });
+            let (text, places) = (
+                from..start + finder.scanner.pos(),
+                first_place..finder.places.len(),
+            );
+            found.elements.push(Element {
+                text,
+                places,
+                once: root.is_some(),
+            });
         }
         (found.places, found.window) = (finder.places, finder.window);
-        for place in found.places.iter_mut().filter(|place| place.family == Family::Node && roots.contains(&place.value)) {
+        for place in found
+            .places
+            .iter_mut()
+            .filter(|place| place.family == Family::Node && roots.contains(&place.value))
+        {
             place.family = Family::Root;
         }
         found.text = text;
@@ -127,10 +175,17 @@ impl Document {
 
     /// Writes the document with its elements `times` times.
     pub(super) fn write(&self, times: u32, steps: &Steps, out: &mut impl Write) -> io::Result<()> {
-        let (Some(first), Some(last)) = (self.elements.first(), self.elements.last()) else { return out.write_all(&self.text) };
+        let (Some(first), Some(last)) = (self.elements.first(), self.elements.last()) else {
+            return out.write_all(&self.text);
+        };
         out.write_all(&self.text[..first.text.start])?;
         for time in 0..i64::from(times) {
-            for (index, element) in self.elements.iter().enumerate().filter(|(_, element)| time == 0 || !element.once) {
+            for (index, element) in self
+                .elements
+                .iter()
+                .enumerate()
+                .filter(|(_, element)| time == 0 || !element.once)
+            {
                 if time > 0 && index == 0 {
                     out.write_all(b",")?;
                 }
@@ -140,7 +195,13 @@ impl Document {
         out.write_all(&self.text[last.text.end..])
     }
 
-    fn write_element(&self, element: &Element, time: i64, steps: &Steps, out: &mut impl Write) -> io::Result<()> {
+    fn write_element(
+        &self,
+        element: &Element,
+        time: i64,
+        steps: &Steps,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         if time == 0 {
             return out.write_all(&self.text[element.text.clone()]);
         }
@@ -162,7 +223,12 @@ impl Document {
 /// Nanoseconds as Kineto writes them.
 pub(super) fn write_micros(ns: i64, out: &mut impl Write) -> io::Result<()> {
     let sign = if ns < 0 { "-" } else { "" };
-    write!(out, "{sign}{}.{:03}", ns.unsigned_abs() / 1000, ns.unsigned_abs() % 1000)
+    write!(
+        out,
+        "{sign}{}.{:03}",
+        ns.unsigned_abs() / 1000,
+        ns.unsigned_abs() % 1000
+    )
 }
 
 /// Walks an element and notes where its numbers stand.
@@ -233,6 +299,11 @@ impl<'a> Finder<'a> {
     }
 
     fn note(&mut self, at: usize, text: &[u8], family: Family, value: i64) {
-        self.places.push(Place { at, length: text.len() as u32, family, value });
+        self.places.push(Place {
+            at,
+            length: text.len() as u32,
+            family,
+            value,
+        });
     }
 }

@@ -37,12 +37,19 @@ impl Recording {
     /// A trace is damaged: what the numbers in it mean would be a guess.
     pub fn new(host: Option<Vec<u8>>, device: Option<Vec<u8>>) -> Result<Recording> {
         let host = host.map(host::document).transpose().context("host trace")?;
-        let device = device.map(device::document).transpose().context("device trace")?;
+        let device = device
+            .map(device::document)
+            .transpose()
+            .context("device trace")?;
         let mut steps = Steps::default();
         for document in host.iter().chain(&device) {
             steps.include(document)?;
         }
-        Ok(Recording { host, device, steps })
+        Ok(Recording {
+            host,
+            device,
+            steps,
+        })
     }
 
     /// Opens the traces of one rank, plain or gzip.
@@ -50,12 +57,19 @@ impl Recording {
     /// # Errors
     /// A file cannot be read, or is damaged.
     pub fn open(host: Option<&Path>, device: Option<&Path>) -> Result<Recording> {
-        Recording::new(host.map(unpacked).transpose()?, device.map(unpacked).transpose()?)
+        Recording::new(
+            host.map(unpacked).transpose()?,
+            device.map(unpacked).transpose()?,
+        )
     }
 
     /// Size of both traces, bytes.
     pub fn bytes(&self) -> u64 {
-        self.host.iter().chain(&self.device).map(Document::bytes).sum()
+        self.host
+            .iter()
+            .chain(&self.device)
+            .map(Document::bytes)
+            .sum()
     }
 
     /// Writes the host trace `times` times as long; nothing if there is none.
@@ -63,7 +77,9 @@ impl Recording {
     /// # Errors
     /// Those of `out`.
     pub fn write_host(&self, times: u32, out: &mut impl Write) -> io::Result<()> {
-        self.host.as_ref().map_or(Ok(()), |host| host.write(times, &self.steps, out))
+        self.host
+            .as_ref()
+            .map_or(Ok(()), |host| host.write(times, &self.steps, out))
     }
 
     /// Writes the device trace `times` times as long; nothing if there is none.
@@ -71,14 +87,22 @@ impl Recording {
     /// # Errors
     /// Those of `out`.
     pub fn write_device(&self, times: u32, out: &mut impl Write) -> io::Result<()> {
-        self.device.as_ref().map_or(Ok(()), |device| device.write(times, &self.steps, out))
+        self.device
+            .as_ref()
+            .map_or(Ok(()), |device| device.write(times, &self.steps, out))
     }
 
     /// Writes both traces as files of these names.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn write_files(&self, times: u32, host: Option<&Path>, device: Option<&Path>, gzip: bool) -> Result<()> {
+    pub fn write_files(
+        &self,
+        times: u32,
+        host: Option<&Path>,
+        device: Option<&Path>,
+        gzip: bool,
+    ) -> Result<()> {
         if let Some(path) = host {
             write_file(path, gzip, |mut out| self.write_host(times, &mut out))?;
         }
@@ -93,21 +117,38 @@ impl Recording {
 ///
 /// # Errors
 /// There is nothing to repeat, a trace is damaged, or a file cannot be read or written.
-pub fn run(host: Option<&Path>, device: Option<&Path>, times: u32, folder: &Path, gzip: bool) -> Result<Vec<PathBuf>> {
+pub fn run(
+    host: Option<&Path>,
+    device: Option<&Path>,
+    times: u32,
+    folder: &Path,
+    gzip: bool,
+) -> Result<Vec<PathBuf>> {
     if host.is_none() && device.is_none() || times == 0 {
         bail!("nothing to make: give --host or --device, and --times of at least 1");
     }
     let recording = Recording::open(host, device)?;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make folder {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make folder {}", folder.display()))?;
     let name = |path: &Path| {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         folder.join(format!("{plain}{}", if gzip { ".gz" } else { "" }))
     };
     let (to_host, to_device) = (host.map(name), device.map(name));
-    for (from, to) in host.iter().zip(&to_host).chain(device.iter().zip(&to_device)) {
+    for (from, to) in host
+        .iter()
+        .zip(&to_host)
+        .chain(device.iter().zip(&to_device))
+    {
         if to.exists() && to.canonicalize()? == from.canonicalize()? {
-            bail!("{} is the recording itself: choose another folder", to.display());
+            bail!(
+                "{} is the recording itself: choose another folder",
+                to.display()
+            );
         }
     }
     recording.write_files(times, to_host.as_deref(), to_device.as_deref(), gzip)?;
@@ -124,11 +165,17 @@ pub fn unpacked(path: &Path) -> Result<Vec<u8>> {
         return Ok(stored);
     }
     let mut text = vec![];
-    MultiGzDecoder::new(&stored[..]).read_to_end(&mut text).with_context(|| format!("cannot unpack {}", path.display()))?;
+    MultiGzDecoder::new(&stored[..])
+        .read_to_end(&mut text)
+        .with_context(|| format!("cannot unpack {}", path.display()))?;
     Ok(text)
 }
 
-fn write_file(path: &Path, gzip: bool, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+fn write_file(
+    path: &Path,
+    gzip: bool,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
     let write = || {
         let mut file = io::BufWriter::with_capacity(1 << 20, std::fs::File::create(path)?);
         if gzip {

@@ -3,8 +3,14 @@ use etlink_link::{LinkReport, MatchRule};
 use etlink_model::Severity;
 
 fn recording(case: &str) -> Recording {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs").join(case);
-    Recording::open(Some(&folder.join("torch_et_0.json.gz")), Some(&folder.join("kineto_trace_0.json.gz"))).expect("opens")
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testdata/pairs")
+        .join(case);
+    Recording::open(
+        Some(&folder.join("torch_et_0.json.gz")),
+        Some(&folder.join("kineto_trace_0.json.gz")),
+    )
+    .expect("opens")
 }
 
 fn texts(recording: &Recording, times: u32) -> (Vec<u8>, Vec<u8>) {
@@ -19,9 +25,13 @@ fn report(recording: &Recording, times: u32) -> LinkReport {
     for text in [&host, &device] {
         serde_json::from_slice::<serde::de::IgnoredAny>(text).expect("is JSON");
     }
-    let host = etlink_host::read(&host[..], etlink_host::ReadOptions::default()).expect("host trace");
-    let device = etlink_kineto::read(&device[..], etlink_kineto::ReadOptions::default()).expect("device trace");
-    etlink_link::link(Some(host), device, etlink_link::LinkOptions::default()).expect("links").report
+    let host =
+        etlink_host::read(&host[..], etlink_host::ReadOptions::default()).expect("host trace");
+    let device = etlink_kineto::read(&device[..], etlink_kineto::ReadOptions::default())
+        .expect("device trace");
+    etlink_link::link(Some(host), device, etlink_link::LinkOptions::default())
+        .expect("links")
+        .report
 }
 
 #[test]
@@ -38,12 +48,27 @@ fn every_repetition_matches_by_id() {
     for case in ["mlp-2.15.0", "transformer-2.15.0", "ddp2-2.15.0"] {
         let recording = recording(case);
         let (one, three) = (report(&recording, 1), report(&recording, 3));
-        assert_eq!(three.matched[&MatchRule::Id], 3 * one.matched[&MatchRule::Id], "{case}");
+        assert_eq!(
+            three.matched[&MatchRule::Id],
+            3 * one.matched[&MatchRule::Id],
+            "{case}"
+        );
         assert_eq!(three.cpu_ops, 3 * one.cpu_ops, "{case}");
-        assert_eq!(three.unmatched.device_not_in_host, 3 * one.unmatched.device_not_in_host, "{case}");
-        assert!(!three.anomalies.any(Severity::Damage), "{case}: {:?}", three.anomalies);
+        assert_eq!(
+            three.unmatched.device_not_in_host,
+            3 * one.unmatched.device_not_in_host,
+            "{case}"
+        );
+        assert!(
+            !three.anomalies.any(Severity::Damage),
+            "{case}: {:?}",
+            three.anomalies
+        );
         for (kind, anomaly) in three.anomalies.iter() {
-            assert!(anomaly.count <= 3 * one.anomalies.count(kind), "{case}: {kind:?}");
+            assert!(
+                anomaly.count <= 3 * one.anomalies.count(kind),
+                "{case}: {kind:?}"
+            );
         }
     }
 }
@@ -53,7 +78,11 @@ fn traces_without_ids_match_in_their_order() {
     for case in ["mlp-2.3.1", "mlp-2.1.2", "transformer-2.3.1"] {
         let recording = recording(case);
         let (one, two) = (report(&recording, 1), report(&recording, 2));
-        assert_eq!(two.matched[&MatchRule::Order], 2 * one.matched[&MatchRule::Order], "{case}");
+        assert_eq!(
+            two.matched[&MatchRule::Order],
+            2 * one.matched[&MatchRule::Order],
+            "{case}"
+        );
     }
 }
 
@@ -76,6 +105,13 @@ fn ids_and_times_move_on() {
 
 #[test]
 fn damaged_traces_are_refused() {
-    let error = Recording::new(None, Some(br#"{"traceEvents": [{"ph": "X" oops}]}"#.to_vec())).expect_err("refuses");
-    assert_eq!(format!("{error:#}"), "device trace: damaged at byte 17: only undamaged traces can be repeated");
+    let error = Recording::new(
+        None,
+        Some(br#"{"traceEvents": [{"ph": "X" oops}]}"#.to_vec()),
+    )
+    .expect_err("refuses");
+    assert_eq!(
+        format!("{error:#}"),
+        "device trace: damaged at byte 17: only undamaged traces can be repeated"
+    );
 }

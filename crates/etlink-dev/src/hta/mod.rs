@@ -32,15 +32,39 @@ const fn table(name: &'static str, before: &'static str, key: &'static [&'static
 const TABLES: [Table; 14] = [
     table("temporal_breakdown", "", &["rank"]),
     table("comm_comp_overlap", "", &["rank"]),
-    table("kernel_type_breakdown", "kernel_type_breakdown_mem", &["kernel_type"]),
-    table("kernel_breakdown", "kernel_breakdown_all_mem", &["name", "kernel_type", "rank"]),
-    table("kernel_breakdown_top10", "", &["name", "kernel_type", "rank"]),
+    table(
+        "kernel_type_breakdown",
+        "kernel_type_breakdown_mem",
+        &["kernel_type"],
+    ),
+    table(
+        "kernel_breakdown",
+        "kernel_breakdown_all_mem",
+        &["name", "kernel_type", "rank"],
+    ),
+    table(
+        "kernel_breakdown_top10",
+        "",
+        &["name", "kernel_type", "rank"],
+    ),
     table("user_annotation_breakdown_gpu", "", &["name", "rank"]),
     table("user_annotation_breakdown_cpu", "", &["name", "rank"]),
-    table("idle_time_breakdown", "", &["rank", "stream", "idle_category"]),
-    table("cuda_kernel_launch_stats", "cuda_kernel_launch_stats_rank0", &["correlation"]),
+    table(
+        "idle_time_breakdown",
+        "",
+        &["rank", "stream", "idle_category"],
+    ),
+    table(
+        "cuda_kernel_launch_stats",
+        "cuda_kernel_launch_stats_rank0",
+        &["correlation"],
+    ),
     table("queue_length_summary", "", &["rank", "stream"]),
-    table("blocked_on_full_queue", "blocked_full_queue", &["rank", "stream"]),
+    table(
+        "blocked_on_full_queue",
+        "blocked_full_queue",
+        &["rank", "stream"],
+    ),
     table("memory_bw_summary", "", &["rank", "name"]),
     table("profiler_steps", "", &["step"]),
     table("potential_stragglers", "", &["straggler"]),
@@ -64,21 +88,40 @@ struct Counts {
 /// Asks HTA itself where no results are given.
 pub fn run(traces: &Path, results: Option<&Path>) -> Result<()> {
     let results = results.map_or_else(|| ask(traces), |results| Ok(results.to_owned()))?;
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(&results)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(&results)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
     folders.sort();
     let mut counts = Counts::default();
     for folder in folders.iter().filter(|folder| folder.is_dir()) {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let files = files(traces, folder, &name)?;
         if files.is_empty() {
             println!("{name}: no trace of this name");
         }
-        for how in ["", "_last", "_ns"].into_iter().filter(|_| !files.is_empty()) {
-            let settings = Settings { include_last: how == "_last", nanoseconds: how == "_ns", rank: None };
+        for how in ["", "_last", "_ns"]
+            .into_iter()
+            .filter(|_| !files.is_empty())
+        {
+            let settings = Settings {
+                include_last: how == "_last",
+                nanoseconds: how == "_ns",
+                rank: None,
+            };
             compare(&name, folder, how, &tables(&files, settings)?, &mut counts)?;
         }
     }
-    let Counts { equal, stable, doubles, failed, differ } = counts;
+    let Counts {
+        equal,
+        stable,
+        doubles,
+        failed,
+        differ,
+    } = counts;
     println!(
         "{equal} tables equal, {stable} equal to what HTA says with a stable sort, {doubles} but for its doubles, {failed} where HTA fails, {differ} differ"
     );
@@ -88,22 +131,55 @@ pub fn run(traces: &Path, results: Option<&Path>) -> Result<()> {
 
 /// What HTA says of all traces of a folder, in `target/hta`.
 fn ask(traces: &Path) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-    let (packages, results) = (root.join("target/hta").join(PACKAGES.join("+")), root.join("target/hta/results"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()?;
+    let (packages, results) = (
+        root.join("target/hta").join(PACKAGES.join("+")),
+        root.join("target/hta/results"),
+    );
     let succeeds = |command: &mut Command| -> Result<()> {
-        ensure!(command.status().with_context(|| format!("cannot run {command:?}"))?.success(), "{command:?} failed");
+        ensure!(
+            command
+                .status()
+                .with_context(|| format!("cannot run {command:?}"))?
+                .success(),
+            "{command:?} failed"
+        );
         Ok(())
     };
     if !packages.join("hta").is_dir() || !packages.join("pandas").is_dir() {
-        println!("installing {} into {}", PACKAGES.join(", "), packages.display());
+        println!(
+            "installing {} into {}",
+            PACKAGES.join(", "),
+            packages.display()
+        );
         let mut pip = Command::new("python3");
-        succeeds(pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]).arg(&packages).args(PACKAGES))?;
+        succeeds(
+            pip.args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--target",
+            ])
+            .arg(&packages)
+            .args(PACKAGES),
+        )?;
     }
     if results.exists() {
         std::fs::remove_dir_all(&results).with_context(|| results.display().to_string())?;
     }
     let recipe = root.join("crates/etlink-dev/recipes/hta_tables.py");
-    succeeds(Command::new("python3").env("PYTHONPATH", packages).args(["-W", "ignore"]).arg(recipe).arg(traces).arg(&results))?;
+    succeeds(
+        Command::new("python3")
+            .env("PYTHONPATH", packages)
+            .args(["-W", "ignore"])
+            .arg(recipe)
+            .arg(traces)
+            .arg(&results),
+    )?;
     Ok(results)
 }
 
@@ -139,15 +215,30 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 /// Tables of one rank or several, as HTA has them: lines of all ranks, or what is of all.
 fn tables(traces: &[PathBuf], settings: Settings) -> Result<Map<String, Value>> {
     let rank = |trace: &PathBuf| -> Result<Tables> {
-        let device =
-            etlink_kineto::read(&read(trace)?[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: etlink_kineto::Keep::Asides })?;
-        Ok(hta::tables(&etlink_link::link(None, device, LinkOptions::default())?, settings)?)
+        let device = etlink_kineto::read(
+            &read(trace)?[..],
+            etlink_kineto::ReadOptions {
+                threads: 1,
+                shapes: false,
+                keep: etlink_kineto::Keep::Asides,
+            },
+        )?;
+        Ok(hta::tables(
+            &etlink_link::link(None, device, LinkOptions::default())?,
+            settings,
+        )?)
     };
-    let ranks: Vec<Tables> = traces.iter().map(|trace| rank(trace).with_context(|| trace.display().to_string())).collect::<Result<_>>()?;
+    let ranks: Vec<Tables> = traces
+        .iter()
+        .map(|trace| rank(trace).with_context(|| trace.display().to_string()))
+        .collect::<Result<_>>()?;
     let mut all = Map::new();
     for rank in &ranks {
         for (name, lines) in object(serde_json::to_value(rank)?) {
-            if let (Value::Array(all), Value::Array(lines)) = (all.entry(name).or_insert_with(|| Value::Array(vec![])), lines) {
+            if let (Value::Array(all), Value::Array(lines)) = (
+                all.entry(name).or_insert_with(|| Value::Array(vec![])),
+                lines,
+            ) {
                 all.extend(lines);
             }
         }
@@ -164,12 +255,32 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// Prints a line per table.
-fn compare(name: &str, folder: &Path, how: &str, tables: &Map<String, Value>, counts: &mut Counts) -> Result<()> {
-    for Table { name: table, before, key } in TABLES {
-        let ours: Vec<Line> = tables[table].as_array().into_iter().flatten().filter_map(Value::as_object).map(line).collect();
+fn compare(
+    name: &str,
+    folder: &Path,
+    how: &str,
+    tables: &Map<String, Value>,
+    counts: &mut Counts,
+) -> Result<()> {
+    for Table {
+        name: table,
+        before,
+        key,
+    } in TABLES
+    {
+        let ours: Vec<Line> = tables[table]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object)
+            .map(line)
+            .collect();
         let says = |name: &str| stored(folder, name);
-        let theirs = says(&format!("{table}{how}"))?.map_or_else(|| says(&format!("{before}{how}")), |lines| Ok(Some(lines)))?;
-        let failed = ["load", table].iter().any(|name| folder.join(format!("{name}{how}.error")).is_file());
+        let theirs = says(&format!("{table}{how}"))?
+            .map_or_else(|| says(&format!("{before}{how}")), |lines| Ok(Some(lines)))?;
+        let failed = ["load", table]
+            .iter()
+            .any(|name| folder.join(format!("{name}{how}.error")).is_file());
         let Some(theirs) = theirs else {
             if failed {
                 counts.failed += 1;
@@ -178,9 +289,18 @@ fn compare(name: &str, folder: &Path, how: &str, tables: &Map<String, Value>, co
             continue;
         };
         let stable = says(&format!("{table}{how}_stable"))?;
-        let answers = Answers { table, key, ours: &ours, theirs: &theirs, stable: stable.as_deref() };
+        let answers = Answers {
+            table,
+            key,
+            ours: &ours,
+            theirs: &theirs,
+            stable: stable.as_deref(),
+        };
         let says = answers.compare(how == "_ns", counts);
-        println!("{name:40} {table:30}{how:5} {:>5} lines {says}", theirs.len());
+        println!(
+            "{name:40} {table:30}{how:5} {:>5} lines {says}",
+            theirs.len()
+        );
     }
     Ok(())
 }
@@ -199,21 +319,34 @@ impl Answers<'_> {
     /// How they compare, in words; counted.
     fn compare(&self, exact_times: bool, counts: &mut Counts) -> String {
         let different = differences(self.key, self.ours, self.theirs, EXACT);
-        let but_for = |theirs: &[Line], tolerance| differences(self.key, self.ours, theirs, tolerance).is_empty();
-        let idle_alike = || differences(self.key, &idle(self.ours), &idle(self.theirs), DOUBLES_US).is_empty();
+        let but_for = |theirs: &[Line], tolerance| {
+            differences(self.key, self.ours, theirs, tolerance).is_empty()
+        };
+        let idle_alike =
+            || differences(self.key, &idle(self.ours), &idle(self.theirs), DOUBLES_US).is_empty();
         let (count, says) = match different.first() {
             None => (&mut counts.equal, "equal".to_owned()),
-            Some(first) if self.stable.is_some_and(|stable| but_for(stable, EXACT)) => {
-                (&mut counts.stable, format!("equal with a stable sort; without, {first}"))
-            }
-            Some(first) if exact_times && but_for(self.stable.unwrap_or(self.theirs), DOUBLES_US) => {
-                (&mut counts.doubles, format!("equal but for HTA's doubles: {first}"))
+            Some(first) if self.stable.is_some_and(|stable| but_for(stable, EXACT)) => (
+                &mut counts.stable,
+                format!("equal with a stable sort; without, {first}"),
+            ),
+            Some(first)
+                if exact_times && but_for(self.stable.unwrap_or(self.theirs), DOUBLES_US) =>
+            {
+                (
+                    &mut counts.doubles,
+                    format!("equal but for HTA's doubles: {first}"),
+                )
             }
             // they also decide whether a call began before an end that is as near
-            Some(first) if exact_times && self.table == "idle_time_breakdown" && idle_alike() => {
-                (&mut counts.doubles, format!("equal but for the cause, by HTA's doubles: {first}"))
-            }
-            Some(first) => (&mut counts.differ, format!("{} differ: {first}", different.len())),
+            Some(first) if exact_times && self.table == "idle_time_breakdown" && idle_alike() => (
+                &mut counts.doubles,
+                format!("equal but for the cause, by HTA's doubles: {first}"),
+            ),
+            Some(first) => (
+                &mut counts.differ,
+                format!("{} differ: {first}", different.len()),
+            ),
         };
         *count += 1;
         says

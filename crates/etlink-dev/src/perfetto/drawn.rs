@@ -7,15 +7,24 @@ use std::path::{Path, PathBuf};
 
 /// Writes the traces into `folder`.
 pub fn pairs(folder: &Path) -> Result<Vec<Pair>> {
-    let all =
-        [("drawn, two streams", two_streams(Flavour::Cuda)), ("drawn, whole microseconds", two_streams(Flavour::Cuda2021)), ("drawn, odd", odd())];
+    let all = [
+        ("drawn, two streams", two_streams(Flavour::Cuda)),
+        ("drawn, whole microseconds", two_streams(Flavour::Cuda2021)),
+        ("drawn, odd", odd()),
+    ];
     let mut pairs = vec![];
     for (name, draw) in all {
         let stem = name.replace([',', ' '], "_");
-        let [host, device] = ["host", "device"].map(|kind| folder.join(format!("{stem}_{kind}.json")));
-        std::fs::write(&host, draw.host(HostSchema::V1_1_1)).with_context(|| host.display().to_string())?;
+        let [host, device] =
+            ["host", "device"].map(|kind| folder.join(format!("{stem}_{kind}.json")));
+        std::fs::write(&host, draw.host(HostSchema::V1_1_1))
+            .with_context(|| host.display().to_string())?;
         std::fs::write(&device, draw.kineto()).with_context(|| device.display().to_string())?;
-        pairs.push(Pair { name: name.to_owned(), host: Some(host), device });
+        pairs.push(Pair {
+            name: name.to_owned(),
+            host: Some(host),
+            device,
+        });
     }
     Ok(pairs)
 }
@@ -36,12 +45,35 @@ pub fn run(folder: &Path) -> Result<PathBuf> {
             let comms = Comms::new("allreduce", 0..3, rank, round + 100);
             draw.collective(main, &comms, begin, begin + 20_000);
             let correlation = draw.next_correlation();
-            draw.call(main, "cudaLaunchKernelExC", (begin + 5_000, begin + 9_000), correlation);
+            draw.call(
+                main,
+                "cudaLaunchKernelExC",
+                (begin + 5_000, begin + 9_000),
+                correlation,
+            );
             let arrival = begin + 100_000 + 50_000 * ((rank + round) % 3);
-            draw.collective_kernel(Queue::stream(24), "ncclDevKernel_AllReduce", (arrival, begin + 450_000), correlation, &comms);
+            draw.collective_kernel(
+                Queue::stream(24),
+                "ncclDevKernel_AllReduce",
+                (arrival, begin + 450_000),
+                correlation,
+                &comms,
+            );
             // right after it, and one that runs beside it
-            draw.launch(main, (begin + 30_000, begin + 31_000), Queue::stream(24), "next", (begin + 450_000, begin + 460_000));
-            draw.launch(main, (begin + 40_000, begin + 41_000), Queue::stream(24), "beside", (begin + 300_000, begin + 455_000));
+            draw.launch(
+                main,
+                (begin + 30_000, begin + 31_000),
+                Queue::stream(24),
+                "next",
+                (begin + 450_000, begin + 460_000),
+            );
+            draw.launch(
+                main,
+                (begin + 40_000, begin + 41_000),
+                Queue::stream(24),
+                "beside",
+                (begin + 300_000, begin + 455_000),
+            );
         }
         let file = run.join(format!("kineto_trace_{rank}.json"));
         std::fs::write(&file, draw.kineto()).with_context(|| file.display().to_string())?;
@@ -55,19 +87,55 @@ fn two_streams(flavour: Flavour) -> TraceBuilder {
     let (main, backward) = (draw.thread(), draw.thread());
     draw.annotation(main, "ProfilerStep#1", 0, 900_000);
     draw.op(main, "aten::mm", 10_000, 60_000);
-    draw.launch(main, (20_000, 30_000), Queue::stream(7), "gemm", (40_000, 140_000));
+    draw.launch(
+        main,
+        (20_000, 30_000),
+        Queue::stream(7),
+        "gemm",
+        (40_000, 140_000),
+    );
     draw.op(main, "aten::copy_", 70_000, 120_000);
     let copy = draw.next_correlation();
     draw.call(main, "cudaMemcpyAsync", (80_000, 110_000), copy);
-    draw.memcpy(Queue::stream(0), "Memcpy HtoD", (90_000, 160_000), copy, 4096);
-    draw.op(backward, "autograd::engine::evaluate_function: MmBackward0", 100_000, 300_000);
-    draw.launch(backward, (110_000, 120_000), Queue::stream(7), "gemm", (150_000, 250_000));
-    draw.graph_launch(main, (200_000, 230_000), &[(Queue::stream(7), 260_000, 270_000), (Queue::stream(20), 265_000, 290_000)]);
+    draw.memcpy(
+        Queue::stream(0),
+        "Memcpy HtoD",
+        (90_000, 160_000),
+        copy,
+        4096,
+    );
+    draw.op(
+        backward,
+        "autograd::engine::evaluate_function: MmBackward0",
+        100_000,
+        300_000,
+    );
+    draw.launch(
+        backward,
+        (110_000, 120_000),
+        Queue::stream(7),
+        "gemm",
+        (150_000, 250_000),
+    );
+    draw.graph_launch(
+        main,
+        (200_000, 230_000),
+        &[
+            (Queue::stream(7), 260_000, 270_000),
+            (Queue::stream(20), 265_000, 290_000),
+        ],
+    );
     let comms = Comms::new("allreduce", [0, 1], 0, 1);
     draw.collective(main, &comms, 300_000, 400_000);
     let reduce = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", (310_000, 320_000), reduce);
-    draw.collective_kernel(Queue::stream(24), "ncclDevKernel_AllReduce_Sum_f32_RING_LL", (350_000, 800_000), reduce, &comms);
+    draw.collective_kernel(
+        Queue::stream(24),
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+        (350_000, 800_000),
+        reduce,
+        &comms,
+    );
     draw
 }
 
@@ -83,13 +151,42 @@ fn odd() -> TraceBuilder {
     draw.op(main, "inside", 51_000, 52_000);
     draw.op(main, "aten::launches at once", 100_000, 120_000);
     // op, call and kernel at one instant, and a kernel of no length
-    draw.launch(main, (100_000, 110_000), Queue::stream(7), "at once", (100_000, 130_000));
+    draw.launch(
+        main,
+        (100_000, 110_000),
+        Queue::stream(7),
+        "at once",
+        (100_000, 130_000),
+    );
     draw.op(main, "aten::empty", 130_000, 130_000);
-    draw.launch(main, (131_000, 131_000), Queue::stream(7), "no time", (131_000, 131_000));
-    draw.launch(main, (131_001, 131_002), Queue::stream(7), "after it", (131_003, 131_004));
+    draw.launch(
+        main,
+        (131_000, 131_000),
+        Queue::stream(7),
+        "no time",
+        (131_000, 131_000),
+    );
+    draw.launch(
+        main,
+        (131_001, 131_002),
+        Queue::stream(7),
+        "after it",
+        (131_003, 131_004),
+    );
     // one stream that runs several at once, one inside another
-    for (start, end) in [(200_000, 300_000), (200_000, 250_000), (220_000, 350_000), (230_000, 240_000)] {
-        draw.launch(main, (start - 50_000, start - 45_000), Queue::stream(0), "beside", (start, end));
+    for (start, end) in [
+        (200_000, 300_000),
+        (200_000, 250_000),
+        (220_000, 350_000),
+        (230_000, 240_000),
+    ] {
+        draw.launch(
+            main,
+            (start - 50_000, start - 45_000),
+            Queue::stream(0),
+            "beside",
+            (start, end),
+        );
     }
     draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "by text", "pid": "Spans", "tid": "PyTorch Profiler", "ts": 1700000000000100.5, "dur": 7.25}"#);
     draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "by large number", "pid": 18446744073709551615, "tid": -1, "ts": 1700000000000110.125, "dur": 7.001}"#);

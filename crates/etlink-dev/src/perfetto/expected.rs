@@ -42,16 +42,33 @@ pub struct Shown<'a> {
 impl<'a> Shown<'a> {
     /// By itself.
     pub fn alone(trace: &'a LinkedTrace) -> Result<Shown<'a>> {
-        let run = etlink_replay::run(&etlink_replay::graph_of(trace)?, trace, &etlink_replay::Settings::default());
-        let begins = [(!trace.nodes.is_empty()).then(|| run.window().0), trace.device.window().map(|(start, _)| start)];
+        let run = etlink_replay::run(
+            &etlink_replay::graph_of(trace)?,
+            trace,
+            &etlink_replay::Settings::default(),
+        );
+        let begins = [
+            (!trace.nodes.is_empty()).then(|| run.window().0),
+            trace.device.window().map(|(start, _)| start),
+        ];
         let origin = begins.into_iter().flatten().min().unwrap_or_default().0;
         let origin_ns = trace.device.header.base_ns + origin;
-        Ok(Shown { trace, prefix: String::new(), clock: Clock::default(), origin_ns, releases: &[] })
+        Ok(Shown {
+            trace,
+            prefix: String::new(),
+            clock: Clock::default(),
+            origin_ns,
+            releases: &[],
+        })
     }
 
     /// Start and duration in the file.
     fn span(&self, start: TimeNs, duration: DurationNs) -> (i64, i64) {
-        let at = |time: TimeNs| self.clock.aligned(self.trace.device.header.base_ns + time.0) - self.origin_ns;
+        let at = |time: TimeNs| {
+            self.clock
+                .aligned(self.trace.device.header.base_ns + time.0)
+                - self.origin_ns
+        };
         (at(start), at(start + duration) - at(start))
     }
 }
@@ -62,7 +79,9 @@ impl Expected {
         let mut expected = Expected::default();
         all.iter().try_for_each(|shown| expected.add(shown))?;
         let across = std::mem::take(&mut expected.between).into_values();
-        expected.arrows.extend(across.filter_map(|(kind, from, to)| Some((kind.to_owned(), from?, to?))));
+        expected
+            .arrows
+            .extend(across.filter_map(|(kind, from, to)| Some((kind.to_owned(), from?, to?))));
         expected.ranges.sort_unstable();
         Ok(expected)
     }
@@ -72,16 +91,36 @@ impl Expected {
         let run = etlink_replay::run(&graph, shown.trace, &etlink_replay::Settings::default());
         let path = etlink_replay::critical_path(&graph, &run);
         let begin = run.window().0;
-        let path_ns = path.last().map_or(0, |step| shown.span(begin, run.end(step.node as usize) - begin).1);
-        self.paths.insert(format!("{}{PATH}", shown.prefix), (path.len(), path_ns));
+        let path_ns = path.last().map_or(0, |step| {
+            shown.span(begin, run.end(step.node as usize) - begin).1
+        });
+        self.paths
+            .insert(format!("{}{PATH}", shown.prefix), (path.len(), path_ns));
         let mut pieces = arrows(shown, &mut self.arrows);
-        pieces.extend(shown.releases.iter().filter(|release| piece(shown, release).is_some()).map(|release| release.node));
+        pieces.extend(
+            shown
+                .releases
+                .iter()
+                .filter(|release| piece(shown, release).is_some())
+                .map(|release| release.node),
+        );
         ranges(shown, &pieces, &mut self.ranges);
         for release in shown.releases {
             let end = self.release(shown, release);
-            let kind = if release.message { "message" } else { "last_arrival" };
-            let arrow = self.between.entry(release.number).or_insert((kind, None, None));
-            *(if release.waits { &mut arrow.2 } else { &mut arrow.1 }) = Some(end);
+            let kind = if release.message {
+                "message"
+            } else {
+                "last_arrival"
+            };
+            let arrow = self
+                .between
+                .entry(release.number)
+                .or_insert((kind, None, None));
+            *(if release.waits {
+                &mut arrow.2
+            } else {
+                &mut arrow.1
+            }) = Some(end);
         }
         Ok(())
     }
@@ -94,22 +133,50 @@ impl Expected {
         if !release.waits || at <= shown.span(node.start, node.duration).0 {
             return piece(shown, release).unwrap_or(whole);
         }
-        let (process, thread) = if node.on_device { on_queue(shown, node.resource as usize) } else { on_thread(shown, node.resource as usize) };
+        let (process, thread) = if node.on_device {
+            on_queue(shown, node.resource as usize)
+        } else {
+            on_thread(shown, node.resource as usize)
+        };
         let name = "transfer".to_owned();
-        self.ranges.push((process.clone(), thread, name.clone(), at, whole.2 + whole.3 - at));
+        self.ranges.push((
+            process.clone(),
+            thread,
+            name.clone(),
+            at,
+            whole.2 + whole.3 - at,
+        ));
         (process, name, at, whole.2 + whole.3 - at)
     }
 
     /// Compares, and gives the figures in words. Arrows of Perfetto's own format have no `kinds`.
     pub fn compare(&self, found: Found, kinds: bool) -> Result<String> {
-        ensure!(found.stats.is_empty(), "trace_processor counts {:?}", found.stats);
-        ensure!(found.slices.len() == found.all_slices, "{} of {} slices are on threads", found.slices.len(), found.all_slices);
-        ensure!(found.flows.len() == found.all_flows, "{} of {} flows have both ends", found.flows.len(), found.all_flows);
-        let (mut ranges, mut paths, mut tracks) = (vec![], BTreeMap::<String, Vec<_>>::new(), BTreeSet::new());
+        ensure!(
+            found.stats.is_empty(),
+            "trace_processor counts {:?}",
+            found.stats
+        );
+        ensure!(
+            found.slices.len() == found.all_slices,
+            "{} of {} slices are on threads",
+            found.slices.len(),
+            found.all_slices
+        );
+        ensure!(
+            found.flows.len() == found.all_flows,
+            "{} of {} flows have both ends",
+            found.flows.len(),
+            found.all_flows
+        );
+        let (mut ranges, mut paths, mut tracks) =
+            (vec![], BTreeMap::<String, Vec<_>>::new(), BTreeSet::new());
         for (process, thread, tid, pid, name, start, duration, category) in found.slices {
             let (process, thread) = (process.unwrap_or_default(), thread.unwrap_or_default());
             if process.ends_with(PATH) {
-                paths.entry(process).or_default().push((start, duration, category));
+                paths
+                    .entry(process)
+                    .or_default()
+                    .push((start, duration, category));
             } else {
                 let whole = without_number(&thread).to_owned();
                 tracks.insert((pid, tid));
@@ -117,8 +184,15 @@ impl Expected {
             }
         }
         same("slices", ranges, &self.ranges)?;
-        let (steps, path_ns) = self.paths.values().fold((0, 0), |sums, (steps, ns)| (sums.0 + steps, sums.1 + ns));
-        ensure!(found.critical_path_args == steps, "{} steps have a cause, but {steps} are linked", found.critical_path_args);
+        let (steps, path_ns) = self
+            .paths
+            .values()
+            .fold((0, 0), |sums, (steps, ns)| (sums.0 + steps, sums.1 + ns));
+        ensure!(
+            found.critical_path_args == steps,
+            "{} steps have a cause, but {steps} are linked",
+            found.critical_path_args
+        );
         for (process, (steps, ns)) in &self.paths {
             critical_path(paths.remove(process).unwrap_or_default(), *steps, *ns)?;
         }
@@ -127,26 +201,43 @@ impl Expected {
             Ok((name.unwrap_or_default(), from, to))
         });
         let mut arrows = self.arrows.clone();
-        arrows.iter_mut().filter(|_| !kinds).for_each(|arrow| arrow.0.clear());
+        arrows
+            .iter_mut()
+            .filter(|_| !kinds)
+            .for_each(|arrow| arrow.0.clear());
         arrows.sort_unstable();
         same("flows", flows.collect::<Result<_>>()?, &arrows)?;
         let mut kinds = BTreeMap::<&str, u64>::new();
-        self.arrows.iter().for_each(|(kind, ..)| *kinds.entry(kind).or_default() += 1);
+        self.arrows
+            .iter()
+            .for_each(|(kind, ..)| *kinds.entry(kind).or_default() += 1);
         let (slices, tracks) = (self.ranges.len(), tracks.len());
-        Ok(format!("{slices} slices on {tracks} tracks, flows {kinds:?}, critical path of {steps} steps and {path_ns} ns"))
+        Ok(format!(
+            "{slices} slices on {tracks} tracks, flows {kinds:?}, critical path of {steps} steps and {path_ns} ns"
+        ))
     }
 }
 
 /// Steps and delays follow each other without gaps, and last as long as the run.
 fn critical_path(mut found: Vec<(i64, i64, String)>, steps: usize, path_ns: i64) -> Result<()> {
-    let of = found.iter().filter(|(_, _, category)| category == "step").count();
+    let of = found
+        .iter()
+        .filter(|(_, _, category)| category == "step")
+        .count();
     ensure!(of == steps, "{of} steps, but {steps} are linked");
     let total: i64 = found.iter().map(|(_, duration, _)| duration).sum();
-    ensure!(total == path_ns, "the critical path takes {total} ns, not {path_ns} ns");
+    ensure!(
+        total == path_ns,
+        "the critical path takes {total} ns, not {path_ns} ns"
+    );
     found.sort_unstable();
     for pair in found.windows(2) {
         let end = pair[0].0 + pair[0].1;
-        ensure!(end == pair[1].0, "a step ends at {end} ns, the next begins at {} ns", pair[1].0);
+        ensure!(
+            end == pair[1].0,
+            "a step ends at {end} ns, the next begins at {} ns",
+            pair[1].0
+        );
     }
     Ok(())
 }
@@ -154,47 +245,111 @@ fn critical_path(mut found: Vec<(i64, i64, String)>, steps: usize, path_ns: i64)
 /// Both as sorted lists; says the first that differs.
 fn same<T: Ord + Debug>(what: &str, mut found: Vec<T>, expected: &[T]) -> Result<()> {
     found.sort_unstable();
-    let differs = found.iter().zip(expected).find(|(found, expected)| found != expected);
-    ensure!(found.len() == expected.len(), "{} {what}, but {} are linked; first difference {differs:?}", found.len(), expected.len());
-    ensure!(differs.is_none(), "{what} differ: found and linked {differs:?}");
+    let differs = found
+        .iter()
+        .zip(expected)
+        .find(|(found, expected)| found != expected);
+    ensure!(
+        found.len() == expected.len(),
+        "{} {what}, but {} are linked; first difference {differs:?}",
+        found.len(),
+        expected.len()
+    );
+    ensure!(
+        differs.is_none(),
+        "{what} differ: found and linked {differs:?}"
+    );
     Ok(())
 }
 
 /// `stream 7 (2)` is `stream 7`; `thread 1 (python)` stays.
 fn without_number(name: &str) -> &str {
-    let number = name.strip_suffix(')').and_then(|name| name.rsplit_once(" ("));
-    number.filter(|(_, number)| number.parse::<u32>().is_ok()).map_or(name, |(name, _)| name)
+    let number = name
+        .strip_suffix(')')
+        .and_then(|name| name.rsplit_once(" ("));
+    number
+        .filter(|(_, number)| number.parse::<u32>().is_ok())
+        .map_or(name, |(name, _)| name)
 }
 
 /// Process and thread, whose further tracks are the same.
 fn on_thread(shown: &Shown<'_>, at: usize) -> (String, String) {
     let device = &shown.trace.device;
     let thread = device.threads[at];
-    let process = device.process_names.iter().find(|(pid, _)| *pid == thread.pid).map(|(_, name)| device.names.get(*name).to_owned());
+    let process = device
+        .process_names
+        .iter()
+        .find(|(pid, _)| *pid == thread.pid)
+        .map(|(_, name)| device.names.get(*name).to_owned());
     let process = process.unwrap_or_else(|| format!("process {}", device.label(thread.pid)));
-    (format!("{}{process}", shown.prefix), without_number(&thread_name(shown.trace, thread)).to_owned())
+    (
+        format!("{}{process}", shown.prefix),
+        without_number(&thread_name(shown.trace, thread)).to_owned(),
+    )
 }
 
 /// The same of a stream.
 fn on_queue(shown: &Shown<'_>, at: usize) -> (String, String) {
     let device = &shown.trace.device;
     let queue = device.queues[at];
-    let contexts = device.queues.iter().filter(|other| (other.device, other.stream) == (queue.device, queue.stream)).count();
-    let context = if contexts > 1 { format!(" of context {}", queue.context) } else { String::new() };
-    (format!("{}device {}", shown.prefix, queue.device), format!("stream {}{context}", queue.stream))
+    let contexts = device
+        .queues
+        .iter()
+        .filter(|other| (other.device, other.stream) == (queue.device, queue.stream))
+        .count();
+    let context = if contexts > 1 {
+        format!(" of context {}", queue.context)
+    } else {
+        String::new()
+    };
+    (
+        format!("{}device {}", shown.prefix, queue.device),
+        format!("stream {}{context}", queue.stream),
+    )
 }
 
 fn ranges(shown: &Shown<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
     let (trace, device) = (shown.trace, &shown.trace.device);
-    let range = |(process, thread): (String, String), name: NameId, start: TimeNs, duration: DurationNs| {
-        let (start, duration) = shown.span(start, duration);
-        (process, thread, device.names.get(name).to_owned(), start, duration)
-    };
+    let range =
+        |(process, thread): (String, String), name: NameId, start: TimeNs, duration: DurationNs| {
+            let (start, duration) = shown.span(start, duration);
+            (
+                process,
+                thread,
+                device.names.get(name).to_owned(),
+                start,
+                duration,
+            )
+        };
     let (ops, calls, rows) = (&device.ops, &device.calls, &device.rows);
-    let (thread, queue) = (|at: usize| on_thread(shown, at), |at: usize| on_queue(shown, at));
-    all.extend((0..ops.len()).map(|at| range(thread(ops.thread[at].index()), ops.name[at], ops.start[at], ops.duration[at])));
-    all.extend((0..calls.len()).map(|at| range(thread(calls.thread[at].index()), calls.name[at], calls.start[at], calls.duration[at])));
-    all.extend((0..rows.len()).map(|at| range(queue(rows.queue[at].index()), rows.name[at], rows.start[at], rows.duration[at])));
+    let (thread, queue) = (
+        |at: usize| on_thread(shown, at),
+        |at: usize| on_queue(shown, at),
+    );
+    all.extend((0..ops.len()).map(|at| {
+        range(
+            thread(ops.thread[at].index()),
+            ops.name[at],
+            ops.start[at],
+            ops.duration[at],
+        )
+    }));
+    all.extend((0..calls.len()).map(|at| {
+        range(
+            thread(calls.thread[at].index()),
+            calls.name[at],
+            calls.start[at],
+            calls.duration[at],
+        )
+    }));
+    all.extend((0..rows.len()).map(|at| {
+        range(
+            queue(rows.queue[at].index()),
+            rows.name[at],
+            rows.start[at],
+            rows.duration[at],
+        )
+    }));
     let piece = |node: &u32| {
         let node = trace.nodes.get(*node as usize);
         let (process, thread) = on_thread(shown, node.resource as usize);
@@ -207,35 +362,64 @@ fn ranges(shown: &Shown<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
 fn thread_name(trace: &LinkedTrace, thread: Thread) -> String {
     let device = &trace.device;
     let said = device.thread_names.iter().find(|(of, _)| *of == thread);
-    said.map_or_else(|| format!("thread {}", device.label(thread.tid)), |(_, name)| device.names.get(*name).trim().to_owned())
+    said.map_or_else(
+        || format!("thread {}", device.label(thread.tid)),
+        |(_, name)| device.names.get(*name).trim().to_owned(),
+    )
 }
 
 /// Each edge but those of order and data, from the call where a call launches. Gives the pieces of calls and ops
 /// that arrows end at because they do not end at the start of the whole.
 fn arrows(shown: &Shown<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
     let (trace, mut pieces) = (shown.trace, BTreeSet::new());
-    let order = [EdgeKind::ProgramOrder, EdgeKind::StreamOrder, EdgeKind::Tensor];
-    let edges = trace.edges.iter().filter(|edge| !order.contains(&edge.kind));
+    let order = [
+        EdgeKind::ProgramOrder,
+        EdgeKind::StreamOrder,
+        EdgeKind::Tensor,
+    ];
+    let edges = trace
+        .edges
+        .iter()
+        .filter(|edge| !order.contains(&edge.kind));
     let mut arrow = |edge: Edge| {
         let to = place(trace, edge.to);
         let call = match to {
             (Table::Rows, row) if edge.kind == EdgeKind::Launch => trace.row_call[row].get(),
             _ => None,
         };
-        let from = call.map_or_else(|| place(trace, edge.from), |call| (Table::Calls, call.index()));
+        let from = call.map_or_else(
+            || place(trace, edge.from),
+            |call| (Table::Calls, call.index()),
+        );
         let mut of_node = |node: u32| {
             pieces.insert(node);
             let piece = trace.nodes.get(node as usize);
             let (start, duration) = shown.span(piece.start, piece.duration);
-            (on_thread(shown, piece.resource as usize).0, piece_name(trace, &piece), start, duration)
+            (
+                on_thread(shown, piece.resource as usize).0,
+                piece_name(trace, &piece),
+                start,
+                duration,
+            )
         };
         let is_whole = |place: (Table, usize), node: u32| {
             let piece = trace.nodes.get(node as usize);
-            place.1 != NOTHING && (piece.on_device || shown.span(piece.start, piece.duration).0 <= end(shown, place).2)
+            place.1 != NOTHING
+                && (piece.on_device
+                    || shown.span(piece.start, piece.duration).0 <= end(shown, place).2)
         };
-        let whole = from.1 != NOTHING && edge.kind != EdgeKind::Handoff || is_whole(from, edge.from);
-        let from = if whole { end(shown, from) } else { of_node(edge.from) };
-        let to = if is_whole(to, edge.to) { end(shown, to) } else { of_node(edge.to) };
+        let whole =
+            from.1 != NOTHING && edge.kind != EdgeKind::Handoff || is_whole(from, edge.from);
+        let from = if whole {
+            end(shown, from)
+        } else {
+            of_node(edge.from)
+        };
+        let to = if is_whole(to, edge.to) {
+            end(shown, to)
+        } else {
+            of_node(edge.to)
+        };
         (word(edge.kind), from, to)
     };
     all.extend(edges.map(&mut arrow));
@@ -257,12 +441,24 @@ fn piece(shown: &Shown<'_>, release: &Release) -> Option<End> {
     let node = shown.trace.nodes.get(release.node as usize);
     let (start, duration) = shown.span(node.start, node.duration);
     let inside = release.waits && shown.clock.aligned(release.at_ns) - shown.origin_ns > start;
-    let is_piece = !inside && !node.on_device && start > end(shown, place(shown.trace, release.node)).2;
-    is_piece.then(|| (on_thread(shown, node.resource as usize).0, piece_name(shown.trace, &node), start, duration))
+    let is_piece =
+        !inside && !node.on_device && start > end(shown, place(shown.trace, release.node)).2;
+    is_piece.then(|| {
+        (
+            on_thread(shown, node.resource as usize).0,
+            piece_name(shown.trace, &node),
+            start,
+            duration,
+        )
+    })
 }
 
 fn piece_name(trace: &LinkedTrace, node: &Node) -> String {
-    if node.source as usize == NOTHING { trace.name(node).to_owned() } else { "goes on".to_owned() }
+    if node.source as usize == NOTHING {
+        trace.name(node).to_owned()
+    } else {
+        "goes on".to_owned()
+    }
 }
 
 /// What a node is a piece of, or delays.
@@ -280,14 +476,32 @@ fn end(shown: &Shown<'_>, (table, at): (Table, usize)) -> End {
     let device = &shown.trace.device;
     let (ops, calls, rows) = (&device.ops, &device.calls, &device.rows);
     let (process, name, start, duration) = match table {
-        Table::Ops => (on_thread(shown, ops.thread[at].index()).0, ops.name[at], ops.start[at], ops.duration[at]),
-        Table::Calls => (on_thread(shown, calls.thread[at].index()).0, calls.name[at], calls.start[at], calls.duration[at]),
-        Table::Rows => (on_queue(shown, rows.queue[at].index()).0, rows.name[at], rows.start[at], rows.duration[at]),
+        Table::Ops => (
+            on_thread(shown, ops.thread[at].index()).0,
+            ops.name[at],
+            ops.start[at],
+            ops.duration[at],
+        ),
+        Table::Calls => (
+            on_thread(shown, calls.thread[at].index()).0,
+            calls.name[at],
+            calls.start[at],
+            calls.duration[at],
+        ),
+        Table::Rows => (
+            on_queue(shown, rows.queue[at].index()).0,
+            rows.name[at],
+            rows.start[at],
+            rows.duration[at],
+        ),
     };
     let (start, duration) = shown.span(start, duration);
     (process, device.names.get(name).to_owned(), start, duration)
 }
 
 fn word(kind: EdgeKind) -> String {
-    serde_json::to_value(kind).ok().and_then(|word| Some(word.as_str()?.to_owned())).unwrap_or_default()
+    serde_json::to_value(kind)
+        .ok()
+        .and_then(|word| Some(word.as_str()?.to_owned()))
+        .unwrap_or_default()
 }

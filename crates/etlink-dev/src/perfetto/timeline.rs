@@ -10,8 +10,14 @@ use std::process::Command;
 
 /// Folders of recorded runs of several ranks.
 pub fn recorded(pairs: &Path) -> Result<Vec<PathBuf>> {
-    let folders = pairs.read_dir().with_context(|| pairs.display().to_string())?.collect::<Result<Vec<_>, _>>()?;
-    let runs = folders.into_iter().map(|folder| folder.path()).filter(|folder| !files(folder, 1).is_empty());
+    let folders = pairs
+        .read_dir()
+        .with_context(|| pairs.display().to_string())?
+        .collect::<Result<Vec<_>, _>>()?;
+    let runs = folders
+        .into_iter()
+        .map(|folder| folder.path())
+        .filter(|folder| !files(folder, 1).is_empty());
     let mut runs: Vec<PathBuf> = runs.collect();
     runs.sort();
     Ok(runs)
@@ -19,23 +25,49 @@ pub fn recorded(pairs: &Path) -> Result<Vec<PathBuf>> {
 
 /// Device and host trace of a rank, whichever are there.
 fn files(run: &Path, rank: usize) -> Vec<PathBuf> {
-    let names = ["kineto_trace", "torch_et"].iter().flat_map(|kind| ["json.gz", "json"].map(|ending| format!("{kind}_{rank}.{ending}")));
-    names.map(|name| run.join(name)).filter(|file| file.is_file()).collect()
+    let names = ["kineto_trace", "torch_et"]
+        .iter()
+        .flat_map(|kind| ["json.gz", "json"].map(|ending| format!("{kind}_{rank}.{ending}")));
+    names
+        .map(|name| run.join(name))
+        .filter(|file| file.is_file())
+        .collect()
 }
 
 /// Compares a run's timeline with what its ranks and their joints have.
 pub fn check(run: &Path, tools: &Tools, ending: &str, option: &str, kinds: bool) -> Result<String> {
     let output = tools.folder.join("run");
     let mut command = Command::new(&tools.etlink);
-    ran(command.arg("merge").arg(run).arg("-o").arg(&output).args(["--force", "--format", option]))?;
-    let ranks = (0..).map(|rank| files(run, rank)).take_while(|files| !files.is_empty());
-    let pair = |mut files: Vec<PathBuf>| link(&Pair { name: String::new(), device: files.remove(0), host: files.pop() });
+    ran(command
+        .arg("merge")
+        .arg(run)
+        .arg("-o")
+        .arg(&output)
+        .args(["--force", "--format", option]))?;
+    let ranks = (0..)
+        .map(|rank| files(run, rank))
+        .take_while(|files| !files.is_empty());
+    let pair = |mut files: Vec<PathBuf>| {
+        link(&Pair {
+            name: String::new(),
+            device: files.remove(0),
+            host: files.pop(),
+        })
+    };
     let traces: Vec<LinkedTrace> = ranks.map(pair).collect::<Result<_>>()?;
-    let facts: Vec<Facts> = (0..).zip(&traces).map(|(rank, trace)| Facts::of(trace, rank)).collect();
+    let facts: Vec<Facts> = (0..)
+        .zip(&traces)
+        .map(|(rank, trace)| Facts::of(trace, rank))
+        .collect();
     let join = join(&facts);
     let clocks = clocks(&facts, &join);
     let releases = releases(&facts, &join, &clocks);
-    let origin = facts.iter().zip(&clocks).map(|(facts, clock)| clock.aligned(facts.window_ns.0)).min().context("no ranks")?;
+    let origin = facts
+        .iter()
+        .zip(&clocks)
+        .map(|(facts, clock)| clock.aligned(facts.window_ns.0))
+        .min()
+        .context("no ranks")?;
     let member = |at: usize| Shown {
         trace: &traces[at],
         prefix: format!("rank {at} · "),
@@ -44,8 +76,14 @@ pub fn check(run: &Path, tools: &Tools, ending: &str, option: &str, kinds: bool)
         releases: &releases.of_rank[at],
     };
     let shown: Vec<Shown<'_>> = (0..traces.len()).map(member).collect();
-    let found = tools.reader.read(&output.join(format!("timeline.{ending}.gz")))?;
+    let found = tools
+        .reader
+        .read(&output.join(format!("timeline.{ending}.gz")))?;
     let unix_ns = origin.to_string();
-    ensure!(found.unix_ns.as_ref().is_none_or(|found| *found == unix_ns), "0 is {:?} in the file, but {unix_ns} is linked", found.unix_ns);
+    ensure!(
+        found.unix_ns.as_ref().is_none_or(|found| *found == unix_ns),
+        "0 is {:?} in the file, but {unix_ns} is linked",
+        found.unix_ns
+    );
     Expected::new(&shown)?.compare(found, kinds)
 }

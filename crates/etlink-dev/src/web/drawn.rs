@@ -10,14 +10,24 @@ const US: i64 = 1_000;
 pub fn traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let ranks = folder.join("devices");
     std::fs::create_dir_all(&ranks).with_context(|| ranks.display().to_string())?;
-    let write =
-        |path: PathBuf, draw: TraceBuilder| std::fs::write(&path, draw.kineto()).map(|()| path.clone()).with_context(|| path.display().to_string());
+    let write = |path: PathBuf, draw: TraceBuilder| {
+        std::fs::write(&path, draw.kineto())
+            .map(|()| path.clone())
+            .with_context(|| path.display().to_string())
+    };
     for rank in 0..2 {
-        write(ranks.join(format!("kineto_trace_{rank}.json")), training(rank))?;
+        write(
+            ranks.join(format!("kineto_trace_{rank}.json")),
+            training(rank),
+        )?;
     }
     let hostile = write(folder.join("hostile <b>&amp;.json"), hostile())?;
     let many = write(folder.join("many.json"), many())?;
-    Ok(vec![("devices".to_owned(), ranks), ("hostile".to_owned(), hostile), ("many".to_owned(), many)])
+    Ok(vec![
+        ("devices".to_owned(), ranks),
+        ("hostile".to_owned(), hostile),
+        ("many".to_owned(), many),
+    ])
 }
 
 /// Three steps, the second of them long; rank 1 comes late to each all-reduce.
@@ -38,21 +48,48 @@ fn training(rank: i64) -> TraceBuilder {
         draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(length));
         draw.op(main, "aten::mm", at(10), at(60));
         let kernel = |start: i64, end: i64| (at(start), at(end));
-        draw.launch(main, kernel(20, 26), Queue::stream(7), "sm80_gemm_f16", kernel(40, 140));
+        draw.launch(
+            main,
+            kernel(20, 26),
+            Queue::stream(7),
+            "sm80_gemm_f16",
+            kernel(40, 140),
+        );
         draw.op(main, "aten::relu", at(70), at(110));
-        draw.launch(main, kernel(80, 86), Queue::stream(7), "void at::native::vectorized_elementwise_kernel<4>()", kernel(150, 210));
+        draw.launch(
+            main,
+            kernel(80, 86),
+            Queue::stream(7),
+            "void at::native::vectorized_elementwise_kernel<4>()",
+            kernel(150, 210),
+        );
         let comms = Comms::new("allreduce", 0..2, rank, step);
         let reduce = draw.next_correlation();
         draw.op(main, "nccl:all_reduce", at(115), at(140));
         draw.call(main, "cudaLaunchKernelExC", kernel(120, 126), reduce);
-        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32_RING_LL", kernel(160 + 30 * rank, 330), reduce, &comms);
+        draw.collective_kernel(
+            Queue::stream(20),
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+            kernel(160 + 30 * rank, 330),
+            reduce,
+            &comms,
+        );
         let copy = draw.next_correlation();
         draw.op(main, "aten::copy_", at(150), at(200));
         draw.call(main, "cudaMemcpyAsync", kernel(160, 180), copy);
-        draw.memcpy(Queue::stream(7), "Memcpy DtoH (Device -> Pageable)", kernel(340, 370), copy, 1 << 20);
-        for (us, bytes, allocated) in
-            [(12, 2 << 20, 3 << 20), (72, (4 + rank) << 20, (7 + rank) << 20), (205, -(4 + rank) << 20, 3 << 20), (400, -(2 << 20), 1 << 20)]
-        {
+        draw.memcpy(
+            Queue::stream(7),
+            "Memcpy DtoH (Device -> Pageable)",
+            kernel(340, 370),
+            copy,
+            1 << 20,
+        );
+        for (us, bytes, allocated) in [
+            (12, 2 << 20, 3 << 20),
+            (72, (4 + rank) << 20, (7 + rank) << 20),
+            (205, -(4 + rank) << 20, 3 << 20),
+            (400, -(2 << 20), 1 << 20),
+        ] {
             memory(&mut draw, at(us), bytes, allocated, 8 << 20);
         }
         from += length * US;
@@ -76,9 +113,21 @@ fn many() -> TraceBuilder {
         let at = |us: i64| (step * 50 + us) * US;
         draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(50));
         draw.op(main, "aten::mm", at(1), at(20));
-        draw.launch(main, (at(5), at(8)), Queue::stream(7), &format!("gemm_{step}"), (at(10), at(30)));
+        draw.launch(
+            main,
+            (at(5), at(8)),
+            Queue::stream(7),
+            &format!("gemm_{step}"),
+            (at(10), at(30)),
+        );
         for part in 0..8 {
-            memory(&mut draw, at(2 + part), 1 << 10, (step * 8 + part + 1) << 10, 16 << 20);
+            memory(
+                &mut draw,
+                at(2 + part),
+                1 << 10,
+                (step * 8 + part + 1) << 10,
+                16 << 20,
+            );
         }
     }
     draw
@@ -99,7 +148,13 @@ fn hostile() -> TraceBuilder {
     for (name, at) in names.iter().zip((0..).step_by(100)) {
         let at = |us: i64| (at + us) * US;
         draw.op(main, name, at(0), at(50));
-        draw.launch(main, (at(10), at(15)), Queue::stream(7), name, (at(20), at(60)));
+        draw.launch(
+            main,
+            (at(10), at(15)),
+            Queue::stream(7),
+            name,
+            (at(20), at(60)),
+        );
     }
     draw
 }

@@ -16,34 +16,64 @@ const BUILT: [&str; 2] = ["page.js", "page.css"];
 pub fn build(check: bool) -> Result<()> {
     let web = root()?.join("crates/etlink-report/web");
     install(&web)?;
-    let out = if check { root()?.join("target/web") } else { web.join("dist") };
+    let out = if check {
+        root()?.join("target/web")
+    } else {
+        web.join("dist")
+    };
     let mut build = Command::new("npm");
-    build.args(["run", "--silent", "build", "--", "--logLevel", "warn", "--emptyOutDir", "--outDir"]).arg(&out);
+    build
+        .args([
+            "run",
+            "--silent",
+            "build",
+            "--",
+            "--logLevel",
+            "warn",
+            "--emptyOutDir",
+            "--outDir",
+        ])
+        .arg(&out);
     ran(build.current_dir(&web))?;
     for name in BUILT.iter().filter(|_| check) {
         let [fresh, committed] = [&out, &web.join("dist")].map(|folder| folder.join(name));
         let read = |path: &Path| std::fs::read(path).with_context(|| path.display().to_string());
         if read(&fresh)? != read(&committed)? {
-            bail!("{} is not what its sources make: run `cargo dev web` and commit it", committed.display());
+            bail!(
+                "{} is not what its sources make: run `cargo dev web` and commit it",
+                committed.display()
+            );
         }
     }
-    println!("{}", if check { "web/dist is what its sources make" } else { "web/dist is built" });
+    println!(
+        "{}",
+        if check {
+            "web/dist is what its sources make"
+        } else {
+            "web/dist is built"
+        }
+    );
     Ok(())
 }
 
 /// Installs what a folder's package-lock.json names.
 fn install(folder: &Path) -> Result<()> {
     let mut npm = Command::new("npm");
-    npm.args(["ci", "--no-audit", "--no-fund", "--loglevel", "error"]).current_dir(folder);
+    npm.args(["ci", "--no-audit", "--no-fund", "--loglevel", "error"])
+        .current_dir(folder);
     ran(&mut npm)
 }
 
 fn root() -> Result<PathBuf> {
-    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?)
+    Ok(Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()?)
 }
 
 fn ran(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot run {command:?}; it needs node and npm"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}; it needs node and npm"))?;
     if !status.success() {
         bail!("{command:?} failed: {status}");
     }

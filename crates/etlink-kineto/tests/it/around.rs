@@ -10,33 +10,67 @@ fn metadata_before_the_list() {
     let mut draw = TraceBuilder::default();
     draw.metadata("trace_id", "\"BD8F4B23\"").distributed(3, 8);
     let header = read(draw.kineto()).header;
-    assert_eq!((header.rank, header.world_size, header.backend.as_str()), (Some(3), Some(8), "nccl"));
-    assert_eq!((header.base_ns, header.trace_id.as_str()), (1_790_857_026_000_000_000, "BD8F4B23"));
+    assert_eq!(
+        (header.rank, header.world_size, header.backend.as_str()),
+        (Some(3), Some(8), "nccl")
+    );
+    assert_eq!(
+        (header.base_ns, header.trace_id.as_str()),
+        (1_790_857_026_000_000_000, "BD8F4B23")
+    );
     assert_eq!(header.devices, ["Drawn Device"]);
     let group = &header.groups[0];
-    assert_eq!((group.name.as_str(), group.desc.as_str(), group.size, group.ranks.len()), ("0", "default_pg", 8, 8));
+    assert_eq!(
+        (
+            group.name.as_str(),
+            group.desc.as_str(),
+            group.size,
+            group.ranks.len()
+        ),
+        ("0", "default_pg", 8, 8)
+    );
 }
 
 #[test]
 fn distributed_info_after_the_list_with_quoted_ranks() {
     let mut draw = TraceBuilder::default();
     let info = r#"{"backend": "nccl", "rank": "5", "world_size": 8, "pg_config": [{"pg_name": "2", "pg_desc": "tp", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": "[4, 5]"}]}"#;
-    draw.trailing_metadata("distributedInfo", info).trailing_metadata("baseTimeNanoseconds", "7");
+    draw.trailing_metadata("distributedInfo", info)
+        .trailing_metadata("baseTimeNanoseconds", "7");
     let header = read(draw.kineto()).header;
-    assert_eq!((header.rank, header.world_size, header.base_ns), (Some(5), Some(8), 7));
+    assert_eq!(
+        (header.rank, header.world_size, header.base_ns),
+        (Some(5), Some(8), 7)
+    );
     assert_eq!(header.groups[0].ranks, [4, 5]);
 }
 
 #[test]
 fn metadata_that_is_no_json_costs_its_line() {
-    for metadata in
-        ["\"job\": {\"q\": \"v /\"q/\"\"},", "\"job\": plain words,", "job: 1,", "\"a/\"b\": 2,", "\"list\": [1, \"x\" y],", "\"n\": -nan,"]
-    {
-        let text = format!("{{\n\"schemaVersion\": 1,\n{metadata}\n\"distributedInfo\": {{\"rank\": 3}},\n\"traceEvents\": [\n{}\n]}}", op("a", 1));
+    for metadata in [
+        "\"job\": {\"q\": \"v /\"q/\"\"},",
+        "\"job\": plain words,",
+        "job: 1,",
+        "\"a/\"b\": 2,",
+        "\"list\": [1, \"x\" y],",
+        "\"n\": -nan,",
+    ] {
+        let text = format!(
+            "{{\n\"schemaVersion\": 1,\n{metadata}\n\"distributedInfo\": {{\"rank\": 3}},\n\"traceEvents\": [\n{}\n]}}",
+            op("a", 1)
+        );
         let trace = read(&text);
-        assert_eq!((ops(&trace), trace.header.rank), (vec!["a"], Some(3)), "{metadata}");
+        assert_eq!(
+            (ops(&trace), trace.header.rank),
+            (vec!["a"], Some(3)),
+            "{metadata}"
+        );
         let damaged = !metadata.contains("nan") && !metadata.contains("plain");
-        assert_eq!(trace.anomalies.count(AnomalyKind::HeaderDamaged), u64::from(damaged), "{metadata}");
+        assert_eq!(
+            trace.anomalies.count(AnomalyKind::HeaderDamaged),
+            u64::from(damaged),
+            "{metadata}"
+        );
     }
 }
 
@@ -44,8 +78,15 @@ fn metadata_that_is_no_json_costs_its_line() {
 fn log_arrays_spliced_into_the_top_level() {
     // kineto#1184: the logger's lists stand between the events and traceName
     let tail = r#", "INFO": ["Profiler is not initialized: skipping "step" call", "Out-of-range = 3"], "ERROR": [x], "distributedInfo": {"rank": 2}, "traceName": "t"}"#;
-    let trace = read(format!("{{\"traceEvents\": [{}]{}", op("a", 1), tail.replace(", \"", ",\n\"")));
-    assert_eq!((ops(&trace), trace.header.rank, anomalies(&trace)), (vec!["a"], Some(2), vec![(AnomalyKind::HeaderDamaged, 1)]));
+    let trace = read(format!(
+        "{{\"traceEvents\": [{}]{}",
+        op("a", 1),
+        tail.replace(", \"", ",\n\"")
+    ));
+    assert_eq!(
+        (ops(&trace), trace.header.rank, anomalies(&trace)),
+        (vec!["a"], Some(2), vec![(AnomalyKind::HeaderDamaged, 1)])
+    );
 }
 
 #[test]
@@ -64,22 +105,44 @@ fn a_byte_order_mark() {
 
 #[test]
 fn a_key_of_the_same_name_before_the_list() {
-    let text = format!("{{\"note\": \"traceEvents\", \"traceEvents\": [{}]}}", op("a", 1));
+    let text = format!(
+        "{{\"note\": \"traceEvents\", \"traceEvents\": [{}]}}",
+        op("a", 1)
+    );
     assert_eq!(ops(&read(text)), ["a"]);
 }
 
 #[test]
 fn an_empty_list_is_a_trace() {
-    for text in ["{\"traceEvents\": []}", "[]", "{\"traceEvents\": [\n\n]\n}\n"] {
-        assert_eq!((read(text).bytes, anomalies(&read(text))), (text.len() as u64, vec![]), "{text}");
+    for text in [
+        "{\"traceEvents\": []}",
+        "[]",
+        "{\"traceEvents\": [\n\n]\n}\n",
+    ] {
+        assert_eq!(
+            (read(text).bytes, anomalies(&read(text))),
+            (text.len() as u64, vec![]),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn what_is_no_trace_is_refused_with_what_was_seen() {
-    for text in ["", "{}", "hello", "{\"nodes\": []}", "{\"traceEvents\": {}}"] {
-        let error = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions::default()).expect_err("no list");
-        assert_eq!(error.to_string(), format!("no \"traceEvents\" list in it ({} bytes read)", text.len()), "{text}");
+    for text in [
+        "",
+        "{}",
+        "hello",
+        "{\"nodes\": []}",
+        "{\"traceEvents\": {}}",
+    ] {
+        let error = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions::default())
+            .expect_err("no list");
+        assert_eq!(
+            error.to_string(),
+            format!("no \"traceEvents\" list in it ({} bytes read)", text.len()),
+            "{text}"
+        );
     }
 }
 
@@ -88,15 +151,28 @@ fn a_source_that_fails_is_an_error_and_one_that_ends_early_is_damage() {
     struct Failing<'a>(&'a [u8], std::io::ErrorKind);
     impl std::io::Read for Failing<'_> {
         fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
-            if self.0.is_empty() { Err(self.1.into()) } else { std::io::Read::read(&mut self.0, to) }
+            if self.0.is_empty() {
+                Err(self.1.into())
+            } else {
+                std::io::Read::read(&mut self.0, to)
+            }
         }
     }
     let text = document(&[op("a", 1), op("b", 2)]);
     let cut = &text.as_bytes()[..text.find("\"b\"").expect("b")];
     let options = etlink_kineto::ReadOptions::default();
-    assert!(etlink_kineto::read(Failing(cut, std::io::ErrorKind::PermissionDenied), options).is_err());
-    let trace = etlink_kineto::read(Failing(cut, std::io::ErrorKind::UnexpectedEof), options).expect("damage");
-    assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a"], vec![(AnomalyKind::Truncated, 1), (AnomalyKind::SourceEnded, 1)]));
+    assert!(
+        etlink_kineto::read(Failing(cut, std::io::ErrorKind::PermissionDenied), options).is_err()
+    );
+    let trace = etlink_kineto::read(Failing(cut, std::io::ErrorKind::UnexpectedEof), options)
+        .expect("damage");
+    assert_eq!(
+        (ops(&trace), anomalies(&trace)),
+        (
+            vec!["a"],
+            vec![(AnomalyKind::Truncated, 1), (AnomalyKind::SourceEnded, 1)]
+        )
+    );
 }
 
 #[test]
@@ -107,10 +183,18 @@ fn multiprocessors_by_kernels_and_by_properties() {
         )
     };
     // 2400 blocks at 22.222221 on each, and 3 at 0.0227
-    let rows = [kernel(0, "[2400, 1, 1]", "22.222221"), kernel(1, "[3, 1, 1]", "0.022727273")].join(",");
+    let rows = [
+        kernel(0, "[2400, 1, 1]", "22.222221"),
+        kernel(1, "[3, 1, 1]", "0.022727273"),
+    ]
+    .join(",");
     let trace = read(format!("{{\"traceEvents\": [{rows}]}}"));
-    assert_eq!([0, 1, 2].map(|device| trace.multiprocessors(device)), [Some(108), Some(132), None]);
-    let head = r#""deviceProperties": [{"id": 0, "name": "a", "numSms": 304}, {"id": 1, "numSms": 304}],"#;
+    assert_eq!(
+        [0, 1, 2].map(|device| trace.multiprocessors(device)),
+        [Some(108), Some(132), None]
+    );
+    let head =
+        r#""deviceProperties": [{"id": 0, "name": "a", "numSms": 304}, {"id": 1, "numSms": 304}],"#;
     let trace = read(format!("{{{head}\"traceEvents\": [{}]}}", op("a", 1)));
     assert_eq!(trace.multiprocessors(2), Some(304), "all are alike");
 }
@@ -124,11 +208,35 @@ fn allocations_and_frees_by_time() {
     };
     let other = r#"{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[other]", "pid": 1, "tid": 1, "ts": 1.000, "args": {}}"#;
     let totals = "\"Total Reserved\": 2048, \"Total Allocated\": 1024, ";
-    let text = format!("{{\"traceEvents\": [{}, {other}, {}]}}", memory("5.500", 1, -512, totals), memory("2.000", 0, 64, ""));
-    let options = ReadOptions { keep: Keep::Memory, ..ReadOptions::default() };
+    let text = format!(
+        "{{\"traceEvents\": [{}, {other}, {}]}}",
+        memory("5.500", 1, -512, totals),
+        memory("2.000", 0, 64, "")
+    );
+    let options = ReadOptions {
+        keep: Keep::Memory,
+        ..ReadOptions::default()
+    };
     let trace = etlink_kineto::read(text.as_bytes(), options).expect("a trace");
-    assert_eq!(trace.memory.time.iter().map(|time| time.0).collect::<Vec<_>>(), [2_000, 5_500]);
+    assert_eq!(
+        trace
+            .memory
+            .time
+            .iter()
+            .map(|time| time.0)
+            .collect::<Vec<_>>(),
+        [2_000, 5_500]
+    );
     let row = trace.memory.row(1);
-    assert_eq!((row.device_type, row.device, row.bytes, row.allocated, row.reserved), (1, 0, -512, 1024, 2048));
+    assert_eq!(
+        (
+            row.device_type,
+            row.device,
+            row.bytes,
+            row.allocated,
+            row.reserved
+        ),
+        (1, 0, -512, 1024, 2048)
+    );
     assert_eq!(trace.memory.row(0).allocated, 0);
 }

@@ -7,7 +7,10 @@ use etlink_model::builder::{Queue, TraceBuilder};
 /// Ops `a` and `b` with `event` between them: kept ops and anomalies.
 fn between(event: &str) -> (Vec<String>, Vec<(AnomalyKind, u64)>) {
     let trace = read(document(&[op("a", 1), event.to_owned(), op("b", 9)]));
-    (ops(&trace).into_iter().map(str::to_owned).collect(), anomalies(&trace))
+    (
+        ops(&trace).into_iter().map(str::to_owned).collect(),
+        anomalies(&trace),
+    )
 }
 
 #[test]
@@ -15,12 +18,19 @@ fn no_tail() {
     // a killed process leaves the comma after the last event
     let text = format!("{{\"traceEvents\": [\n{},\n{},\n", op("a", 1), op("b", 2));
     let trace = read(text);
-    assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a", "b"], vec![(Truncated, 1)]));
+    assert_eq!(
+        (ops(&trace), anomalies(&trace)),
+        (vec!["a", "b"], vec![(Truncated, 1)])
+    );
 }
 
 #[test]
 fn a_trailing_comma() {
-    let trace = read(format!("{{\"traceEvents\": [\n{},\n{},\n]}}", op("a", 1), op("b", 2)));
+    let trace = read(format!(
+        "{{\"traceEvents\": [\n{},\n{},\n]}}",
+        op("a", 1),
+        op("b", 2)
+    ));
     assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a", "b"], vec![]));
 }
 
@@ -44,19 +54,32 @@ fn a_cut_at_every_byte_keeps_all_whole_events() {
     let whole = small();
     let text = String::from_utf8_lossy(&whole).into_owned();
     let list = text.find("\"traceEvents\": [").expect("list") + "\"traceEvents\": [".len();
-    let ends: Vec<usize> = text.match_indices("\n  }").map(|(at, end)| at + end.len()).filter(|end| *end > list).collect();
+    let ends: Vec<usize> = text
+        .match_indices("\n  }")
+        .map(|(at, end)| at + end.len())
+        .filter(|end| *end > list)
+        .collect();
     let close = text.rfind("],").expect("close") + 1;
     assert_eq!(ends.len() as u64, events(&read(&whole)));
     for cut in list..whole.len() {
         let trace = read(&whole[..cut]);
         let kept = ends.iter().filter(|end| **end <= cut).count() as u64;
         assert_eq!(events(&trace), kept, "cut at {cut}");
-        let in_list = anomalies(&trace).into_iter().filter(|(kind, _)| *kind != AnomalyKind::HeaderDamaged);
-        let want = if cut < close { vec![(Truncated, 1)] } else { vec![] };
+        let in_list = anomalies(&trace)
+            .into_iter()
+            .filter(|(kind, _)| *kind != AnomalyKind::HeaderDamaged);
+        let want = if cut < close {
+            vec![(Truncated, 1)]
+        } else {
+            vec![]
+        };
         assert_eq!(in_list.collect::<Vec<_>>(), want, "cut at {cut}");
     }
     for cut in 0..list {
-        assert!(etlink_kineto::read(&whole[..cut], etlink_kineto::ReadOptions::default()).is_err(), "cut at {cut}");
+        assert!(
+            etlink_kineto::read(&whole[..cut], etlink_kineto::ReadOptions::default()).is_err(),
+            "cut at {cut}"
+        );
     }
 }
 
@@ -74,7 +97,14 @@ fn unescaped_quotes_in_a_name() {
         r#"["a", "b"]"#,
         r#"("one", "two", "three")"#,
     ] {
-        assert_eq!(between(&op(name, 5)), (vec!["a".to_owned(), name.to_owned(), "b".to_owned()], vec![(Repaired, 1)]), "{name}");
+        assert_eq!(
+            between(&op(name, 5)),
+            (
+                vec!["a".to_owned(), name.to_owned(), "b".to_owned()],
+                vec![(Repaired, 1)]
+            ),
+            "{name}"
+        );
     }
 }
 
@@ -82,15 +112,32 @@ fn unescaped_quotes_in_a_name() {
 fn unescaped_quotes_that_look_like_keys_cost_one_event_at_most() {
     // {"a": "b", "c": 2}: which quotes are whose cannot be told
     let (kept, counted) = between(&op(r#"{"a": "b", "c": 2}"#, 5));
-    assert_eq!((kept.first().map(String::as_str), kept.last().map(String::as_str)), (Some("a"), Some("b")));
-    assert!(counted.iter().any(|(kind, _)| kind.severity() == etlink_model::Severity::Damage), "{counted:?}");
+    assert_eq!(
+        (
+            kept.first().map(String::as_str),
+            kept.last().map(String::as_str)
+        ),
+        (Some("a"), Some("b"))
+    );
+    assert!(
+        counted
+            .iter()
+            .any(|(kind, _)| kind.severity() == etlink_model::Severity::Damage),
+        "{counted:?}"
+    );
 }
 
 #[test]
 fn unescaped_quotes_in_arguments() {
-    let event = op("n", 5).replace("\"External id\": 5", r#""Concrete Inputs": ["", "say "hi"", "[1]"], "note": "a "b" c", "External id": 5"#);
+    let event = op("n", 5).replace(
+        "\"External id\": 5",
+        r#""Concrete Inputs": ["", "say "hi"", "[1]"], "note": "a "b" c", "External id": 5"#,
+    );
     let trace = read(document(&[op("a", 1), event, op("b", 9)]));
-    assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a", "n", "b"], vec![(Repaired, 1)]));
+    assert_eq!(
+        (ops(&trace), anomalies(&trace)),
+        (vec!["a", "n", "b"], vec![(Repaired, 1)])
+    );
     assert_eq!(trace.ops.external_id, [1, 5, 9]);
 }
 
@@ -104,10 +151,22 @@ fn unescaped_quotes_in_a_row_that_is_left_out() {
 #[test]
 fn backslashes_turned_into_slashes() {
     // sanitizeStr makes \" to /", which ends no string
-    for (name, kept) in [(r#"a/"b"#, r#"a/"b"#), (r#"f(/"x/", 1)"#, r#"f(/"x/", 1)"#), ("C:/new/file", "C:/new/file")] {
+    for (name, kept) in [
+        (r#"a/"b"#, r#"a/"b"#),
+        (r#"f(/"x/", 1)"#, r#"f(/"x/", 1)"#),
+        ("C:/new/file", "C:/new/file"),
+    ] {
         let (names, counted) = between(&op(name, 5));
         assert_eq!(names[1..].to_vec(), [kept, "b"], "{name}");
-        assert_eq!(counted, if name.contains('"') { vec![(Repaired, 1)] } else { vec![] }, "{name}");
+        assert_eq!(
+            counted,
+            if name.contains('"') {
+                vec![(Repaired, 1)]
+            } else {
+                vec![]
+            },
+            "{name}"
+        );
     }
 }
 
@@ -117,31 +176,60 @@ fn control_characters_and_invalid_utf8() {
     let at = memchr::memmem::find(&text, b"NAME").expect("there");
     text[at..at + 4].copy_from_slice(b"\xff\xc3z\x80");
     let trace = read(text);
-    assert_eq!(ops(&trace), ["a\u{1}\tb\nc", "\u{fffd}\u{fffd}z\u{fffd}", "whole"]);
+    assert_eq!(
+        ops(&trace),
+        ["a\u{1}\tb\nc", "\u{fffd}\u{fffd}z\u{fffd}", "whole"]
+    );
     assert_eq!(anomalies(&trace), []);
 }
 
 #[test]
 fn bare_nan_and_inf_are_values() {
-    let row = kernel(r#""memory bandwidth (GB/s)": inf, "x": -nan, "est. achieved occupancy %": nan, "stream": 7, "correlation": 3"#, 5);
+    let row = kernel(
+        r#""memory bandwidth (GB/s)": inf, "x": -nan, "est. achieved occupancy %": nan, "stream": 7, "correlation": 3"#,
+        5,
+    );
     let trace = read(document(&[op("a", 1), row, op("b", 9)]));
-    assert_eq!((ops(&trace), rows(&trace), anomalies(&trace)), (vec!["a", "b"], vec!["k5"], vec![]));
+    assert_eq!(
+        (ops(&trace), rows(&trace), anomalies(&trace)),
+        (vec!["a", "b"], vec!["k5"], vec![])
+    );
     assert_eq!(trace.rows.correlation[0].0, 3);
 }
 
 #[test]
 fn of_duplicate_keys_the_last_counts() {
     let event = op("first", 5).replace("\"pid\": 1", "\"name\": \"second\", \"pid\": 1");
-    assert_eq!(between(&event), (vec!["a".into(), "second".into(), "b".into()], vec![]));
+    assert_eq!(
+        between(&event),
+        (vec!["a".into(), "second".into(), "b".into()], vec![])
+    );
 }
 
 #[test]
 fn args_missing_empty_null_or_with_empty_keys() {
-    for args in ["", ", \"args\": {}", ", \"args\": null", ", \"args\": {\"\": \"\", \"\": 1}", ", \"args\": []", ", \"args\": \"\""] {
-        let event = format!(r#"{{"ph": "X", "cat": "kernel", "name": "n", "pid": 2, "tid": 7, "ts": 5, "dur": 1{args}}}"#);
+    for args in [
+        "",
+        ", \"args\": {}",
+        ", \"args\": null",
+        ", \"args\": {\"\": \"\", \"\": 1}",
+        ", \"args\": []",
+        ", \"args\": \"\"",
+    ] {
+        let event = format!(
+            r#"{{"ph": "X", "cat": "kernel", "name": "n", "pid": 2, "tid": 7, "ts": 5, "dur": 1{args}}}"#
+        );
         let trace = read(document(&[event, op("b", 9)]));
-        assert_eq!((rows(&trace), ops(&trace), anomalies(&trace)), (vec!["n"], vec!["b"], vec![]), "{args}");
-        assert_eq!((trace.queues[0].device, trace.queues[0].stream), (2, 7), "{args}");
+        assert_eq!(
+            (rows(&trace), ops(&trace), anomalies(&trace)),
+            (vec!["n"], vec!["b"], vec![]),
+            "{args}"
+        );
+        assert_eq!(
+            (trace.queues[0].device, trace.queues[0].stream),
+            (2, 7),
+            "{args}"
+        );
     }
 }
 
@@ -149,24 +237,59 @@ fn args_missing_empty_null_or_with_empty_keys() {
 fn args_before_the_rest() {
     let event = r#"{"args": {"External id": 3, "correlation": 12, "stream": 9, "device": 1}, "cat": "kernel", "dur": 2, "name": "k", "ph": "X", "pid": 0, "tid": 7, "ts": 5}"#;
     let python = r#"{"args": {"Python id": 3}, "cat": "python_function", "dur": 2, "name": "p", "ph": "X", "pid": 0, "tid": 7, "ts": 5}"#;
-    let trace = read(document(&[event.to_owned(), python.to_owned(), event.to_owned()]));
+    let trace = read(document(&[
+        event.to_owned(),
+        python.to_owned(),
+        event.to_owned(),
+    ]));
     assert_eq!((rows(&trace), anomalies(&trace)), (vec!["k", "k"], vec![]));
-    assert_eq!((trace.rows.correlation[1].0, trace.queues[0].stream, trace.queues[0].device), (12, 9, 1));
+    assert_eq!(
+        (
+            trace.rows.correlation[1].0,
+            trace.queues[0].stream,
+            trace.queues[0].device
+        ),
+        (12, 9, 1)
+    );
 }
 
 #[test]
 fn entries_that_are_no_objects() {
-    for (entry, count) in [("null", 1), ("null, null", 2), ("3", 1), ("\"text, with } and ]\"", 1), ("[1, {\"ph\": 2}]", 1)] {
-        assert_eq!(between(entry), (vec!["a".into(), "b".into()], vec![(NotAnObject, count)]), "{entry}");
+    for (entry, count) in [
+        ("null", 1),
+        ("null, null", 2),
+        ("3", 1),
+        ("\"text, with } and ]\"", 1),
+        ("[1, {\"ph\": 2}]", 1),
+    ] {
+        assert_eq!(
+            between(entry),
+            (vec!["a".into(), "b".into()], vec![(NotAnObject, count)]),
+            "{entry}"
+        );
     }
 }
 
 #[test]
 fn text_between_events_costs_what_it_covers() {
-    for garbage in ["}", "}}", ":", "{\"ph\": \"X\"}}", "]x", "oops }, {", "\"x\": 1}", "[log] rank 3 joined"] {
+    for garbage in [
+        "}",
+        "}}",
+        ":",
+        "{\"ph\": \"X\"}}",
+        "]x",
+        "oops }, {",
+        "\"x\": 1}",
+        "[log] rank 3 joined",
+    ] {
         let (kept, counted) = between(garbage);
         assert_eq!(kept, ["a", "b"], "{garbage}");
-        assert!(counted.iter().any(|(kind, _)| matches!(kind, Skipped | NotAnObject | AnomalyKind::NoTime)), "{garbage}: {counted:?}");
+        assert!(
+            counted
+                .iter()
+                .any(|(kind, _)| matches!(kind, Skipped | NotAnObject | AnomalyKind::NoTime)),
+            "{garbage}: {counted:?}"
+        );
     }
 }
 
@@ -175,13 +298,19 @@ fn a_stray_brace_in_a_large_file_costs_one_event() {
     let mut events: Vec<String> = (0..9_000).map(|at| op("n", at)).collect();
     events[100].push('}');
     let trace = read(document(&events));
-    assert_eq!((trace.ops.len(), anomalies(&trace)), (8_999, vec![(Skipped, 1)]));
+    assert_eq!(
+        (trace.ops.len(), anomalies(&trace)),
+        (8_999, vec![(Skipped, 1)])
+    );
 }
 
 #[test]
 fn an_event_without_a_comma_before_it() {
     let trace = read(format!("[{} {}\n{}]", op("a", 1), op("b", 2), op("c", 3)));
-    assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a", "b", "c"], vec![]));
+    assert_eq!(
+        (ops(&trace), anomalies(&trace)),
+        (vec!["a", "b", "c"], vec![])
+    );
 }
 
 #[test]
@@ -201,32 +330,61 @@ fn an_unclosed_string_or_object_costs_one_event() {
 
 #[test]
 fn open_ops_are_counted() {
-    let event = op("open", 5).replace("\"External id\": 5", "\"External id\": 5, \"finished\": false");
-    assert_eq!(between(&event), (vec!["a".into(), "open".into(), "b".into()], vec![(Unfinished, 1)]));
+    let event = op("open", 5).replace(
+        "\"External id\": 5",
+        "\"External id\": 5, \"finished\": false",
+    );
+    assert_eq!(
+        between(&event),
+        (
+            vec!["a".into(), "open".into(), "b".into()],
+            vec![(Unfinished, 1)]
+        )
+    );
 }
 
 #[test]
 fn rows_that_overlap_on_a_stream_are_all_kept() {
     let queue = Queue::stream(0);
     let mut draw = TraceBuilder::new(etlink_model::builder::Flavour::Rocm);
-    [(0, 100), (50, 80), (50, 300)].iter().for_each(|&span| draw.kernel(queue, "k", span, 1));
+    [(0, 100), (50, 80), (50, 300)]
+        .iter()
+        .for_each(|&span| draw.kernel(queue, "k", span, 1));
     let trace = read(draw.kineto());
-    assert_eq!(trace.rows.start.iter().map(|t| t.0).collect::<Vec<_>>(), [0, 50, 50]);
-    assert_eq!(trace.rows.duration.iter().map(|d| d.0).collect::<Vec<_>>(), [100, 250, 30]);
+    assert_eq!(
+        trace.rows.start.iter().map(|t| t.0).collect::<Vec<_>>(),
+        [0, 50, 50]
+    );
+    assert_eq!(
+        trace.rows.duration.iter().map(|d| d.0).collect::<Vec<_>>(),
+        [100, 250, 30]
+    );
 }
 
 #[test]
 fn a_million_brackets_inside_args_cost_no_stack() {
     let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
-    let event = op("deep", 5).replace("\"External id\": 5", &format!("\"x\": {deep}, \"External id\": 5"));
+    let event = op("deep", 5).replace(
+        "\"External id\": 5",
+        &format!("\"x\": {deep}, \"External id\": 5"),
+    );
     let trace = read(document(&[op("a", 1), event, op("b", 9)]));
-    assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a", "deep", "b"], vec![]));
+    assert_eq!(
+        (ops(&trace), anomalies(&trace)),
+        (vec!["a", "deep", "b"], vec![])
+    );
     assert_eq!(trace.ops.external_id, [1, 5, 9]);
 }
 
 #[test]
 fn a_million_open_brackets_cost_one_event() {
-    let event = op("deep", 5).replace("\"External id\": 5", &format!("\"x\": {}", "[".repeat(1_000_000)));
+    let event = op("deep", 5).replace(
+        "\"External id\": 5",
+        &format!("\"x\": {}", "[".repeat(1_000_000)),
+    );
     let trace = read(document(&[op("a", 1), event, op("b", 9)]));
-    assert_eq!((ops(&trace), anomalies(&trace)), (vec!["a", "b"], vec![(Skipped, 1)]));
+    assert_eq!(
+        (ops(&trace), anomalies(&trace)),
+        (vec!["a", "b"], vec![(Skipped, 1)])
+    );
 }

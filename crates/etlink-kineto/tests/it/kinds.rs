@@ -4,7 +4,8 @@ use crate::support::{anomalies, document, events, ops, read, rows};
 use etlink_kineto::Keep;
 use etlink_model::builder::{Comms, Flavour, Queue, RecordIds, TraceBuilder};
 use etlink_model::{
-    Aside, AsideKind, Collective, Correlation, CpuOp, DeviceRow, DurationNs, Label, NameId, QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs,
+    Aside, AsideKind, Collective, Correlation, CpuOp, DeviceRow, DurationNs, Label, NameId,
+    QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs,
 };
 
 /// ```text
@@ -18,7 +19,13 @@ fn one_launch(flavour: Flavour) -> TraceBuilder {
     draw.arg(op, "Input Dims", "[[8, 32], [32, 4]]");
     draw.arg(op, "Input type", "[\"float\", \"float\"]");
     draw.sequence(op, 21, 0);
-    draw.launch(main, (5_000, 8_250), Queue::stream(7), "gemm", (12_000, 30_125));
+    draw.launch(
+        main,
+        (5_000, 8_250),
+        Queue::stream(7),
+        "gemm",
+        (12_000, 30_125),
+    );
     draw
 }
 
@@ -41,15 +48,26 @@ fn a_cpu_op() {
         collective: u32::MAX,
     };
     assert_eq!((trace.ops.len(), trace.ops.row(0)), (1, want));
-    assert_eq!(trace.threads, [etlink_model::Thread { pid: Label::Int(1000), tid: Label::Int(1000) }]);
+    assert_eq!(
+        trace.threads,
+        [etlink_model::Thread {
+            pid: Label::Int(1000),
+            tid: Label::Int(1000)
+        }]
+    );
     assert!(trace.has_rf_ids);
     assert_eq!(anomalies(&trace), []);
 }
 
 #[test]
 fn shapes_are_left_out_on_request() {
-    let options = etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: Keep::Graph };
-    let trace = etlink_kineto::read(&one_launch(Flavour::Cuda).kineto()[..], options).expect("reads");
+    let options = etlink_kineto::ReadOptions {
+        threads: 1,
+        shapes: false,
+        keep: Keep::Graph,
+    };
+    let trace =
+        etlink_kineto::read(&one_launch(Flavour::Cuda).kineto()[..], options).expect("reads");
     assert_eq!((trace.ops.shapes[0].0, trace.ops.types[0].0), (0, 0));
 }
 
@@ -62,11 +80,33 @@ fn what_no_graph_needs_is_kept_on_request() {
     draw.raw(r#"{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 13.000, "args": {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Total Allocated": 512, "Total Reserved": 1024}}"#);
     draw.raw(r#"{"ph": "X", "cat": "overhead", "name": "Buffer Request", "pid": -1, "tid": 0, "ts": 1.000, "dur": 2.000}"#);
     let text = draw.kineto();
-    let read = |keep| etlink_kineto::read(&text[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, keep }).expect("reads");
+    let read = |keep| {
+        etlink_kineto::read(
+            &text[..],
+            etlink_kineto::ReadOptions {
+                threads: 1,
+                shapes: true,
+                keep,
+            },
+        )
+        .expect("reads")
+    };
     let (kept, plain) = (read(Keep::Asides), read(Keep::Graph));
     let drawn = |row: usize| {
-        let Aside { kind, name, thread, start, duration } = kept.asides.row(row);
-        (kind, kept.names.get(name), thread == ThreadIdx::NONE, start.0, duration.0)
+        let Aside {
+            kind,
+            name,
+            thread,
+            start,
+            duration,
+        } = kept.asides.row(row);
+        (
+            kind,
+            kept.names.get(name),
+            thread == ThreadIdx::NONE,
+            start.0,
+            duration.0,
+        )
     };
     assert_eq!(
         (0..kept.asides.len()).map(drawn).collect::<Vec<_>>(),
@@ -76,9 +116,16 @@ fn what_no_graph_needs_is_kept_on_request() {
             (AsideKind::DeviceAnnotation, "forward", true, 12_000, 18_125),
         ]
     );
-    assert_eq!((plain.asides.len(), &plain.ops, &plain.rows, &plain.events), (0, &kept.ops, &kept.rows, &kept.events));
+    assert_eq!(
+        (plain.asides.len(), &plain.ops, &plain.rows, &plain.events),
+        (0, &kept.ops, &kept.rows, &kept.events)
+    );
     let memory = read(Keep::Memory);
-    assert_eq!([&kept, &memory, &plain].map(|trace| trace.memory.len()), [1, 1, 0], "allocations");
+    assert_eq!(
+        [&kept, &memory, &plain].map(|trace| trace.memory.len()),
+        [1, 1, 0],
+        "allocations"
+    );
     assert_eq!(memory.asides.len(), 0);
 }
 
@@ -124,13 +171,26 @@ fn a_kernel() {
         collective: u32::MAX,
     };
     assert_eq!((trace.rows.len(), trace.rows.row(0)), (1, want));
-    assert_eq!(trace.queues, [etlink_model::Queue { device: 0, context: 1, stream: 7 }]);
+    assert_eq!(
+        trace.queues,
+        [etlink_model::Queue {
+            device: 0,
+            context: 1,
+            stream: 7
+        }]
+    );
 }
 
 #[test]
 fn copies_and_memsets_have_bytes() {
     let mut draw = TraceBuilder::default();
-    draw.memcpy(Queue::stream(7), "Memcpy HtoD (Pageable -> Device)", (0, 10), 3, 92_928);
+    draw.memcpy(
+        Queue::stream(7),
+        "Memcpy HtoD (Pageable -> Device)",
+        (0, 10),
+        3,
+        92_928,
+    );
     draw.memset(Queue::stream(20), (20, 30), 4, 512);
     let trace = read(draw.kineto());
     assert_eq!(trace.rows.kind, [RowKind::Memcpy, RowKind::Memset]);
@@ -182,12 +242,24 @@ fn graph_nodes_are_told_apart() {
 #[test]
 fn sync_rows() {
     let mut draw = TraceBuilder::default();
-    draw.sync("Stream Wait Event", Queue::stream(20), (5, 5), 9, Some((7, 4)));
+    draw.sync(
+        "Stream Wait Event",
+        Queue::stream(20),
+        (5, 5),
+        9,
+        Some((7, 4)),
+    );
     draw.sync("Context Sync", Queue::stream(-1), (6, 8), 10, None);
     let trace = read(draw.kineto());
     let (wait, context) = (trace.syncs.row(0), trace.syncs.row(1));
-    assert_eq!((wait.wait_stream, wait.wait_record, wait.wait_event), (7, Correlation(4), 5));
-    assert_eq!((context.wait_stream, context.wait_record, context.wait_event), (-1, Correlation::NONE, -1));
+    assert_eq!(
+        (wait.wait_stream, wait.wait_record, wait.wait_event),
+        (7, Correlation(4), 5)
+    );
+    assert_eq!(
+        (context.wait_stream, context.wait_record, context.wait_event),
+        (-1, Correlation::NONE, -1)
+    );
     assert_eq!(trace.queues[context.queue.index()].stream, -1);
     assert!(trace.rows.is_empty());
 }
@@ -196,7 +268,10 @@ fn sync_rows() {
 fn a_stream_of_minus_one_written_unsigned_is_none() {
     let sync = r#"{"ph": "X", "cat": "cuda_sync", "name": "Context Sync", "pid": 0, "tid": 2147483647, "ts": 1, "dur": 1, "args": {"cuda_sync_kind": "Context Sync", "stream": 4294967295, "wait_on_stream": 4294967295, "correlation": 5, "device": 0, "context": 1}}"#;
     let trace = read(document(&[sync.to_owned()]));
-    assert_eq!((trace.queues[0].stream, trace.syncs.wait_stream[0]), (-1, -1));
+    assert_eq!(
+        (trace.queues[0].stream, trace.syncs.wait_stream[0]),
+        (-1, -1)
+    );
 }
 
 #[test]
@@ -207,7 +282,13 @@ fn collectives_on_op_and_kernel() {
     (comms.group_name, comms.group_desc) = ("3".into(), "mesh_tp".into());
     (comms.in_split, comms.dtype) = (vec![1, 2], "BFloat16".into());
     draw.collective(main, &comms, 0, 50);
-    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllGather_RING_LL", (60, 90), 2, &comms);
+    draw.collective_kernel(
+        Queue::stream(20),
+        "ncclDevKernel_AllGather_RING_LL",
+        (60, 90),
+        2,
+        &comms,
+    );
     let trace = read(draw.kineto());
     let name = |text: &str| trace.names.find(text).expect("known");
     let want = Collective {
@@ -232,7 +313,10 @@ fn collectives_on_op_and_kernel() {
         comms_id: name("2297668046887139545"),
     };
     assert_eq!((trace.ops.collective[0], trace.rows.collective[0]), (0, 1));
-    assert_eq!((trace.collectives.row(0), trace.collectives.row(1)), (want, want));
+    assert_eq!(
+        (trace.collectives.row(0), trace.collectives.row(1)),
+        (want, want)
+    );
 }
 
 #[test]
@@ -240,10 +324,21 @@ fn peers_of_send_and_receive() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     for (name, at) in [("send", 0), ("recv", 10)] {
-        draw.collective(main, &Comms { peer: Some(3), ..Comms::new(name, 0..4, 1, 2) }, at, at + 5);
+        draw.collective(
+            main,
+            &Comms {
+                peer: Some(3),
+                ..Comms::new(name, 0..4, 1, 2)
+            },
+            at,
+            at + 5,
+        );
     }
     let trace = read(draw.kineto());
-    assert_eq!((&trace.collectives.dst[..], &trace.collectives.src[..]), (&[3, -1][..], &[-1, 3][..]));
+    assert_eq!(
+        (&trace.collectives.dst[..], &trace.collectives.src[..]),
+        (&[3, -1][..], &[-1, 3][..])
+    );
 }
 
 #[test]
@@ -251,7 +346,12 @@ fn annotations_stacks_and_flows() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.annotation(main, "ProfilerStep#2", 0, 100);
-    draw.python(main, "torch/nn/modules/module.py(1518): _wrapped_call_impl", 5, 90);
+    draw.python(
+        main,
+        "torch/nn/modules/module.py(1518): _wrapped_call_impl",
+        5,
+        90,
+    );
     let forward = draw.op(main, "aten::t", 10, 20);
     draw.sequence(forward, 7, 0);
     let backward = draw.op(main, "TBackward0", 30, 40);
@@ -259,34 +359,68 @@ fn annotations_stacks_and_flows() {
     let trace = read(draw.kineto());
     assert_eq!(ops(&trace), ["ProfilerStep#2", "aten::t", "TBackward0"]);
     assert_eq!(trace.ops.annotation, [true, false, false]);
-    assert_eq!((&trace.ops.seq_id[..], &trace.ops.fwd_thread[..]), (&[-1, 7, 7][..], &[0, 0, 1][..]));
-    let counted: Vec<(&str, u64)> = trace.events.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
+    assert_eq!(
+        (&trace.ops.seq_id[..], &trace.ops.fwd_thread[..]),
+        (&[-1, 7, 7][..], &[0, 0, 1][..])
+    );
+    let counted: Vec<(&str, u64)> = trace
+        .events
+        .iter()
+        .map(|(kind, count)| (kind.as_str(), *count))
+        .collect();
     assert_eq!(
         counted,
-        [("M ", 3), ("X user_annotation", 1), ("X python_function", 1), ("X cpu_op", 2), ("s fwdbwd", 1), ("f fwdbwd", 1), ("i ", 1)]
+        [
+            ("M ", 3),
+            ("X user_annotation", 1),
+            ("X python_function", 1),
+            ("X cpu_op", 2),
+            ("s fwdbwd", 1),
+            ("f fwdbwd", 1),
+            ("i ", 1)
+        ]
     );
 }
 
 #[test]
 fn record_ids_absent_zero_and_written() {
-    for (ids, has, id) in [(RecordIds::Absent, false, 0), (RecordIds::Zero, true, 0), (RecordIds::Written, true, 1)] {
+    for (ids, has, id) in [
+        (RecordIds::Absent, false, 0),
+        (RecordIds::Zero, true, 0),
+        (RecordIds::Written, true, 1),
+    ] {
         let mut draw = one_launch(Flavour::Cuda);
         let trace = read(draw.record_ids(ids).kineto());
-        assert_eq!((trace.has_rf_ids, trace.ops.rf_id[0]), (has, RfId(id)), "{ids:?}");
+        assert_eq!(
+            (trace.has_rf_ids, trace.ops.rf_id[0]),
+            (has, RfId(id)),
+            "{ids:?}"
+        );
     }
 }
 
 #[test]
 fn rows_without_a_table_are_counted_and_left_out() {
     let mut draw = TraceBuilder::default();
-    let categories = ["gpu_user_annotation", "overhead", "cuda_event", "cuda_profiler_range", "mtia_insight", "Trace", "collective_trace"];
+    let categories = [
+        "gpu_user_annotation",
+        "overhead",
+        "cuda_event",
+        "cuda_profiler_range",
+        "mtia_insight",
+        "Trace",
+        "collective_trace",
+    ];
     for category in categories {
         draw.raw(&format!(r#"{{"ph": "X", "cat": "{category}", "name": "x", "pid": -1, "tid": 0, "ts": 1.000, "dur": 1.000}}"#));
     }
     draw.raw(r#"{"ph": "C", "cat": "mtia_counters", "name": "c", "pid": 0, "ts": 1.000, "args": {"GB/s": nan}}"#);
     let trace = read(draw.kineto());
     assert_eq!(events(&trace), categories.len() as u64 + 2);
-    assert_eq!((trace.ops.len(), trace.calls.len(), trace.rows.len()), (0, 0, 0));
+    assert_eq!(
+        (trace.ops.len(), trace.calls.len(), trace.rows.len()),
+        (0, 0, 0)
+    );
     assert_eq!(anomalies(&trace), []);
 }
 
@@ -296,16 +430,32 @@ fn every_writer_has_its_categories() {
         (Flavour::Cuda, "cudaLaunchKernel", "kernel", (0, 1, 7)),
         (Flavour::Rocm, "hipLaunchKernel", "kernel", (0, 0, 7)),
         (Flavour::Xpu, "urEnqueueKernelLaunch", "kernel", (0, 1, 7)),
-        (Flavour::Mtia, "runFunction - job_prep_and_submit_for_execution", "mtia_ccp_events", (0, 0, 7)),
+        (
+            Flavour::Mtia,
+            "runFunction - job_prep_and_submit_for_execution",
+            "mtia_ccp_events",
+            (0, 0, 7),
+        ),
         (Flavour::Cuda2021, "cudaLaunchKernel", "Kernel", (0, 1, 7)),
     ] {
         let trace = read(one_launch(flavour).kineto());
-        assert_eq!((ops(&trace), rows(&trace)), (vec!["aten::mm"], vec!["gemm"]), "{flavour:?}");
+        assert_eq!(
+            (ops(&trace), rows(&trace)),
+            (vec!["aten::mm"], vec!["gemm"]),
+            "{flavour:?}"
+        );
         assert_eq!(trace.names.get(trace.calls.name[0]), call, "{flavour:?}");
         assert_eq!(trace.names.get(trace.rows.category[0]), row, "{flavour:?}");
         let found = trace.queues[trace.rows.queue[0].index()];
-        assert_eq!((found.device, found.context, found.stream), queue, "{flavour:?}");
-        assert_eq!(trace.calls.correlation, trace.rows.correlation, "{flavour:?}");
+        assert_eq!(
+            (found.device, found.context, found.stream),
+            queue,
+            "{flavour:?}"
+        );
+        assert_eq!(
+            trace.calls.correlation, trace.rows.correlation,
+            "{flavour:?}"
+        );
         assert_eq!(anomalies(&trace), [], "{flavour:?}");
     }
 }
@@ -314,8 +464,17 @@ fn every_writer_has_its_categories() {
 fn tables_are_in_order_of_time_longer_first_then_as_written() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    for (name, start, end) in [("child", 10, 20), ("later", 30, 40), ("parent", 10, 25), ("twin", 10, 20), ("first", 5, 6)] {
+    for (name, start, end) in [
+        ("child", 10, 20),
+        ("later", 30, 40),
+        ("parent", 10, 25),
+        ("twin", 10, 20),
+        ("first", 5, 6),
+    ] {
         draw.op(main, name, start, end);
     }
-    assert_eq!(ops(&read(draw.kineto())), ["first", "parent", "child", "twin", "later"]);
+    assert_eq!(
+        ops(&read(draw.kineto())),
+        ["first", "parent", "child", "twin", "later"]
+    );
 }

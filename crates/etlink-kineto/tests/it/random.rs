@@ -11,9 +11,20 @@ fn program(count: i64) -> Vec<u8> {
     for at in 0..count {
         let start = at * 10_000;
         draw.op(main, "aten::mm", start, start + 9_000);
-        draw.launch(main, (start + 1_000, start + 2_000), Queue::stream(7), "gemm<int, 4>", (start + 5_000, start + 8_000));
+        draw.launch(
+            main,
+            (start + 1_000, start + 2_000),
+            Queue::stream(7),
+            "gemm<int, 4>",
+            (start + 5_000, start + 8_000),
+        );
         if at % 7 == 0 {
-            draw.collective(main, &Comms::new("allreduce", 0..4, 1, at), start + 2_000, start + 3_000);
+            draw.collective(
+                main,
+                &Comms::new("allreduce", 0..4, 1, at),
+                start + 2_000,
+                start + 3_000,
+            );
         }
     }
     draw.kineto()
@@ -28,7 +39,23 @@ enum Change {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let texts = ["\"", "\\", "{", "}", "[", "]", ",", ":", "nan", "-1.-500", "\"ph\"", "null,", "}, {\"ph\": \"X\"", "\n", "\u{fffd}"];
+    let texts = [
+        "\"",
+        "\\",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "nan",
+        "-1.-500",
+        "\"ph\"",
+        "null,",
+        "}, {\"ph\": \"X\"",
+        "\n",
+        "\u{fffd}",
+    ];
     prop_oneof![
         6 => any::<u8>().prop_map(Change::Set),
         4 => (1usize..400).prop_map(Change::Remove),
@@ -54,7 +81,16 @@ fn damaged(mut text: Vec<u8>, changes: &[(prop::sample::Index, Change)]) -> Vec<
 }
 
 fn at_threads(text: &[u8], threads: usize) -> Option<String> {
-    etlink_kineto::read(text, ReadOptions { threads, shapes: true, keep: etlink_kineto::Keep::Asides }).ok().map(|trace| dump(&trace))
+    etlink_kineto::read(
+        text,
+        ReadOptions {
+            threads,
+            shapes: true,
+            keep: etlink_kineto::Keep::Asides,
+        },
+    )
+    .ok()
+    .map(|trace| dump(&trace))
 }
 
 proptest! {

@@ -8,22 +8,44 @@ pub(crate) fn read(text: impl AsRef<[u8]>) -> DeviceTrace {
 }
 
 pub(crate) fn read_with(text: &[u8], threads: usize) -> DeviceTrace {
-    etlink_kineto::read(text, ReadOptions { threads, shapes: true, keep: etlink_kineto::Keep::Graph }).expect("a trace")
+    etlink_kineto::read(
+        text,
+        ReadOptions {
+            threads,
+            shapes: true,
+            keep: etlink_kineto::Keep::Graph,
+        },
+    )
+    .expect("a trace")
 }
 
 /// All anomalies with their counts.
 pub(crate) fn anomalies(trace: &DeviceTrace) -> Vec<(AnomalyKind, u64)> {
-    trace.anomalies.iter().map(|(kind, anomaly)| (kind, anomaly.count)).collect()
+    trace
+        .anomalies
+        .iter()
+        .map(|(kind, anomaly)| (kind, anomaly.count))
+        .collect()
 }
 
 /// Names of the CPU ops, in order.
 pub(crate) fn ops(trace: &DeviceTrace) -> Vec<&str> {
-    trace.ops.name.iter().map(|name| trace.names.get(*name)).collect()
+    trace
+        .ops
+        .name
+        .iter()
+        .map(|name| trace.names.get(*name))
+        .collect()
 }
 
 /// Names of the device rows, in order.
 pub(crate) fn rows(trace: &DeviceTrace) -> Vec<&str> {
-    trace.rows.name.iter().map(|name| trace.names.get(*name)).collect()
+    trace
+        .rows
+        .name
+        .iter()
+        .map(|name| trace.names.get(*name))
+        .collect()
 }
 
 /// How many events there were, kept or not.
@@ -33,16 +55,23 @@ pub(crate) fn events(trace: &DeviceTrace) -> u64 {
 
 /// An op of 500 ns at `at` us; `name` stands in the text as it is.
 pub(crate) fn op(name: &str, at: u32) -> String {
-    format!(r#"{{"ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 1, "tid": 1, "ts": {at}.000, "dur": 0.500, "args": {{"External id": {at}}}}}"#)
+    format!(
+        r#"{{"ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 1, "tid": 1, "ts": {at}.000, "dur": 0.500, "args": {{"External id": {at}}}}}"#
+    )
 }
 
 /// A kernel of 500 ns at `at` us with these arguments.
 pub(crate) fn kernel(args: &str, at: u32) -> String {
-    format!(r#"{{"ph": "X", "cat": "kernel", "name": "k{at}", "pid": 0, "tid": 7, "ts": {at}.000, "dur": 0.500, "args": {{{args}}}}}"#)
+    format!(
+        r#"{{"ph": "X", "cat": "kernel", "name": "k{at}", "pid": 0, "tid": 7, "ts": {at}.000, "dur": 0.500, "args": {{{args}}}}}"#
+    )
 }
 
 pub(crate) fn document(events: &[String]) -> String {
-    format!("{{\n\"schemaVersion\": 1,\n\"traceEvents\": [\n{}\n],\n\"traceName\": \"t\"}}", events.join(",\n"))
+    format!(
+        "{{\n\"schemaVersion\": 1,\n\"traceEvents\": [\n{}\n],\n\"traceName\": \"t\"}}",
+        events.join(",\n")
+    )
 }
 
 /// Everything of a trace, for comparing two.

@@ -31,7 +31,9 @@ impl<'t> Tokens<'t> {
     /// Rows of one launch. Where the graph says their order, streams do not count.
     pub(super) fn steps(&self, launch: &[(CallIdx, u32)]) -> Vec<Step> {
         let rows = &self.device.rows;
-        let by_node = launch.iter().all(|&(_, row)| rows.graph_node[row as usize] != 0);
+        let by_node = launch
+            .iter()
+            .all(|&(_, row)| rows.graph_node[row as usize] != 0);
         let step = |&(_, row): &(CallIdx, u32)| {
             let row = row as usize;
             let token = match rows.kind[row] {
@@ -39,7 +41,10 @@ impl<'t> Tokens<'t> {
                 RowKind::Memcpy => recorded::COPY,
                 RowKind::Memset => recorded::SET,
             };
-            Step { token, lane: if by_node { 0 } else { rows.queue[row].0 } }
+            Step {
+                token,
+                lane: if by_node { 0 } else { rows.queue[row].0 },
+            }
         };
         launch.iter().map(step).collect()
     }
@@ -60,7 +65,11 @@ pub(super) fn distinct(recorded: &Recorded) -> Graphs<'_> {
         let number = *graphs.by_tokens.entry(tokens).or_insert(graphs.all.len());
         match graphs.all.get_mut(number) {
             None => graphs.all.push((tokens, ops.to_vec())),
-            Some((_, agreed)) => agreed.iter_mut().zip(ops).filter(|(agreed, op)| agreed != op).for_each(|(agreed, _)| *agreed = DIFFERENT),
+            Some((_, agreed)) => agreed
+                .iter_mut()
+                .zip(ops)
+                .filter(|(agreed, op)| agreed != op)
+                .for_each(|(agreed, _)| *agreed = DIFFERENT),
         }
     }
     graphs
@@ -79,13 +88,23 @@ impl Graphs<'_> {
             let tokens: Vec<u32> = steps.iter().map(|step| step.token).collect();
             if let Some(&graph) = self.by_tokens.get(&tokens[..]) {
                 let places = (0..steps.len() as u32).map(Place::At).collect();
-                return Found { complete: true, fits: vec![(graph, places)] };
+                return Found {
+                    complete: true,
+                    fits: vec![(graph, places)],
+                };
             }
         }
-        let mut fits: Vec<_> = self.all.iter().enumerate().filter_map(|(graph, (tokens, _))| Some((graph, place::place(steps, tokens)?))).collect();
+        let mut fits: Vec<_> = self
+            .all
+            .iter()
+            .enumerate()
+            .filter_map(|(graph, (tokens, _))| Some((graph, place::place(steps, tokens)?)))
+            .collect();
         // several streams: whole when one capture has every row, and no more
-        let whole =
-            |(graph, places): &(usize, Vec<Place>)| self.all[*graph].0.len() == steps.len() && places.iter().all(|place| *place != Place::Nowhere);
+        let whole = |(graph, places): &(usize, Vec<Place>)| {
+            self.all[*graph].0.len() == steps.len()
+                && places.iter().all(|place| *place != Place::Nowhere)
+        };
         let complete = fits.iter().any(whole);
         if complete {
             fits.retain(whole);
@@ -104,7 +123,11 @@ impl Found {
                 Place::Several => DIFFERENT,
                 Place::At(place) => graphs.all[*graph].1[place as usize],
             };
-            found = Some(if found.is_none_or(|other| other == op) { op } else { DIFFERENT });
+            found = Some(if found.is_none_or(|other| other == op) {
+                op
+            } else {
+                DIFFERENT
+            });
         }
         let count = match found {
             None => &mut report.not_found,

@@ -43,7 +43,10 @@ pub(super) fn single_lane(steps: &[Step]) -> bool {
 /// Per row, its place in `capture`; `None` where the two do not fit. O(n log n).
 pub(super) fn place(steps: &[Step], capture: &[u32]) -> Option<Vec<Place>> {
     // most captures are of other graphs: their number of launches tells
-    if !nearly(steps.len().min(capture.len()), steps.len().max(capture.len())) {
+    if !nearly(
+        steps.len().min(capture.len()),
+        steps.len().max(capture.len()),
+    ) {
         return None;
     }
     let mut known = capture.to_vec();
@@ -66,7 +69,11 @@ pub(super) fn place(steps: &[Step], capture: &[u32]) -> Option<Vec<Place>> {
     if fitting > capture.len() || !nearly(fitting, steps.len()) || !nearly(fitting, capture.len()) {
         return None;
     }
-    let mut launches: Vec<(u32, u32)> = capture.iter().zip(0..).filter_map(|(token, at)| Some((owner(&owners, *token)?, at))).collect();
+    let mut launches: Vec<(u32, u32)> = capture
+        .iter()
+        .zip(0..)
+        .filter_map(|(token, at)| Some((owner(&owners, *token)?, at)))
+        .collect();
     // stable: in order within a lane
     rows.sort_by_key(|&(lane, _)| lane);
     launches.sort_by_key(|&(lane, _)| lane);
@@ -102,12 +109,20 @@ fn owners(steps: &[Step]) -> Vec<(u32, u32)> {
 
 /// The lane that alone has `token`.
 fn owner(owners: &[(u32, u32)], token: u32) -> Option<u32> {
-    let at = owners.binary_search_by_key(&token, |&(token, _)| token).ok()?;
+    let at = owners
+        .binary_search_by_key(&token, |&(token, _)| token)
+        .ok()?;
     Some(owners[at].1).filter(|lane| *lane != u32::MAX)
 }
 
 /// Lays the rows of one lane along its launches, from the front and from the back. `None` if they do not fit.
-fn lay(steps: &[Step], rows: &[(u32, u32)], capture: &[u32], launches: &[(u32, u32)], places: &mut [Place]) -> Option<()> {
+fn lay(
+    steps: &[Step],
+    rows: &[(u32, u32)],
+    capture: &[u32],
+    launches: &[(u32, u32)],
+    places: &mut [Place],
+) -> Option<()> {
     let fits = |row: u32, at: u32| steps[row as usize].token == capture[at as usize];
     let mut free = launches.iter();
     for &(_, row) in rows {
@@ -132,7 +147,10 @@ mod tests {
     fn laid(rows: &str, capture: &str) -> Option<String> {
         let step = |row: &str| {
             let (name, lane) = row.split_once('/').unwrap_or((row, "0"));
-            Step { token: u32::from(name.as_bytes()[0]), lane: lane.parse().expect("a stream") }
+            Step {
+                token: u32::from(name.as_bytes()[0]),
+                lane: lane.parse().expect("a stream"),
+            }
         };
         let steps: Vec<Step> = rows.split(' ').map(step).collect();
         let capture: Vec<u32> = capture.bytes().map(u32::from).collect();
@@ -141,20 +159,41 @@ mod tests {
             Place::Several => "?".to_owned(),
             Place::At(at) => at.to_string(),
         };
-        Some(place(&steps, &capture)?.iter().map(text).collect::<Vec<_>>().join(" "))
+        Some(
+            place(&steps, &capture)?
+                .iter()
+                .map(text)
+                .collect::<Vec<_>>()
+                .join(" "),
+        )
     }
 
     #[test]
     fn a_missing_row_leaves_open_only_what_it_could_be() {
-        assert_eq!(laid("a b c d e f g h i k", "abcdefghik").as_deref(), Some("0 1 2 3 4 5 6 7 8 9"));
-        assert_eq!(laid("a b c a b c a b c a", "abcabcabca").as_deref(), Some("0 1 2 3 4 5 6 7 8 9"));
-        assert_eq!(laid("a b c a b a b c a", "abcabcabca").as_deref(), Some("0 1 2 3 4 6 7 8 9"));
-        assert_eq!(laid("a b c a b c a b c", "abcabbcabc").as_deref(), Some("0 1 2 3 ? 6 7 8 9"));
+        assert_eq!(
+            laid("a b c d e f g h i k", "abcdefghik").as_deref(),
+            Some("0 1 2 3 4 5 6 7 8 9")
+        );
+        assert_eq!(
+            laid("a b c a b c a b c a", "abcabcabca").as_deref(),
+            Some("0 1 2 3 4 5 6 7 8 9")
+        );
+        assert_eq!(
+            laid("a b c a b a b c a", "abcabcabca").as_deref(),
+            Some("0 1 2 3 4 6 7 8 9")
+        );
+        assert_eq!(
+            laid("a b c a b c a b c", "abcabbcabc").as_deref(),
+            Some("0 1 2 3 ? 6 7 8 9")
+        );
     }
 
     #[test]
     fn a_row_that_was_not_captured_is_set_aside() {
-        assert_eq!(laid("a b c a b x c a b c", "abcabcabc").as_deref(), Some("0 1 2 3 4 - 5 6 7 8"));
+        assert_eq!(
+            laid("a b c a b x c a b c", "abcabcabc").as_deref(),
+            Some("0 1 2 3 4 - 5 6 7 8")
+        );
     }
 
     #[test]
@@ -168,8 +207,14 @@ mod tests {
     #[test]
     fn streams_are_laid_by_themselves() {
         // side by side in time, one after the other at capture
-        assert_eq!(laid("a x/1 b y/1 a x/1", "abaxyx").as_deref(), Some("0 3 1 4 2 5"));
+        assert_eq!(
+            laid("a x/1 b y/1 a x/1", "abaxyx").as_deref(),
+            Some("0 3 1 4 2 5")
+        );
         // `a` runs on both, so its place is open
-        assert_eq!(laid("a x/1 b a/1 y/1", "abaxy").as_deref(), Some("? 3 1 ? 4"));
+        assert_eq!(
+            laid("a x/1 b a/1 y/1", "abaxy").as_deref(),
+            Some("? 3 1 ? 4")
+        );
     }
 }

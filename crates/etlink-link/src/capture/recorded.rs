@@ -57,12 +57,27 @@ impl Recorded {
     /// Finds the captures of a trace. Names of ops go into `names`. O(n log n).
     pub(super) fn new(device: &DeviceTrace, names: &mut Names) -> Result<Recorded, Error> {
         let nesting = nest::nest(device);
-        let (launches, _) = launch::launches(device, &nesting, &vec![HostIdx::NONE; device.ops.len()]);
+        let (launches, _) =
+            launch::launches(device, &nesting, &vec![HostIdx::NONE; device.ops.len()]);
         let mut executed = vec![false; device.calls.len()];
-        launches.row_call.iter().filter_map(|call| call.get()).for_each(|call| executed[call.index()] = true);
-        let mut sweep = Sweep { device, executed, ..Sweep::over(device) };
+        launches
+            .row_call
+            .iter()
+            .filter_map(|call| call.get())
+            .for_each(|call| executed[call.index()] = true);
+        let mut sweep = Sweep {
+            device,
+            executed,
+            ..Sweep::over(device)
+        };
         (0..device.calls.len()).for_each(|call| sweep.call(call));
-        let mut recorded = Recorded { report: CaptureReport { unfinished: sweep.unfinished(), ..CaptureReport::default() }, ..Recorded::default() };
+        let mut recorded = Recorded {
+            report: CaptureReport {
+                unfinished: sweep.unfinished(),
+                ..CaptureReport::default()
+            },
+            ..Recorded::default()
+        };
         let mut known = FxHashMap::default();
         let found = sweep.finished();
         for capture in found.chunk_by(|a, b| a.0 == b.0) {
@@ -74,8 +89,13 @@ impl Recorded {
                 continue;
             }
             for &(_, call, token) in capture {
-                let op = describe(device, &nesting, CallIdx(call)).map(|op| op.map(|name| names.intern(device.names.get(name))));
-                let number = op.map_or(NONE, |op| *known.entry(op).or_insert_with(|| push(&mut recorded.ops, op)));
+                let op = describe(device, &nesting, CallIdx(call))
+                    .map(|op| op.map(|name| names.intern(device.names.get(name))));
+                let number = op.map_or(NONE, |op| {
+                    *known
+                        .entry(op)
+                        .or_insert_with(|| push(&mut recorded.ops, op))
+                });
                 recorded.tokens.push(token);
                 recorded.op.push(number);
             }
@@ -96,9 +116,16 @@ fn push<T>(list: &mut Vec<T>, value: T) -> u32 {
 /// Name, shapes, types and scope of the innermost op around a call; annotations are scopes.
 fn describe(device: &DeviceTrace, nesting: &Nesting, call: CallIdx) -> Option<[NameId; 4]> {
     let ops = &device.ops;
-    let chain = || std::iter::successors(nesting.call_op[call.index()].get(), |op: &OpIdx| nesting.op_parent[op.index()].get()).map(OpIdx::index);
+    let chain = || {
+        std::iter::successors(nesting.call_op[call.index()].get(), |op: &OpIdx| {
+            nesting.op_parent[op.index()].get()
+        })
+        .map(OpIdx::index)
+    };
     let op = chain().find(|op| !ops.annotation[*op])?;
-    let scope = chain().find(|op| ops.annotation[*op]).map_or(NameId::EMPTY, |op| ops.name[op]);
+    let scope = chain()
+        .find(|op| ops.annotation[*op])
+        .map_or(NameId::EMPTY, |op| ops.name[op]);
     Some([ops.name[op], ops.shapes[op], ops.types[op], scope])
 }
 
@@ -121,7 +148,15 @@ struct Sweep<'d> {
 impl<'d> Sweep<'d> {
     fn over(device: &'d DeviceTrace) -> Self {
         let meaning = vec![None; device.names.count()];
-        Sweep { device, executed: vec![], meaning, open: vec![], ended: vec![], stray: 0, found: vec![] }
+        Sweep {
+            device,
+            executed: vec![],
+            meaning,
+            open: vec![],
+            ended: vec![],
+            stray: 0,
+            found: vec![],
+        }
     }
 
     fn call(&mut self, call: usize) {
@@ -130,7 +165,10 @@ impl<'d> Sweep<'d> {
             Meaning::Begin => {
                 // a capture that its thread has open was given up
                 self.open.retain(|open| open.thread != thread);
-                self.open.push(Open { thread, capture: self.ended.len() as u32 });
+                self.open.push(Open {
+                    thread,
+                    capture: self.ended.len() as u32,
+                });
                 self.ended.push(false);
             }
             Meaning::End => match self.open.iter().position(|open| open.thread == thread) {
@@ -150,7 +188,10 @@ impl<'d> Sweep<'d> {
     fn capture_of(&self, thread: ThreadIdx) -> Option<u32> {
         let pid = |thread: ThreadIdx| -> Label { self.device.threads[thread.index()].pid };
         let own = self.open.iter().find(|open| open.thread == thread);
-        let mut near = self.open.iter().filter(|open| pid(open.thread) == pid(thread));
+        let mut near = self
+            .open
+            .iter()
+            .filter(|open| pid(open.thread) == pid(thread));
         let only = near.next().filter(|_| near.next().is_none());
         own.or(only).map(|open| open.capture)
     }
@@ -158,7 +199,10 @@ impl<'d> Sweep<'d> {
     fn meaning(&mut self, call: usize) -> Meaning {
         let (names, calls) = (&self.device.names, &self.device.calls);
         if calls.kernel[call] != NameId::EMPTY {
-            return Meaning::Launch(token(names.get(calls.kernel[call]), Some(calls.kernel[call])));
+            return Meaning::Launch(token(
+                names.get(calls.kernel[call]),
+                Some(calls.kernel[call]),
+            ));
         }
         let name = calls.name[call];
         *self.meaning[name.index()].get_or_insert_with(|| meaning(names.get(name)))
@@ -166,7 +210,12 @@ impl<'d> Sweep<'d> {
 
     /// Launches of captures that were ended, capture by capture.
     fn finished(&self) -> Vec<(u32, u32, u32)> {
-        let mut found: Vec<_> = self.found.iter().copied().filter(|launch| self.ended[launch.0 as usize]).collect();
+        let mut found: Vec<_> = self
+            .found
+            .iter()
+            .copied()
+            .filter(|launch| self.ended[launch.0 as usize])
+            .collect();
         found.sort();
         found
     }
@@ -191,21 +240,51 @@ fn meaning(name: &str) -> Meaning {
 /// Why nothing can be used.
 fn no_capture(device: &DeviceTrace, report: &CaptureReport, sweep: &Sweep<'_>) -> Error {
     let at = |wanted: fn(&Meaning) -> bool| {
-        let call = (0..device.calls.len()).find(|&call| sweep.meaning[device.calls.name[call].index()].as_ref().is_some_and(wanted))?;
-        Some(format!("{} at {} ns", device.names.get(device.calls.name[call]), device.calls.start[call].0))
+        let call = (0..device.calls.len()).find(|&call| {
+            sweep.meaning[device.calls.name[call].index()]
+                .as_ref()
+                .is_some_and(wanted)
+        })?;
+        Some(format!(
+            "{} at {} ns",
+            device.names.get(device.calls.name[call]),
+            device.calls.start[call].0
+        ))
     };
     if report.unnamed > 0 {
-        let first = sweep.found.iter().find(|launch| launch.2 == UNNAMED).map_or(0, |launch| launch.1 as usize);
-        let (name, start) = (device.names.get(device.calls.name[first]), device.calls.start[first].0);
-        return Error::UnnamedCapture { captures: report.captures, first: format!("{name} at {start} ns") };
+        let first = sweep
+            .found
+            .iter()
+            .find(|launch| launch.2 == UNNAMED)
+            .map_or(0, |launch| launch.1 as usize);
+        let (name, start) = (
+            device.names.get(device.calls.name[first]),
+            device.calls.start[first].0,
+        );
+        return Error::UnnamedCapture {
+            captures: report.captures,
+            first: format!("{name} at {start} ns"),
+        };
     }
     if report.unfinished > 0 {
-        let first = at(|meaning| matches!(meaning, Meaning::Begin | Meaning::End)).unwrap_or_default();
-        return Error::CutCapture { captures: report.unfinished, first };
+        let first =
+            at(|meaning| matches!(meaning, Meaning::Begin | Meaning::End)).unwrap_or_default();
+        return Error::CutCapture {
+            captures: report.unfinished,
+            first,
+        };
     }
     if let Some(first) = at(|meaning| *meaning == Meaning::Begin) {
         return Error::EmptyCapture { first };
     }
-    let replays = device.calls.name.iter().filter(|name| launches_graph(device.names.get(**name))).count();
-    Error::NoCapture { calls: device.calls.len(), replays }
+    let replays = device
+        .calls
+        .name
+        .iter()
+        .filter(|name| launches_graph(device.names.get(**name)))
+        .count();
+    Error::NoCapture {
+        calls: device.calls.len(),
+        replays,
+    }
 }

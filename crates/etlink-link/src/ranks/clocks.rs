@@ -51,7 +51,10 @@ pub struct Clock {
 impl Clock {
     /// A time of this rank by the first rank's clock.
     pub fn aligned(&self, ns: i64) -> i64 {
-        let drift = self.drift.filter(|drift| drift.applied).map_or(0, |drift| moved(drift.ppb, ns.saturating_sub(self.at_ns)));
+        let drift = self
+            .drift
+            .filter(|drift| drift.applied)
+            .map_or(0, |drift| moved(drift.ppb, ns.saturating_sub(self.at_ns)));
         ns.saturating_add(self.offset_ns).saturating_add(drift)
     }
 
@@ -60,7 +63,9 @@ impl Clock {
         let sum = |a: Option<i64>, b: Option<i64>| Some(a?.saturating_add(b?));
         Clock {
             rank: 0,
-            offset_ns: self.aligned(step.aligned(step.at_ns)).saturating_sub(step.at_ns),
+            offset_ns: self
+                .aligned(step.aligned(step.at_ns))
+                .saturating_sub(step.at_ns),
             uncertainty_ns: sum(self.uncertainty_ns, step.uncertainty_ns),
             support: self.support.min(step.support),
             contradicted: self.contradicted || step.contradicted,
@@ -73,7 +78,12 @@ impl Clock {
     /// The same from the other side, whose window's middle is `at_ns`.
     fn inverse(self, at_ns: i64) -> Clock {
         let own = at_ns.saturating_sub(self.offset_ns);
-        Clock { offset_ns: own.saturating_sub(self.aligned(own)), at_ns, drift: self.drift.map(Drift::inverse), ..self }
+        Clock {
+            offset_ns: own.saturating_sub(self.aligned(own)),
+            at_ns,
+            drift: self.drift.map(Drift::inverse),
+            ..self
+        }
     }
 }
 
@@ -83,11 +93,19 @@ pub fn clocks(ranks: &[Facts], join: &Join) -> Vec<Clock> {
     let mut found: Vec<Option<Clock>> = vec![None; ranks.len()];
     // collectives before machines, then the least uncertain way
     let key = |clock: &Clock| (clock.by_machine, clock.uncertainty_ns.unwrap_or(0));
-    let first = Clock { uncertainty_ns: Some(0), support: u64::MAX, drift: Some(Drift::NONE), at_ns: middle(ranks, 0), ..Clock::default() };
+    let first = Clock {
+        uncertainty_ns: Some(0),
+        support: u64::MAX,
+        drift: Some(Drift::NONE),
+        at_ns: middle(ranks, 0),
+        ..Clock::default()
+    };
     let mut open = BTreeSet::from([((false, 0i64), 0u32)]);
     let mut best: BTreeMap<u32, Clock> = BTreeMap::from([(0, first)]);
     while let Some((_, at)) = open.pop_first() {
-        let (Some(slot), Some(&clock)) = (found.get_mut(at as usize), best.get(&at)) else { continue };
+        let (Some(slot), Some(&clock)) = (found.get_mut(at as usize), best.get(&at)) else {
+            continue;
+        };
         if slot.replace(clock).is_some() {
             continue;
         }
@@ -102,7 +120,11 @@ pub fn clocks(ranks: &[Facts], join: &Join) -> Vec<Clock> {
     }
     let clock = |(at, (facts, found)): (usize, (&Facts, Option<Clock>))| {
         let found = found.filter(|_| at > 0).map(Clock::told);
-        Clock { rank: facts.rank, at_ns: middle(ranks, at as u32), ..found.unwrap_or_default() }
+        Clock {
+            rank: facts.rank,
+            at_ns: middle(ranks, at as u32),
+            ..found.unwrap_or_default()
+        }
     };
     let mut clocks: Vec<Clock> = ranks.iter().zip(found).enumerate().map(clock).collect();
     if let Some(first) = clocks.first_mut() {
@@ -114,7 +136,16 @@ pub fn clocks(ranks: &[Facts], join: &Join) -> Vec<Clock> {
 impl Clock {
     /// What is said of a clock that was found.
     fn told(self) -> Clock {
-        if self.by_machine { Clock { uncertainty_ns: None, support: 0, drift: self.drift.filter(|drift| drift.applied), ..self } } else { self }
+        if self.by_machine {
+            Clock {
+                uncertainty_ns: None,
+                support: 0,
+                drift: self.drift.filter(|drift| drift.applied),
+                ..self
+            }
+        } else {
+            self
+        }
     }
 }
 
@@ -123,24 +154,38 @@ fn steps(ranks: &[Facts], join: &Join) -> BTreeMap<u32, Vec<(u32, Clock)>> {
     let mut steps: BTreeMap<u32, Vec<(u32, Clock)>> = BTreeMap::new();
     let mut put = |reference: u32, other: u32, clock: Clock| {
         steps.entry(reference).or_default().push((other, clock));
-        steps.entry(other).or_default().push((reference, clock.inverse(middle(ranks, reference))));
+        steps
+            .entry(other)
+            .or_default()
+            .push((reference, clock.inverse(middle(ranks, reference))));
     };
     for ((reference, other), parts) in pairs(ranks, join) {
-        let sides = parts.iter().map(|(reference, other)| (side(ranks, *reference).1, side(ranks, *other).1));
+        let sides = parts
+            .iter()
+            .map(|(reference, other)| (side(ranks, *reference).1, side(ranks, *other).1));
         if let Some(clock) = fit(sides, middle(ranks, other)) {
             put(reference, other, clock);
         }
     }
     let mut known: BTreeMap<&str, u32> = BTreeMap::new();
     for (at, facts) in (0u32..).zip(ranks) {
-        let Some(machine) = &facts.machine else { continue };
+        let Some(machine) = &facts.machine else {
+            continue;
+        };
         let reference = *known.entry(machine).or_insert(at);
         if reference != at {
             let at_ns = middle(ranks, at);
             put(
                 reference,
                 at,
-                Clock { uncertainty_ns: Some(0), support: u64::MAX, drift: Some(Drift::NONE), by_machine: true, at_ns, ..Clock::default() },
+                Clock {
+                    uncertainty_ns: Some(0),
+                    support: u64::MAX,
+                    drift: Some(Drift::NONE),
+                    by_machine: true,
+                    at_ns,
+                    ..Clock::default()
+                },
             );
         }
     }
@@ -149,7 +194,9 @@ fn steps(ranks: &[Facts], join: &Join) -> BTreeMap<u32, Vec<(u32, Clock)>> {
 
 /// The middle of a rank's window.
 fn middle(ranks: &[Facts], at: u32) -> i64 {
-    let (start, end) = ranks.get(at as usize).map_or((0, 0), |facts| facts.window_ns);
+    let (start, end) = ranks
+        .get(at as usize)
+        .map_or((0, 0), |facts| facts.window_ns);
     start.midpoint(end)
 }
 
@@ -159,11 +206,21 @@ type Sides = Vec<(Part, Part)>;
 /// Each rank of a collective against the first of it.
 fn pairs(ranks: &[Facts], join: &Join) -> BTreeMap<(u32, u32), Sides> {
     let mut pairs: BTreeMap<(u32, u32), Sides> = BTreeMap::new();
-    for joint in join.joints.iter().filter(|joint| joint.is_whole() && needs_all(joint.kind)) {
-        let mut parts = joint.parts.iter().filter(|part| side(ranks, **part).1.on_device);
+    for joint in join
+        .joints
+        .iter()
+        .filter(|joint| joint.is_whole() && needs_all(joint.kind))
+    {
+        let mut parts = joint
+            .parts
+            .iter()
+            .filter(|part| side(ranks, **part).1.on_device);
         let Some(first) = parts.next() else { continue };
         for part in parts {
-            pairs.entry((first.rank, part.rank)).or_default().push((*first, *part));
+            pairs
+                .entry((first.rank, part.rank))
+                .or_default()
+                .push((*first, *part));
         }
     }
     pairs
@@ -172,7 +229,10 @@ fn pairs(ranks: &[Facts], join: &Join) -> BTreeMap<(u32, u32), Sides> {
 /// Whether every rank needs something of every other.
 pub fn needs_all(kind: CollectiveKind) -> bool {
     use CollectiveKind as Kind;
-    matches!(kind, Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll | Kind::Barrier)
+    matches!(
+        kind,
+        Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll | Kind::Barrier
+    )
 }
 
 #[cfg(test)]

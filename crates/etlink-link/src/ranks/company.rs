@@ -40,10 +40,15 @@ impl LeftOut {
     pub fn describe(self) -> String {
         match self {
             LeftOut::SameRank => "another trace is of the same rank".to_owned(),
-            LeftOut::WorldSize { own, most } => format!("it is of a run of {own} ranks, most others of one of {most}"),
+            LeftOut::WorldSize { own, most } => {
+                format!("it is of a run of {own} ranks, most others of one of {most}")
+            }
             LeftOut::Time { apart_ns } => {
                 let word = if apart_ns < 0 { "before" } else { "after" };
-                format!("it was recorded {} s {word} the others: of another run", apart_ns.unsigned_abs() / 1_000_000_000)
+                format!(
+                    "it was recorded {} s {word} the others: of another run",
+                    apart_ns.unsigned_abs() / 1_000_000_000
+                )
             }
             LeftOut::BeyondWorld { world_size } => format!("the run has only {world_size} ranks"),
         }
@@ -63,7 +68,10 @@ pub struct Company {
 
 /// Looks at the traces of a folder, by rank. With `all`, only a second trace of a rank is left out.
 pub fn company(ranks: &[Facts], all: bool) -> Company {
-    let mut company = Company { left_out: vec![None; ranks.len()], ..Company::default() };
+    let mut company = Company {
+        left_out: vec![None; ranks.len()],
+        ..Company::default()
+    };
     company.world_size = most(ranks.iter().filter_map(|facts| facts.world_size));
     if !all {
         company.by_world(ranks);
@@ -75,8 +83,14 @@ pub fn company(ranks: &[Facts], all: bool) -> Company {
             *left_out = Some(LeftOut::SameRank);
         }
     }
-    let world = company.world_size.or(seen.last().map(|last| last.saturating_add(1))).unwrap_or(0);
-    company.absent = (0..world).filter(|rank| !seen.contains(rank)).take(1024).collect();
+    let world = company
+        .world_size
+        .or(seen.last().map(|last| last.saturating_add(1)))
+        .unwrap_or(0);
+    company.absent = (0..world)
+        .filter(|rank| !seen.contains(rank))
+        .take(1024)
+        .collect();
     company
 }
 
@@ -94,7 +108,9 @@ impl Company {
 
     /// Windows that follow each other closely are one cluster; the largest is the run, the earliest of equals.
     fn by_time(&mut self, ranks: &[Facts]) {
-        let mut order: Vec<usize> = (0..ranks.len()).filter(|at| self.left_out[*at].is_none()).collect();
+        let mut order: Vec<usize> = (0..ranks.len())
+            .filter(|at| self.left_out[*at].is_none())
+            .collect();
         order.sort_by_key(|at| ranks[*at].window_ns);
         let mut clusters: Vec<(i64, i64, Vec<usize>)> = vec![];
         for at in order {
@@ -107,12 +123,25 @@ impl Company {
                 _ => clusters.push((start, end, vec![at])),
             }
         }
-        let Some(most) = clusters.iter().map(|(.., members)| members.len()).max() else { return };
-        let Some(run) = clusters.iter().position(|(.., members)| members.len() == most) else { return };
+        let Some(most) = clusters.iter().map(|(.., members)| members.len()).max() else {
+            return;
+        };
+        let Some(run) = clusters
+            .iter()
+            .position(|(.., members)| members.len() == most)
+        else {
+            return;
+        };
         let (start, end) = (clusters[run].0, clusters[run].1);
         for (at, (from, to, members)) in clusters.iter().enumerate().filter(|(at, _)| *at != run) {
-            let apart_ns = if at < run { to.saturating_sub(start) } else { from.saturating_sub(end) };
-            members.iter().for_each(|member| self.left_out[*member] = Some(LeftOut::Time { apart_ns }));
+            let apart_ns = if at < run {
+                to.saturating_sub(start)
+            } else {
+                from.saturating_sub(end)
+            };
+            members
+                .iter()
+                .for_each(|member| self.left_out[*member] = Some(LeftOut::Time { apart_ns }));
         }
     }
 }
@@ -121,7 +150,10 @@ impl Company {
 fn most(all: impl Iterator<Item = i64>) -> Option<i64> {
     let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
     all.for_each(|value| *counts.entry(value).or_default() += 1);
-    counts.into_iter().max_by_key(|(value, count)| (*count, std::cmp::Reverse(*value))).map(|(value, _)| value)
+    counts
+        .into_iter()
+        .max_by_key(|(value, count)| (*count, std::cmp::Reverse(*value)))
+        .map(|(value, _)| value)
 }
 
 #[cfg(test)]
@@ -131,36 +163,88 @@ mod tests {
     const S: i64 = 1_000_000_000;
 
     fn facts(rank: i64, world_size: Option<i64>, start_s: i64) -> Facts {
-        Facts { rank, world_size, window_ns: (start_s * S, (start_s + 2) * S), ..Facts::default() }
+        Facts {
+            rank,
+            world_size,
+            window_ns: (start_s * S, (start_s + 2) * S),
+            ..Facts::default()
+        }
     }
 
     #[test]
     fn gaps_are_named() {
         let company = company(&[0, 1, 3].map(|rank| facts(rank, Some(4), 100)), false);
-        assert_eq!((company.absent, company.world_size, company.left_out), (vec![2], Some(4), vec![None; 3]));
-        assert_eq!(super::company(&[0, 1, 3].map(|rank| facts(rank, None, 100)), false).absent, [2]);
+        assert_eq!(
+            (company.absent, company.world_size, company.left_out),
+            (vec![2], Some(4), vec![None; 3])
+        );
+        assert_eq!(
+            super::company(&[0, 1, 3].map(|rank| facts(rank, None, 100)), false).absent,
+            [2]
+        );
     }
 
     #[test]
     fn the_second_trace_of_a_rank_is_left_out() {
-        let company = company(&[facts(0, None, 100), facts(1, None, 100), facts(1, None, 101)], false);
+        let company = company(
+            &[
+                facts(0, None, 100),
+                facts(1, None, 100),
+                facts(1, None, 101),
+            ],
+            false,
+        );
         assert_eq!(company.left_out, [None, None, Some(LeftOut::SameRank)]);
     }
 
     #[test]
     fn ranks_of_a_run_of_another_size_are_left_out() {
-        let ranks = [facts(0, Some(2), 100), facts(1, Some(2), 100), facts(2, Some(8), 100), facts(3, None, 100)];
+        let ranks = [
+            facts(0, Some(2), 100),
+            facts(1, Some(2), 100),
+            facts(2, Some(8), 100),
+            facts(3, None, 100),
+        ];
         let found = company(&ranks, false);
         let beyond = Some(LeftOut::BeyondWorld { world_size: 2 });
-        assert_eq!(found.left_out, [None, None, Some(LeftOut::WorldSize { own: 8, most: 2 }), beyond]);
-        assert_eq!(company(&ranks, true).left_out, [None; 4], "when all shall be joined");
+        assert_eq!(
+            found.left_out,
+            [
+                None,
+                None,
+                Some(LeftOut::WorldSize { own: 8, most: 2 }),
+                beyond
+            ]
+        );
+        assert_eq!(
+            company(&ranks, true).left_out,
+            [None; 4],
+            "when all shall be joined"
+        );
     }
 
     #[test]
     fn ranks_of_another_day_are_left_out() {
-        let ranks = [facts(0, Some(3), 86_400), facts(1, Some(3), 100), facts(2, Some(3), 150)];
-        assert_eq!(company(&ranks, false).left_out, [Some(LeftOut::Time { apart_ns: (86_400 - 152) * S }), None, None]);
+        let ranks = [
+            facts(0, Some(3), 86_400),
+            facts(1, Some(3), 100),
+            facts(2, Some(3), 150),
+        ];
+        assert_eq!(
+            company(&ranks, false).left_out,
+            [
+                Some(LeftOut::Time {
+                    apart_ns: (86_400 - 152) * S
+                }),
+                None,
+                None
+            ]
+        );
         assert_eq!(company(&ranks, false).absent, [0]);
-        assert!(LeftOut::Time { apart_ns: -90 * S }.describe().contains("90 s before"));
+        assert!(
+            LeftOut::Time { apart_ns: -90 * S }
+                .describe()
+                .contains("90 s before")
+        );
     }
 }

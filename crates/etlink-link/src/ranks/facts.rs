@@ -101,7 +101,14 @@ pub struct Runs {
 impl Runs {
     /// A node that is all of it, with its start and end.
     pub fn of(node: u32, (start_ns, end_ns): (i64, i64)) -> Runs {
-        Runs { arrives: node, arrival_ns: start_ns, waits: node, start_ns, end_ns, is_transfer: true }
+        Runs {
+            arrives: node,
+            arrival_ns: start_ns,
+            waits: node,
+            start_ns,
+            end_ns,
+            is_transfer: true,
+        }
     }
 }
 
@@ -123,24 +130,36 @@ impl Facts {
     pub fn of(trace: &LinkedTrace, rank: i64) -> Facts {
         let (known, base) = (Groups::new(trace), trace.device.header.base_ns);
         let mut groups: IndexSet<GroupOf, FxBuildHasher> = IndexSet::default();
-        let mut facts =
-            Facts { rank, world_size: trace.report.world_size.or(trace.device.header.world_size), window_ns: window(trace), ..Facts::default() };
+        let mut facts = Facts {
+            rank,
+            world_size: trace.report.world_size.or(trace.device.header.world_size),
+            window_ns: window(trace),
+            ..Facts::default()
+        };
         let mut carriers = None;
-        let collectives = (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective);
-        for (index, node) in collectives.map(|index| (index, trace.nodes.get(index))).filter(|(_, node)| node.first) {
+        let collectives =
+            (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective);
+        for (index, node) in collectives
+            .map(|index| (index, trace.nodes.get(index)))
+            .filter(|(_, node)| node.first)
+        {
             let Some(found) = trace.collective(&node) else {
                 facts.unrecorded += 1;
                 continue;
             };
             let kind = found.kind();
-            let Some(party) = party(&known, &found, &mut groups) else { continue };
+            let Some(party) = party(&known, &found, &mut groups) else {
+                continue;
+            };
             let start_ns = base.saturating_add(node.start.0);
             let end_ns = start_ns.saturating_add(node.duration.0);
             let (in_bytes, bytes) = sizes(&found);
             let dtype = facts.names.intern(found.names.get(found.record.dtype));
             let runs = match node.on_device {
                 true => of_node(trace, small(index)),
-                false => carriers.get_or_insert_with(|| Carriers::of(trace)).runs(trace, small(index)),
+                false => carriers
+                    .get_or_insert_with(|| Carriers::of(trace))
+                    .runs(trace, small(index)),
             };
             facts.communications.push(Communication {
                 node: small(index),
@@ -157,7 +176,13 @@ impl Facts {
             });
         }
         facts.groups = groups.into_iter().collect();
-        facts.steps = Steps::new(trace, facts.communications.iter().map(|communication| communication.node as usize));
+        facts.steps = Steps::new(
+            trace,
+            facts
+                .communications
+                .iter()
+                .map(|communication| communication.node as usize),
+        );
         facts
     }
 }
@@ -165,15 +190,24 @@ impl Facts {
 /// Since the Unix epoch, ns.
 fn window(trace: &LinkedTrace) -> (i64, i64) {
     let (base, window) = (trace.device.header.base_ns, trace.report.window);
-    (base.saturating_add(window.start_ns), base.saturating_add(window.end_ns))
+    (
+        base.saturating_add(window.start_ns),
+        base.saturating_add(window.end_ns),
+    )
 }
 
 /// With whom; `None` for what is no communication.
-fn party(known: &Groups<'_>, found: &CollectiveRef<'_>, groups: &mut IndexSet<GroupOf, FxBuildHasher>) -> Option<Party> {
+fn party(
+    known: &Groups<'_>,
+    found: &CollectiveRef<'_>,
+    groups: &mut IndexSet<GroupOf, FxBuildHasher>,
+) -> Option<Party> {
     match found.kind() {
         CollectiveKind::Other => None,
         CollectiveKind::Send | CollectiveKind::Recv => Some(Party::Peer(known.peer(found))),
-        _ => Some(Party::Group(small(groups.insert_full(group_of(known, found)).0))),
+        _ => Some(Party::Group(small(
+            groups.insert_full(group_of(known, found)).0,
+        ))),
     }
 }
 
@@ -182,9 +216,17 @@ fn small(index: usize) -> u32 {
 }
 
 fn sizes(found: &CollectiveRef<'_>) -> (u64, u64) {
-    let Collective { dtype, in_elements, out_elements, .. } = found.record;
+    let Collective {
+        dtype,
+        in_elements,
+        out_elements,
+        ..
+    } = found.record;
     let element = dtype_bytes(found.names.get(dtype)).unwrap_or(0);
-    (in_elements.saturating_mul(element), in_elements.max(out_elements).saturating_mul(element))
+    (
+        in_elements.saturating_mul(element),
+        in_elements.max(out_elements).saturating_mul(element),
+    )
 }
 
 fn group_of(known: &Groups<'_>, found: &CollectiveRef<'_>) -> GroupOf {
@@ -195,7 +237,9 @@ fn group_of(known: &Groups<'_>, found: &CollectiveRef<'_>) -> GroupOf {
             ranks.dedup();
             GroupOf::Ranks(ranks)
         }
-        None if !text(found.record.comms_id).is_empty() => GroupOf::Communicator(text(found.record.comms_id), found.record.group_size),
+        None if !text(found.record.comms_id).is_empty() => {
+            GroupOf::Communicator(text(found.record.comms_id), found.record.group_size)
+        }
         None if known.is_only(found) => GroupOf::Only,
         None => GroupOf::Named(text(found.record.group_name)),
     }

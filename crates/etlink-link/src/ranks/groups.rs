@@ -25,36 +25,64 @@ impl<'t> Groups<'t> {
     /// Looks through the communication records of a trace. O(n).
     pub fn new(trace: &'t LinkedTrace) -> Self {
         let device = (&trace.device.collectives, &trace.device.names);
-        let host = trace.host.as_ref().map(|host| (&host.collectives, &host.names));
-        let used = [Some(device), host].into_iter().flatten().flat_map(|(table, names)| {
-            let used: FxHashSet<NameId> = table.group_name.iter().copied().collect();
-            used.into_iter().map(|name| names.get(name))
-        });
+        let host = trace
+            .host
+            .as_ref()
+            .map(|host| (&host.collectives, &host.names));
+        let used = [Some(device), host]
+            .into_iter()
+            .flatten()
+            .flat_map(|(table, names)| {
+                let used: FxHashSet<NameId> = table.group_name.iter().copied().collect();
+                used.into_iter().map(|name| names.get(name))
+            });
         let used: BTreeSet<&str> = used.filter(|name| !name.is_empty()).collect();
         let world = trace.report.world_size.or(trace.device.header.world_size);
-        let world = world.and_then(|size| u64::try_from(size).ok()).filter(|size| *size <= MAX_RANKS);
-        let sizes = [Some(device), host].into_iter().flatten().flat_map(|(table, _)| &table.group_size);
+        let world = world
+            .and_then(|size| u64::try_from(size).ok())
+            .filter(|size| *size <= MAX_RANKS);
+        let sizes = [Some(device), host]
+            .into_iter()
+            .flatten()
+            .flat_map(|(table, _)| &table.group_size);
         let mut sizes = sizes.copied().filter(|size| *size > 0);
-        let one_size = sizes.next().is_none_or(|first| sizes.all(|size| size == first));
-        Groups { trace, one_group: used.len() <= 1 && one_size, world }
+        let one_size = sizes
+            .next()
+            .is_none_or(|first| sizes.all(|size| size == first));
+        Groups {
+            trace,
+            one_group: used.len() <= 1 && one_size,
+            world,
+        }
     }
 
     /// The global ranks of a record's group: the list that the record has, its start and
     /// stride, or the group of its name. PyTorch before 2.2 says none of it: the only group
     /// of such a trace is the default group, in which all ranks are. `None` when nothing tells.
     pub fn ranks(&self, record: &CollectiveRef<'_>) -> Option<Vec<u64>> {
-        let Collective { group_ranks, group_name, group_size, .. } = record.record;
+        let Collective {
+            group_ranks,
+            group_name,
+            group_size,
+            ..
+        } = record.record;
         parse_ranks(record.names.get(group_ranks))
             .or_else(|| strided(&record.record))
             .or_else(|| expanded(record.names.get(group_ranks), group_size))
             .or_else(|| named(self.trace, record.names.get(group_name)))
-            .or_else(|| self.world.filter(|_| self.is_only(record)).map(|world| (0..world).collect()))
+            .or_else(|| {
+                self.world
+                    .filter(|_| self.is_only(record))
+                    .map(|world| (0..world).collect())
+            })
     }
 
     /// Whether the trace has no other group than that of this record, so that it can be no other than that of all ranks.
     pub fn is_only(&self, record: &CollectiveRef<'_>) -> bool {
         let is_world = |world| [0, world].contains(&record.record.group_size);
-        self.one_group && record.names.get(record.record.group_ranks).is_empty() && self.world.is_none_or(is_world)
+        self.one_group
+            && record.names.get(record.record.group_ranks).is_empty()
+            && self.world.is_none_or(is_world)
     }
 
     /// Whether the record's group is that of all ranks, as far as the trace tells.
@@ -66,7 +94,11 @@ impl<'t> Groups<'t> {
     /// The global rank that a send goes to or a receive comes from: `Dst Rank` or `Src Rank`, which are global, or else
     /// `Rank`, which for both is the place of the other in the group.
     pub fn peer(&self, record: &CollectiveRef<'_>) -> Option<i64> {
-        let said = if record.kind() == CollectiveKind::Send { record.record.dst } else { record.record.src };
+        let said = if record.kind() == CollectiveKind::Send {
+            record.record.dst
+        } else {
+            record.record.src
+        };
         if said >= 0 {
             return Some(said);
         }
@@ -78,7 +110,10 @@ impl<'t> Groups<'t> {
 /// `[0, 1, 2]`; `None` for an empty list and for one that was cut (`[0, 1, ...]`).
 fn parse_ranks(text: &str) -> Option<Vec<u64>> {
     let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?;
-    inner.split(',').map(|rank| rank.trim().parse().ok()).collect()
+    inner
+        .split(',')
+        .map(|rank| rank.trim().parse().ok())
+        .collect()
 }
 
 /// `Global rank start`, `Global rank stride` and `Group size`.
@@ -94,15 +129,22 @@ fn strided(record: &Collective) -> Option<Vec<u64>> {
 
 /// `start`, `start + stride`, …, so many; `None` where these are no ranks.
 fn from_to(start: u64, stride: u64, size: u64) -> Option<Vec<u64>> {
-    (0..size).map(|i| start.checked_add(i.checked_mul(stride)?)).collect()
+    (0..size)
+        .map(|i| start.checked_add(i.checked_mul(stride)?))
+        .collect()
 }
 
 /// `[0, 8, 16, ...]` or `[0, 8, ..., 56]`: the distance of the first goes on, to the size or the last.
 fn expanded(text: &str, size: u64) -> Option<Vec<u64>> {
     let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?;
     let (head, tail) = inner.split_once("...").or_else(|| inner.split_once('…'))?;
-    let numbers =
-        |text: &str| -> Option<Vec<u64>> { text.split(',').map(str::trim).filter(|rank| !rank.is_empty()).map(|rank| rank.parse().ok()).collect() };
+    let numbers = |text: &str| -> Option<Vec<u64>> {
+        text.split(',')
+            .map(str::trim)
+            .filter(|rank| !rank.is_empty())
+            .map(|rank| rank.parse().ok())
+            .collect()
+    };
     let (head, tail) = (numbers(head)?, numbers(tail)?);
     let (first, second) = (*head.first()?, *head.get(1)?);
     let stride = second.checked_sub(first).filter(|stride| *stride > 0)?;
@@ -140,7 +182,12 @@ mod tests {
 
     #[test]
     fn start_and_stride() {
-        let record = |rank_start, rank_stride, group_size| Collective { rank_start, rank_stride, group_size, ..Collective::absent() };
+        let record = |rank_start, rank_stride, group_size| Collective {
+            rank_start,
+            rank_stride,
+            group_size,
+            ..Collective::absent()
+        };
         assert_eq!(strided(&record(1, 4, 3)), Some(vec![1, 5, 9]));
         assert_eq!(strided(&record(2, -1, 1)), Some(vec![2]));
         assert_eq!(strided(&record(2, -1, 2)), None);
@@ -153,16 +200,30 @@ mod tests {
     fn cut_lists_go_on_at_their_distance() {
         assert_eq!(expanded("[0, 8, 16, ...]", 5), Some(vec![0, 8, 16, 24, 32]));
         assert_eq!(expanded("[1, 3, ..., 9]", 0), Some(vec![1, 3, 5, 7, 9]));
-        assert_eq!(expanded("[0, 1, 2, ..., 30, 31]", 32).map(|all| all.len()), Some(32));
-        for (text, size) in
-            [("[0, 1, 5, ...]", 8), ("[0, ...]", 8), ("[3, 2, ...]", 8), ("[0, 1, ..., 4, 9]", 8), ("[0, 1, ...]", u64::MAX), ("[0, 1]", 2)]
-        {
+        assert_eq!(
+            expanded("[0, 1, 2, ..., 30, 31]", 32).map(|all| all.len()),
+            Some(32)
+        );
+        for (text, size) in [
+            ("[0, 1, 5, ...]", 8),
+            ("[0, ...]", 8),
+            ("[3, 2, ...]", 8),
+            ("[0, 1, ..., 4, 9]", 8),
+            ("[0, 1, ...]", u64::MAX),
+            ("[0, 1]", 2),
+        ] {
             assert_eq!(expanded(text, size), None, "{text}");
         }
-        for (text, size) in
-            [("[0, 9223372036854775808, ...]", 3), ("[0, 1, ..., 18446744073709551615]", 0), ("[18446744073709551614, 18446744073709551615, ...]", 4)]
-        {
-            assert_eq!(expanded(text, size), None, "{text}: beyond what ranks can be");
+        for (text, size) in [
+            ("[0, 9223372036854775808, ...]", 3),
+            ("[0, 1, ..., 18446744073709551615]", 0),
+            ("[18446744073709551614, 18446744073709551615, ...]", 4),
+        ] {
+            assert_eq!(
+                expanded(text, size),
+                None,
+                "{text}: beyond what ranks can be"
+            );
         }
     }
 
@@ -170,13 +231,24 @@ mod tests {
     fn the_only_group_of_an_old_trace_has_all_ranks() {
         let mut trace = LinkedTrace::default();
         let name = trace.device.names.intern("0");
-        let record = Collective { group_name: name, ..Collective::absent() };
+        let record = Collective {
+            group_name: name,
+            ..Collective::absent()
+        };
         trace.device.collectives.push(record);
-        let ranks = |trace: &LinkedTrace| Groups::new(trace).ranks(&CollectiveRef { record, names: &trace.device.names });
+        let ranks = |trace: &LinkedTrace| {
+            Groups::new(trace).ranks(&CollectiveRef {
+                record,
+                names: &trace.device.names,
+            })
+        };
         assert_eq!(ranks(&trace), None);
         trace.device.header.world_size = Some(3);
         assert_eq!(ranks(&trace), Some(vec![0, 1, 2]));
-        let other = Collective { group_name: trace.device.names.intern("7"), ..record };
+        let other = Collective {
+            group_name: trace.device.names.intern("7"),
+            ..record
+        };
         trace.device.collectives.push(other);
         assert_eq!(ranks(&trace), None, "one of two groups");
     }
@@ -184,8 +256,16 @@ mod tests {
     #[test]
     fn groups_of_two_sizes_are_two() {
         let mut trace = LinkedTrace::default();
-        let record = |group_size| Collective { group_size, ..Collective::absent() };
-        let is_only = |trace: &LinkedTrace, size| Groups::new(trace).is_only(&CollectiveRef { record: record(size), names: &trace.device.names });
+        let record = |group_size| Collective {
+            group_size,
+            ..Collective::absent()
+        };
+        let is_only = |trace: &LinkedTrace, size| {
+            Groups::new(trace).is_only(&CollectiveRef {
+                record: record(size),
+                names: &trace.device.names,
+            })
+        };
         trace.device.collectives.push(record(4));
         assert!(is_only(&trace, 4));
         trace.device.header.world_size = Some(8);

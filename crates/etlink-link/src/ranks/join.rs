@@ -98,18 +98,30 @@ impl Join {
         for joint in &self.joints {
             for part in &joint.parts {
                 let at = part.rank as usize;
-                (has[at], fits[at]) = (has[at] || joint.is_shared(), fits[at] || joint.is_whole() && joint.parts.len() > 1);
+                (has[at], fits[at]) = (
+                    has[at] || joint.is_shared(),
+                    fits[at] || joint.is_whole() && joint.parts.len() > 1,
+                );
             }
         }
         let any = fits.contains(&true);
-        (0..ranks).filter(|at| any && has[*at] && !fits[*at]).collect()
+        (0..ranks)
+            .filter(|at| any && has[*at] && !fits[*at])
+            .collect()
     }
 
     /// A joint for people: `all_reduce 9 of ranks 0, 1`, `message 3 from rank 0 to rank 1`.
     pub fn describe(&self, joint: &Joint) -> String {
         match joint.channel {
-            Channel::Message { src, dst } => format!("message {} from rank {src} to rank {dst}", joint.number),
-            Channel::Group(_) => format!("{} {} of {}", joint.kind.name(), joint.number, list("rank", &self.members(joint.channel))),
+            Channel::Message { src, dst } => {
+                format!("message {} from rank {src} to rank {dst}", joint.number)
+            }
+            Channel::Group(_) => format!(
+                "{} {} of {}",
+                joint.kind.name(),
+                joint.number,
+                list("rank", &self.members(joint.channel))
+            ),
         }
     }
 
@@ -128,7 +140,9 @@ impl Join {
 /// The joints of these places as problems: ranks do them in opposite order.
 pub fn out_of_turn(ranks: &[Facts], join: &Join, places: &[u32]) -> Vec<Problem> {
     let mut problems = Problems::default();
-    let joints = places.iter().filter_map(|place| join.joints.get(*place as usize));
+    let joints = places
+        .iter()
+        .filter_map(|place| join.joints.get(*place as usize));
     joints.for_each(|joint| problems.out_of_turn(ranks, &join.groups, joint));
     problems.sorted()
 }
@@ -137,7 +151,11 @@ pub fn out_of_turn(ranks: &[Facts], join: &Join, places: &[u32]) -> Vec<Problem>
 /// its communications one after the other.
 pub fn opposite(ranks: &[Facts], join: &Join) -> Vec<Problem> {
     let whole = |joint: usize| join.joints[joint].is_whole();
-    out_of_turn(ranks, join, &Turns::of(ranks, join, whole, |communication| communication.node).run())
+    out_of_turn(
+        ranks,
+        join,
+        &Turns::of(ranks, join, whole, |communication| communication.node).run(),
+    )
 }
 
 type Lists = BTreeMap<Channel, BTreeMap<u32, Vec<u32>>>;
@@ -145,14 +163,29 @@ type Lists = BTreeMap<Channel, BTreeMap<u32, Vec<u32>>>;
 /// Joins the ranks of one run; no two are of the same rank.
 pub fn join(ranks: &[Facts]) -> Join {
     let numbers = resolve::groups(ranks);
-    let mut join = Join { groups: numbers.groups, ..Join::default() };
+    let mut join = Join {
+        groups: numbers.groups,
+        ..Join::default()
+    };
     let mut problems = Problems::default();
     let mut channels = Lists::new();
     for (at, facts) in (0u32..).zip(ranks) {
         for (index, communication) in (0u32..).zip(&facts.communications) {
-            let group = |place: u32| numbers.of_rank.get(at as usize)?.get(place as usize).copied().flatten();
+            let group = |place: u32| {
+                numbers
+                    .of_rank
+                    .get(at as usize)?
+                    .get(place as usize)
+                    .copied()
+                    .flatten()
+            };
             match channel_of(&join, facts, communication, group) {
-                Ok(Some(channel)) => channels.entry(channel).or_default().entry(at).or_default().push(index),
+                Ok(Some(channel)) => channels
+                    .entry(channel)
+                    .or_default()
+                    .entry(at)
+                    .or_default()
+                    .push(index),
                 Ok(None) => {}
                 Err(kind) => problems.stray(kind, facts, communication),
             }
@@ -163,29 +196,52 @@ pub fn join(ranks: &[Facts]) -> Join {
         let members = join.members(*channel);
         let numbered = matches!(channel, Channel::Group(_)) && numbered(ranks, lists);
         for (number, parts) in paired(ranks, lists, numbered) {
-            join.joints.push(joint(ranks, &given, &members, *channel, number, parts));
+            join.joints
+                .push(joint(ranks, &given, &members, *channel, number, parts));
         }
     }
-    let start = |joint: &Joint| joint.parts.iter().map(|part| side(ranks, *part).1.start_ns).min();
-    join.joints.sort_by_cached_key(|joint| (start(joint), joint.channel, joint.number));
-    join.joints.iter().for_each(|joint| problems.joint(ranks, &join.groups, joint));
+    let start = |joint: &Joint| {
+        joint
+            .parts
+            .iter()
+            .map(|part| side(ranks, *part).1.start_ns)
+            .min()
+    };
+    join.joints
+        .sort_by_cached_key(|joint| (start(joint), joint.channel, joint.number));
+    join.joints
+        .iter()
+        .for_each(|joint| problems.joint(ranks, &join.groups, joint));
     join.problems = problems.sorted();
     join
 }
 
-fn channel_of(join: &Join, facts: &Facts, communication: &Communication, group: impl Fn(u32) -> Option<u32>) -> Result<Option<Channel>, ProblemKind> {
+fn channel_of(
+    join: &Join,
+    facts: &Facts,
+    communication: &Communication,
+    group: impl Fn(u32) -> Option<u32>,
+) -> Result<Option<Channel>, ProblemKind> {
     let own = facts.rank;
     match (communication.party, communication.kind) {
         (Party::Peer(None), _) => Err(ProblemKind::UnknownPeer),
         (Party::Peer(Some(peer)), _) if peer == own => Err(ProblemKind::OwnPeer),
-        (Party::Peer(Some(peer)), CollectiveKind::Send) => Ok(Some(Channel::Message { src: own, dst: peer })),
-        (Party::Peer(Some(peer)), _) => Ok(Some(Channel::Message { src: peer, dst: own })),
+        (Party::Peer(Some(peer)), CollectiveKind::Send) => Ok(Some(Channel::Message {
+            src: own,
+            dst: peer,
+        })),
+        (Party::Peer(Some(peer)), _) => Ok(Some(Channel::Message {
+            src: peer,
+            dst: own,
+        })),
         (Party::Group(place), _) => {
             let number = group(place).ok_or(ProblemKind::UnknownGroup)?;
             match join.groups.get(&number) {
                 // a group of one rank
                 None => Ok(None),
-                Some(ranks) if u64::try_from(own).is_ok_and(|own| ranks.contains(&own)) => Ok(Some(Channel::Group(number))),
+                Some(ranks) if u64::try_from(own).is_ok_and(|own| ranks.contains(&own)) => {
+                    Ok(Some(Channel::Group(number)))
+                }
                 Some(_) => Err(ProblemKind::NotAMember),
             }
         }
@@ -201,49 +257,103 @@ pub(super) fn side(ranks: &[Facts], part: Part) -> (&Facts, &Communication) {
 /// Whether `Seq` tells which collectives are one: most numbers are common to all ranks.
 fn numbered(ranks: &[Facts], lists: &BTreeMap<u32, Vec<u32>>) -> bool {
     let numbers = |(at, list): (&u32, &Vec<u32>)| {
-        let all = list.iter().map(|&communication| side(ranks, Part { rank: *at, communication }).1.seq);
+        let all = list.iter().map(|&communication| {
+            side(
+                ranks,
+                Part {
+                    rank: *at,
+                    communication,
+                },
+            )
+            .1
+            .seq
+        });
         all.collect::<Option<BTreeSet<i64>>>()
     };
-    let Some(all) = lists.iter().map(numbers).collect::<Option<Vec<_>>>() else { return false };
+    let Some(all) = lists.iter().map(numbers).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
     let longest = all.iter().map(BTreeSet::len).max().unwrap_or(0);
     let shared = all.into_iter().reduce(|all, other| &all & &other);
     shared.is_some_and(|shared| 2 * shared.len() >= longest)
 }
 
 /// Parts by number, and by order among those that share one (coalesced collectives).
-fn paired(ranks: &[Facts], lists: &BTreeMap<u32, Vec<u32>>, numbered: bool) -> impl Iterator<Item = (i64, Vec<Part>)> {
+fn paired(
+    ranks: &[Facts],
+    lists: &BTreeMap<u32, Vec<u32>>,
+    numbered: bool,
+) -> impl Iterator<Item = (i64, Vec<Part>)> {
     let mut found: BTreeMap<(i64, u32), Vec<Part>> = BTreeMap::new();
     for (&rank, list) in lists {
         let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
         for (place, &communication) in (0..).zip(list) {
-            let part = Part { rank, communication };
-            let number = side(ranks, part).1.seq.filter(|_| numbered).unwrap_or(place);
+            let part = Part {
+                rank,
+                communication,
+            };
+            let number = side(ranks, part)
+                .1
+                .seq
+                .filter(|_| numbered)
+                .unwrap_or(place);
             let again = seen.entry(number).or_default();
             found.entry((number, *again)).or_default().push(part);
             *again += 1;
         }
     }
-    found.into_iter().map(|((number, _), parts)| (number, parts))
+    found
+        .into_iter()
+        .map(|((number, _), parts)| (number, parts))
 }
 
-fn joint(ranks: &[Facts], given: &BTreeSet<i64>, members: &[i64], channel: Channel, number: i64, parts: Vec<Part>) -> Joint {
+fn joint(
+    ranks: &[Facts],
+    given: &BTreeSet<i64>,
+    members: &[i64],
+    channel: Channel,
+    number: i64,
+    parts: Vec<Part>,
+) -> Joint {
     let have: BTreeSet<i64> = parts.iter().map(|part| side(ranks, *part).0.rank).collect();
-    let missing = members.iter().copied().filter(|rank| given.contains(rank) && !have.contains(rank)).collect();
+    let missing = members
+        .iter()
+        .copied()
+        .filter(|rank| given.contains(rank) && !have.contains(rank))
+        .collect();
     let absent = members.iter().filter(|rank| !given.contains(rank)).count();
-    let kind = parts.first().map_or(CollectiveKind::Other, |part| side(ranks, *part).1.kind);
+    let kind = parts
+        .first()
+        .map_or(CollectiveKind::Other, |part| side(ranks, *part).1.kind);
     let differs = differs(ranks, &parts);
-    Joint { channel, number, kind, parts, missing, absent: u32::try_from(absent).unwrap_or(u32::MAX), differs }
+    Joint {
+        channel,
+        number,
+        kind,
+        parts,
+        missing,
+        absent: u32::try_from(absent).unwrap_or(u32::MAX),
+        differs,
+    }
 }
 
 fn differs(ranks: &[Facts], parts: &[Part]) -> Option<Differs> {
-    let pairs = || parts.windows(2).map(|pair| (side(ranks, pair[0]), side(ranks, pair[1])));
-    if pairs().any(|((_, one), (_, other))| (one.kind == other.kind) == one.is_message() || one.is_message() != other.is_message()) {
+    let pairs = || {
+        parts
+            .windows(2)
+            .map(|pair| (side(ranks, pair[0]), side(ranks, pair[1])))
+    };
+    if pairs().any(|((_, one), (_, other))| {
+        (one.kind == other.kind) == one.is_message() || one.is_message() != other.is_message()
+    }) {
         return Some(Differs::Kind);
     }
     if pairs().any(|((a, one), (b, other))| a.names.get(one.dtype) != b.names.get(other.dtype)) {
         return Some(Differs::Dtype);
     }
-    pairs().any(|((_, one), (_, other))| one.in_bytes != other.in_bytes).then_some(Differs::Size)
+    pairs()
+        .any(|((_, one), (_, other))| one.in_bytes != other.in_bytes)
+        .then_some(Differs::Size)
 }
 
 #[cfg(test)]

@@ -57,7 +57,10 @@ pub struct StepLateness {
 /// Sums per rank, in the ranks' order.
 pub fn lateness(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<Lateness> {
     let mut sums = Sums::new(ranks);
-    join.joints.iter().filter_map(|joint| arrivals(ranks, clocks, joint)).for_each(|arrivals| sums.add(&arrivals));
+    join.joints
+        .iter()
+        .filter_map(|joint| arrivals(ranks, clocks, joint))
+        .for_each(|arrivals| sums.add(&arrivals));
     sums.ranks
 }
 
@@ -65,31 +68,75 @@ pub fn lateness(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<Lateness>
 pub fn stragglers(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<StepLateness> {
     let mut of_step: BTreeMap<Option<&str>, Vec<&Joint>> = BTreeMap::new();
     for joint in &join.joints {
-        let Some(arrivals) = arrivals(ranks, clocks, joint) else { continue };
-        let Some((Arrival { rank: last, .. }, ..)) = last_of(&arrivals) else { continue };
-        let step = joint.parts.iter().find(|part| part.rank == last).and_then(|part| step(ranks, *part));
+        let Some(arrivals) = arrivals(ranks, clocks, joint) else {
+            continue;
+        };
+        let Some((Arrival { rank: last, .. }, ..)) = last_of(&arrivals) else {
+            continue;
+        };
+        let step = joint
+            .parts
+            .iter()
+            .find(|part| part.rank == last)
+            .and_then(|part| step(ranks, *part));
         of_step.entry(step).or_default().push(joint);
     }
     let lengths = lengths(ranks, clocks);
-    let mut steps: Vec<StepLateness> = of_step.into_iter().map(|(name, joints)| one(ranks, clocks, name, &joints, &lengths)).collect();
-    steps.sort_by(|a, b| (a.step.is_some(), a.start_ns, &a.step).cmp(&(b.step.is_some(), b.start_ns, &b.step)));
+    let mut steps: Vec<StepLateness> = of_step
+        .into_iter()
+        .map(|(name, joints)| one(ranks, clocks, name, &joints, &lengths))
+        .collect();
+    steps.sort_by(|a, b| {
+        (a.step.is_some(), a.start_ns, &a.step).cmp(&(b.step.is_some(), b.start_ns, &b.step))
+    });
     steps
 }
 
-fn one(ranks: &[Facts], clocks: &[Clock], name: Option<&str>, joints: &[&Joint], lengths: &BTreeMap<&str, (i64, i64)>) -> StepLateness {
+fn one(
+    ranks: &[Facts],
+    clocks: &[Clock],
+    name: Option<&str>,
+    joints: &[&Joint],
+    lengths: &BTreeMap<&str, (i64, i64)>,
+) -> StepLateness {
     let mut sums = Sums::new(ranks);
     let mut first = i64::MAX;
-    for arrivals in joints.iter().filter_map(|joint| arrivals(ranks, clocks, joint)) {
+    for arrivals in joints
+        .iter()
+        .filter_map(|joint| arrivals(ranks, clocks, joint))
+    {
         sums.add(&arrivals);
-        first = arrivals.first().map_or(first, |arrival| arrival.at_ns.min(first));
+        first = arrivals
+            .first()
+            .map_or(first, |arrival| arrival.at_ns.min(first));
     }
-    let waited_ns = sums.ranks.iter().fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
-    let mut late: Vec<Lateness> = sums.ranks.into_iter().filter(|rank| rank.caused_ns > 0).collect();
+    let waited_ns = sums
+        .ranks
+        .iter()
+        .fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
+    let mut late: Vec<Lateness> = sums
+        .ranks
+        .into_iter()
+        .filter(|rank| rank.caused_ns > 0)
+        .collect();
     late.sort_by_key(|rank| (std::cmp::Reverse(rank.caused_ns), rank.rank));
     late.truncate(WORST);
-    let (start_ns, longest_ns) = name.and_then(|name| lengths.get(name).copied()).unwrap_or((first, 0));
-    let torn = joints.iter().filter(|joint| joint.parts.iter().any(|part| step(ranks, *part) != name)).count() as u64;
-    StepLateness { step: name.map(str::to_owned), start_ns, longest_ns, joints: joints.len() as u64, torn, waited_ns, late }
+    let (start_ns, longest_ns) = name
+        .and_then(|name| lengths.get(name).copied())
+        .unwrap_or((first, 0));
+    let torn = joints
+        .iter()
+        .filter(|joint| joint.parts.iter().any(|part| step(ranks, *part) != name))
+        .count() as u64;
+    StepLateness {
+        step: name.map(str::to_owned),
+        start_ns,
+        longest_ns,
+        joints: joints.len() as u64,
+        torn,
+        waited_ns,
+        late,
+    }
 }
 
 fn step(ranks: &[Facts], part: Part) -> Option<&str> {
@@ -102,7 +149,10 @@ fn lengths<'f>(ranks: &'f [Facts], clocks: &[Clock]) -> BTreeMap<&'f str, (i64, 
     let mut lengths: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for (at, facts) in ranks.iter().enumerate() {
         for step in &facts.steps.all {
-            let (start, length) = (aligned(clocks, at as u32, step.start_ns), step.end_ns.saturating_sub(step.start_ns));
+            let (start, length) = (
+                aligned(clocks, at as u32, step.start_ns),
+                step.end_ns.saturating_sub(step.start_ns),
+            );
             let (first, longest) = lengths.entry(&step.name).or_insert((start, length));
             (*first, *longest) = (start.min(*first), length.max(*longest));
         }
@@ -116,17 +166,31 @@ struct Sums {
 
 impl Sums {
     fn new(ranks: &[Facts]) -> Sums {
-        Sums { ranks: ranks.iter().map(|facts| Lateness { rank: facts.rank, ..Lateness::default() }).collect() }
+        Sums {
+            ranks: ranks
+                .iter()
+                .map(|facts| Lateness {
+                    rank: facts.rank,
+                    ..Lateness::default()
+                })
+                .collect(),
+        }
     }
 
     fn add(&mut self, arrivals: &[Arrival]) {
         for arrival in arrivals {
-            let Some(rank) = self.ranks.get_mut(arrival.rank as usize) else { continue };
+            let Some(rank) = self.ranks.get_mut(arrival.rank as usize) else {
+                continue;
+            };
             rank.joints += 1;
             rank.waited_ns = rank.waited_ns.saturating_add(arrival.waits_ns);
         }
-        let Some((last, caused, alone)) = last_of(arrivals) else { return };
-        let Some(rank) = self.ranks.get_mut(last.rank as usize) else { return };
+        let Some((last, caused, alone)) = last_of(arrivals) else {
+            return;
+        };
+        let Some(rank) = self.ranks.get_mut(last.rank as usize) else {
+            return;
+        };
         rank.last += 1;
         rank.alone_ns = rank.alone_ns.saturating_add(alone);
         rank.caused_ns = rank.caused_ns.saturating_add(caused);
@@ -135,7 +199,9 @@ impl Sums {
 
 /// A time of a rank by the first rank's clock, as far as it is known.
 pub(super) fn aligned(clocks: &[Clock], at: u32, ns: i64) -> i64 {
-    clocks.get(at as usize).map_or(ns, |clock| clock.aligned(ns))
+    clocks
+        .get(at as usize)
+        .map_or(ns, |clock| clock.aligned(ns))
 }
 
 /// One rank's side of a joint.
@@ -156,9 +222,19 @@ pub fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<
     let arrival = |part: &Part| {
         let communication = side(ranks, *part).1;
         let runs = communication.runs;
-        let gone_on = runs.is_transfer && !communication.needs_all() && aligned(clocks, part.rank, runs.end_ns) < last;
+        let gone_on = runs.is_transfer
+            && !communication.needs_all()
+            && aligned(clocks, part.rank, runs.end_ns) < last;
         let since = aligned(clocks, part.rank, runs.start_ns.max(runs.arrival_ns));
-        Arrival { at_ns: at_ns(part), rank: part.rank, waits_ns: if gone_on { 0 } else { last.saturating_sub(since).max(0) } }
+        Arrival {
+            at_ns: at_ns(part),
+            rank: part.rank,
+            waits_ns: if gone_on {
+                0
+            } else {
+                last.saturating_sub(since).max(0)
+            },
+        }
     };
     let mut arrivals: Vec<Arrival> = joint.parts.iter().map(arrival).collect();
     arrivals.sort_unstable();
@@ -168,7 +244,9 @@ pub fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<
 /// The last arrival, what all others waited for it, and what they would not have but for it.
 pub(super) fn last_of(arrivals: &[Arrival]) -> Option<(Arrival, i64, i64)> {
     let waits = || arrivals.iter().map(|arrival| arrival.waits_ns);
-    let [.., before, last] = arrivals else { return None };
+    let [.., before, last] = arrivals else {
+        return None;
+    };
     let alone = last.at_ns.saturating_sub(before.at_ns).min(waits().max()?);
     Some((*last, waits().fold(0, i64::saturating_add), alone))
 }

@@ -31,7 +31,10 @@ pub use clocks::{Clock, Drift, clocks, needs_all};
 pub use company::{Company, LeftOut, company};
 pub use facts::{Communication, Facts, GroupOf, Party, Runs};
 pub use groups::Groups;
-pub use join::{Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join, list, opposite, out_of_turn};
+pub use join::{
+    Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join, list, opposite,
+    out_of_turn,
+};
 pub use lateness::{Arrival, Lateness, StepLateness, arrivals, lateness, stragglers};
 pub use releases::{Release, Releases, releases};
 pub use skew::{Skew, bus_factor, skews};

@@ -34,13 +34,26 @@ pub struct Releases {
 
 /// Of all joints that every rank whose trace is here has. O(communications log ranks).
 pub fn releases(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Releases {
-    let mut found = Releases { of_rank: vec![vec![]; ranks.len()], ..Releases::default() };
+    let mut found = Releases {
+        of_rank: vec![vec![]; ranks.len()],
+        ..Releases::default()
+    };
     for joint in &join.joints {
-        let Some(arrivals) = arrivals(ranks, clocks, joint) else { continue };
+        let Some(arrivals) = arrivals(ranks, clocks, joint) else {
+            continue;
+        };
         let message = matches!(joint.channel, Channel::Message { .. });
         let sends = |part: &&Part| side(ranks, **part).1.kind == CollectiveKind::Send;
         let last = arrivals.last().map(|arrival| arrival.rank);
-        let Some(from) = joint.parts.iter().find(|part| if message { sends(part) } else { Some(part.rank) == last }) else { continue };
+        let Some(from) = joint.parts.iter().find(|part| {
+            if message {
+                sends(part)
+            } else {
+                Some(part.rank) == last
+            }
+        }) else {
+            continue;
+        };
         let others = joint.parts.iter().filter(|part| part.rank != from.rank);
         others.for_each(|to| found.add(ranks, clocks, (*from, *to), message));
     }
@@ -64,10 +77,25 @@ impl Releases {
         }
         self.count += 1;
         let number = self.count;
-        let gives = Release { node: given, number, at_ns: since, waits: false, message };
-        let waits = Release { node: runs.waits, number, at_ns, waits: true, message };
+        let gives = Release {
+            node: given,
+            number,
+            at_ns: since,
+            waits: false,
+            message,
+        };
+        let waits = Release {
+            node: runs.waits,
+            number,
+            at_ns,
+            waits: true,
+            message,
+        };
         for (part, release) in [(from, gives), (to, waits)] {
-            self.of_rank.get_mut(part.rank as usize).into_iter().for_each(|of| of.push(release));
+            self.of_rank
+                .get_mut(part.rank as usize)
+                .into_iter()
+                .for_each(|of| of.push(release));
         }
     }
 }

@@ -47,29 +47,54 @@ pub struct Skew {
 
 /// All joints that every rank whose trace is here has, in order of time.
 pub fn skews(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<Skew> {
-    join.joints.iter().filter_map(|joint| skew(ranks, join, clocks, joint)).collect()
+    join.joints
+        .iter()
+        .filter_map(|joint| skew(ranks, join, clocks, joint))
+        .collect()
 }
 
 fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option<Skew> {
     let arrivals = arrivals(ranks, clocks, joint)?;
     let (last, waited_ns, alone_ns) = last_of(&arrivals)?;
     let first = arrivals.first()?.at_ns;
-    let sides = || joint.parts.iter().map(|part| (part.rank, side(ranks, *part).1));
-    let end = sides().map(|(rank, communication)| aligned(clocks, rank, communication.end_ns)).max()?;
-    let bytes = sides().map(|(_, communication)| communication.bytes).max()?;
+    let sides = || {
+        joint
+            .parts
+            .iter()
+            .map(|part| (part.rank, side(ranks, *part).1))
+    };
+    let end = sides()
+        .map(|(rank, communication)| aligned(clocks, rank, communication.end_ns))
+        .max()?;
+    let bytes = sides()
+        .map(|(_, communication)| communication.bytes)
+        .max()?;
     // an absent rank may have come later still
     let is_known = joint.absent == 0 && sides().all(|(_, communication)| communication.on_device);
-    let transfer_ns = Some(end.saturating_sub(last.at_ns)).filter(|transfer| *transfer > 0 && is_known);
+    let transfer_ns =
+        Some(end.saturating_sub(last.at_ns)).filter(|transfer| *transfer > 0 && is_known);
     let last_part = joint.parts.iter().find(|part| part.rank == last.rank)?;
     let late = ranks.get(last.rank as usize)?;
     let (kind, ranks_text, group, n) = match joint.channel {
-        Channel::Message { src, dst } => ("message".to_owned(), format!("rank {src} to rank {dst}"), 0, 2),
+        Channel::Message { src, dst } => (
+            "message".to_owned(),
+            format!("rank {src} to rank {dst}"),
+            0,
+            2,
+        ),
         Channel::Group(group) => {
             let members = join.groups.get(&group).map_or(&[][..], |ranks| ranks);
-            (joint.kind.name().to_owned(), list("rank", members), group, members.len())
+            (
+                joint.kind.name().to_owned(),
+                list("rank", members),
+                group,
+                members.len(),
+            )
         }
     };
-    let algorithm = transfer_ns.filter(|_| bytes > 0).map(|transfer| bytes as f64 / transfer as f64 * 1e9);
+    let algorithm = transfer_ns
+        .filter(|_| bytes > 0)
+        .map(|transfer| bytes as f64 / transfer as f64 * 1e9);
     Some(Skew {
         kind,
         ranks: ranks_text,
@@ -78,7 +103,10 @@ fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option
         bytes,
         start_ns: first,
         last: late.rank,
-        step: late.steps.get(last_part.communication).map(|step| step.name.clone()),
+        step: late
+            .steps
+            .get(last_part.communication)
+            .map(|step| step.name.clone()),
         skew_ns: last.at_ns.saturating_sub(first),
         alone_ns,
         waited_ns,
@@ -93,8 +121,12 @@ pub fn bus_factor(kind: CollectiveKind, n: f64) -> f64 {
     use CollectiveKind as Kind;
     match kind {
         Kind::AllReduce => 2.0 * (n - 1.0) / n,
-        Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll | Kind::Gather | Kind::Scatter => (n - 1.0) / n,
-        Kind::Reduce | Kind::Broadcast | Kind::Barrier | Kind::Send | Kind::Recv | Kind::Other => 1.0,
+        Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll | Kind::Gather | Kind::Scatter => {
+            (n - 1.0) / n
+        }
+        Kind::Reduce | Kind::Broadcast | Kind::Barrier | Kind::Send | Kind::Recv | Kind::Other => {
+            1.0
+        }
     }
 }
 

@@ -56,8 +56,21 @@ impl Steps {
     pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = usize>) -> Steps {
         let (name, way, ranges, by_id) = ordered(&trace.device);
         let all = named(&trace.device, &name, way, &ranges);
-        let cuts = Cuts { trace, way, ranges: &ranges, by_id };
-        let of = communications.map(|node| if all.is_empty() { NO_STEP } else { cuts.place(node) }).collect();
+        let cuts = Cuts {
+            trace,
+            way,
+            ranges: &ranges,
+            by_id,
+        };
+        let of = communications
+            .map(|node| {
+                if all.is_empty() {
+                    NO_STEP
+                } else {
+                    cuts.place(node)
+                }
+            })
+            .collect();
         Steps { all, of }
     }
 
@@ -89,7 +102,12 @@ fn found(device: &DeviceTrace) -> (String, Way, Vec<Range>) {
     let ops = &device.ops;
     for op in (0..ops.name.len()).filter(|op| ops.annotation[*op]) {
         let (start, end) = (ops.start[op], ops.start[op] + ops.duration[op]);
-        let range = |number| Range { op: OpIdx(op as u32), start, end, number };
+        let range = |number| Range {
+            op: OpIdx(op as u32),
+            start,
+            end,
+            number,
+        };
         let name = device.names.get(ops.name[op]);
         if name.starts_with("Optimizer.step#") {
             let steps = optimizers.entry(name).or_default();
@@ -103,26 +121,55 @@ fn found(device: &DeviceTrace) -> (String, Way, Vec<Range>) {
         return (PROFILER.to_owned(), Way::Is, ranges);
     }
     // of equals the first by name, here and below, so that all ranks choose the same
-    if let Some((_, ends)) = optimizers.into_iter().reduce(|most, next| if next.1.len() > most.1.len() { next } else { most }) {
+    if let Some((_, ends)) = optimizers.into_iter().reduce(|most, next| {
+        if next.1.len() > most.1.len() {
+            next
+        } else {
+            most
+        }
+    }) {
         return ("optimizer step ".to_owned(), Way::Ends, ends);
     }
-    let covers = |ranges: &[Range]| ranges.iter().map(|range| range.end - range.start).sum::<DurationNs>();
-    let several = numbered.into_iter().filter(|(_, ranges)| ranges.iter().any(|range| range.number != ranges[0].number));
-    let most = several.reduce(|most, next| if covers(&next.1) > covers(&most.1) { next } else { most });
-    most.map_or((String::new(), Way::Is, vec![]), |(name, ranges)| (name.to_owned(), Way::Is, ranges))
+    let covers = |ranges: &[Range]| {
+        ranges
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum::<DurationNs>()
+    };
+    let several = numbered
+        .into_iter()
+        .filter(|(_, ranges)| ranges.iter().any(|range| range.number != ranges[0].number));
+    let most = several.reduce(|most, next| {
+        if covers(&next.1) > covers(&most.1) {
+            next
+        } else {
+            most
+        }
+    });
+    most.map_or((String::new(), Way::Is, vec![]), |(name, ranges)| {
+        (name.to_owned(), Way::Is, ranges)
+    })
 }
 
 /// `ProfilerStep#7` as `ProfilerStep#` and 7.
 fn split(name: &str) -> Option<(&str, i64)> {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (name, number) = name.split_at_checked(name.len() - digits)?;
-    if name.is_empty() { None } else { Some((name, number.parse().ok()?)) }
+    if name.is_empty() {
+        None
+    } else {
+        Some((name, number.parse().ok()?))
+    }
 }
 
 fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<Step> {
     let base = device.header.base_ns;
     let at = |time: TimeNs| base.saturating_add(time.0);
-    let (begin, end) = if way == Way::Ends { device.window().unwrap_or_default() } else { Default::default() };
+    let (begin, end) = if way == Way::Ends {
+        device.window().unwrap_or_default()
+    } else {
+        Default::default()
+    };
     let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
     let mut from = at(begin);
     let mut steps = vec![];
@@ -130,14 +177,30 @@ fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<St
         let again = seen.entry(range.number).or_default();
         *again += 1;
         // PyTorch 2.1 and 2.2 write a number twice at the start
-        let twice = if *again > 1 { format!(" ({again})") } else { String::new() };
-        let start_ns = if way == Way::Ends { from } else { at(range.start) };
+        let twice = if *again > 1 {
+            format!(" ({again})")
+        } else {
+            String::new()
+        };
+        let start_ns = if way == Way::Ends {
+            from
+        } else {
+            at(range.start)
+        };
         from = at(range.end);
-        steps.push(Step { name: format!("{name}{}{twice}", range.number), start_ns, end_ns: from });
+        steps.push(Step {
+            name: format!("{name}{}{twice}", range.number),
+            start_ns,
+            end_ns: from,
+        });
     }
     if way == Way::Ends {
         let number = ranges.len();
-        steps.push(Step { name: format!("{name}{number}"), start_ns: from, end_ns: at(end).max(from) });
+        steps.push(Step {
+            name: format!("{name}{number}"),
+            start_ns: from,
+            end_ns: at(end).max(from),
+        });
     }
     steps
 }

@@ -5,12 +5,26 @@ use etlink_model::CollectiveKind;
 
 /// A rank of a world of `world` whose groups are these.
 pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> Facts {
-    let groups = groups.iter().map(|ranks| GroupOf::Ranks(ranks.to_vec())).collect();
-    Facts { rank, world_size: Some(world), groups, ..Facts::default() }
+    let groups = groups
+        .iter()
+        .map(|ranks| GroupOf::Ranks(ranks.to_vec()))
+        .collect();
+    Facts {
+        rank,
+        world_size: Some(world),
+        groups,
+        ..Facts::default()
+    }
 }
 
 /// Adds a kernel of a group's collective: 1024 bytes of `Float`.
-pub(super) fn collective(facts: &mut Facts, kind: CollectiveKind, group: u32, seq: i64, (start_ns, end_ns): (i64, i64)) {
+pub(super) fn collective(
+    facts: &mut Facts,
+    kind: CollectiveKind,
+    group: u32,
+    seq: i64,
+    (start_ns, end_ns): (i64, i64),
+) {
     let dtype = facts.names.intern("Float");
     let node = 10 + facts.communications.len() as u32;
     facts.communications.push(Communication {
@@ -30,7 +44,13 @@ pub(super) fn collective(facts: &mut Facts, kind: CollectiveKind, group: u32, se
 
 /// Adds a send or receive.
 pub(super) fn message(facts: &mut Facts, kind: CollectiveKind, peer: Option<i64>, start_ns: i64) {
-    collective(facts, kind, 0, facts.communications.len() as i64, (start_ns, start_ns + 5));
+    collective(
+        facts,
+        kind,
+        0,
+        facts.communications.len() as i64,
+        (start_ns, start_ns + 5),
+    );
     if let Some(last) = facts.communications.last_mut() {
         last.party = Party::Peer(peer);
     }

@@ -38,15 +38,29 @@ struct State {
 impl Turns {
     /// Nobody does anything.
     pub fn new(ranks: usize, joints: usize) -> Turns {
-        Turns { queues: vec![vec![]; ranks], joints: vec![State::default(); joints] }
+        Turns {
+            queues: vec![vec![]; ranks],
+            joints: vec![State::default(); joints],
+        }
     }
 
     /// What the ranks do at the joints, by place, that take part, each rank in the order of `key`.
-    pub fn of<K: Ord>(ranks: &[Facts], join: &Join, takes_part: impl Fn(usize) -> bool, key: impl Fn(&Communication) -> K) -> Turns {
+    pub fn of<K: Ord>(
+        ranks: &[Facts],
+        join: &Join,
+        takes_part: impl Fn(usize) -> bool,
+        key: impl Fn(&Communication) -> K,
+    ) -> Turns {
         let mut steps: Vec<Vec<(K, u32, Role)>> = ranks.iter().map(|_| vec![]).collect();
-        for (joint, at) in join.joints.iter().zip(0u32..).filter(|(_, at)| takes_part(*at as usize)) {
+        for (joint, at) in join
+            .joints
+            .iter()
+            .zip(0u32..)
+            .filter(|(_, at)| takes_part(*at as usize))
+        {
             for part in &joint.parts {
-                let communication = &ranks[part.rank as usize].communications[part.communication as usize];
+                let communication =
+                    &ranks[part.rank as usize].communications[part.communication as usize];
                 let role = match communication.kind {
                     CollectiveKind::Send => Role::Sends,
                     // of a sender whose trace is not here nothing is known
@@ -60,14 +74,19 @@ impl Turns {
         let mut turns = Turns::new(ranks.len(), join.joints.len());
         for (rank, mut steps) in (0..).zip(steps) {
             steps.sort_by(|(one, ..), (other, ..)| one.cmp(other));
-            steps.into_iter().for_each(|(_, joint, role)| turns.push(rank, joint, role));
+            steps
+                .into_iter()
+                .for_each(|(_, joint, role)| turns.push(rank, joint, role));
         }
         turns
     }
 
     /// The next step of a rank. Ranks and joints beyond those of [`Turns::new`] are left out.
     pub fn push(&mut self, rank: u32, joint: u32, role: Role) {
-        if let (Some(queue), Some(state)) = (self.queues.get_mut(rank as usize), self.joints.get_mut(joint as usize)) {
+        if let (Some(queue), Some(state)) = (
+            self.queues.get_mut(rank as usize),
+            self.joints.get_mut(joint as usize),
+        ) {
             queue.push((joint, role));
             state.ranks.push(rank);
         }
@@ -83,8 +102,14 @@ impl Turns {
             while let Some(rank) = ready.pop() {
                 self.advance(rank, &mut next, &mut came, &mut ready);
             }
-            let heads = self.queues.iter().zip(&next).filter_map(|(queue, next)| queue.get(*next));
-            let Some(stuck) = heads.map(|(joint, _)| *joint).min() else { return out };
+            let heads = self
+                .queues
+                .iter()
+                .zip(&next)
+                .filter_map(|(queue, next)| queue.get(*next));
+            let Some(stuck) = heads.map(|(joint, _)| *joint).min() else {
+                return out;
+            };
             out.push(stuck);
             let state = &mut self.joints[stuck as usize];
             state.out = true;
@@ -93,7 +118,13 @@ impl Turns {
     }
 
     /// Lets a rank go as far as it can.
-    fn advance(&mut self, rank: u32, next: &mut [usize], came: &mut [Option<u32>], ready: &mut Vec<u32>) {
+    fn advance(
+        &mut self,
+        rank: u32,
+        next: &mut [usize],
+        came: &mut [Option<u32>],
+        ready: &mut Vec<u32>,
+    ) {
         let at = rank as usize;
         while let Some(&(joint, role)) = self.queues[at].get(next[at]) {
             let state = &mut self.joints[joint as usize];
@@ -131,26 +162,55 @@ mod tests {
     fn run(queues: &[&[(u32, Role)]]) -> Vec<u32> {
         let mut turns = Turns::new(queues.len(), 9);
         for (rank, queue) in (0..).zip(queues) {
-            queue.iter().for_each(|&(joint, role)| turns.push(rank, joint, role));
+            queue
+                .iter()
+                .for_each(|&(joint, role)| turns.push(rank, joint, role));
         }
         turns.run()
     }
 
     #[test]
     fn one_order_ends() {
-        assert_eq!(run(&[&[(0, Meets), (1, Meets), (2, Meets)], &[(0, Meets), (2, Meets)], &[(1, Meets)]]), []);
+        assert_eq!(
+            run(&[
+                &[(0, Meets), (1, Meets), (2, Meets)],
+                &[(0, Meets), (2, Meets)],
+                &[(1, Meets)]
+            ]),
+            []
+        );
         assert_eq!(run(&[]), []);
     }
 
     #[test]
     fn opposite_orders_do_not() {
-        assert_eq!(run(&[&[(0, Meets), (1, Meets), (2, Meets)], &[(1, Meets), (0, Meets), (2, Meets)]]), [0]);
-        assert_eq!(run(&[&[(0, Meets), (1, Meets)], &[(1, Meets), (2, Meets)], &[(2, Meets), (0, Meets)]]), [0], "a circle of three");
+        assert_eq!(
+            run(&[
+                &[(0, Meets), (1, Meets), (2, Meets)],
+                &[(1, Meets), (0, Meets), (2, Meets)]
+            ]),
+            [0]
+        );
+        assert_eq!(
+            run(&[
+                &[(0, Meets), (1, Meets)],
+                &[(1, Meets), (2, Meets)],
+                &[(2, Meets), (0, Meets)]
+            ]),
+            [0],
+            "a circle of three"
+        );
     }
 
     #[test]
     fn sends_do_not_wait_and_receives_do() {
-        assert_eq!(run(&[&[(0, Sends), (1, Receives)], &[(1, Sends), (0, Receives)]]), []);
-        assert_eq!(run(&[&[(1, Receives), (0, Sends)], &[(0, Receives), (1, Sends)]]), [0]);
+        assert_eq!(
+            run(&[&[(0, Sends), (1, Receives)], &[(1, Sends), (0, Receives)]]),
+            []
+        );
+        assert_eq!(
+            run(&[&[(1, Receives), (0, Sends)], &[(0, Receives), (1, Sends)]]),
+            [0]
+        );
     }
 }

@@ -56,40 +56,81 @@ impl Formula {
 /// The work of an op. Without `outputs`, which device traces do not have, a convolution's is not known, and what the others write
 /// follows from what they read.
 pub fn of_op(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> Work {
-    let plain = name.strip_prefix("aten::").or_else(|| name.rsplit("::").next()).unwrap_or(name).trim_end_matches('_');
+    let plain = name
+        .strip_prefix("aten::")
+        .or_else(|| name.rsplit("::").next())
+        .unwrap_or(name)
+        .trim_end_matches('_');
     if inputs.is_empty() || has(NOTHING, plain) {
         return Work::default();
     }
-    let read = inputs.iter().fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes()));
+    let read = inputs
+        .iter()
+        .fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes()));
     let counted = counted(plain, inputs, outputs);
-    let (operations, formula) = counted.map_or_else(|| per_element(plain, inputs, outputs), |(operations, formula, _)| (operations, formula));
+    let (operations, formula) = counted.map_or_else(
+        || per_element(plain, inputs, outputs),
+        |(operations, formula, _)| (operations, formula),
+    );
     let written = match (outputs, counted) {
-        (Some(outputs), _) => outputs.iter().fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes())),
+        (Some(outputs), _) => outputs
+            .iter()
+            .fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes())),
         (None, Some((_, _, written))) => written,
-        (None, None) if formula == Formula::Elementwise => inputs.iter().map(|tensor| tensor.bytes()).max().unwrap_or(0),
+        (None, None) if formula == Formula::Elementwise => inputs
+            .iter()
+            .map(|tensor| tensor.bytes())
+            .max()
+            .unwrap_or(0),
         (None, None) => 0,
     };
-    Work { operations, bytes: read.saturating_add(written), formula }
+    Work {
+        operations,
+        bytes: read.saturating_add(written),
+        formula,
+    }
 }
 
 /// Operations, and bytes written, of what PyTorch counts.
 fn counted(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> Option<(u64, Formula, u64)> {
     if let Some((_, first)) = MATMULS.iter().find(|(known, _)| *known == name) {
-        return matmul(name.ends_with("linear"), inputs.argument(*first)?, inputs.argument(first + 1)?);
+        return matmul(
+            name.ends_with("linear"),
+            inputs.argument(*first)?,
+            inputs.argument(first + 1)?,
+        );
     }
     if name == "convolution_backward" {
-        return convolution_backward([inputs.argument(0)?, inputs.argument(1)?, inputs.argument(2)?], outputs);
+        return convolution_backward(
+            [
+                inputs.argument(0)?,
+                inputs.argument(1)?,
+                inputs.argument(2)?,
+            ],
+            outputs,
+        );
     }
     if has(CONVOLUTIONS, name) {
         let (output, weight) = (outputs?.argument(0)?, inputs.argument(1)?);
         let (operations, _) = convolution(inputs.argument(0)?, weight, output)?;
         return Some((operations, Formula::Convolution, output.bytes()));
     }
-    let (forward, backward) = name.strip_suffix("_backward").map_or((name, false), |forward| (forward, true));
+    let (forward, backward) = name
+        .strip_suffix("_backward")
+        .map_or((name, false), |forward| (forward, true));
     let heads_first = has(HEADS_FIRST, forward);
-    if heads_first || has(HEADS_LAST, forward.strip_suffix("_forward").unwrap_or(forward)) {
+    if heads_first
+        || has(
+            HEADS_LAST,
+            forward.strip_suffix("_forward").unwrap_or(forward),
+        )
+    {
         let first = u32::from(backward);
-        let [query, key, value] = [inputs.argument(first)?, inputs.argument(first + 1)?, inputs.argument(first + 2)?];
+        let [query, key, value] = [
+            inputs.argument(first)?,
+            inputs.argument(first + 1)?,
+            inputs.argument(first + 2)?,
+        ];
         return attention(heads_first, backward, [query, key, value]);
     }
     None
@@ -104,43 +145,97 @@ fn matmul(linear: bool, a: Tensor<'_>, b: Tensor<'_>) -> Option<(u64, Formula, u
         (true, [n, ..]) => *n,
         (false, [.., n]) => *n,
     };
-    let m = if a.dims.len() > 1 { a.dims[a.dims.len() - 2] } else { 1 };
+    let m = if a.dims.len() > 1 {
+        a.dims[a.dims.len() - 2]
+    } else {
+        1
+    };
     // one of the two may have a batch that the other is used for again and again
-    let products = a.elements().saturating_mul(n).max(if linear { 0 } else { b.elements().saturating_mul(m) });
-    let written = products.checked_div(k).unwrap_or(0).saturating_mul(a.element_bytes);
+    let products = a.elements().saturating_mul(n).max(if linear {
+        0
+    } else {
+        b.elements().saturating_mul(m)
+    });
+    let written = products
+        .checked_div(k)
+        .unwrap_or(0)
+        .saturating_mul(a.element_bytes);
     Some((products.saturating_mul(2), Formula::Matmul, written))
 }
 
 /// Operations, and whether it is transposed: then the weight is `[channels in, channels out / groups, …]`, and the output is the larger.
 fn convolution(input: Tensor<'_>, weight: Tensor<'_>, output: Tensor<'_>) -> Option<(u64, bool)> {
-    let ([batch, channels, input_space @ ..], [out_batch, out_channels, output_space @ ..]) = (input.dims, output.dims) else { return None };
-    let [first, ..] = weight.dims else { return None };
+    let ([batch, channels, input_space @ ..], [out_batch, out_channels, output_space @ ..]) =
+        (input.dims, output.dims)
+    else {
+        return None;
+    };
+    let [first, ..] = weight.dims else {
+        return None;
+    };
     if batch != out_batch || input_space.len() != output_space.len() {
         return None;
     }
-    let size = |space: &[u64]| space.iter().fold(1u64, |product, dim| product.saturating_mul(*dim));
+    let size = |space: &[u64]| {
+        space
+            .iter()
+            .fold(1u64, |product, dim| product.saturating_mul(*dim))
+    };
     let (inside, outside) = (size(input_space), size(output_space));
     let transposed = first == channels && (first != out_channels || outside > inside);
     let places = if transposed { inside } else { outside };
-    Some((batch.saturating_mul(places).saturating_mul(weight.elements()).saturating_mul(2), transposed))
+    Some((
+        batch
+            .saturating_mul(places)
+            .saturating_mul(weight.elements())
+            .saturating_mul(2),
+        transposed,
+    ))
 }
 
 /// `flop_counter` takes the weight's gradient times the number of groups; here as many products as there are.
-fn convolution_backward([gradient, input, weight]: [Tensor<'_>; 3], outputs: Option<&Tensors>) -> Option<(u64, Formula, u64)> {
+fn convolution_backward(
+    [gradient, input, weight]: [Tensor<'_>; 3],
+    outputs: Option<&Tensors>,
+) -> Option<(u64, Formula, u64)> {
     let (one, _) = convolution(input, weight, gradient)?;
     let asked = |number: u32| outputs.is_none_or(|outputs| outputs.argument(number).is_some());
     let times = u64::from(asked(0)) + u64::from(asked(1));
-    Some((one.saturating_mul(times), Formula::ConvolutionBackward, input.bytes().saturating_add(weight.bytes())))
+    Some((
+        one.saturating_mul(times),
+        Formula::ConvolutionBackward,
+        input.bytes().saturating_add(weight.bytes()),
+    ))
 }
 
 /// `[b, h, s, d]`, or `[b, s, h, d]`. What is packed without padding, `[tokens, h, d]`, does not tell the lengths.
-fn attention(heads_first: bool, backward: bool, [query, key, value]: [Tensor<'_>; 3]) -> Option<(u64, Formula, u64)> {
-    let (&[b, h_or_s, s_or_h, d], &[_, k1, k2, _], &[_, _, _, e]) = (query.dims, key.dims, value.dims) else { return None };
-    let (h, s, t) = if heads_first { (h_or_s, s_or_h, k2) } else { (s_or_h, h_or_s, k1) };
+fn attention(
+    heads_first: bool,
+    backward: bool,
+    [query, key, value]: [Tensor<'_>; 3],
+) -> Option<(u64, Formula, u64)> {
+    let (&[b, h_or_s, s_or_h, d], &[_, k1, k2, _], &[_, _, _, e]) =
+        (query.dims, key.dims, value.dims)
+    else {
+        return None;
+    };
+    let (h, s, t) = if heads_first {
+        (h_or_s, s_or_h, k2)
+    } else {
+        (s_or_h, h_or_s, k1)
+    };
     let depth = if backward { 3 * d + 2 * e } else { d + e };
-    let operations = [b, h, s, t, depth].into_iter().fold(2u64, u64::saturating_mul);
+    let operations = [b, h, s, t, depth]
+        .into_iter()
+        .fold(2u64, u64::saturating_mul);
     let (formula, written) = if backward {
-        (Formula::AttentionBackward, query.bytes().saturating_add(key.bytes()).saturating_add(value.bytes()))
+        (
+            Formula::AttentionBackward,
+            query
+                .bytes()
+                .saturating_add(key.bytes())
+                .saturating_add(value.bytes()),
+        )
     } else {
         (Formula::Attention, query.bytes())
     };
@@ -148,12 +243,24 @@ fn attention(heads_first: bool, backward: bool, [query, key, value]: [Tensor<'_>
 }
 
 fn per_element(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> (u64, Formula) {
-    let largest = |tensors: &Tensors| tensors.iter().map(|tensor| tensor.elements()).max().unwrap_or(0);
+    let largest = |tensors: &Tensors| {
+        tensors
+            .iter()
+            .map(|tensor| tensor.elements())
+            .max()
+            .unwrap_or(0)
+    };
     let any = largest(inputs).max(outputs.map_or(0, largest));
     match () {
-        () if name.starts_with("_foreach") || name.starts_with("_fused") => (inputs.first_elements(), Formula::Elementwise),
-        () if has(ELEMENTWISE, name.strip_suffix("_backward").unwrap_or(name)) => (any, Formula::Elementwise),
-        () if has(REDUCTIONS, name.strip_suffix("_backward").unwrap_or(name)) => (largest(inputs), Formula::Reduction),
+        () if name.starts_with("_foreach") || name.starts_with("_fused") => {
+            (inputs.first_elements(), Formula::Elementwise)
+        }
+        () if has(ELEMENTWISE, name.strip_suffix("_backward").unwrap_or(name)) => {
+            (any, Formula::Elementwise)
+        }
+        () if has(REDUCTIONS, name.strip_suffix("_backward").unwrap_or(name)) => {
+            (largest(inputs), Formula::Reduction)
+        }
         () => (any, Formula::Bytes),
     }
 }

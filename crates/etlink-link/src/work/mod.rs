@@ -41,7 +41,11 @@ pub fn ops(trace: &LinkedTrace) -> Vec<Work> {
             let [name, shapes, types, out_shapes, out_types] = signature.map(|id| names.get(id));
             tensors[0].read(shapes, types);
             tensors[1].read(out_shapes, out_types);
-            of_op(name, &tensors[0], Some(&tensors[1]).filter(|outputs| !outputs.is_empty()))
+            of_op(
+                name,
+                &tensors[0],
+                Some(&tensors[1]).filter(|outputs| !outputs.is_empty()),
+            )
         })
     };
     (0..ops.len()).map(&mut of).collect()
@@ -50,13 +54,31 @@ pub fn ops(trace: &LinkedTrace) -> Vec<Work> {
 /// The host trace knows outputs as well.
 fn signature(trace: &LinkedTrace, op: usize) -> (&Names, bool, Signature) {
     let ops = &trace.device.ops;
-    if let Some((host, node)) = trace.host.as_ref().zip(trace.op_host.get(op).copied().and_then(HostIdx::get)) {
+    if let Some((host, node)) = trace
+        .host
+        .as_ref()
+        .zip(trace.op_host.get(op).copied().and_then(HostIdx::get))
+    {
         let (nodes, node) = (&host.nodes, node.index());
         let (inputs, outputs) = (&nodes.inputs[node], &nodes.outputs[node]);
-        return (&host.names, true, [nodes.name[node], inputs.shapes, inputs.types, outputs.shapes, outputs.types]);
+        return (
+            &host.names,
+            true,
+            [
+                nodes.name[node],
+                inputs.shapes,
+                inputs.types,
+                outputs.shapes,
+                outputs.types,
+            ],
+        );
     }
     let none = NameId::default();
-    (&trace.device.names, false, [ops.name[op], ops.shapes[op], ops.types[op], none, none])
+    (
+        &trace.device.names,
+        false,
+        [ops.name[op], ops.shapes[op], ops.types[op], none, none],
+    )
 }
 
 /// Per CPU op, the work that it does on the host: none where it or what it calls launches device rows, or where ops that it calls do the
@@ -68,35 +90,61 @@ pub fn on_host(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
     }
     // ops are by start, so those that an op calls come after it
     for op in (0..ops.len()).rev() {
-        let Some(parent) = trace.op_parent[op].get().map(OpIdx::index) else { continue };
+        let Some(parent) = trace.op_parent[op].get().map(OpIdx::index) else {
+            continue;
+        };
         counted[parent] |= counted[op] || ops[op].formula.is_counted();
         any[parent] |= any[op] || ops[op].formula != Formula::None;
     }
     let is_op = |op: usize| trace.device_name(trace.device.ops.name[op]).contains("::");
-    let elsewhere = |op: usize| counted[op] || any[op] && !ops[op].formula.is_counted() || !is_op(op);
-    (0..ops.len()).map(|op| if elsewhere(op) { Work::default() } else { ops[op] }).collect()
+    let elsewhere =
+        |op: usize| counted[op] || any[op] && !ops[op].formula.is_counted() || !is_op(op);
+    (0..ops.len())
+        .map(|op| {
+            if elsewhere(op) {
+                Work::default()
+            } else {
+                ops[op]
+            }
+        })
+        .collect()
 }
 
 /// Per device row, its work: of a copy what it moves, of a kernel its share of its op's work, by duration, so that the kernels of an op add up to it.
 /// Takes the result of [`ops`]. O(rows).
 pub fn on_devices(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
     let rows = &trace.device.rows;
-    let owner = |row: usize| trace.row_op[row].get().filter(|_| rows.kind[row] == RowKind::Kernel && !communicates(trace, row)).map(OpIdx::index);
+    let owner = |row: usize| {
+        trace.row_op[row]
+            .get()
+            .filter(|_| rows.kind[row] == RowKind::Kernel && !communicates(trace, row))
+            .map(OpIdx::index)
+    };
     let mut total = vec![DurationNs(0); ops.len()];
-    (0..rows.len()).filter_map(|row| Some((row, owner(row)?))).for_each(|(row, op)| total[op] += at_least_one(rows.duration[row]));
+    (0..rows.len())
+        .filter_map(|row| Some((row, owner(row)?)))
+        .for_each(|(row, op)| total[op] += at_least_one(rows.duration[row]));
     let mut before = vec![DurationNs(0); ops.len()];
     let of = |row: usize| {
-        let Some(op) = owner(row) else { return copy(trace, row) };
+        let Some(op) = owner(row) else {
+            return copy(trace, row);
+        };
         let from = before[op];
         before[op] += at_least_one(rows.duration[row]);
         let share = |all: u64| part(all, before[op], total[op]) - part(all, from, total[op]);
-        Work { operations: share(ops[op].operations), bytes: share(ops[op].bytes), ..ops[op] }
+        Work {
+            operations: share(ops[op].operations),
+            bytes: share(ops[op].bytes),
+            ..ops[op]
+        }
     };
     (0..rows.len()).map(of).collect()
 }
 
 fn communicates(trace: &LinkedTrace, row: usize) -> bool {
-    trace.row_collective(RowIdx::new(row)).is_some_and(|found| found.kind() != CollectiveKind::Other)
+    trace
+        .row_collective(RowIdx::new(row))
+        .is_some_and(|found| found.kind() != CollectiveKind::Other)
 }
 
 fn at_least_one(duration: DurationNs) -> DurationNs {
@@ -112,10 +160,15 @@ fn part(all: u64, done: DurationNs, total: DurationNs) -> u64 {
 /// A copy within a device reads and writes there; one from or to the host does one of these.
 fn copy(trace: &LinkedTrace, row: usize) -> Work {
     let rows = &trace.device.rows;
-    let within = rows.kind[row] == RowKind::Memcpy && trace.device_name(rows.name[row]).contains("DtoD");
+    let within =
+        rows.kind[row] == RowKind::Memcpy && trace.device_name(rows.name[row]).contains("DtoD");
     match rows.bytes[row] {
         0 => Work::default(),
-        bytes => Work { operations: 0, bytes: bytes.saturating_mul(1 + u64::from(within)), formula: Formula::Copy },
+        bytes => Work {
+            operations: 0,
+            bytes: bytes.saturating_mul(1 + u64::from(within)),
+            formula: Formula::Copy,
+        },
     }
 }
 

@@ -23,7 +23,9 @@ pub struct Tensor<'a> {
 impl Tensor<'_> {
     /// Number of elements; a scalar has one.
     pub fn elements(&self) -> u64 {
-        self.dims.iter().fold(1, |product, dim| product.saturating_mul(*dim))
+        self.dims
+            .iter()
+            .fold(1, |product, dim| product.saturating_mul(*dim))
     }
 
     /// Size in bytes.
@@ -55,11 +57,18 @@ impl Tensors {
         self.dims.clear();
         self.places.clear();
         self.sizes.clear();
-        self.sizes.extend(types.split('"').skip(1).step_by(2).map(element_bytes));
-        let (mut depth, mut argument, mut from, mut leaf, mut number) = (0u32, 0u32, 0, false, None);
+        self.sizes
+            .extend(types.split('"').skip(1).step_by(2).map(element_bytes));
+        let (mut depth, mut argument, mut from, mut leaf, mut number) =
+            (0u32, 0u32, 0, false, None);
         for byte in shapes.bytes() {
             if let b'0'..=b'9' = byte {
-                number = Some(number.unwrap_or(0u64).saturating_mul(10).saturating_add(u64::from(byte - b'0')));
+                number = Some(
+                    number
+                        .unwrap_or(0u64)
+                        .saturating_mul(10)
+                        .saturating_add(u64::from(byte - b'0')),
+                );
                 continue;
             }
             self.dims.extend(number.take());
@@ -80,7 +89,12 @@ impl Tensors {
     fn place(&mut self, argument: u32, from: usize) {
         let element_bytes = self.sizes.get(argument as usize).copied().unwrap_or(0);
         if element_bytes > 0 {
-            self.places.push(Place { argument, from, to: self.dims.len(), element_bytes });
+            self.places.push(Place {
+                argument,
+                from,
+                to: self.dims.len(),
+                element_bytes,
+            });
         }
     }
 
@@ -91,7 +105,10 @@ impl Tensors {
 
     /// The tensor that argument `number` is.
     pub fn argument(&self, number: u32) -> Option<Tensor<'_>> {
-        self.places.iter().find(|place| place.argument == number).map(|place| self.tensor(place))
+        self.places
+            .iter()
+            .find(|place| place.argument == number)
+            .map(|place| self.tensor(place))
     }
 
     /// All of them, those of lists too.
@@ -102,11 +119,19 @@ impl Tensors {
     /// Elements of all tensors of the first argument that has any.
     pub fn first_elements(&self) -> u64 {
         let first = self.places.first().map(|place| place.argument);
-        self.places.iter().filter(|place| Some(place.argument) == first).fold(0, |sum, place| sum.saturating_add(self.tensor(place).elements()))
+        self.places
+            .iter()
+            .filter(|place| Some(place.argument) == first)
+            .fold(0, |sum, place| {
+                sum.saturating_add(self.tensor(place).elements())
+            })
     }
 
     fn tensor(&self, place: &Place) -> Tensor<'_> {
-        Tensor { dims: &self.dims[place.from..place.to], element_bytes: place.element_bytes }
+        Tensor {
+            dims: &self.dims[place.from..place.to],
+            element_bytes: place.element_bytes,
+        }
     }
 }
 
@@ -115,7 +140,9 @@ fn element_bytes(text: &str) -> u64 {
     match text.split_once("Tensor(") {
         Some((_, inner)) => inner.split(')').next().and_then(dtype_bytes).unwrap_or(0),
         None if text == "TensorList" => USUAL_ELEMENT_BYTES,
-        None if text.starts_with(|c: char| c.is_ascii_lowercase()) => dtype_bytes(text).unwrap_or(0),
+        None if text.starts_with(|c: char| c.is_ascii_lowercase()) => {
+            dtype_bytes(text).unwrap_or(0)
+        }
         None => 0,
     }
 }
@@ -128,7 +155,10 @@ mod tests {
         let mut tensors = Tensors::default();
         tensors.read("[[7]]", r#"["double"]"#);
         tensors.read(shapes, types);
-        tensors.iter().map(|tensor| (tensor.dims.to_vec(), tensor.element_bytes)).collect()
+        tensors
+            .iter()
+            .map(|tensor| (tensor.dims.to_vec(), tensor.element_bytes))
+            .collect()
     }
 
     #[test]
@@ -138,20 +168,41 @@ mod tests {
             r#"["Tensor(float)", "Tensor(c10::Half)", "Tensor(nullptr (uninitialized))", "GenericList[Int,Int]", "Bool"]"#,
         );
         assert_eq!(host, [(vec![8, 16], 4), (vec![16, 24], 2)]);
-        let device = read("[[24], [], [], [3]]", r#"["c10::BFloat16", "Scalar", "long int", "c10::Float8_e4m3fn"]"#);
-        assert_eq!(device, [(vec![24], 2), (vec![], 8), (vec![3], 1)], "a tensor of no dimension has one element");
+        let device = read(
+            "[[24], [], [], [3]]",
+            r#"["c10::BFloat16", "Scalar", "long int", "c10::Float8_e4m3fn"]"#,
+        );
+        assert_eq!(
+            device,
+            [(vec![24], 2), (vec![], 8), (vec![3], 1)],
+            "a tensor of no dimension has one element"
+        );
     }
 
     #[test]
     fn lists_of_tensors() {
         let types = r#"["GenericList[Tensor(long),Tensor(long)]", "Int"]"#;
-        assert_eq!(read("[[[2, 3], [4]], []]", types), [(vec![2, 3], 8), (vec![4], 8)]);
-        assert_eq!(read("[[[2, 3], [4]], []]", r#"["TensorList", "Scalar"]"#), [(vec![2, 3], 4), (vec![4], 4)]);
+        assert_eq!(
+            read("[[[2, 3], [4]], []]", types),
+            [(vec![2, 3], 8), (vec![4], 8)]
+        );
+        assert_eq!(
+            read("[[[2, 3], [4]], []]", r#"["TensorList", "Scalar"]"#),
+            [(vec![2, 3], 4), (vec![4], 4)]
+        );
     }
 
     #[test]
     fn what_is_no_list_has_none() {
-        for shapes in ["", "null", "[]", "]]]", "[[", "7, 8", "[[99999999999999999999999]"] {
+        for shapes in [
+            "",
+            "null",
+            "[]",
+            "]]]",
+            "[[",
+            "7, 8",
+            "[[99999999999999999999999]",
+        ] {
             assert!(read(shapes, r#"["float"]"#).len() <= 1, "{shapes}");
         }
         assert_eq!(read("[[2]]", ""), []);

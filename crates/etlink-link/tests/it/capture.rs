@@ -11,10 +11,21 @@ use etlink_model::RowIdx;
 use etlink_model::builder::{Flavour, GraphKernel, Queue, ThreadRef, TraceBuilder};
 use proptest::prelude::*;
 
-const STREAM: Queue = Queue { device: 0, context: 0, stream: 7 };
+const STREAM: Queue = Queue {
+    device: 0,
+    context: 0,
+    stream: 7,
+};
 
 /// An op of 8 us that launches `kernel` while it is captured.
-fn captured_op(draw: &mut TraceBuilder, thread: ThreadRef, at: i64, op: &str, batch: i64, kernel: &str) {
+fn captured_op(
+    draw: &mut TraceBuilder,
+    thread: ThreadRef,
+    at: i64,
+    op: &str,
+    batch: i64,
+    kernel: &str,
+) {
     let op = draw.op(thread, op, at, at + 8_000);
     draw.arg(op, "Input Dims", &format!("[[{batch}, 64]]"));
     draw.arg(op, "Input type", "[\"float\"]");
@@ -32,7 +43,11 @@ fn capture(draw: &mut TraceBuilder, thread: ThreadRef, at: i64, batch: i64, ops:
 }
 
 fn layers(count: usize, last: (&'static str, &'static str)) -> Vec<(&'static str, &'static str)> {
-    let layer = [("aten::addmm", "gemm"), ("aten::relu", "relu"), ("aten::add", "add")];
+    let layer = [
+        ("aten::addmm", "gemm"),
+        ("aten::relu", "relu"),
+        ("aten::add", "add"),
+    ];
     let mut ops = layer.repeat(count);
     ops.push(last);
     ops
@@ -43,8 +58,18 @@ const ARGMAX: (&str, &str) = ("aten::argmax", "argmax");
 
 /// A launch of a graph at `at` whose kernels run one after the other, 1 us each.
 fn replay(draw: &mut TraceBuilder, thread: ThreadRef, at: i64, kernels: &[&str]) {
-    let kernels: Vec<GraphKernel<'_>> =
-        kernels.iter().zip(0..).map(|(name, slot)| (STREAM, *name, at + 10_000 + 2_000 * slot, at + 11_000 + 2_000 * slot)).collect();
+    let kernels: Vec<GraphKernel<'_>> = kernels
+        .iter()
+        .zip(0..)
+        .map(|(name, slot)| {
+            (
+                STREAM,
+                *name,
+                at + 10_000 + 2_000 * slot,
+                at + 11_000 + 2_000 * slot,
+            )
+        })
+        .collect();
     draw.graph_launch_of(thread, (at, at + 5_000), &kernels);
 }
 
@@ -68,7 +93,11 @@ fn carried(of_replay: &TraceBuilder, of_capture: &TraceBuilder) -> Result<Linked
 fn rows(trace: &LinkedTrace) -> Vec<String> {
     let row = |row: usize| {
         let name = trace.device_name(trace.device.rows.name[row]);
-        match trace.captured.as_ref().and_then(|captured| captured.of(RowIdx::new(row))) {
+        match trace
+            .captured
+            .as_ref()
+            .and_then(|captured| captured.of(RowIdx::new(row)))
+        {
             Some(op) => format!("{name} {} {} {} {}", op.name, op.shapes, op.types, op.scope),
             None => format!("{name} -"),
         }
@@ -77,7 +106,9 @@ fn rows(trace: &LinkedTrace) -> Vec<String> {
 }
 
 fn want(batch: i64, ops: &[(&str, &str)]) -> Vec<String> {
-    ops.iter().map(|(op, kernel)| format!("{kernel} {op} [[{batch}, 64]] [\"float\"] capture of {batch}")).collect()
+    ops.iter()
+        .map(|(op, kernel)| format!("{kernel} {op} [[{batch}, 64]] [\"float\"] capture of {batch}"))
+        .collect()
 }
 
 fn report(trace: &LinkedTrace) -> CaptureReport {
@@ -99,8 +130,20 @@ fn several_graphs_replayed_in_another_order() {
     let mut expected = [want(16, &large), want(8, &small), want(16, &large)].concat();
     expected.push("gemm -".into());
     assert_eq!(rows(&trace), expected);
-    assert_eq!(report(&trace), CaptureReport { captures: 2, launches: 17, complete: 3, carried: 27, ..CaptureReport::default() });
-    assert_eq!((trace.report.graph_launches, trace.report.graph_rows), (3, 27));
+    assert_eq!(
+        report(&trace),
+        CaptureReport {
+            captures: 2,
+            launches: 17,
+            complete: 3,
+            carried: 27,
+            ..CaptureReport::default()
+        }
+    );
+    assert_eq!(
+        (trace.report.graph_launches, trace.report.graph_rows),
+        (3, 27)
+    );
 }
 
 #[test]
@@ -115,7 +158,16 @@ fn a_kernel_that_the_replay_lacks() {
     replay(&mut of_replay, main, 0, &kernels(&fewer));
     let trace = carried(&of_replay, &of_capture).expect("carries");
     assert_eq!(rows(&trace), want(8, &fewer));
-    assert_eq!(report(&trace), CaptureReport { captures: 1, launches: 10, partial: 1, carried: 9, ..CaptureReport::default() });
+    assert_eq!(
+        report(&trace),
+        CaptureReport {
+            captures: 1,
+            launches: 10,
+            partial: 1,
+            carried: 9,
+            ..CaptureReport::default()
+        }
+    );
 }
 
 #[test]
@@ -146,15 +198,31 @@ fn graphs_of_the_same_kernels_are_not_guessed() {
     let (mut of_replay, main) = rocm();
     replay(&mut of_replay, main, 0, &kernels(&layers(3, SOFTMAX)));
     let trace = carried(&of_replay, &of_capture).expect("carries");
-    assert!(rows(&trace).iter().all(|row| row.ends_with(" -")), "{:?}", rows(&trace));
-    assert_eq!(report(&trace), CaptureReport { captures: 2, launches: 20, complete: 1, ambiguous: 10, ..CaptureReport::default() });
+    assert!(
+        rows(&trace).iter().all(|row| row.ends_with(" -")),
+        "{:?}",
+        rows(&trace)
+    );
+    assert_eq!(
+        report(&trace),
+        CaptureReport {
+            captures: 2,
+            launches: 20,
+            complete: 1,
+            ambiguous: 10,
+            ..CaptureReport::default()
+        }
+    );
 
     // two captures that say the same leave no choice
     let (mut of_capture, main) = rocm();
     for at in [0, 500_000] {
         capture(&mut of_capture, main, at, 8, &layers(3, SOFTMAX));
     }
-    assert_eq!(report(&carried(&of_replay, &of_capture).expect("carries")).carried, 10);
+    assert_eq!(
+        report(&carried(&of_replay, &of_capture).expect("carries")).carried,
+        10
+    );
 }
 
 #[test]
@@ -165,7 +233,13 @@ fn what_runs_while_a_capture_is_open_is_not_captured() {
     capture(&mut of_capture, main, 0, 8, &ops);
     let other = of_capture.thread();
     of_capture.op(other, "loader", 10_000, 18_000);
-    of_capture.launch(other, (12_000, 13_000), Queue::stream(9), "gemm", (20_000, 21_000));
+    of_capture.launch(
+        other,
+        (12_000, 13_000),
+        Queue::stream(9),
+        "gemm",
+        (20_000, 21_000),
+    );
     captured_op(&mut of_capture, other, 25_000, "AddmmBackward0", 4, "gemm");
     let (mut of_replay, main) = rocm();
     replay(&mut of_replay, main, 0, &["gemm", "relu", "gemm"]);
@@ -177,12 +251,21 @@ fn what_runs_while_a_capture_is_open_is_not_captured() {
 
 #[test]
 fn streams_of_a_launch_run_side_by_side() {
-    let ops = [("aten::addmm", "gemm"), ("aten::relu", "relu"), ("aten::conv2d", "conv"), ("aten::tanh", "tanh"), ("aten::cat", "cat")];
+    let ops = [
+        ("aten::addmm", "gemm"),
+        ("aten::relu", "relu"),
+        ("aten::conv2d", "conv"),
+        ("aten::tanh", "tanh"),
+        ("aten::cat", "cat"),
+    ];
     let (mut of_capture, main) = rocm();
     capture(&mut of_capture, main, 0, 8, &ops);
     let (mut of_replay, main) = rocm();
     // captured one after the other, run side by side: conv and tanh beside gemm and relu
-    let side = Queue { stream: 9, ..STREAM };
+    let side = Queue {
+        stream: 9,
+        ..STREAM
+    };
     let rows_of_launch = [
         (STREAM, "gemm", 10_000, 14_000),
         (side, "conv", 11_000, 12_000),
@@ -200,29 +283,42 @@ fn streams_of_a_launch_run_side_by_side() {
 #[test]
 fn graph_node_ids_order_the_rows_of_a_launch() {
     // one name on two streams: only the nodes' numbers tell which is which
-    let ops = [("aten::relu", "elementwise"), ("aten::tanh", "elementwise"), ("aten::cat", "cat")];
+    let ops = [
+        ("aten::relu", "elementwise"),
+        ("aten::tanh", "elementwise"),
+        ("aten::cat", "cat"),
+    ];
     let (mut of_capture, main) = rocm();
     capture(&mut of_capture, main, 0, 8, &ops);
     let side = Queue::stream(9);
     let launch = |flavour| {
         let mut draw = TraceBuilder::new(flavour);
         let main = draw.thread();
-        let kernels =
-            [(Queue::stream(7), "elementwise", 14_000, 15_000), (side, "elementwise", 10_000, 11_000), (Queue::stream(7), "cat", 17_000, 18_000)];
+        let kernels = [
+            (Queue::stream(7), "elementwise", 14_000, 15_000),
+            (side, "elementwise", 10_000, 11_000),
+            (Queue::stream(7), "cat", 17_000, 18_000),
+        ];
         draw.graph_launch_of(main, (0, 5_000), &kernels);
         draw
     };
     let with_nodes = carried(&launch(Flavour::Cuda), &of_capture).expect("carries");
     assert_eq!(rows(&with_nodes), want(8, &[ops[1], ops[0], ops[2]]));
     let without = carried(&launch(Flavour::Rocm), &of_capture).expect("carries");
-    assert_eq!((report(&without).carried, report(&without).ambiguous), (1, 2));
+    assert_eq!(
+        (report(&without).carried, report(&without).ambiguous),
+        (1, 2)
+    );
 }
 
 #[test]
 fn copies_and_memsets_are_known_by_what_they_do() {
     let (mut of_capture, main) = rocm();
     of_capture.capture(main, 1_000, 50_000);
-    for (at, op, call) in [(10_000, "aten::copy_", "hipMemcpyAsync"), (20_000, "aten::zero_", "hipMemsetAsync")] {
+    for (at, op, call) in [
+        (10_000, "aten::copy_", "hipMemcpyAsync"),
+        (20_000, "aten::zero_", "hipMemsetAsync"),
+    ] {
         of_capture.op(main, op, at, at + 8_000);
         let id = of_capture.next_correlation();
         of_capture.call(main, call, (at + 1_000, at + 2_000), id);
@@ -230,10 +326,25 @@ fn copies_and_memsets_are_known_by_what_they_do() {
     captured_op(&mut of_capture, main, 30_000, "aten::relu", 8, "relu");
     of_capture.captured(main, (40_000, 41_000), "of no op");
     let (mut of_replay, main) = rocm();
-    replay(&mut of_replay, main, 0, &["__amd_rocclr_copyBuffer", "__amd_rocclr_fillBufferAligned", "relu", "of no op"]);
+    replay(
+        &mut of_replay,
+        main,
+        0,
+        &[
+            "__amd_rocclr_copyBuffer",
+            "__amd_rocclr_fillBufferAligned",
+            "relu",
+            "of no op",
+        ],
+    );
     let trace = carried(&of_replay, &of_capture).expect("carries");
     let found = rows(&trace);
-    assert!(found[0].contains("aten::copy_") && found[1].contains("aten::zero_") && found[2].contains("aten::relu"), "{found:?}");
+    assert!(
+        found[0].contains("aten::copy_")
+            && found[1].contains("aten::zero_")
+            && found[2].contains("aten::relu"),
+        "{found:?}"
+    );
     assert_eq!((report(&trace).carried, report(&trace).without_op), (3, 1));
 }
 
@@ -244,8 +355,25 @@ fn graphs_that_were_not_captured_are_said() {
     let (mut of_replay, main) = rocm();
     replay(&mut of_replay, main, 0, &["other", "kernels"]);
     let trace = carried(&of_replay, &of_capture).expect("carries nothing");
-    assert_eq!(report(&trace), CaptureReport { captures: 1, launches: 10, unknown: 1, not_found: 2, ..CaptureReport::default() });
-    assert!(trace.report.notes.iter().any(|note| note.contains("none of the 1 graph launches")), "{:?}", trace.report.notes);
+    assert_eq!(
+        report(&trace),
+        CaptureReport {
+            captures: 1,
+            launches: 10,
+            unknown: 1,
+            not_found: 2,
+            ..CaptureReport::default()
+        }
+    );
+    assert!(
+        trace
+            .report
+            .notes
+            .iter()
+            .any(|note| note.contains("none of the 1 graph launches")),
+        "{:?}",
+        trace.report.notes
+    );
 }
 
 #[test]
@@ -255,13 +383,25 @@ fn traces_without_a_capture_that_could_be_used() {
     let refused = |of_capture: &TraceBuilder| carried(&of_replay, of_capture).expect_err("refused");
 
     let error = refused(&of_replay);
-    assert!(matches!(error, Error::NoCapture { calls: 1, replays: 1 }), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::NoCapture {
+                calls: 1,
+                replays: 1
+            }
+        ),
+        "{error}"
+    );
 
     let (mut cut, main) = rocm();
     cut.begin_capture(main, 5_000);
     captured_op(&mut cut, main, 10_000, "aten::relu", 8, "relu");
     let error = refused(&cut);
-    assert!(matches!(&error, Error::CutCapture { captures: 1, first } if first == "hipStreamBeginCapture at 5000 ns"), "{error}");
+    assert!(
+        matches!(&error, Error::CutCapture { captures: 1, first } if first == "hipStreamBeginCapture at 5000 ns"),
+        "{error}"
+    );
 
     let (mut empty, main) = rocm();
     empty.capture(main, 5_000, 9_000);
@@ -271,26 +411,51 @@ fn traces_without_a_capture_that_could_be_used() {
     let main = cuda.thread();
     capture(&mut cuda, main, 0, 8, &layers(1, SOFTMAX));
     let error = refused(&cuda);
-    assert!(matches!(&error, Error::UnnamedCapture { captures: 1, first } if first == "cudaLaunchKernel at 12000 ns"), "{error}");
+    assert!(
+        matches!(&error, Error::UnnamedCapture { captures: 1, first } if first == "cudaLaunchKernel at 12000 ns"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_graph_launch_launches_all_its_rows_and_streams_order_them() {
     let (mut draw, main) = rocm();
     draw.op(main, "replay", 0, 20_000);
-    let side = Queue { stream: 9, ..STREAM };
+    let side = Queue {
+        stream: 9,
+        ..STREAM
+    };
     let names = ["a", "b", "c", "d"];
-    let kernels: Vec<GraphKernel<'_>> =
-        names.iter().zip(0..).map(|(name, at)| (if at % 2 == 0 { STREAM } else { side }, *name, 10_000 + at * 500, 10_900 + at * 500)).collect();
+    let kernels: Vec<GraphKernel<'_>> = names
+        .iter()
+        .zip(0..)
+        .map(|(name, at)| {
+            (
+                if at % 2 == 0 { STREAM } else { side },
+                *name,
+                10_000 + at * 500,
+                10_900 + at * 500,
+            )
+        })
+        .collect();
     draw.graph_launch_of(main, (4_000, 9_000), &kernels);
     let trace = alone(&draw);
     let of = |kind| trace.edges.iter().filter(move |edge| edge.kind == kind);
-    let causes: Vec<_> = of(EdgeKind::Launch).map(|edge| trace.nodes.get(edge.from as usize)).collect();
+    let causes: Vec<_> = of(EdgeKind::Launch)
+        .map(|edge| trace.nodes.get(edge.from as usize))
+        .collect();
     assert_eq!(causes.len(), 4);
     // the slice that ends where the launch call begins
-    assert!(causes.iter().all(|node| node.kind == NodeKind::HostOp && (node.start + node.duration).0 == 4_000), "{causes:?}");
+    assert!(
+        causes
+            .iter()
+            .all(|node| node.kind == NodeKind::HostOp && (node.start + node.duration).0 == 4_000),
+        "{causes:?}"
+    );
     let name = |node: u32| trace.name(&trace.nodes.get(node as usize)).to_owned();
-    let order: Vec<String> = of(EdgeKind::StreamOrder).map(|edge| format!("{} -> {}", name(edge.from), name(edge.to))).collect();
+    let order: Vec<String> = of(EdgeKind::StreamOrder)
+        .map(|edge| format!("{} -> {}", name(edge.from), name(edge.to)))
+        .collect();
     assert_eq!(order, ["a -> c", "b -> d"]);
 }
 

@@ -15,7 +15,12 @@ fn step(draw: &mut TraceBuilder, main: ThreadRef, worker: ThreadRef, number: i64
 }
 
 fn inferred(trace: &LinkedTrace) -> Vec<bool> {
-    trace.edges.iter().filter(|edge| edge.kind == EdgeKind::Handoff).map(|edge| edge.inferred).collect()
+    trace
+        .edges
+        .iter()
+        .filter(|edge| edge.kind == EdgeKind::Handoff)
+        .map(|edge| edge.inferred)
+        .collect()
 }
 
 #[test]
@@ -26,12 +31,29 @@ fn the_giver_waits_from_the_workers_first_op_to_its_last() {
     step(&mut draw, main, worker, 8, 100_000);
     let trace = alone(&draw);
     let gaps = thread(&trace);
-    assert_eq!(gaps[..4], ["aten::mm 0-20", "host gap 20-30", "host gap 70-80", "optimizer 80-90"]);
+    assert_eq!(
+        gaps[..4],
+        [
+            "aten::mm 0-20",
+            "host gap 20-30",
+            "host gap 70-80",
+            "optimizer 80-90"
+        ]
+    );
     // the worker does nothing between the two steps but wait for work
-    let want = ["host gap -> boundary", "AccumulateGrad -> host gap", "host gap -> MmBackward0", "AccumulateGrad -> host gap"];
+    let want = [
+        "host gap -> boundary",
+        "AccumulateGrad -> host gap",
+        "host gap -> MmBackward0",
+        "AccumulateGrad -> host gap",
+    ];
     assert_eq!(edges(&trace, EdgeKind::Handoff), want);
     assert_eq!(inferred(&trace), [false; 4]);
-    assert_eq!(delays(&trace), [""; 0], "the worker's boundary takes no time");
+    assert_eq!(
+        delays(&trace),
+        [""; 0],
+        "the worker's boundary takes no time"
+    );
 }
 
 #[test]
@@ -41,8 +63,18 @@ fn inside_an_annotation_its_own_time_is_cut() {
     draw.annotation(main, "ProfilerStep#1", 0, 100_000);
     step(&mut draw, main, worker, 7, 0);
     let trace = alone(&draw);
-    assert_eq!(edges(&trace, EdgeKind::Handoff), ["ProfilerStep#1 -> boundary", "AccumulateGrad -> ProfilerStep#1"]);
-    assert_eq!(trace.op_exclusive[0].0, 10_000 + 10_000 + 10_000, "without the wait");
+    assert_eq!(
+        edges(&trace, EdgeKind::Handoff),
+        [
+            "ProfilerStep#1 -> boundary",
+            "AccumulateGrad -> ProfilerStep#1"
+        ]
+    );
+    assert_eq!(
+        trace.op_exclusive[0].0,
+        10_000 + 10_000 + 10_000,
+        "without the wait"
+    );
 }
 
 #[test]
@@ -50,7 +82,13 @@ fn a_launch_at_the_workers_first_instant_hangs_on_its_boundary() {
     let mut draw = TraceBuilder::default();
     let (main, worker) = (draw.thread(), draw.thread());
     step(&mut draw, main, worker, 7, 0);
-    draw.launch(worker, (30_000, 34_000), Queue::stream(7), "k", (40_000, 45_000));
+    draw.launch(
+        worker,
+        (30_000, 34_000),
+        Queue::stream(7),
+        "k",
+        (40_000, 45_000),
+    );
     let trace = alone(&draw);
     assert_eq!(edges(&trace, EdgeKind::Handoff).len(), 2);
     assert_eq!(trace.report.launched, 1);
@@ -61,11 +99,24 @@ fn a_launch_right_after_the_wait_hangs_on_what_followed_it() {
     let mut draw = TraceBuilder::default();
     let (main, worker) = (draw.thread(), draw.thread());
     step(&mut draw, main, worker, 7, 0);
-    draw.launch(main, (70_000, 74_000), Queue::stream(7), "k", (78_000, 79_000));
+    draw.launch(
+        main,
+        (70_000, 74_000),
+        Queue::stream(7),
+        "k",
+        (78_000, 79_000),
+    );
     let trace = alone(&draw);
-    let launch = trace.edges.iter().find(|edge| edge.kind == EdgeKind::Launch).expect("launched");
+    let launch = trace
+        .edges
+        .iter()
+        .find(|edge| edge.kind == EdgeKind::Launch)
+        .expect("launched");
     assert_eq!(trace.nodes.get(launch.from as usize).start.0, 70_000);
-    assert_eq!(edges(&trace, EdgeKind::Handoff), ["host gap -> boundary", "AccumulateGrad -> host gap"]);
+    assert_eq!(
+        edges(&trace, EdgeKind::Handoff),
+        ["host gap -> boundary", "AccumulateGrad -> host gap"]
+    );
 }
 
 #[test]
@@ -83,7 +134,12 @@ fn without_numbers_the_engines_names_tell_where_one_thread_alone_has_a_gap() {
         let mut draw = TraceBuilder::default();
         let (main, worker) = (draw.thread(), draw.thread());
         draw.op(main, "aten::mm", 0, 20_000);
-        draw.op(worker, "autograd::engine::evaluate_function: MmBackward0", 30_000, 70_000);
+        draw.op(
+            worker,
+            "autograd::engine::evaluate_function: MmBackward0",
+            30_000,
+            70_000,
+        );
         draw.op(main, "optimizer", 80_000, 90_000);
         for _ in 0..others {
             let other = draw.thread();
@@ -91,7 +147,10 @@ fn without_numbers_the_engines_names_tell_where_one_thread_alone_has_a_gap() {
             draw.op(other, "b", 90_000, 95_000);
         }
         let trace = alone(&draw);
-        assert_eq!(inferred(&trace), vec![true; if others == 0 { 2 } else { 0 }]);
+        assert_eq!(
+            inferred(&trace),
+            vec![true; if others == 0 { 2 } else { 0 }]
+        );
     }
 }
 
@@ -106,14 +165,26 @@ fn each_process_counts_its_sequence_numbers_by_itself() {
     step(&mut draw, other_main, other_worker, 7, 0);
     let trace = alone(&draw);
     let pid = |node: u32| trace.device.threads[trace.nodes.resource[node as usize] as usize].pid;
-    let handoffs: Vec<_> = trace.edges.iter().filter(|edge| edge.kind == EdgeKind::Handoff).collect();
+    let handoffs: Vec<_> = trace
+        .edges
+        .iter()
+        .filter(|edge| edge.kind == EdgeKind::Handoff)
+        .collect();
     assert_eq!(handoffs.len(), 4);
-    assert!(handoffs.iter().all(|edge| pid(edge.from) == pid(edge.to)), "{handoffs:?}");
+    assert!(
+        handoffs.iter().all(|edge| pid(edge.from) == pid(edge.to)),
+        "{handoffs:?}"
+    );
 }
 
 /// `allreduce` with this number, given by `main` at `at`.
 fn all_reduce(draw: &mut TraceBuilder, main: ThreadRef, number: i64, at: i64) {
-    draw.collective(main, &Comms::new("allreduce", 0..2, 0, number), at, at + 10_000);
+    draw.collective(
+        main,
+        &Comms::new("allreduce", 0..2, 0, number),
+        at,
+        at + 10_000,
+    );
 }
 
 #[test]
@@ -137,8 +208,19 @@ fn gloo_runs_collectives_in_the_order_in_which_they_were_given() {
         format!("gloo:all_reduce -> {record}"),
     ];
     assert_eq!(edges(&trace, EdgeKind::Handoff), want);
-    assert_eq!(thread(&trace)[..4], ["record_param_comms 0-5", "record_param_comms 5-10", "host gap 10-20", "record_param_comms 20-30"]);
-    assert_eq!(thread(&trace)[4..6], ["host gap 30-50", "record_param_comms 90-95"]);
+    assert_eq!(
+        thread(&trace)[..4],
+        [
+            "record_param_comms 0-5",
+            "record_param_comms 5-10",
+            "host gap 10-20",
+            "record_param_comms 20-30"
+        ]
+    );
+    assert_eq!(
+        thread(&trace)[4..6],
+        ["host gap 30-50", "record_param_comms 90-95"]
+    );
 }
 
 #[test]
@@ -155,10 +237,25 @@ fn who_rests_until_its_collective_has_ended_waits_for_it() {
         draw.annotation(two, "gloo:all_reduce", 35_000, 90_000);
         draw.op(main, "aten::copy_", next, 200_000);
         let trace = alone(&draw);
-        let back: Vec<String> = edges(&trace, EdgeKind::Handoff).into_iter().filter(|edge| edge.starts_with("gloo")).collect();
-        assert_eq!(back, vec!["gloo:all_reduce -> ProfilerStep#1"; if waits { 2 } else { 0 }], "{next}");
-        let after = if waits { "ProfilerStep#1 90-190" } else { "ProfilerStep#1 30-190" };
-        assert!(thread(&trace).contains(&after.to_owned()), "{:?}", thread(&trace));
+        let back: Vec<String> = edges(&trace, EdgeKind::Handoff)
+            .into_iter()
+            .filter(|edge| edge.starts_with("gloo"))
+            .collect();
+        assert_eq!(
+            back,
+            vec!["gloo:all_reduce -> ProfilerStep#1"; if waits { 2 } else { 0 }],
+            "{next}"
+        );
+        let after = if waits {
+            "ProfilerStep#1 90-190"
+        } else {
+            "ProfilerStep#1 30-190"
+        };
+        assert!(
+            thread(&trace).contains(&after.to_owned()),
+            "{:?}",
+            thread(&trace)
+        );
     }
 }
 
@@ -169,5 +266,8 @@ fn what_a_worker_begins_before_its_work_has_ended_is_no_part_of_that() {
     let (main, worker) = (draw.thread(), draw.thread());
     step(&mut draw, main, worker, 7, 0);
     draw.annotation(worker, "range", 69_000, 100_000);
-    assert_eq!(edges(&alone(&draw), EdgeKind::Handoff), ["host gap -> boundary", "AccumulateGrad -> host gap"]);
+    assert_eq!(
+        edges(&alone(&draw), EdgeKind::Handoff),
+        ["host gap -> boundary", "AccumulateGrad -> host gap"]
+    );
 }

@@ -5,12 +5,23 @@ use etlink_link::NoLaunch;
 use etlink_model::AnomalyKind;
 use etlink_model::builder::{Flavour, Queue, TraceBuilder};
 
-const STREAM: Queue = Queue { device: 0, context: 1, stream: 7 };
+const STREAM: Queue = Queue {
+    device: 0,
+    context: 1,
+    stream: 7,
+};
 
 #[test]
 fn by_correlation_whatever_the_name_of_the_call() {
     // thread  c0 -  c1 -  c2 - …       stream 7   . k0 ==  k1 ==  …
-    let names = ["cudaLaunchKernel", "cuLaunchKernelEx", "hipExtModuleLaunchKernel", "cudaMemcpyAsync", "zeCommandListAppendLaunchKernel", "new"];
+    let names = [
+        "cudaLaunchKernel",
+        "cuLaunchKernelEx",
+        "hipExtModuleLaunchKernel",
+        "cudaMemcpyAsync",
+        "zeCommandListAppendLaunchKernel",
+        "new",
+    ];
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     for (name, at) in names.iter().zip(0..) {
@@ -20,19 +31,32 @@ fn by_correlation_whatever_the_name_of_the_call() {
         draw.kernel(STREAM, "k", (at + 9_000, at + 12_000), id);
     }
     let trace = alone(&draw);
-    assert_eq!(launches(&trace), names.map(|name| format!("k <- {name} of none")));
+    assert_eq!(
+        launches(&trace),
+        names.map(|name| format!("k <- {name} of none"))
+    );
     assert_eq!(trace.report.launched, 6);
 }
 
 #[test]
 fn by_correlation_for_every_writer() {
-    for flavour in [Flavour::Cuda, Flavour::Rocm, Flavour::Xpu, Flavour::Mtia, Flavour::Cuda2021] {
+    for flavour in [
+        Flavour::Cuda,
+        Flavour::Rocm,
+        Flavour::Xpu,
+        Flavour::Mtia,
+        Flavour::Cuda2021,
+    ] {
         let mut draw = TraceBuilder::new(flavour);
         let main = draw.thread();
         draw.op(main, "aten::mm", 0, 20_000);
         draw.launch(main, (5_000, 8_000), STREAM, "gemm", (12_000, 30_000));
         let trace = alone(&draw);
-        assert_eq!((trace.report.launched, trace.report.owned_by_op), (1, 1), "{flavour:?}");
+        assert_eq!(
+            (trace.report.launched, trace.report.owned_by_op),
+            (1, 1),
+            "{flavour:?}"
+        );
     }
 }
 
@@ -42,10 +66,21 @@ fn a_graph_launch_owns_all_kernels_of_the_graph() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.op(main, "replay", 0, 20_000);
-    let kernels: Vec<_> = (0..1_000).map(|at| (Queue::stream(if at % 2 == 0 { 7 } else { 20 }), 10_000 + at * 100, 10_100 + at * 100)).collect();
+    let kernels: Vec<_> = (0..1_000)
+        .map(|at| {
+            (
+                Queue::stream(if at % 2 == 0 { 7 } else { 20 }),
+                10_000 + at * 100,
+                10_100 + at * 100,
+            )
+        })
+        .collect();
     draw.graph_launch(main, (1_000, 9_000), &kernels);
     let trace = alone(&draw);
-    assert_eq!((trace.report.launched, trace.report.owned_by_op), (1_000, 1_000));
+    assert_eq!(
+        (trace.report.launched, trace.report.owned_by_op),
+        (1_000, 1_000)
+    );
     assert_eq!(anomalies(&trace), []);
 }
 
@@ -57,11 +92,22 @@ fn a_graph_launch_owns_all_kernels_of_the_graph() {
 /// ```
 fn two_processes(skew: i64, own_ids: bool) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
-    for (process, device, call, kernel) in [(1_000, 0, "launch of 1000", "a"), (2_000, 1, "launch of 2000", "b")] {
+    for (process, device, call, kernel) in [
+        (1_000, 0, "launch of 1000", "a"),
+        (2_000, 1, "launch of 2000", "b"),
+    ] {
         let thread = draw.process(process).thread();
-        let queue = Queue { device, context: 1, stream: 7 };
+        let queue = Queue {
+            device,
+            context: 1,
+            stream: 7,
+        };
         let at = device * skew;
-        for (id, start) in [(2, at), (3, at + 30_000), (4 + process * i64::from(own_ids), at + 60_000)] {
+        for (id, start) in [
+            (2, at),
+            (3, at + 30_000),
+            (4 + process * i64::from(own_ids), at + 60_000),
+        ] {
             draw.call(thread, call, (start, start + 5_000), id);
             draw.kernel(queue, kernel, (start + 10_000, start + 15_000), id);
         }
@@ -71,11 +117,21 @@ fn two_processes(skew: i64, own_ids: bool) -> TraceBuilder {
 
 #[test]
 fn two_processes_with_the_same_ids_in_one_file() {
-    for (skew, own_ids) in [(20_000, true), (20_000, false), (-20_000, false), (3_000, false), (3_000, true), (0, false)] {
+    for (skew, own_ids) in [
+        (20_000, true),
+        (20_000, false),
+        (-20_000, false),
+        (3_000, false),
+        (3_000, true),
+        (0, false),
+    ] {
         let trace = alone(&two_processes(skew, own_ids));
         let wrong: Vec<_> = launches(&trace)
             .into_iter()
-            .filter(|launch| !["a <- launch of 1000 of none", "b <- launch of 2000 of none"].contains(&launch.as_str()))
+            .filter(|launch| {
+                !["a <- launch of 1000 of none", "b <- launch of 2000 of none"]
+                    .contains(&launch.as_str())
+            })
             .collect();
         assert_eq!(wrong, [""; 0], "skew {skew}, ids of their own: {own_ids}");
     }
@@ -93,18 +149,38 @@ fn a_row_never_takes_the_call_of_another_process() {
             if (process, id) != (2_000, 3) {
                 draw.call(thread, "launch", (start, start + 5_000), id);
             }
-            draw.kernel(Queue { device, context: 1, stream: 7 }, kernel, (start + 10_000, start + 15_000), id);
+            draw.kernel(
+                Queue {
+                    device,
+                    context: 1,
+                    stream: 7,
+                },
+                kernel,
+                (start + 10_000, start + 15_000),
+                id,
+            );
         }
     }
     let trace = alone(&draw);
-    assert_eq!((trace.report.launched, trace.report.no_launch.get(&etlink_link::NoLaunch::CallNotRecorded)), (7, Some(&1)));
+    assert_eq!(
+        (
+            trace.report.launched,
+            trace
+                .report
+                .no_launch
+                .get(&etlink_link::NoLaunch::CallNotRecorded)
+        ),
+        (7, Some(&1))
+    );
 }
 
 #[test]
 fn processes_that_share_a_device_keep_their_own_launches() {
     // pid 1000  launch 2 -          pid 2000            launch 2 -         device 0  . a ==            . b ==
     let mut draw = TraceBuilder::default();
-    for (process, at, call, kernel) in [(1_000, 0, "of 1000", "a"), (2_000, 155_000, "of 2000", "b")] {
+    for (process, at, call, kernel) in
+        [(1_000, 0, "of 1000", "a"), (2_000, 155_000, "of 2000", "b")]
+    {
         let thread = draw.process(process).thread();
         for id in 2..8 {
             let start = id * 400_000 + at;
@@ -113,7 +189,13 @@ fn processes_that_share_a_device_keep_their_own_launches() {
         }
     }
     let trace = alone(&draw);
-    assert!(launches(&trace).iter().all(|launch| launch == "a <- of 1000 of none" || launch == "b <- of 2000 of none"), "{:?}", launches(&trace));
+    assert!(
+        launches(&trace)
+            .iter()
+            .all(|launch| launch == "a <- of 1000 of none" || launch == "b <- of 2000 of none"),
+        "{:?}",
+        launches(&trace)
+    );
     assert_eq!(anomalies(&trace), [(AnomalyKind::DuplicateCorrelation, 6)]);
 }
 
@@ -127,7 +209,10 @@ fn ids_that_start_again_in_one_file_take_the_latest_call_before_the_row() {
         draw.kernel(STREAM, "k", (at + 8_000, at + 12_000), 9);
     }
     let trace = alone(&draw);
-    assert_eq!(launches(&trace), ["k <- first of none", "k <- second of none"]);
+    assert_eq!(
+        launches(&trace),
+        ["k <- first of none", "k <- second of none"]
+    );
     assert_eq!(anomalies(&trace), [(AnomalyKind::DuplicateCorrelation, 2)]);
 }
 
@@ -138,11 +223,23 @@ fn rows_without_a_launch_say_why() {
     let main = draw.thread();
     draw.call(main, "early", (50_000, 55_000), 1);
     draw.call(main, "late", (200_000, 205_000), 5);
-    for (start, id) in [(10_000, Some(77)), (60_000, Some(1)), (80_000, None), (90_000, Some(78)), (150_000, Some(5))] {
+    for (start, id) in [
+        (10_000, Some(77)),
+        (60_000, Some(1)),
+        (80_000, None),
+        (90_000, Some(78)),
+        (150_000, Some(5)),
+    ] {
         draw.kernel(STREAM, "k", (start, start + 1_000), id);
     }
     let trace = alone(&draw);
-    let want = [NoLaunch::BeforeWindow, NoLaunch::Launched, NoLaunch::NoCorrelation, NoLaunch::CallNotRecorded, NoLaunch::StartsBeforeCall];
+    let want = [
+        NoLaunch::BeforeWindow,
+        NoLaunch::Launched,
+        NoLaunch::NoCorrelation,
+        NoLaunch::CallNotRecorded,
+        NoLaunch::StartsBeforeCall,
+    ];
     assert_eq!(trace.row_no_launch, want);
     assert_eq!(trace.report.no_launch.len(), 4);
     assert_eq!(anomalies(&trace), [(AnomalyKind::StartBeforeLaunch, 1)]);
@@ -160,7 +257,13 @@ fn rows_launched_before_recording_began_may_run_long_after() {
         draw.kernel(STREAM, "k", (start, start + 5_000), id);
     }
     let trace = alone(&draw);
-    assert_eq!((trace.report.launched, trace.report.no_launch[&NoLaunch::BeforeWindow]), (1, 3));
+    assert_eq!(
+        (
+            trace.report.launched,
+            trace.report.no_launch[&NoLaunch::BeforeWindow]
+        ),
+        (1, 3)
+    );
 }
 
 #[test]
@@ -168,7 +271,10 @@ fn rows_of_a_trace_without_calls() {
     let mut draw = TraceBuilder::default();
     draw.kernel(STREAM, "k", (0, 1_000), 3);
     draw.kernel(STREAM, "k", (2_000, 3_000), None);
-    assert_eq!(alone(&draw).row_no_launch, [NoLaunch::NoCallsRecorded, NoLaunch::NoCorrelation]);
+    assert_eq!(
+        alone(&draw).row_no_launch,
+        [NoLaunch::NoCallsRecorded, NoLaunch::NoCorrelation]
+    );
 }
 
 #[test]
@@ -182,6 +288,10 @@ fn a_start_before_the_call_within_the_clocks_tolerance_is_a_launch() {
         assert_eq!(trace.report.launched, u64::from(launched), "{start}");
         // which op it is of is known all the same
         assert_eq!(launches(&trace), ["gemm <- cudaLaunchKernel of aten::mm"]);
-        assert_eq!(trace.report.anomalies.count(AnomalyKind::StartBeforeLaunch), u64::from(!launched), "{start}");
+        assert_eq!(
+            trace.report.anomalies.count(AnomalyKind::StartBeforeLaunch),
+            u64::from(!launched),
+            "{start}"
+        );
     }
 }

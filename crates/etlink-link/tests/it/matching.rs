@@ -11,11 +11,22 @@ pub(crate) fn training(pid: i64, first_step: i64, names: [&str; 3]) -> TraceBuil
     let main = draw.process(pid).thread();
     for step in 0..2 {
         let at = step * 1_000_000;
-        draw.annotation(main, &format!("ProfilerStep#{}", first_step + step), at, at + 900_000);
+        draw.annotation(
+            main,
+            &format!("ProfilerStep#{}", first_step + step),
+            at,
+            at + 900_000,
+        );
         for (name, start) in names.iter().cycle().take(24).zip(0..) {
             let start = at + 10_000 + start * 30_000;
             draw.op(main, name, start, start + 20_000);
-            draw.launch(main, (start + 5_000, start + 8_000), Queue::stream(7), "k", (start + 12_000, start + 25_000));
+            draw.launch(
+                main,
+                (start + 5_000, start + 8_000),
+                Queue::stream(7),
+                "k",
+                (start + 12_000, start + 25_000),
+            );
         }
     }
     draw
@@ -32,7 +43,10 @@ fn names_agree(trace: &LinkedTrace) -> bool {
     let host = trace.host.as_ref().expect("a host trace");
     let agrees = |op: usize| {
         let node = trace.op_host[op].get();
-        node.is_none_or(|node| host.names.get(host.nodes.name[node.index()]) == trace.device.names.get(trace.device.ops.name[op]))
+        node.is_none_or(|node| {
+            host.names.get(host.nodes.name[node.index()])
+                == trace.device.names.get(trace.device.ops.name[op])
+        })
     };
     (0..trace.device.ops.len()).all(agrees)
 }
@@ -41,10 +55,25 @@ fn names_agree(trace: &LinkedTrace) -> bool {
 fn by_id_in_every_schema() {
     let draw = training(1000, 2, NAMES);
     for schema in HostSchema::ALL {
-        let host = etlink_host::read(&draw.host(schema)[..], etlink_host::ReadOptions::default()).expect("reads");
-        let trace = checked(etlink_link::link(Some(host), device(&draw), LinkOptions::default()).expect("links"));
-        assert_eq!((matched(&trace, MatchRule::Id), trace.report.host_ops, trace.report.cpu_ops), (50, 50, 50), "{schema:?}");
-        assert!(names_agree(&trace) && trace.report.notes.is_empty(), "{schema:?}: {:?}", trace.report.notes);
+        let host = etlink_host::read(&draw.host(schema)[..], etlink_host::ReadOptions::default())
+            .expect("reads");
+        let trace = checked(
+            etlink_link::link(Some(host), device(&draw), LinkOptions::default()).expect("links"),
+        );
+        assert_eq!(
+            (
+                matched(&trace, MatchRule::Id),
+                trace.report.host_ops,
+                trace.report.cpu_ops
+            ),
+            (50, 50, 50),
+            "{schema:?}"
+        );
+        assert!(
+            names_agree(&trace) && trace.report.notes.is_empty(),
+            "{schema:?}: {:?}",
+            trace.report.notes
+        );
     }
 }
 
@@ -55,13 +84,24 @@ fn an_id_under_another_name_is_no_match() {
     let odd = draw.op(main, "range", 0, 10_000);
     draw.device_name(odd, "other");
     let trace = both(&draw);
-    assert_eq!((matched(&trace, MatchRule::Id), trace.report.unmatched.same_id_other_name), (50, 1));
+    assert_eq!(
+        (
+            matched(&trace, MatchRule::Id),
+            trace.report.unmatched.same_id_other_name
+        ),
+        (50, 1)
+    );
     assert_eq!(trace.report.unmatched.device_not_in_host, 1);
 }
 
 #[test]
 fn a_name_that_kineto_rewrote_is_the_same_name() {
-    for (name, rewritten) in [("say 'hi'", "say 'hi'"), (r"C:\Users", "C:/Users"), ("r\u{e4}nge", "unknown"), (r"two\nlines", "twolines")] {
+    for (name, rewritten) in [
+        ("say 'hi'", "say 'hi'"),
+        (r"C:\Users", "C:/Users"),
+        ("r\u{e4}nge", "unknown"),
+        (r"two\nlines", "twolines"),
+    ] {
         let mut draw = training(1000, 2, NAMES);
         let main = draw.thread();
         let odd = draw.annotation(main, name, 0, 10_000);
@@ -75,9 +115,20 @@ fn without_ids_by_order() {
     for ids in [RecordIds::Absent, RecordIds::Zero] {
         let mut draw = training(1000, 2, NAMES);
         let trace = both(draw.record_ids(ids));
-        assert_eq!((matched(&trace, MatchRule::Order), matched(&trace, MatchRule::Id)), (50, 0), "{ids:?}");
+        assert_eq!(
+            (
+                matched(&trace, MatchRule::Order),
+                matched(&trace, MatchRule::Id)
+            ),
+            (50, 0),
+            "{ids:?}"
+        );
         assert!(names_agree(&trace));
-        let said = trace.report.notes.iter().any(|note| note.contains("is 0: no execution trace observer was running"));
+        let said = trace
+            .report
+            .notes
+            .iter()
+            .any(|note| note.contains("is 0: no execution trace observer was running"));
         assert_eq!(said, ids == RecordIds::Zero);
     }
 }
@@ -88,8 +139,18 @@ fn by_order_threads_are_paired_by_what_they_run() {
     let mut draw = TraceBuilder::default();
     let (main, backward) = (draw.thread(), draw.thread());
     for at in 0..40 {
-        draw.op(backward, ["MmBackward0", "ReluBackward0"][at % 2], at as i64 * 10_000, at as i64 * 10_000 + 5_000);
-        draw.op(main, ["aten::mm", "aten::relu", "aten::mm"][at % 3], at as i64 * 10_000, at as i64 * 10_000 + 5_000);
+        draw.op(
+            backward,
+            ["MmBackward0", "ReluBackward0"][at % 2],
+            at as i64 * 10_000,
+            at as i64 * 10_000 + 5_000,
+        );
+        draw.op(
+            main,
+            ["aten::mm", "aten::relu", "aten::mm"][at % 3],
+            at as i64 * 10_000,
+            at as i64 * 10_000 + 5_000,
+        );
     }
     let trace = both(draw.record_ids(RecordIds::Absent));
     assert_eq!(matched(&trace, MatchRule::Order), 80);
@@ -104,7 +165,12 @@ fn by_order_threads_that_run_the_same_are_told_apart_by_first_use() {
     for (thread, late) in [(2, 200), (1, 100), (0, 0)] {
         for at in 0..40 {
             let start = (late + at * 1_000) * 1_000;
-            draw.op(threads[thread], ["aten::mm", "aten::relu"][at as usize % 2], start, start + 50_000);
+            draw.op(
+                threads[thread],
+                ["aten::mm", "aten::relu"][at as usize % 2],
+                start,
+                start + 50_000,
+            );
         }
     }
     let truth = both(&draw).op_host;
@@ -144,7 +210,13 @@ fn by_order_with_ops_missing_on_either_side() {
     }
     let trace = both(draw.record_ids(RecordIds::Absent));
     assert_eq!(matched(&trace, MatchRule::Order), 86);
-    assert_eq!((trace.report.unmatched.device_not_in_host, trace.report.unmatched.host_not_in_device), (2, 2));
+    assert_eq!(
+        (
+            trace.report.unmatched.device_not_in_host,
+            trace.report.unmatched.host_not_in_device
+        ),
+        (2, 2)
+    );
     assert!(names_agree(&trace));
 }
 
@@ -166,7 +238,10 @@ fn two_runs_of_one_program_are_linked_and_noted_first() {
     of_device.distributed(0, 2);
     let trace = checked(pair(&of_host, &of_device).expect("links"));
     assert!(trace.report.two_runs);
-    assert!(trace.report.notes[0].starts_with("the two traces are of two runs of one program (process 1000 and 4711)"));
+    assert!(
+        trace.report.notes[0]
+            .starts_with("the two traces are of two runs of one program (process 1000 and 4711)")
+    );
     assert_eq!(matched(&trace, MatchRule::Id), 50);
     assert!(!both(&of_host).report.two_runs);
 }
@@ -176,7 +251,9 @@ fn ids_used_twice_match_once() {
     let draw = training(1000, 2, NAMES);
     let mut twice = device(&draw);
     twice.ops.rf_id[30] = twice.ops.rf_id[27];
-    let trace = checked(etlink_link::link(Some(host(&draw)), twice, LinkOptions::default()).expect("links"));
+    let trace = checked(
+        etlink_link::link(Some(host(&draw)), twice, LinkOptions::default()).expect("links"),
+    );
     assert_eq!(matched(&trace, MatchRule::Id), 49);
     assert_eq!(trace.report.anomalies.count(AnomalyKind::DuplicateRfId), 1);
 }
@@ -187,6 +264,8 @@ fn a_host_trace_of_ranges_that_both_have_counts_other_parents() {
     let mut stale = host(&draw);
     let node = stale.nodes.len() - 1;
     stale.nodes.parent[node] = stale.nodes.id[5];
-    let trace = checked(etlink_link::link(Some(stale), device(&draw), LinkOptions::default()).expect("links"));
+    let trace = checked(
+        etlink_link::link(Some(stale), device(&draw), LinkOptions::default()).expect("links"),
+    );
     assert_eq!(trace.report.anomalies.count(AnomalyKind::ParentDiffers), 1);
 }

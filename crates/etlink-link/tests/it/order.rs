@@ -15,12 +15,35 @@ fn a_thread_in_program_order() {
     draw.annotation(main, "step", 0, 100_000);
     draw.op(main, "a", 10_000, 50_000);
     draw.op(main, "b", 60_000, 80_000);
-    draw.launch(main, (20_000, 30_000), Queue::stream(7), "k", (40_000, 70_000));
+    draw.launch(
+        main,
+        (20_000, 30_000),
+        Queue::stream(7),
+        "k",
+        (40_000, 70_000),
+    );
     let trace = alone(&draw);
-    assert_eq!(thread(&trace), ["step 0-10", "a 10-20", "cudaLaunchKernel 20-30", "a 30-50", "step 50-60", "b 60-80", "step 80-100"]);
+    assert_eq!(
+        thread(&trace),
+        [
+            "step 0-10",
+            "a 10-20",
+            "cudaLaunchKernel 20-30",
+            "a 30-50",
+            "step 50-60",
+            "b 60-80",
+            "step 80-100"
+        ]
+    );
     assert_eq!(edges(&trace, EdgeKind::ProgramOrder).len(), 6);
     assert_eq!(edges(&trace, EdgeKind::Launch), ["a -> k"]);
-    assert_eq!((trace.report.nodes[&NodeKind::HostGap], trace.report.nodes[&NodeKind::HostOp]), (3, 3));
+    assert_eq!(
+        (
+            trace.report.nodes[&NodeKind::HostGap],
+            trace.report.nodes[&NodeKind::HostOp]
+        ),
+        (3, 3)
+    );
 }
 
 #[test]
@@ -29,7 +52,10 @@ fn gaps_between_ops() {
     let main = draw.thread();
     draw.op(main, "a", 0, 10_000);
     draw.op(main, "b", 30_000, 40_000);
-    assert_eq!(thread(&alone(&draw)), ["a 0-10", "host gap 10-30", "b 30-40"]);
+    assert_eq!(
+        thread(&alone(&draw)),
+        ["a 0-10", "host gap 10-30", "b 30-40"]
+    );
 }
 
 #[test]
@@ -37,7 +63,12 @@ fn rows_of_a_stream_in_order() {
     // stream 7   a ===  b ===      c ===
     // stream 20     x ===
     let mut draw = TraceBuilder::default();
-    for (stream, name, start, end) in [(7, "a", 0, 10_000), (7, "b", 10_000, 20_000), (20, "x", 5_000, 15_000), (7, "c", 50_000, 60_000)] {
+    for (stream, name, start, end) in [
+        (7, "a", 0, 10_000),
+        (7, "b", 10_000, 20_000),
+        (20, "x", 5_000, 15_000),
+        (7, "c", 50_000, 60_000),
+    ] {
         draw.kernel(Queue::stream(stream), name, (start, end), None);
     }
     let trace = alone(&draw);
@@ -49,7 +80,16 @@ fn rows_of_a_stream_in_order() {
 fn streams_of_other_devices_and_contexts_are_other_streams() {
     let mut draw = TraceBuilder::default();
     for (device, context, start) in [(0, 1, 0), (1, 1, 20_000), (0, 2, 40_000)] {
-        draw.kernel(Queue { device, context, stream: 7 }, "k", (start, start + 10_000), None);
+        draw.kernel(
+            Queue {
+                device,
+                context,
+                stream: 7,
+            },
+            "k",
+            (start, start + 10_000),
+            None,
+        );
     }
     assert_eq!(edges(&alone(&draw), EdgeKind::StreamOrder), [""; 0]);
 }
@@ -60,11 +100,18 @@ fn rows_that_overlap_on_a_stream_have_no_order_between_them() {
     //    b =============
     //                     c ====
     let mut draw = TraceBuilder::new(Flavour::Rocm);
-    for (name, start, end) in [("a", 0, 50_000), ("b", 20_000, 70_000), ("c", 80_000, 90_000)] {
+    for (name, start, end) in [
+        ("a", 0, 50_000),
+        ("b", 20_000, 70_000),
+        ("c", 80_000, 90_000),
+    ] {
         draw.kernel(Queue::stream(0), name, (start, end), None);
     }
     let trace = alone(&draw);
-    assert_eq!(edges(&trace, EdgeKind::StreamOrder), ["unexplained wait -> b", "a -> c", "b -> c"]);
+    assert_eq!(
+        edges(&trace, EdgeKind::StreamOrder),
+        ["unexplained wait -> b", "a -> c", "b -> c"]
+    );
     assert_eq!(anomalies(&trace), [(AnomalyKind::StreamOverlap, 1)]);
 }
 
@@ -73,12 +120,21 @@ fn a_row_inside_a_long_one_follows_what_ended_before_both() {
     // a ==   long ==================
     //          b ==   c ==            d ==
     let mut draw = TraceBuilder::default();
-    let rows = [("a", 0, 10), ("long", 20, 100), ("b", 30, 40), ("c", 50, 60), ("d", 110, 120)];
+    let rows = [
+        ("a", 0, 10),
+        ("long", 20, 100),
+        ("b", 30, 40),
+        ("c", 50, 60),
+        ("d", 110, 120),
+    ];
     for (name, start, end) in rows {
         draw.kernel(Queue::stream(7), name, (start * 1_000, end * 1_000), None);
     }
     let trace = alone(&draw);
-    assert_eq!(edges(&trace, EdgeKind::StreamOrder), ["a -> long", "a -> b", "b -> c", "long -> d", "c -> d"]);
+    assert_eq!(
+        edges(&trace, EdgeKind::StreamOrder),
+        ["a -> long", "a -> b", "b -> c", "long -> d", "c -> d"]
+    );
     assert_eq!(anomalies(&trace), [(AnomalyKind::StreamOverlap, 2)]);
 }
 
@@ -110,7 +166,10 @@ fn ops_of_no_length_have_a_node() {
     draw.op(main, "a", 0, 10_000);
     draw.op(main, "empty", 5_000, 5_000);
     draw.op(main, "last", 10_000, 10_000);
-    assert_eq!(thread(&alone(&draw)), ["a 0-5", "empty 5-5", "a 5-10", "last 10-10"]);
+    assert_eq!(
+        thread(&alone(&draw)),
+        ["a 0-5", "empty 5-5", "a 5-10", "last 10-10"]
+    );
 }
 
 #[test]
@@ -119,7 +178,13 @@ fn whole_microseconds_nest_too() {
     let mut draw = TraceBuilder::new(Flavour::Cuda2021);
     let main = draw.thread();
     draw.op(main, "a", 1_900, 20_100);
-    draw.launch(main, (15_000, 20_090), Queue::stream(7), "k", (30_000, 40_000));
+    draw.launch(
+        main,
+        (15_000, 20_090),
+        Queue::stream(7),
+        "k",
+        (30_000, 40_000),
+    );
     let trace = alone(&draw);
     assert_eq!((trace.report.owned_by_op, anomalies(&trace)), (1, vec![]));
 }

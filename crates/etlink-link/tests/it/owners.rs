@@ -14,9 +14,24 @@ fn the_innermost_op_around_the_call() {
     draw.op(main, "aten::linear", 0, 100_000);
     draw.op(main, "aten::addmm", 10_000, 60_000);
     draw.op(main, "aten::empty", 40_000, 50_000);
-    draw.launch(main, (20_000, 25_000), Queue::stream(7), "inner", (30_000, 40_000));
-    draw.launch(main, (70_000, 75_000), Queue::stream(7), "outer", (80_000, 90_000));
-    let want = ["inner <- cudaLaunchKernel of aten::addmm", "outer <- cudaLaunchKernel of aten::linear"];
+    draw.launch(
+        main,
+        (20_000, 25_000),
+        Queue::stream(7),
+        "inner",
+        (30_000, 40_000),
+    );
+    draw.launch(
+        main,
+        (70_000, 75_000),
+        Queue::stream(7),
+        "outer",
+        (80_000, 90_000),
+    );
+    let want = [
+        "inner <- cudaLaunchKernel of aten::addmm",
+        "outer <- cudaLaunchKernel of aten::linear",
+    ];
     assert_eq!(launches(&alone(&draw)), want);
     assert_eq!(launches(&both(&draw)), want);
 }
@@ -29,9 +44,21 @@ fn an_op_that_only_the_device_trace_has_gives_its_rows_to_the_next_that_both_hav
     draw.op(main, "aten::relu", 120_000, 130_000);
     let lost = draw.op(main, "triton_poi_fused", 10_000, 60_000);
     draw.not_in_host(lost);
-    draw.launch(main, (20_000, 25_000), Queue::stream(7), "k", (30_000, 40_000));
-    assert_eq!(launches(&both(&draw)), ["k <- cudaLaunchKernel of aten::linear"]);
-    assert_eq!(launches(&alone(&draw)), ["k <- cudaLaunchKernel of triton_poi_fused"]);
+    draw.launch(
+        main,
+        (20_000, 25_000),
+        Queue::stream(7),
+        "k",
+        (30_000, 40_000),
+    );
+    assert_eq!(
+        launches(&both(&draw)),
+        ["k <- cudaLaunchKernel of aten::linear"]
+    );
+    assert_eq!(
+        launches(&alone(&draw)),
+        ["k <- cudaLaunchKernel of triton_poi_fused"]
+    );
 }
 
 #[test]
@@ -62,7 +89,11 @@ fn all_reduce(copied: bool) -> TraceBuilder {
     draw.collective(main, &comms, 10_000, 90_000);
     draw.annotation(main, "nccl:all_reduce", 20_000, 60_000);
     draw.call(main, "cudaLaunchKernelExC", (30_000, 40_000), 5);
-    let (queue, span, name) = (Queue::stream(20), (110_000, 200_000), "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+    let (queue, span, name) = (
+        Queue::stream(20),
+        (110_000, 200_000),
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+    );
     if copied {
         draw.collective_kernel(queue, name, span, 5, &comms)
     } else {
@@ -77,10 +108,24 @@ fn a_collective_s_kernel_is_of_its_record_param_comms() {
         for trace in [alone(&all_reduce(copied)), both(&all_reduce(copied))] {
             let kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL <- cudaLaunchKernelExC of record_param_comms";
             assert_eq!(launches(&trace), [kernel]);
-            assert_eq!(trace.report.nodes[&NodeKind::Collective], 1, "the kernel, not also the op");
-            let node = (0..trace.nodes.len()).map(|at| trace.nodes.get(at)).find(|node| node.kind == NodeKind::Collective).expect("one");
+            assert_eq!(
+                trace.report.nodes[&NodeKind::Collective],
+                1,
+                "the kernel, not also the op"
+            );
+            let node = (0..trace.nodes.len())
+                .map(|at| trace.nodes.get(at))
+                .find(|node| node.kind == NodeKind::Collective)
+                .expect("one");
             let found = trace.collective(&node).expect("what it communicates");
-            assert_eq!((found.record.seq, found.record.in_elements, found.record.group_size), (9, 1024, 2));
+            assert_eq!(
+                (
+                    found.record.seq,
+                    found.record.in_elements,
+                    found.record.group_size
+                ),
+                (9, 1024, 2)
+            );
         }
     }
 }

@@ -25,13 +25,26 @@ const PAIRS: [(&str, usize); 14] = [
 
 #[expect(clippy::disallowed_methods, reason = "test data are files")]
 fn recorded(case: &str, file: &str, rank: usize) -> impl std::io::Read + Send + use<> {
-    let path = format!("{}/../../testdata/pairs/{case}-2.15.0/{file}_{rank}.json.gz", env!("CARGO_MANIFEST_DIR"));
-    MultiGzDecoder::new(std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}")))
+    let path = format!(
+        "{}/../../testdata/pairs/{case}-2.15.0/{file}_{rank}.json.gz",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    MultiGzDecoder::new(
+        std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}")),
+    )
 }
 
 fn read(case: &str, rank: usize) -> (HostTrace, DeviceTrace) {
-    let host = etlink_host::read(recorded(case, "torch_et", rank), etlink_host::ReadOptions::default()).expect("a host trace");
-    let device = etlink_kineto::read(recorded(case, "kineto_trace", rank), etlink_kineto::ReadOptions::default()).expect("a device trace");
+    let host = etlink_host::read(
+        recorded(case, "torch_et", rank),
+        etlink_host::ReadOptions::default(),
+    )
+    .expect("a host trace");
+    let device = etlink_kineto::read(
+        recorded(case, "kineto_trace", rank),
+        etlink_kineto::ReadOptions::default(),
+    )
+    .expect("a device trace");
     (host, device)
 }
 
@@ -52,10 +65,23 @@ fn each(mut test: impl FnMut(String, HostTrace, DeviceTrace)) {
 fn by_id_every_op_with_an_id_in_both_is_matched() {
     each(|case, host, device| {
         let in_host: Vec<RfId> = host.nodes.rf_id.clone();
-        let both = device.ops.rf_id.iter().filter(|id| id.0 != 0 && in_host.contains(id)).count();
+        let both = device
+            .ops
+            .rf_id
+            .iter()
+            .filter(|id| id.0 != 0 && in_host.contains(id))
+            .count();
         let trace = linked(host, device);
-        let matched = trace.op_host.iter().filter(|node| node.get().is_some()).count();
-        assert_eq!((matched, trace.report.unmatched.same_id_other_name), (both, 0), "{case}");
+        let matched = trace
+            .op_host
+            .iter()
+            .filter(|node| node.get().is_some())
+            .count();
+        assert_eq!(
+            (matched, trace.report.unmatched.same_id_other_name),
+            (both, 0),
+            "{case}"
+        );
         assert!(!trace.report.two_runs, "{case}");
     });
 }
@@ -69,7 +95,11 @@ fn by_order_finds_what_the_ids_tell() {
         let truth = linked(host.clone(), device).op_host;
         let found = linked(host, blind).op_host;
         let known = truth.iter().filter(|node| **node != HostIdx::NONE).count();
-        let right = truth.iter().zip(&found).filter(|(truth, found)| **truth != HostIdx::NONE && truth == found).count();
+        let right = truth
+            .iter()
+            .zip(&found)
+            .filter(|(truth, found)| **truth != HostIdx::NONE && truth == found)
+            .count();
         assert!(right * 1_000 >= known * 995, "{case}: {right} of {known}");
     });
 }
@@ -78,7 +108,12 @@ fn by_order_finds_what_the_ids_tell() {
 fn sequence_numbers_tell_which_iteration_it_is() {
     let (host, mut device) = read("mlp", 0);
     let label = device.names.find("ProfilerStep#3").expect("a second step");
-    let second = device.ops.name.iter().position(|name| *name == label).expect("its range");
+    let second = device
+        .ops
+        .name
+        .iter()
+        .position(|name| *name == label)
+        .expect("its range");
     // the device trace of the second iteration alone, without its label and without ids
     let rest: Vec<u32> = (second as u32 + 1..device.ops.len() as u32).collect();
     device.ops.reorder(&rest);
@@ -86,8 +121,20 @@ fn sequence_numbers_tell_which_iteration_it_is() {
     device.has_rf_ids = false;
     let trace = linked(host, device);
     let host = trace.host.as_ref().expect("a host trace");
-    let right = trace.op_host.iter().zip(&truth).filter(|(node, id)| node.get().is_some_and(|node| host.nodes.rf_id[node.index()] == **id)).count();
-    assert!(right * 1000 >= truth.len() * 995, "{right} of {}", truth.len());
+    let right = trace
+        .op_host
+        .iter()
+        .zip(&truth)
+        .filter(|(node, id)| {
+            node.get()
+                .is_some_and(|node| host.nodes.rf_id[node.index()] == **id)
+        })
+        .count();
+    assert!(
+        right * 1000 >= truth.len() * 995,
+        "{right} of {}",
+        truth.len()
+    );
 }
 
 #[test]
@@ -95,8 +142,17 @@ fn sequence_numbers_that_contradict_are_damage() {
     let (host, mut device) = read("mlp", 0);
     device.ops.rf_id.fill(RfId(0));
     device.has_rf_ids = false;
-    device.ops.seq_id.iter_mut().filter(|seq| **seq >= 0).for_each(|seq| *seq += 40);
+    device
+        .ops
+        .seq_id
+        .iter_mut()
+        .filter(|seq| **seq >= 0)
+        .for_each(|seq| *seq += 40);
     let trace = linked(host, device);
     assert!(trace.report.anomalies.count(AnomalyKind::SequenceDiffers) > 50);
-    assert!(trace.report.notes[0].contains("different iterations"), "{:?}", trace.report.notes);
+    assert!(
+        trace.report.notes[0].contains("different iterations"),
+        "{:?}",
+        trace.report.notes
+    );
 }

@@ -20,7 +20,24 @@ struct Drawn {
 fn drawn() -> impl Strategy<Value = Drawn> {
     let host = (0usize..3, 0i64..200_000, 0i64..60_000, 0u8..9);
     let row = (0i64..3, -5_000i64..40_000, 0i64..30_000, 0i64..12);
-    (host, row).prop_map(|((thread, start, length, kind), (stream, latency, work, id))| Drawn {
+    (host, row).prop_map(
+        |((thread, start, length, kind), (stream, latency, work, id))| Drawn {
+            thread,
+            start,
+            length,
+            kind,
+            stream,
+            latency,
+            work,
+            id,
+        },
+    )
+}
+
+fn program(flavour: Flavour, all: &[Drawn]) -> TraceBuilder {
+    let mut draw = TraceBuilder::new(flavour);
+    let threads: Vec<_> = (0..3).map(|_| draw.thread()).collect();
+    for Drawn {
         thread,
         start,
         length,
@@ -29,31 +46,53 @@ fn drawn() -> impl Strategy<Value = Drawn> {
         latency,
         work,
         id,
-    })
-}
-
-fn program(flavour: Flavour, all: &[Drawn]) -> TraceBuilder {
-    let mut draw = TraceBuilder::new(flavour);
-    let threads: Vec<_> = (0..3).map(|_| draw.thread()).collect();
-    for Drawn { thread, start, length, kind, stream, latency, work, id } in all.iter().cloned() {
+    } in all.iter().cloned()
+    {
         let (thread, end, begins) = (threads[thread], start + length, start + latency);
         let queue = Queue::stream(stream);
         match kind {
             0 | 1 => drop(draw.op(thread, ["aten::mm", "aten::t"][kind as usize], start, end)),
             2 => drop(draw.annotation(thread, "range", start, end)),
             3 => drop(draw.launch(thread, (start, end), queue, "k", (begins, begins + work))),
-            4 => drop(draw.graph_launch(thread, (start, end), &[(queue, begins, begins + work), (queue, begins + work, begins + 2 * work)])),
+            4 => drop(draw.graph_launch(
+                thread,
+                (start, end),
+                &[
+                    (queue, begins, begins + work),
+                    (queue, begins + work, begins + 2 * work),
+                ],
+            )),
             6 => {
                 let copy = draw.next_correlation();
                 draw.call(thread, "cudaMemcpyAsync", (start, end), copy);
-                draw.memcpy(queue, "Memcpy DtoH (Device -> Pageable)", (begins, begins + work), copy, 4);
+                draw.memcpy(
+                    queue,
+                    "Memcpy DtoH (Device -> Pageable)",
+                    (begins, begins + work),
+                    copy,
+                    4,
+                );
             }
-            7 => draw.call(thread, ["cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize"][stream as usize], (start, end), id),
+            7 => draw.call(
+                thread,
+                [
+                    "cudaStreamSynchronize",
+                    "cudaDeviceSynchronize",
+                    "cudaEventSynchronize",
+                ][stream as usize],
+                (start, end),
+                id,
+            ),
             8 => {
                 let op = draw.op(thread, "aten::mm", start, end);
                 draw.sequence(op, id / 2, (id % 2) as u32);
             }
-            _ => draw.kernel(queue, "lost", (begins, begins + work), (id > 3).then_some(id)),
+            _ => draw.kernel(
+                queue,
+                "lost",
+                (begins, begins + work),
+                (id > 3).then_some(id),
+            ),
         }
     }
     draw

@@ -6,15 +6,34 @@ use etlink_link::{Error, LinkOptions};
 use etlink_model::builder::{Comms, TraceBuilder};
 
 fn refused(of_host: &TraceBuilder, of_device: &TraceBuilder) -> Error {
-    let forced = LinkOptions { force: true, ..LinkOptions::default() };
-    assert!(etlink_link::link(Some(host(of_host)), device(of_device), forced).is_ok(), "force links");
+    let forced = LinkOptions {
+        force: true,
+        ..LinkOptions::default()
+    };
+    assert!(
+        etlink_link::link(Some(host(of_host)), device(of_device), forced).is_ok(),
+        "force links"
+    );
     pair(of_host, of_device).expect_err("refused")
 }
 
 #[test]
 fn different_programs() {
-    let error = refused(&training(1000, 2, NAMES), &training(1000, 2, ["aten::conv2d", "aten::bmm", "aten::sum"]));
-    assert!(matches!(error, Error::DifferentPrograms { aligned: 2, ops: 50, .. }), "{error}");
+    let error = refused(
+        &training(1000, 2, NAMES),
+        &training(1000, 2, ["aten::conv2d", "aten::bmm", "aten::sum"]),
+    );
+    assert!(
+        matches!(
+            error,
+            Error::DifferentPrograms {
+                aligned: 2,
+                ops: 50,
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -36,15 +55,31 @@ fn different_ranks() {
     };
     assert!(pair(&of_rank(3), &of_rank(3)).is_ok());
     let error = refused(&of_rank(1), &of_rank(3));
-    assert!(matches!(error, Error::DifferentRanks { host: 1, device: 3 }), "{error}");
+    assert!(
+        matches!(error, Error::DifferentRanks { host: 1, device: 3 }),
+        "{error}"
+    );
 }
 
 #[test]
 fn another_rank_than_asked_for() {
     let mut draw = training(1000, 2, NAMES);
     draw.distributed(3, 4);
-    let asked = |rank, force| etlink_link::link(None, device(&draw), LinkOptions { rank: Some(rank), force, ..LinkOptions::default() });
-    assert!(matches!(asked(1, false), Err(Error::WrongRank { asked: 1, found: 3 })));
+    let asked = |rank, force| {
+        etlink_link::link(
+            None,
+            device(&draw),
+            LinkOptions {
+                rank: Some(rank),
+                force,
+                ..LinkOptions::default()
+            },
+        )
+    };
+    assert!(matches!(
+        asked(1, false),
+        Err(Error::WrongRank { asked: 1, found: 3 })
+    ));
     assert_eq!(asked(3, false).expect("links").report.rank, Some(3));
     assert_eq!(asked(1, true).expect("links").report.rank, Some(1));
 }
@@ -53,6 +88,12 @@ fn another_rank_than_asked_for() {
 fn traces_with_nothing_in_them() {
     let full = training(1000, 2, NAMES);
     let empty = TraceBuilder::default();
-    assert!(matches!(etlink_link::link(None, device(&empty), LinkOptions::default()), Err(Error::EmptyDevice { .. })));
-    assert!(matches!(pair(&empty, &full), Err(Error::EmptyHost { nodes: 1 })));
+    assert!(matches!(
+        etlink_link::link(None, device(&empty), LinkOptions::default()),
+        Err(Error::EmptyDevice { .. })
+    ));
+    assert!(matches!(
+        pair(&empty, &full),
+        Err(Error::EmptyHost { nodes: 1 })
+    ));
 }

@@ -1,7 +1,9 @@
 //! What ARCHITECTURE.md says of memory is what the columns take.
 
 use etlink_link::{EdgeKind, LinkedTrace};
-use etlink_model::{Asides, Collectives, CpuOps, DeviceRows, HostNodes, MemoryRows, RuntimeCalls, SyncRows};
+use etlink_model::{
+    Asides, Collectives, CpuOps, DeviceRows, HostNodes, MemoryRows, RuntimeCalls, SyncRows,
+};
 
 const ARCHITECTURE: &str = include_str!("../../../../ARCHITECTURE.md");
 
@@ -12,10 +14,27 @@ fn entry<T>(_: &[T]) -> usize {
 
 #[test]
 fn the_documented_bytes_per_event_are_those_of_the_columns() {
-    let LinkedTrace { op_host, op_rule, op_parent, op_exclusive, call_op, row_call, row_op, row_no_launch, nodes, .. } = LinkedTrace::default();
+    let LinkedTrace {
+        op_host,
+        op_rule,
+        op_parent,
+        op_exclusive,
+        call_op,
+        row_call,
+        row_op,
+        row_no_launch,
+        nodes,
+        ..
+    } = LinkedTrace::default();
     let per_op = entry(&op_host) + entry(&op_rule) + entry(&op_parent) + entry(&op_exclusive);
     let per_row = entry(&row_call) + entry(&row_op) + entry(&row_no_launch);
-    let node = [entry(&nodes.kind), entry(&nodes.source), entry(&nodes.first), entry(&nodes.on_device), entry(&nodes.resource)];
+    let node = [
+        entry(&nodes.kind),
+        entry(&nodes.source),
+        entry(&nodes.first),
+        entry(&nodes.on_device),
+        entry(&nodes.resource),
+    ];
     let times = entry(&nodes.start) + entry(&nodes.duration);
     // where its edges begin
     let first_edge = size_of::<u32>();
@@ -28,10 +47,21 @@ fn the_documented_bytes_per_event_are_those_of_the_columns() {
         ("aside", Asides::ROW_BYTES, 0),
         ("allocation or free", MemoryRows::ROW_BYTES, 0),
         ("collective", Collectives::ROW_BYTES, 0),
-        ("graph node", 0, node.iter().sum::<usize>() + times + first_edge),
-        ("edge", 0, size_of::<EdgeKind>() + size_of::<u32>() + size_of::<bool>()),
+        (
+            "graph node",
+            0,
+            node.iter().sum::<usize>() + times + first_edge,
+        ),
+        (
+            "edge",
+            0,
+            size_of::<EdgeKind>() + size_of::<u32>() + size_of::<bool>(),
+        ),
     ] {
         let row = format!("| {what} | {read} | {linked} |");
-        assert!(ARCHITECTURE.contains(&row), "ARCHITECTURE.md is to say\n{row}");
+        assert!(
+            ARCHITECTURE.contains(&row),
+            "ARCHITECTURE.md is to say\n{row}"
+        );
     }
 }

@@ -18,8 +18,19 @@ fn drawn(ranges: &[(&str, i64, i64)], launched: &[i64]) -> TraceBuilder {
         let comms = Comms::new("allreduce", 0..2, 0, number);
         let (at, correlation) = (at * MS + 1000, draw.next_correlation());
         draw.collective(main, &comms, at, at + 20_000);
-        draw.call(main, "cudaLaunchKernelExC", (at + 5_000, at + 9_000), correlation);
-        draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce_Sum_f32", (at + 3 * MS, at + 3 * MS + 9_000), correlation, &comms);
+        draw.call(
+            main,
+            "cudaLaunchKernelExC",
+            (at + 5_000, at + 9_000),
+            correlation,
+        );
+        draw.collective_kernel(
+            Queue::stream(20),
+            "ncclDevKernel_AllReduce_Sum_f32",
+            (at + 3 * MS, at + 3 * MS + 9_000),
+            correlation,
+            &comms,
+        );
     }
     draw
 }
@@ -27,36 +38,78 @@ fn drawn(ranges: &[(&str, i64, i64)], launched: &[i64]) -> TraceBuilder {
 /// Names of the steps of the communications, `-` for none.
 fn steps(draw: &TraceBuilder) -> Vec<String> {
     let facts = Facts::of(&alone(draw), 0);
-    (0..).take(facts.communications.len()).map(|at| facts.steps.get(at).map_or("-".into(), |step| step.name.clone())).collect()
+    (0..)
+        .take(facts.communications.len())
+        .map(|at| {
+            facts
+                .steps
+                .get(at)
+                .map_or("-".into(), |step| step.name.clone())
+        })
+        .collect()
 }
 
 #[test]
 fn a_collective_is_of_the_step_that_launched_it() {
-    let ranges = [("ProfilerStep#7", 10, 20), ("ProfilerStep#8", 20, 30), ("Optimizer.step#SGD.step", 18, 19)];
-    assert_eq!(steps(&drawn(&ranges, &[1, 12, 19, 21])), ["-", "ProfilerStep#7", "ProfilerStep#7", "ProfilerStep#8"]);
+    let ranges = [
+        ("ProfilerStep#7", 10, 20),
+        ("ProfilerStep#8", 20, 30),
+        ("Optimizer.step#SGD.step", 18, 19),
+    ];
+    assert_eq!(
+        steps(&drawn(&ranges, &[1, 12, 19, 21])),
+        ["-", "ProfilerStep#7", "ProfilerStep#7", "ProfilerStep#8"]
+    );
 }
 
 #[test]
 fn ids_tell_steps_that_are_displaced_in_time() {
-    let draw = drawn(&[("ProfilerStep#7", 10, 20), ("ProfilerStep#8", 20, 30)], &[12, 21]);
+    let draw = drawn(
+        &[("ProfilerStep#7", 10, 20), ("ProfilerStep#8", 20, 30)],
+        &[12, 21],
+    );
     let text = String::from_utf8(draw.kineto()).expect("text");
     // the second step's range is written 5 ms late, its id is what it was
     let late = text.replacen("20000.000", "25000.000", 1);
     assert_ne!(text, late);
-    let device = etlink_kineto::read(late.as_bytes(), etlink_kineto::ReadOptions::default()).expect("reads");
-    let trace = etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
+    let device =
+        etlink_kineto::read(late.as_bytes(), etlink_kineto::ReadOptions::default()).expect("reads");
+    let trace =
+        etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
     assert_eq!(Facts::of(&trace, 0).steps.of, [0, 1]);
 }
 
 #[test]
 fn optimizer_steps_end_steps() {
-    let ranges = [("Optimizer.step#SGD.step", 18, 19), ("Optimizer.step#SGD.step", 28, 29), ("Optimizer.step#Adam.step", 12, 13), ("run 1", 0, 60)];
-    assert_eq!(steps(&drawn(&ranges, &[1, 15, 19, 30])), ["optimizer step 0", "optimizer step 0", "optimizer step 1", "optimizer step 2"]);
+    let ranges = [
+        ("Optimizer.step#SGD.step", 18, 19),
+        ("Optimizer.step#SGD.step", 28, 29),
+        ("Optimizer.step#Adam.step", 12, 13),
+        ("run 1", 0, 60),
+    ];
+    assert_eq!(
+        steps(&drawn(&ranges, &[1, 15, 19, 30])),
+        [
+            "optimizer step 0",
+            "optimizer step 0",
+            "optimizer step 1",
+            "optimizer step 2"
+        ]
+    );
 }
 
 #[test]
 fn numbered_annotations_are_steps_where_nothing_else_is() {
-    let ranges = [("batch 1", 10, 20), ("batch 2", 20, 30), ("layer.1", 11, 12), ("layer.2", 12, 13), ("epoch 3", 5, 60)];
-    assert_eq!(steps(&drawn(&ranges, &[1, 12, 21])), ["-", "batch 1", "batch 2"]);
+    let ranges = [
+        ("batch 1", 10, 20),
+        ("batch 2", 20, 30),
+        ("layer.1", 11, 12),
+        ("layer.2", 12, 13),
+        ("epoch 3", 5, 60),
+    ];
+    assert_eq!(
+        steps(&drawn(&ranges, &[1, 12, 21])),
+        ["-", "batch 1", "batch 2"]
+    );
     assert_eq!(steps(&drawn(&[("forward", 10, 20)], &[12])), ["-"]);
 }

@@ -5,11 +5,16 @@ use etlink_model::builder::{HostSchema, TraceBuilder};
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, HostTrace, RowIdx, TimeNs};
 
 pub(crate) fn device(draw: &TraceBuilder) -> DeviceTrace {
-    etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions::default()).expect("a device trace")
+    etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions::default())
+        .expect("a device trace")
 }
 
 pub(crate) fn host(draw: &TraceBuilder) -> HostTrace {
-    etlink_host::read(&draw.host(HostSchema::V1_1_1)[..], etlink_host::ReadOptions::default()).expect("a host trace")
+    etlink_host::read(
+        &draw.host(HostSchema::V1_1_1)[..],
+        etlink_host::ReadOptions::default(),
+    )
+    .expect("a host trace")
 }
 
 /// Links the device trace alone.
@@ -24,12 +29,21 @@ pub(crate) fn both(draw: &TraceBuilder) -> LinkedTrace {
 
 /// Links the host trace of one drawing with the device trace of another.
 pub(crate) fn pair(of_host: &TraceBuilder, of_device: &TraceBuilder) -> Result<LinkedTrace, Error> {
-    etlink_link::link(Some(host(of_host)), device(of_device), LinkOptions::default())
+    etlink_link::link(
+        Some(host(of_host)),
+        device(of_device),
+        LinkOptions::default(),
+    )
 }
 
 /// All anomalies with their counts.
 pub(crate) fn anomalies(trace: &LinkedTrace) -> Vec<(AnomalyKind, u64)> {
-    trace.report.anomalies.iter().map(|(kind, anomaly)| (kind, anomaly.count)).collect()
+    trace
+        .report
+        .anomalies
+        .iter()
+        .map(|(kind, anomaly)| (kind, anomaly.count))
+        .collect()
 }
 
 /// Every device row as `row <- call of op`, in order of time.
@@ -37,8 +51,12 @@ pub(crate) fn launches(trace: &LinkedTrace) -> Vec<String> {
     let device = &trace.device;
     let name = |name| device.names.get(name);
     let launch = |row: usize| {
-        let call = trace.row_call[row].get().map_or("none", |call| name(device.calls.name[call.index()]));
-        let op = trace.row_op[row].get().map_or("none", |op| name(device.ops.name[op.index()]));
+        let call = trace.row_call[row]
+            .get()
+            .map_or("none", |call| name(device.calls.name[call.index()]));
+        let op = trace.row_op[row]
+            .get()
+            .map_or("none", |op| name(device.ops.name[op.index()]));
         format!("{} <- {call} of {op}", name(device.rows.name[row]))
     };
     (0..device.rows.len()).map(launch).collect()
@@ -47,21 +65,50 @@ pub(crate) fn launches(trace: &LinkedTrace) -> Vec<String> {
 /// Edges of a kind as `from -> to`, by `to`; none from boundaries.
 pub(crate) fn edges(trace: &LinkedTrace, kind: EdgeKind) -> Vec<String> {
     let name = |node: u32| trace.name(&trace.nodes.get(node as usize)).to_owned();
-    let of_boundary = |edge: &etlink_link::Edge| trace.nodes.kind[edge.from as usize] == NodeKind::Boundary;
-    let of_kind = trace.edges.iter().filter(|edge| edge.kind == kind && !of_boundary(edge));
-    of_kind.map(|edge| format!("{} -> {}", name(edge.from), name(edge.to))).collect()
+    let of_boundary =
+        |edge: &etlink_link::Edge| trace.nodes.kind[edge.from as usize] == NodeKind::Boundary;
+    let of_kind = trace
+        .edges
+        .iter()
+        .filter(|edge| edge.kind == kind && !of_boundary(edge));
+    of_kind
+        .map(|edge| format!("{} -> {}", name(edge.from), name(edge.to)))
+        .collect()
 }
 
 /// All delays as `kind start-end`, in us, in order of time.
 pub(crate) fn delays(trace: &LinkedTrace) -> Vec<String> {
-    let nodes = (0..trace.nodes.len()).map(|at| trace.nodes.get(at)).filter(|node| node.kind.is_delay() && node.duration > DurationNs(0));
-    nodes.map(|node| format!("{} {}-{}", trace.name(&node), node.start.0 / 1_000, (node.start + node.duration).0 / 1_000)).collect()
+    let nodes = (0..trace.nodes.len())
+        .map(|at| trace.nodes.get(at))
+        .filter(|node| node.kind.is_delay() && node.duration > DurationNs(0));
+    nodes
+        .map(|node| {
+            format!(
+                "{} {}-{}",
+                trace.name(&node),
+                node.start.0 / 1_000,
+                (node.start + node.duration).0 / 1_000
+            )
+        })
+        .collect()
 }
 
 /// The nodes of host thread 0 after its boundary as `name start-end`, in us.
 pub(crate) fn thread(trace: &LinkedTrace) -> Vec<String> {
-    let nodes = (0..trace.nodes.len()).map(|at| trace.nodes.get(at)).filter(|node| !node.on_device && node.resource == 0);
-    nodes.skip(1).map(|node| format!("{} {}-{}", trace.name(&node), node.start.0 / 1_000, (node.start + node.duration).0 / 1_000)).collect()
+    let nodes = (0..trace.nodes.len())
+        .map(|at| trace.nodes.get(at))
+        .filter(|node| !node.on_device && node.resource == 0);
+    nodes
+        .skip(1)
+        .map(|node| {
+            format!(
+                "{} {}-{}",
+                trace.name(&node),
+                node.start.0 / 1_000,
+                (node.start + node.duration).0 / 1_000
+            )
+        })
+        .collect()
 }
 
 /// Asserts what holds of every linked trace.
@@ -76,27 +123,55 @@ pub(crate) fn checked(trace: LinkedTrace) -> LinkedTrace {
 
 /// The device rows among the nodes.
 fn rows(trace: &LinkedTrace) -> Vec<usize> {
-    (0..trace.nodes.len()).filter(|&at| trace.row_of(&trace.nodes.get(at)).is_some()).collect()
+    (0..trace.nodes.len())
+        .filter(|&at| trace.row_of(&trace.nodes.get(at)).is_some())
+        .collect()
 }
 
 /// A node and the delays that it waits for.
 fn with_delays(trace: &LinkedTrace, node: usize) -> Vec<usize> {
     let from = trace.edges.of(node).iter().map(|edge| edge.from as usize);
-    [node].into_iter().chain(from.filter(|from| trace.nodes.on_device[*from] && trace.nodes.kind[*from].is_delay())).collect()
+    [node]
+        .into_iter()
+        .chain(
+            from.filter(|from| trace.nodes.on_device[*from] && trace.nodes.kind[*from].is_delay()),
+        )
+        .collect()
 }
 
 fn every_row_is_one_node(trace: &LinkedTrace) {
-    let mut sources: Vec<u32> = rows(trace).iter().map(|&at| trace.nodes.source[at]).collect();
+    let mut sources: Vec<u32> = rows(trace)
+        .iter()
+        .map(|&at| trace.nodes.source[at])
+        .collect();
     sources.sort_unstable();
-    assert!(sources.iter().copied().eq(0..trace.device.rows.len() as u32), "every device row is a node, once");
+    assert!(
+        sources
+            .iter()
+            .copied()
+            .eq(0..trace.device.rows.len() as u32),
+        "every device row is a node, once"
+    );
     for at in rows(trace) {
         let node = trace.nodes.get(at);
         let row = trace.row_of(&node).unwrap_or(RowIdx::NONE).index();
-        assert_eq!((node.start, node.duration), (trace.device.rows.start[row], trace.device.rows.duration[row]));
-        let edges = with_delays(trace, at).into_iter().flat_map(|node| trace.edges.of(node).iter());
+        assert_eq!(
+            (node.start, node.duration),
+            (
+                trace.device.rows.start[row],
+                trace.device.rows.duration[row]
+            )
+        );
+        let edges = with_delays(trace, at)
+            .into_iter()
+            .flat_map(|node| trace.edges.of(node).iter());
         let launched = trace.row_no_launch[row] == etlink_link::NoLaunch::Launched;
         let launches = edges.filter(|edge| edge.kind == EdgeKind::Launch).count();
-        assert_eq!(launches, usize::from(launched), "a launched row has its launch as a dep");
+        assert_eq!(
+            launches,
+            usize::from(launched),
+            "a launched row has its launch as a dep"
+        );
     }
 }
 
@@ -108,21 +183,33 @@ fn streams_are_in_order(trace: &LinkedTrace) {
     }
     let mut before: Vec<Vec<usize>> = vec![vec![]; trace.nodes.len()];
     for &at in &rows {
-        let edges = with_delays(trace, at).into_iter().flat_map(|node| trace.edges.of(node).iter());
-        let follows = edges.filter(|edge| edge.kind == EdgeKind::StreamOrder).map(|edge| edge.from as usize);
-        let mut all: Vec<usize> = follows.flat_map(|from| before[from].iter().copied().chain([from])).collect();
+        let edges = with_delays(trace, at)
+            .into_iter()
+            .flat_map(|node| trace.edges.of(node).iter());
+        let follows = edges
+            .filter(|edge| edge.kind == EdgeKind::StreamOrder)
+            .map(|edge| edge.from as usize);
+        let mut all: Vec<usize> = follows
+            .flat_map(|from| before[from].iter().copied().chain([from]))
+            .collect();
         all.sort_unstable();
         all.dedup();
         before[at] = all;
     }
     for &at in &rows {
         let node = trace.nodes.get(at);
-        let earlier = rows.iter().filter(|&&other| other != at && trace.nodes.resource[other] == node.resource);
+        let earlier = rows
+            .iter()
+            .filter(|&&other| other != at && trace.nodes.resource[other] == node.resource);
         for &other in earlier {
             let ended = trace.nodes.start[other] + trace.nodes.duration[other];
             // rows of no length at one instant have no order
-            let orders = ended < node.start || ended == node.start && trace.nodes.start[other] < node.start;
-            assert!(!orders || before[at].contains(&other), "node {at} does not follow {other}");
+            let orders =
+                ended < node.start || ended == node.start && trace.nodes.start[other] < node.start;
+            assert!(
+                !orders || before[at].contains(&other),
+                "node {at} does not follow {other}"
+            );
         }
     }
 }
@@ -130,13 +217,22 @@ fn streams_are_in_order(trace: &LinkedTrace) {
 fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
     for edge in trace.edges.iter() {
         assert!(edge.from < edge.to, "{edge:?}");
-        let (from, to) = (trace.nodes.get(edge.from as usize), trace.nodes.get(edge.to as usize));
+        let (from, to) = (
+            trace.nodes.get(edge.from as usize),
+            trace.nodes.get(edge.to as usize),
+        );
         let tolerance = match edge.kind {
-            EdgeKind::ProgramOrder | EdgeKind::Handoff | EdgeKind::Tensor | EdgeKind::Collective => 0,
+            EdgeKind::ProgramOrder
+            | EdgeKind::Handoff
+            | EdgeKind::Tensor
+            | EdgeKind::Collective => 0,
             EdgeKind::Launch | EdgeKind::EventWait | EdgeKind::HostWait => 2_000,
             EdgeKind::StreamOrder => 1_000,
         };
-        assert!((from.start + from.duration).0 <= to.start.0 + tolerance, "{edge:?} contradicts the times");
+        assert!(
+            (from.start + from.duration).0 <= to.start.0 + tolerance,
+            "{edge:?} contradicts the times"
+        );
     }
 }
 
@@ -145,31 +241,56 @@ fn threads_add_up(trace: &LinkedTrace) {
     let mut exclusive = vec![0; trace.device.ops.len()];
     let mut first = vec![0; trace.device.ops.len()];
     // what runs when ranges overlap may have ended before the last of them
-    let overlaps = anomalies(trace).iter().any(|(kind, _)| *kind == AnomalyKind::PartialOverlap);
+    let overlaps = anomalies(trace)
+        .iter()
+        .any(|(kind, _)| *kind == AnomalyKind::PartialOverlap);
     // an edge that clock errors turned round is counted instead
-    let dropped = anomalies(trace).iter().any(|(kind, _)| *kind == AnomalyKind::WaitContradicted);
+    let dropped = anomalies(trace)
+        .iter()
+        .any(|(kind, _)| *kind == AnomalyKind::WaitContradicted);
     let rounding = DurationNs(if overlaps { i64::MAX } else { 1_000 });
     for thread in 0..trace.device.threads.len() as u32 {
-        let nodes: Vec<_> = (0..trace.nodes.len()).filter(|&at| !trace.nodes.on_device[at] && trace.nodes.resource[at] == thread).collect();
+        let nodes: Vec<_> = (0..trace.nodes.len())
+            .filter(|&at| !trace.nodes.on_device[at] && trace.nodes.resource[at] == thread)
+            .collect();
         for pair in nodes.windows(2) {
             let (before, after) = (trace.nodes.get(pair[0]), trace.nodes.get(pair[1]));
             let ended = before.start + before.duration;
-            assert!(before.duration >= DurationNs(0) && ended <= after.start, "no overlap");
-            let of_call = waited_until(trace, pair[1], EdgeKind::HostWait).is_some_and(|until| after.start - until <= rounding);
+            assert!(
+                before.duration >= DurationNs(0) && ended <= after.start,
+                "no overlap"
+            );
+            let of_call = waited_until(trace, pair[1], EdgeKind::HostWait)
+                .is_some_and(|until| after.start - until <= rounding);
             // a worker wakes up some time after it was given work
-            let of_worker = waited_until(trace, pair[1], EdgeKind::Handoff).is_some_and(|until| until <= after.start);
-            assert!(ended == after.start || of_call || of_worker || dropped, "no hole but a wait");
-            let ordered = trace.edges.of(pair[1]).iter().any(|edge| edge.kind == EdgeKind::ProgramOrder && edge.from as usize == pair[0]);
+            let of_worker = waited_until(trace, pair[1], EdgeKind::Handoff)
+                .is_some_and(|until| until <= after.start);
+            assert!(
+                ended == after.start || of_call || of_worker || dropped,
+                "no hole but a wait"
+            );
+            let ordered =
+                trace.edges.of(pair[1]).iter().any(|edge| {
+                    edge.kind == EdgeKind::ProgramOrder && edge.from as usize == pair[0]
+                });
             assert!(ordered, "program order");
         }
-        for node in nodes.iter().map(|&at| trace.nodes.get(at)).filter(|node| node.source != u32::MAX) {
+        for node in nodes
+            .iter()
+            .map(|&at| trace.nodes.get(at))
+            .filter(|node| node.source != u32::MAX)
+        {
             if node.kind != NodeKind::Runtime {
                 exclusive[node.source as usize] += node.duration.0;
                 first[node.source as usize] += usize::from(node.first);
             }
         }
     }
-    let want: Vec<i64> = trace.op_exclusive.iter().map(|duration| duration.0).collect();
+    let want: Vec<i64> = trace
+        .op_exclusive
+        .iter()
+        .map(|duration| duration.0)
+        .collect();
     assert_eq!(exclusive, want);
     assert!(first.iter().all(|count| *count == 1), "{first:?}");
 }
@@ -177,14 +298,23 @@ fn threads_add_up(trace: &LinkedTrace) {
 /// When the last of what a host node waited for in this way had ended.
 fn waited_until(trace: &LinkedTrace, node: usize, kind: EdgeKind) -> Option<TimeNs> {
     let waits = trace.edges.of(node).iter().filter(|edge| edge.kind == kind);
-    waits.map(|edge| trace.nodes.start[edge.from as usize] + trace.nodes.duration[edge.from as usize]).max()
+    waits
+        .map(|edge| {
+            trace.nodes.start[edge.from as usize] + trace.nodes.duration[edge.from as usize]
+        })
+        .max()
 }
 
 fn counts_agree(trace: &LinkedTrace) {
     let report = &trace.report;
     assert_eq!(report.nodes.values().sum::<u64>(), trace.nodes.len() as u64);
     assert_eq!(report.edges.values().sum::<u64>(), trace.edges.len() as u64);
-    assert_eq!(report.device_rows, report.launched + report.no_launch.values().sum::<u64>());
-    let by_row: usize = (0..trace.nodes.len()).map(|node| trace.edges.of(node).len()).sum();
+    assert_eq!(
+        report.device_rows,
+        report.launched + report.no_launch.values().sum::<u64>()
+    );
+    let by_row: usize = (0..trace.nodes.len())
+        .map(|node| trace.edges.of(node).len())
+        .sum();
     assert_eq!(by_row, trace.edges.len());
 }

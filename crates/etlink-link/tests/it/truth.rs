@@ -94,25 +94,60 @@ impl Model {
             Step::Record { stream, event } => {
                 let start = self.begin(thread);
                 let call = self.call(thread, "cudaEventRecord", start, start + 500);
-                self.events[event] = Some(Recorded { call, stream, kernel: self.last[stream] });
+                self.events[event] = Some(Recorded {
+                    call,
+                    stream,
+                    kernel: self.last[stream],
+                });
             }
             Step::StreamWait { stream, event } => {
-                let Some(recorded) = self.events[event] else { return };
+                let Some(recorded) = self.events[event] else {
+                    return;
+                };
                 let start = self.begin(thread);
                 let id = self.call(thread, "cudaStreamWaitEvent", start, start + 500);
                 let waits = Some((queue(recorded.stream).stream, recorded.call));
-                self.draw.sync("Stream Wait Event", queue(stream), (start, start + 500), id, waits);
+                self.draw.sync(
+                    "Stream Wait Event",
+                    queue(stream),
+                    (start, start + 500),
+                    id,
+                    waits,
+                );
                 self.pending[stream].extend(recorded.kernel);
             }
-            Step::StreamSync { stream } => self.sync(thread, "cudaStreamSynchronize", "Stream Sync", queue(stream), None, self.last[stream]),
+            Step::StreamSync { stream } => self.sync(
+                thread,
+                "cudaStreamSynchronize",
+                "Stream Sync",
+                queue(stream),
+                None,
+                self.last[stream],
+            ),
             Step::DeviceSync => {
                 let last = self.last;
-                self.sync(thread, "cudaDeviceSynchronize", "Context Sync", Queue::stream(-1), None, last.into_iter().flatten());
+                self.sync(
+                    thread,
+                    "cudaDeviceSynchronize",
+                    "Context Sync",
+                    Queue::stream(-1),
+                    None,
+                    last.into_iter().flatten(),
+                );
             }
             Step::EventSync { event } => {
-                let Some(recorded) = self.events[event] else { return };
+                let Some(recorded) = self.events[event] else {
+                    return;
+                };
                 let waits = Some((queue(recorded.stream).stream, recorded.call));
-                self.sync(thread, "cudaEventSynchronize", "Event Sync", Queue::stream(-1), waits, recorded.kernel);
+                self.sync(
+                    thread,
+                    "cudaEventSynchronize",
+                    "Event Sync",
+                    Queue::stream(-1),
+                    waits,
+                    recorded.kernel,
+                );
             }
         }
     }
@@ -122,21 +157,44 @@ impl Model {
         let mut after = self.waited[thread].clone();
         after.extend(self.last[stream]);
         after.append(&mut self.pending[stream]);
-        let ready = after.iter().map(|kernel| self.ends[*kernel] + 1_000).max().unwrap_or(0);
+        let ready = after
+            .iter()
+            .map(|kernel| self.ends[*kernel] + 1_000)
+            .max()
+            .unwrap_or(0);
         let start = ready.max(call + 6_000);
-        self.draw.launch(self.threads[thread], (call, call + 4_000), queue(stream), &self.ends.len().to_string(), (start, start + work));
+        self.draw.launch(
+            self.threads[thread],
+            (call, call + 4_000),
+            queue(stream),
+            &self.ends.len().to_string(),
+            (start, start + work),
+        );
         self.now[thread] = call + 4_000;
         self.last[stream] = Some(self.ends.len());
         self.ends.push(start + work);
         self.after.push(after);
     }
 
-    fn sync(&mut self, thread: usize, name: &str, kind: &str, at: Queue, waits: Option<(i64, i64)>, kernels: impl IntoIterator<Item = usize>) {
+    fn sync(
+        &mut self,
+        thread: usize,
+        name: &str,
+        kind: &str,
+        at: Queue,
+        waits: Option<(i64, i64)>,
+        kernels: impl IntoIterator<Item = usize>,
+    ) {
         let start = self.begin(thread);
         let kernels: Vec<usize> = kernels.into_iter().collect();
-        let ended = kernels.iter().map(|kernel| self.ends[*kernel]).max().unwrap_or(0);
+        let ended = kernels
+            .iter()
+            .map(|kernel| self.ends[*kernel])
+            .max()
+            .unwrap_or(0);
         let id = self.call(thread, name, start, (ended + 2_000).max(start + 1_000));
-        self.draw.sync(kind, at, (start, self.now[thread]), id, waits);
+        self.draw
+            .sync(kind, at, (start, self.now[thread]), id, waits);
         self.waited[thread].extend(kernels);
     }
 
@@ -147,7 +205,10 @@ impl Model {
             let mut before = vec![false; self.ends.len()];
             for &kernel in after {
                 before[kernel] = true;
-                before.iter_mut().zip(&all[kernel]).for_each(|(to, from)| *to |= from);
+                before
+                    .iter_mut()
+                    .zip(&all[kernel])
+                    .for_each(|(to, from)| *to |= from);
             }
             all.push(before);
         }
@@ -163,7 +224,10 @@ fn linked(trace: &LinkedTrace) -> Vec<Vec<bool>> {
     for at in 0..trace.nodes.len() {
         let mut before = vec![false; kernels];
         for edge in trace.edges.of(at).iter() {
-            before.iter_mut().zip(&all[edge.from as usize]).for_each(|(to, from)| *to |= from);
+            before
+                .iter_mut()
+                .zip(&all[edge.from as usize])
+                .for_each(|(to, from)| *to |= from);
             if let Some(kernel) = kernel(trace, edge.from as usize) {
                 before[kernel] = true;
             }
@@ -179,7 +243,9 @@ fn linked(trace: &LinkedTrace) -> Vec<Vec<bool>> {
 /// The kernel of a node; kernels are named by their numbers.
 fn kernel(trace: &LinkedTrace, node: usize) -> Option<usize> {
     let node = trace.nodes.get(node);
-    (node.kind == NodeKind::DeviceOp).then(|| trace.name(&node).parse().ok()).flatten()
+    (node.kind == NodeKind::DeviceOp)
+        .then(|| trace.name(&node).parse().ok())
+        .flatten()
 }
 
 proptest! {

@@ -5,8 +5,16 @@ use etlink_link::EdgeKind;
 use etlink_model::AnomalyKind;
 use etlink_model::builder::{Flavour, Queue, TraceBuilder};
 
-const SEVEN: Queue = Queue { device: 0, context: 1, stream: 7 };
-const TWENTY: Queue = Queue { device: 0, context: 1, stream: 20 };
+const SEVEN: Queue = Queue {
+    device: 0,
+    context: 1,
+    stream: 7,
+};
+const TWENTY: Queue = Queue {
+    device: 0,
+    context: 1,
+    stream: 20,
+};
 
 #[test]
 fn threads_and_streams_begin_with_what_came_before_the_recording() {
@@ -29,7 +37,11 @@ fn a_stream_that_was_busy_before_the_recording_has_a_boundary() {
     draw.launch(main, (0, 5_000), SEVEN, "k", (7_000_000, 7_010_000));
     let trace = alone(&draw);
     assert_eq!(delays(&trace), ["boundary 0-7000"]);
-    let launch = trace.edges.iter().find(|edge| edge.kind == EdgeKind::Launch).expect("launched");
+    let launch = trace
+        .edges
+        .iter()
+        .find(|edge| edge.kind == EdgeKind::Launch)
+        .expect("launched");
     assert_eq!(trace.name(&trace.nodes.get(launch.to as usize)), "k");
 }
 
@@ -42,7 +54,10 @@ fn a_late_start_without_a_cause_is_a_delay_of_its_own() {
     draw.launch(main, (5_000, 10_000), SEVEN, "b", (700_000, 720_000));
     let trace = alone(&draw);
     assert_eq!(delays(&trace), ["unexplained wait 20-700"]);
-    assert_eq!(edges(&trace, EdgeKind::StreamOrder), ["a -> unexplained wait", "unexplained wait -> b"]);
+    assert_eq!(
+        edges(&trace, EdgeKind::StreamOrder),
+        ["a -> unexplained wait", "unexplained wait -> b"]
+    );
 }
 
 #[test]
@@ -66,9 +81,21 @@ fn two_streams(draw: &mut TraceBuilder, b_starts: i64, stated: bool) {
     draw.call(main, "cudaEventRecord", (20_000, 21_000), record);
     draw.call(main, "cudaStreamWaitEvent", (22_000, 23_000), wait);
     if stated {
-        draw.sync("Stream Wait Event", TWENTY, (22_000, 23_000), wait, Some((7, record)));
+        draw.sync(
+            "Stream Wait Event",
+            TWENTY,
+            (22_000, 23_000),
+            wait,
+            Some((7, record)),
+        );
     }
-    draw.launch(main, (30_000, 35_000), TWENTY, "b", (b_starts, b_starts + 10_000));
+    draw.launch(
+        main,
+        (30_000, 35_000),
+        TWENTY,
+        "b",
+        (b_starts, b_starts + 10_000),
+    );
 }
 
 #[test]
@@ -88,7 +115,12 @@ fn without_sync_rows_the_wait_is_inferred_also_where_it_did_not_delay() {
         two_streams(&mut draw, starts, false);
         let trace = alone(&draw);
         assert_eq!(edges(&trace, EdgeKind::EventWait), ["a -> b"]);
-        assert!(trace.edges.iter().all(|edge| edge.inferred == (edge.kind == EdgeKind::EventWait)));
+        assert!(
+            trace
+                .edges
+                .iter()
+                .all(|edge| edge.inferred == (edge.kind == EdgeKind::EventWait))
+        );
     }
 }
 
@@ -127,7 +159,13 @@ fn a_programs_own_record_can_be_of_any_stream() {
     draw.launch(main, (0, 5_000), TWENTY, "a", (8_000, 100_000));
     draw.call(main, "cudaEventRecord", (110_000, 111_000), None);
     draw.call(main, "cudaStreamWaitEvent", (112_000, 113_000), None);
-    draw.launch(main, (120_000, 125_000), Queue::stream(24), "b", (128_000, 130_000));
+    draw.launch(
+        main,
+        (120_000, 125_000),
+        Queue::stream(24),
+        "b",
+        (128_000, 130_000),
+    );
     assert_eq!(edges(&alone(&draw), EdgeKind::EventWait), [""; 0]);
 }
 
@@ -149,7 +187,11 @@ fn a_wait_explains_a_start_right_after_the_end_on_another_stream() {
 fn a_call_that_blocks_goes_on_when_its_stream_has_ended() {
     // launch . synchronise ------------------|  next
     //          k ===========================
-    for (flavour, name) in [(Flavour::Cuda, "cudaStreamSynchronize"), (Flavour::Rocm, "hipDeviceSynchronize"), (Flavour::Xpu, "urQueueFinish")] {
+    for (flavour, name) in [
+        (Flavour::Cuda, "cudaStreamSynchronize"),
+        (Flavour::Rocm, "hipDeviceSynchronize"),
+        (Flavour::Xpu, "urQueueFinish"),
+    ] {
         let mut draw = TraceBuilder::new(flavour);
         let main = draw.thread();
         draw.launch(main, (0, 5_000), SEVEN, "k", (8_000, 90_000));
@@ -157,7 +199,14 @@ fn a_call_that_blocks_goes_on_when_its_stream_has_ended() {
         draw.op(main, "next", 95_000, 99_000);
         let trace = alone(&draw);
         assert_eq!(edges(&trace, EdgeKind::HostWait), [format!("k -> {name}")]);
-        assert_eq!(thread(&trace)[1..], ["host gap 5-10".to_owned(), format!("{name} 90-95"), "next 95-99".to_owned()]);
+        assert_eq!(
+            thread(&trace)[1..],
+            [
+                "host gap 5-10".to_owned(),
+                format!("{name} 90-95"),
+                "next 95-99".to_owned()
+            ]
+        );
     }
 }
 
@@ -168,8 +217,18 @@ fn a_call_that_need_not_wait_has_no_hole() {
     draw.launch(main, (0, 5_000), SEVEN, "k", (8_000, 20_000));
     draw.call(main, "cudaStreamSynchronize", (50_000, 52_000), None);
     let trace = alone(&draw);
-    assert_eq!(edges(&trace, EdgeKind::HostWait), ["k -> cudaStreamSynchronize"]);
-    assert_eq!(thread(&trace), ["cudaLaunchKernel 0-5", "host gap 5-50", "cudaStreamSynchronize 50-52"]);
+    assert_eq!(
+        edges(&trace, EdgeKind::HostWait),
+        ["k -> cudaStreamSynchronize"]
+    );
+    assert_eq!(
+        thread(&trace),
+        [
+            "cudaLaunchKernel 0-5",
+            "host gap 5-50",
+            "cudaStreamSynchronize 50-52"
+        ]
+    );
 }
 
 #[test]
@@ -183,29 +242,64 @@ fn a_device_is_waited_for_on_all_its_streams_and_an_event_only_to_its_record() {
     draw.launch(main, (7_000, 8_000), TWENTY, "c", (12_000, 70_000));
     let (event, device) = (draw.next_correlation(), draw.next_correlation());
     draw.call(main, "cudaEventSynchronize", (10_000, 33_000), event);
-    draw.sync("Event Sync", Queue::stream(-1), (10_000, 33_000), event, Some((7, record)));
+    draw.sync(
+        "Event Sync",
+        Queue::stream(-1),
+        (10_000, 33_000),
+        event,
+        Some((7, record)),
+    );
     draw.call(main, "cudaDeviceSynchronize", (40_000, 74_000), device);
-    draw.sync("Context Sync", Queue::stream(-1), (40_000, 74_000), device, None);
+    draw.sync(
+        "Context Sync",
+        Queue::stream(-1),
+        (40_000, 74_000),
+        device,
+        None,
+    );
     let trace = alone(&draw);
-    let want = ["a -> cudaEventSynchronize", "c -> cudaDeviceSynchronize", "b -> cudaDeviceSynchronize"];
+    let want = [
+        "a -> cudaEventSynchronize",
+        "c -> cudaDeviceSynchronize",
+        "b -> cudaDeviceSynchronize",
+    ];
     assert_eq!(edges(&trace, EdgeKind::HostWait), want);
-    assert_eq!(thread(&trace)[4..], ["host gap 8-10", "cudaEventSynchronize 30-33", "host gap 33-40", "cudaDeviceSynchronize 70-74"]);
+    assert_eq!(
+        thread(&trace)[4..],
+        [
+            "host gap 8-10",
+            "cudaEventSynchronize 30-33",
+            "host gap 33-40",
+            "cudaDeviceSynchronize 70-74"
+        ]
+    );
 }
 
 #[test]
 fn a_copy_to_memory_that_is_not_pinned_blocks() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    for (name, copy, at) in
-        [("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", 0), ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pinned)", 100_000)]
-    {
+    for (name, copy, at) in [
+        ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", 0),
+        ("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pinned)", 100_000),
+    ] {
         let id = draw.next_correlation();
         draw.call(main, name, (at, at + 50_000), id);
         draw.memcpy(SEVEN, copy, (at + 5_000, at + 45_000), id, 1 << 20);
     }
     let trace = alone(&draw);
-    assert_eq!(edges(&trace, EdgeKind::HostWait), ["Memcpy DtoH (Device -> Pageable) -> cudaMemcpyAsync"]);
-    assert_eq!(thread(&trace), ["cudaMemcpyAsync 45-50", "host gap 50-100", "cudaMemcpyAsync 100-150"]);
+    assert_eq!(
+        edges(&trace, EdgeKind::HostWait),
+        ["Memcpy DtoH (Device -> Pageable) -> cudaMemcpyAsync"]
+    );
+    assert_eq!(
+        thread(&trace),
+        [
+            "cudaMemcpyAsync 45-50",
+            "host gap 50-100",
+            "cudaMemcpyAsync 100-150"
+        ]
+    );
 }
 
 #[test]
@@ -218,15 +312,28 @@ fn what_a_blocking_call_calls_when_the_kernel_ends_is_no_wait() {
     draw.call(main, "cudaStreamSynchronize", (10_000, 95_000), None);
     draw.driver_call(main, "cuStreamQuery", (90_000, 93_000), None);
     let trace = alone(&draw);
-    assert_eq!(edges(&trace, EdgeKind::HostWait), ["k -> cudaStreamSynchronize"]);
-    assert_eq!(thread(&trace)[2..], ["cudaStreamSynchronize 90-90", "cuStreamQuery 90-93", "cudaStreamSynchronize 93-95"]);
+    assert_eq!(
+        edges(&trace, EdgeKind::HostWait),
+        ["k -> cudaStreamSynchronize"]
+    );
+    assert_eq!(
+        thread(&trace)[2..],
+        [
+            "cudaStreamSynchronize 90-90",
+            "cuStreamQuery 90-93",
+            "cudaStreamSynchronize 93-95"
+        ]
+    );
 }
 
 #[test]
 fn an_op_that_begins_in_a_blocking_call_keeps_its_time() {
     // whole microseconds: the next op begins before the call has returned. One that begins long before that
     // shows that the thread was not blocked.
-    for (begins, waits, own) in [(94_000, 1, "cudaStreamSynchronize 94-94"), (50_000, 0, "cudaStreamSynchronize 10-50")] {
+    for (begins, waits, own) in [
+        (94_000, 1, "cudaStreamSynchronize 94-94"),
+        (50_000, 0, "cudaStreamSynchronize 10-50"),
+    ] {
         let mut draw = TraceBuilder::default();
         let main = draw.thread();
         draw.launch(main, (0, 5_000), SEVEN, "k", (8_000, 95_000));
@@ -235,7 +342,10 @@ fn an_op_that_begins_in_a_blocking_call_keeps_its_time() {
         let trace = alone(&draw);
         assert_eq!(edges(&trace, EdgeKind::HostWait).len(), waits);
         assert_eq!(thread(&trace)[2], own);
-        assert_eq!(anomalies(&trace).contains(&(AnomalyKind::WaitContradicted, 1)), waits == 0);
+        assert_eq!(
+            anomalies(&trace).contains(&(AnomalyKind::WaitContradicted, 1)),
+            waits == 0
+        );
     }
 }
 
@@ -262,7 +372,10 @@ fn a_synchronised_stream_is_not_one_that_still_runs() {
     draw.launch(main, (5_000, 9_000), TWENTY, "b", (15_000, 400_000));
     draw.call(main, "cudaStreamSynchronize", (10_000, 95_000), None);
     draw.op(main, "next", 95_000, 99_000);
-    assert_eq!(edges(&alone(&draw), EdgeKind::HostWait), ["a -> cudaStreamSynchronize"]);
+    assert_eq!(
+        edges(&alone(&draw), EdgeKind::HostWait),
+        ["a -> cudaStreamSynchronize"]
+    );
 }
 
 #[test]
@@ -271,10 +384,28 @@ fn a_device_that_a_sync_row_names_is_waited_for() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.launch(main, (0, 5_000), SEVEN, "a", (8_000, 90_000));
-    draw.launch(main, (5_000, 9_000), Queue { device: 1, ..SEVEN }, "b", (15_000, 60_000));
+    draw.launch(
+        main,
+        (5_000, 9_000),
+        Queue { device: 1, ..SEVEN },
+        "b",
+        (15_000, 60_000),
+    );
     let id = draw.next_correlation();
     draw.call(main, "cudaDeviceSynchronize", (10_000, 95_000), id);
-    draw.sync("Context Sync", Queue { stream: -1, ..SEVEN }, (10_000, 95_000), id, None);
+    draw.sync(
+        "Context Sync",
+        Queue {
+            stream: -1,
+            ..SEVEN
+        },
+        (10_000, 95_000),
+        id,
+        None,
+    );
     draw.op(main, "next", 95_000, 99_000);
-    assert_eq!(edges(&alone(&draw), EdgeKind::HostWait), ["a -> cudaDeviceSynchronize"]);
+    assert_eq!(
+        edges(&alone(&draw), EdgeKind::HostWait),
+        ["a -> cudaDeviceSynchronize"]
+    );
 }

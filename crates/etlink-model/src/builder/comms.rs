@@ -57,7 +57,9 @@ impl Comms {
 
     /// Distance between the ranks; 1 in a group of one.
     fn stride(&self) -> u64 {
-        self.ranks.get(1).map_or(1, |second| second.saturating_sub(self.first()))
+        self.ranks
+            .get(1)
+            .map_or(1, |second| second.saturating_sub(self.first()))
     }
 
     /// Arguments of the Kineto op, or of the kernel that it launched.
@@ -86,12 +88,22 @@ impl Comms {
             (_, Some(peer)) => args.push(("Src Rank", peer.to_string())),
             _ => {}
         }
-        args.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        args.into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect()
     }
 
     /// Values, shapes and types of the host node's inputs.
     pub(super) fn host_inputs(&self) -> [String; 3] {
-        let Comms { name, group_name, group_desc, rank, seq, asynchronous, .. } = self;
+        let Comms {
+            name,
+            group_name,
+            group_desc,
+            rank,
+            seq,
+            asynchronous,
+            ..
+        } = self;
         let n = self.in_elements;
         let rank = self.peer.unwrap_or(*rank);
         let values = format!(
@@ -110,8 +122,12 @@ impl Comms {
 
     /// Attributes of the host node, from schema 1.1.0 on.
     pub(super) fn host_attrs(&self) -> String {
-        let text = |name: &str, value: &str| format!(", \n  {{\"name\": \"{name}\", \"type\": \"string\", \"value\": \"{value}\"}}");
-        let number = |name: &str, value: u64| format!(", \n  {{\"name\": \"{name}\", \"type\": \"uint64\", \"value\": {value}}}");
+        let text = |name: &str, value: &str| {
+            format!(", \n  {{\"name\": \"{name}\", \"type\": \"string\", \"value\": \"{value}\"}}")
+        };
+        let number = |name: &str, value: u64| {
+            format!(", \n  {{\"name\": \"{name}\", \"type\": \"uint64\", \"value\": {value}}}")
+        };
         [
             text("collective_name", &self.name),
             text("dtype", &self.dtype),
@@ -124,7 +140,10 @@ impl Comms {
             text("pg_name", &self.group_name),
             text("pg_desc", &self.group_desc),
             number("pg_size", self.ranks.len() as u64),
-            format!(", \n  {{\"name\": \"is_asynchronized_op\", \"type\": \"string\", \"value\": {}}}", self.asynchronous),
+            format!(
+                ", \n  {{\"name\": \"is_asynchronized_op\", \"type\": \"string\", \"value\": {}}}",
+                self.asynchronous
+            ),
         ]
         .concat()
     }

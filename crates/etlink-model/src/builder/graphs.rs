@@ -11,13 +11,23 @@ impl TraceBuilder {
     pub fn capture(&mut self, thread: ThreadRef, start_ns: i64, end_ns: i64) {
         self.begin_capture(thread, start_ns);
         let correlation = self.next_correlation();
-        self.call(thread, self.capture_name("End"), (end_ns - 1_000, end_ns), correlation);
+        self.call(
+            thread,
+            self.capture_name("End"),
+            (end_ns - 1_000, end_ns),
+            correlation,
+        );
     }
 
     /// A capture whose end is not recorded.
     pub fn begin_capture(&mut self, thread: ThreadRef, start_ns: i64) {
         let correlation = self.next_correlation();
-        self.call(thread, self.capture_name("Begin"), (start_ns, start_ns + 1_000), correlation);
+        self.call(
+            thread,
+            self.capture_name("Begin"),
+            (start_ns, start_ns + 1_000),
+            correlation,
+        );
     }
 
     /// A launch that is captured: a call and no row.
@@ -27,25 +37,60 @@ impl TraceBuilder {
     }
 
     /// A graph launch and the kernels of the graph, on their queues.
-    pub fn graph_launch(&mut self, thread: ThreadRef, call: SpanNs, kernels: &[(Queue, i64, i64)]) -> i64 {
-        let names: Vec<String> = (1..=kernels.len()).map(|node| format!("graph_kernel_{node}")).collect();
-        let named: Vec<_> = kernels.iter().zip(&names).map(|(&(queue, start, end), name)| (queue, &name[..], start, end)).collect();
+    pub fn graph_launch(
+        &mut self,
+        thread: ThreadRef,
+        call: SpanNs,
+        kernels: &[(Queue, i64, i64)],
+    ) -> i64 {
+        let names: Vec<String> = (1..=kernels.len())
+            .map(|node| format!("graph_kernel_{node}"))
+            .collect();
+        let named: Vec<_> = kernels
+            .iter()
+            .zip(&names)
+            .map(|(&(queue, start, end), name)| (queue, &name[..], start, end))
+            .collect();
         self.graph_launch_of(thread, call, &named)
     }
 
     /// The same with names. Nodes are numbered in the order given.
-    pub fn graph_launch_of(&mut self, thread: ThreadRef, call: SpanNs, kernels: &[GraphKernel<'_>]) -> i64 {
+    pub fn graph_launch_of(
+        &mut self,
+        thread: ThreadRef,
+        call: SpanNs,
+        kernels: &[GraphKernel<'_>],
+    ) -> i64 {
         let correlation = self.next_correlation();
-        let launch = if self.flavour == Flavour::Rocm { "hipGraphLaunch" } else { "cudaGraphLaunch" };
+        let launch = if self.flavour == Flavour::Rocm {
+            "hipGraphLaunch"
+        } else {
+            "cudaGraphLaunch"
+        };
         self.call(thread, launch, call, correlation);
         for (&(queue, name, start, end), node) in kernels.iter().zip(1..) {
-            self.row(What::Kernel { graph_node: 4_294_967_296 + node }, queue, name, (start, end), Some(correlation), None);
+            self.row(
+                What::Kernel {
+                    graph_node: 4_294_967_296 + node,
+                },
+                queue,
+                name,
+                (start, end),
+                Some(correlation),
+                None,
+            );
         }
         correlation
     }
 
     /// A call that launches `kernel`, which HIP calls name.
-    pub(super) fn launch_call(&mut self, thread: ThreadRef, span: SpanNs, kernel: &str, correlation: i64) {
+    pub(super) fn launch_call(
+        &mut self,
+        thread: ThreadRef,
+        span: SpanNs,
+        kernel: &str,
+        correlation: i64,
+    ) {
         let kernel = (self.flavour == Flavour::Rocm).then(|| kernel.to_owned());
         let name = self.flavour.launch_name().to_owned();
         self.events.push(Event::Call(Call {

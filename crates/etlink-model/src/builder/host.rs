@@ -17,7 +17,12 @@ pub enum HostSchema {
 
 impl HostSchema {
     /// All of them, oldest first.
-    pub const ALL: [HostSchema; 4] = [HostSchema::V1_0_1, HostSchema::V1_0_2, HostSchema::V1_1_0, HostSchema::V1_1_1];
+    pub const ALL: [HostSchema; 4] = [
+        HostSchema::V1_0_1,
+        HostSchema::V1_0_2,
+        HostSchema::V1_1_0,
+        HostSchema::V1_1_1,
+    ];
 
     fn text(self) -> &'static str {
         match self {
@@ -48,7 +53,11 @@ struct Node {
 impl TraceBuilder {
     /// The host trace of the process that was set last.
     pub fn host(&self, schema: HostSchema) -> Vec<u8> {
-        let separator = if schema == HostSchema::V1_0_1 { ",\n    {" } else { ",\n      {" };
+        let separator = if schema == HostSchema::V1_0_1 {
+            ",\n    {"
+        } else {
+            ",\n      {"
+        };
         let mut nodes = self.host_nodes();
         nodes.sort_by_key(|node| node.place);
         let texts: Vec<String> = nodes.iter().map(|node| node.text(schema)).collect();
@@ -65,17 +74,29 @@ impl TraceBuilder {
     /// is followed by one of a tensor.
     fn host_nodes(&self) -> Vec<Node> {
         let rf_ids = self.rf_ids();
-        let visible = |op: &usize| self.ops[*op].in_host && self.threads[self.ops[*op].thread].pid == self.pid;
+        let visible = |op: &usize| {
+            self.ops[*op].in_host && self.threads[self.ops[*op].thread].pid == self.pid
+        };
         let mut order: Vec<usize> = (0..self.ops.len()).filter(visible).collect();
         order.sort_by_key(|&op| rf_ids[op]);
-        let mut nodes = vec![Node::root("process", 1, 0, (i64::MAX, std::cmp::Reverse((0, 0))))];
+        let mut nodes = vec![Node::root(
+            "process",
+            1,
+            0,
+            (i64::MAX, std::cmp::Reverse((0, 0))),
+        )];
         let mut id = 2;
         let mut stacks: Vec<Vec<(u64, i64)>> = vec![vec![]; self.threads.len()];
         for op in order {
             let drawn = &self.ops[op];
             let stack = &mut stacks[drawn.thread];
             if stack.is_empty() {
-                nodes.push(Node::root("thread", id, drawn.thread + 1, (i64::MIN, std::cmp::Reverse((0, drawn.thread)))));
+                nodes.push(Node::root(
+                    "thread",
+                    id,
+                    drawn.thread + 1,
+                    (i64::MIN, std::cmp::Reverse((0, drawn.thread))),
+                ));
                 stack.push((id, i64::MAX));
                 id += 1;
             }
@@ -90,7 +111,12 @@ impl TraceBuilder {
 }
 
 impl Node {
-    fn root(kind: &str, id: u64, tid: usize, place: (i64, std::cmp::Reverse<(i64, usize)>)) -> Node {
+    fn root(
+        kind: &str,
+        id: u64,
+        tid: usize,
+        place: (i64, std::cmp::Reverse<(i64, usize)>),
+    ) -> Node {
         Node {
             id,
             parent: 1,
@@ -108,7 +134,11 @@ impl Node {
 
     fn of(op: &Op, index: usize, id: u64, parent: u64, rf_id: u64) -> Node {
         let (seq, fw_tid) = op.seq.unwrap_or((-1, 0));
-        let scope = if op.annotation { 7 } else { u8::from(fw_tid != 0) };
+        let scope = if op.annotation {
+            7
+        } else {
+            u8::from(fw_tid != 0)
+        };
         Node {
             id,
             parent,
@@ -118,22 +148,48 @@ impl Node {
             scope,
             tid: op.thread + 1,
             fw_tid,
-            inputs: op.comms.as_ref().map_or_else(Default::default, |comms| comms.host_inputs()),
-            comms: op.comms.as_ref().map_or_else(String::new, |comms| comms.host_attrs()),
+            inputs: op
+                .comms
+                .as_ref()
+                .map_or_else(Default::default, |comms| comms.host_inputs()),
+            comms: op
+                .comms
+                .as_ref()
+                .map_or_else(String::new, |comms| comms.host_attrs()),
             place: (op.end, std::cmp::Reverse((op.start, index))),
         }
     }
 
     fn text(&self, schema: HostSchema) -> String {
-        let input = |at: usize| if self.inputs[at].is_empty() { "[]" } else { &self.inputs[at] };
-        let Node { id, parent, name, rf_id, seq, scope, tid, fw_tid, .. } = self;
+        let input = |at: usize| {
+            if self.inputs[at].is_empty() {
+                "[]"
+            } else {
+                &self.inputs[at]
+            }
+        };
+        let Node {
+            id,
+            parent,
+            name,
+            rf_id,
+            seq,
+            scope,
+            tid,
+            fw_tid,
+            ..
+        } = self;
         let (values, shapes, types) = (input(0), input(1), input(2));
         if schema == HostSchema::V1_0_1 {
             return format!(
                 "\n      \"name\": \"{name}\", \"id\": {id}, \"rf_id\": {rf_id}, \"parent\": {parent}, \"fw_parent\": 0, \"seq_id\": {seq}, \"scope\": {scope}, \"tid\": {tid}, \"fw_tid\": {fw_tid}, \"op_schema\": \"\",\n      \"inputs\": {values}, \"input_shapes\": {shapes}, \"input_types\": {types},\n      \"outputs\": [], \"output_shapes\": [], \"output_types\": []\n    }}"
             );
         }
-        let strides = if schema == HostSchema::V1_1_1 { ", \"strides\": []" } else { "" };
+        let strides = if schema == HostSchema::V1_1_1 {
+            ", \"strides\": []"
+        } else {
+            ""
+        };
         format!(
             "\n        \"id\": {id}, \"name\": \"{name}\", \"ctrl_deps\": {parent},\n        \"inputs\": {{\"values\": {values}, \"shapes\": {shapes}, \"types\": {types}{strides}}},\n        \"outputs\": {{\"values\": [], \"shapes\": [], \"types\": []{strides}}},\n        \"attrs\": [{}]\n      }}",
             self.attrs(schema)
@@ -141,7 +197,9 @@ impl Node {
     }
 
     fn attrs(&self, schema: HostSchema) -> String {
-        let attr = |name: &str, kind: &str, value: String| format!("{{\"name\": \"{name}\", \"type\": \"{kind}\", \"value\": {value}}}");
+        let attr = |name: &str, kind: &str, value: String| {
+            format!("{{\"name\": \"{name}\", \"type\": \"{kind}\", \"value\": {value}}}")
+        };
         let mut attrs = vec![
             attr("rf_id", "uint64", self.rf_id.to_string()),
             attr("fw_parent", "uint64", "0".to_owned()),

@@ -16,7 +16,11 @@ pub struct Queue {
 impl Queue {
     /// A stream of device 0, context 1.
     pub fn stream(stream: i64) -> Self {
-        Queue { device: 0, context: 1, stream }
+        Queue {
+            device: 0,
+            context: 1,
+            stream,
+        }
     }
 }
 
@@ -65,47 +69,151 @@ pub(super) type SpanNs = (i64, i64);
 
 impl TraceBuilder {
     /// A runtime call.
-    pub fn call(&mut self, thread: ThreadRef, name: &str, span: SpanNs, correlation: impl Into<Option<i64>>) {
+    pub fn call(
+        &mut self,
+        thread: ThreadRef,
+        name: &str,
+        span: SpanNs,
+        correlation: impl Into<Option<i64>>,
+    ) {
         self.any_call(thread, name, false, span, correlation.into());
     }
 
     /// A driver call.
-    pub fn driver_call(&mut self, thread: ThreadRef, name: &str, span: SpanNs, correlation: impl Into<Option<i64>>) {
+    pub fn driver_call(
+        &mut self,
+        thread: ThreadRef,
+        name: &str,
+        span: SpanNs,
+        correlation: impl Into<Option<i64>>,
+    ) {
         self.any_call(thread, name, true, span, correlation.into());
     }
 
-    fn any_call(&mut self, thread: ThreadRef, name: &str, driver: bool, span: SpanNs, correlation: Option<i64>) {
-        let call = Call { thread: thread.0, name: name.into(), driver, start: span.0, end: span.1, correlation, kernel: None };
+    fn any_call(
+        &mut self,
+        thread: ThreadRef,
+        name: &str,
+        driver: bool,
+        span: SpanNs,
+        correlation: Option<i64>,
+    ) {
+        let call = Call {
+            thread: thread.0,
+            name: name.into(),
+            driver,
+            start: span.0,
+            end: span.1,
+            correlation,
+            kernel: None,
+        };
         self.events.push(Event::Call(call));
     }
 
     /// A kernel.
-    pub fn kernel(&mut self, queue: Queue, name: &str, span: SpanNs, correlation: impl Into<Option<i64>>) {
-        self.row(What::Kernel { graph_node: 0 }, queue, name, span, correlation.into(), None);
+    pub fn kernel(
+        &mut self,
+        queue: Queue,
+        name: &str,
+        span: SpanNs,
+        correlation: impl Into<Option<i64>>,
+    ) {
+        self.row(
+            What::Kernel { graph_node: 0 },
+            queue,
+            name,
+            span,
+            correlation.into(),
+            None,
+        );
     }
 
     /// A kernel of a collective, with the arguments that Kineto copies to it.
-    pub fn collective_kernel(&mut self, queue: Queue, name: &str, span: SpanNs, correlation: i64, comms: &Comms) {
-        self.row(What::Kernel { graph_node: 0 }, queue, name, span, Some(correlation), Some(comms.clone()));
+    pub fn collective_kernel(
+        &mut self,
+        queue: Queue,
+        name: &str,
+        span: SpanNs,
+        correlation: i64,
+        comms: &Comms,
+    ) {
+        self.row(
+            What::Kernel { graph_node: 0 },
+            queue,
+            name,
+            span,
+            Some(correlation),
+            Some(comms.clone()),
+        );
     }
 
     /// A copy.
-    pub fn memcpy(&mut self, queue: Queue, name: &str, span: SpanNs, correlation: impl Into<Option<i64>>, bytes: u64) {
-        self.row(What::Memcpy { bytes }, queue, name, span, correlation.into(), None);
+    pub fn memcpy(
+        &mut self,
+        queue: Queue,
+        name: &str,
+        span: SpanNs,
+        correlation: impl Into<Option<i64>>,
+        bytes: u64,
+    ) {
+        self.row(
+            What::Memcpy { bytes },
+            queue,
+            name,
+            span,
+            correlation.into(),
+            None,
+        );
     }
 
     /// A memset.
-    pub fn memset(&mut self, queue: Queue, span: SpanNs, correlation: impl Into<Option<i64>>, bytes: u64) {
-        self.row(What::Memset { bytes }, queue, "Memset (Device)", span, correlation.into(), None);
+    pub fn memset(
+        &mut self,
+        queue: Queue,
+        span: SpanNs,
+        correlation: impl Into<Option<i64>>,
+        bytes: u64,
+    ) {
+        self.row(
+            What::Memset { bytes },
+            queue,
+            "Memset (Device)",
+            span,
+            correlation.into(),
+            None,
+        );
     }
 
-    pub(super) fn row(&mut self, what: What, queue: Queue, name: &str, span: SpanNs, correlation: Option<i64>, comms: Option<Comms>) {
-        let row = Row { what, name: name.into(), queue, start: span.0, end: span.1, correlation, comms };
+    pub(super) fn row(
+        &mut self,
+        what: What,
+        queue: Queue,
+        name: &str,
+        span: SpanNs,
+        correlation: Option<i64>,
+        comms: Option<Comms>,
+    ) {
+        let row = Row {
+            what,
+            name: name.into(),
+            queue,
+            start: span.0,
+            end: span.1,
+            correlation,
+            comms,
+        };
         self.events.push(Event::Row(Box::new(row)));
     }
 
     /// A launch call and its kernel; gives the correlation id.
-    pub fn launch(&mut self, thread: ThreadRef, call: SpanNs, queue: Queue, kernel: &str, span: SpanNs) -> i64 {
+    pub fn launch(
+        &mut self,
+        thread: ThreadRef,
+        call: SpanNs,
+        queue: Queue,
+        kernel: &str,
+        span: SpanNs,
+    ) -> i64 {
         let correlation = self.next_correlation();
         self.launch_call(thread, call, kernel, correlation);
         self.kernel(queue, kernel, span, correlation);
@@ -113,7 +221,21 @@ impl TraceBuilder {
     }
 
     /// A synchronisation row. `wait` is the stream waited for and the correlation of the event's record, -1 = not known.
-    pub fn sync(&mut self, kind: &str, queue: Queue, span: SpanNs, correlation: i64, wait: Option<(i64, i64)>) {
-        self.events.push(Event::Sync(Sync { kind: kind.into(), queue, start: span.0, end: span.1, correlation, wait }));
+    pub fn sync(
+        &mut self,
+        kind: &str,
+        queue: Queue,
+        span: SpanNs,
+        correlation: i64,
+        wait: Option<(i64, i64)>,
+    ) {
+        self.events.push(Event::Sync(Sync {
+            kind: kind.into(),
+            queue,
+            start: span.0,
+            end: span.1,
+            correlation,
+            wait,
+        }));
     }
 }

@@ -32,18 +32,40 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn new() -> Device {
-        let (streams, threads) = ["compute", "copy"].map(stream).into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
-        let streams = streams.try_into().unwrap_or_else(|_| unreachable!("two streams"));
-        Device { streams, threads, correlations: AtomicU64::new(1) }
+        let (streams, threads) = ["compute", "copy"]
+            .map(stream)
+            .into_iter()
+            .unzip::<_, _, Vec<_>, Vec<_>>();
+        let streams = streams
+            .try_into()
+            .unwrap_or_else(|_| unreachable!("two streams"));
+        Device {
+            streams,
+            threads,
+            correlations: AtomicU64::new(1),
+        }
     }
 
     /// A kernel or a copy: a call on this thread, later a row on the stream.
-    pub(crate) fn launch(&self, stream: Stream, call: &str, kernel: &'static str, work: impl FnOnce() + Send + 'static) {
+    pub(crate) fn launch(
+        &self,
+        stream: Stream,
+        call: &str,
+        kernel: &'static str,
+        work: impl FnOnce() + Send + 'static,
+    ) {
         let correlation = self.correlation();
         let _call = trace_span!("launch", name = call, correlation).entered();
         let number = stream.number();
         self.give(stream, move || {
-            let _row = trace_span!("row", name = kernel, device = 0, stream = number, correlation).entered();
+            let _row = trace_span!(
+                "row",
+                name = kernel,
+                device = 0,
+                stream = number,
+                correlation
+            )
+            .entered();
             work();
         });
     }
@@ -52,15 +74,26 @@ impl Device {
     pub(crate) fn wait_for(&self, stream: Stream, other: Stream) {
         let (event, record) = self.record(other);
         let (sync_stream, wait_on_stream) = (stream.number(), other.number());
-        let _call =
-            trace_span!("deviceStreamWaitEvent", correlation = self.correlation(), sync_stream, wait_on_stream, wait_on_record = record).entered();
+        let _call = trace_span!(
+            "deviceStreamWaitEvent",
+            correlation = self.correlation(),
+            sync_stream,
+            wait_on_stream,
+            wait_on_record = record
+        )
+        .entered();
         self.give(stream, move || wait(&event));
     }
 
     /// This thread waits for the stream.
     pub(crate) fn synchronize(&self, stream: Stream) {
         let event = Event::default();
-        let _call = trace_span!("deviceStreamSynchronize", correlation = self.correlation(), sync_stream = stream.number()).entered();
+        let _call = trace_span!(
+            "deviceStreamSynchronize",
+            correlation = self.correlation(),
+            sync_stream = stream.number()
+        )
+        .entered();
         let reached = Arc::clone(&event);
         self.give(stream, move || reach(&reached));
         wait(&event);
@@ -87,15 +120,22 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         self.streams = std::array::from_fn(|_| channel().0);
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        self.threads
+            .drain(..)
+            .for_each(|thread| drop(thread.join()));
     }
 }
 
 fn stream(name: &str) -> (Sender<Work>, JoinHandle<()>) {
     let (sender, receiver) = channel::<Work>();
     let run = move || receiver.iter().for_each(|work| work());
-    let thread = std::thread::Builder::new().name(format!("{name} stream")).spawn(run);
-    (sender, thread.unwrap_or_else(|error| panic!("no thread: {error}")))
+    let thread = std::thread::Builder::new()
+        .name(format!("{name} stream"))
+        .spawn(run);
+    (
+        sender,
+        thread.unwrap_or_else(|error| panic!("no thread: {error}")),
+    )
 }
 
 fn reach(event: &Event) {

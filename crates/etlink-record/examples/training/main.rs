@@ -3,7 +3,12 @@
 //!
 //! Two loader threads make batches, forward and optimizer run on the main thread, backward on one of its own, and all matrices
 //! are multiplied on a device with two streams, which here are two more threads.
-#![allow(clippy::disallowed_methods, clippy::panic, clippy::print_stdout, reason = "an example for people at a terminal")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "an example for people at a terminal"
+)]
 
 mod device;
 mod tensor;
@@ -15,9 +20,19 @@ use etlink_schedule::{Arguments, Schedule};
 use tracing_subscriber::prelude::*;
 
 fn main() -> Result<(), RecorderError> {
-    let spans = Spans::new(Program { rank: Some(0), devices: vec!["two threads".into()], ..Program::default() });
+    let spans = Spans::new(Program {
+        rank: Some(0),
+        devices: vec!["two threads".into()],
+        ..Program::default()
+    });
     tracing_subscriber::registry().with(spans.layer()).init();
-    let schedule = Schedule::new(Arguments { wait: 2, warmup: 1, active: 2, repeat: 2, ..Arguments::default() })?;
+    let schedule = Schedule::new(Arguments {
+        wait: 2,
+        warmup: 1,
+        active: 2,
+        repeat: 2,
+        ..Arguments::default()
+    })?;
     let recorders = match std::env::args().nth(1) {
         Some(folder) => spans.recorders(Folder::new(folder).gzip(true)),
         None => spans.recorders(link_at_once()),
@@ -42,12 +57,27 @@ fn link_at_once() -> impl Output {
 }
 
 fn linked(host: &[u8], device: &[u8]) -> Result<LinkedTrace, RecorderError> {
-    let host = etlink_host::read(std::io::Cursor::new(host.to_vec()), etlink_host::ReadOptions::default())?;
-    let device = etlink_kineto::read(std::io::Cursor::new(device.to_vec()), etlink_kineto::ReadOptions::default())?;
+    let host = etlink_host::read(
+        std::io::Cursor::new(host.to_vec()),
+        etlink_host::ReadOptions::default(),
+    )?;
+    let device = etlink_kineto::read(
+        std::io::Cursor::new(device.to_vec()),
+        etlink_kineto::ReadOptions::default(),
+    )?;
     Ok(link(Some(host), device, LinkOptions::default())?)
 }
 
 fn tell(trace: &Trace<'_>, linked: &LinkedTrace) {
-    let matched = linked.op_host.iter().filter(|node| node.get().is_some()).count();
-    println!("steps {:?}: {matched} of {} ops matched, {} device rows", trace.cycle.steps, linked.device.ops.len(), linked.device.rows.len());
+    let matched = linked
+        .op_host
+        .iter()
+        .filter(|node| node.get().is_some())
+        .count();
+    println!(
+        "steps {:?}: {matched} of {} ops matched, {} device rows",
+        trace.cycle.steps,
+        linked.device.ops.len(),
+        linked.device.rows.len()
+    );
 }

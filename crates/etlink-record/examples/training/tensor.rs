@@ -13,7 +13,10 @@ pub(crate) struct Tensor {
 
 impl Tensor {
     pub(crate) fn new(shape: [usize; 2], value: impl Fn(usize) -> f32) -> Tensor {
-        Tensor { shape, data: Arc::new(RwLock::new((0..shape[0] * shape[1]).map(value).collect())) }
+        Tensor {
+            shape,
+            data: Arc::new(RwLock::new((0..shape[0] * shape[1]).map(value).collect())),
+        }
     }
 
     /// What tells its storage from others.
@@ -22,7 +25,11 @@ impl Tensor {
     }
 
     pub(crate) fn sum(&self) -> f32 {
-        self.data.read().unwrap_or_else(PoisonError::into_inner).iter().sum()
+        self.data
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .sum()
     }
 }
 
@@ -39,7 +46,12 @@ pub(crate) fn matmul(device: &Device, a: (&Tensor, bool), b: (&Tensor, bool)) ->
     )
     .entered();
     let (a, b, result) = ((a.0.clone(), a.1), (b.0.clone(), b.1), out.clone());
-    device.launch(Stream::Compute, "deviceLaunchKernel", "gemm_f32", move || multiply(&a, &b, &result));
+    device.launch(
+        Stream::Compute,
+        "deviceLaunchKernel",
+        "gemm_f32",
+        move || multiply(&a, &b, &result),
+    );
     out
 }
 
@@ -48,11 +60,19 @@ pub(crate) fn descend(device: &Device, weight: &Tensor, gradient: Tensor, rate: 
     let shapes = [weight.shape, gradient.shape];
     let _op = trace_span!("aten::add_", shapes = ?shapes, dtypes = "f32,f32", tensors = ?[weight.address(), gradient.address()]).entered();
     let weight = weight.clone();
-    device.launch(Stream::Compute, "deviceLaunchKernel", "axpy_f32", move || {
-        let gradient = gradient.data.read().unwrap_or_else(PoisonError::into_inner);
-        let mut weight = weight.data.write().unwrap_or_else(PoisonError::into_inner);
-        weight.iter_mut().zip(gradient.iter()).for_each(|(weight, gradient)| *weight -= rate * gradient);
-    });
+    device.launch(
+        Stream::Compute,
+        "deviceLaunchKernel",
+        "axpy_f32",
+        move || {
+            let gradient = gradient.data.read().unwrap_or_else(PoisonError::into_inner);
+            let mut weight = weight.data.write().unwrap_or_else(PoisonError::into_inner);
+            weight
+                .iter_mut()
+                .zip(gradient.iter())
+                .for_each(|(weight, gradient)| *weight -= rate * gradient);
+        },
+    );
 }
 
 /// A batch goes to the device.
@@ -61,22 +81,38 @@ pub(crate) fn upload(device: &Device, batch: Vec<f32>, shape: [usize; 2]) -> Ten
     let out = Tensor::new(shape, |_| 0.0);
     let _op = trace_span!("aten::to", shapes = ?[shape], dtypes = "f32", out_shapes = ?[shape], out_dtypes = "f32", bytes).entered();
     let result = out.clone();
-    device.launch(Stream::Copy, "deviceMemcpyAsync", "Memcpy HtoD (Host -> Device)", move || {
-        result.data.write().unwrap_or_else(PoisonError::into_inner).copy_from_slice(&batch);
-    });
+    device.launch(
+        Stream::Copy,
+        "deviceMemcpyAsync",
+        "Memcpy HtoD (Host -> Device)",
+        move || {
+            result
+                .data
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .copy_from_slice(&batch);
+        },
+    );
     device.wait_for(Stream::Compute, Stream::Copy);
     out
 }
 
 fn multiply(a: &(Tensor, bool), b: &(Tensor, bool), out: &Tensor) {
     let at = |(tensor, transposed): &(Tensor, bool), row: usize, column: usize| {
-        if *transposed { column * tensor.shape[1] + row } else { row * tensor.shape[1] + column }
+        if *transposed {
+            column * tensor.shape[1] + row
+        } else {
+            row * tensor.shape[1] + column
+        }
     };
     let inner = a.0.shape[usize::from(!a.1)];
-    let [left, right] = [a, b].map(|(tensor, _)| tensor.data.read().unwrap_or_else(PoisonError::into_inner));
+    let [left, right] =
+        [a, b].map(|(tensor, _)| tensor.data.read().unwrap_or_else(PoisonError::into_inner));
     let mut result = out.data.write().unwrap_or_else(PoisonError::into_inner);
     for (place, value) in result.iter_mut().enumerate() {
         let (row, column) = (place / out.shape[1], place % out.shape[1]);
-        *value = (0..inner).map(|k| left[at(a, row, k)] * right[at(b, k, column)]).sum();
+        *value = (0..inner)
+            .map(|k| left[at(a, row, k)] * right[at(b, k, column)])
+            .sum();
     }
 }

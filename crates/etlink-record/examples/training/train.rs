@@ -13,13 +13,18 @@ const WIDTHS: [usize; 4] = [64, 128, 128, 16];
 /// Trains for some steps and tells the sum of the outputs of the last.
 pub(crate) fn train(session: &mut Session, steps: usize) -> Result<f32, Failures> {
     let device = Device::new();
-    let weights: Vec<Tensor> = WIDTHS.windows(2).map(|widths| Tensor::new([widths[0], widths[1]], |n| (n % 7) as f32 * 0.01 - 0.03)).collect();
+    let weights: Vec<Tensor> = WIDTHS
+        .windows(2)
+        .map(|widths| Tensor::new([widths[0], widths[1]], |n| (n % 7) as f32 * 0.01 - 0.03))
+        .collect();
     let mut sum = 0.0;
     std::thread::scope(|scope| {
         let loaders = [0, 1].map(|number| loader(scope, number));
         session.start()?;
         for step in 0..steps {
-            let Ok(batch) = loaders[step % loaders.len()].recv() else { break };
+            let Ok(batch) = loaders[step % loaders.len()].recv() else {
+                break;
+            };
             let numbered = (step * weights.len()) as u64;
             let outputs = forward(&device, &weights, batch, numbered);
             let gradients = backward(&device, &weights, &outputs, numbered);
@@ -41,14 +46,19 @@ fn loader<'scope>(scope: &'scope Scope<'scope, '_>, number: usize) -> Receiver<V
         for seed in number.. {
             let batch = {
                 let _op = trace_span!("loader::load", out_shapes = ?[[BATCH, WIDTHS[0]]], out_dtypes = "f32").entered();
-                (0..BATCH * WIDTHS[0]).map(|n| ((n * 31 + seed * 17) % 101) as f32 / 101.0).collect()
+                (0..BATCH * WIDTHS[0])
+                    .map(|n| ((n * 31 + seed * 17) % 101) as f32 / 101.0)
+                    .collect()
             };
             if sender.send(batch).is_err() {
                 return;
             }
         }
     };
-    Builder::new().name(format!("loader {number}")).spawn_scoped(scope, load).unwrap_or_else(|error| panic!("no thread: {error}"));
+    Builder::new()
+        .name(format!("loader {number}"))
+        .spawn_scoped(scope, load)
+        .unwrap_or_else(|error| panic!("no thread: {error}"));
     receiver
 }
 
@@ -79,8 +89,13 @@ fn backward(device: &Device, weights: &[Tensor], outputs: &[Tensor], numbered: u
         gradients
     };
     std::thread::scope(|scope| {
-        let thread = Builder::new().name("autograd".into()).spawn_scoped(scope, engine).unwrap_or_else(|error| panic!("no thread: {error}"));
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let thread = Builder::new()
+            .name("autograd".into())
+            .spawn_scoped(scope, engine)
+            .unwrap_or_else(|error| panic!("no thread: {error}"));
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 

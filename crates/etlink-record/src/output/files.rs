@@ -18,7 +18,10 @@ pub struct Folder {
 impl Folder {
     /// A folder, which is made when the first trace is ready.
     pub fn new(folder: impl Into<PathBuf>) -> Folder {
-        Folder { folder: folder.into(), gzip: false }
+        Folder {
+            folder: folder.into(),
+            gzip: false,
+        }
     }
 
     /// Packs the files, `.json.gz`.
@@ -33,7 +36,11 @@ impl Folder {
             TraceKind::Host => "torch_et",
             TraceKind::Device => "kineto_trace",
         };
-        self.folder.join(trace.cycle.path(format!("{name}_{}.{}", trace.rank.unwrap_or(0), suffix(self.gzip))))
+        self.folder.join(trace.cycle.path(format!(
+            "{name}_{}.{}",
+            trace.rank.unwrap_or(0),
+            suffix(self.gzip)
+        )))
     }
 }
 
@@ -57,7 +64,12 @@ pub struct TensorBoard {
 impl TensorBoard {
     /// A folder, which is made when the first trace is ready. Each process needs a worker name of its own, say host and rank.
     pub fn new(folder: impl Into<PathBuf>, worker: impl Into<String>) -> TensorBoard {
-        TensorBoard { folder: folder.into(), worker: worker.into(), gzip: false, span: None }
+        TensorBoard {
+            folder: folder.into(),
+            worker: worker.into(),
+            gzip: false,
+            span: None,
+        }
     }
 
     /// Packs the files, `.json.gz`.
@@ -71,7 +83,8 @@ impl TensorBoard {
             TraceKind::Host => "et",
             TraceKind::Device => "pt.trace",
         };
-        self.folder.join(format!("{}.{span}.{kind}.{}", self.worker, suffix(gzip)))
+        self.folder
+            .join(format!("{}.{span}.{kind}.{}", self.worker, suffix(gzip)))
     }
 
     /// The span of a cycle: the first that no file has.
@@ -80,8 +93,13 @@ impl TensorBoard {
             return span;
         }
         let mut span = self.span.map_or(0, |(_, span)| span + 1);
-        let taken =
-            |span| [TraceKind::Host, TraceKind::Device].iter().any(|kind| [false, true].iter().any(|gzip| self.path(*kind, span, *gzip).exists()));
+        let taken = |span| {
+            [TraceKind::Host, TraceKind::Device].iter().any(|kind| {
+                [false, true]
+                    .iter()
+                    .any(|gzip| self.path(*kind, span, *gzip).exists())
+            })
+        };
         while taken(span) {
             span += 1;
         }
@@ -93,7 +111,11 @@ impl TensorBoard {
 impl Output for TensorBoard {
     fn take(&mut self, trace: &Trace<'_>) -> Result<(), RecorderError> {
         let span = self.span(trace.cycle.number);
-        Ok(create(&self.path(trace.kind, span, self.gzip), trace, self.gzip)?)
+        Ok(create(
+            &self.path(trace.kind, span, self.gzip),
+            trace,
+            self.gzip,
+        )?)
     }
 }
 
@@ -113,10 +135,20 @@ fn suffix(gzip: bool) -> &'static str {
 /// Writes a file that is not there yet, under another name until it is whole.
 fn create(path: &Path, trace: &Trace<'_>, gzip: bool) -> Result<(), CannotWrite> {
     let failed = |source: io::Error| {
-        let remedy = if source.kind() == io::ErrorKind::AlreadyExists { "; record to another folder" } else { "" };
-        CannotWrite { path: path.display().to_string(), source, remedy }
+        let remedy = if source.kind() == io::ErrorKind::AlreadyExists {
+            "; record to another folder"
+        } else {
+            ""
+        };
+        CannotWrite {
+            path: path.display().to_string(),
+            source,
+            remedy,
+        }
     };
-    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+    path.parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .map_err(failed)?;
     // takes the name, so that no other process does
     File::create_new(path).map_err(failed)?;
     let mut part = path.as_os_str().to_owned();

@@ -12,8 +12,13 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Clock {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { origin: Instant::now(), unix_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX) }
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Clock {
+            origin: Instant::now(),
+            unix_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+        }
     }
 
     /// Nanoseconds since the clock was made.
@@ -32,13 +37,18 @@ impl Clock {
 /// Local time as the execution trace has it: `2026-11-21 03:14:24`.
 pub(crate) fn local_time(unix_ns: i64) -> String {
     let time = jiff::Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default();
-    time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    time.to_zoned(jiff::tz::TimeZone::system())
+        .strftime("%Y-%m-%d %H:%M:%S")
+        .to_string()
 }
 
 /// What the program's file is called.
 pub(crate) fn process_name() -> String {
     let path = std::env::current_exe().unwrap_or_default();
-    path.file_stem().map_or_else(|| "rust".to_owned(), |stem| stem.to_string_lossy().into_owned())
+    path.file_stem().map_or_else(
+        || "rust".to_owned(),
+        |stem| stem.to_string_lossy().into_owned(),
+    )
 }
 
 /// The system's number of this thread, where `/proc` tells it.

@@ -39,14 +39,23 @@ pub(crate) enum Second {
 impl Desk {
     #[inline]
     fn callsite(&mut self, tap: &Tap, metadata: &'static Metadata<'static>) -> u64 {
-        *self.callsites.entry(std::ptr::from_ref(metadata) as usize).or_insert_with(|| tap.number_callsite(metadata))
+        *self
+            .callsites
+            .entry(std::ptr::from_ref(metadata) as usize)
+            .or_insert_with(|| tap.number_callsite(metadata))
     }
 }
 
 impl Tap {
     /// A span or event with its fields, which `encode` writes. It runs while nothing of the thread is borrowed: a value that is
     /// printed may make spans of its own.
-    pub(crate) fn describe(&self, kind: Kind, first: u64, second: Second, encode: impl FnOnce(&mut Encoder<'_>)) {
+    pub(crate) fn describe(
+        &self,
+        kind: Kind,
+        first: u64,
+        second: Second,
+        encode: impl FnOnce(&mut Encoder<'_>),
+    ) {
         let window = self.window.load(Ordering::Acquire);
         let begin = |desk: &mut Desk| {
             let mut entry = std::mem::take(&mut desk.entry);
@@ -59,7 +68,9 @@ impl Tap {
             }
             entry
         };
-        let Some(mut entry) = self.at_desk(window, begin) else { return };
+        let Some(mut entry) = self.at_desk(window, begin) else {
+            return;
+        };
         let mut encoder = Encoder(&mut entry);
         encode(&mut encoder);
         encoder.finish(kind);
@@ -84,7 +95,9 @@ impl Tap {
         }
         let sit = |desks: &RefCell<Vec<Desk>>| {
             let mut desks = desks.try_borrow_mut().ok()?;
-            let at = desks.iter().position(|desk| desk.tap == *self.number && desk.window == window);
+            let at = desks
+                .iter()
+                .position(|desk| desk.tap == *self.number && desk.window == window);
             let at = at.or_else(|| self.take_desk(&mut desks, window))?;
             desks.get_mut(at).map(work)
         };
@@ -95,7 +108,9 @@ impl Tap {
     #[cold]
     fn take_desk(&self, desks: &mut Vec<Desk>, window: u64) -> Option<usize> {
         let known = desks.iter().position(|desk| desk.tap == *self.number);
-        let thread = known.and_then(|at| desks.get(at)).map_or_else(|| self.this_thread(), |desk| desk.thread.clone());
+        let thread = known
+            .and_then(|at| desks.get(at))
+            .map_or_else(|| self.this_thread(), |desk| desk.thread.clone());
         let writer = {
             let mut open = lock(&self.open);
             if self.window.load(Ordering::Acquire) != window {
@@ -114,7 +129,15 @@ impl Tap {
             None => {
                 desks.retain(|desk| desk.alive.strong_count() > 0);
                 let (tap, alive) = (*self.number, Arc::downgrade(&self.number));
-                desks.push(Desk { tap, alive, window, thread, writer, callsites: FxHashMap::default(), entry: vec![] });
+                desks.push(Desk {
+                    tap,
+                    alive,
+                    window,
+                    thread,
+                    writer,
+                    callsites: FxHashMap::default(),
+                    entry: vec![],
+                });
                 Some(desks.len() - 1)
             }
         }
@@ -124,12 +147,18 @@ impl Tap {
         let tid = self.threads.fetch_add(1, Ordering::Relaxed) + 1;
         let name = std::thread::current().name().unwrap_or("thread").to_owned();
         // where the system does not tell, a number that is surely none of its
-        Thread { tid, os_tid: os_thread().unwrap_or((1 << 30) + tid), name }
+        Thread {
+            tid,
+            os_tid: os_thread().unwrap_or((1 << 30) + tid),
+            name,
+        }
     }
 
     fn number_callsite(&self, metadata: &'static Metadata<'static>) -> u64 {
         let mut callsites = lock(&self.callsites);
-        let known = callsites.iter().position(|known| known.callsite() == metadata.callsite());
+        let known = callsites
+            .iter()
+            .position(|known| known.callsite() == metadata.callsite());
         known.unwrap_or_else(|| {
             callsites.push(metadata);
             callsites.len() - 1

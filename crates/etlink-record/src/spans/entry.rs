@@ -26,7 +26,15 @@ pub(crate) enum Kind {
     StepClose,
 }
 
-const KINDS: [Kind; 7] = [Kind::Span, Kind::Fields, Kind::Enter, Kind::Exit, Kind::Event, Kind::StepOpen, Kind::StepClose];
+const KINDS: [Kind; 7] = [
+    Kind::Span,
+    Kind::Fields,
+    Kind::Enter,
+    Kind::Exit,
+    Kind::Event,
+    Kind::StepOpen,
+    Kind::StepClose,
+];
 
 /// The first word of an entry of `words` words behind it.
 #[inline]
@@ -55,7 +63,13 @@ enum Type {
     Text,
 }
 
-const TYPES: [Type; 5] = [Type::Signed, Type::Unsigned, Type::Float, Type::Bool, Type::Text];
+const TYPES: [Type; 5] = [
+    Type::Signed,
+    Type::Unsigned,
+    Type::Float,
+    Type::Bool,
+    Type::Text,
+];
 
 /// Encodes fields behind what is in the entry already.
 pub(crate) struct Encoder<'a>(pub(crate) &'a mut Vec<u64>);
@@ -70,7 +84,8 @@ impl Encoder<'_> {
     }
 
     fn field(&mut self, field: &Field, kind: Type, bytes: usize) {
-        self.0.push(field.index() as u64 & 0xff | (kind as u64) << 8 | (bytes as u64) << 16);
+        self.0
+            .push(field.index() as u64 & 0xff | (kind as u64) << 8 | (bytes as u64) << 16);
     }
 
     fn word(&mut self, field: &Field, kind: Type, word: u64) {
@@ -99,16 +114,24 @@ impl Visit for Encoder<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.field(field, Type::Text, value.len());
         let (words, rest) = value.as_bytes().as_chunks::<8>();
-        self.0.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+        self.0
+            .extend(words.iter().map(|word| u64::from_le_bytes(*word)));
         if !rest.is_empty() {
-            self.0.push(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+            self.0.push(
+                rest.iter()
+                    .rev()
+                    .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+            );
         }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let start = self.0.len();
         self.field(field, Type::Text, 0);
-        let mut text = Packer { words: self.0, bytes: 0 };
+        let mut text = Packer {
+            words: self.0,
+            bytes: 0,
+        };
         // a value that cannot be printed leaves what it printed
         let _ = write!(text, "{value:?}");
         let bytes = text.bytes as u64;
@@ -195,7 +218,11 @@ fn decoded(kind: Type, value: &[u64], bytes: usize) -> Value {
         Type::Float => Value::Float(f64::from_bits(first)),
         Type::Bool => Value::Bool(first != 0),
         Type::Text => {
-            let text: Vec<u8> = value.iter().flat_map(|word| word.to_le_bytes()).take(bytes).collect();
+            let text: Vec<u8> = value
+                .iter()
+                .flat_map(|word| word.to_le_bytes())
+                .take(bytes)
+                .collect();
             Value::Text(String::from_utf8_lossy(&text).into_owned())
         }
     }

@@ -20,11 +20,17 @@ impl<S: Subscriber> Layer<S> for SpanLayer {
     #[inline]
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
         let second = Second::Callsite(attributes.metadata());
-        self.0.describe(Kind::Span, id.into_u64(), second, |encoder| attributes.record(encoder));
+        self.0
+            .describe(Kind::Span, id.into_u64(), second, |encoder| {
+                attributes.record(encoder)
+            });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
-        self.0.describe(Kind::Fields, id.into_u64(), Second::None, |encoder| values.record(encoder));
+        self.0
+            .describe(Kind::Fields, id.into_u64(), Second::None, |encoder| {
+                values.record(encoder)
+            });
     }
 
     #[inline]
@@ -39,7 +45,10 @@ impl<S: Subscriber> Layer<S> for SpanLayer {
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let second = Second::Time(event.metadata());
-        self.0.describe(Kind::Event, self.0.clock.now(), second, |encoder| event.record(encoder));
+        self.0
+            .describe(Kind::Event, self.0.clock.now(), second, |encoder| {
+                event.record(encoder)
+            });
     }
 }
 
@@ -49,7 +58,11 @@ impl<S> Filter<S> for SpanFilter {
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.0.wants(metadata) { Interest::always() } else { Interest::never() }
+        if self.0.wants(metadata) {
+            Interest::always()
+        } else {
+            Interest::never()
+        }
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

@@ -90,8 +90,15 @@ impl Tap {
     pub(crate) fn close(&self) -> Cuts {
         let mut open = lock(&self.open);
         self.window.store(0, Ordering::Release);
-        let cuts = std::mem::take(&mut open.tapes).iter().map(Tape::cut).collect();
-        let cuts = Cuts { start: open.start, end: self.clock.now(), cuts };
+        let cuts = std::mem::take(&mut open.tapes)
+            .iter()
+            .map(Tape::cut)
+            .collect();
+        let cuts = Cuts {
+            start: open.start,
+            end: self.clock.now(),
+            cuts,
+        };
         open.step = None;
         drop(open);
         self.want(0);
@@ -99,7 +106,11 @@ impl Tap {
     }
 
     pub(crate) fn toggle(&self, activity: Activity, on: bool) {
-        let bit = if activity == Activity::Cpu { HOST } else { DEVICE };
+        let bit = if activity == Activity::Cpu {
+            HOST
+        } else {
+            DEVICE
+        };
         let wanted = self.wanted.load(Ordering::Relaxed);
         self.want(if on { wanted | bit } else { wanted & !bit });
     }

@@ -28,14 +28,21 @@ pub(crate) struct Chunk {
 
 impl Chunk {
     fn new(words: usize) -> Chunk {
-        Chunk { words: std::iter::repeat_with(AtomicU64::default).take(words).collect(), len: AtomicUsize::new(0) }
+        Chunk {
+            words: std::iter::repeat_with(AtomicU64::default)
+                .take(words)
+                .collect(),
+            len: AtomicUsize::new(0),
+        }
     }
 
     /// Whether it fitted. Only the owner calls this.
     #[inline]
     fn append(&self, entry: &[u64]) -> bool {
         let start = self.len.load(Ordering::Relaxed);
-        let Some(free) = self.words.get(start..start + entry.len()) else { return false };
+        let Some(free) = self.words.get(start..start + entry.len()) else {
+            return false;
+        };
         for (slot, word) in free.iter().zip(entry) {
             slot.store(*word, Ordering::Relaxed);
         }
@@ -44,7 +51,12 @@ impl Chunk {
     }
 
     fn read(&self, len: usize, into: &mut Vec<u64>) {
-        into.extend(self.words.iter().take(len).map(|word| word.load(Ordering::Relaxed)));
+        into.extend(
+            self.words
+                .iter()
+                .take(len)
+                .map(|word| word.load(Ordering::Relaxed)),
+        );
     }
 }
 
@@ -63,7 +75,11 @@ impl Pool {
     /// One that nobody else holds.
     fn take(&self, words: usize) -> Arc<Chunk> {
         let mut pool = lock(&self.0);
-        let reset = |chunk: &mut Arc<Chunk>| Arc::get_mut(chunk).map(|chunk| *chunk.len.get_mut() = 0).is_some();
+        let reset = |chunk: &mut Arc<Chunk>| {
+            Arc::get_mut(chunk)
+                .map(|chunk| *chunk.len.get_mut() = 0)
+                .is_some()
+        };
         if words <= CHUNK_WORDS
             && let Some(at) = pool.iter_mut().rposition(reset)
         {
@@ -76,7 +92,12 @@ impl Pool {
     fn give(&self, chunks: impl IntoIterator<Item = Arc<Chunk>>) {
         let mut pool = lock(&self.0);
         let room = POOLED.saturating_sub(pool.len());
-        pool.extend(chunks.into_iter().filter(|chunk| chunk.words.len() == CHUNK_WORDS).take(room));
+        pool.extend(
+            chunks
+                .into_iter()
+                .filter(|chunk| chunk.words.len() == CHUNK_WORDS)
+                .take(room),
+        );
     }
 }
 
@@ -99,8 +120,14 @@ pub(crate) struct Thread {
 impl Tape {
     /// What the thread had written when this is called, in its order.
     pub(crate) fn cut(self: &Arc<Tape>) -> Cut {
-        let chunks = lock(&self.chunks).iter().map(|chunk| (Arc::clone(chunk), chunk.len.load(Ordering::Acquire))).collect();
-        Cut { thread: self.thread.clone(), chunks }
+        let chunks = lock(&self.chunks)
+            .iter()
+            .map(|chunk| (Arc::clone(chunk), chunk.len.load(Ordering::Acquire)))
+            .collect();
+        Cut {
+            thread: self.thread.clone(),
+            chunks,
+        }
     }
 }
 
@@ -114,7 +141,9 @@ impl Cut {
     /// Its words; the chunks go back to the pool.
     pub(crate) fn words(self, pool: &Pool) -> Vec<u64> {
         let mut words = Vec::with_capacity(self.chunks.iter().map(|(_, len)| len).sum());
-        self.chunks.iter().for_each(|(chunk, len)| chunk.read(*len, &mut words));
+        self.chunks
+            .iter()
+            .for_each(|(chunk, len)| chunk.read(*len, &mut words));
         self.drop_into(pool);
         words
     }
@@ -134,7 +163,13 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(thread: Thread, pool: &Pool) -> Writer {
         let chunk = pool.take(0);
-        Writer { tape: Arc::new(Tape { thread, chunks: Mutex::new(vec![Arc::clone(&chunk)]) }), chunk }
+        Writer {
+            tape: Arc::new(Tape {
+                thread,
+                chunks: Mutex::new(vec![Arc::clone(&chunk)]),
+            }),
+            chunk,
+        }
     }
 
     pub(crate) fn tape(&self) -> Arc<Tape> {
@@ -162,14 +197,21 @@ mod tests {
     use super::*;
 
     fn thread() -> Thread {
-        Thread { tid: 1, os_tid: 7, name: "t".into() }
+        Thread {
+            tid: 1,
+            os_tid: 7,
+            name: "t".into(),
+        }
     }
 
     #[test]
     fn what_is_written_is_read_in_order_over_many_chunks() {
         let pool = Pool::default();
         let mut writer = Writer::new(thread(), &pool);
-        let entries: Vec<Vec<u64>> = (0..5000).map(|n| vec![n; (n % 7) as usize]).chain([vec![9; 3 * CHUNK_WORDS]]).collect();
+        let entries: Vec<Vec<u64>> = (0..5000)
+            .map(|n| vec![n; (n % 7) as usize])
+            .chain([vec![9; 3 * CHUNK_WORDS]])
+            .collect();
         entries.iter().for_each(|entry| writer.append(entry, &pool));
         assert_eq!(writer.tape().cut().words(&pool), entries.concat());
     }

@@ -38,7 +38,10 @@ pub(crate) struct Details {
 
 impl Details {
     pub(crate) fn of(window: &Window, ran: &Ran) -> Details {
-        let mut details = Details { tensor_device: "cpu".into(), ..Details::default() };
+        let mut details = Details {
+            tensor_device: "cpu".into(),
+            ..Details::default()
+        };
         for (name, value) in window.fields(ran) {
             details.take(name, value);
         }
@@ -48,9 +51,16 @@ impl Details {
     fn take(&mut self, name: &'static str, value: Value) {
         let untaken = match name {
             "shapes" | "dtypes" | "tensors" => self.inputs.take(name, value).err(),
-            "out_shapes" | "out_dtypes" | "out_tensors" => self.outputs.take(name.trim_start_matches("out_"), value).err(),
-            "schema" => Some(value).map(|value| self.schema = value.into_text()).and(None),
-            "tensor_device" => Some(value).map(|value| self.tensor_device = value.into_text()).and(None),
+            "out_shapes" | "out_dtypes" | "out_tensors" => self
+                .outputs
+                .take(name.trim_start_matches("out_"), value)
+                .err(),
+            "schema" => Some(value)
+                .map(|value| self.schema = value.into_text())
+                .and(None),
+            "tensor_device" => Some(value)
+                .map(|value| self.tensor_device = value.into_text())
+                .and(None),
             _ => Some(value).filter(|_| !KNOWN.contains(&name)),
         };
         if let Some(value) = untaken {

@@ -19,15 +19,33 @@ const NOTHING: &str = r#"{"values": [], "shapes": [], "types": [], "strides": []
 
 /// Writes the trace. O(n log n); memory of one node beside the order and the storages.
 pub(crate) fn write(window: &Window, out: &mut dyn Write) -> io::Result<()> {
-    let mut writer = Writer { ids: ids(window), next: 0, storages: FxHashMap::default(), node: vec![], first: true };
+    let mut writer = Writer {
+        ids: ids(window),
+        next: 0,
+        storages: FxHashMap::default(),
+        node: vec![],
+        first: true,
+    };
     writer.next = 2 + window.threads.len() as u64 + window.ran.len() as u64;
     let (time, pid) = (local_time(window.start), std::process::id());
     let millis = |ns: i64| ns.div_euclid(1_000_000);
-    write!(out, "{{\n  \"schema\": \"{SCHEMA}\", \"pid\": {pid}, \"time\": \"{time}\", \"start_ts\": {},\n  \"nodes\": [", millis(window.start))?;
+    write!(
+        out,
+        "{{\n  \"schema\": \"{SCHEMA}\", \"pid\": {pid}, \"time\": \"{time}\", \"start_ts\": {},\n  \"nodes\": [",
+        millis(window.start)
+    )?;
     for (thread, id) in window.threads.iter().zip(2..) {
-        writer.node(out, &Node { tid: thread.tid, ..Node::root(THREAD, id) })?;
+        writer.node(
+            out,
+            &Node {
+                tid: thread.tid,
+                ..Node::root(THREAD, id)
+            },
+        )?;
     }
-    let mut order: Vec<usize> = (0..window.ran.len()).filter(|row| window.ran[*row].rf_id > 0).collect();
+    let mut order: Vec<usize> = (0..window.ran.len())
+        .filter(|row| window.ran[*row].rf_id > 0)
+        .collect();
     order.sort_unstable_by_key(|row| (window.ran[*row].end, Reverse(*row)));
     for row in order {
         writer.op(out, window, row)?;
@@ -62,7 +80,18 @@ struct Node<'a> {
 
 impl Node<'_> {
     fn root(name: &str, id: u64) -> Node<'_> {
-        Node { id, parent: 1, name, rf_id: 0, fw_parent: 0, seq: -1, scope: 7, tid: 0, fw_tid: 0, details: Details::default() }
+        Node {
+            id,
+            parent: 1,
+            name,
+            rf_id: 0,
+            fw_parent: 0,
+            seq: -1,
+            scope: 7,
+            tid: 0,
+            fw_tid: 0,
+            details: Details::default(),
+        }
     }
 }
 
@@ -81,7 +110,10 @@ impl Writer {
         let ran = &window.ran[row];
         let facts = window.facts(ran);
         // the thread's node, unless an op is around it
-        let parent_of = |ran: &Ran| ran.parent.map_or(2 + ran.thread as u64, |parent| self.ids[parent]);
+        let parent_of = |ran: &Ran| {
+            ran.parent
+                .map_or(2 + ran.thread as u64, |parent| self.ids[parent])
+        };
         let forward = ran.forward.map(|forward| &window.ran[forward]);
         let node = Node {
             id: self.ids[row],
@@ -101,13 +133,29 @@ impl Writer {
     fn node(&mut self, out: &mut dyn Write, node: &Node<'_>) -> io::Result<()> {
         let mut line = std::mem::take(&mut self.node);
         line.clear();
-        let separator = if std::mem::replace(&mut self.first, false) { "" } else { "," };
-        write!(line, "{separator}\n      {{\n        \"id\": {}, \"name\": ", node.id)?;
+        let separator = if std::mem::replace(&mut self.first, false) {
+            ""
+        } else {
+            ","
+        };
+        write!(
+            line,
+            "{separator}\n      {{\n        \"id\": {}, \"name\": ",
+            node.id
+        )?;
         text(&mut line, node.name)?;
-        write!(line, ", \"ctrl_deps\": {},\n        \"inputs\": ", node.parent)?;
+        write!(
+            line,
+            ", \"ctrl_deps\": {},\n        \"inputs\": ",
+            node.parent
+        )?;
         self.tensors(&mut line, &node.details.inputs, &node.details.tensor_device)?;
         line.extend_from_slice(b",\n        \"outputs\": ");
-        self.tensors(&mut line, &node.details.outputs, &node.details.tensor_device)?;
+        self.tensors(
+            &mut line,
+            &node.details.outputs,
+            &node.details.tensor_device,
+        )?;
         attributes(&mut line, node)?;
         line.extend_from_slice(b"\n      }");
         out.write_all(&line)?;
@@ -126,14 +174,23 @@ impl Writer {
         for at in 0..count {
             let (tensor, storage) = self.storage(tensors.storage(at));
             let (elements, bytes) = (tensors.elements(at), tensors.dtype(at).1);
-            write!(line, "{}[{tensor},{storage},0,{elements},{bytes},", if at > 0 { "," } else { "" })?;
+            write!(
+                line,
+                "{}[{tensor},{storage},0,{elements},{bytes},",
+                if at > 0 { "," } else { "" }
+            )?;
             text(line, device)?;
             line.push(b']');
         }
         line.extend_from_slice(b"], \"shapes\": ");
         number(line, &tensors.shapes)?;
         line.extend_from_slice(b", \"types\": ");
-        number(line, (0..count).map(|at| format!("Tensor({})", tensors.dtype(at).0)).collect::<Vec<_>>())?;
+        number(
+            line,
+            (0..count)
+                .map(|at| format!("Tensor({})", tensors.dtype(at).0))
+                .collect::<Vec<_>>(),
+        )?;
         line.extend_from_slice(b", \"strides\": ");
         number(line, tensors.strides())?;
         line.push(b'}');
@@ -167,12 +224,18 @@ fn attributes(line: &mut Vec<u8>, node: &Node<'_>) -> io::Result<()> {
         ("tid", "uint64", node.tid.to_string()),
         ("fw_tid", "uint64", node.fw_tid.to_string()),
     ] {
-        write!(line, "{{\"name\": \"{name}\", \"type\": \"{kind}\", \"value\": {value}}},")?;
+        write!(
+            line,
+            "{{\"name\": \"{name}\", \"type\": \"{kind}\", \"value\": {value}}},"
+        )?;
     }
     line.extend_from_slice(br#"{"name": "op_schema", "type": "string", "value": "#);
     text(line, &node.details.schema)?;
     for name in ["kernel_backend", "kernel_file", "tensor_range"] {
-        write!(line, "}},{{\"name\": \"{name}\", \"type\": \"string\", \"value\": \"\"")?;
+        write!(
+            line,
+            "}},{{\"name\": \"{name}\", \"type\": \"string\", \"value\": \"\""
+        )?;
     }
     line.extend_from_slice(b"}]");
     Ok(())

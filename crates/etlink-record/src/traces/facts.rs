@@ -46,8 +46,14 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Of the fields in all these words; what was told last counts.
-    pub(crate) fn of<'a>(callsite: &'static Metadata<'static>, words: impl Iterator<Item = &'a [u64]>) -> Facts {
-        let mut facts = Facts { name: Cow::Borrowed(callsite.name()), ..Facts::default() };
+    pub(crate) fn of<'a>(
+        callsite: &'static Metadata<'static>,
+        words: impl Iterator<Item = &'a [u64]>,
+    ) -> Facts {
+        let mut facts = Facts {
+            name: Cow::Borrowed(callsite.name()),
+            ..Facts::default()
+        };
         let mut annotation = false;
         for (name, value) in words.flat_map(|words| named(callsite, words)) {
             match name {
@@ -77,12 +83,19 @@ impl Facts {
 
     /// The range of a step, as PyTorch names it.
     pub(crate) fn step(number: u64) -> Facts {
-        Facts { role: Role::Annotation, name: Cow::Owned(format!("ProfilerStep#{number}")), ..Facts::default() }
+        Facts {
+            role: Role::Annotation,
+            name: Cow::Owned(format!("ProfilerStep#{number}")),
+            ..Facts::default()
+        }
     }
 }
 
 /// The fields in these words by their names.
-pub(crate) fn named(callsite: &'static Metadata<'static>, words: &[u64]) -> impl Iterator<Item = (&'static str, Value)> {
+pub(crate) fn named(
+    callsite: &'static Metadata<'static>,
+    words: &[u64],
+) -> impl Iterator<Item = (&'static str, Value)> {
     let names = callsite.fields();
     fields(words).filter_map(move |(index, value)| Some((names.iter().nth(index)?.name(), value)))
 }

@@ -18,11 +18,24 @@ use std::io::{self, Write};
 const TRIMONTH_NS: i64 = 7_889_238 * 1_000_000_000;
 
 /// Writes the trace. O(n log n); memory of one event beside the launches.
-pub(crate) fn write(window: &Window, program: &Program, name: &str, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(
+    window: &Window,
+    program: &Program,
+    name: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let base = window.start - window.start.rem_euclid(TRIMONTH_NS);
     let pid = i64::from(std::process::id());
     let launches = launches(window);
-    let mut writer = Writer { window, launches, base, pid, event: vec![], flows: 0, index: 0 };
+    let mut writer = Writer {
+        window,
+        launches,
+        base,
+        pid,
+        event: vec![],
+        flows: 0,
+        index: 0,
+    };
     header(window, program, base, out)?;
     writer.processes(out)?;
     for ran in &window.ran {
@@ -35,8 +48,14 @@ pub(crate) fn write(window: &Window, program: &Program, name: &str, out: &mut dy
 
 /// The call that launched each correlation.
 fn launches(window: &Window) -> FxHashMap<i64, usize> {
-    let calls = window.ran.iter().enumerate().filter(|(_, ran)| window.facts(ran).role == Role::Call);
-    calls.filter_map(|(row, ran)| Some((window.facts(ran).correlation?, row))).collect()
+    let calls = window
+        .ran
+        .iter()
+        .enumerate()
+        .filter(|(_, ran)| window.facts(ran).role == Role::Call);
+    calls
+        .filter_map(|(row, ran)| Some((window.facts(ran).correlation?, row)))
+        .collect()
 }
 
 /// Streams of each device.
@@ -53,7 +72,11 @@ fn streams(window: &Window) -> BTreeMap<i64, BTreeSet<i64>> {
 fn header(window: &Window, program: &Program, base: i64, out: &mut dyn Write) -> io::Result<()> {
     let device = |(at, number): (usize, &i64)| json!({"id": number, "name": program.devices.get(at).map_or("device", String::as_str)});
     let devices: Vec<_> = streams(window).keys().enumerate().map(device).collect();
-    write!(out, "{{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": {},\n  \"record_shapes\": 1,\n", json!(devices))?;
+    write!(
+        out,
+        "{{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": {},\n  \"record_shapes\": 1,\n",
+        json!(devices)
+    )?;
     if let Some(rank) = program.rank {
         let mut info = json!({"backend": program.backend, "rank": rank});
         if let Some(world_size) = program.world_size {
@@ -61,7 +84,10 @@ fn header(window: &Window, program: &Program, base: i64, out: &mut dyn Write) ->
         }
         writeln!(out, "  \"distributedInfo\": {info},")?;
     }
-    write!(out, "  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": {base},\n  \"traceEvents\": [\n")
+    write!(
+        out,
+        "  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": {base},\n  \"traceEvents\": [\n"
+    )
 }
 
 /// Puts a comma before all arguments but the first.
@@ -72,7 +98,11 @@ struct Arguments<'a> {
 
 impl Arguments<'_> {
     fn add(&mut self, key: &str, value: impl serde::Serialize) -> io::Result<()> {
-        let separator: &[u8] = if std::mem::replace(&mut self.first, false) { b"" } else { b", " };
+        let separator: &[u8] = if std::mem::replace(&mut self.first, false) {
+            b""
+        } else {
+            b", "
+        };
         self.line.extend_from_slice(separator);
         text(self.line, key)?;
         self.line.extend_from_slice(b": ");
@@ -118,7 +148,11 @@ impl Writer<'_> {
         let (window, pid, name) = (self.window, self.pid, process_name());
         self.process(pid, &name, "CPU", pid)?;
         for thread in &window.threads {
-            self.thread(pid, thread.os_tid as i64, &format!("thread {} ({})", thread.os_tid, thread.name))?;
+            self.thread(
+                pid,
+                thread.os_tid as i64,
+                &format!("thread {} ({})", thread.os_tid, thread.name),
+            )?;
         }
         for (device, streams) in streams(window) {
             self.process(device, &name, &format!("GPU {device}"), 5_000_000 + device)?;
@@ -132,7 +166,12 @@ impl Writer<'_> {
     fn process(&mut self, pid: i64, name: &str, labels: &str, sort_index: i64) -> io::Result<()> {
         self.metadata("process_name", pid, 0, &json!({"name": name}))?;
         self.metadata("process_labels", pid, 0, &json!({"labels": labels}))?;
-        self.metadata("process_sort_index", pid, 0, &json!({"sort_index": sort_index}))
+        self.metadata(
+            "process_sort_index",
+            pid,
+            0,
+            &json!({"sort_index": sort_index}),
+        )
     }
 
     fn thread(&mut self, pid: i64, tid: i64, name: &str) -> io::Result<()> {
@@ -140,8 +179,17 @@ impl Writer<'_> {
         self.metadata("thread_sort_index", pid, tid, &json!({"sort_index": tid}))
     }
 
-    fn metadata(&mut self, what: &str, pid: i64, tid: i64, args: &serde_json::Value) -> io::Result<()> {
-        write!(self.event, "  {{\n    \"ph\": \"M\", \"name\": \"{what}\", \"pid\": {pid}, \"tid\": {tid}, \"ts\": ")?;
+    fn metadata(
+        &mut self,
+        what: &str,
+        pid: i64,
+        tid: i64,
+        args: &serde_json::Value,
+    ) -> io::Result<()> {
+        write!(
+            self.event,
+            "  {{\n    \"ph\": \"M\", \"name\": \"{what}\", \"pid\": {pid}, \"tid\": {tid}, \"ts\": "
+        )?;
         micros(&mut self.event, self.window.start - self.base)?;
         writeln!(self.event, ",\n    \"args\": {args}\n  }},")
     }
@@ -160,14 +208,30 @@ impl Writer<'_> {
         self.arguments(ran, facts)?;
         self.event.extend_from_slice(b"\n    }\n  },\n");
         self.flows(ran, facts)?;
-        if facts.role == Role::Call { self.sync(ran, facts) } else { Ok(()) }
+        if facts.role == Role::Call {
+            self.sync(ran, facts)
+        } else {
+            Ok(())
+        }
     }
 
     /// An event up to its arguments.
-    fn head(&mut self, category: &str, name: &str, (pid, tid): (i64, i64), ran: &Ran) -> io::Result<()> {
-        write!(self.event, "  {{\n    \"ph\": \"X\", \"cat\": \"{category}\", \"name\": ")?;
+    fn head(
+        &mut self,
+        category: &str,
+        name: &str,
+        (pid, tid): (i64, i64),
+        ran: &Ran,
+    ) -> io::Result<()> {
+        write!(
+            self.event,
+            "  {{\n    \"ph\": \"X\", \"cat\": \"{category}\", \"name\": "
+        )?;
         text(&mut self.event, name)?;
-        write!(self.event, ", \"pid\": {pid}, \"tid\": {tid},\n    \"ts\": ")?;
+        write!(
+            self.event,
+            ", \"pid\": {pid}, \"tid\": {tid},\n    \"ts\": "
+        )?;
         micros(&mut self.event, ran.start - self.base)?;
         self.event.extend_from_slice(b", \"dur\": ");
         micros(&mut self.event, ran.end - ran.start)?;
@@ -177,18 +241,26 @@ impl Writer<'_> {
 
     /// What a call waits for, or makes a stream wait for.
     fn sync(&mut self, ran: &Ran, facts: &Facts) -> io::Result<()> {
-        let Some(stream) = facts.sync_stream else { return Ok(()) };
+        let Some(stream) = facts.sync_stream else {
+            return Ok(());
+        };
         let kind = match facts.wait_on_stream {
             Some(_) => "Stream Wait Event",
             None if stream < 0 => "Context Sync",
             None => "Stream Sync",
         };
         self.head("cuda_sync", kind, (facts.device, stream), ran)?;
-        let mut args = Arguments { line: &mut self.event, first: true };
+        let mut args = Arguments {
+            line: &mut self.event,
+            first: true,
+        };
         args.add("cuda_sync_kind", kind)?;
         if let Some(wait_on_stream) = facts.wait_on_stream {
             args.add("wait_on_stream", wait_on_stream)?;
-            args.add("wait_on_cuda_event_record_corr_id", facts.wait_on_record.unwrap_or(-1))?;
+            args.add(
+                "wait_on_cuda_event_record_corr_id",
+                facts.wait_on_record.unwrap_or(-1),
+            )?;
             args.add("wait_on_cuda_event_id", 0)?;
         }
         args.add("stream", stream)?;
@@ -203,17 +275,35 @@ impl Writer<'_> {
         let window = self.window;
         let details = Details::of(window, ran);
         // a row's op is that of its call
-        let call = facts.correlation.and_then(|correlation| self.launches.get(&correlation)).map(|row| &window.ran[*row]);
-        let parent = if facts.role == Role::Row { call.and_then(|call| call.parent) } else { ran.parent };
-        let external = if facts.role.is_op() { Some(ran.rf_id) } else { parent.map(|parent| window.ran[parent].rf_id) };
-        let mut args = Arguments { line: &mut self.event, first: true };
+        let call = facts
+            .correlation
+            .and_then(|correlation| self.launches.get(&correlation))
+            .map(|row| &window.ran[*row]);
+        let parent = if facts.role == Role::Row {
+            call.and_then(|call| call.parent)
+        } else {
+            ran.parent
+        };
+        let external = if facts.role.is_op() {
+            Some(ran.rf_id)
+        } else {
+            parent.map(|parent| window.ran[parent].rf_id)
+        };
+        let mut args = Arguments {
+            line: &mut self.event,
+            first: true,
+        };
         external.map_or(Ok(()), |id| args.add("External id", id))?;
         match facts.role {
             Role::Op | Role::Annotation => {
                 args.add("Record function id", ran.rf_id)?;
                 if let Some(seq) = facts.seq {
                     args.add("Sequence number", seq)?;
-                    args.add("Fwd thread id", ran.forward.map_or(0, |forward| window.threads[window.ran[forward].thread].tid))?;
+                    args.add(
+                        "Fwd thread id",
+                        ran.forward
+                            .map_or(0, |forward| window.threads[window.ran[forward].thread].tid),
+                    )?;
                 }
                 args.add("Ev Idx", self.index)?;
                 self.index += 1;
@@ -233,7 +323,10 @@ impl Writer<'_> {
                 args.add("stream", facts.stream)?;
             }
         }
-        facts.correlation.filter(|_| !facts.role.is_op()).map_or(Ok(()), |id| args.add("correlation", id))?;
+        facts
+            .correlation
+            .filter(|_| !facts.role.is_op())
+            .map_or(Ok(()), |id| args.add("correlation", id))?;
         args.more(&details)
     }
 
@@ -241,22 +334,47 @@ impl Writer<'_> {
     fn flows(&mut self, ran: &Ran, facts: &Facts) -> io::Result<()> {
         if let (Some(correlation), false) = (facts.correlation, facts.role.is_op()) {
             let phase = if facts.role == Role::Call { "s" } else { "f" };
-            self.flow(phase, "ac2g", correlation, self.track(ran, facts), ran.start)?;
+            self.flow(
+                phase,
+                "ac2g",
+                correlation,
+                self.track(ran, facts),
+                ran.start,
+            )?;
         }
         if let Some(forward) = ran.forward.map(|forward| &self.window.ran[forward]) {
             self.flows += 1;
             let id = self.flows as i64;
-            self.flow("s", "fwdbwd", id, self.track(forward, self.window.facts(forward)), forward.start)?;
+            self.flow(
+                "s",
+                "fwdbwd",
+                id,
+                self.track(forward, self.window.facts(forward)),
+                forward.start,
+            )?;
             self.flow("f", "fwdbwd", id, self.track(ran, facts), ran.start)?;
         }
         Ok(())
     }
 
-    fn flow(&mut self, phase: &str, category: &str, id: i64, (pid, tid): (i64, i64), at: i64) -> io::Result<()> {
-        write!(self.event, "  {{\n    \"ph\": \"{phase}\", \"id\": {id}, \"pid\": {pid}, \"tid\": {tid}, \"ts\": ")?;
+    fn flow(
+        &mut self,
+        phase: &str,
+        category: &str,
+        id: i64,
+        (pid, tid): (i64, i64),
+        at: i64,
+    ) -> io::Result<()> {
+        write!(
+            self.event,
+            "  {{\n    \"ph\": \"{phase}\", \"id\": {id}, \"pid\": {pid}, \"tid\": {tid}, \"ts\": "
+        )?;
         micros(&mut self.event, at - self.base)?;
         let bind = if phase == "f" { ", \"bp\": \"e\"" } else { "" };
-        write!(self.event, ",\n    \"cat\": \"{category}\", \"name\": \"{category}\"{bind}\n  }},\n")
+        write!(
+            self.event,
+            ",\n    \"cat\": \"{category}\", \"name\": \"{category}\"{bind}\n  }},\n"
+        )
     }
 
     /// The window as a span of its own, and the instant that closes the list.
@@ -269,7 +387,11 @@ impl Writer<'_> {
         micros(&mut self.event, start)?;
         self.event.extend_from_slice(b", \"dur\": ");
         micros(&mut self.event, end - start)?;
-        write!(self.event, ",\n    \"args\": {{\n      \"Op count\": {}\n    }}\n  }},\n", self.index)?;
+        write!(
+            self.event,
+            ",\n    \"args\": {{\n      \"Op count\": {}\n    }}\n  }},\n",
+            self.index
+        )?;
         self.event
             .extend_from_slice(b"  {\n    \"ph\": \"i\", \"s\": \"g\", \"name\": \"Record Window End\", \"pid\": \"\", \"tid\": \"\", \"ts\": ");
         micros(&mut self.event, end)?;

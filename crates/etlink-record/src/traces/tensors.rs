@@ -34,7 +34,12 @@ impl Tensors {
         match (what, &value) {
             ("shapes", Value::Text(text)) => self.shapes = shapes(text).ok_or(value)?,
             ("dtypes", Value::Text(text)) => self.dtypes = items(text).map(str::to_owned).collect(),
-            ("tensors", Value::Text(text)) => self.storages = items(text).map(address).collect::<Option<_>>().ok_or(value)?,
+            ("tensors", Value::Text(text)) => {
+                self.storages = items(text)
+                    .map(address)
+                    .collect::<Option<_>>()
+                    .ok_or(value)?
+            }
             ("tensors", Value::Unsigned(address)) => self.storages = vec![*address],
             _ => return Err(value),
         }
@@ -43,14 +48,26 @@ impl Tensors {
 
     /// PyTorch's name of the type of tensor `at`, and bytes per element; what it does not know has none.
     pub(crate) fn dtype(&self, at: usize) -> (&str, u64) {
-        let Some(name) = self.dtypes.get(at) else { return ("nullptr (uninitialized)", 0) };
-        let known = DTYPES.iter().find(|(rust, torch, _)| name == rust || name == torch);
+        let Some(name) = self.dtypes.get(at) else {
+            return ("nullptr (uninitialized)", 0);
+        };
+        let known = DTYPES
+            .iter()
+            .find(|(rust, torch, _)| name == rust || name == torch);
         known.map_or((name, 0), |(_, torch, bytes)| (torch, *bytes))
     }
 
     /// Type names as Kineto lists them: one per tensor, empty where there is none.
     pub(crate) fn dtype_names(&self) -> Vec<&str> {
-        (0..self.shapes.len()).map(|at| if at < self.dtypes.len() { self.dtype(at).0 } else { "" }).collect()
+        (0..self.shapes.len())
+            .map(|at| {
+                if at < self.dtypes.len() {
+                    self.dtype(at).0
+                } else {
+                    ""
+                }
+            })
+            .collect()
     }
 
     pub(crate) fn storage(&self, at: usize) -> Option<u64> {
@@ -58,7 +75,9 @@ impl Tensors {
     }
 
     pub(crate) fn elements(&self, at: usize) -> u64 {
-        self.shapes.get(at).map_or(0, |shape| shape.iter().fold(1, |all, size| all.saturating_mul(*size)))
+        self.shapes.get(at).map_or(0, |shape| {
+            shape.iter().fold(1, |all, size| all.saturating_mul(*size))
+        })
     }
 
     /// Of contiguous tensors.
@@ -77,18 +96,26 @@ fn strides(shape: &[u64]) -> Vec<u64> {
 
 /// `[[8, 32], [32]]`, as `{:?}` prints it, or `[8, 32]` for one tensor.
 fn shapes(text: &str) -> Option<Vec<Vec<u64>>> {
-    serde_json::from_str(text).ok().or_else(|| Some(vec![serde_json::from_str(text).ok()?]))
+    serde_json::from_str(text)
+        .ok()
+        .or_else(|| Some(vec![serde_json::from_str(text).ok()?]))
 }
 
 /// `float, float`, or `["float", "float"]`.
 fn items(text: &str) -> impl Iterator<Item = &str> {
     let inner = text.trim().trim_start_matches('[').trim_end_matches(']');
-    inner.split(',').map(|item| item.trim().trim_matches('"')).filter(|item| !item.is_empty())
+    inner
+        .split(',')
+        .map(|item| item.trim().trim_matches('"'))
+        .filter(|item| !item.is_empty())
 }
 
 /// A number, or a pointer as it is printed.
 fn address(text: &str) -> Option<u64> {
-    text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
+    text.strip_prefix("0x").map_or_else(
+        || text.parse().ok(),
+        |hex| u64::from_str_radix(hex, 16).ok(),
+    )
 }
 
 #[cfg(test)]
@@ -97,7 +124,11 @@ mod tests {
 
     fn tensors(shapes: &str, dtypes: &str, storages: &str) -> Tensors {
         let mut tensors = Tensors::default();
-        for (what, text) in [("shapes", shapes), ("dtypes", dtypes), ("tensors", storages)] {
+        for (what, text) in [
+            ("shapes", shapes),
+            ("dtypes", dtypes),
+            ("tensors", storages),
+        ] {
             tensors.take(what, Value::Text(text.into())).expect(text);
         }
         tensors
@@ -106,9 +137,22 @@ mod tests {
     #[test]
     fn fields_may_be_printed_or_typed() {
         let typed = tensors("[[8,32],[]]", "f32, bf16", "16,0x20");
-        assert_eq!(typed, tensors(&format!("{:?}", [vec![8, 32], vec![]]), &format!("{:?}", ["f32", "bf16"]), "[16, 0x20]"));
-        assert_eq!((typed.dtype(0), typed.dtype(1), typed.dtype(2).1), (("float", 4), ("c10::BFloat16", 2), 0));
-        assert_eq!((typed.elements(0), typed.elements(1), typed.storage(1)), (256, 1, Some(32)));
+        assert_eq!(
+            typed,
+            tensors(
+                &format!("{:?}", [vec![8, 32], vec![]]),
+                &format!("{:?}", ["f32", "bf16"]),
+                "[16, 0x20]"
+            )
+        );
+        assert_eq!(
+            (typed.dtype(0), typed.dtype(1), typed.dtype(2).1),
+            (("float", 4), ("c10::BFloat16", 2), 0)
+        );
+        assert_eq!(
+            (typed.elements(0), typed.elements(1), typed.storage(1)),
+            (256, 1, Some(32))
+        );
         assert_eq!(typed.strides(), [vec![32, 1], vec![]]);
         assert_eq!(tensors("[2, 3]", "", "").shapes, [[2, 3]]);
     }
@@ -116,7 +160,10 @@ mod tests {
     #[test]
     fn what_is_no_shape_comes_back() {
         for (what, text) in [("shapes", "8x32"), ("shapes", "[[-1]]"), ("tensors", "a")] {
-            assert_eq!(Tensors::default().take(what, Value::Text(text.into())), Err(Value::Text(text.into())));
+            assert_eq!(
+                Tensors::default().take(what, Value::Text(text.into())),
+                Err(Value::Text(text.into()))
+            );
         }
     }
 }

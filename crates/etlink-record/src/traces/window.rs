@@ -57,12 +57,23 @@ impl Window {
         cuts.cuts.sort_by_key(|cut| cut.thread.tid);
         let unix = |time| tap.clock.unix(time);
         let (start, end) = (unix(cuts.start), unix(cuts.end));
-        let mut window = Window { threads: vec![], start, end, ran: vec![], words: vec![], definitions: vec![] };
+        let mut window = Window {
+            threads: vec![],
+            start,
+            end,
+            ran: vec![],
+            words: vec![],
+            definitions: vec![],
+        };
         for cut in cuts.cuts {
             window.threads.push(cut.thread.clone());
             window.words.push(cut.words(tap.pool()));
         }
-        let mut reader = Reader { callsites: tap.callsites(), made: vec![], unix: &unix };
+        let mut reader = Reader {
+            callsites: tap.callsites(),
+            made: vec![],
+            unix: &unix,
+        };
         reader.define(&mut window);
         (0..window.threads.len()).for_each(|thread| reader.replay(&mut window, thread));
         window.order();
@@ -79,12 +90,18 @@ impl Window {
         let definition = &self.definitions[ran.definition];
         let words = |(thread, words): &Place| &self.words[*thread][words.clone()];
         let places = std::iter::once(&definition.fields).chain(&definition.later);
-        places.filter_map(move |place| Some(named(definition.callsite?, words(place)))).flatten()
+        places
+            .filter_map(move |place| Some(named(definition.callsite?, words(place))))
+            .flatten()
     }
 
     /// One past the last `Record function id`, if there is any.
     pub(crate) fn last_id(&self) -> Option<u64> {
-        self.ran.iter().map(|ran| ran.rf_id).max().filter(|id| *id > 0)
+        self.ran
+            .iter()
+            .map(|ran| ran.rf_id)
+            .max()
+            .filter(|id| *id > 0)
     }
 
     /// By start time.
@@ -92,8 +109,14 @@ impl Window {
         let mut order: Vec<usize> = (0..self.ran.len()).collect();
         order.sort_by_key(|row| self.ran[*row].start);
         let mut place = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(at, row)| place[*row] = at);
-        let moved = |row: &usize| Ran { parent: self.ran[*row].parent.map(|parent| place[parent]), ..self.ran[*row].clone() };
+        order
+            .iter()
+            .enumerate()
+            .for_each(|(at, row)| place[*row] = at);
+        let moved = |row: &usize| Ran {
+            parent: self.ran[*row].parent.map(|parent| place[parent]),
+            ..self.ran[*row].clone()
+        };
         self.ran = order.iter().map(moved).collect();
     }
 
@@ -132,15 +155,25 @@ impl Reader<'_> {
             let words = &window.words[thread];
             let mut now = 0;
             for (kind, place) in entries(words) {
-                let (first, second) = (words[place.start], words.get(place.start + 1).copied().unwrap_or(0));
+                let (first, second) = (
+                    words[place.start],
+                    words.get(place.start + 1).copied().unwrap_or(0),
+                );
                 match kind {
                     Kind::Span => {
                         self.made.push((first, now, window.definitions.len()));
-                        window.definitions.push(self.definition(second, (thread, place.start + 2..place.end)));
+                        window
+                            .definitions
+                            .push(self.definition(second, (thread, place.start + 2..place.end)));
                     }
-                    Kind::Event => window.definitions.push(self.definition(first, (thread, place.start + 2..place.end))),
+                    Kind::Event => window
+                        .definitions
+                        .push(self.definition(first, (thread, place.start + 2..place.end))),
                     Kind::Fields => told.push((first, now, (thread, place.start + 1..place.end))),
-                    Kind::StepOpen => window.definitions.push(Definition { facts: Facts::step(first), ..self.definition(u64::MAX, (thread, 0..0)) }),
+                    Kind::StepOpen => window.definitions.push(Definition {
+                        facts: Facts::step(first),
+                        ..self.definition(u64::MAX, (thread, 0..0))
+                    }),
                     Kind::Enter | Kind::Exit => now = second,
                     Kind::StepClose => now = first,
                 }
@@ -155,38 +188,66 @@ impl Reader<'_> {
         for definition in &mut window.definitions {
             let words = |(thread, words): &Place| &window.words[*thread][words.clone()];
             if let Some(callsite) = definition.callsite {
-                definition.facts = Facts::of(callsite, std::iter::once(&definition.fields).chain(&definition.later).map(words));
+                definition.facts = Facts::of(
+                    callsite,
+                    std::iter::once(&definition.fields)
+                        .chain(&definition.later)
+                        .map(words),
+                );
             }
         }
     }
 
     fn definition(&self, callsite: u64, fields: Place) -> Definition {
-        let callsite = usize::try_from(callsite).ok().and_then(|at| self.callsites.get(at)).copied();
-        Definition { callsite, fields, later: vec![], facts: Facts::default() }
+        let callsite = usize::try_from(callsite)
+            .ok()
+            .and_then(|at| self.callsites.get(at))
+            .copied();
+        Definition {
+            callsite,
+            fields,
+            later: vec![],
+            facts: Facts::default(),
+        }
     }
 
     /// The latest span with this id that may have been made by then.
     fn made_before(&self, span: u64, time: u64) -> Option<usize> {
-        let after = self.made.partition_point(|made| (made.0, made.1) <= (span, time));
+        let after = self
+            .made
+            .partition_point(|made| (made.0, made.1) <= (span, time));
         let (id, _, definition) = *self.made.get(after.checked_sub(1)?)?;
         (id == span).then_some(definition)
     }
 
     /// What ran on a thread.
     fn replay(&self, window: &mut Window, thread: usize) {
-        let mut track = Track { thread, open: vec![], end: window.end };
+        let mut track = Track {
+            thread,
+            open: vec![],
+            end: window.end,
+        };
         let mut own: FxHashMap<u64, usize> = FxHashMap::default();
-        let mut next = window.definitions.partition_point(|definition| definition.fields.0 < thread);
+        let mut next = window
+            .definitions
+            .partition_point(|definition| definition.fields.0 < thread);
         let words = std::mem::take(&mut window.words[thread]);
         for (kind, place) in entries(&words) {
-            let (first, second) = (words[place.start], words.get(place.start + 1).copied().unwrap_or(0));
+            let (first, second) = (
+                words[place.start],
+                words.get(place.start + 1).copied().unwrap_or(0),
+            );
             match kind {
                 Kind::Span => {
                     own.insert(key(first), next);
                     next += 1;
                 }
                 Kind::Enter => {
-                    if let Some(definition) = own.get(&key(first)).copied().or_else(|| self.made_before(first, second)) {
+                    if let Some(definition) = own
+                        .get(&key(first))
+                        .copied()
+                        .or_else(|| self.made_before(first, second))
+                    {
                         track.enter(window, Some(first), definition, (self.unix)(second));
                     }
                 }
@@ -226,7 +287,16 @@ impl Track {
         let parent = self.open.iter().rev().map(|(_, row)| *row).find(is_op);
         self.open.push((span, window.ran.len()));
         let (thread, end) = (self.thread, self.end);
-        window.ran.push(Ran { definition, thread, start, end, finished: false, parent, forward: None, rf_id: 0 });
+        window.ran.push(Ran {
+            definition,
+            thread,
+            start,
+            end,
+            finished: false,
+            parent,
+            forward: None,
+            rf_id: 0,
+        });
     }
 
     /// Usually of what was entered last; of a span that was not entered in this window, nothing.
@@ -244,7 +314,16 @@ impl Track {
         let start = facts.start_ns.unwrap_or(end).min(end);
         if facts.role == Role::Row && end >= window.start {
             let thread = self.thread;
-            window.ran.push(Ran { definition, thread, start, end, finished: true, parent: None, forward: None, rf_id: 0 });
+            window.ran.push(Ran {
+                definition,
+                thread,
+                start,
+                end,
+                finished: true,
+                parent: None,
+                forward: None,
+                rf_id: 0,
+            });
         }
     }
 }

@@ -23,7 +23,11 @@ fn two_cycles(world: &World, request: Request) -> Vec<(u64, String, Vec<&'static
         note(step, session.step(), world);
     }
     note(8, session.finish(), world);
-    assert!(world.running().is_empty(), "{request}: {:?} run on", world.running());
+    assert!(
+        world.running().is_empty(),
+        "{request}: {:?} run on",
+        world.running()
+    );
     told
 }
 
@@ -34,9 +38,17 @@ fn a_cycle_that_one_cannot_begin_is_given_up_by_all_and_the_next_is_whole() {
         let told = two_cycles(&world, request);
         let message = format!("recorder device failed to {request} at step {step}: out of luck");
         assert_eq!(told, [(step, message, vec![])], "{request}");
-        assert_eq!(world.files(), ["device", "host", "power"].map(|name| format!("cycle_0/{name}.json: op4 op5")), "{request}");
+        assert_eq!(
+            world.files(),
+            ["device", "host", "power"].map(|name| format!("cycle_0/{name}.json: op4 op5")),
+            "{request}"
+        );
         // whoever comes after the one that failed is not started in vain
-        let started = world.calls().iter().filter(|call| call.ends_with("power start")).count();
+        let started = world
+            .calls()
+            .iter()
+            .filter(|call| call.ends_with("power start"))
+            .count();
         assert_eq!(started, 1, "{request}");
     }
 }
@@ -46,7 +58,15 @@ fn what_the_others_recorded_is_saved() {
     for request in [Request::Stop, Request::Save] {
         let world = World::default();
         let told = two_cycles(&world, request);
-        assert_eq!(told, [(3, format!("recorder device failed to {request} at step 3: out of luck"), vec![])], "{request}");
+        assert_eq!(
+            told,
+            [(
+                3,
+                format!("recorder device failed to {request} at step 3: out of luck"),
+                vec![]
+            )],
+            "{request}"
+        );
         let expected = [
             "cycle_0/host.json: op1 op2",
             "cycle_0/power.json: op1 op2",
@@ -68,11 +88,25 @@ fn files_are_completed_though_stopping_failed() {
     world.fail("power", Request::Finish, Fault::Error);
     let failures = session.finish().expect_err("fails").0;
     assert_eq!(
-        failures.iter().map(|failure| (&failure.recorder[..], failure.request)).collect::<Vec<_>>(),
-        [("host", Request::Stop), ("device", Request::Save), ("power", Request::Finish)]
+        failures
+            .iter()
+            .map(|failure| (&failure.recorder[..], failure.request))
+            .collect::<Vec<_>>(),
+        [
+            ("host", Request::Stop),
+            ("device", Request::Save),
+            ("power", Request::Finish)
+        ]
     );
     assert_eq!(world.files().len(), 1);
-    assert_eq!(world.calls().iter().filter(|call| call.ends_with("finish")).count(), 3);
+    assert_eq!(
+        world
+            .calls()
+            .iter()
+            .filter(|call| call.ends_with("finish"))
+            .count(),
+        3
+    );
 }
 
 #[test]
@@ -81,10 +115,19 @@ fn a_recorder_that_cannot_toggle_goes_on() {
     let mut session = Session::always(world.recorders(&NAMES));
     session.start().expect("starts");
     world.fail("host", Request::Toggle, Fault::Error);
-    session.toggle(etlink_record::Activity::Cpu, false).expect_err("fails");
+    session
+        .toggle(etlink_record::Activity::Cpu, false)
+        .expect_err("fails");
     world.op("op");
     session.finish().expect("ends");
-    assert_eq!(world.files(), ["cycle_0/device.json: ", "cycle_0/host.json: op", "cycle_0/power.json: "]);
+    assert_eq!(
+        world.files(),
+        [
+            "cycle_0/device.json: ",
+            "cycle_0/host.json: op",
+            "cycle_0/power.json: "
+        ]
+    );
 }
 
 #[test]
@@ -98,13 +141,28 @@ fn a_program_that_ends_in_an_error_leaves_its_traces() {
         panic!("the program's own error");
     };
     catch_unwind(AssertUnwindSafe(program)).expect_err("panics");
-    assert_eq!(world.files(), ["device", "host", "power"].map(|name| format!("cycle_0/{name}.json: op1")));
-    assert_eq!(world.calls().iter().filter(|call| call.ends_with("finish")).count(), 3);
+    assert_eq!(
+        world.files(),
+        ["device", "host", "power"].map(|name| format!("cycle_0/{name}.json: op1"))
+    );
+    assert_eq!(
+        world
+            .calls()
+            .iter()
+            .filter(|call| call.ends_with("finish"))
+            .count(),
+        3
+    );
 }
 
 #[test]
 fn a_recorder_that_panics_leaves_nobody_running() {
-    for request in [Request::Prepare, Request::Start, Request::Stop, Request::Save] {
+    for request in [
+        Request::Prepare,
+        Request::Start,
+        Request::Stop,
+        Request::Save,
+    ] {
         let world = World::default();
         world.fail("device", request, Fault::Panic);
         let program = || {
@@ -114,8 +172,20 @@ fn a_recorder_that_panics_leaves_nobody_running() {
             let _ = session.step();
         };
         catch_unwind(AssertUnwindSafe(program)).expect_err("panics");
-        assert!(world.running().is_empty(), "{request}: {:?} run on", world.running());
-        assert_eq!(world.calls().iter().filter(|call| call.ends_with("finish")).count(), 3, "{request}");
+        assert!(
+            world.running().is_empty(),
+            "{request}: {:?} run on",
+            world.running()
+        );
+        assert_eq!(
+            world
+                .calls()
+                .iter()
+                .filter(|call| call.ends_with("finish"))
+                .count(),
+            3,
+            "{request}"
+        );
     }
 }
 
@@ -130,5 +200,12 @@ fn a_panic_while_saving_does_not_save_anything_twice() {
         let _ = session.step();
     };
     catch_unwind(AssertUnwindSafe(program)).expect_err("panics");
-    assert_eq!(world.calls().iter().filter(|call| call.contains("save")).collect::<Vec<_>>(), ["host save 0..2", "device save 0..2"]);
+    assert_eq!(
+        world
+            .calls()
+            .iter()
+            .filter(|call| call.contains("save"))
+            .collect::<Vec<_>>(),
+        ["host save 0..2", "device save 0..2"]
+    );
 }

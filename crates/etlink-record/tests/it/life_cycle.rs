@@ -10,15 +10,36 @@ fn session(world: &World, case: &Value) -> Session {
     match &case["schedule"] {
         Value::Null => Session::always(recorders),
         Value::Array(names) => {
-            let all = [Action::None, Action::Warmup, Action::Record, Action::RecordAndSave];
-            let actions: Vec<Action> = names.iter().filter_map(|name| all.into_iter().find(|action| action.name() == name)).collect();
-            Session::new(recorders, move |step| *actions.get(step as usize).or(actions.last()).expect("actions"))
+            let all = [
+                Action::None,
+                Action::Warmup,
+                Action::Record,
+                Action::RecordAndSave,
+            ];
+            let actions: Vec<Action> = names
+                .iter()
+                .filter_map(|name| all.into_iter().find(|action| action.name() == name))
+                .collect();
+            Session::new(recorders, move |step| {
+                *actions
+                    .get(step as usize)
+                    .or(actions.last())
+                    .expect("actions")
+            })
         }
         args => {
             let number = |name: &str| args[name].as_i64().unwrap_or_default();
             let [wait, warmup, active, repeat] = ["wait", "warmup", "active", "repeat"].map(number);
             let [skip_first, skip_first_wait] = ["skip_first", "skip_first_wait"].map(number);
-            let schedule = Schedule::new(Arguments { skip_first, wait, warmup, active, repeat, skip_first_wait }).expect("valid");
+            let schedule = Schedule::new(Arguments {
+                skip_first,
+                wait,
+                warmup,
+                active,
+                repeat,
+                skip_first_wait,
+            })
+            .expect("valid");
             Session::new(recorders, move |step| schedule.action(step))
         }
     }
@@ -46,11 +67,19 @@ fn run(case: &Value) -> (Vec<String>, Vec<String>) {
     told(&world, "start", 0, &mut calls);
     for step in 0..error.or(case["steps"].as_u64()).expect("steps") {
         session.step().expect("steps");
-        told(&world, &format!("step{step}->{}", step + 1), step + 1, &mut calls);
+        told(
+            &world,
+            &format!("step{step}->{}", step + 1),
+            step + 1,
+            &mut calls,
+        );
     }
     assert_eq!(case["final_action"], session.action().name(), "{case}");
     assert_eq!(case["step_num"], session.step_number(), "{case}");
-    let (warnings, step) = (session.warnings().iter().map(ToString::to_string).collect(), session.step_number());
+    let (warnings, step) = (
+        session.warnings().iter().map(ToString::to_string).collect(),
+        session.step_number(),
+    );
     if error.is_some() {
         drop(session);
         told(&world, "exit-exc", step, &mut calls);
@@ -73,14 +102,27 @@ fn run(case: &Value) -> (Vec<String>, Vec<String>) {
 #[test]
 fn a_session_makes_the_calls_that_pytorch_makes() {
     let text = include_str!("../../../etlink-schedule/tests/cases/lifecycle.jsonl");
-    for case in text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a case")) {
-        let texts = |key: &str| case[key].as_array().expect("a list").iter().map(|text| text.as_str().expect("text").to_owned()).collect::<Vec<_>>();
+    for case in text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("a case"))
+    {
+        let texts = |key: &str| {
+            case[key]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(|text| text.as_str().expect("text").to_owned())
+                .collect::<Vec<_>>()
+        };
         let (mut calls, warnings) = run(&case);
         if case["ready"] == false {
             calls.retain(|call| !call.contains("save"));
         }
         assert_eq!(texts("calls"), calls, "{case}");
-        let own: Vec<String> = texts("warnings").into_iter().filter(|text| !text.contains("clears events")).collect();
+        let own: Vec<String> = texts("warnings")
+            .into_iter()
+            .filter(|text| !text.contains("clears events"))
+            .collect();
         assert_eq!(own, warnings, "{case}");
     }
     assert_eq!(text.lines().count(), 30);

@@ -35,12 +35,25 @@ impl World {
     }
 
     pub(crate) fn recorders(&self, names: &[&'static str]) -> Vec<Box<dyn Recorder>> {
-        names.iter().map(|&name| Box::new(Mock { name, world: self.clone(), recorded: vec![] }) as Box<dyn Recorder>).collect()
+        names
+            .iter()
+            .map(|&name| {
+                Box::new(Mock {
+                    name,
+                    world: self.clone(),
+                    recorded: vec![],
+                }) as Box<dyn Recorder>
+            })
+            .collect()
     }
 
     /// The program does something: it is in the trace of every recorder that runs.
     pub(crate) fn op(&self, name: &str) {
-        self.inner().running.values_mut().filter(|tape| !tape.muted).for_each(|tape| tape.ops.push(name.to_owned()));
+        self.inner()
+            .running
+            .values_mut()
+            .filter(|tape| !tape.muted)
+            .for_each(|tape| tape.ops.push(name.to_owned()));
     }
 
     /// The next time that this recorder is asked for this, it fails.
@@ -54,7 +67,11 @@ impl World {
     }
 
     pub(crate) fn files(&self) -> Vec<String> {
-        self.inner().files.iter().map(|(path, ops)| format!("{path}: {}", ops.join(" "))).collect()
+        self.inner()
+            .files
+            .iter()
+            .map(|(path, ops)| format!("{path}: {}", ops.join(" ")))
+            .collect()
     }
 
     pub(crate) fn running(&self) -> Vec<&'static str> {
@@ -72,7 +89,10 @@ impl Mock {
     fn told(&self, request: Request, more: &str) -> Result<(), RecorderError> {
         let mut inner = self.world.inner();
         inner.calls.push(format!("{} {request}{more}", self.name));
-        let at = inner.faults.iter().position(|(name, on, _)| *name == self.name && *on == request);
+        let at = inner
+            .faults
+            .iter()
+            .position(|(name, on, _)| *name == self.name && *on == request);
         match at.map(|at| inner.faults.remove(at).2) {
             None => Ok(()),
             Some(Fault::Error) => Err("out of luck".into()),
@@ -92,7 +112,11 @@ impl Recorder for Mock {
 
     fn start(&mut self) -> Result<(), RecorderError> {
         self.told(Request::Start, "")?;
-        let twice = self.world.inner().running.insert(self.name, Tape::default());
+        let twice = self
+            .world
+            .inner()
+            .running
+            .insert(self.name, Tape::default());
         assert_eq!(twice, None, "started while it ran");
         Ok(())
     }
@@ -104,16 +128,31 @@ impl Recorder for Mock {
     }
 
     fn save(&mut self, cycle: &Cycle) -> Result<(), RecorderError> {
-        self.told(Request::Save, &format!(" {:?}{}", cycle.steps, if cycle.cut { " cut" } else { "" }))?;
-        let path = cycle.path(format!("{}.json", self.name)).display().to_string();
-        let overwritten = self.world.inner().files.insert(path, std::mem::take(&mut self.recorded));
+        self.told(
+            Request::Save,
+            &format!(" {:?}{}", cycle.steps, if cycle.cut { " cut" } else { "" }),
+        )?;
+        let path = cycle
+            .path(format!("{}.json", self.name))
+            .display()
+            .to_string();
+        let overwritten = self
+            .world
+            .inner()
+            .files
+            .insert(path, std::mem::take(&mut self.recorded));
         assert_eq!(overwritten, None, "a file of another cycle");
         Ok(())
     }
 
     fn toggle(&mut self, activity: Activity, on: bool) -> Result<(), RecorderError> {
         self.told(Request::Toggle, &format!(" {activity:?} {on}"))?;
-        self.world.inner().running.get_mut(self.name).expect("toggled while it did not run").muted = !on;
+        self.world
+            .inner()
+            .running
+            .get_mut(self.name)
+            .expect("toggled while it did not run")
+            .muted = !on;
         Ok(())
     }
 

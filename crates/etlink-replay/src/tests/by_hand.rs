@@ -26,11 +26,20 @@ fn diamond() -> Drawing {
 }
 
 fn scaled(rules: &[&str]) -> Settings {
-    Settings { scales: rules.iter().map(|rule| rule.parse().expect("a rule")).collect(), ..Settings::default() }
+    Settings {
+        scales: rules
+            .iter()
+            .map(|rule| rule.parse().expect("a rule"))
+            .collect(),
+        ..Settings::default()
+    }
 }
 
 fn dropped(kinds: &[EdgeKind]) -> Settings {
-    Settings { drop_edges: kinds.to_vec(), ..Settings::default() }
+    Settings {
+        drop_edges: kinds.to_vec(),
+        ..Settings::default()
+    }
 }
 
 #[test]
@@ -39,36 +48,75 @@ fn measured_times_come_back() {
     let run = draw.run(&Settings::default());
     assert_eq!(starts(&run), [1_000, 1_055, 1_050, 1_157, 1_190]);
     let figures = figures(&draw.graph(), &draw, &run);
-    assert_eq!((figures.measured_ns, figures.replayed_ns, figures.replay_error), (Some(390), 390, Some(0.0)));
+    assert_eq!(
+        (
+            figures.measured_ns,
+            figures.replayed_ns,
+            figures.replay_error
+        ),
+        (Some(390), 390, Some(0.0))
+    );
     let end_error = figures.end_error.expect("measured");
-    assert_eq!((end_error.mean_ns, end_error.spread, end_error.worst), (0, Spread::default(), vec![]));
-    assert_eq!((figures.device_ops, figures.streams, figures.contradictions.expect("measured").edges), (3, 2, 0));
+    assert_eq!(
+        (end_error.mean_ns, end_error.spread, end_error.worst),
+        (0, Spread::default(), vec![])
+    );
+    assert_eq!(
+        (
+            figures.device_ops,
+            figures.streams,
+            figures.contradictions.expect("measured").edges
+        ),
+        (3, 2, 0)
+    );
     let launch = &figures.by_edge[&EdgeKind::Launch];
-    assert_eq!((launch.count, launch.decided, launch.latency.max_ns), (3, 1, 5));
+    assert_eq!(
+        (launch.count, launch.decided, launch.latency.max_ns),
+        (3, 1, 5)
+    );
     let event = &figures.by_edge[&EdgeKind::EventWait];
-    assert_eq!((event.count, event.decided, event.latency.p50_ns), (1, 1, 3));
+    assert_eq!(
+        (event.count, event.decided, event.latency.p50_ns),
+        (1, 1, 3)
+    );
 }
 
 #[test]
 fn what_is_slower_delays_what_depends_on_it_and_nothing_else() {
     let draw = diamond();
-    assert_eq!(starts(&draw.run(&scaled(&["gemm*=2"]))), [1_000, 1_055, 1_050, 1_257, 1_290]);
-    assert_eq!(starts(&draw.run(&scaled(&["kind=device 0.5"]))), [1_000, 1_055, 1_050, 1_107, 1_133]);
+    assert_eq!(
+        starts(&draw.run(&scaled(&["gemm*=2"]))),
+        [1_000, 1_055, 1_050, 1_257, 1_290]
+    );
+    assert_eq!(
+        starts(&draw.run(&scaled(&["kind=device 0.5"]))),
+        [1_000, 1_055, 1_050, 1_107, 1_133]
+    );
     let run = draw.run(&scaled(&["kind=collective=0.5", "all_?educe=0.1"]));
     assert_eq!((starts(&run)[4], run.duration[4].0), (1_190, 10));
-    assert_eq!(draw.run(&scaled(&["nothing=9", "kind=host 1.0"])), draw.run(&Settings::default()));
+    assert_eq!(
+        draw.run(&scaled(&["nothing=9", "kind=host 1.0"])),
+        draw.run(&Settings::default())
+    );
 }
 
 #[test]
 fn rules_say_what_is_wrong_with_them() {
     let error = |rule: &str| rule.parse::<Scale>().expect_err("no rule");
     for rule in ["", "gemm", "=2", "kind=2", "kind=device"] {
-        assert!(matches!(error(rule), ScaleError::NoFactor | ScaleError::BadFactor(_)), "{rule}");
+        assert!(
+            matches!(error(rule), ScaleError::NoFactor | ScaleError::BadFactor(_)),
+            "{rule}"
+        );
     }
     for rule in ["a=b", "a=-1", "a=inf", "a=nan", "a="] {
         assert!(matches!(error(rule), ScaleError::BadFactor(_)), "{rule}");
     }
-    assert!(error("kind=gpu 2").to_string().contains("kinds are host, host_op"));
+    assert!(
+        error("kind=gpu 2")
+            .to_string()
+            .contains("kinds are host, host_op")
+    );
     let spaced: Scale = "Memcpy HtoD (a=b) = 2e0".parse().expect("a rule");
     assert!(spaced.fits(Kind::MemoryCopy, "Memcpy HtoD (a=b)"));
 }
@@ -76,9 +124,15 @@ fn rules_say_what_is_wrong_with_them() {
 #[test]
 fn edges_that_are_left_out_hold_nothing_up() {
     let draw = diamond();
-    assert_eq!(starts(&draw.run(&dropped(&[EdgeKind::EventWait]))), [1_000, 1_055, 1_050, 1_157, 1_133]);
+    assert_eq!(
+        starts(&draw.run(&dropped(&[EdgeKind::EventWait]))),
+        [1_000, 1_055, 1_050, 1_157, 1_133]
+    );
     // nothing is left to wait for: at once, after the latency
-    assert_eq!(starts(&draw.run(&dropped(&[EdgeKind::Launch, EdgeKind::StreamOrder]))), [1_000, 1_005, 1_050, 1_002, 1_035]);
+    assert_eq!(
+        starts(&draw.run(&dropped(&[EdgeKind::Launch, EdgeKind::StreamOrder]))),
+        [1_000, 1_005, 1_050, 1_002, 1_035]
+    );
 }
 
 #[test]
@@ -90,17 +144,36 @@ fn a_stream_runs_one_kernel_at_a_time_only_with_resources() {
         let kernel = draw.node(name, Kind::Kernel, 1, Some(start), duration);
         draw.edge(a, EdgeKind::Launch, kernel);
     }
-    draw.nodes.iter_mut().for_each(|(node, _)| node.latency = Some(DurationNs(0)));
+    draw.nodes
+        .iter_mut()
+        .for_each(|(node, _)| node.latency = Some(DurationNs(0)));
     assert_eq!(starts(&draw.run(&Settings::default())), [0, 10, 10]);
-    let run = draw.run(&Settings { resources: true, ..Settings::default() });
-    assert_eq!((starts(&run), run.held_by(1), run.held_by(2)), (vec![0, 30, 10], Some(2), None));
+    let run = draw.run(&Settings {
+        resources: true,
+        ..Settings::default()
+    });
+    assert_eq!(
+        (starts(&run), run.held_by(1), run.held_by(2)),
+        (vec![0, 30, 10], Some(2), None)
+    );
     let graph = draw.graph();
     let path = critical_path(&graph, &run);
     assert_eq!(
-        path.iter().map(|step| (step.node, step.via)).collect::<Vec<_>>(),
-        [(0, Via::Start), (2, Via::Edge(EdgeKind::Launch)), (1, Via::Busy)]
+        path.iter()
+            .map(|step| (step.node, step.via))
+            .collect::<Vec<_>>(),
+        [
+            (0, Via::Start),
+            (2, Via::Edge(EdgeKind::Launch)),
+            (1, Via::Busy)
+        ]
     );
-    assert_eq!(explain(&graph, &draw, &run, &[], 1).held_by.map(|held| held.name), Some("quick".to_owned()));
+    assert_eq!(
+        explain(&graph, &draw, &run, &[], 1)
+            .held_by
+            .map(|held| held.name),
+        Some("quick".to_owned())
+    );
 }
 
 #[test]
@@ -108,7 +181,10 @@ fn a_delay_keeps_no_stream_busy() {
     let mut draw = Drawing::default();
     draw.node("boundary", Kind::Boundary, 1, Some(0), 100);
     draw.node("kernel", Kind::Kernel, 1, Some(10), 20);
-    let run = draw.run(&Settings { resources: true, ..Settings::default() });
+    let run = draw.run(&Settings {
+        resources: true,
+        ..Settings::default()
+    });
     assert_eq!(starts(&run), [0, 10]);
 }
 
@@ -122,10 +198,16 @@ fn a_file_need_not_be_in_order_nor_have_starts() {
     draw.edge(first, EdgeKind::ProgramOrder, middle);
     draw.nodes[0].0.latency = Some(DurationNs(3));
     for resources in [false, true] {
-        let run = draw.run(&Settings { resources, ..Settings::default() });
+        let run = draw.run(&Settings {
+            resources,
+            ..Settings::default()
+        });
         assert_eq!(starts(&run), [33, 0, 10]);
         let figures = figures(&draw.graph(), &draw, &run);
-        assert_eq!((figures.measured_ns, figures.replayed_ns, figures.end_error), (None, 38, None));
+        assert_eq!(
+            (figures.measured_ns, figures.replayed_ns, figures.end_error),
+            (None, 38, None)
+        );
     }
     assert_eq!(draw.graph().without_start, 2);
 }
@@ -137,7 +219,9 @@ fn a_cycle_is_an_error_that_names_its_nodes() {
     let behind = draw.node("behind", Kind::HostOp, 0, Some(0), 1);
     draw.edge(4, EdgeKind::HostWait, 2);
     draw.edge(2, EdgeKind::ProgramOrder, behind);
-    let Err(Error::Cycle(mut nodes)) = draw.try_graph() else { panic!("no cycle") };
+    let Err(Error::Cycle(mut nodes)) = draw.try_graph() else {
+        panic!("no cycle")
+    };
     nodes.sort_unstable();
     assert_eq!(nodes, [2, 4]);
     let mut draw = Drawing::default();
@@ -145,7 +229,10 @@ fn a_cycle_is_an_error_that_names_its_nodes() {
     draw.edge(own, EdgeKind::Tensor, own);
     assert_eq!(draw.try_graph(), Err(Error::Cycle(vec![own])));
     draw.nodes[0].1[0].from = 9;
-    assert_eq!(draw.try_graph(), Err(Error::NoSuchNode { node: 0, from: 9 }));
+    assert_eq!(
+        draw.try_graph(),
+        Err(Error::NoSuchNode { node: 0, from: 9 })
+    );
 }
 
 #[test]
@@ -153,11 +240,27 @@ fn a_long_chain_in_the_wrong_order_is_no_problem() {
     let mut builder = Builder::new(vec![thread_resource("1")]);
     let nodes = 300_000u32;
     for node in 0..nodes {
-        let dep = Dep { from: node + 1, ..Dep::default() };
-        builder.push(Node { duration: DurationNs(2), ..Node::default() }, Some(dep).filter(|dep| dep.from < nodes));
+        let dep = Dep {
+            from: node + 1,
+            ..Dep::default()
+        };
+        builder.push(
+            Node {
+                duration: DurationNs(2),
+                ..Node::default()
+            },
+            Some(dep).filter(|dep| dep.from < nodes),
+        );
     }
     let graph = builder.finish().expect("no cycle");
-    let run = run(&graph, &Drawing::default(), &Settings { resources: true, ..Settings::default() });
+    let run = run(
+        &graph,
+        &Drawing::default(),
+        &Settings {
+            resources: true,
+            ..Settings::default()
+        },
+    );
     assert_eq!(run.makespan().0, 600_000);
     assert_eq!(critical_path(&graph, &run).len(), 300_000);
 }
@@ -167,11 +270,21 @@ fn nothing_to_run_takes_no_time() {
     let draw = Drawing::default();
     let graph = draw.graph();
     for resources in [false, true] {
-        let run = draw.run(&Settings { resources, ..Settings::default() });
+        let run = draw.run(&Settings {
+            resources,
+            ..Settings::default()
+        });
         assert_eq!(run.makespan().0, 0);
         assert_eq!(critical_path(&graph, &run), []);
         let figures = figures(&graph, &draw, &run);
-        assert_eq!((figures.nodes, figures.replay_error, figures.unexplained.share_of_time), (0, Some(0.0), 0.0));
+        assert_eq!(
+            (
+                figures.nodes,
+                figures.replay_error,
+                figures.unexplained.share_of_time
+            ),
+            (0, Some(0.0), 0.0)
+        );
     }
     assert_eq!(find(&graph, &draw, "0"), None);
 }
@@ -181,17 +294,40 @@ fn the_critical_path_tells_where_the_time_went() {
     let draw = diamond();
     let (graph, run) = (draw.graph(), draw.run(&Settings::default()));
     let report = PathReport::new(&graph, &draw, &run, &critical_path(&graph, &run));
-    let names: Vec<&str> = report.steps.iter().map(|step| step.label.name.as_str()).collect();
+    let names: Vec<&str> = report
+        .steps
+        .iter()
+        .map(|step| step.label.name.as_str())
+        .collect();
     assert_eq!(names, ["a", "gemm<float*>", "relu", "all_reduce"]);
-    let causes: Vec<(Cause, i64)> = report.causes.iter().map(|(cause, time)| (*cause, time.ns)).collect();
-    assert_eq!(causes, [(Cause::Host, 50), (Cause::Launch, 5), (Cause::Kernel, 130), (Cause::Communication, 200), (Cause::Wait, 5)]);
+    let causes: Vec<(Cause, i64)> = report
+        .causes
+        .iter()
+        .map(|(cause, time)| (*cause, time.ns))
+        .collect();
+    assert_eq!(
+        causes,
+        [
+            (Cause::Host, 50),
+            (Cause::Launch, 5),
+            (Cause::Kernel, 130),
+            (Cause::Communication, 200),
+            (Cause::Wait, 5)
+        ]
+    );
     assert_eq!(report.edges[&EdgeKind::StreamOrder], 1);
 }
 
 #[test]
 fn waits_without_a_cause_boundaries_and_contradictions_are_counted() {
     let mut draw = diamond();
-    let wait = draw.node("unexplained wait", Kind::UnexplainedWait, 1, Some(1_390), 78);
+    let wait = draw.node(
+        "unexplained wait",
+        Kind::UnexplainedWait,
+        1,
+        Some(1_390),
+        78,
+    );
     let late = draw.node("late", Kind::Kernel, 1, Some(1_468), 32);
     draw.node("boundary", Kind::Boundary, 2, Some(1_000), 40);
     draw.edge(4, EdgeKind::StreamOrder, wait);
@@ -199,14 +335,36 @@ fn waits_without_a_cause_boundaries_and_contradictions_are_counted() {
     let (graph, run) = (draw.graph(), draw.run(&Settings::default()));
     let told = figures(&graph, &draw, &run);
     let unexplained = told.unexplained;
-    assert_eq!((unexplained.device_ops, unexplained.waiting_ns, unexplained.share_of_ops), (1, 78, 0.25));
-    assert_eq!((unexplained.share_of_time, unexplained.worst[0].label.name.as_str()), (78.0 / 1_000.0, "late"));
+    assert_eq!(
+        (
+            unexplained.device_ops,
+            unexplained.waiting_ns,
+            unexplained.share_of_ops
+        ),
+        (1, 78, 0.25)
+    );
+    assert_eq!(
+        (
+            unexplained.share_of_time,
+            unexplained.worst[0].label.name.as_str()
+        ),
+        (78.0 / 1_000.0, "late")
+    );
     assert_eq!((told.boundary.count, told.boundary.total_ns), (1, 40));
     let mut draw = diamond();
     draw.nodes[0].0.duration = DurationNs(5_000);
     let (graph, run) = (draw.graph(), draw.run(&Settings::default()));
-    let contradictions = figures(&graph, &draw, &run).contradictions.expect("measured");
-    assert_eq!((contradictions.edges, contradictions.worst[0].label.name.as_str(), contradictions.worst[0].ns), (3, "b", 4_950));
+    let contradictions = figures(&graph, &draw, &run)
+        .contradictions
+        .expect("measured");
+    assert_eq!(
+        (
+            contradictions.edges,
+            contradictions.worst[0].label.name.as_str(),
+            contradictions.worst[0].ns
+        ),
+        (3, "b", 4_950)
+    );
 }
 
 #[test]
@@ -214,16 +372,52 @@ fn a_node_is_explained_by_number_or_name() {
     let draw = diamond();
     let (graph, run) = (draw.graph(), draw.run(&Settings::default()));
     let node = find(&graph, &draw, "all_reduce").expect("there");
-    assert_eq!((Some(node), find(&graph, &draw, "re*"), find(&graph, &draw, "gemm<float*>")), (find(&graph, &draw, "4"), Some(3), Some(1)));
+    assert_eq!(
+        (
+            Some(node),
+            find(&graph, &draw, "re*"),
+            find(&graph, &draw, "gemm<float*>")
+        ),
+        (find(&graph, &draw, "4"), Some(3), Some(1))
+    );
     let told = explain(&graph, &draw, &run, &[], node);
-    let deps: Vec<_> = told.deps.iter().map(|dep| (dep.edge, dep.from.name.as_str(), dep.slack_ns, dep.decided)).collect();
-    assert_eq!(deps, [(EdgeKind::EventWait, "relu", 0, true), (EdgeKind::Launch, "b", 57, false)]);
-    assert_eq!((told.latency_ns, told.start_ns, told.measured_start_ns), (3, 1_190, Some(1_190)));
-    assert_eq!(told.deps[1].evidence, "ran on thread 1 up to the call that launched it, correlation 104");
-    assert!(told.deps[0].evidence.contains("stream 8 of device 0 waited for an event of stream 7"));
+    let deps: Vec<_> = told
+        .deps
+        .iter()
+        .map(|dep| (dep.edge, dep.from.name.as_str(), dep.slack_ns, dep.decided))
+        .collect();
+    assert_eq!(
+        deps,
+        [
+            (EdgeKind::EventWait, "relu", 0, true),
+            (EdgeKind::Launch, "b", 57, false)
+        ]
+    );
+    assert_eq!(
+        (told.latency_ns, told.start_ns, told.measured_start_ns),
+        (3, 1_190, Some(1_190))
+    );
+    assert_eq!(
+        told.deps[1].evidence,
+        "ran on thread 1 up to the call that launched it, correlation 104"
+    );
+    assert!(
+        told.deps[0]
+            .evidence
+            .contains("stream 8 of device 0 waited for an event of stream 7")
+    );
     let settings = dropped(&[EdgeKind::EventWait]);
-    let told = explain(&graph, &draw, &draw.run(&settings), &settings.drop_edges, node);
-    assert_eq!((told.deps.len(), told.deps[0].decided, told.deps[0].slack_ns), (1, true, 0));
+    let told = explain(
+        &graph,
+        &draw,
+        &draw.run(&settings),
+        &settings.drop_edges,
+        node,
+    );
+    assert_eq!(
+        (told.deps.len(), told.deps[0].decided, told.deps[0].slack_ns),
+        (1, true, 0)
+    );
 }
 
 #[test]
@@ -232,10 +426,23 @@ fn a_device_op_far_behind_its_causes_is_unexplained() {
         let mut draw = Drawing::default();
         let op = draw.node("a", Kind::HostOp, 0, Some(0), 50);
         let gemm = draw.node("gemm", Kind::Kernel, 1, Some(50 + latency), 100);
-        let relu = draw.node("relu", Kind::Kernel, 1, Some(50 + latency + 100 + 30_000), 100);
+        let relu = draw.node(
+            "relu",
+            Kind::Kernel,
+            1,
+            Some(50 + latency + 100 + 30_000),
+            100,
+        );
         draw.edge(op, EdgeKind::Launch, gemm);
         draw.edge(gemm, EdgeKind::StreamOrder, relu);
         let figures = figures(&draw.graph(), &draw, &draw.run(&Settings::default()));
-        assert_eq!((figures.unexplained.device_ops, figures.unexplained.waiting_ns), (unexplained, latency * unexplained as i64), "{latency}");
+        assert_eq!(
+            (
+                figures.unexplained.device_ops,
+                figures.unexplained.waiting_ns
+            ),
+            (unexplained, latency * unexplained as i64),
+            "{latency}"
+        );
     }
 }

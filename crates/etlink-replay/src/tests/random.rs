@@ -6,22 +6,55 @@ type Shape = Vec<(u32, i64, i64, Vec<(usize, usize)>)>;
 
 /// Per node: resource, duration, latency, and deps as (how far back, kind).
 fn shapes() -> impl Strategy<Value = Shape> {
-    prop::collection::vec((0u32..3, 0i64..10_000, 0i64..500, prop::collection::vec((1usize..20, 0usize..8), 0..4)), 0..80)
+    prop::collection::vec(
+        (
+            0u32..3,
+            0i64..10_000,
+            0i64..500,
+            prop::collection::vec((1usize..20, 0usize..8), 0..4),
+        ),
+        0..80,
+    )
 }
 
 /// A graph whose measured times are those that its edges, durations and latencies give.
 fn graph_of(shape: &Shape) -> Graph {
-    let mut builder = Builder::new(vec![thread_resource("1"), stream_resource(7, None), stream_resource(8, None)]);
+    let mut builder = Builder::new(vec![
+        thread_resource("1"),
+        stream_resource(7, None),
+        stream_resource(8, None),
+    ]);
     let mut ends: Vec<i64> = vec![];
     for (node, (resource, duration, latency, deps)) in shape.iter().enumerate() {
-        let deps = deps.iter().filter_map(|(back, kind)| Some((node.checked_sub(*back)?, EdgeKind::ALL[*kind])));
-        let deps: Vec<Dep> = deps.map(|(from, kind)| Dep { from: from as u32, kind, inferred: false }).collect();
+        let deps = deps
+            .iter()
+            .filter_map(|(back, kind)| Some((node.checked_sub(*back)?, EdgeKind::ALL[*kind])));
+        let deps: Vec<Dep> = deps
+            .map(|(from, kind)| Dep {
+                from: from as u32,
+                kind,
+                inferred: false,
+            })
+            .collect();
         let latest = deps.iter().map(|dep| ends[dep.from as usize]).max();
         let start = latest.unwrap_or(5_000 * i64::from(*resource)) + latency;
         ends.push(start + duration);
-        let kind = if *resource == 0 { Kind::HostOp } else { Kind::Kernel };
+        let kind = if *resource == 0 {
+            Kind::HostOp
+        } else {
+            Kind::Kernel
+        };
         let (start, duration) = (Some(TimeNs(start)), DurationNs(*duration));
-        builder.push(Node { kind, resource: *resource, start, duration, latency: None }, deps);
+        builder.push(
+            Node {
+                kind,
+                resource: *resource,
+                start,
+                duration,
+                latency: None,
+            },
+            deps,
+        );
     }
     builder.finish().expect("forward edges only")
 }
@@ -39,7 +72,10 @@ impl Labels for NoNames {
 }
 
 pub(super) fn scales(rules: &[String]) -> Vec<Scale> {
-    rules.iter().map(|rule| rule.parse().expect("a rule")).collect()
+    rules
+        .iter()
+        .map(|rule| rule.parse().expect("a rule"))
+        .collect()
 }
 
 proptest! {

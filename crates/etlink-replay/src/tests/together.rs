@@ -28,16 +28,45 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn push(&mut self, kind: Kind, resource: u32, (start, end): (i64, i64), deps: &[(Option<u32>, EdgeKind)]) -> u32 {
-        let deps = deps.iter().filter_map(|(from, kind)| Some(Dep { from: (*from)?, kind: *kind, inferred: false })).collect();
-        let node = Node { kind, resource, start: Some(TimeNs(start)), duration: DurationNs(end - start), latency: None };
+    fn push(
+        &mut self,
+        kind: Kind,
+        resource: u32,
+        (start, end): (i64, i64),
+        deps: &[(Option<u32>, EdgeKind)],
+    ) -> u32 {
+        let deps = deps
+            .iter()
+            .filter_map(|(from, kind)| {
+                Some(Dep {
+                    from: (*from)?,
+                    kind: *kind,
+                    inferred: false,
+                })
+            })
+            .collect();
+        let node = Node {
+            kind,
+            resource,
+            start: Some(TimeNs(start)),
+            duration: DurationNs(end - start),
+            latency: None,
+        };
         self.nodes.push((node, deps));
         self.nodes.len() as u32 - 1
     }
 
     fn compute(&mut self, duration: i64) {
-        let deps = [(self.last, EdgeKind::ProgramOrder), (self.waits.take(), EdgeKind::HostWait)];
-        let node = self.push(Kind::HostOp, 0, (self.thread, self.thread + duration), &deps);
+        let deps = [
+            (self.last, EdgeKind::ProgramOrder),
+            (self.waits.take(), EdgeKind::HostWait),
+        ];
+        let node = self.push(
+            Kind::HostOp,
+            0,
+            (self.thread, self.thread + duration),
+            &deps,
+        );
         (self.last, self.thread) = (Some(node), self.thread + duration);
     }
 
@@ -46,7 +75,10 @@ impl Drawn {
     }
 
     fn transfer(&mut self, joint: u32, met: i64, takes: i64, wait: bool) {
-        let deps = [(self.last, EdgeKind::Launch), (self.kernel, EdgeKind::StreamOrder)];
+        let deps = [
+            (self.last, EdgeKind::Launch),
+            (self.kernel, EdgeKind::StreamOrder),
+        ];
         let node = self.push(Kind::Collective, 1, (self.arrives(), met + takes), &deps);
         self.joints.push((joint, node));
         (self.kernel, self.stream) = (Some(node), met + takes);
@@ -59,15 +91,41 @@ impl Drawn {
 impl Program {
     /// Runs it: `slow` computes and `network` transfers take so many times as long.
     fn draw(&self, slow: (usize, i64), network: i64) -> Vec<Drawn> {
-        let new = |_| Drawn { nodes: vec![], joints: vec![], thread: 0, stream: 0, last: None, kernel: None, waits: None };
+        let new = |_| Drawn {
+            nodes: vec![],
+            joints: vec![],
+            thread: 0,
+            stream: 0,
+            last: None,
+            kernel: None,
+            waits: None,
+        };
         let mut ranks: Vec<Drawn> = self.ranks.iter().map(new).collect();
         let mut next = vec![0; ranks.len()];
         let factor = |rank: usize| if rank == slow.0 { slow.1 } else { 1 };
-        for joint in 0..=self.ranks.iter().flatten().map(|step| step.1).max().unwrap_or(0) {
-            let members: Vec<usize> =
-                (0..ranks.len()).filter(|rank| self.ranks[*rank].get(next[*rank]).is_some_and(|step| step.1 == joint)).collect();
-            members.iter().for_each(|rank| ranks[*rank].compute(self.ranks[*rank][next[*rank]].0 * factor(*rank)));
-            let met = members.iter().map(|rank| ranks[*rank].arrives()).max().unwrap_or(0);
+        for joint in 0..=self
+            .ranks
+            .iter()
+            .flatten()
+            .map(|step| step.1)
+            .max()
+            .unwrap_or(0)
+        {
+            let members: Vec<usize> = (0..ranks.len())
+                .filter(|rank| {
+                    self.ranks[*rank]
+                        .get(next[*rank])
+                        .is_some_and(|step| step.1 == joint)
+                })
+                .collect();
+            members.iter().for_each(|rank| {
+                ranks[*rank].compute(self.ranks[*rank][next[*rank]].0 * factor(*rank))
+            });
+            let met = members
+                .iter()
+                .map(|rank| ranks[*rank].arrives())
+                .max()
+                .unwrap_or(0);
             for rank in members {
                 let (_, _, takes, wait) = self.ranks[rank][next[rank]];
                 ranks[rank].transfer(joint, met, takes * network, wait);
@@ -81,41 +139,86 @@ impl Program {
     /// The ranks as recorded, put together.
     fn together(&self) -> (Together, Vec<Joint>) {
         let drawn = self.draw((0, 1), 1);
-        let numbers: std::collections::BTreeSet<u32> = drawn.iter().flat_map(|rank| &rank.joints).map(|(joint, _)| *joint).collect();
+        let numbers: std::collections::BTreeSet<u32> = drawn
+            .iter()
+            .flat_map(|rank| &rank.joints)
+            .map(|(joint, _)| *joint)
+            .collect();
         let part = |(rank, drawn): (u32, &Drawn), joint: u32| {
             let node = drawn.joints.iter().find(|(number, _)| *number == joint)?.1;
-            Some(Part { rank, arrives: node, transfer: node, needs_all: true })
+            Some(Part {
+                rank,
+                arrives: node,
+                transfer: node,
+                needs_all: true,
+            })
         };
-        let joint = |joint: u32| Joint { name: format!("all_reduce {joint}"), parts: (0..).zip(&drawn).filter_map(|one| part(one, joint)).collect() };
+        let joint = |joint: u32| Joint {
+            name: format!("all_reduce {joint}"),
+            parts: (0..)
+                .zip(&drawn)
+                .filter_map(|one| part(one, joint))
+                .collect(),
+        };
         let joints: Vec<Joint> = numbers.into_iter().map(joint).collect();
-        let ranks: Vec<Rank> = (0..).zip(&drawn).map(|(rank, drawn)| recorded(rank, drawn)).collect();
+        let ranks: Vec<Rank> = (0..)
+            .zip(&drawn)
+            .map(|(rank, drawn)| recorded(rank, drawn))
+            .collect();
         (together(&ranks, &joints).expect("no circle"), joints)
     }
 }
 
 fn recorded(rank: i64, drawn: &Drawn) -> Rank {
     let mut builder = Builder::new(vec![thread_resource("1"), stream_resource(7, None)]);
-    drawn.nodes.iter().for_each(|(node, deps)| builder.push(*node, deps.iter().copied()));
-    Rank { rank, graph: builder.finish().expect("forward"), uncertainty_ns: 0 }
+    drawn
+        .nodes
+        .iter()
+        .for_each(|(node, deps)| builder.push(*node, deps.iter().copied()));
+    Rank {
+        rank,
+        graph: builder.finish().expect("forward"),
+        uncertainty_ns: 0,
+    }
 }
 
 /// Ends of all nodes of all ranks.
 fn ends(drawn: &[Drawn]) -> Vec<i64> {
     let nodes = drawn.iter().flat_map(|rank| &rank.nodes);
-    nodes.map(|(node, _)| node.start.unwrap_or_default().0 + node.duration.0).collect()
+    nodes
+        .map(|(node, _)| node.start.unwrap_or_default().0 + node.duration.0)
+        .collect()
 }
 
 fn replayed(together: &Together, nodes: usize, rules: &[String]) -> Vec<i64> {
-    let run = run(&together.graph, &NoNames, &Settings { scales: scales(rules), ..Settings::default() });
+    let run = run(
+        &together.graph,
+        &NoNames,
+        &Settings {
+            scales: scales(rules),
+            ..Settings::default()
+        },
+    );
     (0..nodes).map(|node| run.end(node).0).collect()
 }
 
 /// Some ranks take part in each joint.
 fn programs() -> impl Strategy<Value = Program> {
-    let step = |joint| (1i64..10_000, Just(joint), 1i64..500, any::<bool>(), prop::bool::weighted(0.7));
+    let step = |joint| {
+        (
+            1i64..10_000,
+            Just(joint),
+            1i64..500,
+            any::<bool>(),
+            prop::bool::weighted(0.7),
+        )
+    };
     let steps = (0u32..8).map(step).collect::<Vec<_>>();
     let rank = steps.prop_map(|steps| {
-        let kept = steps.into_iter().filter(|step| step.4).map(|(compute, joint, takes, wait, _)| (compute, joint, takes, wait));
+        let kept = steps
+            .into_iter()
+            .filter(|step| step.4)
+            .map(|(compute, joint, takes, wait, _)| (compute, joint, takes, wait));
         kept.collect::<Vec<Step>>()
     });
     prop::collection::vec(rank, 2..5).prop_map(|ranks| Program { ranks })
@@ -165,7 +268,12 @@ proptest! {
 /// rank 1   300=====================  10=    all_reduce 1
 /// ```
 fn two() -> Program {
-    Program { ranks: vec![vec![(100, 0, 30, true), (40, 1, 30, true)], vec![(300, 0, 30, true), (10, 1, 30, true)]] }
+    Program {
+        ranks: vec![
+            vec![(100, 0, 30, true), (40, 1, 30, true)],
+            vec![(300, 0, 30, true), (10, 1, 30, true)],
+        ],
+    }
 }
 
 #[test]
@@ -173,9 +281,30 @@ fn waiting_and_transfer_are_told_apart() {
     let (together, _) = two().together();
     let ran = run(&together.graph, &NoNames, &Settings::default());
     let ranks = together.by_rank(&ran);
-    let told: Vec<_> = ranks.iter().map(|rank| (rank.rank, rank.nodes, rank.collectives, rank.measured_ns, rank.end_error_ns)).collect();
-    let spent = |waiting_ns| Collectives { count: 2, waiting_ns, transfer_ns: 60 };
-    assert_eq!(told, [(0, 5, spent(200), Some(470), Some(0)), (1, 5, spent(30), Some(470), Some(0))]);
+    let told: Vec<_> = ranks
+        .iter()
+        .map(|rank| {
+            (
+                rank.rank,
+                rank.nodes,
+                rank.collectives,
+                rank.measured_ns,
+                rank.end_error_ns,
+            )
+        })
+        .collect();
+    let spent = |waiting_ns| Collectives {
+        count: 2,
+        waiting_ns,
+        transfer_ns: 60,
+    };
+    assert_eq!(
+        told,
+        [
+            (0, 5, spent(200), Some(470), Some(0)),
+            (1, 5, spent(30), Some(470), Some(0))
+        ]
+    );
 }
 
 #[test]
@@ -183,65 +312,163 @@ fn the_critical_path_goes_from_rank_to_rank() {
     let (together, joints) = two().together();
     let ran = run(&together.graph, &NoNames, &Settings::default());
     let names: Vec<RankNames> = [5, 5].map(|nodes| RankNames::of(&NoNames, nodes)).into();
-    let labels = RankLabels { together: &together, ranks: &names, joints: &joints };
-    let path = PathReport::new(&together.graph, &labels, &ran, &critical_path(&together.graph, &ran));
+    let labels = RankLabels {
+        together: &together,
+        ranks: &names,
+        joints: &joints,
+    };
+    let path = PathReport::new(
+        &together.graph,
+        &labels,
+        &ran,
+        &critical_path(&together.graph, &ran),
+    );
     assert_eq!(path.makespan_ns, 470);
-    let crossings: Vec<_> = path.crossings.iter().map(|crossing| (crossing.from, crossing.to, crossing.by.as_str(), crossing.at_ns)).collect();
+    let crossings: Vec<_> = path
+        .crossings
+        .iter()
+        .map(|crossing| {
+            (
+                crossing.from,
+                crossing.to,
+                crossing.by.as_str(),
+                crossing.at_ns,
+            )
+        })
+        .collect();
     assert_eq!(crossings, [(1, 0, "all_reduce 0", 300)]);
-    assert_eq!(path.ranks.iter().map(|(rank, time)| (*rank, time.ns)).collect::<Vec<_>>(), [(0, 170), (1, 300)]);
+    assert_eq!(
+        path.ranks
+            .iter()
+            .map(|(rank, time)| (*rank, time.ns))
+            .collect::<Vec<_>>(),
+        [(0, 170), (1, 300)]
+    );
     let wanted = find(&together.graph, &labels, "rank=1/3").expect("there");
     let told = explain(&together.graph, &labels, &ran, &[], wanted);
-    assert_eq!((told.label.rank, told.label.node, told.deps[0].edge, told.deps[0].decided), (Some(1), 3, EdgeKind::Collective, true));
+    assert_eq!(
+        (
+            told.label.rank,
+            told.label.node,
+            told.deps[0].edge,
+            told.deps[0].decided
+        ),
+        (Some(1), 3, EdgeKind::Collective, true)
+    );
 }
 
 /// One kernel per rank, from `start` for `duration`; a part may be done early.
 fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> Together {
     let rank = |(rank, (start, duration, _)): (i64, &(i64, i64, bool))| {
-        let mut drawn = Drawn { nodes: vec![], joints: vec![], thread: *start, stream: 0, last: None, kernel: None, waits: None };
+        let mut drawn = Drawn {
+            nodes: vec![],
+            joints: vec![],
+            thread: *start,
+            stream: 0,
+            last: None,
+            kernel: None,
+            waits: None,
+        };
         drawn.compute(0);
         drawn.transfer(0, *start, *duration, false);
-        Rank { uncertainty_ns, ..recorded(rank, &drawn) }
+        Rank {
+            uncertainty_ns,
+            ..recorded(rank, &drawn)
+        }
     };
     let ranks: Vec<Rank> = (0..).zip(times).map(rank).collect();
-    let parts = (0..).zip(times).map(|(rank, (.., needs_all))| Part { rank, arrives: 1, transfer: 1, needs_all: *needs_all });
-    together(&ranks, &[Joint { name: "it".into(), parts: parts.collect() }]).expect("no circle")
+    let parts = (0..).zip(times).map(|(rank, (.., needs_all))| Part {
+        rank,
+        arrives: 1,
+        transfer: 1,
+        needs_all: *needs_all,
+    });
+    together(
+        &ranks,
+        &[Joint {
+            name: "it".into(),
+            parts: parts.collect(),
+        }],
+    )
+    .expect("no circle")
 }
 
 #[test]
 fn a_rank_that_was_done_before_the_last_came_contradicts_a_collective() {
     let times = [(0, 10_000, true), (12_001, 500, true)];
     assert_eq!(kernels(&times, 0).fates, [Fate::Contradicted]);
-    assert_eq!(replayed(&kernels(&times, 0), 4, &["rank=1/kind=collective 9".into()])[1], 10_000);
+    assert_eq!(
+        replayed(&kernels(&times, 0), 4, &["rank=1/kind=collective 9".into()])[1],
+        10_000
+    );
     let joined = kernels(&times, 1);
-    assert_eq!((&joined.fates, replayed(&joined, 4, &[])), (&vec![Fate::Joined], vec![0, 12_001, 12_001, 12_501]), "as uncertain as clocks are");
+    assert_eq!(
+        (&joined.fates, replayed(&joined, 4, &[])),
+        (&vec![Fate::Joined], vec![0, 12_001, 12_001, 12_501]),
+        "as uncertain as clocks are"
+    );
 }
 
 #[test]
 fn a_send_can_be_done_before_its_receive_but_not_the_other_way() {
     let early = kernels(&[(0, 3_000, false), (9_000, 500, true)], 0);
-    assert_eq!(replayed(&early, 4, &["rank=0/kind=collective 2".into()]), [0, 6_000, 9_000, 9_500]);
+    assert_eq!(
+        replayed(&early, 4, &["rank=0/kind=collective 2".into()]),
+        [0, 6_000, 9_000, 9_500]
+    );
     assert_eq!(early.fates, [Fate::Joined]);
-    assert_eq!(kernels(&[(9_000, 3_000, false), (0, 500, true)], 0).fates, [Fate::Contradicted]);
+    assert_eq!(
+        kernels(&[(9_000, 3_000, false), (0, 500, true)], 0).fates,
+        [Fate::Contradicted]
+    );
     let waits = kernels(&[(4_000, 3_000, false), (0, 7_500, true)], 0);
     let waited = waits.by_rank(&run(&waits.graph, &NoNames, &Settings::default()));
-    assert_eq!(waited.iter().map(|rank| rank.collectives.waiting_ns).collect::<Vec<_>>(), [0, 4_000]);
+    assert_eq!(
+        waited
+            .iter()
+            .map(|rank| rank.collectives.waiting_ns)
+            .collect::<Vec<_>>(),
+        [0, 4_000]
+    );
 }
 
 #[test]
 fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
-    let kernel = |duration| Node { kind: Kind::Collective, resource: 1, duration: DurationNs(duration), ..Node::default() };
+    let kernel = |duration| Node {
+        kind: Kind::Collective,
+        resource: 1,
+        duration: DurationNs(duration),
+        ..Node::default()
+    };
     let rank = |rank: i64, durations: [i64; 3]| {
         let mut builder = Builder::new(vec![thread_resource("1"), stream_resource(7, None)]);
         for (at, duration) in (0u32..).zip(durations) {
-            let dep = at.checked_sub(1).map(|from| Dep { from, kind: EdgeKind::StreamOrder, inferred: false });
+            let dep = at.checked_sub(1).map(|from| Dep {
+                from,
+                kind: EdgeKind::StreamOrder,
+                inferred: false,
+            });
             builder.push(kernel(duration), dep);
         }
-        Rank { rank, graph: builder.finish().expect("a chain"), ..Rank::default() }
+        Rank {
+            rank,
+            graph: builder.finish().expect("a chain"),
+            ..Rank::default()
+        }
     };
-    let part = |rank, node| Part { rank, arrives: node, transfer: node, needs_all: true };
-    let joint = |nodes: [u32; 2]| Joint { name: String::new(), parts: vec![part(0, nodes[0]), part(1, nodes[1])] };
+    let part = |rank, node| Part {
+        rank,
+        arrives: node,
+        transfer: node,
+        needs_all: true,
+    };
+    let joint = |nodes: [u32; 2]| Joint {
+        name: String::new(),
+        parts: vec![part(0, nodes[0]), part(1, nodes[1])],
+    };
     let ranks = [rank(0, [10, 20, 30]), rank(1, [100, 200, 300])];
-    let joined = together(&ranks, &[joint([0, 1]), joint([1, 0]), joint([2, 2])]).expect("no circle is left");
+    let joined = together(&ranks, &[joint([0, 1]), joint([1, 0]), joint([2, 2])])
+        .expect("no circle is left");
     assert_eq!(joined.fates, [Fate::Joined, Fate::OutOfOrder, Fate::Joined]);
     assert_eq!(replayed(&joined, 6, &[]), [110, 130, 330, 100, 300, 600]);
     let all = together(&ranks, &[joint([0, 0]), joint([1, 1]), joint([2, 2])]).expect("in order");

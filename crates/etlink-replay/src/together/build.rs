@@ -16,7 +16,13 @@ pub(super) fn build(ranks: &[Rank], plan: &Plan) -> Builder {
     let mut first_resource = 0;
     for (rank, (_, first)) in ranks.iter().zip(&plan.ranks) {
         for node in 0..rank.graph.len() {
-            let from = Source { rank, first: *first, first_resource, node, measured };
+            let from = Source {
+                rank,
+                first: *first,
+                first_resource,
+                node,
+                measured,
+            };
             from.push(plan, &mut builder, &mut arrivals);
         }
         first_resource += rank.graph.resources.len() as u32;
@@ -26,8 +32,18 @@ pub(super) fn build(ranks: &[Rank], plan: &Plan) -> Builder {
     }
     for meeting in &plan.meetings {
         let start = measured.then_some(meeting.time);
-        let node = Node { kind: Kind::Arrival, resource: first_resource, start, duration: DurationNs(0), latency: Some(DurationNs(0)) };
-        let dep = |arrival: &u32| Dep { from: plan.nodes + arrival, kind: EdgeKind::Collective, inferred: false };
+        let node = Node {
+            kind: Kind::Arrival,
+            resource: first_resource,
+            start,
+            duration: DurationNs(0),
+            latency: Some(DurationNs(0)),
+        };
+        let dep = |arrival: &u32| Dep {
+            from: plan.nodes + arrival,
+            kind: EdgeKind::Collective,
+            inferred: false,
+        };
         builder.push(node, meeting.arrivals.iter().map(dep));
     }
     builder
@@ -36,9 +52,20 @@ pub(super) fn build(ranks: &[Rank], plan: &Plan) -> Builder {
 fn resources(ranks: &[Rank]) -> Vec<Resource> {
     let own = |rank: &Rank| {
         let number = rank.rank;
-        rank.graph.resources.iter().map(move |resource| Resource { rank: Some(number), ..resource.clone() }).collect::<Vec<_>>()
+        rank.graph
+            .resources
+            .iter()
+            .map(move |resource| Resource {
+                rank: Some(number),
+                ..resource.clone()
+            })
+            .collect::<Vec<_>>()
     };
-    let between = Resource { name: BETWEEN.to_owned(), on_device: false, rank: None };
+    let between = Resource {
+        name: BETWEEN.to_owned(),
+        on_device: false,
+        rank: None,
+    };
     ranks.iter().flat_map(own).chain([between]).collect()
 }
 
@@ -54,7 +81,10 @@ struct Source<'r> {
 impl Source<'_> {
     fn push(&self, plan: &Plan, builder: &mut Builder, arrivals: &mut Vec<(Node, Vec<Dep>)>) {
         let (graph, number) = (&self.rank.graph, self.first + self.node as u32);
-        let own = graph.deps(self.node).map(|dep| Dep { from: self.first + dep.from, ..dep });
+        let own = graph.deps(self.node).map(|dep| Dep {
+            from: self.first + dep.from,
+            ..dep
+        });
         let mut node = self.as_measured();
         let mut meetings = plan.meetings_of(number).peekable();
         let arrival = plan.arrivals.binary_search(&number).ok();
@@ -68,9 +98,24 @@ impl Source<'_> {
             .map(|(start, latency)| TimeNs(start.0.saturating_sub(latency.0)));
         let mut own: Vec<Dep> = own.collect();
         if let Some(at) = arrival {
-            let kind = if graph.on_device(self.node) { EdgeKind::StreamOrder } else { EdgeKind::ProgramOrder };
-            let dep = Dep { from: plan.nodes + at as u32, kind, inferred: false };
-            arrivals.push((Node { kind: Kind::Arrival, duration: DurationNs(0), ..node }, std::mem::replace(&mut own, vec![dep])));
+            let kind = if graph.on_device(self.node) {
+                EdgeKind::StreamOrder
+            } else {
+                EdgeKind::ProgramOrder
+            };
+            let dep = Dep {
+                from: plan.nodes + at as u32,
+                kind,
+                inferred: false,
+            };
+            arrivals.push((
+                Node {
+                    kind: Kind::Arrival,
+                    duration: DurationNs(0),
+                    ..node
+                },
+                std::mem::replace(&mut own, vec![dep]),
+            ));
             (ready, node.latency) = (node.start, Some(DurationNs(0)));
         }
         let meetings: Vec<u32> = meetings.collect();
@@ -78,14 +123,24 @@ impl Source<'_> {
             // a worker's range or a wait is the collective
             node.kind = Kind::Collective;
         }
-        if let (Some(start), Some(met)) = (node.start, meetings.iter().map(|meeting| plan.meetings[*meeting as usize].time).max()) {
+        if let (Some(start), Some(met)) = (
+            node.start,
+            meetings
+                .iter()
+                .map(|meeting| plan.meetings[*meeting as usize].time)
+                .max(),
+        ) {
             // where clocks have the last come after the end, nothing is left of the transfer, and the end is late by as much
             let begins = start.max(met.min(start + node.duration));
             (node.start, node.duration) = (Some(begins), start + node.duration - begins);
             node.latency = Some(begins - ready.map_or(met, |ready| ready.max(met)));
         }
         let first = plan.meeting_nodes().start;
-        let meetings = meetings.into_iter().map(|meeting| Dep { from: first + meeting, kind: EdgeKind::Collective, inferred: false });
+        let meetings = meetings.into_iter().map(|meeting| Dep {
+            from: first + meeting,
+            kind: EdgeKind::Collective,
+            inferred: false,
+        });
         builder.push(node, meetings.chain(own));
     }
 

@@ -23,9 +23,17 @@ pub fn joints(facts: &[Facts], join: &Join) -> Joined {
     let mut joined = Joined::default();
     for joint in &join.joints {
         let part = |part: &etlink_link::ranks::Part| {
-            let communication = facts.get(part.rank as usize)?.communications.get(part.communication as usize)?;
+            let communication = facts
+                .get(part.rank as usize)?
+                .communications
+                .get(part.communication as usize)?;
             let runs = communication.runs;
-            let joined = Part { rank: part.rank, arrives: runs.arrives, transfer: runs.waits, needs_all: communication.needs_all() };
+            let joined = Part {
+                rank: part.rank,
+                arrives: runs.arrives,
+                transfer: runs.waits,
+                needs_all: communication.needs_all(),
+            };
             runs.is_transfer.then_some(joined)
         };
         let parts: Option<Vec<Part>> = joint.parts.iter().map(part).collect();
@@ -33,7 +41,10 @@ pub fn joints(facts: &[Facts], join: &Join) -> Joined {
             _ if joint.parts.len() < 2 && joint.missing.is_empty() => joined.alone += 1,
             _ if !joint.is_whole() => joined.unmatched += 1,
             None => joined.without_transfer += 1,
-            Some(parts) => joined.joints.push(Joint { name: join.describe(joint), parts }),
+            Some(parts) => joined.joints.push(Joint {
+                name: join.describe(joint),
+                parts,
+            }),
         }
     }
     joined

@@ -20,24 +20,47 @@ impl RankNames {
         let all = || 0..u32::try_from(nodes).unwrap_or(u32::MAX);
         let mut names = Names::default();
         let name = all().map(|node| names.intern(labels.name(node))).collect();
-        let correlation = all().map(|node| labels.correlation(node).map_or(Correlation::NONE, Correlation)).collect();
+        let correlation = all()
+            .map(|node| {
+                labels
+                    .correlation(node)
+                    .map_or(Correlation::NONE, Correlation)
+            })
+            .collect();
         let places = all().all(|node| labels.id(node) == u64::from(node));
-        let id = if places { vec![] } else { all().map(|node| labels.id(node)).collect() };
-        RankNames { names, name, correlation, id }
+        let id = if places {
+            vec![]
+        } else {
+            all().map(|node| labels.id(node)).collect()
+        };
+        RankNames {
+            names,
+            name,
+            correlation,
+            id,
+        }
     }
 }
 
 impl Labels for RankNames {
     fn name(&self, node: u32) -> &str {
-        self.name.get(node as usize).map_or("", |name| self.names.get(*name))
+        self.name
+            .get(node as usize)
+            .map_or("", |name| self.names.get(*name))
     }
 
     fn id(&self, node: u32) -> u64 {
-        self.id.get(node as usize).copied().unwrap_or(u64::from(node))
+        self.id
+            .get(node as usize)
+            .copied()
+            .unwrap_or(u64::from(node))
     }
 
     fn correlation(&self, node: u32) -> Option<i64> {
-        self.correlation.get(node as usize)?.get().map(|correlation| correlation.0)
+        self.correlation
+            .get(node as usize)?
+            .get()
+            .map(|correlation| correlation.0)
     }
 }
 
@@ -65,9 +88,19 @@ impl RankLabels<'_> {
         if let Some(meeting) = meeting.and_then(|at| plan.meetings.get(at as usize)) {
             return Origin::Meeting(meeting.joint);
         }
-        let own = node.checked_sub(plan.nodes).and_then(|at| plan.arrivals.get(at as usize)).copied().unwrap_or(node);
-        let rank = plan.ranks.partition_point(|(_, first)| *first <= own).saturating_sub(1);
-        Origin::Own(rank, own - plan.ranks.get(rank).map_or(0, |(_, first)| *first))
+        let own = node
+            .checked_sub(plan.nodes)
+            .and_then(|at| plan.arrivals.get(at as usize))
+            .copied()
+            .unwrap_or(node);
+        let rank = plan
+            .ranks
+            .partition_point(|(_, first)| *first <= own)
+            .saturating_sub(1);
+        Origin::Own(
+            rank,
+            own - plan.ranks.get(rank).map_or(0, |(_, first)| *first),
+        )
     }
 }
 
@@ -75,7 +108,10 @@ impl Labels for RankLabels<'_> {
     fn name(&self, node: u32) -> &str {
         match self.origin(node) {
             Origin::Own(rank, node) => self.ranks.get(rank).map_or("", |labels| labels.name(node)),
-            Origin::Meeting(joint) => self.joints.get(joint as usize).map_or("", |joint| &joint.name),
+            Origin::Meeting(joint) => self
+                .joints
+                .get(joint as usize)
+                .map_or("", |joint| &joint.name),
         }
     }
 

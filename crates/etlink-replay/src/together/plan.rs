@@ -46,13 +46,21 @@ struct Times<'r> {
 
 impl<'r> Times<'r> {
     fn new(ranks: &'r [Rank]) -> Times<'r> {
-        let alone = |rank: &Rank| (!rank.graph.measured).then(|| run(&rank.graph, &NoLabels, &Settings::default()));
-        Times { ranks, runs: ranks.iter().map(alone).collect(), measured: ranks.iter().all(|rank| rank.graph.measured) }
+        let alone = |rank: &Rank| {
+            (!rank.graph.measured).then(|| run(&rank.graph, &NoLabels, &Settings::default()))
+        };
+        Times {
+            ranks,
+            runs: ranks.iter().map(alone).collect(),
+            measured: ranks.iter().all(|rank| rank.graph.measured),
+        }
     }
 
     fn start(&self, rank: u32, node: u32) -> TimeNs {
         let (own, at) = (&self.ranks[rank as usize], node as usize);
-        self.runs[rank as usize].as_ref().map_or_else(|| own.graph.start[at], |run| run.start[at])
+        self.runs[rank as usize]
+            .as_ref()
+            .map_or_else(|| own.graph.start[at], |run| run.start[at])
     }
 
     fn end(&self, rank: u32, node: u32) -> TimeNs {
@@ -61,7 +69,12 @@ impl<'r> Times<'r> {
 
     /// When the last part of a joint came, and the uncertainty of its clock.
     fn last(&self, joint: &Joint) -> Option<(TimeNs, i64)> {
-        let arrival = |part: &Part| (self.start(part.rank, part.arrives), self.ranks[part.rank as usize].uncertainty_ns);
+        let arrival = |part: &Part| {
+            (
+                self.start(part.rank, part.arrives),
+                self.ranks[part.rank as usize].uncertainty_ns,
+            )
+        };
         joint.parts.iter().map(arrival).max()
     }
 
@@ -70,7 +83,9 @@ impl<'r> Times<'r> {
         if !self.measured {
             return part.needs_all;
         }
-        let tolerance = CLOCK_TOLERANCE_NS.saturating_add(uncertainty).saturating_add(self.ranks[part.rank as usize].uncertainty_ns);
+        let tolerance = CLOCK_TOLERANCE_NS
+            .saturating_add(uncertainty)
+            .saturating_add(self.ranks[part.rank as usize].uncertainty_ns);
         (time - self.end(part.rank, part.transfer)).0 <= tolerance
     }
 }
@@ -90,14 +105,29 @@ impl Plan {
     /// Places the joints that fit.
     pub(super) fn place(&mut self, ranks: &[Rank], joints: &[Joint]) -> Result<Vec<Fate>, Error> {
         for part in joints.iter().flat_map(|joint| &joint.parts) {
-            let nodes = ranks.get(part.rank as usize).map_or(0, |rank| rank.graph.len());
-            if let Some(from) = [part.arrives, part.transfer].into_iter().find(|node| *node as usize >= nodes) {
-                return Err(Error::NoSuchNode { node: part.rank, from });
+            let nodes = ranks
+                .get(part.rank as usize)
+                .map_or(0, |rank| rank.graph.len());
+            if let Some(from) = [part.arrives, part.transfer]
+                .into_iter()
+                .find(|node| *node as usize >= nodes)
+            {
+                return Err(Error::NoSuchNode {
+                    node: part.rank,
+                    from,
+                });
             }
         }
         let times = Times::new(ranks);
         let fate = |joint: &Joint| match times.last(joint) {
-            Some(last) if joint.parts.iter().any(|part| part.needs_all && !times.waits(part, last)) => Fate::Contradicted,
+            Some(last)
+                if joint
+                    .parts
+                    .iter()
+                    .any(|part| part.needs_all && !times.waits(part, last)) =>
+            {
+                Fate::Contradicted
+            }
             _ => Fate::Joined,
         };
         let fates: Vec<Fate> = joints.iter().map(fate).collect();
@@ -106,31 +136,60 @@ impl Plan {
     }
 
     /// Places the joints again that `jammed`, by meeting, leaves.
-    pub(super) fn take_out(&mut self, ranks: &[Rank], joints: &[Joint], jammed: &[u32], fates: &mut [Fate]) {
-        jammed.iter().for_each(|meeting| fates[self.meetings[*meeting as usize].joint as usize] = Fate::OutOfOrder);
+    pub(super) fn take_out(
+        &mut self,
+        ranks: &[Rank],
+        joints: &[Joint],
+        jammed: &[u32],
+        fates: &mut [Fate],
+    ) {
+        jammed.iter().for_each(|meeting| {
+            fates[self.meetings[*meeting as usize].joint as usize] = Fate::OutOfOrder
+        });
         self.fill(&Times::new(ranks), joints, fates);
     }
 
     fn fill(&mut self, times: &Times<'_>, joints: &[Joint], fates: &[Fate]) {
-        let joined = || (0u32..).zip(joints).zip(fates).filter(|(_, fate)| **fate == Fate::Joined).map(|(joint, _)| joint);
+        let joined = || {
+            (0u32..)
+                .zip(joints)
+                .zip(fates)
+                .filter(|(_, fate)| **fate == Fate::Joined)
+                .map(|(joint, _)| joint)
+        };
         let number = |rank: u32, node: u32, ranks: &[(i64, u32)]| ranks[rank as usize].1 + node;
-        self.arrivals = joined().flat_map(|(_, joint)| &joint.parts).map(|part| number(part.rank, part.arrives, &self.ranks)).collect();
+        self.arrivals = joined()
+            .flat_map(|(_, joint)| &joint.parts)
+            .map(|part| number(part.rank, part.arrives, &self.ranks))
+            .collect();
         sort(&mut self.arrivals);
-        let mut meetings: Vec<(TimeNs, i64, u32)> =
-            joined().filter_map(|(at, joint)| times.last(joint).map(|(time, uncertainty)| (time, uncertainty, at))).collect();
+        let mut meetings: Vec<(TimeNs, i64, u32)> = joined()
+            .filter_map(|(at, joint)| {
+                times
+                    .last(joint)
+                    .map(|(time, uncertainty)| (time, uncertainty, at))
+            })
+            .collect();
         meetings.sort_unstable_by_key(|(time, _, at)| (*time, *at));
         (self.meetings, self.waits, self.transfers) = (vec![], vec![], vec![]);
         for ((time, uncertainty, joint), meeting) in meetings.into_iter().zip(0u32..) {
             let mut arrivals = vec![];
             for part in &joints[joint as usize].parts {
-                let (arrives, transfer) = (number(part.rank, part.arrives, &self.ranks), number(part.rank, part.transfer, &self.ranks));
+                let (arrives, transfer) = (
+                    number(part.rank, part.arrives, &self.ranks),
+                    number(part.rank, part.transfer, &self.ranks),
+                );
                 arrivals.extend(self.arrivals.binary_search(&arrives).map(|at| at as u32));
                 self.transfers.push(transfer);
                 if times.waits(part, (time, uncertainty)) {
                     self.waits.push((transfer, meeting));
                 }
             }
-            self.meetings.push(Meeting { joint, time, arrivals });
+            self.meetings.push(Meeting {
+                joint,
+                time,
+                arrivals,
+            });
         }
         sort(&mut self.transfers);
         sort(&mut self.waits);
@@ -145,7 +204,10 @@ impl Plan {
     /// The meetings that a node waits for.
     pub(super) fn meetings_of(&self, node: u32) -> impl Iterator<Item = u32> {
         let first = self.waits.partition_point(|(waits, _)| *waits < node);
-        self.waits[first..].iter().take_while(move |(waits, _)| *waits == node).map(|(_, meeting)| *meeting)
+        self.waits[first..]
+            .iter()
+            .take_while(move |(waits, _)| *waits == node)
+            .map(|(_, meeting)| *meeting)
     }
 }
 

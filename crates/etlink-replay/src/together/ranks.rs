@@ -42,29 +42,61 @@ impl Together {
     /// The ranks one by one. O(nodes + parts).
     pub fn by_rank(&self, run: &Run) -> Vec<RankFigures> {
         let (origin, _) = run.window();
-        let ends = self.plan.ranks.iter().skip(1).map(|(_, first)| *first).chain([self.plan.nodes]);
+        let ends = self
+            .plan
+            .ranks
+            .iter()
+            .skip(1)
+            .map(|(_, first)| *first)
+            .chain([self.plan.nodes]);
         let ranks = self.plan.ranks.iter().zip(ends);
-        ranks.map(|((rank, first), end)| self.of_rank(run, *rank, *first as usize..end as usize, origin.0)).collect()
+        ranks
+            .map(|((rank, first), end)| {
+                self.of_rank(run, *rank, *first as usize..end as usize, origin.0)
+            })
+            .collect()
     }
 
-    fn of_rank(&self, run: &Run, rank: i64, nodes: std::ops::Range<usize>, origin: i64) -> RankFigures {
+    fn of_rank(
+        &self,
+        run: &Run,
+        rank: i64,
+        nodes: std::ops::Range<usize>,
+        origin: i64,
+    ) -> RankFigures {
         let graph = &self.graph;
         let makespan = |start: &dyn Fn(usize) -> i64, end: &dyn Fn(usize) -> i64| {
             let last = nodes.clone().map(end).max();
-            last.zip(nodes.clone().map(start).min()).map_or(0, |(last, first)| last.saturating_sub(first))
+            last.zip(nodes.clone().map(start).min())
+                .map_or(0, |(last, first)| last.saturating_sub(first))
         };
-        let replayed_ns = makespan(&|node| self.begins(node, run.start[node].0, |at| run.start[at].0), &|node| run.end(node).0);
-        let measured_ns =
-            graph.measured.then(|| makespan(&|node| self.begins(node, graph.start[node].0, |at| graph.start[at].0), &|node| graph.end(node).0));
+        let replayed_ns = makespan(
+            &|node| self.begins(node, run.start[node].0, |at| run.start[at].0),
+            &|node| run.end(node).0,
+        );
+        let measured_ns = graph.measured.then(|| {
+            makespan(
+                &|node| self.begins(node, graph.start[node].0, |at| graph.start[at].0),
+                &|node| graph.end(node).0,
+            )
+        });
         let late = |node: usize| i128::from(run.end(node).since(graph.end(node))).abs();
-        let late = graph.measured.then(|| nodes.clone().map(late).sum::<i128>() / nodes.len().max(1) as i128);
+        let late = graph
+            .measured
+            .then(|| nodes.clone().map(late).sum::<i128>() / nodes.len().max(1) as i128);
         RankFigures {
             rank,
             nodes: nodes.len() as u64,
             measured_ns,
             replayed_ns,
-            end_ns: nodes.clone().map(|node| run.end(node).0).max().unwrap_or(origin).saturating_sub(origin),
-            replay_error: measured_ns.map(|measured| share((replayed_ns - measured).abs(), measured)),
+            end_ns: nodes
+                .clone()
+                .map(|node| run.end(node).0)
+                .max()
+                .unwrap_or(origin)
+                .saturating_sub(origin),
+            replay_error: measured_ns
+                .map(|measured| share((replayed_ns - measured).abs(), measured)),
             end_error_ns: late.map(|late| i64::try_from(late).unwrap_or(i64::MAX)),
             collectives: self.collectives(run, nodes),
         }
@@ -78,11 +110,19 @@ impl Together {
 
     fn collectives(&self, run: &Run, nodes: std::ops::Range<usize>) -> Collectives {
         let all = &self.plan.transfers;
-        let own = all.partition_point(|node| (*node as usize) < nodes.start)..all.partition_point(|node| (*node as usize) < nodes.end);
-        let mut sum = Collectives { count: own.len() as u64, ..Collectives::default() };
+        let own = all.partition_point(|node| (*node as usize) < nodes.start)
+            ..all.partition_point(|node| (*node as usize) < nodes.end);
+        let mut sum = Collectives {
+            count: own.len() as u64,
+            ..Collectives::default()
+        };
         for &node in &all[own] {
-            sum.waiting_ns = sum.waiting_ns.saturating_add(self.waits(run, node as usize));
-            sum.transfer_ns = sum.transfer_ns.saturating_add(run.duration[node as usize].0);
+            sum.waiting_ns = sum
+                .waiting_ns
+                .saturating_add(self.waits(run, node as usize));
+            sum.transfer_ns = sum
+                .transfer_ns
+                .saturating_add(run.duration[node as usize].0);
         }
         sum
     }
@@ -91,7 +131,11 @@ impl Together {
     fn waits(&self, run: &Run, node: usize) -> i64 {
         let (mut own, mut met) = (None, None);
         for dep in self.graph.deps(node) {
-            let latest = if dep.kind == EdgeKind::Collective { &mut met } else { &mut own };
+            let latest = if dep.kind == EdgeKind::Collective {
+                &mut met
+            } else {
+                &mut own
+            };
             *latest = (*latest).max(Some(run.end(dep.from as usize)));
         }
         met.zip(own).map_or(0, |(met, own)| (met - own).0.max(0))

@@ -20,9 +20,21 @@ fn op(trace: &LinkedTrace, op: OpIdx) -> String {
     match trace.host.as_ref().zip(trace.op_host[at].get()) {
         Some((host, of)) => {
             let nodes = &host.nodes;
-            line(&mut out, "schema", host.names.get(nodes.op_schema[of.index()]));
-            line(&mut out, "input shapes", host.names.get(nodes.inputs[of.index()].shapes));
-            line(&mut out, "input types", host.names.get(nodes.inputs[of.index()].types));
+            line(
+                &mut out,
+                "schema",
+                host.names.get(nodes.op_schema[of.index()]),
+            );
+            line(
+                &mut out,
+                "input shapes",
+                host.names.get(nodes.inputs[of.index()].shapes),
+            );
+            line(
+                &mut out,
+                "input types",
+                host.names.get(nodes.inputs[of.index()].types),
+            );
         }
         None => {
             line(&mut out, "input shapes", trace.device_name(ops.shapes[at]));
@@ -42,7 +54,11 @@ fn row(trace: &LinkedTrace, row: RowIdx) -> String {
     if rows.kind[at] != RowKind::Kernel {
         line(&mut out, "bytes", &rows.bytes[at].to_string());
     } else if rows.grid[at] != [0; 3] {
-        line(&mut out, "grid, block", &format!("{}, {}", dims(rows.grid[at]), dims(rows.block[at])));
+        line(
+            &mut out,
+            "grid, block",
+            &format!("{}, {}", dims(rows.grid[at]), dims(rows.block[at])),
+        );
     }
     if rows.graph_node[at] != 0 {
         line(&mut out, "graph node", &rows.graph_node[at].to_string());
@@ -57,10 +73,27 @@ fn collective(out: &mut String, of: &CollectiveRef<'_>) {
     let record = &of.record;
     let name = |id: NameId| of.names.get(id);
     line(out, "collective", name(record.name));
-    line(out, "elements", &format!("{} in, {} out, {}", record.in_elements, record.out_elements, name(record.dtype)));
-    line(out, "process group", &format!("{} {}", name(record.group_name), name(record.group_desc)));
+    line(
+        out,
+        "elements",
+        &format!(
+            "{} in, {} out, {}",
+            record.in_elements,
+            record.out_elements,
+            name(record.dtype)
+        ),
+    );
+    line(
+        out,
+        "process group",
+        &format!("{} {}", name(record.group_name), name(record.group_desc)),
+    );
     line(out, "ranks", name(record.group_ranks));
-    for (what, value) in [("number in the group", record.seq), ("from rank", record.src), ("to rank", record.dst)] {
+    for (what, value) in [
+        ("number in the group", record.seq),
+        ("from rank", record.src),
+        ("to rank", record.dst),
+    ] {
         if value != -1 {
             line(out, what, &value.to_string());
         }

@@ -49,8 +49,14 @@ struct Piece {
 
 /// The steps of the critical path that reach into a window. O(nodes + edges).
 pub(super) fn within(ran: Ran<'_>, window: &Window) -> Vec<Step> {
-    let inside = |step: &Step| ran.run.start[step.node as usize] < window.end && ran.run.end(step.node as usize) > window.start;
-    critical_path(ran.graph, ran.run).into_iter().filter(inside).collect()
+    let inside = |step: &Step| {
+        ran.run.start[step.node as usize] < window.end
+            && ran.run.end(step.node as usize) > window.start
+    };
+    critical_path(ran.graph, ran.run)
+        .into_iter()
+        .filter(inside)
+        .collect()
 }
 
 impl Path {
@@ -66,13 +72,24 @@ impl Path {
         for piece in pieces(ran.run, steps, most) {
             let [cause, delay_cause] = piece.step.causes(ran.graph).map(Cause::name);
             let one = piece.count == 1;
-            let [longest, _] = Step { node: piece.longest, ..piece.step }.causes(ran.graph).map(Cause::name);
-            path.range.push(range(&piece.step).filter(|_| one).map_or(-1, i64::from));
-            path.name.push(if one { strings.add(ran.labels.name(piece.step.node)) } else { 0 });
+            let [longest, _] = Step {
+                node: piece.longest,
+                ..piece.step
+            }
+            .causes(ran.graph)
+            .map(Cause::name);
+            path.range
+                .push(range(&piece.step).filter(|_| one).map_or(-1, i64::from));
+            path.name.push(if one {
+                strings.add(ran.labels.name(piece.step.node))
+            } else {
+                0
+            });
             path.start.push(piece.start.since(origin));
             path.duration.push((piece.end - piece.start).0);
             path.delay.push(piece.step.latency_ns);
-            path.cause.push(strings.add(if one { cause } else { longest }));
+            path.cause
+                .push(strings.add(if one { cause } else { longest }));
             path.delay_cause.push(strings.add(delay_cause));
             path.via.push(strings.add(piece.step.via.name()));
             path.count.push(piece.count);
@@ -85,23 +102,51 @@ impl Path {
 fn pieces(run: &Run, steps: &[Step], most: usize) -> Vec<Piece> {
     let piece = |step: &Step| {
         let node = step.node as usize;
-        Piece { step: *step, longest: step.node, start: run.start[node], end: run.end(node), count: 1 }
+        Piece {
+            step: *step,
+            longest: step.node,
+            start: run.start[node],
+            end: run.end(node),
+            count: 1,
+        }
     };
     let all: Vec<Piece> = steps.iter().map(piece).collect();
     let limits = (8..62).map(|power| 1i64 << power);
     let joined = limits.map(|limit| join(run, &all, limit));
-    if all.len() <= most { all } else { joined.into_iter().find(|joined| joined.len() <= most.max(1)).unwrap_or_default() }
+    if all.len() <= most {
+        all
+    } else {
+        joined
+            .into_iter()
+            .find(|joined| joined.len() <= most.max(1))
+            .unwrap_or_default()
+    }
 }
 
 fn join(run: &Run, all: &[Piece], limit: i64) -> Vec<Piece> {
     let mut joined: Vec<Piece> = vec![];
     for piece in all {
-        let is_short = |piece: &Piece| piece.count > 1 || (piece.end - piece.start).0.saturating_add(piece.step.latency_ns.max(0)) < limit;
-        let fits = |before: &Piece| is_short(before) && is_short(piece) && (piece.end - before.start).0 < limit.saturating_mul(TOGETHER);
+        let is_short = |piece: &Piece| {
+            piece.count > 1
+                || (piece.end - piece.start)
+                    .0
+                    .saturating_add(piece.step.latency_ns.max(0))
+                    < limit
+        };
+        let fits = |before: &Piece| {
+            is_short(before)
+                && is_short(piece)
+                && (piece.end - before.start).0 < limit.saturating_mul(TOGETHER)
+        };
         match joined.last_mut().filter(|before| fits(before)) {
             Some(before) => {
-                let longer = run.duration[piece.longest as usize] > run.duration[before.longest as usize];
-                before.longest = if longer { piece.longest } else { before.longest };
+                let longer =
+                    run.duration[piece.longest as usize] > run.duration[before.longest as usize];
+                before.longest = if longer {
+                    piece.longest
+                } else {
+                    before.longest
+                };
                 (before.end, before.count) = (before.end.max(piece.end), before.count + 1);
             }
             None => joined.push(*piece),
@@ -119,14 +164,27 @@ mod tests {
     #[test]
     fn a_long_path_is_joined_where_it_is_short() {
         // 100 steps of 10 ns, one after the other, then one of 1 ms
-        let mut run = Run { start: (0..100).map(|at| TimeNs(at * 10)).collect(), duration: vec![DurationNs(10); 100], ..Run::default() };
+        let mut run = Run {
+            start: (0..100).map(|at| TimeNs(at * 10)).collect(),
+            duration: vec![DurationNs(10); 100],
+            ..Run::default()
+        };
         run.start.push(TimeNs(1_000));
         run.duration.push(DurationNs(1_000_000));
-        let steps: Vec<Step> = (0..101).map(|node| Step { node, via: Via::Start, latency_ns: 0 }).collect();
+        let steps: Vec<Step> = (0..101)
+            .map(|node| Step {
+                node,
+                via: Via::Start,
+                latency_ns: 0,
+            })
+            .collect();
         assert_eq!(pieces(&run, &steps, 101).len(), 101);
         let joined = pieces(&run, &steps, 3);
         assert_eq!(
-            joined.iter().map(|piece| (piece.start.0, piece.end.0, piece.count)).collect::<Vec<_>>(),
+            joined
+                .iter()
+                .map(|piece| (piece.start.0, piece.end.0, piece.count))
+                .collect::<Vec<_>>(),
             [(0, 1_000, 100), (1_000, 1_001_000, 1)]
         );
         assert_eq!(pieces(&run, &steps, 1).len(), 1, "as few as asked for");

@@ -39,12 +39,23 @@ pub(super) fn deps(of: Of<'_>, place: &[u32], origin: TimeNs, strings: &mut Stri
     let mut found: Vec<(u32, Edge, bool)> = vec![];
     for index in 0..nodes.len() {
         let node = nodes.get(index);
-        let to = of.ids.of_node(&node).and_then(|id| place.get(id).copied()).filter(|to| *to != NONE);
+        let to = of
+            .ids
+            .of_node(&node)
+            .and_then(|id| place.get(id).copied())
+            .filter(|to| *to != NONE);
         let Some(to) = to else { continue };
         let numbers = of.graph.edges_to(index);
         for (edge, number) in of.trace.edges.of(index).iter().zip(numbers) {
             if edge.kind != EdgeKind::ProgramOrder {
-                found.push((to, edge, of.run.decided.get(index).is_some_and(|decided| *decided as usize == number)));
+                found.push((
+                    to,
+                    edge,
+                    of.run
+                        .decided
+                        .get(index)
+                        .is_some_and(|decided| *decided as usize == number),
+                ));
             }
         }
     }
@@ -54,8 +65,13 @@ pub(super) fn deps(of: Of<'_>, place: &[u32], origin: TimeNs, strings: &mut Stri
     for (to, edge, decided) in found {
         let before = nodes.get(edge.from as usize);
         let (from, ended) = cause(of, &edge, &before);
-        let drawn = from.and_then(|id| place.get(id).copied()).filter(|from| *from != NONE);
-        let from = drawn.map_or_else(|| -1 - i64::from(strings.add(of.trace.name(&before))), i64::from);
+        let drawn = from
+            .and_then(|id| place.get(id).copied())
+            .filter(|from| *from != NONE);
+        let from = drawn.map_or_else(
+            || -1 - i64::from(strings.add(of.trace.name(&before))),
+            i64::from,
+        );
         if from == i64::from(to) || last == Some((to, from, edge.kind)) {
             continue;
         }
@@ -66,7 +82,8 @@ pub(super) fn deps(of: Of<'_>, place: &[u32], origin: TimeNs, strings: &mut Stri
         deps.kind.push(edge.kind as u8);
         deps.at.push(at.since(origin));
         deps.gap.push(at.since(ended));
-        deps.flags.push(u8::from(decided) + 2 * u8::from(edge.inferred));
+        deps.flags
+            .push(u8::from(decided) + 2 * u8::from(edge.inferred));
     }
     deps
 }
@@ -75,9 +92,14 @@ pub(super) fn deps(of: Of<'_>, place: &[u32], origin: TimeNs, strings: &mut Stri
 /// but it is the call that launches.
 fn cause(of: Of<'_>, edge: &Edge, before: &Node) -> (Option<usize>, TimeNs) {
     let trace = of.trace;
-    let row = trace.row_of(&trace.nodes.get(edge.to as usize)).filter(|_| edge.kind == EdgeKind::Launch);
+    let row = trace
+        .row_of(&trace.nodes.get(edge.to as usize))
+        .filter(|_| edge.kind == EdgeKind::Launch);
     match row.and_then(|row| trace.row_call.get(row.index())?.get()) {
-        Some(call) => (Some(of.ids.call(call.index())), trace.device.calls.start[call.index()]),
+        Some(call) => (
+            Some(of.ids.call(call.index())),
+            trace.device.calls.start[call.index()],
+        ),
         None => (of.ids.of_node(before), before.start + before.duration),
     }
 }

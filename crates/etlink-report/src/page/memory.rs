@@ -21,17 +21,35 @@ pub struct MemoryChart {
 pub fn memory_charts(points: &[MemoryPoint], most: usize) -> Vec<MemoryChart> {
     let mut devices: IndexMap<(&'static str, i64), Vec<&MemoryPoint>> = IndexMap::new();
     for point in points {
-        devices.entry((point.device_type, point.device)).or_default().push(point);
+        devices
+            .entry((point.device_type, point.device))
+            .or_default()
+            .push(point);
     }
     devices.sort_unstable_keys();
-    devices.into_iter().map(|((device_type, device), points)| chart(device_type, device, &points, most)).collect()
+    devices
+        .into_iter()
+        .map(|((device_type, device), points)| chart(device_type, device, &points, most))
+        .collect()
 }
 
-fn chart(device_type: &'static str, device: i64, points: &[&MemoryPoint], most: usize) -> MemoryChart {
-    let mut chart = MemoryChart { device_type, device, points: points.len(), ..MemoryChart::default() };
+fn chart(
+    device_type: &'static str,
+    device: i64,
+    points: &[&MemoryPoint],
+    most: usize,
+) -> MemoryChart {
+    let mut chart = MemoryChart {
+        device_type,
+        device,
+        points: points.len(),
+        ..MemoryChart::default()
+    };
     let mut before = 0;
     for at in kept(points, most) {
-        let Some(point) = points.get(at) else { continue };
+        let Some(point) = points.get(at) else {
+            continue;
+        };
         chart.time_ns.push(point.time_ns.saturating_sub(before));
         chart.allocated_bytes.push(point.allocated_bytes);
         chart.reserved_bytes.push(point.reserved_bytes);
@@ -50,9 +68,16 @@ fn kept(points: &[&MemoryPoint], most: usize) -> Vec<usize> {
     for (stretch, of) in points.chunks(each).enumerate() {
         let places = || (0..of.len()).rev();
         let low = places().min_by_key(|at| of[*at].allocated_bytes);
-        let high = places().rev().max_by_key(|at| (of[*at].allocated_bytes, std::cmp::Reverse(*at)));
+        let high = places()
+            .rev()
+            .max_by_key(|at| (of[*at].allocated_bytes, std::cmp::Reverse(*at)));
         let reserved = places().max_by_key(|at| of[*at].reserved_bytes);
-        kept.extend([low, high, reserved].into_iter().flatten().map(|at| stretch * each + at));
+        kept.extend(
+            [low, high, reserved]
+                .into_iter()
+                .flatten()
+                .map(|at| stretch * each + at),
+        );
     }
     kept.sort_unstable();
     kept.dedup();
@@ -65,20 +90,57 @@ mod tests {
 
     #[test]
     fn of_many_points_the_extremes_are_kept() {
-        let point =
-            |at: i64| MemoryPoint { time_ns: at * 10, device_type: "cuda", device: 0, bytes: 1, allocated_bytes: at % 100, reserved_bytes: 7 };
+        let point = |at: i64| MemoryPoint {
+            time_ns: at * 10,
+            device_type: "cuda",
+            device: 0,
+            bytes: 1,
+            allocated_bytes: at % 100,
+            reserved_bytes: 7,
+        };
         let mut points: Vec<MemoryPoint> = (0..10_000).map(point).collect();
         points[4_321].allocated_bytes = 1_000_000;
         points[7_777].allocated_bytes = -5;
         points[8_888].reserved_bytes = 99;
-        points.push(MemoryPoint { device_type: "cpu", device: -1, ..point(3) });
+        points.push(MemoryPoint {
+            device_type: "cpu",
+            device: -1,
+            ..point(3)
+        });
         let charts = memory_charts(&points, 60);
-        let [cpu, cuda] = &charts[..] else { panic!("two devices") };
-        assert_eq!((cpu.device_type, cpu.points, &cpu.time_ns[..]), ("cpu", 1, &[30][..]));
-        assert_eq!((cuda.points, cuda.time_ns.len() <= 60), (10_000, true), "{}", cuda.time_ns.len());
-        let times: Vec<i64> = cuda.time_ns.iter().scan(0, |at, step| Some(std::mem::replace(at, *at + step) + step)).collect();
-        let at = |time: i64| times.iter().position(|of| *of == time).map(|at| (cuda.allocated_bytes[at], cuda.reserved_bytes[at]));
-        assert_eq!([at(0), at(43_210), at(77_770), at(99_990)], [Some((0, 7)), Some((1_000_000, 7)), Some((-5, 7)), Some((99, 7))]);
+        let [cpu, cuda] = &charts[..] else {
+            panic!("two devices")
+        };
+        assert_eq!(
+            (cpu.device_type, cpu.points, &cpu.time_ns[..]),
+            ("cpu", 1, &[30][..])
+        );
+        assert_eq!(
+            (cuda.points, cuda.time_ns.len() <= 60),
+            (10_000, true),
+            "{}",
+            cuda.time_ns.len()
+        );
+        let times: Vec<i64> = cuda
+            .time_ns
+            .iter()
+            .scan(0, |at, step| Some(std::mem::replace(at, *at + step) + step))
+            .collect();
+        let at = |time: i64| {
+            times
+                .iter()
+                .position(|of| *of == time)
+                .map(|at| (cuda.allocated_bytes[at], cuda.reserved_bytes[at]))
+        };
+        assert_eq!(
+            [at(0), at(43_210), at(77_770), at(99_990)],
+            [
+                Some((0, 7)),
+                Some((1_000_000, 7)),
+                Some((-5, 7)),
+                Some((99, 7))
+            ]
+        );
         assert!(at(88_880).is_some_and(|(_, reserved)| reserved == 99));
     }
 }

@@ -1,6 +1,8 @@
 //! When the ranks came to each collective, for a heat map.
 
-use etlink_link::ranks::{Arrival, Clock, Facts, Join, Lateness, Skew, arrivals, company, lateness, skews};
+use etlink_link::ranks::{
+    Arrival, Clock, Facts, Join, Lateness, Skew, arrivals, company, lateness, skews,
+};
 use serde::Serialize;
 
 /// Columns of the heat map at most: more collectives stand together.
@@ -40,25 +42,53 @@ impl Met {
     /// Compares the ranks of a run. O(n log n) in the communications.
     pub fn new(ranks: &[Facts], join: &Join, clocks: Vec<Clock>) -> Met {
         let skews = skews(ranks, join, &clocks);
-        let arrivals: Vec<Vec<Arrival>> = join.joints.iter().filter_map(|joint| arrivals(ranks, &clocks, joint)).collect();
+        let arrivals: Vec<Vec<Arrival>> = join
+            .joints
+            .iter()
+            .filter_map(|joint| arrivals(ranks, &clocks, joint))
+            .collect();
         // one arrival list per skew: both leave out what not all ranks have
-        let mut late = if arrivals.len() == skews.len() { late(ranks.len(), &arrivals) } else { Late::default() };
+        let mut late = if arrivals.len() == skews.len() {
+            late(ranks.len(), &arrivals)
+        } else {
+            Late::default()
+        };
         let count = skews.len();
         let skews = list(skews, &mut late.first);
         let absent = !company(ranks, true).absent.is_empty();
-        Met { ranks: lateness(ranks, join, &clocks), absent, late, clocks, skews, count }
+        Met {
+            ranks: lateness(ranks, join, &clocks),
+            absent,
+            late,
+            clocks,
+            skews,
+            count,
+        }
     }
 
     /// What the comparison does not know, as it stands after a sentence; empty where there is nothing.
     pub(super) fn caveat(&self) -> String {
-        let lost: Vec<i64> = self.clocks.iter().filter(|clock| clock.uncertainty_ns.is_none() && !clock.by_machine).map(|clock| clock.rank).collect();
-        let here = if self.absent { ", among the ranks here" } else { "" };
+        let lost: Vec<i64> = self
+            .clocks
+            .iter()
+            .filter(|clock| clock.uncertainty_ns.is_none() && !clock.by_machine)
+            .map(|clock| clock.rank)
+            .collect();
+        let here = if self.absent {
+            ", among the ranks here"
+        } else {
+            ""
+        };
         match &lost[..] {
             [] => here.to_owned(),
             [one] => format!("{here}; the clock of rank {one} is not known"),
             _ => {
                 let first: Vec<String> = lost.iter().take(8).map(i64::to_string).collect();
-                format!("{here}; the clocks of ranks {}{} are not known", first.join(", "), if lost.len() > 8 { ", …" } else { "" })
+                format!(
+                    "{here}; the clocks of ranks {}{} are not known",
+                    first.join(", "),
+                    if lost.len() > 8 { ", …" } else { "" }
+                )
             }
         }
     }
@@ -75,7 +105,9 @@ fn list(skews: Vec<Skew>, first: &mut [u32]) -> Vec<Skew> {
     worst.extend(first.iter().map(|at| *at as usize));
     worst.sort_unstable();
     worst.dedup();
-    first.iter_mut().for_each(|at| *at = worst.partition_point(|listed| *listed < *at as usize) as u32);
+    first
+        .iter_mut()
+        .for_each(|at| *at = worst.partition_point(|listed| *listed < *at as usize) as u32);
     worst.into_iter().map(|at| skews[at].clone()).collect()
 }
 
@@ -83,7 +115,10 @@ fn list(skews: Vec<Skew>, first: &mut [u32]) -> Vec<Skew> {
 fn late(ranks: usize, arrivals: &[Vec<Arrival>]) -> Late {
     let columns = (CELLS / ranks.max(1)).clamp(1, COLUMNS);
     let each = arrivals.len().div_ceil(columns).max(1);
-    let mut late = Late { first: vec![], ns: vec![vec![]; ranks] };
+    let mut late = Late {
+        first: vec![],
+        ns: vec![vec![]; ranks],
+    };
     for (column, together) in arrivals.chunks(each).enumerate() {
         late.first.push((column * each) as u32);
         let mut sums = vec![(0i64, 0i64); ranks];
@@ -126,27 +161,79 @@ mod tests {
         };
         let mut first = vec![0, 5_000];
         let listed = list((0..10_000).map(skew).collect(), &mut first);
-        assert_eq!((listed.len(), first, listed[1].number, listed[2].number), (2_002, vec![0, 1], 5_000, 8_000));
+        assert_eq!(
+            (listed.len(), first, listed[1].number, listed[2].number),
+            (2_002, vec![0, 1], 5_000, 8_000)
+        );
     }
 
     #[test]
     fn what_is_not_known_is_said() {
-        let clock = |rank, uncertainty_ns, by_machine| Clock { rank, uncertainty_ns, by_machine, ..Clock::default() };
-        let known = vec![clock(0, Some(0), false), clock(1, Some(5), false), clock(2, None, true)];
-        assert_eq!(Met { clocks: known.clone(), ..Met::default() }.caveat(), "");
+        let clock = |rank, uncertainty_ns, by_machine| Clock {
+            rank,
+            uncertainty_ns,
+            by_machine,
+            ..Clock::default()
+        };
+        let known = vec![
+            clock(0, Some(0), false),
+            clock(1, Some(5), false),
+            clock(2, None, true),
+        ];
+        assert_eq!(
+            Met {
+                clocks: known.clone(),
+                ..Met::default()
+            }
+            .caveat(),
+            ""
+        );
         let lost = [known, vec![clock(3, None, false)]].concat();
-        assert_eq!(Met { clocks: lost.clone(), absent: true, ..Met::default() }.caveat(), ", among the ranks here; the clock of rank 3 is not known");
+        assert_eq!(
+            Met {
+                clocks: lost.clone(),
+                absent: true,
+                ..Met::default()
+            }
+            .caveat(),
+            ", among the ranks here; the clock of rank 3 is not known"
+        );
         let lost = [lost, vec![clock(4, None, false)]].concat();
-        assert_eq!(Met { clocks: lost, ..Met::default() }.caveat(), "; the clocks of ranks 3, 4 are not known");
+        assert_eq!(
+            Met {
+                clocks: lost,
+                ..Met::default()
+            }
+            .caveat(),
+            "; the clocks of ranks 3, 4 are not known"
+        );
     }
 
     #[test]
     fn collectives_share_columns_when_there_are_many() {
-        let came = |at_ns, rank| Arrival { at_ns, rank, waits_ns: 0 };
+        let came = |at_ns, rank| Arrival {
+            at_ns,
+            rank,
+            waits_ns: 0,
+        };
         let few = late(2, &[vec![came(10, 0), came(40, 1)], vec![came(50, 1)]]);
-        assert_eq!(few, Late { first: vec![0, 1], ns: vec![vec![Some(0), None], vec![Some(30), Some(0)]] });
+        assert_eq!(
+            few,
+            Late {
+                first: vec![0, 1],
+                ns: vec![vec![Some(0), None], vec![Some(30), Some(0)]]
+            }
+        );
         let many: Vec<Vec<Arrival>> = (0..801).map(|n| vec![came(0, 1), came(n, 0)]).collect();
         let many = late(2, &many);
-        assert_eq!((many.first.len(), many.first[1], many.ns[0][0], many.ns[0][266]), (267, 3, Some(1), Some(799)));
+        assert_eq!(
+            (
+                many.first.len(),
+                many.first[1],
+                many.ns[0][0],
+                many.ns[0][266]
+            ),
+            (267, 3, Some(1), Some(799))
+        );
     }
 }

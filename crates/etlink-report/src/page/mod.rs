@@ -138,15 +138,37 @@ struct Cut {
 /// None that memory has.
 pub fn html(page: &Page<'_>) -> io::Result<Vec<u8>> {
     let packed = tables(page)?;
-    let timelines: usize = page.timelines.iter().map(|timeline| timeline.text.len() + 100).sum();
+    let timelines: usize = page
+        .timelines
+        .iter()
+        .map(|timeline| timeline.text.len() + 100)
+        .sum();
     let mut out = Vec::with_capacity(packed.len() + timelines + SCRIPT.len() + STYLE.len() + 2_000);
-    write!(out, "{HEAD}<title>{} · etlink report</title>\n<style>", escaped(page.title))?;
+    write!(
+        out,
+        "{HEAD}<title>{} · etlink report</title>\n<style>",
+        escaped(page.title)
+    )?;
     out.extend_from_slice(STYLE.as_bytes());
-    write!(out, "</style>\n</head>\n<body>\n<div id=\"page\"><p class=\"starting\">{}</p></div>\n", escaped(&summary::sentence(page)))?;
-    writeln!(out, "<noscript><p>The rest of this report needs JavaScript.</p></noscript>")?;
-    writeln!(out, "<script type=\"text/plain\" id=\"data\">{packed}</script>")?;
+    write!(
+        out,
+        "</style>\n</head>\n<body>\n<div id=\"page\"><p class=\"starting\">{}</p></div>\n",
+        escaped(&summary::sentence(page))
+    )?;
+    writeln!(
+        out,
+        "<noscript><p>The rest of this report needs JavaScript.</p></noscript>"
+    )?;
+    writeln!(
+        out,
+        "<script type=\"text/plain\" id=\"data\">{packed}</script>"
+    )?;
     for timeline in page.timelines {
-        writeln!(out, "<script type=\"text/plain\" class=\"timeline\">{}</script>", timeline.text)?;
+        writeln!(
+            out,
+            "<script type=\"text/plain\" class=\"timeline\">{}</script>",
+            timeline.text
+        )?;
     }
     out.extend_from_slice(b"<script>");
     out.extend_from_slice(SCRIPT.as_bytes());
@@ -166,7 +188,11 @@ const HEAD: &str = r#"<!doctype html>
 "#;
 
 fn escaped(text: &str) -> String {
-    strings::cut(text, LONG).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    strings::cut(text, LONG)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// All but the timelines, with as many records as there is room for.
@@ -212,14 +238,23 @@ fn data<'p>(page: &Page<'p>, most: usize, all: usize) -> io::Result<Data<'p>> {
 fn shorten(of: &mut Value, rank: &str, most: usize, cuts: &mut Vec<Cut>) {
     let tables = of.as_object_mut().into_iter().flatten();
     for (table, value) in tables {
-        let Some(records) = value.as_array_mut() else { continue };
+        let Some(records) = value.as_array_mut() else {
+            continue;
+        };
         if records.len() > most {
-            cuts.push(Cut { rank: rank.to_owned(), table: table.clone(), records: most, of: records.len() });
+            cuts.push(Cut {
+                rank: rank.to_owned(),
+                table: table.clone(),
+                records: most,
+                of: records.len(),
+            });
             records.truncate(most);
         }
         for record in records.iter_mut().filter_map(Value::as_object_mut) {
             record.values_mut().for_each(|field| match field {
-                Value::String(text) if text.len() > LONG || text.contains(char::is_control) => *text = strings::cut(text, LONG),
+                Value::String(text) if text.len() > LONG || text.contains(char::is_control) => {
+                    *text = strings::cut(text, LONG)
+                }
                 _ => {}
             });
         }

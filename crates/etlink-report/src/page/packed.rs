@@ -28,7 +28,10 @@ impl Packed {
             let timeline = draw(most);
             let text = pack(&timeline)?;
             if text.len() <= bytes || most <= LEAST {
-                return Ok(Packed { ranges: timeline.drawn(), text });
+                return Ok(Packed {
+                    ranges: timeline.drawn(),
+                    text,
+                });
             }
             let fits = (timeline.drawn() as u128 * bytes as u128 / text.len() as u128) as usize;
             most = (fits - fits / 10).min(most / 2).max(LEAST);
@@ -39,7 +42,8 @@ impl Packed {
 /// JSON, gzip, base64.
 pub(super) fn pack(value: &impl Serialize) -> io::Result<String> {
     // packing many small pieces takes five times as long as packing few large ones
-    let mut packed = BufWriter::with_capacity(1 << 20, GzEncoder::new(vec![], Compression::default()));
+    let mut packed =
+        BufWriter::with_capacity(1 << 20, GzEncoder::new(vec![], Compression::default()));
     serde_json::to_writer(&mut packed, value)?;
     Ok(STANDARD.encode(packed.into_inner()?.finish()?))
 }

@@ -31,7 +31,11 @@ impl Ids {
     pub(super) fn new(trace: &LinkedTrace) -> Ids {
         let device = &trace.device;
         let (calls, rows) = (device.ops.len(), device.ops.len() + device.calls.len());
-        Ids { calls, rows, count: rows + device.rows.len() }
+        Ids {
+            calls,
+            rows,
+            count: rows + device.rows.len(),
+        }
     }
 
     pub(super) fn get(self, id: usize) -> Of {
@@ -77,9 +81,21 @@ pub(super) struct Drawn {
 fn span(trace: &LinkedTrace, of: Of) -> (TimeNs, TimeNs, u32) {
     let device = &trace.device;
     let (start, duration, track) = match of {
-        Of::Op(at) => (device.ops.start[at], device.ops.duration[at], device.ops.thread[at].0),
-        Of::Call(at) => (device.calls.start[at], device.calls.duration[at], device.calls.thread[at].0),
-        Of::Row(at) => (device.rows.start[at], device.rows.duration[at], device.threads.len() as u32 + device.rows.queue[at].0),
+        Of::Op(at) => (
+            device.ops.start[at],
+            device.ops.duration[at],
+            device.ops.thread[at].0,
+        ),
+        Of::Call(at) => (
+            device.calls.start[at],
+            device.calls.duration[at],
+            device.calls.thread[at].0,
+        ),
+        Of::Row(at) => (
+            device.rows.start[at],
+            device.rows.duration[at],
+            device.threads.len() as u32 + device.rows.queue[at].0,
+        ),
     };
     (start, start + duration, track)
 }
@@ -89,7 +105,14 @@ pub(super) fn within(trace: &LinkedTrace, ids: Ids, (from, to): (TimeNs, TimeNs)
     let drawn = |id: usize| {
         let (start, end, track) = span(trace, ids.get(id));
         let inside = start < to && (end > from || start >= from);
-        inside.then_some(Drawn { track, depth: 0, start, end, id, count: 1 })
+        inside.then_some(Drawn {
+            track,
+            depth: 0,
+            start,
+            end,
+            id,
+            count: 1,
+        })
     };
     nested((0..ids.count).filter_map(drawn).collect())
 }
@@ -146,9 +169,17 @@ fn join(all: &[Drawn], limit: i64, kept: &dyn Fn(usize) -> bool) -> Vec<Drawn> {
             open.resize(depth + 1, None);
         }
         let is_short = (range.end - range.start).0 < limit && !kept(range.id);
-        let before = open[depth].and_then(|at| joined.get_mut(at)).filter(|_| is_short);
-        match before.filter(|before| (range.start - before.end).0 < limit && (range.end - before.start).0 < limit.saturating_mul(TOGETHER)) {
-            Some(before) => (before.end, before.count) = (before.end.max(range.end), before.count.saturating_add(1)),
+        let before = open[depth]
+            .and_then(|at| joined.get_mut(at))
+            .filter(|_| is_short);
+        match before.filter(|before| {
+            (range.start - before.end).0 < limit
+                && (range.end - before.start).0 < limit.saturating_mul(TOGETHER)
+        }) {
+            Some(before) => {
+                (before.end, before.count) =
+                    (before.end.max(range.end), before.count.saturating_add(1))
+            }
             None => {
                 open[depth] = is_short.then_some(joined.len());
                 joined.push(*range);
@@ -163,7 +194,14 @@ mod tests {
     use super::*;
 
     fn range(id: usize, depth: u32, start: i64, end: i64) -> Drawn {
-        Drawn { track: 0, depth, start: TimeNs(start), end: TimeNs(end), id, count: 1 }
+        Drawn {
+            track: 0,
+            depth,
+            start: TimeNs(start),
+            end: TimeNs(end),
+            id,
+            count: 1,
+        }
     }
 
     #[test]
@@ -183,14 +221,26 @@ mod tests {
         assert_eq!(fit(&mut some, 6, &|_| false), 0);
         assert_eq!(some, all);
         assert_eq!(fit(&mut some, 4, &|_| false), 256);
-        let [long, three, four, five] = some[..] else { panic!("{some:?}") };
+        let [long, three, four, five] = some[..] else {
+            panic!("{some:?}")
+        };
         assert_eq!((long, four, five), (all[0], all[4], all[5]));
-        assert_eq!((three.count, three.start.0, three.end.0, three.id), (3, 0, 450, 1));
+        assert_eq!(
+            (three.count, three.start.0, three.end.0, three.id),
+            (3, 0, 450, 1)
+        );
         let mut some = all.to_vec();
         fit(&mut some, 5, &|id| id == 2);
-        assert!(some.contains(&all[2]), "what is kept stays as it is: {some:?}");
+        assert!(
+            some.contains(&all[2]),
+            "what is kept stays as it is: {some:?}"
+        );
         let mut some = all.to_vec();
         assert_eq!(fit(&mut some, 1, &|_| true), 1 << 61);
-        assert_eq!(some, [all[0]], "the budget holds whatever is asked to be kept");
+        assert_eq!(
+            some,
+            [all[0]],
+            "the budget holds whatever is asked to be kept"
+        );
     }
 }

@@ -15,16 +15,28 @@ use etlink_replay::{Graph, Run, Step};
 
 /// Draws a window with `most` ranges at most. Names take 40 times `most` characters, then they are cut. `member`: what the rank is
 /// among the others. O(n log n).
-pub fn timeline(rows: &Rows<'_>, graph: &Graph, run: &Run, window: Window, most: usize, member: Option<&Member<'_>>) -> Timeline {
+pub fn timeline(
+    rows: &Rows<'_>,
+    graph: &Graph,
+    run: &Run,
+    window: Window,
+    most: usize,
+    member: Option<&Member<'_>>,
+) -> Timeline {
     let trace = rows.trace;
     let ids = Ids::new(trace);
-    let ran = Ran { graph, run, labels: trace };
+    let ran = Ran {
+        graph,
+        run,
+        labels: trace,
+    };
     let (origin, start) = (TimeNs(window.start.0), window.start);
     let steps = critical::within(ran, &window);
     // a gap is time of the program itself, not of the annotation around it
     let of_path = |step: &Step| {
         let node = trace.nodes.get(step.node as usize);
-        ids.of_node(&node).filter(|_| node.kind != NodeKind::HostGap)
+        ids.of_node(&node)
+            .filter(|_| node.kind != NodeKind::HostGap)
     };
     let mut on_path: Vec<usize> = steps.iter().filter_map(of_path).collect();
     on_path.sort_unstable();
@@ -32,14 +44,38 @@ pub fn timeline(rows: &Rows<'_>, graph: &Graph, run: &Run, window: Window, most:
     let mut strings = Strings::new(most.saturating_mul(40));
     let all = within(trace, ids, (window.start, window.end));
     let kept = |id: usize| few && on_path.binary_search(&id).is_ok();
-    let (mut timeline, place) = Timeline::draw(window, all, (ids.count, most), &kept, &Recorded { rows, ids }, &mut strings);
-    let of = deps::Of { trace, graph, run, ids };
+    let (mut timeline, place) = Timeline::draw(
+        window,
+        all,
+        (ids.count, most),
+        &kept,
+        &Recorded { rows, ids },
+        &mut strings,
+    );
+    let of = deps::Of {
+        trace,
+        graph,
+        run,
+        ids,
+    };
     timeline.deps = deps::deps(of, &place, origin, &mut strings);
-    let range = |step: &Step| of_path(step).and_then(|id| place.get(id).copied()).filter(|at| *at != NONE);
+    let range = |step: &Step| {
+        of_path(step)
+            .and_then(|id| place.get(id).copied())
+            .filter(|at| *at != NONE)
+    };
     timeline.path = Path::new(ran, &steps, (origin, most / 2), range, &mut strings);
     if let Some(member) = member {
-        let place_of = |node: u32| place.get(ids.of_node(&trace.nodes.get(node as usize))?).copied();
-        timeline.belongs(member, trace.device.header.base_ns.saturating_add(start.0), place_of);
+        let place_of = |node: u32| {
+            place
+                .get(ids.of_node(&trace.nodes.get(node as usize))?)
+                .copied()
+        };
+        timeline.belongs(
+            member,
+            trace.device.header.base_ns.saturating_add(start.0),
+            place_of,
+        );
     }
     timeline.strings = strings.into_all();
     timeline
@@ -70,14 +106,26 @@ impl Source for Recorded<'_> {
         let device = &trace.device;
         let (name, owner, own, correlation) = match of {
             Of::Op(at) => (device.ops.name[at], None, trace.op_exclusive[at].0, None),
-            Of::Call(at) => (device.calls.name[at], trace.call_op[at].get(), 0, device.calls.correlation[at].get()),
-            Of::Row(at) => (device.rows.name[at], trace.row_op[at].get(), 0, device.rows.correlation[at].get()),
+            Of::Call(at) => (
+                device.calls.name[at],
+                trace.call_op[at].get(),
+                0,
+                device.calls.correlation[at].get(),
+            ),
+            Of::Row(at) => (
+                device.rows.name[at],
+                trace.row_op[at].get(),
+                0,
+                device.rows.correlation[at].get(),
+            ),
         };
         Said {
             name: strings.add(device.names.get(name)),
             own,
             about: strings.add(&about(trace, of)),
-            owner: owner.map_or(0, |op| strings.add(device.names.get(device.ops.name[op.index()]))),
+            owner: owner.map_or(0, |op| {
+                strings.add(device.names.get(device.ops.name[op.index()]))
+            }),
             correlation: correlation.map(|correlation| correlation.0),
         }
     }

@@ -41,7 +41,13 @@ impl Strings {
 
 /// `text`, or its beginning and how much there was. Control characters become what can be seen.
 pub(super) fn cut(text: &str, most: usize) -> String {
-    let shown = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
+    let shown = |c: char| {
+        if c.is_control() && c != '\n' {
+            '\u{fffd}'
+        } else {
+            c
+        }
+    };
     match text.char_indices().nth(most) {
         None => text.chars().map(shown).collect(),
         Some((end, _)) => {
@@ -58,12 +64,24 @@ mod tests {
     #[test]
     fn strings_are_kept_once_and_cut() {
         let mut strings = Strings::new(1_200);
-        assert_eq!([strings.add("a"), strings.add("b\u{7}"), strings.add("a"), strings.add("")], [1, 2, 1, 0]);
+        assert_eq!(
+            [
+                strings.add("a"),
+                strings.add("b\u{7}"),
+                strings.add("a"),
+                strings.add("")
+            ],
+            [1, 2, 1, 0]
+        );
         assert_eq!(strings.add(&"é".repeat(10_000)), 3);
         assert_eq!(strings.add(&"x".repeat(500)), 4);
         let all = strings.into_all();
         assert_eq!((&all[1][..], &all[2][..]), ("a", "b\u{fffd}"));
         assert_eq!(all[3], format!("{}… (10000 characters)", "é".repeat(1_000)));
-        assert_eq!(all[4], format!("{}… (500 characters)", "x".repeat(80)), "what comes when the room is used up");
+        assert_eq!(
+            all[4],
+            format!("{}… (500 characters)", "x".repeat(80)),
+            "what comes when the room is used up"
+        );
     }
 }

@@ -25,27 +25,59 @@ pub(super) fn sentence(page: &Page<'_>) -> String {
     if let Some((median, of)) = step_time(page.ranks) {
         parts.push(format!("a step takes {} ({of})", time(median)));
     }
-    match page.total.breakdown.first().filter(|total| total.window_ns > 0) {
+    match page
+        .total
+        .breakdown
+        .first()
+        .filter(|total| total.window_ns > 0)
+    {
         Some(total) => {
             let of = |ns: i64| percent(ns, total.window_ns);
-            let communication = format!(", communicate with nothing beside it {}", of(total.exposed_communication_ns));
-            let communication = if total.communication_ns > 0 { communication } else { String::new() };
-            let waits = if total.exposed_other_ns > 0 { format!(", only wait {}", of(total.exposed_other_ns)) } else { String::new() };
-            parts.push(format!("devices compute {} of the time{communication}{waits}, stand idle {}", of(total.computation_ns), of(total.idle_ns)));
+            let communication = format!(
+                ", communicate with nothing beside it {}",
+                of(total.exposed_communication_ns)
+            );
+            let communication = if total.communication_ns > 0 {
+                communication
+            } else {
+                String::new()
+            };
+            let waits = if total.exposed_other_ns > 0 {
+                format!(", only wait {}", of(total.exposed_other_ns))
+            } else {
+                String::new()
+            };
+            parts.push(format!(
+                "devices compute {} of the time{communication}{waits}, stand idle {}",
+                of(total.computation_ns),
+                of(total.idle_ns)
+            ));
         }
         None => parts.extend(on_the_path(page.ranks)),
     }
     let caveat = page.met.map(Met::caveat).unwrap_or_default();
-    parts.extend(straggler(page).map(|(rank, ns)| format!("the others waited longest for rank {rank}, {} in all{caveat}", time(ns))));
+    parts.extend(straggler(page).map(|(rank, ns)| {
+        format!(
+            "the others waited longest for rank {rank}, {} in all{caveat}",
+            time(ns)
+        )
+    }));
     parts.join("; ") + "."
 }
 
 fn device(ranks: &[Rank]) -> String {
-    let rows = ranks.iter().any(|rank| rank.link.as_ref().is_none_or(|link| link.device_rows > 0));
+    let rows = ranks
+        .iter()
+        .any(|rank| rank.link.as_ref().is_none_or(|link| link.device_rows > 0));
     let damaged = links(ranks).any(|link| link.anomalies.any(Severity::Damage));
-    let model = ranks.first().and_then(|rank| rank.device.as_deref()).map(|model| format!(" on {model}"));
+    let model = ranks
+        .first()
+        .and_then(|rank| rank.device.as_deref())
+        .map(|model| format!(" on {model}"));
     match model {
-        model if !rows && damaged => model.unwrap_or_default() + ": what could be read of damaged traces has no device rows",
+        model if !rows && damaged => {
+            model.unwrap_or_default() + ": what could be read of damaged traces has no device rows"
+        }
         Some(model) => model,
         None if rows => String::new(),
         None => " on the CPU: the traces have no device rows".to_owned(),
@@ -55,15 +87,25 @@ fn device(ranks: &[Rank]) -> String {
 /// What most of the critical paths' time goes to, without devices.
 fn on_the_path(ranks: &[Rank]) -> Option<String> {
     let mut sums = causes(ranks);
-    let whole = sums.iter().fold(0i64, |whole, (_, ns)| whole.saturating_add(*ns));
+    let whole = sums
+        .iter()
+        .fold(0i64, |whole, (_, ns)| whole.saturating_add(*ns));
     sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     let (cause, ns) = sums.first().filter(|_| whole > 0)?;
-    Some(format!("the critical path is {} {}", percent(*ns, whole), cause.name().replace('_', " ")))
+    Some(format!(
+        "the critical path is {} {}",
+        percent(*ns, whole),
+        cause.name().replace('_', " ")
+    ))
 }
 
 fn causes(ranks: &[Rank]) -> Vec<(Cause, i64)> {
     let mut sums: Vec<(Cause, i64)> = vec![];
-    for (cause, time) in ranks.iter().filter_map(|rank| rank.critical_path.as_ref()).flat_map(|path| &path.causes) {
+    for (cause, time) in ranks
+        .iter()
+        .filter_map(|rank| rank.critical_path.as_ref())
+        .flat_map(|path| &path.causes)
+    {
         match sums.iter_mut().find(|(of, _)| of == cause) {
             Some((_, ns)) => *ns = ns.saturating_add(time.ns),
             None => sums.push((*cause, time.ns)),
@@ -74,12 +116,21 @@ fn causes(ranks: &[Rank]) -> Vec<(Cause, i64)> {
 
 /// A step takes as long as on the rank on which it is longest. Median of the steps, and what of; of an even number the lower one.
 fn step_time(ranks: &[Rank]) -> Option<(i64, String)> {
-    let ranks: Vec<&Rank> = ranks.iter().filter(|rank| !rank.analysis.steps.is_empty()).collect();
+    let ranks: Vec<&Rank> = ranks
+        .iter()
+        .filter(|rank| !rank.analysis.steps.is_empty())
+        .collect();
     let mut longest: BTreeMap<(&str, usize), i64> = BTreeMap::new();
-    for (at, step) in ranks.iter().flat_map(|rank| rank.analysis.steps.iter().enumerate()) {
+    for (at, step) in ranks
+        .iter()
+        .flat_map(|rank| rank.analysis.steps.iter().enumerate())
+    {
         // of one rank two steps of a name are two
         let key = (step.name.as_str(), if ranks.len() == 1 { at } else { 0 });
-        longest.entry(key).and_modify(|ns| *ns = step.duration_ns.max(*ns)).or_insert(step.duration_ns);
+        longest
+            .entry(key)
+            .and_modify(|ns| *ns = step.duration_ns.max(*ns))
+            .or_insert(step.duration_ns);
     }
     let mut steps: Vec<i64> = longest.into_values().collect();
     steps.sort_unstable();
@@ -94,7 +145,11 @@ fn step_time(ranks: &[Rank]) -> Option<(i64, String)> {
 }
 
 fn straggler(page: &Page<'_>) -> Option<(i64, i64)> {
-    let late = page.met?.ranks.iter().max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)))?;
+    let late = page
+        .met?
+        .ranks
+        .iter()
+        .max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)))?;
     (late.caused_ns > 0).then_some((late.rank, late.caused_ns))
 }
 
@@ -105,33 +160,73 @@ pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
     if let Some((median, of)) = step_time(page.ranks) {
         card("Step time", time(median), of);
     }
-    if let Some(total) = page.total.breakdown.first().filter(|total| total.window_ns > 0) {
+    if let Some(total) = page
+        .total
+        .breakdown
+        .first()
+        .filter(|total| total.window_ns > 0)
+    {
         let of = |ns: i64| percent(ns, total.window_ns);
-        card("Computation", of(total.computation_ns), "of device time".to_owned());
+        card(
+            "Computation",
+            of(total.computation_ns),
+            "of device time".to_owned(),
+        );
         if total.communication_ns > 0 {
-            card("Communication", of(total.exposed_communication_ns), "of device time, exposed: no computation beside it".to_owned());
+            card(
+                "Communication",
+                of(total.exposed_communication_ns),
+                "of device time, exposed: no computation beside it".to_owned(),
+            );
         }
         if total.exposed_other_ns > 0 {
-            card("Waits", of(total.exposed_other_ns), "of device time: rows that stand for no work".to_owned());
+            card(
+                "Waits",
+                of(total.exposed_other_ns),
+                "of device time: rows that stand for no work".to_owned(),
+            );
         }
         card("Idle", of(total.idle_ns), "of device time".to_owned());
         if total.communication_ns > 0 {
-            card("Overlap", percent(total.overlap_ns, total.communication_ns), "of communication runs beside computation".to_owned());
+            card(
+                "Overlap",
+                percent(total.overlap_ns, total.communication_ns),
+                "of communication runs beside computation".to_owned(),
+            );
         }
     }
     if let Some((rank, ns)) = straggler(page) {
         card(
             "Straggler",
             format!("rank {rank}"),
-            format!("the others waited {} for it, summed{}", time(ns), page.met.map(Met::caveat).unwrap_or_default()),
+            format!(
+                "the others waited {} for it, summed{}",
+                time(ns),
+                page.met.map(Met::caveat).unwrap_or_default()
+            ),
         );
     }
-    if let Some(error) = page.ranks.iter().filter_map(|rank| rank.figures.as_ref()?.replay_error).max_by(f64::total_cmp) {
-        card("Replay error", format!("{:.2} %", error * 100.0), "of the makespan, worst rank".to_owned());
+    if let Some(error) = page
+        .ranks
+        .iter()
+        .filter_map(|rank| rank.figures.as_ref()?.replay_error)
+        .max_by(f64::total_cmp)
+    {
+        card(
+            "Replay error",
+            format!("{:.2} %", error * 100.0),
+            "of the makespan, worst rank".to_owned(),
+        );
     }
-    let (launched, rows) = links(page.ranks).fold((0, 0), |(launched, rows), link| (launched + link.launched, rows + link.device_rows));
+    let (launched, rows) = links(page.ranks).fold((0, 0), |(launched, rows), link| {
+        (launched + link.launched, rows + link.device_rows)
+    });
     if rows > 0 {
-        card("Launches found", percent(launched as i64, rows as i64), format!("of {rows} device rows"));
+        card(
+            "Launches found",
+            percent(launched as i64, rows as i64),
+            format!("of {rows} device rows"),
+        );
     }
     cards
 }

@@ -10,8 +10,15 @@ use std::io::Read;
 const HOSTILE: &str = "</script><script>alert(1)</script>";
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
-    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: true, keep: etlink_kineto::Keep::Asides })
-        .expect("device trace");
+    let device = etlink_kineto::read(
+        &draw.kineto()[..],
+        etlink_kineto::ReadOptions {
+            threads: 1,
+            shapes: true,
+            keep: etlink_kineto::Keep::Asides,
+        },
+    )
+    .expect("device trace");
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }
 
@@ -24,33 +31,66 @@ fn ran(trace: &LinkedTrace) -> (etlink_replay::Graph, Run) {
 fn drawn(trace: &LinkedTrace, window: (i64, i64), most: usize) -> Timeline {
     let rules = Rules::built_in().expect("rules");
     let (graph, run) = ran(trace);
-    let window = Window { start: TimeNs(window.0), end: TimeNs(window.1), step: Some(("step 1".into(), DurationNs(900))), note: String::new() };
+    let window = Window {
+        start: TimeNs(window.0),
+        end: TimeNs(window.1),
+        step: Some(("step 1".into(), DurationNs(900))),
+        note: String::new(),
+    };
     timeline(&Rows::new(trace, &rules), &graph, &run, window, most, None).labelled("0")
 }
 
 fn page(trace: &LinkedTrace, title: &str) -> String {
-    page_of(trace, title, &Packed::new(1_000, 1_000_000, |most| drawn(trace, (0, 1_000_000), most)).expect("a timeline"))
+    page_of(
+        trace,
+        title,
+        &Packed::new(1_000, 1_000_000, |most| drawn(trace, (0, 1_000_000), most))
+            .expect("a timeline"),
+    )
 }
 
 fn page_of(trace: &LinkedTrace, title: &str, timeline: &Packed) -> String {
     let (graph, run) = ran(trace);
-    let path = PathReport::new(&graph, trace, &run, &etlink_replay::critical_path(&graph, &run));
+    let path = PathReport::new(
+        &graph,
+        trace,
+        &run,
+        &etlink_replay::critical_path(&graph, &run),
+    );
     let rank = Rank {
         label: "0".into(),
         device_trace: "trace.json".into(),
         host_trace: None,
         device: None,
-        analysis: analyze(trace, &Rules::built_in().expect("rules"), &Options::default()),
+        analysis: analyze(
+            trace,
+            &Rules::built_in().expect("rules"),
+            &Options::default(),
+        ),
         memory_charts: vec![],
         link: Some(trace.report.clone()),
         figures: Some(etlink_replay::figures(&graph, trace, &run)),
-        critical_path: Some(PathReport { steps: vec![], ..path }),
+        critical_path: Some(PathReport {
+            steps: vec![],
+            ..path
+        }),
     };
     let total = total([&rank.analysis].into_iter());
     let timelines = [timeline.clone()];
-    let page = Page { title, ranks: &[rank], total: &total, met: None, timelines: &timelines, notes: &[] };
+    let page = Page {
+        title,
+        ranks: &[rank],
+        total: &total,
+        met: None,
+        timelines: &timelines,
+        notes: &[],
+    };
     let bytes = html(&page).expect("a page");
-    assert_eq!(bytes, html(&page).expect("a page"), "same values, same bytes");
+    assert_eq!(
+        bytes,
+        html(&page).expect("a page"),
+        "same values, same bytes"
+    );
     String::from_utf8(bytes).expect("text")
 }
 
@@ -61,9 +101,13 @@ fn unpacked(page: &str) -> Value {
 
 fn unpacked_after(page: &str, mark: &str) -> Value {
     let (_, rest) = page.split_once(mark).expect("data");
-    let packed = base64::engine::general_purpose::STANDARD.decode(rest.split_once("</script>").expect("an end").0).expect("base64");
+    let packed = base64::engine::general_purpose::STANDARD
+        .decode(rest.split_once("</script>").expect("an end").0)
+        .expect("base64");
     let mut text = String::new();
-    flate2::read::GzDecoder::new(&packed[..]).read_to_string(&mut text).expect("gzip");
+    flate2::read::GzDecoder::new(&packed[..])
+        .read_to_string(&mut text)
+        .expect("gzip");
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -76,7 +120,13 @@ fn one_kernel() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.op(main, "aten::mm", 0, 50_000);
-    draw.launch(main, (10_000, 15_000), Queue::stream(7), HOSTILE, (20_000, 90_000));
+    draw.launch(
+        main,
+        (10_000, 15_000),
+        Queue::stream(7),
+        HOSTILE,
+        (20_000, 90_000),
+    );
     draw.op(main, "aten::add", 60_000, 80_000);
     draw
 }
@@ -87,33 +137,85 @@ fn the_page_has_all_and_lets_no_name_out() {
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(page.contains("<title>a &quot;run&quot; &lt;of&gt; &amp;c. · etlink report</title>"));
     assert!(!page.contains(HOSTILE));
-    assert_eq!(page.matches("</script").count(), 3, "of the data, the timeline and the script");
-    assert!(!page.contains("http://") || page.matches("http://").count() == page.matches("http://www.w3.org/").count(), "nothing is fetched");
+    assert_eq!(
+        page.matches("</script").count(),
+        3,
+        "of the data, the timeline and the script"
+    );
+    assert!(
+        !page.contains("http://")
+            || page.matches("http://").count() == page.matches("http://www.w3.org/").count(),
+        "nothing is fetched"
+    );
     let data = unpacked(&page);
     assert_eq!(data["total"]["kernels"][0]["name"], HOSTILE);
     assert_eq!(data["ranks"][0]["breakdown"][0]["computation_ns"], 70_000);
     assert_eq!(data["ranks"][0]["figures"]["replay_error"], 0.0);
-    assert_eq!(data["sentence"], "One rank; devices compute 100.0 % of the time, stand idle 0.0 %.");
+    assert_eq!(
+        data["sentence"],
+        "One rank; devices compute 100.0 % of the time, stand idle 0.0 %."
+    );
 }
 
 #[test]
 fn a_kernel_knows_its_launch_and_the_path() {
     let timeline = drawn(&linked(&one_kernel()), (0, 1_000_000), 1_000);
     assert_eq!(
-        timeline.tracks.iter().map(|track| (track.name.as_str(), track.stream, track.ranges)).collect::<Vec<_>>().last(),
+        timeline
+            .tracks
+            .iter()
+            .map(|track| (track.name.as_str(), track.stream, track.ranges))
+            .collect::<Vec<_>>()
+            .last(),
         Some(&("stream 7", true, 1))
     );
-    let named = |wanted: &str| timeline.name.iter().position(|name| timeline.strings[*name as usize] == wanted).expect("a range of this name");
+    let named = |wanted: &str| {
+        timeline
+            .name
+            .iter()
+            .position(|name| timeline.strings[*name as usize] == wanted)
+            .expect("a range of this name")
+    };
     let (kernel, call) = (named(HOSTILE), named("cudaLaunchKernel"));
-    assert_eq!((timeline.drawn(), timeline.ranges, timeline.together_ns), (4, 4, 0));
-    assert_eq!((timeline.depth[call], timeline.depth[kernel]), (1, 0), "a call stands in its op");
-    assert_eq!(timeline.strings[timeline.owner[kernel] as usize], "aten::mm");
-    assert_eq!((timeline.correlation[kernel], timeline.kind[kernel], timeline.kind[call]), (timeline.correlation[call], 0, 6));
+    assert_eq!(
+        (timeline.drawn(), timeline.ranges, timeline.together_ns),
+        (4, 4, 0)
+    );
+    assert_eq!(
+        (timeline.depth[call], timeline.depth[kernel]),
+        (1, 0),
+        "a call stands in its op"
+    );
+    assert_eq!(
+        timeline.strings[timeline.owner[kernel] as usize],
+        "aten::mm"
+    );
+    assert_eq!(
+        (
+            timeline.correlation[kernel],
+            timeline.kind[kernel],
+            timeline.kind[call]
+        ),
+        (timeline.correlation[call], 0, 6)
+    );
     let deps = &timeline.deps;
-    let launch = (0..deps.to.len()).find(|at| deps.to[*at] as usize == kernel).expect("it waited");
-    assert_eq!((deps.from[launch], deps.kind[launch], deps.gap[launch], deps.flags[launch]), (call as i64, EdgeKind::Launch as u8, 10_000, 1));
+    let launch = (0..deps.to.len())
+        .find(|at| deps.to[*at] as usize == kernel)
+        .expect("it waited");
+    assert_eq!(
+        (
+            deps.from[launch],
+            deps.kind[launch],
+            deps.gap[launch],
+            deps.flags[launch]
+        ),
+        (call as i64, EdgeKind::Launch as u8, 10_000, 1)
+    );
     let steps = serde_json::to_value(&timeline.path).expect("JSON");
-    assert_eq!(steps["range"].as_array().and_then(|ranges| ranges.last()), Some(&Value::from(kernel)));
+    assert_eq!(
+        steps["range"].as_array().and_then(|ranges| ranges.last()),
+        Some(&Value::from(kernel))
+    );
 }
 
 #[test]
@@ -126,10 +228,22 @@ fn a_window_keeps_what_reaches_into_it_and_the_budget() {
     }
     let trace = linked(&draw);
     let window = drawn(&trace, (1_000_000, 2_000_000), 1_000);
-    assert_eq!((window.ranges, window.together_ns, window.origin_ns, window.start[0]), (501, 0, 1_000_000, -1_000_000));
+    assert_eq!(
+        (
+            window.ranges,
+            window.together_ns,
+            window.origin_ns,
+            window.start[0]
+        ),
+        (501, 0, 1_000_000, -1_000_000)
+    );
     let all = drawn(&trace, (0, 10_000_000), 600);
     assert_eq!(all.ranges, 5_001);
-    assert!(all.drawn() <= 600 && all.together_ns > 0, "{} ranges drawn", all.drawn());
+    assert!(
+        all.drawn() <= 600 && all.together_ns > 0,
+        "{} ranges drawn",
+        all.drawn()
+    );
     assert!(all.count.iter().all(|count| *count >= 1));
     assert!(all.deps.to.iter().all(|to| (*to as usize) < all.drawn()));
 }
@@ -137,9 +251,13 @@ fn a_window_keeps_what_reaches_into_it_and_the_budget() {
 /// Text that does not pack.
 fn noise(length: usize, seed: &mut u64) -> String {
     let mut letter = || {
-        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         // from 0 to o, without the backslash
-        char::from(b'0' + (*seed >> 58) as u8).to_string().replace('\\', "z")
+        char::from(b'0' + (*seed >> 58) as u8)
+            .to_string()
+            .replace('\\', "z")
     };
     (0..length).map(|_| letter()).collect()
 }
@@ -151,17 +269,42 @@ fn a_page_that_would_be_too_large_has_less() {
     let mut seed = 1;
     for at in (0..6_000).map(|at| at * 1_000) {
         draw.op(main, &noise(900, &mut seed), at, at + 900);
-        draw.launch(main, (at + 100, at + 200), Queue::stream(7), &noise(900, &mut seed), (at + 300, at + 800));
+        draw.launch(
+            main,
+            (at + 100, at + 200),
+            Queue::stream(7),
+            &noise(900, &mut seed),
+            (at + 300, at + 800),
+        );
     }
     let trace = linked(&draw);
     let whole = drawn(&trace, (0, 6_000_000), 100_000);
     let unlimited = packed::pack(&whole).expect("packs").len();
-    assert!(whole.together_ns == 0 && unlimited > 5_000_000, "the test is one: {unlimited}");
-    let page = page_of(&trace, "large", &Packed::new(100_000, TIMELINE_BYTES, |most| drawn(&trace, (0, 6_000_000), most)).expect("a timeline"));
+    assert!(
+        whole.together_ns == 0 && unlimited > 5_000_000,
+        "the test is one: {unlimited}"
+    );
+    let page = page_of(
+        &trace,
+        "large",
+        &Packed::new(100_000, TIMELINE_BYTES, |most| {
+            drawn(&trace, (0, 6_000_000), most)
+        })
+        .expect("a timeline"),
+    );
     assert!(page.len() < 5_000_000, "{}", page.len());
-    let (data, timeline) = (unpacked(&page), unpacked_after(&page, "class=\"timeline\">"));
-    assert!(timeline["together_ns"].as_i64() > Some(0) && timeline["ranges"] == 18_000, "and says so");
-    let cut = data["cut"].as_array().and_then(|cuts| cuts.iter().find(|cut| cut["table"] == "kernels")).expect("kernels are cut");
+    let (data, timeline) = (
+        unpacked(&page),
+        unpacked_after(&page, "class=\"timeline\">"),
+    );
+    assert!(
+        timeline["together_ns"].as_i64() > Some(0) && timeline["ranges"] == 18_000,
+        "and says so"
+    );
+    let cut = data["cut"]
+        .as_array()
+        .and_then(|cuts| cuts.iter().find(|cut| cut["table"] == "kernels"))
+        .expect("kernels are cut");
     assert_eq!(cut["of"], 6_000);
     assert!(cut["records"].as_u64() < Some(1_000), "{cut}");
 }
@@ -172,14 +315,28 @@ fn tables_are_cut_and_say_so() {
     let mut cuts = vec![];
     shorten(&mut value, "3", 2, &mut cuts);
     assert_eq!(value["kernels"].as_array().map(Vec::len), Some(2));
-    assert!(value["kernels"][0]["name"].as_str().is_some_and(|name| name.ends_with("x… (5000 characters)")));
+    assert!(
+        value["kernels"][0]["name"]
+            .as_str()
+            .is_some_and(|name| name.ends_with("x… (5000 characters)"))
+    );
     let [cut] = &cuts[..] else { panic!("one cut") };
-    assert_eq!((&cut.rank[..], &cut.table[..], cut.records, cut.of), ("3", "kernels", 2, 3));
+    assert_eq!(
+        (&cut.rank[..], &cut.table[..], cut.records, cut.of),
+        ("3", "kernels", 2, 3)
+    );
 }
 
 #[test]
 fn times_that_no_trace_should_have_do_no_harm() {
-    const ODD: [&str; 6] = ["-9223372036854775.808", "9223372036854775.807", "-1.5", "7.25", "4611686018427387.904", "1e15"];
+    const ODD: [&str; 6] = [
+        "-9223372036854775.808",
+        "9223372036854775.807",
+        "-1.5",
+        "7.25",
+        "4611686018427387.904",
+        "1e15",
+    ];
     let event = |category: &str, at: usize, length: usize, id: usize| {
         let (ts, dur) = (ODD[at % ODD.len()], ODD[length % ODD.len()]);
         format!(
@@ -196,8 +353,15 @@ fn times_that_no_trace_should_have_do_no_harm() {
             event("gpu_memcpy", second, first, 2),
         ];
         let text = format!("{{\"traceEvents\": [{}]}}", events.join(","));
-        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions { threads: 1, shapes: true, keep: etlink_kineto::Keep::Asides })
-            .expect("reads");
+        let device = etlink_kineto::read(
+            text.as_bytes(),
+            etlink_kineto::ReadOptions {
+                threads: 1,
+                shapes: true,
+                keep: etlink_kineto::Keep::Asides,
+            },
+        )
+        .expect("reads");
         if let Ok(trace) = etlink_link::link(None, device, LinkOptions::default()) {
             page(&trace, "odd");
         }

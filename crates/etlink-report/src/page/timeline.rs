@@ -80,7 +80,15 @@ pub(super) struct Met {
 }
 
 /// What a range is, by number. Device rows have the class that they have in all tables.
-pub(super) const KINDS: [&str; 7] = ["computation", "communication", "memory", "other", "op", "annotation", "call"];
+pub(super) const KINDS: [&str; 7] = [
+    "computation",
+    "communication",
+    "memory",
+    "other",
+    "op",
+    "annotation",
+    "call",
+];
 
 /// What ranges are.
 pub(super) trait Source {
@@ -115,14 +123,18 @@ impl Timeline {
         let ranges = all.len() as u64;
         let together_ns = fit(&mut all, most, kept);
         let mut place = vec![NONE; count];
-        all.iter().zip(0..).for_each(|(range, at)| place[range.id] = at);
+        all.iter()
+            .zip(0..)
+            .for_each(|(range, at)| place[range.id] = at);
         let mut timeline = Timeline::new(window, ranges, together_ns);
         timeline.columns(source, &all, strings);
         (timeline, place)
     }
 
     fn new(window: Window, ranges: u64, together_ns: i64) -> Timeline {
-        let (step, step_ns) = window.step.map_or((None, None), |(name, duration)| (Some(name), Some(duration.0)));
+        let (step, step_ns) = window.step.map_or((None, None), |(name, duration)| {
+            (Some(name), Some(duration.0))
+        });
         Timeline {
             step,
             step_ns,
@@ -143,13 +155,21 @@ impl Timeline {
     /// The same under a rank's name.
     #[must_use]
     pub fn labelled(self, label: &str) -> Timeline {
-        Timeline { label: label.to_owned(), ..self }
+        Timeline {
+            label: label.to_owned(),
+            ..self
+        }
     }
 
     fn columns(&mut self, source: &dyn Source, drawn: &[Drawn], strings: &mut Strings) {
         for on_track in drawn.chunk_by(|a, b| a.track == b.track) {
-            let Some(first) = on_track.first() else { continue };
-            self.tracks.push(Track { ranges: on_track.len() as u32, ..source.track(first.track) });
+            let Some(first) = on_track.first() else {
+                continue;
+            };
+            self.tracks.push(Track {
+                ranges: on_track.len() as u32,
+                ..source.track(first.track)
+            });
             let mut before = TimeNs(self.origin_ns);
             for range in on_track {
                 self.depth.push(range.depth);
@@ -158,7 +178,11 @@ impl Timeline {
                 self.duration.push((range.end - range.start).0);
                 self.count.push(range.count);
                 self.kind.push(source.kind(range.id));
-                let said = if range.count > 1 { Said::default() } else { source.said(range.id, strings) };
+                let said = if range.count > 1 {
+                    Said::default()
+                } else {
+                    source.said(range.id, strings)
+                };
                 self.name.push(said.name);
                 self.own.push(said.own);
                 self.about.push(said.about);

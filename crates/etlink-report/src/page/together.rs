@@ -58,29 +58,67 @@ pub struct Together<'t> {
 
 impl<'t> Together<'t> {
     /// Of the step of this name; of all if there is none. O(n log n) in the communications.
-    pub fn new(ranks: &'t [Facts], join: &Join, clocks: &'t [Clock], step: Option<&'t str>) -> Together<'t> {
+    pub fn new(
+        ranks: &'t [Facts],
+        join: &Join,
+        clocks: &'t [Clock],
+        step: Option<&'t str>,
+    ) -> Together<'t> {
         let window = window(ranks, clocks, step);
-        let mut together = Together { ranks, clocks, step, window, joints: vec![], sides: vec![vec![]; ranks.len()] };
-        let met = join.joints.iter().filter_map(|joint| Some((joint, arrivals(ranks, clocks, joint)?)));
-        let mut all: Vec<_> = met.zip(skews(ranks, join, clocks)).filter(|((_, at), skew)| together.overlaps(skew.start_ns, last(at))).collect();
+        let mut together = Together {
+            ranks,
+            clocks,
+            step,
+            window,
+            joints: vec![],
+            sides: vec![vec![]; ranks.len()],
+        };
+        let met = join
+            .joints
+            .iter()
+            .filter_map(|joint| Some((joint, arrivals(ranks, clocks, joint)?)));
+        let mut all: Vec<_> = met
+            .zip(skews(ranks, join, clocks))
+            .filter(|((_, at), skew)| together.overlaps(skew.start_ns, last(at)))
+            .collect();
         all.sort_by_key(|(_, skew)| (std::cmp::Reverse(skew.skew_ns), skew.start_ns));
         for (number, ((joint, arrivals), skew)) in (0u32..).zip(all) {
             for part in &joint.parts {
-                let Some(facts) = ranks.get(part.rank as usize) else { continue };
-                let node = facts.communications.get(part.communication as usize).map(|communication| communication.runs.waits);
-                together.sides.get_mut(part.rank as usize).into_iter().for_each(|sides| sides.extend(node.map(|node| (node, number))));
+                let Some(facts) = ranks.get(part.rank as usize) else {
+                    continue;
+                };
+                let node = facts
+                    .communications
+                    .get(part.communication as usize)
+                    .map(|communication| communication.runs.waits);
+                together
+                    .sides
+                    .get_mut(part.rank as usize)
+                    .into_iter()
+                    .for_each(|sides| sides.extend(node.map(|node| (node, number))));
             }
-            let first = arrivals.first().and_then(|came| ranks.get(came.rank as usize)).map_or(-1, |facts| facts.rank);
+            let first = arrivals
+                .first()
+                .and_then(|came| ranks.get(came.rank as usize))
+                .map_or(-1, |facts| facts.rank);
             together.joints.push(Joint::new(skew, first, window.0));
         }
-        together.sides.iter_mut().for_each(|sides| sides.sort_unstable());
+        together
+            .sides
+            .iter_mut()
+            .for_each(|sides| sides.sort_unstable());
         together
     }
 
     /// What the rank at a place among them is.
     pub fn member(&self, place: usize) -> Option<Member<'_>> {
         let (facts, joints) = (self.ranks.get(place)?, self.sides.get(place)?);
-        Some(Member { rank: facts.rank, clock: self.clocks.get(place).copied()?, origin_ns: self.window.0, joints })
+        Some(Member {
+            rank: facts.rank,
+            clock: self.clocks.get(place).copied()?,
+            origin_ns: self.window.0,
+            joints,
+        })
     }
 
     fn overlaps(&self, start: i64, end: i64) -> bool {
@@ -97,13 +135,26 @@ impl<'t> Together<'t> {
         };
         let (items, drawn) = self.items();
         let joints = &self.joints[..self.joints.len().min(most / 4)];
-        let source = All { of: self, items: &items };
+        let source = All {
+            of: self,
+            items: &items,
+        };
         let mut strings = Strings::new(most.saturating_mul(40));
-        let (mut timeline, place) = Timeline::draw(window, drawn, (items.len(), most), &|_| false, &source, &mut strings);
+        let (mut timeline, place) = Timeline::draw(
+            window,
+            drawn,
+            (items.len(), most),
+            &|_| false,
+            &source,
+            &mut strings,
+        );
         let mut sides: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
         for (item, at) in items.iter().zip(&place).filter(|(_, at)| **at != NONE) {
             let drawn_alone = timeline.count.get(*at as usize) == Some(&1);
-            if let Some(joint) = item.joint.filter(|joint| drawn_alone && (*joint as usize) < joints.len()) {
+            if let Some(joint) = item
+                .joint
+                .filter(|joint| drawn_alone && (*joint as usize) < joints.len())
+            {
                 timeline.met.range.push(*at);
                 timeline.met.joint.push(joint);
                 sides.entry(joint).or_default().push((*at, item.rank));
@@ -111,7 +162,12 @@ impl<'t> Together<'t> {
         }
         timeline.deps = self.waits(joints, &sides, &items, &place);
         timeline.strings = strings.into_all();
-        Timeline { joints: Some(joints.to_vec()), step_ns: None, common_ns: Some(0), ..timeline }
+        Timeline {
+            joints: Some(joints.to_vec()),
+            step_ns: None,
+            common_ns: Some(0),
+            ..timeline
+        }
     }
 
     /// Steps and communications in the window, and where they are drawn: steps above what is done in them.
@@ -121,19 +177,44 @@ impl<'t> Together<'t> {
             let mut put = |what: What, joint: Option<u32>, (start, end): (i64, i64)| {
                 let at = |ns: i64| TimeNs(self.aligned(rank, ns).saturating_sub(self.window.0));
                 let (start, end) = (at(start), at(end));
-                let place = Drawn { track: rank, depth: 0, start, end: end.max(start), id: items.len(), count: 1 };
+                let place = Drawn {
+                    track: rank,
+                    depth: 0,
+                    start,
+                    end: end.max(start),
+                    id: items.len(),
+                    count: 1,
+                };
                 let inside = start.0 < self.window.1.saturating_sub(self.window.0) && end.0 >= 0;
                 if inside {
-                    items.push(Item { rank, what, joint, end });
-                    if matches!(what, What::Step(_)) { steps.push(place) } else { drawn.push(place) }
+                    items.push(Item {
+                        rank,
+                        what,
+                        joint,
+                        end,
+                    });
+                    if matches!(what, What::Step(_)) {
+                        steps.push(place)
+                    } else {
+                        drawn.push(place)
+                    }
                 }
             };
-            for (at, step) in facts.steps.all.iter().enumerate().filter(|(_, step)| self.step == Some(&step.name)) {
+            for (at, step) in facts
+                .steps
+                .all
+                .iter()
+                .enumerate()
+                .filter(|(_, step)| self.step == Some(&step.name))
+            {
                 put(What::Step(at), None, (step.start_ns, step.end_ns));
             }
             let sides = self.sides.get(rank as usize).map_or(&[][..], |sides| sides);
             for (at, Communication { runs, .. }) in facts.communications.iter().enumerate() {
-                let joint = sides.binary_search_by_key(&runs.waits, |(node, _)| *node).ok().map(|at| sides[at].1);
+                let joint = sides
+                    .binary_search_by_key(&runs.waits, |(node, _)| *node)
+                    .ok()
+                    .map(|at| sides[at].1);
                 put(What::Communication(at), joint, span(runs));
             }
         }
@@ -146,20 +227,43 @@ impl<'t> Together<'t> {
     }
 
     fn aligned(&self, rank: u32, ns: i64) -> i64 {
-        self.clocks.get(rank as usize).map_or(ns, |clock| clock.aligned(ns))
+        self.clocks
+            .get(rank as usize)
+            .map_or(ns, |clock| clock.aligned(ns))
     }
 
     /// From the rank that came last to all that stood still for it.
-    fn waits(&self, joints: &[Joint], sides: &BTreeMap<u32, Vec<(u32, u32)>>, items: &[Item], place: &[u32]) -> Deps {
+    fn waits(
+        &self,
+        joints: &[Joint],
+        sides: &BTreeMap<u32, Vec<(u32, u32)>>,
+        items: &[Item],
+        place: &[u32],
+    ) -> Deps {
         let mut deps = Deps::default();
-        let ends: BTreeMap<u32, TimeNs> = items.iter().zip(place).map(|(item, at)| (*at, item.end)).collect();
+        let ends: BTreeMap<u32, TimeNs> = items
+            .iter()
+            .zip(place)
+            .map(|(item, at)| (*at, item.end))
+            .collect();
         for (joint, sides) in sides {
-            let Some(of) = joints.get(*joint as usize) else { continue };
+            let Some(of) = joints.get(*joint as usize) else {
+                continue;
+            };
             let came = of.start_ns.saturating_add(of.skew_ns);
-            let is_last = |rank: u32| self.ranks.get(rank as usize).is_some_and(|facts| facts.rank == of.last);
-            let Some((from, _)) = sides.iter().find(|(_, rank)| is_last(*rank)) else { continue };
+            let is_last = |rank: u32| {
+                self.ranks
+                    .get(rank as usize)
+                    .is_some_and(|facts| facts.rank == of.last)
+            };
+            let Some((from, _)) = sides.iter().find(|(_, rank)| is_last(*rank)) else {
+                continue;
+            };
             for (to, rank) in sides.iter().filter(|(_, rank)| !is_last(*rank)) {
-                if of.skew_ns > 0 && ends.get(to).is_some_and(|end| end.0 > came) && self.ranks.len() > *rank as usize {
+                if of.skew_ns > 0
+                    && ends.get(to).is_some_and(|end| end.0 > came)
+                    && self.ranks.len() > *rank as usize
+                {
                     deps.to.push(*to);
                     deps.from.push(i64::from(*from));
                     deps.kind.push(EdgeKind::Collective as u8);
@@ -175,16 +279,46 @@ impl<'t> Together<'t> {
 
 impl Joint {
     fn new(skew: Skew, first: i64, origin_ns: i64) -> Joint {
-        let Skew { kind, ranks, number, bytes, start_ns, last, skew_ns, alone_ns, .. } = skew;
-        Joint { kind, ranks, number, bytes, start_ns: start_ns.saturating_sub(origin_ns), first, last, skew_ns, alone_ns }
+        let Skew {
+            kind,
+            ranks,
+            number,
+            bytes,
+            start_ns,
+            last,
+            skew_ns,
+            alone_ns,
+            ..
+        } = skew;
+        Joint {
+            kind,
+            ranks,
+            number,
+            bytes,
+            start_ns: start_ns.saturating_sub(origin_ns),
+            first,
+            last,
+            skew_ns,
+            alone_ns,
+        }
     }
 }
 
 impl Timeline {
     /// Says what the rank is among the others; `start_ns`: the window's start by its own clock; `place`: where a node is drawn.
-    pub(super) fn belongs(&mut self, member: &Member<'_>, start_ns: i64, place: impl Fn(u32) -> Option<u32>) {
+    pub(super) fn belongs(
+        &mut self,
+        member: &Member<'_>,
+        start_ns: i64,
+        place: impl Fn(u32) -> Option<u32>,
+    ) {
         self.rank = Some(member.rank);
-        self.common_ns = Some(member.clock.aligned(start_ns).saturating_sub(member.origin_ns));
+        self.common_ns = Some(
+            member
+                .clock
+                .aligned(start_ns)
+                .saturating_sub(member.origin_ns),
+        );
         for (node, joint) in member.joints {
             if let Some(at) = place(*node).filter(|at| self.count.get(*at as usize) == Some(&1)) {
                 self.met.range.push(at);
@@ -221,8 +355,13 @@ impl All<'_> {
             What::Step(at) => facts.steps.all.get(at)?.name.clone(),
             What::Communication(at) => {
                 let kind = facts.communications.get(at)?.kind.name();
-                let joint = item.joint.and_then(|joint| self.of.joints.get(joint as usize));
-                joint.map_or_else(|| kind.to_owned(), |joint| format!("{} {}", joint.kind, joint.number))
+                let joint = item
+                    .joint
+                    .and_then(|joint| self.of.joints.get(joint as usize));
+                joint.map_or_else(
+                    || kind.to_owned(),
+                    |joint| format!("{} {}", joint.kind, joint.number),
+                )
             }
         })
     }
@@ -230,7 +369,12 @@ impl All<'_> {
 
 impl Source for All<'_> {
     fn track(&self, number: u32) -> Track {
-        let clock = self.of.clocks.get(number as usize).copied().unwrap_or_default();
+        let clock = self
+            .of
+            .clocks
+            .get(number as usize)
+            .copied()
+            .unwrap_or_default();
         let group = match clock.uncertainty_ns {
             _ if number == 0 => "the clock of all".to_owned(),
             Some(off) if clock.contradicted => format!("clock off by {} at least", time(off)),
@@ -238,8 +382,17 @@ impl Source for All<'_> {
             None if clock.by_machine => "the clock of its machine".to_owned(),
             None => "clock not known".to_owned(),
         };
-        let rank = self.of.ranks.get(number as usize).map_or(-1, |facts| facts.rank);
-        Track { name: format!("rank {rank}"), group, stream: true, ranges: 0 }
+        let rank = self
+            .of
+            .ranks
+            .get(number as usize)
+            .map_or(-1, |facts| facts.rank);
+        Track {
+            name: format!("rank {rank}"),
+            group,
+            stream: true,
+            ranges: 0,
+        }
     }
 
     fn kind(&self, id: usize) -> u8 {
@@ -250,8 +403,15 @@ impl Source for All<'_> {
     }
 
     fn said(&self, id: usize, strings: &mut Strings) -> Said {
-        let name = self.items.get(id).and_then(|item| self.name(item)).unwrap_or_default();
-        Said { name: strings.add(&name), ..Said::default() }
+        let name = self
+            .items
+            .get(id)
+            .and_then(|item| self.name(item))
+            .unwrap_or_default();
+        Said {
+            name: strings.add(&name),
+            ..Said::default()
+        }
     }
 }
 
@@ -266,20 +426,47 @@ fn span(runs: &Runs) -> (i64, i64) {
 
 /// Of the step, as any rank has it, and of what was launched in it, but no more than twice its length; without a step all.
 fn window(ranks: &[Facts], clocks: &[Clock], step: Option<&str>) -> (i64, i64) {
-    let places = || (0usize..).zip(ranks).map(|(at, facts)| (clocks.get(at).copied().unwrap_or_default(), facts));
-    let spans = |all: &mut dyn Iterator<Item = (i64, i64)>| all.fold((i64::MAX, i64::MIN), |(first, end), (a, b)| (first.min(a), end.max(b)));
-    let of_step = |facts: &Facts, at: usize| facts.steps.get(at as u32).map(|of| of.name.as_str()) == step;
+    let places = || {
+        (0usize..)
+            .zip(ranks)
+            .map(|(at, facts)| (clocks.get(at).copied().unwrap_or_default(), facts))
+    };
+    let spans = |all: &mut dyn Iterator<Item = (i64, i64)>| {
+        all.fold((i64::MAX, i64::MIN), |(first, end), (a, b)| {
+            (first.min(a), end.max(b))
+        })
+    };
+    let of_step =
+        |facts: &Facts, at: usize| facts.steps.get(at as u32).map(|of| of.name.as_str()) == step;
     let launched = spans(&mut places().flat_map(|(clock, facts)| {
-        let of = facts.communications.iter().enumerate().filter(move |(at, _)| step.is_none() || of_step(facts, *at));
-        of.map(move |(_, one)| span(&one.runs)).map(move |(start, end)| (clock.aligned(start), clock.aligned(end)))
+        let of = facts
+            .communications
+            .iter()
+            .enumerate()
+            .filter(move |(at, _)| step.is_none() || of_step(facts, *at));
+        of.map(move |(_, one)| span(&one.runs))
+            .map(move |(start, end)| (clock.aligned(start), clock.aligned(end)))
     }));
     let steps = spans(&mut places().flat_map(|(clock, facts)| {
-        let of = facts.steps.all.iter().filter(move |of| Some(of.name.as_str()) == step);
+        let of = facts
+            .steps
+            .all
+            .iter()
+            .filter(move |of| Some(of.name.as_str()) == step);
         of.map(move |of| (clock.aligned(of.start_ns), clock.aligned(of.end_ns)))
     }));
     let (start, end) = match steps {
-        (first, end) if first < end => (first, launched.1.clamp(end, end.saturating_add(end.saturating_sub(first)))),
+        (first, end) if first < end => (
+            first,
+            launched
+                .1
+                .clamp(end, end.saturating_add(end.saturating_sub(first))),
+        ),
         _ => launched,
     };
-    if start > end { (0, 0) } else { (start, end.saturating_add(1)) }
+    if start > end {
+        (0, 0)
+    } else {
+        (start, end.saturating_add(1))
+    }
 }

@@ -19,17 +19,39 @@ pub(super) struct Track {
 /// The track of a number: threads, then queues.
 pub(super) fn track(device: &DeviceTrace, number: u32) -> Track {
     let (at, threads) = (number as usize, device.threads.len());
-    match (device.threads.get(at), at.checked_sub(threads).and_then(|queue| device.queues.get(queue))) {
-        (Some(thread), _) => Track { name: thread_name(device, *thread), group: process_name(device, thread.pid), stream: false, ranges: 0 },
-        (None, Some(queue)) => Track { name: queue_name(device, queue), group: device_name(device, queue), stream: true, ranges: 0 },
-        (None, None) => Track { name: String::new(), group: String::new(), stream: false, ranges: 0 },
+    match (
+        device.threads.get(at),
+        at.checked_sub(threads)
+            .and_then(|queue| device.queues.get(queue)),
+    ) {
+        (Some(thread), _) => Track {
+            name: thread_name(device, *thread),
+            group: process_name(device, thread.pid),
+            stream: false,
+            ranges: 0,
+        },
+        (None, Some(queue)) => Track {
+            name: queue_name(device, queue),
+            group: device_name(device, queue),
+            stream: true,
+            ranges: 0,
+        },
+        (None, None) => Track {
+            name: String::new(),
+            group: String::new(),
+            stream: false,
+            ranges: 0,
+        },
     }
 }
 
 fn process_name(device: &DeviceTrace, pid: Label) -> String {
     let said = device.process_names.iter().find(|(of, _)| *of == pid);
     let id = device.label(pid);
-    said.map_or_else(|| format!("process {id}"), |(_, name)| format!("{} {id}", device.names.get(*name).trim()))
+    said.map_or_else(
+        || format!("process {id}"),
+        |(_, name)| format!("{} {id}", device.names.get(*name).trim()),
+    )
 }
 
 fn thread_name(device: &DeviceTrace, thread: Thread) -> String {
@@ -37,17 +59,32 @@ fn thread_name(device: &DeviceTrace, thread: Thread) -> String {
     let id = device.label(thread.tid);
     let name = said.map_or("", |(_, name)| device.names.get(*name).trim());
     // Kineto writes "thread 4711 (python)" or the bare name
-    if name.contains(&id) { name.to_owned() } else { format!("thread {id} {name}").trim_end().to_owned() }
+    if name.contains(&id) {
+        name.to_owned()
+    } else {
+        format!("thread {id} {name}").trim_end().to_owned()
+    }
 }
 
 fn device_name(device: &DeviceTrace, queue: &Queue) -> String {
-    let model = usize::try_from(queue.device).ok().and_then(|at| device.header.devices.get(at)).filter(|model| !model.is_empty());
-    format!("device {}{}", queue.device, model.map_or(String::new(), |model| format!(" ({model})")))
+    let model = usize::try_from(queue.device)
+        .ok()
+        .and_then(|at| device.header.devices.get(at))
+        .filter(|model| !model.is_empty());
+    format!(
+        "device {}{}",
+        queue.device,
+        model.map_or(String::new(), |model| format!(" ({model})"))
+    )
 }
 
 /// A stream's name; where a device has several contexts with that stream, also the context's.
 fn queue_name(device: &DeviceTrace, queue: &Queue) -> String {
     let same = |other: &&Queue| other.device == queue.device && other.stream == queue.stream;
-    let context = if device.queues.iter().filter(same).count() > 1 { format!(" of context {}", queue.context) } else { String::new() };
+    let context = if device.queues.iter().filter(same).count() > 1 {
+        format!(" of context {}", queue.context)
+    } else {
+        String::new()
+    };
     format!("stream {}{context}", queue.stream)
 }

@@ -30,24 +30,43 @@ pub struct Written<'t> {
 
 /// Draws a window with `most` ranges at most. Times are the measured ones; without these, those of the run. Gaps and delays are
 /// the time between ranges. O(n log n).
-pub fn graph_timeline(of: Written<'_>, window: Window, most: usize, member: Option<&Member<'_>>) -> Timeline {
-    let Written { graph, run, labels, .. } = of;
+pub fn graph_timeline(
+    of: Written<'_>,
+    window: Window,
+    most: usize,
+    member: Option<&Member<'_>>,
+) -> Timeline {
+    let Written {
+        graph, run, labels, ..
+    } = of;
     let ran = Ran { graph, run, labels };
     let start = window.start;
     // a graph without edges says nothing of what took long
-    let steps = if graph.edges() > 0 { critical::within(ran, &window) } else { vec![] };
+    let steps = if graph.edges() > 0 {
+        critical::within(ran, &window)
+    } else {
+        vec![]
+    };
     let mut on_path: Vec<usize> = steps.iter().map(|step| step.node as usize).collect();
     on_path.sort_unstable();
     let few = on_path.len() <= most / 2;
     let kept = |id: usize| few && on_path.binary_search(&id).is_ok();
     let mut strings = Strings::new(most.saturating_mul(40));
     let all = within(of, &window);
-    let (mut timeline, place) = Timeline::draw(window, all, (graph.len(), most), &kept, &of, &mut strings);
+    let (mut timeline, place) =
+        Timeline::draw(window, all, (graph.len(), most), &kept, &of, &mut strings);
     timeline.deps = deps(of, &place, start, &mut strings);
-    let range = |step: &etlink_replay::Step| place.get(step.node as usize).copied().filter(|at| *at != NONE);
+    let range = |step: &etlink_replay::Step| {
+        place
+            .get(step.node as usize)
+            .copied()
+            .filter(|at| *at != NONE)
+    };
     timeline.path = Path::new(ran, &steps, (start, most / 2), range, &mut strings);
     if let Some(member) = member {
-        timeline.belongs(member, of.base_ns.saturating_add(start.0), |node| place.get(node as usize).copied());
+        timeline.belongs(member, of.base_ns.saturating_add(start.0), |node| {
+            place.get(node as usize).copied()
+        });
     }
     timeline.strings = strings.into_all();
     timeline
@@ -56,12 +75,18 @@ pub fn graph_timeline(of: Written<'_>, window: Window, most: usize, member: Opti
 impl Written<'_> {
     /// When a node began and ended.
     fn span(&self, node: usize) -> (TimeNs, TimeNs) {
-        if self.graph.measured { (self.graph.start[node], self.graph.end(node)) } else { (self.run.start[node], self.run.end(node)) }
+        if self.graph.measured {
+            (self.graph.start[node], self.graph.end(node))
+        } else {
+            (self.run.start[node], self.run.end(node))
+        }
     }
 
     /// Starts and ends of all that can be drawn.
     pub fn spans(&self) -> impl Iterator<Item = (TimeNs, TimeNs)> {
-        (0..self.graph.len()).filter(|node| is_work(self.graph.kind[*node])).map(|node| self.span(node))
+        (0..self.graph.len())
+            .filter(|node| is_work(self.graph.kind[*node]))
+            .map(|node| self.span(node))
     }
 }
 
@@ -73,10 +98,24 @@ fn within(of: Written<'_>, window: &Window) -> Vec<Drawn> {
     let graph = of.graph;
     let drawn = |id: usize| {
         let (start, end) = of.span(id);
-        let inside = is_work(graph.kind[id]) && start < window.end && (end > window.start || start >= window.start);
+        let inside = is_work(graph.kind[id])
+            && start < window.end
+            && (end > window.start || start >= window.start);
         // streams after threads
-        let track = graph.resource[id] + if graph.on_device(id) { graph.resources.len() as u32 } else { 0 };
-        inside.then_some(Drawn { track, depth: 0, start, end, id, count: 1 })
+        let track = graph.resource[id]
+            + if graph.on_device(id) {
+                graph.resources.len() as u32
+            } else {
+                0
+            };
+        inside.then_some(Drawn {
+            track,
+            depth: 0,
+            start,
+            end,
+            id,
+            count: 1,
+        })
     };
     nested((0..graph.len()).filter_map(drawn).collect())
 }
@@ -87,21 +126,35 @@ fn deps(of: Written<'_>, place: &[u32], origin: TimeNs, strings: &mut Strings) -
         for edge in of.graph.edges_to(node) {
             let dep = of.graph.dep(edge);
             if dep.kind != EdgeKind::ProgramOrder {
-                found.push((place[node], of.run.decided[node] as usize != edge, dep.kind, dep.from, dep.inferred, node));
+                found.push((
+                    place[node],
+                    of.run.decided[node] as usize != edge,
+                    dep.kind,
+                    dep.from,
+                    dep.inferred,
+                    node,
+                ));
             }
         }
     }
     found.sort_unstable();
     let mut deps = Deps::default();
     for (to, not_decided, kind, from, inferred, node) in found {
-        let drawn = place.get(from as usize).copied().filter(|from| *from != NONE);
+        let drawn = place
+            .get(from as usize)
+            .copied()
+            .filter(|from| *from != NONE);
         deps.to.push(to);
-        deps.from.push(drawn.map_or_else(|| -1 - i64::from(strings.add(of.labels.name(from))), i64::from));
+        deps.from.push(drawn.map_or_else(
+            || -1 - i64::from(strings.add(of.labels.name(from))),
+            i64::from,
+        ));
         deps.kind.push(kind as u8);
         let (start, ended) = (of.span(node).0, of.span(from as usize).1);
         deps.at.push(start.since(origin));
         deps.gap.push(start.since(ended));
-        deps.flags.push(u8::from(!not_decided) + 2 * u8::from(inferred));
+        deps.flags
+            .push(u8::from(!not_decided) + 2 * u8::from(inferred));
     }
     deps
 }
@@ -111,8 +164,15 @@ impl Source for Written<'_> {
         let resources = &self.graph.resources;
         let of = resources.get(number as usize % resources.len().max(1));
         // "stream 7 of device 0"
-        let (name, group) = of.map_or(("", ""), |of| of.name.split_once(" of ").unwrap_or((&of.name, "")));
-        Track { name: name.to_owned(), group: group.to_owned(), stream: of.is_some_and(|of| of.on_device), ranges: 0 }
+        let (name, group) = of.map_or(("", ""), |of| {
+            of.name.split_once(" of ").unwrap_or((&of.name, ""))
+        });
+        Track {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            stream: of.is_some_and(|of| of.on_device),
+            ranges: 0,
+        }
     }
 
     fn kind(&self, id: usize) -> u8 {
@@ -127,6 +187,11 @@ impl Source for Written<'_> {
 
     fn said(&self, id: usize, strings: &mut Strings) -> Said {
         let name = strings.add(self.labels.name(id as u32));
-        Said { name, about: strings.add(&(self.about)(id)), correlation: self.labels.correlation(id as u32).filter(|of| *of > 0), ..Said::default() }
+        Said {
+            name,
+            about: strings.add(&(self.about)(id)),
+            correlation: self.labels.correlation(id as u32).filter(|of| *of > 0),
+            ..Said::default()
+        }
     }
 }

@@ -42,7 +42,11 @@ impl ArrowKind {
 /// too many to see anything.
 pub fn is_drawn(kind: EdgeKind) -> bool {
     match kind {
-        EdgeKind::Launch | EdgeKind::EventWait | EdgeKind::HostWait | EdgeKind::Handoff | EdgeKind::Collective => true,
+        EdgeKind::Launch
+        | EdgeKind::EventWait
+        | EdgeKind::HostWait
+        | EdgeKind::Handoff
+        | EdgeKind::Collective => true,
         EdgeKind::ProgramOrder | EdgeKind::StreamOrder | EdgeKind::Tensor => false,
     }
 }
@@ -68,11 +72,27 @@ impl Arrows {
             if ends > slices.span(to).0 {
                 to = Slice::Node(edge.to);
             }
-            marks.push(Mark { slice: from, at: begins, id, kind, begins: true });
-            marks.push(Mark { slice: to, at: ends, id, kind, begins: false });
+            marks.push(Mark {
+                slice: from,
+                at: begins,
+                id,
+                kind,
+                begins: true,
+            });
+            marks.push(Mark {
+                slice: to,
+                at: ends,
+                id,
+                kind,
+                begins: false,
+            });
         }
         let count = marks.len() as u64 / 2;
-        marks.extend((0..).zip(slices.releases).map(|(at, _)| between_ranks(slices, at)));
+        marks.extend(
+            (0..)
+                .zip(slices.releases)
+                .map(|(at, _)| between_ranks(slices, at)),
+        );
         marks.sort_unstable();
         Arrows { marks, count }
     }
@@ -80,13 +100,22 @@ impl Arrows {
     /// Those at a range. O(log arrows).
     pub(super) fn of(&self, slice: Slice) -> &[Mark] {
         let first = self.marks.partition_point(|mark| mark.slice < slice);
-        let count = self.marks.get(first..).unwrap_or_default().partition_point(|mark| mark.slice == slice);
+        let count = self
+            .marks
+            .get(first..)
+            .unwrap_or_default()
+            .partition_point(|mark| mark.slice == slice);
         self.marks.get(first..first + count).unwrap_or_default()
     }
 
     /// Ranges that are there for the sake of an arrow.
     pub(super) fn made(&self) -> Vec<Slice> {
-        let mut made: Vec<Slice> = self.marks.iter().map(|mark| mark.slice).filter(|slice| slice.is_made()).collect();
+        let mut made: Vec<Slice> = self
+            .marks
+            .iter()
+            .map(|mark| mark.slice)
+            .filter(|slice| slice.is_made())
+            .collect();
         made.dedup();
         made
     }
@@ -98,8 +127,16 @@ fn between_ranks(slices: &Slices<'_>, at: u32) -> Mark {
     let (whole, start) = anchor(slices, release.node);
     let released = slices.released(&release);
     let inside = release.waits && released > start;
-    let kind = if release.message { ArrowKind::Message } else { ArrowKind::LastArrival };
-    let piece = if start > slices.span(whole).0 { Slice::Node(release.node) } else { whole };
+    let kind = if release.message {
+        ArrowKind::Message
+    } else {
+        ArrowKind::LastArrival
+    };
+    let piece = if start > slices.span(whole).0 {
+        Slice::Node(release.node)
+    } else {
+        whole
+    };
     Mark {
         slice: if inside { Slice::Transfer(at) } else { piece },
         at: if inside { released } else { start },
@@ -113,7 +150,14 @@ fn between_ranks(slices: &Slices<'_>, at: u32) -> Mark {
 fn anchor(slices: &Slices<'_>, node: u32) -> (Slice, TimeNs) {
     let piece = slices.trace.nodes.get(node as usize);
     let slice = Slice::of(node, &piece);
-    (slice, if slice.row().is_some() { slices.span(slice).0 } else { piece.start })
+    (
+        slice,
+        if slice.row().is_some() {
+            slices.span(slice).0
+        } else {
+            piece.start
+        },
+    )
 }
 
 /// Where the arrow comes from. A launch edge begins at what ran before the call, but it is the call that launches.
@@ -121,14 +165,25 @@ fn source(slices: &Slices<'_>, edge: Edge) -> (Slice, TimeNs) {
     if edge.kind == EdgeKind::Handoff {
         // to Perfetto the range that began last is the innermost, also when it has ended
         let (whole, at) = anchor(slices, edge.from);
-        return (if at > slices.span(whole).0 { Slice::Node(edge.from) } else { whole }, at);
+        return (
+            if at > slices.span(whole).0 {
+                Slice::Node(edge.from)
+            } else {
+                whole
+            },
+            at,
+        );
     }
     let (to, _) = anchor(slices, edge.to);
     let row = to.row().filter(|_| edge.kind == EdgeKind::Launch);
-    let Some(call) = row.and_then(|row| slices.trace.row_call.get(row as usize)?.get()) else { return anchor(slices, edge.from) };
+    let Some(call) = row.and_then(|row| slices.trace.row_call.get(row as usize)?.get()) else {
+        return anchor(slices, edge.from);
+    };
     let call = Slice::Call(call.0);
     // of a call that waits for its row only what follows the wait is a node
     let node = slices.node(call).map(|node| anchor(slices, node).1);
-    let at = node.filter(|at| *at <= slices.span(to).0).unwrap_or(slices.span(call).0);
+    let at = node
+        .filter(|at| *at <= slices.span(to).0)
+        .unwrap_or(slices.span(call).0);
     (call, at)
 }

@@ -11,14 +11,25 @@ pub(super) fn name(trace: &LinkedTrace, slice: Slice) -> (&str, &str) {
     let device = &trace.device;
     match slice {
         Slice::Op(at) => {
-            let category = if device.ops.annotation[at as usize] { "user_annotation" } else { "cpu_op" };
+            let category = if device.ops.annotation[at as usize] {
+                "user_annotation"
+            } else {
+                "cpu_op"
+            };
             (device.names.get(device.ops.name[at as usize]), category)
         }
         Slice::Call(at) => (device.names.get(device.calls.name[at as usize]), "runtime"),
-        Slice::Row(at) => (device.names.get(device.rows.name[at as usize]), device.names.get(device.rows.category[at as usize])),
+        Slice::Row(at) => (
+            device.names.get(device.rows.name[at as usize]),
+            device.names.get(device.rows.category[at as usize]),
+        ),
         Slice::Node(index) => {
             let node = trace.nodes.get(index as usize);
-            if Slice::of(index, &node) == slice { (trace.name(&node), "node") } else { ("goes on", "node") }
+            if Slice::of(index, &node) == slice {
+                (trace.name(&node), "node")
+            } else {
+                ("goes on", "node")
+            }
         }
         Slice::Transfer(_) => ("transfer", "transfer"),
     }
@@ -36,7 +47,10 @@ pub(super) fn args(slices: &Slices<'_>, slice: Slice, args: &mut Out<'_>) -> io:
         Slice::Node(node) => args.text("name", trace.name(&trace.nodes.get(node as usize))),
         Slice::Transfer(_) => {
             let since = node.map(|node| trace.nodes.start[node as usize]);
-            args.number("waited_ns", since.map(|since| (slices.span(slice).0 - since).0))
+            args.number(
+                "waited_ns",
+                since.map(|since| (slices.span(slice).0 - since).0),
+            )
         }
     }
 }
@@ -45,7 +59,10 @@ fn op(trace: &LinkedTrace, op: OpIdx, args: &mut Out<'_>) -> io::Result<()> {
     let (ops, at) = (&trace.device.ops, op.index());
     args.number("rf_id", ops.rf_id[at].get().map(|id| id.0))?;
     args.number("seq_id", known(ops.seq_id[at]))?;
-    args.number("fwd_thread", Some(ops.fwd_thread[at]).filter(|thread| *thread != 0))?;
+    args.number(
+        "fwd_thread",
+        Some(ops.fwd_thread[at]).filter(|thread| *thread != 0),
+    )?;
     let matched = trace.host.as_ref().zip(trace.op_host[at].get());
     match matched {
         Some((host, of)) => {
@@ -54,7 +71,11 @@ fn op(trace: &LinkedTrace, op: OpIdx, args: &mut Out<'_>) -> io::Result<()> {
             args.word("matched_by", Some(trace.op_rule[at]))?;
             args.text("op_schema", host.names.get(nodes.op_schema[of.index()]))?;
             let [inputs, outputs] = [&nodes.inputs[of.index()], &nodes.outputs[of.index()]];
-            for (key, list) in [("input_shapes", inputs.shapes), ("input_types", inputs.types), ("output_shapes", outputs.shapes)] {
+            for (key, list) in [
+                ("input_shapes", inputs.shapes),
+                ("input_types", inputs.types),
+                ("output_shapes", outputs.shapes),
+            ] {
                 some_list(args, key, host.names.get(list))?;
             }
         }
@@ -64,7 +85,9 @@ fn op(trace: &LinkedTrace, op: OpIdx, args: &mut Out<'_>) -> io::Result<()> {
         }
     }
     args.number("exclusive_ns", Some(trace.op_exclusive[at].0))?;
-    trace.op_collective(op).map_or(Ok(()), |of| collective(&of, args))
+    trace
+        .op_collective(op)
+        .map_or(Ok(()), |of| collective(&of, args))
 }
 
 fn call(trace: &LinkedTrace, call: CallIdx, args: &mut Out<'_>) -> io::Result<()> {
@@ -92,15 +115,25 @@ fn row(trace: &LinkedTrace, row: RowIdx, args: &mut Out<'_>) -> io::Result<()> {
     } else {
         args.number("bytes", Some(rows.bytes[at]))?;
     }
-    args.number("graph_node", Some(rows.graph_node[at]).filter(|node| *node != 0))?;
-    args.word("no_launch", Some(trace.row_no_launch[at]).filter(|reason| *reason != NoLaunch::Launched))?;
+    args.number(
+        "graph_node",
+        Some(rows.graph_node[at]).filter(|node| *node != 0),
+    )?;
+    args.word(
+        "no_launch",
+        Some(trace.row_no_launch[at]).filter(|reason| *reason != NoLaunch::Launched),
+    )?;
     owner(trace, trace.row_op[at], args)?;
-    trace.row_collective(row).map_or(Ok(()), |of| collective(&of, args))
+    trace
+        .row_collective(row)
+        .map_or(Ok(()), |of| collective(&of, args))
 }
 
 /// The op that a call or row belongs to.
 fn owner(trace: &LinkedTrace, op: OpIdx, args: &mut Out<'_>) -> io::Result<()> {
-    op.get().map_or(Ok(()), |op| args.text("op", trace.device_name(trace.device.ops.name[op.index()])))
+    op.get().map_or(Ok(()), |op| {
+        args.text("op", trace.device_name(trace.device.ops.name[op.index()]))
+    })
 }
 
 fn collective(of: &CollectiveRef<'_>, args: &mut Out<'_>) -> io::Result<()> {
@@ -115,8 +148,16 @@ fn collective(of: &CollectiveRef<'_>, args: &mut Out<'_>) -> io::Result<()> {
     args.text("group", name(record.group_name))?;
     args.text("group_desc", name(record.group_desc))?;
     args.text("group_ranks", name(record.group_ranks))?;
-    args.number("group_size", Some(record.group_size).filter(|size| *size > 0))?;
-    for (key, value) in [("rank", record.rank), ("src", record.src), ("dst", record.dst), ("seq", record.seq)] {
+    args.number(
+        "group_size",
+        Some(record.group_size).filter(|size| *size > 0),
+    )?;
+    for (key, value) in [
+        ("rank", record.rank),
+        ("src", record.src),
+        ("dst", record.dst),
+        ("seq", record.seq),
+    ] {
         args.number(key, known(value))?;
     }
     args.number("asynchronous", Some(record.asynchronous))
@@ -127,5 +168,9 @@ fn known(value: i64) -> Option<i64> {
 }
 
 fn some_list(args: &mut Out<'_>, key: &'static str, list: &str) -> io::Result<()> {
-    if list == "[]" { Ok(()) } else { args.text(key, list) }
+    if list == "[]" {
+        Ok(())
+    } else {
+        args.text(key, list)
+    }
 }

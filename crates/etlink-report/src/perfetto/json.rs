@@ -45,11 +45,24 @@ pub(super) struct Events<'w, W> {
 impl<'w, W: Write> Events<'w, W> {
     /// Begins with nothing.
     pub(super) fn new(out: &'w mut W, times: Times) -> Self {
-        Events { out, line: vec![], times, any: false, track: Track::default(), args: false }
+        Events {
+            out,
+            line: vec![],
+            times,
+            any: false,
+            track: Track::default(),
+            args: false,
+        }
     }
 
     /// Names a process or thread, or says where it stands: `what` is the event's name.
-    fn metadata(&mut self, track: Track, what: &str, key: &str, value: Value<'_>) -> io::Result<()> {
+    fn metadata(
+        &mut self,
+        track: Track,
+        what: &str,
+        key: &str,
+        value: Value<'_>,
+    ) -> io::Result<()> {
         self.head("M", track)?;
         self.put(", \"name\": \"");
         self.put(what);
@@ -65,7 +78,11 @@ impl<'w, W: Write> Events<'w, W> {
     fn arrow(&mut self, mark: &Mark) -> io::Result<()> {
         self.head(if mark.begins { "s" } else { "f" }, self.track)?;
         self.time(mark.at)?;
-        self.put(if mark.begins { ", \"id\": " } else { ", \"bp\": \"e\", \"id\": " });
+        self.put(if mark.begins {
+            ", \"id\": "
+        } else {
+            ", \"bp\": \"e\", \"id\": "
+        });
         number(&mut self.line, mark.id)?;
         for key in [", \"name\": \"", "\", \"cat\": \""] {
             self.put(key);
@@ -81,7 +98,11 @@ impl<'w, W: Write> Events<'w, W> {
             self.line.clear();
         }
         let first = !std::mem::replace(&mut self.any, true);
-        self.put(if first { "\n{\"ph\": \"" } else { ",\n{\"ph\": \"" });
+        self.put(if first {
+            "\n{\"ph\": \""
+        } else {
+            ",\n{\"ph\": \""
+        });
         self.put(phase);
         self.put("\", \"pid\": ");
         number(&mut self.line, track.pid)?;
@@ -110,10 +131,20 @@ impl<'w, W: Write> Events<'w, W> {
 
 impl<W: Write> Sink for Events<'_, W> {
     fn process(&mut self, process: Process<'_>) -> io::Result<()> {
-        let track = Track { pid: process.pid, tid: process.pid };
+        let track = Track {
+            pid: process.pid,
+            tid: process.pid,
+        };
         self.metadata(track, "process_name", "name", Value::Text(process.name))?;
-        self.metadata(track, "process_sort_index", "sort_index", process.place.into())?;
-        process.label.map_or(Ok(()), |label| self.metadata(track, "process_labels", "labels", Value::Text(label)))
+        self.metadata(
+            track,
+            "process_sort_index",
+            "sort_index",
+            process.place.into(),
+        )?;
+        process.label.map_or(Ok(()), |label| {
+            self.metadata(track, "process_labels", "labels", Value::Text(label))
+        })
     }
 
     fn thread(&mut self, track: Track, name: &str) -> io::Result<()> {
@@ -125,7 +156,12 @@ impl<W: Write> Sink for Events<'_, W> {
         self.head("X", range.track)?;
         self.time(range.start)?;
         self.put(", \"dur\": ");
-        micros(&mut self.line, self.times.of(range.start + range.duration).saturating_sub(self.times.of(range.start)))?;
+        micros(
+            &mut self.line,
+            self.times
+                .of(range.start + range.duration)
+                .saturating_sub(self.times.of(range.start)),
+        )?;
         self.put(", \"name\": ");
         text(&mut self.line, range.name)?;
         self.put(", \"cat\": ");
@@ -133,7 +169,11 @@ impl<W: Write> Sink for Events<'_, W> {
     }
 
     fn arg(&mut self, key: &'static str, value: Value<'_>) -> io::Result<()> {
-        let before = if std::mem::replace(&mut self.args, true) { ", \"" } else { ", \"args\": {\"" };
+        let before = if std::mem::replace(&mut self.args, true) {
+            ", \""
+        } else {
+            ", \"args\": {\""
+        };
         [before, key, "\": "].iter().for_each(|part| self.put(part));
         self.value(value)
     }

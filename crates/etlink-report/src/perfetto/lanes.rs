@@ -20,13 +20,21 @@ pub(super) struct Lanes {
 
 impl Lanes {
     pub(super) fn new(nests: bool) -> Lanes {
-        Lanes { nests, ..Lanes::default() }
+        Lanes {
+            nests,
+            ..Lanes::default()
+        }
     }
 
     /// The lane of the next range: inside the narrowest that encloses it, else the first free. O(log lanes), amortised.
     pub(super) fn place(&mut self, start: TimeNs, end: TimeNs) -> u32 {
         self.close(start);
-        let around = self.innermost.range((end, 0)..).next().copied().filter(|_| self.nests);
+        let around = self
+            .innermost
+            .range((end, 0)..)
+            .next()
+            .copied()
+            .filter(|_| self.nests);
         let lane = match around {
             Some(around) => {
                 self.innermost.remove(&around);
@@ -50,7 +58,9 @@ impl Lanes {
     fn close(&mut self, now: TimeNs) {
         while let Some(&(end, lane)) = self.innermost.first().filter(|(end, _)| *end <= now) {
             self.innermost.remove(&(end, lane));
-            let Some(open) = self.open.get_mut(lane as usize) else { continue };
+            let Some(open) = self.open.get_mut(lane as usize) else {
+                continue;
+            };
             while open.last().is_some_and(|end| *end <= now) {
                 open.pop();
             }
@@ -69,14 +79,23 @@ mod tests {
 
     fn placed(nests: bool, ranges: &[(i64, i64)]) -> Vec<u32> {
         let mut lanes = Lanes::new(nests);
-        ranges.iter().map(|&(start, end)| lanes.place(TimeNs(start), TimeNs(end))).collect()
+        ranges
+            .iter()
+            .map(|&(start, end)| lanes.place(TimeNs(start), TimeNs(end)))
+            .collect()
     }
 
     #[test]
     fn what_nests_stays_and_what_overlaps_moves() {
-        assert_eq!(placed(true, &[(0, 10), (0, 4), (4, 8), (5, 12), (6, 7), (13, 20)]), [0, 0, 0, 1, 0, 0]);
+        assert_eq!(
+            placed(true, &[(0, 10), (0, 4), (4, 8), (5, 12), (6, 7), (13, 20)]),
+            [0, 0, 0, 1, 0, 0]
+        );
         assert_eq!(placed(true, &[(0, 10), (10, 10), (10, 20)]), [0, 0, 0]);
-        assert_eq!(placed(false, &[(0, 10), (0, 4), (4, 8), (10, 12)]), [0, 1, 1, 0]);
+        assert_eq!(
+            placed(false, &[(0, 10), (0, 4), (4, 8), (10, 12)]),
+            [0, 1, 1, 0]
+        );
     }
 
     proptest! {

@@ -138,8 +138,15 @@ pub struct Summary {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(trace: &LinkedTrace, path: &[Step], format: Format, out: &mut impl Write) -> io::Result<Summary> {
-    let begins = path.first().map(|step| TimeNs(step.start.0.saturating_sub(step.delay.0)));
+pub fn write(
+    trace: &LinkedTrace,
+    path: &[Step],
+    format: Format,
+    out: &mut impl Write,
+) -> io::Result<Summary> {
+    let begins = path
+        .first()
+        .map(|step| TimeNs(step.start.0.saturating_sub(step.delay.0)));
     let window = trace.device.window().map(|(start, _)| start);
     let origin = begins.into_iter().chain(window).min().unwrap_or_default();
     let unix_ns = trace.device.header.base_ns.saturating_add(origin.0);
@@ -153,8 +160,18 @@ pub fn write(trace: &LinkedTrace, path: &[Step], format: Format, out: &mut impl 
 ///
 /// # Errors
 /// Those of `out`; more tracks than a rank of so many can have.
-pub fn write_member(trace: &LinkedTrace, path: &[Step], member: &Member<'_>, format: Format, out: &mut impl Write) -> io::Result<Summary> {
-    let times = Times { clock: member.clock, base_ns: trace.device.header.base_ns, origin_ns: member.origin_ns };
+pub fn write_member(
+    trace: &LinkedTrace,
+    path: &[Step],
+    member: &Member<'_>,
+    format: Format,
+    out: &mut impl Write,
+) -> io::Result<Summary> {
+    let times = Times {
+        clock: member.clock,
+        base_ns: trace.device.header.base_ns,
+        origin_ns: member.origin_ns,
+    };
     write_events(trace, path, Some(member), times, format, out)
 }
 
@@ -168,29 +185,61 @@ fn write_events(
 ) -> io::Result<Summary> {
     match format {
         Format::Json => walk(trace, path, member, &mut json::Events::new(out, times)),
-        Format::Protobuf => walk(trace, path, member, &mut packets::Packets::new(out, times, member.map_or(1, |member| member.place + 1))),
+        Format::Protobuf => walk(
+            trace,
+            path,
+            member,
+            &mut packets::Packets::new(out, times, member.map_or(1, |member| member.place + 1)),
+        ),
     }
 }
 
-fn walk(trace: &LinkedTrace, path: &[Step], member: Option<&Member<'_>>, sink: &mut dyn Sink) -> io::Result<Summary> {
+fn walk(
+    trace: &LinkedTrace,
+    path: &[Step],
+    member: Option<&Member<'_>>,
+    sink: &mut dyn Sink,
+) -> io::Result<Summary> {
     let slices = Slices::new(trace, member.map_or(&[], |member| member.releases));
     // those between ranks come first
-    let arrows = Arrows::new(&slices, member.map_or(0, |member| u64::from(member.place + 1) << 32));
+    let arrows = Arrows::new(
+        &slices,
+        member.map_or(0, |member| u64::from(member.place + 1) << 32),
+    );
     let mut tracks = Tracks::new(&trace.device, member, sink)?;
     let mut out = Out::new(sink);
     steps(trace, path, tracks.path, &mut out)?;
-    let mut summary = Summary { slices: 0, arrows: arrows.count, steps: path.len() as u64 };
+    let mut summary = Summary {
+        slices: 0,
+        arrows: arrows.count,
+        steps: path.len() as u64,
+    };
     let made = arrows.made();
-    let mut wholes: BTreeMap<Slice, Option<Track>> = made.iter().filter_map(|slice| Some((slices.whole(*slice)?, None))).collect();
+    let mut wholes: BTreeMap<Slice, Option<Track>> = made
+        .iter()
+        .filter_map(|slice| Some((slices.whole(*slice)?, None)))
+        .collect();
     for (slice, start, duration) in slices.in_order(made) {
         // on a stream all but this go side by side
-        let inside = slices.whole(slice).filter(|whole| whole.row().is_some()).and_then(|whole| *wholes.get(&whole)?);
-        let track = inside.map_or_else(|| tracks.of(place(&slices, slice), start, start + duration, out.sink), Ok)?;
+        let inside = slices
+            .whole(slice)
+            .filter(|whole| whole.row().is_some())
+            .and_then(|whole| *wholes.get(&whole)?);
+        let track = inside.map_or_else(
+            || tracks.of(place(&slices, slice), start, start + duration, out.sink),
+            Ok,
+        )?;
         if let Some(whole) = wholes.get_mut(&slice) {
             *whole = Some(track);
         }
         let (name, category) = describe::name(trace, slice);
-        out.sink.begin(Range { track, name, category, start, duration })?;
+        out.sink.begin(Range {
+            track,
+            name,
+            category,
+            start,
+            duration,
+        })?;
         describe::args(&slices, slice, &mut out)?;
         out.sink.end(arrows.of(slice))?;
         summary.slices += 1;
@@ -202,11 +251,19 @@ fn walk(trace: &LinkedTrace, path: &[Step], member: Option<&Member<'_>>, sink: &
 /// What the file says of itself.
 fn about(trace: &LinkedTrace, origin: TimeNs) -> Vec<(&'static str, String)> {
     let header = &trace.device.header;
-    let mut about = vec![("written_by", format!("etlink {}", env!("CARGO_PKG_VERSION")))];
+    let mut about = vec![(
+        "written_by",
+        format!("etlink {}", env!("CARGO_PKG_VERSION")),
+    )];
     about.push(("base_time_ns", header.base_ns.to_string()));
     about.push(("origin_ns", origin.0.to_string()));
     about.extend(trace.report.rank.map(|rank| ("rank", rank.to_string())));
-    about.extend(trace.report.world_size.map(|size| ("world_size", size.to_string())));
+    about.extend(
+        trace
+            .report
+            .world_size
+            .map(|size| ("world_size", size.to_string())),
+    );
     about
 }
 
@@ -234,14 +291,26 @@ fn steps(trace: &LinkedTrace, path: &[Step], track: Track, out: &mut Out<'_>) ->
         if step.delay.0 > 0 {
             let start = TimeNs(step.start.0.saturating_sub(step.delay.0));
             let why = format!("delay: {}", step.delay_cause);
-            out.sink.begin(Range { track, name: &why, category: "delay", start, duration: step.delay })?;
+            out.sink.begin(Range {
+                track,
+                name: &why,
+                category: "delay",
+                start,
+                duration: step.delay,
+            })?;
             out.text("cause", step.delay_cause)?;
             out.text("via", step.via)?;
             out.text("before", name)?;
             out.number("node", Some(step.node))?;
             out.sink.end(&[])?;
         }
-        out.sink.begin(Range { track, name, category: "step", start: step.start, duration: step.duration })?;
+        out.sink.begin(Range {
+            track,
+            name,
+            category: "step",
+            start: step.start,
+            duration: step.duration,
+        })?;
         out.text("cause", step.cause)?;
         out.text("via", step.via)?;
         out.number("node", Some(step.node))?;
@@ -255,7 +324,10 @@ fn steps(trace: &LinkedTrace, path: &[Step], track: Track, out: &mut Out<'_>) ->
 
 fn resource(trace: &LinkedTrace, node: &etlink_link::Node) -> String {
     let device = &trace.device;
-    let (thread, queue) = (device.threads.get(node.resource as usize), device.queues.get(node.resource as usize));
+    let (thread, queue) = (
+        device.threads.get(node.resource as usize),
+        device.queues.get(node.resource as usize),
+    );
     match (node.on_device, thread, queue) {
         (true, _, Some(queue)) => format!("stream {} of device {}", queue.stream, queue.device),
         (false, Some(thread), _) => format!("thread {}", device.label(thread.tid)),

@@ -11,8 +11,9 @@ use super::sink::{Process, Range, Sink, Times, Track, Value};
 use crate::schema::trace_packet::SequenceFlags;
 use crate::schema::track_event::Type;
 use crate::schema::{
-    BuiltinClock, ChromeEventBundle, ChromeMetadata, ClockSnapshot, DebugAnnotation, InternedData, InternedString, ProcessDescriptor,
-    ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent, clock_snapshot::Clock,
+    BuiltinClock, ChromeEventBundle, ChromeMetadata, ClockSnapshot, DebugAnnotation, InternedData,
+    InternedString, ProcessDescriptor, ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent,
+    clock_snapshot::Clock,
 };
 use etlink_model::{Names, TimeNs};
 use std::io::{self, Write};
@@ -26,14 +27,36 @@ const NEEDS_STRINGS: u32 = SequenceFlags::SeqNeedsIncrementalState as u32;
 
 /// What stands before all ranks: which instant is 0, in ns since the Unix epoch, and what the file says of itself.
 pub(super) fn begin(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
-    let clock = |clock: BuiltinClock, at: u64| Clock { clock_id: Some(clock as u32), timestamp: Some(at) };
+    let clock = |clock: BuiltinClock, at: u64| Clock {
+        clock_id: Some(clock as u32),
+        timestamp: Some(at),
+    };
     let unix = u64::try_from(origin_ns).unwrap_or(0);
-    let clocks = vec![clock(BuiltinClock::Boottime, 0), clock(BuiltinClock::Realtime, unix)];
-    let text = |(name, value): &(&str, String)| ChromeMetadata { name: Some((*name).to_owned()), string_value: Some(value.clone()) };
+    let clocks = vec![
+        clock(BuiltinClock::Boottime, 0),
+        clock(BuiltinClock::Realtime, unix),
+    ];
+    let text = |(name, value): &(&str, String)| ChromeMetadata {
+        name: Some((*name).to_owned()),
+        string_value: Some(value.clone()),
+    };
     let metadata = about.iter().map(text).collect();
     let mut bytes = vec![];
-    put(&TracePacket { clock_snapshot: Some(ClockSnapshot { clocks }), ..TracePacket::default() }, &mut bytes);
-    put(&TracePacket { chrome_events: Some(ChromeEventBundle { metadata }), timestamp: Some(0), ..TracePacket::default() }, &mut bytes);
+    put(
+        &TracePacket {
+            clock_snapshot: Some(ClockSnapshot { clocks }),
+            ..TracePacket::default()
+        },
+        &mut bytes,
+    );
+    put(
+        &TracePacket {
+            chrome_events: Some(ChromeEventBundle { metadata }),
+            timestamp: Some(0),
+            ..TracePacket::default()
+        },
+        &mut bytes,
+    );
     bytes
 }
 
@@ -47,11 +70,19 @@ struct Interned(Names);
 
 impl Interned {
     /// The number of `text`, which goes to `list` where it is new; none for the empty text.
-    fn number(&mut self, text: &str, packet: &mut TracePacket, list: fn(&mut InternedData) -> &mut Vec<InternedString>) -> Option<u64> {
+    fn number(
+        &mut self,
+        text: &str,
+        packet: &mut TracePacket,
+        list: fn(&mut InternedData) -> &mut Vec<InternedString>,
+    ) -> Option<u64> {
         let known = self.0.count();
         let iid = Some(self.0.intern(text).index() as u64).filter(|iid| *iid > 0);
         if self.0.count() > known {
-            list(packet.interned_data.get_or_insert_default()).push(InternedString { iid, name: Some(text.to_owned()) });
+            list(packet.interned_data.get_or_insert_default()).push(InternedString {
+                iid,
+                name: Some(text.to_owned()),
+            });
         }
         iid
     }
@@ -76,14 +107,45 @@ pub(super) struct Packets<'w, W> {
 impl<'w, W: Write> Packets<'w, W> {
     /// `sequence`, from 1, is that of no other rank in the file.
     pub(super) fn new(out: &'w mut W, times: Times, sequence: u32) -> Self {
-        let packet = TracePacket { trusted_packet_sequence_id: Some(sequence), ..TracePacket::default() };
-        let event = |kind: Type| Some(TrackEvent { r#type: Some(kind as i32), ..TrackEvent::default() });
-        let opens = TracePacket { track_event: event(Type::SliceBegin), sequence_flags: Some(NEEDS_STRINGS), ..packet.clone() };
-        let closes = TracePacket { track_event: event(Type::SliceEnd), ..packet.clone() };
+        let packet = TracePacket {
+            trusted_packet_sequence_id: Some(sequence),
+            ..TracePacket::default()
+        };
+        let event = |kind: Type| {
+            Some(TrackEvent {
+                r#type: Some(kind as i32),
+                ..TrackEvent::default()
+            })
+        };
+        let opens = TracePacket {
+            track_event: event(Type::SliceBegin),
+            sequence_flags: Some(NEEDS_STRINGS),
+            ..packet.clone()
+        };
+        let closes = TracePacket {
+            track_event: event(Type::SliceEnd),
+            ..packet.clone()
+        };
         let mut block = vec![];
-        put(&TracePacket { sequence_flags: Some(SequenceFlags::SeqIncrementalStateCleared as u32), ..packet }, &mut block);
+        put(
+            &TracePacket {
+                sequence_flags: Some(SequenceFlags::SeqIncrementalStateCleared as u32),
+                ..packet
+            },
+            &mut block,
+        );
         let [names, categories, keys, texts] = std::array::from_fn(|_| Interned::default());
-        Packets { out, block, times, opens, closes, names, categories, keys, texts }
+        Packets {
+            out,
+            block,
+            times,
+            opens,
+            closes,
+            names,
+            categories,
+            keys,
+            texts,
+        }
     }
 
     /// Whole ns from the origin.
@@ -93,7 +155,11 @@ impl<'w, W: Write> Packets<'w, W> {
 
     fn descriptor(&mut self, track: TrackDescriptor) {
         let sequence = self.opens.trusted_packet_sequence_id;
-        let packet = TracePacket { trusted_packet_sequence_id: sequence, track_descriptor: Some(track), ..TracePacket::default() };
+        let packet = TracePacket {
+            trusted_packet_sequence_id: sequence,
+            track_descriptor: Some(track),
+            ..TracePacket::default()
+        };
         put(&packet, &mut self.block);
     }
 
@@ -121,25 +187,56 @@ fn signed(number: u32) -> Option<i32> {
 
 impl<W: Write> Sink for Packets<'_, W> {
     fn process(&mut self, process: Process<'_>) -> io::Result<()> {
-        let Process { pid, name, place, label } = process;
+        let Process {
+            pid,
+            name,
+            place,
+            label,
+        } = process;
         let process_labels = label.into_iter().map(str::to_owned).collect();
-        let of = ProcessDescriptor { pid: signed(pid), legacy_sort_index: signed(place), process_name: Some(name.to_owned()), process_labels };
-        self.descriptor(TrackDescriptor { uuid: Some(uuid(pid) | 1), process: Some(of), thread: None });
+        let of = ProcessDescriptor {
+            pid: signed(pid),
+            legacy_sort_index: signed(place),
+            process_name: Some(name.to_owned()),
+            process_labels,
+        };
+        self.descriptor(TrackDescriptor {
+            uuid: Some(uuid(pid) | 1),
+            process: Some(of),
+            thread: None,
+        });
         Ok(())
     }
 
     fn thread(&mut self, track: Track, name: &str) -> io::Result<()> {
-        let of = ThreadDescriptor { pid: signed(track.pid), tid: signed(track.tid), thread_name: Some(name.to_owned()) };
-        self.descriptor(TrackDescriptor { uuid: Some(uuid(track.tid)), process: None, thread: Some(of) });
+        let of = ThreadDescriptor {
+            pid: signed(track.pid),
+            tid: signed(track.tid),
+            thread_name: Some(name.to_owned()),
+        };
+        self.descriptor(TrackDescriptor {
+            uuid: Some(uuid(track.tid)),
+            process: None,
+            thread: Some(of),
+        });
         Ok(())
     }
 
     fn begin(&mut self, range: Range<'_>) -> io::Result<()> {
-        (self.opens.timestamp, self.closes.timestamp) = (self.time(range.start), self.time(range.start + range.duration));
+        (self.opens.timestamp, self.closes.timestamp) = (
+            self.time(range.start),
+            self.time(range.start + range.duration),
+        );
         let track_uuid = Some(uuid(range.track.tid));
         self.closes.track_event.get_or_insert_default().track_uuid = track_uuid;
-        let name_iid = self.names.number(range.name, &mut self.opens, |data| &mut data.event_names);
-        let category = self.categories.number(range.category, &mut self.opens, |data| &mut data.event_categories);
+        let name_iid = self
+            .names
+            .number(range.name, &mut self.opens, |data| &mut data.event_names);
+        let category = self
+            .categories
+            .number(range.category, &mut self.opens, |data| {
+                &mut data.event_categories
+            });
         let event = self.event();
         (event.track_uuid, event.name_iid) = (track_uuid, name_iid);
         event.category_iids.extend(category);
@@ -147,14 +244,21 @@ impl<W: Write> Sink for Packets<'_, W> {
     }
 
     fn arg(&mut self, key: &'static str, value: Value<'_>) -> io::Result<()> {
-        let name_iid = self.keys.number(key, &mut self.opens, |data| &mut data.debug_annotation_names);
-        let mut annotation = DebugAnnotation { name_iid, ..DebugAnnotation::default() };
+        let name_iid = self.keys.number(key, &mut self.opens, |data| {
+            &mut data.debug_annotation_names
+        });
+        let mut annotation = DebugAnnotation {
+            name_iid,
+            ..DebugAnnotation::default()
+        };
         match value {
             Value::Int(value) => annotation.int_value = Some(value),
             Value::Uint(value) => annotation.uint_value = Some(value),
             Value::Bool(value) => annotation.bool_value = Some(value),
             Value::Text(text) => {
-                annotation.string_value_iid = self.texts.number(text, &mut self.opens, |data| &mut data.debug_annotation_string_values);
+                annotation.string_value_iid = self.texts.number(text, &mut self.opens, |data| {
+                    &mut data.debug_annotation_string_values
+                });
             }
         }
         self.event().debug_annotations.push(annotation);
@@ -162,7 +266,9 @@ impl<W: Write> Sink for Packets<'_, W> {
     }
 
     fn end(&mut self, arrows: &[Mark]) -> io::Result<()> {
-        self.event().flow_ids.extend(arrows.iter().map(|mark| mark.id));
+        self.event()
+            .flow_ids
+            .extend(arrows.iter().map(|mark| mark.id));
         put(&self.opens, &mut self.block);
         put(&self.closes, &mut self.block);
         self.opens.interned_data = None;
@@ -170,7 +276,11 @@ impl<W: Write> Sink for Packets<'_, W> {
         event.category_iids.clear();
         event.debug_annotations.clear();
         event.flow_ids.clear();
-        if self.block.len() > BLOCK { self.hand_on() } else { Ok(()) }
+        if self.block.len() > BLOCK {
+            self.hand_on()
+        } else {
+            Ok(())
+        }
     }
 
     fn finish(&mut self) -> io::Result<()> {

@@ -49,12 +49,18 @@ pub(super) struct Times {
 impl Times {
     /// Of a trace by itself, where `origin` is 0.
     pub(super) fn since(origin: TimeNs) -> Times {
-        Times { clock: Clock::default(), base_ns: 0, origin_ns: origin.0 }
+        Times {
+            clock: Clock::default(),
+            base_ns: 0,
+            origin_ns: origin.0,
+        }
     }
 
     /// Ns from the origin. Later is not earlier.
     pub(super) fn of(&self, at: TimeNs) -> i64 {
-        self.clock.aligned(self.base_ns.saturating_add(at.0)).saturating_sub(self.origin_ns)
+        self.clock
+            .aligned(self.base_ns.saturating_add(at.0))
+            .saturating_sub(self.origin_ns)
     }
 }
 
@@ -105,29 +111,51 @@ pub(super) struct Out<'s> {
 
 impl<'s> Out<'s> {
     pub(super) fn new(sink: &'s mut dyn Sink) -> Out<'s> {
-        Out { sink, text: String::new() }
+        Out {
+            sink,
+            text: String::new(),
+        }
     }
 
     /// A number or flag, if there is one.
-    pub(super) fn number(&mut self, key: &'static str, value: Option<impl Into<Value<'static>>>) -> io::Result<()> {
+    pub(super) fn number(
+        &mut self,
+        key: &'static str,
+        value: Option<impl Into<Value<'static>>>,
+    ) -> io::Result<()> {
         value.map_or(Ok(()), |value| self.sink.arg(key, value.into()))
     }
 
     /// A text, unless it is empty.
     pub(super) fn text(&mut self, key: &'static str, value: &str) -> io::Result<()> {
-        if value.is_empty() { Ok(()) } else { self.sink.arg(key, Value::Text(value)) }
+        if value.is_empty() {
+            Ok(())
+        } else {
+            self.sink.arg(key, Value::Text(value))
+        }
     }
 
     /// The word for a value of an enumeration.
-    pub(super) fn word(&mut self, key: &'static str, value: Option<impl Serialize>) -> io::Result<()> {
+    pub(super) fn word(
+        &mut self,
+        key: &'static str,
+        value: Option<impl Serialize>,
+    ) -> io::Result<()> {
         let Some(value) = value else { return Ok(()) };
-        self.text(key, serde_variant::to_variant_name(&value).map_err(io::Error::other)?)
+        self.text(
+            key,
+            serde_variant::to_variant_name(&value).map_err(io::Error::other)?,
+        )
     }
 
     /// What can be shown.
     pub(super) fn shown(&mut self, key: &'static str, value: impl Display) -> io::Result<()> {
         self.text.clear();
         write!(self.text, "{value}").map_err(io::Error::other)?;
-        if self.text.is_empty() { Ok(()) } else { self.sink.arg(key, Value::Text(&self.text)) }
+        if self.text.is_empty() {
+            Ok(())
+        } else {
+            self.sink.arg(key, Value::Text(&self.text))
+        }
     }
 }

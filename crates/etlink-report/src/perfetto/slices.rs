@@ -33,8 +33,12 @@ impl Slice {
             NodeKind::HostOp | NodeKind::Collective => Slice::Op(node.source),
             NodeKind::HostGap if OpIdx(node.source).get().is_some() => Slice::Op(node.source),
             // what a delay on a queue waits for, its row waits for
-            NodeKind::Boundary | NodeKind::UnexplainedWait if node.on_device => Slice::Row(node.source),
-            NodeKind::HostGap | NodeKind::Boundary | NodeKind::UnexplainedWait => Slice::Node(index),
+            NodeKind::Boundary | NodeKind::UnexplainedWait if node.on_device => {
+                Slice::Row(node.source)
+            }
+            NodeKind::HostGap | NodeKind::Boundary | NodeKind::UnexplainedWait => {
+                Slice::Node(index)
+            }
         }
     }
 
@@ -67,9 +71,17 @@ impl<'t> Slices<'t> {
     /// O(nodes).
     pub(super) fn new(trace: &'t LinkedTrace, releases: &'t [Release]) -> Slices<'t> {
         let device = &trace.device;
-        let [op_node, call_node, row_node] = [device.ops.len(), device.calls.len(), device.rows.len()].map(|rows| vec![NONE; rows]);
-        let mut slices = Slices { trace, releases, op_node, call_node, row_node };
-        let nodes = (0..trace.nodes.len() as u32).filter(|node| !trace.nodes.kind[*node as usize].is_delay());
+        let [op_node, call_node, row_node] =
+            [device.ops.len(), device.calls.len(), device.rows.len()].map(|rows| vec![NONE; rows]);
+        let mut slices = Slices {
+            trace,
+            releases,
+            op_node,
+            call_node,
+            row_node,
+        };
+        let nodes = (0..trace.nodes.len() as u32)
+            .filter(|node| !trace.nodes.kind[*node as usize].is_delay());
         for node in nodes {
             let slot = match Slice::of(node, &trace.nodes.get(node as usize)) {
                 Slice::Op(op) => slices.op_node.get_mut(op as usize),
@@ -98,7 +110,9 @@ impl<'t> Slices<'t> {
 
     /// The range that a transfer is inside of.
     pub(super) fn whole(&self, slice: Slice) -> Option<Slice> {
-        let Slice::Transfer(at) = slice else { return None };
+        let Slice::Transfer(at) = slice else {
+            return None;
+        };
         let node = self.releases.get(at as usize)?.node;
         Some(Slice::of(node, &self.trace.nodes.get(node as usize)))
     }
@@ -108,7 +122,9 @@ impl<'t> Slices<'t> {
             Slice::Op(_) | Slice::Call(_) => false,
             Slice::Row(_) => true,
             Slice::Node(node) => self.trace.nodes.on_device[node as usize],
-            Slice::Transfer(at) => self.trace.nodes.on_device[self.releases[at as usize].node as usize],
+            Slice::Transfer(at) => {
+                self.trace.nodes.on_device[self.releases[at as usize].node as usize]
+            }
         }
     }
 
@@ -116,26 +132,47 @@ impl<'t> Slices<'t> {
     pub(super) fn span(&self, slice: Slice) -> (TimeNs, DurationNs) {
         let (device, nodes) = (&self.trace.device, &self.trace.nodes);
         match slice {
-            Slice::Op(at) => (device.ops.start[at as usize], device.ops.duration[at as usize]),
-            Slice::Call(at) => (device.calls.start[at as usize], device.calls.duration[at as usize]),
-            Slice::Row(at) => (device.rows.start[at as usize], device.rows.duration[at as usize]),
+            Slice::Op(at) => (
+                device.ops.start[at as usize],
+                device.ops.duration[at as usize],
+            ),
+            Slice::Call(at) => (
+                device.calls.start[at as usize],
+                device.calls.duration[at as usize],
+            ),
+            Slice::Row(at) => (
+                device.rows.start[at as usize],
+                device.rows.duration[at as usize],
+            ),
             Slice::Node(at) => (nodes.start[at as usize], nodes.duration[at as usize]),
             Slice::Transfer(at) => {
                 let start = self.released(&self.releases[at as usize]);
-                let whole = self.whole(slice).map_or((start, DurationNs(0)), |whole| self.span(whole));
-                (start, DurationNs((whole.0 + whole.1).0.saturating_sub(start.0).max(0)))
+                let whole = self
+                    .whole(slice)
+                    .map_or((start, DurationNs(0)), |whole| self.span(whole));
+                (
+                    start,
+                    DurationNs((whole.0 + whole.1).0.saturating_sub(start.0).max(0)),
+                )
             }
         }
     }
 
     /// When the last rank had come, by the trace's times.
     pub(super) fn released(&self, release: &Release) -> TimeNs {
-        TimeNs(release.at_ns.saturating_sub(self.trace.device.header.base_ns))
+        TimeNs(
+            release
+                .at_ns
+                .saturating_sub(self.trace.device.header.base_ns),
+        )
     }
 
     /// All ranges by start, the host before the device, so that of an arrow at one instant the begin comes first; then
     /// the longer first. The tables are in that order; `made` gets sorted.
-    pub(super) fn in_order(&self, mut made: Vec<Slice>) -> impl Iterator<Item = (Slice, TimeNs, DurationNs)> {
+    pub(super) fn in_order(
+        &self,
+        mut made: Vec<Slice>,
+    ) -> impl Iterator<Item = (Slice, TimeNs, DurationNs)> {
         let device = &self.trace.device;
         let key = move |slice: Slice| {
             let (start, duration) = self.span(slice);
@@ -148,7 +185,11 @@ impl<'t> Slices<'t> {
         let mut made = made.into_iter().peekable();
         std::iter::from_fn(move || {
             let heads = [ops.peek(), calls.peek(), rows.peek(), made.peek()];
-            let slice = heads.into_iter().flatten().copied().min_by_key(|slice| key(*slice))?;
+            let slice = heads
+                .into_iter()
+                .flatten()
+                .copied()
+                .min_by_key(|slice| key(*slice))?;
             match slice {
                 Slice::Op(_) => ops.next(),
                 Slice::Call(_) => calls.next(),

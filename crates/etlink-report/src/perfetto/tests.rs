@@ -8,10 +8,29 @@ use etlink_model::{DurationNs, TimeNs};
 use serde_json::Value;
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
-    let host = etlink_host::read(&draw.host(HostSchema::V1_1_1)[..], etlink_host::ReadOptions { threads: 1 }).expect("host trace");
-    let device = etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions { threads: 1, shapes: false, keep: etlink_kineto::Keep::Graph })
-        .expect("device trace");
-    etlink_link::link(Some(host), device, LinkOptions { force: true, ..LinkOptions::default() }).expect("links")
+    let host = etlink_host::read(
+        &draw.host(HostSchema::V1_1_1)[..],
+        etlink_host::ReadOptions { threads: 1 },
+    )
+    .expect("host trace");
+    let device = etlink_kineto::read(
+        &draw.kineto()[..],
+        etlink_kineto::ReadOptions {
+            threads: 1,
+            shapes: false,
+            keep: etlink_kineto::Keep::Graph,
+        },
+    )
+    .expect("device trace");
+    etlink_link::link(
+        Some(host),
+        device,
+        LinkOptions {
+            force: true,
+            ..LinkOptions::default()
+        },
+    )
+    .expect("links")
 }
 
 /// The events, after what every export has to keep to.
@@ -21,9 +40,15 @@ fn shown(trace: &LinkedTrace, path: &[Step]) -> (Vec<Value>, Summary) {
     write(trace, path, Format::Json, &mut again).expect("writes");
     assert!(text == again, "same input, same bytes");
     let mut document: Value = serde_json::from_slice(&text).expect("JSON");
-    let Value::Array(events) = document["traceEvents"].take() else { panic!("no events") };
+    let Value::Array(events) = document["traceEvents"].take() else {
+        panic!("no events")
+    };
     for event in &events {
-        assert!(event["pid"].as_u64().is_some_and(|pid| pid > 0) && event["tid"].as_u64().is_some_and(|tid| tid > 0), "{event}");
+        assert!(
+            event["pid"].as_u64().is_some_and(|pid| pid > 0)
+                && event["tid"].as_u64().is_some_and(|tid| tid > 0),
+            "{event}"
+        );
     }
     tracks_nest(&events);
     arrows_go_forward(&events);
@@ -32,7 +57,15 @@ fn shown(trace: &LinkedTrace, path: &[Step]) -> (Vec<Value>, Summary) {
 }
 
 fn tracks_nest(events: &[Value]) {
-    let ranges: Vec<_> = of(events, "X").map(|event| (track(event), ns(&event["ts"]), ns(&event["ts"]) + ns(&event["dur"]))).collect();
+    let ranges: Vec<_> = of(events, "X")
+        .map(|event| {
+            (
+                track(event),
+                ns(&event["ts"]),
+                ns(&event["ts"]) + ns(&event["dur"]),
+            )
+        })
+        .collect();
     for (at, a) in ranges.iter().enumerate() {
         for b in ranges[..at].iter().filter(|b| b.0 == a.0) {
             let apart = a.1 >= b.2 || b.1 >= a.2;
@@ -43,10 +76,18 @@ fn tracks_nest(events: &[Value]) {
 }
 
 fn arrows_go_forward(events: &[Value]) {
-    let place = |phase: &str, id: &Value| events.iter().position(|event| event["ph"] == phase && event["id"] == *id).expect("both ends");
+    let place = |phase: &str, id: &Value| {
+        events
+            .iter()
+            .position(|event| event["ph"] == phase && event["id"] == *id)
+            .expect("both ends")
+    };
     for begin in of(events, "s") {
         let (from, to) = (place("s", &begin["id"]), place("f", &begin["id"]));
-        assert!(from < to || ns(&begin["ts"]) < ns(&events[to]["ts"]), "{begin} comes after its end");
+        assert!(
+            from < to || ns(&begin["ts"]) < ns(&events[to]["ts"]),
+            "{begin} comes after its end"
+        );
         assert_eq!(begin["name"], events[to]["name"]);
     }
 }
@@ -56,7 +97,10 @@ fn of<'e>(events: &'e [Value], phase: &'e str) -> impl Iterator<Item = &'e Value
 }
 
 fn track(event: &Value) -> (u64, u64) {
-    (event["pid"].as_u64().expect("pid"), event["tid"].as_u64().expect("tid"))
+    (
+        event["pid"].as_u64().expect("pid"),
+        event["tid"].as_u64().expect("tid"),
+    )
 }
 
 fn ns(micros: &Value) -> i64 {
@@ -64,16 +108,23 @@ fn ns(micros: &Value) -> i64 {
 }
 
 fn named<'e>(events: &'e [Value], name: &str) -> &'e Value {
-    of(events, "X").find(|event| event["name"] == name && event["cat"] != "step").unwrap_or_else(|| panic!("no {name}"))
+    of(events, "X")
+        .find(|event| event["name"] == name && event["cat"] != "step")
+        .unwrap_or_else(|| panic!("no {name}"))
 }
 
 /// What its process and thread are called.
 fn place_of(events: &[Value], event: &Value) -> [String; 2] {
     let name = |what: &str, matches: &dyn Fn(&Value) -> bool| {
-        let found = of(events, "M").find(|meta| meta["name"] == what && matches(meta)).expect("named");
+        let found = of(events, "M")
+            .find(|meta| meta["name"] == what && matches(meta))
+            .expect("named");
         found["args"]["name"].as_str().expect("text").to_owned()
     };
-    [name("process_name", &|meta| meta["pid"] == event["pid"]), name("thread_name", &|meta| track(meta) == track(event))]
+    [
+        name("process_name", &|meta| meta["pid"] == event["pid"]),
+        name("thread_name", &|meta| track(meta) == track(event)),
+    ]
 }
 
 #[test]
@@ -81,21 +132,39 @@ fn a_launch_is_an_arrow_from_the_call_to_the_kernel() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.op(main, "aten::mm", 1_000, 30_001);
-    draw.launch(main, (5_000, 8_000), Queue::stream(7), "gemm", (12_000, 40_000));
+    draw.launch(
+        main,
+        (5_000, 8_000),
+        Queue::stream(7),
+        "gemm",
+        (12_000, 40_000),
+    );
     let trace = linked(&draw);
     let (events, summary) = shown(&trace, &[]);
     assert_eq!((summary.slices, summary.arrows, summary.steps), (3, 1, 0));
-    let (begin, end) = (of(&events, "s").next().expect("an arrow"), of(&events, "f").next().expect("its end"));
+    let (begin, end) = (
+        of(&events, "s").next().expect("an arrow"),
+        of(&events, "f").next().expect("its end"),
+    );
     let (call, kernel) = (named(&events, "cudaLaunchKernel"), named(&events, "gemm"));
     assert_eq!((track(begin), &begin["ts"]), (track(call), &call["ts"]));
-    assert_eq!((track(end), &end["ts"], &end["bp"]), (track(kernel), &kernel["ts"], &Value::from("e")));
+    assert_eq!(
+        (track(end), &end["ts"], &end["bp"]),
+        (track(kernel), &kernel["ts"], &Value::from("e"))
+    );
     assert_eq!([&begin["name"], &begin["cat"]], ["launch", "launch"]);
     assert_eq!(place_of(&events, kernel), ["device 0", "stream 7"]);
     let op = named(&events, "aten::mm");
-    assert_eq!((ns(&op["ts"]), ns(&op["dur"])), (0, 29_001), "counted from the first event, to the nanosecond");
+    assert_eq!(
+        (ns(&op["ts"]), ns(&op["dur"])),
+        (0, 29_001),
+        "counted from the first event, to the nanosecond"
+    );
     assert_eq!(kernel["args"]["correlation"], call["args"]["correlation"]);
     assert_eq!(op["args"]["rf_id"], 1);
-    let node = trace.nodes.get(op["args"]["node"].as_u64().expect("a node") as usize);
+    let node = trace
+        .nodes
+        .get(op["args"]["node"].as_u64().expect("a node") as usize);
     assert_eq!((trace.name(&node), node.first), ("aten::mm", true));
 }
 
@@ -106,14 +175,30 @@ fn what_overlaps_gets_a_track_of_its_own() {
     draw.op(main, "first", 0, 50_000);
     draw.op(main, "crosses", 20_000, 80_000);
     draw.op(main, "in the second", 60_000, 70_000);
-    draw.launch(main, (90_000, 91_000), Queue::stream(7), "long", (100_000, 200_000));
-    draw.launch(main, (92_000, 93_000), Queue::stream(7), "beside", (120_000, 140_000));
+    draw.launch(
+        main,
+        (90_000, 91_000),
+        Queue::stream(7),
+        "long",
+        (100_000, 200_000),
+    );
+    draw.launch(
+        main,
+        (92_000, 93_000),
+        Queue::stream(7),
+        "beside",
+        (120_000, 140_000),
+    );
     let (events, _) = shown(&linked(&draw), &[]);
-    let tracks = ["first", "crosses", "in the second", "long", "beside"].map(|name| track(named(&events, name)));
+    let tracks = ["first", "crosses", "in the second", "long", "beside"]
+        .map(|name| track(named(&events, name)));
     assert_ne!(tracks[0], tracks[1]);
     assert_eq!(tracks[1], tracks[2]);
     assert_ne!(tracks[3], tracks[4]);
-    assert_eq!(place_of(&events, named(&events, "beside")), ["device 0", "stream 7 (2)"]);
+    assert_eq!(
+        place_of(&events, named(&events, "beside")),
+        ["device 0", "stream 7 (2)"]
+    );
 }
 
 #[test]
@@ -121,11 +206,19 @@ fn the_end_of_a_wait_is_a_range_that_begins_after_the_kernel() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.op(main, "aten::mm", 0, 6_000);
-    draw.launch(main, (1_000, 5_000), Queue::stream(7), "gemm", (20_000, 90_000));
+    draw.launch(
+        main,
+        (1_000, 5_000),
+        Queue::stream(7),
+        "gemm",
+        (20_000, 90_000),
+    );
     let correlation = draw.next_correlation();
     draw.call(main, "cudaDeviceSynchronize", (10_000, 95_000), correlation);
     let (events, summary) = shown(&linked(&draw), &[]);
-    let wait = of(&events, "f").find(|event| event["name"] == "host_wait").expect("an arrow for the wait");
+    let wait = of(&events, "f")
+        .find(|event| event["name"] == "host_wait")
+        .expect("an arrow for the wait");
     let piece = named(&events, "goes on");
     assert_eq!((track(wait), &wait["ts"]), (track(piece), &piece["ts"]));
     assert_eq!((ns(&piece["ts"]), ns(&piece["dur"])), (90_000, 5_000));
@@ -140,10 +233,18 @@ fn ids_that_are_no_numbers_are_numbered_and_names_escaped() {
     draw.raw(r#"{"ph": "M", "name": "process_name", "ts": 0, "pid": "Spans", "tid": 0, "args": {"name": "of \"text\""}}"#);
     draw.raw(r#"{"ph": "M", "name": "thread_name", "ts": 0, "pid": "Spans", "tid": "Profiler", "args": {"name": "spans\n"}}"#);
     draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "a \"quote\" \u0007", "pid": "Spans", "tid": "Profiler", "ts": 1.5, "dur": 2}"#);
-    draw.raw(r#"{"ph": "X", "cat": "cpu_op", "name": "zero", "pid": 0, "tid": -1, "ts": 2, "dur": 2}"#);
+    draw.raw(
+        r#"{"ph": "X", "cat": "cpu_op", "name": "zero", "pid": 0, "tid": -1, "ts": 2, "dur": 2}"#,
+    );
     let (events, _) = shown(&linked(&draw), &[]);
-    assert_eq!(place_of(&events, named(&events, "a \"quote\" \u{7}")), ["of \"text\"", "spans"]);
-    assert_eq!(place_of(&events, named(&events, "zero")), ["process 0", "thread -1"]);
+    assert_eq!(
+        place_of(&events, named(&events, "a \"quote\" \u{7}")),
+        ["of \"text\"", "spans"]
+    );
+    assert_eq!(
+        place_of(&events, named(&events, "zero")),
+        ["process 0", "thread -1"]
+    );
 }
 
 #[test]
@@ -151,18 +252,61 @@ fn the_critical_path_has_its_steps_and_delays() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.op(main, "aten::mm", 0, 10_000);
-    draw.launch(main, (5_000, 8_000), Queue::stream(7), "gemm", (12_000, 40_000));
+    draw.launch(
+        main,
+        (5_000, 8_000),
+        Queue::stream(7),
+        "gemm",
+        (12_000, 40_000),
+    );
     let trace = linked(&draw);
-    let find = |name: &str| (0..trace.nodes.len() as u32).find(|node| trace.name(&trace.nodes.get(*node as usize)) == name).expect("a node");
+    let find = |name: &str| {
+        (0..trace.nodes.len() as u32)
+            .find(|node| trace.name(&trace.nodes.get(*node as usize)) == name)
+            .expect("a node")
+    };
     let start = trace.nodes.start[0];
-    let first = Step { node: find("aten::mm"), start, duration: DurationNs(5_000), cause: "host", via: "start", ..Step::default() };
+    let first = Step {
+        node: find("aten::mm"),
+        start,
+        duration: DurationNs(5_000),
+        cause: "host",
+        via: "start",
+        ..Step::default()
+    };
     let (node, start) = (find("gemm"), TimeNs(start.0 + 12_000));
-    let second = Step { node, start, duration: DurationNs(28_000), delay: DurationNs(7_000), cause: "kernel", delay_cause: "launch", via: "launch" };
+    let second = Step {
+        node,
+        start,
+        duration: DurationNs(28_000),
+        delay: DurationNs(7_000),
+        cause: "kernel",
+        delay_cause: "launch",
+        via: "launch",
+    };
     let (events, summary) = shown(&trace, &[first, second]);
     assert_eq!(summary.steps, 2);
-    let path: Vec<&Value> = of(&events, "X").filter(|event| place_of(&events, event)[0] == "critical path").collect();
-    let spans: Vec<_> = path.iter().map(|step| (ns(&step["ts"]), ns(&step["dur"]), step["args"]["cause"].as_str().expect("cause"))).collect();
-    assert_eq!(spans, [(0, 5_000, "host"), (5_000, 7_000, "launch"), (12_000, 28_000, "kernel")]);
+    let path: Vec<&Value> = of(&events, "X")
+        .filter(|event| place_of(&events, event)[0] == "critical path")
+        .collect();
+    let spans: Vec<_> = path
+        .iter()
+        .map(|step| {
+            (
+                ns(&step["ts"]),
+                ns(&step["dur"]),
+                step["args"]["cause"].as_str().expect("cause"),
+            )
+        })
+        .collect();
+    assert_eq!(
+        spans,
+        [
+            (0, 5_000, "host"),
+            (5_000, 7_000, "launch"),
+            (12_000, 28_000, "kernel")
+        ]
+    );
     assert_eq!(path[2]["args"]["resource"], "stream 7 of device 0");
     assert_eq!(path[1]["name"], "delay: launch");
 }

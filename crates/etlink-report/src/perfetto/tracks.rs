@@ -28,9 +28,24 @@ impl Numbers {
     /// Those of one rank.
     fn of(member: Option<&Member<'_>>) -> Numbers {
         let most = i32::MAX.unsigned_abs();
-        let room = |ranks: u32| most.checked_div(ranks).and_then(u32::checked_ilog10).map_or(0, |digits| 10u32.pow(digits)).min(ROOM);
-        let (base, room) = member.map_or((0, most), |member| (member.place.saturating_mul(room(member.of)), room(member.of)));
-        Numbers { taken: BTreeSet::new(), next: 0, base, room }
+        let room = |ranks: u32| {
+            most.checked_div(ranks)
+                .and_then(u32::checked_ilog10)
+                .map_or(0, |digits| 10u32.pow(digits))
+                .min(ROOM)
+        };
+        let (base, room) = member.map_or((0, most), |member| {
+            (
+                member.place.saturating_mul(room(member.of)),
+                room(member.of),
+            )
+        });
+        Numbers {
+            taken: BTreeSet::new(),
+            next: 0,
+            base,
+            room,
+        }
     }
 
     /// A number that no other has.
@@ -38,7 +53,10 @@ impl Numbers {
         loop {
             self.next += 1;
             if self.next >= self.room {
-                return Err(io::Error::other(format!("there are more than {} threads, streams and what runs beside them", self.room)));
+                return Err(io::Error::other(format!(
+                    "there are more than {} threads, streams and what runs beside them",
+                    self.room
+                )));
             }
             if self.taken.insert(self.base + self.next) {
                 return Ok(self.base + self.next);
@@ -69,13 +87,31 @@ pub(super) struct Tracks {
 
 impl Tracks {
     /// Numbers the processes and makes them known, the critical path first.
-    pub(super) fn new(device: &DeviceTrace, member: Option<&Member<'_>>, out: &mut dyn Sink) -> io::Result<Tracks> {
+    pub(super) fn new(
+        device: &DeviceTrace,
+        member: Option<&Member<'_>>,
+        out: &mut dyn Sink,
+    ) -> io::Result<Tracks> {
         let mut numbers = Numbers::of(member);
         let natural = |label: Label| number(label).filter(|_| member.is_none());
-        numbers.taken.extend(device.threads.iter().flat_map(|thread| [natural(thread.pid), natural(thread.tid)]).flatten());
-        let path = Track { pid: numbers.free()?, tid: numbers.free()? };
+        numbers.taken.extend(
+            device
+                .threads
+                .iter()
+                .flat_map(|thread| [natural(thread.pid), natural(thread.tid)])
+                .flatten(),
+        );
+        let path = Track {
+            pid: numbers.free()?,
+            tid: numbers.free()?,
+        };
         let rank = member.map_or(String::new(), |member| format!("{} · ", member.name));
-        let mut tracks = Tracks { numbers, places: vec![], path, rank };
+        let mut tracks = Tracks {
+            numbers,
+            places: vec![],
+            path,
+            rank,
+        };
         tracks.process(path.pid, "critical path", 0, None, out)?;
         out.thread(path, "steps")?;
         tracks.threads(device, natural, out)?;
@@ -83,12 +119,32 @@ impl Tracks {
         Ok(tracks)
     }
 
-    fn process(&self, pid: u32, name: &str, place: usize, label: Option<&str>, out: &mut dyn Sink) -> io::Result<()> {
-        let place = u32::try_from(place).unwrap_or(u32::MAX).min(self.numbers.room.saturating_sub(1)) + self.numbers.base;
-        out.process(Process { pid, name: &format!("{}{name}", self.rank), place, label })
+    fn process(
+        &self,
+        pid: u32,
+        name: &str,
+        place: usize,
+        label: Option<&str>,
+        out: &mut dyn Sink,
+    ) -> io::Result<()> {
+        let place = u32::try_from(place)
+            .unwrap_or(u32::MAX)
+            .min(self.numbers.room.saturating_sub(1))
+            + self.numbers.base;
+        out.process(Process {
+            pid,
+            name: &format!("{}{name}", self.rank),
+            place,
+            label,
+        })
     }
 
-    fn threads(&mut self, device: &DeviceTrace, natural: impl Fn(Label) -> Option<u32>, out: &mut dyn Sink) -> io::Result<()> {
+    fn threads(
+        &mut self,
+        device: &DeviceTrace,
+        natural: impl Fn(Label) -> Option<u32>,
+        out: &mut dyn Sink,
+    ) -> io::Result<()> {
         let mut processes: Vec<(Label, u32)> = vec![];
         for of in &device.threads {
             let pid = match processes.iter().find(|(label, _)| *label == of.pid) {
@@ -96,11 +152,22 @@ impl Tracks {
                 None => {
                     let pid = natural(of.pid).map_or_else(|| self.numbers.free(), Ok)?;
                     processes.push((of.pid, pid));
-                    self.process(pid, &process_name(device, of.pid), processes.len(), None, out)?;
+                    self.process(
+                        pid,
+                        &process_name(device, of.pid),
+                        processes.len(),
+                        None,
+                        out,
+                    )?;
                     pid
                 }
             };
-            self.places.push(Place { name: thread_name(device, *of), lanes: Lanes::new(true), tracks: vec![], pid });
+            self.places.push(Place {
+                name: thread_name(device, *of),
+                lanes: Lanes::new(true),
+                tracks: vec![],
+                pid,
+            });
             let natural = natural(of.tid).filter(|tid| !self.is_track(*tid));
             self.add_track(self.places.len() - 1, natural, out)?;
         }
@@ -115,20 +182,39 @@ impl Tracks {
                 None => {
                     let pid = self.numbers.free()?;
                     processes.push((queue.device, pid));
-                    let model = usize::try_from(queue.device).ok().and_then(|at| device.header.devices.get(at));
+                    let model = usize::try_from(queue.device)
+                        .ok()
+                        .and_then(|at| device.header.devices.get(at));
                     let label = model.filter(|model| !model.is_empty()).map(String::as_str);
-                    self.process(pid, &format!("device {}", queue.device), device.threads.len() + processes.len(), label, out)?;
+                    self.process(
+                        pid,
+                        &format!("device {}", queue.device),
+                        device.threads.len() + processes.len(),
+                        label,
+                        out,
+                    )?;
                     pid
                 }
             };
-            self.places.push(Place { name: queue_name(device, queue), lanes: Lanes::new(false), tracks: vec![], pid });
+            self.places.push(Place {
+                name: queue_name(device, queue),
+                lanes: Lanes::new(false),
+                tracks: vec![],
+                pid,
+            });
             self.add_track(self.places.len() - 1, None, out)?;
         }
         Ok(())
     }
 
     /// The track of the next range of thread or queue `place`. Ranges come in order of start, the longer first.
-    pub(super) fn of(&mut self, place: usize, start: TimeNs, end: TimeNs, out: &mut dyn Sink) -> io::Result<Track> {
+    pub(super) fn of(
+        &mut self,
+        place: usize,
+        start: TimeNs,
+        end: TimeNs,
+        out: &mut dyn Sink,
+    ) -> io::Result<Track> {
         let lane = self.places[place].lanes.place(start, end) as usize;
         while self.places[place].tracks.len() <= lane {
             self.add_track(place, None, out)?;
@@ -136,37 +222,57 @@ impl Tracks {
         Ok(self.places[place].tracks[lane])
     }
 
-    fn add_track(&mut self, place: usize, natural: Option<u32>, out: &mut dyn Sink) -> io::Result<()> {
+    fn add_track(
+        &mut self,
+        place: usize,
+        natural: Option<u32>,
+        out: &mut dyn Sink,
+    ) -> io::Result<()> {
         let tid = natural.map_or_else(|| self.numbers.free(), Ok)?;
         let of = &mut self.places[place];
         let track = Track { pid: of.pid, tid };
         of.tracks.push(track);
         let overflow = of.tracks.len() > 1;
-        let name = if overflow { format!("{} ({})", of.name, of.tracks.len()) } else { of.name.clone() };
+        let name = if overflow {
+            format!("{} ({})", of.name, of.tracks.len())
+        } else {
+            of.name.clone()
+        };
         out.thread(track, &name)
     }
 
     fn is_track(&self, tid: u32) -> bool {
-        self.places.iter().any(|place| place.tracks.iter().any(|track| track.tid == tid))
+        self.places
+            .iter()
+            .any(|place| place.tracks.iter().any(|track| track.tid == tid))
     }
 }
 
 /// The number that Perfetto can take over.
 fn number(label: Label) -> Option<u32> {
     match label {
-        Label::Int(number) => i32::try_from(number).ok().filter(|number| *number > 0).map(i32::unsigned_abs),
+        Label::Int(number) => i32::try_from(number)
+            .ok()
+            .filter(|number| *number > 0)
+            .map(i32::unsigned_abs),
         Label::Text(_) => None,
     }
 }
 
 fn process_name(device: &DeviceTrace, pid: Label) -> String {
     let said = device.process_names.iter().find(|(of, _)| *of == pid);
-    said.map_or_else(|| format!("process {}", device.label(pid)), |(_, name)| device.names.get(*name).to_owned())
+    said.map_or_else(
+        || format!("process {}", device.label(pid)),
+        |(_, name)| device.names.get(*name).to_owned(),
+    )
 }
 
 fn thread_name(device: &DeviceTrace, thread: Thread) -> String {
     let said = device.thread_names.iter().find(|(of, _)| *of == thread);
-    said.map_or_else(|| format!("thread {}", device.label(thread.tid)), |(_, name)| device.names.get(*name).trim().to_owned())
+    said.map_or_else(
+        || format!("thread {}", device.label(thread.tid)),
+        |(_, name)| device.names.get(*name).trim().to_owned(),
+    )
 }
 
 /// A stream's name; where a device has several contexts with that stream, also the context's.

@@ -69,7 +69,10 @@ pub struct Analyze {
 }
 
 fn peak(text: &str) -> Result<f64, &'static str> {
-    text.parse().ok().filter(|peak| *peak > 0.0 && f64::is_finite(*peak)).ok_or("a peak is a number above 0, such as 312 or 50.5")
+    text.parse()
+        .ok()
+        .filter(|peak| *peak > 0.0 && f64::is_finite(*peak))
+        .ok_or("a peak is a number above 0, such as 312 or 50.5")
 }
 
 /// Whose numbers.

@@ -60,8 +60,13 @@ pub struct What {
 }
 
 fn step_on(text: &str) -> Result<String, String> {
-    let is_path = |path: &str| path.split('.').all(|name| !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c == ':'));
-    let is_function = text.split_once(':').is_some_and(|(module, function)| is_path(module) && is_path(function));
+    let is_path = |path: &str| {
+        path.split('.')
+            .all(|name| !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c == ':'))
+    };
+    let is_function = text
+        .split_once(':')
+        .is_some_and(|(module, function)| is_path(module) && is_path(function));
     if is_function || ["optimizer", "forward"].contains(&text) {
         return Ok(text.to_owned());
     }

@@ -53,7 +53,13 @@ pub struct ToLink {
     #[arg(long)]
     pub rank: Option<i64>,
     /// Which dependencies through tensors of the host trace become edges between threads: `raw` (read after write), `all` (also write after read and after write) or `none`
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t, hide_possible_values = true)]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value_t,
+        hide_possible_values = true
+    )]
     pub tensor_deps: TensorDeps,
     /// Do not replay traces that are damaged or of two runs, and exit with 1
     #[arg(long)]
@@ -81,5 +87,10 @@ fn edge_kind(word: &str) -> Result<EdgeKind, String> {
     let word = word.replace(['-', ' '], "_");
     let names = EdgeKind::ALL.map(|kind| crate::table::word(kind).replace(' ', "_"));
     let at = names.iter().position(|name| *name == word);
-    at.map(|at| EdgeKind::ALL[at]).ok_or_else(|| format!("there is no such kind of edge; kinds are {}", names.join(", ")))
+    at.map(|at| EdgeKind::ALL[at]).ok_or_else(|| {
+        format!(
+            "there is no such kind of edge; kinds are {}",
+            names.join(", ")
+        )
+    })
 }

@@ -18,7 +18,12 @@ pub struct Top {
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
     /// Sort by own time on the device, time there with that of children, the same on the host, or number of calls [default: self-device, else self-host]
-    #[arg(long, value_enum, hide_possible_values = true, value_name = "self-device|device|self-host|host|count")]
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "self-device|device|self-host|host|count"
+    )]
     pub by: Option<By>,
     /// Frames of the Python stack as rows too
     #[arg(long)]
@@ -31,7 +36,13 @@ pub struct Top {
 #[derive(Debug, ClapArgs)]
 pub struct Tables {
     /// What makes a row of its own: a name, a name with input shapes, or a name with where it was called from (recorded with stacks)
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "name|shape|stack")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "name|shape|stack"
+    )]
     pub group: Group,
     /// How many frames of the stack tell where from
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]

@@ -41,13 +41,20 @@ pub fn run(args: Check) -> Result<Outcome> {
             let before = files.len();
             collect(path, &mut files)?;
             if files.len() == before {
-                bail!("{}: no Chakra traces or merged traces in it", path.display());
+                bail!(
+                    "{}: no Chakra traces or merged traces in it",
+                    path.display()
+                );
             }
         } else {
             files.push(path.clone());
         }
     }
-    let mut checked: Vec<Checked> = files.par_iter().with_max_len(1).map(|file| one(file)).collect::<Result<_>>()?;
+    let mut checked: Vec<Checked> = files
+        .par_iter()
+        .with_max_len(1)
+        .map(|file| one(file))
+        .collect::<Result<_>>()?;
     let sets = together(&mut checked)?;
     checked.extend(sets);
     if args.json {
@@ -55,7 +62,11 @@ pub fn run(args: Check) -> Result<Outcome> {
     } else {
         print(&checked.iter().map(describe).collect::<String>())?;
     }
-    Ok(if checked.iter().all(|file| file.ok) { Outcome::Done } else { Outcome::Found })
+    Ok(if checked.iter().all(|file| file.ok) {
+        Outcome::Done
+    } else {
+        Outcome::Found
+    })
 }
 
 /// Chakra traces and merged traces of a folder and its subfolders, sorted. Other JSON is passed by;
@@ -71,7 +82,8 @@ pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
             let plain = name.strip_suffix(".gz").unwrap_or(&name);
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(entry.path());
-            } else if plain.ends_with(".et") || plain.ends_with(".json") && is_linked(&entry.path()) {
+            } else if plain.ends_with(".et") || plain.ends_with(".json") && is_linked(&entry.path())
+            {
                 files.push(entry.path());
             }
         }
@@ -89,24 +101,40 @@ fn one(path: &Path) -> Result<Checked> {
     let source = input::open_any(path)?;
     let graph = read::read(source).with_context(|| path.display().to_string())?;
     let findings = check::check(&graph);
-    let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
+    let ok = findings
+        .iter()
+        .all(|finding| finding.severity != Severity::Error);
     let is_et = matches!(graph.format, FileKind::ChakraEt | FileKind::ChakraJson);
-    let nodes = prefix_and_rank(path).filter(|_| is_et).map(|(_, rank)| RankNodes::of(rank, &graph));
-    Ok(Checked { file: path.display().to_string(), ok, summary: Some(graph.summary()), ranks: vec![], findings, nodes })
+    let nodes = prefix_and_rank(path)
+        .filter(|_| is_et)
+        .map(|(_, rank)| RankNodes::of(rank, &graph));
+    Ok(Checked {
+        file: path.display().to_string(),
+        ok,
+        summary: Some(graph.summary()),
+        ranks: vec![],
+        findings,
+        nodes,
+    })
 }
 
 /// `<prefix>.<rank>.et`.
 pub(super) fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
     let stem = path.file_name()?.to_str()?.strip_suffix(".et")?;
     let (prefix, rank) = stem.rsplit_once('.')?;
-    Some((path.with_file_name(prefix), rank.parse().ok().filter(|rank| *rank >= 0)?))
+    Some((
+        path.with_file_name(prefix),
+        rank.parse().ok().filter(|rank| *rank >= 0)?,
+    ))
 }
 
 /// Compares the ranks of each prefix that has several, with the `comm_group.json` beside them.
 fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
     let mut sets: BTreeMap<PathBuf, Vec<RankNodes>> = BTreeMap::new();
     for one in checked {
-        if let (Some((prefix, _)), Some(nodes)) = (prefix_and_rank(Path::new(&one.file)), one.nodes.take()) {
+        if let (Some((prefix, _)), Some(nodes)) =
+            (prefix_and_rank(Path::new(&one.file)), one.nodes.take())
+        {
             sets.entry(prefix).or_default().push(nodes);
         }
     }
@@ -116,9 +144,18 @@ fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
         set.dedup_by_key(|nodes| nodes.rank());
         let groups = groups_beside(&prefix)?;
         let findings = check_ranks(&set, groups.as_ref());
-        let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
+        let ok = findings
+            .iter()
+            .all(|finding| finding.severity != Severity::Error);
         let ranks = set.iter().map(RankNodes::rank).collect();
-        Ok(Checked { file: format!("{}.*.et", prefix.display()), ok, summary: None, ranks, findings, nodes: None })
+        Ok(Checked {
+            file: format!("{}.*.et", prefix.display()),
+            ok,
+            summary: None,
+            ranks,
+            findings,
+            nodes: None,
+        })
     })
     .collect()
 }
@@ -128,7 +165,9 @@ pub(super) type GroupList = BTreeMap<String, Vec<i64>>;
 
 /// The groups of the run that a written graph is of, if they are listed beside it.
 pub(super) fn groups_of(path: &Path) -> Result<GroupList> {
-    Ok(prefix_and_rank(path).map_or(Ok(None), |(prefix, _)| groups_beside(&prefix))?.unwrap_or_default())
+    Ok(prefix_and_rank(path)
+        .map_or(Ok(None), |(prefix, _)| groups_beside(&prefix))?
+        .unwrap_or_default())
 }
 
 pub(super) fn groups_beside(prefix: &Path) -> Result<Option<GroupList>> {
@@ -137,25 +176,45 @@ pub(super) fn groups_beside(prefix: &Path) -> Result<Option<GroupList>> {
         return Ok(None);
     }
     let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let groups =
-        serde_json::from_slice(&text).with_context(|| format!("{}: no list of ranks per group, such as {{\"1\": [0, 1]}}", path.display()))?;
+    let groups = serde_json::from_slice(&text).with_context(|| {
+        format!(
+            "{}: no list of ranks per group, such as {{\"1\": [0, 1]}}",
+            path.display()
+        )
+    })?;
     Ok(Some(groups))
 }
 
 fn describe(checked: &Checked) -> String {
-    let verdict = match (checked.ok, checked.summary.as_ref().map(|summary| summary.format)) {
+    let verdict = match (
+        checked.ok,
+        checked.summary.as_ref().map(|summary| summary.format),
+    ) {
         (true, Some(FileKind::HostTrace)) => "ok, but a host trace that is not linked",
         (true, _) => "ok",
         (false, _) => "faults",
     };
     let size = match &checked.summary {
-        Some(summary) => format!("{} nodes, {} deps", summary.nodes, summary.ctrl_deps + summary.data_deps),
+        Some(summary) => format!(
+            "{} nodes, {} deps",
+            summary.nodes,
+            summary.ctrl_deps + summary.data_deps
+        ),
         None => format!("{} ranks together", checked.ranks.len()),
     };
     let mut out = format!("{}: {verdict}, {size}\n", checked.file);
     for finding in &checked.findings {
-        let grade = if finding.severity == Severity::Error { "error" } else { "warning" };
-        let _ = writeln!(out, "  {grade}: {} {}", finding.count, finding.kind.describe());
+        let grade = if finding.severity == Severity::Error {
+            "error"
+        } else {
+            "warning"
+        };
+        let _ = writeln!(
+            out,
+            "  {grade}: {} {}",
+            finding.count,
+            finding.kind.describe()
+        );
         for example in &finding.examples {
             let _ = writeln!(out, "    {}", place(example));
         }
@@ -165,8 +224,14 @@ fn describe(checked: &Checked) -> String {
 
 fn place(example: &Example) -> String {
     let id = example.id.map(|id| format!("node {id}"));
-    let name = Some(format!("{:?}", cut(&example.name, NAME_LETTERS, 0))).filter(|_| !example.name.is_empty());
+    let name = Some(format!("{:?}", cut(&example.name, NAME_LETTERS, 0)))
+        .filter(|_| !example.name.is_empty());
     let offset = example.offset.map(|offset| format!("byte {offset}"));
-    let parts = [id, name, offset, Some(cut(&example.detail, NAME_LETTERS, 0)).filter(|detail| !detail.is_empty())];
+    let parts = [
+        id,
+        name,
+        offset,
+        Some(cut(&example.detail, NAME_LETTERS, 0)).filter(|detail| !detail.is_empty()),
+    ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

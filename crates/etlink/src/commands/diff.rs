@@ -21,42 +21,83 @@ struct Compared<'a> {
 }
 
 pub fn run(args: Diff) -> Result<Outcome> {
-    if [&args.before, &args.after].iter().all(|path| path.as_path() == Path::new("-")) {
+    if [&args.before, &args.after]
+        .iter()
+        .all(|path| path.as_path() == Path::new("-"))
+    {
         bail!("only one of the two runs can be standard input");
     }
     let threads = threads(args.tables.threads)?;
     let (before, first_bad) = tables(&args, &args.before, threads)?;
     let (after, second_bad) = tables(&args, &args.after, threads)?;
-    let [first, second] = [&before, &after].map(|tables| tables.iter().map(|table| &table.top).collect::<Vec<_>>());
-    let notes = before.iter().chain(&after).flat_map(|table| table.notes.iter().map(|note| (table.file.clone(), note.as_str())));
+    let [first, second] =
+        [&before, &after].map(|tables| tables.iter().map(|table| &table.top).collect::<Vec<_>>());
+    let notes = before.iter().chain(&after).flat_map(|table| {
+        table
+            .notes
+            .iter()
+            .map(|note| (table.file.clone(), note.as_str()))
+    });
     let notes = same_notes(notes);
     let diff = diff::diff(&first, &second);
-    let compared = Compared { before: &args.before, after: &args.after, notes, diff };
+    let compared = Compared {
+        before: &args.before,
+        after: &args.after,
+        notes,
+        diff,
+    };
     if args.tables.json {
         print_json(&compared)?;
     } else if args.tables.csv {
-        compared.notes.iter().for_each(|text| eprint!("{}", note(text)));
+        compared
+            .notes
+            .iter()
+            .for_each(|text| eprint!("{}", note(text)));
         print(&csv(&compared.diff.changes)?)?;
     } else {
         print(&table(&compared, args.tables.rows))?;
     }
-    Ok(if first_bad || second_bad { Outcome::Found } else { Outcome::Done })
+    Ok(if first_bad || second_bad {
+        Outcome::Found
+    } else {
+        Outcome::Done
+    })
 }
 
 /// The profiler's tables of a run's ranks, and whether one could not be made.
 fn tables(args: &Diff, path: &Path, threads: usize) -> Result<(Vec<Table>, bool)> {
-    let wanted = Wanted { trace: path, host: None, by: None, python: false, tables: &args.tables };
+    let wanted = Wanted {
+        trace: path,
+        host: None,
+        by: None,
+        python: false,
+        tables: &args.tables,
+    };
     top::tables(wanted, threads)
 }
 
 fn csv(changes: &[Change]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
-    out.write_record(["name", "on_device", "change", "count_before", "count_after", "before_ns", "after_ns", "cost_ns", "shapes", "stack"])?;
+    out.write_record([
+        "name",
+        "on_device",
+        "change",
+        "count_before",
+        "count_after",
+        "before_ns",
+        "after_ns",
+        "cost_ns",
+        "shapes",
+        "stack",
+    ])?;
     for change in changes {
         let [count_before, count_after] = change.counts.map(|count| count.to_string());
         let [before, after] = change.times_ns.map(|ns| ns.to_string());
         let kind = word(change.kind);
-        let (shapes, stack) = (change.shapes.clone().unwrap_or_default(), change.stack.join("; "));
+        let (shapes, stack) = (
+            change.shapes.clone().unwrap_or_default(),
+            change.stack.join("; "),
+        );
         let on_device = change.on_device.to_string();
         out.write_record([
             &change.name,
@@ -76,16 +117,56 @@ fn csv(changes: &[Change]) -> Result<String> {
 
 fn table(compared: &Compared<'_>, limit: usize) -> String {
     let mut out = head(compared);
-    let changed: Vec<&Change> = compared.diff.changes.iter().filter(|change| change.kind != Kind::Same).collect();
-    let limit = Limit { lines: limit, option: "-n" };
-    let mut lines = Grid::new(3, limit, ["name", "on", "change", "count before", "count after", "time before", "time after", "cost"]);
+    let changed: Vec<&Change> = compared
+        .diff
+        .changes
+        .iter()
+        .filter(|change| change.kind != Kind::Same)
+        .collect();
+    let limit = Limit {
+        lines: limit,
+        option: "-n",
+    };
+    let mut lines = Grid::new(
+        3,
+        limit,
+        [
+            "name",
+            "on",
+            "change",
+            "count before",
+            "count after",
+            "time before",
+            "time after",
+            "cost",
+        ],
+    );
     for change in &changed {
-        let [old, new] = change.counts.map(|count| if count.fract() == 0.0 { count.to_string() } else { format!("{count:.2}") });
+        let [old, new] = change.counts.map(|count| {
+            if count.fract() == 0.0 {
+                count.to_string()
+            } else {
+                format!("{count:.2}")
+            }
+        });
         let [before, after] = change.times_ns.map(time);
         let side = if change.on_device { "device" } else { "host" };
-        lines.add([name(change), side.to_owned(), word(change.kind), old, new, before, after, signed_time(change.cost_ns)]);
+        lines.add([
+            name(change),
+            side.to_owned(),
+            word(change.kind),
+            old,
+            new,
+            before,
+            after,
+            signed_time(change.cost_ns),
+        ]);
     }
-    out += &if changed.is_empty() { "nothing changed\n".to_owned() } else { lines.to_string() };
+    out += &if changed.is_empty() {
+        "nothing changed\n".to_owned()
+    } else {
+        lines.to_string()
+    };
     out
 }
 
@@ -93,22 +174,47 @@ fn table(compared: &Compared<'_>, limit: usize) -> String {
 fn head(compared: &Compared<'_>) -> String {
     let mut out: String = compared.notes.iter().map(|text| note(text)).collect();
     let [before, after] = &compared.diff.runs;
-    for (name, path, side) in [("before", compared.before, before), ("after", compared.after, after)] {
-        let _ = writeln!(out, "{name}: {}, {}, {}", path.display(), count(side.ranks, "rank"), count(side.steps, "step"));
+    for (name, path, side) in [
+        ("before", compared.before, before),
+        ("after", compared.after, after),
+    ] {
+        let _ = writeln!(
+            out,
+            "{name}: {}, {}, {}",
+            path.display(),
+            count(side.ranks, "rank"),
+            count(side.steps, "step")
+        );
     }
     let of = |what: &str, part: fn(&Side) -> i64| {
         let [old, new] = [part(before), part(after)];
-        format!("{what} {} -> {} ({})", time(old), time(new), change(old, new))
+        format!(
+            "{what} {} -> {} ({})",
+            time(old),
+            time(new),
+            change(old, new)
+        )
     };
-    let (host, device) = (of("own time of the host's ops", |side| side.self_host_ns), of("device time", |side| side.device_ns));
+    let (host, device) = (
+        of("own time of the host's ops", |side| side.self_host_ns),
+        of("device time", |side| side.device_ns),
+    );
     let _ = writeln!(out, "per {}: {host}; {device}", compared.diff.per);
     out
 }
 
 /// A name, with what makes it a row of its own.
 fn name(change: &Change) -> String {
-    let own = change.shapes.as_deref().or(change.stack.first().map(String::as_str)).unwrap_or("");
-    if own.is_empty() { change.name.clone() } else { format!("{} {own}", change.name) }
+    let own = change
+        .shapes
+        .as_deref()
+        .or(change.stack.first().map(String::as_str))
+        .unwrap_or("");
+    if own.is_empty() {
+        change.name.clone()
+    } else {
+        format!("{} {own}", change.name)
+    }
 }
 
 fn change(old: i64, new: i64) -> String {

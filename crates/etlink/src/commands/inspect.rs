@@ -44,13 +44,24 @@ fn look(input: Input, path: &Path) -> Result<Map<String, Value>> {
             let graph = read::read(input.content).with_context(|| path.display().to_string())?;
             let mut facts = object(json!(graph.summary()));
             facts.shift_remove("format");
-            let findings = check::check(&graph).into_iter().map(|finding| (finding.kind.describe().to_owned(), json!(finding.count)));
+            let findings = check::check(&graph)
+                .into_iter()
+                .map(|finding| (finding.kind.describe().to_owned(), json!(finding.count)));
             facts.insert("findings".into(), Value::Object(findings.collect()));
-            facts.extend(graph.metadata.iter().map(|(key, value)| (format!("metadata {key}"), json!(value))));
+            facts.extend(
+                graph
+                    .metadata
+                    .iter()
+                    .map(|(key, value)| (format!("metadata {key}"), json!(value))),
+            );
             Ok(facts)
         }
         FileKind::Unknown => {
-            bail!("{} is {}; a host trace, a device trace, a .et or merged JSON was expected", input.name, input::describe(input.kind))
+            bail!(
+                "{} is {}; a host trace, a device trace, a .et or merged JSON was expected",
+                input.name,
+                input::describe(input.kind)
+            )
         }
     }
 }
@@ -78,10 +89,21 @@ fn host(trace: &HostTrace) -> Map<String, Value> {
 
 fn device(trace: &DeviceTrace) -> Map<String, Value> {
     let header = &trace.header;
-    let queues = trace.queues.iter().map(|queue| format!("device {} context {} stream {}", queue.device, queue.context, queue.stream));
-    let threads = trace.threads.iter().map(|thread| format!("{}/{}", trace.label(thread.pid), trace.label(thread.tid)));
+    let queues = trace.queues.iter().map(|queue| {
+        format!(
+            "device {} context {} stream {}",
+            queue.device, queue.context, queue.stream
+        )
+    });
+    let threads = trace
+        .threads
+        .iter()
+        .map(|thread| format!("{}/{}", trace.label(thread.pid), trace.label(thread.tid)));
     let mut devices: IndexMap<&str, u64> = IndexMap::new();
-    header.devices.iter().for_each(|device| *devices.entry(device).or_default() += 1);
+    header
+        .devices
+        .iter()
+        .for_each(|device| *devices.entry(device).or_default() += 1);
     object(json!({
         "bytes": trace.bytes,
         "rank": header.rank,
@@ -109,7 +131,12 @@ fn device(trace: &DeviceTrace) -> Map<String, Value> {
 
 /// Runtime calls by their names; nothing where there are none.
 fn calls(trace: &DeviceTrace, of: fn(&str) -> bool) -> Option<usize> {
-    let count = trace.calls.name.iter().filter(|name| of(trace.names.get(**name))).count();
+    let count = trace
+        .calls
+        .name
+        .iter()
+        .filter(|name| of(trace.names.get(**name)))
+        .count();
     (count > 0).then_some(count)
 }
 
@@ -121,13 +148,21 @@ fn collectives(table: &Collectives, names: &Names) -> Value {
 }
 
 fn steps(used: &[etlink_model::NameId], names: &Names) -> Value {
-    let mut found: Vec<&str> = used.iter().map(|name| names.get(*name)).filter(|name| name.starts_with("ProfilerStep")).collect();
+    let mut found: Vec<&str> = used
+        .iter()
+        .map(|name| names.get(*name))
+        .filter(|name| name.starts_with("ProfilerStep"))
+        .collect();
     found.dedup();
     json!(found)
 }
 
 fn anomalies(all: &Anomalies) -> Value {
-    Value::Object(all.iter().map(|(kind, anomaly)| (kind.describe().to_owned(), json!(anomaly.count))).collect())
+    Value::Object(
+        all.iter()
+            .map(|(kind, anomaly)| (kind.describe().to_owned(), json!(anomaly.count)))
+            .collect(),
+    )
 }
 
 fn object(value: Value) -> Map<String, Value> {
@@ -144,11 +179,17 @@ fn lines(facts: &Map<String, Value>) -> String {
         let name = key.replace('_', " ");
         match value {
             Value::Null => {}
-            Value::Number(bytes) if key.ends_with("bytes") => rows.add(&name, mb(bytes.as_u64().unwrap_or(0)), ""),
-            Value::Object(table) => table.iter().for_each(|(entry, count)| rows.add(&name, plain(count), entry)),
+            Value::Number(bytes) if key.ends_with("bytes") => {
+                rows.add(&name, mb(bytes.as_u64().unwrap_or(0)), "")
+            }
+            Value::Object(table) => table
+                .iter()
+                .for_each(|(entry, count)| rows.add(&name, plain(count), entry)),
             Value::Array(list) if list.len() > 3 || list.iter().any(Value::is_object) => {
                 rows.add(&name, list.len(), "");
-                list.iter().take(20).for_each(|entry| rows.add("", "", plain(entry)));
+                list.iter()
+                    .take(20)
+                    .for_each(|entry| rows.add("", "", plain(entry)));
             }
             other => rows.add(&name, "", plain(other)),
         }
@@ -160,9 +201,12 @@ fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(", "),
-        Value::Object(map) => {
-            map.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| format!("{key} {}", plain(value))).collect::<Vec<_>>().join("; ")
-        }
+        Value::Object(map) => map
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| format!("{key} {}", plain(value)))
+            .collect::<Vec<_>>()
+            .join("; "),
         other => other.to_string(),
     }
 }

@@ -12,13 +12,20 @@ use etlink_kineto::Keep;
 use std::path::{Path, PathBuf};
 
 pub fn run(args: Link) -> Result<Outcome> {
-    let (json, to_stdout) = (args.how.json, args.output.as_deref() == Some(Path::new("-")));
+    let (json, to_stdout) = (
+        args.how.json,
+        args.output.as_deref() == Some(Path::new("-")),
+    );
     let job = job(args)?;
     let progress = Progress::new();
     let linked = pair::run(&job, &progress);
     progress.clear();
     let linked = linked?;
-    let report = if json { serde_json::to_string_pretty(&linked)? + "\n" } else { table::linked(&linked) };
+    let report = if json {
+        serde_json::to_string_pretty(&linked)? + "\n"
+    } else {
+        table::linked(&linked)
+    };
     if to_stdout {
         // the graph has standard output for itself
         eprint!("{report}");
@@ -36,7 +43,11 @@ pub fn run(args: Link) -> Result<Outcome> {
 fn job(args: Link) -> Result<Job> {
     let how = args.how;
     let inputs = || args.host.iter().chain([&args.device]).chain(&args.capture);
-    if inputs().filter(|path| path.as_path() == Path::new("-")).count() > 1 {
+    if inputs()
+        .filter(|path| path.as_path() == Path::new("-"))
+        .count()
+        > 1
+    {
         bail!("only one of --host, --device and --capture can be standard input");
     }
     let target = match &args.output {
@@ -48,7 +59,11 @@ fn job(args: Link) -> Result<Job> {
         refuse_input(output, inputs())?;
     }
     let threads = threads(how.threads)?;
-    Budget::new(how.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.device)).and(args.capture.as_deref())])?;
+    Budget::new(how.memory, threads).check(&[Need::of(
+        args.host.as_deref(),
+        Some(&args.device),
+    )
+    .and(args.capture.as_deref())])?;
     Ok(Job {
         host: args.host,
         device: args.device,
@@ -65,11 +80,19 @@ fn job(args: Link) -> Result<Job> {
 }
 
 /// A recording shall not be lost to its own result.
-pub(super) fn refuse_input<'a>(output: &Path, inputs: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
-    let Ok(output) = output.canonicalize() else { return Ok(()) };
+pub(super) fn refuse_input<'a>(
+    output: &Path,
+    inputs: impl Iterator<Item = &'a PathBuf>,
+) -> Result<()> {
+    let Ok(output) = output.canonicalize() else {
+        return Ok(());
+    };
     for input in inputs {
         if output.is_file() && input.canonicalize().is_ok_and(|input| input == output) {
-            bail!("{} is an input too; give another name with -o", input.display());
+            bail!(
+                "{} is an input too; give another name with -o",
+                input.display()
+            );
         }
     }
     Ok(())

@@ -51,8 +51,12 @@ const MAX_THREADS: usize = 64;
 /// `-j`, or all cores.
 fn threads(asked: Option<u32>) -> Result<usize> {
     let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = asked.map_or_else(cores, |asked| asked as usize).min(MAX_THREADS);
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    let threads = asked
+        .map_or_else(cores, |asked| asked as usize)
+        .min(MAX_THREADS);
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build_global()?;
     Ok(threads)
 }
 
@@ -61,7 +65,9 @@ pub const TO_STDOUT: &str = "cannot write to standard output";
 
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(TO_STDOUT)
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context(TO_STDOUT)
 }
 
 fn print_json(value: &impl Serialize) -> Result<()> {

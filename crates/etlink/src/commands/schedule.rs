@@ -11,8 +11,22 @@ use std::io::{BufWriter, StdoutLock, Write};
 impl ScheduleOptions {
     /// As PyTorch takes them.
     pub fn arguments(self, default_repeat: i64) -> Arguments {
-        let ScheduleOptions { wait, warmup, active, repeat, skip_first, skip_first_wait } = self;
-        Arguments { wait, warmup, active, repeat: repeat.unwrap_or(default_repeat), skip_first, skip_first_wait }
+        let ScheduleOptions {
+            wait,
+            warmup,
+            active,
+            repeat,
+            skip_first,
+            skip_first_wait,
+        } = self;
+        Arguments {
+            wait,
+            warmup,
+            active,
+            repeat: repeat.unwrap_or(default_repeat),
+            skip_first,
+            skip_first_wait,
+        }
     }
 }
 
@@ -28,7 +42,12 @@ pub fn run(args: &Args) -> Result<Outcome> {
 fn write(args: &Args, schedule: Schedule) -> std::io::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.json {
-        let report = Report { actions: Actions { schedule, steps: args.steps } };
+        let report = Report {
+            actions: Actions {
+                schedule,
+                steps: args.steps,
+            },
+        };
         serde_json::to_writer_pretty(&mut out, &report)?;
         writeln!(out)?;
     } else {
@@ -42,13 +61,23 @@ fn notes(schedule: &Schedule, steps: u64) -> Vec<String> {
     let mut notes: Vec<String> = schedule.warning().iter().map(ToString::to_string).collect();
     let last = steps - 1;
     match (schedule.first_recorded(), schedule.action(last)) {
-        (Some(first), _) if first > last => notes.push(format!("none of these steps is recorded; the first would be step {first}")),
+        (Some(first), _) if first > last => notes.push(format!(
+            "none of these steps is recorded; the first would be step {first}"
+        )),
         (None, _) => notes.push("none of these steps is recorded".to_owned()),
-        (_, Action::Warmup) => notes.push("the program ends in warmup: the last cycle leaves no trace".to_owned()),
+        (_, Action::Warmup) => {
+            notes.push("the program ends in warmup: the last cycle leaves no trace".to_owned())
+        }
         (_, Action::Record) => {
-            let whole = schedule.next_change(last).and_then(|save| save.checked_add(1));
-            let whole = whole.map_or(String::new(), |whole| format!("; it would be whole after {whole} steps"));
-            notes.push(format!("the program ends while recording: the last trace is saved with fewer steps{whole}"));
+            let whole = schedule
+                .next_change(last)
+                .and_then(|save| save.checked_add(1));
+            let whole = whole.map_or(String::new(), |whole| {
+                format!("; it would be whole after {whole} steps")
+            });
+            notes.push(format!(
+                "the program ends while recording: the last trace is saved with fewer steps{whole}"
+            ));
         }
         _ => {}
     }
@@ -56,7 +85,11 @@ fn notes(schedule: &Schedule, steps: u64) -> Vec<String> {
 }
 
 /// A line per stretch of equal actions.
-fn table(schedule: &Schedule, steps: u64, out: &mut BufWriter<StdoutLock<'_>>) -> std::io::Result<()> {
+fn table(
+    schedule: &Schedule,
+    steps: u64,
+    out: &mut BufWriter<StdoutLock<'_>>,
+) -> std::io::Result<()> {
     for (range, action) in schedule.stretches(steps) {
         let last = range.end - 1;
         match range.start {

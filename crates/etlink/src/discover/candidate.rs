@@ -32,11 +32,13 @@ impl Candidate {
     /// Takes the rank that the manifest says where nothing else does; tells where they differ.
     pub(super) fn ask(&mut self, listed: &Listed, notes: &mut Vec<String>) {
         let name = file_name(&self.path);
-        let Some(told) = listed.rank_of(&name) else { return };
+        let Some(told) = listed.rank_of(&name) else {
+            return;
+        };
         match self.rank {
-            Some(own) if own != told && self.inside.rank != Some(told) => {
-                notes.push(format!("{name} is of rank {own}, the manifest of the recording says {told}: its own counts"))
-            }
+            Some(own) if own != told && self.inside.rank != Some(told) => notes.push(format!(
+                "{name} is of rank {own}, the manifest of the recording says {told}: its own counts"
+            )),
             Some(_) => {}
             None => self.rank = Some(told),
         }
@@ -44,12 +46,17 @@ impl Candidate {
 }
 
 pub(super) fn file_name(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 pub(super) fn look_at(path: PathBuf) -> Candidate {
     let name = file_name(&path);
-    let packed = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
+    let packed = name
+        .strip_suffix(".gz")
+        .or(name.strip_suffix(".zst"))
+        .unwrap_or(&name);
     let stem = packed.strip_suffix(".json").unwrap_or(packed).to_owned();
     let (rank, variant) = rank_in_name(&stem);
     let (mut kind, inside) = look_inside(&path).unwrap_or_default();
@@ -57,7 +64,14 @@ pub(super) fn look_at(path: PathBuf) -> Candidate {
     if kind == FileKind::Unknown && rank.is_some() {
         kind = kind_of_name(&stem);
     }
-    Candidate { path, kind, rank: rank.or(inside.rank), inside, variant, stem }
+    Candidate {
+        path,
+        kind,
+        rank: rank.or(inside.rank),
+        inside,
+        variant,
+        stem,
+    }
 }
 
 /// The kind by name alone.
@@ -65,7 +79,10 @@ fn kind_of_name(stem: &str) -> FileKind {
     let stem = stem.to_lowercase();
     if ["torch_et", "host"].iter().any(|part| stem.contains(part)) {
         FileKind::HostTrace
-    } else if ["kineto", "device", "trace"].iter().any(|part| stem.contains(part)) {
+    } else if ["kineto", "device", "trace"]
+        .iter()
+        .any(|part| stem.contains(part))
+    {
         FileKind::KinetoTrace
     } else {
         FileKind::Unknown
@@ -78,14 +95,31 @@ fn kind_of_name(stem: &str) -> FileKind {
 /// (`gpuhost_4711.1690….pt.trace`): in such a name only the word `rank` tells a rank.
 fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     let lower = stem.to_lowercase();
-    let marks = ["rank_", "rank-", "rank", "pytorch_et_", "torch_et_", "kineto_trace_", "kineto_", "device_", "host_"];
-    for mark in &marks[..if lower.ends_with(".pt.trace") { 3 } else { marks.len() }] {
+    let marks = [
+        "rank_",
+        "rank-",
+        "rank",
+        "pytorch_et_",
+        "torch_et_",
+        "kineto_trace_",
+        "kineto_",
+        "device_",
+        "host_",
+    ];
+    for mark in &marks[..if lower.ends_with(".pt.trace") {
+        3
+    } else {
+        marks.len()
+    }] {
         for (at, _) in lower.rmatch_indices(mark) {
             let rest = &lower[at + mark.len()..];
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             let begins_word = !lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
             if let (true, Ok(rank)) = (begins_word, rest[..digits].parse()) {
-                return (Some(rank), !matches!(&rest[digits..], "" | "_trace" | ".pt.trace"));
+                return (
+                    Some(rank),
+                    !matches!(&rest[digits..], "" | "_trace" | ".pt.trace"),
+                );
             }
         }
     }
@@ -107,7 +141,9 @@ fn look_inside(path: &Path) -> Result<(FileKind, Inside)> {
 fn distributed(head: &[u8]) -> Inside {
     const KEY: &[u8] = b"\"distributedInfo\"";
     let mut inside = Inside::default();
-    let Some(at) = memchr::memmem::find(head, KEY) else { return inside };
+    let Some(at) = memchr::memmem::find(head, KEY) else {
+        return inside;
+    };
     let mut info = Scanner::new(&head[at + KEY.len()..]);
     if !info.eat(b':') || info.enter().is_err() {
         return inside;
@@ -130,8 +166,17 @@ mod tests {
     #[test]
     fn a_head_that_ends_in_a_long_list_of_groups_tells_the_rank() {
         let head = br#"{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 17, "world_size": 512, "pg_config": [{"ranks": [0, 1, 2"#;
-        assert_eq!(distributed(head), Inside { rank: Some(17), world_size: Some(512) });
-        assert_eq!(distributed(br#"{"schemaVersion": 1, "traceEvents": ["#), Inside::default());
+        assert_eq!(
+            distributed(head),
+            Inside {
+                rank: Some(17),
+                world_size: Some(512)
+            }
+        );
+        assert_eq!(
+            distributed(br#"{"schemaVersion": 1, "traceEvents": ["#),
+            Inside::default()
+        );
     }
 
     #[test]

@@ -55,8 +55,25 @@ struct Share {
 
 impl Batches {
     pub(super) fn new(stored: Stored, threads: usize) -> Batches {
-        let shares = (0..threads).map(|_| Share { member: Member::new(), text: vec![], whole: 0, end: 0, broken: false }).collect();
-        Batches { stored, ended: false, window: vec![], inflated: 0, members: vec![], shares, next: (0, 0), guessing: true }
+        let shares = (0..threads)
+            .map(|_| Share {
+                member: Member::new(),
+                text: vec![],
+                whole: 0,
+                end: 0,
+                broken: false,
+            })
+            .collect();
+        Batches {
+            stored,
+            ended: false,
+            window: vec![],
+            inflated: 0,
+            members: vec![],
+            shares,
+            next: (0, 0),
+            guessing: true,
+        }
     }
 
     /// Gives out what comes next; nothing when the rest is to be inflated one by one.
@@ -89,9 +106,13 @@ impl Batches {
         let size = self.cut();
         // no more groups than shares
         let share_bytes = size / self.shares.len() + 1;
-        let groups = self.members.chunk_by(|a, b| a.before / share_bytes == b.before / share_bytes);
+        let groups = self
+            .members
+            .chunk_by(|a, b| a.before / share_bytes == b.before / share_bytes);
         let window = &self.window;
-        self.shares.iter_mut().for_each(|share| (share.whole, share.end, share.broken) = (0, 0, false));
+        self.shares
+            .iter_mut()
+            .for_each(|share| (share.whole, share.end, share.broken) = (0, 0, false));
         std::thread::scope(|scope| {
             for (share, members) in self.shares.iter_mut().zip(groups) {
                 scope.spawn(move || share.inflate(window, members));
@@ -114,12 +135,18 @@ impl Batches {
         self.members.clear();
         let (mut start, mut before) = (0, 0);
         while let Some(end) = self.end(start) {
-            let Some(size) = self.window[start..end].last_chunk() else { break };
+            let Some(size) = self.window[start..end].last_chunk() else {
+                break;
+            };
             let size = u32::from_le_bytes(*size) as usize;
             if size > SHARE_BYTES || before + size > self.most() {
                 break;
             }
-            self.members.push(Guess { stored: start..end, size, before });
+            self.members.push(Guess {
+                stored: start..end,
+                size,
+                before,
+            });
             (start, before) = (end, before + size);
         }
         before
@@ -130,7 +157,9 @@ impl Batches {
         let mut from = start + HEADER_BYTES;
         loop {
             let rest = self.window.get(from..).unwrap_or_default();
-            if let Some(at) = memmem::find_iter(rest, b"\x1f\x8b\x08").find(|at| is_header(&rest[*at..])) {
+            if let Some(at) =
+                memmem::find_iter(rest, b"\x1f\x8b\x08").find(|at| is_header(&rest[*at..]))
+            {
                 return Some(from + at);
             }
             // one that is cut off is looked at again
@@ -145,7 +174,12 @@ impl Batches {
         if self.ended || self.window.len() >= self.most() {
             return false;
         }
-        match self.stored.by_ref().take(READ_BYTES).read_to_end(&mut self.window) {
+        match self
+            .stored
+            .by_ref()
+            .take(READ_BYTES)
+            .read_to_end(&mut self.window)
+        {
             Ok(read) => self.ended = read == 0,
             Err(error) => {
                 // is told again behind what has been read
@@ -164,13 +198,18 @@ impl Batches {
 
 impl Share {
     fn inflate(&mut self, window: &[u8], members: &[Guess]) {
-        self.text.resize(members.iter().map(|member| member.size).sum(), 0);
+        self.text
+            .resize(members.iter().map(|member| member.size).sum(), 0);
         for guess in members {
             let (mut stored, size) = (&window[guess.stored.clone()], guess.size);
             let text = &mut self.text[self.whole..][..size];
             self.member.reset();
-            let fits = size == 0 || matches!(self.member.read(&mut stored, text), Ok(read) if read == size);
-            if !fits || !matches!(self.member.read(&mut stored, &mut [0]), Ok(0)) || !stored.is_empty() {
+            let fits = size == 0
+                || matches!(self.member.read(&mut stored, text), Ok(read) if read == size);
+            if !fits
+                || !matches!(self.member.read(&mut stored, &mut [0]), Ok(0))
+                || !stored.is_empty()
+            {
                 self.broken = true;
                 return;
             }
@@ -181,5 +220,8 @@ impl Share {
 
 /// Whether a member can begin here: reserved flags are not set, level and system are known ones.
 fn is_header(stored: &[u8]) -> bool {
-    matches!(stored, [_, _, _, 0..32, _, _, _, _, 0 | 2 | 4, 0..=13 | 255, ..])
+    matches!(
+        stored,
+        [_, _, _, 0..32, _, _, _, _, 0 | 2 | 4, 0..=13 | 255, ..]
+    )
 }

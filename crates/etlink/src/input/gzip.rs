@@ -20,7 +20,13 @@ pub(super) struct Gzip {
 
 impl Gzip {
     pub(super) fn new(stored: Stored, threads: usize) -> Gzip {
-        Gzip { stored, member: Member::new(), batches: None, threads, ended: false }
+        Gzip {
+            stored,
+            member: Member::new(),
+            batches: None,
+            threads,
+            ended: false,
+        }
     }
 
     /// Goes on behind a member that has ended, or one by one behind the last batch.
@@ -33,7 +39,10 @@ impl Gzip {
         self.member.reset();
         if self.threads > 1 && !self.ended {
             let stored = std::mem::replace(&mut self.stored, Box::new(std::io::empty()));
-            self.batches = Some(Batches::new(stored, std::mem::replace(&mut self.threads, 1)));
+            self.batches = Some(Batches::new(
+                stored,
+                std::mem::replace(&mut self.threads, 1),
+            ));
         }
         Ok(())
     }

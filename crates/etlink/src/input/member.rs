@@ -25,7 +25,11 @@ enum Part {
 
 impl Member {
     pub(super) fn new() -> Member {
-        Member { inflate: Decompress::new(false), sum: Crc::new(), next: Part::Header }
+        Member {
+            inflate: Decompress::new(false),
+            sum: Crc::new(),
+            next: Part::Header,
+        }
     }
 
     /// Makes ready for another member.
@@ -52,7 +56,9 @@ impl Member {
                     let stated: [u8; 8] = bytes(stored)?;
                     let found = u64::from(self.sum.amount()) << 32 | u64::from(self.sum.sum());
                     if u64::from_le_bytes(stated) != found {
-                        return Err(damage("corrupt gzip stream does not have a matching checksum"));
+                        return Err(damage(
+                            "corrupt gzip stream does not have a matching checksum",
+                        ));
                     }
                     self.next = Part::Nothing;
                 }
@@ -64,7 +70,11 @@ impl Member {
     fn text(&mut self, stored: &mut impl BufRead, text: &mut [u8]) -> Result<Option<usize>> {
         let packed = stored.fill_buf()?;
         let ended = packed.is_empty();
-        let flush = if ended { FlushDecompress::Finish } else { FlushDecompress::None };
+        let flush = if ended {
+            FlushDecompress::Finish
+        } else {
+            FlushDecompress::None
+        };
         let (taken, given) = (self.inflate.total_in(), self.inflate.total_out());
         let status = self.inflate.decompress(packed, text, flush);
         stored.consume((self.inflate.total_in() - taken) as usize);
@@ -75,7 +85,12 @@ impl Member {
             // it is met again by the next read
             Err(_) if read > 0 => {}
             Err(_) => return Err(damage("corrupt deflate stream")),
-            Ok(_) if ended && read == 0 => return Err(Error::new(ErrorKind::UnexpectedEof, "incomplete deflate stream")),
+            Ok(_) if ended && read == 0 => {
+                return Err(Error::new(
+                    ErrorKind::UnexpectedEof,
+                    "incomplete deflate stream",
+                ));
+            }
             Ok(_) => {}
         }
         Ok((read > 0).then_some(read))
@@ -110,7 +125,9 @@ fn header(stored: &mut impl BufRead) -> Result<()> {
 fn bytes<const N: usize>(stored: &mut impl BufRead) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     match stored.read_exact(&mut bytes) {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(ErrorKind::UnexpectedEof.into()),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            Err(ErrorKind::UnexpectedEof.into())
+        }
         read => read.map(|()| bytes),
     }
 }

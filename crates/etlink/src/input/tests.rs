@@ -22,10 +22,16 @@ fn inflated(stored: &[u8]) -> Outcome {
     let gzip = |threads| Gzip::new(Box::new(Cursor::new(stored.to_vec())), threads);
     let one = drain(gzip(1), 64 << 10);
     for (threads, step) in [(1, 1000), (2, 64 << 10), (2, 1000), (3, 1 << 20), (64, 777)] {
-        assert!(drain(gzip(threads), step) == one, "{threads} threads, {step} bytes at a time");
+        assert!(
+            drain(gzip(threads), step) == one,
+            "{threads} threads, {step} bytes at a time"
+        );
     }
     let small = BufReader::with_capacity(37, Cursor::new(stored.to_vec()));
-    assert!(drain(Gzip::new(Box::new(small), 2), 5000) == one, "in small pieces");
+    assert!(
+        drain(Gzip::new(Box::new(small), 2), 5000) == one,
+        "in small pieces"
+    );
     one
 }
 
@@ -34,12 +40,21 @@ fn serially(stored: &[u8]) -> Outcome {
 }
 
 fn text(bytes: usize) -> Vec<u8> {
-    let lines = (0u64..).map(|i| format!("{{\"ph\": \"X\", \"name\": \"n{}\", \"ts\": {}}},\n", i % 97, i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let lines = (0u64..).map(|i| {
+        format!(
+            "{{\"ph\": \"X\", \"name\": \"n{}\", \"ts\": {}}},\n",
+            i % 97,
+            i.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        )
+    });
     lines.flat_map(String::into_bytes).take(bytes).collect()
 }
 
 fn member(text: &[u8], level: u32) -> Vec<u8> {
-    let mut packed = GzBuilder::new().filename("a").comment("b").write(vec![], Compression::new(level));
+    let mut packed = GzBuilder::new()
+        .filename("a")
+        .comment("b")
+        .write(vec![], Compression::new(level));
     packed.write_all(text).expect("packs");
     packed.finish().expect("packs")
 }
@@ -47,14 +62,19 @@ fn member(text: &[u8], level: u32) -> Vec<u8> {
 /// As bgzip packs, with an empty block at the end.
 fn bgzf(text: &[u8]) -> Vec<u8> {
     let block = |text: &[u8]| {
-        let mut packed = GzBuilder::new().extra(*b"BC\x02\0\0\0").write(vec![], Compression::fast());
+        let mut packed = GzBuilder::new()
+            .extra(*b"BC\x02\0\0\0")
+            .write(vec![], Compression::fast());
         packed.write_all(text).expect("packs");
         let mut packed = packed.finish().expect("packs");
         let size = packed.len() as u16 - 1;
         packed[16..18].copy_from_slice(&size.to_le_bytes());
         packed
     };
-    text.chunks(65280).chain([&b""[..]]).flat_map(block).collect()
+    text.chunks(65280)
+        .chain([&b""[..]])
+        .flat_map(block)
+        .collect()
 }
 
 #[test]
@@ -70,7 +90,13 @@ fn members_of_all_sizes_give_their_text() {
         stored
     };
     let large = text.len() / 2;
-    for stored in [bgzf(&text), many(&[100, 0, 3000]), many(&[300_000, 0, 0]), many(&[70_000, 70_000, 1 << 20, 2 << 20]), many(&[large])] {
+    for stored in [
+        bgzf(&text),
+        many(&[100, 0, 3000]),
+        many(&[300_000, 0, 0]),
+        many(&[70_000, 70_000, 1 << 20, 2 << 20]),
+        many(&[large]),
+    ] {
         assert!(inflated(&stored) == (text.clone(), None));
     }
     assert_eq!(inflated(&bgzf(b"")), (vec![], None));
@@ -85,14 +111,22 @@ fn small_members_are_inflated_side_by_side() {
         all.extend_from_slice(&buffer[..read]);
     }
     assert!(all == text);
-    assert!(batches.rest().fill_buf().expect("reads").is_empty(), "nothing is left for one thread");
+    assert!(
+        batches.rest().fill_buf().expect("reads").is_empty(),
+        "nothing is left for one thread"
+    );
 }
 
 #[test]
 fn what_looks_like_a_member_inside_one_is_none() {
     // stored and not packed: the inner file's header can be seen
     let inner = [text(200_000), bgzf(&text(300_000)), text(100_000)].concat();
-    let stored = [bgzf(&text(400_000)), member(&inner, 0), bgzf(&text(400_000))].concat();
+    let stored = [
+        bgzf(&text(400_000)),
+        member(&inner, 0),
+        bgzf(&text(400_000)),
+    ]
+    .concat();
     assert!(inflated(&stored) == ([text(400_000), inner, text(400_000)].concat(), None));
 }
 
@@ -130,9 +164,16 @@ fn zeros_behind_the_last_member_are_no_damage() {
         for zeros in [1, 9, 512, 300_000] {
             assert!(inflated(&[&stored[..], &vec![0; zeros]].concat()) == (text.clone(), None));
         }
-        for garbage in [&b"garbage that is long"[..], b"\0\0\0\0garbage that is long", b"\0\x1f\x8b\x08 a member behind zeros"] {
+        for garbage in [
+            &b"garbage that is long"[..],
+            b"\0\0\0\0garbage that is long",
+            b"\0\x1f\x8b\x08 a member behind zeros",
+        ] {
             let stored = [&stored[..], garbage].concat();
-            assert_eq!(serially(&stored).1, Some((ErrorKind::InvalidInput, "invalid gzip header".into())));
+            assert_eq!(
+                serially(&stored).1,
+                Some((ErrorKind::InvalidInput, "invalid gzip header".into()))
+            );
             assert!(inflated(&stored) == serially(&stored));
         }
         let stored = [&stored[..], b"short"].concat();
@@ -151,9 +192,13 @@ fn a_source_that_fails_gives_what_is_before_it() {
     let text = text(700_000);
     let stored = bgzf(&text);
     for threads in [1, 2] {
-        let source = BufReader::new(Cursor::new(stored[..stored.len() - 5000].to_vec()).chain(Fails));
+        let source =
+            BufReader::new(Cursor::new(stored[..stored.len() - 5000].to_vec()).chain(Fails));
         let (given, error) = drain(Gzip::new(Box::new(source), threads), 4096);
         assert!(given == serially(&stored[..stored.len() - 5000]).0);
-        assert_eq!(error.map(|error| error.0), Some(ErrorKind::PermissionDenied));
+        assert_eq!(
+            error.map(|error| error.0),
+            Some(ErrorKind::PermissionDenied)
+        );
     }
 }

@@ -32,12 +32,19 @@ impl Gate<'_> {
             if taken == 0 || taken.saturating_add(need) <= self.budget {
                 state.next += 1;
                 state.used = state.used.saturating_add(need);
-                return Some(Entered { gate: self, at, kept: 0 });
+                return Some(Entered {
+                    gate: self,
+                    at,
+                    kept: 0,
+                });
             }
             if state.used == 0 {
                 return None;
             }
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .freed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -71,7 +78,12 @@ pub fn at_once(needs: &[u64], budget: u64, threads: usize) -> usize {
 }
 
 /// Does one job per entry of `needs`, in that order, at most `threads` and `budget` at once. Results are in the jobs' order.
-pub fn in_budget<T: Send>(needs: &[u64], budget: u64, threads: usize, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub fn in_budget<T: Send>(
+    needs: &[u64],
+    budget: u64,
+    threads: usize,
+    job: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
     keeping(needs, budget, threads, |at| (job(at), 0)).unwrap_or_default()
 }
 
@@ -79,17 +91,37 @@ pub fn in_budget<T: Send>(needs: &[u64], budget: u64, threads: usize, job: impl 
 ///
 /// The threads are not those of rayon's pool: a thread there that waits for a part of its job
 /// begins another job, and would hold the memory of both.
-pub fn keeping<T: Send>(needs: &[u64], budget: u64, threads: usize, job: impl Fn(usize) -> (T, u64) + Sync) -> Option<Vec<T>> {
-    let gate = Gate { needs, budget, state: Mutex::default(), freed: Condvar::new() };
+pub fn keeping<T: Send>(
+    needs: &[u64],
+    budget: u64,
+    threads: usize,
+    job: impl Fn(usize) -> (T, u64) + Sync,
+) -> Option<Vec<T>> {
+    let gate = Gate {
+        needs,
+        budget,
+        state: Mutex::default(),
+        freed: Condvar::new(),
+    };
     let one = |mut entered: Entered<'_>| {
         let (result, kept) = job(entered.at);
         entered.kept = kept;
         (entered.at, result)
     };
-    let work = || std::iter::from_fn(|| gate.enter()).map(one).collect::<Vec<_>>();
+    let work = || {
+        std::iter::from_fn(|| gate.enter())
+            .map(one)
+            .collect::<Vec<_>>()
+    };
     let mut results = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..at_once(needs, budget, threads)).map(|_| scope.spawn(work)).collect();
-        let done = workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let workers: Vec<_> = (0..at_once(needs, budget, threads))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let done = workers.into_iter().flat_map(|worker| {
+            worker
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
         done.collect::<Vec<_>>()
     });
     results.sort_by_key(|(at, _)| *at);
@@ -120,10 +152,18 @@ mod tests {
     #[test]
     fn what_is_kept_leaves_less_for_the_next() {
         let run = |budget, kept| keeping(&[4; 10], budget, 3, |at| (at, kept));
-        assert_eq!(run(24, 2), Some((0..10).collect()), "18 bytes are kept when the last comes");
+        assert_eq!(
+            run(24, 2),
+            Some((0..10).collect()),
+            "18 bytes are kept when the last comes"
+        );
         assert_eq!(run(21, 2), None, "no room for the last");
         assert_eq!(run(10, 11), None, "one alone keeps too much");
-        assert_eq!(run(1, 0), Some((0..10).collect()), "what is too large by itself was let in before");
+        assert_eq!(
+            run(1, 0),
+            Some((0..10).collect()),
+            "what is too large by itself was let in before"
+        );
     }
 
     #[test]

@@ -12,15 +12,27 @@ struct Kind {
 }
 
 const KINDS: [Kind; 2] = [
-    Kind { controller: "", root: "/sys/fs/cgroup", limit: "memory.max", used: "anon" },
-    Kind { controller: "memory", root: "/sys/fs/cgroup/memory", limit: "memory.limit_in_bytes", used: "total_rss" },
+    Kind {
+        controller: "",
+        root: "/sys/fs/cgroup",
+        limit: "memory.max",
+        used: "anon",
+    },
+    Kind {
+        controller: "memory",
+        root: "/sys/fs/cgroup/memory",
+        limit: "memory.limit_in_bytes",
+        used: "total_rss",
+    },
 ];
 
 /// Bytes; `None` where the system does not say as Linux does.
 pub fn available() -> Option<u64> {
     let free = kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let left = KINDS.iter().flat_map(|kind| group_of(&groups, kind.controller).map(|group| left(kind, group)));
+    let left = KINDS
+        .iter()
+        .flat_map(|kind| group_of(&groups, kind.controller).map(|group| left(kind, group)));
     Some(left.flatten().fold(free, u64::min))
 }
 
@@ -34,18 +46,29 @@ fn group_of<'t>(groups: &'t str, controller: &str) -> Option<&'t str> {
     groups.lines().find_map(|line| {
         let (_, line) = line.split_once(':')?;
         let (controllers, path) = line.split_once(':')?;
-        controllers.split(',').any(|one| one == controller).then_some(path)
+        controllers
+            .split(',')
+            .any(|one| one == controller)
+            .then_some(path)
     })
 }
 
 /// The least that a group and those around it leave.
 fn left(kind: &Kind, group: &str) -> Option<u64> {
     let place = Path::new(kind.root).join(group.trim_start_matches('/'));
-    let groups = place.ancestors().take_while(|place| place.starts_with(kind.root));
+    let groups = place
+        .ancestors()
+        .take_while(|place| place.starts_with(kind.root));
     let left = groups.filter_map(|place| {
         // `max` is no limit
-        let limit: u64 = std::fs::read_to_string(place.join(kind.limit)).ok()?.trim().parse().ok()?;
-        let used = std::fs::read_to_string(place.join("memory.stat")).ok().and_then(|stat| value(&stat, kind.used));
+        let limit: u64 = std::fs::read_to_string(place.join(kind.limit))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
+        let used = std::fs::read_to_string(place.join("memory.stat"))
+            .ok()
+            .and_then(|stat| value(&stat, kind.used));
         Some(limit.saturating_sub(used.unwrap_or(0)))
     });
     left.min()
@@ -63,8 +86,14 @@ mod tests {
 
     #[test]
     fn numbers_and_groups_as_linux_writes_them() {
-        assert_eq!(kilobytes("MemTotal:       24683584 kB\nMemAvailable:   23988044 kB\n"), Some(24_563_757_056));
-        assert_eq!(value("anon_thp 5\nanon 12288\nfile 7\n", "anon"), Some(12_288));
+        assert_eq!(
+            kilobytes("MemTotal:       24683584 kB\nMemAvailable:   23988044 kB\n"),
+            Some(24_563_757_056)
+        );
+        assert_eq!(
+            value("anon_thp 5\nanon 12288\nfile 7\n", "anon"),
+            Some(12_288)
+        );
         let groups = "9:name=systemd:/\n5:cpu,memory:/slurm/job_1\n0::/system.slice/a:b\n";
         assert_eq!(group_of(groups, "memory"), Some("/slurm/job_1"));
         assert_eq!(group_of(groups, ""), Some("/system.slice/a:b"));

@@ -27,7 +27,9 @@ pub fn size(path: &Path) -> Option<u64> {
     Some(match head[..] {
         [0x1f, 0x8b, ..] => {
             let mut trailer = [0; 4];
-            file.seek(SeekFrom::End(-4)).and_then(|_| file.read_exact(&mut trailer)).ok()?;
+            file.seek(SeekFrom::End(-4))
+                .and_then(|_| file.read_exact(&mut trailer))
+                .ok()?;
             of_gzip(stored, u32::from_le_bytes(trailer))
         }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => of_zstd(stored, &head),
@@ -42,13 +44,21 @@ pub fn size(path: &Path) -> Option<u64> {
 fn of_gzip(stored: u64, trailer: u32) -> u64 {
     let (told, usual) = (u64::from(trailer), usual(stored));
     let wraps = usual.saturating_sub(told) / WRAP;
-    let sizes = [0, wraps, wraps + 1].into_iter().map(|wraps| told.saturating_add(wraps.saturating_mul(WRAP)));
+    let sizes = [0, wraps, wraps + 1]
+        .into_iter()
+        .map(|wraps| told.saturating_add(wraps.saturating_mul(WRAP)));
     let possible = sizes.filter(|&size| {
-        let most = if size == told { DEFLATE_MOST } else { PACKED_MOST };
+        let most = if size == told {
+            DEFLATE_MOST
+        } else {
+            PACKED_MOST
+        };
         (stored / 2..=stored.saturating_mul(most)).contains(&size)
     });
     let distance = |size: &u64| (*size as f64 / usual as f64).ln().abs();
-    possible.min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(usual)
+    possible
+        .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+        .unwrap_or(usual)
 }
 
 /// The size of the first frame, where its header tells it; there may be more frames.
@@ -71,11 +81,20 @@ mod tests {
 
     #[test]
     fn gzip_by_its_trailer() {
-        for (stored, unpacked) in
-            [(MB, 20 * MB), (20, 0), (30, 40), (100 * MB, 1_700 * MB), (200 * MB, 4_500 * MB), (300 * MB, 5_000 * MB), (2_000 * MB, 30_000 * MB)]
-        {
+        for (stored, unpacked) in [
+            (MB, 20 * MB),
+            (20, 0),
+            (30, 40),
+            (100 * MB, 1_700 * MB),
+            (200 * MB, 4_500 * MB),
+            (300 * MB, 5_000 * MB),
+            (2_000 * MB, 30_000 * MB),
+        ] {
             let told = of_gzip(stored, (unpacked % (1 << 32)) as u32);
-            assert!(told == unpacked || unpacked == 0, "{stored} bytes: {told}, is {unpacked}");
+            assert!(
+                told == unpacked || unpacked == 0,
+                "{stored} bytes: {told}, is {unpacked}"
+            );
         }
     }
 

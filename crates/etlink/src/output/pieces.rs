@@ -29,19 +29,39 @@ pub struct Piece {
 
 impl Target {
     /// Writes what [`Target::join`] puts into the file, in the same folder.
-    pub fn piece<T>(&self, fill: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>) -> Result<(T, Piece)> {
+    pub fn piece<T>(
+        &self,
+        fill: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>,
+    ) -> Result<(T, Piece)> {
         let failed = || format!("cannot write beside {}", self.path.display());
         let file = temporary_in(self.folder()).with_context(failed)?;
         let listed = interrupt::Listed::new(file.path());
         let mut packed = self.packed(file.as_file());
         let value = fill(&mut packed).with_context(failed)?;
         let (bytes, sum) = packed.finish().with_context(failed)?;
-        Ok((value, Piece { path: file.into_temp_path(), _listed: listed, bytes, sum }))
+        Ok((
+            value,
+            Piece {
+                path: file.into_temp_path(),
+                _listed: listed,
+                bytes,
+                sum,
+            },
+        ))
     }
 
     /// Writes pieces one after the other; each is gone when it is in the file. Returns the stored size, bytes.
-    pub fn join(&self, begin: &[u8], pieces: Vec<Piece>, between: &[u8], end: &[u8]) -> Result<u64> {
-        let plain = Target { gzip: false, ..self.clone() };
+    pub fn join(
+        &self,
+        begin: &[u8],
+        pieces: Vec<Piece>,
+        between: &[u8],
+        end: &[u8],
+    ) -> Result<u64> {
+        let plain = Target {
+            gzip: false,
+            ..self.clone()
+        };
         let ((), stored) = plain.write(|out| {
             let mut sum = Crc::new();
             out.write_all(if self.gzip { &HEADER } else { &[] })?;
@@ -70,7 +90,13 @@ impl Target {
 
     fn packed<W: Write>(&self, sink: W) -> Packed<W> {
         let pack = self.gzip.then(|| Compress::new(Compression::fast(), false));
-        Packed { sink, pack, sum: Crc::new(), block: Vec::with_capacity(BLOCK), bytes: 0 }
+        Packed {
+            sink,
+            pack,
+            sum: Crc::new(),
+            block: Vec::with_capacity(BLOCK),
+            bytes: 0,
+        }
     }
 }
 
@@ -102,7 +128,9 @@ impl<W: Write> Packed<W> {
             let before = pack.total_in();
             self.block.clear();
             pack.compress_vec(bytes, &mut self.block, flush)?;
-            bytes = bytes.get((pack.total_in() - before) as usize..).unwrap_or_default();
+            bytes = bytes
+                .get((pack.total_in() - before) as usize..)
+                .unwrap_or_default();
             self.sink.write_all(&self.block)?;
             self.bytes += self.block.len() as u64;
             // where there was room left nothing is held back
@@ -135,25 +163,45 @@ mod tests {
     fn pieces_are_one_file() {
         let folder = tempfile::tempdir().expect("a folder");
         // more than a block, little, nothing; what packs badly
-        let texts =
-            [vec![b'a'; 300_000], b"short".to_vec(), vec![], (0..200_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect()];
+        let texts = [
+            vec![b'a'; 300_000],
+            b"short".to_vec(),
+            vec![],
+            (0..200_000u32)
+                .flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes())
+                .collect(),
+        ];
         for name in ["x.trace.json.gz", "x.trace.json"] {
             let path = folder.path().join(name);
             let target = Target::new(&path, Some(Format::Perfetto), false).expect("a target");
-            let pieces: Vec<Piece> = texts.iter().map(|text| target.piece(|out| out.write_all(text)).expect("writes").1).collect();
+            let pieces: Vec<Piece> = texts
+                .iter()
+                .map(|text| target.piece(|out| out.write_all(text)).expect("writes").1)
+                .collect();
             let stored = target.join(b"[", pieces, b",", b"]").expect("joins");
             let file = std::fs::read(&path).expect("is there");
             assert_eq!(file.len() as u64, stored);
             let mut whole = vec![];
             if name.ends_with(".gz") {
                 // one member, and its sum is right
-                flate2::bufread::GzDecoder::new(&file[..]).read_to_end(&mut whole).expect("unpacks");
+                flate2::bufread::GzDecoder::new(&file[..])
+                    .read_to_end(&mut whole)
+                    .expect("unpacks");
             } else {
                 whole = file;
             }
             let want = [b"[", &texts.join(&b","[..])[..], b"]"].concat();
-            assert!(whole == want, "{name}: {} bytes, not {}", whole.len(), want.len());
+            assert!(
+                whole == want,
+                "{name}: {} bytes, not {}",
+                whole.len(),
+                want.len()
+            );
         }
-        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 2, "the pieces are gone");
+        assert_eq!(
+            std::fs::read_dir(folder.path()).expect("lists").count(),
+            2,
+            "the pieces are gone"
+        );
     }
 }

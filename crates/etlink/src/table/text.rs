@@ -30,7 +30,10 @@ pub fn percent(share: f64, decimals: usize) -> String {
 /// A quantity with the prefix that fits it.
 pub fn scaled(value: f64, unit: &str) -> String {
     let prefixes = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    let (size, prefix) = prefixes.into_iter().find(|(size, _)| value.abs() >= *size).unwrap_or((1.0, ""));
+    let (size, prefix) = prefixes
+        .into_iter()
+        .find(|(size, _)| value.abs() >= *size)
+        .unwrap_or((1.0, ""));
     format!("{:.3} {prefix}{unit}", value / size)
 }
 
@@ -50,7 +53,13 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }
-    let escaped = |c: char| if c.is_control() { c.escape_default().collect::<String>() } else { c.to_string() };
+    let escaped = |c: char| {
+        if c.is_control() {
+            c.escape_default().collect::<String>()
+        } else {
+            c.to_string()
+        }
+    };
     Cow::Owned(text.chars().map(escaped).collect())
 }
 
@@ -74,7 +83,11 @@ pub fn cut(text: &str, most: usize, differs: usize) -> String {
     let (head, room) = (most / 3, most - most / 3 - 1);
     let from = differs.saturating_sub(8).max(head);
     if letters.len() - from <= room {
-        return format!("{}…{}", piece(0, head), piece(letters.len() - room, letters.len()));
+        return format!(
+            "{}…{}",
+            piece(0, head),
+            piece(letters.len() - room, letters.len())
+        );
     }
     format!("{}…{}…", piece(0, head), piece(from, from + room - 1))
 }
@@ -82,15 +95,29 @@ pub fn cut(text: &str, most: usize, differs: usize) -> String {
 /// Cuts what is longer than `most` letters so that different texts stay different. O(n log n).
 pub fn cut_all(texts: &[&str], most: usize) -> Vec<String> {
     let is_long = |text: &str| text.len() > most;
-    let mut sorted: Vec<&str> = if texts.iter().any(|text| is_long(text)) { texts.to_vec() } else { vec![] };
+    let mut sorted: Vec<&str> = if texts.iter().any(|text| is_long(text)) {
+        texts.to_vec()
+    } else {
+        vec![]
+    };
     sorted.sort_unstable();
     sorted.dedup();
-    let common = |a: &str, b: Option<&&str>| b.map_or(0, |b| a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count());
+    let common = |a: &str, b: Option<&&str>| {
+        b.map_or(0, |b| {
+            a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
+        })
+    };
     let differs = |text: &str| {
         let at = sorted.partition_point(|other| *other < text);
-        common(text, sorted.get(at + 1)).max(common(text, at.checked_sub(1).and_then(|before| sorted.get(before))))
+        common(text, sorted.get(at + 1)).max(common(
+            text,
+            at.checked_sub(1).and_then(|before| sorted.get(before)),
+        ))
     };
-    texts.iter().map(|text| cut(text, most, if is_long(text) { differs(text) } else { 0 })).collect()
+    texts
+        .iter()
+        .map(|text| cut(text, most, if is_long(text) { differs(text) } else { 0 }))
+        .collect()
 }
 
 #[cfg(test)]
@@ -100,14 +127,29 @@ mod tests {
     #[test]
     fn times_have_the_unit_that_fits() {
         let told = [0, 999, 20_000, -1_500_000, 8_202_738_000].map(time);
-        assert_eq!(told, ["0 ns", "999 ns", "20.000 us", "-1.500 ms", "8.203 s"]);
-        assert_eq!([5, 0, -5_000].map(signed_time), ["+5 ns", "0 ns", "-5.000 us"]);
+        assert_eq!(
+            told,
+            ["0 ns", "999 ns", "20.000 us", "-1.500 ms", "8.203 s"]
+        );
+        assert_eq!(
+            [5, 0, -5_000].map(signed_time),
+            ["+5 ns", "0 ns", "-5.000 us"]
+        );
     }
 
     #[test]
     fn quantities_have_the_prefix_that_fits() {
         let told = [0.0, 0.5, 217e6, 3.3e12, 2e19].map(|value| scaled(value, "B/s"));
-        assert_eq!(told, ["0.000 B/s", "0.500 B/s", "217.000 MB/s", "3.300 TB/s", "20000.000 PB/s"]);
+        assert_eq!(
+            told,
+            [
+                "0.000 B/s",
+                "0.500 B/s",
+                "217.000 MB/s",
+                "3.300 TB/s",
+                "20000.000 PB/s"
+            ]
+        );
     }
 
     #[test]
@@ -118,12 +160,18 @@ mod tests {
 
     #[test]
     fn cut_names_stay_different() {
-        let long =
-            |functor: &str| format!("void at::native::vectorized_elementwise_kernel<4, at::native::{functor}Functor<float>, std::array<char*, 3ul>>");
+        let long = |functor: &str| {
+            format!(
+                "void at::native::vectorized_elementwise_kernel<4, at::native::{functor}Functor<float>, std::array<char*, 3ul>>"
+            )
+        };
         let texts = [long("Add"), long("Mul"), "gemm".to_owned(), long("Add")];
         for most in [24, 40, 60, 80] {
             let all = cut_all(&texts.each_ref().map(String::as_str), most);
-            assert!(all.iter().all(|text| text.chars().count() <= most), "{all:?}");
+            assert!(
+                all.iter().all(|text| text.chars().count() <= most),
+                "{all:?}"
+            );
             assert_eq!((all[2].as_str(), &all[0]), ("gemm", &all[3]));
             assert_ne!(all[0], all[1], "{most}");
         }

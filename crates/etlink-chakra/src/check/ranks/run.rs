@@ -20,7 +20,12 @@ pub(super) fn run(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
     let mut here: Vec<Vec<(u32, u32)>> = vec![vec![]; table.needs.len()];
     let mut ready: Vec<(u32, u32)> = vec![];
     for (at, rank) in (0u32..).zip(ranks) {
-        ready.extend((0u32..).zip(&rank.waits).filter(|(_, waits)| **waits == 0).map(|(node, _)| (at, node)));
+        ready.extend(
+            (0u32..)
+                .zip(&rank.waits)
+                .filter(|(_, waits)| **waits == 0)
+                .map(|(node, _)| (at, node)),
+        );
     }
     while let Some((at, node)) = ready.pop() {
         let entry = state[at as usize].comm[node as usize];
@@ -58,12 +63,23 @@ impl Progress {
         for (entry, communication) in (0..).zip(&rank.comms) {
             comm[communication.node as usize] = entry;
         }
-        Progress { waits: rank.waits.clone(), comm, ran: 0, waiting: vec![] }
+        Progress {
+            waits: rank.waits.clone(),
+            comm,
+            ran: 0,
+            waiting: vec![],
+        }
     }
 }
 
 /// A node has run: who waited for it alone is ready.
-fn finish(ranks: &[RankNodes], state: &mut [Progress], at: u32, node: u32, ready: &mut Vec<(u32, u32)>) {
+fn finish(
+    ranks: &[RankNodes],
+    state: &mut [Progress],
+    at: u32,
+    node: u32,
+    ready: &mut Vec<(u32, u32)>,
+) {
     let progress = &mut state[at as usize];
     progress.ran += 1;
     for &next in ranks[at as usize].after(node) {
@@ -80,19 +96,36 @@ fn report(ranks: &[RankNodes], state: &[Progress], table: &Table, findings: &mut
     let sides: Vec<&Vec<(u32, u32)>> = table.joints.values().collect();
     for (at, (rank, progress)) in ranks.iter().zip(state).enumerate() {
         let left = rank.waits.len() - progress.ran;
-        let stuck = progress.waiting.iter().filter(|entry| !matches!(rank.comms[**entry as usize].what, What::Send(_)));
-        let Some(&entry) = stuck.min().filter(|_| left > 0) else { continue };
+        let stuck = progress
+            .waiting
+            .iter()
+            .filter(|entry| !matches!(rank.comms[**entry as usize].what, What::Send(_)));
+        let Some(&entry) = stuck.min().filter(|_| left > 0) else {
+            continue;
+        };
         let waits_for = || {
             let joint = sides[table.of[at][entry as usize] as usize].iter();
-            let others = joint.filter(|(other, _)| *other as usize != at).filter(|(other, entry)| !state[*other as usize].waiting.contains(entry));
-            let others: Vec<String> = others.map(|(other, _)| ranks[*other as usize].rank.to_string()).collect();
+            let others = joint
+                .filter(|(other, _)| *other as usize != at)
+                .filter(|(other, entry)| !state[*other as usize].waiting.contains(entry));
+            let others: Vec<String> = others
+                .map(|(other, _)| ranks[*other as usize].rank.to_string())
+                .collect();
             match &others[..] {
                 [] => "for ranks that do not have it".to_owned(),
                 [one] => format!("for rank {one}"),
                 all => format!("for ranks {}", all.join(", ")),
             }
         };
-        let detail = || format!("waits here {}; {left} of {} nodes never run", waits_for(), rank.waits.len());
-        findings.note(FindingKind::Stuck, || rank.example(&rank.comms[entry as usize], detail()));
+        let detail = || {
+            format!(
+                "waits here {}; {left} of {} nodes never run",
+                waits_for(),
+                rank.waits.len()
+            )
+        };
+        findings.note(FindingKind::Stuck, || {
+            rank.example(&rank.comms[entry as usize], detail())
+        });
     }
 }

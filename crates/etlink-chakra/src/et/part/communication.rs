@@ -42,8 +42,15 @@ impl Comm {
 pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>, in_turn: bool) -> Graph<'t> {
     let comms = communications(trace, &whole.communications);
     let pieces = pieces(trace, &comms);
-    let mut all: Vec<(TimeNs, bool, usize)> = (0..).zip(&comms).map(|(at, comm)| (comm.node.start, false, at)).collect();
-    all.extend((0..).zip(&pieces).map(|(at, (start, _))| (*start, true, at)));
+    let mut all: Vec<(TimeNs, bool, usize)> = (0..)
+        .zip(&comms)
+        .map(|(at, comm)| (comm.node.start, false, at))
+        .collect();
+    all.extend(
+        (0..)
+            .zip(&pieces)
+            .map(|(at, (start, _))| (*start, true, at)),
+    );
     all.sort_unstable();
     let (mut nodes, mut origin, mut communications) = (Nodes::default(), vec![], vec![]);
     let (mut comm_number, mut piece_number) = (vec![0; comms.len()], vec![0; pieces.len()]);
@@ -52,7 +59,11 @@ pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>, in_turn: bool) -> Gr
         if is_piece {
             piece_number[at] = number;
             origin.push(u32::MAX);
-            let place = Node { start, resource: u32::MAX, ..Node::default() };
+            let place = Node {
+                start,
+                resource: u32::MAX,
+                ..Node::default()
+            };
             nodes.push(stand_in(place, pieces[at].1 - start));
         } else {
             comm_number[at] = number;
@@ -63,7 +74,14 @@ pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>, in_turn: bool) -> Gr
     }
     let edges = edges(&comms, &pieces, &comm_number, &piece_number, in_turn);
     let edges = Cow::Owned(Edges::new(edges, nodes.len()));
-    Graph { nodes: Cow::Owned(nodes), edges, origin, communications, standing_for: "compute", ..whole }
+    Graph {
+        nodes: Cow::Owned(nodes),
+        edges,
+        origin,
+        communications,
+        standing_for: "compute",
+        ..whole
+    }
 }
 
 /// The communications in order of time, and what they expose.
@@ -81,7 +99,11 @@ fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<Comm> {
     let mut comms: Vec<Comm> = vec![];
     for &origin in numbers {
         let node = nodes.get(origin as usize);
-        let mut comm = Comm { node, origin, exposed: None };
+        let mut comm = Comm {
+            node,
+            origin,
+            exposed: None,
+        };
         let before = &busy[..busy.partition_point(|(start, _)| *start < comm.end())];
         let idle = before.last().map_or(node.start, |(_, end)| *end);
         if holds_up[origin as usize] && idle < comm.end() {
@@ -98,8 +120,12 @@ fn busy(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
     let nodes = &trace.nodes;
     let (on_device, looks_on) = (nodes.on_device.contains(&true), trace.onlookers());
     let mut busy: Vec<Span> = vec![];
-    for node in (0..nodes.len()).filter(|node| nodes.on_device[*node] == on_device && !nodes.kind[*node].is_delay()) {
-        if !on_device && looks_on[nodes.resource[node] as usize] || communications.binary_search(&(node as u32)).is_ok() {
+    for node in (0..nodes.len())
+        .filter(|node| nodes.on_device[*node] == on_device && !nodes.kind[*node].is_delay())
+    {
+        if !on_device && looks_on[nodes.resource[node] as usize]
+            || communications.binary_search(&(node as u32)).is_ok()
+        {
             continue;
         }
         let (start, end) = (nodes.start[node], nodes.start[node] + nodes.duration[node]);
@@ -114,11 +140,21 @@ fn busy(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
 /// Computation in order.
 fn pieces(trace: &LinkedTrace, comms: &[Comm]) -> Vec<Span> {
     let nodes = &trace.nodes;
-    let ends = nodes.start.iter().zip(&nodes.duration).map(|(start, duration)| *start + *duration);
-    let (Some(&first), Some(last)) = (nodes.start.iter().min(), ends.max()) else { return vec![] };
-    let exposed = comms.iter().filter_map(|comm| Some((comm.exposed?, comm.end())));
+    let ends = nodes
+        .start
+        .iter()
+        .zip(&nodes.duration)
+        .map(|(start, duration)| *start + *duration);
+    let (Some(&first), Some(last)) = (nodes.start.iter().min(), ends.max()) else {
+        return vec![];
+    };
+    let exposed = comms
+        .iter()
+        .filter_map(|comm| Some((comm.exposed?, comm.end())));
     let mut cuts: BTreeMap<TimeNs, i32> = BTreeMap::from([(first, 0), (last, 0)]);
-    comms.iter().for_each(|comm| *cuts.entry(comm.node.start).or_default() += 0);
+    comms
+        .iter()
+        .for_each(|comm| *cuts.entry(comm.node.start).or_default() += 0);
     for (start, end) in exposed {
         *cuts.entry(start).or_default() += 1;
         *cuts.entry(end).or_default() -= 1;
@@ -133,15 +169,37 @@ fn pieces(trace: &LinkedTrace, comms: &[Comm]) -> Vec<Span> {
     pieces
 }
 
-fn edges(comms: &[Comm], pieces: &[Span], comm_number: &[u32], piece_number: &[u32], in_turn: bool) -> Vec<Edge> {
-    let edge = |kind, from, to| Edge { to, kind, from, inferred: true };
-    let mut edges: Vec<Edge> = piece_number.windows(2).map(|pair| edge(EdgeKind::ProgramOrder, pair[0], pair[1])).collect();
+fn edges(
+    comms: &[Comm],
+    pieces: &[Span],
+    comm_number: &[u32],
+    piece_number: &[u32],
+    in_turn: bool,
+) -> Vec<Edge> {
+    let edge = |kind, from, to| Edge {
+        to,
+        kind,
+        from,
+        inferred: true,
+    };
+    let mut edges: Vec<Edge> = piece_number
+        .windows(2)
+        .map(|pair| edge(EdgeKind::ProgramOrder, pair[0], pair[1]))
+        .collect();
     let mut last: BTreeMap<(bool, u32), u32> = BTreeMap::new();
     for (comm, &number) in comms.iter().zip(comm_number) {
         let before = pieces.partition_point(|(_, end)| *end <= comm.node.start);
-        edges.extend(before.checked_sub(1).map(|piece| edge(EdgeKind::Launch, piece_number[piece], number)));
+        edges.extend(
+            before
+                .checked_sub(1)
+                .map(|piece| edge(EdgeKind::Launch, piece_number[piece], number)),
+        );
         let before = last.insert((comm.node.on_device, comm.node.resource), number);
-        edges.extend(before.filter(|_| !in_turn).map(|before| edge(EdgeKind::StreamOrder, before, number)));
+        edges.extend(
+            before
+                .filter(|_| !in_turn)
+                .map(|before| edge(EdgeKind::StreamOrder, before, number)),
+        );
         let after = pieces.partition_point(|(start, _)| *start < comm.end());
         if let Some(&piece) = piece_number.get(after).filter(|_| comm.exposed.is_some()) {
             edges.push(edge(EdgeKind::HostWait, number, piece));

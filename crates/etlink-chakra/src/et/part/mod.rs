@@ -30,7 +30,11 @@ pub(crate) struct Graph<'t> {
 
 impl<'t> Graph<'t> {
     /// O(n log n) in nodes and edges.
-    pub(crate) fn of(trace: &'t LinkedTrace, groups: &Groups<'_>, options: &WriteOptions<'_>) -> Graph<'t> {
+    pub(crate) fn of(
+        trace: &'t LinkedTrace,
+        groups: &Groups<'_>,
+        options: &WriteOptions<'_>,
+    ) -> Graph<'t> {
         let mut whole = Graph {
             nodes: Cow::Borrowed(&trace.nodes),
             edges: Cow::Borrowed(&trace.edges),
@@ -40,14 +44,21 @@ impl<'t> Graph<'t> {
             demoted: IndexMap::new(),
             standing_for: "host gap",
         };
-        for node in (0u32..).zip(&trace.nodes.kind).filter(|(_, kind)| **kind == NodeKind::Collective).map(|(node, _)| node) {
+        for node in (0u32..)
+            .zip(&trace.nodes.kind)
+            .filter(|(_, kind)| **kind == NodeKind::Collective)
+            .map(|(node, _)| node)
+        {
             match comm_of(trace, groups, options, node as usize) {
                 Some(Ok(_)) => whole.communications.push(node),
                 Some(Err(reason)) => *whole.demoted.entry(reason).or_default() += 1,
                 None => {}
             }
         }
-        if options.in_turn && options.latency == Latency::Fold && options.part != Part::Communication {
+        if options.in_turn
+            && options.latency == Latency::Fold
+            && options.part != Part::Communication
+        {
             once::set(trace, &mut whole, !options.no_gaps);
         }
         match options.part {
@@ -78,17 +89,36 @@ impl<'t> Graph<'t> {
 
     /// Those of these nodes of the trace that are communications here.
     pub(crate) fn find(&self, origins: &[u32]) -> Vec<u32> {
-        let mut known: Vec<(u32, u32)> =
-            self.communications.iter().map(|&node| (self.origin(node as usize).map_or(u32::MAX, |origin| origin as u32), node)).collect();
+        let mut known: Vec<(u32, u32)> = self
+            .communications
+            .iter()
+            .map(|&node| {
+                (
+                    self.origin(node as usize)
+                        .map_or(u32::MAX, |origin| origin as u32),
+                    node,
+                )
+            })
+            .collect();
         known.sort_unstable();
         let place = |origin: &u32| known.binary_search_by_key(origin, |(known, _)| *known).ok();
-        origins.iter().filter_map(|origin| Some(known[place(origin)?].1)).collect()
+        origins
+            .iter()
+            .filter_map(|origin| Some(known[place(origin)?].1))
+            .collect()
     }
 }
 
 /// A node that stands for several others, from the first one's start on.
 fn stand_in(node: Node, duration: DurationNs) -> Node {
-    Node { kind: NodeKind::HostGap, source: u32::MAX, first: true, on_device: false, duration, ..node }
+    Node {
+        kind: NodeKind::HostGap,
+        source: u32::MAX,
+        first: true,
+        on_device: false,
+        duration,
+        ..node
+    }
 }
 
 #[cfg(test)]

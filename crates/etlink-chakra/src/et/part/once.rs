@@ -51,14 +51,24 @@ pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>, gaps_wait: bool) {
     for on_device in [false, true] {
         let mut all = running(trace, on_device, &whole.communications);
         share(&all, &mut takes);
-        let found = if gaps_wait { anchors(trace, &all, &takes) } else { vec![] };
+        let found = if gaps_wait {
+            anchors(trace, &all, &takes)
+        } else {
+            vec![]
+        };
         for &(at, anchor) in &found {
             let since = trace.nodes.start[anchor as usize] + trace.nodes.duration[anchor as usize];
             all[at].start = since;
-            waits.push(Edge { to: all[at].node, kind: EdgeKind::Handoff, from: anchor, inferred: true });
+            waits.push(Edge {
+                to: all[at].node,
+                kind: EdgeKind::Handoff,
+                from: anchor,
+                inferred: true,
+            });
         }
         if !found.is_empty() {
-            all.iter().for_each(|running| takes[running.node as usize] = DurationNs(0));
+            all.iter()
+                .for_each(|running| takes[running.node as usize] = DurationNs(0));
             all.sort_unstable_by_key(|running| (running.start, running.node));
             share(&all, &mut takes);
         }
@@ -67,7 +77,10 @@ pub(super) fn set(trace: &LinkedTrace, whole: &mut Graph<'_>, gaps_wait: bool) {
         let nodes = whole.nodes.to_mut();
         for wait in &waits {
             let (gap, anchor) = (wait.to as usize, wait.from as usize);
-            let (end, since) = (nodes.start[gap] + nodes.duration[gap], nodes.start[anchor] + nodes.duration[anchor]);
+            let (end, since) = (
+                nodes.start[gap] + nodes.duration[gap],
+                nodes.start[anchor] + nodes.duration[anchor],
+            );
             nodes.start[gap] = nodes.start[gap].max(since);
             nodes.duration[gap] = end - nodes.start[gap];
         }
@@ -82,15 +95,39 @@ fn running(trace: &LinkedTrace, on_device: bool, communications: &[u32]) -> Vec<
     let nodes = &trace.nodes;
     let end = |node: usize| nodes.start[node] + nodes.duration[node];
     let mut all: Vec<Running> = vec![];
-    for node in (0..nodes.len()).filter(|node| nodes.on_device[*node] == on_device && communications.binary_search(&(*node as u32)).is_err()) {
-        let gap = matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary | NodeKind::UnexplainedWait);
+    for node in (0..nodes.len()).filter(|node| {
+        nodes.on_device[*node] == on_device
+            && communications.binary_search(&(*node as u32)).is_err()
+    }) {
+        let gap = matches!(
+            nodes.kind[node],
+            NodeKind::HostGap | NodeKind::Boundary | NodeKind::UnexplainedWait
+        );
         let start = TimeNs(nodes.start[node].0.saturating_sub(trace.latency(node).0));
-        all.push(Running { claim: if gap { Claim::Gap } else { Claim::Work }, start, node: node as u32, end: end(node) });
+        all.push(Running {
+            claim: if gap { Claim::Gap } else { Claim::Work },
+            start,
+            node: node as u32,
+            end: end(node),
+        });
         let deps = trace.edges.of(node);
-        let last = deps.iter().map(|edge| edge.from as usize).max_by_key(|from| (end(*from), *from));
-        let before = deps.iter().find(|edge| edge.kind == EdgeKind::ProgramOrder).map(|edge| end(edge.from as usize));
-        if let Some(since) = before.filter(|since| *since < start && last.is_some_and(|last| nodes.on_device[last])) {
-            all.push(Running { claim: Claim::Wait, start: since, node: node as u32, end: start });
+        let last = deps
+            .iter()
+            .map(|edge| edge.from as usize)
+            .max_by_key(|from| (end(*from), *from));
+        let before = deps
+            .iter()
+            .find(|edge| edge.kind == EdgeKind::ProgramOrder)
+            .map(|edge| end(edge.from as usize));
+        if let Some(since) =
+            before.filter(|since| *since < start && last.is_some_and(|last| nodes.on_device[last]))
+        {
+            all.push(Running {
+                claim: Claim::Wait,
+                start: since,
+                node: node as u32,
+                end: start,
+            });
         }
     }
     all.sort_unstable_by_key(|running| (running.start, running.node));
@@ -130,14 +167,30 @@ fn anchors(trace: &LinkedTrace, all: &[Running], takes: &[DurationNs]) -> Vec<(u
         let first = &mut followed[edge.from as usize];
         *first = edge.to.min(*first);
     }
-    let mut works: Vec<&Running> = all.iter().filter(|running| running.claim == Claim::Work).collect();
+    let mut works: Vec<&Running> = all
+        .iter()
+        .filter(|running| running.claim == Claim::Work)
+        .collect();
     works.sort_unstable_by_key(|running| (running.end, running.node));
     let mut found = vec![];
-    for (at, gap) in all.iter().enumerate().filter(|(_, gap)| gap.claim == Claim::Gap && takes[gap.node as usize] < gap.end - gap.start) {
+    for (at, gap) in all.iter().enumerate().filter(|(_, gap)| {
+        gap.claim == Claim::Gap && takes[gap.node as usize] < gap.end - gap.start
+    }) {
         let ended = &works[..works.partition_point(|work| work.end <= gap.end)];
-        let ended = ended.iter().rev().take(LOOK_BACK).take_while(|work| work.end > gap.start);
-        let elsewhere = |work: &&&Running| nodes.resource[work.node as usize] != nodes.resource[gap.node as usize];
-        found.extend(ended.filter(elsewhere).find(|work| work.node < followed[gap.node as usize]).map(|work| (at, work.node)));
+        let ended = ended
+            .iter()
+            .rev()
+            .take(LOOK_BACK)
+            .take_while(|work| work.end > gap.start);
+        let elsewhere = |work: &&&Running| {
+            nodes.resource[work.node as usize] != nodes.resource[gap.node as usize]
+        };
+        found.extend(
+            ended
+                .filter(elsewhere)
+                .find(|work| work.node < followed[gap.node as usize])
+                .map(|work| (at, work.node)),
+        );
     }
     found
 }

@@ -6,7 +6,15 @@ use etlink_link::EdgeKind;
 use etlink_model::OpIdx;
 
 fn part_of<'t>(trace: &'t LinkedTrace, part: Part, in_turn: bool) -> Graph<'t> {
-    Graph::of(trace, &Groups::new(trace), &WriteOptions { part, in_turn, ..WriteOptions::default() })
+    Graph::of(
+        trace,
+        &Groups::new(trace),
+        &WriteOptions {
+            part,
+            in_turn,
+            ..WriteOptions::default()
+        },
+    )
 }
 
 /// Per node: what it is called, start and duration in ns, what it waits for.
@@ -14,7 +22,12 @@ fn told<'g>(trace: &'g LinkedTrace, graph: &'g Graph<'_>) -> Vec<(&'g str, i64, 
     let node = |at: usize| {
         let node = graph.nodes.get(at);
         let name = graph.standing_for(at).unwrap_or_else(|| trace.name(&node));
-        (name, node.start.0, node.duration.0, graph.edges.of(at).iter().map(|edge| edge.from).collect())
+        (
+            name,
+            node.start.0,
+            node.duration.0,
+            graph.edges.of(at).iter().map(|edge| edge.from).collect(),
+        )
     };
     (0..graph.len()).map(node).collect()
 }
@@ -31,7 +44,12 @@ fn host_nodes_become_chains_between_what_launches() {
             ("host", 5_100, 46_900, vec![0]),
             ("gemm<float>", 9_000, 700, vec![0]),
             ("Memcpy DtoD", 9_800, 650, vec![2]),
-            ("ncclDevKernel_AllReduce_Sum_f32", 60_000, 30_300, vec![1, 3, 3]),
+            (
+                "ncclDevKernel_AllReduce_Sum_f32",
+                60_000,
+                30_300,
+                vec![1, 3, 3]
+            ),
         ]
     );
     assert_eq!(graph.communications, [4]);
@@ -49,9 +67,26 @@ fn overlapped() -> LinkedTrace {
     let op = b.op("train", 0, 90, None);
     let start = b.slice(NodeKind::HostOp, op.0, true, 0, 1);
     let mut rows = vec![];
-    for (start, duration, comm) in [(1, 9, false), (10, 10, false), (10, 30, true), (20, 10, false), (40, 10, false), (50, 10, false), (50, 25, true)]
-    {
-        let row = b.row(if comm { "ncclDevKernel_AllReduce" } else { "gemm" }, start, duration, OpIdx::NONE, etlink_model::CallIdx::NONE);
+    for (start, duration, comm) in [
+        (1, 9, false),
+        (10, 10, false),
+        (10, 30, true),
+        (20, 10, false),
+        (40, 10, false),
+        (50, 10, false),
+        (50, 25, true),
+    ] {
+        let row = b.row(
+            if comm {
+                "ncclDevKernel_AllReduce"
+            } else {
+                "gemm"
+            },
+            start,
+            duration,
+            OpIdx::NONE,
+            etlink_model::CallIdx::NONE,
+        );
         if comm {
             b.trace.device.rows.collective[row.index()] = b.collective("allreduce", "Half", 64);
             rows.push(b.device_collective(row, start, duration));
@@ -90,15 +125,27 @@ fn computation_goes_on_beside_communications_that_nothing_waits_for() {
     );
     assert_eq!(graph.communications, [1, 4]);
     let in_turn = part_of(&trace, Part::Communication, true);
-    assert_eq!(told(&trace, &in_turn)[4].3, [3], "whose turn it is says another");
+    assert_eq!(
+        told(&trace, &in_turn)[4].3,
+        [3],
+        "whose turn it is says another"
+    );
 }
 
 #[test]
 fn a_trace_without_communications_is_its_time() {
     let trace = sample(true);
     let mut quiet = trace.clone();
-    quiet.nodes.kind.iter_mut().filter(|kind| **kind == NodeKind::Collective).for_each(|kind| *kind = NodeKind::DeviceOp);
-    assert_eq!(told(&quiet, &part_of(&quiet, Part::Communication, true)), [("compute", 0, 90_300, vec![])]);
+    quiet
+        .nodes
+        .kind
+        .iter_mut()
+        .filter(|kind| **kind == NodeKind::Collective)
+        .for_each(|kind| *kind = NodeKind::DeviceOp);
+    assert_eq!(
+        told(&quiet, &part_of(&quiet, Part::Communication, true)),
+        [("compute", 0, 90_300, vec![])]
+    );
     let empty = LinkedTrace::default();
     for part in [Part::Whole, Part::Device, Part::Communication] {
         assert_eq!(part_of(&empty, part, true).len(), 0);
@@ -118,9 +165,22 @@ fn a_gap_waits_instead_of_taking_the_time_of_others() {
     b.edge(EdgeKind::ProgramOrder, gap, last);
     let mut trace = b.done();
     trace.device.threads.push(trace.device.threads[0]);
-    (trace.nodes.resource[gap as usize], trace.nodes.resource[last as usize]) = (1, 1);
+    (
+        trace.nodes.resource[gap as usize],
+        trace.nodes.resource[last as usize],
+    ) = (1, 1);
     let graph = part_of(&trace, Part::Whole, true);
-    assert_eq!(graph.takes.iter().map(|take| take.0).collect::<Vec<_>>(), [30, 5, 60, 10]);
-    assert_eq!(told(&trace, &graph)[gap as usize], ("host gap", 90, 5, vec![second]), "what ended last before the gap does, and the rest");
-    assert!(part_of(&trace, Part::Whole, false).takes.is_empty(), "not unless one goes after the other");
+    assert_eq!(
+        graph.takes.iter().map(|take| take.0).collect::<Vec<_>>(),
+        [30, 5, 60, 10]
+    );
+    assert_eq!(
+        told(&trace, &graph)[gap as usize],
+        ("host gap", 90, 5, vec![second]),
+        "what ended last before the gap does, and the rest"
+    );
+    assert!(
+        part_of(&trace, Part::Whole, false).takes.is_empty(),
+        "not unless one goes after the other"
+    );
 }

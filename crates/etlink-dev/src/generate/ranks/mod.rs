@@ -65,7 +65,12 @@ impl Recorded {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write_host(&self, story: &Story, rank: usize, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    pub fn write_host(
+        &self,
+        story: &Story,
+        rank: usize,
+        out: &mut dyn std::io::Write,
+    ) -> std::io::Result<()> {
         self.host.write(story, rank, out)
     }
 
@@ -73,7 +78,12 @@ impl Recorded {
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn write_device(&self, story: &Story, rank: usize, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    pub fn write_device(
+        &self,
+        story: &Story,
+        rank: usize,
+        out: &mut dyn std::io::Write,
+    ) -> std::io::Result<()> {
         self.device.write(story, rank, out)
     }
 }
@@ -96,25 +106,48 @@ struct Truth<'s> {
 ///
 /// # Errors
 /// Those of [`Recorded::open`] and [`Recorded::story`], a folder that is not empty, or a file that cannot be written.
-pub fn run(host: &Path, device: &Path, times: u32, wishes: &Wishes, folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn run(
+    host: &Path,
+    device: &Path,
+    times: u32,
+    wishes: &Wishes,
+    folder: &Path,
+) -> Result<Vec<PathBuf>> {
     let recorded = Recorded::open(host, device, times)?;
     let story = recorded.story(wishes)?;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make folder {}", folder.display()))?;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make folder {}", folder.display()))?;
     if folder.read_dir()?.next().is_some() {
         bail!("{} is not empty: choose another folder", folder.display());
     }
     let mut files = vec![];
     for rank in 0..wishes.ranks {
-        let [to_host, to_device] = ["torch_et", "kineto_trace"].map(|kind| folder.join(format!("{kind}_{rank}.json.gz")));
+        let [to_host, to_device] =
+            ["torch_et", "kineto_trace"].map(|kind| folder.join(format!("{kind}_{rank}.json.gz")));
         write_file(&to_host, true, |out| recorded.write_host(&story, rank, out))?;
-        write_file(&to_device, true, |out| recorded.write_device(&story, rank, out))?;
+        write_file(&to_device, true, |out| {
+            recorded.write_device(&story, rank, out)
+        })?;
         files.extend([to_host, to_device]);
     }
-    let last = (0..story.collectives()).map(|collective| story.last(collective)).collect();
-    let name = device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let truth = Truth { recorded: name, wishes, offset_ns: &story.offset_ns, drift_ppb: &story.drift_ppb, collectives: story.collectives(), last };
+    let last = (0..story.collectives())
+        .map(|collective| story.last(collective))
+        .collect();
+    let name = device
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let truth = Truth {
+        recorded: name,
+        wishes,
+        offset_ns: &story.offset_ns,
+        drift_ppb: &story.drift_ppb,
+        collectives: story.collectives(),
+        last,
+    };
     let path = folder.join("truth.json");
-    std::fs::write(&path, serde_json::to_vec_pretty(&truth)?).with_context(|| format!("cannot write {}", path.display()))?;
+    std::fs::write(&path, serde_json::to_vec_pretty(&truth)?)
+        .with_context(|| format!("cannot write {}", path.display()))?;
     files.push(path);
     Ok(files)
 }

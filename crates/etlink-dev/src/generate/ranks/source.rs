@@ -37,26 +37,50 @@ impl Origin {
     /// What the head of a device trace says.
     pub(super) fn new(text: &[u8]) -> Result<Origin> {
         let number = |before: &str| -> Result<i64> {
-            let at = memmem::find(text, before.as_bytes()).with_context(|| format!("it does not say {before}"))? + before.len();
-            let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let at = memmem::find(text, before.as_bytes())
+                .with_context(|| format!("it does not say {before}"))?
+                + before.len();
+            let digits = text[at..]
+                .iter()
+                .take_while(|byte| byte.is_ascii_digit())
+                .count();
             Ok(std::str::from_utf8(&text[at..at + digits])?.parse()?)
         };
-        let (rank, world, pid) = (number("\"rank\": ")?, number("\"world_size\": ")?, number("\"pid\": ")?);
-        Ok(Origin { rank, world, pid, tids: BTreeSet::new() })
+        let (rank, world, pid) = (
+            number("\"rank\": ")?,
+            number("\"world_size\": ")?,
+            number("\"pid\": ")?,
+        );
+        Ok(Origin {
+            rank,
+            world,
+            pid,
+            tids: BTreeSet::new(),
+        })
     }
 }
 
 /// Collectives in order of time, with their threads and arguments; notes all threads.
-pub(super) fn collectives(document: &Document, of: &mut Origin) -> Result<(Vec<Collective>, Vec<Arguments>)> {
-    let all = format!("\"Process Group Ranks\": \"{}\"", list(of.world as usize, false));
+pub(super) fn collectives(
+    document: &Document,
+    of: &mut Origin,
+) -> Result<(Vec<Collective>, Vec<Arguments>)> {
+    let all = format!(
+        "\"Process Group Ranks\": \"{}\"",
+        list(of.world as usize, false)
+    );
     let mut found = vec![];
     for element in &document.elements {
-        let seen = Seen::of(&document.text[element.text.clone()]).map_err(|_| anyhow!("damaged at byte {}", element.text.start))?;
+        let seen = Seen::of(&document.text[element.text.clone()])
+            .map_err(|_| anyhow!("damaged at byte {}", element.text.start))?;
         if seen.on_device {
             bail!("it has device rows of its own; this works with recordings of the CPU");
         }
         of.tids.extend(seen.tid);
-        let (Some(time), Some(tid), Some(said)) = (seen.time, seen.tid, arguments(&seen.args)?) else { continue };
+        let (Some(time), Some(tid), Some(said)) = (seen.time, seen.tid, arguments(&seen.args)?)
+        else {
+            continue;
+        };
         if !said.contains(&all) {
             bail!("a collective is of a part of the ranks only: {said}");
         }
@@ -106,7 +130,10 @@ impl Seen {
         while let Some(key) = scanner.key()? {
             let value = scanner.value()?;
             match key {
-                b"cat" => seen.on_device = matches!(value.raw(), b"kernel" | b"gpu_memcpy" | b"gpu_memset"),
+                b"cat" => {
+                    seen.on_device =
+                        matches!(value.raw(), b"kernel" | b"gpu_memcpy" | b"gpu_memset")
+                }
                 b"name" => is_collective = value.raw() == b"record_param_comms",
                 b"tid" => seen.tid = value.int(),
                 b"ts" => start = micros_to_ns(value.raw()),
@@ -115,7 +142,13 @@ impl Seen {
                 _ => {}
             }
         }
-        seen.time = start.zip(length).filter(|_| is_collective).map(|(start, length)| Collective { start, end: start + length });
+        seen.time = start
+            .zip(length)
+            .filter(|_| is_collective)
+            .map(|(start, length)| Collective {
+                start,
+                end: start + length,
+            });
         Ok(seen)
     }
 }
@@ -126,9 +159,18 @@ fn arguments(args: &[u8]) -> Result<Option<String>> {
         return Ok(None);
     }
     let args: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(args)?;
-    if args.get("Collective name").is_none_or(|name| name == "wait") {
+    if args
+        .get("Collective name")
+        .is_none_or(|name| name == "wait")
+    {
         return Ok(None);
     }
     let one = |name: &&str| Some(format!("\"{name}\": {}", args.get(*name)?));
-    Ok(Some(ARGUMENTS.iter().filter_map(one).collect::<Vec<_>>().join(", ")))
+    Ok(Some(
+        ARGUMENTS
+            .iter()
+            .filter_map(one)
+            .collect::<Vec<_>>()
+            .join(", "),
+    ))
 }

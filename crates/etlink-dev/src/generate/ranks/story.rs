@@ -72,20 +72,63 @@ pub(super) struct Rows {
 }
 
 impl Story {
-    pub(super) fn new(wishes: &Wishes, collectives: &[Collective], window: (i64, i64)) -> Result<Story> {
-        let Wishes { ranks, skew_ns, drift_ppb, jitter_ns, late, seed } = *wishes;
+    pub(super) fn new(
+        wishes: &Wishes,
+        collectives: &[Collective],
+        window: (i64, i64),
+    ) -> Result<Story> {
+        let Wishes {
+            ranks,
+            skew_ns,
+            drift_ppb,
+            jitter_ns,
+            late,
+            seed,
+        } = *wishes;
         if ranks < 2 || late.is_some_and(|late| late.rank >= ranks) {
             bail!("a run has at least two ranks, and the late one is one of them");
         }
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut apart = |most: i64| -> Vec<i64> { (0..ranks).map(|rank| if rank == 0 { 0 } else { random.i64(-most..=most) }).collect() };
+        let mut apart = |most: i64| -> Vec<i64> {
+            (0..ranks)
+                .map(|rank| {
+                    if rank == 0 {
+                        0
+                    } else {
+                        random.i64(-most..=most)
+                    }
+                })
+                .collect()
+        };
         let (offset_ns, drift_ppb) = (apart(skew_ns), apart(drift_ppb));
-        let delay =
-            |rank: usize, random: &mut fastrand::Rng| random.i64(0..=jitter_ns) + late.filter(|late| late.rank == rank).map_or(0, |late| late.by_ns);
-        let delays = (0..ranks).map(|rank| collectives.iter().map(|_| delay(rank, &mut random)).collect()).collect();
-        let hops = (0..ranks).map(|_| collectives.iter().map(|_| random.i64(0..HOP_NS)).collect()).collect();
+        let delay = |rank: usize, random: &mut fastrand::Rng| {
+            random.i64(0..=jitter_ns)
+                + late
+                    .filter(|late| late.rank == rank)
+                    .map_or(0, |late| late.by_ns)
+        };
+        let delays = (0..ranks)
+            .map(|rank| {
+                collectives
+                    .iter()
+                    .map(|_| delay(rank, &mut random))
+                    .collect()
+            })
+            .collect();
+        let hops = (0..ranks)
+            .map(|_| collectives.iter().map(|_| random.i64(0..HOP_NS)).collect())
+            .collect();
         let slot = jitter_ns + late.map_or(0, |late| late.by_ns) + TRANSFER_NS + HOP_NS + REST_NS;
-        Ok(Story { ranks, offset_ns, drift_ppb, begin: window.0, collectives: collectives.to_vec(), delays, hops, slot })
+        Ok(Story {
+            ranks,
+            offset_ns,
+            drift_ppb,
+            begin: window.0,
+            collectives: collectives.to_vec(),
+            delays,
+            hops,
+            slot,
+        })
     }
 
     /// How many collectives each rank takes part in.
@@ -95,20 +138,30 @@ impl Story {
 
     /// The rank that comes last to a collective.
     pub fn last(&self, collective: usize) -> usize {
-        (0..self.ranks).max_by_key(|rank| (self.delays[*rank][collective], *rank)).unwrap_or(0)
+        (0..self.ranks)
+            .max_by_key(|rank| (self.delays[*rank][collective], *rank))
+            .unwrap_or(0)
     }
 
     /// A rank's time for something that begins at a recorded time.
     pub(super) fn start(&self, rank: usize, recorded: i64) -> i64 {
         let over = self.collectives.partition_point(|one| one.end <= recorded);
-        let inside = self.collectives.get(over).filter(|one| one.start <= recorded).map_or(0, |_| self.delays[rank][over]);
+        let inside = self
+            .collectives
+            .get(over)
+            .filter(|one| one.start <= recorded)
+            .map_or(0, |_| self.delays[rank][over]);
         self.own(rank, recorded + over as i64 * self.slot + inside)
     }
 
     /// The same for something that ends then: it does not wait for what begins at the same time.
     pub(super) fn end(&self, rank: usize, recorded: i64) -> i64 {
         let over = self.collectives.partition_point(|one| one.end < recorded);
-        let inside = self.collectives.get(over).filter(|one| one.start < recorded).map_or(0, |_| self.delays[rank][over]);
+        let inside = self
+            .collectives
+            .get(over)
+            .filter(|one| one.start < recorded)
+            .map_or(0, |_| self.delays[rank][over]);
         self.own(rank, recorded + over as i64 * self.slot + inside)
     }
 
@@ -121,12 +174,16 @@ impl Story {
         let arrival = |rank: usize| call(rank) + LAUNCH_NS;
         let end = arrival(self.last(collective)) + TRANSFER_NS + self.hops[rank][collective];
         let own = |times: (i64, i64)| (self.own(rank, times.0), self.own(rank, times.1));
-        Rows { call: own((call(rank), call(rank) + (length / 4).min(3_000))), kernel: own((arrival(rank), end)) }
+        Rows {
+            call: own((call(rank), call(rank) + (length / 4).min(3_000))),
+            kernel: own((arrival(rank), end)),
+        }
     }
 
     /// A true time by a rank's clock.
     fn own(&self, rank: usize, true_ns: i64) -> i64 {
-        let drift = i128::from(self.drift_ppb[rank]) * i128::from(true_ns - self.begin) / 1_000_000_000;
+        let drift =
+            i128::from(self.drift_ppb[rank]) * i128::from(true_ns - self.begin) / 1_000_000_000;
         true_ns + self.offset_ns[rank] + drift as i64
     }
 }

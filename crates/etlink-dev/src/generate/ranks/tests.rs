@@ -3,13 +3,28 @@ use etlink_link::ranks::{Clock, Facts, clocks, join, lateness, stragglers};
 
 fn recorded(times: u32) -> Recorded {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/ddp2-2.15.0");
-    Recorded::open(&folder.join("torch_et_0.json.gz"), &folder.join("kineto_trace_0.json.gz"), times).expect("opens")
+    Recorded::open(
+        &folder.join("torch_et_0.json.gz"),
+        &folder.join("kineto_trace_0.json.gz"),
+        times,
+    )
+    .expect("opens")
 }
 
-const LATE: Late = Late { rank: 21, by_ns: 200_000 };
+const LATE: Late = Late {
+    rank: 21,
+    by_ns: 200_000,
+};
 
 fn wishes(ranks: usize) -> Wishes {
-    Wishes { ranks, skew_ns: 5_000_000, drift_ppb: 0, jitter_ns: 20_000, late: Some(LATE), seed: 7 }
+    Wishes {
+        ranks,
+        skew_ns: 5_000_000,
+        drift_ppb: 0,
+        jitter_ns: 20_000,
+        late: Some(LATE),
+        seed: 7,
+    }
 }
 
 /// The ranks as they are after linking.
@@ -17,14 +32,30 @@ fn linked(recorded: &Recorded, story: &Story) -> Vec<Facts> {
     let one = |rank: usize| {
         let (mut host, mut device) = (vec![], vec![]);
         recorded.write_host(story, rank, &mut host).expect("writes");
-        recorded.write_device(story, rank, &mut device).expect("writes");
-        let host = etlink_host::read(&host[..], etlink_host::ReadOptions::default()).expect("a host trace");
-        let device = etlink_kineto::read(&device[..], etlink_kineto::ReadOptions::default()).expect("a device trace");
-        let trace = etlink_link::link(Some(host), device, etlink_link::LinkOptions::default()).expect("links");
+        recorded
+            .write_device(story, rank, &mut device)
+            .expect("writes");
+        let host = etlink_host::read(&host[..], etlink_host::ReadOptions::default())
+            .expect("a host trace");
+        let device = etlink_kineto::read(&device[..], etlink_kineto::ReadOptions::default())
+            .expect("a device trace");
+        let trace = etlink_link::link(Some(host), device, etlink_link::LinkOptions::default())
+            .expect("links");
         let report = &trace.report;
-        assert_eq!((report.rank, report.world_size), (Some(rank as i64), Some(story.ranks as i64)));
-        assert_eq!((report.launched, report.device_rows), (story.collectives() as u64, story.collectives() as u64));
-        assert!(!report.two_runs && !report.anomalies.any(etlink_model::Severity::Damage), "{:?} {:?}", report.notes, report.anomalies);
+        assert_eq!(
+            (report.rank, report.world_size),
+            (Some(rank as i64), Some(story.ranks as i64))
+        );
+        assert_eq!(
+            (report.launched, report.device_rows),
+            (story.collectives() as u64, story.collectives() as u64)
+        );
+        assert!(
+            !report.two_runs && !report.anomalies.any(etlink_model::Severity::Damage),
+            "{:?} {:?}",
+            report.notes,
+            report.anomalies
+        );
         Facts::of(&trace, rank as i64)
     };
     (0..story.ranks).map(one).collect()
@@ -38,7 +69,8 @@ fn worst(story: &Story, ranks: &[Facts], clocks: &[Clock], rank: usize) -> i64 {
         let (offset, drift) = (story.offset_ns[rank], story.drift_ppb[rank]);
         let seen = story.rows(rank, collective).kernel.1;
         assert_eq!(own.end_ns, base + seen);
-        let since = (i128::from(seen - offset - story.rows(0, 0).kernel.0) * i128::from(drift) / 1_000_000_000) as i64;
+        let since = (i128::from(seen - offset - story.rows(0, 0).kernel.0) * i128::from(drift)
+            / 1_000_000_000) as i64;
         (clocks[rank].aligned(own.end_ns) - (own.end_ns - offset - since)).abs()
     });
     wrong.max().expect("collectives")
@@ -51,32 +83,79 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
     let ranks = linked(&recorded, &story);
     let joined = join(&ranks);
     assert!(joined.problems.is_empty(), "{:?}", joined.problems);
-    assert_eq!((joined.groups.len(), joined.joints.len()), (1, story.collectives()));
-    assert!(joined.joints.iter().all(|joint| joint.parts.len() == 32 && joint.is_whole()));
+    assert_eq!(
+        (joined.groups.len(), joined.joints.len()),
+        (1, story.collectives())
+    );
+    assert!(
+        joined
+            .joints
+            .iter()
+            .all(|joint| joint.parts.len() == 32 && joint.is_whole())
+    );
     let clocks = clocks(&ranks, &joined);
     for rank in 1..32 {
         let wrong = worst(&story, &ranks, &clocks, rank);
-        assert!(wrong <= 5_000 && !clocks[rank].contradicted, "rank {rank}: {wrong} ns off, {:?}", clocks[rank]);
+        assert!(
+            wrong <= 5_000 && !clocks[rank].contradicted,
+            "rank {rank}: {wrong} ns off, {:?}",
+            clocks[rank]
+        );
     }
     let sums = lateness(&ranks, &joined, &clocks);
-    let late = sums.iter().max_by_key(|rank| rank.caused_ns).expect("ranks");
-    assert_eq!((late.rank, late.last), (LATE.rank as i64, story.collectives() as u64));
+    let late = sums
+        .iter()
+        .max_by_key(|rank| rank.caused_ns)
+        .expect("ranks");
+    assert_eq!(
+        (late.rank, late.last),
+        (LATE.rank as i64, story.collectives() as u64)
+    );
     let steps = stragglers(&ranks, &joined, &clocks);
-    let told: Vec<_> = steps.iter().map(|step| (step.step.as_deref(), step.joints, step.torn, step.late[0].rank)).collect();
-    assert_eq!(told, ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5"].map(|step| (Some(step), 2, 0, LATE.rank as i64)));
+    let told: Vec<_> = steps
+        .iter()
+        .map(|step| {
+            (
+                step.step.as_deref(),
+                step.joints,
+                step.torn,
+                step.late[0].rank,
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "ProfilerStep#2",
+            "ProfilerStep#3",
+            "ProfilerStep#4",
+            "ProfilerStep#5"
+        ]
+        .map(|step| (Some(step), 2, 0, LATE.rank as i64))
+    );
 }
 
 #[test]
 fn drift_of_a_known_run_is_found() {
     let recorded = recorded(40);
-    let story = recorded.story(&Wishes { drift_ppb: 50_000, ranks: 4, late: None, ..wishes(4) }).expect("a story");
+    let story = recorded
+        .story(&Wishes {
+            drift_ppb: 50_000,
+            ranks: 4,
+            late: None,
+            ..wishes(4)
+        })
+        .expect("a story");
     let ranks = linked(&recorded, &story);
     let clocks = clocks(&ranks, &join(&ranks));
     for rank in 1..4 {
         let (clock, drift) = (clocks[rank], clocks[rank].drift.expect("a drift"));
         let truth = story.drift_ppb[rank];
         // a fast clock's second is short: up to 3 ppb at 50 ppm
-        assert!((drift.ppb + truth).abs() <= drift.uncertainty_ppb + 3 && drift.uncertainty_ppb < 5_000, "{clock:?}, {truth}");
+        assert!(
+            (drift.ppb + truth).abs() <= drift.uncertainty_ppb + 3 && drift.uncertainty_ppb < 5_000,
+            "{clock:?}, {truth}"
+        );
         assert!(drift.applied || truth.abs() < 5_000, "{clock:?}, {truth}");
         let wrong = worst(&story, &ranks, &clocks, rank);
         assert!(wrong <= 5_000, "rank {rank}: {wrong} ns off, {clock:?}");
@@ -86,22 +165,43 @@ fn drift_of_a_known_run_is_found() {
 #[test]
 fn nobody_ends_before_the_last_has_begun() {
     let recorded = recorded(1);
-    let story = recorded.story(&Wishes { skew_ns: 0, ..wishes(8) }).expect_err("rank 21 is none of 8");
+    let story = recorded
+        .story(&Wishes {
+            skew_ns: 0,
+            ..wishes(8)
+        })
+        .expect_err("rank 21 is none of 8");
     assert!(story.to_string().contains("late"), "{story}");
-    let story = recorded.story(&Wishes { skew_ns: 0, late: Some(Late { rank: 5, ..LATE }), ..wishes(8) }).expect("a story");
+    let story = recorded
+        .story(&Wishes {
+            skew_ns: 0,
+            late: Some(Late { rank: 5, ..LATE }),
+            ..wishes(8)
+        })
+        .expect("a story");
     for collective in 0..story.collectives() {
         let rows: Vec<_> = (0..8).map(|rank| story.rows(rank, collective)).collect();
         let begun = rows.iter().map(|rows| rows.kernel.0).max();
         assert!(rows.iter().map(|rows| rows.kernel.1).min() > begun);
         assert_eq!(begun, Some(rows[5].kernel.0));
-        assert!(rows.iter().all(|rows| rows.call.1 <= rows.kernel.0 + 3_000 && rows.call.0 < rows.kernel.0));
+        assert!(
+            rows.iter()
+                .all(|rows| rows.call.1 <= rows.kernel.0 + 3_000 && rows.call.0 < rows.kernel.0)
+        );
     }
 }
 
 #[test]
 fn the_recording_itself_comes_out_but_for_times_and_rows() {
     let recorded = recorded(1);
-    let wishes = Wishes { ranks: 2, skew_ns: 0, drift_ppb: 0, jitter_ns: 0, late: None, seed: 0 };
+    let wishes = Wishes {
+        ranks: 2,
+        skew_ns: 0,
+        drift_ppb: 0,
+        jitter_ns: 0,
+        late: None,
+        seed: 0,
+    };
     let story = recorded.story(&wishes).expect("a story");
     let mut text = vec![];
     recorded.write_host(&story, 0, &mut text).expect("writes");
@@ -110,17 +210,35 @@ fn the_recording_itself_comes_out_but_for_times_and_rows() {
     let mut text = vec![];
     recorded.write_device(&story, 0, &mut text).expect("writes");
     let text = String::from_utf8(text).expect("text");
-    let was = String::from_utf8(unpacked(&folder.join("kineto_trace_0.json.gz")).expect("reads")).expect("text");
-    let without =
-        |text: &str| text.lines().filter(|line| !line.contains("\"ts\": ") && !line.contains("\"dur\": ")).map(str::to_owned).collect::<Vec<_>>();
+    let was = String::from_utf8(unpacked(&folder.join("kineto_trace_0.json.gz")).expect("reads"))
+        .expect("text");
+    let without = |text: &str| {
+        text.lines()
+            .filter(|line| !line.contains("\"ts\": ") && !line.contains("\"dur\": "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     let (text, was) = (without(&text), without(&was));
     let same = text.iter().zip(&was).take_while(|(a, b)| a == b).count();
-    assert!(same > was.len() - 10, "line {same}: {} instead of {}", text[same], was[same]);
+    assert!(
+        same > was.len() - 10,
+        "line {same}: {} instead of {}",
+        text[same],
+        was[same]
+    );
 }
 
 #[test]
 fn a_recording_of_sub_groups_is_refused() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/tpdp4-2.15.0");
-    let error = Recorded::open(&folder.join("torch_et_0.json.gz"), &folder.join("kineto_trace_0.json.gz"), 1).expect_err("refuses");
-    assert!(format!("{error:#}").contains("a part of the ranks only"), "{error:#}");
+    let error = Recorded::open(
+        &folder.join("torch_et_0.json.gz"),
+        &folder.join("kineto_trace_0.json.gz"),
+        1,
+    )
+    .expect_err("refuses");
+    assert!(
+        format!("{error:#}").contains("a part of the ranks only"),
+        "{error:#}"
+    );
 }

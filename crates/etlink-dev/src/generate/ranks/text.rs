@@ -53,52 +53,122 @@ impl Template {
         let mut of = Origin::new(&document.text)?;
         let (collectives, arguments) = collectives(&document, &mut of)?;
         let mut gaps = times(&document);
-        let last = document.elements.last().map_or(0, |element| element.text.end);
+        let last = document
+            .elements
+            .last()
+            .map_or(0, |element| element.text.end);
         gaps.push((last, 0, Slot::Rows));
-        let Origin { rank, world, pid, tids } = &of;
+        let Origin {
+            rank,
+            world,
+            pid,
+            tids,
+        } = &of;
         let list = list(*world as usize, false);
-        let mut find = Find { text: &document.text, gaps: &mut gaps };
-        find.one(&format!("\"rank\": {rank}, \"world_size\": {world}"), &[("rank\": ", Slot::Rank), ("size\": ", Slot::World)]);
-        find.one(&format!("\"pg_size\": {world}, \"ranks\": {list}"), &[("size\": ", Slot::World), ("ranks\": ", Slot::Ranks { cut: false })]);
-        find.one(&format!("\"Process Group Ranks\": \"{list}\""), &[("Ranks\": \"", Slot::Ranks { cut: true })]);
+        let mut find = Find {
+            text: &document.text,
+            gaps: &mut gaps,
+        };
+        find.one(
+            &format!("\"rank\": {rank}, \"world_size\": {world}"),
+            &[("rank\": ", Slot::Rank), ("size\": ", Slot::World)],
+        );
+        find.one(
+            &format!("\"pg_size\": {world}, \"ranks\": {list}"),
+            &[
+                ("size\": ", Slot::World),
+                ("ranks\": ", Slot::Ranks { cut: false }),
+            ],
+        );
+        find.one(
+            &format!("\"Process Group Ranks\": \"{list}\""),
+            &[("Ranks\": \"", Slot::Ranks { cut: true })],
+        );
         find.one(&format!("\"Rank\": {rank},"), &[("Rank\": ", Slot::Rank)]);
-        find.one(&format!("\"Group size\": {world},"), &[("size\": ", Slot::World)]);
+        find.one(
+            &format!("\"Group size\": {world},"),
+            &[("size\": ", Slot::World)],
+        );
         find.one(
             &format!("\"\", \"{rank}\", \"\", \"[]\", \"[]\", \"0\", \"1\", \"{world}\", "),
             &[("\"\", \"", Slot::Rank), ("\"1\", \"", Slot::World)],
         );
         for number in tids.iter().chain([pid]).collect::<BTreeSet<_>>() {
-            for (before, after) in [("\"pid\": ", ","), ("\"tid\": ", ","), ("\"thread ", " "), ("\"sort_index\": ", "\n")] {
-                find.one(&format!("{before}{number}{after}"), &[(before, Slot::Process(*number))]);
+            for (before, after) in [
+                ("\"pid\": ", ","),
+                ("\"tid\": ", ","),
+                ("\"thread ", " "),
+                ("\"sort_index\": ", "\n"),
+            ] {
+                find.one(
+                    &format!("{before}{number}{after}"),
+                    &[(before, Slot::Process(*number))],
+                );
             }
         }
         gaps.sort_by_key(|gap| (gap.0, gap.1));
-        Ok(Template { text: document.text, gaps, of, collectives, arguments, window })
+        Ok(Template {
+            text: document.text,
+            gaps,
+            of,
+            collectives,
+            arguments,
+            window,
+        })
     }
 
     /// A host trace has no times; of each rank it has the rank's number, its groups and its process.
     pub(super) fn host(text: Vec<u8>, of: &Origin) -> Result<Template> {
         let document = host::document(text)?;
-        let Origin { rank, world, pid, .. } = of;
+        let Origin {
+            rank, world, pid, ..
+        } = of;
         let mut gaps = vec![];
-        let mut find = Find { text: &document.text, gaps: &mut gaps };
-        find.one(&format!("\"pid\": {pid},"), &[("pid\": ", Slot::Process(*pid))]);
-        find.one(&format!("\\\"group_size\\\": {world},"), &[("size\\\": ", Slot::World)]);
+        let mut find = Find {
+            text: &document.text,
+            gaps: &mut gaps,
+        };
+        find.one(
+            &format!("\"pid\": {pid},"),
+            &[("pid\": ", Slot::Process(*pid))],
+        );
+        find.one(
+            &format!("\\\"group_size\\\": {world},"),
+            &[("size\\\": ", Slot::World)],
+        );
         find.one(&format!("\"default_pg\"],{rank},\""), &[("],", Slot::Rank)]);
         find.one(&format!(",[],[],0,1,{world},"), &[(",0,1,", Slot::World)]);
-        find.one(&format!("\"pg_size\", \"type\": \"uint64\", \"value\": {world}}}"), &[("value\": ", Slot::World)]);
+        find.one(
+            &format!("\"pg_size\", \"type\": \"uint64\", \"value\": {world}}}"),
+            &[("value\": ", Slot::World)],
+        );
         gaps.sort_by_key(|gap| (gap.0, gap.1));
-        Ok(Template { text: document.text, gaps, of: of.clone(), collectives: vec![], arguments: vec![], window: (0, 0) })
+        Ok(Template {
+            text: document.text,
+            gaps,
+            of: of.clone(),
+            collectives: vec![],
+            arguments: vec![],
+            window: (0, 0),
+        })
     }
 
-    pub(super) fn write(&self, story: &Story, rank: usize, mut out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn write(
+        &self,
+        story: &Story,
+        rank: usize,
+        mut out: &mut dyn Write,
+    ) -> io::Result<()> {
         let mut from = 0;
         for (at, length, slot) in &self.gaps {
             out.write_all(&self.text[from..*at])?;
             from = at + length;
             match *slot {
                 Slot::Start(ns) => write_micros(story.start(rank, ns), &mut out)?,
-                Slot::Length(start, end) => write_micros((story.end(rank, end) - story.start(rank, start)).max(0), &mut out)?,
+                Slot::Length(start, end) => write_micros(
+                    (story.end(rank, end) - story.start(rank, start)).max(0),
+                    &mut out,
+                )?,
                 Slot::Rank => write!(out, "{rank}")?,
                 Slot::World => write!(out, "{}", story.ranks)?,
                 Slot::Ranks { cut } => out.write_all(list(story.ranks, cut).as_bytes())?,
@@ -110,22 +180,52 @@ impl Template {
     }
 
     fn rows(&self, story: &Story, rank: usize, mut out: &mut dyn Write) -> io::Result<()> {
-        let (all, size) = (list(self.of.world as usize, false), format!("\"Group size\": {},", self.of.world));
+        let (all, size) = (
+            list(self.of.world as usize, false),
+            format!("\"Group size\": {},", self.of.world),
+        );
         for (number, (tid, said)) in self.arguments.iter().enumerate() {
             let rows = story.rows(rank, number);
             let (pid, tid) = (process(self.of.pid, rank), process(*tid, rank));
-            let said = said.replace(&all, &list(story.ranks, true)).replace(&size, &format!("\"Group size\": {},", story.ranks));
+            let said = said
+                .replace(&all, &list(story.ranks, true))
+                .replace(&size, &format!("\"Group size\": {},", story.ranks));
             let correlation = number + 1;
-            let mut row = |cat: &str, name: &str, pid: i64, tid: i64, (start, end): (i64, i64), args: &str| -> io::Result<()> {
-                write!(out, ",\n  {{\n    \"ph\": \"X\", \"cat\": \"{cat}\", \"name\": \"{name}\", \"pid\": {pid}, \"tid\": {tid},\n    \"ts\": ")?;
+            let mut row = |cat: &str,
+                           name: &str,
+                           pid: i64,
+                           tid: i64,
+                           (start, end): (i64, i64),
+                           args: &str|
+             -> io::Result<()> {
+                write!(
+                    out,
+                    ",\n  {{\n    \"ph\": \"X\", \"cat\": \"{cat}\", \"name\": \"{name}\", \"pid\": {pid}, \"tid\": {tid},\n    \"ts\": "
+                )?;
                 write_micros(start, &mut out)?;
                 write!(out, ", \"dur\": ")?;
                 write_micros(end - start, &mut out)?;
                 write!(out, ",\n    \"args\": {{\n      {args}\n    }}\n  }}")
             };
-            row("cuda_runtime", "cudaLaunchKernelExC", pid, tid, rows.call, &format!("\"cbid\": 430, \"correlation\": {correlation}"))?;
-            let args = format!("\"device\": 0, \"context\": 1, \"stream\": {STREAM}, \"correlation\": {correlation}, {said}");
-            row("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 0, i64::from(STREAM), rows.kernel, &args)?;
+            row(
+                "cuda_runtime",
+                "cudaLaunchKernelExC",
+                pid,
+                tid,
+                rows.call,
+                &format!("\"cbid\": 430, \"correlation\": {correlation}"),
+            )?;
+            let args = format!(
+                "\"device\": 0, \"context\": 1, \"stream\": {STREAM}, \"correlation\": {correlation}, {said}"
+            );
+            row(
+                "kernel",
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+                0,
+                i64::from(STREAM),
+                rows.kernel,
+                &args,
+            )?;
         }
         Ok(())
     }
@@ -140,7 +240,11 @@ fn process(number: i64, rank: usize) -> i64 {
 pub(super) fn list(ranks: usize, cut: bool) -> String {
     let shown = if cut { ranks.min(LISTED) } else { ranks };
     let all: Vec<String> = (0..shown).map(|rank| rank.to_string()).collect();
-    format!("[{}{}]", all.join(", "), if shown < ranks { ", ..." } else { "" })
+    format!(
+        "[{}{}]",
+        all.join(", "),
+        if shown < ranks { ", ..." } else { "" }
+    )
 }
 
 /// The gaps for times and lengths.
@@ -172,10 +276,17 @@ impl Find<'_> {
     fn one(&mut self, text: &str, slots: &[(&str, Slot)]) {
         for at in memmem::find_iter(self.text, text.as_bytes()) {
             for (mark, slot) in slots {
-                let Some(from) = text.find(mark).map(|place| place + mark.len()) else { continue };
+                let Some(from) = text.find(mark).map(|place| place + mark.len()) else {
+                    continue;
+                };
                 let rest = &text[from..];
-                let length = if rest.starts_with('[') { rest.find(']').map(|end| end + 1) } else { rest.find(|c: char| !c.is_ascii_digit()) };
-                self.gaps.push((at + from, length.unwrap_or(rest.len()), slot.clone()));
+                let length = if rest.starts_with('[') {
+                    rest.find(']').map(|end| end + 1)
+                } else {
+                    rest.find(|c: char| !c.is_ascii_digit())
+                };
+                self.gaps
+                    .push((at + from, length.unwrap_or(rest.len()), slot.clone()));
             }
         }
     }

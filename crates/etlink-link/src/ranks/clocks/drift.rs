@@ -32,13 +32,22 @@ pub struct Drift {
 
 impl Drift {
     /// Of a clock against itself.
-    pub(super) const NONE: Drift = Drift { ppb: 0, uncertainty_ppb: 0, applied: false };
+    pub(super) const NONE: Drift = Drift {
+        ppb: 0,
+        uncertainty_ppb: 0,
+        applied: false,
+    };
 
     /// Of a third clock against the first, over a second. What is not applied is taken for none; what is not known can be any
     /// that clocks have, and is most likely none.
     pub(super) fn sum(one: Option<Drift>, other: Option<Drift>) -> Option<Drift> {
-        const UNKNOWN: Drift = Drift { ppb: 0, uncertainty_ppb: MAX_PPB, applied: false };
-        let known = one.is_some() && other.is_some() || one.or(other).is_some_and(|drift| drift.applied);
+        const UNKNOWN: Drift = Drift {
+            ppb: 0,
+            uncertainty_ppb: MAX_PPB,
+            applied: false,
+        };
+        let known =
+            one.is_some() && other.is_some() || one.or(other).is_some_and(|drift| drift.applied);
         if !known {
             return None;
         }
@@ -54,7 +63,10 @@ impl Drift {
 
     /// Of the other clock against this one.
     pub(super) fn inverse(self) -> Drift {
-        Drift { ppb: self.ppb.saturating_neg(), ..self }
+        Drift {
+            ppb: self.ppb.saturating_neg(),
+            ..self
+        }
     }
 }
 
@@ -73,12 +85,27 @@ pub(super) fn of(points: &[Point]) -> Option<Drift> {
     if line.is_none() && (least, most) == (-MAX_PPB, MAX_PPB) {
         return None;
     }
-    let (low, high) = line.map_or((least, most), |line| (least.max(line.ppb - line.within), most.min(line.ppb + line.within)));
+    let (low, high) = line.map_or((least, most), |line| {
+        (
+            least.max(line.ppb - line.within),
+            most.min(line.ppb + line.within),
+        )
+    });
     // the line can lie beside what is sure, which then decides
-    let (low, high) = if low <= high { (low, high) } else { (least, most) };
-    let ppb = line.map_or(low.midpoint(high), |line| line.ppb).clamp(low, high);
+    let (low, high) = if low <= high {
+        (low, high)
+    } else {
+        (least, most)
+    };
+    let ppb = line
+        .map_or(low.midpoint(high), |line| line.ppb)
+        .clamp(low, high);
     let beyond = low > 0 || high < 0;
-    Some(Drift { ppb, uncertainty_ppb: (ppb - low).max(high - ppb), applied: beyond && moved(ppb, window).abs() >= MATTERS_NS })
+    Some(Drift {
+        ppb,
+        uncertainty_ppb: (ppb - low).max(high - ppb),
+        applied: beyond && moved(ppb, window).abs() >= MATTERS_NS,
+    })
 }
 
 /// A drift and how far it can be off.
@@ -92,11 +119,16 @@ struct Line {
 fn line(points: &[Point]) -> Option<Line> {
     let third = points.len() / 3;
     let (early, late) = (points.get(..third)?, points.get(points.len() - third..)?);
-    let time = median(late, |point| point.end)?.0.saturating_sub(median(early, |point| point.end)?.0);
+    let time = median(late, |point| point.end)?
+        .0
+        .saturating_sub(median(early, |point| point.end)?.0);
     if points.len() < LEAST || time <= 0 {
         return None;
     }
-    let per_second = |ns: i64| (i128::from(ns) * 1_000_000_000 / i128::from(time)).clamp(-i128::from(2 * MAX_PPB), i128::from(2 * MAX_PPB)) as i64;
+    let per_second = |ns: i64| {
+        (i128::from(ns) * 1_000_000_000 / i128::from(time))
+            .clamp(-i128::from(2 * MAX_PPB), i128::from(2 * MAX_PPB)) as i64
+    };
     let (mut ppb, mut within) = (0i64, 0);
     // each round takes the drift within the thirds out
     for _ in 0..3 {
@@ -114,8 +146,14 @@ fn median(points: &[Point], of: impl Fn(&Point) -> i64) -> Option<(i64, i64)> {
     all.sort_unstable();
     let (middle, places) = (all.len() / 2, all.len().isqrt() + 1);
     let median = *all.get(middle)?;
-    let (low, high) = (all.get(middle.saturating_sub(places))?, all.get((middle + places).min(all.len() - 1))?);
-    Some((median, median.saturating_sub(*low).max(high.saturating_sub(median))))
+    let (low, high) = (
+        all.get(middle.saturating_sub(places))?,
+        all.get((middle + places).min(all.len() - 1))?,
+    );
+    Some((
+        median,
+        median.saturating_sub(*low).max(high.saturating_sub(median)),
+    ))
 }
 
 /// The least and the greatest drift at which some offset fits all collectives; `None` if there is no such drift.
@@ -128,7 +166,11 @@ fn sure(points: &[Point], guess: i64) -> Option<(i64, i64)> {
         i128::from(lower) - i128::from(upper)
     };
     let guess = guess.clamp(-MAX_PPB, MAX_PPB);
-    let fits = if missed(guess) <= 0 { guess } else { least(missed, -MAX_PPB, MAX_PPB) };
+    let fits = if missed(guess) <= 0 {
+        guess
+    } else {
+        least(missed, -MAX_PPB, MAX_PPB)
+    };
     if missed(fits) > 0 {
         return None;
     }
@@ -140,7 +182,11 @@ fn least(of: impl Fn(i64) -> i128, mut low: i64, mut high: i64) -> i64 {
     while high - low > 2 {
         let third = (high - low) / 3;
         let (one, other) = (low + third, high - third);
-        if of(one) <= of(other) { high = other } else { low = one }
+        if of(one) <= of(other) {
+            high = other
+        } else {
+            low = one
+        }
     }
     (low..=high).min_by_key(|at| of(*at)).unwrap_or(low)
 }
@@ -153,7 +199,11 @@ fn edge(missed: impl Fn(i64) -> i128, inside: i64, limit: i64) -> i64 {
     let (mut fits, mut misses) = (inside, limit);
     while fits.abs_diff(misses) > 1 {
         let middle = fits.midpoint(misses);
-        if missed(middle) <= 0 { fits = middle } else { misses = middle }
+        if missed(middle) <= 0 {
+            fits = middle
+        } else {
+            misses = middle
+        }
     }
     fits
 }

@@ -5,14 +5,30 @@ use CollectiveKind::{AllReduce, Broadcast};
 
 /// All-reduces at 1 ms distance, in which rank `late` of each comes last, on clocks that are `off` by so much.
 fn drawn(off: &[i64], groups: &[&[u64]], rounds: i64) -> Vec<Facts> {
-    let mut ranks: Vec<Facts> = (0..).zip(off).map(|(at, _)| rank(at, off.len() as i64, groups)).collect();
+    let mut ranks: Vec<Facts> = (0..)
+        .zip(off)
+        .map(|(at, _)| rank(at, off.len() as i64, groups))
+        .collect();
     for round in 0..rounds {
         for (number, group) in (0u32..).zip(groups) {
             for (place, &member) in group.iter().enumerate() {
-                let arrival = if place as i64 == round % group.len() as i64 { 80_000 } else { 1_000 * member as i64 };
+                let arrival = if place as i64 == round % group.len() as i64 {
+                    80_000
+                } else {
+                    1_000 * member as i64
+                };
                 let begin = round * 1_000_000 + i64::from(number) * 200_000;
                 let at = member as usize;
-                collective(&mut ranks[at], AllReduce, number, round, (begin + arrival - off[at], begin + 90_000 + member as i64 - off[at]));
+                collective(
+                    &mut ranks[at],
+                    AllReduce,
+                    number,
+                    round,
+                    (
+                        begin + arrival - off[at],
+                        begin + 90_000 + member as i64 - off[at],
+                    ),
+                );
             }
         }
     }
@@ -29,7 +45,10 @@ fn skewed_clocks_are_recovered() {
     let found = offsets(&drawn(&off, &[&[0, 1, 2, 3]], 8));
     for (clock, off) in found.iter().zip(off) {
         assert!((clock.offset_ns - off).abs() <= 5, "{clock:?}");
-        assert!(!clock.contradicted && clock.uncertainty_ns.is_some_and(|within| within <= 11_000), "{clock:?}");
+        assert!(
+            !clock.contradicted && clock.uncertainty_ns.is_some_and(|within| within <= 11_000),
+            "{clock:?}"
+        );
     }
     assert_eq!(found[3].support, 8);
 }
@@ -41,17 +60,37 @@ fn ranks_without_a_common_group_are_reached_over_others() {
     for (clock, off) in found.iter().zip(off) {
         assert!((clock.offset_ns - off).abs() <= 5, "{clock:?}");
     }
-    assert!(found[1].uncertainty_ns < found[3].uncertainty_ns && found[3].uncertainty_ns < found[2].uncertainty_ns);
+    assert!(
+        found[1].uncertainty_ns < found[3].uncertainty_ns
+            && found[3].uncertainty_ns < found[2].uncertainty_ns
+    );
 }
 
 #[test]
 fn what_nothing_tells_stays_as_it_is() {
     let mut ranks = drawn(&[0, 500], &[&[0, 1]], 3);
-    ranks.iter_mut().flat_map(|facts| &mut facts.communications).for_each(|communication| communication.on_device = false);
-    assert_eq!(offsets(&ranks)[1], Clock { rank: 1, ..Clock::default() }, "calls return before their transfer ends");
+    ranks
+        .iter_mut()
+        .flat_map(|facts| &mut facts.communications)
+        .for_each(|communication| communication.on_device = false);
+    assert_eq!(
+        offsets(&ranks)[1],
+        Clock {
+            rank: 1,
+            ..Clock::default()
+        },
+        "calls return before their transfer ends"
+    );
     let mut ranks = drawn(&[0, 500], &[&[0, 1]], 3);
-    ranks.iter_mut().flat_map(|facts| &mut facts.communications).for_each(|communication| communication.kind = Broadcast);
-    assert_eq!(offsets(&ranks)[1].uncertainty_ns, None, "the root of a broadcast waits for nobody");
+    ranks
+        .iter_mut()
+        .flat_map(|facts| &mut facts.communications)
+        .for_each(|communication| communication.kind = Broadcast);
+    assert_eq!(
+        offsets(&ranks)[1].uncertainty_ns,
+        None,
+        "the root of a broadcast waits for nobody"
+    );
 }
 
 #[test]
@@ -78,8 +117,11 @@ fn drifting(off: &[i64], ppb: &[i64], groups: &[&[u64]], rounds: i64, seconds: i
                 true_ns - off - (i128::from(*ppb) * i128::from(true_ns) / 1_000_000_000) as i64
             };
             // the last hop takes up to 2 us, differently each time
-            let hop = ((facts.rank * 7 + begun + 1) * 48_271 % 2_147_483_647 * 48_271 % 2_147_483_647) % 2_000;
-            (communication.start_ns, communication.end_ns) = (own(communication.start_ns), own(communication.end_ns + hop));
+            let hop = ((facts.rank * 7 + begun + 1) * 48_271 % 2_147_483_647 * 48_271
+                % 2_147_483_647)
+                % 2_000;
+            (communication.start_ns, communication.end_ns) =
+                (own(communication.start_ns), own(communication.end_ns + hop));
         }
         facts.window_ns = (-off, seconds * 1_000_000_000 - off);
     }
@@ -88,13 +130,21 @@ fn drifting(off: &[i64], ppb: &[i64], groups: &[&[u64]], rounds: i64, seconds: i
 
 /// How far a rank's times are off, at worst, once they are aligned.
 fn worst(ranks: &[Facts], clocks: &[Clock], at: usize) -> i64 {
-    let ends = ranks[0].communications.iter().zip(&ranks[at].communications);
-    ends.map(|(reference, own)| (clocks[at].aligned(own.end_ns) - reference.end_ns).abs()).max().unwrap_or(0)
+    let ends = ranks[0]
+        .communications
+        .iter()
+        .zip(&ranks[at].communications);
+    ends.map(|(reference, own)| (clocks[at].aligned(own.end_ns) - reference.end_ns).abs())
+        .max()
+        .unwrap_or(0)
 }
 
 #[test]
 fn drift_is_recovered_and_applied() {
-    let (off, ppb) = ([0, 7_000_000, -3_600_000_000_000, 31], [0, 50_000, -20_000, 1_000]);
+    let (off, ppb) = (
+        [0, 7_000_000, -3_600_000_000_000, 31],
+        [0, 50_000, -20_000, 1_000],
+    );
     let ranks = drifting(&off, &ppb, &[&[0, 1, 2, 3]], 200, 10);
     let found = offsets(&ranks);
     for (at, (clock, ppb)) in found.iter().zip(ppb).enumerate().skip(1) {
@@ -102,18 +152,35 @@ fn drift_is_recovered_and_applied() {
         assert!(drift.applied && !clock.contradicted, "{clock:?}");
         // what is added to a second of a clock that is slow by so much is a little more
         let ppb = ppb + ppb * ppb / 1_000_000_000;
-        assert!((drift.ppb - ppb).abs() <= drift.uncertainty_ppb && (10..=700).contains(&drift.uncertainty_ppb), "{clock:?}");
-        assert!(worst(&ranks, &found, at) <= 5_000, "{at}: {}", worst(&ranks, &found, at));
+        assert!(
+            (drift.ppb - ppb).abs() <= drift.uncertainty_ppb
+                && (10..=700).contains(&drift.uncertainty_ppb),
+            "{clock:?}"
+        );
+        assert!(
+            worst(&ranks, &found, at) <= 5_000,
+            "{at}: {}",
+            worst(&ranks, &found, at)
+        );
     }
 }
 
 #[test]
 fn a_drift_that_is_not_there_is_not_applied() {
     for seconds in [1, 10, 100] {
-        let found = offsets(&drifting(&[0, 500, -90_000], &[0; 3], &[&[0, 1, 2]], 100, seconds));
+        let found = offsets(&drifting(
+            &[0, 500, -90_000],
+            &[0; 3],
+            &[&[0, 1, 2]],
+            100,
+            seconds,
+        ));
         for clock in &found[1..] {
             let drift = clock.drift.expect("a drift");
-            assert!(!drift.applied && drift.ppb.abs() <= drift.uncertainty_ppb, "{clock:?}");
+            assert!(
+                !drift.applied && drift.ppb.abs() <= drift.uncertainty_ppb,
+                "{clock:?}"
+            );
         }
     }
 }
@@ -124,7 +191,12 @@ fn a_short_window_tells_no_drift() {
     let clock = offsets(&drifting(&[0, 500], &[0, 50_000], &[&[0, 1]], 20, 1))[1];
     assert!(clock.drift.is_some_and(|drift| drift.applied), "{clock:?}");
     let clock = offsets(&drawn(&[0, 500], &[&[0, 1]], 3))[1];
-    assert!(clock.drift.is_none_or(|drift| !drift.applied && drift.uncertainty_ppb > 500_000), "{clock:?}");
+    assert!(
+        clock
+            .drift
+            .is_none_or(|drift| !drift.applied && drift.uncertainty_ppb > 500_000),
+        "{clock:?}"
+    );
 }
 
 #[test]
@@ -134,12 +206,20 @@ fn drift_of_ranks_that_are_reached_over_others_adds_up() {
     let found = offsets(&ranks);
     for (clock, ppb) in found.iter().zip(ppb).skip(1) {
         let drift = clock.drift.expect("a drift");
-        assert!(drift.applied && (drift.ppb - ppb).abs() <= drift.uncertainty_ppb.min(1_500), "{clock:?}");
+        assert!(
+            drift.applied && (drift.ppb - ppb).abs() <= drift.uncertainty_ppb.min(1_500),
+            "{clock:?}"
+        );
     }
     // rank 2 shares no collective with rank 0: look at where its clock puts a moment of true time
     for moment in [0, 5_000_000_000, 10_000_000_000i64] {
-        let own = moment - off[2] - (i128::from(ppb[2]) * i128::from(moment) / 1_000_000_000) as i64;
-        assert!((found[2].aligned(own) - moment).abs() <= 10_000, "{moment}: {}", found[2].aligned(own) - moment);
+        let own =
+            moment - off[2] - (i128::from(ppb[2]) * i128::from(moment) / 1_000_000_000) as i64;
+        assert!(
+            (found[2].aligned(own) - moment).abs() <= 10_000,
+            "{moment}: {}",
+            found[2].aligned(own) - moment
+        );
     }
 }
 
@@ -149,7 +229,15 @@ fn ranks_of_one_machine_have_one_clock() {
     ranks[1].machine = Some("b".into());
     ranks[2].machine = Some("b".into());
     let found = offsets(&ranks);
-    assert_eq!((found[1].by_machine, found[2].by_machine, found[2].uncertainty_ns, found[2].support), (false, true, None, 0));
+    assert_eq!(
+        (
+            found[1].by_machine,
+            found[2].by_machine,
+            found[2].uncertainty_ns,
+            found[2].support
+        ),
+        (false, true, None, 0)
+    );
     assert_eq!(found[2].offset_ns, found[1].offset_ns);
     ranks[0].machine = Some("b".into());
     assert!(!offsets(&ranks)[1].by_machine, "collectives know better");
@@ -157,10 +245,28 @@ fn ranks_of_one_machine_have_one_clock() {
 
 #[test]
 fn drift_on_the_way_is_kept_where_the_last_pair_tells_none() {
-    let drift = |ppb, uncertainty_ppb, applied| Some(Drift { ppb, uncertainty_ppb, applied });
-    assert_eq!(Drift::sum(drift(40_000, 5, true), drift(-10_000, 7, true)), drift(30_000, 12, true));
-    assert_eq!(Drift::sum(drift(40_000, 5, true), drift(3, 7, false)), drift(40_000, 12, true));
-    assert_eq!(Drift::sum(drift(1, 5, false), drift(3, 7, false)), drift(4, 12, false));
-    assert_eq!(Drift::sum(drift(40_000, 5, true), None), drift(40_000, 1_000_005, true));
+    let drift = |ppb, uncertainty_ppb, applied| {
+        Some(Drift {
+            ppb,
+            uncertainty_ppb,
+            applied,
+        })
+    };
+    assert_eq!(
+        Drift::sum(drift(40_000, 5, true), drift(-10_000, 7, true)),
+        drift(30_000, 12, true)
+    );
+    assert_eq!(
+        Drift::sum(drift(40_000, 5, true), drift(3, 7, false)),
+        drift(40_000, 12, true)
+    );
+    assert_eq!(
+        Drift::sum(drift(1, 5, false), drift(3, 7, false)),
+        drift(4, 12, false)
+    );
+    assert_eq!(
+        Drift::sum(drift(40_000, 5, true), None),
+        drift(40_000, 1_000_005, true)
+    );
     assert_eq!(Drift::sum(drift(1, 5, false), None), None);
 }

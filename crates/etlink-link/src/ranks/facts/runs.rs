@@ -33,9 +33,18 @@ impl Carriers {
     /// O(n).
     pub(super) fn of(trace: &LinkedTrace) -> Carriers {
         let device = &trace.device;
-        let ranges: FxHashMap<OpIdx, OpIdx> = queued(device).into_iter().map(|work| (work.given, work.run)).collect();
-        let waits: FxHashMap<queued::Key, OpIdx> = queued::waits(device).map(|(key, op)| (key, OpIdx::new(op))).collect();
-        let mut slices: FxHashMap<OpIdx, (DurationNs, u32)> = ranges.values().chain(waits.values()).map(|op| (*op, (DurationNs(-1), 0))).collect();
+        let ranges: FxHashMap<OpIdx, OpIdx> = queued(device)
+            .into_iter()
+            .map(|work| (work.given, work.run))
+            .collect();
+        let waits: FxHashMap<queued::Key, OpIdx> = queued::waits(device)
+            .map(|(key, op)| (key, OpIdx::new(op)))
+            .collect();
+        let mut slices: FxHashMap<OpIdx, (DurationNs, u32)> = ranges
+            .values()
+            .chain(waits.values())
+            .map(|op| (*op, (DurationNs(-1), 0)))
+            .collect();
         for (at, kind) in (0u32..).zip(&trace.nodes.kind) {
             let node = trace.nodes.get(at as usize);
             if let (NodeKind::HostOp, Some(longest)) = (kind, slices.get_mut(&OpIdx(node.source)))
@@ -45,22 +54,46 @@ impl Carriers {
             }
         }
         slices.retain(|_, (duration, _)| duration.0 >= 0);
-        Carriers { ranges, waits, slices, gloo: device.names.iter().any(|name| name.starts_with("gloo:")) }
+        Carriers {
+            ranges,
+            waits,
+            slices,
+            gloo: device.names.iter().any(|name| name.starts_with("gloo:")),
+        }
     }
 
     /// Where the communication of this node, which is of a host op, runs.
     pub(super) fn runs(&self, trace: &LinkedTrace, node: u32) -> Runs {
         let op = OpIdx(trace.nodes.source[node as usize]);
-        if let Some((_, slice)) = self.ranges.get(&op).and_then(|range| self.slices.get(range)) {
+        if let Some((_, slice)) = self
+            .ranges
+            .get(&op)
+            .and_then(|range| self.slices.get(range))
+        {
             return of_node(trace, *slice);
         }
         let arrives = of_node(trace, node);
-        let wait = queued::key(&trace.device, op.index()).and_then(|key| self.slices.get(self.waits.get(&key)?));
+        let wait = queued::key(&trace.device, op.index())
+            .and_then(|key| self.slices.get(self.waits.get(&key)?));
         if let Some((_, slice)) = wait.filter(|(_, slice)| *slice > node) {
-            return Runs { arrives: arrives.arrives, arrival_ns: arrives.arrival_ns, ..of_node(trace, *slice) };
+            return Runs {
+                arrives: arrives.arrives,
+                arrival_ns: arrives.arrival_ns,
+                ..of_node(trace, *slice)
+            };
         }
-        let ((start_ns, end_ns), waits) = self.range(trace, node).map_or((whole(trace, node), node), |range| (whole(trace, range), range));
-        Runs { waits, start_ns, end_ns, is_transfer: false, ..arrives }
+        let ((start_ns, end_ns), waits) = self
+            .range(trace, node)
+            .map_or((whole(trace, node), node), |range| {
+                (whole(trace, range), range)
+            });
+        Runs {
+            waits,
+            start_ns,
+            end_ns,
+            is_transfer: false,
+            ..arrives
+        }
     }
 
     /// A range of Gloo on the thread of this node.
@@ -71,7 +104,9 @@ impl Carriers {
         let (op, index) = (trace.nodes.get(node as usize), node as usize);
         let nodes = (index + 1..trace.nodes.len()).map(|at| (at, trace.nodes.get(at)));
         let mut nodes = nodes.take_while(|(_, node)| node.start <= op.start + op.duration);
-        nodes.find(|(_, node)| node.resource == op.resource && runs_it(trace, node)).map(|(at, _)| small(at))
+        nodes
+            .find(|(_, node)| node.resource == op.resource && runs_it(trace, node))
+            .map(|(at, _)| small(at))
     }
 }
 

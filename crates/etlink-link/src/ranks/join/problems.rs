@@ -45,7 +45,9 @@ impl ProblemKind {
             ProblemKind::SendWithoutRecv => "sends without a receive",
             ProblemKind::RecvWithoutSend => "receives without a send",
             ProblemKind::KindDiffers => "collectives of different types on different ranks",
-            ProblemKind::DtypeDiffers => "collectives of different element types on different ranks",
+            ProblemKind::DtypeDiffers => {
+                "collectives of different element types on different ranks"
+            }
             ProblemKind::SizeDiffers => "collectives of different sizes on different ranks",
             ProblemKind::UnknownGroup => "collectives of a group whose ranks no trace lists",
             ProblemKind::NotAMember => "collectives of a group that the rank is not in",
@@ -85,7 +87,11 @@ pub(super) struct Problems {
 
 impl Problems {
     fn note(&mut self, kind: ProblemKind, example: impl FnOnce() -> Example) {
-        let problem = self.all.entry(kind).or_insert_with(|| Problem { kind, count: 0, examples: vec![] });
+        let problem = self.all.entry(kind).or_insert_with(|| Problem {
+            kind,
+            count: 0,
+            examples: vec![],
+        });
         problem.count += 1;
         if problem.examples.len() < EXAMPLES {
             problem.examples.push(example());
@@ -93,16 +99,36 @@ impl Problems {
     }
 
     /// A communication that has no channel.
-    pub(super) fn stray(&mut self, kind: ProblemKind, facts: &Facts, communication: &Communication) {
+    pub(super) fn stray(
+        &mut self,
+        kind: ProblemKind,
+        facts: &Facts,
+        communication: &Communication,
+    ) {
         let what = || format!("{} on rank {}", communication.kind.name(), facts.rank);
-        self.note(kind, || Example { what: what(), rank: facts.rank, node: communication.node });
+        self.note(kind, || Example {
+            what: what(),
+            rank: facts.rank,
+            node: communication.node,
+        });
     }
 
     /// What is wrong with a joint, if anything is.
-    pub(super) fn joint(&mut self, ranks: &[Facts], groups: &BTreeMap<u32, Vec<u64>>, joint: &Joint) {
-        let Some(first) = joint.parts.first() else { return };
+    pub(super) fn joint(
+        &mut self,
+        ranks: &[Facts],
+        groups: &BTreeMap<u32, Vec<u64>>,
+        joint: &Joint,
+    ) {
+        let Some(first) = joint.parts.first() else {
+            return;
+        };
         let (facts, communication) = side(ranks, *first);
-        let example = |what: String| Example { what, rank: facts.rank, node: communication.node };
+        let example = |what: String| Example {
+            what,
+            rank: facts.rank,
+            node: communication.node,
+        };
         let name = || name(groups, joint);
         if !joint.missing.is_empty() {
             let kind = match joint.kind {
@@ -110,33 +136,70 @@ impl Problems {
                 CollectiveKind::Recv => ProblemKind::RecvWithoutSend,
                 _ => ProblemKind::Missing,
             };
-            self.note(kind, || example(format!("{} is missing on {}", name(), list("rank", &joint.missing))));
+            self.note(kind, || {
+                example(format!(
+                    "{} is missing on {}",
+                    name(),
+                    list("rank", &joint.missing)
+                ))
+            });
         }
         let (kind, said): (_, fn(&Facts, &Communication) -> String) = match joint.differs {
             None => return,
-            Some(Differs::Kind) => (ProblemKind::KindDiffers, |_, communication| communication.kind.name().to_owned()),
-            Some(Differs::Dtype) => (ProblemKind::DtypeDiffers, |facts, communication| match facts.names.get(communication.dtype) {
-                "" => "no element type".to_owned(),
-                dtype => dtype.to_owned(),
+            Some(Differs::Kind) => (ProblemKind::KindDiffers, |_, communication| {
+                communication.kind.name().to_owned()
             }),
+            Some(Differs::Dtype) => (
+                ProblemKind::DtypeDiffers,
+                |facts, communication| match facts.names.get(communication.dtype) {
+                    "" => "no element type".to_owned(),
+                    dtype => dtype.to_owned(),
+                },
+            ),
             Some(Differs::Size) if joint.kind == CollectiveKind::AllToAll => return,
-            Some(Differs::Size) => (ProblemKind::SizeDiffers, |_, communication| match communication.in_bytes {
-                0 => "no size".to_owned(),
-                bytes => format!("{bytes} bytes"),
-            }),
+            Some(Differs::Size) => (
+                ProblemKind::SizeDiffers,
+                |_, communication| match communication.in_bytes {
+                    0 => "no size".to_owned(),
+                    bytes => format!("{bytes} bytes"),
+                },
+            ),
         };
         let first_said = said(facts, communication);
-        let other = joint.parts.iter().map(|part| side(ranks, *part)).find(|(facts, communication)| said(facts, communication) != first_said);
+        let other = joint
+            .parts
+            .iter()
+            .map(|part| side(ranks, *part))
+            .find(|(facts, communication)| said(facts, communication) != first_said);
         let (other, that) = other.unwrap_or((facts, communication));
-        let what = || format!("{}: {first_said} on rank {}, {} on rank {}", name(), facts.rank, said(other, that), other.rank);
+        let what = || {
+            format!(
+                "{}: {first_said} on rank {}, {} on rank {}",
+                name(),
+                facts.rank,
+                said(other, that),
+                other.rank
+            )
+        };
         self.note(kind, || example(what()));
     }
 
     /// A joint that had to be taken out for all ranks to get to the end.
-    pub(super) fn out_of_turn(&mut self, ranks: &[Facts], groups: &BTreeMap<u32, Vec<u64>>, joint: &Joint) {
-        let Some(first) = joint.parts.first() else { return };
+    pub(super) fn out_of_turn(
+        &mut self,
+        ranks: &[Facts],
+        groups: &BTreeMap<u32, Vec<u64>>,
+        joint: &Joint,
+    ) {
+        let Some(first) = joint.parts.first() else {
+            return;
+        };
         let (facts, communication) = side(ranks, *first);
-        self.note(ProblemKind::OrderDiffers, || Example { what: name(groups, joint), rank: facts.rank, node: communication.node });
+        self.note(ProblemKind::OrderDiffers, || Example {
+            what: name(groups, joint),
+            rank: facts.rank,
+            node: communication.node,
+        });
     }
 
     pub(super) fn sorted(self) -> Vec<Problem> {
@@ -148,7 +211,9 @@ impl Problems {
 fn name(groups: &BTreeMap<u32, Vec<u64>>, joint: &Joint) -> String {
     let kind = joint.kind.name();
     match joint.channel {
-        Channel::Message { src, dst } => format!("message {} from rank {src} to rank {dst}", joint.number),
+        Channel::Message { src, dst } => {
+            format!("message {} from rank {src} to rank {dst}", joint.number)
+        }
         Channel::Group(number) => {
             let ranks = groups.get(&number).map_or(&[][..], |ranks| ranks);
             format!("{kind} number {} of {}", joint.number, list("rank", ranks))
@@ -162,7 +227,9 @@ pub fn list<T: std::fmt::Display>(what: &str, all: &[T]) -> String {
     match all {
         [] => format!("no {what}"),
         [one] => format!("{what} {one}"),
-        [first, second, .., last] if all.len() > 8 => format!("{what}s {first}, {second}, … {last} ({} in all)", all.len()),
+        [first, second, .., last] if all.len() > 8 => {
+            format!("{what}s {first}, {second}, … {last} ({} in all)", all.len())
+        }
         all => format!("{what}s {}", join(all)),
     }
 }

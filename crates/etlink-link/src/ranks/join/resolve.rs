@@ -14,14 +14,40 @@ pub(super) struct Numbers {
 /// Numbers the sorted rank tuples from 1.
 pub(super) fn groups(ranks: &[Facts]) -> Numbers {
     let users = users(ranks);
-    let given: BTreeSet<u64> = ranks.iter().filter_map(|facts| u64::try_from(facts.rank).ok()).collect();
-    let resolved: Vec<Vec<Option<Vec<u64>>>> =
-        ranks.iter().map(|facts| facts.groups.iter().map(|group| resolve(group, facts, &users, &given)).collect()).collect();
-    let all: BTreeSet<&Vec<u64>> = resolved.iter().flatten().flatten().filter(|ranks| ranks.len() > 1).collect();
+    let given: BTreeSet<u64> = ranks
+        .iter()
+        .filter_map(|facts| u64::try_from(facts.rank).ok())
+        .collect();
+    let resolved: Vec<Vec<Option<Vec<u64>>>> = ranks
+        .iter()
+        .map(|facts| {
+            facts
+                .groups
+                .iter()
+                .map(|group| resolve(group, facts, &users, &given))
+                .collect()
+        })
+        .collect();
+    let all: BTreeSet<&Vec<u64>> = resolved
+        .iter()
+        .flatten()
+        .flatten()
+        .filter(|ranks| ranks.len() > 1)
+        .collect();
     let numbers: BTreeMap<&Vec<u64>, u32> = all.into_iter().zip(1..).collect();
-    let number = |ranks: &Option<Vec<u64>>| ranks.as_ref().map(|ranks| numbers.get(ranks).copied().unwrap_or(0));
-    let of_rank = resolved.iter().map(|groups| groups.iter().map(number).collect()).collect();
-    let groups = numbers.iter().map(|(ranks, number)| (*number, (*ranks).clone())).collect();
+    let number = |ranks: &Option<Vec<u64>>| {
+        ranks
+            .as_ref()
+            .map(|ranks| numbers.get(ranks).copied().unwrap_or(0))
+    };
+    let of_rank = resolved
+        .iter()
+        .map(|groups| groups.iter().map(number).collect())
+        .collect();
+    let groups = numbers
+        .iter()
+        .map(|(ranks, number)| (*number, (*ranks).clone()))
+        .collect();
     Numbers { groups, of_rank }
 }
 
@@ -38,16 +64,25 @@ fn users(ranks: &[Facts]) -> BTreeMap<&str, BTreeSet<u64>> {
     users
 }
 
-fn resolve(group: &GroupOf, facts: &Facts, users: &BTreeMap<&str, BTreeSet<u64>>, given: &BTreeSet<u64>) -> Option<Vec<u64>> {
+fn resolve(
+    group: &GroupOf,
+    facts: &Facts,
+    users: &BTreeMap<&str, BTreeSet<u64>>,
+    given: &BTreeSet<u64>,
+) -> Option<Vec<u64>> {
     match group {
         GroupOf::Ranks(ranks) => Some(ranks.clone()),
-        GroupOf::Only => Some(match facts.world_size.and_then(|size| u64::try_from(size).ok()) {
-            Some(size) if size <= 1 << 20 => (0..size).collect(),
-            _ => given.iter().copied().collect(),
-        }),
+        GroupOf::Only => Some(
+            match facts.world_size.and_then(|size| u64::try_from(size).ok()) {
+                Some(size) if size <= 1 << 20 => (0..size).collect(),
+                _ => given.iter().copied().collect(),
+            },
+        ),
         GroupOf::Communicator(id, size) => {
             let users = users.get(id.as_str())?;
-            [0, users.len() as u64].contains(size).then(|| users.iter().copied().collect())
+            [0, users.len() as u64]
+                .contains(size)
+                .then(|| users.iter().copied().collect())
         }
         GroupOf::Named(_) => None,
     }

@@ -5,7 +5,12 @@ use CollectiveKind::{AllReduce, AllToAll, Broadcast, Recv, Send};
 
 fn joined(ranks: &[Facts]) -> (Join, Vec<String>) {
     let join = join(ranks);
-    let told = join.problems.iter().flat_map(|problem| problem.examples.iter().map(move |example| format!("{:?}: {}", problem.kind, example.what)));
+    let told = join.problems.iter().flat_map(|problem| {
+        problem
+            .examples
+            .iter()
+            .map(move |example| format!("{:?}: {}", problem.kind, example.what))
+    });
     let told = told.collect();
     (join, told)
 }
@@ -13,35 +18,66 @@ fn joined(ranks: &[Facts]) -> (Join, Vec<String>) {
 fn pair(numbers: [&[i64]; 2]) -> [Facts; 2] {
     let mut ranks = [0, 1].map(|at| rank(at, 2, &[&[0, 1]]));
     for (facts, numbers) in ranks.iter_mut().zip(numbers) {
-        numbers.iter().zip(0..).for_each(|(seq, at)| collective(facts, AllReduce, 0, *seq, (at * 10, at * 10 + 5)));
+        numbers
+            .iter()
+            .zip(0..)
+            .for_each(|(seq, at)| collective(facts, AllReduce, 0, *seq, (at * 10, at * 10 + 5)));
     }
     ranks
 }
 
 fn whole(join: &Join) -> Vec<(i64, bool)> {
-    join.joints.iter().map(|joint| (joint.number, joint.is_whole())).collect()
+    join.joints
+        .iter()
+        .map(|joint| (joint.number, joint.is_whole()))
+        .collect()
 }
 
 #[test]
 fn groups_have_one_number_on_all_ranks() {
-    let ranks = [rank(0, 4, &[&[0, 2], &[0, 1]]), rank(1, 4, &[&[0, 1], &[1, 3], &[1]]), rank(2, 4, &[&[0, 2], &[0, 1, 2, 3]])];
+    let ranks = [
+        rank(0, 4, &[&[0, 2], &[0, 1]]),
+        rank(1, 4, &[&[0, 1], &[1, 3], &[1]]),
+        rank(2, 4, &[&[0, 2], &[0, 1, 2, 3]]),
+    ];
     let (join, _) = joined(&ranks);
     let groups: Vec<_> = join.groups.into_iter().collect();
-    assert_eq!(groups, [(1, vec![0, 1]), (2, vec![0, 1, 2, 3]), (3, vec![0, 2]), (4, vec![1, 3])]);
+    assert_eq!(
+        groups,
+        [
+            (1, vec![0, 1]),
+            (2, vec![0, 1, 2, 3]),
+            (3, vec![0, 2]),
+            (4, vec![1, 3])
+        ]
+    );
 }
 
 #[test]
 fn numbers_pair_windows_that_begin_at_different_times() {
     let (join, told) = joined(&pair([&[7, 8, 9], &[8, 9]]));
     assert_eq!(whole(&join), [(7, false), (8, true), (9, true)]);
-    assert_eq!(told, ["Missing: all_reduce number 7 of ranks 0, 1 is missing on rank 1"]);
+    assert_eq!(
+        told,
+        ["Missing: all_reduce number 7 of ranks 0, 1 is missing on rank 1"]
+    );
 }
 
 #[test]
 fn order_pairs_where_numbers_are_a_ranks_own() {
-    assert_eq!(whole(&joined(&pair([&[7, 8], &[30, 31]])).0), [(0, true), (1, true)]);
-    assert_eq!(whole(&joined(&pair([&[-1, -1], &[-1, -1]])).0), [(0, true), (1, true)]);
-    assert_eq!(whole(&joined(&pair([&[4, 4, 5], &[4, 4, 5]])).0), [(4, true), (4, true), (5, true)], "coalesced ones share theirs");
+    assert_eq!(
+        whole(&joined(&pair([&[7, 8], &[30, 31]])).0),
+        [(0, true), (1, true)]
+    );
+    assert_eq!(
+        whole(&joined(&pair([&[-1, -1], &[-1, -1]])).0),
+        [(0, true), (1, true)]
+    );
+    assert_eq!(
+        whole(&joined(&pair([&[4, 4, 5], &[4, 4, 5]])).0),
+        [(4, true), (4, true), (5, true)],
+        "coalesced ones share theirs"
+    );
 }
 
 #[test]
@@ -51,14 +87,30 @@ fn what_differs_is_named() {
     ranks[1].communications[1].in_bytes = 8;
     ranks[1].communications[2].dtype = ranks[1].names.intern("Half");
     let (join, told) = joined(&ranks);
-    assert_eq!(join.joints.iter().map(|joint| joint.differs).collect::<Vec<_>>(), [Some(Differs::Kind), Some(Differs::Size), Some(Differs::Dtype)]);
+    assert_eq!(
+        join.joints
+            .iter()
+            .map(|joint| joint.differs)
+            .collect::<Vec<_>>(),
+        [
+            Some(Differs::Kind),
+            Some(Differs::Size),
+            Some(Differs::Dtype)
+        ]
+    );
     let name = |number| format!("all_reduce number {number} of ranks 0, 1");
     assert_eq!(
         told,
         [
-            format!("KindDiffers: {}: all_reduce on rank 0, broadcast on rank 1", name(1)),
+            format!(
+                "KindDiffers: {}: all_reduce on rank 0, broadcast on rank 1",
+                name(1)
+            ),
             format!("DtypeDiffers: {}: Float on rank 0, Half on rank 1", name(3)),
-            format!("SizeDiffers: {}: 1024 bytes on rank 0, 8 bytes on rank 1", name(2)),
+            format!(
+                "SizeDiffers: {}: 1024 bytes on rank 0, 8 bytes on rank 1",
+                name(2)
+            ),
         ]
     );
 }
@@ -66,19 +118,31 @@ fn what_differs_is_named() {
 #[test]
 fn a_rank_that_fits_nobody_is_a_stranger() {
     let mut ranks = [0, 1, 2].map(|at| rank(at, 3, &[&[0, 1], &[0, 1, 2]]));
-    ranks.iter_mut().take(2).for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
+    ranks
+        .iter_mut()
+        .take(2)
+        .for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
     collective(&mut ranks[2], Broadcast, 1, 1, (0, 5));
     assert_eq!(join(&ranks).strangers(3), [2]);
-    assert_eq!(join(&ranks[2..]).strangers(1), [0usize; 0], "when nothing fits nobody is strange");
+    assert_eq!(
+        join(&ranks[2..]).strangers(1),
+        [0usize; 0],
+        "when nothing fits nobody is strange"
+    );
 }
 
 #[test]
 fn an_uneven_all_to_all_is_no_problem() {
     let mut ranks = pair([&[1], &[1]]);
-    ranks.iter_mut().for_each(|facts| facts.communications[0].kind = AllToAll);
+    ranks
+        .iter_mut()
+        .for_each(|facts| facts.communications[0].kind = AllToAll);
     ranks[1].communications[0].in_bytes = 8;
     let (join, told) = joined(&ranks);
-    assert_eq!((join.joints[0].differs, told.len()), (Some(Differs::Size), 0));
+    assert_eq!(
+        (join.joints[0].differs, told.len()),
+        (Some(Differs::Size), 0)
+    );
 }
 
 #[test]
@@ -87,8 +151,16 @@ fn what_a_trace_does_not_say_is_no_number() {
     ranks[1].communications[0].in_bytes = 0;
     ranks[1].communications[1].dtype = ranks[1].names.intern("");
     let told = joined(&ranks).1;
-    assert!(told.iter().any(|line| line.ends_with("1024 bytes on rank 0, no size on rank 1")), "{told:?}");
-    assert!(told.iter().any(|line| line.ends_with("Float on rank 0, no element type on rank 1")), "{told:?}");
+    assert!(
+        told.iter()
+            .any(|line| line.ends_with("1024 bytes on rank 0, no size on rank 1")),
+        "{told:?}"
+    );
+    assert!(
+        told.iter()
+            .any(|line| line.ends_with("Float on rank 0, no element type on rank 1")),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -102,21 +174,35 @@ fn messages_are_paired_in_order() {
     let (join, told) = joined(&ranks);
     assert_eq!(whole(&join), [(0, true), (1, false)]);
     let missing = "SendWithoutRecv: message 1 from rank 0 to rank 1 is missing on rank 1";
-    assert_eq!(told, [missing, "UnknownPeer: recv on rank 0", "OwnPeer: send on rank 0"]);
+    assert_eq!(
+        told,
+        [
+            missing,
+            "UnknownPeer: recv on rank 0",
+            "OwnPeer: send on rank 0"
+        ]
+    );
 }
 
 #[test]
 fn ranks_that_are_not_here_are_counted_not_missed() {
     let mut ranks = [rank(0, 4, &[&[0, 1, 2, 3]]), rank(3, 4, &[&[0, 1, 2, 3]])];
-    ranks.iter_mut().for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
+    ranks
+        .iter_mut()
+        .for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
     let (join, told) = joined(&ranks);
-    assert_eq!((join.joints[0].absent, join.joints[0].is_whole(), told.len()), (2, true, 0));
+    assert_eq!(
+        (join.joints[0].absent, join.joints[0].is_whole(), told.len()),
+        (2, true, 0)
+    );
 }
 
 #[test]
 fn a_rank_that_is_not_in_its_group_is_told() {
     let mut ranks = [rank(0, 2, &[&[0, 1]]), rank(5, 2, &[&[0, 1]])];
-    ranks.iter_mut().for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
+    ranks
+        .iter_mut()
+        .for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
     assert_eq!(joined(&ranks).1, ["NotAMember: all_reduce on rank 5"]);
 }
 
@@ -128,10 +214,19 @@ fn groups_without_ranks_are_found_by_what_else_tells() {
         collective(&mut facts, AllReduce, 0, 1, (0, 5));
         facts
     };
-    let groups = |one, other| joined(&[named(0, one), named(1, other)]).0.groups.into_values().collect::<Vec<_>>();
+    let groups = |one, other| {
+        joined(&[named(0, one), named(1, other)])
+            .0
+            .groups
+            .into_values()
+            .collect::<Vec<_>>()
+    };
     let communicator = |size| GroupOf::Communicator("0xab".into(), size);
     assert_eq!(groups(GroupOf::Only, GroupOf::Only), [[0, 1]]);
     assert_eq!(groups(communicator(2), communicator(2)), [[0, 1]]);
-    assert!(groups(communicator(8), communicator(8)).is_empty(), "six users are not here");
+    assert!(
+        groups(communicator(8), communicator(8)).is_empty(),
+        "six users are not here"
+    );
     assert!(groups(GroupOf::Named("a".into()), GroupOf::Named("b".into())).is_empty());
 }

@@ -8,12 +8,27 @@ fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<Facts>, Join) {
     let mut ranks: Vec<Facts> = (0..3).map(|at| rank(at, 3, &[&[0, 1, 2]])).collect();
     for (round, starts) in (0..).zip(rounds) {
         for (facts, start) in ranks.iter_mut().zip(starts) {
-            collective(facts, AllReduce, 0, round, (1000 * round + start, 1000 * round + 900));
+            collective(
+                facts,
+                AllReduce,
+                0,
+                round,
+                (1000 * round + start, 1000 * round + 900),
+            );
         }
     }
     for (facts, of) in ranks.iter_mut().zip(of) {
-        let step = |(name, start_ns, end_ns): (&str, i64, i64)| Step { name: name.into(), start_ns: start_ns + facts.rank, end_ns };
-        facts.steps = Steps { all: [("ProfilerStep#9", 0, 1950), ("ProfilerStep#10", 1950, 4000)].map(step).into(), of: of.into() };
+        let step = |(name, start_ns, end_ns): (&str, i64, i64)| Step {
+            name: name.into(),
+            start_ns: start_ns + facts.rank,
+            end_ns,
+        };
+        facts.steps = Steps {
+            all: [("ProfilerStep#9", 0, 1950), ("ProfilerStep#10", 1950, 4000)]
+                .map(step)
+                .into(),
+            of: of.into(),
+        };
     }
     let join = join(&ranks);
     (ranks, join)
@@ -23,20 +38,78 @@ fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<Facts>, Join) {
 fn the_last_is_charged_what_each_of_the_others_waited() {
     let (ranks, join) = drawn(&[[0, 20, 320], [0, 50, 10]], [&[0, 0]; 3]);
     let sums = lateness(&ranks, &join, &[]);
-    assert_eq!(sums[2], Lateness { rank: 2, joints: 2, last: 1, caused_ns: 320 + 300, alone_ns: 300, waited_ns: 40 });
-    assert_eq!(sums[1], Lateness { rank: 1, joints: 2, last: 1, caused_ns: 50 + 40, alone_ns: 40, waited_ns: 300 });
-    assert_eq!(sums[0], Lateness { rank: 0, joints: 2, last: 0, caused_ns: 0, alone_ns: 0, waited_ns: 320 + 50 });
+    assert_eq!(
+        sums[2],
+        Lateness {
+            rank: 2,
+            joints: 2,
+            last: 1,
+            caused_ns: 320 + 300,
+            alone_ns: 300,
+            waited_ns: 40
+        }
+    );
+    assert_eq!(
+        sums[1],
+        Lateness {
+            rank: 1,
+            joints: 2,
+            last: 1,
+            caused_ns: 50 + 40,
+            alone_ns: 40,
+            waited_ns: 300
+        }
+    );
+    assert_eq!(
+        sums[0],
+        Lateness {
+            rank: 0,
+            joints: 2,
+            last: 0,
+            caused_ns: 0,
+            alone_ns: 0,
+            waited_ns: 320 + 50
+        }
+    );
 }
 
 #[test]
 fn each_step_has_its_stragglers() {
     let (ranks, join) = drawn(&[[0, 20, 320], [0, 50, 10], [100, 0, 0]], [&[0, 0, 1]; 3]);
     let steps = stragglers(&ranks, &join, &[]);
-    let told: Vec<_> = steps.iter().map(|step| (step.step.as_deref(), step.joints, step.torn, step.waited_ns, step.longest_ns)).collect();
-    assert_eq!(told, [(Some("ProfilerStep#9"), 2, 0, 620 + 90, 1950), (Some("ProfilerStep#10"), 1, 0, 200, 2050)]);
-    let late = |step: &StepLateness| step.late.iter().map(|rank| (rank.rank, rank.caused_ns)).collect::<Vec<_>>();
-    assert_eq!((late(&steps[0]), late(&steps[1])), (vec![(2, 620), (1, 90)], vec![(0, 200)]));
-    let caused: i64 = lateness(&ranks, &join, &[]).iter().map(|rank| rank.caused_ns).sum();
+    let told: Vec<_> = steps
+        .iter()
+        .map(|step| {
+            (
+                step.step.as_deref(),
+                step.joints,
+                step.torn,
+                step.waited_ns,
+                step.longest_ns,
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Some("ProfilerStep#9"), 2, 0, 620 + 90, 1950),
+            (Some("ProfilerStep#10"), 1, 0, 200, 2050)
+        ]
+    );
+    let late = |step: &StepLateness| {
+        step.late
+            .iter()
+            .map(|rank| (rank.rank, rank.caused_ns))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (late(&steps[0]), late(&steps[1])),
+        (vec![(2, 620), (1, 90)], vec![(0, 200)])
+    );
+    let caused: i64 = lateness(&ranks, &join, &[])
+        .iter()
+        .map(|rank| rank.caused_ns)
+        .sum();
     assert_eq!(steps.iter().map(|step| step.waited_ns).sum::<i64>(), caused);
 }
 
@@ -44,13 +117,25 @@ fn each_step_has_its_stragglers() {
 fn a_collective_is_of_the_step_in_which_the_last_launched_it() {
     let (ranks, join) = drawn(&[[0, 20, 320]], [&[0], &[0], &[1]]);
     let steps = stragglers(&ranks, &join, &[]);
-    assert_eq!((steps.len(), steps[0].step.as_deref(), steps[0].torn), (1, Some("ProfilerStep#10"), 1));
+    assert_eq!(
+        (steps.len(), steps[0].step.as_deref(), steps[0].torn),
+        (1, Some("ProfilerStep#10"), 1)
+    );
 }
 
 #[test]
 fn what_is_of_no_step_comes_first() {
-    let (ranks, join) = drawn(&[[0, 20, 320], [0, 50, 10]], [&[crate::ranks::NO_STEP, 0]; 3]);
+    let (ranks, join) = drawn(
+        &[[0, 20, 320], [0, 50, 10]],
+        [&[crate::ranks::NO_STEP, 0]; 3],
+    );
     let steps = stragglers(&ranks, &join, &[]);
-    assert_eq!(steps.iter().map(|step| step.step.as_deref()).collect::<Vec<_>>(), [None, Some("ProfilerStep#9")]);
+    assert_eq!(
+        steps
+            .iter()
+            .map(|step| step.step.as_deref())
+            .collect::<Vec<_>>(),
+        [None, Some("ProfilerStep#9")]
+    );
     assert_eq!(steps[0].start_ns, 0, "the first arrival");
 }

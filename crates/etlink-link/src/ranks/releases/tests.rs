@@ -6,8 +6,14 @@ use CollectiveKind::{AllReduce, Recv, Send};
 /// Ranks that come at `starts` to an all-reduce that ends at 400.
 fn meeting(starts: &[i64]) -> Vec<Facts> {
     let members: Vec<u64> = (0..starts.len() as u64).collect();
-    let mut ranks: Vec<Facts> = (0..).zip(starts).map(|(at, _)| rank(at, starts.len() as i64, &[&members])).collect();
-    ranks.iter_mut().zip(starts).for_each(|(facts, start)| collective(facts, AllReduce, 0, 5, (*start, 400)));
+    let mut ranks: Vec<Facts> = (0..)
+        .zip(starts)
+        .map(|(at, _)| rank(at, starts.len() as i64, &[&members]))
+        .collect();
+    ranks
+        .iter_mut()
+        .zip(starts)
+        .for_each(|(facts, start)| collective(facts, AllReduce, 0, 5, (*start, 400)));
     ranks
 }
 
@@ -17,13 +23,28 @@ fn of(ranks: &[Facts], clocks: &[Clock]) -> Releases {
 
 /// Per rank: number, instant, whether it waits.
 fn brief(found: &Releases) -> Vec<Vec<(u32, i64, bool)>> {
-    found.of_rank.iter().map(|of| of.iter().map(|release| (release.number, release.at_ns, release.waits)).collect()).collect()
+    found
+        .of_rank
+        .iter()
+        .map(|of| {
+            of.iter()
+                .map(|release| (release.number, release.at_ns, release.waits))
+                .collect()
+        })
+        .collect()
 }
 
 #[test]
 fn the_last_releases_all_who_came_before() {
     let found = of(&meeting(&[0, 300, 20]), &[]);
-    assert_eq!(brief(&found), [vec![(1, 301, true)], vec![(1, 300, false), (2, 300, false)], vec![(2, 301, true)]]);
+    assert_eq!(
+        brief(&found),
+        [
+            vec![(1, 301, true)],
+            vec![(1, 300, false), (2, 300, false)],
+            vec![(2, 301, true)]
+        ]
+    );
     assert_eq!((found.count, found.gone_on), (2, 0));
     assert_eq!(found.of_rank[0][0].node, 10);
 }
@@ -31,20 +52,31 @@ fn the_last_releases_all_who_came_before() {
 #[test]
 fn who_comes_with_the_last_does_not_wait() {
     let found = of(&meeting(&[300, 0, 300]), &[]);
-    assert_eq!(brief(&found), [vec![], vec![(1, 301, true)], vec![(1, 300, false)]]);
+    assert_eq!(
+        brief(&found),
+        [vec![], vec![(1, 301, true)], vec![(1, 300, false)]]
+    );
 }
 
 #[test]
 fn each_side_has_its_own_clock() {
     let mut ranks = meeting(&[0, 300]);
     let communication = &mut ranks[1].communications[0];
-    (communication.start_ns, communication.end_ns) = (communication.start_ns + 5_000, communication.end_ns + 5_000);
+    (communication.start_ns, communication.end_ns) =
+        (communication.start_ns + 5_000, communication.end_ns + 5_000);
     communication.runs = Runs::of(10, (communication.start_ns, communication.end_ns));
     let clocks = clocks(&ranks, &join(&ranks));
     assert_eq!(clocks[1].offset_ns, -5_000);
-    assert_eq!(brief(&of(&ranks, &clocks)), [vec![(1, 301, true)], vec![(1, 5_300, false)]]);
+    assert_eq!(
+        brief(&of(&ranks, &clocks)),
+        [vec![(1, 301, true)], vec![(1, 5_300, false)]]
+    );
     let found = of(&ranks, &[]);
-    assert_eq!((found.count, found.gone_on), (0, 1), "by clocks that are apart rank 0 had ended");
+    assert_eq!(
+        (found.count, found.gone_on),
+        (0, 1),
+        "by clocks that are apart rank 0 had ended"
+    );
 }
 
 #[test]
@@ -52,12 +84,31 @@ fn who_waits_is_released_after_the_arrival_also_by_clocks_that_drift() {
     use crate::ranks::Drift;
     for ppb in [-900_000, -7, 0, 13, 350_000, 900_000] {
         let mut ranks = meeting(&[0, 3_000_000]);
-        ranks.iter_mut().for_each(|facts| facts.communications[0].runs.end_ns = 9_000_000);
-        let drift = Some(Drift { ppb, uncertainty_ppb: 0, applied: true });
-        let clocks = [Clock { drift, at_ns: -50_000_000, ..Clock::default() }, Clock { offset_ns: 5_000, ..Clock::default() }];
+        ranks
+            .iter_mut()
+            .for_each(|facts| facts.communications[0].runs.end_ns = 9_000_000);
+        let drift = Some(Drift {
+            ppb,
+            uncertainty_ppb: 0,
+            applied: true,
+        });
+        let clocks = [
+            Clock {
+                drift,
+                at_ns: -50_000_000,
+                ..Clock::default()
+            },
+            Clock {
+                offset_ns: 5_000,
+                ..Clock::default()
+            },
+        ];
         let found = of(&ranks, &clocks);
         let [waits, cause] = [0, 1].map(|rank| clocks[rank].aligned(found.of_rank[rank][0].at_ns));
-        assert!((1..=2).contains(&(waits - cause)), "{ppb}: {waits} after {cause}");
+        assert!(
+            (1..=2).contains(&(waits - cause)),
+            "{ppb}: {waits} after {cause}"
+        );
     }
 }
 
@@ -90,8 +141,18 @@ fn calls_that_have_returned_meet_where_their_workers_run_them() {
     }
     ranks[2].communications[0].runs = Runs::of(20, (350, 400));
     let found = of(&ranks, &[]);
-    assert_eq!(brief(&found), [vec![(1, 351, true)], vec![(2, 351, true)], vec![(1, 350, false), (2, 350, false)]]);
-    assert_eq!([found.of_rank[0][0].node, found.of_rank[2][0].node], [20, 20]);
+    assert_eq!(
+        brief(&found),
+        [
+            vec![(1, 351, true)],
+            vec![(2, 351, true)],
+            vec![(1, 350, false), (2, 350, false)]
+        ]
+    );
+    assert_eq!(
+        [found.of_rank[0][0].node, found.of_rank[2][0].node],
+        [20, 20]
+    );
     ranks[0].communications[0].runs.end_ns = 301;
     assert_eq!(of(&ranks, &[]).gone_on, 1);
 }

@@ -18,10 +18,22 @@ fn the_last_rank_is_named_with_what_it_cost() {
     let (ranks, join) = late(AllReduce);
     let skews = skews(&ranks, &join, &[]);
     let found = &skews[0];
-    assert_eq!((found.last, found.skew_ns, found.alone_ns, found.transfer_ns), (2, 320, 300, Some(100)));
-    assert_eq!((found.kind.as_str(), found.ranks.as_str(), found.number), ("all_reduce", "ranks 0, 1, 2, 3", 5));
-    assert_eq!((found.algorithm_bandwidth, found.bus_bandwidth), (Some(10.24e9), Some(15.36e9)));
-    assert_eq!((found.waited_ns, found.step.as_deref()), (320 + 310 + 300, None));
+    assert_eq!(
+        (found.last, found.skew_ns, found.alone_ns, found.transfer_ns),
+        (2, 320, 300, Some(100))
+    );
+    assert_eq!(
+        (found.kind.as_str(), found.ranks.as_str(), found.number),
+        ("all_reduce", "ranks 0, 1, 2, 3", 5)
+    );
+    assert_eq!(
+        (found.algorithm_bandwidth, found.bus_bandwidth),
+        (Some(10.24e9), Some(15.36e9))
+    );
+    assert_eq!(
+        (found.waited_ns, found.step.as_deref()),
+        (320 + 310 + 300, None)
+    );
 }
 
 #[test]
@@ -34,9 +46,14 @@ fn bus_bandwidth_by_type() {
 fn aligned_clocks_decide_who_was_late() {
     let (mut ranks, join) = late(AllReduce);
     let communication = &mut ranks[2].communications[0];
-    (communication.start_ns, communication.end_ns) = (communication.start_ns - 5_000, communication.end_ns - 5_000);
+    (communication.start_ns, communication.end_ns) =
+        (communication.start_ns - 5_000, communication.end_ns - 5_000);
     communication.runs = Runs::of(10, (communication.start_ns, communication.end_ns));
-    assert_eq!(skews(&ranks, &join, &[])[0].last, 3, "by clocks that are 5 us apart");
+    assert_eq!(
+        skews(&ranks, &join, &[])[0].last,
+        3,
+        "by clocks that are 5 us apart"
+    );
     let clocks = clocks(&ranks, &join);
     assert_eq!(skews(&ranks, &join, &clocks)[0].last, 2);
 }
@@ -48,7 +65,15 @@ fn a_message_is_between_two() {
     message(&mut ranks[1], Recv, Some(0), 40);
     let join = join(&ranks);
     let found = &skews(&ranks, &join, &[])[0];
-    assert_eq!((found.kind.as_str(), found.ranks.as_str(), found.last, found.skew_ns), ("message", "rank 0 to rank 1", 0, 60));
+    assert_eq!(
+        (
+            found.kind.as_str(),
+            found.ranks.as_str(),
+            found.last,
+            found.skew_ns
+        ),
+        ("message", "rank 0 to rank 1", 0, 60)
+    );
 }
 
 #[test]
@@ -56,7 +81,10 @@ fn calls_of_host_ops_have_no_transfer_time() {
     let (mut ranks, join) = late(AllReduce);
     ranks[0].communications[0].on_device = false;
     let found = &skews(&ranks, &join, &[])[0];
-    assert_eq!((found.skew_ns, found.transfer_ns, found.bus_bandwidth), (320, None, None));
+    assert_eq!(
+        (found.skew_ns, found.transfer_ns, found.bus_bandwidth),
+        (320, None, None)
+    );
 }
 
 #[test]
@@ -64,6 +92,13 @@ fn without_the_trace_of_a_member_nobody_knows_when_the_transfer_began() {
     let (ranks, _) = late(AllReduce);
     let here = [ranks[0].clone(), ranks[1].clone(), ranks[3].clone()];
     let found = &skews(&here, &join(&here), &[])[0];
-    assert_eq!((found.skew_ns, found.transfer_ns), (20, None), "it was 100, and rank 2 came at 320");
-    assert_eq!((found.algorithm_bandwidth, found.bus_bandwidth), (None, None));
+    assert_eq!(
+        (found.skew_ns, found.transfer_ns),
+        (20, None),
+        "it was 100, and rank 2 came at 320"
+    );
+    assert_eq!(
+        (found.algorithm_bandwidth, found.bus_bandwidth),
+        (None, None)
+    );
 }

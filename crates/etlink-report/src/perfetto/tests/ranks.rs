@@ -24,15 +24,35 @@ fn rank(rank: i64, ahead_ns: i64, arrival: i64) -> LinkedTrace {
     draw.collective(main, &comms, 5_000, 20_000);
     let correlation = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", (6_000, 9_000), correlation);
-    draw.collective_kernel(Queue::stream(20), "ncclDevKernel_AllReduce", (arrival, 450_000), correlation, &comms);
-    draw.launch(main, (30_000, 31_000), Queue::stream(20), "next", (450_000, 460_000));
+    draw.collective_kernel(
+        Queue::stream(20),
+        "ncclDevKernel_AllReduce",
+        (arrival, 450_000),
+        correlation,
+        &comms,
+    );
+    draw.launch(
+        main,
+        (30_000, 31_000),
+        Queue::stream(20),
+        "next",
+        (450_000, 460_000),
+    );
     super::linked(&draw)
 }
 
 /// Rank 1 comes last; the clocks are apart; all processes and threads have the same numbers.
 fn run() -> (Vec<LinkedTrace>, Vec<Clock>, Releases) {
-    let traces = vec![rank(0, 0, 100_000), rank(1, 7_000_000, 300_000), rank(2, -3_000, 200_000)];
-    let facts: Vec<Facts> = traces.iter().zip(0..).map(|(trace, rank)| Facts::of(trace, rank)).collect();
+    let traces = vec![
+        rank(0, 0, 100_000),
+        rank(1, 7_000_000, 300_000),
+        rank(2, -3_000, 200_000),
+    ];
+    let facts: Vec<Facts> = traces
+        .iter()
+        .zip(0..)
+        .map(|(trace, rank)| Facts::of(trace, rank))
+        .collect();
     let join = join(&facts);
     let clocks = clocks(&facts, &join);
     let found = releases(&facts, &join, &clocks);
@@ -41,13 +61,22 @@ fn run() -> (Vec<LinkedTrace>, Vec<Clock>, Releases) {
 
 fn written(format: Format) -> (Vec<u8>, Vec<Summary>) {
     let (traces, clocks, found) = run();
-    let mut file = format.begin(&[("written_by", "a test".to_owned())], 0).expect("begins");
+    let mut file = format
+        .begin(&[("written_by", "a test".to_owned())], 0)
+        .expect("begins");
     let mut summaries = vec![];
     for (place, trace) in traces.iter().enumerate() {
         file.extend_from_slice(if place > 0 { format.between() } else { &[] });
         let origin_ns = trace.device.header.base_ns + ZERO_NS;
         let name = format!("rank {place}");
-        let member = Member { place: place as u32, of: 3, name: &name, clock: clocks[place], origin_ns, releases: &found.of_rank[place] };
+        let member = Member {
+            place: place as u32,
+            of: 3,
+            name: &name,
+            clock: clocks[place],
+            origin_ns,
+            releases: &found.of_rank[place],
+        };
         summaries.push(write_member(trace, &[], &member, format, &mut file).expect("writes"));
     }
     file.extend_from_slice(format.end());
@@ -56,7 +85,9 @@ fn written(format: Format) -> (Vec<u8>, Vec<Summary>) {
 
 fn both() -> [Found; 2] {
     let mut document: Value = serde_json::from_slice(&written(Format::Json).0).expect("JSON");
-    let Value::Array(events) = document["traceEvents"].take() else { panic!("no events") };
+    let Value::Array(events) = document["traceEvents"].take() else {
+        panic!("no events")
+    };
     tracks_nest(&events);
     let mut in_time = events.clone();
     in_time.sort_by_key(|event| super::ns(event.get("ts").unwrap_or(&Value::from(0))));
@@ -65,7 +96,12 @@ fn both() -> [Found; 2] {
 }
 
 fn process<'f>(found: &'f Found, range: &Range) -> &'f str {
-    found.processes.iter().find(|(pid, ..)| *pid == range.track.0).map(|(_, name, _)| name.as_str()).expect("named")
+    found
+        .processes
+        .iter()
+        .find(|(pid, ..)| *pid == range.track.0)
+        .map(|(_, name, _)| name.as_str())
+        .expect("named")
 }
 
 #[test]
@@ -75,13 +111,30 @@ fn both_formats_say_the_same_and_ranks_share_nothing() {
     arrows_are_whole(&found);
     let pids: BTreeSet<u64> = found.processes.iter().map(|(pid, ..)| *pid).collect();
     assert_eq!(pids.len(), 9, "{:?}", found.processes);
-    let rank_of = |range: &Range| process(&found, range).split(" · ").next().expect("a rank").to_owned();
+    let rank_of = |range: &Range| {
+        process(&found, range)
+            .split(" · ")
+            .next()
+            .expect("a rank")
+            .to_owned()
+    };
     let mut flows: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     for range in &found.ranges {
-        range.flows.iter().for_each(|id| flows.entry(*id).or_default().extend([rank_of(range)]));
+        range
+            .flows
+            .iter()
+            .for_each(|id| flows.entry(*id).or_default().extend([rank_of(range)]));
     }
-    let across: Vec<_> = flows.values().filter(|ranks| ranks.len() > 1).cloned().collect();
-    assert_eq!(across, [["rank 0", "rank 1"], ["rank 1", "rank 2"]].map(|pair| BTreeSet::from(pair.map(str::to_owned))));
+    let across: Vec<_> = flows
+        .values()
+        .filter(|ranks| ranks.len() > 1)
+        .cloned()
+        .collect();
+    assert_eq!(
+        across,
+        [["rank 0", "rank 1"], ["rank 1", "rank 2"]]
+            .map(|pair| BTreeSet::from(pair.map(str::to_owned)))
+    );
     assert_eq!(flows.len() - across.len(), 6, "two launches per rank");
 }
 
@@ -91,24 +144,57 @@ fn ranks_stand_in_their_order_with_their_names() {
     let mut processes = found.processes.clone();
     processes.sort_by_key(|(_, _, place)| *place);
     let names: Vec<&str> = processes.iter().map(|(_, name, _)| name.as_str()).collect();
-    let of = |rank: &str| ["critical path", "python", "device 0"].map(|name| format!("{rank} · {name}"));
+    let of =
+        |rank: &str| ["critical path", "python", "device 0"].map(|name| format!("{rank} · {name}"));
     assert_eq!(names, ["rank 0", "rank 1", "rank 2"].map(of).concat());
 }
 
 #[test]
 fn who_waits_has_the_transfer_as_a_range_from_the_last_arrival_on() {
     let [_, found] = both();
-    let transfers: Vec<&Range> = found.ranges.iter().filter(|range| range.name == "transfer").collect();
-    let said: Vec<_> = transfers.iter().map(|range| (process(&found, range), range.start, range.duration, range.args["waited_ns"].clone())).collect();
+    let transfers: Vec<&Range> = found
+        .ranges
+        .iter()
+        .filter(|range| range.name == "transfer")
+        .collect();
+    let said: Vec<_> = transfers
+        .iter()
+        .map(|range| {
+            (
+                process(&found, range),
+                range.start,
+                range.duration,
+                range.args["waited_ns"].clone(),
+            )
+        })
+        .collect();
     let late = |rank, waited: i64| (rank, 300_001, 149_999, Value::from(waited));
-    assert_eq!(said, [late("rank 0 · device 0", 200_001), late("rank 2 · device 0", 100_001)]);
+    assert_eq!(
+        said,
+        [
+            late("rank 0 · device 0", 200_001),
+            late("rank 2 · device 0", 100_001)
+        ]
+    );
     for transfer in transfers {
-        let kernel =
-            found.ranges.iter().find(|range| range.track == transfer.track && range.name.starts_with("nccl")).expect("on its kernel's track");
+        let kernel = found
+            .ranges
+            .iter()
+            .find(|range| range.track == transfer.track && range.name.starts_with("nccl"))
+            .expect("on its kernel's track");
         assert_eq!(kernel.start + kernel.duration, 450_000);
-        let [id] = transfer.flows[..] else { panic!("one arrow") };
-        let cause = found.ranges.iter().find(|range| range.flows.contains(&id) && range.name != "transfer").expect("a cause");
-        assert_eq!((process(&found, cause), cause.start), ("rank 1 · device 0", 300_000));
+        let [id] = transfer.flows[..] else {
+            panic!("one arrow")
+        };
+        let cause = found
+            .ranges
+            .iter()
+            .find(|range| range.flows.contains(&id) && range.name != "transfer")
+            .expect("a cause");
+        assert_eq!(
+            (process(&found, cause), cause.start),
+            ("rank 1 · device 0", 300_000)
+        );
     }
 }
 
@@ -118,21 +204,49 @@ fn a_range_that_began_later_is_what_a_message_arrives_at() {
     let node = Facts::of(&trace, 0).communications[0].node;
     let origin_ns = trace.device.header.base_ns + ZERO_NS;
     let at_ns = origin_ns + 100_000;
-    let release = Release { node, number: 1, at_ns, waits: true, message: true };
-    let member = Member { place: 0, of: 1, name: "rank 0", clock: Clock::default(), origin_ns, releases: &[release] };
+    let release = Release {
+        node,
+        number: 1,
+        at_ns,
+        waits: true,
+        message: true,
+    };
+    let member = Member {
+        place: 0,
+        of: 1,
+        name: "rank 0",
+        clock: Clock::default(),
+        origin_ns,
+        releases: &[release],
+    };
     let mut bytes = vec![];
     let summary = write_member(&trace, &[], &member, Format::Protobuf, &mut bytes).expect("writes");
     let found = read(&bytes);
-    let kernel = found.ranges.iter().find(|range| range.flows.contains(&1)).expect("an end");
-    assert_eq!((kernel.name.as_str(), kernel.start), ("ncclDevKernel_AllReduce", 100_000));
+    let kernel = found
+        .ranges
+        .iter()
+        .find(|range| range.flows.contains(&1))
+        .expect("an end");
+    assert_eq!(
+        (kernel.name.as_str(), kernel.start),
+        ("ncclDevKernel_AllReduce", 100_000)
+    );
     assert_eq!(summary.slices as usize, found.ranges.len());
 }
 
 #[test]
 fn more_tracks_than_a_rank_can_have_are_an_error() {
     let trace = rank(0, 0, 100_000);
-    let member = |of| Member { place: 0, of, name: "rank 0", clock: Clock::default(), origin_ns: 0, releases: &[] };
-    let failed = write_member(&trace, &[], &member(1 << 30), Format::Json, &mut vec![]).expect_err("does not fit");
+    let member = |of| Member {
+        place: 0,
+        of,
+        name: "rank 0",
+        clock: Clock::default(),
+        origin_ns: 0,
+        releases: &[],
+    };
+    let failed = write_member(&trace, &[], &member(1 << 30), Format::Json, &mut vec![])
+        .expect_err("does not fit");
     assert!(failed.to_string().contains("threads"), "{failed}");
     write_member(&trace, &[], &member(10_000), Format::Json, &mut vec![]).expect("fits");
 }
@@ -142,18 +256,42 @@ fn a_clock_that_drifts_moves_all_times() {
     let trace = rank(0, 0, 100_000);
     let origin_ns = trace.device.header.base_ns + ZERO_NS;
     // a tenth of a percent too slow
-    let drift = Some(Drift { ppb: 1_000_000, uncertainty_ppb: 0, applied: true });
-    let clock = Clock { offset_ns: 2_000, drift, at_ns: origin_ns, ..Clock::default() };
+    let drift = Some(Drift {
+        ppb: 1_000_000,
+        uncertainty_ppb: 0,
+        applied: true,
+    });
+    let clock = Clock {
+        offset_ns: 2_000,
+        drift,
+        at_ns: origin_ns,
+        ..Clock::default()
+    };
     for format in [Format::Json, Format::Protobuf] {
-        let member = Member { place: 0, of: 1, name: "rank 0", clock, origin_ns, releases: &[] };
+        let member = Member {
+            place: 0,
+            of: 1,
+            name: "rank 0",
+            clock,
+            origin_ns,
+            releases: &[],
+        };
         let mut bytes = format.begin(&[], 0).expect("begins");
         write_member(&trace, &[], &member, format, &mut bytes).expect("writes");
         bytes.extend_from_slice(format.end());
         let found = match format {
-            Format::Json => of_json(serde_json::from_slice::<Value>(&bytes).expect("JSON")["traceEvents"].as_array().expect("events")),
+            Format::Json => of_json(
+                serde_json::from_slice::<Value>(&bytes).expect("JSON")["traceEvents"]
+                    .as_array()
+                    .expect("events"),
+            ),
             Format::Protobuf => read(&bytes),
         };
-        let kernel = found.ranges.iter().find(|range| range.name.starts_with("nccl")).expect("is there");
+        let kernel = found
+            .ranges
+            .iter()
+            .find(|range| range.name.starts_with("nccl"))
+            .expect("is there");
         assert_eq!((kernel.start, kernel.duration), (102_100, 350_350));
     }
 }

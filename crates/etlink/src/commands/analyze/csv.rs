@@ -11,40 +11,99 @@ use std::collections::BTreeMap;
 
 /// Of a table of ours.
 pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
-    let blank = Total { metrics: vec![Metric::default()], ..Total::default() };
+    let blank = Total {
+        metrics: vec![Metric::default()],
+        ..Total::default()
+    };
     let stragglers = |ranks: &[Lateness]| serde_json::to_value(BTreeMap::from([(table, ranks)]));
     match table {
-        "metrics" => csv(all.iter().map(|run| (run.told.run.as_str(), "all".to_owned(), serde_json::to_value(&run.total))), table, &blank),
+        "metrics" => csv(
+            all.iter().map(|run| {
+                (
+                    run.told.run.as_str(),
+                    "all".to_owned(),
+                    serde_json::to_value(&run.total),
+                )
+            }),
+            table,
+            &blank,
+        ),
         "stragglers" => {
-            let ranks = all.iter().flat_map(|run| run.stragglers.iter().map(|rank| (run.told.run.as_str(), rank)));
-            csv(ranks.map(|(run, rank)| (run, rank.rank.to_string(), stragglers(&[*rank]))), table, &stragglers(&[Lateness::default()])?)
+            let ranks = all.iter().flat_map(|run| {
+                run.stragglers
+                    .iter()
+                    .map(|rank| (run.told.run.as_str(), rank))
+            });
+            csv(
+                ranks.map(|(run, rank)| (run, rank.rank.to_string(), stragglers(&[*rank]))),
+                table,
+                &stragglers(&[Lateness::default()])?,
+            )
         }
-        _ => csv(all.iter().flat_map(|run| of_ranks(&run.told)), table, &Analysis::blank()),
+        _ => csv(
+            all.iter().flat_map(|run| of_ranks(&run.told)),
+            table,
+            &Analysis::blank(),
+        ),
     }
 }
 
 /// Of a table of HTA's.
 pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
     if hta::OF_ALL_RANKS.contains(&table) {
-        let blank = hta::AllRanks { potential_stragglers: vec![hta::PotentialStraggler::default()], ..hta::AllRanks::default() };
-        return csv(all.iter().map(|run| (run.told.run.as_str(), "all".to_owned(), serde_json::to_value(&run.total))), table, &blank);
+        let blank = hta::AllRanks {
+            potential_stragglers: vec![hta::PotentialStraggler::default()],
+            ..hta::AllRanks::default()
+        };
+        return csv(
+            all.iter().map(|run| {
+                (
+                    run.told.run.as_str(),
+                    "all".to_owned(),
+                    serde_json::to_value(&run.total),
+                )
+            }),
+            table,
+            &blank,
+        );
     }
-    csv(all.iter().flat_map(|run| of_ranks(&run.told)), table, &hta::Tables::blank())
+    csv(
+        all.iter().flat_map(|run| of_ranks(&run.told)),
+        table,
+        &hta::Tables::blank(),
+    )
 }
 
 fn of_ranks<T: Serialize>(run: &Told<T>) -> impl Iterator<Item = Said<'_>> {
-    run.ranks.iter().map(|rank| (run.run.as_str(), rank.label.clone(), serde_json::to_value(&rank.said)))
+    run.ranks.iter().map(|rank| {
+        (
+            run.run.as_str(),
+            rank.label.clone(),
+            serde_json::to_value(&rank.said),
+        )
+    })
 }
 
 /// A run, a rank, and its tables.
 type Said<'a> = (&'a str, String, serde_json::Result<Value>);
 
-fn csv<'a>(all: impl Iterator<Item = Said<'a>>, table: &str, blank: &impl Serialize) -> Result<String> {
+fn csv<'a>(
+    all: impl Iterator<Item = Said<'a>>,
+    table: &str,
+    blank: &impl Serialize,
+) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     let blank = serde_json::to_value(blank)?;
     // a table that tells the rank itself is named by that
-    let head: Vec<&String> = records(&blank, table).flat_map(Map::keys).filter(|name| *name != "rank").collect();
-    out.write_record(["run", "rank"].into_iter().chain(head.iter().map(|name| name.as_str())))?;
+    let head: Vec<&String> = records(&blank, table)
+        .flat_map(Map::keys)
+        .filter(|name| *name != "rank")
+        .collect();
+    out.write_record(
+        ["run", "rank"]
+            .into_iter()
+            .chain(head.iter().map(|name| name.as_str())),
+    )?;
     for (run, rank, said) in all {
         for record in records(&said?, table) {
             let cells = head.iter().map(|name| cell(record.get(*name)));
@@ -55,8 +114,15 @@ fn csv<'a>(all: impl Iterator<Item = Said<'a>>, table: &str, blank: &impl Serial
 }
 
 /// The lines of a table.
-pub(super) fn records<'v>(said: &'v Value, table: &str) -> impl Iterator<Item = &'v Map<String, Value>> {
-    said.get(table).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object)
+pub(super) fn records<'v>(
+    said: &'v Value,
+    table: &str,
+) -> impl Iterator<Item = &'v Map<String, Value>> {
+    said.get(table)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object)
 }
 
 /// A value as text; nothing for none.

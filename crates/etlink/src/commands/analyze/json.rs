@@ -8,11 +8,25 @@ use serde_json::{Map, Value};
 pub(super) fn of(runs: &impl Serialize, tables: &[&str], only: Option<&str>) -> Result<Value> {
     let mut all = serde_json::to_value(runs)?;
     let Some(only) = only else { return Ok(all) };
-    let keep = |map: &mut Map<String, Value>| map.retain(|name, _| name == only || !tables.contains(&name.as_str()));
-    for run in all.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+    let keep = |map: &mut Map<String, Value>| {
+        map.retain(|name, _| name == only || !tables.contains(&name.as_str()))
+    };
+    for run in all
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
         keep(run);
-        run.get_mut("total").and_then(Value::as_object_mut).into_iter().for_each(keep);
-        let ranks = run.get_mut("ranks").and_then(Value::as_array_mut).into_iter().flatten();
+        run.get_mut("total")
+            .and_then(Value::as_object_mut)
+            .into_iter()
+            .for_each(keep);
+        let ranks = run
+            .get_mut("ranks")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten();
         ranks.filter_map(Value::as_object_mut).for_each(keep);
     }
     Ok(all)

@@ -32,49 +32,115 @@ pub(super) struct Of<'a> {
 }
 
 /// Links what was named; `say` gets each trace.
-pub(super) fn load<T: Send>(args: &Analyze, threads: usize, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync) -> Result<Vec<Told<T>>> {
+pub(super) fn load<T: Send>(
+    args: &Analyze,
+    threads: usize,
+    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
+) -> Result<Vec<Told<T>>> {
     let progress = Progress::new();
-    let told = if args.path.is_dir() { folder(args, threads, &progress, say) } else { file(args, threads, &progress, say).map(|told| vec![told]) };
+    let told = if args.path.is_dir() {
+        folder(args, threads, &progress, say)
+    } else {
+        file(args, threads, &progress, say).map(|told| vec![told])
+    };
     progress.clear();
     told
 }
 
 /// One trace, or a pair.
-fn file<T>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>) -> Result<Told<T>> {
-    let both = args.host.iter().chain([&args.path]).filter(|path| path.as_path() == Path::new("-")).count();
+fn file<T>(
+    args: &Analyze,
+    threads: usize,
+    progress: &Progress,
+    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
+) -> Result<Told<T>> {
+    let both = args
+        .host
+        .iter()
+        .chain([&args.path])
+        .filter(|path| path.as_path() == Path::new("-"))
+        .count();
     if both > 1 {
         bail!("only one of --host and the device trace can be standard input");
     }
     Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.path))])?;
     let (trace, written) = match &args.host {
         None => one(&args.path, args.rank, keep(args), threads, progress)?,
-        Some(host) => (pair::link(&job(args, Some(host.clone()), args.path.clone(), threads), progress)?.0, false),
+        Some(host) => (
+            pair::link(
+                &job(args, Some(host.clone()), args.path.clone(), threads),
+                progress,
+            )?
+            .0,
+            false,
+        ),
     };
-    let of = Of { run: Path::new(""), label: &label(&trace, &args.path), rank: None, written };
+    let of = Of {
+        run: Path::new(""),
+        label: &label(&trace, &args.path),
+        rank: None,
+        written,
+    };
     let mut told = Told::new(Path::new(""));
     told.notes.extend(written.then(|| chakra::NOTE.to_owned()));
-    told.ranks.push(ranked(args, &trace, of, (args.host.as_deref(), &args.path), say)?);
+    told.ranks.push(ranked(
+        args,
+        &trace,
+        of,
+        (args.host.as_deref(), &args.path),
+        say,
+    )?);
     Ok(told)
 }
 
 /// The rank, else the file's name.
 fn label(trace: &LinkedTrace, path: &Path) -> String {
-    let name = || path.file_name().map_or_else(|| "-".to_owned(), |name| name.to_string_lossy().into_owned());
+    let name = || {
+        path.file_name().map_or_else(
+            || "-".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        )
+    };
     trace.report.rank.map_or_else(name, |rank| rank.to_string())
 }
 
 /// The graph of a file without a host trace, and whether it is a written one.
-fn one(path: &Path, rank: Option<i64>, kept: Keep, threads: usize, progress: &Progress) -> Result<(LinkedTrace, bool)> {
+fn one(
+    path: &Path,
+    rank: Option<i64>,
+    kept: Keep,
+    threads: usize,
+    progress: &Progress,
+) -> Result<(LinkedTrace, bool)> {
     progress.say("reading");
     let input = input::open(path, threads, progress)?;
     if matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown) {
-        let (name, device) = (input.name.clone(), pair::read_device_with(input, ReadOptions { threads, shapes: true, keep: kept })?);
-        let options = LinkOptions { rank, ..LinkOptions::default() };
-        return Ok((etlink_link::link(None, device, options).with_context(|| name)?, false));
+        let (name, device) = (
+            input.name.clone(),
+            pair::read_device_with(
+                input,
+                ReadOptions {
+                    threads,
+                    shapes: true,
+                    keep: kept,
+                },
+            )?,
+        );
+        let options = LinkOptions {
+            rank,
+            ..LinkOptions::default()
+        };
+        return Ok((
+            etlink_link::link(None, device, options).with_context(|| name)?,
+            false,
+        ));
     }
     let graph = read::read(input.content).with_context(|| input.name.clone())?;
     let rank = rank.or(prefix_and_rank(path).map(|(_, rank)| rank));
-    Ok((chakra::linked(&graph, &input.name, rank, &groups_of(path)?)?, true))
+    Ok((
+        chakra::linked(&graph, &input.name, rank, &groups_of(path)?)?,
+        true,
+    ))
 }
 
 /// What is said of a trace, of its host trace and its device trace.
@@ -93,7 +159,12 @@ fn ranked<T>(
         label: of.label.to_owned(),
         device_trace: device.display().to_string(),
         host_trace: host.map(|host| host.display().to_string()),
-        notes: report.notes.iter().cloned().chain(table::damage(&report.anomalies)).collect(),
+        notes: report
+            .notes
+            .iter()
+            .cloned()
+            .chain(table::damage(&report.anomalies))
+            .collect(),
         anomalies: report.anomalies.clone(),
         said: say(trace, of)?,
         facts: None,
@@ -108,13 +179,18 @@ fn folder<T: Send>(
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<Told<T>>> {
     if args.host.is_some() || args.rank.is_some() {
-        bail!("--host and --rank are for one trace; in a folder the files' names tell which belong together");
+        bail!(
+            "--host and --rank are for one trace; in a folder the files' names tell which belong together"
+        );
     }
     let written = written(&args.path)?;
     let (mut runs, all) = if written.is_empty() || !discover(&args.path)?.is_empty() {
         traces(args, threads, progress, say)?
     } else if args.parquet.is_some() {
-        bail!("{}: --parquet is for recorded traces: a written graph has no events", args.path.display());
+        bail!(
+            "{}: --parquet is for recorded traces: a written graph has no events",
+            args.path.display()
+        );
     } else {
         written_folder(args, written, threads, progress, say)
     };
@@ -136,7 +212,9 @@ fn folder<T: Send>(
         if args.ranks.is_none() {
             run.notes.extend(fleet::no_trace_of(&run.absent));
         }
-        args.parquet.as_ref().map_or(Ok(()), |dir| parquet::clean(dir, run, args.force && args.ranks.is_none()))?;
+        args.parquet.as_ref().map_or(Ok(()), |dir| {
+            parquet::clean(dir, run, args.force && args.ranks.is_none())
+        })?;
     }
     Ok(runs)
 }
@@ -167,27 +245,61 @@ fn written_folder<T: Send>(
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
 ) -> Read<T> {
     let rank = |rank: i64, path: &Path| {
-        let of = Of { run: Path::new(""), label: &rank.to_string(), rank: Some(rank), written: true };
+        let of = Of {
+            run: Path::new(""),
+            label: &rank.to_string(),
+            rank: Some(rank),
+            written: true,
+        };
         let (trace, _) = one(path, Some(rank), Keep::Graph, threads, progress)?;
         let ranked = ranked(args, &trace, of, (None, path), &say)?;
-        Ok(Ranked { facts: Some(Facts::of(&trace, rank)), ..ranked })
+        Ok(Ranked {
+            facts: Some(Facts::of(&trace, rank)),
+            ..ranked
+        })
     };
     let mut told = Told::new(Path::new(""));
     told.notes.push(chakra::NOTE.to_owned());
-    let asked = files.into_iter().filter(|(number, _)| fleet::is_asked(args.ranks.as_ref(), Some(*number)));
-    (vec![told], asked.map(|(number, path)| (0, number.to_string(), rank(number, &path))).collect())
+    let asked = files
+        .into_iter()
+        .filter(|(number, _)| fleet::is_asked(args.ranks.as_ref(), Some(*number)));
+    (
+        vec![told],
+        asked
+            .map(|(number, path)| (0, number.to_string(), rank(number, &path)))
+            .collect(),
+    )
 }
 
-fn traces<T: Send>(args: &Analyze, threads: usize, progress: &Progress, say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync) -> Result<Read<T>> {
+fn traces<T: Send>(
+    args: &Analyze,
+    threads: usize,
+    progress: &Progress,
+    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
+) -> Result<Read<T>> {
     let fleet = Fleet::find(&args.path, args.memory, threads)?;
     if let Some(dir) = &args.parquet {
-        fleet.runs.iter().try_for_each(|run| parquet::check(dir, &run.folder, run.ranks.iter().map(|found| found.label.as_str()), args.force))?;
+        fleet.runs.iter().try_for_each(|run| {
+            parquet::check(
+                dir,
+                &run.folder,
+                run.ranks.iter().map(|found| found.label.as_str()),
+                args.force,
+            )
+        })?;
     }
     progress.say("analyzing");
     let all = fleet.each(|at| rank(args, &fleet, at, progress, &say));
-    let told = |run: &Run| Told { notes: run.notes.clone(), ..Told::new(&run.folder) };
+    let told = |run: &Run| Told {
+        notes: run.notes.clone(),
+        ..Told::new(&run.folder)
+    };
     let label = |at: usize| fleet.rank(at).1.label.clone();
-    let all = all.into_iter().enumerate().filter_map(|(at, ranked)| Some((fleet.ranks[at].0, label(at), ranked?))).collect();
+    let all = all
+        .into_iter()
+        .enumerate()
+        .filter_map(|(at, ranked)| Some((fleet.ranks[at].0, label(at), ranked?)))
+        .collect();
     Ok((fleet.runs.iter().map(told).collect(), all))
 }
 
@@ -201,27 +313,49 @@ fn rank<T>(
 ) -> Option<Result<Ranked<T>>> {
     let (run, found): (&Run, &Found) = fleet.rank(at);
     let is_asked = |rank: Option<i64>| fleet::is_asked(args.ranks.as_ref(), rank);
-    let Some(device) = &found.device else { return is_asked(found.rank).then(|| Err(fleet::no_device(run, found))) };
+    let Some(device) = &found.device else {
+        return is_asked(found.rank).then(|| Err(fleet::no_device(run, found)));
+    };
     if found.rank.is_some() && !is_asked(found.rank) {
         return None;
     }
     let of_trace = || -> Result<Option<Ranked<T>>> {
-        let (trace, _) = pair::link(&job(args, found.host.clone(), device.clone(), fleet.threads_each), progress)?;
+        let (trace, _) = pair::link(
+            &job(args, found.host.clone(), device.clone(), fleet.threads_each),
+            progress,
+        )?;
         if !is_asked(found.rank.or(trace.report.rank)) {
             return Ok(None);
         }
-        let of = Of { run: &run.folder, label: &found.label, rank: found.rank, written: false };
+        let of = Of {
+            run: &run.folder,
+            label: &found.label,
+            rank: found.rank,
+            written: false,
+        };
         let ranked = ranked(args, &trace, of, (found.host.as_deref(), device), say)?;
-        Ok(Some(Ranked { facts: fleet::facts(&trace, found, fleet.is_alone(at)), ..ranked }))
+        Ok(Some(Ranked {
+            facts: fleet::facts(&trace, found, fleet.is_alone(at)),
+            ..ranked
+        }))
     };
     of_trace().transpose()
 }
 
 fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
-    Job { rank: args.rank, force: args.force, keep: keep(args), ..Job::reading(host, device, threads) }
+    Job {
+        rank: args.rank,
+        force: args.force,
+        keep: keep(args),
+        ..Job::reading(host, device, threads)
+    }
 }
 
 /// HTA also counts what no graph needs.
 fn keep(args: &Analyze) -> Keep {
-    if args.compat.is_empty() { Keep::Memory } else { Keep::Asides }
+    if args.compat.is_empty() {
+        Keep::Memory
+    } else {
+        Keep::Asides
+    }
 }

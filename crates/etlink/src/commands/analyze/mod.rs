@@ -41,20 +41,36 @@ pub fn run(args: Analyze) -> Result<Outcome> {
         return as_hta(&args, &tables);
     }
     let rules = rules(args.rules.as_deref())?;
-    let options = Options { sequences_of: args.sequences_of.clone(), memory_timeline: args.table.as_deref() == Some("memory_timeline") };
+    let options = Options {
+        sequences_of: args.sequences_of.clone(),
+        memory_timeline: args.table.as_deref() == Some("memory_timeline"),
+    };
     let told = load(&args, threads(args.threads)?, |trace, of| {
         let analysis = analyze(trace, &rules, &options);
         let rank = of.rank.or(analysis.rank);
-        args.parquet.as_ref().map_or(Ok(()), |dir| parquet::write(dir, trace, &Of { rank, ..of }, args.force))?;
+        args.parquet.as_ref().map_or(Ok(()), |dir| {
+            parquet::write(dir, trace, &Of { rank, ..of }, args.force)
+        })?;
         Ok(Analysis { rank, ..analysis })
     })?;
-    let analyzed: Vec<Analyzed> = told.into_iter().map(|told| Analyzed::new(told, &args)).collect();
+    let analyzed: Vec<Analyzed> = told
+        .into_iter()
+        .map(|told| Analyzed::new(told, &args))
+        .collect();
     if args.json {
         print_json(&json::of(&analyzed, &tables, args.table.as_deref())?)?;
     } else if args.csv {
-        print(&csv::of_analyzed(&analyzed, args.table.as_deref().unwrap_or("breakdown"))?)?;
+        print(&csv::of_analyzed(
+            &analyzed,
+            args.table.as_deref().unwrap_or("breakdown"),
+        )?)?;
     } else {
-        print(&analyzed.iter().map(|one| show::run(one, &args)).collect::<String>())?;
+        print(
+            &analyzed
+                .iter()
+                .map(|one| show::run(one, &args))
+                .collect::<String>(),
+        )?;
     }
     Ok(outcome(&args, analyzed.iter().map(|one| &one.told)))
 }
@@ -63,17 +79,34 @@ pub fn run(args: Analyze) -> Result<Outcome> {
 fn check(args: &Analyze) -> Result<Vec<&'static str>> {
     let as_hta = !args.compat.is_empty();
     if as_hta && !args.compat.contains(&Compat::Hta) {
-        bail!("include-last-step and nanoseconds are options of hta: --compat hta,include-last-step");
+        bail!(
+            "include-last-step and nanoseconds are options of hta: --compat hta,include-last-step"
+        );
     }
-    let tables = if as_hta { [hta::TABLES, &hta::OF_ALL_RANKS].concat() } else { [etlink_analyze::TABLES, &OF_ALL_RANKS].concat() };
-    if let Some(table) = args.table.as_deref().filter(|table| !tables.contains(table)) {
-        bail!("{table} is no table {} --compat hta; tables are {}", if as_hta { "of" } else { "without" }, tables.join(", "));
+    let tables = if as_hta {
+        [hta::TABLES, &hta::OF_ALL_RANKS].concat()
+    } else {
+        [etlink_analyze::TABLES, &OF_ALL_RANKS].concat()
+    };
+    if let Some(table) = args
+        .table
+        .as_deref()
+        .filter(|table| !tables.contains(table))
+    {
+        bail!(
+            "{table} is no table {} --compat hta; tables are {}",
+            if as_hta { "of" } else { "without" },
+            tables.join(", ")
+        );
     }
     if args.table.as_deref() == Some("sequences") && args.sequences_of.is_none() {
         bail!("--table sequences needs --sequences-of OP: those of which ops?");
     }
     if args.ranks.is_some() && !args.path.is_dir() {
-        bail!("--ranks chooses traces of a folder; {} is a file", args.path.display());
+        bail!(
+            "--ranks chooses traces of a folder; {} is a file",
+            args.path.display()
+        );
     }
     Ok(tables)
 }
@@ -90,14 +123,35 @@ struct AsHta {
 /// HTA's numbers.
 fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
     let has = |what| args.compat.contains(&what);
-    let settings = Settings { include_last: has(Compat::IncludeLastStep), nanoseconds: has(Compat::Nanoseconds), rank: None };
-    let told = load(args, threads(args.threads)?, |trace, of| Ok(hta::tables(trace, Settings { rank: of.rank, ..settings })?))?;
+    let settings = Settings {
+        include_last: has(Compat::IncludeLastStep),
+        nanoseconds: has(Compat::Nanoseconds),
+        rank: None,
+    };
+    let told = load(args, threads(args.threads)?, |trace, of| {
+        Ok(hta::tables(
+            trace,
+            Settings {
+                rank: of.rank,
+                ..settings
+            },
+        )?)
+    })?;
     let total = |told: &Told<hta::Tables>| hta::all_ranks(told.ranks.iter().map(|rank| &rank.said));
-    let told: Vec<AsHta> = told.into_iter().map(|told| AsHta { total: total(&told), told }).collect();
+    let told: Vec<AsHta> = told
+        .into_iter()
+        .map(|told| AsHta {
+            total: total(&told),
+            told,
+        })
+        .collect();
     if args.json {
         print_json(&json::of(&told, tables, args.table.as_deref())?)?;
     } else if args.csv {
-        print(&csv::of_hta(&told, args.table.as_deref().unwrap_or("temporal_breakdown"))?)?;
+        print(&csv::of_hta(
+            &told,
+            args.table.as_deref().unwrap_or("temporal_breakdown"),
+        )?)?;
     } else {
         print(&show::compat::tables(&told, args)?)?;
     }
@@ -109,29 +163,53 @@ fn outcome<'a, T: 'a>(args: &Analyze, told: impl Iterator<Item = &'a Told<T>> + 
     if args.csv {
         told.clone().for_each(|run| eprint!("{}", run.said_first()));
     }
-    if told.into_iter().any(|run| !run.left_out.is_empty()) { Outcome::Found } else { Outcome::Done }
+    if told.into_iter().any(|run| !run.left_out.is_empty()) {
+        Outcome::Found
+    } else {
+        Outcome::Done
+    }
 }
 
 /// The built-in rules, after those of a file.
 pub(super) fn rules(path: Option<&Path>) -> Result<Rules> {
-    let Some(path) = path else { return Ok(Rules::built_in()?) };
+    let Some(path) = path else {
+        return Ok(Rules::built_in()?);
+    };
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        anyhow::anyhow!("{}: byte {} is no UTF-8; save the rules as UTF-8 text", path.display(), error.utf8_error().valid_up_to())
+        anyhow::anyhow!(
+            "{}: byte {} is no UTF-8; save the rules as UTF-8 text",
+            path.display(),
+            error.utf8_error().valid_up_to()
+        )
     })?;
     Rules::with(&text).with_context(|| path.display().to_string())
 }
 
 impl Analyzed {
     fn new(mut told: Told<Analysis>, args: &Analyze) -> Analyzed {
-        let facts: Vec<Facts> = told.ranks.iter_mut().filter_map(|rank| rank.facts.take()).collect();
+        let facts: Vec<Facts> = told
+            .ranks
+            .iter_mut()
+            .filter_map(|rank| rank.facts.take())
+            .collect();
         let mut total = total(told.ranks.iter().map(|rank| &rank.said));
-        total.metrics.extend(of_peaks(&total.metrics, Peaks { tflops: args.peak_tflops, link_gb_per_s: args.peak_link }));
+        total.metrics.extend(of_peaks(
+            &total.metrics,
+            Peaks {
+                tflops: args.peak_tflops,
+                link_gb_per_s: args.peak_link,
+            },
+        ));
         let (stragglers, clocks) = stragglers(&facts);
         if stragglers.iter().any(|rank| rank.last > 0) {
             told.notes.extend(clock_notes(&clocks));
         }
-        Analyzed { total, stragglers, told }
+        Analyzed {
+            total,
+            stragglers,
+            told,
+        }
     }
 }
 

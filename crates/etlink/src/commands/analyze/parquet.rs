@@ -10,7 +10,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Refuses files that are there already, before any work is done.
-pub(super) fn check<'a>(dir: &Path, run: &Path, labels: impl IntoIterator<Item = &'a str>, force: bool) -> Result<()> {
+pub(super) fn check<'a>(
+    dir: &Path,
+    run: &Path,
+    labels: impl IntoIterator<Item = &'a str>,
+    force: bool,
+) -> Result<()> {
     for label in labels {
         for table in Table::ALL {
             file(dir, run, table, label, force)?;
@@ -37,7 +42,8 @@ fn folder(dir: &Path, run: &Path, table: Table) -> PathBuf {
 
 fn file(dir: &Path, run: &Path, table: Table, label: &str, force: bool) -> Result<Target> {
     let folder = folder(dir, run, table);
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make folder {}", folder.display()))?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make folder {}", folder.display()))?;
     Target::fixed(&folder.join(format!("{label}.parquet")), force)
 }
 
@@ -46,14 +52,28 @@ fn file(dir: &Path, run: &Path, table: Table, label: &str, force: bool) -> Resul
 pub(super) fn clean<T>(dir: &Path, told: &Told<T>, force: bool) -> Result<()> {
     let name = |label: &str| format!("{label}.parquet");
     let kept: BTreeSet<String> = told.ranks.iter().map(|rank| name(&rank.label)).collect();
-    let left_out: BTreeSet<String> = told.left_out.iter().map(|stray| name(&stray.label)).collect();
+    let left_out: BTreeSet<String> = told
+        .left_out
+        .iter()
+        .map(|stray| name(&stray.label))
+        .collect();
     for table in Table::ALL {
         let folder = folder(dir, Path::new(&told.run), table);
-        for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read folder {}", folder.display()))? {
+        for entry in std::fs::read_dir(&folder)
+            .with_context(|| format!("cannot read folder {}", folder.display()))?
+        {
             let path = entry?.path();
-            let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
-            if left_out.contains(&name) || force && name.ends_with(".parquet") && !kept.contains(&name) {
-                std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            let Some(name) = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+            else {
+                continue;
+            };
+            if left_out.contains(&name)
+                || force && name.ends_with(".parquet") && !kept.contains(&name)
+            {
+                std::fs::remove_file(&path)
+                    .with_context(|| format!("cannot remove {}", path.display()))?;
             }
         }
     }

@@ -50,39 +50,81 @@ pub(super) struct Stray {
 impl<T> Told<T> {
     /// Of nothing yet.
     pub(super) fn new(run: &Path) -> Told<T> {
-        Told { run: run.display().to_string(), notes: vec![], ranks: vec![], left_out: vec![], absent: vec![] }
+        Told {
+            run: run.display().to_string(),
+            notes: vec![],
+            ranks: vec![],
+            left_out: vec![],
+            absent: vec![],
+        }
     }
 
     pub(super) fn leave_out(&mut self, label: &str, error: String) {
-        self.left_out.push(Stray { label: label.to_owned(), error });
+        self.left_out.push(Stray {
+            label: label.to_owned(),
+            error,
+        });
     }
 
     /// Leaves out what is not of the run of most; with `force` a note names it.
     pub(super) fn keep_company(&mut self, force: bool) {
         let facts: Vec<Option<Facts>> = self.ranks.iter().map(|rank| rank.facts.clone()).collect();
-        for (rank, belongs) in std::mem::take(&mut self.ranks).into_iter().zip(belong(&facts, force)) {
+        for (rank, belongs) in std::mem::take(&mut self.ranks)
+            .into_iter()
+            .zip(belong(&facts, force))
+        {
             match belongs {
                 Belongs::No(why) => {
                     self.leave_out(&rank.label, why);
                     continue;
                 }
-                Belongs::Forced(why) => self.notes.push(format!("{}: {why}", table::rank(&rank.label))),
+                Belongs::Forced(why) => self
+                    .notes
+                    .push(format!("{}: {why}", table::rank(&rank.label))),
                 Belongs::Yes => {}
             }
             self.ranks.push(rank);
         }
-        let kept: Vec<Facts> = self.ranks.iter().filter_map(|rank| rank.facts.clone()).collect();
+        let kept: Vec<Facts> = self
+            .ranks
+            .iter()
+            .filter_map(|rank| rank.facts.clone())
+            .collect();
         self.absent = company(&kept, true).absent;
     }
 
     /// What people should know first.
     pub(super) fn said_first(&self) -> String {
         let several = self.ranks.len() + self.left_out.len() > 1;
-        let name = |rank: &Ranked<T>| if several { table::rank(&rank.label) } else { String::new() };
-        let of_ranks = self.ranks.iter().flat_map(|rank| rank.notes.iter().map(move |note| (name(rank), note.as_str())));
-        let left_out = self.left_out.iter().map(|stray| format!("{} is left out: {}", table::rank(&stray.label), stray.error));
-        let notes = self.notes.iter().cloned().chain(table::same_notes(of_ranks)).chain(left_out);
-        let run = if self.run.is_empty() { String::new() } else { format!("{}: ", self.run) };
-        notes.map(|note| table::note(&format!("{run}{note}"))).collect()
+        let name = |rank: &Ranked<T>| {
+            if several {
+                table::rank(&rank.label)
+            } else {
+                String::new()
+            }
+        };
+        let of_ranks = self.ranks.iter().flat_map(|rank| {
+            rank.notes
+                .iter()
+                .map(move |note| (name(rank), note.as_str()))
+        });
+        let left_out = self
+            .left_out
+            .iter()
+            .map(|stray| format!("{} is left out: {}", table::rank(&stray.label), stray.error));
+        let notes = self
+            .notes
+            .iter()
+            .cloned()
+            .chain(table::same_notes(of_ranks))
+            .chain(left_out);
+        let run = if self.run.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", self.run)
+        };
+        notes
+            .map(|note| table::note(&format!("{run}{note}")))
+            .collect()
     }
 }

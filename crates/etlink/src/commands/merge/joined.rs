@@ -6,7 +6,9 @@ use crate::args::Merge;
 use crate::fleet::taken_in;
 use crate::pair::Among;
 use etlink_chakra::{Agreed, agree};
-use etlink_link::ranks::{Channel, Clock, Facts, Join, LeftOut, Problem, clocks, company, join, out_of_turn};
+use etlink_link::ranks::{
+    Channel, Clock, Facts, Join, LeftOut, Problem, clocks, company, join, out_of_turn,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -65,17 +67,36 @@ pub(super) struct Stray {
 impl Joined {
     /// Joins those of `ranks` that are of one run.
     pub(super) fn of(args: &Merge, run: &str, ranks: &[&Rank]) -> Joined {
-        let (sure, unsure): (Vec<&Rank>, Vec<&Rank>) = ranks.iter().filter(|rank| rank.is_usable()).partition(|rank| rank.known.is_some());
-        let known: Vec<(&str, &Known)> = sure.iter().filter_map(|rank| Some((rank.label.as_str(), rank.known.as_ref()?))).collect();
+        let (sure, unsure): (Vec<&Rank>, Vec<&Rank>) = ranks
+            .iter()
+            .filter(|rank| rank.is_usable())
+            .partition(|rank| rank.known.is_some());
+        let known: Vec<(&str, &Known)> = sure
+            .iter()
+            .filter_map(|rank| Some((rank.label.as_str(), rank.known.as_ref()?)))
+            .collect();
         // clones are small beside a trace: a hundred bytes per communication
         let all: Vec<Facts> = known.iter().map(|(_, known)| known.facts.clone()).collect();
         let company = company(&all, args.how.force);
-        let taken_in = if args.how.force { taken_in(&all, known.iter().map(|(label, _)| *label)) } else { vec![] };
-        let mut left_out: Vec<Stray> = unsure.iter().map(|rank| Stray { label: rank.label.clone(), why: None }).collect();
+        let taken_in = if args.how.force {
+            taken_in(&all, known.iter().map(|(label, _)| *label))
+        } else {
+            vec![]
+        };
+        let mut left_out: Vec<Stray> = unsure
+            .iter()
+            .map(|rank| Stray {
+                label: rank.label.clone(),
+                why: None,
+            })
+            .collect();
         let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
         for ((own, (label, known)), why) in all.into_iter().zip(known).zip(company.left_out) {
             if why.is_some() {
-                left_out.push(Stray { label: label.to_owned(), why });
+                left_out.push(Stray {
+                    label: label.to_owned(),
+                    why,
+                });
             } else {
                 facts.push(own);
                 sizes.push(known.sizes.clone());
@@ -84,20 +105,47 @@ impl Joined {
         }
         let join = join(&facts);
         let agreed = agree(&facts, &sizes, &join, args.simulator.is_some());
-        let clocks = if args.no_align { vec![] } else { clocks(&facts, &join) };
+        let clocks = if args.no_align {
+            vec![]
+        } else {
+            clocks(&facts, &join)
+        };
         let common = Common::of(args, &facts, &join, &clocks);
         let mut joined = Joined::counted(&join);
-        joined.problems.extend(out_of_turn(&facts, &join, &agreed.out_of_turn));
-        joined.strangers = join.strangers(facts.len()).into_iter().map(|at| facts[at].rank).collect();
+        joined
+            .problems
+            .extend(out_of_turn(&facts, &join, &agreed.out_of_turn));
+        joined.strangers = join
+            .strangers(facts.len())
+            .into_iter()
+            .map(|at| facts[at].rank)
+            .collect();
         let ranks = facts.iter().map(|facts| facts.rank).collect();
         let (world_size, absent) = (company.world_size, company.absent);
-        Joined { run: run.to_owned(), ranks, world_size, absent, left_out, taken_in, clocks, common, agreed, labels, ..joined }
+        Joined {
+            run: run.to_owned(),
+            ranks,
+            world_size,
+            absent,
+            left_out,
+            taken_in,
+            clocks,
+            common,
+            agreed,
+            labels,
+            ..joined
+        }
     }
 
     fn counted(join: &Join) -> Joined {
         let count = |message: bool| {
-            let whole = join.joints.iter().filter(|joint| joint.is_whole() && joint.is_shared());
-            whole.filter(|joint| matches!(joint.channel, Channel::Message { .. }) == message).count() as u64
+            let whole = join
+                .joints
+                .iter()
+                .filter(|joint| joint.is_whole() && joint.is_shared());
+            whole
+                .filter(|joint| matches!(joint.channel, Channel::Message { .. }) == message)
+                .count() as u64
         };
         Joined {
             run: String::new(),
@@ -110,7 +158,11 @@ impl Joined {
             groups: join.groups.clone(),
             collectives: count(false),
             messages: count(true),
-            alone: join.joints.iter().filter(|joint| !joint.is_shared()).count() as u64,
+            alone: join
+                .joints
+                .iter()
+                .filter(|joint| !joint.is_shared())
+                .count() as u64,
             unmatched: join.joints.iter().filter(|joint| !joint.is_whole()).count() as u64,
             problems: join.problems.clone(),
             clocks: vec![],
@@ -132,8 +184,14 @@ impl Joined {
 
     /// What a rank is among the others; one that was not joined is by itself.
     pub(super) fn among(&self, args: &Merge, label: &str) -> Among<'_> {
-        let Some(place) = self.place(label) else { return Among::default() };
-        Among { agreed: self.agreed.ranks.get(place), in_turn: args.simulator.is_some(), clock: self.clock(place) }
+        let Some(place) = self.place(label) else {
+            return Among::default();
+        };
+        Among {
+            agreed: self.agreed.ranks.get(place),
+            in_turn: args.simulator.is_some(),
+            clock: self.clock(place),
+        }
     }
 
     /// A rank's clock against the first's.

@@ -68,34 +68,54 @@ pub fn run(args: Merge) -> Result<Outcome> {
     prepare(&args, &fleet)?;
     let progress = Progress::new();
     progress.say("linking");
-    let merge = Merging { hold: fleet.all_fit(), args, fleet, progress };
+    let merge = Merging {
+        hold: fleet.all_fit(),
+        args,
+        fleet,
+        progress,
+    };
     let mut ranks = merge.fleet.each(|at| merge.link(at));
     let mut runs = merge.join(&mut ranks);
     for (run, joined) in merge.fleet.runs.iter().zip(&runs) {
         simulator::check(&merge.args, &merge.args.output.join(&run.folder), joined)?;
     }
-    let written = merge.fleet.each(|at| merge.write_joined(&runs, at, &ranks[at]));
+    let written = merge
+        .fleet
+        .each(|at| merge.write_joined(&runs, at, &ranks[at]));
     for (rank, written) in ranks.iter_mut().zip(written) {
         rank.take(written);
     }
-    let side_files = merge.write_beside(&ranks, &runs).and_then(|()| merge.write_timelines(&mut ranks, &mut runs));
+    let side_files = merge
+        .write_beside(&ranks, &runs)
+        .and_then(|()| merge.write_timelines(&mut ranks, &mut runs));
     merge.progress.clear();
     side_files?;
     if merge.args.how.json {
-        print_json(&Report { ranks: &ranks, runs: &runs })?;
+        print_json(&Report {
+            ranks: &ranks,
+            runs: &runs,
+        })?;
     } else {
         print(&show::summary(&merge.fleet.runs, &ranks, &runs))?;
     }
-    let bad = ranks.iter().any(|rank| rank.linked.as_ref().is_none_or(|linked| linked.refused));
-    let unused = (merge.args.simulator.is_some() || merge.is_timeline()) && runs.iter().any(|run| !run.left_out.is_empty());
-    Ok(if bad || unused { Outcome::Found } else { Outcome::Done })
+    let bad = ranks
+        .iter()
+        .any(|rank| rank.linked.as_ref().is_none_or(|linked| linked.refused));
+    let unused = (merge.args.simulator.is_some() || merge.is_timeline())
+        && runs.iter().any(|run| !run.left_out.is_empty());
+    Ok(if bad || unused {
+        Outcome::Found
+    } else {
+        Outcome::Done
+    })
 }
 
 /// Makes the folders and refuses what is there already, before any work is done.
 fn prepare(args: &Merge, fleet: &Fleet) -> Result<()> {
     for run in &fleet.runs {
         let folder = args.output.join(&run.folder);
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make folder {}", folder.display()))?;
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make folder {}", folder.display()))?;
         for name in simulator::names(args) {
             Target::fixed(&folder.join(name), args.how.force)?;
         }
@@ -144,7 +164,11 @@ impl Merging {
         let facts = fleet::facts(&trace, found, alone).filter(|_| !linked.refused);
         if let Some(facts) = facts {
             let sizes = etlink_chakra::simulated(&trace, &facts);
-            rank.known = Some(Known { facts, sizes, trace: None });
+            rank.known = Some(Known {
+                facts,
+                sizes,
+                trace: None,
+            });
         }
         if self.is_by_itself(rank, alone) {
             pair::write_out(&trace, &job, Among::default(), &self.progress, &mut linked)?;
@@ -161,7 +185,10 @@ impl Merging {
 
     /// Whether what is written of a rank depends on no other.
     fn is_by_itself(&self, rank: &Rank, alone: bool) -> bool {
-        let silent = rank.known.as_ref().is_some_and(|known| known.facts.communications.is_empty());
+        let silent = rank
+            .known
+            .as_ref()
+            .is_some_and(|known| known.facts.communications.is_empty());
         match self.args.how.format {
             Some(Format::Json) => true,
             Some(Format::Perfetto | Format::Pftrace) => false,
@@ -170,15 +197,31 @@ impl Merging {
     }
 
     fn is_timeline(&self) -> bool {
-        self.args.how.format.is_some_and(|format| format.for_perfetto().is_some())
+        self.args
+            .how
+            .format
+            .is_some_and(|format| format.for_perfetto().is_some())
     }
 
     /// Writes what depends on the other ranks.
-    fn write_rank(&self, trace: &LinkedTrace, job: &Job, joined: &Joined, label: &str, linked: &mut Linked) -> Result<Option<Piece>> {
+    fn write_rank(
+        &self,
+        trace: &LinkedTrace,
+        job: &Job,
+        joined: &Joined,
+        label: &str,
+        linked: &mut Linked,
+    ) -> Result<Option<Piece>> {
         if self.is_timeline() {
             return self.write_part(trace, job, joined, label, linked);
         }
-        pair::write_out(trace, job, joined.among(&self.args, label), &self.progress, linked)?;
+        pair::write_out(
+            trace,
+            job,
+            joined.among(&self.args, label),
+            &self.progress,
+            linked,
+        )?;
         Ok(None)
     }
 
@@ -188,10 +231,15 @@ impl Merging {
         Ok(Job {
             capture: None,
             host: found.host.clone(),
-            device: found.device.clone().ok_or_else(|| fleet::no_device(run, found))?,
+            device: found
+                .device
+                .clone()
+                .ok_or_else(|| fleet::no_device(run, found))?,
             // a rank that only tells files apart need not be the process's rank
             rank: None,
-            target: Some(timeline::target(&self.args, run).unwrap_or_else(|| Target::new(&self.output_path(run, found), how.format, how.force))?),
+            target: Some(timeline::target(&self.args, run).unwrap_or_else(|| {
+                Target::new(&self.output_path(run, found), how.format, how.force)
+            })?),
             form: Form::new(how, how.format)?.with(part(&self.args)),
             tensor_deps: how.tensor_deps.into(),
             keep: Keep::Graph,
@@ -204,21 +252,35 @@ impl Merging {
     /// Joins the ranks of each run.
     fn join(&self, ranks: &mut [Rank]) -> Vec<Joined> {
         let of_run = |(run, _): (usize, &Run)| {
-            let places: Vec<usize> = (0..ranks.len()).filter(|at| self.fleet.ranks[*at].0 == run).collect();
+            let places: Vec<usize> = (0..ranks.len())
+                .filter(|at| self.fleet.ranks[*at].0 == run)
+                .collect();
             if let [only] = places[..]
                 && let Some(joined) = ranks[only].alone.take()
             {
                 return joined;
             }
             let members: Vec<&Rank> = places.iter().map(|at| &ranks[*at]).collect();
-            Joined::of(&self.args, &self.fleet.runs[run].folder.display().to_string(), &members)
+            Joined::of(
+                &self.args,
+                &self.fleet.runs[run].folder.display().to_string(),
+                &members,
+            )
         };
         self.fleet.runs.iter().enumerate().map(of_run).collect()
     }
 
     /// Writes a rank that waited for the others; gives what is new of it.
-    fn write_joined(&self, runs: &[Joined], at: usize, rank: &Rank) -> Option<Result<(Linked, Option<Piece>)>> {
-        let linked = rank.linked.as_ref().filter(|linked| linked.output.is_none() && !linked.refused && rank.piece.is_none())?;
+    fn write_joined(
+        &self,
+        runs: &[Joined],
+        at: usize,
+        rank: &Rank,
+    ) -> Option<Result<(Linked, Option<Piece>)>> {
+        let linked = rank
+            .linked
+            .as_ref()
+            .filter(|linked| linked.output.is_none() && !linked.refused && rank.piece.is_none())?;
         let joined = &runs[self.fleet.ranks[at].0];
         if (self.is_timeline() || self.args.simulator.is_some()) && !joined.has(&rank.label) {
             return None;
@@ -226,9 +288,18 @@ impl Merging {
         Some(self.try_write(at, rank, joined, linked.seconds))
     }
 
-    fn try_write(&self, at: usize, rank: &Rank, joined: &Joined, before: pair::Seconds) -> Result<(Linked, Option<Piece>)> {
+    fn try_write(
+        &self,
+        at: usize,
+        rank: &Rank,
+        joined: &Joined,
+        before: pair::Seconds,
+    ) -> Result<(Linked, Option<Piece>)> {
         let mut job = self.job(at)?;
-        if let (Some(trace), Some(linked)) = (rank.known.as_ref().and_then(|known| known.trace.as_ref()), &rank.linked) {
+        if let (Some(trace), Some(linked)) = (
+            rank.known.as_ref().and_then(|known| known.trace.as_ref()),
+            &rank.linked,
+        ) {
             let mut linked = linked.clone();
             let piece = self.write_rank(trace, &job, joined, &rank.label, &mut linked)?;
             return Ok((linked, piece));
@@ -249,8 +320,15 @@ impl Merging {
             return Ok(());
         }
         for (at, (run, joined)) in self.fleet.runs.iter().zip(runs).enumerate() {
-            let of_run = self.fleet.ranks.iter().zip(ranks).filter(|((of, _), _)| *of == at);
-            let written: Vec<PathBuf> = of_run.filter_map(|(_, rank)| rank.linked.as_ref()?.output.as_ref().map(PathBuf::from)).collect();
+            let of_run = self
+                .fleet
+                .ranks
+                .iter()
+                .zip(ranks)
+                .filter(|((of, _), _)| *of == at);
+            let written: Vec<PathBuf> = of_run
+                .filter_map(|(_, rank)| rank.linked.as_ref()?.output.as_ref().map(PathBuf::from))
+                .collect();
             if written.is_empty() {
                 continue;
             }
@@ -259,7 +337,12 @@ impl Merging {
             if self.args.how.force {
                 // --force replaces a run as a whole
                 for path in simulator::stale(&self.args, &folder, &name, joined, &written)? {
-                    std::fs::remove_file(&path).with_context(|| format!("cannot remove {}, which an earlier run left", path.display()))?;
+                    std::fs::remove_file(&path).with_context(|| {
+                        format!(
+                            "cannot remove {}, which an earlier run left",
+                            path.display()
+                        )
+                    })?;
                 }
             }
         }
@@ -270,13 +353,19 @@ impl Merging {
     fn name(&self, run: &Run) -> String {
         let whole = self.args.dir.join(&run.folder);
         let whole = whole.canonicalize().unwrap_or(whole);
-        whole.file_name().map_or("trace".into(), |name| name.to_string_lossy().into_owned())
+        whole
+            .file_name()
+            .map_or("trace".into(), |name| name.to_string_lossy().into_owned())
     }
 
     /// `OUT/<folder>/<name>.<rank>.et`, the names that simulators want: a prefix and the rank.
     fn output_path(&self, run: &Run, found: &Found) -> PathBuf {
         let ending = if is_et(&self.args) { "et" } else { "json.gz" };
-        self.args.output.join(&run.folder).join(format!("{}.{}.{ending}", self.name(run), found.label))
+        self.args.output.join(&run.folder).join(format!(
+            "{}.{}.{ending}",
+            self.name(run),
+            found.label
+        ))
     }
 }
 

@@ -17,7 +17,11 @@ const CLOCKS: usize = 16;
 
 /// Notes, a line per rank, what the ranks have in common, what failed.
 pub(super) fn summary(runs: &[Run], ranks: &[Rank], joined: &[Joined]) -> String {
-    let mut out: String = runs.iter().flat_map(Run::named_notes).map(|text| note(&text)).collect();
+    let mut out: String = runs
+        .iter()
+        .flat_map(Run::named_notes)
+        .map(|text| note(&text))
+        .collect();
     let mut rows = Rows::default();
     let mut errors = String::new();
     let mut notes: Vec<(String, &str)> = vec![];
@@ -25,41 +29,101 @@ pub(super) fn summary(runs: &[Run], ranks: &[Rank], joined: &[Joined]) -> String
         let name = rank.name();
         match (&rank.linked, &rank.error) {
             (Some(linked), _) => {
-                rows.add(&name, format!("{} in", mb(linked.bytes.host + linked.bytes.device)), describe(linked));
-                notes.extend(linked.report.notes.iter().map(|note| (name.clone(), note.as_str())));
+                rows.add(
+                    &name,
+                    format!("{} in", mb(linked.bytes.host + linked.bytes.device)),
+                    describe(linked),
+                );
+                notes.extend(
+                    linked
+                        .report
+                        .notes
+                        .iter()
+                        .map(|note| (name.clone(), note.as_str())),
+                );
             }
-            (None, error) => errors += &format!("failed: {name}: {}\n", error.as_deref().unwrap_or("")),
+            (None, error) => {
+                errors += &format!("failed: {name}: {}\n", error.as_deref().unwrap_or(""))
+            }
         }
     }
     out.extend(same_notes(notes.into_iter()).iter().map(|text| note(text)));
     let failed = ranks.iter().filter(|rank| rank.linked.is_none()).count();
-    let refused = ranks.iter().filter(|rank| rank.linked.as_ref().is_some_and(|linked| linked.refused)).count();
-    let refusals = if refused > 0 { format!(", {refused} refused under --strict") } else { String::new() };
+    let refused = ranks
+        .iter()
+        .filter(|rank| rank.linked.as_ref().is_some_and(|linked| linked.refused))
+        .count();
+    let refusals = if refused > 0 {
+        format!(", {refused} refused under --strict")
+    } else {
+        String::new()
+    };
     let common: String = joined.iter().map(|joined| common(joined, ranks)).collect();
-    out + &rows.to_string() + &common + &errors + &format!("{} linked{refusals}, {failed} failed\n", ranks.len() - failed - refused)
+    out + &rows.to_string()
+        + &common
+        + &errors
+        + &format!(
+            "{} linked{refusals}, {failed} failed\n",
+            ranks.len() - failed - refused
+        )
 }
 
 fn describe(linked: &Linked) -> String {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
     let seconds = linked.seconds.read + linked.seconds.link + linked.seconds.write;
-    let ops = if linked.host.is_some() { format!("{matched} of {} ops matched", report.cpu_ops) } else { "device trace only".into() };
-    let of = |severity| report.anomalies.iter().filter(|(kind, _)| kind.severity() == severity).map(|(_, anomaly)| anomaly.count).sum::<u64>();
+    let ops = if linked.host.is_some() {
+        format!("{matched} of {} ops matched", report.cpu_ops)
+    } else {
+        "device trace only".into()
+    };
+    let of = |severity| {
+        report
+            .anomalies
+            .iter()
+            .filter(|(kind, _)| kind.severity() == severity)
+            .map(|(_, anomaly)| anomaly.count)
+            .sum::<u64>()
+    };
     let (damage, infos) = (of(Severity::Damage), of(Severity::Info));
-    let refused = if linked.refused { ", refused under --strict" } else { "" };
-    format!("{ops}, {} of {} device rows launched, {damage} damage, {infos} info, {seconds:.3} s{refused}", report.launched, report.device_rows)
+    let refused = if linked.refused {
+        ", refused under --strict"
+    } else {
+        ""
+    };
+    format!(
+        "{ops}, {} of {} device rows launched, {damage} damage, {infos} info, {seconds:.3} s{refused}",
+        report.launched, report.device_rows
+    )
 }
 
 /// What the ranks of a run have in common; nothing of a rank that stands alone and knows of no other.
 fn common(joined: &Joined, ranks: &[Rank]) -> String {
-    let run = if joined.run.is_empty() { String::new() } else { format!("{}: ", joined.run) };
+    let run = if joined.run.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", joined.run)
+    };
     let mut out = String::new();
     for stray in &joined.left_out {
-        let why = stray.why.map_or("its rank is not sure".to_owned(), |why| why.describe());
-        let _ = writeln!(out, "note: {run}{} is not joined with the others: {why}", stray.label);
+        let why = stray
+            .why
+            .map_or("its rank is not sure".to_owned(), |why| why.describe());
+        let _ = writeln!(
+            out,
+            "note: {run}{} is not joined with the others: {why}",
+            stray.label
+        );
     }
-    joined.taken_in.iter().for_each(|text| out += &note(&format!("{run}{text}")));
-    if joined.groups.is_empty() && joined.messages + joined.unmatched == 0 && joined.ranks.len() < 2 && joined.timeline.is_none() {
+    joined
+        .taken_in
+        .iter()
+        .for_each(|text| out += &note(&format!("{run}{text}")));
+    if joined.groups.is_empty()
+        && joined.messages + joined.unmatched == 0
+        && joined.ranks.len() < 2
+        && joined.timeline.is_none()
+    {
         return out;
     }
     if let Some(absent) = no_trace_of(&joined.absent) {
@@ -67,56 +131,115 @@ fn common(joined: &Joined, ranks: &[Rank]) -> String {
             out,
             "note: {run}{absent}: {} of {} ranks are here",
             joined.ranks.len(),
-            joined.world_size.unwrap_or((joined.ranks.len() + joined.absent.len()) as i64)
+            joined
+                .world_size
+                .unwrap_or((joined.ranks.len() + joined.absent.len()) as i64)
         );
     }
     for rank in &joined.strangers {
-        let _ = writeln!(out, "note: {run}nothing that rank {rank} communicates fits the others: its trace is probably of another run");
+        let _ = writeln!(
+            out,
+            "note: {run}nothing that rank {rank} communicates fits the others: its trace is probably of another run"
+        );
     }
-    let Joined { collectives, messages, unmatched, alone, .. } = joined;
+    let Joined {
+        collectives,
+        messages,
+        unmatched,
+        alone,
+        ..
+    } = joined;
     let mut rows = Rows::default();
-    let alone = if *alone == 0 { String::new() } else { format!(", {alone} with ranks whose traces are not here") };
-    let [groups, collectives, messages] =
-        [(joined.groups.len() as u64, "group"), (*collectives, "collective"), (*messages, "message")].map(|(number, what)| count(number, what));
+    let alone = if *alone == 0 {
+        String::new()
+    } else {
+        format!(", {alone} with ranks whose traces are not here")
+    };
+    let [groups, collectives, messages] = [
+        (joined.groups.len() as u64, "group"),
+        (*collectives, "collective"),
+        (*messages, "message"),
+    ]
+    .map(|(number, what)| count(number, what));
     let said = format!("{groups}; {collectives} and {messages} matched, {unmatched} not{alone}");
-    rows.add(&format!("joined {}", joined.run), count(joined.ranks.len() as u64, "rank"), said);
+    rows.add(
+        &format!("joined {}", joined.run),
+        count(joined.ranks.len() as u64, "rank"),
+        said,
+    );
     for (reason, count) in demoted(joined, ranks) {
-        rows.add("  as compute", count, format!("communication, {}", word(reason)));
+        rows.add(
+            "  as compute",
+            count,
+            format!("communication, {}", word(reason)),
+        );
     }
     clocks(&joined.clocks, &mut rows);
     if let Some(timeline) = &joined.timeline {
-        let gone_on = if timeline.gone_on > 0 { format!(", {} not drawn: the rank had gone on", timeline.gone_on) } else { String::new() };
-        let said =
-            format!("{}, {} slices, {} arrows, {} between ranks{gone_on}", timeline.output, timeline.slices, timeline.arrows, timeline.between_ranks);
+        let gone_on = if timeline.gone_on > 0 {
+            format!(", {} not drawn: the rank had gone on", timeline.gone_on)
+        } else {
+            String::new()
+        };
+        let said = format!(
+            "{}, {} slices, {} arrows, {} between ranks{gone_on}",
+            timeline.output, timeline.slices, timeline.arrows, timeline.between_ranks
+        );
         rows.add("  timeline", mb(timeline.bytes), said);
     }
-    joined.problems.iter().for_each(|problem| rows.add("  problem", problem.count, describe_problem(problem)));
+    joined
+        .problems
+        .iter()
+        .for_each(|problem| rows.add("  problem", problem.count, describe_problem(problem)));
     out + &rows.to_string()
 }
 
 fn demoted(joined: &Joined, ranks: &[Rank]) -> IndexMap<Demotion, u64> {
     let mut all: IndexMap<Demotion, u64> = IndexMap::new();
-    let written = ranks.iter().filter(|rank| rank.run == joined.run).filter_map(|rank| rank.linked.as_ref()?.written.as_ref());
-    written.flat_map(|written| &written.demoted).for_each(|(reason, count)| *all.entry(*reason).or_default() += count);
+    let written = ranks
+        .iter()
+        .filter(|rank| rank.run == joined.run)
+        .filter_map(|rank| rank.linked.as_ref()?.written.as_ref());
+    written
+        .flat_map(|written| &written.demoted)
+        .for_each(|(reason, count)| *all.entry(*reason).or_default() += count);
     all.sort_unstable_keys();
     all
 }
 
 fn clocks(clocks: &[Clock], rows: &mut Rows) {
-    let told: Vec<&Clock> = clocks.iter().filter(|clock| clock.support > 0 || clock.by_machine && clock.offset_ns != 0).collect();
+    let told: Vec<&Clock> = clocks
+        .iter()
+        .filter(|clock| clock.support > 0 || clock.by_machine && clock.offset_ns != 0)
+        .collect();
     for clock in told.iter().take(CLOCKS) {
         let within = clock.uncertainty_ns.unwrap_or(0) as f64 / 1e3;
-        let within = if clock.contradicted { format!("no offset fits, they miss one by {within:.3} us") } else { format!("within {within:.3} us") };
+        let within = if clock.contradicted {
+            format!("no offset fits, they miss one by {within:.3} us")
+        } else {
+            format!("within {within:.3} us")
+        };
         let drift = clock.drift.filter(|drift| drift.applied);
         let drift = drift.map_or(String::new(), |drift| {
-            format!(", drift {:+.3} ppm within {:.3} ppm", drift.ppb as f64 / 1e3, drift.uncertainty_ppb as f64 / 1e3)
+            format!(
+                ", drift {:+.3} ppm within {:.3} ppm",
+                drift.ppb as f64 / 1e3,
+                drift.uncertainty_ppb as f64 / 1e3
+            )
         });
         let said = if clock.by_machine {
             "to the first rank's clock: that of its machine, which other ranks have".to_owned()
         } else {
-            format!("to the first rank's clock, {within}{drift}, by {} collectives", clock.support)
+            format!(
+                "to the first rank's clock, {within}{drift}, by {} collectives",
+                clock.support
+            )
         };
-        rows.add(&format!("  clock of rank {}", clock.rank), format!("{:+.3} us", clock.offset_ns as f64 / 1e3), said);
+        rows.add(
+            &format!("  clock of rank {}", clock.rank),
+            format!("{:+.3} us", clock.offset_ns as f64 / 1e3),
+            said,
+        );
     }
     if told.len() > CLOCKS {
         rows.add("  clocks", told.len() - CLOCKS, "more, --json has them");
@@ -124,7 +247,11 @@ fn clocks(clocks: &[Clock], rows: &mut Rows) {
 }
 
 fn describe_problem(problem: &Problem) -> String {
-    let first =
-        problem.examples.first().map_or(String::new(), |first| format!(" (first: {}, node {} of rank {})", first.what, first.node, first.rank));
+    let first = problem.examples.first().map_or(String::new(), |first| {
+        format!(
+            " (first: {}, node {} of rank {})",
+            first.what, first.node, first.rank
+        )
+    });
     format!("{}{first}", problem.kind.describe())
 }

@@ -42,12 +42,27 @@ pub(super) struct Written {
 
 impl Common {
     /// Nothing unless a timeline is to be written.
-    pub(super) fn of(args: &Merge, facts: &[Facts], join: &Join, clocks: &[Clock]) -> Option<Common> {
+    pub(super) fn of(
+        args: &Merge,
+        facts: &[Facts],
+        join: &Join,
+        clocks: &[Clock],
+    ) -> Option<Common> {
         args.how.format?.for_perfetto()?;
         let clock = |at: usize| clocks.get(at).copied().unwrap_or_default();
-        let starts = facts.iter().enumerate().map(|(at, facts)| clock(at).aligned(facts.window_ns.0));
-        let names = facts.iter().map(|facts| format!("rank {}", facts.rank)).collect();
-        Some(Common { origin_ns: starts.min().unwrap_or(0), releases: releases(facts, join, clocks), names })
+        let starts = facts
+            .iter()
+            .enumerate()
+            .map(|(at, facts)| clock(at).aligned(facts.window_ns.0));
+        let names = facts
+            .iter()
+            .map(|facts| format!("rank {}", facts.rank))
+            .collect();
+        Some(Common {
+            origin_ns: starts.min().unwrap_or(0),
+            releases: releases(facts, join, clocks),
+            names,
+        })
     }
 }
 
@@ -65,11 +80,25 @@ impl Joined {
     }
 
     fn about(&self, common: &Common) -> Vec<(&'static str, String)> {
-        let list = |numbers: &mut dyn Iterator<Item = i64>| numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+        let list = |numbers: &mut dyn Iterator<Item = i64>| {
+            numbers
+                .map(|number| number.to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let offsets = list(&mut (0..self.ranks.len()).map(|place| self.clock(place).offset_ns));
-        let mut about = vec![("written_by", format!("etlink {}", env!("CARGO_PKG_VERSION")))];
-        about.extend([("base_time_ns", "0".to_owned()), ("origin_ns", common.origin_ns.to_string())]);
-        about.extend([("ranks", list(&mut self.ranks.iter().copied())), ("clock_offsets_ns", offsets)]);
+        let mut about = vec![(
+            "written_by",
+            format!("etlink {}", env!("CARGO_PKG_VERSION")),
+        )];
+        about.extend([
+            ("base_time_ns", "0".to_owned()),
+            ("origin_ns", common.origin_ns.to_string()),
+        ]);
+        about.extend([
+            ("ranks", list(&mut self.ranks.iter().copied())),
+            ("clock_offsets_ns", offsets),
+        ]);
         about.extend(self.world_size.map(|size| ("world_size", size.to_string())));
         about
     }
@@ -77,26 +106,61 @@ impl Joined {
 
 /// Where the timeline of a run goes.
 pub(super) fn target(args: &Merge, run: &Run) -> Option<Result<Target>> {
-    let format = args.how.format.filter(|format| format.for_perfetto().is_some())?;
-    let name = if format == Format::Pftrace { "timeline.pftrace.gz" } else { "timeline.trace.json.gz" };
-    Some(Target::new(&args.output.join(&run.folder).join(name), Some(format), args.how.force))
+    let format = args
+        .how
+        .format
+        .filter(|format| format.for_perfetto().is_some())?;
+    let name = if format == Format::Pftrace {
+        "timeline.pftrace.gz"
+    } else {
+        "timeline.trace.json.gz"
+    };
+    Some(Target::new(
+        &args.output.join(&run.folder).join(name),
+        Some(format),
+        args.how.force,
+    ))
 }
 
 impl Merging {
     /// Writes a rank's part; none where it is not of the run.
-    pub(super) fn write_part(&self, trace: &LinkedTrace, job: &Job, joined: &Joined, label: &str, linked: &mut Linked) -> Result<Option<Piece>> {
-        joined.member(label).map(|member| pair::write_member(trace, job, &member, &self.progress, linked)).transpose()
+    pub(super) fn write_part(
+        &self,
+        trace: &LinkedTrace,
+        job: &Job,
+        joined: &Joined,
+        label: &str,
+        linked: &mut Linked,
+    ) -> Result<Option<Piece>> {
+        joined
+            .member(label)
+            .map(|member| pair::write_member(trace, job, &member, &self.progress, linked))
+            .transpose()
     }
 
     /// Puts the parts of each run together.
     pub(super) fn write_timelines(&self, ranks: &mut [Rank], runs: &mut [Joined]) -> Result<()> {
         for (at, (run, joined)) in self.fleet.runs.iter().zip(runs).enumerate() {
-            let (Some(target), Some(common)) = (target(&self.args, run), &joined.common) else { continue };
+            let (Some(target), Some(common)) = (target(&self.args, run), &joined.common) else {
+                continue;
+            };
             let target = target?;
-            let of_run = ranks.iter_mut().enumerate().filter(|(rank, _)| self.fleet.ranks[*rank].0 == at);
-            let mut parts: Vec<_> =
-                of_run.filter_map(|(_, rank)| Some((joined.place(&rank.label)?, rank.piece.take()?, rank.linked.as_mut()?))).collect();
-            let Some(format) = target.format.for_perfetto().filter(|_| !parts.is_empty()) else { continue };
+            let of_run = ranks
+                .iter_mut()
+                .enumerate()
+                .filter(|(rank, _)| self.fleet.ranks[*rank].0 == at);
+            let mut parts: Vec<_> = of_run
+                .filter_map(|(_, rank)| {
+                    Some((
+                        joined.place(&rank.label)?,
+                        rank.piece.take()?,
+                        rank.linked.as_mut()?,
+                    ))
+                })
+                .collect();
+            let Some(format) = target.format.for_perfetto().filter(|_| !parts.is_empty()) else {
+                continue;
+            };
             parts.sort_by_key(|(place, ..)| *place);
             let (mut pieces, mut shown) = (vec![], vec![]);
             for (_, piece, linked) in parts {

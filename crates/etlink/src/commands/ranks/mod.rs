@@ -12,7 +12,8 @@ use crate::progress::Progress;
 use crate::table;
 use anyhow::Result;
 use etlink_link::ranks::{
-    Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness, opposite, skews, stragglers,
+    Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness,
+    opposite, skews, stragglers,
 };
 use serde::Serialize;
 
@@ -61,15 +62,27 @@ pub fn run(args: Ranks) -> Result<Outcome> {
     for ((run, place), linked) in fleet.ranks.iter().zip(linked) {
         runs[*run].push((fleet.runs[*run].ranks[*place].label.clone(), linked));
     }
-    let compared: Vec<Compared> = fleet.runs.iter().zip(runs).map(|(run, ranks)| compare(&args, run, ranks)).collect();
+    let compared: Vec<Compared> = fleet
+        .runs
+        .iter()
+        .zip(runs)
+        .map(|(run, ranks)| compare(&args, run, ranks))
+        .collect();
     if args.json {
         print_json(&compared)?;
     } else if args.csv {
         // CSV has no place for notes
-        compared.iter().for_each(|one| eprint!("{}", show::notes(one)));
+        compared
+            .iter()
+            .for_each(|one| eprint!("{}", show::notes(one)));
         print(&show::csv(&compared)?)?;
     } else {
-        print(&compared.iter().map(|one| show::table(one, args.top)).collect::<String>())?;
+        print(
+            &compared
+                .iter()
+                .map(|one| show::table(one, args.top))
+                .collect::<String>(),
+        )?;
     }
     let bad = compared.iter().any(|one| !one.left_out.is_empty());
     Ok(if bad { Outcome::Found } else { Outcome::Done })
@@ -85,14 +98,29 @@ struct Linked {
 /// Links a rank and keeps its communications.
 fn link(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<Linked> {
     let (run, found) = fleet.rank(at);
-    let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
-    let job = Job { force: args.force, strict: args.strict, ..Job::reading(found.host.clone(), device, fleet.threads_each) };
+    let device = found
+        .device
+        .clone()
+        .ok_or_else(|| fleet::no_device(run, found))?;
+    let job = Job {
+        force: args.force,
+        strict: args.strict,
+        ..Job::reading(found.host.clone(), device, fleet.threads_each)
+    };
     let (trace, linked) = pair::link(&job, progress)?;
     if linked.refused {
         return Err(Refused::new(&job.device, &linked.report.anomalies).into());
     }
-    let notes = linked.report.notes.into_iter().chain(table::damage(&linked.report.anomalies)).collect();
-    Ok(Linked { facts: fleet::facts(&trace, found, fleet.is_alone(at)), notes })
+    let notes = linked
+        .report
+        .notes
+        .into_iter()
+        .chain(table::damage(&linked.report.anomalies))
+        .collect();
+    Ok(Linked {
+        facts: fleet::facts(&trace, found, fleet.is_alone(at)),
+        notes,
+    })
 }
 
 /// What could be linked of a run.
@@ -105,7 +133,12 @@ struct Known {
 
 impl Known {
     fn of(ranks: Vec<(String, Result<Linked>)>) -> Known {
-        let mut known = Known { labels: vec![], facts: vec![], notes: vec![], left_out: vec![] };
+        let mut known = Known {
+            labels: vec![],
+            facts: vec![],
+            notes: vec![],
+            left_out: vec![],
+        };
         let mut told = vec![];
         for (label, linked) in ranks {
             let stray = match linked {
@@ -116,19 +149,35 @@ impl Known {
                         known.facts.push(facts);
                         continue;
                     }
-                    Stray { label, error: None, why: None }
+                    Stray {
+                        label,
+                        error: None,
+                        why: None,
+                    }
                 }
-                Err(error) => Stray { label, error: Some(format!("{error:#}")), why: None },
+                Err(error) => Stray {
+                    label,
+                    error: Some(format!("{error:#}")),
+                    why: None,
+                },
             };
             known.left_out.push(stray);
         }
-        known.notes = table::same_notes(told.iter().map(|(name, note)| (name.clone(), note.as_str())));
+        known.notes = table::same_notes(
+            told.iter()
+                .map(|(name, note)| (name.clone(), note.as_str())),
+        );
         known
     }
 }
 
 fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Compared {
-    let Known { labels, facts: all, notes, mut left_out } = Known::of(ranks);
+    let Known {
+        labels,
+        facts: all,
+        notes,
+        mut left_out,
+    } = Known::of(ranks);
     let company = company(&all, args.force);
     let mut notes = [run.notes.clone(), notes].concat();
     if args.force {
@@ -138,13 +187,21 @@ fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Com
     for ((facts, label), why) in all.into_iter().zip(labels).zip(&company.left_out) {
         match why {
             None => together.push(facts),
-            Some(why) => left_out.push(Stray { label, error: None, why: Some(*why) }),
+            Some(why) => left_out.push(Stray {
+                label,
+                error: None,
+                why: Some(*why),
+            }),
         }
     }
     notes.extend(unrecorded(&together));
     let mut join = join(&together);
     join.problems.extend(opposite(&together, &join));
-    let clocks = if args.no_align { vec![] } else { clocks(&together, &join) };
+    let clocks = if args.no_align {
+        vec![]
+    } else {
+        clocks(&together, &join)
+    };
     Compared {
         run: run.folder.display().to_string(),
         notes,
@@ -161,6 +218,14 @@ fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Com
 
 /// What traces without records of their communication keep to themselves.
 fn unrecorded(ranks: &[Facts]) -> Option<String> {
-    let all = ranks.iter().map(|facts| facts.unrecorded).fold(0, u64::saturating_add);
-    (all > 0).then(|| format!("{} without a record of what is communicated: nothing is told of that", table::count(all, "communication kernel")))
+    let all = ranks
+        .iter()
+        .map(|facts| facts.unrecorded)
+        .fold(0, u64::saturating_add);
+    (all > 0).then(|| {
+        format!(
+            "{} without a record of what is communicated: nothing is told of that",
+            table::count(all, "communication kernel")
+        )
+    })
 }

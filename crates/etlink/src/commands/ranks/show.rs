@@ -34,9 +34,27 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
     for one in all {
         for skew in &one.collectives {
             out.serialize((
-                (&one.run, &skew.kind, &skew.ranks, skew.group, skew.number, skew.bytes),
-                (skew.start_ns, skew.last, skew.skew_ns, skew.alone_ns, skew.waited_ns, &skew.step),
-                (skew.transfer_ns, skew.algorithm_bandwidth, skew.bus_bandwidth),
+                (
+                    &one.run,
+                    &skew.kind,
+                    &skew.ranks,
+                    skew.group,
+                    skew.number,
+                    skew.bytes,
+                ),
+                (
+                    skew.start_ns,
+                    skew.last,
+                    skew.skew_ns,
+                    skew.alone_ns,
+                    skew.waited_ns,
+                    &skew.step,
+                ),
+                (
+                    skew.transfer_ns,
+                    skew.algorithm_bandwidth,
+                    skew.bus_bandwidth,
+                ),
             ))?;
         }
     }
@@ -45,7 +63,11 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
 
 /// Who was late, what the transfers of each kind and group were like, and the worst ones.
 pub(super) fn table(one: &Compared, top: usize) -> String {
-    let run = if one.run.is_empty() { String::new() } else { format!("{}: ", one.run) };
+    let run = if one.run.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", one.run)
+    };
     let met = match one.collectives.len() {
         1 => "1 collective or message".to_owned(),
         several => format!("{several} collectives and messages"),
@@ -73,47 +95,133 @@ pub(super) fn notes(one: &Compared) -> String {
         };
         let _ = writeln!(out, "note: {} is left out: {why}", stray.label);
     }
-    no_trace_of(&one.absent).iter().for_each(|text| out += &note(text));
+    no_trace_of(&one.absent)
+        .iter()
+        .for_each(|text| out += &note(text));
     for problem in &one.problems {
-        let first = problem.examples.first().map_or(String::new(), |first| format!(" (first: {})", first.what));
-        let _ = writeln!(out, "note: {} {}{first}", problem.count, problem.kind.describe());
+        let first = problem
+            .examples
+            .first()
+            .map_or(String::new(), |first| format!(" (first: {})", first.what));
+        let _ = writeln!(
+            out,
+            "note: {} {}{first}",
+            problem.count,
+            problem.kind.describe()
+        );
     }
     if !one.collectives.is_empty() {
-        clock_notes(&one.clocks).iter().for_each(|text| out += &note(text));
+        clock_notes(&one.clocks)
+            .iter()
+            .for_each(|text| out += &note(text));
     }
     out
 }
 
 /// For whom the others waited, per step and in all.
 fn by_step(one: &Compared) -> String {
-    let mut table = Grid::new(2, Limit::NONE, ["step", "collectives", "longest", "all wait", "most for", "which is", "comes last"]);
+    let mut table = Grid::new(
+        2,
+        Limit::NONE,
+        [
+            "step",
+            "collectives",
+            "longest",
+            "all wait",
+            "most for",
+            "which is",
+            "comes last",
+        ],
+    );
     for step in &one.steps {
-        let name = step.step.as_deref().unwrap_or(if one.steps.len() > 1 { "(no step)" } else { "(all)" });
-        let longest = if step.longest_ns > 0 { time(step.longest_ns) } else { "-".into() };
-        table.add(straggler(name, step.joints, longest, step.waited_ns, step.late.first()));
+        let name = step.step.as_deref().unwrap_or(if one.steps.len() > 1 {
+            "(no step)"
+        } else {
+            "(all)"
+        });
+        let longest = if step.longest_ns > 0 {
+            time(step.longest_ns)
+        } else {
+            "-".into()
+        };
+        table.add(straggler(
+            name,
+            step.joints,
+            longest,
+            step.waited_ns,
+            step.late.first(),
+        ));
     }
     if one.steps.len() > 1 {
-        let waited = one.ranks.iter().fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
-        let late = one.ranks.iter().filter(|rank| rank.caused_ns > 0).max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)));
-        table.add(straggler("(all)", one.collectives.len() as u64, "-".into(), waited, late));
+        let waited = one
+            .ranks
+            .iter()
+            .fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
+        let late = one
+            .ranks
+            .iter()
+            .filter(|rank| rank.caused_ns > 0)
+            .max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)));
+        table.add(straggler(
+            "(all)",
+            one.collectives.len() as u64,
+            "-".into(),
+            waited,
+            late,
+        ));
     }
     format!("stragglers (a rank that comes last causes what the others wait)\n{table}")
 }
 
-fn straggler(name: &str, joints: u64, longest: String, waited_ns: i64, late: Option<&Lateness>) -> [String; 7] {
+fn straggler(
+    name: &str,
+    joints: u64,
+    longest: String,
+    waited_ns: i64,
+    late: Option<&Lateness>,
+) -> [String; 7] {
     let late = late.map_or(["-".into(), "-".into(), "-".into()], |late| {
         let share = 100.0 * late.caused_ns as f64 / waited_ns as f64;
-        [format!("rank {}", late.rank), format!("{share:.1} %"), late.last.to_string()]
+        [
+            format!("rank {}", late.rank),
+            format!("{share:.1} %"),
+            late.last.to_string(),
+        ]
     });
     let [rank, share, last] = late;
-    [name.to_owned(), joints.to_string(), longest, time(waited_ns), rank, share, last]
+    [
+        name.to_owned(),
+        joints.to_string(),
+        longest,
+        time(waited_ns),
+        rank,
+        share,
+        last,
+    ]
 }
 
 fn by_rank(one: &Compared) -> String {
-    let mut table =
-        Grid::new(2, Limit::NONE, ["rank", "takes part", "comes last", "others wait", "waits", "clock", "within", "drift", "within", "by"]);
+    let mut table = Grid::new(
+        2,
+        Limit::NONE,
+        [
+            "rank",
+            "takes part",
+            "comes last",
+            "others wait",
+            "waits",
+            "clock",
+            "within",
+            "drift",
+            "within",
+            "by",
+        ],
+    );
     for (at, rank) in one.ranks.iter().enumerate() {
-        let clock = one.clocks.get(at).filter(|clock| clock.support > 0 || clock.by_machine);
+        let clock = one
+            .clocks
+            .get(at)
+            .filter(|clock| clock.support > 0 || clock.by_machine);
         let [drift, drift_within] = drift(clock);
         table.add([
             rank.rank.to_string(),
@@ -122,10 +230,18 @@ fn by_rank(one: &Compared) -> String {
             time(rank.caused_ns),
             time(rank.waited_ns),
             clock.map_or("-".into(), |clock| signed_time(clock.offset_ns)),
-            clock.and_then(|clock| clock.uncertainty_ns.filter(|_| !clock.contradicted)).map_or("-".into(), time),
+            clock
+                .and_then(|clock| clock.uncertainty_ns.filter(|_| !clock.contradicted))
+                .map_or("-".into(), time),
             drift,
             drift_within,
-            clock.map_or("-".into(), |clock| if clock.by_machine { "machine".into() } else { clock.support.to_string() }),
+            clock.map_or("-".into(), |clock| {
+                if clock.by_machine {
+                    "machine".into()
+                } else {
+                    clock.support.to_string()
+                }
+            }),
         ]);
     }
     table.to_string()
@@ -133,31 +249,81 @@ fn by_rank(one: &Compared) -> String {
 
 /// A drift and its uncertainty; in brackets what is not applied.
 fn drift(clock: Option<&Clock>) -> [String; 2] {
-    let Some(drift) = clock.and_then(|clock| clock.drift) else { return ["-".into(), "-".into()] };
+    let Some(drift) = clock.and_then(|clock| clock.drift) else {
+        return ["-".into(), "-".into()];
+    };
     let ppm = |ppb: i64| ppb as f64 / 1e3;
     let said = format!("{:+.3} ppm", ppm(drift.ppb));
-    [if drift.applied { said } else { format!("({said})") }, format!("{:.3} ppm", ppm(drift.uncertainty_ppb))]
+    [
+        if drift.applied {
+            said
+        } else {
+            format!("({said})")
+        },
+        format!("{:.3} ppm", ppm(drift.uncertainty_ppb)),
+    ]
 }
 
 fn by_kind(one: &Compared) -> String {
     let mut kinds: BTreeMap<(u32, &str, &str), Vec<&Skew>> = BTreeMap::new();
-    one.collectives.iter().for_each(|skew| kinds.entry((skew.group, &skew.kind, &skew.ranks)).or_default().push(skew));
-    let mut table = Grid::new(2, Limit::NONE, ["kind", "between", "times", "bytes", "skew", "transfer", "algorithm", "bus"]);
+    one.collectives.iter().for_each(|skew| {
+        kinds
+            .entry((skew.group, &skew.kind, &skew.ranks))
+            .or_default()
+            .push(skew)
+    });
+    let mut table = Grid::new(
+        2,
+        Limit::NONE,
+        [
+            "kind",
+            "between",
+            "times",
+            "bytes",
+            "skew",
+            "transfer",
+            "algorithm",
+            "bus",
+        ],
+    );
     for ((_, kind, ranks), skews) in kinds {
-        let sum = |of: fn(&Skew) -> i64| skews.iter().map(|skew| of(skew)).fold(0, i64::saturating_add);
-        let timed = skews.iter().filter(|skew| skew.transfer_ns.is_some()).count() as f64;
+        let sum = |of: fn(&Skew) -> i64| {
+            skews
+                .iter()
+                .map(|skew| of(skew))
+                .fold(0, i64::saturating_add)
+        };
+        let timed = skews
+            .iter()
+            .filter(|skew| skew.transfer_ns.is_some())
+            .count() as f64;
         let mean = |of: fn(&Skew) -> Option<f64>| {
             let all: Vec<f64> = skews.iter().filter_map(|skew| of(skew)).collect();
-            if all.is_empty() { "-".to_owned() } else { format!("{:.2} GB/s", all.iter().sum::<f64>() / all.len() as f64 / 1e9) }
+            if all.is_empty() {
+                "-".to_owned()
+            } else {
+                format!(
+                    "{:.2} GB/s",
+                    all.iter().sum::<f64>() / all.len() as f64 / 1e9
+                )
+            }
         };
         let transfer = sum(|skew| skew.transfer_ns.unwrap_or(0)) as f64 / timed;
         table.add([
             kind.to_owned(),
             ranks.to_owned(),
             skews.len().to_string(),
-            skews.iter().map(|skew| skew.bytes).fold(0, u64::saturating_add).to_string(),
+            skews
+                .iter()
+                .map(|skew| skew.bytes)
+                .fold(0, u64::saturating_add)
+                .to_string(),
             time(sum(|skew| skew.skew_ns) / skews.len().max(1) as i64),
-            if timed > 0.0 { time(transfer as i64) } else { "-".into() },
+            if timed > 0.0 {
+                time(transfer as i64)
+            } else {
+                "-".into()
+            },
             mean(|skew| skew.algorithm_bandwidth),
             mean(|skew| skew.bus_bandwidth),
         ]);
@@ -168,7 +334,16 @@ fn by_kind(one: &Compared) -> String {
 fn worst(one: &Compared, top: usize) -> String {
     let mut order: Vec<&Skew> = one.collectives.iter().collect();
     order.sort_by_key(|skew| std::cmp::Reverse(skew.skew_ns));
-    let mut table = Grid::new(2, Limit { lines: top, option: "--top" }, ["kind", "between", "number", "bytes", "skew", "last", "alone", "transfer"]);
+    let mut table = Grid::new(
+        2,
+        Limit {
+            lines: top,
+            option: "--top",
+        },
+        [
+            "kind", "between", "number", "bytes", "skew", "last", "alone", "transfer",
+        ],
+    );
     for skew in order {
         table.add([
             skew.kind.clone(),

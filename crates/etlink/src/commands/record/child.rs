@@ -8,9 +8,13 @@ use std::process::{Child, Command, ExitStatus};
 pub fn run(command: &mut Command) -> Result<Ended> {
     let forwarding = Forwarding::new().context("cannot listen for signals")?;
     let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = command.spawn().with_context(|| format!("cannot start `{name}`: is it spelled right, and can it be found?"))?;
+    let mut child = command.spawn().with_context(|| {
+        format!("cannot start `{name}`: is it spelled right, and can it be found?")
+    })?;
     let forwarding = forwarding.to(&child);
-    let status = child.wait().with_context(|| format!("cannot wait for `{name}`"))?;
+    let status = child
+        .wait()
+        .with_context(|| format!("cannot wait for `{name}`"))?;
     forwarding.end();
     Ok(ended(status))
 }

@@ -6,7 +6,10 @@ use anyhow::{Result, bail};
 use etlink_chakra::proto::NodeType;
 use etlink_chakra::read::{self, Place};
 use etlink_model::{DurationNs, Label, TimeNs};
-use etlink_replay::{Builder, Dep, EdgeKind, Error, Graph, Kind, Labels, Node, Resource, stream_resource, thread_resource};
+use etlink_replay::{
+    Builder, Dep, EdgeKind, Error, Graph, Kind, Labels, Node, Resource, stream_resource,
+    thread_resource,
+};
 use indexmap::IndexMap;
 
 /// Its names.
@@ -34,7 +37,10 @@ pub fn graph_of(file: &read::Graph) -> Result<(Graph, Vec<String>)> {
     let (mut deps, mut dangling) = (vec![], 0u64);
     for index in 0..file.len() {
         let here = places[index];
-        for (order, ids) in [(true, file.ctrl_deps.of(index)), (false, file.data_deps.of(index))] {
+        for (order, ids) in [
+            (true, file.ctrl_deps.of(index)),
+            (false, file.data_deps.of(index)),
+        ] {
             for &id in ids {
                 let Some(from) = numbers.of(id) else {
                     dangling += 1;
@@ -42,7 +48,11 @@ pub fn graph_of(file: &read::Graph) -> Result<(Graph, Vec<String>)> {
                 };
                 let there = places[from as usize];
                 let ends = [there, here].map(|place| resources[place as usize].on_device);
-                deps.push(Dep { from, kind: edge_kind(ends, there == here, order), inferred: false });
+                deps.push(Dep {
+                    from,
+                    kind: edge_kind(ends, there == here, order),
+                    inferred: false,
+                });
             }
         }
         let node = Node {
@@ -54,7 +64,9 @@ pub fn graph_of(file: &read::Graph) -> Result<(Graph, Vec<String>)> {
         };
         builder.push(node, deps.drain(..));
     }
-    let graph = builder.finish().or_else(|error| bail!(in_words(&error, file)))?;
+    let graph = builder
+        .finish()
+        .or_else(|error| bail!(in_words(&error, file)))?;
     let notes = notes(file, &graph, numbers.twice, dangling);
     Ok((graph, notes))
 }
@@ -62,13 +74,28 @@ pub fn graph_of(file: &read::Graph) -> Result<(Graph, Vec<String>)> {
 /// The nodes of a tree, which says nothing of what waits for what. What has no times is drawn nowhere.
 pub fn nodes_of(file: &read::Graph) -> Result<Graph> {
     let (resources, places) = places(file);
-    let Some(first) = file.start_ns.iter().flatten().min().copied() else { bail!("no node has a start time: there is nothing to show") };
+    let Some(first) = file.start_ns.iter().flatten().min().copied() else {
+        bail!("no node has a start time: there is nothing to show")
+    };
     let mut builder = Builder::new(resources.clone());
     for (index, &resource) in places.iter().enumerate() {
         let start = file.start_ns[index];
-        let kind = if start.is_some() { kind_of(file, index, resources[resource as usize].on_device) } else { Kind::Boundary };
+        let kind = if start.is_some() {
+            kind_of(file, index, resources[resource as usize].on_device)
+        } else {
+            Kind::Boundary
+        };
         let start = Some(TimeNs(start.unwrap_or(first)));
-        builder.push(Node { kind, resource, start, duration: DurationNs(file.inclusive_ns[index]), latency: None }, []);
+        builder.push(
+            Node {
+                kind,
+                resource,
+                start,
+                duration: DurationNs(file.inclusive_ns[index]),
+                latency: None,
+            },
+            [],
+        );
     }
     Ok(builder.finish()?)
 }
@@ -76,15 +103,26 @@ pub fn nodes_of(file: &read::Graph) -> Result<Graph> {
 /// What was wrong with the file, and what is missing in it.
 fn notes(file: &read::Graph, graph: &Graph, twice: u64, dangling: u64) -> Vec<String> {
     let found = file.findings.clone().into_sorted();
-    let mut notes: Vec<String> = found.iter().map(|found| format!("{} {}", found.count, found.kind.describe())).collect();
+    let mut notes: Vec<String> = found
+        .iter()
+        .map(|found| format!("{} {}", found.count, found.kind.describe()))
+        .collect();
     if dangling > 0 {
-        notes.push(format!("{dangling} deps name nodes that are not in the file; they are left out"));
+        notes.push(format!(
+            "{dangling} deps name nodes that are not in the file; they are left out"
+        ));
     }
     if twice > 0 {
-        notes.push(format!("{twice} nodes have an id that another has already; nothing waits for them"));
+        notes.push(format!(
+            "{twice} nodes have an id that another has already; nothing waits for them"
+        ));
     }
     if !graph.measured {
-        notes.push(format!("{} of {} nodes have no start time: there is nothing to compare the replay with", graph.without_start, graph.len()));
+        notes.push(format!(
+            "{} of {} nodes have no start time: there is nothing to compare the replay with",
+            graph.without_start,
+            graph.len()
+        ));
     }
     notes
 }
@@ -102,7 +140,10 @@ impl Numbers {
         let mut sorted: Vec<(u64, u32)> = file.id.iter().copied().zip(0..).collect();
         sorted.sort_unstable();
         sorted.dedup_by_key(|(id, _)| *id);
-        Numbers { twice: (file.len() - sorted.len()) as u64, sorted }
+        Numbers {
+            twice: (file.len() - sorted.len()) as u64,
+            sorted,
+        }
     }
 
     /// The node with this id.
@@ -113,10 +154,21 @@ impl Numbers {
 }
 
 fn in_words(error: &Error, file: &read::Graph) -> String {
-    let Error::Cycle(nodes) = error else { return error.to_string() };
-    let named = nodes.iter().take(4).map(|&node| format!("{} {:?}", file.id[node as usize], file.name_of(node as usize)));
+    let Error::Cycle(nodes) = error else {
+        return error.to_string();
+    };
+    let named = nodes.iter().take(4).map(|&node| {
+        format!(
+            "{} {:?}",
+            file.id[node as usize],
+            file.name_of(node as usize)
+        )
+    });
     let more = if nodes.len() > 4 { ", …" } else { "" };
-    format!("{error}: node {}{more}; `etlink check` lists them all", named.collect::<Vec<_>>().join(", node "))
+    format!(
+        "{error}: node {}{more}; `etlink check` lists them all",
+        named.collect::<Vec<_>>().join(", node ")
+    )
 }
 
 /// Threads and streams, and the one of each node.
@@ -125,7 +177,19 @@ fn places(file: &read::Graph) -> (Vec<Resource>, Vec<u32>) {
     let mut place_of = |index: usize| {
         let place = file.place_of(index);
         let on_device = on_device(file, index, place);
-        let key = if on_device { Place { pid: None, tid: None, ..place } } else { Place { device: None, stream: None, ..place } };
+        let key = if on_device {
+            Place {
+                pid: None,
+                tid: None,
+                ..place
+            }
+        } else {
+            Place {
+                device: None,
+                stream: None,
+                ..place
+            }
+        };
         let entry = all.entry((on_device, key));
         let number = entry.index();
         entry.or_insert_with(|| resource(file, on_device, key));
@@ -138,10 +202,18 @@ fn places(file: &read::Graph) -> (Vec<Resource>, Vec<u32>) {
 fn resource(file: &read::Graph, on_device: bool, place: Place) -> Resource {
     match (on_device, place.stream, place.tid) {
         (true, Some(stream), _) => stream_resource(stream, place.device),
-        (true, None, _) => Resource { name: "device".into(), on_device, rank: None },
+        (true, None, _) => Resource {
+            name: "device".into(),
+            on_device,
+            rank: None,
+        },
         (false, _, Some(Label::Int(tid))) => thread_resource(&tid.to_string()),
         (false, _, Some(Label::Text(tid))) => thread_resource(file.names.get(tid)),
-        (false, _, None) => Resource { name: "host".into(), on_device, rank: None },
+        (false, _, None) => Resource {
+            name: "host".into(),
+            on_device,
+            rank: None,
+        },
     }
 }
 
@@ -152,7 +224,9 @@ pub fn on_device(file: &read::Graph, index: usize, place: Place) -> bool {
         ("device_op", ..) => true,
         ("host_op" | "runtime" | "host_gap" | "host" | "compute", ..) => false,
         (_, Some(_), None) => true,
-        (_, None, Some(_)) => file.is_cpu_op[index] == Some(false) && file.names.get(file.kind[index]).is_empty(),
+        (_, None, Some(_)) => {
+            file.is_cpu_op[index] == Some(false) && file.names.get(file.kind[index]).is_empty()
+        }
         _ => file.is_cpu_op[index] != Some(true),
     }
 }
@@ -169,7 +243,9 @@ fn kind_of(file: &read::Graph, index: usize, on_device: bool) -> Kind {
         "unexplained_wait" => Kind::UnexplainedWait,
         "latency" => Kind::Latency,
         _ => match file.node_type[index] {
-            NodeType::CommCollNode | NodeType::CommSendNode | NodeType::CommRecvNode => Kind::Collective,
+            NodeType::CommCollNode | NodeType::CommSendNode | NodeType::CommRecvNode => {
+                Kind::Collective
+            }
             _ if on_device && copy => Kind::MemoryCopy,
             _ if on_device => Kind::Kernel,
             _ => Kind::HostOp,

@@ -58,7 +58,11 @@ struct Written {
 impl Written {
     fn new(trace: &LinkedTrace, graph: &Graph, run: &Run, target: &Target) -> Result<Written> {
         let (shown, bytes) = perfetto::of_run(trace, graph, run, target)?;
-        Ok(Written { output: target.path().display().to_string(), bytes, shown })
+        Ok(Written {
+            output: target.path().display().to_string(),
+            bytes,
+            shown,
+        })
     }
 }
 
@@ -112,7 +116,11 @@ pub fn run(args: Replay) -> Result<Outcome> {
             replay(&args, input, notes, &graph, &chakra::Named(&file))?.0
         }
     };
-    let report = if args.json { serde_json::to_string_pretty(&replayed)? + "\n" } else { table::replayed(&replayed) };
+    let report = if args.json {
+        serde_json::to_string_pretty(&replayed)? + "\n"
+    } else {
+        table::replayed(&replayed)
+    };
     if to_stdout {
         // the trace has standard output for itself
         eprint!("{report}");
@@ -124,8 +132,15 @@ pub fn run(args: Replay) -> Result<Outcome> {
 
 /// Where the trace for Perfetto goes.
 fn target(args: &Replay) -> Result<Option<Target>> {
-    let Some(output) = &args.output else { return Ok(None) };
-    let ToLink { host, device, force, .. } = &args.link;
+    let Some(output) = &args.output else {
+        return Ok(None);
+    };
+    let ToLink {
+        host,
+        device,
+        force,
+        ..
+    } = &args.link;
     let target = Target::perfetto(output, *force)?;
     refuse_input(output, args.file.iter().chain(host).chain(device))?;
     Ok(Some(target))
@@ -133,13 +148,28 @@ fn target(args: &Replay) -> Result<Option<Target>> {
 
 /// What the linker says first, and all damage.
 fn notes(report: &LinkReport) -> Vec<String> {
-    let damage = report.anomalies.iter().filter(|(kind, _)| kind.severity() == Severity::Damage);
-    report.notes.iter().cloned().chain(damage.map(|(kind, anomaly)| format!("{} {}", anomaly.count, kind.describe()))).collect()
+    let damage = report
+        .anomalies
+        .iter()
+        .filter(|(kind, _)| kind.severity() == Severity::Damage);
+    report
+        .notes
+        .iter()
+        .cloned()
+        .chain(damage.map(|(kind, anomaly)| format!("{} {}", anomaly.count, kind.describe())))
+        .collect()
 }
 
 /// Reads, and links what is not a graph yet. Also its name.
 fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String, Source)> {
-    let ToLink { host, device, rank, tensor_deps, strict, force } = &args.link;
+    let ToLink {
+        host,
+        device,
+        rank,
+        tensor_deps,
+        strict,
+        force,
+    } = &args.link;
     let Some(file) = &args.file else {
         if host.as_deref() == Some(Path::new("-")) && device.as_deref() == Some(Path::new("-")) {
             bail!("--host and --device cannot both be standard input");
@@ -162,28 +192,60 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
         progress.say("reading");
         let (host, device) = pair::read_both(&job, progress)?;
         let input = pair::inputs(&job);
-        return Ok((input.clone(), link(&args.link, &input, host, device, progress)?));
+        return Ok((
+            input.clone(),
+            link(&args.link, &input, host, device, progress)?,
+        ));
     };
     progress.say("reading");
     let opened = input::open(file, threads, progress)?;
     let name = opened.name.clone();
     let source = match opened.kind {
-        FileKind::KinetoTrace => link(&args.link, &name, None, read_device(opened, threads, true)?, progress)?,
-        _ if args.output.is_some() => bail!("{name} is no Kineto trace, which a trace for Perfetto is made from; replay the traces, or leave -o out"),
+        FileKind::KinetoTrace => link(
+            &args.link,
+            &name,
+            None,
+            read_device(opened, threads, true)?,
+            progress,
+        )?,
+        _ if args.output.is_some() => bail!(
+            "{name} is no Kineto trace, which a trace for Perfetto is made from; replay the traces, or leave -o out"
+        ),
         _ => written(opened, file)?,
     };
     Ok((name, source))
 }
 
-fn link(how: &ToLink, name: &str, host: Option<HostTrace>, device: DeviceTrace, progress: &Progress) -> Result<Source> {
+fn link(
+    how: &ToLink,
+    name: &str,
+    host: Option<HostTrace>,
+    device: DeviceTrace,
+    progress: &Progress,
+) -> Result<Source> {
     progress.say("linking");
-    let trace = etlink_link::link(host, device, LinkOptions { force: how.force, rank: how.rank, tensor_deps: how.tensor_deps.into() });
-    Ok(Source::Linked(Box::new(trace.with_context(|| name.to_owned())?)))
+    let trace = etlink_link::link(
+        host,
+        device,
+        LinkOptions {
+            force: how.force,
+            rank: how.rank,
+            tensor_deps: how.tensor_deps.into(),
+        },
+    );
+    Ok(Source::Linked(Box::new(
+        trace.with_context(|| name.to_owned())?,
+    )))
 }
 
 /// A graph that was written.
 fn written(input: Input, path: &Path) -> Result<Source> {
-    let Input { name, kind, content, .. } = input;
+    let Input {
+        name,
+        kind,
+        content,
+        ..
+    } = input;
     match kind {
         FileKind::ChakraEt | FileKind::ChakraJson => {
             let graph = read::read(content).with_context(|| name.clone())?;
@@ -192,16 +254,24 @@ fn written(input: Input, path: &Path) -> Result<Source> {
             }
             Ok(Source::File(Box::new(graph)))
         }
-        FileKind::HostTrace => bail!("{name} is {}, which has no times; give it as --host with its device trace as --device", input::describe(kind)),
+        FileKind::HostTrace => bail!(
+            "{name} is {}, which has no times; give it as --host with its device trace as --device",
+            input::describe(kind)
+        ),
         FileKind::EtPlus => bail!(
             "{name} is {}: the op tree, not a graph of what waits for what; replay the traces that it was made from, or the .et of them",
             input::describe(kind)
         ),
-        FileKind::KinetoTrace | FileKind::Unknown if path.extension().is_some_and(|ending| ending == "et") => {
+        FileKind::KinetoTrace | FileKind::Unknown
+            if path.extension().is_some_and(|ending| ending == "et") =>
+        {
             bail!("{name} is no Chakra trace: it does not begin like one; see `etlink check`")
         }
         FileKind::KinetoTrace | FileKind::Unknown => {
-            bail!("{name} is {}; a Chakra trace (.et) or a Kineto trace was expected", input::describe(kind))
+            bail!(
+                "{name} is {}; a Chakra trace (.et) or a Kineto trace was expected",
+                input::describe(kind)
+            )
         }
     }
 }
@@ -214,35 +284,70 @@ struct Runs {
     last: Run,
 }
 
-fn replay(args: &Replay, input: String, mut notes: Vec<String>, graph: &Graph, labels: &dyn Labels) -> Result<(Replayed, Runs)> {
+fn replay(
+    args: &Replay,
+    input: String,
+    mut notes: Vec<String>,
+    graph: &Graph,
+    labels: &dyn Labels,
+) -> Result<(Replayed, Runs)> {
     let asked = &args.what_if;
     let explained = match &args.explain {
-        Some(wanted) => {
-            Some(etlink_replay::find(graph, labels, wanted).with_context(|| format!("{input}: no node has the number or name {wanted:?}"))?)
-        }
+        Some(wanted) => Some(
+            etlink_replay::find(graph, labels, wanted)
+                .with_context(|| format!("{input}: no node has the number or name {wanted:?}"))?,
+        ),
         None => None,
     };
-    let idle = asked.scale.iter().filter(|scale| !scale.is_used(graph, labels));
-    notes.extend(idle.map(|scale| format!("--scale {scale} changes nothing: no node has that name or rank")));
-    let plain = etlink_replay::run(graph, labels, &Settings { resources: asked.resources, ..Settings::default() });
+    let idle = asked
+        .scale
+        .iter()
+        .filter(|scale| !scale.is_used(graph, labels));
+    notes.extend(
+        idle.map(|scale| format!("--scale {scale} changes nothing: no node has that name or rank")),
+    );
+    let plain = etlink_replay::run(
+        graph,
+        labels,
+        &Settings {
+            resources: asked.resources,
+            ..Settings::default()
+        },
+    );
     let figures = etlink_replay::figures(graph, labels, &plain);
-    let settings = Settings { scales: asked.scale.clone(), drop_edges: asked.drop_edges.clone(), resources: asked.resources };
+    let settings = Settings {
+        scales: asked.scale.clone(),
+        drop_edges: asked.drop_edges.clone(),
+        resources: asked.resources,
+    };
     let changed = !(settings.scales.is_empty() && settings.drop_edges.is_empty());
     let runs = match changed {
-        true => Runs { last: etlink_replay::run(graph, labels, &settings), plain: Some(plain) },
-        false => Runs { plain: None, last: plain },
+        true => Runs {
+            last: etlink_replay::run(graph, labels, &settings),
+            plain: Some(plain),
+        },
+        false => Runs {
+            plain: None,
+            last: plain,
+        },
     };
     let run = &runs.last;
-    let path = args.critical_path.then(|| etlink_replay::critical_path(graph, run));
+    let path = args
+        .critical_path
+        .then(|| etlink_replay::critical_path(graph, run));
     let replayed = Replayed {
         input,
         notes,
         resources: asked.resources,
         together: None,
         figures,
-        what_if: runs.plain.as_ref().map(|plain| what_if(graph, &settings, plain, run)),
+        what_if: runs
+            .plain
+            .as_ref()
+            .map(|plain| what_if(graph, &settings, plain, run)),
         critical_path: path.map(|path| PathReport::new(graph, labels, run, &path)),
-        explanation: explained.map(|node| etlink_replay::explain(graph, labels, run, &settings.drop_edges, node)),
+        explanation: explained
+            .map(|node| etlink_replay::explain(graph, labels, run, &settings.drop_edges, node)),
         written: None,
     };
     Ok((replayed, runs))
@@ -252,14 +357,21 @@ fn what_if(graph: &Graph, settings: &Settings, plain: &Run, run: &Run) -> WhatIf
     let makespan_ns = run.makespan().0;
     let before = plain.makespan().0;
     let change_ns = makespan_ns - before;
-    let device_end = |run: &Run| (0..graph.len()).filter(|node| graph.is_device_op(*node)).map(|node| run.end(node)).max();
+    let device_end = |run: &Run| {
+        (0..graph.len())
+            .filter(|node| graph.is_device_op(*node))
+            .map(|node| run.end(node))
+            .max()
+    };
     WhatIf {
         scale: settings.scales.iter().map(ToString::to_string).collect(),
         drop_edges: settings.drop_edges.clone(),
         makespan_ns,
         change_ns,
         change: change_ns as f64 / before.max(1) as f64,
-        device_end_change_ns: device_end(run).zip(device_end(plain)).map(|(now, before)| now.since(before)),
+        device_end_change_ns: device_end(run)
+            .zip(device_end(plain))
+            .map(|(now, before)| now.since(before)),
         ranks: vec![],
     }
 }

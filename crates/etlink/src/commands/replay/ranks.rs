@@ -136,45 +136,75 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
         sets => Some(files::read(sets, dir, Budget::new(args.memory, threads))?),
     };
     progress.clear();
-    let Some(fleets) = fleets else { return Ok(Outcome::Found) };
-    let runs = fleets.into_iter().map(|fleet| of_fleet(args, fleet)).collect::<Result<Vec<Replayed>>>()?;
+    let Some(fleets) = fleets else {
+        return Ok(Outcome::Found);
+    };
+    let runs = fleets
+        .into_iter()
+        .map(|fleet| of_fleet(args, fleet))
+        .collect::<Result<Vec<Replayed>>>()?;
     if args.json {
         print_json(&runs)?;
     } else {
         print(&runs.iter().map(table::replayed).collect::<String>())?;
     }
-    let bad = runs.iter().filter_map(|run| run.together.as_ref()).any(|all| !all.left_out.is_empty());
+    let bad = runs
+        .iter()
+        .filter_map(|run| run.together.as_ref())
+        .any(|all| !all.left_out.is_empty());
     Ok(if bad { Outcome::Found } else { Outcome::Done })
 }
 
 fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
-    let Fleet { name, notes, members, mut left_out } = fleet;
+    let Fleet {
+        name,
+        notes,
+        members,
+        mut left_out,
+    } = fleet;
     let mut notes = same_notes(notes);
     if args.link.force {
         let facts: Vec<Facts> = members.iter().map(|member| member.facts.clone()).collect();
-        notes.extend(taken_in(&facts, members.iter().map(|member| member.label.as_str())));
+        notes.extend(taken_in(
+            &facts,
+            members.iter().map(|member| member.label.as_str()),
+        ));
     }
     let (mut kept, company) = Kept::of(members, args.link.force, &mut left_out);
     if kept.ranks.is_empty() {
         bail!(
             "{name}: no rank could be read{}",
-            left_out.iter().find_map(|stray| stray.error.as_ref()).map_or(String::new(), |why| format!(": {why}"))
+            left_out
+                .iter()
+                .find_map(|stray| stray.error.as_ref())
+                .map_or(String::new(), |why| format!(": {why}"))
         );
     }
     let join = join(&kept.facts);
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
-    let clocks = if args.no_align || !measured { vec![] } else { clocks(&kept.facts, &join) };
+    let clocks = if args.no_align || !measured {
+        vec![]
+    } else {
+        clocks(&kept.facts, &join)
+    };
     kept.align(&clocks);
     let mut joined = etlink_replay::joints(&kept.facts, &join);
     let joints = std::mem::take(&mut joined.joints);
     let together = etlink_replay::together(&kept.ranks, &joints).with_context(|| name.clone())?;
     kept.ranks.clear();
-    let labels = RankLabels { together: &together, ranks: &kept.names, joints: &joints };
+    let labels = RankLabels {
+        together: &together,
+        ranks: &kept.names,
+        joints: &joints,
+    };
     if let Some(absent) = no_trace_of(&company.absent) {
         notes.push(format!("{absent}: what waits for them counts as transfer"));
     }
     if !measured && !joints.is_empty() {
-        notes.push("without start times a collective lasts on each rank as long as its node says".to_owned());
+        notes.push(
+            "without start times a collective lasts on each rank as long as its node says"
+                .to_owned(),
+        );
     }
     let (mut replayed, runs) = replay(args, name, notes, &together.graph, &labels)?;
     let ranks = together.by_rank(runs.plain.as_ref().unwrap_or(&runs.last));
@@ -183,7 +213,14 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
     }
     let (world_size, absent, problems) = (company.world_size, company.absent, join.problems);
     let collectives = collectives(&together, &ranks, joined);
-    replayed.together = Some(AllRanks { world_size, absent, left_out, collectives, ranks: with_clocks(ranks, &clocks), problems });
+    replayed.together = Some(AllRanks {
+        world_size,
+        absent,
+        left_out,
+        collectives,
+        ranks: with_clocks(ranks, &clocks),
+        problems,
+    });
     Ok(replayed)
 }
 
@@ -202,8 +239,17 @@ impl Kept {
         let origin = self.bases_ns.first().copied().unwrap_or(0);
         for (at, (rank, base)) in self.ranks.iter_mut().zip(&self.bases_ns).enumerate() {
             let clock = clocks.get(at).copied().unwrap_or_default();
-            let aligned = |time: TimeNs| TimeNs(clock.aligned(base.saturating_add(time.0)).saturating_sub(origin));
-            rank.graph.start.iter_mut().for_each(|start| *start = aligned(*start));
+            let aligned = |time: TimeNs| {
+                TimeNs(
+                    clock
+                        .aligned(base.saturating_add(time.0))
+                        .saturating_sub(origin),
+                )
+            };
+            rank.graph
+                .start
+                .iter_mut()
+                .for_each(|start| *start = aligned(*start));
             rank.uncertainty_ns = clock.uncertainty_ns.unwrap_or(0);
         }
     }
@@ -214,10 +260,18 @@ impl Kept {
         let mut kept = Kept::default();
         for ((member, facts), why) in members.into_iter().zip(facts).zip(&company.left_out) {
             if why.is_some() {
-                left_out.push(Stray { label: member.label, error: None, why: *why });
+                left_out.push(Stray {
+                    label: member.label,
+                    error: None,
+                    why: *why,
+                });
                 continue;
             }
-            kept.ranks.push(Rank { rank: facts.rank, graph: member.graph, uncertainty_ns: 0 });
+            kept.ranks.push(Rank {
+                rank: facts.rank,
+                graph: member.graph,
+                uncertainty_ns: 0,
+            });
             kept.bases_ns.push(member.base_ns);
             kept.facts.push(facts);
             kept.names.push(member.names);
@@ -229,19 +283,34 @@ impl Kept {
 fn with_clocks(ranks: Vec<RankFigures>, clocks: &[Clock]) -> Vec<RankReport> {
     let report = |(at, figures): (usize, RankFigures)| {
         let clock = clocks.get(at).copied().unwrap_or_default();
-        RankReport { figures, clock_offset_ns: clock.offset_ns, clock_uncertainty_ns: clock.uncertainty_ns, clock_contradicted: clock.contradicted }
+        RankReport {
+            figures,
+            clock_offset_ns: clock.offset_ns,
+            clock_uncertainty_ns: clock.uncertainty_ns,
+            clock_contradicted: clock.contradicted,
+        }
     };
     ranks.into_iter().enumerate().map(report).collect()
 }
 
 fn collectives(together: &Together, ranks: &[RankFigures], joined: Joined) -> Collectives {
-    let count = |fate: Fate| together.fates.iter().filter(|found| **found == fate).count() as u64;
+    let count = |fate: Fate| {
+        together
+            .fates
+            .iter()
+            .filter(|found| **found == fate)
+            .count() as u64
+    };
     let sum = |of: fn(&RankFigures) -> i64| ranks.iter().map(of).fold(0, i64::saturating_add);
     Collectives {
         joined: count(Fate::Joined),
         waiting_ns: sum(|rank| rank.collectives.waiting_ns),
         transfer_ns: sum(|rank| rank.collectives.transfer_ns),
-        local: Local { joined, contradicted: count(Fate::Contradicted), out_of_order: count(Fate::OutOfOrder) },
+        local: Local {
+            joined,
+            contradicted: count(Fate::Contradicted),
+            out_of_order: count(Fate::OutOfOrder),
+        },
     }
 }
 
@@ -249,18 +318,35 @@ fn changes(before: &[RankFigures], together: &Together, run: &Run) -> Vec<RankCh
     let change = |(now, before): (RankFigures, &RankFigures)| RankChange {
         rank: now.rank,
         end_change_ns: now.end_ns.saturating_sub(before.end_ns),
-        waiting_change_ns: now.collectives.waiting_ns.saturating_sub(before.collectives.waiting_ns),
-        transfer_change_ns: now.collectives.transfer_ns.saturating_sub(before.collectives.transfer_ns),
+        waiting_change_ns: now
+            .collectives
+            .waiting_ns
+            .saturating_sub(before.collectives.waiting_ns),
+        transfer_change_ns: now
+            .collectives
+            .transfer_ns
+            .saturating_sub(before.collectives.transfer_ns),
     };
-    together.by_rank(run).into_iter().zip(before).map(change).collect()
+    together
+        .by_rank(run)
+        .into_iter()
+        .zip(before)
+        .map(change)
+        .collect()
 }
 
 /// What is said of several ranks is said once.
 fn same_notes(notes: Vec<String>) -> Vec<String> {
-    let text = |note: &str| note.split_once(": ").filter(|(rank, _)| rank.starts_with("rank ")).map(|(_, text)| text.to_owned());
+    let text = |note: &str| {
+        note.split_once(": ")
+            .filter(|(rank, _)| rank.starts_with("rank "))
+            .map(|(_, text)| text.to_owned())
+    };
     let mut said: IndexMap<String, Vec<String>> = IndexMap::new();
     for note in notes {
-        said.entry(text(&note).unwrap_or_else(|| note.clone())).or_default().push(note);
+        said.entry(text(&note).unwrap_or_else(|| note.clone()))
+            .or_default()
+            .push(note);
     }
     let once = |(text, mut notes): (String, Vec<String>)| match notes.len() {
         1 => notes.remove(0),

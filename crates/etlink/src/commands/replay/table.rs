@@ -3,7 +3,9 @@
 use super::ranks::AllRanks;
 use super::{Replayed, WhatIf};
 use crate::table::{Rows, cut, mb, shown, signed_time, time, word};
-use etlink_replay::{CLOCK_TOLERANCE_NS, Cause, Explanation, Figures, Named, NodeLabel, PathReport, StepReport, Via};
+use etlink_replay::{
+    CLOCK_TOLERANCE_NS, Cause, Explanation, Figures, Named, NodeLabel, PathReport, StepReport, Via,
+};
 use std::cmp::Reverse;
 use std::fmt::Write;
 
@@ -27,54 +29,127 @@ pub fn replayed(replayed: &Replayed) -> String {
         what_if(changes, &mut rows);
     }
     if let Some(written) = &replayed.written {
-        rows.add("written", mb(written.bytes), shown(&written.shown, &written.output));
+        rows.add(
+            "written",
+            mb(written.bytes),
+            shown(&written.shown, &written.output),
+        );
     }
     out += &rows.to_string();
     if let Some(path) = &replayed.critical_path {
         let _ = write!(out, "critical path\n{}", critical_path(path));
     }
     if let Some(told) = &replayed.explanation {
-        let _ = write!(out, "node {}: why it started when it did\n{}", told.label.node, explanation(told));
+        let _ = write!(
+            out,
+            "node {}: why it started when it did\n{}",
+            told.label.node,
+            explanation(told)
+        );
     }
     out
 }
 
 fn figures(figures: &Figures, resources: bool, rows: &mut Rows) {
-    rows.add("nodes", figures.nodes, format!("{} edges; {} device ops on {} streams", figures.edges, figures.device_ops, figures.streams));
+    rows.add(
+        "nodes",
+        figures.nodes,
+        format!(
+            "{} edges; {} device ops on {} streams",
+            figures.edges, figures.device_ops, figures.streams
+        ),
+    );
     if let Some(measured) = figures.measured_ns {
-        rows.add("measured", time(measured), "from the first start to the last end");
+        rows.add(
+            "measured",
+            time(measured),
+            "from the first start to the last end",
+        );
     }
-    let how = if resources { ", one op at a time per thread and stream" } else { "" };
-    let error = figures.replay_error.map_or(String::new(), |error| format!("; replay error {}", percent(error)));
-    rows.add("replayed", time(figures.replayed_ns), format!("by edges, durations and latencies{how}{error}"));
+    let how = if resources {
+        ", one op at a time per thread and stream"
+    } else {
+        ""
+    };
+    let error = figures.replay_error.map_or(String::new(), |error| {
+        format!("; replay error {}", percent(error))
+    });
+    rows.add(
+        "replayed",
+        time(figures.replayed_ns),
+        format!("by edges, durations and latencies{how}{error}"),
+    );
     if let Some(error) = &figures.end_error {
         let spread = &error.spread;
         let [p50, p99, max] = [spread.p50_ns, spread.p99_ns, spread.max_ns].map(time);
         let share = percent(error.mean_share);
-        rows.add("end error", time(error.mean_ns), format!("mean, {share} of the measured time; p50 {p50}, p99 {p99}, max {max}"));
+        rows.add(
+            "end error",
+            time(error.mean_ns),
+            format!("mean, {share} of the measured time; p50 {p50}, p99 {p99}, max {max}"),
+        );
         worst(&error.worst, true, rows);
     }
     let unexplained = &figures.unexplained;
-    let waiting = format!("waiting {}, {} of all streams' time", time(unexplained.waiting_ns), percent(unexplained.share_of_time));
-    rows.add("unexplained", unexplained.device_ops, format!("device ops, {}; {waiting}", percent(unexplained.share_of_ops)));
+    let waiting = format!(
+        "waiting {}, {} of all streams' time",
+        time(unexplained.waiting_ns),
+        percent(unexplained.share_of_time)
+    );
+    rows.add(
+        "unexplained",
+        unexplained.device_ops,
+        format!(
+            "device ops, {}; {waiting}",
+            percent(unexplained.share_of_ops)
+        ),
+    );
     worst(&unexplained.worst, false, rows);
     if let Some(found) = &figures.contradictions {
-        rows.add("contradictions", found.edges, format!("edges whose source ends more than {} after the target starts", time(CLOCK_TOLERANCE_NS)));
+        rows.add(
+            "contradictions",
+            found.edges,
+            format!(
+                "edges whose source ends more than {} after the target starts",
+                time(CLOCK_TOLERANCE_NS)
+            ),
+        );
         worst(&found.worst, false, rows);
     }
     for (kind, edges) in &figures.by_edge {
-        let inferred = if edges.inferred > 0 { format!(", {} inferred", edges.inferred) } else { String::new() };
+        let inferred = if edges.inferred > 0 {
+            format!(", {} inferred", edges.inferred)
+        } else {
+            String::new()
+        };
         let latency = &edges.latency;
-        let [p50, p90, p99, max] = [latency.p50_ns, latency.p90_ns, latency.p99_ns, latency.max_ns].map(time);
-        let decided = format!("decided {}, latency p50 {p50}, p90 {p90}, p99 {p99}, max {max}", edges.decided);
-        rows.add("edges", edges.count, format!("{}{inferred}; {decided}", word(kind)));
+        let [p50, p90, p99, max] = [
+            latency.p50_ns,
+            latency.p90_ns,
+            latency.p99_ns,
+            latency.max_ns,
+        ]
+        .map(time);
+        let decided = format!(
+            "decided {}, latency p50 {p50}, p90 {p90}, p99 {p99}, max {max}",
+            edges.decided
+        );
+        rows.add(
+            "edges",
+            edges.count,
+            format!("{}{inferred}; {decided}", word(kind)),
+        );
     }
     let boundary = &figures.boundary;
     if boundary.count > 0 {
         rows.add(
             "boundaries",
             boundary.count,
-            format!("delays before the recording: {} in all, max {}", time(boundary.total_ns), time(boundary.max_ns)),
+            format!(
+                "delays before the recording: {} in all, max {}",
+                time(boundary.total_ns),
+                time(boundary.max_ns)
+            ),
         );
     }
 }
@@ -91,18 +166,47 @@ fn ranks(all: &AllRanks, rows: &mut Rows) {
     }
     if !all.absent.is_empty() {
         let list: Vec<String> = all.absent.iter().take(8).map(i64::to_string).collect();
-        rows.add("absent", all.absent.len(), format!("ranks without a trace: {}{}", list.join(", "), if all.absent.len() > 8 { ", …" } else { "" }));
+        rows.add(
+            "absent",
+            all.absent.len(),
+            format!(
+                "ranks without a trace: {}{}",
+                list.join(", "),
+                if all.absent.len() > 8 { ", …" } else { "" }
+            ),
+        );
     }
     let (met, local) = (&all.collectives, &all.collectives.local);
-    let transferred = if all.absent.is_empty() { "transferred" } else { "transferred, or waited for absent ranks," };
-    let spent = format!("ranks waited {} for the last to come and {transferred} for {}", time(met.waiting_ns), time(met.transfer_ns));
-    rows.add("collectives", met.joined, format!("joined, and messages; {spent}"));
+    let transferred = if all.absent.is_empty() {
+        "transferred"
+    } else {
+        "transferred, or waited for absent ranks,"
+    };
+    let spent = format!(
+        "ranks waited {} for the last to come and {transferred} for {}",
+        time(met.waiting_ns),
+        time(met.transfer_ns)
+    );
+    rows.add(
+        "collectives",
+        met.joined,
+        format!("joined, and messages; {spent}"),
+    );
     for (count, why) in [
         (local.joined.unmatched, "not all ranks have it"),
         (local.joined.alone, "only one rank's trace is here"),
-        (local.joined.without_transfer, "the traces do not say when the transfer ended"),
-        (local.contradicted, "a rank was done before the last had come: clocks or traces do not fit"),
-        (local.out_of_order, "ranks do it and another in opposite order"),
+        (
+            local.joined.without_transfer,
+            "the traces do not say when the transfer ended",
+        ),
+        (
+            local.contradicted,
+            "a rank was done before the last had come: clocks or traces do not fit",
+        ),
+        (
+            local.out_of_order,
+            "ranks do it and another in opposite order",
+        ),
     ] {
         if count > 0 {
             rows.add("  as measured", count, why);
@@ -111,49 +215,128 @@ fn ranks(all: &AllRanks, rows: &mut Rows) {
     for rank in &all.ranks {
         let (own, spent) = (&rank.figures, &rank.figures.collectives);
         let error = own.replay_error.zip(own.end_error_ns);
-        let error = error.map_or(String::new(), |(error, end)| format!(", replay error {}, end error {}", percent(error), time(end)));
-        let how = if rank.clock_contradicted { "but no offset fits, they miss one by" } else { "within" };
-        let uncertainty = rank.clock_uncertainty_ns.map(|within| format!("; clock {} {how} {}", signed_time(rank.clock_offset_ns), time(within)));
-        let spent = format!("{} collectives: waited {}, transferred {}", spent.count, time(spent.waiting_ns), time(spent.transfer_ns));
-        let text = format!("{} nodes{error}; {spent}{}", own.nodes, uncertainty.unwrap_or_default());
+        let error = error.map_or(String::new(), |(error, end)| {
+            format!(", replay error {}, end error {}", percent(error), time(end))
+        });
+        let how = if rank.clock_contradicted {
+            "but no offset fits, they miss one by"
+        } else {
+            "within"
+        };
+        let uncertainty = rank.clock_uncertainty_ns.map(|within| {
+            format!(
+                "; clock {} {how} {}",
+                signed_time(rank.clock_offset_ns),
+                time(within)
+            )
+        });
+        let spent = format!(
+            "{} collectives: waited {}, transferred {}",
+            spent.count,
+            time(spent.waiting_ns),
+            time(spent.transfer_ns)
+        );
+        let text = format!(
+            "{} nodes{error}; {spent}{}",
+            own.nodes,
+            uncertainty.unwrap_or_default()
+        );
         rows.add(&format!("  rank {}", own.rank), time(own.replayed_ns), text);
     }
 }
 
 fn worst(worst: &[Named], signed: bool, rows: &mut Rows) {
     for named in worst.iter().take(SHOWN) {
-        rows.add("  worst", if signed { signed_time(named.ns) } else { time(named.ns) }, label(&named.label));
+        rows.add(
+            "  worst",
+            if signed {
+                signed_time(named.ns)
+            } else {
+                time(named.ns)
+            },
+            label(&named.label),
+        );
     }
 }
 
 fn what_if(changes: &WhatIf, rows: &mut Rows) {
-    let without = changes.drop_edges.iter().map(|kind| format!("without {}", word(kind)));
+    let without = changes
+        .drop_edges
+        .iter()
+        .map(|kind| format!("without {}", word(kind)));
     let asked: Vec<String> = changes.scale.iter().cloned().chain(without).collect();
     let sign = if changes.change_ns > 0 { "+" } else { "" };
-    let change = format!("{}, {sign}{}", signed_time(changes.change_ns), percent(changes.change));
-    rows.add("what if", time(changes.makespan_ns), format!("{change}: {}", asked.join(", ")));
+    let change = format!(
+        "{}, {sign}{}",
+        signed_time(changes.change_ns),
+        percent(changes.change)
+    );
+    rows.add(
+        "what if",
+        time(changes.makespan_ns),
+        format!("{change}: {}", asked.join(", ")),
+    );
     if let Some(change) = changes.device_end_change_ns {
         rows.add("", signed_time(change), "end of the last device op");
     }
     for rank in &changes.ranks {
-        let text = format!("end; waits {} for others, transfers {}", signed_time(rank.waiting_change_ns), signed_time(rank.transfer_change_ns));
-        rows.add(&format!("  rank {}", rank.rank), signed_time(rank.end_change_ns), text);
+        let text = format!(
+            "end; waits {} for others, transfers {}",
+            signed_time(rank.waiting_change_ns),
+            signed_time(rank.transfer_change_ns)
+        );
+        rows.add(
+            &format!("  rank {}", rank.rank),
+            signed_time(rank.end_change_ns),
+            text,
+        );
     }
 }
 
 fn critical_path(path: &PathReport) -> String {
     let mut rows = Rows::default();
-    let edges: Vec<String> = path.edges.iter().map(|(kind, count)| format!("{count} {}", word(kind))).collect();
-    let busy = if path.busy > 0 { format!("; {} waits for a busy thread or stream", path.busy) } else { String::new() };
-    rows.add("nodes", path.nodes, format!("edges: {}{busy}", if edges.is_empty() { "none".into() } else { edges.join(", ") }));
+    let edges: Vec<String> = path
+        .edges
+        .iter()
+        .map(|(kind, count)| format!("{count} {}", word(kind)))
+        .collect();
+    let busy = if path.busy > 0 {
+        format!("; {} waits for a busy thread or stream", path.busy)
+    } else {
+        String::new()
+    };
+    rows.add(
+        "nodes",
+        path.nodes,
+        format!(
+            "edges: {}{busy}",
+            if edges.is_empty() {
+                "none".into()
+            } else {
+                edges.join(", ")
+            }
+        ),
+    );
     for (cause, spent) in &path.causes {
-        rows.add(&word(cause), time(spent.ns), format!("{}{}", percent(spent.share), remark(*cause)));
+        rows.add(
+            &word(cause),
+            time(spent.ns),
+            format!("{}{}", percent(spent.share), remark(*cause)),
+        );
     }
     for (rank, spent) in &path.ranks {
-        rows.add(&format!("  rank {rank}"), time(spent.ns), percent(spent.share));
+        rows.add(
+            &format!("  rank {rank}"),
+            time(spent.ns),
+            percent(spent.share),
+        );
     }
     for crossing in path.crossings.iter().take(SHOWN_STEPS) {
-        rows.add("  crosses", format!("rank {} to {}", crossing.from, crossing.to), format!("rank {} came last to {}", crossing.from, crossing.by));
+        rows.add(
+            "  crosses",
+            format!("rank {} to {}", crossing.from, crossing.to),
+            format!("rank {} came last to {}", crossing.from, crossing.by),
+        );
     }
     if path.crossings.len() > SHOWN_STEPS {
         rows.add("", path.crossings.len() - SHOWN_STEPS, "more");
@@ -168,7 +351,15 @@ fn critical_path(path: &PathReport) -> String {
             Via::Edge(kind) => word(kind),
             Via::Busy => "its place was busy".to_owned(),
         };
-        rows.add("  longest", time(step.duration_ns), format!("{}; {via}, latency {}", label(&step.label), time(step.latency_ns)));
+        rows.add(
+            "  longest",
+            time(step.duration_ns),
+            format!(
+                "{}; {via}, latency {}",
+                label(&step.label),
+                time(step.latency_ns)
+            ),
+        );
     }
     rows.to_string()
 }
@@ -185,24 +376,50 @@ fn remark(cause: Cause) -> &'static str {
 fn explanation(told: &Explanation) -> String {
     let mut rows = Rows::default();
     rows.add("node", told.label.node, label(&told.label));
-    let measured = told.measured_start_ns.map_or(String::new(), |start| format!("; measured start {start} ns"));
+    let measured = told.measured_start_ns.map_or(String::new(), |start| {
+        format!("; measured start {start} ns")
+    });
     rows.add("start", told.start_ns, format!("ns in the run{measured}"));
     rows.add("end", told.end_ns, "ns");
     if told.deps.is_empty() {
-        rows.add("waits for", "nothing", "it starts when it was measured to, or at once");
+        rows.add(
+            "waits for",
+            "nothing",
+            "it starts when it was measured to, or at once",
+        );
     }
     for dep in &told.deps {
         let inferred = if dep.inferred { ", inferred" } else { "" };
         let name = if dep.decided { "decided" } else { "waits for" };
-        rows.add(name, dep.from.node, format!("{}{inferred}: {}", word(dep.edge), label(&dep.from)));
-        let slack = if dep.decided { "the last to end".into() } else { format!("{} before the last", time(dep.slack_ns)) };
-        rows.add("", "", format!("{}; ended at {} ns, {slack}", dep.evidence, dep.end_ns));
+        rows.add(
+            name,
+            dep.from.node,
+            format!("{}{inferred}: {}", word(dep.edge), label(&dep.from)),
+        );
+        let slack = if dep.decided {
+            "the last to end".into()
+        } else {
+            format!("{} before the last", time(dep.slack_ns))
+        };
+        rows.add(
+            "",
+            "",
+            format!("{}; ended at {} ns, {slack}", dep.evidence, dep.end_ns),
+        );
     }
     if !told.deps.is_empty() {
-        rows.add("latency", time(told.latency_ns), "from the last end to the start");
+        rows.add(
+            "latency",
+            time(told.latency_ns),
+            "from the last end to the start",
+        );
     }
     if let Some(held) = &told.held_by {
-        rows.add("held by", held.node, format!("its place was busy: {}", label(held)));
+        rows.add(
+            "held by",
+            held.node,
+            format!("its place was busy: {}", label(held)),
+        );
     }
     rows.to_string()
 }
@@ -210,8 +427,15 @@ fn explanation(told: &Explanation) -> String {
 /// Kernel names run to hundreds of characters; JSON has them whole.
 fn label(label: &NodeLabel) -> String {
     let name = cut(&label.name, 60, 0);
-    let rank = label.rank.map_or(String::new(), |rank| format!("rank {rank} "));
-    format!("{rank}node {} {name:?}, {}, {}", label.node, word(label.kind), label.place)
+    let rank = label
+        .rank
+        .map_or(String::new(), |rank| format!("rank {rank} "));
+    format!(
+        "{rank}node {} {name:?}, {}, {}",
+        label.node,
+        word(label.kind),
+        label.place
+    )
 }
 
 fn percent(share: f64) -> String {

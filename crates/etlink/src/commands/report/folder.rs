@@ -33,52 +33,133 @@ struct Joined {
 /// Reads all ranks, compares them and draws some.
 pub(super) fn content(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
     if args.host.is_some() || args.rank.is_some() {
-        bail!("--host and --rank are for one trace; in a folder the files' names tell which belong together");
+        bail!(
+            "--host and --rank are for one trace; in a folder the files' names tell which belong together"
+        );
     }
     let source = Source::find(args, super::threads(args.threads)?)?;
     progress.say("analyzing");
-    let Read { ranks, places, facts, mut notes, incomplete } = read(args, &source, rules, progress).in_company(args.force);
-    let joined = Joined::new(facts.into_iter().zip(&places).filter_map(|(facts, at)| Some((*at, facts?))).collect(), &mut notes);
-    let met = (joined.facts.len() > 1).then(|| Met::new(&joined.facts, &joined.join, joined.clocks.clone()));
-    let late =
-        |rank: &Rank| met.as_ref().and_then(|met| met.ranks.iter().find(|of| Some(of.rank) == rank.analysis.rank)).map_or(0, |of| of.caused_ns);
+    let Read {
+        ranks,
+        places,
+        facts,
+        mut notes,
+        incomplete,
+    } = read(args, &source, rules, progress).in_company(args.force);
+    let joined = Joined::new(
+        facts
+            .into_iter()
+            .zip(&places)
+            .filter_map(|(facts, at)| Some((*at, facts?)))
+            .collect(),
+        &mut notes,
+    );
+    let met = (joined.facts.len() > 1)
+        .then(|| Met::new(&joined.facts, &joined.join, joined.clocks.clone()));
+    let late = |rank: &Rank| {
+        met.as_ref()
+            .and_then(|met| {
+                met.ranks
+                    .iter()
+                    .find(|of| Some(of.rank) == rank.analysis.rank)
+            })
+            .map_or(0, |of| of.caused_ns)
+    };
     let shown = steps::shown(&args.timelines, &ranks, TIMELINES, late)?;
-    let steps = Steps::choose(args.step.as_deref(), &shown.iter().map(|at| &ranks[*at]).collect::<Vec<_>>())?;
+    let steps = Steps::choose(
+        args.step.as_deref(),
+        &shown.iter().map(|at| &ranks[*at]).collect::<Vec<_>>(),
+    )?;
     if shown.len() < ranks.len() {
         let labels: Vec<&str> = shown.iter().map(|at| ranks[*at].label.as_str()).collect();
-        let why = if args.timelines.is_empty() && met.is_some() { ", of which the others waited for some longest" } else { "" };
+        let why = if args.timelines.is_empty() && met.is_some() {
+            ", of which the others waited for some longest"
+        } else {
+            ""
+        };
         notes.push(format!("timelines with threads and streams are those of the ranks {}{why}; --timelines takes others", labels.join(", ")));
     }
     progress.say("drawing");
     let name = steps.name();
-    let together = met.as_ref().map(|_| Together::new(&joined.facts, &joined.join, &joined.clocks, name.as_deref()));
+    let together = met
+        .as_ref()
+        .map(|_| Together::new(&joined.facts, &joined.join, &joined.clocks, name.as_deref()));
     // that of all ranks gets as much as two of a rank, at least a quarter
-    let of_all = if together.is_some() { (2.0 / (shown.len() as f64 + 2.0)).max(0.25) } else { 0.0 };
+    let of_all = if together.is_some() {
+        (2.0 / (shown.len() as f64 + 2.0)).max(0.25)
+    } else {
+        0.0
+    };
     let share = |all: usize, part: f64| (all as f64 * part) as usize;
     let each = (1.0 - of_all) / shown.len().max(1) as f64;
-    let all = together.as_ref().map(|together| Packed::new(share(RANGES, of_all), share(TIMELINE_BYTES, of_all), |most| together.timeline(most)));
-    let wanted = |at: usize| shown.iter().find(|shown| places[**shown] == at).map(|shown| &ranks[*shown]);
-    let member = |at: usize| together.as_ref()?.member(joined.places.iter().position(|place| *place == at)?);
+    let all = together.as_ref().map(|together| {
+        Packed::new(
+            share(RANGES, of_all),
+            share(TIMELINE_BYTES, of_all),
+            |most| together.timeline(most),
+        )
+    });
+    let wanted = |at: usize| {
+        shown
+            .iter()
+            .find(|shown| places[**shown] == at)
+            .map(|shown| &ranks[*shown])
+    };
+    let member = |at: usize| {
+        together
+            .as_ref()?
+            .member(joined.places.iter().position(|place| *place == at)?)
+    };
     let draw = |at: usize, rank: &Rank| -> Result<Option<Packed>> {
-        let Some(ran) = source.ran(at, args, progress)? else { return Ok(None) };
+        let Some(ran) = source.ran(at, args, progress)? else {
+            return Ok(None);
+        };
         let member = member(at);
-        let packed = Packed::new(share(RANGES, each), share(TIMELINE_BYTES, each), |most| ran.draw(rank, &steps, most, rules, member.as_ref()));
+        let packed = Packed::new(share(RANGES, each), share(TIMELINE_BYTES, each), |most| {
+            ran.draw(rank, &steps, most, rules, member.as_ref())
+        });
         Ok(Some(packed?))
     };
     let drawn = source.each(|at| wanted(at).map(|rank| draw(at, rank)));
-    let drawn = drawn.into_iter().flatten().collect::<Result<Vec<Option<Packed>>>>()?;
-    let timelines = all.transpose()?.into_iter().chain(drawn.into_iter().flatten()).collect();
-    Ok(Content { title: file_name(&args.path), ranks, met, timelines, drawn: shown.len(), step: name, notes, incomplete })
+    let drawn = drawn
+        .into_iter()
+        .flatten()
+        .collect::<Result<Vec<Option<Packed>>>>()?;
+    let timelines = all
+        .transpose()?
+        .into_iter()
+        .chain(drawn.into_iter().flatten())
+        .collect();
+    Ok(Content {
+        title: file_name(&args.path),
+        ranks,
+        met,
+        timelines,
+        drawn: shown.len(),
+        step: name,
+        notes,
+        incomplete,
+    })
 }
 
 fn read(args: &Report, source: &Source, rules: &Rules, progress: &Progress) -> Read {
     let all = source.each(|at| -> Result<_> {
-        let Some(ran) = source.ran(at, args, progress)? else { return Ok(None) };
+        let Some(ran) = source.ran(at, args, progress)? else {
+            return Ok(None);
+        };
         let (label, named) = source.label(at);
-        Ok(Some((ran.rank(&label, named, rules, source.len()), source.facts(at, &ran)?, ran.leaves_out(), ran.damage())))
+        Ok(Some((
+            ran.rank(&label, named, rules, source.len()),
+            source.facts(at, &ran)?,
+            ran.leaves_out(),
+            ran.damage(),
+        )))
     });
     let mut damaged: Vec<(String, String)> = vec![];
-    let mut read = Read { notes: source.notes(), ..Read::default() };
+    let mut read = Read {
+        notes: source.notes(),
+        ..Read::default()
+    };
     for (at, one) in all.into_iter().enumerate() {
         let label = source.label(at).0;
         match one {
@@ -86,17 +167,24 @@ fn read(args: &Report, source: &Source, rules: &Rules, progress: &Progress) -> R
                 read.ranks.push(rank);
                 read.facts.push(facts);
                 read.places.push(at);
-                read.notes.extend(leaves_out.filter(|note| !read.notes.contains(note)));
+                read.notes
+                    .extend(leaves_out.filter(|note| !read.notes.contains(note)));
                 damaged.extend(damage.map(|damage| (table::rank(&label), damage)));
             }
-            Ok(None) => read.notes.push(format!("rank {label}: its file does nothing, as that of a rank without a trace")),
+            Ok(None) => read.notes.push(format!(
+                "rank {label}: its file does nothing, as that of a rank without a trace"
+            )),
             Err(error) => {
                 read.notes.push(format!("{label} is left out: {error:#}"));
                 read.incomplete = true;
             }
         }
     }
-    read.notes.extend(table::same_notes(damaged.iter().map(|(name, damage)| (name.clone(), damage.as_str()))));
+    read.notes.extend(table::same_notes(
+        damaged
+            .iter()
+            .map(|(name, damage)| (name.clone(), damage.as_str())),
+    ));
     read
 }
 
@@ -104,8 +192,18 @@ impl Read {
     /// Without what is not of the run of most; with `force` a note names it.
     fn in_company(self, force: bool) -> Read {
         let belongs = belong(&self.facts, force);
-        let mut kept = Read { notes: self.notes, incomplete: self.incomplete, ..Read::default() };
-        for (((rank, place), facts), belongs) in self.ranks.into_iter().zip(self.places).zip(self.facts).zip(belongs) {
+        let mut kept = Read {
+            notes: self.notes,
+            incomplete: self.incomplete,
+            ..Read::default()
+        };
+        for (((rank, place), facts), belongs) in self
+            .ranks
+            .into_iter()
+            .zip(self.places)
+            .zip(self.facts)
+            .zip(belongs)
+        {
             let name = table::rank(&rank.label);
             match belongs {
                 Belongs::No(why) => {
@@ -131,6 +229,11 @@ impl Joined {
         notes.extend(no_trace_of(&company(&facts, true).absent));
         let join = join(&facts);
         let clocks = clocks(&facts, &join);
-        Joined { facts, places, join, clocks }
+        Joined {
+            facts,
+            places,
+            join,
+            clocks,
+        }
     }
 }

@@ -59,12 +59,30 @@ pub fn run(args: Report) -> Result<Outcome> {
     refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
     let rules = super::analyze::rules(args.rules.as_deref())?;
     let progress = Progress::new();
-    let content = if args.path.is_dir() { folder::content(&args, &rules, &progress) } else { file(&args, &rules, &progress) };
+    let content = if args.path.is_dir() {
+        folder::content(&args, &rules, &progress)
+    } else {
+        file(&args, &rules, &progress)
+    };
     progress.clear();
     let content = content?;
     let total = total(content.ranks.iter().map(|rank| &rank.analysis));
-    let Content { title, ranks, met, timelines, notes, .. } = &content;
-    let bytes = page::html(&Page { title, ranks, total: &total, met: met.as_ref(), timelines, notes })?;
+    let Content {
+        title,
+        ranks,
+        met,
+        timelines,
+        notes,
+        ..
+    } = &content;
+    let bytes = page::html(&Page {
+        title,
+        ranks,
+        total: &total,
+        met: met.as_ref(),
+        timelines,
+        notes,
+    })?;
     let ((), bytes) = target.write(|out| out.write_all(&bytes))?;
     tell(&args, content, bytes)
 }
@@ -76,7 +94,11 @@ fn tell(args: &Report, content: Content, bytes: u64) -> Result<Outcome> {
         ranks: content.ranks.len(),
         step: content.step,
         timelines: content.drawn,
-        ranges: content.timelines.iter().map(|timeline| timeline.ranges).sum(),
+        ranges: content
+            .timelines
+            .iter()
+            .map(|timeline| timeline.ranges)
+            .sum(),
         notes: content.notes,
     };
     if args.output == Path::new("-") {
@@ -84,19 +106,42 @@ fn tell(args: &Report, content: Content, bytes: u64) -> Result<Outcome> {
     } else if args.json {
         print_json(&written)?;
     } else {
-        let notes: String = written.notes.iter().map(|note| format!("note: {note}\n")).collect();
+        let notes: String = written
+            .notes
+            .iter()
+            .map(|note| format!("note: {note}\n"))
+            .collect();
         let count = |count: usize| format!("{count} rank{}", if count == 1 { "" } else { "s" });
-        let (step, without) = written.step.map_or((String::new(), ", without steps"), |step| (format!("step {step} of "), ""));
-        let (output, size, ranges) = (&written.output, ByteSize(bytes).display().si(), written.ranges);
+        let (step, without) = written
+            .step
+            .map_or((String::new(), ", without steps"), |step| {
+                (format!("step {step} of "), "")
+            });
+        let (output, size, ranges) = (
+            &written.output,
+            ByteSize(bytes).display().si(),
+            written.ranges,
+        );
         let (ranks, drawn) = (count(written.ranks), count(written.timelines));
-        print(&format!("{notes}{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"))?;
+        print(&format!(
+            "{notes}{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"
+        ))?;
     }
-    Ok(if content.incomplete { Outcome::Found } else { Outcome::Done })
+    Ok(if content.incomplete {
+        Outcome::Found
+    } else {
+        Outcome::Done
+    })
 }
 
 /// One trace, a pair, or a written graph.
 fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
-    let both = args.host.iter().chain([&args.path]).filter(|path| path.as_path() == Path::new("-")).count();
+    let both = args
+        .host
+        .iter()
+        .chain([&args.path])
+        .filter(|path| path.as_path() == Path::new("-"))
+        .count();
     if both > 1 {
         bail!("only one of --host and the device trace can be standard input");
     }
@@ -107,21 +152,57 @@ fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
     Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.path))])?;
     let ran = match &args.host {
         None => Ran::alone(&args.path, args, threads, progress)?,
-        Some(host) => Ran::traces(&job(args, Some(host.clone()), args.path.clone(), threads), progress)?,
+        Some(host) => Ran::traces(
+            &job(args, Some(host.clone()), args.path.clone(), threads),
+            progress,
+        )?,
     };
-    let label = ran.number().map_or_else(|| file_name(&args.path), |rank| rank.to_string());
+    let label = ran
+        .number()
+        .map_or_else(|| file_name(&args.path), |rank| rank.to_string());
     let rank = ran.rank(&label, None, rules, 1);
     let steps = Steps::choose(args.step.as_deref(), &[&rank])?;
-    let timelines = vec![Packed::new(RANGES, TIMELINE_BYTES, |most| ran.draw(&rank, &steps, most, rules, None))?];
-    let (title, notes) = (file_name(&args.path), ran.leaves_out().into_iter().chain(ran.damage()).collect());
-    Ok(Content { title, ranks: vec![rank], met: None, timelines, drawn: 1, step: steps.name(), notes, incomplete: false })
+    let timelines = vec![Packed::new(RANGES, TIMELINE_BYTES, |most| {
+        ran.draw(&rank, &steps, most, rules, None)
+    })?];
+    let (title, notes) = (
+        file_name(&args.path),
+        ran.leaves_out().into_iter().chain(ran.damage()).collect(),
+    );
+    Ok(Content {
+        title,
+        ranks: vec![rank],
+        met: None,
+        timelines,
+        drawn: 1,
+        step: steps.name(),
+        notes,
+        incomplete: false,
+    })
 }
 
 fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
-    Job { rank: args.rank, tensor_deps: TensorDeps::default().into(), force: args.force, keep: Keep::Memory, ..Job::reading(host, device, threads) }
+    Job {
+        rank: args.rank,
+        tensor_deps: TensorDeps::default().into(),
+        force: args.force,
+        keep: Keep::Memory,
+        ..Job::reading(host, device, threads)
+    }
 }
 
 fn file_name(path: &Path) -> String {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    name.or_else(|| Some(path.canonicalize().ok()?.file_name()?.to_string_lossy().into_owned())).unwrap_or_else(|| "-".to_owned())
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    name.or_else(|| {
+        Some(
+            path.canonicalize()
+                .ok()?
+                .file_name()?
+                .to_string_lossy()
+                .into_owned(),
+        )
+    })
+    .unwrap_or_else(|| "-".to_owned())
 }

@@ -49,16 +49,32 @@ impl Ran {
     }
 
     /// The graph of a device trace alone, or a written one.
-    pub(super) fn alone(path: &Path, args: &Report, threads: usize, progress: &Progress) -> Result<Ran> {
+    pub(super) fn alone(
+        path: &Path,
+        args: &Report,
+        threads: usize,
+        progress: &Progress,
+    ) -> Result<Ran> {
         progress.say("reading");
         let input = input::open(path, threads, progress)?;
         if !matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown) {
             return Ran::written(path, input, args.rank);
         }
         let name = input.name.clone();
-        let device = pair::read_device_with(input, ReadOptions { threads, shapes: true, keep: Keep::Memory })?;
+        let device = pair::read_device_with(
+            input,
+            ReadOptions {
+                threads,
+                shapes: true,
+                keep: Keep::Memory,
+            },
+        )?;
         progress.say("linking");
-        let options = LinkOptions { rank: args.rank, tensor_deps: TensorDeps::default().into(), force: args.force };
+        let options = LinkOptions {
+            rank: args.rank,
+            tensor_deps: TensorDeps::default().into(),
+            force: args.force,
+        };
         let trace = etlink_link::link(None, device, options).with_context(|| name.clone())?;
         Ran::linked(trace, name, None)
     }
@@ -67,22 +83,43 @@ impl Ran {
     pub(super) fn written(path: &Path, input: Input, rank: Option<i64>) -> Result<Ran> {
         let name = input.name.clone();
         if input.kind == FileKind::HostTrace {
-            bail!("{name} is a host trace, which has no times: give it as --host beside the device trace of the same rank");
+            bail!(
+                "{name} is a host trace, which has no times: give it as --host beside the device trace of the same rank"
+            );
         }
         let file = read::read(input.content).with_context(|| name.clone())?;
         if file.is_empty() {
             bail!("{name}: no nodes in it; see `etlink check`");
         }
-        let graph = if file.format.is_tree() { nodes::nodes_of(&file)? } else { nodes::graph_of(&file).with_context(|| name.clone())?.0 };
+        let graph = if file.format.is_tree() {
+            nodes::nodes_of(&file)?
+        } else {
+            nodes::graph_of(&file).with_context(|| name.clone())?.0
+        };
         let run = etlink_replay::run(&graph, &nodes::Named(&file), &Settings::default());
         let trace = rows::trace_of(&file, rank, &groups_of(path)?)?.map(Box::new);
-        Ok(Ran { file: name, host: None, graph, run, of: Of::Written { file: Box::new(file), trace } })
+        Ok(Ran {
+            file: name,
+            host: None,
+            graph,
+            run,
+            of: Of::Written {
+                file: Box::new(file),
+                trace,
+            },
+        })
     }
 
     fn linked(trace: LinkedTrace, file: String, host: Option<String>) -> Result<Ran> {
         let graph = etlink_replay::graph_of(&trace).with_context(|| file.clone())?;
         let run = etlink_replay::run(&graph, &trace, &Settings::default());
-        Ok(Ran { file, host, graph, run, of: Of::Traces(Box::new(trace)) })
+        Ok(Ran {
+            file,
+            host,
+            graph,
+            run,
+            of: Of::Traces(Box::new(trace)),
+        })
     }
 
     /// The rank that the trace says.
@@ -90,7 +127,11 @@ impl Ran {
         match &self.of {
             Of::Traces(trace) => trace.report.rank,
             Of::Written { file, trace } => {
-                let said = file.metadata.iter().find(|(key, _)| key == "rank").and_then(|(_, rank)| rank.parse().ok());
+                let said = file
+                    .metadata
+                    .iter()
+                    .find(|(key, _)| key == "rank")
+                    .and_then(|(_, rank)| rank.parse().ok());
                 trace.as_ref().and_then(|trace| trace.report.rank).or(said)
             }
         }
@@ -98,12 +139,18 @@ impl Ran {
 
     /// What is damaged in the traces, in a line.
     pub(super) fn damage(&self) -> Option<String> {
-        if let Of::Traces(trace) = &self.of { table::damage(&trace.report.anomalies) } else { None }
+        if let Of::Traces(trace) = &self.of {
+            table::damage(&trace.report.anomalies)
+        } else {
+            None
+        }
     }
 
     /// What the file does not tell, if it is a written graph.
     pub(super) fn leaves_out(&self) -> Option<String> {
-        let Of::Written { file, trace } = &self.of else { return None };
+        let Of::Written { file, trace } = &self.of else {
+            return None;
+        };
         let (kind, nothing_of) = match file.format.is_tree() {
             true => (
                 "a merged trace (ET+) is a tree of ops, not a graph of what waits for what",
@@ -114,56 +161,146 @@ impl Ran {
                 "steps, linking, sizes of copies, grids, allocations, barriers and when Gloo began",
             ),
         };
-        let devices = if trace.as_ref().is_some_and(|trace| !trace.device.rows.is_empty()) { "" } else { "; it has no device nodes" };
-        let times = if self.graph.measured { "" } else { "; not all nodes have start times: the timeline is that of the run of the graph" };
-        Some(format!("{kind}: nothing is told of {nothing_of}{devices}{times}"))
+        let devices = if trace
+            .as_ref()
+            .is_some_and(|trace| !trace.device.rows.is_empty())
+        {
+            ""
+        } else {
+            "; it has no device nodes"
+        };
+        let times = if self.graph.measured {
+            ""
+        } else {
+            "; not all nodes have start times: the timeline is that of the run of the graph"
+        };
+        Some(format!(
+            "{kind}: nothing is told of {nothing_of}{devices}{times}"
+        ))
     }
 
     /// The figures; `named`: the rank that its file's name says; `ranks`: how many share the page.
-    pub(super) fn rank(&self, label: &str, named: Option<i64>, rules: &Rules, ranks: usize) -> Rank {
+    pub(super) fn rank(
+        &self,
+        label: &str,
+        named: Option<i64>,
+        rules: &Rules,
+        ranks: usize,
+    ) -> Rank {
         let (trace, labels): (_, &dyn Labels) = match &self.of {
             Of::Traces(trace) => (Some(trace), &**trace),
             Of::Written { file, trace } => (trace.as_ref(), &nodes::Named(file)),
         };
-        let options = Options { memory_timeline: true, ..Options::default() };
-        let mut analysis = trace.map_or_else(Analysis::default, |trace| analyze(trace, rules, &options));
+        let options = Options {
+            memory_timeline: true,
+            ..Options::default()
+        };
+        let mut analysis =
+            trace.map_or_else(Analysis::default, |trace| analyze(trace, rules, &options));
         analysis.rank = named.or(self.number());
-        if trace.is_some_and(|trace| matches!(self.of, Of::Written { .. }) && trace.device.calls.is_empty()) {
+        if trace.is_some_and(|trace| {
+            matches!(self.of, Of::Written { .. }) && trace.device.calls.is_empty()
+        }) {
             // without calls nothing tells what a device waited for
             (analysis.idle, analysis.stream_idle, analysis.queues) = (vec![], vec![], vec![]);
         }
         let points = std::mem::take(&mut analysis.memory_timeline);
         let is_graph = self.graph.edges() > 0 || matches!(self.of, Of::Traces(_));
-        let path = || PathReport::new(&self.graph, labels, &self.run, &etlink_replay::critical_path(&self.graph, &self.run));
+        let path = || {
+            PathReport::new(
+                &self.graph,
+                labels,
+                &self.run,
+                &etlink_replay::critical_path(&self.graph, &self.run),
+            )
+        };
         Rank {
             label: label.to_owned(),
             device_trace: file_name(Path::new(&self.file)),
             host_trace: self.host.as_deref().map(|host| file_name(Path::new(host))),
-            device: trace.and_then(|trace| trace.device.header.devices.iter().find(|model| !model.is_empty()).cloned()),
+            device: trace.and_then(|trace| {
+                trace
+                    .device
+                    .header
+                    .devices
+                    .iter()
+                    .find(|model| !model.is_empty())
+                    .cloned()
+            }),
             memory_charts: memory_charts(&points, (MEMORY_POINTS / ranks.max(1)).clamp(60, POINTS)),
             analysis,
-            link: if let Of::Traces(trace) = &self.of { Some(trace.report.clone()) } else { None },
+            link: if let Of::Traces(trace) = &self.of {
+                Some(trace.report.clone())
+            } else {
+                None
+            },
             figures: is_graph.then(|| etlink_replay::figures(&self.graph, labels, &self.run)),
-            critical_path: is_graph.then(|| PathReport { steps: vec![], ..path() }),
+            critical_path: is_graph.then(|| PathReport {
+                steps: vec![],
+                ..path()
+            }),
         }
     }
 
     /// The step, or what there is without steps, in `most` ranges.
-    pub(super) fn draw(&self, rank: &Rank, steps: &Steps, most: usize, rules: &Rules, member: Option<&Member<'_>>) -> Timeline {
+    pub(super) fn draw(
+        &self,
+        rank: &Rank,
+        steps: &Steps,
+        most: usize,
+        rules: &Rules,
+        member: Option<&Member<'_>>,
+    ) -> Timeline {
         let Ran { graph, run, .. } = self;
         let timeline = match &self.of {
             Of::Traces(trace) => {
                 let device = &trace.device;
-                let starts = || device.ops.start.iter().chain(&device.calls.start).chain(&device.rows.start).copied().collect();
-                let window = steps.window(&rank.analysis, most, device.window().unwrap_or_default(), starts);
-                page::timeline(&etlink_analyze::Rows::new(trace, rules), graph, run, window, most, member)
+                let starts = || {
+                    device
+                        .ops
+                        .start
+                        .iter()
+                        .chain(&device.calls.start)
+                        .chain(&device.rows.start)
+                        .copied()
+                        .collect()
+                };
+                let window = steps.window(
+                    &rank.analysis,
+                    most,
+                    device.window().unwrap_or_default(),
+                    starts,
+                );
+                page::timeline(
+                    &etlink_analyze::Rows::new(trace, rules),
+                    graph,
+                    run,
+                    window,
+                    most,
+                    member,
+                )
             }
             Of::Written { file, .. } => {
                 let about = |node: usize| about(file, node);
-                let of = Written { graph, run, labels: &nodes::Named(file), rules, about: &about, base_ns: base_ns(file) };
-                let (first, last) = (of.spans().map(|span| span.0).min(), of.spans().map(|span| span.1).max());
+                let of = Written {
+                    graph,
+                    run,
+                    labels: &nodes::Named(file),
+                    rules,
+                    about: &about,
+                    base_ns: base_ns(file),
+                };
+                let (first, last) = (
+                    of.spans().map(|span| span.0).min(),
+                    of.spans().map(|span| span.1).max(),
+                );
                 let starts = || of.spans().map(|span| span.0).collect();
-                let window = steps.window(&rank.analysis, most, first.zip(last).unwrap_or_default(), starts);
+                let window = steps.window(
+                    &rank.analysis,
+                    most,
+                    first.zip(last).unwrap_or_default(),
+                    starts,
+                );
                 page::graph_timeline(of, window, most, member)
             }
         };
@@ -178,7 +315,11 @@ impl Ran {
 
 /// What the times of a written graph count from, ns since the Unix epoch.
 pub(super) fn base_ns(file: &read::Graph) -> i64 {
-    file.metadata.iter().find(|(key, _)| key == "base_time_ns").and_then(|(_, base)| base.parse().ok()).unwrap_or(0)
+    file.metadata
+        .iter()
+        .find(|(key, _)| key == "base_time_ns")
+        .and_then(|(_, base)| base.parse().ok())
+        .unwrap_or(0)
 }
 
 /// What a node says of itself.
@@ -186,7 +327,10 @@ fn about(file: &read::Graph, node: usize) -> String {
     let comm = file.comm_of(node);
     let mut lines = vec![format!("node: {}", file.id[node])];
     lines.extend(comm.size.map(|size| format!("bytes: {size}")));
-    lines.extend(comm.group.map(|group| format!("process group: {}", file.names.get(group))));
+    lines.extend(
+        comm.group
+            .map(|group| format!("process group: {}", file.names.get(group))),
+    );
     lines.extend(comm.src.map(|src| format!("from rank: {src}")));
     lines.extend(comm.dst.map(|dst| format!("to rank: {dst}")));
     lines.join("\n")

@@ -33,14 +33,24 @@ impl Source {
             return Ok(Source::Graphs(Graphs::new(set, args, threads)?));
         }
         if let Some(first) = sets.first() {
-            let (count, one) = (sets.len() + 1, first.prefix.parent().unwrap_or(Path::new(".")).display());
-            bail!("{} has written graphs of {count} runs: give the folder of one of them, such as {one}", args.path.display());
+            let (count, one) = (
+                sets.len() + 1,
+                first.prefix.parent().unwrap_or(Path::new(".")).display(),
+            );
+            bail!(
+                "{} has written graphs of {count} runs: give the folder of one of them, such as {one}",
+                args.path.display()
+            );
         }
         let fleet = Fleet::find(&args.path, args.memory, threads)?;
         if let [first, second, ..] = &fleet.runs[..] {
-            let [one, other] = [first, second].map(|run| args.path.join(&run.folder).display().to_string());
+            let [one, other] =
+                [first, second].map(|run| args.path.join(&run.folder).display().to_string());
             let count = fleet.runs.len();
-            bail!("{} has {count} runs, each in its folder: give one of them, such as {one} or {other}", args.path.display());
+            bail!(
+                "{} has {count} runs, each in its folder: give one of them, such as {one} or {other}",
+                args.path.display()
+            );
         }
         Ok(Source::Traces(fleet))
     }
@@ -72,7 +82,11 @@ impl Source {
     /// What is known of the folder.
     pub(super) fn notes(&self) -> Vec<String> {
         match self {
-            Source::Traces(fleet) => fleet.runs.iter().flat_map(|run| run.notes.iter().cloned()).collect(),
+            Source::Traces(fleet) => fleet
+                .runs
+                .iter()
+                .flat_map(|run| run.notes.iter().cloned())
+                .collect(),
             Source::Graphs(_) => vec![],
         }
     }
@@ -82,13 +96,21 @@ impl Source {
         match self {
             Source::Traces(fleet) => {
                 let (run, found) = fleet.rank(at);
-                let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
-                Ran::traces(&job(args, found.host.clone(), device, fleet.threads_each), progress).map(Some)
+                let device = found
+                    .device
+                    .clone()
+                    .ok_or_else(|| fleet::no_device(run, found))?;
+                Ran::traces(
+                    &job(args, found.host.clone(), device, fleet.threads_each),
+                    progress,
+                )
+                .map(Some)
             }
             Source::Graphs(graphs) => {
                 let (rank, path) = &graphs.files[at];
                 let ran = Ran::written(path, input::open(path, 1, progress)?, Some(*rank))?;
-                let does_nothing = matches!(&ran.of, Of::Written { file, .. } if files::does_nothing(file));
+                let does_nothing =
+                    matches!(&ran.of, Of::Written { file, .. } if files::does_nothing(file));
                 Ok((!does_nothing).then_some(ran))
             }
         }
@@ -97,10 +119,14 @@ impl Source {
     /// What the others need to know of a rank.
     pub(super) fn facts(&self, at: usize, ran: &Ran) -> Result<Option<Facts>> {
         Ok(match (self, &ran.of) {
-            (Source::Traces(fleet), Of::Traces(trace)) => fleet::facts(trace, fleet.rank(at).1, fleet.is_alone(at)),
-            (Source::Graphs(graphs), Of::Written { file, .. }) if ran.graph().measured => {
-                Some(graphs.set.facts(graphs.files[at].0, file, ran.graph(), base_ns(file))?)
+            (Source::Traces(fleet), Of::Traces(trace)) => {
+                fleet::facts(trace, fleet.rank(at).1, fleet.is_alone(at))
             }
+            (Source::Graphs(graphs), Of::Written { file, .. }) if ran.graph().measured => Some(
+                graphs
+                    .set
+                    .facts(graphs.files[at].0, file, ran.graph(), base_ns(file))?,
+            ),
             _ => None,
         })
     }
@@ -108,10 +134,23 @@ impl Source {
 
 impl Graphs {
     fn new(set: Set, args: &Report, threads: usize) -> Result<Graphs> {
-        let files: Vec<(i64, PathBuf)> = set.ranks.iter().map(|(rank, path)| (*rank, path.clone())).collect();
+        let files: Vec<(i64, PathBuf)> = set
+            .ranks
+            .iter()
+            .map(|(rank, path)| (*rank, path.clone()))
+            .collect();
         let budget = Budget::new(args.memory, threads);
-        let needs: Vec<Need> = files.iter().map(|(_, path)| Need::of(None, Some(path)).in_turn()).collect();
+        let needs: Vec<Need> = files
+            .iter()
+            .map(|(_, path)| Need::of(None, Some(path)).in_turn())
+            .collect();
         budget.check(&needs)?;
-        Ok(Graphs { set, files, needs: needs.iter().map(|need| need.bytes).collect(), room: budget.for_ranks(), threads })
+        Ok(Graphs {
+            set,
+            files,
+            needs: needs.iter().map(|need| need.bytes).collect(),
+            room: budget.for_ranks(),
+            threads,
+        })
     }
 }

@@ -15,21 +15,39 @@ pub(super) struct Steps {
 
 /// Places of the ranks that are drawn: those that were asked for, else the first; of more than that half, and of the others those for
 /// which the rest waited longest.
-pub(super) fn shown(asked: &[String], ranks: &[Rank], most: usize, late: impl Fn(&Rank) -> i64) -> Result<Vec<usize>> {
+pub(super) fn shown(
+    asked: &[String],
+    ranks: &[Rank],
+    most: usize,
+    late: impl Fn(&Rank) -> i64,
+) -> Result<Vec<usize>> {
     if asked.is_empty() {
         let mut places: Vec<usize> = (0..ranks.len()).collect();
         places.sort_by_key(|at| std::cmp::Reverse(late(&ranks[*at])));
         let first = if ranks.len() > most { most / 2 } else { most };
         places.truncate(most - first);
-        let rest = (0..ranks.len()).filter(|at| !places.contains(at)).take(most - places.len());
+        let rest = (0..ranks.len())
+            .filter(|at| !places.contains(at))
+            .take(most - places.len());
         let mut places: Vec<usize> = rest.chain(places.iter().copied()).collect();
         places.sort_unstable();
         return Ok(places);
     }
-    let places = asked.iter().map(|asked| named(asked, ranks)).collect::<Result<Vec<_>>>()?;
-    let places: Vec<usize> = places.concat().into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+    let places = asked
+        .iter()
+        .map(|asked| named(asked, ranks))
+        .collect::<Result<Vec<_>>>()?;
+    let places: Vec<usize> = places
+        .concat()
+        .into_iter()
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
     if places.len() > most {
-        bail!("a page has {most} timelines at most; {} were asked for", places.len());
+        bail!(
+            "a page has {most} timelines at most; {} were asked for",
+            places.len()
+        );
     }
     Ok(places)
 }
@@ -37,12 +55,29 @@ pub(super) fn shown(asked: &[String], ranks: &[Rank], most: usize, late: impl Fn
 /// Places of what a rank's label or a range of ranks names.
 fn named(asked: &str, ranks: &[Rank]) -> Result<Vec<usize>> {
     let range: Option<Ranks> = asked.parse().ok();
-    let is_in = |label: &str| range.as_ref().is_some_and(|range| label.parse().is_ok_and(|rank| range.has(rank)));
-    let places = |is: &dyn Fn(&str) -> bool| (0..).zip(ranks).filter(|(_, rank)| is(&rank.label)).map(|(at, _)| at).collect::<Vec<usize>>();
+    let is_in = |label: &str| {
+        range
+            .as_ref()
+            .is_some_and(|range| label.parse().is_ok_and(|rank| range.has(rank)))
+    };
+    let places = |is: &dyn Fn(&str) -> bool| {
+        (0..)
+            .zip(ranks)
+            .filter(|(_, rank)| is(&rank.label))
+            .map(|(at, _)| at)
+            .collect::<Vec<usize>>()
+    };
     let exact = places(&|label| label == asked);
-    let found = if exact.is_empty() { places(&is_in) } else { exact };
+    let found = if exact.is_empty() {
+        places(&is_in)
+    } else {
+        exact
+    };
     if found.is_empty() {
-        bail!("there is no trace of rank {asked}; there are {}", list(ranks.iter().map(|rank| rank.label.as_str())));
+        bail!(
+            "there is no trace of rank {asked}; there are {}",
+            list(ranks.iter().map(|rank| rank.label.as_str()))
+        );
     }
     Ok(found)
 }
@@ -50,21 +85,47 @@ fn named(asked: &str, ranks: &[Rank]) -> Result<Vec<usize>> {
 impl Steps {
     /// The step of this number or name, else the one whose length, summed over these ranks, is the median (of an even number the shorter).
     pub(super) fn choose(asked: Option<&str>, ranks: &[&Rank]) -> Result<Steps> {
-        let Some(first) = ranks.first() else { return Ok(Steps { name: None }) };
-        let lengths: Vec<IndexMap<&str, i64>> = ranks.iter().map(|rank| lengths(&rank.analysis)).collect();
-        let length = |name: &str| lengths.iter().try_fold(0i64, |sum, of| Some(sum.saturating_add(*of.get(name)?)));
-        let mut common: Vec<(i64, &str)> = first.analysis.steps.iter().filter_map(|step| Some((length(&step.name)?, step.name.as_str()))).collect();
+        let Some(first) = ranks.first() else {
+            return Ok(Steps { name: None });
+        };
+        let lengths: Vec<IndexMap<&str, i64>> =
+            ranks.iter().map(|rank| lengths(&rank.analysis)).collect();
+        let length = |name: &str| {
+            lengths
+                .iter()
+                .try_fold(0i64, |sum, of| Some(sum.saturating_add(*of.get(name)?)))
+        };
+        let mut common: Vec<(i64, &str)> = first
+            .analysis
+            .steps
+            .iter()
+            .filter_map(|step| Some((length(&step.name)?, step.name.as_str())))
+            .collect();
         if let Some(asked) = asked {
-            let is_asked = |name: &str| name == asked || name.strip_suffix(asked).is_some_and(|head| head.ends_with(|c: char| !c.is_ascii_digit()));
+            let is_asked = |name: &str| {
+                name == asked
+                    || name
+                        .strip_suffix(asked)
+                        .is_some_and(|head| head.ends_with(|c: char| !c.is_ascii_digit()))
+            };
             return match common.iter().find(|(_, name)| is_asked(name)) {
-                Some((_, name)) => Ok(Steps { name: Some((*name).to_owned()) }),
-                None if common.is_empty() => bail!("there is no step {asked}: the traces have no steps"),
-                None => bail!("there is no step {asked}; there are {}", list(common.iter().map(|(_, name)| *name))),
+                Some((_, name)) => Ok(Steps {
+                    name: Some((*name).to_owned()),
+                }),
+                None if common.is_empty() => {
+                    bail!("there is no step {asked}: the traces have no steps")
+                }
+                None => bail!(
+                    "there is no step {asked}; there are {}",
+                    list(common.iter().map(|(_, name)| *name))
+                ),
             };
         }
         common.sort_unstable();
         let median = common.get(common.len().saturating_sub(1) / 2);
-        Ok(Steps { name: median.map(|(_, name)| (*name).to_owned()) })
+        Ok(Steps {
+            name: median.map(|(_, name)| (*name).to_owned()),
+        })
     }
 
     /// Its name.
@@ -73,7 +134,13 @@ impl Steps {
     }
 
     /// What is drawn of a rank, with `most` ranges. `whole`: from the first start to the last end; `starts`: of all ranges.
-    pub(super) fn window(&self, analysis: &Analysis, most: usize, whole: (TimeNs, TimeNs), starts: impl FnOnce() -> Vec<TimeNs>) -> Window {
+    pub(super) fn window(
+        &self,
+        analysis: &Analysis,
+        most: usize,
+        whole: (TimeNs, TimeNs),
+        starts: impl FnOnce() -> Vec<TimeNs>,
+    ) -> Window {
         match self.name.as_deref().and_then(|name| find(analysis, name)) {
             Some(step) => of_step(step),
             None => without_step(whole, starts(), most),
@@ -85,7 +152,9 @@ impl Steps {
 fn lengths(analysis: &Analysis) -> IndexMap<&str, i64> {
     let mut lengths = IndexMap::with_capacity(analysis.steps.len());
     for step in &analysis.steps {
-        lengths.entry(step.name.as_str()).or_insert(step.duration_ns);
+        lengths
+            .entry(step.name.as_str())
+            .or_insert(step.duration_ns);
     }
     lengths
 }
@@ -98,33 +167,56 @@ fn find<'a>(analysis: &'a Analysis, name: &str) -> Option<&'a Step> {
 fn of_step(step: &Step) -> Window {
     let (start, length) = (step.start_ns, step.duration_ns);
     let end = start.saturating_add(length);
-    let device_end = if step.rows > 0 { step.device_start_ns.saturating_add(step.device_window_ns) } else { end };
+    let device_end = if step.rows > 0 {
+        step.device_start_ns.saturating_add(step.device_window_ns)
+    } else {
+        end
+    };
     let end = device_end.clamp(end, end.saturating_add(length));
-    Window { start: TimeNs(start), end: TimeNs(end), step: Some((step.name.clone(), DurationNs(length))), note: String::new() }
+    Window {
+        start: TimeNs(start),
+        end: TimeNs(end),
+        step: Some((step.name.clone(), DurationNs(length))),
+        note: String::new(),
+    }
 }
 
 /// All, or from the middle on as many ranges as are drawn.
 fn without_step((start, end): (TimeNs, TimeNs), mut starts: Vec<TimeNs>, most: usize) -> Window {
     if starts.len() <= most {
-        return Window { start, end, step: None, note: "The trace has no steps: this is all of it".to_owned() };
+        return Window {
+            start,
+            end,
+            step: None,
+            note: "The trace has no steps: this is all of it".to_owned(),
+        };
     }
     starts.sort_unstable();
     // some that began before reach into it
     let most = most - most / 10;
     let first = (starts.len() - most) / 2;
-    let (from, to) = (starts[first], starts.get(first + most).copied().unwrap_or(end));
+    let (from, to) = (
+        starts[first],
+        starts.get(first + most).copied().unwrap_or(end),
+    );
     let all = starts.len();
     let share = (to - from).0 as f64 / (end - start).0.max(1) as f64 * 100.0;
     Window {
         start: from,
         end: to,
         step: None,
-        note: format!("The trace has no steps and {all} ranges: this is {share:.1} % of its time, from the middle"),
+        note: format!(
+            "The trace has no steps and {all} ranges: this is {share:.1} % of its time, from the middle"
+        ),
     }
 }
 
 fn list<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = all.collect();
-    let more = if all.len() > 20 { format!(", … ({} in all)", all.len()) } else { String::new() };
+    let more = if all.len() > 20 {
+        format!(", … ({} in all)", all.len())
+    } else {
+        String::new()
+    };
     all.iter().take(20).copied().collect::<Vec<_>>().join(", ") + &more
 }

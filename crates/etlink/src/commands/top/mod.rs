@@ -44,29 +44,63 @@ pub(super) struct Wanted<'a> {
 }
 
 pub fn run(args: args::Top) -> Result<Outcome> {
-    let args::Top { trace, host, by, python, tables } = &args;
+    let args::Top {
+        trace,
+        host,
+        by,
+        python,
+        tables,
+    } = &args;
     if tables.ranks.is_some() && !trace.is_dir() {
-        bail!("--ranks chooses traces of a folder; {} is a file", trace.display());
+        bail!(
+            "--ranks chooses traces of a folder; {} is a file",
+            trace.display()
+        );
     }
-    if host.iter().chain([trace]).all(|path| path.as_path() == Path::new("-")) && host.is_some() {
+    if host
+        .iter()
+        .chain([trace])
+        .all(|path| path.as_path() == Path::new("-"))
+        && host.is_some()
+    {
         bail!("only one of --host and the device trace can be standard input");
     }
-    let wanted = Wanted { trace, host: host.as_deref(), by: *by, python: *python, tables };
+    let wanted = Wanted {
+        trace,
+        host: host.as_deref(),
+        by: *by,
+        python: *python,
+        tables,
+    };
     let (made, bad) = self::tables(wanted, threads(tables.threads)?)?;
     if tables.json {
         print_json(&made)?;
     } else if tables.csv {
-        made.iter().for_each(|one| one.notes.iter().for_each(|note| eprint!("{}", table::note(&format!("{}: {note}", one.file)))));
+        made.iter().for_each(|one| {
+            one.notes
+                .iter()
+                .for_each(|note| eprint!("{}", table::note(&format!("{}: {note}", one.file))))
+        });
         print(&show::csv(&made)?)?;
     } else {
-        print(&made.iter().map(|table| show::table(table, tables.rows)).collect::<Vec<_>>().join("\n"))?;
+        print(
+            &made
+                .iter()
+                .map(|table| show::table(table, tables.rows))
+                .collect::<Vec<_>>()
+                .join("\n"),
+        )?;
     }
     Ok(if bad { Outcome::Found } else { Outcome::Done })
 }
 
 /// The tables that could be made, and whether one could not.
 pub(super) fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, bool)> {
-    let all = if wanted.trace.is_dir() { of_folder(wanted, threads)? } else { vec![of_file(wanted, threads)] };
+    let all = if wanted.trace.is_dir() {
+        of_folder(wanted, threads)?
+    } else {
+        vec![of_file(wanted, threads)]
+    };
     let (mut tables, mut errors) = (vec![], vec![]);
     for table in all {
         match table {
@@ -77,12 +111,15 @@ pub(super) fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, 
     if tables.is_empty() {
         return Err(fleet::none_left(errors));
     }
-    errors.iter().for_each(|error| eprintln!("etlink: {error:#}"));
+    errors
+        .iter()
+        .for_each(|error| eprintln!("etlink: {error:#}"));
     Ok((tables, !errors.is_empty()))
 }
 
 fn of_file(wanted: Wanted<'_>, threads: usize) -> Result<Table> {
-    Budget::new(wanted.tables.memory, threads).check(&[Need::of(wanted.host, Some(wanted.trace))])?;
+    Budget::new(wanted.tables.memory, threads)
+        .check(&[Need::of(wanted.host, Some(wanted.trace))])?;
     let progress = Progress::new();
     progress.say("reading");
     let made = of_trace(wanted, wanted.host, wanted.trace, threads, &progress);
@@ -100,18 +137,38 @@ fn of_folder(wanted: Wanted<'_>, threads: usize) -> Result<Vec<Result<Table>>> {
     let is_asked = |rank: Option<i64>| fleet::is_asked(wanted.tables.ranks.as_ref(), rank);
     let tables = fleet.each(|at| {
         let (run, found) = fleet.rank(at);
-        let Some(device) = &found.device else { return is_asked(found.rank).then(|| Err(fleet::no_device(run, found))) };
+        let Some(device) = &found.device else {
+            return is_asked(found.rank).then(|| Err(fleet::no_device(run, found)));
+        };
         if found.rank.is_some() && !is_asked(found.rank) {
             return None;
         }
-        let made = of_trace(wanted, found.host.as_deref(), device, fleet.threads_each, &progress);
-        made.map(|made| is_asked(found.rank.or(made.rank)).then(|| Table { rank: found.rank.or(made.rank), ..made })).transpose()
+        let made = of_trace(
+            wanted,
+            found.host.as_deref(),
+            device,
+            fleet.threads_each,
+            &progress,
+        );
+        made.map(|made| {
+            is_asked(found.rank.or(made.rank)).then(|| Table {
+                rank: found.rank.or(made.rank),
+                ..made
+            })
+        })
+        .transpose()
     });
     progress.clear();
     Ok(tables.into_iter().flatten().collect())
 }
 
-fn of_trace(wanted: Wanted<'_>, host: Option<&Path>, device: &Path, threads: usize, progress: &Progress) -> Result<Table> {
+fn of_trace(
+    wanted: Wanted<'_>,
+    host: Option<&Path>,
+    device: &Path,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Table> {
     let group = match wanted.tables.group {
         args::Group::Name => Group::Name,
         args::Group::Shape => Group::Shape,
@@ -119,50 +176,109 @@ fn of_trace(wanted: Wanted<'_>, host: Option<&Path>, device: &Path, threads: usi
     };
     let trace = pair::read_for_figures(input::open(device, threads, progress)?, threads)?;
     if trace.window().is_none() && trace.asides.kind.is_empty() {
-        return Err(etlink_link::Error::empty_device(&trace)).with_context(|| device.display().to_string());
+        return Err(etlink_link::Error::empty_device(&trace))
+            .with_context(|| device.display().to_string());
     }
-    let (file, rank, mut notes) = (device.display().to_string(), trace.header.rank, notes(&trace, group, host.is_some()));
-    let options = Options { group, python: wanted.python, shapes: None };
+    let (file, rank, mut notes) = (
+        device.display().to_string(),
+        trace.header.rank,
+        notes(&trace, group, host.is_some()),
+    );
+    let options = Options {
+        group,
+        python: wanted.python,
+        shapes: None,
+    };
     let (mut top, report) = match host.filter(|_| group == Group::Shape && !has_shapes(&trace)) {
-        None => (top(&trace, options), LinkReport { anomalies: trace.anomalies, ..LinkReport::default() }),
+        None => (
+            top(&trace, options),
+            LinkReport {
+                anomalies: trace.anomalies,
+                ..LinkReport::default()
+            },
+        ),
         Some(host) => of_pair(host, device, trace, options, threads, progress)?,
     };
     if wanted.tables.strict && pair::is_damaged(&report) {
         return Err(Refused::new(device, &report.anomalies).into());
     }
-    notes.extend(report.notes.into_iter().chain(table::damage(&report.anomalies)));
+    notes.extend(
+        report
+            .notes
+            .into_iter()
+            .chain(table::damage(&report.anomalies)),
+    );
     notes.extend(negative(&top));
-    top.sort(wanted.by.map_or(if top.has_device() { By::SelfDevice } else { By::SelfHost }, by));
-    Ok(Table { file, rank, notes, anomalies: report.anomalies, top })
+    top.sort(wanted.by.map_or(
+        if top.has_device() {
+            By::SelfDevice
+        } else {
+            By::SelfHost
+        },
+        by,
+    ));
+    Ok(Table {
+        file,
+        rank,
+        notes,
+        anomalies: report.anomalies,
+        top,
+    })
 }
 
 /// Input shapes are those of the host trace's nodes.
-fn of_pair(host: &Path, path: &Path, device: DeviceTrace, options: Options<'_>, threads: usize, progress: &Progress) -> Result<(Top, LinkReport)> {
+fn of_pair(
+    host: &Path,
+    path: &Path,
+    device: DeviceTrace,
+    options: Options<'_>,
+    threads: usize,
+    progress: &Progress,
+) -> Result<(Top, LinkReport)> {
     let job = Job::reading(Some(host.to_owned()), path.to_owned(), threads);
     let trace = pair::link_read(&job, device, progress)?;
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
-        (Some(host), node) if node != HostIdx::NONE => host.names.get(host.nodes.inputs[node.index()].shapes),
+        (Some(host), node) if node != HostIdx::NONE => {
+            host.names.get(host.nodes.inputs[node.index()].shapes)
+        }
         _ => "",
     };
-    Ok((top(&trace.device, Options { shapes: Some(&shapes), ..options }), trace.report))
+    Ok((
+        top(
+            &trace.device,
+            Options {
+                shapes: Some(&shapes),
+                ..options
+            },
+        ),
+        trace.report,
+    ))
 }
 
 fn has_shapes(trace: &DeviceTrace) -> bool {
-    trace.ops.shapes.iter().any(|shapes| !trace.names.get(*shapes).is_empty())
+    trace
+        .ops
+        .shapes
+        .iter()
+        .any(|shapes| !trace.names.get(*shapes).is_empty())
 }
 
 /// Why own times are below nothing.
 fn negative(top: &Top) -> Option<String> {
     let rows = top.rows.iter().filter(|row| row.self_host_ns < 0).count();
-    let why = "what it takes for their children overlaps (calls that no op made count as of one thread)";
-    (rows > 0).then(|| format!("rows whose own time is negative, as in PyTorch's table: {rows}; {why}"))
+    let why =
+        "what it takes for their children overlaps (calls that no op made count as of one thread)";
+    (rows > 0)
+        .then(|| format!("rows whose own time is negative, as in PyTorch's table: {rows}; {why}"))
 }
 
 /// Why a group has less than was asked for.
 fn notes(trace: &DeviceTrace, group: Group, has_host: bool) -> Vec<String> {
     let stacks = trace.asides.kind.contains(&etlink_model::AsideKind::Python);
     match group {
-        Group::Stack(_) if !stacks => vec!["the trace was recorded without stacks (with_stack)".to_owned()],
+        Group::Stack(_) if !stacks => {
+            vec!["the trace was recorded without stacks (with_stack)".to_owned()]
+        }
         Group::Shape if !has_shapes(trace) && !has_host => {
             vec!["the trace was recorded without shapes (record_shapes); --host gives those of the host trace".to_owned()]
         }

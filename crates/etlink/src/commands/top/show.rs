@@ -60,21 +60,43 @@ pub(super) fn csv(tables: &[Table]) -> Result<String> {
 pub(super) fn table(table: &Table, limit: usize) -> String {
     let top = &table.top;
     let mut out = String::new();
-    let rank = table.rank.map_or(String::new(), |rank| format!(", rank {rank}"));
+    let rank = table
+        .rank
+        .map_or(String::new(), |rank| format!(", rank {rank}"));
     let _ = writeln!(out, "{}{rank}", table.file);
     table.notes.iter().for_each(|text| out += &note(text));
     let columns = Columns::of(top);
     let texts = usize::from(columns.shapes) + usize::from(columns.stack);
-    let mut lines = Grid::new(1, Limit { lines: limit, option: "-n" }, columns.head(top.device)).last_texts(texts);
+    let mut lines = Grid::new(
+        1,
+        Limit {
+            lines: limit,
+            option: "-n",
+        },
+        columns.head(top.device),
+    )
+    .last_texts(texts);
     for row in &top.rows {
         if lines.add(columns.row(row, top)) {
-            row.stack.iter().skip(1).for_each(|frame| lines.continue_with(columns.below(frame)));
+            row.stack
+                .iter()
+                .skip(1)
+                .for_each(|frame| lines.continue_with(columns.below(frame)));
         }
     }
     out += &lines.to_string();
-    let _ = writeln!(out, "Self CPU time total: {}", time(top.self_host_ns as f64));
+    let _ = writeln!(
+        out,
+        "Self CPU time total: {}",
+        time(top.self_host_ns as f64)
+    );
     if columns.device {
-        let _ = writeln!(out, "Self {} time total: {}", top.device, time(top.self_device_ns as f64));
+        let _ = writeln!(
+            out,
+            "Self {} time total: {}",
+            top.device,
+            time(top.self_device_ns as f64)
+        );
     }
     out
 }
@@ -98,31 +120,76 @@ impl Columns {
     }
 
     fn head(&self, device: &str) -> Vec<String> {
-        let mut head: Vec<String> = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"].map(String::from).to_vec();
+        let mut head: Vec<String> = [
+            "Name",
+            "Self CPU %",
+            "Self CPU",
+            "CPU total %",
+            "CPU total",
+            "CPU time avg",
+        ]
+        .map(String::from)
+        .to_vec();
         if self.device {
-            head.extend([format!("Self {device}"), format!("Self {device} %"), format!("{device} total"), format!("{device} time avg")]);
+            head.extend([
+                format!("Self {device}"),
+                format!("Self {device} %"),
+                format!("{device} total"),
+                format!("{device} time avg"),
+            ]);
         }
         for (memory, side) in self.memory.into_iter().zip(["CPU", device]) {
-            head.extend([format!("{side} Mem"), format!("Self {side} Mem")].into_iter().filter(|_| memory));
+            head.extend(
+                [format!("{side} Mem"), format!("Self {side} Mem")]
+                    .into_iter()
+                    .filter(|_| memory),
+            );
         }
         head.push("# of Calls".into());
         head.extend(
-            [("Input Shapes", self.shapes), ("Source Location", self.stack)].into_iter().filter(|column| column.1).map(|column| column.0.into()),
+            [
+                ("Input Shapes", self.shapes),
+                ("Source Location", self.stack),
+            ]
+            .into_iter()
+            .filter(|column| column.1)
+            .map(|column| column.0.into()),
         );
         head
     }
 
     fn row(&self, row: &Row, top: &Top) -> Vec<String> {
         let average = |ns: i64| ns as f64 / row.count.max(1) as f64;
-        let total = if row.asynchronous { "0".into() } else { share(row.host_ns, top.self_host_ns) };
-        let mut cells = vec![row.name.clone(), share(row.self_host_ns, top.self_host_ns), time(row.self_host_ns as f64), total];
+        let total = if row.asynchronous {
+            "0".into()
+        } else {
+            share(row.host_ns, top.self_host_ns)
+        };
+        let mut cells = vec![
+            row.name.clone(),
+            share(row.self_host_ns, top.self_host_ns),
+            time(row.self_host_ns as f64),
+            total,
+        ];
         cells.extend([time(row.host_ns as f64), time(average(row.host_ns))]);
         if self.device {
-            cells.extend([time(row.self_device_ns as f64), share(row.self_device_ns, top.self_device_ns)]);
+            cells.extend([
+                time(row.self_device_ns as f64),
+                share(row.self_device_ns, top.self_device_ns),
+            ]);
             cells.extend([time(row.device_ns as f64), time(average(row.device_ns))]);
         }
-        let sides = [[row.host_bytes, row.self_host_bytes], [row.device_bytes, row.self_device_bytes]];
-        cells.extend(self.memory.into_iter().zip(sides).filter(|(memory, _)| *memory).flat_map(|(_, bytes)| bytes.map(size)));
+        let sides = [
+            [row.host_bytes, row.self_host_bytes],
+            [row.device_bytes, row.self_device_bytes],
+        ];
+        cells.extend(
+            self.memory
+                .into_iter()
+                .zip(sides)
+                .filter(|(memory, _)| *memory)
+                .flat_map(|(_, bytes)| bytes.map(size)),
+        );
         cells.push(row.count.to_string());
         if self.shapes {
             cells.push(row.shapes.clone().unwrap_or_else(|| "[]".into()));
@@ -154,12 +221,21 @@ fn time(ns: f64) -> String {
 
 /// `_format_time_share`.
 fn share(ns: i64, all: i64) -> String {
-    if all == 0 { "NaN".into() } else { format!("{:.2}%", ns as f64 * 100.0 / all as f64) }
+    if all == 0 {
+        "NaN".into()
+    } else {
+        format!("{:.2}%", ns as f64 * 100.0 / all as f64)
+    }
 }
 
 /// `_format_memory`.
 fn size(bytes: i64) -> String {
     let units = [(30, "GB"), (20, "MB"), (10, "KB")];
-    let unit = units.into_iter().find(|(bits, _)| bytes.unsigned_abs() >= 1 << bits);
-    unit.map_or_else(|| format!("{bytes} B"), |(bits, name)| format!("{:.2} {name}", bytes as f64 / f64::from(1u32 << bits)))
+    let unit = units
+        .into_iter()
+        .find(|(bits, _)| bytes.unsigned_abs() >= 1 << bits);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(bits, name)| format!("{:.2} {name}", bytes as f64 / f64::from(1u32 << bits)),
+    )
 }

@@ -23,7 +23,11 @@ pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &Analyze) -> Re
             }
         }
         let said = serde_json::to_value(total)?;
-        for name in ["kernel_type_breakdown", "potential_stragglers"].iter().filter(|_| run.ranks.len() > 1).filter(wanted) {
+        for name in ["kernel_type_breakdown", "potential_stragglers"]
+            .iter()
+            .filter(|_| run.ranks.len() > 1)
+            .filter(wanted)
+        {
             writeln!(out, "{name} of all ranks")?;
             out += &table(&said, name, args.top);
         }
@@ -32,8 +36,17 @@ pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &Analyze) -> Re
 }
 
 fn table(said: &Value, name: &str, top: usize) -> String {
-    let Some(first) = records(said, name).next() else { return "  nothing\n".to_owned() };
-    let mut grid = Grid::new(0, Limit { lines: top, option: "--top" }, first.keys().map(String::as_str));
+    let Some(first) = records(said, name).next() else {
+        return "  nothing\n".to_owned();
+    };
+    let mut grid = Grid::new(
+        0,
+        Limit {
+            lines: top,
+            option: "--top",
+        },
+        first.keys().map(String::as_str),
+    );
     for record in records(said, name) {
         grid.add(record.values().map(|value| cell(Some(value))));
     }

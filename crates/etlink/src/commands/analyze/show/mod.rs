@@ -16,25 +16,46 @@ type Shown = (String, Grid);
 pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
     let mut out = one.told.said_first();
     if !one.told.run.is_empty() {
-        let _ = writeln!(out, "{}: {}", one.told.run, count(one.told.ranks.len() as u64, "rank"));
+        let _ = writeln!(
+            out,
+            "{}: {}",
+            one.told.run,
+            count(one.told.ranks.len() as u64, "rank")
+        );
     }
     if one.told.ranks.is_empty() {
         return out + "nothing to analyze: all traces are left out\n";
     }
     out += &sentence(one);
-    if let Some(last) = one.stragglers.iter().filter(|rank| rank.last > 0).max_by_key(|rank| rank.caused_ns) {
+    if let Some(last) = one
+        .stragglers
+        .iter()
+        .filter(|rank| rank.last > 0)
+        .max_by_key(|rank| rank.caused_ns)
+    {
         let _ = writeln!(
             out,
             "{}rank {} holds the others up most: it comes last to {} of {}, and they wait {} for it, summed over ranks",
-            if one.told.absent.is_empty() { "" } else { "among the ranks here, " },
+            if one.told.absent.is_empty() {
+                ""
+            } else {
+                "among the ranks here, "
+            },
             last.rank,
             last.last,
             count(last.joints, "collective"),
             time(last.caused_ns)
         );
     }
-    let limit = Limit { lines: args.top, option: "--top" };
-    for (_, table) in TABLES.iter().filter(|(name, _)| args.table.as_deref().map_or(!ONLY_ASKED.contains(name), |only| only == *name)) {
+    let limit = Limit {
+        lines: args.top,
+        option: "--top",
+    };
+    for (_, table) in TABLES.iter().filter(|(name, _)| {
+        args.table
+            .as_deref()
+            .map_or(!ONLY_ASKED.contains(name), |only| only == *name)
+    }) {
         let (title, grid) = table(one, limit);
         if !grid.is_empty() {
             let _ = write!(out, "{title}\n{grid}");
@@ -71,12 +92,22 @@ const TABLES: &[(&str, Show)] = &[
 /// Where the time went, in words.
 fn sentence(one: &Analyzed) -> String {
     let sum = one.total.breakdown.iter().find(|sum| sum.window_ns > 0);
-    let Some(sum) = sum else { return "no device work in the trace\n".to_owned() };
+    let Some(sum) = sum else {
+        return "no device work in the trace\n".to_owned();
+    };
     let of = |part: i64| percent(part as f64 / sum.window_ns as f64, 1);
     let (busy, window) = (of(sum.busy_ns()), time(sum.window_ns));
-    let mut out = match one.told.ranks.iter().map(|rank| rank.said.breakdown.len()).sum::<usize>() {
+    let mut out = match one
+        .told
+        .ranks
+        .iter()
+        .map(|rank| rank.said.breakdown.len())
+        .sum::<usize>()
+    {
         0 | 1 => format!("the device is busy {busy} of {window}"),
-        devices => format!("{devices} devices are busy {busy} of {window}, the sum of their windows"),
+        devices => {
+            format!("{devices} devices are busy {busy} of {window}, the sum of their windows")
+        }
     };
     let _ = write!(out, ": computation {}", of(sum.computation_ns));
     for (name, ns) in [
@@ -90,14 +121,25 @@ fn sentence(one: &Analyzed) -> String {
         }
     }
     if let Some(share) = sum.overlap_share {
-        let _ = write!(out, "; {} of communication runs beside computation", percent(share, 1));
+        let _ = write!(
+            out,
+            "; {} of communication runs beside computation",
+            percent(share, 1)
+        );
     }
     out + "\n"
 }
 
 /// The records of each rank, with what it is called.
-fn of_ranks<'a, T: 'a>(one: &'a Analyzed, table: fn(&Analysis) -> &Vec<T>) -> impl Iterator<Item = (&'a str, &'a T)> {
-    one.told.ranks.iter().flat_map(move |rank| table(&rank.said).iter().map(|record| (rank.label.as_str(), record)))
+fn of_ranks<'a, T: 'a>(
+    one: &'a Analyzed,
+    table: fn(&Analysis) -> &Vec<T>,
+) -> impl Iterator<Item = (&'a str, &'a T)> {
+    one.told.ranks.iter().flat_map(move |rank| {
+        table(&rank.said)
+            .iter()
+            .map(|record| (rank.label.as_str(), record))
+    })
 }
 
 fn rate(gb_per_s: Option<f64>) -> String {

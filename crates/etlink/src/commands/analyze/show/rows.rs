@@ -2,7 +2,10 @@
 
 use super::{Analyzed, Shown, of_ranks, rate};
 use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, time};
-use etlink_analyze::{Collectives, Computed, Copies, Coverage, Kernel, Launches, Memory, MemoryPoint, Metric, QueueLength, Sequence};
+use etlink_analyze::{
+    Collectives, Computed, Copies, Coverage, Kernel, Launches, Memory, MemoryPoint, Metric,
+    QueueLength, Sequence,
+};
 use etlink_link::ranks::Lateness;
 
 pub(super) fn kernels(one: &Analyzed, limit: Limit) -> Shown {
@@ -17,38 +20,60 @@ pub(super) fn kernels(one: &Analyzed, limit: Limit) -> Shown {
         ("mean", |kernel| mean_time(kernel.durations.mean_ns())),
         ("min", |kernel| time(kernel.durations.min_ns)),
         ("max", |kernel| time(kernel.durations.max_ns)),
-        ("stddev", |kernel| kernel.durations.stddev_ns().map_or("-".into(), mean_time)),
+        ("stddev", |kernel| {
+            kernel.durations.stddev_ns().map_or("-".into(), mean_time)
+        }),
     ];
-    (format!("kernels and copies, {}", count(all.len() as u64, "name")), Grid::of(3, limit, columns, all.iter()))
+    (
+        format!("kernels and copies, {}", count(all.len() as u64, "name")),
+        Grid::of(3, limit, columns, all.iter()),
+    )
 }
 
 pub(super) fn collectives(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&Collectives>] = &[
         ("kind", |one| one.kind.clone()),
-        ("group", |one| if one.group.is_empty() { "not said".into() } else { one.group.clone() }),
-        ("on", |one| if one.on_device { "device" } else { "host" }.to_owned()),
+        ("group", |one| {
+            if one.group.is_empty() {
+                "not said".into()
+            } else {
+                one.group.clone()
+            }
+        }),
+        ("on", |one| {
+            if one.on_device { "device" } else { "host" }.to_owned()
+        }),
         ("times", |one| one.count.to_string()),
         ("bytes", |one| one.bytes.to_string()),
         ("sum", |one| time(one.sum_ns)),
         ("algorithm", |one| rate(one.algorithm_gb_per_s)),
         ("bus", |one| rate(one.bus_gb_per_s)),
     ];
-    let title = "communication (bytes: sum; bandwidths hold the wait for other ranks, see `etlink ranks`)";
-    (title.into(), Grid::of(3, limit, columns, one.total.collectives.iter()))
+    let title =
+        "communication (bytes: sum; bandwidths hold the wait for other ranks, see `etlink ranks`)";
+    (
+        title.into(),
+        Grid::of(3, limit, columns, one.total.collectives.iter()),
+    )
 }
 
 pub(super) fn copies(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&Copies>] = &[
         ("copies", |copies| copies.kind.clone()),
         ("rows", |copies| copies.rows.to_string()),
-        ("without size", |copies| copies.rows_without_size.to_string()),
+        ("without size", |copies| {
+            copies.rows_without_size.to_string()
+        }),
         ("bytes", |copies| copies.bytes.to_string()),
         ("time", |copies| time(copies.busy_ns)),
         ("bandwidth", |copies| rate(copies.gb_per_s)),
         ("largest", |copies| rate(copies.max_gb_per_s)),
     ];
     let title = "copies by kind (bandwidth: bytes over the time in which one with a size runs)";
-    (title.into(), Grid::of(1, limit, columns, one.total.copies.iter()))
+    (
+        title.into(),
+        Grid::of(1, limit, columns, one.total.copies.iter()),
+    )
 }
 
 pub(super) fn launches(one: &Analyzed, limit: Limit) -> Shown {
@@ -63,7 +88,10 @@ pub(super) fn launches(one: &Analyzed, limit: Limit) -> Shown {
         ("delay max", |launch| time(launch.delay_max_ns)),
     ];
     let title = "launching calls (short rows: together shorter than their call; delay: from the call's end to its first row)";
-    (title.into(), Grid::of(1, limit, columns, one.total.launches.iter()))
+    (
+        title.into(),
+        Grid::of(1, limit, columns, one.total.launches.iter()),
+    )
 }
 
 pub(super) fn queues(one: &Analyzed, limit: Limit) -> Shown {
@@ -77,7 +105,10 @@ pub(super) fn queues(one: &Analyzed, limit: Limit) -> Shown {
         ("full", |(_, queue)| time(queue.full_ns)),
     ];
     let queues = of_ranks(one, |rank| &rank.queues);
-    ("rows launched and not started, per stream (full: 1024 or more)".into(), Grid::of(3, limit, columns, queues))
+    (
+        "rows launched and not started, per stream (full: 1024 or more)".into(),
+        Grid::of(3, limit, columns, queues),
+    )
 }
 
 pub(super) fn coverage(one: &Analyzed, limit: Limit) -> Shown {
@@ -93,7 +124,10 @@ pub(super) fn coverage(one: &Analyzed, limit: Limit) -> Shown {
         ("over 70 %", |(_, of)| percent(of.high_share, 1)),
     ];
     let devices = of_ranks(one, |rank| &rank.coverage);
-    ("multiprocessors that kernels' blocks can fill (kernels: those with a grid)".into(), Grid::of(2, limit, columns, devices))
+    (
+        "multiprocessors that kernels' blocks can fill (kernels: those with a grid)".into(),
+        Grid::of(2, limit, columns, devices),
+    )
 }
 
 pub(super) fn work(one: &Analyzed, limit: Limit) -> Shown {
@@ -103,11 +137,16 @@ pub(super) fn work(one: &Analyzed, limit: Limit) -> Shown {
         ("kernels", |(_, of)| of.rows.to_string()),
         ("operations", |(_, of)| scaled(of.operations as f64, "FLOP")),
         ("rate", |(_, of)| scaled(of.tflops * 1e12, "FLOP/s")),
-        ("while these run", |(_, of)| scaled(of.busy_tflops * 1e12, "FLOP/s")),
+        ("while these run", |(_, of)| {
+            scaled(of.busy_tflops * 1e12, "FLOP/s")
+        }),
         ("they run", |(_, of)| time(of.sum_ns)),
     ];
     let devices = of_ranks(one, |rank| &rank.work);
-    ("operations of multiplications, convolutions and attention, by shapes".into(), Grid::of(2, limit, columns, devices))
+    (
+        "operations of multiplications, convolutions and attention, by shapes".into(),
+        Grid::of(2, limit, columns, devices),
+    )
 }
 
 pub(super) fn sequences(one: &Analyzed, limit: Limit) -> Shown {
@@ -120,13 +159,22 @@ pub(super) fn sequences(one: &Analyzed, limit: Limit) -> Shown {
         ("op time", |sequence| time(sequence.op_ns)),
         ("kernels", |sequence| sequence.names.clone()),
     ];
-    (format!("kernel sequences, {} different", all.len()), Grid::of(1, limit, columns, all.iter()).last_texts(1))
+    (
+        format!("kernel sequences, {} different", all.len()),
+        Grid::of(1, limit, columns, all.iter()).last_texts(1),
+    )
 }
 
 pub(super) fn memory(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, &Memory)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, of)| if of.device < 0 { of.device_type.to_owned() } else { format!("{} {}", of.device_type, of.device) }),
+        ("device", |(_, of)| {
+            if of.device < 0 {
+                of.device_type.to_owned()
+            } else {
+                format!("{} {}", of.device_type, of.device)
+            }
+        }),
         ("allocations", |(_, of)| of.allocations.to_string()),
         ("frees", |(_, of)| of.frees.to_string()),
         ("before", |(_, of)| mb(of.start_bytes)),
@@ -134,30 +182,52 @@ pub(super) fn memory(one: &Analyzed, limit: Limit) -> Shown {
         ("peak", |(_, of)| mb(of.peak_bytes)),
         ("reserved", |(_, of)| mb(of.peak_reserved_bytes)),
     ];
-    ("memory (before and after the recording)".into(), Grid::of(2, limit, columns, of_ranks(one, |rank| &rank.memory)))
+    (
+        "memory (before and after the recording)".into(),
+        Grid::of(2, limit, columns, of_ranks(one, |rank| &rank.memory)),
+    )
 }
 
 pub(super) fn memory_timeline(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, (i64, &MemoryPoint))>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, (_, point))| format!("{} {}", point.device_type, point.device)),
-        ("after", |(_, (first, point))| time(point.time_ns.saturating_sub(*first))),
+        ("device", |(_, (_, point))| {
+            format!("{} {}", point.device_type, point.device)
+        }),
+        ("after", |(_, (first, point))| {
+            time(point.time_ns.saturating_sub(*first))
+        }),
         ("bytes", |(_, (_, point))| point.bytes.to_string()),
-        ("allocated", |(_, (_, point))| point.allocated_bytes.to_string()),
-        ("reserved", |(_, (_, point))| point.reserved_bytes.to_string()),
+        ("allocated", |(_, (_, point))| {
+            point.allocated_bytes.to_string()
+        }),
+        ("reserved", |(_, (_, point))| {
+            point.reserved_bytes.to_string()
+        }),
     ];
     let all = one.told.ranks.iter().flat_map(|rank| {
         let points = &rank.said.memory_timeline;
         let first = points.first().map_or(0, |point| point.time_ns);
-        points.iter().map(move |point| (&*rank.label, (first, point)))
+        points
+            .iter()
+            .map(move |point| (&*rank.label, (first, point)))
     });
-    ("allocations and frees (after the first of the rank; JSON and CSV have its time)".into(), Grid::of(2, limit, columns, all))
+    (
+        "allocations and frees (after the first of the rank; JSON and CSV have its time)".into(),
+        Grid::of(2, limit, columns, all),
+    )
 }
 
 pub(super) fn metrics(one: &Analyzed, _: Limit) -> Shown {
-    let columns: &[Column<&Metric>] =
-        &[("metric", |metric| metric.name.clone()), ("value", |metric| format!("{:.6}", metric.value)), ("unit", |metric| metric.unit.to_owned())];
-    ("metrics over all ranks, by ccl-bench's names".into(), Grid::of(1, Limit::NONE, columns, one.total.metrics.iter()))
+    let columns: &[Column<&Metric>] = &[
+        ("metric", |metric| metric.name.clone()),
+        ("value", |metric| format!("{:.6}", metric.value)),
+        ("unit", |metric| metric.unit.to_owned()),
+    ];
+    (
+        "metrics over all ranks, by ccl-bench's names".into(),
+        Grid::of(1, Limit::NONE, columns, one.total.metrics.iter()),
+    )
 }
 
 pub(super) fn stragglers(one: &Analyzed, limit: Limit) -> Shown {
@@ -168,5 +238,8 @@ pub(super) fn stragglers(one: &Analyzed, limit: Limit) -> Shown {
         ("others wait", |late| time(late.caused_ns)),
         ("waits", |late| time(late.waited_ns)),
     ];
-    ("who comes late to collectives (others wait: summed; more in `etlink ranks`)".into(), Grid::of(1, limit, columns, one.stragglers.iter()))
+    (
+        "who comes late to collectives (others wait: summed; more in `etlink ranks`)".into(),
+        Grid::of(1, limit, columns, one.stragglers.iter()),
+    )
 }

@@ -13,60 +13,107 @@ pub(super) fn breakdown(one: &Analyzed, _: Limit) -> Shown {
         ("device", |(_, one)| number_or_all(one.device)),
         ("window", |(_, one)| time(one.window_ns)),
         ("computation", |(_, one)| of(one.computation_ns, one)),
-        ("communication", |(_, one)| of(one.exposed_communication_ns, one)),
+        ("communication", |(_, one)| {
+            of(one.exposed_communication_ns, one)
+        }),
         ("memory", |(_, one)| of(one.exposed_memory_ns, one)),
         ("other", |(_, one)| of(one.exposed_other_ns, one)),
         ("idle", |(_, one)| of(one.idle_ns, one)),
-        ("overlap", |(_, one)| one.overlap_share.map_or("-".into(), |share| percent(share, 1))),
+        ("overlap", |(_, one)| {
+            one.overlap_share
+                .map_or("-".into(), |share| percent(share, 1))
+        }),
     ];
     let devices = of_ranks(one, |rank| &rank.breakdown).chain(of_all(one, &one.total.breakdown));
-    let title =
-        "device time (communication, memory, other: where nothing to the left of them runs; other: waits, no work; overlap: of communication)";
+    let title = "device time (communication, memory, other: where nothing to the left of them runs; other: waits, no work; overlap: of communication)";
     (title.into(), Grid::of(2, Limit::NONE, columns, devices))
 }
 
 pub(super) fn steps(one: &Analyzed, limit: Limit) -> Shown {
     fn of_device(part: i64, step: &Step) -> String {
-        if step.rows > 0 { percent(part as f64 / step.device_window_ns.max(1) as f64, 1) } else { "-".into() }
+        if step.rows > 0 {
+            percent(part as f64 / step.device_window_ns.max(1) as f64, 1)
+        } else {
+            "-".into()
+        }
     }
     let columns: &[Column<(&str, &Step)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("step", |(_, step)| step.name.clone()),
         ("host", |(_, step)| time(step.duration_ns)),
-        ("device", |(_, step)| if step.rows > 0 { time(step.device_window_ns) } else { "-".into() }),
-        ("computation", |(_, step)| of_device(step.computation_ns, step)),
-        ("communication", |(_, step)| of_device(step.exposed_communication_ns, step)),
-        ("memory", |(_, step)| of_device(step.exposed_memory_ns, step)),
+        ("device", |(_, step)| {
+            if step.rows > 0 {
+                time(step.device_window_ns)
+            } else {
+                "-".into()
+            }
+        }),
+        ("computation", |(_, step)| {
+            of_device(step.computation_ns, step)
+        }),
+        ("communication", |(_, step)| {
+            of_device(step.exposed_communication_ns, step)
+        }),
+        ("memory", |(_, step)| {
+            of_device(step.exposed_memory_ns, step)
+        }),
         ("idle", |(_, step)| of_device(step.idle_ns, step)),
         ("rows", |(_, step)| step.rows.to_string()),
     ];
     let all = || of_ranks(one, |rank| &rank.steps);
-    let mean = |of: fn(&Step) -> i64| mean_time(all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64);
-    let host = format!("{}, mean {} on the host", how_many(one), mean(|step| step.duration_ns));
-    let device = format!(", {} on the device (device: rows launched in the step)", mean(|step| step.device_window_ns));
-    let title = if all().any(|(_, step)| step.rows > 0) { host + &device } else { host };
+    let mean = |of: fn(&Step) -> i64| {
+        mean_time(all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64)
+    };
+    let host = format!(
+        "{}, mean {} on the host",
+        how_many(one),
+        mean(|step| step.duration_ns)
+    );
+    let device = format!(
+        ", {} on the device (device: rows launched in the step)",
+        mean(|step| step.device_window_ns)
+    );
+    let title = if all().any(|(_, step)| step.rows > 0) {
+        host + &device
+    } else {
+        host
+    };
     (title, Grid::of(2, limit, columns, all()))
 }
 
 /// Steps, and of how many ranks.
 fn how_many(one: &Analyzed) -> String {
-    let each: Vec<usize> = one.told.ranks.iter().map(|rank| rank.said.steps.len()).filter(|steps| *steps > 0).collect();
+    let each: Vec<usize> = one
+        .told
+        .ranks
+        .iter()
+        .map(|rank| rank.said.steps.len())
+        .filter(|steps| *steps > 0)
+        .collect();
     let steps = |steps: usize| count(steps as u64, "step");
     match each[..] {
         [only] => steps(only),
-        [first, ..] if each.iter().all(|steps| *steps == first) => format!("{} of each of {} ranks", steps(first), each.len()),
+        [first, ..] if each.iter().all(|steps| *steps == first) => {
+            format!("{} of each of {} ranks", steps(first), each.len())
+        }
         _ => format!("{} of {} ranks", steps(each.iter().sum()), each.len()),
     }
 }
 
 pub(super) fn idle(one: &Analyzed, _: Limit) -> Shown {
     let devices = of_ranks(one, |rank| &rank.idle).chain(of_all(one, &one.total.idle));
-    ("idle devices (no stream works), by what the next row waited for".into(), gaps(Limit::NONE, devices))
+    (
+        "idle devices (no stream works), by what the next row waited for".into(),
+        gaps(Limit::NONE, devices),
+    )
 }
 
 pub(super) fn stream_idle(one: &Analyzed, limit: Limit) -> Shown {
     let streams = of_ranks(one, |rank| &rank.stream_idle);
-    ("gaps of streams, by what the next row waited for".into(), gaps(limit, streams))
+    (
+        "gaps of streams, by what the next row waited for".into(),
+        gaps(limit, streams),
+    )
 }
 
 fn gaps<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a Idle)>) -> Grid {
@@ -92,7 +139,10 @@ fn gaps<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a Idle)>) -> Gri
 
 /// The line of all ranks, if there are several.
 fn of_all<'a, T>(one: &Analyzed, total: &'a [T]) -> impl Iterator<Item = (&'a str, &'a T)> {
-    total.iter().filter(|_| one.told.ranks.len() > 1).map(|sum| ("all", sum))
+    total
+        .iter()
+        .filter(|_| one.told.ranks.len() > 1)
+        .map(|sum| ("all", sum))
 }
 
 fn number_or_all(number: Option<i64>) -> String {

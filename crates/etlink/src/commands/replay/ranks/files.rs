@@ -26,16 +26,35 @@ pub(in crate::commands) struct Set {
 
 impl Set {
     /// What communicates in the file of `rank`.
-    pub(in crate::commands) fn facts(&self, rank: i64, file: &read::Graph, graph: &Graph, base_ns: i64) -> Result<Facts> {
+    pub(in crate::commands) fn facts(
+        &self,
+        rank: i64,
+        file: &read::Graph,
+        graph: &Graph,
+        base_ns: i64,
+    ) -> Result<Facts> {
         let groups = groups_beside(&self.prefix)?.unwrap_or_default();
-        let all: Vec<u64> = self.ranks.keys().filter_map(|rank| u64::try_from(*rank).ok()).collect();
-        Ok(facts(rank, file, graph, |name| group_of(name, &groups, &all), base_ns))
+        let all: Vec<u64> = self
+            .ranks
+            .keys()
+            .filter_map(|rank| u64::try_from(*rank).ok())
+            .collect();
+        Ok(facts(
+            rank,
+            file,
+            graph,
+            |name| group_of(name, &groups, &all),
+            base_ns,
+        ))
     }
 }
 
 /// Whether it is the file of a rank without a trace.
 pub(in crate::commands) fn does_nothing(file: &read::Graph) -> bool {
-    file.len() == 1 && file.duration_ns[0] == 0 && file.start_ns[0].is_none() && file.node_type[0] == NodeType::CompNode
+    file.len() == 1
+        && file.duration_ns[0] == 0
+        && file.start_ns[0].is_none()
+        && file.node_type[0] == NodeType::CompNode
 }
 
 /// The runs whose `.et` files are in a folder or its subfolders; none where traces are there too, which say more.
@@ -51,7 +70,10 @@ pub(in crate::commands) fn find(dir: &Path) -> Result<Vec<Set>> {
     if sets.is_empty() || !discover(dir)?.is_empty() {
         return Ok(vec![]);
     }
-    Ok(sets.into_iter().map(|(prefix, ranks)| Set { prefix, ranks }).collect())
+    Ok(sets
+        .into_iter()
+        .map(|(prefix, ranks)| Set { prefix, ranks })
+        .collect())
 }
 
 /// Reads them; refuses what does not fit into memory.
@@ -59,10 +81,18 @@ pub(super) fn read(sets: &[Set], dir: &Path, budget: Budget) -> Result<Vec<Fleet
     let (mut fleets, mut bytes): (Vec<Fleet>, u64) = (vec![], 0);
     for set in sets {
         let fleet = of_set(set)?;
-        bytes = fleet.members.iter().map(Member::bytes).fold(bytes, u64::saturating_add);
+        bytes = fleet
+            .members
+            .iter()
+            .map(Member::bytes)
+            .fold(bytes, u64::saturating_add);
         fleets.push(fleet);
         if bytes > budget.for_ranks() {
-            return Err(too_many(dir, sets.iter().map(|set| set.ranks.len()).sum(), budget));
+            return Err(too_many(
+                dir,
+                sets.iter().map(|set| set.ranks.len()).sum(),
+                budget,
+            ));
         }
     }
     Ok(fleets)
@@ -70,75 +100,178 @@ pub(super) fn read(sets: &[Set], dir: &Path, budget: Budget) -> Result<Vec<Fleet
 
 fn of_set(set: &Set) -> Result<Fleet> {
     let groups = groups_beside(&set.prefix)?.unwrap_or_default();
-    let all: Vec<u64> = set.ranks.keys().filter_map(|rank| u64::try_from(*rank).ok()).collect();
-    let read: Vec<_> = set.ranks.par_iter().map(|(rank, path)| (rank, member(*rank, path, &groups, &all))).collect();
-    let mut fleet = Fleet { name: format!("{}.*.et", set.prefix.display()), notes: vec![], members: vec![], left_out: vec![] };
+    let all: Vec<u64> = set
+        .ranks
+        .keys()
+        .filter_map(|rank| u64::try_from(*rank).ok())
+        .collect();
+    let read: Vec<_> = set
+        .ranks
+        .par_iter()
+        .map(|(rank, path)| (rank, member(*rank, path, &groups, &all)))
+        .collect();
+    let mut fleet = Fleet {
+        name: format!("{}.*.et", set.prefix.display()),
+        notes: vec![],
+        members: vec![],
+        left_out: vec![],
+    };
     for (rank, read) in read {
         match read {
-            Ok(None) => fleet.notes.push(format!("rank {rank}: its file does nothing, as that of a rank without a trace")),
+            Ok(None) => fleet.notes.push(format!(
+                "rank {rank}: its file does nothing, as that of a rank without a trace"
+            )),
             Ok(Some((member, notes))) => {
-                fleet.notes.extend(notes.into_iter().map(|note| format!("rank {rank}: {note}")));
+                fleet
+                    .notes
+                    .extend(notes.into_iter().map(|note| format!("rank {rank}: {note}")));
                 fleet.members.push(member);
             }
-            Err(error) => fleet.left_out.push(Stray { label: rank.to_string(), error: Some(format!("{error:#}")), why: None }),
+            Err(error) => fleet.left_out.push(Stray {
+                label: rank.to_string(),
+                error: Some(format!("{error:#}")),
+                why: None,
+            }),
         }
     }
     Ok(fleet)
 }
 
-fn member(rank: i64, path: &Path, groups: &GroupList, all: &[u64]) -> Result<Option<(Member, Vec<String>)>> {
+fn member(
+    rank: i64,
+    path: &Path,
+    groups: &GroupList,
+    all: &[u64],
+) -> Result<Option<(Member, Vec<String>)>> {
     let name = || path.display().to_string();
     let file = read::read(input::open_any(path)?).with_context(name)?;
     if !matches!(file.format, FileKind::ChakraEt | FileKind::ChakraJson) || file.is_empty() {
-        bail!("{}: no Chakra nodes in it to run; see `etlink check`", path.display());
+        bail!(
+            "{}: no Chakra nodes in it to run; see `etlink check`",
+            path.display()
+        );
     }
     if does_nothing(&file) {
         return Ok(None);
     }
     let (graph, notes) = chakra::graph_of(&file).with_context(name)?;
     let names = RankNames::of(&chakra::Named(&file), graph.len());
-    let base = file.metadata.iter().find(|(key, _)| key == "base_time_ns").and_then(|(_, base)| base.parse().ok());
-    let facts = facts(rank, &file, &graph, |name| group_of(name, groups, all), base.unwrap_or(0));
-    Ok(Some((Member { label: rank.to_string(), facts, graph, names, base_ns: base.unwrap_or(0) }, notes)))
+    let base = file
+        .metadata
+        .iter()
+        .find(|(key, _)| key == "base_time_ns")
+        .and_then(|(_, base)| base.parse().ok());
+    let facts = facts(
+        rank,
+        &file,
+        &graph,
+        |name| group_of(name, groups, all),
+        base.unwrap_or(0),
+    );
+    Ok(Some((
+        Member {
+            label: rank.to_string(),
+            facts,
+            graph,
+            names,
+            base_ns: base.unwrap_or(0),
+        },
+        notes,
+    )))
 }
 
 /// What communicates in a file, by id as simulators take it.
-fn facts(rank: i64, file: &read::Graph, graph: &Graph, group_of: impl Fn(&str) -> GroupOf, base_ns: i64) -> Facts {
+fn facts(
+    rank: i64,
+    file: &read::Graph,
+    graph: &Graph,
+    group_of: impl Fn(&str) -> GroupOf,
+    base_ns: i64,
+) -> Facts {
     let (first, last) = file.summary().window_ns.unwrap_or_default();
     let window_ns = (base_ns.saturating_add(first), base_ns.saturating_add(last));
-    let mut facts = Facts { rank, window_ns, ..Facts::default() };
+    let mut facts = Facts {
+        rank,
+        window_ns,
+        ..Facts::default()
+    };
     let mut groups: IndexSet<&str> = IndexSet::new();
-    let carriers: IndexMap<u64, u32> = file.transfers.iter().map(|(node, of)| (*of, *node)).collect();
+    let carriers: IndexMap<u64, u32> = file
+        .transfers
+        .iter()
+        .map(|(node, of)| (*of, *node))
+        .collect();
     for node in 0..file.len() {
         let comm = file.comm_of(node);
         let group = comm.group.map_or("", |group| file.names.get(group));
-        let Some((kind, party)) = kind_and_party(file.node_type[node], &comm, || groups.insert_full(group).0) else { continue };
-        let bytes = comm.size.and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+        let Some((kind, party)) =
+            kind_and_party(file.node_type[node], &comm, || groups.insert_full(group).0)
+        else {
+            continue;
+        };
+        let bytes = comm
+            .size
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or(0);
         let (in_bytes, dtype, on_device) = (bytes, NameId::default(), graph.on_device(node));
         let node = node as u32;
         let of_node = |node: u32| {
             let start_ns = base_ns.saturating_add(file.start_ns[node as usize].unwrap_or(0));
-            Runs::of(node, (start_ns, start_ns.saturating_add(file.duration_ns[node as usize])))
+            Runs::of(
+                node,
+                (
+                    start_ns,
+                    start_ns.saturating_add(file.duration_ns[node as usize]),
+                ),
+            )
         };
-        let (own, carrier) = (of_node(node), carriers.get(&file.id[node as usize]).map(|carrier| of_node(*carrier)));
+        let (own, carrier) = (
+            of_node(node),
+            carriers
+                .get(&file.id[node as usize])
+                .map(|carrier| of_node(*carrier)),
+        );
         let (start_ns, end_ns, runs) = (own.start_ns, own.end_ns, runs(file, graph, own, carrier));
-        facts.communications.push(Communication { node, party, kind, dtype, in_bytes, bytes, seq: None, start_ns, end_ns, on_device, runs });
+        facts.communications.push(Communication {
+            node,
+            party,
+            kind,
+            dtype,
+            in_bytes,
+            bytes,
+            seq: None,
+            start_ns,
+            end_ns,
+            on_device,
+            runs,
+        });
     }
     facts.groups = groups.into_iter().map(group_of).collect();
-    facts.communications.sort_by_key(|communication| file.id[communication.node as usize]);
+    facts
+        .communications
+        .sort_by_key(|communication| file.id[communication.node as usize]);
     facts
 }
 
 /// The ranks of a group of this name; a collective without one is of all ranks.
 fn group_of(name: &str, listed: &GroupList, all: &[u64]) -> GroupOf {
     match listed.get(name) {
-        Some(ranks) => GroupOf::Ranks(ranks.iter().filter_map(|rank| u64::try_from(*rank).ok()).collect()),
+        Some(ranks) => GroupOf::Ranks(
+            ranks
+                .iter()
+                .filter_map(|rank| u64::try_from(*rank).ok())
+                .collect(),
+        ),
         None if name.is_empty() || name == "0" => GroupOf::Ranks(all.to_vec()),
         None => GroupOf::Named(name.to_owned()),
     }
 }
 
-fn kind_and_party(node_type: NodeType, comm: &CommAttrs, group: impl FnOnce() -> usize) -> Option<(CollectiveKind, Party)> {
+fn kind_and_party(
+    node_type: NodeType,
+    comm: &CommAttrs,
+    group: impl FnOnce() -> usize,
+) -> Option<(CollectiveKind, Party)> {
     use CollectiveKind as Kind;
     let kind = match node_type {
         NodeType::CommSendNode => return Some((Kind::Send, Party::Peer(comm.dst))),
@@ -168,10 +301,15 @@ fn runs(file: &read::Graph, graph: &Graph, own: Runs, carrier: Option<Runs>) -> 
         return own;
     }
     match carrier {
-        None => Runs { is_transfer: false, ..own },
-        Some(carrier) if graph.resource[carrier.waits as usize] == graph.resource[at] => {
-            Runs { arrives: own.arrives, arrival_ns: own.arrival_ns, ..carrier }
-        }
+        None => Runs {
+            is_transfer: false,
+            ..own
+        },
+        Some(carrier) if graph.resource[carrier.waits as usize] == graph.resource[at] => Runs {
+            arrives: own.arrives,
+            arrival_ns: own.arrival_ns,
+            ..carrier
+        },
         Some(carrier) => carrier,
     }
 }

@@ -10,36 +10,72 @@ use etlink_replay::RankNames;
 use std::path::Path;
 
 /// Links every rank found; `None` where one is damaged and that was not to be taken.
-pub(super) fn read(args: &Replay, dir: &Path, threads: usize, progress: &Progress) -> Result<Option<Vec<Fleet>>> {
+pub(super) fn read(
+    args: &Replay,
+    dir: &Path,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Option<Vec<Fleet>>> {
     let found = fleet::Fleet::find(dir, args.memory, threads)?;
     progress.say("linking");
     let ranks = found.each_kept(dir, |at| {
         let linked = member(args, &found, at, progress);
-        let bytes = linked.as_ref().ok().and_then(|linked| linked.member.as_ref()).map_or(0, Member::bytes);
+        let bytes = linked
+            .as_ref()
+            .ok()
+            .and_then(|linked| linked.member.as_ref())
+            .map_or(0, Member::bytes);
         (linked, bytes)
     })?;
     let fleet = |run: &crate::discover::Run| {
-        let place = if run.folder.as_os_str().is_empty() { dir.to_owned() } else { dir.join(&run.folder) };
+        let place = if run.folder.as_os_str().is_empty() {
+            dir.to_owned()
+        } else {
+            dir.join(&run.folder)
+        };
         let name = place.display().to_string();
-        Fleet { name, notes: run.notes.clone(), members: vec![], left_out: vec![] }
+        Fleet {
+            name,
+            notes: run.notes.clone(),
+            members: vec![],
+            left_out: vec![],
+        }
     };
     let mut fleets: Vec<Fleet> = found.runs.iter().map(fleet).collect();
     let mut damaged = false;
     for ((run, place), linked) in found.ranks.iter().zip(ranks) {
-        let (fleet, label) = (&mut fleets[*run], found.runs[*run].ranks[*place].label.clone());
+        let (fleet, label) = (
+            &mut fleets[*run],
+            found.runs[*run].ranks[*place].label.clone(),
+        );
         match linked {
             Ok(Linked { damage: true, .. }) if args.link.strict => {
-                eprintln!("etlink: {} rank {label}: damage was found and --strict given: nothing was replayed", fleet.name);
+                eprintln!(
+                    "etlink: {} rank {label}: damage was found and --strict given: nothing was replayed",
+                    fleet.name
+                );
                 damaged = true;
             }
             Ok(Linked { member, notes, .. }) => {
-                fleet.notes.extend(notes.into_iter().map(|note| format!("rank {label}: {note}")));
+                fleet.notes.extend(
+                    notes
+                        .into_iter()
+                        .map(|note| format!("rank {label}: {note}")),
+                );
                 match member {
                     Some(member) => fleet.members.push(member),
-                    None => fleet.left_out.push(Stray { label, error: None, why: None }),
+                    None => fleet.left_out.push(Stray {
+                        label,
+                        error: None,
+                        why: None,
+                    }),
                 }
             }
-            Err(error) => fleet.left_out.push(Stray { label, error: Some(format!("{error:#}")), why: None }),
+            Err(error) => fleet.left_out.push(Stray {
+                label,
+                error: Some(format!("{error:#}")),
+                why: None,
+            }),
         }
     }
     Ok((!damaged).then_some(fleets))
@@ -54,7 +90,10 @@ struct Linked {
 /// Links a rank and keeps what the replay needs.
 fn member(args: &Replay, fleet: &fleet::Fleet, at: usize, progress: &Progress) -> Result<Linked> {
     let (run, found) = fleet.rank(at);
-    let device = found.device.clone().ok_or_else(|| fleet::no_device(run, found))?;
+    let device = found
+        .device
+        .clone()
+        .ok_or_else(|| fleet::no_device(run, found))?;
     let job = Job {
         tensor_deps: args.link.tensor_deps.into(),
         strict: args.link.strict,
@@ -69,6 +108,16 @@ fn member(args: &Replay, fleet: &fleet::Fleet, at: usize, progress: &Progress) -
     }
     let facts = fleet::facts(&trace, found, fleet.is_alone(at));
     let names = RankNames::of(&trace, graph.len());
-    let member = facts.map(|facts| Member { label: found.label.clone(), facts, graph, names, base_ns: trace.device.header.base_ns });
-    Ok(Linked { member, notes: super::super::notes(&linked.report), damage: linked.refused })
+    let member = facts.map(|facts| Member {
+        label: found.label.clone(),
+        facts,
+        graph,
+        names,
+        base_ns: trace.device.header.base_ns,
+    });
+    Ok(Linked {
+        member,
+        notes: super::super::notes(&linked.report),
+        damage: linked.refused,
+    })
 }
