@@ -18,6 +18,7 @@ pub use top::{By, Group, Tables, Top};
 
 use bytesize::ByteSize;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use etlink_run::job::Form;
 use std::path::PathBuf;
 
 /// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs and writes Chakra execution traces.
@@ -279,13 +280,47 @@ pub enum Format {
     Pftrace,
 }
 
-impl Format {
-    /// How a trace for Perfetto is written; none for other formats.
-    pub fn for_perfetto(self) -> Option<etlink_report::perfetto::Format> {
-        match self {
-            Format::Perfetto => Some(etlink_report::perfetto::Format::Json),
-            Format::Pftrace => Some(etlink_report::perfetto::Format::Protobuf),
-            Format::Et | Format::Json => None,
+impl From<Format> for etlink_run::output::Format {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Et => Self::Et,
+            Format::Json => Self::Json,
+            Format::Perfetto => Self::Perfetto,
+            Format::Pftrace => Self::Pftrace,
         }
+    }
+}
+
+impl From<Latency> for etlink_chakra::Latency {
+    fn from(latency: Latency) -> Self {
+        match latency {
+            Latency::Fold => Self::Fold,
+            Latency::Node => Self::Node,
+            Latency::Drop => Self::Drop,
+        }
+    }
+}
+
+impl How {
+    /// The format that was asked for, if one was.
+    pub fn output_format(&self) -> Option<etlink_run::output::Format> {
+        self.format.map(Into::into)
+    }
+
+    /// What a `.et` is like. Refuses what does not apply to the format.
+    pub fn form(&self, format: Option<etlink_run::output::Format>) -> anyhow::Result<Form> {
+        use etlink_run::output::Format;
+        let is_et = matches!(format, None | Some(Format::Et));
+        if !is_et && (self.latency.is_some() || self.no_gaps) {
+            anyhow::bail!(
+                "--latency and --no-gaps are for .et files; merged JSON (ET+) and Perfetto \
+                traces have the times as they were recorded"
+            );
+        }
+        Ok(Form {
+            latency: self.latency.map(Into::into).unwrap_or_default(),
+            no_gaps: self.no_gaps,
+            ..Form::default()
+        })
     }
 }

@@ -13,16 +13,8 @@
 
 mod args;
 mod commands;
-mod discover;
-mod fleet;
-mod input;
-mod interrupt;
-mod listed;
-mod memory;
-mod output;
-mod pair;
-mod perfetto;
 mod progress;
+mod signals;
 mod table;
 
 use clap::Parser;
@@ -48,7 +40,11 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("etlink: {error:#}");
-            ExitCode::from(if fleet::is_refused(&error) { 1 } else { 2 })
+            ExitCode::from(if etlink_run::rank_set::is_refused(&error) {
+                1
+            } else {
+                2
+            })
         }
     }
 }

@@ -1,50 +1,38 @@
 //! A progress bar on a terminal, nothing elsewhere.
 
+use etlink_run::{Progress, ProgressListener};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
+use std::sync::Arc;
 
-/// Progress over the bytes of the input files as they are stored.
-#[derive(Clone)]
-pub struct Progress {
-    bar: ProgressBar,
+/// A bar over the bytes of the input files, if standard error is a terminal.
+pub fn bar() -> Progress {
+    if !std::io::stderr().is_terminal() {
+        return Progress::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
+    let style = ProgressStyle::with_template("{msg:8} [{wide_bar}] {bytes}/{total_bytes}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.set_style(style.progress_chars("=> "));
+    Progress::to(Arc::new(Bar(bar)))
 }
 
-impl Progress {
-    /// A bar if standard error is a terminal.
-    pub fn new() -> Progress {
-        if !std::io::stderr().is_terminal() {
-            return Progress::hidden();
-        }
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
-        let style = ProgressStyle::with_template("{msg:8} [{wide_bar}] {bytes}/{total_bytes}");
-        bar.set_style(
-            style
-                .unwrap_or_else(|_| ProgressStyle::default_bar())
-                .progress_chars("=> "),
-        );
-        Progress { bar }
+struct Bar(ProgressBar);
+
+impl ProgressListener for Bar {
+    fn phase(&self, name: &str) {
+        self.0.set_message(name.to_owned());
     }
 
-    /// No bar.
-    pub fn hidden() -> Progress {
-        Progress {
-            bar: ProgressBar::hidden(),
-        }
+    fn expect_bytes(&self, bytes: u64) {
+        self.0.inc_length(bytes);
     }
 
-    /// Counts what is read from `source`, which has `bytes` in all.
-    pub fn watch<R: Read>(&self, source: R, bytes: u64) -> impl Read + use<R> {
-        self.bar.inc_length(bytes);
-        self.bar.wrap_read(source)
+    fn advance(&self, bytes: u64) {
+        self.0.inc(bytes);
     }
 
-    /// Says what is being done.
-    pub fn say(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
-    }
-
-    /// Takes the bar away.
-    pub fn clear(&self) {
-        self.bar.finish_and_clear();
+    fn finish(&self) {
+        self.0.finish_and_clear();
     }
 }

@@ -3,13 +3,13 @@
 mod grid;
 mod text;
 
+pub use etlink_run::text::{count, damage, rank, same_notes, time};
 pub use grid::{Column, Grid, Limit};
-pub use text::{count, cut, mb, mean_time, note, percent, plain, scaled, signed_time, time};
+pub use text::{cut, mb, mean_time, note, percent, plain, scaled, signed_time};
 
-use crate::pair::{Linked, Shown};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
-use etlink_model::{Anomalies, Severity};
-use indexmap::IndexMap;
+use etlink_model::Severity;
+use etlink_run::job::{Linked, Shown};
 use serde::Serialize;
 
 /// The report of one rank.
@@ -242,57 +242,6 @@ fn anomalies(linked: &Linked) -> String {
     } else {
         format!("anomalies\n{rows}")
     }
-}
-
-/// What is damaged in a trace, in a line.
-pub fn damage(anomalies: &Anomalies) -> Option<String> {
-    let damage = anomalies
-        .iter()
-        .filter(|(kind, _)| kind.severity() == Severity::Damage);
-    let told: Vec<String> = damage
-        .map(|(kind, anomaly)| {
-            let first = anomaly
-                .first
-                .as_ref()
-                .map_or(String::new(), |first| format!(", first: {first}"));
-            format!("{} ({}{first})", kind.describe(), anomaly.count)
-        })
-        .collect();
-    (!told.is_empty()).then(|| format!("damage: {}", told.join("; ")))
-}
-
-/// A rank by its label: a number, or the name of a file.
-pub fn rank(label: &str) -> String {
-    if label.bytes().all(|byte| byte.is_ascii_digit()) {
-        format!("rank {label}")
-    } else {
-        label.to_owned()
-    }
-}
-
-/// Ranks that follow each other by the first and last; of others the first few.
-fn listed(names: &[String]) -> String {
-    let number = |name: &String| name.strip_prefix("rank ")?.parse::<i64>().ok();
-    let numbers: Option<Vec<i64>> = names.iter().map(number).collect();
-    let follow =
-        numbers.is_some_and(|numbers| numbers.is_sorted_by(|a, b| a.checked_add(1) == Some(*b)));
-    match names {
-        [first, .., last] if follow => format!("{first} … {last}"),
-        [a, b, c, _, ..] => format!("{a}, {b}, {c}, …"),
-        few => few.join(", "),
-    }
-}
-
-/// Notes after the names of what they are of; what is said of several is said once.
-pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<String> {
-    let mut all: IndexMap<&str, Vec<String>> = IndexMap::new();
-    notes.for_each(|(name, note)| all.entry(note).or_default().push(name));
-    let once = |(note, names): (&str, Vec<String>)| match &names[..] {
-        [name] if name.is_empty() => note.to_owned(),
-        [name] => format!("{name}: {note}"),
-        several => format!("{} traces ({}): {note}", several.len(), listed(several)),
-    };
-    all.into_iter().map(once).collect()
 }
 
 /// Lines of a name, a figure and a remark.

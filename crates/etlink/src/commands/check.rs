@@ -1,15 +1,16 @@
 //! `etlink check`: what a simulator or another reader would choke on, in each file and between those of several ranks.
 
 use super::{print, print_json};
+use crate::Outcome;
 use crate::args::Check;
-use crate::progress::Progress;
 use crate::table::cut;
-use crate::{Outcome, input};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check::{self, RankNodes, check_ranks};
 use etlink_chakra::finding::{Example, Finding, Severity};
 use etlink_chakra::read::{FileKind, GraphSummary};
 use etlink_chakra::{astra, read};
+use etlink_run::Progress;
+use etlink_run::input;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -3,25 +3,24 @@
 use super::{print, print_json};
 use crate::Outcome;
 use crate::args::Inspect;
-use crate::input::{self, Input};
-use crate::pair::{read_device, read_host};
-use crate::progress::Progress;
 use crate::table::{Rows, mb};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check;
 use etlink_chakra::read::{self, FileKind};
 use etlink_model::{Anomalies, CollectiveKind, Collectives, DeviceTrace, HostTrace, Names};
+use etlink_run::input::{self, Input};
+use etlink_run::job::{read_device, read_host};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
 pub fn run(args: Inspect) -> Result<Outcome> {
-    let progress = Progress::new();
-    progress.say("reading");
+    let progress = crate::progress::bar();
+    progress.phase("reading");
     let input = input::open(&args.file, 1, &progress)?;
     let (kind, stored) = (input.kind, input.stored_bytes);
     let found = look(input, &args.file);
-    progress.clear();
+    progress.finish();
     let mut facts = Map::new();
     facts.insert("file".into(), json!(args.file.display().to_string()));
     facts.insert("kind".into(), json!(kind));

@@ -2,13 +2,12 @@
 
 use super::{print, threads};
 use crate::args::Link;
-use crate::memory::{Budget, Need};
-use crate::output::Target;
-use crate::pair::{self, Form, Job};
-use crate::progress::Progress;
 use crate::{Outcome, table};
 use anyhow::{Result, bail};
 use etlink_kineto::Keep;
+use etlink_run::job::{self, Job};
+use etlink_run::memory::{Budget, Need};
+use etlink_run::output::Target;
 use std::path::{Path, PathBuf};
 
 pub fn run(args: Link) -> Result<Outcome> {
@@ -17,9 +16,9 @@ pub fn run(args: Link) -> Result<Outcome> {
         args.output.as_deref() == Some(Path::new("-")),
     );
     let job = job(args)?;
-    let progress = Progress::new();
-    let linked = pair::run(&job, &progress);
-    progress.clear();
+    let progress = crate::progress::bar();
+    let linked = job::run(&job, &progress);
+    progress.finish();
     let linked = linked?;
     let report = if json {
         serde_json::to_string_pretty(&linked)? + "\n"
@@ -51,10 +50,10 @@ fn job(args: Link) -> Result<Job> {
         bail!("only one of --host, --device and --capture can be standard input");
     }
     let target = match &args.output {
-        Some(path) => Some(Target::new(path, how.format, how.force)?),
+        Some(path) => Some(Target::new(path, how.output_format(), how.force)?),
         None => None,
     };
-    let form = Form::new(&how, target.as_ref().map(|target| target.format))?;
+    let form = how.form(target.as_ref().map(|target| target.format))?;
     if let Some(output) = &args.output {
         refuse_input(output, inputs())?;
     }

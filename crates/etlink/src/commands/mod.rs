@@ -13,12 +13,11 @@ mod report;
 mod schedule;
 mod top;
 
-pub use record::MANIFEST;
-
 use crate::Outcome;
 use crate::args::{Args, Command};
-use crate::interrupt;
+use crate::signals;
 use anyhow::{Context, Result};
+use etlink_run::output::TO_STDOUT;
 use serde::Serialize;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -27,7 +26,7 @@ use std::num::NonZeroUsize;
 pub fn run(args: Args) -> Result<Outcome> {
     // a program that is recorded gets the signals itself
     if !matches!(args.command, Command::Record(_)) {
-        interrupt::install()?;
+        signals::install()?;
     }
     match args.command {
         Command::Link(args) => link::run(args),
@@ -59,9 +58,6 @@ fn threads(asked: Option<u32>) -> Result<usize> {
         .build_global()?;
     Ok(threads)
 }
-
-/// What a failure to print says.
-pub const TO_STDOUT: &str = "cannot write to standard output";
 
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout();

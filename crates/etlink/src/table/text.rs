@@ -1,16 +1,7 @@
 //! Figures and names as text for people.
 
+use etlink_run::text::time;
 use std::borrow::Cow;
-
-/// A time in the unit that fits it.
-pub fn time(ns: i64) -> String {
-    match ns.unsigned_abs() {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.3} ms", ns as f64 / 1e6),
-        _ => format!("{:.3} s", ns as f64 / 1e9),
-    }
-}
 
 /// A mean of times.
 pub fn mean_time(ns: f64) -> String {
@@ -40,12 +31,6 @@ pub fn scaled(value: f64, unit: &str) -> String {
 /// Bytes as megabytes.
 pub fn mb(bytes: impl Into<i128>) -> String {
     format!("{:.2} MB", bytes.into() as f64 / 1e6)
-}
-
-/// So many of something: `1 step`, `2 steps`.
-pub fn count(number: impl Into<u64>, what: &str) -> String {
-    let number = number.into();
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Names come from traces: a terminal would obey the control characters in them, and a line end would break a table.

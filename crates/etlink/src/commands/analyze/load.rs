@@ -4,18 +4,18 @@ use super::told::{Ranked, Told};
 use super::{chakra, parquet};
 use crate::args::Analyze;
 use crate::commands::check::{groups_of, prefix_and_rank};
-use crate::discover::{Found, Run, discover};
-use crate::fleet::{self, Fleet};
-use crate::input;
-use crate::memory::{Budget, Need};
-use crate::pair::{self, Job};
-use crate::progress::Progress;
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::{Keep, ReadOptions};
 use etlink_link::ranks::Facts;
 use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_run::Progress;
+use etlink_run::discover::{Found, Run, discover};
+use etlink_run::input;
+use etlink_run::job::{self, Job};
+use etlink_run::memory::{Budget, Need};
+use etlink_run::rank_set::{self, Fleet};
 use std::path::{Path, PathBuf};
 
 /// Of what a trace is.
@@ -37,13 +37,13 @@ pub(super) fn load<T: Send>(
     threads: usize,
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<Told<T>>> {
-    let progress = Progress::new();
+    let progress = crate::progress::bar();
     let told = if args.path.is_dir() {
         folder(args, threads, &progress, say)
     } else {
         file(args, threads, &progress, say).map(|told| vec![told])
     };
-    progress.clear();
+    progress.finish();
     told
 }
 
@@ -67,7 +67,7 @@ fn file<T>(
     let (trace, written) = match &args.host {
         None => one(&args.path, args.rank, keep(args), threads, progress)?,
         Some(host) => (
-            pair::link(
+            job::link(
                 &job(args, Some(host.clone()), args.path.clone(), threads),
                 progress,
             )?
@@ -112,12 +112,12 @@ fn one(
     threads: usize,
     progress: &Progress,
 ) -> Result<(LinkedTrace, bool)> {
-    progress.say("reading");
+    progress.phase("reading");
     let input = input::open(path, threads, progress)?;
     if matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown) {
         let (name, device) = (
             input.name.clone(),
-            pair::read_device_with(
+            job::read_device_with(
                 input,
                 ReadOptions {
                     threads,
@@ -152,8 +152,8 @@ fn ranked<T>(
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
 ) -> Result<Ranked<T>> {
     let report = &trace.report;
-    if args.strict && pair::is_damaged(report) {
-        return Err(pair::Refused::new(device, &report.anomalies).into());
+    if args.strict && job::is_damaged(report) {
+        return Err(job::Refused::new(device, &report.anomalies).into());
     }
     Ok(Ranked {
         label: of.label.to_owned(),
@@ -205,12 +205,12 @@ fn folder<T: Send>(
         }
     }
     if runs.iter().all(|run| run.ranks.is_empty()) {
-        return Err(fleet::none_left(errors));
+        return Err(rank_set::none_left(errors));
     }
     for run in &mut runs {
         run.keep_company(args.force);
         if args.ranks.is_none() {
-            run.notes.extend(fleet::no_trace_of(&run.absent));
+            run.notes.extend(rank_set::no_trace_of(&run.absent));
         }
         args.parquet.as_ref().map_or(Ok(()), |dir| {
             parquet::clean(dir, run, args.force && args.ranks.is_none())
@@ -262,7 +262,7 @@ fn written_folder<T: Send>(
     told.notes.push(chakra::NOTE.to_owned());
     let asked = files
         .into_iter()
-        .filter(|(number, _)| fleet::is_asked(args.ranks.as_ref(), Some(*number)));
+        .filter(|(number, _)| rank_set::is_asked(args.ranks.as_ref(), Some(*number)));
     (
         vec![told],
         asked
@@ -288,7 +288,7 @@ fn traces<T: Send>(
             )
         })?;
     }
-    progress.say("analyzing");
+    progress.phase("analyzing");
     let all = fleet.each(|at| rank(args, &fleet, at, progress, &say));
     let told = |run: &Run| Told {
         notes: run.notes.clone(),
@@ -312,15 +312,15 @@ fn rank<T>(
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
 ) -> Option<Result<Ranked<T>>> {
     let (run, found): (&Run, &Found) = fleet.rank(at);
-    let is_asked = |rank: Option<i64>| fleet::is_asked(args.ranks.as_ref(), rank);
+    let is_asked = |rank: Option<i64>| rank_set::is_asked(args.ranks.as_ref(), rank);
     let Some(device) = &found.device else {
-        return is_asked(found.rank).then(|| Err(fleet::no_device(run, found)));
+        return is_asked(found.rank).then(|| Err(rank_set::no_device(run, found)));
     };
     if found.rank.is_some() && !is_asked(found.rank) {
         return None;
     }
     let of_trace = || -> Result<Option<Ranked<T>>> {
-        let (trace, _) = pair::link(
+        let (trace, _) = job::link(
             &job(args, found.host.clone(), device.clone(), fleet.threads_each),
             progress,
         )?;
@@ -335,7 +335,7 @@ fn rank<T>(
         };
         let ranked = ranked(args, &trace, of, (found.host.as_deref(), device), say)?;
         Ok(Some(Ranked {
-            facts: fleet::facts(&trace, found, fleet.is_alone(at)),
+            facts: rank_set::facts(&trace, found, fleet.is_alone(at)),
             ..ranked
         }))
     };

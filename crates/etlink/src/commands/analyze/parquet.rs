@@ -2,9 +2,9 @@
 
 use super::load::Of;
 use super::told::Told;
-use crate::output::Target;
 use anyhow::{Context, Result, bail};
 use etlink_link::LinkedTrace;
+use etlink_run::output::Target;
 use etlink_tables::Table;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

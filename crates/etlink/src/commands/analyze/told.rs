@@ -1,9 +1,9 @@
 //! What was said of the traces of a run.
 
-use crate::fleet::{Belongs, belong};
 use crate::table;
 use etlink_link::ranks::{Facts, company};
 use etlink_model::Anomalies;
+use etlink_run::rank_set::{Belongs, belong};
 use serde::Serialize;
 use std::path::Path;
 

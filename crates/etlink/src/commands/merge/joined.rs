@@ -3,12 +3,12 @@
 use super::timeline::{Common, Written};
 use super::{Known, Rank};
 use crate::args::Merge;
-use crate::fleet::taken_in;
-use crate::pair::Among;
 use etlink_chakra::{Agreed, agree};
 use etlink_link::ranks::{
     Channel, Clock, Facts, Join, LeftOut, Problem, clocks, company, join, out_of_turn,
 };
+use etlink_run::job::Among;
+use etlink_run::rank_set::taken_in;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -11,16 +11,16 @@ mod timeline;
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Format, Merge};
-use crate::discover::{Found, Run};
-use crate::fleet::{self, Fleet};
-use crate::output::{Piece, Target};
-use crate::pair::{self, Among, Form, Job, Linked};
-use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::Part;
 use etlink_kineto::Keep;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::Facts;
+use etlink_run::Progress;
+use etlink_run::discover::{Found, Run};
+use etlink_run::job::{self, Among, Job, Linked};
+use etlink_run::output::{Piece, Target};
+use etlink_run::rank_set::{self, Fleet};
 use joined::Joined;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -60,14 +60,14 @@ struct Report<'a> {
 
 pub fn run(args: Merge) -> Result<Outcome> {
     let threads = threads(args.how.threads)?;
-    Form::new(&args.how, args.how.format)?;
+    args.how.form(args.how.output_format())?;
     if args.simulator.is_some() && !is_et(&args) {
         bail!("--for astra-sim writes .et files: leave --format out");
     }
     let fleet = Fleet::find(&args.dir, args.how.memory, threads)?;
     prepare(&args, &fleet)?;
-    let progress = Progress::new();
-    progress.say("linking");
+    let progress = crate::progress::bar();
+    progress.phase("linking");
     let merge = Merging {
         hold: fleet.all_fit(),
         args,
@@ -88,7 +88,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
     let side_files = merge
         .write_beside(&ranks, &runs)
         .and_then(|()| merge.write_timelines(&mut ranks, &mut runs));
-    merge.progress.clear();
+    merge.progress.finish();
     side_files?;
     if merge.args.how.json {
         print_json(&Report {
@@ -158,10 +158,10 @@ impl Merging {
     fn try_link(&self, at: usize, rank: &mut Rank) -> Result<()> {
         let (_, found) = self.fleet.rank(at);
         let job = self.job(at)?;
-        let (trace, mut linked) = pair::link(&job, &self.progress)?;
-        fleet::tell_rank(found, &mut linked);
+        let (trace, mut linked) = job::link(&job, &self.progress)?;
+        rank_set::tell_rank(found, &mut linked);
         let alone = self.fleet.is_alone(at);
-        let facts = fleet::facts(&trace, found, alone).filter(|_| !linked.refused);
+        let facts = rank_set::facts(&trace, found, alone).filter(|_| !linked.refused);
         if let Some(facts) = facts {
             let sizes = etlink_chakra::simulated(&trace, &facts);
             rank.known = Some(Known {
@@ -171,7 +171,7 @@ impl Merging {
             });
         }
         if self.is_by_itself(rank, alone) {
-            pair::write_out(&trace, &job, Among::default(), &self.progress, &mut linked)?;
+            job::write_out(&trace, &job, Among::default(), &self.progress, &mut linked)?;
         } else if alone {
             let joined = Joined::of(&self.args, &rank.run, &[&*rank]);
             rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
@@ -199,7 +199,7 @@ impl Merging {
     fn is_timeline(&self) -> bool {
         self.args
             .how
-            .format
+            .output_format()
             .is_some_and(|format| format.for_perfetto().is_some())
     }
 
@@ -215,7 +215,7 @@ impl Merging {
         if self.is_timeline() {
             return self.write_part(trace, job, joined, label, linked);
         }
-        pair::write_out(
+        job::write_out(
             trace,
             job,
             joined.among(&self.args, label),
@@ -234,13 +234,17 @@ impl Merging {
             device: found
                 .device
                 .clone()
-                .ok_or_else(|| fleet::no_device(run, found))?,
+                .ok_or_else(|| rank_set::no_device(run, found))?,
             // a rank that only tells files apart need not be the process's rank
             rank: None,
             target: Some(timeline::target(&self.args, run).unwrap_or_else(|| {
-                Target::new(&self.output_path(run, found), how.format, how.force)
+                Target::new(
+                    &self.output_path(run, found),
+                    how.output_format(),
+                    how.force,
+                )
             })?),
-            form: Form::new(how, how.format)?.with(part(&self.args)),
+            form: how.form(how.output_format())?.with(part(&self.args)),
             tensor_deps: how.tensor_deps.into(),
             keep: Keep::Graph,
             threads: self.fleet.threads_each,
@@ -293,7 +297,7 @@ impl Merging {
         at: usize,
         rank: &Rank,
         joined: &Joined,
-        before: pair::Seconds,
+        before: job::Seconds,
     ) -> Result<(Linked, Option<Piece>)> {
         let mut job = self.job(at)?;
         if let (Some(trace), Some(linked)) = (
@@ -306,8 +310,8 @@ impl Merging {
         }
         // what was said the first time goes
         job.strict = false;
-        let (trace, mut linked) = pair::link(&job, &self.progress)?;
-        fleet::tell_rank(self.fleet.rank(at).1, &mut linked);
+        let (trace, mut linked) = job::link(&job, &self.progress)?;
+        rank_set::tell_rank(self.fleet.rank(at).1, &mut linked);
         let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;
         linked.seconds.read += before.read;
         linked.seconds.link += before.link;

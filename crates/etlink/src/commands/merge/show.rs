@@ -2,13 +2,13 @@
 
 use super::Rank;
 use super::joined::Joined;
-use crate::discover::Run;
-use crate::fleet::no_trace_of;
-use crate::pair::Linked;
 use crate::table::{Rows, count, mb, note, same_notes, word};
 use etlink_chakra::Demotion;
 use etlink_link::ranks::{Clock, Problem};
 use etlink_model::Severity;
+use etlink_run::discover::Run;
+use etlink_run::job::Linked;
+use etlink_run::rank_set::no_trace_of;
 use indexmap::IndexMap;
 use std::fmt::Write;
 

@@ -4,9 +4,9 @@ use super::is_et;
 use super::joined::Joined;
 use crate::args::{Compute, Merge};
 use crate::commands::check::prefix_and_rank;
-use crate::output::Target;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::astra::{self, Workload, file};
+use etlink_run::output::Target;
 use std::path::{Path, PathBuf};
 
 /// More ranks than this are not made up.

@@ -4,14 +4,14 @@
 
 use super::joined::Joined;
 use super::{Merging, Rank};
-use crate::args::{Format, Merge};
-use crate::discover::Run;
-use crate::output::{Piece, Target};
-use crate::pair::{self, Job, Linked};
+use crate::args::Merge;
 use anyhow::Result;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{Clock, Facts, Join, Releases, releases};
 use etlink_report::perfetto::Member;
+use etlink_run::discover::Run;
+use etlink_run::job::{self, Job, Linked};
+use etlink_run::output::{Format, Piece, Target};
 use serde::Serialize;
 
 /// What the ranks have to know of each other.
@@ -48,7 +48,7 @@ impl Common {
         join: &Join,
         clocks: &[Clock],
     ) -> Option<Common> {
-        args.how.format?.for_perfetto()?;
+        args.how.output_format()?.for_perfetto()?;
         let clock = |at: usize| clocks.get(at).copied().unwrap_or_default();
         let starts = facts
             .iter()
@@ -108,7 +108,7 @@ impl Joined {
 pub(super) fn target(args: &Merge, run: &Run) -> Option<Result<Target>> {
     let format = args
         .how
-        .format
+        .output_format()
         .filter(|format| format.for_perfetto().is_some())?;
     let name = if format == Format::Pftrace {
         "timeline.pftrace.gz"
@@ -134,7 +134,7 @@ impl Merging {
     ) -> Result<Option<Piece>> {
         joined
             .member(label)
-            .map(|member| pair::write_member(trace, job, &member, &self.progress, linked))
+            .map(|member| job::write_member(trace, job, &member, &self.progress, linked))
             .transpose()
     }
 

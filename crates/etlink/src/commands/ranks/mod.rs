@@ -5,16 +5,16 @@ mod show;
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::Ranks;
-use crate::discover::Run;
-use crate::fleet::{self, Fleet};
-use crate::pair::{self, Job, Refused};
-use crate::progress::Progress;
 use crate::table;
 use anyhow::Result;
 use etlink_link::ranks::{
     Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness,
     opposite, skews, stragglers,
 };
+use etlink_run::Progress;
+use etlink_run::discover::Run;
+use etlink_run::job::{self, Job, Refused};
+use etlink_run::rank_set::{self, Fleet};
 use serde::Serialize;
 
 /// What is known of the ranks of one run.
@@ -54,10 +54,10 @@ struct Stray {
 pub fn run(args: Ranks) -> Result<Outcome> {
     let threads = threads(args.threads)?;
     let fleet = Fleet::find(&args.dir, args.memory, threads)?;
-    let progress = Progress::new();
-    progress.say("linking");
+    let progress = crate::progress::bar();
+    progress.phase("linking");
     let linked = fleet.each(|at| link(&args, &fleet, at, &progress));
-    progress.clear();
+    progress.finish();
     let mut runs: Vec<Vec<(String, Result<Linked>)>> = fleet.runs.iter().map(|_| vec![]).collect();
     for ((run, place), linked) in fleet.ranks.iter().zip(linked) {
         runs[*run].push((fleet.runs[*run].ranks[*place].label.clone(), linked));
@@ -101,13 +101,13 @@ fn link(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<L
     let device = found
         .device
         .clone()
-        .ok_or_else(|| fleet::no_device(run, found))?;
+        .ok_or_else(|| rank_set::no_device(run, found))?;
     let job = Job {
         force: args.force,
         strict: args.strict,
         ..Job::reading(found.host.clone(), device, fleet.threads_each)
     };
-    let (trace, linked) = pair::link(&job, progress)?;
+    let (trace, linked) = job::link(&job, progress)?;
     if linked.refused {
         return Err(Refused::new(&job.device, &linked.report.anomalies).into());
     }
@@ -118,7 +118,7 @@ fn link(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<L
         .chain(table::damage(&linked.report.anomalies))
         .collect();
     Ok(Linked {
-        facts: fleet::facts(&trace, found, fleet.is_alone(at)),
+        facts: rank_set::facts(&trace, found, fleet.is_alone(at)),
         notes,
     })
 }
@@ -181,7 +181,7 @@ fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Com
     let company = company(&all, args.force);
     let mut notes = [run.notes.clone(), notes].concat();
     if args.force {
-        notes.extend(fleet::taken_in(&all, labels.iter().map(String::as_str)));
+        notes.extend(rank_set::taken_in(&all, labels.iter().map(String::as_str)));
     }
     let mut together = vec![];
     for ((facts, label), why) in all.into_iter().zip(labels).zip(&company.left_out) {

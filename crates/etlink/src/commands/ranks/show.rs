@@ -1,10 +1,10 @@
 //! The comparison for people and for tables.
 
 use super::Compared;
-use crate::fleet::{clock_notes, no_trace_of};
 use crate::table::{Grid, Limit, count, note, signed_time, time};
 use anyhow::Result;
 use etlink_link::ranks::{Clock, Lateness, Skew};
+use etlink_run::rank_set::{clock_notes, no_trace_of};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

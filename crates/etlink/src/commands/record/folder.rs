@@ -1,13 +1,11 @@
 //! The folder of a recording: the traces, the manifest, and what processes report while they run.
 
 use anyhow::{Context, Result, bail};
+use etlink_run::manifest::MANIFEST;
 use etlink_torch::{Manifest, Process};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-
-/// Name of the manifest.
-pub const MANIFEST: &str = "etlink.json";
 
 /// The folder of a recording.
 pub struct Output {

@@ -3,8 +3,6 @@
 mod child;
 mod folder;
 
-pub use folder::MANIFEST;
-
 use crate::Outcome;
 use crate::args::Record;
 use anyhow::{Context, Result};
@@ -165,7 +163,7 @@ fn summary(manifest: &Manifest, output: &Path) -> String {
     format!(
         "recorded {}, steps {first}-{last}{times}: {}",
         count(recorded.len(), "rank"),
-        output.join(folder::MANIFEST).display()
+        output.join(etlink_run::manifest::MANIFEST).display()
     )
 }
 

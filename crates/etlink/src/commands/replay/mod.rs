@@ -8,17 +8,17 @@ use super::link::refuse_input;
 use super::{print, threads};
 use crate::Outcome;
 use crate::args::{Replay, ToLink};
-use crate::input::{self, Input};
-use crate::output::Target;
-use crate::pair::{self, Form, Job, Shown, read_device};
-use crate::perfetto;
-use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::Keep;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace};
 use etlink_model::{DeviceTrace, HostTrace, Severity};
 use etlink_replay::{EdgeKind, Explanation, Figures, Graph, Labels, PathReport, Run, Settings};
+use etlink_run::Progress;
+use etlink_run::input::{self, Input};
+use etlink_run::job::{self, Form, Job, Shown, read_device};
+use etlink_run::output::Target;
+use etlink_run::perfetto;
 use serde::Serialize;
 use std::path::Path;
 
@@ -94,12 +94,12 @@ pub fn run(args: Replay) -> Result<Outcome> {
     }
     let target = target(&args)?;
     let to_stdout = args.output.as_deref() == Some(Path::new("-"));
-    let progress = Progress::new();
+    let progress = crate::progress::bar();
     let source = source(&args, threads, &progress);
-    progress.clear();
+    progress.finish();
     let (input, source) = source?;
     let replayed = match source {
-        Source::Linked(trace) if args.link.strict && pair::is_damaged(&trace.report) => {
+        Source::Linked(trace) if args.link.strict && job::is_damaged(&trace.report) => {
             eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
             return Ok(Outcome::Found);
         }
@@ -189,15 +189,15 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
             strict: *strict,
             force: *force,
         };
-        progress.say("reading");
-        let (host, device) = pair::read_both(&job, progress)?;
-        let input = pair::inputs(&job);
+        progress.phase("reading");
+        let (host, device) = job::read_both(&job, progress)?;
+        let input = job::inputs(&job);
         return Ok((
             input.clone(),
             link(&args.link, &input, host, device, progress)?,
         ));
     };
-    progress.say("reading");
+    progress.phase("reading");
     let opened = input::open(file, threads, progress)?;
     let name = opened.name.clone();
     let source = match opened.kind {
@@ -223,7 +223,7 @@ fn link(
     device: DeviceTrace,
     progress: &Progress,
 ) -> Result<Source> {
-    progress.say("linking");
+    progress.phase("linking");
     let trace = etlink_link::link(
         host,
         device,

@@ -7,13 +7,12 @@ use super::{Replayed, replay, table};
 use crate::Outcome;
 use crate::args::Replay;
 use crate::commands::{print, print_json};
-use crate::fleet::{no_trace_of, taken_in};
-use crate::memory::Budget;
-use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_link::ranks::{Clock, Company, Facts, LeftOut, Problem, clocks, company, join};
 use etlink_model::TimeNs;
 use etlink_replay::{Fate, Graph, Joined, Rank, RankFigures, RankLabels, RankNames, Run, Together};
+use etlink_run::memory::Budget;
+use etlink_run::rank_set::{no_trace_of, taken_in};
 use indexmap::IndexMap;
 use serde::Serialize;
 use std::path::Path;
@@ -129,13 +128,13 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
             "--rank is for one trace; a folder is replayed with all its ranks, 'rank=1/' before a --scale rule or an --explain name takes one of them"
         );
     }
-    let progress = Progress::new();
+    let progress = crate::progress::bar();
     let sets = files::find(dir)?;
     let fleets = match &sets[..] {
         [] => traces::read(args, dir, threads, &progress)?,
         sets => Some(files::read(sets, dir, Budget::new(args.memory, threads))?),
     };
-    progress.clear();
+    progress.finish();
     let Some(fleets) = fleets else {
         return Ok(Outcome::Found);
     };

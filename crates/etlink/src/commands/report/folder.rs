@@ -1,13 +1,13 @@
 //! A page about all ranks of a folder.
 
 use super::{Content, Report, file_name, source::Source, steps, steps::Steps};
-use crate::fleet::{Belongs, belong, no_trace_of};
-use crate::progress::Progress;
 use crate::table;
 use anyhow::{Result, bail};
 use etlink_analyze::Rules;
 use etlink_link::ranks::{Clock, Facts, Join, clocks, company, join};
 use etlink_report::page::{Met, Packed, RANGES, Rank, TIMELINE_BYTES, TIMELINES, Together};
+use etlink_run::Progress;
+use etlink_run::rank_set::{Belongs, belong, no_trace_of};
 
 /// The ranks that could be read.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(super) fn content(args: &Report, rules: &Rules, progress: &Progress) -> Resu
         );
     }
     let source = Source::find(args, super::threads(args.threads)?)?;
-    progress.say("analyzing");
+    progress.phase("analyzing");
     let Read {
         ranks,
         places,
@@ -79,7 +79,7 @@ pub(super) fn content(args: &Report, rules: &Rules, progress: &Progress) -> Resu
         };
         notes.push(format!("timelines with threads and streams are those of the ranks {}{why}; --timelines takes others", labels.join(", ")));
     }
-    progress.say("drawing");
+    progress.phase("drawing");
     let name = steps.name();
     let together = met
         .as_ref()

@@ -12,15 +12,15 @@ use super::link::refuse_input;
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Report, TensorDeps};
-use crate::memory::{Budget, Need};
-use crate::output::Target;
-use crate::pair::Job;
-use crate::progress::Progress;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{Rules, total};
 use etlink_kineto::Keep;
 use etlink_report::page::{self, Met, Packed, Page, RANGES, Rank, TIMELINE_BYTES};
+use etlink_run::Progress;
+use etlink_run::job::Job;
+use etlink_run::memory::{Budget, Need};
+use etlink_run::output::Target;
 use ran::Ran;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -58,13 +58,13 @@ pub fn run(args: Report) -> Result<Outcome> {
     let target = Target::page(&args.output, args.force)?;
     refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
     let rules = super::analyze::rules(args.rules.as_deref())?;
-    let progress = Progress::new();
+    let progress = crate::progress::bar();
     let content = if args.path.is_dir() {
         folder::content(&args, &rules, &progress)
     } else {
         file(&args, &rules, &progress)
     };
-    progress.clear();
+    progress.finish();
     let content = content?;
     let total = total(content.ranks.iter().map(|rank| &rank.analysis));
     let Content {

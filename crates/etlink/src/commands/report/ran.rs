@@ -6,9 +6,6 @@ use crate::args::TensorDeps;
 use crate::commands::analyze::chakra as rows;
 use crate::commands::check::groups_of;
 use crate::commands::replay::chakra as nodes;
-use crate::input::{self, Input};
-use crate::pair::{self, Job};
-use crate::progress::Progress;
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::{Analysis, Options, Rules, analyze};
@@ -17,6 +14,9 @@ use etlink_kineto::{Keep, ReadOptions};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_replay::{Graph, Labels, PathReport, Run, Settings};
 use etlink_report::page::{self, MEMORY_POINTS, Member, Rank, Timeline, Written, memory_charts};
+use etlink_run::Progress;
+use etlink_run::input::{self, Input};
+use etlink_run::job::{self, Job};
 use std::path::Path;
 
 /// Points of a memory chart at most.
@@ -44,7 +44,7 @@ pub(super) enum Of {
 impl Ran {
     /// Links a rank and runs its graph.
     pub(super) fn traces(job: &Job, progress: &Progress) -> Result<Ran> {
-        let (trace, linked) = pair::link(job, progress)?;
+        let (trace, linked) = job::link(job, progress)?;
         Ran::linked(trace, linked.device, linked.host)
     }
 
@@ -55,13 +55,13 @@ impl Ran {
         threads: usize,
         progress: &Progress,
     ) -> Result<Ran> {
-        progress.say("reading");
+        progress.phase("reading");
         let input = input::open(path, threads, progress)?;
         if !matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown) {
             return Ran::written(path, input, args.rank);
         }
         let name = input.name.clone();
-        let device = pair::read_device_with(
+        let device = job::read_device_with(
             input,
             ReadOptions {
                 threads,
@@ -69,7 +69,7 @@ impl Ran {
                 keep: Keep::Memory,
             },
         )?;
-        progress.say("linking");
+        progress.phase("linking");
         let options = LinkOptions {
             rank: args.rank,
             tensor_deps: TensorDeps::default().into(),

@@ -2,12 +2,12 @@
 
 use super::{Ran, Report, job, ran};
 use crate::commands::replay::ranks::files::{self, Set};
-use crate::fleet::{self, Fleet};
-use crate::input;
-use crate::memory::{Budget, Need, in_budget};
-use crate::progress::Progress;
 use anyhow::{Result, bail};
 use etlink_link::ranks::Facts;
+use etlink_run::Progress;
+use etlink_run::input;
+use etlink_run::memory::{Budget, Need, in_budget};
+use etlink_run::rank_set::{self, Fleet};
 use ran::{Of, base_ns};
 use std::path::{Path, PathBuf};
 
@@ -99,7 +99,7 @@ impl Source {
                 let device = found
                     .device
                     .clone()
-                    .ok_or_else(|| fleet::no_device(run, found))?;
+                    .ok_or_else(|| rank_set::no_device(run, found))?;
                 Ran::traces(
                     &job(args, found.host.clone(), device, fleet.threads_each),
                     progress,
@@ -120,7 +120,7 @@ impl Source {
     pub(super) fn facts(&self, at: usize, ran: &Ran) -> Result<Option<Facts>> {
         Ok(match (self, &ran.of) {
             (Source::Traces(fleet), Of::Traces(trace)) => {
-                fleet::facts(trace, fleet.rank(at).1, fleet.is_alone(at))
+                rank_set::facts(trace, fleet.rank(at).1, fleet.is_alone(at))
             }
             (Source::Graphs(graphs), Of::Written { file, .. }) if ran.graph().measured => Some(
                 graphs

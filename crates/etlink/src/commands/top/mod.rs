@@ -5,16 +5,16 @@ mod show;
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args;
-use crate::fleet::{self, Fleet};
-use crate::input;
-use crate::memory::{Budget, Need};
-use crate::pair::{self, Job, Refused};
-use crate::progress::Progress;
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::top::{By, Group, Options, Top, top};
 use etlink_link::LinkReport;
 use etlink_model::{Anomalies, DeviceTrace, HostIdx};
+use etlink_run::Progress;
+use etlink_run::input;
+use etlink_run::job::{self, Job, Refused};
+use etlink_run::memory::{Budget, Need};
+use etlink_run::rank_set::{self, Fleet};
 use serde::Serialize;
 use std::path::Path;
 
@@ -109,7 +109,7 @@ pub(super) fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, 
         }
     }
     if tables.is_empty() {
-        return Err(fleet::none_left(errors));
+        return Err(rank_set::none_left(errors));
     }
     errors
         .iter()
@@ -120,10 +120,10 @@ pub(super) fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, 
 fn of_file(wanted: Wanted<'_>, threads: usize) -> Result<Table> {
     Budget::new(wanted.tables.memory, threads)
         .check(&[Need::of(wanted.host, Some(wanted.trace))])?;
-    let progress = Progress::new();
-    progress.say("reading");
+    let progress = crate::progress::bar();
+    progress.phase("reading");
     let made = of_trace(wanted, wanted.host, wanted.trace, threads, &progress);
-    progress.clear();
+    progress.finish();
     made
 }
 
@@ -132,13 +132,13 @@ fn of_folder(wanted: Wanted<'_>, threads: usize) -> Result<Vec<Result<Table>>> {
         bail!("--host belongs to a single trace; those of a folder are found in it");
     }
     let fleet = Fleet::find(wanted.trace, wanted.tables.memory, threads)?;
-    let progress = Progress::new();
-    progress.say("reading");
-    let is_asked = |rank: Option<i64>| fleet::is_asked(wanted.tables.ranks.as_ref(), rank);
+    let progress = crate::progress::bar();
+    progress.phase("reading");
+    let is_asked = |rank: Option<i64>| rank_set::is_asked(wanted.tables.ranks.as_ref(), rank);
     let tables = fleet.each(|at| {
         let (run, found) = fleet.rank(at);
         let Some(device) = &found.device else {
-            return is_asked(found.rank).then(|| Err(fleet::no_device(run, found)));
+            return is_asked(found.rank).then(|| Err(rank_set::no_device(run, found)));
         };
         if found.rank.is_some() && !is_asked(found.rank) {
             return None;
@@ -158,7 +158,7 @@ fn of_folder(wanted: Wanted<'_>, threads: usize) -> Result<Vec<Result<Table>>> {
         })
         .transpose()
     });
-    progress.clear();
+    progress.finish();
     Ok(tables.into_iter().flatten().collect())
 }
 
@@ -174,7 +174,7 @@ fn of_trace(
         args::Group::Shape => Group::Shape,
         args::Group::Stack => Group::Stack(usize::from(wanted.tables.frames)),
     };
-    let trace = pair::read_for_figures(input::open(device, threads, progress)?, threads)?;
+    let trace = job::read_for_figures(input::open(device, threads, progress)?, threads)?;
     if trace.window().is_none() && trace.asides.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))
             .with_context(|| device.display().to_string());
@@ -199,7 +199,7 @@ fn of_trace(
         ),
         Some(host) => of_pair(host, device, trace, options, threads, progress)?,
     };
-    if wanted.tables.strict && pair::is_damaged(&report) {
+    if wanted.tables.strict && job::is_damaged(&report) {
         return Err(Refused::new(device, &report.anomalies).into());
     }
     notes.extend(
@@ -236,7 +236,7 @@ fn of_pair(
     progress: &Progress,
 ) -> Result<(Top, LinkReport)> {
     let job = Job::reading(Some(host.to_owned()), path.to_owned(), threads);
-    let trace = pair::link_read(&job, device, progress)?;
+    let trace = job::link_read(&job, device, progress)?;
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
         (Some(host), node) if node != HostIdx::NONE => {
             host.names.get(host.nodes.inputs[node.index()].shapes)

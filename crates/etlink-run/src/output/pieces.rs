@@ -156,7 +156,7 @@ impl<W: Write> Write for Packed<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Format;
+    use crate::output::Format;
     use std::io::Read;
 
     #[test]

@@ -1,11 +1,10 @@
 //! One rank from files to file: read both traces, link, write.
 
-use crate::args::{Format, How, Latency};
+use crate::Progress;
 use crate::input::{self, Input};
-use crate::output::{Piece, Target};
+use crate::output::{Format, Piece, Target};
 use crate::perfetto;
-use crate::progress::Progress;
-use crate::table;
+use crate::text;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{Agreement, Part, WriteOptions, WriteSummary, et, etplus};
@@ -20,18 +19,27 @@ use std::time::Instant;
 /// The job of one rank.
 #[derive(Clone, Debug)]
 pub struct Job {
+    /// Host trace; without it the graph is that of the device trace alone.
     pub host: Option<PathBuf>,
+    /// Device trace.
     pub device: PathBuf,
     /// Trace of the capture of its graphs.
     pub capture: Option<PathBuf>,
+    /// Rank, where the traces do not name it.
     pub rank: Option<i64>,
+    /// Where the result goes; nowhere if only the report is wanted.
     pub target: Option<Target>,
+    /// What a `.et` is like.
     pub form: Form,
+    /// Which dependencies through tensors become edges.
     pub tensor_deps: TensorDeps,
     /// What to read that no graph needs.
     pub keep: Keep,
+    /// Threads for reading.
     pub threads: usize,
+    /// Refuse damaged traces.
     pub strict: bool,
+    /// Link traces that do not seem to belong together.
     pub force: bool,
 }
 
@@ -45,7 +53,7 @@ impl Job {
             rank: None,
             target: None,
             form: Form::default(),
-            tensor_deps: crate::args::TensorDeps::None.into(),
+            tensor_deps: TensorDeps::None,
             keep: Keep::Graph,
             threads,
             strict: false,
@@ -57,35 +65,15 @@ impl Job {
 /// What a `.et` is like.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Form {
-    latency: etlink_chakra::Latency,
-    no_gaps: bool,
-    part: Part,
+    /// Where latency goes.
+    pub latency: etlink_chakra::Latency,
+    /// Without host gaps.
+    pub no_gaps: bool,
+    /// Which part of a rank.
+    pub part: Part,
 }
 
 impl Form {
-    /// Refuses what does not apply to the format.
-    pub fn new(how: &How, format: Option<Format>) -> Result<Form> {
-        if matches!(
-            format,
-            Some(Format::Json | Format::Perfetto | Format::Pftrace)
-        ) && (how.latency.is_some() || how.no_gaps)
-        {
-            bail!(
-                "--latency and --no-gaps are for .et files; merged JSON (ET+) and Perfetto traces have the times as they were recorded"
-            );
-        }
-        let latency = match how.latency {
-            None | Some(Latency::Fold) => etlink_chakra::Latency::Fold,
-            Some(Latency::Node) => etlink_chakra::Latency::Node,
-            Some(Latency::Drop) => etlink_chakra::Latency::Drop,
-        };
-        Ok(Form {
-            latency,
-            no_gaps: how.no_gaps,
-            part: Part::Whole,
-        })
-    }
-
     /// This part of a rank.
     pub fn with(self, part: Part) -> Form {
         Form { part, ..self }
@@ -181,11 +169,11 @@ pub fn write_out(
     let Some(target) = job.target.as_ref().filter(|_| !linked.refused) else {
         return Ok(());
     };
-    let mut clock = Clock(Instant::now());
-    progress.say("writing");
+    let mut stopwatch = Stopwatch(Instant::now());
+    progress.phase("writing");
     linked.bytes.output = write(trace, target, job.form, among, linked)?;
     linked.output = Some(target.path().display().to_string());
-    linked.seconds.write += clock.lap();
+    linked.seconds.write += stopwatch.lap();
     Ok(())
 }
 
@@ -201,31 +189,31 @@ pub fn write_member(
         .target
         .as_ref()
         .context("there is nowhere to write to")?;
-    let mut clock = Clock(Instant::now());
-    progress.say("writing");
+    let mut stopwatch = Stopwatch(Instant::now());
+    progress.phase("writing");
     let (shown, piece) = perfetto::of_member(trace, member, target)?;
     (linked.shown, linked.bytes.output) = (Some(shown), piece.bytes);
-    linked.seconds.write += clock.lap();
+    linked.seconds.write += stopwatch.lap();
     Ok(piece)
 }
 
 /// Reads and links.
 pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
-    let mut clock = Clock(Instant::now());
-    progress.say("reading");
+    let mut stopwatch = Stopwatch(Instant::now());
+    progress.phase("reading");
     let capture = job
         .capture
         .as_ref()
         .map(|path| open_capture(path, job.threads, progress))
         .transpose()?;
     let (host, device) = read_both(job, progress)?;
-    let mut read = clock.lap();
+    let mut read = stopwatch.lap();
     let bytes = Sizes {
         host: host.as_ref().map_or(0, |host| host.bytes),
         device: device.bytes,
         output: 0,
     };
-    progress.say("linking");
+    progress.phase("linking");
     let mut trace = etlink_link::link(
         host,
         device,
@@ -236,13 +224,13 @@ pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
         },
     )
     .with_context(|| inputs(job))?;
-    let mut link = clock.lap();
+    let mut link = stopwatch.lap();
     if let Some(capture) = capture {
         let name = capture.name.clone();
         let capture = read_device(capture, job.threads, true)?;
-        read += clock.lap();
+        read += stopwatch.lap();
         etlink_link::carry(&mut trace, &capture).with_context(|| name)?;
-        link += clock.lap();
+        link += stopwatch.lap();
     }
     let linked = Linked {
         host: job.host.as_ref().map(|path| path.display().to_string()),
@@ -301,7 +289,7 @@ impl Refused {
     /// What is wrong in the trace, or that its host trace is of another run.
     pub fn new(trace: &Path, anomalies: &Anomalies) -> Refused {
         let what =
-            table::damage(anomalies).unwrap_or_else(|| "the two traces are of two runs".to_owned());
+            text::damage(anomalies).unwrap_or_else(|| "the two traces are of two runs".to_owned());
         Refused(format!(
             "{}: refused under --strict: {what}",
             trace.display()
@@ -366,9 +354,9 @@ fn write(
     Ok(stored)
 }
 
-struct Clock(Instant);
+struct Stopwatch(Instant);
 
-impl Clock {
+impl Stopwatch {
     fn lap(&mut self) -> f64 {
         let now = Instant::now();
         (now - std::mem::replace(&mut self.0, now)).as_secs_f64()

@@ -3,12 +3,15 @@
 //! It lies beside the traces, or one folder above those of a cycle. Traces know more than it does: it is asked where they say
 //! nothing, and where it contradicts them both are told.
 
-use crate::commands::MANIFEST;
 use crate::discover::Found;
+use crate::text::first_ranks;
 use etlink_torch::{Rank, Recorded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+
+/// Name of the manifest.
+pub const MANIFEST: &str = "etlink.json";
 
 /// Two readings of clocks whose difference to the machine's own clock is closer than this, ns, are of one machine.
 const SAME_MACHINE_NS: i64 = 1_000_000;
@@ -114,7 +117,7 @@ impl Listed {
             format!(
                 "{name} lists {} ranks, rank {} has no trace here: {why}",
                 ranks.len(),
-                few(gone)
+                first_ranks(gone)
             )
         });
         let mut notes: Vec<String> = missing.collect();
@@ -125,7 +128,7 @@ impl Listed {
         if !strange.is_empty() {
             notes.push(format!(
                 "{name} does not list rank {}, whose trace is here: it may be of another recording",
-                few(&strange)
+                first_ranks(&strange)
             ));
         }
         notes.extend(self.other_steps(&name));
@@ -181,12 +184,6 @@ impl Listed {
             "it was recorded in other cycles only".to_owned()
         }
     }
-}
-
-/// The first few of them.
-fn few(ranks: &[i64]) -> String {
-    let list: Vec<String> = ranks.iter().take(8).map(i64::to_string).collect();
-    list.join(", ") + if ranks.len() > 8 { ", …" } else { "" }
 }
 
 /// The files that lie in the folder of this name beside the manifest, or beside it themselves.

@@ -4,13 +4,39 @@ mod pieces;
 
 pub use pieces::Piece;
 
-use crate::args::Format;
 use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use flate2::{Compression, write::GzEncoder};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+
+/// What a failure to write to standard output says.
+pub const TO_STDOUT: &str = "cannot write to standard output";
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Chakra protobuf, for simulators.
+    Et,
+    /// Merged JSON (ET+), for `chakra_converter` and `et_replay`.
+    Json,
+    /// Chrome JSON, for Perfetto.
+    Perfetto,
+    /// Perfetto's own format.
+    Pftrace,
+}
+
+impl Format {
+    /// How a trace for Perfetto is written; none for other formats.
+    pub fn for_perfetto(self) -> Option<etlink_report::perfetto::Format> {
+        match self {
+            Format::Perfetto => Some(etlink_report::perfetto::Format::Json),
+            Format::Pftrace => Some(etlink_report::perfetto::Format::Protobuf),
+            Format::Et | Format::Json => None,
+        }
+    }
+}
 
 /// Where a result goes and in which form.
 #[derive(Clone, Debug)]
@@ -120,7 +146,7 @@ impl Target {
         if self.path == Path::new("-") {
             return self
                 .fill(Box::new(std::io::stdout()), fill)
-                .context(crate::commands::TO_STDOUT);
+                .context(TO_STDOUT);
         }
         let failed = || format!("cannot write {}", self.path.display());
         // devices and pipes cannot be renamed into place

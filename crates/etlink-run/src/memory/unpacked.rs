@@ -15,7 +15,7 @@ const DEFLATE_MOST: u64 = 1032;
 const WRAP: u64 = 1 << 32;
 
 /// Unpacked size of a file as its ends tell it, bytes; `None` for what is no file.
-pub fn size(path: &Path) -> Option<u64> {
+pub(super) fn size(path: &Path) -> Option<u64> {
     // pipes are not to be opened twice
     if !std::fs::metadata(path).ok()?.is_file() {
         return None;

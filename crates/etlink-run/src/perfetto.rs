@@ -1,7 +1,7 @@
 //! A trace for Perfetto: what was measured, and the critical path of a run.
 
+use crate::job::Shown;
 use crate::output::{Piece, Target};
-use crate::pair::Shown;
 use anyhow::{Context, Result};
 use etlink_link::LinkedTrace;
 use etlink_model::DurationNs;

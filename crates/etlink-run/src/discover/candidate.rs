@@ -1,8 +1,8 @@
 //! What is known of a file before it is read: from its name, its beginning, the manifest.
 
+use crate::Progress;
 use crate::input;
-use crate::listed::Listed;
-use crate::progress::Progress;
+use crate::manifest::Listed;
 use anyhow::Result;
 use etlink_chakra::read::FileKind;
 use etlink_json::Scanner;

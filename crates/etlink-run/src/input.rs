@@ -6,7 +6,7 @@ mod member;
 #[cfg(test)]
 mod tests;
 
-use crate::progress::Progress;
+use crate::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{FileKind, sniff};
 use gzip::Gzip;

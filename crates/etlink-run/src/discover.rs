@@ -8,7 +8,7 @@
 
 mod candidate;
 
-use crate::listed::{Listed, Told};
+use crate::manifest::{Listed, Told};
 use anyhow::{Context, Result};
 use candidate::{Candidate, Inside, file_name, look_at};
 use etlink_chakra::read::FileKind;
@@ -22,7 +22,9 @@ pub struct Found {
     pub rank: Option<i64>,
     /// What names the output: the rank, or the file's own name where ranks do not tell files apart.
     pub label: String,
+    /// Host trace.
     pub host: Option<PathBuf>,
+    /// Device trace.
     pub device: Option<PathBuf>,
     /// What the manifest of the recording says of it.
     pub told: Told,

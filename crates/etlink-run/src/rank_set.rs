@@ -1,9 +1,9 @@
 //! All ranks of a folder, worked on in parallel within the memory budget.
 
 use crate::discover::{Found, Run, discover};
+use crate::job::{Linked, Refused};
 use crate::memory::{Budget, Need, at_once, in_budget, keeping};
-use crate::pair::{Linked, Refused};
-use crate::table;
+use crate::text::{self, first_ranks};
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_link::LinkedTrace;
@@ -190,7 +190,7 @@ pub fn taken_in<'l>(all: &[Facts], labels: impl IntoIterator<Item = &'l str>) ->
     all.filter_map(|((label, why), _)| {
         Some(format!(
             "{}: {}",
-            table::rank(label),
+            text::rank(label),
             by_force(&why?.describe())
         ))
     })
@@ -199,16 +199,7 @@ pub fn taken_in<'l>(all: &[Facts], labels: impl IntoIterator<Item = &'l str>) ->
 
 /// Which ranks of a run have no trace, if any.
 pub fn no_trace_of(absent: &[i64]) -> Option<String> {
-    (!absent.is_empty()).then(|| format!("no trace of rank {}", first_of(absent)))
-}
-
-fn first_of(ranks: &[i64]) -> String {
-    let first: Vec<String> = ranks.iter().take(8).map(i64::to_string).collect();
-    format!(
-        "{}{}",
-        first.join(", "),
-        if ranks.len() > 8 { ", …" } else { "" }
-    )
+    (!absent.is_empty()).then(|| format!("no trace of rank {}", first_ranks(absent)))
 }
 
 /// Why who came late may be wrong: clocks that nothing tells, and those for which no offset fits.
@@ -222,13 +213,13 @@ pub fn clock_notes(clocks: &[Clock]) -> Vec<String> {
     let by_own = |first: &Clock| {
         format!(
             "nothing tells how the clock of rank {} lies to that of rank {}: who came late is by their own clocks",
-            first_of(&ranks),
+            first_ranks(&ranks),
             first.rank
         )
     };
     let unknown = clocks.first().filter(|_| !ranks.is_empty()).map(by_own);
     let contradicted = clocks.iter().filter(|clock| clock.contradicted).map(|clock| {
-        let missed = clock.uncertainty_ns.map_or(String::new(), |missed| format!(" (the nearest misses one by {})", table::time(missed)));
+        let missed = clock.uncertainty_ns.map_or(String::new(), |missed| format!(" (the nearest misses one by {})", text::time(missed)));
         format!("no offset of the clock of rank {} fits all collectives{missed}: who came late may be wrong", clock.rank)
     });
     unknown.into_iter().chain(contradicted).collect()

@@ -1,0 +1,77 @@
+//! What is being done, for whoever wants to show it.
+
+use std::io::Read;
+use std::sync::Arc;
+
+/// Shows what is being done. Calls come from all threads.
+pub trait ProgressListener: Send + Sync {
+    /// Another phase begins: `reading`, `linking`.
+    fn phase(&self, name: &str);
+    /// So many bytes more are going to be read, as they are stored.
+    fn expect_bytes(&self, bytes: u64);
+    /// So many bytes more were read.
+    fn advance(&self, bytes: u64);
+    /// All is done.
+    fn finish(&self);
+}
+
+/// Where progress is reported to; by default nowhere.
+#[derive(Clone, Default)]
+pub struct Progress {
+    listener: Option<Arc<dyn ProgressListener>>,
+}
+
+impl Progress {
+    /// Reports to `listener`.
+    pub fn to(listener: Arc<dyn ProgressListener>) -> Progress {
+        Progress {
+            listener: Some(listener),
+        }
+    }
+
+    /// Reports nowhere.
+    pub fn hidden() -> Progress {
+        Progress::default()
+    }
+
+    /// Counts what is read from `source`, which has `bytes` in all.
+    pub fn watch<R: Read>(&self, source: R, bytes: u64) -> impl Read + use<R> {
+        if let Some(listener) = &self.listener {
+            listener.expect_bytes(bytes);
+        }
+        Watched {
+            source,
+            progress: self.clone(),
+        }
+    }
+
+    /// Reports what is being done.
+    pub fn phase(&self, name: &str) {
+        if let Some(listener) = &self.listener {
+            listener.phase(name);
+        }
+    }
+
+    /// Reports that all is done.
+    pub fn finish(&self) {
+        if let Some(listener) = &self.listener {
+            listener.finish();
+        }
+    }
+}
+
+/// A source that reports what is read from it.
+struct Watched<R> {
+    source: R,
+    progress: Progress,
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.source.read(buffer)?;
+        if let Some(listener) = &self.progress.listener {
+            listener.advance(bytes as u64);
+        }
+        Ok(bytes)
+    }
+}

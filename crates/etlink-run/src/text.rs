@@ -1,0 +1,84 @@
+//! Figures and names in messages and notes.
+
+use etlink_model::{Anomalies, Severity};
+use indexmap::IndexMap;
+
+/// A time in the unit that fits it.
+pub fn time(ns: i64) -> String {
+    match ns.unsigned_abs() {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.3} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
+
+/// So many of something: `1 step`, `2 steps`.
+pub fn count(number: impl Into<u64>, what: &str) -> String {
+    let number = number.into();
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What is damaged in a trace, in a line.
+pub fn damage(anomalies: &Anomalies) -> Option<String> {
+    let mut damaged: Vec<String> = vec![];
+    for (kind, anomaly) in anomalies.iter() {
+        if kind.severity() != Severity::Damage {
+            continue;
+        }
+        let first = match &anomaly.first {
+            Some(first) => format!(", first: {first}"),
+            None => String::new(),
+        };
+        damaged.push(format!("{} ({}{first})", kind.describe(), anomaly.count));
+    }
+    (!damaged.is_empty()).then(|| format!("damage: {}", damaged.join("; ")))
+}
+
+/// A rank by its label: a number, or the name of a file.
+pub fn rank(label: &str) -> String {
+    if label.bytes().all(|byte| byte.is_ascii_digit()) {
+        format!("rank {label}")
+    } else {
+        label.to_owned()
+    }
+}
+
+/// The first few ranks of a list.
+pub fn first_ranks(ranks: &[i64]) -> String {
+    let first: Vec<String> = ranks.iter().take(8).map(i64::to_string).collect();
+    let more = if ranks.len() > 8 { ", …" } else { "" };
+    first.join(", ") + more
+}
+
+/// Ranks that follow each other by the first and last; of others the first few.
+fn rank_list(names: &[String]) -> String {
+    let numbers: Option<Vec<i64>> = names
+        .iter()
+        .map(|name| name.strip_prefix("rank ")?.parse().ok())
+        .collect();
+    let follow =
+        numbers.is_some_and(|numbers| numbers.is_sorted_by(|a, b| a.checked_add(1) == Some(*b)));
+    match names {
+        [first, .., last] if follow => format!("{first} … {last}"),
+        [a, b, c, _, ..] => format!("{a}, {b}, {c}, …"),
+        few => few.join(", "),
+    }
+}
+
+/// Notes after the names of what they are about; a note about several appears once.
+pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<String> {
+    let mut by_note: IndexMap<&str, Vec<String>> = IndexMap::new();
+    for (name, note) in notes {
+        by_note.entry(note).or_default().push(name);
+    }
+    let mut merged = vec![];
+    for (note, names) in by_note {
+        merged.push(match &names[..] {
+            [name] if name.is_empty() => note.to_owned(),
+            [name] => format!("{name}: {note}"),
+            several => format!("{} traces ({}): {note}", several.len(), rank_list(several)),
+        });
+    }
+    merged
+}
