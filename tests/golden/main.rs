@@ -7,7 +7,7 @@
 
 use etlink_chakra::read::{self, Graph};
 use etlink_chakra::{WriteOptions, agree, et, etplus, simulated};
-use etlink_link::ranks::{self, Facts};
+use etlink_link::ranks::{self, RankSummary};
 use etlink_link::{LinkOptions, LinkedTrace};
 use std::fmt::Write;
 use std::fs::File;
@@ -110,17 +110,17 @@ fn joined() {
         let traces: Vec<LinkedTrace> = (0..ranks)
             .map(|rank| link(&pairs().join(case), rank))
             .collect();
-        let facts: Vec<Facts> = traces
+        let facts: Vec<RankSummary> = traces
             .iter()
             .zip(0..)
-            .map(|(trace, rank)| Facts::of(trace, rank))
+            .map(|(trace, rank)| RankSummary::of(trace, rank))
             .collect();
         let sizes: Vec<_> = traces
             .iter()
             .zip(&facts)
             .map(|(trace, facts)| simulated(trace, facts))
             .collect();
-        let join = ranks::join(&facts);
+        let join = ranks::join_ranks(&facts);
         let agreed = agree(&facts, &sizes, &join, true);
         let _ = writeln!(
             text,
@@ -129,7 +129,11 @@ fn joined() {
             agreed.groups.keys(),
             join.problems
         );
-        for (joint, skew) in join.joints.iter().zip(ranks::skews(&facts, &join, &[])) {
+        for (joint, skew) in join
+            .joints
+            .iter()
+            .zip(ranks::collective_skews(&facts, &join, &[]))
+        {
             let nodes = joint.parts.iter().map(|part| {
                 facts[part.rank as usize].communications[part.communication as usize].node
             });

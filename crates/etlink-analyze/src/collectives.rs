@@ -1,6 +1,6 @@
 //! Collectives and messages of one rank, by type and group: volume and bandwidth.
 //!
-//! Sizes and bus factors are those of nccl-tests, as in [`etlink_link::ranks::Skew`]: `bytes` is the larger of input and output.
+//! Sizes and bus factors are those of nccl-tests, as in [`etlink_link::ranks::CollectiveSkew`]: `bytes` is the larger of input and output.
 //!
 //! ```text
 //! algorithm bandwidth = bytes / duration       bus bandwidth = algorithm bandwidth · factor      bytes per ns = GB/s
@@ -10,7 +10,7 @@
 //!
 //! The duration is that of this rank's own kernel, which begins when the rank arrives and so holds its wait for the others:
 //! of a run of several ranks the stragglers' table (and `etlink ranks`) tells transfer and wait apart. Host ops (gloo) return at once: theirs is
-//! that of what carries them out ([`Runs`](etlink_link::ranks::Runs)), and where no transfer is recorded there is no bandwidth. Kernels of
+//! that of what carries them out ([`Runs`](etlink_link::ranks::CommExtent)), and where no transfer is recorded there is no bandwidth. Kernels of
 //! communication that say neither size nor group are counted with what their name says, and where host ops have no records at all
 //! (DDP's reducer) their ranges `gloo:…`, with the size of their input.
 
@@ -19,7 +19,7 @@ mod gloo;
 use crate::rows::Rows;
 use crate::rules::Class;
 use etlink_link::CollectiveRef;
-use etlink_link::ranks::{Communication, Facts, GroupOf, Party, bus_factor, list};
+use etlink_link::ranks::{Communication, GroupIdentity, Peers, RankSummary, bus_factor, rank_list};
 use etlink_model::CollectiveKind;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -142,7 +142,7 @@ impl Collectives {
 
 /// Of one rank, by falling time. O(nodes).
 pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
-    let facts = Facts::of(rows.trace, rows.trace.report.rank.unwrap_or(0));
+    let facts = RankSummary::of(rows.trace, rows.trace.report.rank.unwrap_or(0));
     let mut all = vec![];
     let mut known = vec![false; rows.len()];
     for one in &facts.communications {
@@ -171,7 +171,7 @@ pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
     sum(all.iter())
 }
 
-fn of(facts: &Facts, one: &Communication, record: Option<CollectiveRef<'_>>) -> Collectives {
+fn of(facts: &RankSummary, one: &Communication, record: Option<CollectiveRef<'_>>) -> Collectives {
     let (group, group_size) = group(
         facts,
         one.party,
@@ -201,24 +201,26 @@ fn of(facts: &Facts, one: &Communication, record: Option<CollectiveRef<'_>>) -> 
 }
 
 /// What a group is called and how many ranks it has, as the record may say where nothing else does.
-fn group(facts: &Facts, party: Party, said: u64) -> (String, u64) {
+fn group(facts: &RankSummary, party: Peers, said: u64) -> (String, u64) {
     match party {
-        Party::Peer(Some(rank)) => (format!("rank {rank}"), 2),
-        Party::Peer(None) => (String::new(), 2),
-        Party::Group(at) => match facts.groups.get(at as usize) {
-            Some(GroupOf::Ranks(ranks)) => (list("rank", ranks), ranks.len() as u64),
-            Some(GroupOf::Only) => (
+        Peers::Peer(Some(rank)) => (format!("rank {rank}"), 2),
+        Peers::Peer(None) => (String::new(), 2),
+        Peers::Group(at) => match facts.groups.get(at as usize) {
+            Some(GroupIdentity::Ranks(ranks)) => (rank_list("rank", ranks), ranks.len() as u64),
+            Some(GroupIdentity::Only) => (
                 "all ranks".to_owned(),
                 facts
                     .world_size
                     .and_then(|size| u64::try_from(size).ok())
                     .unwrap_or(said),
             ),
-            Some(GroupOf::Communicator(name, size)) => (format!("communicator {name}"), *size),
-            Some(GroupOf::Named(name)) if name.is_empty() && said > 0 => {
+            Some(GroupIdentity::Communicator(name, size)) => {
+                (format!("communicator {name}"), *size)
+            }
+            Some(GroupIdentity::Named(name)) if name.is_empty() && said > 0 => {
                 (format!("{said} ranks"), said)
             }
-            Some(GroupOf::Named(name)) => (name.clone(), said),
+            Some(GroupIdentity::Named(name)) => (name.clone(), said),
             None => (String::new(), 0),
         },
     }

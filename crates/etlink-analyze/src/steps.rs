@@ -1,6 +1,6 @@
 //! Steps: what counts as one, how long it took, what the device did for it.
 //!
-//! A step is what [`etlink_link::ranks::Steps`] takes for one: a `ProfilerStep#N`; else vLLM's `execute_context_*`; else the time from the end of
+//! A step is what [`etlink_link::ranks::RankSteps`] takes for one: a `ProfilerStep#N`; else vLLM's `execute_context_*`; else the time from the end of
 //! one `Optimizer.step…` to the end of the next (forward, backward, optimizer; what the window cuts is none); else annotations that differ
 //! by a number at their end alone. A trace with none of these has no steps.
 //!
@@ -11,7 +11,7 @@
 use crate::breakdown::DeviceTime;
 use crate::rows::Rows;
 use etlink_link::NoLaunch;
-use etlink_link::ranks::Steps;
+use etlink_link::ranks::RankSteps;
 use etlink_model::DeviceTrace;
 use serde::Serialize;
 
@@ -105,7 +105,7 @@ impl Step {
 
 /// The steps of a trace, without what devices did for them, in order of time.
 pub(crate) fn found(device: &DeviceTrace) -> Vec<Step> {
-    let all = Steps::all_of(device);
+    let all = RankSteps::all_of(device);
     let are = |prefix: &str| {
         all.first()
             .is_some_and(|step| step.name.starts_with(prefix))
@@ -125,7 +125,7 @@ pub(crate) fn found(device: &DeviceTrace) -> Vec<Step> {
         Some(&all[..])
     };
     let base = device.header.base_ns;
-    let step = |step: &etlink_link::ranks::Step| Step {
+    let step = |step: &etlink_link::ranks::StepSpan| Step {
         name: step.name.clone(),
         start_ns: step.start_ns.saturating_sub(base),
         duration_ns: step.end_ns.saturating_sub(step.start_ns),

@@ -1,6 +1,6 @@
 //! What devices compute: floating point operations of the kernels whose ops are multiplications of matrices, convolutions or attention.
 //!
-//! Operations follow from the shapes in the traces by the formulas of `torch.utils.flop_counter` ([`etlink_link::work`]); an op's are
+//! Operations follow from the shapes in the traces by the formulas of `torch.utils.flop_counter` ([`etlink_link::roofline`]); an op's are
 //! shared by its kernels.
 //!
 //! ```text
@@ -11,7 +11,7 @@
 
 use crate::breakdown::DeviceTime;
 use crate::rows::Rows;
-use etlink_link::work::{Work, on_devices, ops};
+use etlink_link::roofline::{RooflineWork, op_work, row_work};
 use serde::Serialize;
 
 /// One device.
@@ -35,7 +35,7 @@ pub struct Computed {
 
 /// Per device with such kernels; `devices` are all those that have rows. O(ops + rows).
 pub(crate) fn computed(rows: &Rows<'_>, devices: &[DeviceTime]) -> Vec<Computed> {
-    let work = on_devices(rows.trace, &ops(rows.trace));
+    let work = row_work(rows.trace, &op_work(rows.trace));
     devices
         .iter()
         .zip(&rows.of_devices)
@@ -43,7 +43,12 @@ pub(crate) fn computed(rows: &Rows<'_>, devices: &[DeviceTime]) -> Vec<Computed>
         .collect()
 }
 
-fn of(rows: &Rows<'_>, work: &[Work], which: &[usize], time: &DeviceTime) -> Option<Computed> {
+fn of(
+    rows: &Rows<'_>,
+    work: &[RooflineWork],
+    which: &[usize],
+    time: &DeviceTime,
+) -> Option<Computed> {
     let window_ns = time.window_ns;
     let mut found = Computed {
         device: time.device?,

@@ -3,8 +3,8 @@
 use crate::Agreement;
 use crate::proto::NodeType;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::Clock;
-use etlink_link::work::Formula;
+use etlink_link::ranks::RankClock;
+use etlink_link::roofline::RooflineFormula;
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
@@ -52,14 +52,14 @@ pub struct WriteOptions<'a> {
     /// Say what nodes compute and move (`num_ops`, `tensor_size`, `roofline_source`), as simulators with a roofline want it.
     pub work: bool,
     /// Brings all times to another rank's clock.
-    pub clock: Clock,
+    pub clock: RankClock,
 }
 
 impl WriteOptions<'_> {
     /// A time of `trace` by the clock that the file is to have.
     pub(crate) fn aligned(&self, trace: &LinkedTrace, ns: i64) -> i64 {
         // a clock's times are since the Unix epoch, a trace's since its base
-        let clock = Clock {
+        let clock = RankClock {
             at_ns: self.clock.at_ns.saturating_sub(trace.device.header.base_ns),
             ..self.clock
         };
@@ -114,7 +114,7 @@ pub struct WriteSummary {
     /// Communication nodes written as computation, by reason.
     pub demoted: IndexMap<Demotion, u64>,
     /// Nodes that say what they compute and move, by how it was found.
-    pub work: IndexMap<Formula, u64>,
+    pub work: IndexMap<RooflineFormula, u64>,
     /// ET+: host nodes that have times.
     pub timed: u64,
     /// ET+: device rows.

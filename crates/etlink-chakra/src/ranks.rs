@@ -10,7 +10,9 @@
 use crate::et::comm::{Comm, comm_of};
 use crate::{Demotion, WriteOptions};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Channel, Communication, Facts, Groups, Join, Joint, Turns};
+use etlink_link::ranks::{
+    CollectiveMatch, CommChannel, Communication, DeadlockCheck, GroupResolver, RankSummary, RunJoin,
+};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::io;
@@ -53,14 +55,14 @@ pub struct Agreed {
     pub ranks: Vec<Agreement>,
     /// The groups that are used, by number: what `comm_group.json` has to say.
     pub groups: BTreeMap<u32, Vec<u64>>,
-    /// Entries of [`Join::joints`] that were taken out because ranks do them in opposite order.
+    /// Entries of [`RunJoin::joints`] that were taken out because ranks do them in opposite order.
     pub out_of_turn: Vec<u32>,
 }
 
 /// The sizes with which a rank's communications would be written as such, in their order; `None` for those that are
 /// computation on any account.
-pub fn simulated(trace: &LinkedTrace, facts: &Facts) -> Vec<Option<i64>> {
-    let (groups, options) = (Groups::new(trace), WriteOptions::default());
+pub fn simulated(trace: &LinkedTrace, facts: &RankSummary) -> Vec<Option<i64>> {
+    let (groups, options) = (GroupResolver::new(trace), WriteOptions::default());
     let size = |node: u32| match comm_of(trace, &groups, &options, node as usize)?.ok()? {
         Comm::Collective { bytes, .. } | Comm::PointToPoint { bytes, .. } => Some(bytes),
     };
@@ -73,7 +75,12 @@ pub fn simulated(trace: &LinkedTrace, facts: &Facts) -> Vec<Option<i64>> {
 
 /// Decides what all ranks write. `sizes` are those of [`simulated`], rank by rank. Ranks whose traces are not given take part
 /// in everything, unless the files are `to_run` by themselves, with communications in turn.
-pub fn agree(facts: &[Facts], sizes: &[Vec<Option<i64>>], join: &Join, to_run: bool) -> Agreed {
+pub fn agree(
+    facts: &[RankSummary],
+    sizes: &[Vec<Option<i64>>],
+    join: &RunJoin,
+    to_run: bool,
+) -> Agreed {
     let mut fates: Vec<Fate> = join
         .joints
         .iter()
@@ -145,8 +152,8 @@ impl Order {
     }
 }
 
-fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate {
-    let size = |part: &etlink_link::ranks::Part| {
+fn fate(joint: &CollectiveMatch, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate {
+    let size = |part: &etlink_link::ranks::MatchMember| {
         sizes
             .get(part.rank as usize)?
             .get(part.communication as usize)
@@ -163,15 +170,15 @@ fn fate(joint: &Joint, sizes: &[Vec<Option<i64>>], without_absent: bool) -> Fate
         return Fate::Compute(Demotion::AbsentRank);
     }
     let group = match joint.channel {
-        Channel::Group(number) => Some(number),
-        Channel::Message { .. } => None,
+        CommChannel::Group(number) => Some(number),
+        CommChannel::Message { .. } => None,
     };
     Fate::Communication { group, bytes }
 }
 
 /// What each rank does in turn.
-fn turns(facts: &[Facts], join: &Join, fates: &[Fate], order: Order) -> Turns {
-    Turns::of(
+fn turns(facts: &[RankSummary], join: &RunJoin, fates: &[Fate], order: Order) -> DeadlockCheck {
+    DeadlockCheck::of(
         facts,
         join,
         |joint| matches!(fates[joint], Fate::Communication { .. }),

@@ -43,7 +43,7 @@ const NONE: u32 = u32::MAX;
 
 /// Ops of a capture-time trace, by the device rows that they launched.
 #[derive(Clone, Debug, Default)]
-pub struct Captured {
+pub struct CapturedOps {
     names: Names,
     /// Name, shapes, types and scope of each different op.
     ops: Vec<[NameId; 4]>,
@@ -64,7 +64,7 @@ pub struct CapturedOp<'t> {
     pub scope: &'t str,
 }
 
-impl Captured {
+impl CapturedOps {
     /// The op of a device row.
     pub fn of(&self, row: RowIdx) -> Option<CapturedOp<'_>> {
         let [name, shapes, types, scope] =
@@ -109,7 +109,7 @@ pub struct CaptureReport {
 ///
 /// # Errors
 /// The capture trace has no capture that could be used.
-pub fn carry(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Result<(), Error> {
+pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Result<(), Error> {
     let mut names = Names::default();
     let recorded = Recorded::new(capture, &mut names)?;
     let mut report = recorded.report;
@@ -142,7 +142,7 @@ pub fn carry(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Result<(), Error
         .notes
         .extend(note(&report, rows.is_empty(), shapes));
     trace.report.capture = Some(report);
-    trace.captured = Some(Captured {
+    trace.captured = Some(CapturedOps {
         names,
         ops: recorded.ops,
         row: row_op,

@@ -27,7 +27,7 @@ pub struct Edges {
 
 /// What one node waits for, by kind and number.
 #[derive(Clone, Copy, Debug)]
-pub struct Deps<'e> {
+pub struct NodeDeps<'e> {
     to: u32,
     kind: &'e [EdgeKind],
     from: &'e [u32],
@@ -93,9 +93,9 @@ impl Edges {
     }
 
     /// What node `to` waits for.
-    pub fn of(&self, to: usize) -> Deps<'_> {
+    pub fn of(&self, to: usize) -> NodeDeps<'_> {
         let range = self.first[to] as usize..self.first[to + 1] as usize;
-        Deps {
+        NodeDeps {
             to: to as u32,
             kind: &self.kind[range.clone()],
             from: &self.from[range.clone()],
@@ -109,7 +109,7 @@ impl Edges {
     }
 }
 
-impl<'e> Deps<'e> {
+impl<'e> NodeDeps<'e> {
     /// How many.
     pub fn len(&self) -> usize {
         self.from.len()

@@ -31,17 +31,19 @@ mod notes;
 mod queued;
 pub mod ranks;
 mod report;
+pub mod roofline;
 mod search;
 mod tensors;
 mod trace;
 mod waits;
-pub mod work;
 
-pub use capture::{CaptureReport, Captured, CapturedOp, begins_capture, carry, launches_graph};
-pub use edges::{Deps, Edge, Edges};
+pub use capture::{
+    CaptureReport, CapturedOp, CapturedOps, begins_capture, carry_captured_ops, launches_graph,
+};
+pub use edges::{Edge, Edges, NodeDeps};
 pub use error::Error;
 pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, UnmatchedCounts};
-pub use tensors::TensorDeps;
+pub use tensors::TensorEdges;
 pub use trace::{CollectiveRef, EdgeKind, LinkedTrace, MatchRule, NoLaunch, Node, NodeKind, Nodes};
 
 use etlink_model::{AnomalyKind, DeviceTrace, HostTrace};
@@ -56,7 +58,7 @@ pub struct LinkOptions {
     /// The rank that the user says; compared with what the traces say.
     pub rank: Option<i64>,
     /// Which dependencies through tensors become edges, where [`HostTrace::tensors`] are given.
-    pub tensor_deps: TensorDeps,
+    pub tensor_deps: TensorEdges,
 }
 
 /// Links one rank. Without a host trace the graph comes from the device trace alone.

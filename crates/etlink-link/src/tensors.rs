@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Which dependencies through tensors become edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TensorDeps {
+pub enum TensorEdges {
     /// Read after write.
     #[default]
     Raw,
@@ -39,8 +39,8 @@ pub(crate) fn between_ops(pairs: Vec<(u32, u32)>, op_host: &[HostIdx]) -> Vec<(O
 }
 
 /// Pairs of host nodes on two threads, the later first; by that.
-pub(crate) fn tensor_deps(host: &HostTrace, which: TensorDeps) -> Vec<(u32, u32)> {
-    let Some(uses) = host.tensors.as_ref().filter(|_| which != TensorDeps::None) else {
+pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> Vec<(u32, u32)> {
+    let Some(uses) = host.tensors.as_ref().filter(|_| which != TensorEdges::None) else {
         return vec![];
     };
     let tid = |node: u32| host.nodes.tid[node as usize];
@@ -58,12 +58,12 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorDeps) -> Vec<(u32, u32)
         };
         for tensor in of(uses.inputs(node as usize)) {
             written.last_users(&tensor, &mut after);
-            if which == TensorDeps::All {
+            if which == TensorEdges::All {
                 read.put(&tensor, node);
             }
         }
         for tensor in of(uses.outputs(node as usize)) {
-            if which == TensorDeps::All {
+            if which == TensorEdges::All {
                 written.last_users(&tensor, &mut after);
                 read.last_users(&tensor, &mut after);
             }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     /// Nodes as (thread, storages read, storages written).
-    fn deps(nodes: &[(u32, &[u64], &[u64])], which: TensorDeps) -> Vec<(u32, u32)> {
+    fn deps(nodes: &[(u32, &[u64], &[u64])], which: TensorEdges) -> Vec<(u32, u32)> {
         let (mut host, mut uses) = (HostTrace::default(), TensorUses::default());
         for &(tid, reads, writes) in nodes {
             host.nodes.push(HostNode {
@@ -179,8 +179,8 @@ mod tests {
             (1, &[5], &[7]),
             (2, &[5, 9], &[]),
         ];
-        assert_eq!(deps(&nodes, TensorDeps::Raw), [(2, 1), (3, 2), (5, 3)]);
-        assert_eq!(deps(&nodes, TensorDeps::None), []);
+        assert_eq!(deps(&nodes, TensorEdges::Raw), [(2, 1), (3, 2), (5, 3)]);
+        assert_eq!(deps(&nodes, TensorEdges::None), []);
         // 3 also writes over what 2 has read
         let nodes: [(u32, &[u64], &[u64]); 4] = [
             (1, &[], &[5]),
@@ -189,7 +189,7 @@ mod tests {
             (1, &[], &[5]),
         ];
         assert_eq!(
-            deps(&nodes, TensorDeps::All),
+            deps(&nodes, TensorEdges::All),
             [(1, 0), (2, 0), (2, 1), (3, 1), (3, 2)]
         );
     }

@@ -1,6 +1,6 @@
 //! The linked trace.
 
-use crate::capture::Captured;
+use crate::capture::CapturedOps;
 use crate::edges::Edges;
 use crate::report::LinkReport;
 use etlink_model::{
@@ -267,7 +267,7 @@ pub struct LinkedTrace {
     /// The graph's edges.
     pub edges: Edges,
     /// Ops that launched the kernels of graph launches at capture time, if a trace of that was given.
-    pub captured: Option<Captured>,
+    pub captured: Option<CapturedOps>,
     /// How it went.
     pub report: LinkReport,
 }

@@ -80,9 +80,9 @@ fn is_whole(trace: &LinkedTrace) {
 
 /// A replay gives the measured times back.
 fn replays(trace: &LinkedTrace) {
-    let graph = etlink_replay::graph_of(trace).expect("a graph");
-    let run = etlink_replay::run(&graph, trace, &etlink_replay::Settings::default());
-    let figures = etlink_replay::figures(&graph, trace, &run);
+    let graph = etlink_replay::graph_from_trace(trace).expect("a graph");
+    let run = etlink_replay::run_graph(&graph, trace, &etlink_replay::ReplaySettings::default());
+    let figures = etlink_replay::replay_figures(&graph, trace, &run);
     assert_eq!(
         figures.contradictions.as_ref().map(|found| found.edges),
         Some(0),

@@ -1,13 +1,13 @@
 //! Why a node started when it did.
 
-use crate::graph::{Dep, EdgeKind, Graph};
-use crate::labels::{Labels, NodeLabel};
-use crate::run::Run;
+use crate::graph::{EdgeKind, ReplayDep, ReplayGraph};
+use crate::labels::{LabelSource, NodeLabel};
+use crate::run::ReplayRun;
 use serde::Serialize;
 
 /// A node, what it waited for, and which of that decided. Times are those of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Explanation {
+pub struct StartExplanation {
     /// Which node.
     #[serde(flatten)]
     pub label: NodeLabel,
@@ -45,13 +45,13 @@ pub struct ExplainedDep {
 }
 
 /// Explains one node of a run from which these kinds of edges were left out.
-pub fn explain(
-    graph: &Graph,
-    labels: &dyn Labels,
-    run: &Run,
+pub fn explain_start(
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    run: &ReplayRun,
     dropped: &[EdgeKind],
     node: u32,
-) -> Explanation {
+) -> StartExplanation {
     let at = node as usize;
     let counts = |edge: &usize| !dropped.contains(&graph.dep(*edge).kind);
     let ends = graph
@@ -74,7 +74,7 @@ pub fn explain(
     };
     let mut deps: Vec<ExplainedDep> = graph.edges_to(at).filter(counts).map(explained).collect();
     deps.sort_by_key(|dep| (!dep.decided, dep.slack_ns));
-    Explanation {
+    StartExplanation {
         label: NodeLabel::of(graph, labels, node),
         measured_start_ns: graph.measured.then(|| graph.start[at].0),
         start_ns: run.start[at].0,
@@ -87,7 +87,7 @@ pub fn explain(
     }
 }
 
-fn evidence(graph: &Graph, labels: &dyn Labels, dep: Dep, to: u32) -> String {
+fn evidence(graph: &ReplayGraph, labels: &dyn LabelSource, dep: ReplayDep, to: u32) -> String {
     let (source, target) = (graph.place(dep.from as usize), graph.place(to as usize));
     let number = |node: u32| {
         labels

@@ -1,9 +1,9 @@
 //! How true a graph is: its run without changes against what was measured.
 
-use crate::graph::{EdgeKind, Graph, Kind};
-use crate::labels::{Labels, NodeLabel};
-use crate::run::{NONE, Run};
-use crate::stats::{Spread, share, worst};
+use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
+use crate::labels::{LabelSource, NodeLabel};
+use crate::run::{NONE, ReplayRun};
+use crate::stats::{Percentiles, share, worst};
 use etlink_model::DurationNs;
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -20,7 +20,7 @@ const LATENCY_NS: i64 = 30_000;
 
 /// All figures. Those about measured times are absent where nodes have none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct ReplayFigures {
     /// Nodes.
     pub nodes: u64,
     /// Edges.
@@ -38,13 +38,13 @@ pub struct Figures {
     /// How far the nodes' ends are off.
     pub end_error: Option<EndError>,
     /// Delays of device work that no cause explains.
-    pub unexplained: Unexplained,
+    pub unexplained: UnexplainedWaits,
     /// Edges whose source ends after the target starts.
-    pub contradictions: Option<Contradictions>,
+    pub contradictions: Option<ContradictedEdges>,
     /// By kind of edge.
     pub by_edge: IndexMap<EdgeKind, EdgeFigures>,
     /// What came before the recording.
-    pub boundary: Delays,
+    pub boundary: DelaySummary,
 }
 
 /// Absolute difference of replayed and measured ends over all nodes.
@@ -56,16 +56,16 @@ pub struct EndError {
     pub mean_share: f64,
     /// Percentiles.
     #[serde(flatten)]
-    pub spread: Spread,
+    pub spread: Percentiles,
     /// 99th percentile, of the measured makespan.
     pub p99_share: f64,
     /// The nodes that are furthest off; positive: the run is later.
-    pub worst: Vec<Named>,
+    pub worst: Vec<NodeTime>,
 }
 
 /// A node and a length of time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Named {
+pub struct NodeTime {
     /// ns.
     pub ns: i64,
     /// Which node.
@@ -75,7 +75,7 @@ pub struct Named {
 
 /// Waiting that no edge explains: a device op starts long after all that it waits for has ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Unexplained {
+pub struct UnexplainedWaits {
     /// Device ops with such a delay before them.
     pub device_ops: u64,
     /// Of all device ops.
@@ -85,16 +85,16 @@ pub struct Unexplained {
     /// Of makespan x streams.
     pub share_of_time: f64,
     /// Device ops with the longest delays.
-    pub worst: Vec<Named>,
+    pub worst: Vec<NodeTime>,
 }
 
 /// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE_NS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Contradictions {
+pub struct ContradictedEdges {
     /// How many.
     pub edges: u64,
     /// The targets that start the furthest before a source ends.
-    pub worst: Vec<Named>,
+    pub worst: Vec<NodeTime>,
 }
 
 /// Edges of one kind.
@@ -107,12 +107,12 @@ pub struct EdgeFigures {
     /// Of them the last of the target's deps to end.
     pub decided: u64,
     /// Latency of the nodes whose start they decided.
-    pub latency: Spread,
+    pub latency: Percentiles,
 }
 
 /// Delay nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Delays {
+pub struct DelaySummary {
     /// How many.
     pub count: u64,
     /// Their sum, ns.
@@ -122,12 +122,16 @@ pub struct Delays {
 }
 
 /// The figures of a run without changes. O(nodes + edges).
-pub fn figures(graph: &Graph, labels: &dyn Labels, run: &Run) -> Figures {
+pub fn replay_figures(
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    run: &ReplayRun,
+) -> ReplayFigures {
     let mut used = vec![false; graph.resources.len()];
     let on_device = (0..graph.len()).filter(|node| graph.on_device(*node));
     on_device.for_each(|node| used[graph.resource[node] as usize] = true);
     let measured_ns = graph.measured.then(|| measured(graph));
-    let mut figures = Figures {
+    let mut figures = ReplayFigures {
         nodes: graph.len() as u64,
         edges: graph.edges() as u64,
         device_ops: (0..graph.len())
@@ -138,7 +142,7 @@ pub fn figures(graph: &Graph, labels: &dyn Labels, run: &Run) -> Figures {
         replayed_ns: run.makespan().0,
         by_edge: by_edge(graph, run),
         boundary: boundary(graph),
-        ..Figures::default()
+        ..ReplayFigures::default()
     };
     if let Some(measured) = measured_ns {
         figures.replay_error = Some(share((figures.replayed_ns - measured).abs(), measured));
@@ -156,23 +160,28 @@ pub fn figures(graph: &Graph, labels: &dyn Labels, run: &Run) -> Figures {
     figures
 }
 
-fn measured(graph: &Graph) -> i64 {
+fn measured(graph: &ReplayGraph) -> i64 {
     let last = (0..graph.len()).map(|node| graph.end(node)).max();
     let first = graph.start.iter().min();
     last.zip(first).map_or(0, |(last, first)| (last - *first).0)
 }
 
-fn named(graph: &Graph, labels: &dyn Labels, worst: Vec<(i64, u32)>) -> Vec<Named> {
+fn named(graph: &ReplayGraph, labels: &dyn LabelSource, worst: Vec<(i64, u32)>) -> Vec<NodeTime> {
     worst
         .into_iter()
-        .map(|(ns, node)| Named {
+        .map(|(ns, node)| NodeTime {
             ns,
             label: NodeLabel::of(graph, labels, node),
         })
         .collect()
 }
 
-fn end_error(graph: &Graph, labels: &dyn Labels, run: &Run, measured: i64) -> EndError {
+fn end_error(
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    run: &ReplayRun,
+    measured: i64,
+) -> EndError {
     let late = |node: usize| run.end(node).since(graph.end(node));
     let errors: Vec<i64> = (0..graph.len())
         .map(|node| late(node).saturating_abs())
@@ -188,7 +197,7 @@ fn end_error(graph: &Graph, labels: &dyn Labels, run: &Run, measured: i64) -> En
     worst
         .iter_mut()
         .for_each(|(ns, node)| *ns = late(*node as usize));
-    let spread = Spread::of(errors);
+    let spread = Percentiles::of(errors);
     EndError {
         mean_ns,
         mean_share: share(mean_ns, measured),
@@ -199,11 +208,11 @@ fn end_error(graph: &Graph, labels: &dyn Labels, run: &Run, measured: i64) -> En
 }
 
 /// What a device op waited for beyond the latency of its mechanism. `by_node`: such waits are nodes.
-fn delay(graph: &Graph, run: &Run, node: usize, by_node: bool) -> i64 {
+fn delay(graph: &ReplayGraph, run: &ReplayRun, node: usize, by_node: bool) -> i64 {
     let waits = graph
         .deps(node)
         .map(|dep| dep.from as usize)
-        .filter(|from| graph.kind[*from] == Kind::UnexplainedWait);
+        .filter(|from| graph.kind[*from] == ReplayKind::UnexplainedWait);
     let waited = waits.map(|wait| graph.duration[wait]).sum::<DurationNs>().0;
     let limit = match run.decided[node] {
         _ if by_node => return waited,
@@ -217,12 +226,12 @@ fn delay(graph: &Graph, run: &Run, node: usize, by_node: bool) -> i64 {
 }
 
 fn unexplained(
-    graph: &Graph,
-    labels: &dyn Labels,
-    run: &Run,
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    run: &ReplayRun,
     device_ops: u64,
     time: i64,
-) -> Unexplained {
+) -> UnexplainedWaits {
     let nodes =
         (0..graph.len()).filter(|node| graph.on_device(*node) && !graph.kind[*node].is_delay());
     // who writes what came before the recording as nodes does so with unexplained waits too
@@ -234,7 +243,7 @@ fn unexplained(
     let waiting_ns = delayed
         .iter()
         .fold(0i64, |sum, (delay, _)| sum.saturating_add(*delay));
-    Unexplained {
+    UnexplainedWaits {
         device_ops: delayed.len() as u64,
         share_of_ops: share(delayed.len() as i64, device_ops as i64),
         waiting_ns,
@@ -243,7 +252,7 @@ fn unexplained(
     }
 }
 
-fn contradictions(graph: &Graph, labels: &dyn Labels) -> Contradictions {
+fn contradictions(graph: &ReplayGraph, labels: &dyn LabelSource) -> ContradictedEdges {
     let early = |node: usize| {
         graph
             .deps(node)
@@ -254,13 +263,13 @@ fn contradictions(graph: &Graph, labels: &dyn Labels) -> Contradictions {
             .flat_map(|node| early(node).map(move |ns| (ns, node as u32)))
             .filter(|(ns, _)| *ns > CLOCK_TOLERANCE_NS)
     };
-    Contradictions {
+    ContradictedEdges {
         edges: wrong().count() as u64,
         worst: named(graph, labels, worst(wrong())),
     }
 }
 
-fn by_edge(graph: &Graph, run: &Run) -> IndexMap<EdgeKind, EdgeFigures> {
+fn by_edge(graph: &ReplayGraph, run: &ReplayRun) -> IndexMap<EdgeKind, EdgeFigures> {
     let mut latencies = EdgeKind::ALL.map(|_| vec![]);
     let mut all = EdgeKind::ALL.map(|_| EdgeFigures::default());
     for node in 0..graph.len() {
@@ -279,7 +288,7 @@ fn by_edge(graph: &Graph, run: &Run) -> IndexMap<EdgeKind, EdgeFigures> {
         .zip(latencies)
         .map(|(figures, latencies)| EdgeFigures {
             decided: latencies.len() as u64,
-            latency: Spread::of(latencies),
+            latency: Percentiles::of(latencies),
             ..figures
         });
     EdgeKind::ALL
@@ -289,9 +298,9 @@ fn by_edge(graph: &Graph, run: &Run) -> IndexMap<EdgeKind, EdgeFigures> {
         .collect()
 }
 
-fn boundary(graph: &Graph) -> Delays {
-    let mut delays = Delays::default();
-    for node in (0..graph.len()).filter(|node| graph.kind[*node] == Kind::Boundary) {
+fn boundary(graph: &ReplayGraph) -> DelaySummary {
+    let mut delays = DelaySummary::default();
+    for node in (0..graph.len()).filter(|node| graph.kind[*node] == ReplayKind::Boundary) {
         let duration = graph.duration[node].0;
         delays.count += 1;
         delays.total_ns = delays.total_ns.saturating_add(duration);

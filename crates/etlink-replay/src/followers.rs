@@ -1,6 +1,6 @@
 //! Edges the other way round: who waits for a node.
 
-use crate::graph::{Dep, Graph};
+use crate::graph::{ReplayDep, ReplayGraph};
 
 pub(crate) struct Followers {
     first: Vec<u32>,
@@ -9,7 +9,7 @@ pub(crate) struct Followers {
 
 impl Followers {
     /// Those of the edges that are `kept`.
-    pub(crate) fn new(graph: &Graph, kept: impl Fn(Dep) -> bool) -> Followers {
+    pub(crate) fn new(graph: &ReplayGraph, kept: impl Fn(ReplayDep) -> bool) -> Followers {
         let edges = || {
             (0..graph.len())
                 .flat_map(|node| graph.deps(node).map(move |dep| (node as u32, dep)))

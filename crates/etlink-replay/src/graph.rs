@@ -8,7 +8,7 @@ use serde::Serialize;
 /// What a node is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ReplayKind {
     /// A slice of a host op.
     #[default]
     HostOp,
@@ -32,10 +32,13 @@ pub enum Kind {
     Arrival,
 }
 
-impl Kind {
+impl ReplayKind {
     /// Whether it stands for time that passes, not for work that needs its thread or stream.
     pub fn is_delay(self) -> bool {
-        matches!(self, Kind::Boundary | Kind::UnexplainedWait | Kind::Latency)
+        matches!(
+            self,
+            ReplayKind::Boundary | ReplayKind::UnexplainedWait | ReplayKind::Latency
+        )
     }
 }
 
@@ -53,10 +56,10 @@ pub struct Resource {
 
 /// One node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct ReplayNode {
     /// What it is.
-    pub kind: Kind,
-    /// Entry of [`Graph::resources`].
+    pub kind: ReplayKind,
+    /// Entry of [`ReplayGraph::resources`].
     pub resource: u32,
     /// When it began, as measured.
     pub start: Option<TimeNs>,
@@ -68,7 +71,7 @@ pub struct Node {
 
 /// A reason for a node to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dep {
+pub struct ReplayDep {
     /// The node waited for.
     pub from: u32,
     /// Why.
@@ -98,9 +101,9 @@ pub enum Error {
 
 /// A graph that can be run: nodes as columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Graph {
+pub struct ReplayGraph {
     /// What the nodes are.
-    pub kind: Vec<Kind>,
+    pub kind: Vec<ReplayKind>,
     /// Threads and streams that they run on.
     pub resource: Vec<u32>,
     /// Measured starts; all 0 unless `measured`.
@@ -128,7 +131,7 @@ struct Deps {
     ends: Vec<u32>,
 }
 
-impl Graph {
+impl ReplayGraph {
     /// How many nodes.
     pub fn len(&self) -> usize {
         self.kind.len()
@@ -153,8 +156,8 @@ impl Graph {
     }
 
     /// Edge `edge`.
-    pub fn dep(&self, edge: usize) -> Dep {
-        Dep {
+    pub fn dep(&self, edge: usize) -> ReplayDep {
+        ReplayDep {
             from: self.deps.from[edge],
             kind: self.deps.kind[edge],
             inferred: self.deps.inferred[edge],
@@ -162,7 +165,7 @@ impl Graph {
     }
 
     /// What a node waits for.
-    pub fn deps(&self, node: usize) -> impl Iterator<Item = Dep> {
+    pub fn deps(&self, node: usize) -> impl Iterator<Item = ReplayDep> {
         self.edges_to(node).map(|edge| self.dep(edge))
     }
 
@@ -180,7 +183,9 @@ impl Graph {
 
     /// Whether a node is work on a stream, no delay.
     pub fn is_device_op(&self, node: usize) -> bool {
-        self.on_device(node) && !self.kind[node].is_delay() && self.kind[node] != Kind::Arrival
+        self.on_device(node)
+            && !self.kind[node].is_delay()
+            && self.kind[node] != ReplayKind::Arrival
     }
 
     /// Whose node it is, among several ranks.
@@ -209,25 +214,25 @@ impl Graph {
 
 /// Takes nodes one after the other.
 #[derive(Clone, Debug, Default)]
-pub struct Builder {
-    graph: Graph,
+pub struct GraphBuilder {
+    graph: ReplayGraph,
     latencies: bool,
 }
 
-impl Builder {
+impl GraphBuilder {
     /// A graph on these threads and streams.
-    pub fn new(resources: Vec<Resource>) -> Builder {
-        Builder {
-            graph: Graph {
+    pub fn new(resources: Vec<Resource>) -> GraphBuilder {
+        GraphBuilder {
+            graph: ReplayGraph {
                 resources,
-                ..Graph::default()
+                ..ReplayGraph::default()
             },
             latencies: false,
         }
     }
 
     /// Appends a node and what it waits for, which may come later.
-    pub fn push(&mut self, node: Node, deps: impl IntoIterator<Item = Dep>) {
+    pub fn push(&mut self, node: ReplayNode, deps: impl IntoIterator<Item = ReplayDep>) {
         let graph = &mut self.graph;
         graph.kind.push(node.kind);
         graph.resource.push(node.resource);
@@ -257,7 +262,7 @@ impl Builder {
     ///
     /// # Errors
     /// A cycle, a dep that names no node, or more than `u32` can number.
-    pub fn finish(self) -> Result<Graph, Error> {
+    pub fn finish(self) -> Result<ReplayGraph, Error> {
         let mut graph = self.graph;
         if graph.len() >= u32::MAX as usize || graph.edges() >= u32::MAX as usize {
             return Err(Error::TooLarge);

@@ -1,11 +1,11 @@
 //! What nodes are called: names and numbers stay where they are.
 
-use crate::graph::Graph;
+use crate::graph::ReplayGraph;
 use serde::Serialize;
 use wildmatch::WildMatch;
 
 /// What the trace knows of its nodes besides times.
-pub trait Labels {
+pub trait LabelSource {
     /// Name.
     fn name(&self, node: u32) -> &str;
 
@@ -21,7 +21,7 @@ pub trait Labels {
 /// For runs that no name matters to.
 pub(crate) struct NoLabels;
 
-impl Labels for NoLabels {
+impl LabelSource for NoLabels {
     fn name(&self, _: u32) -> &str {
         ""
     }
@@ -42,14 +42,14 @@ pub struct NodeLabel {
     /// Name.
     pub name: String,
     /// What it is.
-    pub kind: crate::Kind,
+    pub kind: crate::ReplayKind,
     /// Thread or stream.
     pub place: String,
 }
 
 impl NodeLabel {
     /// How `node` is named.
-    pub fn of(graph: &Graph, labels: &dyn Labels, node: u32) -> NodeLabel {
+    pub fn of(graph: &ReplayGraph, labels: &dyn LabelSource, node: u32) -> NodeLabel {
         let at = node as usize;
         let (name, place) = (labels.name(node).to_owned(), graph.place(at).to_owned());
         NodeLabel {
@@ -64,7 +64,7 @@ impl NodeLabel {
 
 /// The node of this number, else the first of this name, else the first that this pattern (`*`, `?`) matches; behind `rank=N/`
 /// of that rank alone. O(nodes).
-pub fn find(graph: &Graph, labels: &dyn Labels, wanted: &str) -> Option<u32> {
+pub fn find_node(graph: &ReplayGraph, labels: &dyn LabelSource, wanted: &str) -> Option<u32> {
     let (rank, wanted) = of_rank(wanted);
     let mut nodes =
         (0..graph.len() as u32).filter(|node| rank.is_none() || graph.rank(*node as usize) == rank);

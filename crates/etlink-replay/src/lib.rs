@@ -27,19 +27,24 @@ mod together;
 #[cfg(test)]
 mod tests;
 
-pub use explain::{ExplainedDep, Explanation, explain};
+pub use explain::{ExplainedDep, StartExplanation, explain_start};
 pub use figures::{
-    CLOCK_TOLERANCE_NS, Contradictions, Delays, EdgeFigures, EndError, Figures, Named, Unexplained,
-    figures,
+    CLOCK_TOLERANCE_NS, ContradictedEdges, DelaySummary, EdgeFigures, EndError, NodeTime,
+    ReplayFigures, UnexplainedWaits, replay_figures,
 };
-pub use graph::{Builder, Dep, EdgeKind, Error, Graph, Kind, Node, Resource};
-pub use labels::{Labels, NodeLabel, find};
-pub use linked::{graph_of, stream_resource, thread_resource};
-pub use path::{Cause, CauseTime, Crossing, PathReport, Step, StepReport, Via, critical_path};
-pub use run::{NONE, Run, Settings, run};
-pub use scale::{Scale, ScaleError};
-pub use stats::Spread;
+pub use graph::{
+    EdgeKind, Error, GraphBuilder, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource,
+};
+pub use labels::{LabelSource, NodeLabel, find_node};
+pub use linked::{graph_from_trace, stream_resource, thread_resource};
+pub use path::{
+    CauseTime, PathCause, PathReport, PathStep, PathStepReport, RankCrossing, StartReason,
+    critical_path,
+};
+pub use run::{NONE, ReplayRun, ReplaySettings, run_graph};
+pub use scale::{DurationScale, DurationScaleError};
+pub use stats::Percentiles;
 pub use together::{
-    Collectives, Fate, Joined, Joint, Part, Rank, RankFigures, RankLabels, RankNames, Together,
-    joints, together,
+    CollectiveNodes, CollectiveTimes, JoinOutcome, JoinedCollectives, MemberNodes, RankFigures,
+    RankGraph, RankLabels, RankNames, RunGraph, collective_nodes, join_graphs,
 };

@@ -1,7 +1,7 @@
 //! A linked trace as a graph to run.
 
-use crate::graph::{Builder, Dep, Error, Graph, Kind, Node, Resource};
-use crate::labels::Labels;
+use crate::graph::{Error, GraphBuilder, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource};
+use crate::labels::LabelSource;
 use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{DeviceTrace, RowKind};
 
@@ -9,9 +9,9 @@ use etlink_model::{DeviceTrace, RowKind};
 ///
 /// # Errors
 /// None for a trace that the linker made: its edges go forward.
-pub fn graph_of(trace: &LinkedTrace) -> Result<Graph, Error> {
+pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
     let threads = trace.device.threads.len() as u32;
-    let mut builder = Builder::new(resources(&trace.device));
+    let mut builder = GraphBuilder::new(resources(&trace.device));
     for index in 0..trace.nodes.len() {
         let node = trace.nodes.get(index);
         let resource = if node.on_device {
@@ -19,14 +19,14 @@ pub fn graph_of(trace: &LinkedTrace) -> Result<Graph, Error> {
         } else {
             node.resource
         };
-        let deps = trace.edges.of(index).iter().map(|edge| Dep {
+        let deps = trace.edges.of(index).iter().map(|edge| ReplayDep {
             from: edge.from,
             kind: edge.kind,
             inferred: edge.inferred,
         });
         let (kind, start, duration) = (kind_of(trace, &node), Some(node.start), node.duration);
         builder.push(
-            Node {
+            ReplayNode {
                 kind,
                 resource,
                 start,
@@ -39,18 +39,18 @@ pub fn graph_of(trace: &LinkedTrace) -> Result<Graph, Error> {
     builder.finish()
 }
 
-fn kind_of(trace: &LinkedTrace, node: &etlink_link::Node) -> Kind {
+fn kind_of(trace: &LinkedTrace, node: &etlink_link::Node) -> ReplayKind {
     match node.kind {
-        NodeKind::HostOp => Kind::HostOp,
-        NodeKind::Runtime => Kind::Runtime,
+        NodeKind::HostOp => ReplayKind::HostOp,
+        NodeKind::Runtime => ReplayKind::Runtime,
         NodeKind::DeviceOp => match trace.device.rows.kind[node.source as usize] {
-            RowKind::Kernel => Kind::Kernel,
-            RowKind::Memcpy | RowKind::Memset => Kind::MemoryCopy,
+            RowKind::Kernel => ReplayKind::Kernel,
+            RowKind::Memcpy | RowKind::Memset => ReplayKind::MemoryCopy,
         },
-        NodeKind::Collective => Kind::Collective,
-        NodeKind::HostGap => Kind::HostGap,
-        NodeKind::Boundary => Kind::Boundary,
-        NodeKind::UnexplainedWait => Kind::UnexplainedWait,
+        NodeKind::Collective => ReplayKind::Collective,
+        NodeKind::HostGap => ReplayKind::HostGap,
+        NodeKind::Boundary => ReplayKind::Boundary,
+        NodeKind::UnexplainedWait => ReplayKind::UnexplainedWait,
     }
 }
 
@@ -86,7 +86,7 @@ pub fn stream_resource(stream: i64, device: Option<i64>) -> Resource {
     }
 }
 
-impl Labels for LinkedTrace {
+impl LabelSource for LinkedTrace {
     fn name(&self, node: u32) -> &str {
         self.name(&self.nodes.get(node as usize))
     }

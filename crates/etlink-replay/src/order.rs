@@ -1,10 +1,10 @@
 //! An order in which each node comes after all that it waits for (Kahn).
 
 use crate::followers::Followers;
-use crate::graph::{Error, Graph};
+use crate::graph::{Error, ReplayGraph};
 
 /// The order; empty where that of the numbers will do. O(nodes + edges).
-pub(crate) fn order(graph: &Graph) -> Result<Vec<u32>, Error> {
+pub(crate) fn order(graph: &ReplayGraph) -> Result<Vec<u32>, Error> {
     if (0..graph.len()).all(|node| graph.deps(node).all(|dep| (dep.from as usize) < node)) {
         return Ok(vec![]);
     }
@@ -33,7 +33,7 @@ pub(crate) fn order(graph: &Graph) -> Result<Vec<u32>, Error> {
 }
 
 /// Which `gates` have to open early: of those that are stuck always the first. Numbers are counted from the first gate.
-pub(crate) fn jammed(graph: &Graph, gates: std::ops::Range<u32>) -> Vec<u32> {
+pub(crate) fn jammed(graph: &ReplayGraph, gates: std::ops::Range<u32>) -> Vec<u32> {
     let followers = Followers::new(graph, |_| true);
     let mut waits: Vec<u32> = (0..graph.len())
         .map(|node| graph.edges_to(node).len() as u32)
@@ -62,7 +62,7 @@ pub(crate) fn jammed(graph: &Graph, gates: std::ops::Range<u32>) -> Vec<u32> {
 }
 
 /// One cycle: whoever still waits, waits for one that still waits.
-fn cycle(graph: &Graph, waits: &[u32]) -> Vec<u32> {
+fn cycle(graph: &ReplayGraph, waits: &[u32]) -> Vec<u32> {
     let stuck = |node: u32| {
         graph
             .deps(node as usize)

@@ -1,8 +1,8 @@
 //! The critical path: why the run took as long as it did.
 
-use crate::graph::{EdgeKind, Graph, Kind};
-use crate::labels::{Labels, NodeLabel};
-use crate::run::{NONE, Run};
+use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
+use crate::labels::{LabelSource, NodeLabel};
+use crate::run::{NONE, ReplayRun};
 use crate::stats::share;
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 /// Why a node of the path started when it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Via {
+pub enum StartReason {
     /// It waits for nothing.
     Start,
     /// For the node before it in the path.
@@ -20,31 +20,31 @@ pub enum Via {
     Busy,
 }
 
-impl Via {
+impl StartReason {
     /// In one word.
     pub fn name(self) -> &'static str {
         match self {
-            Via::Start => "start",
-            Via::Edge(kind) => kind.name(),
-            Via::Busy => "busy",
+            StartReason::Start => "start",
+            StartReason::Edge(kind) => kind.name(),
+            StartReason::Busy => "busy",
         }
     }
 }
 
 /// A node of the path, from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct PathStep {
     /// The node.
     pub node: u32,
     /// Why it started when it did.
-    pub via: Via,
+    pub via: StartReason,
     /// From the end of the step before, or from the beginning of the run, to its start, ns.
     pub latency_ns: i64,
 }
 
-impl Step {
+impl PathStep {
     /// What its duration and its latency are spent on.
-    pub fn causes(&self, graph: &Graph) -> [Cause; 2] {
+    pub fn causes(&self, graph: &ReplayGraph) -> [PathCause; 2] {
         [
             cause_of(graph.kind[self.node as usize]),
             cause_of_latency(self.via),
@@ -55,7 +55,7 @@ impl Step {
 /// What time on the path was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum PathCause {
     /// Host ops and calls.
     Host,
     /// From a launch call to the start of its work.
@@ -76,26 +76,26 @@ pub enum Cause {
     Unexplained,
 }
 
-impl Cause {
+impl PathCause {
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Cause::Host => "host",
-            Cause::Launch => "launch",
-            Cause::Kernel => "kernel",
-            Cause::Communication => "communication",
-            Cause::MemoryCopy => "memory_copy",
-            Cause::Wait => "wait",
-            Cause::Gap => "gap",
-            Cause::Boundary => "boundary",
-            Cause::Unexplained => "unexplained",
+            PathCause::Host => "host",
+            PathCause::Launch => "launch",
+            PathCause::Kernel => "kernel",
+            PathCause::Communication => "communication",
+            PathCause::MemoryCopy => "memory_copy",
+            PathCause::Wait => "wait",
+            PathCause::Gap => "gap",
+            PathCause::Boundary => "boundary",
+            PathCause::Unexplained => "unexplained",
         }
     }
 }
 
 /// The path walked back from the node that ends last (of several the first), along what decided each start. A thread
 /// that only looks on, such as NCCL's watchdog, can outlast all work: it is no place to begin. O(nodes + edges).
-pub fn critical_path(graph: &Graph, run: &Run) -> Vec<Step> {
+pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     let (origin, _) = run.window();
     let works = works(graph);
     let at_work = (0..graph.len()).filter(|node| works[graph.resource[*node] as usize]);
@@ -109,12 +109,12 @@ pub fn critical_path(graph: &Graph, run: &Run) -> Vec<Step> {
             .filter(|edge| *edge != NONE)
             .map(|edge| graph.dep(edge as usize));
         let (before, via) = match (run.held_by(index), edge) {
-            (Some(held), _) => (Some(held), Via::Busy),
-            (None, Some(dep)) => (Some(dep.from), Via::Edge(dep.kind)),
-            (None, None) => (None, Via::Start),
+            (Some(held), _) => (Some(held), StartReason::Busy),
+            (None, Some(dep)) => (Some(dep.from), StartReason::Edge(dep.kind)),
+            (None, None) => (None, StartReason::Start),
         };
         let since = before.map_or(origin, |before| run.end(before as usize));
-        path.push(Step {
+        path.push(PathStep {
             node,
             via,
             latency_ns: (run.start[index] - since).0,
@@ -127,7 +127,7 @@ pub fn critical_path(graph: &Graph, run: &Run) -> Vec<Step> {
 
 /// Per thread and stream, whether it does work: it is a stream, or something elsewhere waits for it. Where that is so
 /// of no thread and there is no stream, all do.
-fn works(graph: &Graph) -> Vec<bool> {
+fn works(graph: &ReplayGraph) -> Vec<bool> {
     let mut works = vec![false; graph.resources.len()];
     for node in 0..graph.len() {
         let own = graph.resource[node];
@@ -159,20 +159,20 @@ pub struct PathReport {
     /// Waits for a busy thread or stream.
     pub busy: u64,
     /// Time by cause.
-    pub causes: IndexMap<Cause, CauseTime>,
+    pub causes: IndexMap<PathCause, CauseTime>,
     /// Time by rank, of several.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ranks: IndexMap<i64, CauseTime>,
     /// Where it goes from one rank to another.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub crossings: Vec<Crossing>,
+    pub crossings: Vec<RankCrossing>,
     /// All nodes, in order of time.
-    pub steps: Vec<StepReport>,
+    pub steps: Vec<PathStepReport>,
 }
 
 /// The path goes over to another rank: one came last to what both do together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Crossing {
+pub struct RankCrossing {
     /// The rank that the others waited for.
     pub from: i64,
     /// The rank on which the path goes on.
@@ -200,7 +200,7 @@ impl CauseTime {
 
 /// One node of the path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct StepReport {
+pub struct PathStepReport {
     /// Which.
     #[serde(flatten)]
     pub label: NodeLabel,
@@ -209,14 +209,19 @@ pub struct StepReport {
     /// Duration in the run.
     pub duration_ns: i64,
     /// Why it started when it did.
-    pub via: Via,
+    pub via: StartReason,
     /// From the end of the step before to its start.
     pub latency_ns: i64,
 }
 
 impl PathReport {
     /// Adds up and names what is on the path.
-    pub fn new(graph: &Graph, labels: &dyn Labels, run: &Run, path: &[Step]) -> PathReport {
+    pub fn new(
+        graph: &ReplayGraph,
+        labels: &dyn LabelSource,
+        run: &ReplayRun,
+        path: &[PathStep],
+    ) -> PathReport {
         let end = path
             .last()
             .map_or(run.window().0, |step| run.end(step.node as usize));
@@ -239,12 +244,12 @@ impl PathReport {
                     .add(duration_ns.saturating_add(step.latency_ns));
             }
             match step.via {
-                Via::Edge(kind) => *report.edges.entry(kind).or_default() += 1,
-                Via::Busy => report.busy += 1,
-                Via::Start => {}
+                StartReason::Edge(kind) => *report.edges.entry(kind).or_default() += 1,
+                StartReason::Busy => report.busy += 1,
+                StartReason::Start => {}
             }
             let label = NodeLabel::of(graph, labels, step.node);
-            report.steps.push(StepReport {
+            report.steps.push(PathStepReport {
                 label,
                 start_ns,
                 duration_ns,
@@ -265,19 +270,24 @@ impl PathReport {
         report
     }
 
-    fn spend(&mut self, cause: Cause, ns: i64) {
+    fn spend(&mut self, cause: PathCause, ns: i64) {
         if ns > 0 {
             self.causes.entry(cause).or_default().add(ns);
         }
     }
 }
 
-fn crossings(graph: &Graph, labels: &dyn Labels, run: &Run, path: &[Step]) -> Vec<Crossing> {
-    let crossing = |steps: &[Step]| {
+fn crossings(
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    run: &ReplayRun,
+    path: &[PathStep],
+) -> Vec<RankCrossing> {
+    let crossing = |steps: &[PathStep]| {
         let [from, meeting, to] = [steps.first()?.node, steps.get(1)?.node, steps.get(2)?.node];
         let (from, to) = (graph.rank(from as usize)?, graph.rank(to as usize)?);
         let between = graph.rank(meeting as usize).is_none() && from != to;
-        between.then(|| Crossing {
+        between.then(|| RankCrossing {
             from,
             to,
             by: labels.name(meeting).to_owned(),
@@ -287,23 +297,23 @@ fn crossings(graph: &Graph, labels: &dyn Labels, run: &Run, path: &[Step]) -> Ve
     path.windows(3).filter_map(crossing).collect()
 }
 
-fn cause_of(kind: Kind) -> Cause {
+fn cause_of(kind: ReplayKind) -> PathCause {
     match kind {
-        Kind::HostOp | Kind::Runtime => Cause::Host,
-        Kind::Kernel => Cause::Kernel,
-        Kind::MemoryCopy => Cause::MemoryCopy,
-        Kind::Collective | Kind::Arrival => Cause::Communication,
-        Kind::HostGap => Cause::Gap,
-        Kind::Boundary => Cause::Boundary,
-        Kind::UnexplainedWait => Cause::Unexplained,
-        Kind::Latency => Cause::Wait,
+        ReplayKind::HostOp | ReplayKind::Runtime => PathCause::Host,
+        ReplayKind::Kernel => PathCause::Kernel,
+        ReplayKind::MemoryCopy => PathCause::MemoryCopy,
+        ReplayKind::Collective | ReplayKind::Arrival => PathCause::Communication,
+        ReplayKind::HostGap => PathCause::Gap,
+        ReplayKind::Boundary => PathCause::Boundary,
+        ReplayKind::UnexplainedWait => PathCause::Unexplained,
+        ReplayKind::Latency => PathCause::Wait,
     }
 }
 
-fn cause_of_latency(via: Via) -> Cause {
+fn cause_of_latency(via: StartReason) -> PathCause {
     match via {
-        Via::Start => Cause::Boundary,
-        Via::Edge(EdgeKind::Launch) => Cause::Launch,
-        Via::Edge(_) | Via::Busy => Cause::Wait,
+        StartReason::Start => PathCause::Boundary,
+        StartReason::Edge(EdgeKind::Launch) => PathCause::Launch,
+        StartReason::Edge(_) | StartReason::Busy => PathCause::Wait,
     }
 }

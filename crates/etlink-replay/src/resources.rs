@@ -1,7 +1,7 @@
 //! The run in which a thread or stream does one thing at a time.
 
 use crate::followers::Followers;
-use crate::run::{NONE, Rules, Run};
+use crate::run::{NONE, ReplayRun, Rules};
 use etlink_model::{DurationNs, TimeNs};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,7 +24,7 @@ struct Resource {
 
 struct Machine<'r> {
     rules: &'r Rules<'r>,
-    run: Run,
+    run: ReplayRun,
     ready: Vec<TimeNs>,
     events: BinaryHeap<Reverse<(TimeNs, What, u32)>>,
     resources: Vec<Resource>,
@@ -32,10 +32,10 @@ struct Machine<'r> {
     touched: Vec<u32>,
 }
 
-pub(crate) fn run(rules: &Rules<'_>, duration: Vec<DurationNs>) -> Run {
+pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayRun {
     let graph = rules.graph;
     let nodes = graph.len();
-    let run = Run {
+    let run = ReplayRun {
         start: vec![TimeNs(0); nodes],
         duration,
         decided: vec![NONE; nodes],

@@ -4,10 +4,10 @@
 //! waits for nothing starts when it was measured to; one whose reasons to wait are all left out,
 //! at once. O(nodes + edges).
 
-use crate::graph::{EdgeKind, Graph};
-use crate::labels::Labels;
+use crate::graph::{EdgeKind, ReplayGraph};
+use crate::labels::LabelSource;
 use crate::resources;
-use crate::scale::{self, Scale};
+use crate::scale::{self, DurationScale};
 use etlink_model::{DurationNs, TimeNs};
 
 /// No edge, no node.
@@ -15,9 +15,9 @@ pub const NONE: u32 = u32::MAX;
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct ReplaySettings {
     /// Factors on durations.
-    pub scales: Vec<Scale>,
+    pub scales: Vec<DurationScale>,
     /// Reasons to wait that are left out.
     pub drop_edges: Vec<EdgeKind>,
     /// A thread or stream runs one node at a time, of those that could start the one with the
@@ -27,7 +27,7 @@ pub struct Settings {
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Run {
+pub struct ReplayRun {
     /// When each node started.
     pub start: Vec<TimeNs>,
     /// How long it ran.
@@ -38,7 +38,7 @@ pub struct Run {
     pub held: Vec<u32>,
 }
 
-impl Run {
+impl ReplayRun {
     /// When a node ended.
     pub fn end(&self, node: usize) -> TimeNs {
         self.start[node] + self.duration[node]
@@ -67,13 +67,17 @@ impl Run {
 }
 
 /// Runs a graph.
-pub fn run(graph: &Graph, labels: &dyn Labels, settings: &Settings) -> Run {
+pub fn run_graph(
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    settings: &ReplaySettings,
+) -> ReplayRun {
     let duration = scale::durations(graph, labels, &settings.scales);
     let rules = Rules::new(graph, &settings.drop_edges);
     if settings.resources {
-        return resources::run(&rules, duration);
+        return resources::run_graph(&rules, duration);
     }
-    let mut run = Run {
+    let mut run = ReplayRun {
         start: vec![TimeNs(0); graph.len()],
         duration,
         decided: vec![NONE; graph.len()],
@@ -87,13 +91,13 @@ pub fn run(graph: &Graph, labels: &dyn Labels, settings: &Settings) -> Run {
 
 /// When a node may start.
 pub(crate) struct Rules<'g> {
-    pub(crate) graph: &'g Graph,
+    pub(crate) graph: &'g ReplayGraph,
     dropped: [bool; EdgeKind::ALL.len()],
     origin: TimeNs,
 }
 
 impl<'g> Rules<'g> {
-    fn new(graph: &'g Graph, drop_edges: &[EdgeKind]) -> Rules<'g> {
+    fn new(graph: &'g ReplayGraph, drop_edges: &[EdgeKind]) -> Rules<'g> {
         let dropped = EdgeKind::ALL.map(|kind| drop_edges.contains(&kind));
         Rules {
             graph,

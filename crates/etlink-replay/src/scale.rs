@@ -1,7 +1,7 @@
 //! Factors on durations: `NAME=0.5`, `kind=device 2.0`.
 
-use crate::graph::{Graph, Kind};
-use crate::labels::{Labels, of_rank};
+use crate::graph::{ReplayGraph, ReplayKind};
+use crate::labels::{LabelSource, of_rank};
 use etlink_model::DurationNs;
 use rustc_hash::FxHashMap;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use wildmatch::WildMatch;
 
 /// A factor for all nodes of a name or kind.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scale {
+pub struct DurationScale {
     rule: String,
     /// Only nodes of this rank.
     rank: Option<i64>,
@@ -21,29 +21,32 @@ pub struct Scale {
 enum Selection {
     /// `*` and `?` stand for anything.
     Name(WildMatch),
-    Kinds(&'static [Kind]),
+    Kinds(&'static [ReplayKind]),
 }
 
 /// The words for kinds.
-const KINDS: [(&str, &[Kind]); 13] = [
-    ("host", &[Kind::HostOp, Kind::Runtime, Kind::HostGap]),
-    ("host_op", &[Kind::HostOp]),
-    ("runtime", &[Kind::Runtime]),
-    ("host_gap", &[Kind::HostGap]),
-    ("gap", &[Kind::HostGap]),
-    ("device", &[Kind::Kernel, Kind::MemoryCopy]),
-    ("device_op", &[Kind::Kernel, Kind::MemoryCopy]),
-    ("kernel", &[Kind::Kernel]),
-    ("memory_copy", &[Kind::MemoryCopy]),
-    ("collective", &[Kind::Collective]),
-    ("boundary", &[Kind::Boundary]),
-    ("unexplained_wait", &[Kind::UnexplainedWait]),
-    ("latency", &[Kind::Latency]),
+const KINDS: [(&str, &[ReplayKind]); 13] = [
+    (
+        "host",
+        &[ReplayKind::HostOp, ReplayKind::Runtime, ReplayKind::HostGap],
+    ),
+    ("host_op", &[ReplayKind::HostOp]),
+    ("runtime", &[ReplayKind::Runtime]),
+    ("host_gap", &[ReplayKind::HostGap]),
+    ("gap", &[ReplayKind::HostGap]),
+    ("device", &[ReplayKind::Kernel, ReplayKind::MemoryCopy]),
+    ("device_op", &[ReplayKind::Kernel, ReplayKind::MemoryCopy]),
+    ("kernel", &[ReplayKind::Kernel]),
+    ("memory_copy", &[ReplayKind::MemoryCopy]),
+    ("collective", &[ReplayKind::Collective]),
+    ("boundary", &[ReplayKind::Boundary]),
+    ("unexplained_wait", &[ReplayKind::UnexplainedWait]),
+    ("latency", &[ReplayKind::Latency]),
 ];
 
 /// Why a rule is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScaleError {
+pub enum DurationScaleError {
     /// No factor at the end.
     #[error("a name or kind and a factor were expected, as in 'gemm*=0.5' or 'kind=device 2.0'")]
     NoFactor,
@@ -55,37 +58,37 @@ pub enum ScaleError {
     UnknownKind(String),
 }
 
-impl FromStr for Scale {
-    type Err = ScaleError;
+impl FromStr for DurationScale {
+    type Err = DurationScaleError;
 
     /// What stands before the last `=` or blank selects, what stands behind it is the factor; `rank=N/` before all of it selects
     /// among nodes of that rank.
-    fn from_str(rule: &str) -> Result<Scale, ScaleError> {
+    fn from_str(rule: &str) -> Result<DurationScale, DurationScaleError> {
         let (nodes, factor) = rule
             .trim()
             .rsplit_once(['=', ' '])
-            .ok_or(ScaleError::NoFactor)?;
+            .ok_or(DurationScaleError::NoFactor)?;
         let (rank, nodes) = of_rank(nodes.trim_end_matches(['=', ' ']));
         if nodes.is_empty() || nodes == "kind" {
-            return Err(ScaleError::NoFactor);
+            return Err(DurationScaleError::NoFactor);
         }
         let number = factor
             .parse()
             .ok()
             .filter(|factor: &f64| factor.is_finite() && *factor >= 0.0);
-        let factor = number.ok_or_else(|| ScaleError::BadFactor(factor.to_owned()))?;
+        let factor = number.ok_or_else(|| DurationScaleError::BadFactor(factor.to_owned()))?;
         let nodes = match nodes.strip_prefix("kind=") {
             None => Selection::Name(WildMatch::new(nodes)),
             Some(word) => {
                 let known = KINDS.iter().find(|(known, _)| *known == word);
                 Selection::Kinds(
                     known
-                        .ok_or_else(|| ScaleError::UnknownKind(word.to_owned()))?
+                        .ok_or_else(|| DurationScaleError::UnknownKind(word.to_owned()))?
                         .1,
                 )
             }
         };
-        Ok(Scale {
+        Ok(DurationScale {
             rule: rule.to_owned(),
             rank,
             nodes,
@@ -95,21 +98,25 @@ impl FromStr for Scale {
 }
 
 /// As it was written.
-impl std::fmt::Display for Scale {
+impl std::fmt::Display for DurationScale {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.rule)
     }
 }
 
 /// The durations of all nodes; the factors of all rules that fit are multiplied.
-pub(crate) fn durations(graph: &Graph, labels: &dyn Labels, scales: &[Scale]) -> Vec<DurationNs> {
+pub(crate) fn durations(
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    scales: &[DurationScale],
+) -> Vec<DurationNs> {
     let mut durations = graph.duration.clone();
     if scales.is_empty() {
         return durations;
     }
     // few names for many nodes
     let mut by_name: FxHashMap<(Option<i64>, &str), f64> = FxHashMap::default();
-    let named: Vec<&Scale> = scales
+    let named: Vec<&DurationScale> = scales
         .iter()
         .filter(|scale| scale.pattern().is_some())
         .collect();
@@ -137,7 +144,7 @@ pub(crate) fn durations(graph: &Graph, labels: &dyn Labels, scales: &[Scale]) ->
     durations
 }
 
-impl Scale {
+impl DurationScale {
     fn pattern(&self) -> Option<&WildMatch> {
         match &self.nodes {
             Selection::Name(pattern) => Some(pattern),
@@ -154,12 +161,12 @@ impl Scale {
         self.rank.is_none() || self.rank == rank
     }
 
-    fn has_kind(&self, kind: Kind) -> bool {
+    fn has_kind(&self, kind: ReplayKind) -> bool {
         matches!(self.nodes, Selection::Kinds(kinds) if kinds.contains(&kind))
     }
 
     /// Whether any node has its rank and, where it selects by name, its name. O(nodes).
-    pub fn is_used(&self, graph: &Graph, labels: &dyn Labels) -> bool {
+    pub fn is_used(&self, graph: &ReplayGraph, labels: &dyn LabelSource) -> bool {
         let named = |node: usize| {
             self.pattern()
                 .is_none_or(|pattern| pattern.matches(labels.name(node as u32)))
@@ -168,7 +175,7 @@ impl Scale {
     }
 
     /// Whether a node of a rank that is meant is concerned.
-    pub fn fits(&self, kind: Kind, name: &str) -> bool {
+    pub fn fits(&self, kind: ReplayKind, name: &str) -> bool {
         self.has_kind(kind) || self.has_name(name)
     }
 }

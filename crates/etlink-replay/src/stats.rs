@@ -9,7 +9,7 @@ pub(crate) const WORST: usize = 10;
 
 /// A distribution, ns. Percentiles are values that occur: the smallest that so many are not above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Spread {
+pub struct Percentiles {
     /// Half are not above.
     pub p50_ns: i64,
     /// Nine of ten are not above.
@@ -20,9 +20,9 @@ pub struct Spread {
     pub max_ns: i64,
 }
 
-impl Spread {
+impl Percentiles {
     /// Of these values, in any order. O(n).
-    pub(crate) fn of(mut values: Vec<i64>) -> Spread {
+    pub(crate) fn of(mut values: Vec<i64>) -> Percentiles {
         let mut at = |percent: usize| {
             let rank = (values.len() * percent).div_ceil(100).saturating_sub(1);
             if values.is_empty() {
@@ -31,7 +31,7 @@ impl Spread {
                 *values.select_nth_unstable(rank).1
             }
         };
-        Spread {
+        Percentiles {
             p50_ns: at(50),
             p90_ns: at(90),
             p99_ns: at(99),
@@ -70,10 +70,10 @@ mod tests {
 
     #[test]
     fn percentiles_are_values_that_occur() {
-        let spread = Spread::of((1..=200).rev().collect());
+        let spread = Percentiles::of((1..=200).rev().collect());
         assert_eq!(
             spread,
-            Spread {
+            Percentiles {
                 p50_ns: 100,
                 p90_ns: 180,
                 p99_ns: 198,
@@ -81,15 +81,15 @@ mod tests {
             }
         );
         assert_eq!(
-            Spread::of(vec![7]),
-            Spread {
+            Percentiles::of(vec![7]),
+            Percentiles {
                 p50_ns: 7,
                 p90_ns: 7,
                 p99_ns: 7,
                 max_ns: 7
             }
         );
-        assert_eq!(Spread::of(vec![]), Spread::default());
+        assert_eq!(Percentiles::of(vec![]), Percentiles::default());
     }
 
     #[test]

@@ -5,15 +5,15 @@ mod random;
 mod together;
 
 use crate::{
-    Builder, Dep, EdgeKind, Error, Graph, Kind, Labels, Node, Resource, Run, Settings, run,
-    stream_resource, thread_resource,
+    EdgeKind, Error, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode,
+    ReplayRun, ReplaySettings, Resource, run_graph, stream_resource, thread_resource,
 };
 use etlink_model::{DurationNs, TimeNs};
 
 /// Nodes with names; thread 1 is resource 0, stream 7 resource 1, stream 8 resource 2.
 #[derive(Default)]
 struct Drawing {
-    nodes: Vec<(Node, Vec<Dep>)>,
+    nodes: Vec<(ReplayNode, Vec<ReplayDep>)>,
     names: Vec<&'static str>,
 }
 
@@ -22,13 +22,13 @@ impl Drawing {
     fn node(
         &mut self,
         name: &'static str,
-        kind: Kind,
+        kind: ReplayKind,
         resource: u32,
         start: Option<i64>,
         duration: i64,
     ) -> u32 {
         self.nodes.push((
-            Node {
+            ReplayNode {
                 kind,
                 resource,
                 start: start.map(TimeNs),
@@ -42,36 +42,36 @@ impl Drawing {
     }
 
     fn edge(&mut self, from: u32, kind: EdgeKind, to: u32) {
-        self.nodes[to as usize].1.push(Dep {
+        self.nodes[to as usize].1.push(ReplayDep {
             from,
             kind,
             inferred: false,
         });
     }
 
-    fn try_graph(&self) -> Result<Graph, Error> {
+    fn try_graph(&self) -> Result<ReplayGraph, Error> {
         let resources: Vec<Resource> = vec![
             thread_resource("1"),
             stream_resource(7, Some(0)),
             stream_resource(8, Some(0)),
         ];
-        let mut builder = Builder::new(resources);
+        let mut builder = GraphBuilder::new(resources);
         self.nodes
             .iter()
             .for_each(|(node, deps)| builder.push(*node, deps.iter().copied()));
         builder.finish()
     }
 
-    fn graph(&self) -> Graph {
+    fn graph(&self) -> ReplayGraph {
         self.try_graph().expect("no cycle")
     }
 
-    fn run(&self, settings: &Settings) -> Run {
-        run(&self.graph(), self, settings)
+    fn run(&self, settings: &ReplaySettings) -> ReplayRun {
+        run_graph(&self.graph(), self, settings)
     }
 }
 
-impl Labels for Drawing {
+impl LabelSource for Drawing {
     fn name(&self, node: u32) -> &str {
         self.names[node as usize]
     }
@@ -81,6 +81,6 @@ impl Labels for Drawing {
     }
 }
 
-fn starts(run: &Run) -> Vec<i64> {
+fn starts(run: &ReplayRun) -> Vec<i64> {
     run.start.iter().map(|start| start.0).collect()
 }

@@ -21,38 +21,38 @@ mod labels;
 mod plan;
 mod ranks;
 
-pub use joints::{Joined, joints};
+pub use joints::{JoinedCollectives, collective_nodes};
 pub use labels::{RankLabels, RankNames};
-pub use ranks::{Collectives, RankFigures};
+pub use ranks::{CollectiveTimes, RankFigures};
 
-use crate::graph::{Error, Graph};
+use crate::graph::{Error, ReplayGraph};
 use build::build;
 use plan::Plan;
 use serde::Serialize;
 
 /// One rank's graph.
 #[derive(Clone, Debug, Default)]
-pub struct Rank {
+pub struct RankGraph {
     /// Global rank.
     pub rank: i64,
     /// Its graph, with times by the clock that all share.
-    pub graph: Graph,
+    pub graph: ReplayGraph,
     /// They are not further off than this, ns.
     pub uncertainty_ns: i64,
 }
 
 /// A collective or message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Joint {
+pub struct CollectiveNodes {
     /// For people: what and between whom.
     pub name: String,
     /// At most one per rank.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MemberNodes>,
 }
 
 /// One rank's part of a joint. Nodes are numbered as in the rank's graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct MemberNodes {
     /// Which rank, by place.
     pub rank: u32,
     /// The rank has arrived when this begins.
@@ -66,7 +66,7 @@ pub struct Part {
 /// What became of a joint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum JoinOutcome {
     /// It holds its ranks together.
     #[default]
     Joined,
@@ -78,11 +78,11 @@ pub enum Fate {
 
 /// The graphs of all ranks as one.
 #[derive(Clone, Debug, Default)]
-pub struct Together {
+pub struct RunGraph {
     /// To be run as any other. The ranks' nodes come first, rank by rank, then arrivals, then meetings.
-    pub graph: Graph,
+    pub graph: ReplayGraph,
     /// By joint.
-    pub fates: Vec<Fate>,
+    pub fates: Vec<JoinOutcome>,
     plan: Plan,
 }
 
@@ -90,7 +90,7 @@ pub struct Together {
 ///
 /// # Errors
 /// More nodes or edges than can be numbered; a part that names no node.
-pub fn together(ranks: &[Rank], joints: &[Joint]) -> Result<Together, Error> {
+pub fn join_graphs(ranks: &[RankGraph], joints: &[CollectiveNodes]) -> Result<RunGraph, Error> {
     let mut plan = Plan::new(ranks)?;
     let mut fates = plan.place(ranks, joints)?;
     let graph = match build(ranks, &plan).finish() {
@@ -101,5 +101,5 @@ pub fn together(ranks: &[Rank], joints: &[Joint]) -> Result<Together, Error> {
         }
         graph => graph?,
     };
-    Ok(Together { graph, fates, plan })
+    Ok(RunGraph { graph, fates, plan })
 }

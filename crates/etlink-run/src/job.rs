@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{Agreement, Part, WriteOptions, WriteSummary, et, etplus};
 use etlink_kineto::{Keep, ReadOptions};
-use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorDeps};
+use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorEdges};
 use etlink_model::{Anomalies, DeviceTrace, HostTrace, Severity};
 use etlink_report::perfetto::Member;
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct Job {
     /// What a `.et` is like.
     pub form: Form,
     /// Which dependencies through tensors become edges.
-    pub tensor_deps: TensorDeps,
+    pub tensor_deps: TensorEdges,
     /// What to read that no graph needs.
     pub keep: Keep,
     /// Threads for reading.
@@ -53,7 +53,7 @@ impl Job {
             rank: None,
             target: None,
             form: Form::default(),
-            tensor_deps: TensorDeps::None,
+            tensor_deps: TensorEdges::None,
             keep: Keep::Graph,
             threads,
             strict: false,
@@ -148,7 +148,7 @@ pub struct Among<'a> {
     /// Communications go in turn.
     pub in_turn: bool,
     /// Its clock against the first rank's.
-    pub clock: etlink_link::ranks::Clock,
+    pub clock: etlink_link::ranks::RankClock,
 }
 
 /// Reads, links and writes.
@@ -229,7 +229,7 @@ pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
         let name = capture.name.clone();
         let capture = read_device(capture, job.threads, true)?;
         read += stopwatch.lap();
-        etlink_link::carry(&mut trace, &capture).with_context(|| name)?;
+        etlink_link::carry_captured_ops(&mut trace, &capture).with_context(|| name)?;
         link += stopwatch.lap();
     }
     let linked = Linked {
@@ -473,11 +473,11 @@ fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<Inpu
 }
 
 /// Reads a host trace, and which tensors its nodes use if that is asked for.
-pub fn read_host(input: Input, threads: usize, tensors: TensorDeps) -> Result<HostTrace> {
+pub fn read_host(input: Input, threads: usize, tensors: TensorEdges) -> Result<HostTrace> {
     expect_host(&input)?;
     let mut host = etlink_host::read(input.content, etlink_host::ReadOptions { threads })
         .with_context(|| input.name)?;
-    if tensors != TensorDeps::None {
+    if tensors != TensorEdges::None {
         host.tensors = Some(etlink_host::tensor_uses(&host));
     }
     Ok(host)

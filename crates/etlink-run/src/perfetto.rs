@@ -5,7 +5,7 @@ use crate::output::{Piece, Target};
 use anyhow::{Context, Result};
 use etlink_link::LinkedTrace;
 use etlink_model::DurationNs;
-use etlink_replay::{Graph, Run, Settings};
+use etlink_replay::{ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::perfetto::{self, Format, Member, Step, Summary};
 
 /// Runs the graph as it is, and writes. Also the stored size, bytes.
@@ -17,8 +17,8 @@ pub fn of_linked(trace: &LinkedTrace, target: &Target) -> Result<(Shown, u64)> {
 /// Writes with the critical path of this run.
 pub fn of_run(
     trace: &LinkedTrace,
-    graph: &Graph,
-    run: &Run,
+    graph: &ReplayGraph,
+    run: &ReplayRun,
     target: &Target,
 ) -> Result<(Shown, u64)> {
     let path = path(graph, run);
@@ -45,14 +45,14 @@ fn format(target: &Target) -> Format {
     target.format.for_perfetto().unwrap_or(Format::Json)
 }
 
-fn run(trace: &LinkedTrace, target: &Target) -> Result<(Graph, Run)> {
-    let graph =
-        etlink_replay::graph_of(trace).with_context(|| target.path().display().to_string())?;
-    let run = etlink_replay::run(&graph, trace, &Settings::default());
+fn run(trace: &LinkedTrace, target: &Target) -> Result<(ReplayGraph, ReplayRun)> {
+    let graph = etlink_replay::graph_from_trace(trace)
+        .with_context(|| target.path().display().to_string())?;
+    let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
     Ok((graph, run))
 }
 
-fn path(graph: &Graph, run: &Run) -> Vec<Step> {
+fn path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<Step> {
     etlink_replay::critical_path(graph, run)
         .iter()
         .map(|step| of_step(graph, run, step))
@@ -67,8 +67,8 @@ fn shown(summary: Summary) -> Shown {
     }
 }
 
-fn of_step(graph: &Graph, run: &Run, step: &etlink_replay::Step) -> Step {
-    let [cause, delay_cause] = step.causes(graph).map(etlink_replay::Cause::name);
+fn of_step(graph: &ReplayGraph, run: &ReplayRun, step: &etlink_replay::PathStep) -> Step {
+    let [cause, delay_cause] = step.causes(graph).map(etlink_replay::PathCause::name);
     let node = step.node as usize;
     let (start, duration) = (run.start[node], run.duration[node]);
     Step {

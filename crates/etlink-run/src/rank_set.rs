@@ -7,7 +7,7 @@ use crate::text::{self, first_ranks};
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Clock, Facts, LeftOut, company};
+use etlink_link::ranks::{ExcludeReason, RankClock, RankSummary, select_run};
 use etlink_torch::Ranks;
 use std::path::Path;
 
@@ -150,14 +150,14 @@ pub enum Belongs {
 
 /// Looks at what is known of the traces of a folder, as `etlink ranks` does: where some tell their rank, those that do not are strange too.
 /// With `force` only a second trace of a rank is left out.
-pub fn belong(all: &[Option<Facts>], force: bool) -> Vec<Belongs> {
-    let sure: Vec<Facts> = all.iter().flatten().cloned().collect();
+pub fn belong(all: &[Option<RankSummary>], force: bool) -> Vec<Belongs> {
+    let sure: Vec<RankSummary> = all.iter().flatten().cloned().collect();
     let [mut strange, mut second] =
-        [false, true].map(|all| company(&sure, all).left_out.into_iter());
-    let of = |facts: &Option<Facts>| {
+        [false, true].map(|all| select_run(&sure, all).left_out.into_iter());
+    let of = |facts: &Option<RankSummary>| {
         let (why, never) = match facts {
             Some(_) => (
-                strange.next().flatten().map(LeftOut::describe),
+                strange.next().flatten().map(ExcludeReason::describe),
                 second.next().flatten().is_some(),
             ),
             None => (
@@ -180,8 +180,8 @@ fn by_force(why: &str) -> String {
 }
 
 /// Notes on the traces that only `--force` takes in, by what they are called.
-pub fn taken_in<'l>(all: &[Facts], labels: impl IntoIterator<Item = &'l str>) -> Vec<String> {
-    let [strange, second] = [false, true].map(|every| company(all, every).left_out);
+pub fn taken_in<'l>(all: &[RankSummary], labels: impl IntoIterator<Item = &'l str>) -> Vec<String> {
+    let [strange, second] = [false, true].map(|every| select_run(all, every).left_out);
     let all = labels
         .into_iter()
         .zip(strange)
@@ -203,14 +203,14 @@ pub fn no_trace_of(absent: &[i64]) -> Option<String> {
 }
 
 /// Why who came late may be wrong: clocks that nothing tells, and those for which no offset fits.
-pub fn clock_notes(clocks: &[Clock]) -> Vec<String> {
-    let unknown = |clock: &&Clock| clock.uncertainty_ns.is_none() && !clock.by_machine;
+pub fn clock_notes(clocks: &[RankClock]) -> Vec<String> {
+    let unknown = |clock: &&RankClock| clock.uncertainty_ns.is_none() && !clock.by_machine;
     let ranks: Vec<i64> = clocks
         .iter()
         .filter(unknown)
         .map(|clock| clock.rank)
         .collect();
-    let by_own = |first: &Clock| {
+    let by_own = |first: &RankClock| {
         format!(
             "nothing tells how the clock of rank {} lies to that of rank {}: who came late is by their own clocks",
             first_ranks(&ranks),
@@ -250,12 +250,12 @@ pub fn tell_rank(found: &Found, linked: &mut Linked) {
 }
 
 /// What the others need to know of a rank; `None` where its rank is not sure: then its files are not named by it.
-pub fn facts(trace: &LinkedTrace, found: &Found, alone: bool) -> Option<Facts> {
+pub fn facts(trace: &LinkedTrace, found: &Found, alone: bool) -> Option<RankSummary> {
     let sure = found
         .rank
         .filter(|rank| alone || found.label == rank.to_string());
     let rank = sure.or(trace.report.rank.or(Some(0)).filter(|_| alone))?;
-    let mut facts = Facts::of(trace, rank);
+    let mut facts = RankSummary::of(trace, rank);
     facts.world_size = facts.world_size.or(found.told.world_size);
     facts.machine.clone_from(&found.told.machine);
     Some(facts)

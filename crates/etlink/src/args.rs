@@ -229,7 +229,7 @@ pub enum TensorDeps {
     None,
 }
 
-impl From<TensorDeps> for etlink_link::TensorDeps {
+impl From<TensorDeps> for etlink_link::TensorEdges {
     fn from(which: TensorDeps) -> Self {
         match which {
             TensorDeps::Raw => Self::Raw,

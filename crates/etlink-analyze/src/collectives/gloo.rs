@@ -3,7 +3,7 @@
 
 use super::Collectives;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::list;
+use etlink_link::ranks::rank_list;
 use etlink_model::{CollectiveKind, dtype_bytes};
 
 /// All that the trace has. O(ops).
@@ -24,7 +24,7 @@ pub(super) fn ranges(trace: &LinkedTrace) -> Vec<Collectives> {
         );
         Collectives {
             kind: kind.name().to_owned(),
-            group: group.map_or(String::new(), |ranks| list("rank", ranks)),
+            group: group.map_or(String::new(), |ranks| rank_list("rank", ranks)),
             group_size: group.map_or(0, |ranks| ranks.len() as u64),
             count: 1,
             in_bytes,

@@ -13,7 +13,7 @@ mod tests;
 use crate::finding::{Example, Finding, FindingKind, Findings};
 use crate::proto::NodeType;
 use crate::read::Graph;
-use etlink_link::ranks::{Role, Turns};
+use etlink_link::ranks::{CommRole, DeadlockCheck};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -390,7 +390,7 @@ fn come_to(rank: &RankNodes) -> Vec<u32> {
 
 /// Whether all ranks end when each does its communications one after the other.
 fn order(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
-    let mut turns = Turns::new(ranks.len(), table.joints.len());
+    let mut turns = DeadlockCheck::new(ranks.len(), table.joints.len());
     let joints: Vec<&Vec<Side>> = table.joints.values().collect();
     for (at, rank) in (0u32..).zip(ranks) {
         for entry in come_to(rank) {
@@ -402,9 +402,9 @@ fn order(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
                 .get(joint as usize)
                 .is_none_or(|sides| sides.len() == 1);
             let role = match comm.what {
-                What::Collective { .. } => Role::Meets,
-                What::Recv(_) if !alone => Role::Receives,
-                What::Send(_) | What::Recv(_) => Role::Sends,
+                What::Collective { .. } => CommRole::Meets,
+                What::Recv(_) if !alone => CommRole::Receives,
+                What::Send(_) | What::Recv(_) => CommRole::Sends,
             };
             turns.push(at, joint, role);
         }

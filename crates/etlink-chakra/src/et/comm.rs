@@ -6,7 +6,7 @@
 
 use crate::proto::CollectiveCommType;
 use crate::{Demotion, Fate, WriteOptions};
-use etlink_link::ranks::Groups;
+use etlink_link::ranks::GroupResolver;
 use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{CollectiveKind, dtype_bytes};
 
@@ -46,7 +46,7 @@ pub(crate) enum PgName<'t> {
 /// What node `index` communicates, `None` if it does not. Only the first slice of an op does.
 pub(crate) fn comm_of<'t>(
     trace: &'t LinkedTrace,
-    groups: &Groups<'_>,
+    groups: &GroupResolver<'_>,
     options: &WriteOptions<'t>,
     index: usize,
 ) -> Option<Result<Comm<'t>, Demotion>> {
@@ -84,7 +84,7 @@ fn settled<'t>(mut comm: Comm<'t>, fate: Fate) -> Result<Comm<'t>, Demotion> {
 /// all-gather its shard, for a reduce-scatter all of it.
 fn classify<'t>(
     trace: &'t LinkedTrace,
-    groups: &Groups<'_>,
+    groups: &GroupResolver<'_>,
     record: &CollectiveRef<'t>,
 ) -> Result<Comm<'t>, Demotion> {
     let kind = match record.kind() {
@@ -129,7 +129,7 @@ fn message_bytes(record: &CollectiveRef<'_>) -> Result<i64, Demotion> {
     bytes.filter(|bytes| *bytes > 0).ok_or(Demotion::NoData)
 }
 
-fn one_rank(groups: &Groups<'_>, record: &CollectiveRef<'_>) -> bool {
+fn one_rank(groups: &GroupResolver<'_>, record: &CollectiveRef<'_>) -> bool {
     match record.record.group_size {
         0 => groups.ranks(record).is_some_and(|ranks| ranks.len() == 1),
         size => size == 1,
@@ -138,7 +138,7 @@ fn one_rank(groups: &Groups<'_>, record: &CollectiveRef<'_>) -> bool {
 
 fn point_to_point<'t>(
     trace: &LinkedTrace,
-    groups: &Groups<'_>,
+    groups: &GroupResolver<'_>,
     record: &CollectiveRef<'_>,
 ) -> Result<Comm<'t>, Demotion> {
     let send = record.kind() == CollectiveKind::Send;
@@ -172,7 +172,7 @@ mod tests {
             record,
             names: &trace.device.names,
         };
-        let comm = classify(&trace, &Groups::new(&trace), &record)?;
+        let comm = classify(&trace, &GroupResolver::new(&trace), &record)?;
         Ok(match comm {
             Comm::Collective { kind, bytes, .. } => (kind as u64, bytes),
             Comm::PointToPoint {
@@ -255,7 +255,7 @@ mod tests {
             let (trace, record) = comm("allreduce", dtype, 100);
             let found = classify(
                 &trace,
-                &Groups::new(&trace),
+                &GroupResolver::new(&trace),
                 &CollectiveRef {
                     record,
                     names: &trace.device.names,
@@ -317,7 +317,7 @@ mod tests {
         record.group_name = trace.device.names.intern("3");
         let group = |trace: &LinkedTrace| match classify(
             trace,
-            &Groups::new(trace),
+            &GroupResolver::new(trace),
             &CollectiveRef {
                 record,
                 names: &trace.device.names,

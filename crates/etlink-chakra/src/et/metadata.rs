@@ -5,7 +5,7 @@
 
 use super::wire::Messages;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::Clock;
+use etlink_link::ranks::RankClock;
 use etlink_model::Label;
 
 /// Version of the Chakra schema that the nodes follow.
@@ -20,7 +20,7 @@ const ATTR: u32 = 2;
 
 /// Appends `GlobalMetadata` after its length. All times in the file have had `clock_offset_ns` added, and `clock_drift_ppb` of the
 /// time since `clock_at_ns`, which is since the Unix epoch by the rank's own clock.
-pub(crate) fn global_metadata(trace: &LinkedTrace, clock: &Clock, bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn global_metadata(trace: &LinkedTrace, clock: &RankClock, bytes: Vec<u8>) -> Vec<u8> {
     let mut message = Messages::after(bytes, ATTR);
     message.begin();
     message.text(VERSION, SCHEMA_VERSION);

@@ -25,7 +25,7 @@ mod tests;
 use crate::relay;
 use crate::{WriteOptions, WriteSummary};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::Groups;
+use etlink_link::ranks::GroupResolver;
 use node::Encoder;
 use part::Graph;
 use plan::Plan;
@@ -43,7 +43,7 @@ pub fn write_et(
     options: &WriteOptions<'_>,
     out: &mut (impl io::Write + Send),
 ) -> io::Result<WriteSummary> {
-    let groups = Groups::new(trace);
+    let groups = GroupResolver::new(trace);
     let graph = Graph::of(trace, &groups, options);
     let plan = Plan::of(trace, &graph, options);
     let nodes = graph.len();

@@ -8,9 +8,9 @@ use crate::captured::captured;
 use crate::proto::NodeType;
 use crate::relay::Block;
 use crate::{Latency, WriteOptions, WriteSummary, utf8};
-use etlink_link::ranks::Groups;
-use etlink_link::work::Work;
-use etlink_link::{CollectiveRef, Deps, Edge, EdgeKind, LinkedTrace, Node, NodeKind};
+use etlink_link::ranks::GroupResolver;
+use etlink_link::roofline::RooflineWork;
+use etlink_link::{CollectiveRef, Edge, EdgeKind, LinkedTrace, Node, NodeDeps, NodeKind};
 use etlink_model::{CollectiveKind, CpuOps, DurationNs, Label, OpIdx, RowIdx, RowKind};
 
 /// Field numbers of `Node`.
@@ -34,7 +34,7 @@ const MIN_DEVICE_BYTES: u64 = 16_384;
 pub(crate) struct Encoder<'t> {
     trace: &'t LinkedTrace,
     graph: &'t Graph<'t>,
-    groups: &'t Groups<'t>,
+    groups: &'t GroupResolver<'t>,
     options: &'t WriteOptions<'t>,
     plan: &'t Plan,
     message: Messages,
@@ -50,7 +50,7 @@ impl<'t> Encoder<'t> {
     pub(crate) fn new(
         trace: &'t LinkedTrace,
         graph: &'t Graph<'t>,
-        groups: &'t Groups<'t>,
+        groups: &'t GroupResolver<'t>,
         options: &'t WriteOptions<'t>,
         plan: &'t Plan,
         bytes: Vec<u8>,
@@ -145,7 +145,7 @@ impl<'t> Encoder<'t> {
         self.message.attr_bool("is_cpu_op", !node.on_device);
         self.message.attr_text("kind", "latency");
         if node.on_device {
-            self.roofline(true, Some(Work::default()));
+            self.roofline(true, Some(RooflineWork::default()));
         }
         self.message.attr_int("start_ns", start_ns);
         self.message.attr_int("duration_ns", latency.0);
@@ -239,7 +239,7 @@ impl<'t> Encoder<'t> {
     }
 
     /// What a simulator with a roofline reads.
-    fn roofline(&mut self, on_device: bool, work: Option<Work>) {
+    fn roofline(&mut self, on_device: bool, work: Option<RooflineWork>) {
         let Some(work) = work.filter(|_| self.plan.works.is_some()) else {
             return;
         };
@@ -470,7 +470,7 @@ impl<'t> Encoder<'t> {
 }
 
 /// Whether an edge of another kind already names the same node.
-fn implied(edges: Deps<'_>, edge: Edge) -> bool {
+fn implied(edges: NodeDeps<'_>, edge: Edge) -> bool {
     let mut earlier = EdgeKind::ALL
         .into_iter()
         .take_while(|kind| *kind < edge.kind);

@@ -4,7 +4,7 @@ use super::part::Graph;
 use super::rounding::Rounding;
 use super::works::Works;
 use crate::{Latency, Part, WriteOptions};
-use etlink_link::ranks::Facts;
+use etlink_link::ranks::RankSummary;
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
 use etlink_model::DurationNs;
 use rayon::prelude::*;
@@ -205,7 +205,7 @@ fn transfers(trace: &LinkedTrace) -> Vec<(u32, u32)> {
     {
         return vec![];
     }
-    let facts = Facts::of(trace, 0);
+    let facts = RankSummary::of(trace, 0);
     let elsewhere = facts
         .communications
         .iter()

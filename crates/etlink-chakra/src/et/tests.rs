@@ -6,7 +6,7 @@ use crate::proto::{GlobalMetadata, Node, NodeType};
 use crate::ranks::{agree, simulated};
 use crate::testing::{Builder, sample};
 use crate::{Demotion, Latency};
-use etlink_link::ranks::{Clock, Drift, Facts, join};
+use etlink_link::ranks::{ClockDrift, RankClock, RankSummary, join_ranks};
 use etlink_link::{EdgeKind, NodeKind};
 use proptest::prelude::*;
 use prost::Message;
@@ -375,11 +375,11 @@ fn a_collective_says_what_simulators_read() {
 /// The sample as rank 0 of a run of which it is the only trace.
 fn joined(without_absent: bool) -> (GlobalMetadata, Vec<Node>, WriteSummary) {
     let trace = sample(true);
-    let facts = [Facts::of(&trace, 0)];
+    let facts = [RankSummary::of(&trace, 0)];
     let agreed = agree(
         &facts,
         &[simulated(&trace, &facts[0])],
-        &join(&facts),
+        &join_ranks(&facts),
         without_absent,
     );
     written(
@@ -467,11 +467,11 @@ fn turns_in_the_order_of_ends_make_no_circle() {
             b.edge(EdgeKind::ProgramOrder, nodes[0], nodes[1]);
         }
         let trace = b.done();
-        let facts = [Facts::of(&trace, 0)];
+        let facts = [RankSummary::of(&trace, 0)];
         let mut agreed = agree(
             &facts,
             &[simulated(&trace, &facts[0])],
-            &join(&facts),
+            &join_ranks(&facts),
             false,
         );
         agreed.ranks[0].turns = vec![nodes[1], nodes[0]];
@@ -499,9 +499,9 @@ fn turns_in_the_order_of_ends_make_no_circle() {
 #[test]
 fn times_are_by_the_clock_that_is_asked_for() {
     let start = |offset_ns| {
-        let clock = Clock {
+        let clock = RankClock {
             offset_ns,
-            ..Clock::default()
+            ..RankClock::default()
         };
         let (metadata, nodes, _) = written(
             &sample(true),
@@ -531,7 +531,7 @@ fn times_are_by_the_clock_that_is_asked_for() {
 
 #[test]
 fn a_clock_that_drifts_stretches_what_lasts() {
-    let total = |clock: Clock| {
+    let total = |clock: RankClock| {
         let (metadata, nodes, _) = written(
             &sample(true),
             &WriteOptions {
@@ -550,7 +550,7 @@ fn a_clock_that_drifts_stretches_what_lasts() {
         )
     };
     let drift = |applied| {
-        Some(Drift {
+        Some(ClockDrift {
             ppb: 1_000_000,
             uncertainty_ppb: 1,
             applied,
@@ -558,18 +558,18 @@ fn a_clock_that_drifts_stretches_what_lasts() {
     };
     let at_ns = sample(true).device.header.base_ns;
     assert_eq!(
-        total(Clock {
+        total(RankClock {
             drift: drift(true),
             at_ns,
-            ..Clock::default()
+            ..RankClock::default()
         }),
         (true, Some(60_060), Some(30_330))
     );
     assert_eq!(
-        total(Clock {
+        total(RankClock {
             drift: drift(false),
             at_ns,
-            ..Clock::default()
+            ..RankClock::default()
         }),
         (false, Some(60_000), Some(30_300))
     );

@@ -1,16 +1,16 @@
 use super::*;
-use etlink_link::ranks::{Communication, GroupOf, Party, join};
+use etlink_link::ranks::{Communication, GroupIdentity, Peers, join_ranks};
 use etlink_model::CollectiveKind;
 use etlink_model::CollectiveKind::{AllReduce, AllToAll, Broadcast, Recv, Send};
 
-type Drawn<'a> = &'a [(CollectiveKind, Party, i64, Option<i64>)];
+type Drawn<'a> = &'a [(CollectiveKind, Peers, i64, Option<i64>)];
 
-const PAIR: Party = Party::Group(0);
+const PAIR: Peers = Peers::Group(0);
 
 /// A rank of a world of two with these communications: type, with whom, number, size. Nodes count from 10.
-fn rank(rank: i64, drawn: Drawn<'_>) -> (Facts, Vec<Option<i64>>) {
+fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
     let communication =
-        |(node, &(kind, party, seq, size)): (u32, &(CollectiveKind, Party, i64, Option<i64>))| {
+        |(node, &(kind, party, seq, size)): (u32, &(CollectiveKind, Peers, i64, Option<i64>))| {
             Communication {
                 node,
                 party,
@@ -26,22 +26,22 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (Facts, Vec<Option<i64>>) {
             }
         };
     let communications = (10u32..).zip(drawn).map(communication).collect();
-    let groups = vec![GroupOf::Ranks(vec![0, 1])];
+    let groups = vec![GroupIdentity::Ranks(vec![0, 1])];
     (
-        Facts {
+        RankSummary {
             rank,
             groups,
             communications,
-            ..Facts::default()
+            ..RankSummary::default()
         },
         drawn.iter().map(|(.., size)| *size).collect(),
     )
 }
 
 fn agreed(ranks: &[Drawn<'_>], without_absent: bool) -> Agreed {
-    let (facts, sizes): (Vec<Facts>, Vec<_>) =
+    let (facts, sizes): (Vec<RankSummary>, Vec<_>) =
         (0..).zip(ranks).map(|(at, drawn)| rank(at, drawn)).unzip();
-    agree(&facts, &sizes, &join(&facts), without_absent)
+    agree(&facts, &sizes, &join_ranks(&facts), without_absent)
 }
 
 fn fates(agreed: &Agreed, rank: usize) -> Vec<Fate> {
@@ -133,7 +133,7 @@ fn what_one_rank_cannot_run_no_rank_runs() {
 fn ranks_whose_traces_are_not_here_take_part_unless_the_files_shall_run() {
     let alone: Drawn<'_> = &[
         (AllReduce, PAIR, 1, Some(8)),
-        (Send, Party::Peer(Some(1)), 2, Some(8)),
+        (Send, Peers::Peer(Some(1)), 2, Some(8)),
     ];
     assert_eq!(
         fates(&agreed(&[alone], false), 0),
@@ -155,11 +155,11 @@ fn ranks_whose_traces_are_not_here_take_part_unless_the_files_shall_run() {
 fn opposite_orders_are_taken_out() {
     let one: Drawn<'_> = &[
         (AllReduce, PAIR, 1, Some(8)),
-        (Recv, Party::Peer(Some(1)), 0, Some(8)),
+        (Recv, Peers::Peer(Some(1)), 0, Some(8)),
     ];
     let other: Drawn<'_> = &[
         (AllReduce, PAIR, 1, Some(8)),
-        (Send, Party::Peer(Some(0)), 0, Some(8)),
+        (Send, Peers::Peer(Some(0)), 0, Some(8)),
     ];
     assert!(agreed(&[one, other], true).out_of_turn.is_empty());
     let swapped: Drawn<'_> = &[other[1], other[0]];
@@ -176,20 +176,20 @@ fn opposite_orders_are_taken_out() {
 fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
     let one: Drawn<'_> = &[
         (AllReduce, PAIR, 1, Some(8)),
-        (AllReduce, Party::Group(1), 1, Some(4)),
+        (AllReduce, Peers::Group(1), 1, Some(4)),
     ];
     let other: Drawn<'_> = &[one[1], one[0]];
-    let (mut facts, sizes): (Vec<Facts>, Vec<_>) = (0..)
+    let (mut facts, sizes): (Vec<RankSummary>, Vec<_>) = (0..)
         .zip([one, other])
         .map(|(at, drawn)| rank(at, drawn))
         .unzip();
     for facts in &mut facts {
-        facts.groups.push(GroupOf::Ranks(vec![0, 1, 2]));
+        facts.groups.push(GroupIdentity::Ranks(vec![0, 1, 2]));
         facts.communications.iter_mut().for_each(|communication| {
             communication.end_ns = if communication.party == PAIR { 90 } else { 80 }
         });
     }
-    let join = join(&facts);
+    let join = join_ranks(&facts);
     let plain = agree(&facts, &sizes, &join, false);
     assert_eq!(
         (plain.out_of_turn.len(), plain.ranks[0].turns.len()),
@@ -197,9 +197,9 @@ fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
         "no file says so: one is taken out"
     );
     facts.push(rank(2, &[one[1]]).0);
-    facts[2].groups.push(GroupOf::Ranks(vec![0, 1, 2]));
+    facts[2].groups.push(GroupIdentity::Ranks(vec![0, 1, 2]));
     let sizes = [sizes, vec![vec![Some(4)]]].concat();
-    let join = etlink_link::ranks::join(&facts);
+    let join = etlink_link::ranks::join_ranks(&facts);
     let run = agree(&facts, &sizes, &join, true);
     assert_eq!(
         (

@@ -5,7 +5,7 @@ use etlink_analyze::top::{Group, Options as TopOptions, Top, top};
 use etlink_analyze::{Analysis, Options, Rows, Rules, analyze, diff, hta, total};
 use etlink_link::LinkedTrace;
 use etlink_model::{DeviceTrace, TimeNs};
-use etlink_replay::{Graph, PathReport, Run, Settings, critical_path};
+use etlink_replay::{PathReport, ReplayGraph, ReplayRun, ReplaySettings, critical_path};
 use etlink_report::page::{self, Packed, Page, Rank, Window};
 use etlink_tables::Table;
 
@@ -212,8 +212,8 @@ fn tops(device: &DeviceTrace) -> Result<Vec<Top>> {
 
 /// The page about this trace alone, and timelines of it.
 fn page(trace: &LinkedTrace, analysis: Analysis, rules: &Rules) -> Result<Vec<u8>> {
-    let graph = etlink_replay::graph_of(trace)?;
-    let run = etlink_replay::run(&graph, trace, &Settings::default());
+    let graph = etlink_replay::graph_from_trace(trace)?;
+    let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
     let path = PathReport::new(&graph, trace, &run, &critical_path(&graph, &run));
     let timelines = timelines(trace, (&graph, &run), &analysis, rules)?;
     let rank = Rank {
@@ -224,7 +224,7 @@ fn page(trace: &LinkedTrace, analysis: Analysis, rules: &Rules) -> Result<Vec<u8
         memory_charts: page::memory_charts(&analysis.memory_timeline, 100),
         analysis,
         link: Some(trace.report.clone()),
-        figures: Some(etlink_replay::figures(&graph, trace, &run)),
+        figures: Some(etlink_replay::replay_figures(&graph, trace, &run)),
         critical_path: Some(PathReport {
             steps: vec![],
             ..path
@@ -251,7 +251,7 @@ fn page(trace: &LinkedTrace, analysis: Analysis, rules: &Rules) -> Result<Vec<u8
 /// Of all, and of the first step.
 fn timelines(
     trace: &LinkedTrace,
-    (graph, run): (&Graph, &Run),
+    (graph, run): (&ReplayGraph, &ReplayRun),
     analysis: &Analysis,
     rules: &Rules,
 ) -> Result<Vec<Packed>> {

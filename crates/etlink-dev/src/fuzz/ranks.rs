@@ -3,23 +3,24 @@
 use anyhow::{Result, ensure};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{
-    Clock, Facts, Join, clocks, company, join, lateness, releases, skews, stragglers,
+    RankClock, RankSummary, RunJoin, align_clocks, collective_skews, join_ranks, select_run,
+    step_stragglers, straggler_stats, wait_causes,
 };
 use etlink_model::TimeNs;
-use etlink_replay::{Rank, RankLabels, RankNames, Settings};
+use etlink_replay::{RankGraph, RankLabels, RankNames, ReplaySettings};
 use etlink_report::page::Met;
 use std::fmt::Write;
 
 /// Everything, as bytes.
 pub(super) fn together(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
-    let facts: Vec<Facts> = traces
+    let facts: Vec<RankSummary> = traces
         .iter()
         .zip(0..)
-        .map(|(trace, rank)| Facts::of(trace, rank))
+        .map(|(trace, rank)| RankSummary::of(trace, rank))
         .collect();
-    let mut out = format!("{:?}", company(&facts, false));
-    let join = join(&facts);
-    let clocks = clocks(&facts, &join);
+    let mut out = format!("{:?}", select_run(&facts, false));
+    let join = join_ranks(&facts);
+    let clocks = align_clocks(&facts, &join);
     ensure!(
         clocks.len() == facts.len(),
         "{} clocks of {} ranks",
@@ -28,16 +29,16 @@ pub(super) fn together(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
     );
     laws(&facts, &join, &clocks)?;
     out += &serde_json::to_string(&join.problems)?;
-    out += &serde_json::to_string(&stragglers(&facts, &join, &clocks))?;
-    write!(out, "{:?}", releases(&facts, &join, &clocks))?;
+    out += &serde_json::to_string(&step_stragglers(&facts, &join, &clocks))?;
+    write!(out, "{:?}", wait_causes(&facts, &join, &clocks))?;
     out += &replayed(traces, &facts, &join, &clocks)?;
     out += &serde_json::to_string(&Met::new(&facts, &join, clocks))?;
     Ok(out.into_bytes())
 }
 
 /// Waits are those of the ranks and those of the collectives, summed.
-fn laws(facts: &[Facts], join: &Join, clocks: &[Clock]) -> Result<()> {
-    let skews = skews(facts, join, clocks);
+fn laws(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Result<()> {
+    let skews = collective_skews(facts, join, clocks);
     for skew in &skews {
         ensure!(
             0 <= skew.alone_ns && skew.alone_ns <= skew.skew_ns.min(skew.waited_ns),
@@ -51,12 +52,12 @@ fn laws(facts: &[Facts], join: &Join, clocks: &[Clock]) -> Result<()> {
     }
     let sum = |all: &mut dyn Iterator<Item = i64>| all.fold(0, i64::saturating_add);
     let waited = sum(&mut skews.iter().map(|skew| skew.waited_ns));
-    let ranks = lateness(facts, join, clocks);
+    let ranks = straggler_stats(facts, join, clocks);
     let (caused, suffered) = (
         sum(&mut ranks.iter().map(|rank| rank.caused_ns)),
         sum(&mut ranks.iter().map(|rank| rank.waited_ns)),
     );
-    let of_steps = sum(&mut stragglers(facts, join, clocks)
+    let of_steps = sum(&mut step_stragglers(facts, join, clocks)
         .iter()
         .map(|step| step.waited_ns));
     ensure!(
@@ -73,22 +74,22 @@ fn laws(facts: &[Facts], join: &Join, clocks: &[Clock]) -> Result<()> {
 /// The graphs of all ranks as one, by the first rank's clock, run.
 fn replayed(
     traces: &[LinkedTrace],
-    facts: &[Facts],
-    join: &Join,
-    clocks: &[Clock],
+    facts: &[RankSummary],
+    join: &RunJoin,
+    clocks: &[RankClock],
 ) -> Result<String> {
     let ranks = traces
         .iter()
         .zip(clocks)
         .map(|(trace, clock)| of_rank(trace, clock))
-        .collect::<Result<Vec<Rank>>>()?;
+        .collect::<Result<Vec<RankGraph>>>()?;
     let names: Vec<RankNames> = traces
         .iter()
         .zip(&ranks)
         .map(|(trace, rank)| RankNames::of(trace, rank.graph.len()))
         .collect();
-    let joints = etlink_replay::joints(facts, join).joints;
-    let together = etlink_replay::together(&ranks, &joints)?;
+    let joints = etlink_replay::collective_nodes(facts, join).joints;
+    let together = etlink_replay::join_graphs(&ranks, &joints)?;
     ensure!(
         together.fates.len() == joints.len(),
         "{} fates of {} joints",
@@ -100,7 +101,7 @@ fn replayed(
         ranks: &names,
         joints: &joints,
     };
-    let run = etlink_replay::run(&together.graph, &labels, &Settings::default());
+    let run = etlink_replay::run_graph(&together.graph, &labels, &ReplaySettings::default());
     let ends = together.by_rank(&run);
     ensure!(
         ends.iter()
@@ -110,8 +111,11 @@ fn replayed(
     Ok(serde_json::to_string(&ends)?)
 }
 
-fn of_rank(trace: &LinkedTrace, clock: &Clock) -> Result<Rank> {
-    let (mut graph, base) = (etlink_replay::graph_of(trace)?, trace.device.header.base_ns);
+fn of_rank(trace: &LinkedTrace, clock: &RankClock) -> Result<RankGraph> {
+    let (mut graph, base) = (
+        etlink_replay::graph_from_trace(trace)?,
+        trace.device.header.base_ns,
+    );
     let aligned = |start: TimeNs| {
         TimeNs(
             clock
@@ -123,7 +127,7 @@ fn of_rank(trace: &LinkedTrace, clock: &Clock) -> Result<Rank> {
         .start
         .iter_mut()
         .for_each(|start| *start = aligned(*start));
-    Ok(Rank {
+    Ok(RankGraph {
         rank: clock.rank,
         graph,
         uncertainty_ns: clock.uncertainty_ns.unwrap_or(0),

@@ -2,7 +2,7 @@
 
 use super::reader::Found;
 use anyhow::{Result, ensure};
-use etlink_link::ranks::{Clock, Release};
+use etlink_link::ranks::{RankClock, WaitCause};
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeKind};
 use etlink_model::{DurationNs, NameId, Thread, TimeNs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,19 +33,19 @@ pub struct Shown<'a> {
     /// What names of its processes begin with.
     pub prefix: String,
     /// Its clock against the file's.
-    pub clock: Clock,
+    pub clock: RankClock,
     /// The instant that is 0, ns since the Unix epoch by the file's clock.
     pub origin_ns: i64,
-    pub releases: &'a [Release],
+    pub releases: &'a [WaitCause],
 }
 
 impl<'a> Shown<'a> {
     /// By itself.
     pub fn alone(trace: &'a LinkedTrace) -> Result<Shown<'a>> {
-        let run = etlink_replay::run(
-            &etlink_replay::graph_of(trace)?,
+        let run = etlink_replay::run_graph(
+            &etlink_replay::graph_from_trace(trace)?,
             trace,
-            &etlink_replay::Settings::default(),
+            &etlink_replay::ReplaySettings::default(),
         );
         let begins = [
             (!trace.nodes.is_empty()).then(|| run.window().0),
@@ -56,7 +56,7 @@ impl<'a> Shown<'a> {
         Ok(Shown {
             trace,
             prefix: String::new(),
-            clock: Clock::default(),
+            clock: RankClock::default(),
             origin_ns,
             releases: &[],
         })
@@ -87,8 +87,12 @@ impl Expected {
     }
 
     fn add(&mut self, shown: &Shown<'_>) -> Result<()> {
-        let graph = etlink_replay::graph_of(shown.trace)?;
-        let run = etlink_replay::run(&graph, shown.trace, &etlink_replay::Settings::default());
+        let graph = etlink_replay::graph_from_trace(shown.trace)?;
+        let run = etlink_replay::run_graph(
+            &graph,
+            shown.trace,
+            &etlink_replay::ReplaySettings::default(),
+        );
         let path = etlink_replay::critical_path(&graph, &run);
         let begin = run.window().0;
         let path_ns = path.last().map_or(0, |step| {
@@ -126,7 +130,7 @@ impl Expected {
     }
 
     /// A rank that waited has a range inside of that in which it waited, from when the last came.
-    fn release(&mut self, shown: &Shown<'_>, release: &Release) -> End {
+    fn release(&mut self, shown: &Shown<'_>, release: &WaitCause) -> End {
         let whole = end(shown, place(shown.trace, release.node));
         let at = shown.clock.aligned(release.at_ns) - shown.origin_ns;
         let node = shown.trace.nodes.get(release.node as usize);
@@ -437,7 +441,7 @@ enum Table {
 const NOTHING: usize = u32::MAX as usize;
 
 /// The end of an arrow between ranks that is not at the start of a whole op.
-fn piece(shown: &Shown<'_>, release: &Release) -> Option<End> {
+fn piece(shown: &Shown<'_>, release: &WaitCause) -> Option<End> {
     let node = shown.trace.nodes.get(release.node as usize);
     let (start, duration) = shown.span(node.start, node.duration);
     let inside = release.waits && shown.clock.aligned(release.at_ns) - shown.origin_ns > start;

@@ -4,7 +4,7 @@ use super::expected::{Expected, Shown};
 use super::{Pair, Tools, link, ran};
 use anyhow::{Context, Result, ensure};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Facts, clocks, join, releases};
+use etlink_link::ranks::{RankSummary, align_clocks, join_ranks, wait_causes};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -55,13 +55,13 @@ pub fn check(run: &Path, tools: &Tools, ending: &str, option: &str, kinds: bool)
         })
     };
     let traces: Vec<LinkedTrace> = ranks.map(pair).collect::<Result<_>>()?;
-    let facts: Vec<Facts> = (0..)
+    let facts: Vec<RankSummary> = (0..)
         .zip(&traces)
-        .map(|(rank, trace)| Facts::of(trace, rank))
+        .map(|(rank, trace)| RankSummary::of(trace, rank))
         .collect();
-    let join = join(&facts);
-    let clocks = clocks(&facts, &join);
-    let releases = releases(&facts, &join, &clocks);
+    let join = join_ranks(&facts);
+    let clocks = align_clocks(&facts, &join);
+    let releases = wait_causes(&facts, &join, &clocks);
     let origin = facts
         .iter()
         .zip(&clocks)

@@ -14,10 +14,10 @@
 mod drift;
 mod pair;
 
-pub use drift::Drift;
+pub use drift::ClockDrift;
 
 use super::join::side;
-use super::{Facts, Join, Part};
+use super::{MatchMember, RankSummary, RunJoin};
 use drift::moved;
 use etlink_model::CollectiveKind;
 use pair::fit;
@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// One rank's clock against that of the first rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Clock {
+pub struct RankClock {
     /// Global rank.
     pub rank: i64,
     /// What to add to its times to have them by the first rank's clock, ns; if a drift is applied, to those at `at_ns`. 0 where
@@ -41,14 +41,14 @@ pub struct Clock {
     pub contradicted: bool,
     /// How fast the offset moves; `None` where too few collectives tell.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub drift: Option<Drift>,
+    pub drift: Option<ClockDrift>,
     /// The middle of the rank's window, ns since the Unix epoch by its own clock.
     pub at_ns: i64,
     /// No collective tells: the offset is that of another rank whose machine has the same clock.
     pub by_machine: bool,
 }
 
-impl Clock {
+impl RankClock {
     /// A time of this rank by the first rank's clock.
     pub fn aligned(&self, ns: i64) -> i64 {
         let drift = self
@@ -59,9 +59,9 @@ impl Clock {
     }
 
     /// This clock is that of `other` against the first rank's, seen through `step`, which is that of a third against `other`'s.
-    fn then(self, step: Clock) -> Clock {
+    fn then(self, step: RankClock) -> RankClock {
         let sum = |a: Option<i64>, b: Option<i64>| Some(a?.saturating_add(b?));
-        Clock {
+        RankClock {
             rank: 0,
             offset_ns: self
                 .aligned(step.aligned(step.at_ns))
@@ -69,39 +69,39 @@ impl Clock {
             uncertainty_ns: sum(self.uncertainty_ns, step.uncertainty_ns),
             support: self.support.min(step.support),
             contradicted: self.contradicted || step.contradicted,
-            drift: Drift::sum(self.drift, step.drift),
+            drift: ClockDrift::sum(self.drift, step.drift),
             at_ns: step.at_ns,
             by_machine: self.by_machine || step.by_machine,
         }
     }
 
     /// The same from the other side, whose window's middle is `at_ns`.
-    fn inverse(self, at_ns: i64) -> Clock {
+    fn inverse(self, at_ns: i64) -> RankClock {
         let own = at_ns.saturating_sub(self.offset_ns);
-        Clock {
+        RankClock {
             offset_ns: own.saturating_sub(self.aligned(own)),
             at_ns,
-            drift: self.drift.map(Drift::inverse),
+            drift: self.drift.map(ClockDrift::inverse),
             ..self
         }
     }
 }
 
 /// The clocks of all ranks, in their order, against the first. O(communications log communications).
-pub fn clocks(ranks: &[Facts], join: &Join) -> Vec<Clock> {
+pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
     let steps = steps(ranks, join);
-    let mut found: Vec<Option<Clock>> = vec![None; ranks.len()];
+    let mut found: Vec<Option<RankClock>> = vec![None; ranks.len()];
     // collectives before machines, then the least uncertain way
-    let key = |clock: &Clock| (clock.by_machine, clock.uncertainty_ns.unwrap_or(0));
-    let first = Clock {
+    let key = |clock: &RankClock| (clock.by_machine, clock.uncertainty_ns.unwrap_or(0));
+    let first = RankClock {
         uncertainty_ns: Some(0),
         support: u64::MAX,
-        drift: Some(Drift::NONE),
+        drift: Some(ClockDrift::NONE),
         at_ns: middle(ranks, 0),
-        ..Clock::default()
+        ..RankClock::default()
     };
     let mut open = BTreeSet::from([((false, 0i64), 0u32)]);
-    let mut best: BTreeMap<u32, Clock> = BTreeMap::from([(0, first)]);
+    let mut best: BTreeMap<u32, RankClock> = BTreeMap::from([(0, first)]);
     while let Some((_, at)) = open.pop_first() {
         let (Some(slot), Some(&clock)) = (found.get_mut(at as usize), best.get(&at)) else {
             continue;
@@ -118,26 +118,26 @@ pub fn clocks(ranks: &[Facts], join: &Join) -> Vec<Clock> {
             }
         }
     }
-    let clock = |(at, (facts, found)): (usize, (&Facts, Option<Clock>))| {
-        let found = found.filter(|_| at > 0).map(Clock::told);
-        Clock {
+    let clock = |(at, (facts, found)): (usize, (&RankSummary, Option<RankClock>))| {
+        let found = found.filter(|_| at > 0).map(RankClock::told);
+        RankClock {
             rank: facts.rank,
             at_ns: middle(ranks, at as u32),
             ..found.unwrap_or_default()
         }
     };
-    let mut clocks: Vec<Clock> = ranks.iter().zip(found).enumerate().map(clock).collect();
+    let mut clocks: Vec<RankClock> = ranks.iter().zip(found).enumerate().map(clock).collect();
     if let Some(first) = clocks.first_mut() {
         first.uncertainty_ns = Some(0);
     }
     clocks
 }
 
-impl Clock {
+impl RankClock {
     /// What is said of a clock that was found.
-    fn told(self) -> Clock {
+    fn told(self) -> RankClock {
         if self.by_machine {
-            Clock {
+            RankClock {
                 uncertainty_ns: None,
                 support: 0,
                 drift: self.drift.filter(|drift| drift.applied),
@@ -150,9 +150,9 @@ impl Clock {
 }
 
 /// From each rank, by place, the clocks of others against its own.
-fn steps(ranks: &[Facts], join: &Join) -> BTreeMap<u32, Vec<(u32, Clock)>> {
-    let mut steps: BTreeMap<u32, Vec<(u32, Clock)>> = BTreeMap::new();
-    let mut put = |reference: u32, other: u32, clock: Clock| {
+fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<u32, Vec<(u32, RankClock)>> {
+    let mut steps: BTreeMap<u32, Vec<(u32, RankClock)>> = BTreeMap::new();
+    let mut put = |reference: u32, other: u32, clock: RankClock| {
         steps.entry(reference).or_default().push((other, clock));
         steps
             .entry(other)
@@ -178,13 +178,13 @@ fn steps(ranks: &[Facts], join: &Join) -> BTreeMap<u32, Vec<(u32, Clock)>> {
             put(
                 reference,
                 at,
-                Clock {
+                RankClock {
                     uncertainty_ns: Some(0),
                     support: u64::MAX,
-                    drift: Some(Drift::NONE),
+                    drift: Some(ClockDrift::NONE),
                     by_machine: true,
                     at_ns,
-                    ..Clock::default()
+                    ..RankClock::default()
                 },
             );
         }
@@ -193,7 +193,7 @@ fn steps(ranks: &[Facts], join: &Join) -> BTreeMap<u32, Vec<(u32, Clock)>> {
 }
 
 /// The middle of a rank's window.
-fn middle(ranks: &[Facts], at: u32) -> i64 {
+fn middle(ranks: &[RankSummary], at: u32) -> i64 {
     let (start, end) = ranks
         .get(at as usize)
         .map_or((0, 0), |facts| facts.window_ns);
@@ -201,15 +201,15 @@ fn middle(ranks: &[Facts], at: u32) -> i64 {
 }
 
 /// The two ranks' sides of all their common collectives.
-type Sides = Vec<(Part, Part)>;
+type Sides = Vec<(MatchMember, MatchMember)>;
 
 /// Each rank of a collective against the first of it.
-fn pairs(ranks: &[Facts], join: &Join) -> BTreeMap<(u32, u32), Sides> {
+fn pairs(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<(u32, u32), Sides> {
     let mut pairs: BTreeMap<(u32, u32), Sides> = BTreeMap::new();
     for joint in join
         .joints
         .iter()
-        .filter(|joint| joint.is_whole() && needs_all(joint.kind))
+        .filter(|joint| joint.is_whole() && needs_all_ranks(joint.kind))
     {
         let mut parts = joint
             .parts
@@ -227,7 +227,7 @@ fn pairs(ranks: &[Facts], join: &Join) -> BTreeMap<(u32, u32), Sides> {
 }
 
 /// Whether every rank needs something of every other.
-pub fn needs_all(kind: CollectiveKind) -> bool {
+pub fn needs_all_ranks(kind: CollectiveKind) -> bool {
     use CollectiveKind as Kind;
     matches!(
         kind,

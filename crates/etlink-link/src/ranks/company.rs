@@ -3,7 +3,7 @@
 //! Folders hold leftovers: two traces of one rank, of another day, of a run of another size. What most have in common is the
 //! run; the others are left out by name and the rest goes on.
 
-use super::Facts;
+use super::RankSummary;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ const APART_NS: i64 = 60_000_000_000;
 /// Why a trace is not joined with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LeftOut {
+pub enum ExcludeReason {
     /// Another trace of this rank came first.
     SameRank,
     /// The run of most has another number of ranks.
@@ -35,31 +35,33 @@ pub enum LeftOut {
     },
 }
 
-impl LeftOut {
+impl ExcludeReason {
     /// For people, after the rank's name.
     pub fn describe(self) -> String {
         match self {
-            LeftOut::SameRank => "another trace is of the same rank".to_owned(),
-            LeftOut::WorldSize { own, most } => {
+            ExcludeReason::SameRank => "another trace is of the same rank".to_owned(),
+            ExcludeReason::WorldSize { own, most } => {
                 format!("it is of a run of {own} ranks, most others of one of {most}")
             }
-            LeftOut::Time { apart_ns } => {
+            ExcludeReason::Time { apart_ns } => {
                 let word = if apart_ns < 0 { "before" } else { "after" };
                 format!(
                     "it was recorded {} s {word} the others: of another run",
                     apart_ns.unsigned_abs() / 1_000_000_000
                 )
             }
-            LeftOut::BeyondWorld { world_size } => format!("the run has only {world_size} ranks"),
+            ExcludeReason::BeyondWorld { world_size } => {
+                format!("the run has only {world_size} ranks")
+            }
         }
     }
 }
 
 /// Who belongs together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Company {
+pub struct RunSelection {
     /// Per trace, why it is left out; `None`: it is joined.
-    pub left_out: Vec<Option<LeftOut>>,
+    pub left_out: Vec<Option<ExcludeReason>>,
     /// Number of ranks of the run, if any of its traces says it.
     pub world_size: Option<i64>,
     /// Ranks of the run of which no trace is there, ascending; the first 1024.
@@ -67,10 +69,10 @@ pub struct Company {
 }
 
 /// Looks at the traces of a folder, by rank. With `all`, only a second trace of a rank is left out.
-pub fn company(ranks: &[Facts], all: bool) -> Company {
-    let mut company = Company {
+pub fn select_run(ranks: &[RankSummary], all: bool) -> RunSelection {
+    let mut company = RunSelection {
         left_out: vec![None; ranks.len()],
-        ..Company::default()
+        ..RunSelection::default()
     };
     company.world_size = most(ranks.iter().filter_map(|facts| facts.world_size));
     if !all {
@@ -80,7 +82,7 @@ pub fn company(ranks: &[Facts], all: bool) -> Company {
     let mut seen = BTreeSet::new();
     for (facts, left_out) in ranks.iter().zip(&mut company.left_out) {
         if left_out.is_none() && !seen.insert(facts.rank) {
-            *left_out = Some(LeftOut::SameRank);
+            *left_out = Some(ExcludeReason::SameRank);
         }
     }
     let world = company
@@ -94,20 +96,20 @@ pub fn company(ranks: &[Facts], all: bool) -> Company {
     company
 }
 
-impl Company {
-    fn by_world(&mut self, ranks: &[Facts]) {
+impl RunSelection {
+    fn by_world(&mut self, ranks: &[RankSummary]) {
         let Some(most) = self.world_size else { return };
         for (facts, left_out) in ranks.iter().zip(&mut self.left_out) {
             *left_out = match facts.world_size {
-                Some(own) if own != most => Some(LeftOut::WorldSize { own, most }),
-                _ if facts.rank >= most => Some(LeftOut::BeyondWorld { world_size: most }),
+                Some(own) if own != most => Some(ExcludeReason::WorldSize { own, most }),
+                _ if facts.rank >= most => Some(ExcludeReason::BeyondWorld { world_size: most }),
                 _ => None,
             };
         }
     }
 
     /// Windows that follow each other closely are one cluster; the largest is the run, the earliest of equals.
-    fn by_time(&mut self, ranks: &[Facts]) {
+    fn by_time(&mut self, ranks: &[RankSummary]) {
         let mut order: Vec<usize> = (0..ranks.len())
             .filter(|at| self.left_out[*at].is_none())
             .collect();
@@ -141,7 +143,7 @@ impl Company {
             };
             members
                 .iter()
-                .for_each(|member| self.left_out[*member] = Some(LeftOut::Time { apart_ns }));
+                .for_each(|member| self.left_out[*member] = Some(ExcludeReason::Time { apart_ns }));
         }
     }
 }
@@ -162,31 +164,31 @@ mod tests {
 
     const S: i64 = 1_000_000_000;
 
-    fn facts(rank: i64, world_size: Option<i64>, start_s: i64) -> Facts {
-        Facts {
+    fn facts(rank: i64, world_size: Option<i64>, start_s: i64) -> RankSummary {
+        RankSummary {
             rank,
             world_size,
             window_ns: (start_s * S, (start_s + 2) * S),
-            ..Facts::default()
+            ..RankSummary::default()
         }
     }
 
     #[test]
     fn gaps_are_named() {
-        let company = company(&[0, 1, 3].map(|rank| facts(rank, Some(4), 100)), false);
+        let company = select_run(&[0, 1, 3].map(|rank| facts(rank, Some(4), 100)), false);
         assert_eq!(
             (company.absent, company.world_size, company.left_out),
             (vec![2], Some(4), vec![None; 3])
         );
         assert_eq!(
-            super::company(&[0, 1, 3].map(|rank| facts(rank, None, 100)), false).absent,
+            super::select_run(&[0, 1, 3].map(|rank| facts(rank, None, 100)), false).absent,
             [2]
         );
     }
 
     #[test]
     fn the_second_trace_of_a_rank_is_left_out() {
-        let company = company(
+        let company = select_run(
             &[
                 facts(0, None, 100),
                 facts(1, None, 100),
@@ -194,7 +196,10 @@ mod tests {
             ],
             false,
         );
-        assert_eq!(company.left_out, [None, None, Some(LeftOut::SameRank)]);
+        assert_eq!(
+            company.left_out,
+            [None, None, Some(ExcludeReason::SameRank)]
+        );
     }
 
     #[test]
@@ -205,19 +210,19 @@ mod tests {
             facts(2, Some(8), 100),
             facts(3, None, 100),
         ];
-        let found = company(&ranks, false);
-        let beyond = Some(LeftOut::BeyondWorld { world_size: 2 });
+        let found = select_run(&ranks, false);
+        let beyond = Some(ExcludeReason::BeyondWorld { world_size: 2 });
         assert_eq!(
             found.left_out,
             [
                 None,
                 None,
-                Some(LeftOut::WorldSize { own: 8, most: 2 }),
+                Some(ExcludeReason::WorldSize { own: 8, most: 2 }),
                 beyond
             ]
         );
         assert_eq!(
-            company(&ranks, true).left_out,
+            select_run(&ranks, true).left_out,
             [None; 4],
             "when all shall be joined"
         );
@@ -231,18 +236,18 @@ mod tests {
             facts(2, Some(3), 150),
         ];
         assert_eq!(
-            company(&ranks, false).left_out,
+            select_run(&ranks, false).left_out,
             [
-                Some(LeftOut::Time {
+                Some(ExcludeReason::Time {
                     apart_ns: (86_400 - 152) * S
                 }),
                 None,
                 None
             ]
         );
-        assert_eq!(company(&ranks, false).absent, [0]);
+        assert_eq!(select_run(&ranks, false).absent, [0]);
         assert!(
-            LeftOut::Time { apart_ns: -90 * S }
+            ExcludeReason::Time { apart_ns: -90 * S }
                 .describe()
                 .contains("90 s before")
         );

@@ -2,7 +2,7 @@
 
 mod runs;
 
-use super::{Groups, Steps, needs_all};
+use super::{GroupResolver, RankSteps, needs_all_ranks};
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{Collective, CollectiveKind, NameId, Names, dtype_bytes};
 use indexmap::IndexSet;
@@ -11,7 +11,7 @@ use rustc_hash::FxBuildHasher;
 
 /// One rank's communications and what tells whether it belongs to the run.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct RankSummary {
     /// Global rank.
     pub rank: i64,
     /// Number of ranks, if the traces say it.
@@ -20,21 +20,21 @@ pub struct Facts {
     pub window_ns: (i64, i64),
     /// The machine whose clock its times are by, if anything but the traces tells it: ranks with one machine have one clock.
     pub machine: Option<String>,
-    /// The groups that [`Party::Group`] numbers.
-    pub groups: Vec<GroupOf>,
+    /// The groups that [`Peers::Group`] numbers.
+    pub groups: Vec<GroupIdentity>,
     /// In order of time.
     pub communications: Vec<Communication>,
     /// Communications that only a kernel's name tells: nothing says what they communicate, and with whom.
     pub unrecorded: u64,
     /// Steps, and those of the communications.
-    pub steps: Steps,
+    pub steps: RankSteps,
     /// Strings.
     pub names: Names,
 }
 
 /// What a rank knows of a group's ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum GroupOf {
+pub enum GroupIdentity {
     /// Its global ranks, ascending.
     Ranks(Vec<u64>),
     /// Not its ranks, but it is the only group of the rank's trace.
@@ -47,8 +47,8 @@ pub enum GroupOf {
 
 /// With whom a rank communicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Party {
-    /// A group, by its place in [`Facts::groups`].
+pub enum Peers {
+    /// A group, by its place in [`RankSummary::groups`].
     Group(u32),
     /// The rank that it sends to or receives from; `None` where the traces do not say.
     Peer(Option<i64>),
@@ -60,10 +60,10 @@ pub struct Communication {
     /// Node of the linked trace.
     pub node: u32,
     /// With whom.
-    pub party: Party,
+    pub party: Peers,
     /// Type.
     pub kind: CollectiveKind,
-    /// Element type, a name of [`Facts::names`].
+    /// Element type, a name of [`RankSummary::names`].
     pub dtype: NameId,
     /// This rank's input, bytes; 0 where size or element type are not known.
     pub in_bytes: u64,
@@ -78,12 +78,12 @@ pub struct Communication {
     /// Whether it is a device row: then it ends when its transfer does.
     pub on_device: bool,
     /// Where it goes on.
-    pub runs: Runs,
+    pub runs: CommExtent,
 }
 
 /// The nodes in which a communication goes on: its own, or, where calls return at once (Gloo), those that carry it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Runs {
+pub struct CommExtent {
     /// When this node begins, the rank has arrived.
     pub arrives: u32,
     /// That instant, as [`Communication::start_ns`].
@@ -98,10 +98,10 @@ pub struct Runs {
     pub is_transfer: bool,
 }
 
-impl Runs {
+impl CommExtent {
     /// A node that is all of it, with its start and end.
-    pub fn of(node: u32, (start_ns, end_ns): (i64, i64)) -> Runs {
-        Runs {
+    pub fn of(node: u32, (start_ns, end_ns): (i64, i64)) -> CommExtent {
+        CommExtent {
             arrives: node,
             arrival_ns: start_ns,
             waits: node,
@@ -120,21 +120,21 @@ impl Communication {
 
     /// Whether it cannot end before all others have come; a sender can be done early, and so can the root of a broadcast.
     pub fn needs_all(&self) -> bool {
-        self.kind == CollectiveKind::Recv || needs_all(self.kind)
+        self.kind == CollectiveKind::Recv || needs_all_ranks(self.kind)
     }
 }
 
-impl Facts {
+impl RankSummary {
     /// The communications of `trace`, which is that of `rank`. Nodes that only a kernel's name tells are counted.
     /// O(nodes).
-    pub fn of(trace: &LinkedTrace, rank: i64) -> Facts {
-        let (known, base) = (Groups::new(trace), trace.device.header.base_ns);
-        let mut groups: IndexSet<GroupOf, FxBuildHasher> = IndexSet::default();
-        let mut facts = Facts {
+    pub fn of(trace: &LinkedTrace, rank: i64) -> RankSummary {
+        let (known, base) = (GroupResolver::new(trace), trace.device.header.base_ns);
+        let mut groups: IndexSet<GroupIdentity, FxBuildHasher> = IndexSet::default();
+        let mut facts = RankSummary {
             rank,
             world_size: trace.report.world_size.or(trace.device.header.world_size),
             window_ns: window(trace),
-            ..Facts::default()
+            ..RankSummary::default()
         };
         let mut carriers = None;
         let collectives =
@@ -176,7 +176,7 @@ impl Facts {
             });
         }
         facts.groups = groups.into_iter().collect();
-        facts.steps = Steps::new(
+        facts.steps = RankSteps::new(
             trace,
             facts
                 .communications
@@ -198,14 +198,14 @@ fn window(trace: &LinkedTrace) -> (i64, i64) {
 
 /// With whom; `None` for what is no communication.
 fn party(
-    known: &Groups<'_>,
+    known: &GroupResolver<'_>,
     found: &CollectiveRef<'_>,
-    groups: &mut IndexSet<GroupOf, FxBuildHasher>,
-) -> Option<Party> {
+    groups: &mut IndexSet<GroupIdentity, FxBuildHasher>,
+) -> Option<Peers> {
     match found.kind() {
         CollectiveKind::Other => None,
-        CollectiveKind::Send | CollectiveKind::Recv => Some(Party::Peer(known.peer(found))),
-        _ => Some(Party::Group(small(
+        CollectiveKind::Send | CollectiveKind::Recv => Some(Peers::Peer(known.peer(found))),
+        _ => Some(Peers::Group(small(
             groups.insert_full(group_of(known, found)).0,
         ))),
     }
@@ -229,18 +229,18 @@ fn sizes(found: &CollectiveRef<'_>) -> (u64, u64) {
     )
 }
 
-fn group_of(known: &Groups<'_>, found: &CollectiveRef<'_>) -> GroupOf {
+fn group_of(known: &GroupResolver<'_>, found: &CollectiveRef<'_>) -> GroupIdentity {
     let text = |id| found.names.get(id).to_owned();
     match known.ranks(found) {
         Some(mut ranks) => {
             ranks.sort_unstable();
             ranks.dedup();
-            GroupOf::Ranks(ranks)
+            GroupIdentity::Ranks(ranks)
         }
         None if !text(found.record.comms_id).is_empty() => {
-            GroupOf::Communicator(text(found.record.comms_id), found.record.group_size)
+            GroupIdentity::Communicator(text(found.record.comms_id), found.record.group_size)
         }
-        None if known.is_only(found) => GroupOf::Only,
-        None => GroupOf::Named(text(found.record.group_name)),
+        None if known.is_only(found) => GroupIdentity::Only,
+        None => GroupIdentity::Named(text(found.record.group_name)),
     }
 }

@@ -13,7 +13,7 @@ const MAX_RANKS: u64 = 1 << 20;
 
 /// The process groups of a trace.
 #[derive(Clone, Copy, Debug)]
-pub struct Groups<'t> {
+pub struct GroupResolver<'t> {
     trace: &'t LinkedTrace,
     /// The trace names no more than one group, and none of another size.
     one_group: bool,
@@ -21,7 +21,7 @@ pub struct Groups<'t> {
     world: Option<u64>,
 }
 
-impl<'t> Groups<'t> {
+impl<'t> GroupResolver<'t> {
     /// Looks through the communication records of a trace. O(n).
     pub fn new(trace: &'t LinkedTrace) -> Self {
         let device = (&trace.device.collectives, &trace.device.names);
@@ -49,7 +49,7 @@ impl<'t> Groups<'t> {
         let one_size = sizes
             .next()
             .is_none_or(|first| sizes.all(|size| size == first));
-        Groups {
+        GroupResolver {
             trace,
             one_group: used.len() <= 1 && one_size,
             world,
@@ -237,7 +237,7 @@ mod tests {
         };
         trace.device.collectives.push(record);
         let ranks = |trace: &LinkedTrace| {
-            Groups::new(trace).ranks(&CollectiveRef {
+            GroupResolver::new(trace).ranks(&CollectiveRef {
                 record,
                 names: &trace.device.names,
             })
@@ -261,7 +261,7 @@ mod tests {
             ..Collective::absent()
         };
         let is_only = |trace: &LinkedTrace, size| {
-            Groups::new(trace).is_only(&CollectiveRef {
+            GroupResolver::new(trace).is_only(&CollectiveRef {
                 record: record(size),
                 names: &trace.device.names,
             })

@@ -7,17 +7,17 @@
 mod problems;
 mod resolve;
 
-pub use problems::{Example, Problem, ProblemKind, list};
+pub use problems::{JoinProblem, JoinProblemKind, ProblemExample, rank_list};
 
-use super::{Communication, Facts, Party, Turns};
+use super::{Communication, DeadlockCheck, Peers, RankSummary};
 use etlink_model::CollectiveKind;
 use problems::Problems;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Between whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Channel {
-    /// The ranks of a group, by its number in [`Join::groups`].
+pub enum CommChannel {
+    /// The ranks of a group, by its number in [`RunJoin::groups`].
     Group(u32),
     /// From one global rank to another.
     Message {
@@ -30,7 +30,7 @@ pub enum Channel {
 
 /// One rank's side of a joint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Part {
+pub struct MatchMember {
     /// Which of the joined ranks, by place.
     pub rank: u32,
     /// Which of its communications.
@@ -39,7 +39,7 @@ pub struct Part {
 
 /// What the ranks of a joint say differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Differs {
+pub enum Mismatch {
     /// The type of the collective, or two sends face each other.
     Kind,
     /// The element type.
@@ -50,24 +50,24 @@ pub enum Differs {
 
 /// Communications that are one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joint {
+pub struct CollectiveMatch {
     /// Between whom.
-    pub channel: Channel,
+    pub channel: CommChannel,
     /// `Seq`, or the place in the channel's order.
     pub number: i64,
     /// What the first rank says it is.
     pub kind: CollectiveKind,
     /// By rank.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MatchMember>,
     /// Global ranks whose traces are here but do not have it.
     pub missing: Vec<i64>,
     /// How many ranks take part whose traces are not here.
     pub absent: u32,
     /// What does not agree, the gravest.
-    pub differs: Option<Differs>,
+    pub differs: Option<Mismatch>,
 }
 
-impl Joint {
+impl CollectiveMatch {
     /// Whether the traces of several of its ranks are here; else there is nothing to compare.
     pub fn is_shared(&self) -> bool {
         self.parts.len() + self.missing.len() > 1
@@ -75,22 +75,22 @@ impl Joint {
 
     /// Whether all ranks whose traces are here have it and say the same kind.
     pub fn is_whole(&self) -> bool {
-        self.missing.is_empty() && self.differs != Some(Differs::Kind)
+        self.missing.is_empty() && self.differs != Some(Mismatch::Kind)
     }
 }
 
 /// What the ranks have in common.
 #[derive(Clone, Debug, Default)]
-pub struct Join {
+pub struct RunJoin {
     /// Groups by number from 1, as ascending global ranks. A group of one rank is none.
     pub groups: BTreeMap<u32, Vec<u64>>,
     /// By first start, as the ranks' own clocks have it.
-    pub joints: Vec<Joint>,
+    pub joints: Vec<CollectiveMatch>,
     /// What is missing, unequal or not known.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<JoinProblem>,
 }
 
-impl Join {
+impl RunJoin {
     /// Ranks, by place, that have collectives or messages with others but none that fits, while those of others do: their traces
     /// are probably of another run.
     pub fn strangers(&self, ranks: usize) -> Vec<usize> {
@@ -111,25 +111,25 @@ impl Join {
     }
 
     /// A joint for people: `all_reduce 9 of ranks 0, 1`, `message 3 from rank 0 to rank 1`.
-    pub fn describe(&self, joint: &Joint) -> String {
+    pub fn describe(&self, joint: &CollectiveMatch) -> String {
         match joint.channel {
-            Channel::Message { src, dst } => {
+            CommChannel::Message { src, dst } => {
                 format!("message {} from rank {src} to rank {dst}", joint.number)
             }
-            Channel::Group(_) => format!(
+            CommChannel::Group(_) => format!(
                 "{} {} of {}",
                 joint.kind.name(),
                 joint.number,
-                list("rank", &self.members(joint.channel))
+                rank_list("rank", &self.members(joint.channel))
             ),
         }
     }
 
     /// The ranks of a channel.
-    pub fn members(&self, channel: Channel) -> Vec<i64> {
+    pub fn members(&self, channel: CommChannel) -> Vec<i64> {
         match channel {
-            Channel::Message { src, dst } => vec![src, dst],
-            Channel::Group(number) => {
+            CommChannel::Message { src, dst } => vec![src, dst],
+            CommChannel::Group(number) => {
                 let ranks = self.groups.get(&number).into_iter().flatten();
                 ranks.filter_map(|rank| i64::try_from(*rank).ok()).collect()
             }
@@ -138,7 +138,7 @@ impl Join {
 }
 
 /// The joints of these places as problems: ranks do them in opposite order.
-pub fn out_of_turn(ranks: &[Facts], join: &Join, places: &[u32]) -> Vec<Problem> {
+pub fn serialize_comms(ranks: &[RankSummary], join: &RunJoin, places: &[u32]) -> Vec<JoinProblem> {
     let mut problems = Problems::default();
     let joints = places
         .iter()
@@ -149,23 +149,23 @@ pub fn out_of_turn(ranks: &[Facts], join: &Join, places: &[u32]) -> Vec<Problem>
 
 /// What ranks begin in opposite order, as problems: as many joints as would have to be taken out for all ranks to get to the end when each does
 /// its communications one after the other.
-pub fn opposite(ranks: &[Facts], join: &Join) -> Vec<Problem> {
+pub fn order_conflicts(ranks: &[RankSummary], join: &RunJoin) -> Vec<JoinProblem> {
     let whole = |joint: usize| join.joints[joint].is_whole();
-    out_of_turn(
+    serialize_comms(
         ranks,
         join,
-        &Turns::of(ranks, join, whole, |communication| communication.node).run(),
+        &DeadlockCheck::of(ranks, join, whole, |communication| communication.node).run(),
     )
 }
 
-type Lists = BTreeMap<Channel, BTreeMap<u32, Vec<u32>>>;
+type Lists = BTreeMap<CommChannel, BTreeMap<u32, Vec<u32>>>;
 
 /// Joins the ranks of one run; no two are of the same rank.
-pub fn join(ranks: &[Facts]) -> Join {
+pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
     let numbers = resolve::groups(ranks);
-    let mut join = Join {
+    let mut join = RunJoin {
         groups: numbers.groups,
-        ..Join::default()
+        ..RunJoin::default()
     };
     let mut problems = Problems::default();
     let mut channels = Lists::new();
@@ -194,13 +194,13 @@ pub fn join(ranks: &[Facts]) -> Join {
     let given: BTreeSet<i64> = ranks.iter().map(|facts| facts.rank).collect();
     for (channel, lists) in &channels {
         let members = join.members(*channel);
-        let numbered = matches!(channel, Channel::Group(_)) && numbered(ranks, lists);
+        let numbered = matches!(channel, CommChannel::Group(_)) && numbered(ranks, lists);
         for (number, parts) in paired(ranks, lists, numbered) {
             join.joints
                 .push(joint(ranks, &given, &members, *channel, number, parts));
         }
     }
-    let start = |joint: &Joint| {
+    let start = |joint: &CollectiveMatch| {
         joint
             .parts
             .iter()
@@ -217,50 +217,50 @@ pub fn join(ranks: &[Facts]) -> Join {
 }
 
 fn channel_of(
-    join: &Join,
-    facts: &Facts,
+    join: &RunJoin,
+    facts: &RankSummary,
     communication: &Communication,
     group: impl Fn(u32) -> Option<u32>,
-) -> Result<Option<Channel>, ProblemKind> {
+) -> Result<Option<CommChannel>, JoinProblemKind> {
     let own = facts.rank;
     match (communication.party, communication.kind) {
-        (Party::Peer(None), _) => Err(ProblemKind::UnknownPeer),
-        (Party::Peer(Some(peer)), _) if peer == own => Err(ProblemKind::OwnPeer),
-        (Party::Peer(Some(peer)), CollectiveKind::Send) => Ok(Some(Channel::Message {
+        (Peers::Peer(None), _) => Err(JoinProblemKind::UnknownPeer),
+        (Peers::Peer(Some(peer)), _) if peer == own => Err(JoinProblemKind::OwnPeer),
+        (Peers::Peer(Some(peer)), CollectiveKind::Send) => Ok(Some(CommChannel::Message {
             src: own,
             dst: peer,
         })),
-        (Party::Peer(Some(peer)), _) => Ok(Some(Channel::Message {
+        (Peers::Peer(Some(peer)), _) => Ok(Some(CommChannel::Message {
             src: peer,
             dst: own,
         })),
-        (Party::Group(place), _) => {
-            let number = group(place).ok_or(ProblemKind::UnknownGroup)?;
+        (Peers::Group(place), _) => {
+            let number = group(place).ok_or(JoinProblemKind::UnknownGroup)?;
             match join.groups.get(&number) {
                 // a group of one rank
                 None => Ok(None),
                 Some(ranks) if u64::try_from(own).is_ok_and(|own| ranks.contains(&own)) => {
-                    Ok(Some(Channel::Group(number)))
+                    Ok(Some(CommChannel::Group(number)))
                 }
-                Some(_) => Err(ProblemKind::NotAMember),
+                Some(_) => Err(JoinProblemKind::NotAMember),
             }
         }
     }
 }
 
 /// A part's rank and communication.
-pub(super) fn side(ranks: &[Facts], part: Part) -> (&Facts, &Communication) {
+pub(super) fn side(ranks: &[RankSummary], part: MatchMember) -> (&RankSummary, &Communication) {
     let facts = &ranks[part.rank as usize];
     (facts, &facts.communications[part.communication as usize])
 }
 
 /// Whether `Seq` tells which collectives are one: most numbers are common to all ranks.
-fn numbered(ranks: &[Facts], lists: &BTreeMap<u32, Vec<u32>>) -> bool {
+fn numbered(ranks: &[RankSummary], lists: &BTreeMap<u32, Vec<u32>>) -> bool {
     let numbers = |(at, list): (&u32, &Vec<u32>)| {
         let all = list.iter().map(|&communication| {
             side(
                 ranks,
-                Part {
+                MatchMember {
                     rank: *at,
                     communication,
                 },
@@ -280,15 +280,15 @@ fn numbered(ranks: &[Facts], lists: &BTreeMap<u32, Vec<u32>>) -> bool {
 
 /// Parts by number, and by order among those that share one (coalesced collectives).
 fn paired(
-    ranks: &[Facts],
+    ranks: &[RankSummary],
     lists: &BTreeMap<u32, Vec<u32>>,
     numbered: bool,
-) -> impl Iterator<Item = (i64, Vec<Part>)> {
-    let mut found: BTreeMap<(i64, u32), Vec<Part>> = BTreeMap::new();
+) -> impl Iterator<Item = (i64, Vec<MatchMember>)> {
+    let mut found: BTreeMap<(i64, u32), Vec<MatchMember>> = BTreeMap::new();
     for (&rank, list) in lists {
         let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
         for (place, &communication) in (0..).zip(list) {
-            let part = Part {
+            let part = MatchMember {
                 rank,
                 communication,
             };
@@ -308,13 +308,13 @@ fn paired(
 }
 
 fn joint(
-    ranks: &[Facts],
+    ranks: &[RankSummary],
     given: &BTreeSet<i64>,
     members: &[i64],
-    channel: Channel,
+    channel: CommChannel,
     number: i64,
-    parts: Vec<Part>,
-) -> Joint {
+    parts: Vec<MatchMember>,
+) -> CollectiveMatch {
     let have: BTreeSet<i64> = parts.iter().map(|part| side(ranks, *part).0.rank).collect();
     let missing = members
         .iter()
@@ -326,7 +326,7 @@ fn joint(
         .first()
         .map_or(CollectiveKind::Other, |part| side(ranks, *part).1.kind);
     let differs = differs(ranks, &parts);
-    Joint {
+    CollectiveMatch {
         channel,
         number,
         kind,
@@ -337,7 +337,7 @@ fn joint(
     }
 }
 
-fn differs(ranks: &[Facts], parts: &[Part]) -> Option<Differs> {
+fn differs(ranks: &[RankSummary], parts: &[MatchMember]) -> Option<Mismatch> {
     let pairs = || {
         parts
             .windows(2)
@@ -346,14 +346,14 @@ fn differs(ranks: &[Facts], parts: &[Part]) -> Option<Differs> {
     if pairs().any(|((_, one), (_, other))| {
         (one.kind == other.kind) == one.is_message() || one.is_message() != other.is_message()
     }) {
-        return Some(Differs::Kind);
+        return Some(Mismatch::Kind);
     }
     if pairs().any(|((a, one), (b, other))| a.names.get(one.dtype) != b.names.get(other.dtype)) {
-        return Some(Differs::Dtype);
+        return Some(Mismatch::Dtype);
     }
     pairs()
         .any(|((_, one), (_, other))| one.in_bytes != other.in_bytes)
-        .then_some(Differs::Size)
+        .then_some(Mismatch::Size)
 }
 
 #[cfg(test)]

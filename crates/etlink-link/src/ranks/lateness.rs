@@ -3,7 +3,7 @@
 //! With `a(r)` for the arrival of rank `r` at a collective or message by the first rank's clock, and `l` for the rank that
 //! arrives last, rank `r` waits `a(l) - a(r)`, and `l` caused the sum of that over all `r`. It is charged to the step in which
 //! `l` launched its side. An arrival is the start of the device row; where no device takes part, of the range in which Gloo
-//! carries it out, else of the call ([`Runs`](super::Runs)). A rank that has come but does something else before it stands still (a message, for which a wait
+//! carries it out, else of the call ([`CommExtent`](super::Runs)). A rank that has come but does something else before it stands still (a message, for which a wait
 //! is recorded) waits from then on, and one that needs nothing of the last and was done before it came (a sender) does not wait. Of
 //! equal arrivals the last by rank is the last.
 //!
@@ -11,7 +11,7 @@
 //! a rank which would have stood still for another reason (a kernel that waits for an event) waits less there than here.
 
 use super::join::side;
-use super::{Clock, Facts, Join, Joint, Part};
+use super::{CollectiveMatch, MatchMember, RankClock, RankSummary, RunJoin};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const WORST: usize = 8;
 
 /// How one rank's lateness adds up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Lateness {
+pub struct StragglerStats {
     /// Global rank.
     pub rank: i64,
     /// Collectives and messages that it takes part in.
@@ -37,7 +37,7 @@ pub struct Lateness {
 
 /// One step of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct StepLateness {
+pub struct StepStragglers {
     /// Its name; `None`: what was launched before the first step, or in traces without steps.
     pub step: Option<String>,
     /// The first start of it, ns by the first rank's clock since the Unix epoch; of the first arrival, if it is no step.
@@ -51,27 +51,35 @@ pub struct StepLateness {
     /// What all ranks waited in them, ns.
     pub waited_ns: i64,
     /// The ranks that the others waited for, that which caused most first; no more than 8.
-    pub late: Vec<Lateness>,
+    pub late: Vec<StragglerStats>,
 }
 
 /// Sums per rank, in the ranks' order.
-pub fn lateness(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<Lateness> {
+pub fn straggler_stats(
+    ranks: &[RankSummary],
+    join: &RunJoin,
+    clocks: &[RankClock],
+) -> Vec<StragglerStats> {
     let mut sums = Sums::new(ranks);
     join.joints
         .iter()
-        .filter_map(|joint| arrivals(ranks, clocks, joint))
+        .filter_map(|joint| collective_arrivals(ranks, clocks, joint))
         .for_each(|arrivals| sums.add(&arrivals));
     sums.ranks
 }
 
 /// Sums per step, in order of time; what is of no step comes first. O(joints log joints + steps · ranks).
-pub fn stragglers(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<StepLateness> {
-    let mut of_step: BTreeMap<Option<&str>, Vec<&Joint>> = BTreeMap::new();
+pub fn step_stragglers(
+    ranks: &[RankSummary],
+    join: &RunJoin,
+    clocks: &[RankClock],
+) -> Vec<StepStragglers> {
+    let mut of_step: BTreeMap<Option<&str>, Vec<&CollectiveMatch>> = BTreeMap::new();
     for joint in &join.joints {
-        let Some(arrivals) = arrivals(ranks, clocks, joint) else {
+        let Some(arrivals) = collective_arrivals(ranks, clocks, joint) else {
             continue;
         };
-        let Some((Arrival { rank: last, .. }, ..)) = last_of(&arrivals) else {
+        let Some((CollectiveArrival { rank: last, .. }, ..)) = last_of(&arrivals) else {
             continue;
         };
         let step = joint
@@ -82,7 +90,7 @@ pub fn stragglers(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<StepLat
         of_step.entry(step).or_default().push(joint);
     }
     let lengths = lengths(ranks, clocks);
-    let mut steps: Vec<StepLateness> = of_step
+    let mut steps: Vec<StepStragglers> = of_step
         .into_iter()
         .map(|(name, joints)| one(ranks, clocks, name, &joints, &lengths))
         .collect();
@@ -93,17 +101,17 @@ pub fn stragglers(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<StepLat
 }
 
 fn one(
-    ranks: &[Facts],
-    clocks: &[Clock],
+    ranks: &[RankSummary],
+    clocks: &[RankClock],
     name: Option<&str>,
-    joints: &[&Joint],
+    joints: &[&CollectiveMatch],
     lengths: &BTreeMap<&str, (i64, i64)>,
-) -> StepLateness {
+) -> StepStragglers {
     let mut sums = Sums::new(ranks);
     let mut first = i64::MAX;
     for arrivals in joints
         .iter()
-        .filter_map(|joint| arrivals(ranks, clocks, joint))
+        .filter_map(|joint| collective_arrivals(ranks, clocks, joint))
     {
         sums.add(&arrivals);
         first = arrivals
@@ -114,7 +122,7 @@ fn one(
         .ranks
         .iter()
         .fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
-    let mut late: Vec<Lateness> = sums
+    let mut late: Vec<StragglerStats> = sums
         .ranks
         .into_iter()
         .filter(|rank| rank.caused_ns > 0)
@@ -128,7 +136,7 @@ fn one(
         .iter()
         .filter(|joint| joint.parts.iter().any(|part| step(ranks, *part) != name))
         .count() as u64;
-    StepLateness {
+    StepStragglers {
         step: name.map(str::to_owned),
         start_ns,
         longest_ns,
@@ -139,13 +147,13 @@ fn one(
     }
 }
 
-fn step(ranks: &[Facts], part: Part) -> Option<&str> {
+fn step(ranks: &[RankSummary], part: MatchMember) -> Option<&str> {
     let facts = ranks.get(part.rank as usize)?;
     Some(facts.steps.get(part.communication)?.name.as_str())
 }
 
 /// Per step, its first start and the longest that it took on a rank.
-fn lengths<'f>(ranks: &'f [Facts], clocks: &[Clock]) -> BTreeMap<&'f str, (i64, i64)> {
+fn lengths<'f>(ranks: &'f [RankSummary], clocks: &[RankClock]) -> BTreeMap<&'f str, (i64, i64)> {
     let mut lengths: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for (at, facts) in ranks.iter().enumerate() {
         for step in &facts.steps.all {
@@ -161,23 +169,23 @@ fn lengths<'f>(ranks: &'f [Facts], clocks: &[Clock]) -> BTreeMap<&'f str, (i64, 
 }
 
 struct Sums {
-    ranks: Vec<Lateness>,
+    ranks: Vec<StragglerStats>,
 }
 
 impl Sums {
-    fn new(ranks: &[Facts]) -> Sums {
+    fn new(ranks: &[RankSummary]) -> Sums {
         Sums {
             ranks: ranks
                 .iter()
-                .map(|facts| Lateness {
+                .map(|facts| StragglerStats {
                     rank: facts.rank,
-                    ..Lateness::default()
+                    ..StragglerStats::default()
                 })
                 .collect(),
         }
     }
 
-    fn add(&mut self, arrivals: &[Arrival]) {
+    fn add(&mut self, arrivals: &[CollectiveArrival]) {
         for arrival in arrivals {
             let Some(rank) = self.ranks.get_mut(arrival.rank as usize) else {
                 continue;
@@ -198,7 +206,7 @@ impl Sums {
 }
 
 /// A time of a rank by the first rank's clock, as far as it is known.
-pub(super) fn aligned(clocks: &[Clock], at: u32, ns: i64) -> i64 {
+pub(super) fn aligned(clocks: &[RankClock], at: u32, ns: i64) -> i64 {
     clocks
         .get(at as usize)
         .map_or(ns, |clock| clock.aligned(ns))
@@ -206,7 +214,7 @@ pub(super) fn aligned(clocks: &[Clock], at: u32, ns: i64) -> i64 {
 
 /// One rank's side of a joint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Arrival {
+pub struct CollectiveArrival {
     /// When it came, ns by the first rank's clock.
     pub at_ns: i64,
     /// Which rank, by place.
@@ -216,17 +224,22 @@ pub struct Arrival {
 }
 
 /// How the ranks came, ascending in time; `None` for joints that not all have.
-pub fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<Arrival>> {
-    let at_ns = |part: &Part| aligned(clocks, part.rank, side(ranks, *part).1.runs.arrival_ns);
+pub fn collective_arrivals(
+    ranks: &[RankSummary],
+    clocks: &[RankClock],
+    joint: &CollectiveMatch,
+) -> Option<Vec<CollectiveArrival>> {
+    let at_ns =
+        |part: &MatchMember| aligned(clocks, part.rank, side(ranks, *part).1.runs.arrival_ns);
     let last = joint.parts.iter().map(at_ns).max()?;
-    let arrival = |part: &Part| {
+    let arrival = |part: &MatchMember| {
         let communication = side(ranks, *part).1;
         let runs = communication.runs;
         let gone_on = runs.is_transfer
             && !communication.needs_all()
             && aligned(clocks, part.rank, runs.end_ns) < last;
         let since = aligned(clocks, part.rank, runs.start_ns.max(runs.arrival_ns));
-        Arrival {
+        CollectiveArrival {
             at_ns: at_ns(part),
             rank: part.rank,
             waits_ns: if gone_on {
@@ -236,13 +249,13 @@ pub fn arrivals(ranks: &[Facts], clocks: &[Clock], joint: &Joint) -> Option<Vec<
             },
         }
     };
-    let mut arrivals: Vec<Arrival> = joint.parts.iter().map(arrival).collect();
+    let mut arrivals: Vec<CollectiveArrival> = joint.parts.iter().map(arrival).collect();
     arrivals.sort_unstable();
     (joint.is_whole() && arrivals.len() > 1).then_some(arrivals)
 }
 
 /// The last arrival, what all others waited for it, and what they would not have but for it.
-pub(super) fn last_of(arrivals: &[Arrival]) -> Option<(Arrival, i64, i64)> {
+pub(super) fn last_of(arrivals: &[CollectiveArrival]) -> Option<(CollectiveArrival, i64, i64)> {
     let waits = || arrivals.iter().map(|arrival| arrival.waits_ns);
     let [.., before, last] = arrivals else {
         return None;

@@ -27,16 +27,19 @@ mod turns;
 #[cfg(test)]
 mod testing;
 
-pub use clocks::{Clock, Drift, clocks, needs_all};
-pub use company::{Company, LeftOut, company};
-pub use facts::{Communication, Facts, GroupOf, Party, Runs};
-pub use groups::Groups;
+pub use clocks::{ClockDrift, RankClock, align_clocks, needs_all_ranks};
+pub use company::{ExcludeReason, RunSelection, select_run};
+pub use facts::{CommExtent, Communication, GroupIdentity, Peers, RankSummary};
+pub use groups::GroupResolver;
 pub use join::{
-    Channel, Differs, Example, Join, Joint, Part, Problem, ProblemKind, join, list, opposite,
-    out_of_turn,
+    CollectiveMatch, CommChannel, JoinProblem, JoinProblemKind, MatchMember, Mismatch,
+    ProblemExample, RunJoin, join_ranks, order_conflicts, rank_list, serialize_comms,
 };
-pub use lateness::{Arrival, Lateness, StepLateness, arrivals, lateness, stragglers};
-pub use releases::{Release, Releases, releases};
-pub use skew::{Skew, bus_factor, skews};
-pub use steps::{NO_STEP, Step, Steps};
-pub use turns::{Role, Turns};
+pub use lateness::{
+    CollectiveArrival, StepStragglers, StragglerStats, collective_arrivals, step_stragglers,
+    straggler_stats,
+};
+pub use releases::{WaitCause, WaitCauses, wait_causes};
+pub use skew::{CollectiveSkew, bus_factor, collective_skews};
+pub use steps::{NO_STEP, RankSteps, StepSpan};
+pub use turns::{CommRole, DeadlockCheck};

@@ -1,13 +1,13 @@
 //! Who made whom wait: in a collective the rank that came last all others, in a message the sender the receiver.
 
 use super::join::side;
-use super::lateness::{aligned, arrivals};
-use super::{Channel, Clock, Facts, Join, Part};
+use super::lateness::{aligned, collective_arrivals};
+use super::{CommChannel, MatchMember, RankClock, RankSummary, RunJoin};
 use etlink_model::CollectiveKind;
 
 /// One rank's side of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Release {
+pub struct WaitCause {
     /// The node in which it waits; of who gives, that with which it arrives.
     pub node: u32,
     /// Common to both sides, and to no other two. From 1.
@@ -22,9 +22,9 @@ pub struct Release {
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub struct Releases {
+pub struct WaitCauses {
     /// By place of the rank, in order of their numbers.
-    pub of_rank: Vec<Vec<Release>>,
+    pub of_rank: Vec<Vec<WaitCause>>,
     /// How many there are.
     pub count: u32,
     /// How many ranks had gone on when the last came, or by their clocks seem to have: a call that does not wait for its transfer, clocks that
@@ -33,17 +33,17 @@ pub struct Releases {
 }
 
 /// Of all joints that every rank whose trace is here has. O(communications log ranks).
-pub fn releases(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Releases {
-    let mut found = Releases {
+pub fn wait_causes(ranks: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> WaitCauses {
+    let mut found = WaitCauses {
         of_rank: vec![vec![]; ranks.len()],
-        ..Releases::default()
+        ..WaitCauses::default()
     };
     for joint in &join.joints {
-        let Some(arrivals) = arrivals(ranks, clocks, joint) else {
+        let Some(arrivals) = collective_arrivals(ranks, clocks, joint) else {
             continue;
         };
-        let message = matches!(joint.channel, Channel::Message { .. });
-        let sends = |part: &&Part| side(ranks, **part).1.kind == CollectiveKind::Send;
+        let message = matches!(joint.channel, CommChannel::Message { .. });
+        let sends = |part: &&MatchMember| side(ranks, **part).1.kind == CollectiveKind::Send;
         let last = arrivals.last().map(|arrival| arrival.rank);
         let Some(from) = joint.parts.iter().find(|part| {
             if message {
@@ -60,8 +60,14 @@ pub fn releases(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Releases {
     found
 }
 
-impl Releases {
-    fn add(&mut self, ranks: &[Facts], clocks: &[Clock], (from, to): (Part, Part), message: bool) {
+impl WaitCauses {
+    fn add(
+        &mut self,
+        ranks: &[RankSummary],
+        clocks: &[RankClock],
+        (from, to): (MatchMember, MatchMember),
+        message: bool,
+    ) {
         let (cause, effect) = (side(ranks, from).1, side(ranks, to).1);
         let (given, since) = (cause.runs.arrives, cause.runs.arrival_ns);
         let there = aligned(clocks, from.rank, since);
@@ -77,14 +83,14 @@ impl Releases {
         }
         self.count += 1;
         let number = self.count;
-        let gives = Release {
+        let gives = WaitCause {
             node: given,
             number,
             at_ns: since,
             waits: false,
             message,
         };
-        let waits = Release {
+        let waits = WaitCause {
             node: runs.waits,
             number,
             at_ns,
@@ -101,7 +107,7 @@ impl Releases {
 }
 
 /// The first time of a rank's own clock, to the nanosecond or so, that is not before `ns` by the first rank's; `near` is one not far from it.
-fn own(clocks: &[Clock], rank: u32, ns: i64, near: i64) -> i64 {
+fn own(clocks: &[RankClock], rank: u32, ns: i64, near: i64) -> i64 {
     let ahead = |own: i64| ns.saturating_sub(aligned(clocks, rank, own));
     // clocks run at nearly the same speed, so that each step leaves less than a thousandth
     let own = (0..3).fold(near, |own, _| own.saturating_add(ahead(own)));

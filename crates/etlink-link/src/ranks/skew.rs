@@ -4,15 +4,15 @@
 //! time, the bus bandwidth that times what a ring sends per byte: all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all,
 //! gather and scatter (n-1)/n; others 1.
 
-use super::join::{list, side};
-use super::lateness::{aligned, arrivals, last_of};
-use super::{Channel, Clock, Facts, Join, Joint};
+use super::join::{rank_list, side};
+use super::lateness::{aligned, collective_arrivals, last_of};
+use super::{CollectiveMatch, CommChannel, RankClock, RankSummary, RunJoin};
 use etlink_model::CollectiveKind;
 use serde::Serialize;
 
 /// One collective or message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Skew {
+pub struct CollectiveSkew {
     /// `all_reduce`, `message`, …
     pub kind: String,
     /// `ranks 0, 1`, or `rank 0 to rank 1`.
@@ -34,7 +34,7 @@ pub struct Skew {
     pub skew_ns: i64,
     /// From the second to last arrival to the last, ns, if anyone waited so long: what the last alone made the others wait.
     pub alone_ns: i64,
-    /// What all ranks waited, summed, ns: as in [`super::Lateness`].
+    /// What all ranks waited, summed, ns: as in [`super::StragglerStats`].
     pub waited_ns: i64,
     /// From the last arrival to the last end, ns. `None` where ends are not recorded (calls of host ops), and where a member has no trace:
     /// then the others may have waited for it.
@@ -46,15 +46,24 @@ pub struct Skew {
 }
 
 /// All joints that every rank whose trace is here has, in order of time.
-pub fn skews(ranks: &[Facts], join: &Join, clocks: &[Clock]) -> Vec<Skew> {
+pub fn collective_skews(
+    ranks: &[RankSummary],
+    join: &RunJoin,
+    clocks: &[RankClock],
+) -> Vec<CollectiveSkew> {
     join.joints
         .iter()
         .filter_map(|joint| skew(ranks, join, clocks, joint))
         .collect()
 }
 
-fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option<Skew> {
-    let arrivals = arrivals(ranks, clocks, joint)?;
+fn skew(
+    ranks: &[RankSummary],
+    join: &RunJoin,
+    clocks: &[RankClock],
+    joint: &CollectiveMatch,
+) -> Option<CollectiveSkew> {
+    let arrivals = collective_arrivals(ranks, clocks, joint)?;
     let (last, waited_ns, alone_ns) = last_of(&arrivals)?;
     let first = arrivals.first()?.at_ns;
     let sides = || {
@@ -76,17 +85,17 @@ fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option
     let last_part = joint.parts.iter().find(|part| part.rank == last.rank)?;
     let late = ranks.get(last.rank as usize)?;
     let (kind, ranks_text, group, n) = match joint.channel {
-        Channel::Message { src, dst } => (
+        CommChannel::Message { src, dst } => (
             "message".to_owned(),
             format!("rank {src} to rank {dst}"),
             0,
             2,
         ),
-        Channel::Group(group) => {
+        CommChannel::Group(group) => {
             let members = join.groups.get(&group).map_or(&[][..], |ranks| ranks);
             (
                 joint.kind.name().to_owned(),
-                list("rank", members),
+                rank_list("rank", members),
                 group,
                 members.len(),
             )
@@ -95,7 +104,7 @@ fn skew(ranks: &[Facts], join: &Join, clocks: &[Clock], joint: &Joint) -> Option
     let algorithm = transfer_ns
         .filter(|_| bytes > 0)
         .map(|transfer| bytes as f64 / transfer as f64 * 1e9);
-    Some(Skew {
+    Some(CollectiveSkew {
         kind,
         ranks: ranks_text,
         group,

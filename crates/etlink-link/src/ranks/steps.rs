@@ -10,12 +10,12 @@ use crate::LinkedTrace;
 use etlink_model::{DeviceTrace, DurationNs, OpIdx, TimeNs};
 use std::collections::BTreeMap;
 
-/// What [`Steps::of`] has for a communication that was launched before the first step, or in a trace without steps.
+/// What [`RankSteps::of`] has for a communication that was launched before the first step, or in a trace without steps.
 pub const NO_STEP: u32 = u32::MAX;
 
 /// A step of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct StepSpan {
     /// The same on all ranks that do it: `ProfilerStep#7`; optimizer steps are counted from 0 in the window.
     pub name: String,
     /// When it began, ns since the Unix epoch by this rank's clock.
@@ -26,9 +26,9 @@ pub struct Step {
 
 /// The steps of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Steps {
+pub struct RankSteps {
     /// In order of time.
-    pub all: Vec<Step>,
+    pub all: Vec<StepSpan>,
     /// Per communication of the rank, the place of its step in `all`, or [`NO_STEP`].
     pub of: Vec<u32>,
 }
@@ -51,9 +51,9 @@ enum Way {
     Ends,
 }
 
-impl Steps {
+impl RankSteps {
     /// The steps of `trace`, and those of its communications, which are at these nodes. O(ops + n log steps).
-    pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = usize>) -> Steps {
+    pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = usize>) -> RankSteps {
         let (name, way, ranges, by_id) = ordered(&trace.device);
         let all = named(&trace.device, &name, way, &ranges);
         let cuts = Cuts {
@@ -71,17 +71,17 @@ impl Steps {
                 }
             })
             .collect();
-        Steps { all, of }
+        RankSteps { all, of }
     }
 
     /// The steps of a device trace alone, in order. O(ops).
-    pub fn all_of(device: &DeviceTrace) -> Vec<Step> {
+    pub fn all_of(device: &DeviceTrace) -> Vec<StepSpan> {
         let (name, way, ranges, _) = ordered(device);
         named(device, &name, way, &ranges)
     }
 
     /// The step of a communication.
-    pub fn get(&self, communication: u32) -> Option<&Step> {
+    pub fn get(&self, communication: u32) -> Option<&StepSpan> {
         self.all.get(*self.of.get(communication as usize)? as usize)
     }
 }
@@ -162,7 +162,7 @@ fn split(name: &str) -> Option<(&str, i64)> {
     }
 }
 
-fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<Step> {
+fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<StepSpan> {
     let base = device.header.base_ns;
     let at = |time: TimeNs| base.saturating_add(time.0);
     let (begin, end) = if way == Way::Ends {
@@ -188,7 +188,7 @@ fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<St
             at(range.start)
         };
         from = at(range.end);
-        steps.push(Step {
+        steps.push(StepSpan {
             name: format!("{name}{}{twice}", range.number),
             start_ns,
             end_ns: from,
@@ -196,7 +196,7 @@ fn named(device: &DeviceTrace, name: &str, way: Way, ranges: &[Range]) -> Vec<St
     }
     if way == Way::Ends {
         let number = ranges.len();
-        steps.push(Step {
+        steps.push(StepSpan {
             name: format!("{name}{number}"),
             start_ns: from,
             end_ns: at(end).max(from),

@@ -1,25 +1,25 @@
 //! Ranks as tests draw them.
 
-use super::{Communication, Facts, GroupOf, Party, Runs};
+use super::{CommExtent, Communication, GroupIdentity, Peers, RankSummary};
 use etlink_model::CollectiveKind;
 
 /// A rank of a world of `world` whose groups are these.
-pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> Facts {
+pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> RankSummary {
     let groups = groups
         .iter()
-        .map(|ranks| GroupOf::Ranks(ranks.to_vec()))
+        .map(|ranks| GroupIdentity::Ranks(ranks.to_vec()))
         .collect();
-    Facts {
+    RankSummary {
         rank,
         world_size: Some(world),
         groups,
-        ..Facts::default()
+        ..RankSummary::default()
     }
 }
 
 /// Adds a kernel of a group's collective: 1024 bytes of `Float`.
 pub(super) fn collective(
-    facts: &mut Facts,
+    facts: &mut RankSummary,
     kind: CollectiveKind,
     group: u32,
     seq: i64,
@@ -29,7 +29,7 @@ pub(super) fn collective(
     let node = 10 + facts.communications.len() as u32;
     facts.communications.push(Communication {
         node,
-        party: Party::Group(group),
+        party: Peers::Group(group),
         kind,
         dtype,
         in_bytes: 1024,
@@ -38,12 +38,17 @@ pub(super) fn collective(
         start_ns,
         end_ns,
         on_device: true,
-        runs: Runs::of(node, (start_ns, end_ns)),
+        runs: CommExtent::of(node, (start_ns, end_ns)),
     });
 }
 
 /// Adds a send or receive.
-pub(super) fn message(facts: &mut Facts, kind: CollectiveKind, peer: Option<i64>, start_ns: i64) {
+pub(super) fn message(
+    facts: &mut RankSummary,
+    kind: CollectiveKind,
+    peer: Option<i64>,
+    start_ns: i64,
+) {
     collective(
         facts,
         kind,
@@ -52,6 +57,6 @@ pub(super) fn message(facts: &mut Facts, kind: CollectiveKind, peer: Option<i64>
         (start_ns, start_ns + 5),
     );
     if let Some(last) = facts.communications.last_mut() {
-        last.party = Party::Peer(peer);
+        last.party = Peers::Peer(peer);
     }
 }

@@ -4,12 +4,12 @@
 //! ASTRA-sim runs a rank's communications. Where two ranks do two collectives in opposite order, both wait for ever; to
 //! get on, the earliest of those that are waited for is taken out. O(steps + taken out · ranks).
 
-use super::{Communication, Facts, Join};
+use super::{Communication, RankSummary, RunJoin};
 use etlink_model::CollectiveKind;
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum CommRole {
     /// Waits for all others of its joint.
     Meets,
     /// Goes at once.
@@ -20,9 +20,9 @@ pub enum Role {
 
 /// The steps of all ranks.
 #[derive(Clone, Debug, Default)]
-pub struct Turns {
+pub struct DeadlockCheck {
     /// Per rank, the joints that it comes to, in order.
-    queues: Vec<Vec<(u32, Role)>>,
+    queues: Vec<Vec<(u32, CommRole)>>,
     /// Per joint, what it needs and who is there.
     joints: Vec<State>,
 }
@@ -35,10 +35,10 @@ struct State {
     out: bool,
 }
 
-impl Turns {
+impl DeadlockCheck {
     /// Nobody does anything.
-    pub fn new(ranks: usize, joints: usize) -> Turns {
-        Turns {
+    pub fn new(ranks: usize, joints: usize) -> DeadlockCheck {
+        DeadlockCheck {
             queues: vec![vec![]; ranks],
             joints: vec![State::default(); joints],
         }
@@ -46,12 +46,12 @@ impl Turns {
 
     /// What the ranks do at the joints, by place, that take part, each rank in the order of `key`.
     pub fn of<K: Ord>(
-        ranks: &[Facts],
-        join: &Join,
+        ranks: &[RankSummary],
+        join: &RunJoin,
         takes_part: impl Fn(usize) -> bool,
         key: impl Fn(&Communication) -> K,
-    ) -> Turns {
-        let mut steps: Vec<Vec<(K, u32, Role)>> = ranks.iter().map(|_| vec![]).collect();
+    ) -> DeadlockCheck {
+        let mut steps: Vec<Vec<(K, u32, CommRole)>> = ranks.iter().map(|_| vec![]).collect();
         for (joint, at) in join
             .joints
             .iter()
@@ -62,16 +62,16 @@ impl Turns {
                 let communication =
                     &ranks[part.rank as usize].communications[part.communication as usize];
                 let role = match communication.kind {
-                    CollectiveKind::Send => Role::Sends,
+                    CollectiveKind::Send => CommRole::Sends,
                     // of a sender whose trace is not here nothing is known
-                    CollectiveKind::Recv if joint.absent == 0 => Role::Receives,
-                    CollectiveKind::Recv => Role::Sends,
-                    _ => Role::Meets,
+                    CollectiveKind::Recv if joint.absent == 0 => CommRole::Receives,
+                    CollectiveKind::Recv => CommRole::Sends,
+                    _ => CommRole::Meets,
                 };
                 steps[part.rank as usize].push((key(communication), at, role));
             }
         }
-        let mut turns = Turns::new(ranks.len(), join.joints.len());
+        let mut turns = DeadlockCheck::new(ranks.len(), join.joints.len());
         for (rank, mut steps) in (0..).zip(steps) {
             steps.sort_by(|(one, ..), (other, ..)| one.cmp(other));
             steps
@@ -81,8 +81,8 @@ impl Turns {
         turns
     }
 
-    /// The next step of a rank. Ranks and joints beyond those of [`Turns::new`] are left out.
-    pub fn push(&mut self, rank: u32, joint: u32, role: Role) {
+    /// The next step of a rank. Ranks and joints beyond those of [`DeadlockCheck::new`] are left out.
+    pub fn push(&mut self, rank: u32, joint: u32, role: CommRole) {
         if let (Some(queue), Some(state)) = (
             self.queues.get_mut(rank as usize),
             self.joints.get_mut(joint as usize),
@@ -130,13 +130,13 @@ impl Turns {
             let state = &mut self.joints[joint as usize];
             let goes = state.out
                 || match role {
-                    Role::Sends => {
+                    CommRole::Sends => {
                         state.sent = true;
                         ready.extend(&state.ranks);
                         true
                     }
-                    Role::Receives => state.sent,
-                    Role::Meets => {
+                    CommRole::Receives => state.sent,
+                    CommRole::Meets => {
                         if came[at] != Some(joint) {
                             (came[at], state.here) = (Some(joint), state.here + 1);
                             if state.here == state.ranks.len() {
@@ -157,10 +157,10 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Role::{Meets, Receives, Sends};
+    use CommRole::{Meets, Receives, Sends};
 
-    fn run(queues: &[&[(u32, Role)]]) -> Vec<u32> {
-        let mut turns = Turns::new(queues.len(), 9);
+    fn run(queues: &[&[(u32, CommRole)]]) -> Vec<u32> {
+        let mut turns = DeadlockCheck::new(queues.len(), 9);
         for (rank, queue) in (0..).zip(queues) {
             queue
                 .iter()

@@ -85,7 +85,7 @@ fn rocm() -> (TraceBuilder, ThreadRef) {
 
 fn carried(of_replay: &TraceBuilder, of_capture: &TraceBuilder) -> Result<LinkedTrace, Error> {
     let mut trace = alone(of_replay);
-    etlink_link::carry(&mut trace, &device(of_capture))?;
+    etlink_link::carry_captured_ops(&mut trace, &device(of_capture))?;
     Ok(checked(trace))
 }
 

@@ -1,6 +1,9 @@
 use super::*;
-use crate::{Cause, ScaleError, Spread, Via, critical_path, explain, figures, find};
-use crate::{PathReport, Scale};
+use crate::{DurationScale, PathReport};
+use crate::{
+    DurationScaleError, PathCause, Percentiles, StartReason, critical_path, explain_start,
+    find_node, replay_figures,
+};
 
 /// ```text
 /// thread 1  a=====  b==========
@@ -11,11 +14,11 @@ use crate::{PathReport, Scale};
 /// ```
 fn diamond() -> Drawing {
     let mut draw = Drawing::default();
-    let a = draw.node("a", Kind::HostOp, 0, Some(1_000), 50);
-    let gemm = draw.node("gemm<float*>", Kind::Kernel, 1, Some(1_055), 100);
-    let b = draw.node("b", Kind::Runtime, 0, Some(1_050), 80);
-    let relu = draw.node("relu", Kind::Kernel, 1, Some(1_157), 30);
-    let reduce = draw.node("all_reduce", Kind::Collective, 2, Some(1_190), 200);
+    let a = draw.node("a", ReplayKind::HostOp, 0, Some(1_000), 50);
+    let gemm = draw.node("gemm<float*>", ReplayKind::Kernel, 1, Some(1_055), 100);
+    let b = draw.node("b", ReplayKind::Runtime, 0, Some(1_050), 80);
+    let relu = draw.node("relu", ReplayKind::Kernel, 1, Some(1_157), 30);
+    let reduce = draw.node("all_reduce", ReplayKind::Collective, 2, Some(1_190), 200);
     draw.edge(a, EdgeKind::ProgramOrder, b);
     draw.edge(a, EdgeKind::Launch, gemm);
     draw.edge(gemm, EdgeKind::StreamOrder, relu);
@@ -25,29 +28,29 @@ fn diamond() -> Drawing {
     draw
 }
 
-fn scaled(rules: &[&str]) -> Settings {
-    Settings {
+fn scaled(rules: &[&str]) -> ReplaySettings {
+    ReplaySettings {
         scales: rules
             .iter()
             .map(|rule| rule.parse().expect("a rule"))
             .collect(),
-        ..Settings::default()
+        ..ReplaySettings::default()
     }
 }
 
-fn dropped(kinds: &[EdgeKind]) -> Settings {
-    Settings {
+fn dropped(kinds: &[EdgeKind]) -> ReplaySettings {
+    ReplaySettings {
         drop_edges: kinds.to_vec(),
-        ..Settings::default()
+        ..ReplaySettings::default()
     }
 }
 
 #[test]
 fn measured_times_come_back() {
     let draw = diamond();
-    let run = draw.run(&Settings::default());
+    let run = draw.run(&ReplaySettings::default());
     assert_eq!(starts(&run), [1_000, 1_055, 1_050, 1_157, 1_190]);
-    let figures = figures(&draw.graph(), &draw, &run);
+    let figures = replay_figures(&draw.graph(), &draw, &run);
     assert_eq!(
         (
             figures.measured_ns,
@@ -59,7 +62,7 @@ fn measured_times_come_back() {
     let end_error = figures.end_error.expect("measured");
     assert_eq!(
         (end_error.mean_ns, end_error.spread, end_error.worst),
-        (0, Spread::default(), vec![])
+        (0, Percentiles::default(), vec![])
     );
     assert_eq!(
         (
@@ -96,29 +99,35 @@ fn what_is_slower_delays_what_depends_on_it_and_nothing_else() {
     assert_eq!((starts(&run)[4], run.duration[4].0), (1_190, 10));
     assert_eq!(
         draw.run(&scaled(&["nothing=9", "kind=host 1.0"])),
-        draw.run(&Settings::default())
+        draw.run(&ReplaySettings::default())
     );
 }
 
 #[test]
 fn rules_say_what_is_wrong_with_them() {
-    let error = |rule: &str| rule.parse::<Scale>().expect_err("no rule");
+    let error = |rule: &str| rule.parse::<DurationScale>().expect_err("no rule");
     for rule in ["", "gemm", "=2", "kind=2", "kind=device"] {
         assert!(
-            matches!(error(rule), ScaleError::NoFactor | ScaleError::BadFactor(_)),
+            matches!(
+                error(rule),
+                DurationScaleError::NoFactor | DurationScaleError::BadFactor(_)
+            ),
             "{rule}"
         );
     }
     for rule in ["a=b", "a=-1", "a=inf", "a=nan", "a="] {
-        assert!(matches!(error(rule), ScaleError::BadFactor(_)), "{rule}");
+        assert!(
+            matches!(error(rule), DurationScaleError::BadFactor(_)),
+            "{rule}"
+        );
     }
     assert!(
         error("kind=gpu 2")
             .to_string()
             .contains("kinds are host, host_op")
     );
-    let spaced: Scale = "Memcpy HtoD (a=b) = 2e0".parse().expect("a rule");
-    assert!(spaced.fits(Kind::MemoryCopy, "Memcpy HtoD (a=b)"));
+    let spaced: DurationScale = "Memcpy HtoD (a=b) = 2e0".parse().expect("a rule");
+    assert!(spaced.fits(ReplayKind::MemoryCopy, "Memcpy HtoD (a=b)"));
 }
 
 #[test]
@@ -138,19 +147,19 @@ fn edges_that_are_left_out_hold_nothing_up() {
 #[test]
 fn a_stream_runs_one_kernel_at_a_time_only_with_resources() {
     let mut draw = Drawing::default();
-    let a = draw.node("a", Kind::HostOp, 0, Some(0), 10);
+    let a = draw.node("a", ReplayKind::HostOp, 0, Some(0), 10);
     // ready at the same time; the later number was measured first
     for (name, start, duration) in [("slow", 30, 40), ("quick", 10, 20)] {
-        let kernel = draw.node(name, Kind::Kernel, 1, Some(start), duration);
+        let kernel = draw.node(name, ReplayKind::Kernel, 1, Some(start), duration);
         draw.edge(a, EdgeKind::Launch, kernel);
     }
     draw.nodes
         .iter_mut()
         .for_each(|(node, _)| node.latency = Some(DurationNs(0)));
-    assert_eq!(starts(&draw.run(&Settings::default())), [0, 10, 10]);
-    let run = draw.run(&Settings {
+    assert_eq!(starts(&draw.run(&ReplaySettings::default())), [0, 10, 10]);
+    let run = draw.run(&ReplaySettings {
         resources: true,
-        ..Settings::default()
+        ..ReplaySettings::default()
     });
     assert_eq!(
         (starts(&run), run.held_by(1), run.held_by(2)),
@@ -163,13 +172,13 @@ fn a_stream_runs_one_kernel_at_a_time_only_with_resources() {
             .map(|step| (step.node, step.via))
             .collect::<Vec<_>>(),
         [
-            (0, Via::Start),
-            (2, Via::Edge(EdgeKind::Launch)),
-            (1, Via::Busy)
+            (0, StartReason::Start),
+            (2, StartReason::Edge(EdgeKind::Launch)),
+            (1, StartReason::Busy)
         ]
     );
     assert_eq!(
-        explain(&graph, &draw, &run, &[], 1)
+        explain_start(&graph, &draw, &run, &[], 1)
             .held_by
             .map(|held| held.name),
         Some("quick".to_owned())
@@ -179,11 +188,11 @@ fn a_stream_runs_one_kernel_at_a_time_only_with_resources() {
 #[test]
 fn a_delay_keeps_no_stream_busy() {
     let mut draw = Drawing::default();
-    draw.node("boundary", Kind::Boundary, 1, Some(0), 100);
-    draw.node("kernel", Kind::Kernel, 1, Some(10), 20);
-    let run = draw.run(&Settings {
+    draw.node("boundary", ReplayKind::Boundary, 1, Some(0), 100);
+    draw.node("kernel", ReplayKind::Kernel, 1, Some(10), 20);
+    let run = draw.run(&ReplaySettings {
         resources: true,
-        ..Settings::default()
+        ..ReplaySettings::default()
     });
     assert_eq!(starts(&run), [0, 10]);
 }
@@ -191,19 +200,19 @@ fn a_delay_keeps_no_stream_busy() {
 #[test]
 fn a_file_need_not_be_in_order_nor_have_starts() {
     let mut draw = Drawing::default();
-    let last = draw.node("last", Kind::Kernel, 1, None, 5);
-    let first = draw.node("first", Kind::HostOp, 0, None, 10);
-    let middle = draw.node("middle", Kind::HostOp, 0, Some(7), 20);
+    let last = draw.node("last", ReplayKind::Kernel, 1, None, 5);
+    let first = draw.node("first", ReplayKind::HostOp, 0, None, 10);
+    let middle = draw.node("middle", ReplayKind::HostOp, 0, Some(7), 20);
     draw.edge(middle, EdgeKind::Launch, last);
     draw.edge(first, EdgeKind::ProgramOrder, middle);
     draw.nodes[0].0.latency = Some(DurationNs(3));
     for resources in [false, true] {
-        let run = draw.run(&Settings {
+        let run = draw.run(&ReplaySettings {
             resources,
-            ..Settings::default()
+            ..ReplaySettings::default()
         });
         assert_eq!(starts(&run), [33, 0, 10]);
-        let figures = figures(&draw.graph(), &draw, &run);
+        let figures = replay_figures(&draw.graph(), &draw, &run);
         assert_eq!(
             (figures.measured_ns, figures.replayed_ns, figures.end_error),
             (None, 38, None)
@@ -216,7 +225,7 @@ fn a_file_need_not_be_in_order_nor_have_starts() {
 fn a_cycle_is_an_error_that_names_its_nodes() {
     let mut draw = diamond();
     // behind the cycle, not on it
-    let behind = draw.node("behind", Kind::HostOp, 0, Some(0), 1);
+    let behind = draw.node("behind", ReplayKind::HostOp, 0, Some(0), 1);
     draw.edge(4, EdgeKind::HostWait, 2);
     draw.edge(2, EdgeKind::ProgramOrder, behind);
     let Err(Error::Cycle(mut nodes)) = draw.try_graph() else {
@@ -225,7 +234,7 @@ fn a_cycle_is_an_error_that_names_its_nodes() {
     nodes.sort_unstable();
     assert_eq!(nodes, [2, 4]);
     let mut draw = Drawing::default();
-    let own = draw.node("own", Kind::HostOp, 0, None, 1);
+    let own = draw.node("own", ReplayKind::HostOp, 0, None, 1);
     draw.edge(own, EdgeKind::Tensor, own);
     assert_eq!(draw.try_graph(), Err(Error::Cycle(vec![own])));
     draw.nodes[0].1[0].from = 9;
@@ -237,28 +246,28 @@ fn a_cycle_is_an_error_that_names_its_nodes() {
 
 #[test]
 fn a_long_chain_in_the_wrong_order_is_no_problem() {
-    let mut builder = Builder::new(vec![thread_resource("1")]);
+    let mut builder = GraphBuilder::new(vec![thread_resource("1")]);
     let nodes = 300_000u32;
     for node in 0..nodes {
-        let dep = Dep {
+        let dep = ReplayDep {
             from: node + 1,
-            ..Dep::default()
+            ..ReplayDep::default()
         };
         builder.push(
-            Node {
+            ReplayNode {
                 duration: DurationNs(2),
-                ..Node::default()
+                ..ReplayNode::default()
             },
             Some(dep).filter(|dep| dep.from < nodes),
         );
     }
     let graph = builder.finish().expect("no cycle");
-    let run = run(
+    let run = run_graph(
         &graph,
         &Drawing::default(),
-        &Settings {
+        &ReplaySettings {
             resources: true,
-            ..Settings::default()
+            ..ReplaySettings::default()
         },
     );
     assert_eq!(run.makespan().0, 600_000);
@@ -270,13 +279,13 @@ fn nothing_to_run_takes_no_time() {
     let draw = Drawing::default();
     let graph = draw.graph();
     for resources in [false, true] {
-        let run = draw.run(&Settings {
+        let run = draw.run(&ReplaySettings {
             resources,
-            ..Settings::default()
+            ..ReplaySettings::default()
         });
         assert_eq!(run.makespan().0, 0);
         assert_eq!(critical_path(&graph, &run), []);
-        let figures = figures(&graph, &draw, &run);
+        let figures = replay_figures(&graph, &draw, &run);
         assert_eq!(
             (
                 figures.nodes,
@@ -286,13 +295,13 @@ fn nothing_to_run_takes_no_time() {
             (0, Some(0.0), 0.0)
         );
     }
-    assert_eq!(find(&graph, &draw, "0"), None);
+    assert_eq!(find_node(&graph, &draw, "0"), None);
 }
 
 #[test]
 fn the_critical_path_tells_where_the_time_went() {
     let draw = diamond();
-    let (graph, run) = (draw.graph(), draw.run(&Settings::default()));
+    let (graph, run) = (draw.graph(), draw.run(&ReplaySettings::default()));
     let report = PathReport::new(&graph, &draw, &run, &critical_path(&graph, &run));
     let names: Vec<&str> = report
         .steps
@@ -300,7 +309,7 @@ fn the_critical_path_tells_where_the_time_went() {
         .map(|step| step.label.name.as_str())
         .collect();
     assert_eq!(names, ["a", "gemm<float*>", "relu", "all_reduce"]);
-    let causes: Vec<(Cause, i64)> = report
+    let causes: Vec<(PathCause, i64)> = report
         .causes
         .iter()
         .map(|(cause, time)| (*cause, time.ns))
@@ -308,11 +317,11 @@ fn the_critical_path_tells_where_the_time_went() {
     assert_eq!(
         causes,
         [
-            (Cause::Host, 50),
-            (Cause::Launch, 5),
-            (Cause::Kernel, 130),
-            (Cause::Communication, 200),
-            (Cause::Wait, 5)
+            (PathCause::Host, 50),
+            (PathCause::Launch, 5),
+            (PathCause::Kernel, 130),
+            (PathCause::Communication, 200),
+            (PathCause::Wait, 5)
         ]
     );
     assert_eq!(report.edges[&EdgeKind::StreamOrder], 1);
@@ -323,17 +332,17 @@ fn waits_without_a_cause_boundaries_and_contradictions_are_counted() {
     let mut draw = diamond();
     let wait = draw.node(
         "unexplained wait",
-        Kind::UnexplainedWait,
+        ReplayKind::UnexplainedWait,
         1,
         Some(1_390),
         78,
     );
-    let late = draw.node("late", Kind::Kernel, 1, Some(1_468), 32);
-    draw.node("boundary", Kind::Boundary, 2, Some(1_000), 40);
+    let late = draw.node("late", ReplayKind::Kernel, 1, Some(1_468), 32);
+    draw.node("boundary", ReplayKind::Boundary, 2, Some(1_000), 40);
     draw.edge(4, EdgeKind::StreamOrder, wait);
     draw.edge(wait, EdgeKind::StreamOrder, late);
-    let (graph, run) = (draw.graph(), draw.run(&Settings::default()));
-    let told = figures(&graph, &draw, &run);
+    let (graph, run) = (draw.graph(), draw.run(&ReplaySettings::default()));
+    let told = replay_figures(&graph, &draw, &run);
     let unexplained = told.unexplained;
     assert_eq!(
         (
@@ -353,8 +362,8 @@ fn waits_without_a_cause_boundaries_and_contradictions_are_counted() {
     assert_eq!((told.boundary.count, told.boundary.total_ns), (1, 40));
     let mut draw = diamond();
     draw.nodes[0].0.duration = DurationNs(5_000);
-    let (graph, run) = (draw.graph(), draw.run(&Settings::default()));
-    let contradictions = figures(&graph, &draw, &run)
+    let (graph, run) = (draw.graph(), draw.run(&ReplaySettings::default()));
+    let contradictions = replay_figures(&graph, &draw, &run)
         .contradictions
         .expect("measured");
     assert_eq!(
@@ -370,17 +379,17 @@ fn waits_without_a_cause_boundaries_and_contradictions_are_counted() {
 #[test]
 fn a_node_is_explained_by_number_or_name() {
     let draw = diamond();
-    let (graph, run) = (draw.graph(), draw.run(&Settings::default()));
-    let node = find(&graph, &draw, "all_reduce").expect("there");
+    let (graph, run) = (draw.graph(), draw.run(&ReplaySettings::default()));
+    let node = find_node(&graph, &draw, "all_reduce").expect("there");
     assert_eq!(
         (
             Some(node),
-            find(&graph, &draw, "re*"),
-            find(&graph, &draw, "gemm<float*>")
+            find_node(&graph, &draw, "re*"),
+            find_node(&graph, &draw, "gemm<float*>")
         ),
-        (find(&graph, &draw, "4"), Some(3), Some(1))
+        (find_node(&graph, &draw, "4"), Some(3), Some(1))
     );
-    let told = explain(&graph, &draw, &run, &[], node);
+    let told = explain_start(&graph, &draw, &run, &[], node);
     let deps: Vec<_> = told
         .deps
         .iter()
@@ -407,7 +416,7 @@ fn a_node_is_explained_by_number_or_name() {
             .contains("stream 8 of device 0 waited for an event of stream 7")
     );
     let settings = dropped(&[EdgeKind::EventWait]);
-    let told = explain(
+    let told = explain_start(
         &graph,
         &draw,
         &draw.run(&settings),
@@ -424,18 +433,18 @@ fn a_node_is_explained_by_number_or_name() {
 fn a_device_op_far_behind_its_causes_is_unexplained() {
     for (latency, unexplained) in [(100_000, 0), (100_001, 1)] {
         let mut draw = Drawing::default();
-        let op = draw.node("a", Kind::HostOp, 0, Some(0), 50);
-        let gemm = draw.node("gemm", Kind::Kernel, 1, Some(50 + latency), 100);
+        let op = draw.node("a", ReplayKind::HostOp, 0, Some(0), 50);
+        let gemm = draw.node("gemm", ReplayKind::Kernel, 1, Some(50 + latency), 100);
         let relu = draw.node(
             "relu",
-            Kind::Kernel,
+            ReplayKind::Kernel,
             1,
             Some(50 + latency + 100 + 30_000),
             100,
         );
         draw.edge(op, EdgeKind::Launch, gemm);
         draw.edge(gemm, EdgeKind::StreamOrder, relu);
-        let figures = figures(&draw.graph(), &draw, &draw.run(&Settings::default()));
+        let figures = replay_figures(&draw.graph(), &draw, &draw.run(&ReplaySettings::default()));
         assert_eq!(
             (
                 figures.unexplained.device_ops,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Scale, critical_path, figures};
+use crate::{DurationScale, critical_path, replay_figures};
 use proptest::prelude::*;
 
 type Shape = Vec<(u32, i64, i64, Vec<(usize, usize)>)>;
@@ -18,8 +18,8 @@ fn shapes() -> impl Strategy<Value = Shape> {
 }
 
 /// A graph whose measured times are those that its edges, durations and latencies give.
-fn graph_of(shape: &Shape) -> Graph {
-    let mut builder = Builder::new(vec![
+fn graph_from_trace(shape: &Shape) -> ReplayGraph {
+    let mut builder = GraphBuilder::new(vec![
         thread_resource("1"),
         stream_resource(7, None),
         stream_resource(8, None),
@@ -29,8 +29,8 @@ fn graph_of(shape: &Shape) -> Graph {
         let deps = deps
             .iter()
             .filter_map(|(back, kind)| Some((node.checked_sub(*back)?, EdgeKind::ALL[*kind])));
-        let deps: Vec<Dep> = deps
-            .map(|(from, kind)| Dep {
+        let deps: Vec<ReplayDep> = deps
+            .map(|(from, kind)| ReplayDep {
                 from: from as u32,
                 kind,
                 inferred: false,
@@ -40,13 +40,13 @@ fn graph_of(shape: &Shape) -> Graph {
         let start = latest.unwrap_or(5_000 * i64::from(*resource)) + latency;
         ends.push(start + duration);
         let kind = if *resource == 0 {
-            Kind::HostOp
+            ReplayKind::HostOp
         } else {
-            Kind::Kernel
+            ReplayKind::Kernel
         };
         let (start, duration) = (Some(TimeNs(start)), DurationNs(*duration));
         builder.push(
-            Node {
+            ReplayNode {
                 kind,
                 resource: *resource,
                 start,
@@ -61,7 +61,7 @@ fn graph_of(shape: &Shape) -> Graph {
 
 pub(super) struct NoNames;
 
-impl Labels for NoNames {
+impl LabelSource for NoNames {
     fn name(&self, _: u32) -> &str {
         "op"
     }
@@ -71,7 +71,7 @@ impl Labels for NoNames {
     }
 }
 
-pub(super) fn scales(rules: &[String]) -> Vec<Scale> {
+pub(super) fn scales(rules: &[String]) -> Vec<DurationScale> {
     rules
         .iter()
         .map(|rule| rule.parse().expect("a rule"))
@@ -81,10 +81,10 @@ pub(super) fn scales(rules: &[String]) -> Vec<Scale> {
 proptest! {
     #[test]
     fn a_replay_gives_measured_times_back(shape in shapes()) {
-        let graph = graph_of(&shape);
-        let ran = run(&graph, &NoNames, &Settings::default());
+        let graph = graph_from_trace(&shape);
+        let ran = run_graph(&graph, &NoNames, &ReplaySettings::default());
         prop_assert_eq!(&ran.start, &graph.start);
-        let figures = figures(&graph, &NoNames, &ran);
+        let figures = replay_figures(&graph, &NoNames, &ran);
         prop_assert_eq!(figures.replay_error, Some(0.0));
         prop_assert_eq!(figures.contradictions.map(|found| found.edges), Some(0));
         let decided: u64 = figures.by_edge.values().map(|edge| edge.decided).sum();
@@ -93,34 +93,34 @@ proptest! {
 
     #[test]
     fn a_factor_of_one_changes_nothing(shape in shapes(), resources: bool) {
-        let graph = graph_of(&shape);
-        let settings = Settings { resources, ..Settings::default() };
-        let scaled = Settings { scales: scales(&["op=1".into(), "kind=device 1.0".into()]), ..settings.clone() };
-        prop_assert_eq!(run(&graph, &NoNames, &settings), run(&graph, &NoNames, &scaled));
+        let graph = graph_from_trace(&shape);
+        let settings = ReplaySettings { resources, ..ReplaySettings::default() };
+        let scaled = ReplaySettings { scales: scales(&["op=1".into(), "kind=device 1.0".into()]), ..settings.clone() };
+        prop_assert_eq!(run_graph(&graph, &NoNames, &settings), run_graph(&graph, &NoNames, &scaled));
     }
 
     #[test]
     fn slower_is_never_done_sooner(shape in shapes(), factor in 1.0f64..4.0, device: bool) {
-        let graph = graph_of(&shape);
+        let graph = graph_from_trace(&shape);
         let rule = if device { format!("kind=device {factor}") } else { format!("*={factor}") };
-        let slow = run(&graph, &NoNames, &Settings { scales: scales(&[rule]), ..Settings::default() });
-        let plain = run(&graph, &NoNames, &Settings::default());
+        let slow = run_graph(&graph, &NoNames, &ReplaySettings { scales: scales(&[rule]), ..ReplaySettings::default() });
+        let plain = run_graph(&graph, &NoNames, &ReplaySettings::default());
         prop_assert!((0..graph.len()).all(|node| slow.end(node) >= plain.end(node)));
         prop_assert!(slow.makespan() >= plain.makespan());
     }
 
     #[test]
     fn fewer_reasons_to_wait_are_never_done_later(shape in shapes(), kind in 0usize..8) {
-        let graph = graph_of(&shape);
-        let free = run(&graph, &NoNames, &Settings { drop_edges: vec![EdgeKind::ALL[kind]], ..Settings::default() });
+        let graph = graph_from_trace(&shape);
+        let free = run_graph(&graph, &NoNames, &ReplaySettings { drop_edges: vec![EdgeKind::ALL[kind]], ..ReplaySettings::default() });
         prop_assert!((0..graph.len()).all(|node| free.end(node) <= graph.end(node)));
     }
 
     #[test]
     fn the_critical_path_adds_up_to_the_end_of_all_work(shape in shapes(), resources: bool, kind in 0usize..8, factor in 0.0f64..3.0) {
-        let graph = graph_of(&shape);
-        let settings = Settings { scales: scales(&[format!("kind=device {factor}")]), drop_edges: vec![EdgeKind::ALL[kind]], resources };
-        let ran = run(&graph, &NoNames, &settings);
+        let graph = graph_from_trace(&shape);
+        let settings = ReplaySettings { scales: scales(&[format!("kind=device {factor}")]), drop_edges: vec![EdgeKind::ALL[kind]], resources };
+        let ran = run_graph(&graph, &NoNames, &settings);
         let path = critical_path(&graph, &ran);
         let total: i64 = path.iter().map(|step| step.latency_ns + ran.duration[step.node as usize].0).sum();
         let end = path.last().map(|step| ran.end(step.node as usize));
@@ -132,8 +132,8 @@ proptest! {
 
     #[test]
     fn with_resources_nothing_overlaps_and_every_node_waits_for_its_deps(shape in shapes()) {
-        let graph = graph_of(&shape);
-        let ran = run(&graph, &NoNames, &Settings { resources: true, ..Settings::default() });
+        let graph = graph_from_trace(&shape);
+        let ran = run_graph(&graph, &NoNames, &ReplaySettings { resources: true, ..ReplaySettings::default() });
         for resource in 0..3 {
             let mut nodes: Vec<usize> = (0..graph.len()).filter(|node| graph.resource[*node] == resource).collect();
             nodes.sort_by_key(|node| (ran.start[*node], ran.end(*node)));

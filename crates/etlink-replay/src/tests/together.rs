@@ -7,17 +7,17 @@ use proptest::prelude::*;
 
 /// What a rank does: it computes so long, then takes part in a joint, which takes it so long once all have come, and may wait for
 /// its end before it goes on.
-type Step = (i64, u32, i64, bool);
+type PathStep = (i64, u32, i64, bool);
 
 /// All ranks' steps. Joints have ascending numbers on all ranks.
 #[derive(Clone, Debug)]
 struct Program {
-    ranks: Vec<Vec<Step>>,
+    ranks: Vec<Vec<PathStep>>,
 }
 
 /// One rank as it ran: thread 0, stream 1.
 struct Drawn {
-    nodes: Vec<(Node, Vec<Dep>)>,
+    nodes: Vec<(ReplayNode, Vec<ReplayDep>)>,
     /// Node of each joint.
     joints: Vec<(u32, u32)>,
     thread: i64,
@@ -30,7 +30,7 @@ struct Drawn {
 impl Drawn {
     fn push(
         &mut self,
-        kind: Kind,
+        kind: ReplayKind,
         resource: u32,
         (start, end): (i64, i64),
         deps: &[(Option<u32>, EdgeKind)],
@@ -38,14 +38,14 @@ impl Drawn {
         let deps = deps
             .iter()
             .filter_map(|(from, kind)| {
-                Some(Dep {
+                Some(ReplayDep {
                     from: (*from)?,
                     kind: *kind,
                     inferred: false,
                 })
             })
             .collect();
-        let node = Node {
+        let node = ReplayNode {
             kind,
             resource,
             start: Some(TimeNs(start)),
@@ -62,7 +62,7 @@ impl Drawn {
             (self.waits.take(), EdgeKind::HostWait),
         ];
         let node = self.push(
-            Kind::HostOp,
+            ReplayKind::HostOp,
             0,
             (self.thread, self.thread + duration),
             &deps,
@@ -79,7 +79,12 @@ impl Drawn {
             (self.last, EdgeKind::Launch),
             (self.kernel, EdgeKind::StreamOrder),
         ];
-        let node = self.push(Kind::Collective, 1, (self.arrives(), met + takes), &deps);
+        let node = self.push(
+            ReplayKind::Collective,
+            1,
+            (self.arrives(), met + takes),
+            &deps,
+        );
         self.joints.push((joint, node));
         (self.kernel, self.stream) = (Some(node), met + takes);
         if wait {
@@ -137,7 +142,7 @@ impl Program {
     }
 
     /// The ranks as recorded, put together.
-    fn together(&self) -> (Together, Vec<Joint>) {
+    fn together(&self) -> (RunGraph, Vec<CollectiveNodes>) {
         let drawn = self.draw((0, 1), 1);
         let numbers: std::collections::BTreeSet<u32> = drawn
             .iter()
@@ -146,36 +151,36 @@ impl Program {
             .collect();
         let part = |(rank, drawn): (u32, &Drawn), joint: u32| {
             let node = drawn.joints.iter().find(|(number, _)| *number == joint)?.1;
-            Some(Part {
+            Some(MemberNodes {
                 rank,
                 arrives: node,
                 transfer: node,
                 needs_all: true,
             })
         };
-        let joint = |joint: u32| Joint {
+        let joint = |joint: u32| CollectiveNodes {
             name: format!("all_reduce {joint}"),
             parts: (0..)
                 .zip(&drawn)
                 .filter_map(|one| part(one, joint))
                 .collect(),
         };
-        let joints: Vec<Joint> = numbers.into_iter().map(joint).collect();
-        let ranks: Vec<Rank> = (0..)
+        let joints: Vec<CollectiveNodes> = numbers.into_iter().map(joint).collect();
+        let ranks: Vec<RankGraph> = (0..)
             .zip(&drawn)
             .map(|(rank, drawn)| recorded(rank, drawn))
             .collect();
-        (together(&ranks, &joints).expect("no circle"), joints)
+        (join_graphs(&ranks, &joints).expect("no circle"), joints)
     }
 }
 
-fn recorded(rank: i64, drawn: &Drawn) -> Rank {
-    let mut builder = Builder::new(vec![thread_resource("1"), stream_resource(7, None)]);
+fn recorded(rank: i64, drawn: &Drawn) -> RankGraph {
+    let mut builder = GraphBuilder::new(vec![thread_resource("1"), stream_resource(7, None)]);
     drawn
         .nodes
         .iter()
         .for_each(|(node, deps)| builder.push(*node, deps.iter().copied()));
-    Rank {
+    RankGraph {
         rank,
         graph: builder.finish().expect("forward"),
         uncertainty_ns: 0,
@@ -190,13 +195,13 @@ fn ends(drawn: &[Drawn]) -> Vec<i64> {
         .collect()
 }
 
-fn replayed(together: &Together, nodes: usize, rules: &[String]) -> Vec<i64> {
-    let run = run(
+fn replayed(together: &RunGraph, nodes: usize, rules: &[String]) -> Vec<i64> {
+    let run = run_graph(
         &together.graph,
         &NoNames,
-        &Settings {
+        &ReplaySettings {
             scales: scales(rules),
-            ..Settings::default()
+            ..ReplaySettings::default()
         },
     );
     (0..nodes).map(|node| run.end(node).0).collect()
@@ -219,7 +224,7 @@ fn programs() -> impl Strategy<Value = Program> {
             .into_iter()
             .filter(|step| step.4)
             .map(|(compute, joint, takes, wait, _)| (compute, joint, takes, wait));
-        kept.collect::<Vec<Step>>()
+        kept.collect::<Vec<PathStep>>()
     });
     prop::collection::vec(rank, 2..5).prop_map(|ranks| Program { ranks })
 }
@@ -230,8 +235,8 @@ proptest! {
         let (together, _) = program.together();
         let truth = ends(&program.draw((0, 1), 1));
         prop_assert_eq!(replayed(&together, truth.len(), &[]), truth);
-        let ran = run(&together.graph, &NoNames, &Settings::default());
-        let figures = figures(&together.graph, &NoNames, &ran);
+        let ran = run_graph(&together.graph, &NoNames, &ReplaySettings::default());
+        let figures = replay_figures(&together.graph, &NoNames, &ran);
         prop_assert_eq!((figures.replay_error, figures.end_error.map(|error| error.mean_ns)), (Some(0.0), Some(0)));
         prop_assert_eq!(figures.contradictions.map(|found| found.edges), Some(0));
     }
@@ -258,7 +263,7 @@ proptest! {
             ends(&Program { ranks: vec![steps] }.draw((0, 1), 1))
         });
         let truth: Vec<i64> = alone.collect();
-        let ran = run(&together.graph, &NoNames, &Settings { drop_edges: vec![EdgeKind::Collective], ..Settings::default() });
+        let ran = run_graph(&together.graph, &NoNames, &ReplaySettings { drop_edges: vec![EdgeKind::Collective], ..ReplaySettings::default() });
         prop_assert_eq!((0..truth.len()).map(|node| ran.end(node).0).collect::<Vec<_>>(), truth);
     }
 }
@@ -279,7 +284,7 @@ fn two() -> Program {
 #[test]
 fn waiting_and_transfer_are_told_apart() {
     let (together, _) = two().together();
-    let ran = run(&together.graph, &NoNames, &Settings::default());
+    let ran = run_graph(&together.graph, &NoNames, &ReplaySettings::default());
     let ranks = together.by_rank(&ran);
     let told: Vec<_> = ranks
         .iter()
@@ -293,7 +298,7 @@ fn waiting_and_transfer_are_told_apart() {
             )
         })
         .collect();
-    let spent = |waiting_ns| Collectives {
+    let spent = |waiting_ns| CollectiveTimes {
         count: 2,
         waiting_ns,
         transfer_ns: 60,
@@ -310,7 +315,7 @@ fn waiting_and_transfer_are_told_apart() {
 #[test]
 fn the_critical_path_goes_from_rank_to_rank() {
     let (together, joints) = two().together();
-    let ran = run(&together.graph, &NoNames, &Settings::default());
+    let ran = run_graph(&together.graph, &NoNames, &ReplaySettings::default());
     let names: Vec<RankNames> = [5, 5].map(|nodes| RankNames::of(&NoNames, nodes)).into();
     let labels = RankLabels {
         together: &together,
@@ -344,8 +349,8 @@ fn the_critical_path_goes_from_rank_to_rank() {
             .collect::<Vec<_>>(),
         [(0, 170), (1, 300)]
     );
-    let wanted = find(&together.graph, &labels, "rank=1/3").expect("there");
-    let told = explain(&together.graph, &labels, &ran, &[], wanted);
+    let wanted = find_node(&together.graph, &labels, "rank=1/3").expect("there");
+    let told = explain_start(&together.graph, &labels, &ran, &[], wanted);
     assert_eq!(
         (
             told.label.rank,
@@ -358,7 +363,7 @@ fn the_critical_path_goes_from_rank_to_rank() {
 }
 
 /// One kernel per rank, from `start` for `duration`; a part may be done early.
-fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> Together {
+fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> RunGraph {
     let rank = |(rank, (start, duration, _)): (i64, &(i64, i64, bool))| {
         let mut drawn = Drawn {
             nodes: vec![],
@@ -371,21 +376,21 @@ fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> Together {
         };
         drawn.compute(0);
         drawn.transfer(0, *start, *duration, false);
-        Rank {
+        RankGraph {
             uncertainty_ns,
             ..recorded(rank, &drawn)
         }
     };
-    let ranks: Vec<Rank> = (0..).zip(times).map(rank).collect();
-    let parts = (0..).zip(times).map(|(rank, (.., needs_all))| Part {
+    let ranks: Vec<RankGraph> = (0..).zip(times).map(rank).collect();
+    let parts = (0..).zip(times).map(|(rank, (.., needs_all))| MemberNodes {
         rank,
         arrives: 1,
         transfer: 1,
         needs_all: *needs_all,
     });
-    together(
+    join_graphs(
         &ranks,
-        &[Joint {
+        &[CollectiveNodes {
             name: "it".into(),
             parts: parts.collect(),
         }],
@@ -396,7 +401,7 @@ fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> Together {
 #[test]
 fn a_rank_that_was_done_before_the_last_came_contradicts_a_collective() {
     let times = [(0, 10_000, true), (12_001, 500, true)];
-    assert_eq!(kernels(&times, 0).fates, [Fate::Contradicted]);
+    assert_eq!(kernels(&times, 0).fates, [JoinOutcome::Contradicted]);
     assert_eq!(
         replayed(&kernels(&times, 0), 4, &["rank=1/kind=collective 9".into()])[1],
         10_000
@@ -404,7 +409,7 @@ fn a_rank_that_was_done_before_the_last_came_contradicts_a_collective() {
     let joined = kernels(&times, 1);
     assert_eq!(
         (&joined.fates, replayed(&joined, 4, &[])),
-        (&vec![Fate::Joined], vec![0, 12_001, 12_001, 12_501]),
+        (&vec![JoinOutcome::Joined], vec![0, 12_001, 12_001, 12_501]),
         "as uncertain as clocks are"
     );
 }
@@ -416,13 +421,17 @@ fn a_send_can_be_done_before_its_receive_but_not_the_other_way() {
         replayed(&early, 4, &["rank=0/kind=collective 2".into()]),
         [0, 6_000, 9_000, 9_500]
     );
-    assert_eq!(early.fates, [Fate::Joined]);
+    assert_eq!(early.fates, [JoinOutcome::Joined]);
     assert_eq!(
         kernels(&[(9_000, 3_000, false), (0, 500, true)], 0).fates,
-        [Fate::Contradicted]
+        [JoinOutcome::Contradicted]
     );
     let waits = kernels(&[(4_000, 3_000, false), (0, 7_500, true)], 0);
-    let waited = waits.by_rank(&run(&waits.graph, &NoNames, &Settings::default()));
+    let waited = waits.by_rank(&run_graph(
+        &waits.graph,
+        &NoNames,
+        &ReplaySettings::default(),
+    ));
     assert_eq!(
         waited
             .iter()
@@ -434,45 +443,53 @@ fn a_send_can_be_done_before_its_receive_but_not_the_other_way() {
 
 #[test]
 fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
-    let kernel = |duration| Node {
-        kind: Kind::Collective,
+    let kernel = |duration| ReplayNode {
+        kind: ReplayKind::Collective,
         resource: 1,
         duration: DurationNs(duration),
-        ..Node::default()
+        ..ReplayNode::default()
     };
     let rank = |rank: i64, durations: [i64; 3]| {
-        let mut builder = Builder::new(vec![thread_resource("1"), stream_resource(7, None)]);
+        let mut builder = GraphBuilder::new(vec![thread_resource("1"), stream_resource(7, None)]);
         for (at, duration) in (0u32..).zip(durations) {
-            let dep = at.checked_sub(1).map(|from| Dep {
+            let dep = at.checked_sub(1).map(|from| ReplayDep {
                 from,
                 kind: EdgeKind::StreamOrder,
                 inferred: false,
             });
             builder.push(kernel(duration), dep);
         }
-        Rank {
+        RankGraph {
             rank,
             graph: builder.finish().expect("a chain"),
-            ..Rank::default()
+            ..RankGraph::default()
         }
     };
-    let part = |rank, node| Part {
+    let part = |rank, node| MemberNodes {
         rank,
         arrives: node,
         transfer: node,
         needs_all: true,
     };
-    let joint = |nodes: [u32; 2]| Joint {
+    let joint = |nodes: [u32; 2]| CollectiveNodes {
         name: String::new(),
         parts: vec![part(0, nodes[0]), part(1, nodes[1])],
     };
     let ranks = [rank(0, [10, 20, 30]), rank(1, [100, 200, 300])];
-    let joined = together(&ranks, &[joint([0, 1]), joint([1, 0]), joint([2, 2])])
+    let joined = join_graphs(&ranks, &[joint([0, 1]), joint([1, 0]), joint([2, 2])])
         .expect("no circle is left");
-    assert_eq!(joined.fates, [Fate::Joined, Fate::OutOfOrder, Fate::Joined]);
+    assert_eq!(
+        joined.fates,
+        [
+            JoinOutcome::Joined,
+            JoinOutcome::OutOfOrder,
+            JoinOutcome::Joined
+        ]
+    );
     assert_eq!(replayed(&joined, 6, &[]), [110, 130, 330, 100, 300, 600]);
-    let all = together(&ranks, &[joint([0, 0]), joint([1, 1]), joint([2, 2])]).expect("in order");
+    let all =
+        join_graphs(&ranks, &[joint([0, 0]), joint([1, 1]), joint([2, 2])]).expect("in order");
     assert_eq!(replayed(&all, 6, &[]), [10, 120, 330, 100, 300, 600]);
-    let wrong = together(&ranks, &[joint([0, 3])]);
+    let wrong = join_graphs(&ranks, &[joint([0, 3])]);
     assert_eq!(wrong.err(), Some(Error::NoSuchNode { node: 1, from: 3 }));
 }

@@ -1,16 +1,16 @@
 //! The nodes and edges of the common graph.
 
-use super::Rank;
+use super::RankGraph;
 use super::plan::Plan;
-use crate::graph::{Builder, Dep, EdgeKind, Kind, Node, Resource};
+use crate::graph::{EdgeKind, GraphBuilder, ReplayDep, ReplayKind, ReplayNode, Resource};
 use etlink_model::{DurationNs, TimeNs};
 
 /// Where meetings are.
 const BETWEEN: &str = "between ranks";
 
 /// All nodes: the ranks' own, arrivals, meetings.
-pub(super) fn build(ranks: &[Rank], plan: &Plan) -> Builder {
-    let mut builder = Builder::new(resources(ranks));
+pub(super) fn build(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
+    let mut builder = GraphBuilder::new(resources(ranks));
     let measured = ranks.iter().all(|rank| rank.graph.measured);
     let mut arrivals = vec![];
     let mut first_resource = 0;
@@ -32,14 +32,14 @@ pub(super) fn build(ranks: &[Rank], plan: &Plan) -> Builder {
     }
     for meeting in &plan.meetings {
         let start = measured.then_some(meeting.time);
-        let node = Node {
-            kind: Kind::Arrival,
+        let node = ReplayNode {
+            kind: ReplayKind::Arrival,
             resource: first_resource,
             start,
             duration: DurationNs(0),
             latency: Some(DurationNs(0)),
         };
-        let dep = |arrival: &u32| Dep {
+        let dep = |arrival: &u32| ReplayDep {
             from: plan.nodes + arrival,
             kind: EdgeKind::Collective,
             inferred: false,
@@ -49,8 +49,8 @@ pub(super) fn build(ranks: &[Rank], plan: &Plan) -> Builder {
     builder
 }
 
-fn resources(ranks: &[Rank]) -> Vec<Resource> {
-    let own = |rank: &Rank| {
+fn resources(ranks: &[RankGraph]) -> Vec<Resource> {
+    let own = |rank: &RankGraph| {
         let number = rank.rank;
         rank.graph
             .resources
@@ -71,7 +71,7 @@ fn resources(ranks: &[Rank]) -> Vec<Resource> {
 
 /// A node of a rank.
 struct Source<'r> {
-    rank: &'r Rank,
+    rank: &'r RankGraph,
     first: u32,
     first_resource: u32,
     node: usize,
@@ -79,9 +79,14 @@ struct Source<'r> {
 }
 
 impl Source<'_> {
-    fn push(&self, plan: &Plan, builder: &mut Builder, arrivals: &mut Vec<(Node, Vec<Dep>)>) {
+    fn push(
+        &self,
+        plan: &Plan,
+        builder: &mut GraphBuilder,
+        arrivals: &mut Vec<(ReplayNode, Vec<ReplayDep>)>,
+    ) {
         let (graph, number) = (&self.rank.graph, self.first + self.node as u32);
-        let own = graph.deps(self.node).map(|dep| Dep {
+        let own = graph.deps(self.node).map(|dep| ReplayDep {
             from: self.first + dep.from,
             ..dep
         });
@@ -96,21 +101,21 @@ impl Source<'_> {
             .filter(|_| !graph.edges_to(self.node).is_empty())
             .zip(node.latency)
             .map(|(start, latency)| TimeNs(start.0.saturating_sub(latency.0)));
-        let mut own: Vec<Dep> = own.collect();
+        let mut own: Vec<ReplayDep> = own.collect();
         if let Some(at) = arrival {
             let kind = if graph.on_device(self.node) {
                 EdgeKind::StreamOrder
             } else {
                 EdgeKind::ProgramOrder
             };
-            let dep = Dep {
+            let dep = ReplayDep {
                 from: plan.nodes + at as u32,
                 kind,
                 inferred: false,
             };
             arrivals.push((
-                Node {
-                    kind: Kind::Arrival,
+                ReplayNode {
+                    kind: ReplayKind::Arrival,
                     duration: DurationNs(0),
                     ..node
                 },
@@ -121,7 +126,7 @@ impl Source<'_> {
         let meetings: Vec<u32> = meetings.collect();
         if plan.transfers.binary_search(&number).is_ok() {
             // a worker's range or a wait is the collective
-            node.kind = Kind::Collective;
+            node.kind = ReplayKind::Collective;
         }
         if let (Some(start), Some(met)) = (
             node.start,
@@ -136,7 +141,7 @@ impl Source<'_> {
             node.latency = Some(begins - ready.map_or(met, |ready| ready.max(met)));
         }
         let first = plan.meeting_nodes().start;
-        let meetings = meetings.into_iter().map(|meeting| Dep {
+        let meetings = meetings.into_iter().map(|meeting| ReplayDep {
             from: first + meeting,
             kind: EdgeKind::Collective,
             inferred: false,
@@ -144,9 +149,9 @@ impl Source<'_> {
         builder.push(node, meetings.chain(own));
     }
 
-    fn as_measured(&self) -> Node {
+    fn as_measured(&self) -> ReplayNode {
         let (graph, node) = (&self.rank.graph, self.node);
-        Node {
+        ReplayNode {
             kind: graph.kind[node],
             resource: self.first_resource + graph.resource[node],
             start: self.measured.then(|| graph.start[node]),

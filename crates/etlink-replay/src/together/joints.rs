@@ -1,15 +1,15 @@
 //! What links ranks in traces, as joints of their graphs.
 
-use super::{Joint, Part};
-use etlink_link::ranks::{Facts, Join};
+use super::{CollectiveNodes, MemberNodes};
+use etlink_link::ranks::{RankSummary, RunJoin};
 use serde::Serialize;
 
 /// The joints of a run, and how many communications are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Joined {
+pub struct JoinedCollectives {
     /// Those that can be joined.
     #[serde(skip)]
-    pub joints: Vec<Joint>,
+    pub joints: Vec<CollectiveNodes>,
     /// Not all ranks whose traces are here have it, or they say different kinds.
     pub unmatched: u64,
     /// Only one rank's trace is here.
@@ -19,16 +19,16 @@ pub struct Joined {
 }
 
 /// Joins the ranks' nodes. O(parts).
-pub fn joints(facts: &[Facts], join: &Join) -> Joined {
-    let mut joined = Joined::default();
+pub fn collective_nodes(facts: &[RankSummary], join: &RunJoin) -> JoinedCollectives {
+    let mut joined = JoinedCollectives::default();
     for joint in &join.joints {
-        let part = |part: &etlink_link::ranks::Part| {
+        let part = |part: &etlink_link::ranks::MatchMember| {
             let communication = facts
                 .get(part.rank as usize)?
                 .communications
                 .get(part.communication as usize)?;
             let runs = communication.runs;
-            let joined = Part {
+            let joined = MemberNodes {
                 rank: part.rank,
                 arrives: runs.arrives,
                 transfer: runs.waits,
@@ -36,12 +36,12 @@ pub fn joints(facts: &[Facts], join: &Join) -> Joined {
             };
             runs.is_transfer.then_some(joined)
         };
-        let parts: Option<Vec<Part>> = joint.parts.iter().map(part).collect();
+        let parts: Option<Vec<MemberNodes>> = joint.parts.iter().map(part).collect();
         match parts {
             _ if joint.parts.len() < 2 && joint.missing.is_empty() => joined.alone += 1,
             _ if !joint.is_whole() => joined.unmatched += 1,
             None => joined.without_transfer += 1,
-            Some(parts) => joined.joints.push(Joint {
+            Some(parts) => joined.joints.push(CollectiveNodes {
                 name: join.describe(joint),
                 parts,
             }),

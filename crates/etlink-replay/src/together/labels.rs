@@ -1,7 +1,7 @@
 //! What the nodes of all ranks are called.
 
-use super::{Joint, Together};
-use crate::labels::Labels;
+use super::{CollectiveNodes, RunGraph};
+use crate::labels::LabelSource;
 use etlink_model::{Correlation, NameId, Names};
 
 /// A rank's names and numbers, without the trace that they are from.
@@ -16,7 +16,7 @@ pub struct RankNames {
 
 impl RankNames {
     /// Takes those of so many nodes. O(nodes).
-    pub fn of(labels: &dyn Labels, nodes: usize) -> RankNames {
+    pub fn of(labels: &dyn LabelSource, nodes: usize) -> RankNames {
         let all = || 0..u32::try_from(nodes).unwrap_or(u32::MAX);
         let mut names = Names::default();
         let name = all().map(|node| names.intern(labels.name(node))).collect();
@@ -42,7 +42,7 @@ impl RankNames {
     }
 }
 
-impl Labels for RankNames {
+impl LabelSource for RankNames {
     fn name(&self, node: u32) -> &str {
         self.name
             .get(node as usize)
@@ -68,11 +68,11 @@ impl Labels for RankNames {
 #[derive(Clone, Copy, Debug)]
 pub struct RankLabels<'l> {
     /// Whose nodes they are.
-    pub together: &'l Together,
+    pub together: &'l RunGraph,
     /// By rank.
     pub ranks: &'l [RankNames],
     /// As they were joined.
-    pub joints: &'l [Joint],
+    pub joints: &'l [CollectiveNodes],
 }
 
 /// Where a node of the common graph comes from.
@@ -104,7 +104,7 @@ impl RankLabels<'_> {
     }
 }
 
-impl Labels for RankLabels<'_> {
+impl LabelSource for RankLabels<'_> {
     fn name(&self, node: u32) -> &str {
         match self.origin(node) {
             Origin::Own(rank, node) => self.ranks.get(rank).map_or("", |labels| labels.name(node)),

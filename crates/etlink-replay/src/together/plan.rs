@@ -1,10 +1,10 @@
 //! Which joints fit, and when and where their ranks meet.
 
-use super::{Fate, Joint, Part, Rank};
+use super::{CollectiveNodes, JoinOutcome, MemberNodes, RankGraph};
 use crate::figures::CLOCK_TOLERANCE_NS;
 use crate::graph::Error;
 use crate::labels::NoLabels;
-use crate::run::{Run, Settings, run};
+use crate::run::{ReplayRun, ReplaySettings, run_graph};
 use etlink_model::TimeNs;
 use std::ops::Range;
 
@@ -38,16 +38,17 @@ pub(super) struct Meeting {
 
 /// When nodes of the ranks begin and end by the common clock: as measured, else as each rank runs by itself.
 struct Times<'r> {
-    ranks: &'r [Rank],
-    runs: Vec<Option<Run>>,
+    ranks: &'r [RankGraph],
+    runs: Vec<Option<ReplayRun>>,
     /// All have measured times.
     measured: bool,
 }
 
 impl<'r> Times<'r> {
-    fn new(ranks: &'r [Rank]) -> Times<'r> {
-        let alone = |rank: &Rank| {
-            (!rank.graph.measured).then(|| run(&rank.graph, &NoLabels, &Settings::default()))
+    fn new(ranks: &'r [RankGraph]) -> Times<'r> {
+        let alone = |rank: &RankGraph| {
+            (!rank.graph.measured)
+                .then(|| run_graph(&rank.graph, &NoLabels, &ReplaySettings::default()))
         };
         Times {
             ranks,
@@ -68,8 +69,8 @@ impl<'r> Times<'r> {
     }
 
     /// When the last part of a joint came, and the uncertainty of its clock.
-    fn last(&self, joint: &Joint) -> Option<(TimeNs, i64)> {
-        let arrival = |part: &Part| {
+    fn last(&self, joint: &CollectiveNodes) -> Option<(TimeNs, i64)> {
+        let arrival = |part: &MemberNodes| {
             (
                 self.start(part.rank, part.arrives),
                 self.ranks[part.rank as usize].uncertainty_ns,
@@ -79,7 +80,7 @@ impl<'r> Times<'r> {
     }
 
     /// Whether a part waits for the last: it was done after that had come, as far as clocks tell.
-    fn waits(&self, part: &Part, (time, uncertainty): (TimeNs, i64)) -> bool {
+    fn waits(&self, part: &MemberNodes, (time, uncertainty): (TimeNs, i64)) -> bool {
         if !self.measured {
             return part.needs_all;
         }
@@ -92,7 +93,7 @@ impl<'r> Times<'r> {
 
 impl Plan {
     /// Numbers the ranks' nodes.
-    pub(super) fn new(ranks: &[Rank]) -> Result<Plan, Error> {
+    pub(super) fn new(ranks: &[RankGraph]) -> Result<Plan, Error> {
         let mut plan = Plan::default();
         for rank in ranks {
             plan.ranks.push((rank.rank, plan.nodes));
@@ -103,7 +104,11 @@ impl Plan {
     }
 
     /// Places the joints that fit.
-    pub(super) fn place(&mut self, ranks: &[Rank], joints: &[Joint]) -> Result<Vec<Fate>, Error> {
+    pub(super) fn place(
+        &mut self,
+        ranks: &[RankGraph],
+        joints: &[CollectiveNodes],
+    ) -> Result<Vec<JoinOutcome>, Error> {
         for part in joints.iter().flat_map(|joint| &joint.parts) {
             let nodes = ranks
                 .get(part.rank as usize)
@@ -119,18 +124,18 @@ impl Plan {
             }
         }
         let times = Times::new(ranks);
-        let fate = |joint: &Joint| match times.last(joint) {
+        let fate = |joint: &CollectiveNodes| match times.last(joint) {
             Some(last)
                 if joint
                     .parts
                     .iter()
                     .any(|part| part.needs_all && !times.waits(part, last)) =>
             {
-                Fate::Contradicted
+                JoinOutcome::Contradicted
             }
-            _ => Fate::Joined,
+            _ => JoinOutcome::Joined,
         };
-        let fates: Vec<Fate> = joints.iter().map(fate).collect();
+        let fates: Vec<JoinOutcome> = joints.iter().map(fate).collect();
         self.fill(&times, joints, &fates);
         Ok(fates)
     }
@@ -138,23 +143,23 @@ impl Plan {
     /// Places the joints again that `jammed`, by meeting, leaves.
     pub(super) fn take_out(
         &mut self,
-        ranks: &[Rank],
-        joints: &[Joint],
+        ranks: &[RankGraph],
+        joints: &[CollectiveNodes],
         jammed: &[u32],
-        fates: &mut [Fate],
+        fates: &mut [JoinOutcome],
     ) {
         jammed.iter().for_each(|meeting| {
-            fates[self.meetings[*meeting as usize].joint as usize] = Fate::OutOfOrder
+            fates[self.meetings[*meeting as usize].joint as usize] = JoinOutcome::OutOfOrder
         });
         self.fill(&Times::new(ranks), joints, fates);
     }
 
-    fn fill(&mut self, times: &Times<'_>, joints: &[Joint], fates: &[Fate]) {
+    fn fill(&mut self, times: &Times<'_>, joints: &[CollectiveNodes], fates: &[JoinOutcome]) {
         let joined = || {
             (0u32..)
                 .zip(joints)
                 .zip(fates)
-                .filter(|(_, fate)| **fate == Fate::Joined)
+                .filter(|(_, fate)| **fate == JoinOutcome::Joined)
                 .map(|(joint, _)| joint)
         };
         let number = |rank: u32, node: u32, ranks: &[(i64, u32)]| ranks[rank as usize].1 + node;

@@ -1,14 +1,14 @@
 //! How each rank fared.
 
-use super::Together;
+use super::RunGraph;
 use crate::graph::EdgeKind;
-use crate::run::Run;
+use crate::run::ReplayRun;
 use crate::stats::share;
 use serde::Serialize;
 
 /// Time in collectives and messages that are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Collectives {
+pub struct CollectiveTimes {
     /// How many.
     pub count: u64,
     /// From a rank's arrival, or from when it has nothing else to wait for, to the last one's, ns.
@@ -35,12 +35,12 @@ pub struct RankFigures {
     /// Mean difference of the nodes' ends, ns.
     pub end_error_ns: Option<i64>,
     /// What it does together with others, in the run.
-    pub collectives: Collectives,
+    pub collectives: CollectiveTimes,
 }
 
-impl Together {
+impl RunGraph {
     /// The ranks one by one. O(nodes + parts).
-    pub fn by_rank(&self, run: &Run) -> Vec<RankFigures> {
+    pub fn by_rank(&self, run: &ReplayRun) -> Vec<RankFigures> {
         let (origin, _) = run.window();
         let ends = self
             .plan
@@ -59,7 +59,7 @@ impl Together {
 
     fn of_rank(
         &self,
-        run: &Run,
+        run: &ReplayRun,
         rank: i64,
         nodes: std::ops::Range<usize>,
         origin: i64,
@@ -108,13 +108,13 @@ impl Together {
         arrival.map_or(start, |at| of(self.plan.nodes as usize + at))
     }
 
-    fn collectives(&self, run: &Run, nodes: std::ops::Range<usize>) -> Collectives {
+    fn collectives(&self, run: &ReplayRun, nodes: std::ops::Range<usize>) -> CollectiveTimes {
         let all = &self.plan.transfers;
         let own = all.partition_point(|node| (*node as usize) < nodes.start)
             ..all.partition_point(|node| (*node as usize) < nodes.end);
-        let mut sum = Collectives {
+        let mut sum = CollectiveTimes {
             count: own.len() as u64,
-            ..Collectives::default()
+            ..CollectiveTimes::default()
         };
         for &node in &all[own] {
             sum.waiting_ns = sum
@@ -128,7 +128,7 @@ impl Together {
     }
 
     /// How much later a transfer begins because of the others.
-    fn waits(&self, run: &Run, node: usize) -> i64 {
+    fn waits(&self, run: &ReplayRun, node: usize) -> i64 {
         let (mut own, mut met) = (None, None);
         for dep in self.graph.deps(node) {
             let latest = if dep.kind == EdgeKind::Collective {

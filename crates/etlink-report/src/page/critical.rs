@@ -3,7 +3,7 @@
 use super::strings::Strings;
 use super::timeline::Window;
 use etlink_model::TimeNs;
-use etlink_replay::{Cause, Graph, Labels, Run, Step, critical_path};
+use etlink_replay::{LabelSource, PathCause, PathStep, ReplayGraph, ReplayRun, critical_path};
 use serde::Serialize;
 
 /// Steps that are drawn together end up at most this many times as long as what counts as short.
@@ -31,15 +31,15 @@ pub(super) struct Path {
 /// A run, and what its nodes are called.
 #[derive(Clone, Copy)]
 pub(super) struct Ran<'t> {
-    pub(super) graph: &'t Graph,
-    pub(super) run: &'t Run,
-    pub(super) labels: &'t dyn Labels,
+    pub(super) graph: &'t ReplayGraph,
+    pub(super) run: &'t ReplayRun,
+    pub(super) labels: &'t dyn LabelSource,
 }
 
 /// One or several steps.
 #[derive(Clone, Copy)]
 struct Piece {
-    step: Step,
+    step: PathStep,
     /// The longest.
     longest: u32,
     start: TimeNs,
@@ -48,8 +48,8 @@ struct Piece {
 }
 
 /// The steps of the critical path that reach into a window. O(nodes + edges).
-pub(super) fn within(ran: Ran<'_>, window: &Window) -> Vec<Step> {
-    let inside = |step: &Step| {
+pub(super) fn within(ran: Ran<'_>, window: &Window) -> Vec<PathStep> {
+    let inside = |step: &PathStep| {
         ran.run.start[step.node as usize] < window.end
             && ran.run.end(step.node as usize) > window.start
     };
@@ -63,21 +63,21 @@ impl Path {
     /// `steps` as `most` at most; `range`: a step's place among the drawn.
     pub(super) fn new(
         ran: Ran<'_>,
-        steps: &[Step],
+        steps: &[PathStep],
         (origin, most): (TimeNs, usize),
-        range: impl Fn(&Step) -> Option<u32>,
+        range: impl Fn(&PathStep) -> Option<u32>,
         strings: &mut Strings,
     ) -> Path {
         let mut path = Path::default();
         for piece in pieces(ran.run, steps, most) {
-            let [cause, delay_cause] = piece.step.causes(ran.graph).map(Cause::name);
+            let [cause, delay_cause] = piece.step.causes(ran.graph).map(PathCause::name);
             let one = piece.count == 1;
-            let [longest, _] = Step {
+            let [longest, _] = PathStep {
                 node: piece.longest,
                 ..piece.step
             }
             .causes(ran.graph)
-            .map(Cause::name);
+            .map(PathCause::name);
             path.range
                 .push(range(&piece.step).filter(|_| one).map_or(-1, i64::from));
             path.name.push(if one {
@@ -99,8 +99,8 @@ impl Path {
 }
 
 /// Joins short neighbours until there are few enough: the limit is the least power of two that does.
-fn pieces(run: &Run, steps: &[Step], most: usize) -> Vec<Piece> {
-    let piece = |step: &Step| {
+fn pieces(run: &ReplayRun, steps: &[PathStep], most: usize) -> Vec<Piece> {
+    let piece = |step: &PathStep| {
         let node = step.node as usize;
         Piece {
             step: *step,
@@ -123,7 +123,7 @@ fn pieces(run: &Run, steps: &[Step], most: usize) -> Vec<Piece> {
     }
 }
 
-fn join(run: &Run, all: &[Piece], limit: i64) -> Vec<Piece> {
+fn join(run: &ReplayRun, all: &[Piece], limit: i64) -> Vec<Piece> {
     let mut joined: Vec<Piece> = vec![];
     for piece in all {
         let is_short = |piece: &Piece| {
@@ -159,22 +159,22 @@ fn join(run: &Run, all: &[Piece], limit: i64) -> Vec<Piece> {
 mod tests {
     use super::*;
     use etlink_model::DurationNs;
-    use etlink_replay::Via;
+    use etlink_replay::StartReason;
 
     #[test]
     fn a_long_path_is_joined_where_it_is_short() {
         // 100 steps of 10 ns, one after the other, then one of 1 ms
-        let mut run = Run {
+        let mut run = ReplayRun {
             start: (0..100).map(|at| TimeNs(at * 10)).collect(),
             duration: vec![DurationNs(10); 100],
-            ..Run::default()
+            ..ReplayRun::default()
         };
         run.start.push(TimeNs(1_000));
         run.duration.push(DurationNs(1_000_000));
-        let steps: Vec<Step> = (0..101)
-            .map(|node| Step {
+        let steps: Vec<PathStep> = (0..101)
+            .map(|node| PathStep {
                 node,
-                via: Via::Start,
+                via: StartReason::Start,
                 latency_ns: 0,
             })
             .collect();

@@ -4,7 +4,7 @@ use super::ranges::{Ids, NONE};
 use super::strings::Strings;
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node};
 use etlink_model::TimeNs;
-use etlink_replay::{Graph, Run};
+use etlink_replay::{ReplayGraph, ReplayRun};
 use serde::Serialize;
 
 /// Reasons to wait, as columns. Order on a thread is what the track shows: it is left out.
@@ -28,8 +28,8 @@ pub(super) struct Deps {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Of<'t> {
     pub(super) trace: &'t LinkedTrace,
-    pub(super) graph: &'t Graph,
-    pub(super) run: &'t Run,
+    pub(super) graph: &'t ReplayGraph,
+    pub(super) run: &'t ReplayRun,
     pub(super) ids: Ids,
 }
 

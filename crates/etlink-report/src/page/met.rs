@@ -1,7 +1,8 @@
 //! When the ranks came to each collective, for a heat map.
 
 use etlink_link::ranks::{
-    Arrival, Clock, Facts, Join, Lateness, Skew, arrivals, company, lateness, skews,
+    CollectiveArrival, CollectiveSkew, RankClock, RankSummary, RunJoin, StragglerStats,
+    collective_arrivals, collective_skews, select_run, straggler_stats,
 };
 use serde::Serialize;
 
@@ -16,13 +17,13 @@ const LISTED: usize = 2_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Met {
     /// The ranks' clocks against the first rank's.
-    pub clocks: Vec<Clock>,
+    pub clocks: Vec<RankClock>,
     /// Sums per rank.
-    pub ranks: Vec<Lateness>,
+    pub ranks: Vec<StragglerStats>,
     /// Ranks of the run have no trace here: nothing is known of when they came.
     pub(super) absent: bool,
     /// Collectives and messages, by time.
-    pub skews: Vec<Skew>,
+    pub skews: Vec<CollectiveSkew>,
     /// How many there are; more than are listed, if they are very many.
     pub(super) count: usize,
     /// The heat map.
@@ -40,12 +41,12 @@ pub(super) struct Late {
 
 impl Met {
     /// Compares the ranks of a run. O(n log n) in the communications.
-    pub fn new(ranks: &[Facts], join: &Join, clocks: Vec<Clock>) -> Met {
-        let skews = skews(ranks, join, &clocks);
-        let arrivals: Vec<Vec<Arrival>> = join
+    pub fn new(ranks: &[RankSummary], join: &RunJoin, clocks: Vec<RankClock>) -> Met {
+        let skews = collective_skews(ranks, join, &clocks);
+        let arrivals: Vec<Vec<CollectiveArrival>> = join
             .joints
             .iter()
-            .filter_map(|joint| arrivals(ranks, &clocks, joint))
+            .filter_map(|joint| collective_arrivals(ranks, &clocks, joint))
             .collect();
         // one arrival list per skew: both leave out what not all ranks have
         let mut late = if arrivals.len() == skews.len() {
@@ -55,9 +56,9 @@ impl Met {
         };
         let count = skews.len();
         let skews = list(skews, &mut late.first);
-        let absent = !company(ranks, true).absent.is_empty();
+        let absent = !select_run(ranks, true).absent.is_empty();
         Met {
-            ranks: lateness(ranks, join, &clocks),
+            ranks: straggler_stats(ranks, join, &clocks),
             absent,
             late,
             clocks,
@@ -95,7 +96,7 @@ impl Met {
 }
 
 /// The skews that are listed; `first` gets their places there.
-fn list(skews: Vec<Skew>, first: &mut [u32]) -> Vec<Skew> {
+fn list(skews: Vec<CollectiveSkew>, first: &mut [u32]) -> Vec<CollectiveSkew> {
     if skews.len() <= LISTED {
         return skews;
     }
@@ -112,7 +113,7 @@ fn list(skews: Vec<Skew>, first: &mut [u32]) -> Vec<Skew> {
 }
 
 /// `arrivals`: when each rank came, the first first.
-fn late(ranks: usize, arrivals: &[Vec<Arrival>]) -> Late {
+fn late(ranks: usize, arrivals: &[Vec<CollectiveArrival>]) -> Late {
     let columns = (CELLS / ranks.max(1)).clamp(1, COLUMNS);
     let each = arrivals.len().div_ceil(columns).max(1);
     let mut late = Late {
@@ -124,7 +125,7 @@ fn late(ranks: usize, arrivals: &[Vec<Arrival>]) -> Late {
         let mut sums = vec![(0i64, 0i64); ranks];
         for arrivals in together {
             let first = arrivals.first().map_or(0, |arrival| arrival.at_ns);
-            for Arrival { at_ns, rank, .. } in arrivals {
+            for CollectiveArrival { at_ns, rank, .. } in arrivals {
                 if let Some((sum, count)) = sums.get_mut(*rank as usize) {
                     (*sum, *count) = (sum.saturating_add(at_ns.saturating_sub(first)), *count + 1);
                 }
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn of_very_many_the_worst_are_listed() {
-        let skew = |at: i64| Skew {
+        let skew = |at: i64| CollectiveSkew {
             kind: String::new(),
             ranks: String::new(),
             group: 0,
@@ -169,11 +170,11 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_said() {
-        let clock = |rank, uncertainty_ns, by_machine| Clock {
+        let clock = |rank, uncertainty_ns, by_machine| RankClock {
             rank,
             uncertainty_ns,
             by_machine,
-            ..Clock::default()
+            ..RankClock::default()
         };
         let known = vec![
             clock(0, Some(0), false),
@@ -211,7 +212,7 @@ mod tests {
 
     #[test]
     fn collectives_share_columns_when_there_are_many() {
-        let came = |at_ns, rank| Arrival {
+        let came = |at_ns, rank| CollectiveArrival {
             at_ns,
             rank,
             waits_ns: 0,
@@ -224,7 +225,8 @@ mod tests {
                 ns: vec![vec![Some(0), None], vec![Some(30), Some(0)]]
             }
         );
-        let many: Vec<Vec<Arrival>> = (0..801).map(|n| vec![came(0, 1), came(n, 0)]).collect();
+        let many: Vec<Vec<CollectiveArrival>> =
+            (0..801).map(|n| vec![came(0, 1), came(n, 0)]).collect();
         let many = late(2, &many);
         assert_eq!(
             (

@@ -40,7 +40,7 @@ pub use written::{Written, graph_timeline};
 
 use etlink_analyze::{Analysis, Total};
 use etlink_link::{EdgeKind, LinkReport};
-use etlink_replay::{Figures, PathReport};
+use etlink_replay::{PathReport, ReplayFigures};
 use packed::pack;
 use serde::Serialize;
 use serde_json::Value;
@@ -86,7 +86,7 @@ pub struct Rank {
     /// What `etlink link` says; none of a written graph.
     pub link: Option<LinkReport>,
     /// What `etlink replay` says; none where there is no graph.
-    pub figures: Option<Figures>,
+    pub figures: Option<ReplayFigures>,
     /// The same of the critical path; without its steps.
     pub critical_path: Option<PathReport>,
 }

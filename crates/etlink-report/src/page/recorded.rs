@@ -11,14 +11,14 @@ use super::tracks::{Track, track};
 use etlink_analyze::Rows;
 use etlink_link::NodeKind;
 use etlink_model::{OpIdx, TimeNs};
-use etlink_replay::{Graph, Run, Step};
+use etlink_replay::{PathStep, ReplayGraph, ReplayRun};
 
 /// Draws a window with `most` ranges at most. Names take 40 times `most` characters, then they are cut. `member`: what the rank is
 /// among the others. O(n log n).
 pub fn timeline(
     rows: &Rows<'_>,
-    graph: &Graph,
-    run: &Run,
+    graph: &ReplayGraph,
+    run: &ReplayRun,
     window: Window,
     most: usize,
     member: Option<&Member<'_>>,
@@ -33,7 +33,7 @@ pub fn timeline(
     let (origin, start) = (TimeNs(window.start.0), window.start);
     let steps = critical::within(ran, &window);
     // a gap is time of the program itself, not of the annotation around it
-    let of_path = |step: &Step| {
+    let of_path = |step: &PathStep| {
         let node = trace.nodes.get(step.node as usize);
         ids.of_node(&node)
             .filter(|_| node.kind != NodeKind::HostGap)
@@ -59,7 +59,7 @@ pub fn timeline(
         ids,
     };
     timeline.deps = deps::deps(of, &place, origin, &mut strings);
-    let range = |step: &Step| {
+    let range = |step: &PathStep| {
         of_path(step)
             .and_then(|id| place.get(id).copied())
             .filter(|at| *at != NONE)

@@ -3,7 +3,7 @@
 use super::{Met, Page, Rank};
 use etlink_link::LinkReport;
 use etlink_model::Severity;
-use etlink_replay::Cause;
+use etlink_replay::PathCause;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -99,8 +99,8 @@ fn on_the_path(ranks: &[Rank]) -> Option<String> {
     ))
 }
 
-fn causes(ranks: &[Rank]) -> Vec<(Cause, i64)> {
-    let mut sums: Vec<(Cause, i64)> = vec![];
+fn causes(ranks: &[Rank]) -> Vec<(PathCause, i64)> {
+    let mut sums: Vec<(PathCause, i64)> = vec![];
     for (cause, time) in ranks
         .iter()
         .filter_map(|rank| rank.critical_path.as_ref())

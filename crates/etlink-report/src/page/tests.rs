@@ -4,7 +4,7 @@ use etlink_analyze::{Options, Rows, Rules, analyze, total};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::builder::{Queue, TraceBuilder};
 use etlink_model::{DurationNs, TimeNs};
-use etlink_replay::{Run, Settings};
+use etlink_replay::{ReplayRun, ReplaySettings};
 use std::io::Read;
 
 const HOSTILE: &str = "</script><script>alert(1)</script>";
@@ -22,9 +22,9 @@ fn linked(draw: &TraceBuilder) -> LinkedTrace {
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }
 
-fn ran(trace: &LinkedTrace) -> (etlink_replay::Graph, Run) {
-    let graph = etlink_replay::graph_of(trace).expect("a graph");
-    let run = etlink_replay::run(&graph, trace, &Settings::default());
+fn ran(trace: &LinkedTrace) -> (etlink_replay::ReplayGraph, ReplayRun) {
+    let graph = etlink_replay::graph_from_trace(trace).expect("a graph");
+    let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
     (graph, run)
 }
 
@@ -69,7 +69,7 @@ fn page_of(trace: &LinkedTrace, title: &str, timeline: &Packed) -> String {
         ),
         memory_charts: vec![],
         link: Some(trace.report.clone()),
-        figures: Some(etlink_replay::figures(&graph, trace, &run)),
+        figures: Some(etlink_replay::replay_figures(&graph, trace, &run)),
         critical_path: Some(PathReport {
             steps: vec![],
             ..path

@@ -1,6 +1,6 @@
 //! A step of all ranks by one clock: when each began it, came to each collective or message, and was done with it.
 //!
-//! Times are by the first rank's clock (`etlink_link::ranks::clocks`), from the first start on. A rank's own timeline is put on that clock as a
+//! Times are by the first rank's clock (`etlink_link::ranks::align_clocks`), from the first start on. A rank's own timeline is put on that clock as a
 //! whole, by its start: within a window of a second a clock that drifts by 10 ppm moves 10 us, and what is said of arrivals is exact.
 
 use super::deps::Deps;
@@ -10,7 +10,10 @@ use super::summary::time;
 use super::timeline::{Said, Source, Timeline, Window};
 use super::tracks::Track;
 use etlink_link::EdgeKind;
-use etlink_link::ranks::{Arrival, Clock, Communication, Facts, Join, Runs, Skew, arrivals, skews};
+use etlink_link::ranks::{
+    CollectiveArrival, CollectiveSkew, CommExtent, Communication, RankClock, RankSummary, RunJoin,
+    collective_arrivals, collective_skews,
+};
 use etlink_model::{DurationNs, TimeNs};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -35,7 +38,7 @@ pub(super) struct Joint {
 #[derive(Clone, Copy, Debug)]
 pub struct Member<'t> {
     rank: i64,
-    clock: Clock,
+    clock: RankClock,
     /// Zero of the common clock, ns since the Unix epoch.
     origin_ns: i64,
     /// Nodes and what they are a side of, ascending.
@@ -45,8 +48,8 @@ pub struct Member<'t> {
 /// The ranks of a run, and the step that is drawn of them.
 #[derive(Clone, Debug)]
 pub struct Together<'t> {
-    ranks: &'t [Facts],
-    clocks: &'t [Clock],
+    ranks: &'t [RankSummary],
+    clocks: &'t [RankClock],
     step: Option<&'t str>,
     /// From the first start on, ns since the Unix epoch by the first rank's clock.
     window: (i64, i64),
@@ -59,9 +62,9 @@ pub struct Together<'t> {
 impl<'t> Together<'t> {
     /// Of the step of this name; of all if there is none. O(n log n) in the communications.
     pub fn new(
-        ranks: &'t [Facts],
-        join: &Join,
-        clocks: &'t [Clock],
+        ranks: &'t [RankSummary],
+        join: &RunJoin,
+        clocks: &'t [RankClock],
         step: Option<&'t str>,
     ) -> Together<'t> {
         let window = window(ranks, clocks, step);
@@ -76,9 +79,9 @@ impl<'t> Together<'t> {
         let met = join
             .joints
             .iter()
-            .filter_map(|joint| Some((joint, arrivals(ranks, clocks, joint)?)));
+            .filter_map(|joint| Some((joint, collective_arrivals(ranks, clocks, joint)?)));
         let mut all: Vec<_> = met
-            .zip(skews(ranks, join, clocks))
+            .zip(collective_skews(ranks, join, clocks))
             .filter(|((_, at), skew)| together.overlaps(skew.start_ns, last(at)))
             .collect();
         all.sort_by_key(|(_, skew)| (std::cmp::Reverse(skew.skew_ns), skew.start_ns));
@@ -278,8 +281,8 @@ impl<'t> Together<'t> {
 }
 
 impl Joint {
-    fn new(skew: Skew, first: i64, origin_ns: i64) -> Joint {
-        let Skew {
+    fn new(skew: CollectiveSkew, first: i64, origin_ns: i64) -> Joint {
+        let CollectiveSkew {
             kind,
             ranks,
             number,
@@ -415,17 +418,17 @@ impl Source for All<'_> {
     }
 }
 
-fn last(arrivals: &[Arrival]) -> i64 {
+fn last(arrivals: &[CollectiveArrival]) -> i64 {
     arrivals.last().map_or(i64::MIN, |last| last.at_ns)
 }
 
 /// From the arrival to the end.
-fn span(runs: &Runs) -> (i64, i64) {
+fn span(runs: &CommExtent) -> (i64, i64) {
     (runs.arrival_ns.min(runs.end_ns), runs.end_ns)
 }
 
 /// Of the step, as any rank has it, and of what was launched in it, but no more than twice its length; without a step all.
-fn window(ranks: &[Facts], clocks: &[Clock], step: Option<&str>) -> (i64, i64) {
+fn window(ranks: &[RankSummary], clocks: &[RankClock], step: Option<&str>) -> (i64, i64) {
     let places = || {
         (0usize..)
             .zip(ranks)
@@ -436,8 +439,9 @@ fn window(ranks: &[Facts], clocks: &[Clock], step: Option<&str>) -> (i64, i64) {
             (first.min(a), end.max(b))
         })
     };
-    let of_step =
-        |facts: &Facts, at: usize| facts.steps.get(at as u32).map(|of| of.name.as_str()) == step;
+    let of_step = |facts: &RankSummary, at: usize| {
+        facts.steps.get(at as u32).map(|of| of.name.as_str()) == step
+    };
     let launched = spans(&mut places().flat_map(|(clock, facts)| {
         let of = facts
             .communications

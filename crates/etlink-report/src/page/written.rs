@@ -9,17 +9,17 @@ use super::together::Member;
 use super::tracks::Track;
 use etlink_analyze::Rules;
 use etlink_model::TimeNs;
-use etlink_replay::{EdgeKind, Graph, Kind, Labels, Run};
+use etlink_replay::{EdgeKind, LabelSource, ReplayGraph, ReplayKind, ReplayRun};
 
 /// A written graph and its run.
 #[derive(Clone, Copy)]
 pub struct Written<'t> {
     /// The graph.
-    pub graph: &'t Graph,
+    pub graph: &'t ReplayGraph,
     /// How it ran.
-    pub run: &'t Run,
+    pub run: &'t ReplayRun,
     /// What its nodes are called.
-    pub labels: &'t dyn Labels,
+    pub labels: &'t dyn LabelSource,
     /// Classes of kernels.
     pub rules: &'t Rules,
     /// What a node says of itself: lines `what: value`.
@@ -56,7 +56,7 @@ pub fn graph_timeline(
     let (mut timeline, place) =
         Timeline::draw(window, all, (graph.len(), most), &kept, &of, &mut strings);
     timeline.deps = deps(of, &place, start, &mut strings);
-    let range = |step: &etlink_replay::Step| {
+    let range = |step: &etlink_replay::PathStep| {
         place
             .get(step.node as usize)
             .copied()
@@ -90,8 +90,8 @@ impl Written<'_> {
     }
 }
 
-fn is_work(kind: Kind) -> bool {
-    !kind.is_delay() && !matches!(kind, Kind::HostGap | Kind::Arrival)
+fn is_work(kind: ReplayKind) -> bool {
+    !kind.is_delay() && !matches!(kind, ReplayKind::HostGap | ReplayKind::Arrival)
 }
 
 fn within(of: Written<'_>, window: &Window) -> Vec<Drawn> {
@@ -177,10 +177,10 @@ impl Source for Written<'_> {
 
     fn kind(&self, id: usize) -> u8 {
         match self.graph.kind[id] {
-            Kind::Collective => 1,
-            Kind::MemoryCopy => 2,
-            Kind::Kernel => self.rules.class(self.labels.name(id as u32)) as u8,
-            Kind::Runtime => 6,
+            ReplayKind::Collective => 1,
+            ReplayKind::MemoryCopy => 2,
+            ReplayKind::Kernel => self.rules.class(self.labels.name(id as u32)) as u8,
+            ReplayKind::Runtime => 6,
             _ => 4,
         }
     }

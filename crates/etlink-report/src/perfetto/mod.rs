@@ -41,7 +41,7 @@ mod tests;
 use arrows::Arrows;
 pub use arrows::is_drawn;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Clock, Release};
+use etlink_link::ranks::{RankClock, WaitCause};
 use etlink_model::{DurationNs, TimeNs};
 use sink::{Out, Range, Sink, Times, Track};
 use slices::{Slice, Slices};
@@ -97,11 +97,11 @@ pub struct Member<'a> {
     /// What names of its processes begin with, `rank 3`.
     pub name: &'a str,
     /// Its clock against that of the file.
-    pub clock: Clock,
+    pub clock: RankClock,
     /// The instant that is 0 in the file, ns since the Unix epoch by the file's clock; nothing of the trace is earlier.
     pub origin_ns: i64,
     /// What other ranks made it wait for, and it others.
-    pub releases: &'a [Release],
+    pub releases: &'a [WaitCause],
 }
 
 /// A node of the critical path. Steps follow each other: one's start is the last one's end and its delay.

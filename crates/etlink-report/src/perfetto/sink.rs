@@ -1,7 +1,7 @@
 //! What the walk over a trace hands to the writer of a format.
 
 use super::arrows::Mark;
-use etlink_link::ranks::Clock;
+use etlink_link::ranks::RankClock;
 use etlink_model::{DurationNs, TimeNs};
 use serde::Serialize;
 use std::fmt::{Display, Write as _};
@@ -39,7 +39,7 @@ pub(super) struct Range<'n> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     /// Of the trace against the file's.
-    pub(super) clock: Clock,
+    pub(super) clock: RankClock,
     /// What the trace's times are since, by its own clock.
     pub(super) base_ns: i64,
     /// The instant that is 0, by the file's clock.
@@ -50,7 +50,7 @@ impl Times {
     /// Of a trace by itself, where `origin` is 0.
     pub(super) fn since(origin: TimeNs) -> Times {
         Times {
-            clock: Clock::default(),
+            clock: RankClock::default(),
             base_ns: 0,
             origin_ns: origin.0,
         }

@@ -1,6 +1,6 @@
 //! What becomes a range: whole ops, calls and rows, in order of time.
 
-use etlink_link::ranks::Release;
+use etlink_link::ranks::WaitCause;
 use etlink_link::{LinkedTrace, Node, NodeKind};
 use etlink_model::{DurationNs, OpIdx, TimeNs};
 use std::cmp::Reverse;
@@ -61,7 +61,7 @@ impl Slice {
 pub(super) struct Slices<'t> {
     pub(super) trace: &'t LinkedTrace,
     /// What other ranks made this one wait for, and it others.
-    pub(super) releases: &'t [Release],
+    pub(super) releases: &'t [WaitCause],
     op_node: Vec<u32>,
     call_node: Vec<u32>,
     row_node: Vec<u32>,
@@ -69,7 +69,7 @@ pub(super) struct Slices<'t> {
 
 impl<'t> Slices<'t> {
     /// O(nodes).
-    pub(super) fn new(trace: &'t LinkedTrace, releases: &'t [Release]) -> Slices<'t> {
+    pub(super) fn new(trace: &'t LinkedTrace, releases: &'t [WaitCause]) -> Slices<'t> {
         let device = &trace.device;
         let [op_node, call_node, row_node] =
             [device.ops.len(), device.calls.len(), device.rows.len()].map(|rows| vec![NONE; rows]);
@@ -159,7 +159,7 @@ impl<'t> Slices<'t> {
     }
 
     /// When the last rank had come, by the trace's times.
-    pub(super) fn released(&self, release: &Release) -> TimeNs {
+    pub(super) fn released(&self, release: &WaitCause) -> TimeNs {
         TimeNs(
             release
                 .at_ns

@@ -3,7 +3,7 @@
 use super::{TensorDeps, size};
 use bytesize::ByteSize;
 use clap::{ArgGroup, Args};
-use etlink_replay::{EdgeKind, Scale};
+use etlink_replay::{DurationScale, EdgeKind};
 use std::path::PathBuf;
 
 /// `etlink replay`.
@@ -77,7 +77,7 @@ pub struct WhatIf {
     pub resources: bool,
     /// What if these took longer or shorter: `NAME=0.5` (`*` and `?` stand for anything), 'kind=device 2.0', 'kind=collective 0.5'; with 'rank=1/' before it on that rank alone
     #[arg(long, value_name = "RULE")]
-    pub scale: Vec<Scale>,
+    pub scale: Vec<DurationScale>,
     /// What if nothing waited for this reason: `program_order`, `launch`, `stream_order`, `event_wait`, `host_wait`, `handoff`, `tensor`, `collective` (other ranks)
     #[arg(long, value_name = "KIND", value_parser = edge_kind)]
     pub drop_edges: Vec<EdgeKind>,

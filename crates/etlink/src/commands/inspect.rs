@@ -37,7 +37,7 @@ pub fn run(args: Inspect) -> Result<Outcome> {
 
 fn look(input: Input, path: &Path) -> Result<Map<String, Value>> {
     match input.kind {
-        FileKind::HostTrace => Ok(host(&read_host(input, 1, etlink_link::TensorDeps::None)?)),
+        FileKind::HostTrace => Ok(host(&read_host(input, 1, etlink_link::TensorEdges::None)?)),
         FileKind::KinetoTrace => Ok(device(&read_device(input, 1, true)?)),
         FileKind::ChakraEt | FileKind::ChakraJson | FileKind::EtPlus => {
             let graph = read::read(input.content).with_context(|| path.display().to_string())?;

@@ -6,7 +6,7 @@ mod once;
 
 use super::comm::comm_of;
 use crate::{Demotion, Latency, Part, WriteOptions};
-use etlink_link::ranks::Groups;
+use etlink_link::ranks::GroupResolver;
 use etlink_link::{Edges, LinkedTrace, Node, NodeKind, Nodes};
 use etlink_model::DurationNs;
 use indexmap::IndexMap;
@@ -32,7 +32,7 @@ impl<'t> Graph<'t> {
     /// O(n log n) in nodes and edges.
     pub(crate) fn of(
         trace: &'t LinkedTrace,
-        groups: &Groups<'_>,
+        groups: &GroupResolver<'_>,
         options: &WriteOptions<'_>,
     ) -> Graph<'t> {
         let mut whole = Graph {

@@ -8,7 +8,7 @@ use etlink_model::OpIdx;
 fn part_of<'t>(trace: &'t LinkedTrace, part: Part, in_turn: bool) -> Graph<'t> {
     Graph::of(
         trace,
-        &Groups::new(trace),
+        &GroupResolver::new(trace),
         &WriteOptions {
             part,
             in_turn,

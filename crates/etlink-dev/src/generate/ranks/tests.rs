@@ -1,5 +1,7 @@
 use super::*;
-use etlink_link::ranks::{Clock, Facts, clocks, join, lateness, stragglers};
+use etlink_link::ranks::{
+    RankClock, RankSummary, align_clocks, join_ranks, step_stragglers, straggler_stats,
+};
 
 fn recorded(times: u32) -> Recorded {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/ddp2-2.15.0");
@@ -28,7 +30,7 @@ fn wishes(ranks: usize) -> Wishes {
 }
 
 /// The ranks as they are after linking.
-fn linked(recorded: &Recorded, story: &Story) -> Vec<Facts> {
+fn linked(recorded: &Recorded, story: &Story) -> Vec<RankSummary> {
     let one = |rank: usize| {
         let (mut host, mut device) = (vec![], vec![]);
         recorded.write_host(story, rank, &mut host).expect("writes");
@@ -56,13 +58,13 @@ fn linked(recorded: &Recorded, story: &Story) -> Vec<Facts> {
             report.notes,
             report.anomalies
         );
-        Facts::of(&trace, rank as i64)
+        RankSummary::of(&trace, rank as i64)
     };
     (0..story.ranks).map(one).collect()
 }
 
 /// By how much a clock puts a rank's time wrong, at worst, over the window; times of rank 0 are true.
-fn worst(story: &Story, ranks: &[Facts], clocks: &[Clock], rank: usize) -> i64 {
+fn worst(story: &Story, ranks: &[RankSummary], clocks: &[RankClock], rank: usize) -> i64 {
     let sides = ranks[rank].communications.iter().zip(0..);
     let wrong = sides.map(|(own, collective)| {
         let base = ranks[0].communications[0].end_ns - story.rows(0, 0).kernel.1;
@@ -81,7 +83,7 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
     let recorded = recorded(2);
     let story = recorded.story(&wishes(32)).expect("a story");
     let ranks = linked(&recorded, &story);
-    let joined = join(&ranks);
+    let joined = join_ranks(&ranks);
     assert!(joined.problems.is_empty(), "{:?}", joined.problems);
     assert_eq!(
         (joined.groups.len(), joined.joints.len()),
@@ -93,7 +95,7 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
             .iter()
             .all(|joint| joint.parts.len() == 32 && joint.is_whole())
     );
-    let clocks = clocks(&ranks, &joined);
+    let clocks = align_clocks(&ranks, &joined);
     for rank in 1..32 {
         let wrong = worst(&story, &ranks, &clocks, rank);
         assert!(
@@ -102,7 +104,7 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
             clocks[rank]
         );
     }
-    let sums = lateness(&ranks, &joined, &clocks);
+    let sums = straggler_stats(&ranks, &joined, &clocks);
     let late = sums
         .iter()
         .max_by_key(|rank| rank.caused_ns)
@@ -111,7 +113,7 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
         (late.rank, late.last),
         (LATE.rank as i64, story.collectives() as u64)
     );
-    let steps = stragglers(&ranks, &joined, &clocks);
+    let steps = step_stragglers(&ranks, &joined, &clocks);
     let told: Vec<_> = steps
         .iter()
         .map(|step| {
@@ -147,7 +149,7 @@ fn drift_of_a_known_run_is_found() {
         })
         .expect("a story");
     let ranks = linked(&recorded, &story);
-    let clocks = clocks(&ranks, &join(&ranks));
+    let clocks = align_clocks(&ranks, &join_ranks(&ranks));
     for rank in 1..4 {
         let (clock, drift) = (clocks[rank], clocks[rank].drift.expect("a drift"));
         let truth = story.drift_ppb[rank];

@@ -21,7 +21,7 @@ const MATTERS_NS: i64 = 1_000;
 
 /// How fast an offset grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Drift {
+pub struct ClockDrift {
     /// Growth of the offset, ns per second of the rank's own clock (parts per billion; 1000 are 1 ppm).
     pub ppb: i64,
     /// The drift is not further off than this, as far as the collectives tell.
@@ -30,9 +30,9 @@ pub struct Drift {
     pub applied: bool,
 }
 
-impl Drift {
+impl ClockDrift {
     /// Of a clock against itself.
-    pub(super) const NONE: Drift = Drift {
+    pub(super) const NONE: ClockDrift = ClockDrift {
         ppb: 0,
         uncertainty_ppb: 0,
         applied: false,
@@ -40,8 +40,8 @@ impl Drift {
 
     /// Of a third clock against the first, over a second. What is not applied is taken for none; what is not known can be any
     /// that clocks have, and is most likely none.
-    pub(super) fn sum(one: Option<Drift>, other: Option<Drift>) -> Option<Drift> {
-        const UNKNOWN: Drift = Drift {
+    pub(super) fn sum(one: Option<ClockDrift>, other: Option<ClockDrift>) -> Option<ClockDrift> {
+        const UNKNOWN: ClockDrift = ClockDrift {
             ppb: 0,
             uncertainty_ppb: MAX_PPB,
             applied: false,
@@ -52,9 +52,10 @@ impl Drift {
             return None;
         }
         let (one, other) = (one.unwrap_or(UNKNOWN), other.unwrap_or(UNKNOWN));
-        let ppb = |drift: Drift, alone: bool| if drift.applied || alone { drift.ppb } else { 0 };
+        let ppb =
+            |drift: ClockDrift, alone: bool| if drift.applied || alone { drift.ppb } else { 0 };
         let neither = !one.applied && !other.applied;
-        Some(Drift {
+        Some(ClockDrift {
             ppb: ppb(one, neither).saturating_add(ppb(other, neither)),
             uncertainty_ppb: one.uncertainty_ppb.saturating_add(other.uncertainty_ppb),
             applied: !neither,
@@ -62,8 +63,8 @@ impl Drift {
     }
 
     /// Of the other clock against this one.
-    pub(super) fn inverse(self) -> Drift {
-        Drift {
+    pub(super) fn inverse(self) -> ClockDrift {
+        ClockDrift {
             ppb: self.ppb.saturating_neg(),
             ..self
         }
@@ -77,7 +78,7 @@ pub(super) fn moved(ppb: i64, ns: i64) -> i64 {
 }
 
 /// The drift that collectives in order of time tell.
-pub(super) fn of(points: &[Point]) -> Option<Drift> {
+pub(super) fn of(points: &[Point]) -> Option<ClockDrift> {
     let (first, last) = (points.first()?, points.last()?);
     let window = last.end.saturating_sub(first.end);
     let line = line(points);
@@ -101,7 +102,7 @@ pub(super) fn of(points: &[Point]) -> Option<Drift> {
         .map_or(low.midpoint(high), |line| line.ppb)
         .clamp(low, high);
     let beyond = low > 0 || high < 0;
-    Some(Drift {
+    Some(ClockDrift {
         ppb,
         uncertainty_ppb: (ppb - low).max(high - ppb),
         applied: beyond && moved(ppb, window).abs() >= MATTERS_NS,

@@ -1,6 +1,6 @@
 //! One rank's clock against another's, from their common collectives.
 
-use super::Clock;
+use super::RankClock;
 use super::drift::{self, moved};
 use crate::ranks::Communication;
 
@@ -46,7 +46,7 @@ pub(super) fn bounds(points: &[Point], ppb: i64) -> (i64, i64) {
 pub(super) fn fit<'c>(
     sides: impl Iterator<Item = (&'c Communication, &'c Communication)>,
     at_ns: i64,
-) -> Option<Clock> {
+) -> Option<RankClock> {
     let mut points: Vec<Point> = sides
         .map(|(reference, other)| Point::new(reference, other, at_ns))
         .collect();
@@ -79,13 +79,13 @@ pub(super) fn fit<'c>(
             .max(upper.saturating_sub(offset_ns))
     };
     let support = points.len() as u64;
-    Some(Clock {
+    Some(RankClock {
         offset_ns,
         uncertainty_ns: Some(uncertainty),
         support,
         contradicted,
         drift,
         at_ns,
-        ..Clock::default()
+        ..RankClock::default()
     })
 }

@@ -1,11 +1,11 @@
 use super::*;
-use crate::ranks::join;
+use crate::ranks::join_ranks;
 use crate::ranks::testing::{collective, rank};
 use CollectiveKind::{AllReduce, Broadcast};
 
 /// All-reduces at 1 ms distance, in which rank `late` of each comes last, on clocks that are `off` by so much.
-fn drawn(off: &[i64], groups: &[&[u64]], rounds: i64) -> Vec<Facts> {
-    let mut ranks: Vec<Facts> = (0..)
+fn drawn(off: &[i64], groups: &[&[u64]], rounds: i64) -> Vec<RankSummary> {
+    let mut ranks: Vec<RankSummary> = (0..)
         .zip(off)
         .map(|(at, _)| rank(at, off.len() as i64, groups))
         .collect();
@@ -35,8 +35,8 @@ fn drawn(off: &[i64], groups: &[&[u64]], rounds: i64) -> Vec<Facts> {
     ranks
 }
 
-fn offsets(ranks: &[Facts]) -> Vec<Clock> {
-    clocks(ranks, &join(ranks))
+fn offsets(ranks: &[RankSummary]) -> Vec<RankClock> {
+    align_clocks(ranks, &join_ranks(ranks))
 }
 
 #[test]
@@ -75,9 +75,9 @@ fn what_nothing_tells_stays_as_it_is() {
         .for_each(|communication| communication.on_device = false);
     assert_eq!(
         offsets(&ranks)[1],
-        Clock {
+        RankClock {
             rank: 1,
-            ..Clock::default()
+            ..RankClock::default()
         },
         "calls return before their transfer ends"
     );
@@ -106,7 +106,13 @@ fn a_clock_that_no_offset_fits_says_so() {
 }
 
 /// The same on clocks that also run this much too slow, ppb, seen over `seconds`.
-fn drifting(off: &[i64], ppb: &[i64], groups: &[&[u64]], rounds: i64, seconds: i64) -> Vec<Facts> {
+fn drifting(
+    off: &[i64],
+    ppb: &[i64],
+    groups: &[&[u64]],
+    rounds: i64,
+    seconds: i64,
+) -> Vec<RankSummary> {
     let mut ranks = drawn(&vec![0; off.len()], groups, rounds);
     let spread = seconds * 1_000 / rounds;
     for ((facts, off), ppb) in ranks.iter_mut().zip(off).zip(ppb) {
@@ -129,7 +135,7 @@ fn drifting(off: &[i64], ppb: &[i64], groups: &[&[u64]], rounds: i64, seconds: i
 }
 
 /// How far a rank's times are off, at worst, once they are aligned.
-fn worst(ranks: &[Facts], clocks: &[Clock], at: usize) -> i64 {
+fn worst(ranks: &[RankSummary], clocks: &[RankClock], at: usize) -> i64 {
     let ends = ranks[0]
         .communications
         .iter()
@@ -246,27 +252,27 @@ fn ranks_of_one_machine_have_one_clock() {
 #[test]
 fn drift_on_the_way_is_kept_where_the_last_pair_tells_none() {
     let drift = |ppb, uncertainty_ppb, applied| {
-        Some(Drift {
+        Some(ClockDrift {
             ppb,
             uncertainty_ppb,
             applied,
         })
     };
     assert_eq!(
-        Drift::sum(drift(40_000, 5, true), drift(-10_000, 7, true)),
+        ClockDrift::sum(drift(40_000, 5, true), drift(-10_000, 7, true)),
         drift(30_000, 12, true)
     );
     assert_eq!(
-        Drift::sum(drift(40_000, 5, true), drift(3, 7, false)),
+        ClockDrift::sum(drift(40_000, 5, true), drift(3, 7, false)),
         drift(40_000, 12, true)
     );
     assert_eq!(
-        Drift::sum(drift(1, 5, false), drift(3, 7, false)),
+        ClockDrift::sum(drift(1, 5, false), drift(3, 7, false)),
         drift(4, 12, false)
     );
     assert_eq!(
-        Drift::sum(drift(40_000, 5, true), None),
+        ClockDrift::sum(drift(40_000, 5, true), None),
         drift(40_000, 1_000_005, true)
     );
-    assert_eq!(Drift::sum(drift(1, 5, false), None), None);
+    assert_eq!(ClockDrift::sum(drift(1, 5, false), None), None);
 }

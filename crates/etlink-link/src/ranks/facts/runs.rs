@@ -12,7 +12,7 @@
 //! a range of the op's own thread that begins inside the op and outlasts it says at least until when it went on. A message is under
 //! way from its call on: where that is slow to return, its receive can end milliseconds before the range `gloo:send` begins.
 
-use super::{Runs, small};
+use super::{CommExtent, small};
 use crate::queued::{self, queued};
 use crate::{LinkedTrace, Node, NodeKind};
 use etlink_model::{DurationNs, OpIdx};
@@ -63,7 +63,7 @@ impl Carriers {
     }
 
     /// Where the communication of this node, which is of a host op, runs.
-    pub(super) fn runs(&self, trace: &LinkedTrace, node: u32) -> Runs {
+    pub(super) fn runs(&self, trace: &LinkedTrace, node: u32) -> CommExtent {
         let op = OpIdx(trace.nodes.source[node as usize]);
         if let Some((_, slice)) = self
             .ranges
@@ -76,7 +76,7 @@ impl Carriers {
         let wait = queued::key(&trace.device, op.index())
             .and_then(|key| self.slices.get(self.waits.get(&key)?));
         if let Some((_, slice)) = wait.filter(|(_, slice)| *slice > node) {
-            return Runs {
+            return CommExtent {
                 arrives: arrives.arrives,
                 arrival_ns: arrives.arrival_ns,
                 ..of_node(trace, *slice)
@@ -87,7 +87,7 @@ impl Carriers {
             .map_or((whole(trace, node), node), |range| {
                 (whole(trace, range), range)
             });
-        Runs {
+        CommExtent {
             waits,
             start_ns,
             end_ns,
@@ -111,10 +111,10 @@ impl Carriers {
 }
 
 /// A node that is all of it.
-pub(super) fn of_node(trace: &LinkedTrace, index: u32) -> Runs {
+pub(super) fn of_node(trace: &LinkedTrace, index: u32) -> CommExtent {
     let node = trace.nodes.get(index as usize);
     let start_ns = trace.device.header.base_ns.saturating_add(node.start.0);
-    Runs::of(index, (start_ns, start_ns.saturating_add(node.duration.0)))
+    CommExtent::of(index, (start_ns, start_ns.saturating_add(node.duration.0)))
 }
 
 fn runs_it(trace: &LinkedTrace, node: &Node) -> bool {

@@ -1,7 +1,7 @@
 //! What does not fit, named.
 
-use super::{Channel, Differs, Joint, side};
-use crate::ranks::{Communication, Facts};
+use super::{CollectiveMatch, CommChannel, Mismatch, side};
+use crate::ranks::{Communication, RankSummary};
 use etlink_model::CollectiveKind;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const EXAMPLES: usize = 5;
 /// Kinds of problems, in the order in which they are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ProblemKind {
+pub enum JoinProblemKind {
     /// Traces that are here do not have it.
     Missing,
     /// A message of which only the send is there.
@@ -37,30 +37,30 @@ pub enum ProblemKind {
     OrderDiffers,
 }
 
-impl ProblemKind {
+impl JoinProblemKind {
     /// One line for people.
     pub fn describe(self) -> &'static str {
         match self {
-            ProblemKind::Missing => "collectives that some rank does not have",
-            ProblemKind::SendWithoutRecv => "sends without a receive",
-            ProblemKind::RecvWithoutSend => "receives without a send",
-            ProblemKind::KindDiffers => "collectives of different types on different ranks",
-            ProblemKind::DtypeDiffers => {
+            JoinProblemKind::Missing => "collectives that some rank does not have",
+            JoinProblemKind::SendWithoutRecv => "sends without a receive",
+            JoinProblemKind::RecvWithoutSend => "receives without a send",
+            JoinProblemKind::KindDiffers => "collectives of different types on different ranks",
+            JoinProblemKind::DtypeDiffers => {
                 "collectives of different element types on different ranks"
             }
-            ProblemKind::SizeDiffers => "collectives of different sizes on different ranks",
-            ProblemKind::UnknownGroup => "collectives of a group whose ranks no trace lists",
-            ProblemKind::NotAMember => "collectives of a group that the rank is not in",
-            ProblemKind::UnknownPeer => "sends or receives that do not say with whom",
-            ProblemKind::OwnPeer => "sends or receives of a rank to or from itself",
-            ProblemKind::OrderDiffers => "communications that ranks do in opposite order",
+            JoinProblemKind::SizeDiffers => "collectives of different sizes on different ranks",
+            JoinProblemKind::UnknownGroup => "collectives of a group whose ranks no trace lists",
+            JoinProblemKind::NotAMember => "collectives of a group that the rank is not in",
+            JoinProblemKind::UnknownPeer => "sends or receives that do not say with whom",
+            JoinProblemKind::OwnPeer => "sends or receives of a rank to or from itself",
+            JoinProblemKind::OrderDiffers => "communications that ranks do in opposite order",
         }
     }
 }
 
 /// One place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Example {
+pub struct ProblemExample {
     /// What, on whom it is missing, or what each rank says.
     pub what: String,
     /// The rank of the node.
@@ -71,23 +71,23 @@ pub struct Example {
 
 /// A kind of problem, how often it occurs, and where first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct JoinProblem {
     /// What it is.
-    pub kind: ProblemKind,
+    pub kind: JoinProblemKind,
     /// How often.
     pub count: u64,
     /// The first few.
-    pub examples: Vec<Example>,
+    pub examples: Vec<ProblemExample>,
 }
 
 #[derive(Default)]
 pub(super) struct Problems {
-    all: BTreeMap<ProblemKind, Problem>,
+    all: BTreeMap<JoinProblemKind, JoinProblem>,
 }
 
 impl Problems {
-    fn note(&mut self, kind: ProblemKind, example: impl FnOnce() -> Example) {
-        let problem = self.all.entry(kind).or_insert_with(|| Problem {
+    fn note(&mut self, kind: JoinProblemKind, example: impl FnOnce() -> ProblemExample) {
+        let problem = self.all.entry(kind).or_insert_with(|| JoinProblem {
             kind,
             count: 0,
             examples: vec![],
@@ -101,12 +101,12 @@ impl Problems {
     /// A communication that has no channel.
     pub(super) fn stray(
         &mut self,
-        kind: ProblemKind,
-        facts: &Facts,
+        kind: JoinProblemKind,
+        facts: &RankSummary,
         communication: &Communication,
     ) {
         let what = || format!("{} on rank {}", communication.kind.name(), facts.rank);
-        self.note(kind, || Example {
+        self.note(kind, || ProblemExample {
             what: what(),
             rank: facts.rank,
             node: communication.node,
@@ -116,15 +116,15 @@ impl Problems {
     /// What is wrong with a joint, if anything is.
     pub(super) fn joint(
         &mut self,
-        ranks: &[Facts],
+        ranks: &[RankSummary],
         groups: &BTreeMap<u32, Vec<u64>>,
-        joint: &Joint,
+        joint: &CollectiveMatch,
     ) {
         let Some(first) = joint.parts.first() else {
             return;
         };
         let (facts, communication) = side(ranks, *first);
-        let example = |what: String| Example {
+        let example = |what: String| ProblemExample {
             what,
             rank: facts.rank,
             node: communication.node,
@@ -132,38 +132,42 @@ impl Problems {
         let name = || name(groups, joint);
         if !joint.missing.is_empty() {
             let kind = match joint.kind {
-                CollectiveKind::Send => ProblemKind::SendWithoutRecv,
-                CollectiveKind::Recv => ProblemKind::RecvWithoutSend,
-                _ => ProblemKind::Missing,
+                CollectiveKind::Send => JoinProblemKind::SendWithoutRecv,
+                CollectiveKind::Recv => JoinProblemKind::RecvWithoutSend,
+                _ => JoinProblemKind::Missing,
             };
             self.note(kind, || {
                 example(format!(
                     "{} is missing on {}",
                     name(),
-                    list("rank", &joint.missing)
+                    rank_list("rank", &joint.missing)
                 ))
             });
         }
-        let (kind, said): (_, fn(&Facts, &Communication) -> String) = match joint.differs {
+        let (kind, said): (_, fn(&RankSummary, &Communication) -> String) = match joint.differs {
             None => return,
-            Some(Differs::Kind) => (ProblemKind::KindDiffers, |_, communication| {
+            Some(Mismatch::Kind) => (JoinProblemKind::KindDiffers, |_, communication| {
                 communication.kind.name().to_owned()
             }),
-            Some(Differs::Dtype) => (
-                ProblemKind::DtypeDiffers,
-                |facts, communication| match facts.names.get(communication.dtype) {
-                    "" => "no element type".to_owned(),
-                    dtype => dtype.to_owned(),
-                },
-            ),
-            Some(Differs::Size) if joint.kind == CollectiveKind::AllToAll => return,
-            Some(Differs::Size) => (
-                ProblemKind::SizeDiffers,
-                |_, communication| match communication.in_bytes {
-                    0 => "no size".to_owned(),
-                    bytes => format!("{bytes} bytes"),
-                },
-            ),
+            Some(Mismatch::Dtype) => {
+                (
+                    JoinProblemKind::DtypeDiffers,
+                    |facts, communication| match facts.names.get(communication.dtype) {
+                        "" => "no element type".to_owned(),
+                        dtype => dtype.to_owned(),
+                    },
+                )
+            }
+            Some(Mismatch::Size) if joint.kind == CollectiveKind::AllToAll => return,
+            Some(Mismatch::Size) => {
+                (
+                    JoinProblemKind::SizeDiffers,
+                    |_, communication| match communication.in_bytes {
+                        0 => "no size".to_owned(),
+                        bytes => format!("{bytes} bytes"),
+                    },
+                )
+            }
         };
         let first_said = said(facts, communication);
         let other = joint
@@ -187,42 +191,46 @@ impl Problems {
     /// A joint that had to be taken out for all ranks to get to the end.
     pub(super) fn out_of_turn(
         &mut self,
-        ranks: &[Facts],
+        ranks: &[RankSummary],
         groups: &BTreeMap<u32, Vec<u64>>,
-        joint: &Joint,
+        joint: &CollectiveMatch,
     ) {
         let Some(first) = joint.parts.first() else {
             return;
         };
         let (facts, communication) = side(ranks, *first);
-        self.note(ProblemKind::OrderDiffers, || Example {
+        self.note(JoinProblemKind::OrderDiffers, || ProblemExample {
             what: name(groups, joint),
             rank: facts.rank,
             node: communication.node,
         });
     }
 
-    pub(super) fn sorted(self) -> Vec<Problem> {
+    pub(super) fn sorted(self) -> Vec<JoinProblem> {
         self.all.into_values().collect()
     }
 }
 
 /// `all_reduce number 7 of ranks [0, 1]`.
-fn name(groups: &BTreeMap<u32, Vec<u64>>, joint: &Joint) -> String {
+fn name(groups: &BTreeMap<u32, Vec<u64>>, joint: &CollectiveMatch) -> String {
     let kind = joint.kind.name();
     match joint.channel {
-        Channel::Message { src, dst } => {
+        CommChannel::Message { src, dst } => {
             format!("message {} from rank {src} to rank {dst}", joint.number)
         }
-        Channel::Group(number) => {
+        CommChannel::Group(number) => {
             let ranks = groups.get(&number).map_or(&[][..], |ranks| ranks);
-            format!("{kind} number {} of {}", joint.number, list("rank", ranks))
+            format!(
+                "{kind} number {} of {}",
+                joint.number,
+                rank_list("rank", ranks)
+            )
         }
     }
 }
 
 /// `rank 3`, `ranks 0, 1`, `ranks 0, 1, … 7 (8 in all)`.
-pub fn list<T: std::fmt::Display>(what: &str, all: &[T]) -> String {
+pub fn rank_list<T: std::fmt::Display>(what: &str, all: &[T]) -> String {
     let join = |all: &[T]| all.iter().map(T::to_string).collect::<Vec<_>>().join(", ");
     match all {
         [] => format!("no {what}"),

@@ -1,18 +1,18 @@
 //! One number per group for all ranks.
 
-use crate::ranks::{Facts, GroupOf};
+use crate::ranks::{GroupIdentity, RankSummary};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The groups of all ranks.
 pub(super) struct Numbers {
-    /// As [`super::Join::groups`].
+    /// As [`super::RunJoin::groups`].
     pub(super) groups: BTreeMap<u32, Vec<u64>>,
-    /// Per rank, per entry of [`Facts::groups`]: its number, 0 for a group of one rank, `None` where its ranks are not known.
+    /// Per rank, per entry of [`RankSummary::groups`]: its number, 0 for a group of one rank, `None` where its ranks are not known.
     pub(super) of_rank: Vec<Vec<Option<u32>>>,
 }
 
 /// Numbers the sorted rank tuples from 1.
-pub(super) fn groups(ranks: &[Facts]) -> Numbers {
+pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
     let users = users(ranks);
     let given: BTreeSet<u64> = ranks
         .iter()
@@ -52,11 +52,13 @@ pub(super) fn groups(ranks: &[Facts]) -> Numbers {
 }
 
 /// Which ranks use a communicator whose ranks no trace lists.
-fn users(ranks: &[Facts]) -> BTreeMap<&str, BTreeSet<u64>> {
+fn users(ranks: &[RankSummary]) -> BTreeMap<&str, BTreeSet<u64>> {
     let mut users: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     for facts in ranks {
         for group in &facts.groups {
-            if let (GroupOf::Communicator(id, _), Ok(rank)) = (group, u64::try_from(facts.rank)) {
+            if let (GroupIdentity::Communicator(id, _), Ok(rank)) =
+                (group, u64::try_from(facts.rank))
+            {
                 users.entry(id).or_default().insert(rank);
             }
         }
@@ -65,25 +67,25 @@ fn users(ranks: &[Facts]) -> BTreeMap<&str, BTreeSet<u64>> {
 }
 
 fn resolve(
-    group: &GroupOf,
-    facts: &Facts,
+    group: &GroupIdentity,
+    facts: &RankSummary,
     users: &BTreeMap<&str, BTreeSet<u64>>,
     given: &BTreeSet<u64>,
 ) -> Option<Vec<u64>> {
     match group {
-        GroupOf::Ranks(ranks) => Some(ranks.clone()),
-        GroupOf::Only => Some(
+        GroupIdentity::Ranks(ranks) => Some(ranks.clone()),
+        GroupIdentity::Only => Some(
             match facts.world_size.and_then(|size| u64::try_from(size).ok()) {
                 Some(size) if size <= 1 << 20 => (0..size).collect(),
                 _ => given.iter().copied().collect(),
             },
         ),
-        GroupOf::Communicator(id, size) => {
+        GroupIdentity::Communicator(id, size) => {
             let users = users.get(id.as_str())?;
             [0, users.len() as u64]
                 .contains(size)
                 .then(|| users.iter().copied().collect())
         }
-        GroupOf::Named(_) => None,
+        GroupIdentity::Named(_) => None,
     }
 }

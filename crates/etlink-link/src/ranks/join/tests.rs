@@ -1,10 +1,10 @@
 use super::*;
-use crate::ranks::GroupOf;
+use crate::ranks::GroupIdentity;
 use crate::ranks::testing::{collective, message, rank};
 use CollectiveKind::{AllReduce, AllToAll, Broadcast, Recv, Send};
 
-fn joined(ranks: &[Facts]) -> (Join, Vec<String>) {
-    let join = join(ranks);
+fn joined(ranks: &[RankSummary]) -> (RunJoin, Vec<String>) {
+    let join = join_ranks(ranks);
     let told = join.problems.iter().flat_map(|problem| {
         problem
             .examples
@@ -15,7 +15,7 @@ fn joined(ranks: &[Facts]) -> (Join, Vec<String>) {
     (join, told)
 }
 
-fn pair(numbers: [&[i64]; 2]) -> [Facts; 2] {
+fn pair(numbers: [&[i64]; 2]) -> [RankSummary; 2] {
     let mut ranks = [0, 1].map(|at| rank(at, 2, &[&[0, 1]]));
     for (facts, numbers) in ranks.iter_mut().zip(numbers) {
         numbers
@@ -26,7 +26,7 @@ fn pair(numbers: [&[i64]; 2]) -> [Facts; 2] {
     ranks
 }
 
-fn whole(join: &Join) -> Vec<(i64, bool)> {
+fn whole(join: &RunJoin) -> Vec<(i64, bool)> {
     join.joints
         .iter()
         .map(|joint| (joint.number, joint.is_whole()))
@@ -93,9 +93,9 @@ fn what_differs_is_named() {
             .map(|joint| joint.differs)
             .collect::<Vec<_>>(),
         [
-            Some(Differs::Kind),
-            Some(Differs::Size),
-            Some(Differs::Dtype)
+            Some(Mismatch::Kind),
+            Some(Mismatch::Size),
+            Some(Mismatch::Dtype)
         ]
     );
     let name = |number| format!("all_reduce number {number} of ranks 0, 1");
@@ -123,9 +123,9 @@ fn a_rank_that_fits_nobody_is_a_stranger() {
         .take(2)
         .for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
     collective(&mut ranks[2], Broadcast, 1, 1, (0, 5));
-    assert_eq!(join(&ranks).strangers(3), [2]);
+    assert_eq!(join_ranks(&ranks).strangers(3), [2]);
     assert_eq!(
-        join(&ranks[2..]).strangers(1),
+        join_ranks(&ranks[2..]).strangers(1),
         [0usize; 0],
         "when nothing fits nobody is strange"
     );
@@ -141,7 +141,7 @@ fn an_uneven_all_to_all_is_no_problem() {
     let (join, told) = joined(&ranks);
     assert_eq!(
         (join.joints[0].differs, told.len()),
-        (Some(Differs::Size), 0)
+        (Some(Mismatch::Size), 0)
     );
 }
 
@@ -208,7 +208,7 @@ fn a_rank_that_is_not_in_its_group_is_told() {
 
 #[test]
 fn groups_without_ranks_are_found_by_what_else_tells() {
-    let named = |at: i64, group: GroupOf| {
+    let named = |at: i64, group: GroupIdentity| {
         let mut facts = rank(at, 2, &[]);
         facts.groups = vec![group];
         collective(&mut facts, AllReduce, 0, 1, (0, 5));
@@ -221,12 +221,18 @@ fn groups_without_ranks_are_found_by_what_else_tells() {
             .into_values()
             .collect::<Vec<_>>()
     };
-    let communicator = |size| GroupOf::Communicator("0xab".into(), size);
-    assert_eq!(groups(GroupOf::Only, GroupOf::Only), [[0, 1]]);
+    let communicator = |size| GroupIdentity::Communicator("0xab".into(), size);
+    assert_eq!(groups(GroupIdentity::Only, GroupIdentity::Only), [[0, 1]]);
     assert_eq!(groups(communicator(2), communicator(2)), [[0, 1]]);
     assert!(
         groups(communicator(8), communicator(8)).is_empty(),
         "six users are not here"
     );
-    assert!(groups(GroupOf::Named("a".into()), GroupOf::Named("b".into())).is_empty());
+    assert!(
+        groups(
+            GroupIdentity::Named("a".into()),
+            GroupIdentity::Named("b".into())
+        )
+        .is_empty()
+    );
 }

@@ -1,11 +1,11 @@
 use super::*;
 use crate::ranks::testing::{collective, rank};
-use crate::ranks::{Step, Steps, join};
+use crate::ranks::{RankSteps, StepSpan, join_ranks};
 use etlink_model::CollectiveKind::AllReduce;
 
 /// All-reduces of three ranks with these arrivals, each 1000 ns after the other; each rank's are of these steps.
-fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<Facts>, Join) {
-    let mut ranks: Vec<Facts> = (0..3).map(|at| rank(at, 3, &[&[0, 1, 2]])).collect();
+fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<RankSummary>, RunJoin) {
+    let mut ranks: Vec<RankSummary> = (0..3).map(|at| rank(at, 3, &[&[0, 1, 2]])).collect();
     for (round, starts) in (0..).zip(rounds) {
         for (facts, start) in ranks.iter_mut().zip(starts) {
             collective(
@@ -18,29 +18,29 @@ fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<Facts>, Join) {
         }
     }
     for (facts, of) in ranks.iter_mut().zip(of) {
-        let step = |(name, start_ns, end_ns): (&str, i64, i64)| Step {
+        let step = |(name, start_ns, end_ns): (&str, i64, i64)| StepSpan {
             name: name.into(),
             start_ns: start_ns + facts.rank,
             end_ns,
         };
-        facts.steps = Steps {
+        facts.steps = RankSteps {
             all: [("ProfilerStep#9", 0, 1950), ("ProfilerStep#10", 1950, 4000)]
                 .map(step)
                 .into(),
             of: of.into(),
         };
     }
-    let join = join(&ranks);
+    let join = join_ranks(&ranks);
     (ranks, join)
 }
 
 #[test]
 fn the_last_is_charged_what_each_of_the_others_waited() {
     let (ranks, join) = drawn(&[[0, 20, 320], [0, 50, 10]], [&[0, 0]; 3]);
-    let sums = lateness(&ranks, &join, &[]);
+    let sums = straggler_stats(&ranks, &join, &[]);
     assert_eq!(
         sums[2],
-        Lateness {
+        StragglerStats {
             rank: 2,
             joints: 2,
             last: 1,
@@ -51,7 +51,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
     );
     assert_eq!(
         sums[1],
-        Lateness {
+        StragglerStats {
             rank: 1,
             joints: 2,
             last: 1,
@@ -62,7 +62,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
     );
     assert_eq!(
         sums[0],
-        Lateness {
+        StragglerStats {
             rank: 0,
             joints: 2,
             last: 0,
@@ -76,7 +76,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
 #[test]
 fn each_step_has_its_stragglers() {
     let (ranks, join) = drawn(&[[0, 20, 320], [0, 50, 10], [100, 0, 0]], [&[0, 0, 1]; 3]);
-    let steps = stragglers(&ranks, &join, &[]);
+    let steps = step_stragglers(&ranks, &join, &[]);
     let told: Vec<_> = steps
         .iter()
         .map(|step| {
@@ -96,7 +96,7 @@ fn each_step_has_its_stragglers() {
             (Some("ProfilerStep#10"), 1, 0, 200, 2050)
         ]
     );
-    let late = |step: &StepLateness| {
+    let late = |step: &StepStragglers| {
         step.late
             .iter()
             .map(|rank| (rank.rank, rank.caused_ns))
@@ -106,7 +106,7 @@ fn each_step_has_its_stragglers() {
         (late(&steps[0]), late(&steps[1])),
         (vec![(2, 620), (1, 90)], vec![(0, 200)])
     );
-    let caused: i64 = lateness(&ranks, &join, &[])
+    let caused: i64 = straggler_stats(&ranks, &join, &[])
         .iter()
         .map(|rank| rank.caused_ns)
         .sum();
@@ -116,7 +116,7 @@ fn each_step_has_its_stragglers() {
 #[test]
 fn a_collective_is_of_the_step_in_which_the_last_launched_it() {
     let (ranks, join) = drawn(&[[0, 20, 320]], [&[0], &[0], &[1]]);
-    let steps = stragglers(&ranks, &join, &[]);
+    let steps = step_stragglers(&ranks, &join, &[]);
     assert_eq!(
         (steps.len(), steps[0].step.as_deref(), steps[0].torn),
         (1, Some("ProfilerStep#10"), 1)
@@ -129,7 +129,7 @@ fn what_is_of_no_step_comes_first() {
         &[[0, 20, 320], [0, 50, 10]],
         [&[crate::ranks::NO_STEP, 0]; 3],
     );
-    let steps = stragglers(&ranks, &join, &[]);
+    let steps = step_stragglers(&ranks, &join, &[]);
     assert_eq!(
         steps
             .iter()

@@ -1,12 +1,12 @@
 use super::*;
 use crate::ranks::testing::{collective, message, rank};
-use crate::ranks::{Runs, clocks, join};
+use crate::ranks::{CommExtent, align_clocks, join_ranks};
 use CollectiveKind::{AllReduce, Recv, Send};
 
 /// Ranks that come at `starts` to an all-reduce that ends at 400.
-fn meeting(starts: &[i64]) -> Vec<Facts> {
+fn meeting(starts: &[i64]) -> Vec<RankSummary> {
     let members: Vec<u64> = (0..starts.len() as u64).collect();
-    let mut ranks: Vec<Facts> = (0..)
+    let mut ranks: Vec<RankSummary> = (0..)
         .zip(starts)
         .map(|(at, _)| rank(at, starts.len() as i64, &[&members]))
         .collect();
@@ -17,12 +17,12 @@ fn meeting(starts: &[i64]) -> Vec<Facts> {
     ranks
 }
 
-fn of(ranks: &[Facts], clocks: &[Clock]) -> Releases {
-    releases(ranks, &join(ranks), clocks)
+fn of(ranks: &[RankSummary], clocks: &[RankClock]) -> WaitCauses {
+    wait_causes(ranks, &join_ranks(ranks), clocks)
 }
 
 /// Per rank: number, instant, whether it waits.
-fn brief(found: &Releases) -> Vec<Vec<(u32, i64, bool)>> {
+fn brief(found: &WaitCauses) -> Vec<Vec<(u32, i64, bool)>> {
     found
         .of_rank
         .iter()
@@ -64,8 +64,8 @@ fn each_side_has_its_own_clock() {
     let communication = &mut ranks[1].communications[0];
     (communication.start_ns, communication.end_ns) =
         (communication.start_ns + 5_000, communication.end_ns + 5_000);
-    communication.runs = Runs::of(10, (communication.start_ns, communication.end_ns));
-    let clocks = clocks(&ranks, &join(&ranks));
+    communication.runs = CommExtent::of(10, (communication.start_ns, communication.end_ns));
+    let clocks = align_clocks(&ranks, &join_ranks(&ranks));
     assert_eq!(clocks[1].offset_ns, -5_000);
     assert_eq!(
         brief(&of(&ranks, &clocks)),
@@ -81,26 +81,26 @@ fn each_side_has_its_own_clock() {
 
 #[test]
 fn who_waits_is_released_after_the_arrival_also_by_clocks_that_drift() {
-    use crate::ranks::Drift;
+    use crate::ranks::ClockDrift;
     for ppb in [-900_000, -7, 0, 13, 350_000, 900_000] {
         let mut ranks = meeting(&[0, 3_000_000]);
         ranks
             .iter_mut()
             .for_each(|facts| facts.communications[0].runs.end_ns = 9_000_000);
-        let drift = Some(Drift {
+        let drift = Some(ClockDrift {
             ppb,
             uncertainty_ppb: 0,
             applied: true,
         });
         let clocks = [
-            Clock {
+            RankClock {
                 drift,
                 at_ns: -50_000_000,
-                ..Clock::default()
+                ..RankClock::default()
             },
-            Clock {
+            RankClock {
                 offset_ns: 5_000,
-                ..Clock::default()
+                ..RankClock::default()
             },
         ];
         let found = of(&ranks, &clocks);
@@ -137,9 +137,9 @@ fn calls_that_have_returned_meet_where_their_workers_run_them() {
     for facts in &mut ranks {
         let communication = &mut facts.communications[0];
         communication.end_ns = communication.start_ns + 10;
-        communication.runs = Runs::of(20, (communication.start_ns + 5, 400));
+        communication.runs = CommExtent::of(20, (communication.start_ns + 5, 400));
     }
-    ranks[2].communications[0].runs = Runs::of(20, (350, 400));
+    ranks[2].communications[0].runs = CommExtent::of(20, (350, 400));
     let found = of(&ranks, &[]);
     assert_eq!(
         brief(&found),

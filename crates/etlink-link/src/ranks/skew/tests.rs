@@ -1,22 +1,22 @@
 use super::*;
 use crate::ranks::testing::{collective, message, rank};
-use crate::ranks::{Runs, clocks, join};
+use crate::ranks::{CommExtent, align_clocks, join_ranks};
 use CollectiveKind::{AllGather, AllReduce, Recv, Send};
 
 /// Rank 2 of four comes 300 ns after the others, whose arrivals are 0, 10 and 20; the transfer takes 100 ns.
-fn late(kind: CollectiveKind) -> (Vec<Facts>, Join) {
-    let mut ranks: Vec<Facts> = (0..4).map(|at| rank(at, 4, &[&[0, 1, 2, 3]])).collect();
+fn late(kind: CollectiveKind) -> (Vec<RankSummary>, RunJoin) {
+    let mut ranks: Vec<RankSummary> = (0..4).map(|at| rank(at, 4, &[&[0, 1, 2, 3]])).collect();
     for (facts, start) in ranks.iter_mut().zip([0, 10, 320, 20]) {
         collective(facts, kind, 0, 5, (start, 420));
     }
-    let join = join(&ranks);
+    let join = join_ranks(&ranks);
     (ranks, join)
 }
 
 #[test]
 fn the_last_rank_is_named_with_what_it_cost() {
     let (ranks, join) = late(AllReduce);
-    let skews = skews(&ranks, &join, &[]);
+    let skews = collective_skews(&ranks, &join, &[]);
     let found = &skews[0];
     assert_eq!(
         (found.last, found.skew_ns, found.alone_ns, found.transfer_ns),
@@ -39,7 +39,10 @@ fn the_last_rank_is_named_with_what_it_cost() {
 #[test]
 fn bus_bandwidth_by_type() {
     let (ranks, join) = late(AllGather);
-    assert_eq!(skews(&ranks, &join, &[])[0].bus_bandwidth, Some(7.68e9));
+    assert_eq!(
+        collective_skews(&ranks, &join, &[])[0].bus_bandwidth,
+        Some(7.68e9)
+    );
 }
 
 #[test]
@@ -48,14 +51,14 @@ fn aligned_clocks_decide_who_was_late() {
     let communication = &mut ranks[2].communications[0];
     (communication.start_ns, communication.end_ns) =
         (communication.start_ns - 5_000, communication.end_ns - 5_000);
-    communication.runs = Runs::of(10, (communication.start_ns, communication.end_ns));
+    communication.runs = CommExtent::of(10, (communication.start_ns, communication.end_ns));
     assert_eq!(
-        skews(&ranks, &join, &[])[0].last,
+        collective_skews(&ranks, &join, &[])[0].last,
         3,
         "by clocks that are 5 us apart"
     );
-    let clocks = clocks(&ranks, &join);
-    assert_eq!(skews(&ranks, &join, &clocks)[0].last, 2);
+    let clocks = align_clocks(&ranks, &join);
+    assert_eq!(collective_skews(&ranks, &join, &clocks)[0].last, 2);
 }
 
 #[test]
@@ -63,8 +66,8 @@ fn a_message_is_between_two() {
     let mut ranks = [0, 1].map(|at| rank(at, 2, &[]));
     message(&mut ranks[0], Send, Some(1), 100);
     message(&mut ranks[1], Recv, Some(0), 40);
-    let join = join(&ranks);
-    let found = &skews(&ranks, &join, &[])[0];
+    let join = join_ranks(&ranks);
+    let found = &collective_skews(&ranks, &join, &[])[0];
     assert_eq!(
         (
             found.kind.as_str(),
@@ -80,7 +83,7 @@ fn a_message_is_between_two() {
 fn calls_of_host_ops_have_no_transfer_time() {
     let (mut ranks, join) = late(AllReduce);
     ranks[0].communications[0].on_device = false;
-    let found = &skews(&ranks, &join, &[])[0];
+    let found = &collective_skews(&ranks, &join, &[])[0];
     assert_eq!(
         (found.skew_ns, found.transfer_ns, found.bus_bandwidth),
         (320, None, None)
@@ -91,7 +94,7 @@ fn calls_of_host_ops_have_no_transfer_time() {
 fn without_the_trace_of_a_member_nobody_knows_when_the_transfer_began() {
     let (ranks, _) = late(AllReduce);
     let here = [ranks[0].clone(), ranks[1].clone(), ranks[3].clone()];
-    let found = &skews(&here, &join(&here), &[])[0];
+    let found = &collective_skews(&here, &join_ranks(&here), &[])[0];
     assert_eq!(
         (found.skew_ns, found.transfer_ns),
         (20, None),

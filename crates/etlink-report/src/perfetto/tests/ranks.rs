@@ -4,7 +4,10 @@ use super::packets::{Found, Range, arrows_are_whole, of_json, read};
 use super::{arrows_go_forward, tracks_nest};
 use crate::perfetto::{Format, Member, Summary, write_member};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Clock, Drift, Facts, Release, Releases, clocks, join, releases};
+use etlink_link::ranks::{
+    ClockDrift, RankClock, RankSummary, WaitCause, WaitCauses, align_clocks, join_ranks,
+    wait_causes,
+};
 use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,20 +45,20 @@ fn rank(rank: i64, ahead_ns: i64, arrival: i64) -> LinkedTrace {
 }
 
 /// Rank 1 comes last; the clocks are apart; all processes and threads have the same numbers.
-fn run() -> (Vec<LinkedTrace>, Vec<Clock>, Releases) {
+fn run() -> (Vec<LinkedTrace>, Vec<RankClock>, WaitCauses) {
     let traces = vec![
         rank(0, 0, 100_000),
         rank(1, 7_000_000, 300_000),
         rank(2, -3_000, 200_000),
     ];
-    let facts: Vec<Facts> = traces
+    let facts: Vec<RankSummary> = traces
         .iter()
         .zip(0..)
-        .map(|(trace, rank)| Facts::of(trace, rank))
+        .map(|(trace, rank)| RankSummary::of(trace, rank))
         .collect();
-    let join = join(&facts);
-    let clocks = clocks(&facts, &join);
-    let found = releases(&facts, &join, &clocks);
+    let join = join_ranks(&facts);
+    let clocks = align_clocks(&facts, &join);
+    let found = wait_causes(&facts, &join, &clocks);
     (traces, clocks, found)
 }
 
@@ -201,10 +204,10 @@ fn who_waits_has_the_transfer_as_a_range_from_the_last_arrival_on() {
 #[test]
 fn a_range_that_began_later_is_what_a_message_arrives_at() {
     let trace = rank(0, 0, 100_000);
-    let node = Facts::of(&trace, 0).communications[0].node;
+    let node = RankSummary::of(&trace, 0).communications[0].node;
     let origin_ns = trace.device.header.base_ns + ZERO_NS;
     let at_ns = origin_ns + 100_000;
-    let release = Release {
+    let release = WaitCause {
         node,
         number: 1,
         at_ns,
@@ -215,7 +218,7 @@ fn a_range_that_began_later_is_what_a_message_arrives_at() {
         place: 0,
         of: 1,
         name: "rank 0",
-        clock: Clock::default(),
+        clock: RankClock::default(),
         origin_ns,
         releases: &[release],
     };
@@ -241,7 +244,7 @@ fn more_tracks_than_a_rank_can_have_are_an_error() {
         place: 0,
         of,
         name: "rank 0",
-        clock: Clock::default(),
+        clock: RankClock::default(),
         origin_ns: 0,
         releases: &[],
     };
@@ -256,16 +259,16 @@ fn a_clock_that_drifts_moves_all_times() {
     let trace = rank(0, 0, 100_000);
     let origin_ns = trace.device.header.base_ns + ZERO_NS;
     // a tenth of a percent too slow
-    let drift = Some(Drift {
+    let drift = Some(ClockDrift {
         ppb: 1_000_000,
         uncertainty_ppb: 0,
         applied: true,
     });
-    let clock = Clock {
+    let clock = RankClock {
         offset_ns: 2_000,
         drift,
         at_ns: origin_ns,
-        ..Clock::default()
+        ..RankClock::default()
     };
     for format in [Format::Json, Format::Protobuf] {
         let member = Member {

@@ -4,7 +4,7 @@ use super::told::Told;
 use super::{Analyzed, AsHta};
 use anyhow::Result;
 use etlink_analyze::{Analysis, Metric, Total, hta};
-use etlink_link::ranks::Lateness;
+use etlink_link::ranks::StragglerStats;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
         metrics: vec![Metric::default()],
         ..Total::default()
     };
-    let stragglers = |ranks: &[Lateness]| serde_json::to_value(BTreeMap::from([(table, ranks)]));
+    let stragglers =
+        |ranks: &[StragglerStats]| serde_json::to_value(BTreeMap::from([(table, ranks)]));
     match table {
         "metrics" => csv(
             all.iter().map(|run| {
@@ -37,7 +38,7 @@ pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
             csv(
                 ranks.map(|(run, rank)| (run, rank.rank.to_string(), stragglers(&[*rank]))),
                 table,
-                &stragglers(&[Lateness::default()])?,
+                &stragglers(&[StragglerStats::default()])?,
             )
         }
         _ => csv(

@@ -8,7 +8,7 @@ use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::{Keep, ReadOptions};
-use etlink_link::ranks::Facts;
+use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_run::Progress;
 use etlink_run::discover::{Found, Run, discover};
@@ -254,7 +254,7 @@ fn written_folder<T: Send>(
         let (trace, _) = one(path, Some(rank), Keep::Graph, threads, progress)?;
         let ranked = ranked(args, &trace, of, (None, path), &say)?;
         Ok(Ranked {
-            facts: Some(Facts::of(&trace, rank)),
+            facts: Some(RankSummary::of(&trace, rank)),
             ..ranked
         })
     };

@@ -14,7 +14,9 @@ use crate::args::{Analyze, Compat};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::hta::{self, Settings};
 use etlink_analyze::{Analysis, Options, Peaks, Rules, Total, analyze, of_peaks, total};
-use etlink_link::ranks::{Clock, Facts, Lateness, clocks, join, lateness};
+use etlink_link::ranks::{
+    RankClock, RankSummary, StragglerStats, align_clocks, join_ranks, straggler_stats,
+};
 use etlink_run::rank_set::clock_notes;
 use load::{Of, load};
 use serde::Serialize;
@@ -29,7 +31,7 @@ struct Analyzed {
     /// Over all ranks.
     total: Total,
     /// Who came late to collectives that all ranks have; empty for one rank.
-    stragglers: Vec<Lateness>,
+    stragglers: Vec<StragglerStats>,
 }
 
 /// Tables of a run, not of each rank.
@@ -188,7 +190,7 @@ pub(super) fn rules(path: Option<&Path>) -> Result<Rules> {
 
 impl Analyzed {
     fn new(mut told: Told<Analysis>, args: &Analyze) -> Analyzed {
-        let facts: Vec<Facts> = told
+        let facts: Vec<RankSummary> = told
             .ranks
             .iter_mut()
             .filter_map(|rank| rank.facts.take())
@@ -214,11 +216,11 @@ impl Analyzed {
 }
 
 /// By collectives that were matched over the ranks, by one clock; see `etlink ranks`.
-fn stragglers(together: &[Facts]) -> (Vec<Lateness>, Vec<Clock>) {
+fn stragglers(together: &[RankSummary]) -> (Vec<StragglerStats>, Vec<RankClock>) {
     if together.len() < 2 {
         return (vec![], vec![]);
     }
-    let join = join(together);
-    let clocks = clocks(together, &join);
-    (lateness(together, &join, &clocks), clocks)
+    let join = join_ranks(together);
+    let clocks = align_clocks(together, &join);
+    (straggler_stats(together, &join, &clocks), clocks)
 }

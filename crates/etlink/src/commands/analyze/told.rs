@@ -1,7 +1,7 @@
 //! What was said of the traces of a run.
 
 use crate::table;
-use etlink_link::ranks::{Facts, company};
+use etlink_link::ranks::{RankSummary, select_run};
 use etlink_model::Anomalies;
 use etlink_run::rank_set::{Belongs, belong};
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub(super) struct Ranked<T> {
     pub(super) said: T,
     /// What it did with the others.
     #[serde(skip)]
-    pub(super) facts: Option<Facts>,
+    pub(super) facts: Option<RankSummary>,
 }
 
 #[derive(Serialize)]
@@ -68,7 +68,8 @@ impl<T> Told<T> {
 
     /// Leaves out what is not of the run of most; with `force` a note names it.
     pub(super) fn keep_company(&mut self, force: bool) {
-        let facts: Vec<Option<Facts>> = self.ranks.iter().map(|rank| rank.facts.clone()).collect();
+        let facts: Vec<Option<RankSummary>> =
+            self.ranks.iter().map(|rank| rank.facts.clone()).collect();
         for (rank, belongs) in std::mem::take(&mut self.ranks)
             .into_iter()
             .zip(belong(&facts, force))
@@ -85,12 +86,12 @@ impl<T> Told<T> {
             }
             self.ranks.push(rank);
         }
-        let kept: Vec<Facts> = self
+        let kept: Vec<RankSummary> = self
             .ranks
             .iter()
             .filter_map(|rank| rank.facts.clone())
             .collect();
-        self.absent = company(&kept, true).absent;
+        self.absent = select_run(&kept, true).absent;
     }
 
     /// What people should know first.

@@ -5,7 +5,8 @@ use super::{Known, Rank};
 use crate::args::Merge;
 use etlink_chakra::{Agreed, agree};
 use etlink_link::ranks::{
-    Channel, Clock, Facts, Join, LeftOut, Problem, clocks, company, join, out_of_turn,
+    CommChannel, ExcludeReason, JoinProblem, RankClock, RankSummary, RunJoin, align_clocks,
+    join_ranks, select_run, serialize_comms,
 };
 use etlink_run::job::Among;
 use etlink_run::rank_set::taken_in;
@@ -40,9 +41,9 @@ pub(super) struct Joined {
     /// Collectives and messages of which a side is missing or another kind.
     pub(super) unmatched: u64,
     /// What is missing, unequal or not known.
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<JoinProblem>,
     /// The ranks' clocks against the first rank's; none with `--no-align`.
-    pub(super) clocks: Vec<Clock>,
+    pub(super) clocks: Vec<RankClock>,
     /// The file of all ranks for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeline: Option<Written>,
@@ -61,7 +62,7 @@ pub(super) struct Stray {
     /// Name of the trace.
     pub(super) label: String,
     /// Why; none where its rank is not sure.
-    pub(super) why: Option<LeftOut>,
+    pub(super) why: Option<ExcludeReason>,
 }
 
 impl Joined {
@@ -76,8 +77,8 @@ impl Joined {
             .filter_map(|rank| Some((rank.label.as_str(), rank.known.as_ref()?)))
             .collect();
         // clones are small beside a trace: a hundred bytes per communication
-        let all: Vec<Facts> = known.iter().map(|(_, known)| known.facts.clone()).collect();
-        let company = company(&all, args.how.force);
+        let all: Vec<RankSummary> = known.iter().map(|(_, known)| known.facts.clone()).collect();
+        let company = select_run(&all, args.how.force);
         let taken_in = if args.how.force {
             taken_in(&all, known.iter().map(|(label, _)| *label))
         } else {
@@ -103,18 +104,18 @@ impl Joined {
                 labels.push(label.to_owned());
             }
         }
-        let join = join(&facts);
+        let join = join_ranks(&facts);
         let agreed = agree(&facts, &sizes, &join, args.simulator.is_some());
         let clocks = if args.no_align {
             vec![]
         } else {
-            clocks(&facts, &join)
+            align_clocks(&facts, &join)
         };
         let common = Common::of(args, &facts, &join, &clocks);
         let mut joined = Joined::counted(&join);
         joined
             .problems
-            .extend(out_of_turn(&facts, &join, &agreed.out_of_turn));
+            .extend(serialize_comms(&facts, &join, &agreed.out_of_turn));
         joined.strangers = join
             .strangers(facts.len())
             .into_iter()
@@ -137,14 +138,14 @@ impl Joined {
         }
     }
 
-    fn counted(join: &Join) -> Joined {
+    fn counted(join: &RunJoin) -> Joined {
         let count = |message: bool| {
             let whole = join
                 .joints
                 .iter()
                 .filter(|joint| joint.is_whole() && joint.is_shared());
             whole
-                .filter(|joint| matches!(joint.channel, Channel::Message { .. }) == message)
+                .filter(|joint| matches!(joint.channel, CommChannel::Message { .. }) == message)
                 .count() as u64
         };
         Joined {
@@ -195,7 +196,7 @@ impl Joined {
     }
 
     /// A rank's clock against the first's.
-    pub(super) fn clock(&self, place: usize) -> Clock {
+    pub(super) fn clock(&self, place: usize) -> RankClock {
         self.clocks.get(place).copied().unwrap_or_default()
     }
 }

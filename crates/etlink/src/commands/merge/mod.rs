@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use etlink_chakra::Part;
 use etlink_kineto::Keep;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::Facts;
+use etlink_link::ranks::RankSummary;
 use etlink_run::Progress;
 use etlink_run::discover::{Found, Run};
 use etlink_run::job::{self, Among, Job, Linked};
@@ -46,7 +46,7 @@ struct Rank {
 
 /// What is kept of a rank until all are linked.
 struct Known {
-    facts: Facts,
+    facts: RankSummary,
     sizes: Vec<Option<i64>>,
     trace: Option<LinkedTrace>,
 }

@@ -4,7 +4,7 @@ use super::Rank;
 use super::joined::Joined;
 use crate::table::{Rows, count, mb, note, same_notes, word};
 use etlink_chakra::Demotion;
-use etlink_link::ranks::{Clock, Problem};
+use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::Severity;
 use etlink_run::discover::Run;
 use etlink_run::job::Linked;
@@ -207,8 +207,8 @@ fn demoted(joined: &Joined, ranks: &[Rank]) -> IndexMap<Demotion, u64> {
     all
 }
 
-fn clocks(clocks: &[Clock], rows: &mut Rows) {
-    let told: Vec<&Clock> = clocks
+fn clocks(clocks: &[RankClock], rows: &mut Rows) {
+    let told: Vec<&RankClock> = clocks
         .iter()
         .filter(|clock| clock.support > 0 || clock.by_machine && clock.offset_ns != 0)
         .collect();
@@ -246,7 +246,7 @@ fn clocks(clocks: &[Clock], rows: &mut Rows) {
     }
 }
 
-fn describe_problem(problem: &Problem) -> String {
+fn describe_problem(problem: &JoinProblem) -> String {
     let first = problem.examples.first().map_or(String::new(), |first| {
         format!(
             " (first: {}, node {} of rank {})",

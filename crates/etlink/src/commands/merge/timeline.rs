@@ -7,7 +7,7 @@ use super::{Merging, Rank};
 use crate::args::Merge;
 use anyhow::Result;
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{Clock, Facts, Join, Releases, releases};
+use etlink_link::ranks::{RankClock, RankSummary, RunJoin, WaitCauses, wait_causes};
 use etlink_report::perfetto::Member;
 use etlink_run::discover::Run;
 use etlink_run::job::{self, Job, Linked};
@@ -18,7 +18,7 @@ use serde::Serialize;
 pub(super) struct Common {
     /// The first start, ns since the Unix epoch by the first rank's clock.
     origin_ns: i64,
-    releases: Releases,
+    releases: WaitCauses,
     /// By place of the rank.
     names: Vec<String>,
 }
@@ -44,9 +44,9 @@ impl Common {
     /// Nothing unless a timeline is to be written.
     pub(super) fn of(
         args: &Merge,
-        facts: &[Facts],
-        join: &Join,
-        clocks: &[Clock],
+        facts: &[RankSummary],
+        join: &RunJoin,
+        clocks: &[RankClock],
     ) -> Option<Common> {
         args.how.output_format()?.for_perfetto()?;
         let clock = |at: usize| clocks.get(at).copied().unwrap_or_default();
@@ -60,7 +60,7 @@ impl Common {
             .collect();
         Some(Common {
             origin_ns: starts.min().unwrap_or(0),
-            releases: releases(facts, join, clocks),
+            releases: wait_causes(facts, join, clocks),
             names,
         })
     }

@@ -8,8 +8,9 @@ use crate::args::Ranks;
 use crate::table;
 use anyhow::Result;
 use etlink_link::ranks::{
-    Clock, Facts, Lateness, LeftOut, Problem, Skew, StepLateness, clocks, company, join, lateness,
-    opposite, skews, stragglers,
+    CollectiveSkew, ExcludeReason, JoinProblem, RankClock, RankSummary, StepStragglers,
+    StragglerStats, align_clocks, collective_skews, join_ranks, order_conflicts, select_run,
+    step_stragglers, straggler_stats,
 };
 use etlink_run::Progress;
 use etlink_run::discover::Run;
@@ -31,15 +32,15 @@ struct Compared {
     /// Traces that could not be linked, or are not of this run.
     left_out: Vec<Stray>,
     /// The ranks' clocks against the first rank's; none with `--no-align`.
-    clocks: Vec<Clock>,
+    clocks: Vec<RankClock>,
     /// Sums per rank.
-    ranks: Vec<Lateness>,
+    ranks: Vec<StragglerStats>,
     /// Sums per step.
-    steps: Vec<StepLateness>,
+    steps: Vec<StepStragglers>,
     /// What is missing or unequal.
-    problems: Vec<Problem>,
+    problems: Vec<JoinProblem>,
     /// Each collective and message, by time.
-    collectives: Vec<Skew>,
+    collectives: Vec<CollectiveSkew>,
 }
 
 #[derive(Serialize)]
@@ -48,7 +49,7 @@ struct Stray {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<LeftOut>,
+    why: Option<ExcludeReason>,
 }
 
 pub fn run(args: Ranks) -> Result<Outcome> {
@@ -91,7 +92,7 @@ pub fn run(args: Ranks) -> Result<Outcome> {
 /// What is kept of a rank.
 struct Linked {
     /// None where its rank is not sure.
-    facts: Option<Facts>,
+    facts: Option<RankSummary>,
     notes: Vec<String>,
 }
 
@@ -126,7 +127,7 @@ fn link(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<L
 /// What could be linked of a run.
 struct Known {
     labels: Vec<String>,
-    facts: Vec<Facts>,
+    facts: Vec<RankSummary>,
     notes: Vec<String>,
     left_out: Vec<Stray>,
 }
@@ -178,7 +179,7 @@ fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Com
         notes,
         mut left_out,
     } = Known::of(ranks);
-    let company = company(&all, args.force);
+    let company = select_run(&all, args.force);
     let mut notes = [run.notes.clone(), notes].concat();
     if args.force {
         notes.extend(rank_set::taken_in(&all, labels.iter().map(String::as_str)));
@@ -195,12 +196,12 @@ fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Com
         }
     }
     notes.extend(unrecorded(&together));
-    let mut join = join(&together);
-    join.problems.extend(opposite(&together, &join));
+    let mut join = join_ranks(&together);
+    join.problems.extend(order_conflicts(&together, &join));
     let clocks = if args.no_align {
         vec![]
     } else {
-        clocks(&together, &join)
+        align_clocks(&together, &join)
     };
     Compared {
         run: run.folder.display().to_string(),
@@ -208,16 +209,16 @@ fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Com
         world_size: company.world_size,
         absent: company.absent,
         left_out,
-        ranks: lateness(&together, &join, &clocks),
-        steps: stragglers(&together, &join, &clocks),
-        collectives: skews(&together, &join, &clocks),
+        ranks: straggler_stats(&together, &join, &clocks),
+        steps: step_stragglers(&together, &join, &clocks),
+        collectives: collective_skews(&together, &join, &clocks),
         clocks,
         problems: join.problems,
     }
 }
 
 /// What traces without records of their communication keep to themselves.
-fn unrecorded(ranks: &[Facts]) -> Option<String> {
+fn unrecorded(ranks: &[RankSummary]) -> Option<String> {
     let all = ranks
         .iter()
         .map(|facts| facts.unrecorded)

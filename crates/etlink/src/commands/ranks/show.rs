@@ -3,7 +3,7 @@
 use super::Compared;
 use crate::table::{Grid, Limit, count, note, signed_time, time};
 use anyhow::Result;
-use etlink_link::ranks::{Clock, Lateness, Skew};
+use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
 use etlink_run::rank_set::{clock_notes, no_trace_of};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -178,7 +178,7 @@ fn straggler(
     joints: u64,
     longest: String,
     waited_ns: i64,
-    late: Option<&Lateness>,
+    late: Option<&StragglerStats>,
 ) -> [String; 7] {
     let late = late.map_or(["-".into(), "-".into(), "-".into()], |late| {
         let share = 100.0 * late.caused_ns as f64 / waited_ns as f64;
@@ -248,7 +248,7 @@ fn by_rank(one: &Compared) -> String {
 }
 
 /// A drift and its uncertainty; in brackets what is not applied.
-fn drift(clock: Option<&Clock>) -> [String; 2] {
+fn drift(clock: Option<&RankClock>) -> [String; 2] {
     let Some(drift) = clock.and_then(|clock| clock.drift) else {
         return ["-".into(), "-".into()];
     };
@@ -265,7 +265,7 @@ fn drift(clock: Option<&Clock>) -> [String; 2] {
 }
 
 fn by_kind(one: &Compared) -> String {
-    let mut kinds: BTreeMap<(u32, &str, &str), Vec<&Skew>> = BTreeMap::new();
+    let mut kinds: BTreeMap<(u32, &str, &str), Vec<&CollectiveSkew>> = BTreeMap::new();
     one.collectives.iter().for_each(|skew| {
         kinds
             .entry((skew.group, &skew.kind, &skew.ranks))
@@ -287,7 +287,7 @@ fn by_kind(one: &Compared) -> String {
         ],
     );
     for ((_, kind, ranks), skews) in kinds {
-        let sum = |of: fn(&Skew) -> i64| {
+        let sum = |of: fn(&CollectiveSkew) -> i64| {
             skews
                 .iter()
                 .map(|skew| of(skew))
@@ -297,7 +297,7 @@ fn by_kind(one: &Compared) -> String {
             .iter()
             .filter(|skew| skew.transfer_ns.is_some())
             .count() as f64;
-        let mean = |of: fn(&Skew) -> Option<f64>| {
+        let mean = |of: fn(&CollectiveSkew) -> Option<f64>| {
             let all: Vec<f64> = skews.iter().filter_map(|skew| of(skew)).collect();
             if all.is_empty() {
                 "-".to_owned()
@@ -332,7 +332,7 @@ fn by_kind(one: &Compared) -> String {
 }
 
 fn worst(one: &Compared, top: usize) -> String {
-    let mut order: Vec<&Skew> = one.collectives.iter().collect();
+    let mut order: Vec<&CollectiveSkew> = one.collectives.iter().collect();
     order.sort_by_key(|skew| std::cmp::Reverse(skew.skew_ns));
     let mut table = Grid::new(
         2,

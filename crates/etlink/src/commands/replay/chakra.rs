@@ -7,15 +7,15 @@ use etlink_chakra::proto::NodeType;
 use etlink_chakra::read::{self, Place};
 use etlink_model::{DurationNs, Label, TimeNs};
 use etlink_replay::{
-    Builder, Dep, EdgeKind, Error, Graph, Kind, Labels, Node, Resource, stream_resource,
-    thread_resource,
+    EdgeKind, Error, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode,
+    Resource, stream_resource, thread_resource,
 };
 use indexmap::IndexMap;
 
 /// Its names.
 pub struct Named<'f>(pub &'f read::Graph);
 
-impl Labels for Named<'_> {
+impl LabelSource for Named<'_> {
     fn name(&self, node: u32) -> &str {
         self.0.name_of(node as usize)
     }
@@ -30,10 +30,10 @@ impl Labels for Named<'_> {
 }
 
 /// The graph, and what to know about it.
-pub fn graph_of(file: &read::Graph) -> Result<(Graph, Vec<String>)> {
+pub fn graph_of(file: &read::Graph) -> Result<(ReplayGraph, Vec<String>)> {
     let numbers = Numbers::new(file);
     let (resources, places) = places(file);
-    let mut builder = Builder::new(resources.clone());
+    let mut builder = GraphBuilder::new(resources.clone());
     let (mut deps, mut dangling) = (vec![], 0u64);
     for index in 0..file.len() {
         let here = places[index];
@@ -48,14 +48,14 @@ pub fn graph_of(file: &read::Graph) -> Result<(Graph, Vec<String>)> {
                 };
                 let there = places[from as usize];
                 let ends = [there, here].map(|place| resources[place as usize].on_device);
-                deps.push(Dep {
+                deps.push(ReplayDep {
                     from,
                     kind: edge_kind(ends, there == here, order),
                     inferred: false,
                 });
             }
         }
-        let node = Node {
+        let node = ReplayNode {
             kind: kind_of(file, index, resources[here as usize].on_device),
             resource: here,
             start: file.start_ns[index].map(TimeNs),
@@ -72,22 +72,22 @@ pub fn graph_of(file: &read::Graph) -> Result<(Graph, Vec<String>)> {
 }
 
 /// The nodes of a tree, which says nothing of what waits for what. What has no times is drawn nowhere.
-pub fn nodes_of(file: &read::Graph) -> Result<Graph> {
+pub fn nodes_of(file: &read::Graph) -> Result<ReplayGraph> {
     let (resources, places) = places(file);
     let Some(first) = file.start_ns.iter().flatten().min().copied() else {
         bail!("no node has a start time: there is nothing to show")
     };
-    let mut builder = Builder::new(resources.clone());
+    let mut builder = GraphBuilder::new(resources.clone());
     for (index, &resource) in places.iter().enumerate() {
         let start = file.start_ns[index];
         let kind = if start.is_some() {
             kind_of(file, index, resources[resource as usize].on_device)
         } else {
-            Kind::Boundary
+            ReplayKind::Boundary
         };
         let start = Some(TimeNs(start.unwrap_or(first)));
         builder.push(
-            Node {
+            ReplayNode {
                 kind,
                 resource,
                 start,
@@ -101,7 +101,7 @@ pub fn nodes_of(file: &read::Graph) -> Result<Graph> {
 }
 
 /// What was wrong with the file, and what is missing in it.
-fn notes(file: &read::Graph, graph: &Graph, twice: u64, dangling: u64) -> Vec<String> {
+fn notes(file: &read::Graph, graph: &ReplayGraph, twice: u64, dangling: u64) -> Vec<String> {
     let found = file.findings.clone().into_sorted();
     let mut notes: Vec<String> = found
         .iter()
@@ -231,24 +231,24 @@ pub fn on_device(file: &read::Graph, index: usize, place: Place) -> bool {
     }
 }
 
-fn kind_of(file: &read::Graph, index: usize, on_device: bool) -> Kind {
+fn kind_of(file: &read::Graph, index: usize, on_device: bool) -> ReplayKind {
     let name = file.name_of(index);
     let copy = name.starts_with("Memcpy") || name.starts_with("Memset");
     match file.names.get(file.kind[index]) {
-        "host_op" => Kind::HostOp,
-        "runtime" => Kind::Runtime,
-        "collective" => Kind::Collective,
-        "host_gap" | "host" | "compute" => Kind::HostGap,
-        "boundary" => Kind::Boundary,
-        "unexplained_wait" => Kind::UnexplainedWait,
-        "latency" => Kind::Latency,
+        "host_op" => ReplayKind::HostOp,
+        "runtime" => ReplayKind::Runtime,
+        "collective" => ReplayKind::Collective,
+        "host_gap" | "host" | "compute" => ReplayKind::HostGap,
+        "boundary" => ReplayKind::Boundary,
+        "unexplained_wait" => ReplayKind::UnexplainedWait,
+        "latency" => ReplayKind::Latency,
         _ => match file.node_type[index] {
             NodeType::CommCollNode | NodeType::CommSendNode | NodeType::CommRecvNode => {
-                Kind::Collective
+                ReplayKind::Collective
             }
-            _ if on_device && copy => Kind::MemoryCopy,
-            _ if on_device => Kind::Kernel,
-            _ => Kind::HostOp,
+            _ if on_device && copy => ReplayKind::MemoryCopy,
+            _ if on_device => ReplayKind::Kernel,
+            _ => ReplayKind::HostOp,
         },
     }
 }

@@ -13,7 +13,10 @@ use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::Keep;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace};
 use etlink_model::{DeviceTrace, HostTrace, Severity};
-use etlink_replay::{EdgeKind, Explanation, Figures, Graph, Labels, PathReport, Run, Settings};
+use etlink_replay::{
+    EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph, ReplayRun, ReplaySettings,
+    StartExplanation,
+};
 use etlink_run::Progress;
 use etlink_run::input::{self, Input};
 use etlink_run::job::{self, Form, Job, Shown, read_device};
@@ -35,13 +38,13 @@ struct Replayed {
     #[serde(skip_serializing_if = "Option::is_none")]
     together: Option<ranks::AllRanks>,
     /// Of the run without changes.
-    figures: Figures,
+    figures: ReplayFigures,
     /// Of the run with changes, if any were asked for.
     what_if: Option<WhatIf>,
     /// Of the run with changes, else without.
     critical_path: Option<PathReport>,
     /// Of the run with changes, else without.
-    explanation: Option<Explanation>,
+    explanation: Option<StartExplanation>,
     /// The trace for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Written>,
@@ -56,7 +59,12 @@ struct Written {
 }
 
 impl Written {
-    fn new(trace: &LinkedTrace, graph: &Graph, run: &Run, target: &Target) -> Result<Written> {
+    fn new(
+        trace: &LinkedTrace,
+        graph: &ReplayGraph,
+        run: &ReplayRun,
+        target: &Target,
+    ) -> Result<Written> {
         let (shown, bytes) = perfetto::of_run(trace, graph, run, target)?;
         Ok(Written {
             output: target.path().display().to_string(),
@@ -104,7 +112,7 @@ pub fn run(args: Replay) -> Result<Outcome> {
             return Ok(Outcome::Found);
         }
         Source::Linked(trace) => {
-            let graph = etlink_replay::graph_of(&trace).with_context(|| input.clone())?;
+            let graph = etlink_replay::graph_from_trace(&trace).with_context(|| input.clone())?;
             let (mut replayed, runs) = replay(&args, input, notes(&trace.report), &graph, &*trace)?;
             if let Some(target) = &target {
                 replayed.written = Some(Written::new(&trace, &graph, &runs.last, target)?);
@@ -279,22 +287,22 @@ fn written(input: Input, path: &Path) -> Result<Source> {
 /// The runs of a graph.
 struct Runs {
     /// Without changes, if the last is with changes.
-    plain: Option<Run>,
+    plain: Option<ReplayRun>,
     /// What the path is of.
-    last: Run,
+    last: ReplayRun,
 }
 
 fn replay(
     args: &Replay,
     input: String,
     mut notes: Vec<String>,
-    graph: &Graph,
-    labels: &dyn Labels,
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
 ) -> Result<(Replayed, Runs)> {
     let asked = &args.what_if;
     let explained = match &args.explain {
         Some(wanted) => Some(
-            etlink_replay::find(graph, labels, wanted)
+            etlink_replay::find_node(graph, labels, wanted)
                 .with_context(|| format!("{input}: no node has the number or name {wanted:?}"))?,
         ),
         None => None,
@@ -306,16 +314,16 @@ fn replay(
     notes.extend(
         idle.map(|scale| format!("--scale {scale} changes nothing: no node has that name or rank")),
     );
-    let plain = etlink_replay::run(
+    let plain = etlink_replay::run_graph(
         graph,
         labels,
-        &Settings {
+        &ReplaySettings {
             resources: asked.resources,
-            ..Settings::default()
+            ..ReplaySettings::default()
         },
     );
-    let figures = etlink_replay::figures(graph, labels, &plain);
-    let settings = Settings {
+    let figures = etlink_replay::replay_figures(graph, labels, &plain);
+    let settings = ReplaySettings {
         scales: asked.scale.clone(),
         drop_edges: asked.drop_edges.clone(),
         resources: asked.resources,
@@ -323,7 +331,7 @@ fn replay(
     let changed = !(settings.scales.is_empty() && settings.drop_edges.is_empty());
     let runs = match changed {
         true => Runs {
-            last: etlink_replay::run(graph, labels, &settings),
+            last: etlink_replay::run_graph(graph, labels, &settings),
             plain: Some(plain),
         },
         false => Runs {
@@ -346,18 +354,24 @@ fn replay(
             .as_ref()
             .map(|plain| what_if(graph, &settings, plain, run)),
         critical_path: path.map(|path| PathReport::new(graph, labels, run, &path)),
-        explanation: explained
-            .map(|node| etlink_replay::explain(graph, labels, run, &settings.drop_edges, node)),
+        explanation: explained.map(|node| {
+            etlink_replay::explain_start(graph, labels, run, &settings.drop_edges, node)
+        }),
         written: None,
     };
     Ok((replayed, runs))
 }
 
-fn what_if(graph: &Graph, settings: &Settings, plain: &Run, run: &Run) -> WhatIf {
+fn what_if(
+    graph: &ReplayGraph,
+    settings: &ReplaySettings,
+    plain: &ReplayRun,
+    run: &ReplayRun,
+) -> WhatIf {
     let makespan_ns = run.makespan().0;
     let before = plain.makespan().0;
     let change_ns = makespan_ns - before;
-    let device_end = |run: &Run| {
+    let device_end = |run: &ReplayRun| {
         (0..graph.len())
             .filter(|node| graph.is_device_op(*node))
             .map(|node| run.end(node))

@@ -8,9 +8,15 @@ use crate::Outcome;
 use crate::args::Replay;
 use crate::commands::{print, print_json};
 use anyhow::{Context, Result, bail};
-use etlink_link::ranks::{Clock, Company, Facts, LeftOut, Problem, clocks, company, join};
+use etlink_link::ranks::{
+    ExcludeReason, JoinProblem, RankClock, RankSummary, RunSelection, align_clocks, join_ranks,
+    select_run,
+};
 use etlink_model::TimeNs;
-use etlink_replay::{Fate, Graph, Joined, Rank, RankFigures, RankLabels, RankNames, Run, Together};
+use etlink_replay::{
+    JoinOutcome, JoinedCollectives, RankFigures, RankGraph, RankLabels, RankNames, ReplayGraph,
+    ReplayRun, RunGraph,
+};
 use etlink_run::memory::Budget;
 use etlink_run::rank_set::{no_trace_of, taken_in};
 use indexmap::IndexMap;
@@ -32,8 +38,8 @@ struct Fleet {
 /// What is kept of a rank.
 struct Member {
     label: String,
-    facts: Facts,
-    graph: Graph,
+    facts: RankSummary,
+    graph: ReplayGraph,
     names: RankNames,
     /// What its times count from, ns since the Unix epoch.
     base_ns: i64,
@@ -53,7 +59,7 @@ pub(super) struct Stray {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) why: Option<LeftOut>,
+    pub(super) why: Option<ExcludeReason>,
 }
 
 /// How the ranks fared together.
@@ -70,7 +76,7 @@ pub(super) struct AllRanks {
     /// Each rank, in the run without changes.
     pub(super) ranks: Vec<RankReport>,
     /// What is missing or unequal between the traces.
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<JoinProblem>,
 }
 
 /// What holds the ranks together; times are sums over ranks, in the run without changes.
@@ -90,7 +96,7 @@ pub(super) struct Collectives {
 #[derive(Default, Serialize)]
 pub(super) struct Local {
     #[serde(flatten)]
-    pub(super) joined: Joined,
+    pub(super) joined: JoinedCollectives,
     /// A rank was done before the last had come.
     pub(super) contradicted: u64,
     /// Ranks do them in opposite order.
@@ -163,7 +169,7 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
     } = fleet;
     let mut notes = same_notes(notes);
     if args.link.force {
-        let facts: Vec<Facts> = members.iter().map(|member| member.facts.clone()).collect();
+        let facts: Vec<RankSummary> = members.iter().map(|member| member.facts.clone()).collect();
         notes.extend(taken_in(
             &facts,
             members.iter().map(|member| member.label.as_str()),
@@ -179,17 +185,18 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
                 .map_or(String::new(), |why| format!(": {why}"))
         );
     }
-    let join = join(&kept.facts);
+    let join = join_ranks(&kept.facts);
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
     let clocks = if args.no_align || !measured {
         vec![]
     } else {
-        clocks(&kept.facts, &join)
+        align_clocks(&kept.facts, &join)
     };
     kept.align(&clocks);
-    let mut joined = etlink_replay::joints(&kept.facts, &join);
+    let mut joined = etlink_replay::collective_nodes(&kept.facts, &join);
     let joints = std::mem::take(&mut joined.joints);
-    let together = etlink_replay::together(&kept.ranks, &joints).with_context(|| name.clone())?;
+    let together =
+        etlink_replay::join_graphs(&kept.ranks, &joints).with_context(|| name.clone())?;
     kept.ranks.clear();
     let labels = RankLabels {
         together: &together,
@@ -226,15 +233,15 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
 /// The ranks that are of one run, as columns.
 #[derive(Default)]
 struct Kept {
-    facts: Vec<Facts>,
-    ranks: Vec<Rank>,
+    facts: Vec<RankSummary>,
+    ranks: Vec<RankGraph>,
     bases_ns: Vec<i64>,
     names: Vec<RankNames>,
 }
 
 impl Kept {
     /// Takes all times by the first rank's clock, from what its own count from.
-    fn align(&mut self, clocks: &[Clock]) {
+    fn align(&mut self, clocks: &[RankClock]) {
         let origin = self.bases_ns.first().copied().unwrap_or(0);
         for (at, (rank, base)) in self.ranks.iter_mut().zip(&self.bases_ns).enumerate() {
             let clock = clocks.get(at).copied().unwrap_or_default();
@@ -253,9 +260,9 @@ impl Kept {
         }
     }
 
-    fn of(members: Vec<Member>, force: bool, left_out: &mut Vec<Stray>) -> (Kept, Company) {
-        let facts: Vec<Facts> = members.iter().map(|member| member.facts.clone()).collect();
-        let company = company(&facts, force);
+    fn of(members: Vec<Member>, force: bool, left_out: &mut Vec<Stray>) -> (Kept, RunSelection) {
+        let facts: Vec<RankSummary> = members.iter().map(|member| member.facts.clone()).collect();
+        let company = select_run(&facts, force);
         let mut kept = Kept::default();
         for ((member, facts), why) in members.into_iter().zip(facts).zip(&company.left_out) {
             if why.is_some() {
@@ -266,7 +273,7 @@ impl Kept {
                 });
                 continue;
             }
-            kept.ranks.push(Rank {
+            kept.ranks.push(RankGraph {
                 rank: facts.rank,
                 graph: member.graph,
                 uncertainty_ns: 0,
@@ -279,7 +286,7 @@ impl Kept {
     }
 }
 
-fn with_clocks(ranks: Vec<RankFigures>, clocks: &[Clock]) -> Vec<RankReport> {
+fn with_clocks(ranks: Vec<RankFigures>, clocks: &[RankClock]) -> Vec<RankReport> {
     let report = |(at, figures): (usize, RankFigures)| {
         let clock = clocks.get(at).copied().unwrap_or_default();
         RankReport {
@@ -292,8 +299,12 @@ fn with_clocks(ranks: Vec<RankFigures>, clocks: &[Clock]) -> Vec<RankReport> {
     ranks.into_iter().enumerate().map(report).collect()
 }
 
-fn collectives(together: &Together, ranks: &[RankFigures], joined: Joined) -> Collectives {
-    let count = |fate: Fate| {
+fn collectives(
+    together: &RunGraph,
+    ranks: &[RankFigures],
+    joined: JoinedCollectives,
+) -> Collectives {
+    let count = |fate: JoinOutcome| {
         together
             .fates
             .iter()
@@ -302,18 +313,18 @@ fn collectives(together: &Together, ranks: &[RankFigures], joined: Joined) -> Co
     };
     let sum = |of: fn(&RankFigures) -> i64| ranks.iter().map(of).fold(0, i64::saturating_add);
     Collectives {
-        joined: count(Fate::Joined),
+        joined: count(JoinOutcome::Joined),
         waiting_ns: sum(|rank| rank.collectives.waiting_ns),
         transfer_ns: sum(|rank| rank.collectives.transfer_ns),
         local: Local {
             joined,
-            contradicted: count(Fate::Contradicted),
-            out_of_order: count(Fate::OutOfOrder),
+            contradicted: count(JoinOutcome::Contradicted),
+            out_of_order: count(JoinOutcome::OutOfOrder),
         },
     }
 }
 
-fn changes(before: &[RankFigures], together: &Together, run: &Run) -> Vec<RankChange> {
+fn changes(before: &[RankFigures], together: &RunGraph, run: &ReplayRun) -> Vec<RankChange> {
     let change = |(now, before): (RankFigures, &RankFigures)| RankChange {
         rank: now.rank,
         end_change_ns: now.end_ns.saturating_sub(before.end_ns),

@@ -4,7 +4,8 @@ use super::ranks::AllRanks;
 use super::{Replayed, WhatIf};
 use crate::table::{Rows, cut, mb, shown, signed_time, time, word};
 use etlink_replay::{
-    CLOCK_TOLERANCE_NS, Cause, Explanation, Figures, Named, NodeLabel, PathReport, StepReport, Via,
+    CLOCK_TOLERANCE_NS, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, ReplayFigures,
+    StartExplanation, StartReason,
 };
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -50,7 +51,7 @@ pub fn replayed(replayed: &Replayed) -> String {
     out
 }
 
-fn figures(figures: &Figures, resources: bool, rows: &mut Rows) {
+fn figures(figures: &ReplayFigures, resources: bool, rows: &mut Rows) {
     rows.add(
         "nodes",
         figures.nodes,
@@ -245,7 +246,7 @@ fn ranks(all: &AllRanks, rows: &mut Rows) {
     }
 }
 
-fn worst(worst: &[Named], signed: bool, rows: &mut Rows) {
+fn worst(worst: &[NodeTime], signed: bool, rows: &mut Rows) {
     for named in worst.iter().take(SHOWN) {
         rows.add(
             "  worst",
@@ -341,15 +342,15 @@ fn critical_path(path: &PathReport) -> String {
     if path.crossings.len() > SHOWN_STEPS {
         rows.add("", path.crossings.len() - SHOWN_STEPS, "more");
     }
-    let mut longest: Vec<&StepReport> = path.steps.iter().collect();
+    let mut longest: Vec<&PathStepReport> = path.steps.iter().collect();
     longest.sort_by_key(|step| Reverse(step.duration_ns.saturating_add(step.latency_ns)));
     longest.truncate(SHOWN_STEPS);
     longest.sort_by_key(|step| step.start_ns);
     for step in longest {
         let via = match step.via {
-            Via::Start => "waits for nothing".to_owned(),
-            Via::Edge(kind) => word(kind),
-            Via::Busy => "its place was busy".to_owned(),
+            StartReason::Start => "waits for nothing".to_owned(),
+            StartReason::Edge(kind) => word(kind),
+            StartReason::Busy => "its place was busy".to_owned(),
         };
         rows.add(
             "  longest",
@@ -364,16 +365,16 @@ fn critical_path(path: &PathReport) -> String {
     rows.to_string()
 }
 
-fn remark(cause: Cause) -> &'static str {
+fn remark(cause: PathCause) -> &'static str {
     match cause {
-        Cause::Launch => ", from the call to the start of its work",
-        Cause::Wait => ", latency of other edges",
-        Cause::Boundary => ", before the recording",
+        PathCause::Launch => ", from the call to the start of its work",
+        PathCause::Wait => ", latency of other edges",
+        PathCause::Boundary => ", before the recording",
         _ => "",
     }
 }
 
-fn explanation(told: &Explanation) -> String {
+fn explanation(told: &StartExplanation) -> String {
     let mut rows = Rows::default();
     rows.add("node", told.label.node, label(&told.label));
     let measured = told.measured_start_ns.map_or(String::new(), |start| {

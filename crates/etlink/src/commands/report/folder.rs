@@ -4,7 +4,7 @@ use super::{Content, Report, file_name, source::Source, steps, steps::Steps};
 use crate::table;
 use anyhow::{Result, bail};
 use etlink_analyze::Rules;
-use etlink_link::ranks::{Clock, Facts, Join, clocks, company, join};
+use etlink_link::ranks::{RankClock, RankSummary, RunJoin, align_clocks, join_ranks, select_run};
 use etlink_report::page::{Met, Packed, RANGES, Rank, TIMELINE_BYTES, TIMELINES, Together};
 use etlink_run::Progress;
 use etlink_run::rank_set::{Belongs, belong, no_trace_of};
@@ -16,18 +16,18 @@ struct Read {
     /// Their places in the folder.
     places: Vec<usize>,
     /// What they did with the others; none where a rank is not sure.
-    facts: Vec<Option<Facts>>,
+    facts: Vec<Option<RankSummary>>,
     notes: Vec<String>,
     incomplete: bool,
 }
 
 /// The ranks that are of one run.
 struct Joined {
-    facts: Vec<Facts>,
+    facts: Vec<RankSummary>,
     /// Their places in the folder.
     places: Vec<usize>,
-    join: Join,
-    clocks: Vec<Clock>,
+    join: RunJoin,
+    clocks: Vec<RankClock>,
 }
 
 /// Reads all ranks, compares them and draws some.
@@ -224,11 +224,11 @@ impl Read {
 
 impl Joined {
     /// Of one rank there is nothing to say.
-    fn new(all: Vec<(usize, Facts)>, notes: &mut Vec<String>) -> Joined {
-        let (places, facts): (Vec<usize>, Vec<Facts>) = all.into_iter().unzip();
-        notes.extend(no_trace_of(&company(&facts, true).absent));
-        let join = join(&facts);
-        let clocks = clocks(&facts, &join);
+    fn new(all: Vec<(usize, RankSummary)>, notes: &mut Vec<String>) -> Joined {
+        let (places, facts): (Vec<usize>, Vec<RankSummary>) = all.into_iter().unzip();
+        notes.extend(no_trace_of(&select_run(&facts, true).absent));
+        let join = join_ranks(&facts);
+        let clocks = align_clocks(&facts, &join);
         Joined {
             facts,
             places,

@@ -12,7 +12,7 @@ use etlink_analyze::{Analysis, Options, Rules, analyze};
 use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::{Keep, ReadOptions};
 use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_replay::{Graph, Labels, PathReport, Run, Settings};
+use etlink_replay::{LabelSource, PathReport, ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::page::{self, MEMORY_POINTS, Member, Rank, Timeline, Written, memory_charts};
 use etlink_run::Progress;
 use etlink_run::input::{self, Input};
@@ -27,8 +27,8 @@ pub(super) struct Ran {
     /// Where it comes from: the device trace, or the written graph.
     file: String,
     host: Option<String>,
-    graph: Graph,
-    run: Run,
+    graph: ReplayGraph,
+    run: ReplayRun,
     pub(super) of: Of,
 }
 
@@ -96,7 +96,8 @@ impl Ran {
         } else {
             nodes::graph_of(&file).with_context(|| name.clone())?.0
         };
-        let run = etlink_replay::run(&graph, &nodes::Named(&file), &Settings::default());
+        let run =
+            etlink_replay::run_graph(&graph, &nodes::Named(&file), &ReplaySettings::default());
         let trace = rows::trace_of(&file, rank, &groups_of(path)?)?.map(Box::new);
         Ok(Ran {
             file: name,
@@ -111,8 +112,8 @@ impl Ran {
     }
 
     fn linked(trace: LinkedTrace, file: String, host: Option<String>) -> Result<Ran> {
-        let graph = etlink_replay::graph_of(&trace).with_context(|| file.clone())?;
-        let run = etlink_replay::run(&graph, &trace, &Settings::default());
+        let graph = etlink_replay::graph_from_trace(&trace).with_context(|| file.clone())?;
+        let run = etlink_replay::run_graph(&graph, &trace, &ReplaySettings::default());
         Ok(Ran {
             file,
             host,
@@ -187,7 +188,7 @@ impl Ran {
         rules: &Rules,
         ranks: usize,
     ) -> Rank {
-        let (trace, labels): (_, &dyn Labels) = match &self.of {
+        let (trace, labels): (_, &dyn LabelSource) = match &self.of {
             Of::Traces(trace) => (Some(trace), &**trace),
             Of::Written { file, trace } => (trace.as_ref(), &nodes::Named(file)),
         };
@@ -234,7 +235,8 @@ impl Ran {
             } else {
                 None
             },
-            figures: is_graph.then(|| etlink_replay::figures(&self.graph, labels, &self.run)),
+            figures: is_graph
+                .then(|| etlink_replay::replay_figures(&self.graph, labels, &self.run)),
             critical_path: is_graph.then(|| PathReport {
                 steps: vec![],
                 ..path()
@@ -308,7 +310,7 @@ impl Ran {
     }
 
     /// The graph.
-    pub(super) fn graph(&self) -> &Graph {
+    pub(super) fn graph(&self) -> &ReplayGraph {
         &self.graph
     }
 }

@@ -3,7 +3,7 @@
 use super::{Ran, Report, job, ran};
 use crate::commands::replay::ranks::files::{self, Set};
 use anyhow::{Result, bail};
-use etlink_link::ranks::Facts;
+use etlink_link::ranks::RankSummary;
 use etlink_run::Progress;
 use etlink_run::input;
 use etlink_run::memory::{Budget, Need, in_budget};
@@ -117,7 +117,7 @@ impl Source {
     }
 
     /// What the others need to know of a rank.
-    pub(super) fn facts(&self, at: usize, ran: &Ran) -> Result<Option<Facts>> {
+    pub(super) fn facts(&self, at: usize, ran: &Ran) -> Result<Option<RankSummary>> {
         Ok(match (self, &ran.of) {
             (Source::Traces(fleet), Of::Traces(trace)) => {
                 rank_set::facts(trace, fleet.rank(at).1, fleet.is_alone(at))

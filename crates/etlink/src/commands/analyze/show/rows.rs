@@ -6,7 +6,7 @@ use etlink_analyze::{
     Collectives, Computed, Copies, Coverage, Kernel, Launches, Memory, MemoryPoint, Metric,
     QueueLength, Sequence,
 };
-use etlink_link::ranks::Lateness;
+use etlink_link::ranks::StragglerStats;
 
 pub(super) fn kernels(one: &Analyzed, limit: Limit) -> Shown {
     let all = &one.total.kernels;
@@ -231,7 +231,7 @@ pub(super) fn metrics(one: &Analyzed, _: Limit) -> Shown {
 }
 
 pub(super) fn stragglers(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<&Lateness>] = &[
+    let columns: &[Column<&StragglerStats>] = &[
         ("rank", |late| late.rank.to_string()),
         ("takes part", |late| late.joints.to_string()),
         ("comes last", |late| late.last.to_string()),

@@ -6,9 +6,9 @@ use crate::commands::replay::chakra;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::proto::NodeType;
 use etlink_chakra::read::{self, CommAttrs, FileKind};
-use etlink_link::ranks::{Communication, Facts, GroupOf, Party, Runs};
+use etlink_link::ranks::{CommExtent, Communication, GroupIdentity, Peers, RankSummary};
 use etlink_model::{CollectiveKind, NameId};
-use etlink_replay::{Graph, RankNames};
+use etlink_replay::{RankNames, ReplayGraph};
 use etlink_run::discover::discover;
 use etlink_run::input;
 use etlink_run::memory::Budget;
@@ -30,9 +30,9 @@ impl Set {
         &self,
         rank: i64,
         file: &read::Graph,
-        graph: &Graph,
+        graph: &ReplayGraph,
         base_ns: i64,
-    ) -> Result<Facts> {
+    ) -> Result<RankSummary> {
         let groups = groups_beside(&self.prefix)?.unwrap_or_default();
         let all: Vec<u64> = self
             .ranks
@@ -184,16 +184,16 @@ fn member(
 fn facts(
     rank: i64,
     file: &read::Graph,
-    graph: &Graph,
-    group_of: impl Fn(&str) -> GroupOf,
+    graph: &ReplayGraph,
+    group_of: impl Fn(&str) -> GroupIdentity,
     base_ns: i64,
-) -> Facts {
+) -> RankSummary {
     let (first, last) = file.summary().window_ns.unwrap_or_default();
     let window_ns = (base_ns.saturating_add(first), base_ns.saturating_add(last));
-    let mut facts = Facts {
+    let mut facts = RankSummary {
         rank,
         window_ns,
-        ..Facts::default()
+        ..RankSummary::default()
     };
     let mut groups: IndexSet<&str> = IndexSet::new();
     let carriers: IndexMap<u64, u32> = file
@@ -217,7 +217,7 @@ fn facts(
         let node = node as u32;
         let of_node = |node: u32| {
             let start_ns = base_ns.saturating_add(file.start_ns[node as usize].unwrap_or(0));
-            Runs::of(
+            CommExtent::of(
                 node,
                 (
                     start_ns,
@@ -254,16 +254,16 @@ fn facts(
 }
 
 /// The ranks of a group of this name; a collective without one is of all ranks.
-fn group_of(name: &str, listed: &GroupList, all: &[u64]) -> GroupOf {
+fn group_of(name: &str, listed: &GroupList, all: &[u64]) -> GroupIdentity {
     match listed.get(name) {
-        Some(ranks) => GroupOf::Ranks(
+        Some(ranks) => GroupIdentity::Ranks(
             ranks
                 .iter()
                 .filter_map(|rank| u64::try_from(*rank).ok())
                 .collect(),
         ),
-        None if name.is_empty() || name == "0" => GroupOf::Ranks(all.to_vec()),
-        None => GroupOf::Named(name.to_owned()),
+        None if name.is_empty() || name == "0" => GroupIdentity::Ranks(all.to_vec()),
+        None => GroupIdentity::Named(name.to_owned()),
     }
 }
 
@@ -271,11 +271,11 @@ fn kind_and_party(
     node_type: NodeType,
     comm: &CommAttrs,
     group: impl FnOnce() -> usize,
-) -> Option<(CollectiveKind, Party)> {
+) -> Option<(CollectiveKind, Peers)> {
     use CollectiveKind as Kind;
     let kind = match node_type {
-        NodeType::CommSendNode => return Some((Kind::Send, Party::Peer(comm.dst))),
-        NodeType::CommRecvNode => return Some((Kind::Recv, Party::Peer(comm.src))),
+        NodeType::CommSendNode => return Some((Kind::Send, Peers::Peer(comm.dst))),
+        NodeType::CommRecvNode => return Some((Kind::Recv, Peers::Peer(comm.src))),
         NodeType::CommCollNode => match comm.comm_type {
             Some(0) => Kind::AllReduce,
             Some(1) => Kind::Reduce,
@@ -290,26 +290,33 @@ fn kind_and_party(
         },
         _ => return None,
     };
-    Some((kind, Party::Group(u32::try_from(group()).ok()?)))
+    Some((kind, Peers::Group(u32::try_from(group()).ok()?)))
 }
 
 /// A device's node is the transfer, and so is one of a file that does not tell hosts' work apart. A host's is carried out by the
 /// node that says so: if that runs elsewhere, the rank arrives with it.
-fn runs(file: &read::Graph, graph: &Graph, own: Runs, carrier: Option<Runs>) -> Runs {
+fn runs(
+    file: &read::Graph,
+    graph: &ReplayGraph,
+    own: CommExtent,
+    carrier: Option<CommExtent>,
+) -> CommExtent {
     let at = own.waits as usize;
     if graph.on_device(at) || file.names.get(file.kind[at]).is_empty() {
         return own;
     }
     match carrier {
-        None => Runs {
+        None => CommExtent {
             is_transfer: false,
             ..own
         },
-        Some(carrier) if graph.resource[carrier.waits as usize] == graph.resource[at] => Runs {
-            arrives: own.arrives,
-            arrival_ns: own.arrival_ns,
-            ..carrier
-        },
+        Some(carrier) if graph.resource[carrier.waits as usize] == graph.resource[at] => {
+            CommExtent {
+                arrives: own.arrives,
+                arrival_ns: own.arrival_ns,
+                ..carrier
+            }
+        }
         Some(carrier) => carrier,
     }
 }

@@ -107,7 +107,7 @@ fn member(
     };
     let (trace, mut linked) = job::link(&job, progress)?;
     rank_set::tell_rank(found, &mut linked);
-    let graph = etlink_replay::graph_of(&trace)?;
+    let graph = etlink_replay::graph_from_trace(&trace)?;
     if graph.is_empty() {
         bail!("{}: nothing to run in it", job::inputs(&job));
     }

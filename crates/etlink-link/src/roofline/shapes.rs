@@ -13,14 +13,14 @@ const USUAL_ELEMENT_BYTES: u64 = 4;
 
 /// One tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tensor<'a> {
+pub struct TensorShape<'a> {
     /// Its shape.
     pub dims: &'a [u64],
     /// Size of an element, bytes.
     pub element_bytes: u64,
 }
 
-impl Tensor<'_> {
+impl TensorShape<'_> {
     /// Number of elements; a scalar has one.
     pub fn elements(&self) -> u64 {
         self.dims
@@ -44,14 +44,14 @@ struct Place {
 
 /// Those of an op's inputs or outputs. Memory is used again from op to op.
 #[derive(Clone, Debug, Default)]
-pub struct Tensors {
+pub struct TensorShapes {
     dims: Vec<u64>,
     places: Vec<Place>,
     /// Per argument, the size of an element; 0 for what is no tensor.
     sizes: Vec<u64>,
 }
 
-impl Tensors {
+impl TensorShapes {
     /// Reads the tensors of list text; what is no list has none. O(text).
     pub fn read(&mut self, shapes: &str, types: &str) {
         self.dims.clear();
@@ -104,7 +104,7 @@ impl Tensors {
     }
 
     /// The tensor that argument `number` is.
-    pub fn argument(&self, number: u32) -> Option<Tensor<'_>> {
+    pub fn argument(&self, number: u32) -> Option<TensorShape<'_>> {
         self.places
             .iter()
             .find(|place| place.argument == number)
@@ -112,7 +112,7 @@ impl Tensors {
     }
 
     /// All of them, those of lists too.
-    pub fn iter(&self) -> impl Iterator<Item = Tensor<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = TensorShape<'_>> {
         self.places.iter().map(|place| self.tensor(place))
     }
 
@@ -127,8 +127,8 @@ impl Tensors {
             })
     }
 
-    fn tensor(&self, place: &Place) -> Tensor<'_> {
-        Tensor {
+    fn tensor(&self, place: &Place) -> TensorShape<'_> {
+        TensorShape {
             dims: &self.dims[place.from..place.to],
             element_bytes: place.element_bytes,
         }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn read(shapes: &str, types: &str) -> Vec<(Vec<u64>, u64)> {
-        let mut tensors = Tensors::default();
+        let mut tensors = TensorShapes::default();
         tensors.read("[[7]]", r#"["double"]"#);
         tensors.read(shapes, types);
         tensors

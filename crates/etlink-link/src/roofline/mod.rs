@@ -3,14 +3,14 @@
 //! ```text
 //! op name, shapes, types ──> tensors ──> formula ──> Work of an op ──> shared by its kernels
 //! ```
-//! Formulas are those of `torch.utils.flop_counter`; see [`Formula`]. O(ops + rows): what comes again with the same shapes is worked
+//! Formulas are those of `torch.utils.flop_counter`; see [`RooflineFormula`]. O(ops + rows): what comes again with the same shapes is worked
 //! out once.
 
 mod formulas;
 mod shapes;
 
-pub use formulas::{Formula, of_op};
-pub use shapes::{Tensor, Tensors};
+pub use formulas::{RooflineFormula, work_from_shapes};
+pub use shapes::{TensorShape, TensorShapes};
 
 use crate::trace::LinkedTrace;
 use etlink_model::{CollectiveKind, DurationNs, HostIdx, NameId, Names, OpIdx, RowIdx, RowKind};
@@ -18,30 +18,30 @@ use rustc_hash::FxHashMap;
 
 /// The work of an op, a kernel or a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct RooflineWork {
     /// Arithmetic operations; a multiplication and an addition are two.
     pub operations: u64,
     /// Bytes read and written, each tensor once.
     pub bytes: u64,
     /// How it was found.
-    pub formula: Formula,
+    pub formula: RooflineFormula,
 }
 
 /// Name, shapes and types of inputs, shapes and types of outputs, in one trace's names.
 type Signature = [NameId; 5];
 
 /// Per CPU op, its work by its own arguments; children are not taken away. O(ops).
-pub fn ops(trace: &LinkedTrace) -> Vec<Work> {
+pub fn op_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
     let ops = &trace.device.ops;
-    let mut known: FxHashMap<(bool, Signature), Work> = FxHashMap::default();
-    let mut tensors = [Tensors::default(), Tensors::default()];
+    let mut known: FxHashMap<(bool, Signature), RooflineWork> = FxHashMap::default();
+    let mut tensors = [TensorShapes::default(), TensorShapes::default()];
     let mut of = |op: usize| {
         let (names, on_host, signature) = signature(trace, op);
         *known.entry((on_host, signature)).or_insert_with(|| {
             let [name, shapes, types, out_shapes, out_types] = signature.map(|id| names.get(id));
             tensors[0].read(shapes, types);
             tensors[1].read(out_shapes, out_types);
-            of_op(
+            work_from_shapes(
                 name,
                 &tensors[0],
                 Some(&tensors[1]).filter(|outputs| !outputs.is_empty()),
@@ -83,7 +83,7 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, bool, Signature) {
 
 /// Per CPU op, the work that it does on the host: none where it or what it calls launches device rows, or where ops that it calls do the
 /// work: for what PyTorch counts those that are counted too, else any. Ranges around ops (`MulBackward0`) have none. Takes the result of [`ops`]. O(ops + rows).
-pub fn on_host(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
+pub fn host_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> {
     let (mut counted, mut any) = (vec![false; ops.len()], vec![false; ops.len()]);
     for owner in trace.row_op.iter().filter_map(|owner| owner.get()) {
         counted[owner.index()] = true;
@@ -94,7 +94,7 @@ pub fn on_host(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
             continue;
         };
         counted[parent] |= counted[op] || ops[op].formula.is_counted();
-        any[parent] |= any[op] || ops[op].formula != Formula::None;
+        any[parent] |= any[op] || ops[op].formula != RooflineFormula::None;
     }
     let is_op = |op: usize| trace.device_name(trace.device.ops.name[op]).contains("::");
     let elsewhere =
@@ -102,7 +102,7 @@ pub fn on_host(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
     (0..ops.len())
         .map(|op| {
             if elsewhere(op) {
-                Work::default()
+                RooflineWork::default()
             } else {
                 ops[op]
             }
@@ -112,7 +112,7 @@ pub fn on_host(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
 
 /// Per device row, its work: of a copy what it moves, of a kernel its share of its op's work, by duration, so that the kernels of an op add up to it.
 /// Takes the result of [`ops`]. O(rows).
-pub fn on_devices(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
+pub fn row_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> {
     let rows = &trace.device.rows;
     let owner = |row: usize| {
         trace.row_op[row]
@@ -132,7 +132,7 @@ pub fn on_devices(trace: &LinkedTrace, ops: &[Work]) -> Vec<Work> {
         let from = before[op];
         before[op] += at_least_one(rows.duration[row]);
         let share = |all: u64| part(all, before[op], total[op]) - part(all, from, total[op]);
-        Work {
+        RooflineWork {
             operations: share(ops[op].operations),
             bytes: share(ops[op].bytes),
             ..ops[op]
@@ -158,16 +158,16 @@ fn part(all: u64, done: DurationNs, total: DurationNs) -> u64 {
 }
 
 /// A copy within a device reads and writes there; one from or to the host does one of these.
-fn copy(trace: &LinkedTrace, row: usize) -> Work {
+fn copy(trace: &LinkedTrace, row: usize) -> RooflineWork {
     let rows = &trace.device.rows;
     let within =
         rows.kind[row] == RowKind::Memcpy && trace.device_name(rows.name[row]).contains("DtoD");
     match rows.bytes[row] {
-        0 => Work::default(),
-        bytes => Work {
+        0 => RooflineWork::default(),
+        bytes => RooflineWork {
             operations: 0,
             bytes: bytes.saturating_mul(1 + u64::from(within)),
-            formula: Formula::Copy,
+            formula: RooflineFormula::Copy,
         },
     }
 }

@@ -1,12 +1,12 @@
 //! Operations and bytes of an op from its tensors.
 
-use super::{Tensor, Tensors, Work};
+use super::{RooflineWork, TensorShape, TensorShapes};
 use serde::Serialize;
 
 /// How the work of an op was found. Tensors' dimensions are named as in the formulas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Formula {
+pub enum RooflineFormula {
     /// `mm`, `addmm`, `bmm`, `baddbmm`, `linear` and their kin, `[b, m, k] · [b, k, n]`: 2 b m n k.
     Matmul,
     /// Batch b, weight w: 2 b · outputs in space · elements of w; transposed: inputs in space.
@@ -30,39 +30,43 @@ pub enum Formula {
     None,
 }
 
-impl Formula {
+impl RooflineFormula {
     /// Its name in files.
     pub fn name(self) -> &'static str {
         match self {
-            Formula::Matmul => "matmul",
-            Formula::Convolution => "convolution",
-            Formula::ConvolutionBackward => "convolution_backward",
-            Formula::Attention => "attention",
-            Formula::AttentionBackward => "attention_backward",
-            Formula::Elementwise => "elementwise",
-            Formula::Reduction => "reduction",
-            Formula::Bytes => "bytes",
-            Formula::Copy => "copy",
-            Formula::None => "none",
+            RooflineFormula::Matmul => "matmul",
+            RooflineFormula::Convolution => "convolution",
+            RooflineFormula::ConvolutionBackward => "convolution_backward",
+            RooflineFormula::Attention => "attention",
+            RooflineFormula::AttentionBackward => "attention_backward",
+            RooflineFormula::Elementwise => "elementwise",
+            RooflineFormula::Reduction => "reduction",
+            RooflineFormula::Bytes => "bytes",
+            RooflineFormula::Copy => "copy",
+            RooflineFormula::None => "none",
         }
     }
 
     /// Whether it is one of those that PyTorch counts too.
     pub fn is_counted(self) -> bool {
-        self <= Formula::AttentionBackward
+        self <= RooflineFormula::AttentionBackward
     }
 }
 
 /// The work of an op. Without `outputs`, which device traces do not have, a convolution's is not known, and what the others write
 /// follows from what they read.
-pub fn of_op(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> Work {
+pub fn work_from_shapes(
+    name: &str,
+    inputs: &TensorShapes,
+    outputs: Option<&TensorShapes>,
+) -> RooflineWork {
     let plain = name
         .strip_prefix("aten::")
         .or_else(|| name.rsplit("::").next())
         .unwrap_or(name)
         .trim_end_matches('_');
     if inputs.is_empty() || has(NOTHING, plain) {
-        return Work::default();
+        return RooflineWork::default();
     }
     let read = inputs
         .iter()
@@ -77,14 +81,14 @@ pub fn of_op(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> Work {
             .iter()
             .fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes())),
         (None, Some((_, _, written))) => written,
-        (None, None) if formula == Formula::Elementwise => inputs
+        (None, None) if formula == RooflineFormula::Elementwise => inputs
             .iter()
             .map(|tensor| tensor.bytes())
             .max()
             .unwrap_or(0),
         (None, None) => 0,
     };
-    Work {
+    RooflineWork {
         operations,
         bytes: read.saturating_add(written),
         formula,
@@ -92,7 +96,11 @@ pub fn of_op(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> Work {
 }
 
 /// Operations, and bytes written, of what PyTorch counts.
-fn counted(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> Option<(u64, Formula, u64)> {
+fn counted(
+    name: &str,
+    inputs: &TensorShapes,
+    outputs: Option<&TensorShapes>,
+) -> Option<(u64, RooflineFormula, u64)> {
     if let Some((_, first)) = MATMULS.iter().find(|(known, _)| *known == name) {
         return matmul(
             name.ends_with("linear"),
@@ -113,7 +121,7 @@ fn counted(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> Option<(u
     if has(CONVOLUTIONS, name) {
         let (output, weight) = (outputs?.argument(0)?, inputs.argument(1)?);
         let (operations, _) = convolution(inputs.argument(0)?, weight, output)?;
-        return Some((operations, Formula::Convolution, output.bytes()));
+        return Some((operations, RooflineFormula::Convolution, output.bytes()));
     }
     let (forward, backward) = name
         .strip_suffix("_backward")
@@ -137,7 +145,11 @@ fn counted(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> Option<(u
 }
 
 /// `[m, k]` and `[k, n]` with any batch before them; a `linear`'s weight is `[n, k]`.
-fn matmul(linear: bool, a: Tensor<'_>, b: Tensor<'_>) -> Option<(u64, Formula, u64)> {
+fn matmul(
+    linear: bool,
+    a: TensorShape<'_>,
+    b: TensorShape<'_>,
+) -> Option<(u64, RooflineFormula, u64)> {
     let k = *a.dims.last()?;
     let n = match (linear, b.dims) {
         (_, []) => return None,
@@ -160,11 +172,15 @@ fn matmul(linear: bool, a: Tensor<'_>, b: Tensor<'_>) -> Option<(u64, Formula, u
         .checked_div(k)
         .unwrap_or(0)
         .saturating_mul(a.element_bytes);
-    Some((products.saturating_mul(2), Formula::Matmul, written))
+    Some((products.saturating_mul(2), RooflineFormula::Matmul, written))
 }
 
 /// Operations, and whether it is transposed: then the weight is `[channels in, channels out / groups, …]`, and the output is the larger.
-fn convolution(input: Tensor<'_>, weight: Tensor<'_>, output: Tensor<'_>) -> Option<(u64, bool)> {
+fn convolution(
+    input: TensorShape<'_>,
+    weight: TensorShape<'_>,
+    output: TensorShape<'_>,
+) -> Option<(u64, bool)> {
     let ([batch, channels, input_space @ ..], [out_batch, out_channels, output_space @ ..]) =
         (input.dims, output.dims)
     else {
@@ -195,15 +211,15 @@ fn convolution(input: Tensor<'_>, weight: Tensor<'_>, output: Tensor<'_>) -> Opt
 
 /// `flop_counter` takes the weight's gradient times the number of groups; here as many products as there are.
 fn convolution_backward(
-    [gradient, input, weight]: [Tensor<'_>; 3],
-    outputs: Option<&Tensors>,
-) -> Option<(u64, Formula, u64)> {
+    [gradient, input, weight]: [TensorShape<'_>; 3],
+    outputs: Option<&TensorShapes>,
+) -> Option<(u64, RooflineFormula, u64)> {
     let (one, _) = convolution(input, weight, gradient)?;
     let asked = |number: u32| outputs.is_none_or(|outputs| outputs.argument(number).is_some());
     let times = u64::from(asked(0)) + u64::from(asked(1));
     Some((
         one.saturating_mul(times),
-        Formula::ConvolutionBackward,
+        RooflineFormula::ConvolutionBackward,
         input.bytes().saturating_add(weight.bytes()),
     ))
 }
@@ -212,8 +228,8 @@ fn convolution_backward(
 fn attention(
     heads_first: bool,
     backward: bool,
-    [query, key, value]: [Tensor<'_>; 3],
-) -> Option<(u64, Formula, u64)> {
+    [query, key, value]: [TensorShape<'_>; 3],
+) -> Option<(u64, RooflineFormula, u64)> {
     let (&[b, h_or_s, s_or_h, d], &[_, k1, k2, _], &[_, _, _, e]) =
         (query.dims, key.dims, value.dims)
     else {
@@ -230,20 +246,24 @@ fn attention(
         .fold(2u64, u64::saturating_mul);
     let (formula, written) = if backward {
         (
-            Formula::AttentionBackward,
+            RooflineFormula::AttentionBackward,
             query
                 .bytes()
                 .saturating_add(key.bytes())
                 .saturating_add(value.bytes()),
         )
     } else {
-        (Formula::Attention, query.bytes())
+        (RooflineFormula::Attention, query.bytes())
     };
     Some((operations, formula, written))
 }
 
-fn per_element(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> (u64, Formula) {
-    let largest = |tensors: &Tensors| {
+fn per_element(
+    name: &str,
+    inputs: &TensorShapes,
+    outputs: Option<&TensorShapes>,
+) -> (u64, RooflineFormula) {
+    let largest = |tensors: &TensorShapes| {
         tensors
             .iter()
             .map(|tensor| tensor.elements())
@@ -253,15 +273,15 @@ fn per_element(name: &str, inputs: &Tensors, outputs: Option<&Tensors>) -> (u64,
     let any = largest(inputs).max(outputs.map_or(0, largest));
     match () {
         () if name.starts_with("_foreach") || name.starts_with("_fused") => {
-            (inputs.first_elements(), Formula::Elementwise)
+            (inputs.first_elements(), RooflineFormula::Elementwise)
         }
         () if has(ELEMENTWISE, name.strip_suffix("_backward").unwrap_or(name)) => {
-            (any, Formula::Elementwise)
+            (any, RooflineFormula::Elementwise)
         }
         () if has(REDUCTIONS, name.strip_suffix("_backward").unwrap_or(name)) => {
-            (largest(inputs), Formula::Reduction)
+            (largest(inputs), RooflineFormula::Reduction)
         }
-        () => (any, Formula::Bytes),
+        () => (any, RooflineFormula::Bytes),
     }
 }
 

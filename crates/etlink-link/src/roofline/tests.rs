@@ -3,17 +3,17 @@
 use super::*;
 use etlink_model::{CpuOp, DeviceRow};
 
-fn work(name: &str, shapes: &str, out_shapes: &str) -> Work {
+fn work(name: &str, shapes: &str, out_shapes: &str) -> RooflineWork {
     let types = |shapes: &str| {
         format!(
             "[{}]",
             vec!["\"Tensor(float)\""; shapes.matches('[').count() - 1].join(", ")
         )
     };
-    let mut tensors = [Tensors::default(), Tensors::default()];
+    let mut tensors = [TensorShapes::default(), TensorShapes::default()];
     tensors[0].read(shapes, &types(shapes));
     tensors[1].read(out_shapes, &types(out_shapes));
-    of_op(
+    work_from_shapes(
         name,
         &tensors[0],
         Some(&tensors[1]).filter(|outputs| !outputs.is_empty()),
@@ -29,42 +29,42 @@ fn operations_are_those_that_pytorch_counts() {
             "[[8, 16], [16, 24]]",
             "[[8, 24]]",
             6_144,
-            Formula::Matmul,
+            RooflineFormula::Matmul,
         ),
         (
             "aten::mm",
             "[[40, 16], [16, 24]]",
             "[[40, 24]]",
             30_720,
-            Formula::Matmul,
+            RooflineFormula::Matmul,
         ),
         (
             "aten::addmm",
             "[[24], [8, 16], [16, 24]]",
             "[[8, 24]]",
             6_144,
-            Formula::Matmul,
+            RooflineFormula::Matmul,
         ),
         (
             "aten::addmm",
             "[[8], [8, 16], [16, 8]]",
             "[[8, 8]]",
             2_048,
-            Formula::Matmul,
+            RooflineFormula::Matmul,
         ),
         (
             "aten::bmm",
             "[[3, 8, 16], [3, 16, 24]]",
             "[[3, 8, 24]]",
             18_432,
-            Formula::Matmul,
+            RooflineFormula::Matmul,
         ),
         (
             "aten::baddbmm",
             "[[3, 8, 24], [3, 8, 16], [3, 16, 24]]",
             "[[3, 8, 24]]",
             18_432,
-            Formula::Matmul,
+            RooflineFormula::Matmul,
         ),
         // of a linear and a matmul the mm that they call is counted
         (
@@ -72,14 +72,14 @@ fn operations_are_those_that_pytorch_counts() {
             "[[8, 16], [24, 16]]",
             "[[8, 24]]",
             6_144,
-            Formula::Matmul,
+            RooflineFormula::Matmul,
         ),
         (
             "aten::matmul",
             "[[5, 8, 16], [16, 24]]",
             "[[5, 8, 24]]",
             30_720,
-            Formula::Matmul,
+            RooflineFormula::Matmul,
         ),
         // stride 2, two groups
         (
@@ -87,7 +87,7 @@ fn operations_are_those_that_pytorch_counts() {
             "[[2, 6, 20, 20], [8, 3, 3, 3]]",
             "[[2, 8, 10, 10]]",
             86_400,
-            Formula::Convolution,
+            RooflineFormula::Convolution,
         ),
         // transposed, stride 2
         (
@@ -95,28 +95,28 @@ fn operations_are_those_that_pytorch_counts() {
             "[[2, 6, 20], [6, 4, 5]]",
             "[[2, 4, 43]]",
             9_600,
-            Formula::Convolution,
+            RooflineFormula::Convolution,
         ),
         (
             "aten::convolution_backward",
             "[[2, 4, 43], [2, 6, 20], [6, 4, 5]]",
             "[[2, 6, 20], [6, 4, 5]]",
             19_200,
-            Formula::ConvolutionBackward,
+            RooflineFormula::ConvolutionBackward,
         ),
         (
             "aten::_scaled_dot_product_flash_attention_for_cpu",
             "[[2, 4, 32, 16], [2, 4, 48, 16], [2, 4, 48, 16]]",
             "[[2, 4, 32, 16], [2, 4, 32]]",
             786_432,
-            Formula::Attention,
+            RooflineFormula::Attention,
         ),
         (
             "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
             "[[2, 4, 32, 16], [2, 4, 32, 16], [2, 4, 48, 16], [2, 4, 48, 16], [2, 4, 32, 16], [2, 4, 32]]",
             "[[2, 4, 32, 16], [2, 4, 48, 16], [2, 4, 48, 16]]",
             1_966_080,
-            Formula::AttentionBackward,
+            RooflineFormula::AttentionBackward,
         ),
     ] {
         let found = work(name, inputs, outputs);
@@ -141,14 +141,14 @@ fn groups_of_a_convolution_count_once() {
         .operations,
         2 * 86_400
     );
-    let mut tensors = [Tensors::default(), Tensors::default()];
+    let mut tensors = [TensorShapes::default(), TensorShapes::default()];
     tensors[0].read(inputs, r#"["float", "float", "float"]"#);
     tensors[1].read(
         "[[], [8, 3, 3, 3]]",
         r#"["Tensor(nullptr (uninitialized))", "Tensor(float)"]"#,
     );
     assert_eq!(
-        of_op("aten::convolution_backward", &tensors[0], Some(&tensors[1])).operations,
+        work_from_shapes("aten::convolution_backward", &tensors[0], Some(&tensors[1])).operations,
         86_400,
         "the first layer needs no gradient of its input"
     );
@@ -177,7 +177,7 @@ fn kernels_level_attention_has_heads_last() {
             "[]"
         )
         .formula,
-        Formula::Bytes
+        RooflineFormula::Bytes
     );
 }
 
@@ -194,35 +194,35 @@ fn bytes_are_those_of_all_tensors() {
     );
     assert_eq!(
         work("aten::add_", "[[100, 30], [30]]", "[]"),
-        Work {
+        RooflineWork {
             operations: 3_000,
             bytes: 4 * (3_000 + 30 + 3_000),
-            formula: Formula::Elementwise
+            formula: RooflineFormula::Elementwise
         }
     );
     assert_eq!(
         work("aten::sum", "[[100, 30]]", "[[]]"),
-        Work {
+        RooflineWork {
             operations: 3_000,
             bytes: 4 * 3_001,
-            formula: Formula::Reduction
+            formula: RooflineFormula::Reduction
         }
     );
     assert_eq!(
         work("my::op", "[[100, 30]]", "[[5]]"),
-        Work {
+        RooflineWork {
             operations: 3_000,
             bytes: 4 * 3_005,
-            formula: Formula::Bytes
+            formula: RooflineFormula::Bytes
         }
     );
     assert_eq!(
         work("aten::view", "[[100, 30]]", "[[3000]]"),
-        Work::default()
+        RooflineWork::default()
     );
     assert_eq!(
         work("aten::convolution", "[[2, 6, 20, 20], [8, 3, 3, 3]]", "[]").formula,
-        Formula::Bytes,
+        RooflineFormula::Bytes,
         "the output's size is not known"
     );
 }
@@ -268,14 +268,14 @@ fn layer() -> LinkedTrace {
     trace
 }
 
-fn formulas(works: &[Work]) -> Vec<&str> {
+fn formulas(works: &[RooflineWork]) -> Vec<&str> {
     works.iter().map(|work| work.formula.name()).collect()
 }
 
 #[test]
 fn on_the_host_the_op_that_does_it_has_the_work() {
     let trace = layer();
-    let all = super::ops(&trace);
+    let all = super::op_work(&trace);
     assert_eq!(
         formulas(&all),
         [
@@ -289,7 +289,7 @@ fn on_the_host_the_op_that_does_it_has_the_work() {
         ]
     );
     assert_eq!(
-        formulas(&on_host(&trace, &all)),
+        formulas(&host_work(&trace, &all)),
         [
             "none",
             "matmul",
@@ -321,12 +321,12 @@ fn kernels_share_their_op_s_work() {
         });
         trace.row_op.push(OpIdx::new(1));
     }
-    let all = super::ops(&trace);
-    let rows = on_devices(&trace, &all);
+    let all = super::op_work(&trace);
+    let rows = row_work(&trace, &all);
     assert_eq!(formulas(&rows), ["matmul", "copy", "matmul", "matmul"]);
-    let shared = |of: fn(&Work) -> u64| {
+    let shared = |of: fn(&RooflineWork) -> u64| {
         rows.iter()
-            .filter(|work| work.formula == Formula::Matmul)
+            .filter(|work| work.formula == RooflineFormula::Matmul)
             .map(of)
             .sum::<u64>()
     };
@@ -337,14 +337,14 @@ fn kernels_share_their_op_s_work() {
     assert_eq!(rows[0].operations, 6_144 * 10 / 31);
     assert_eq!(
         rows[1],
-        Work {
+        RooflineWork {
             operations: 0,
             bytes: 64,
-            formula: Formula::Copy
+            formula: RooflineFormula::Copy
         }
     );
     assert_eq!(
-        formulas(&on_host(&trace, &all)),
+        formulas(&host_work(&trace, &all)),
         [
             "none",
             "none",
