@@ -8,7 +8,7 @@
 
 mod candidate;
 
-use crate::manifest::{Listed, Told};
+use crate::manifest::{ManifestEntry, RunManifest};
 use anyhow::{Context, Result};
 use candidate::{Candidate, Inside, file_name, look_at};
 use etlink_chakra::read::FileKind;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// The traces of one rank, as far as they are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct RankFiles {
     /// Rank, if any name or file tells.
     pub rank: Option<i64>,
     /// What names the output: the rank, or the file's own name where ranks do not tell files apart.
@@ -27,21 +27,21 @@ pub struct Found {
     /// Device trace.
     pub device: Option<PathBuf>,
     /// What the manifest of the recording says of it.
-    pub told: Told,
+    pub manifest: ManifestEntry,
 }
 
 /// The traces of one folder.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct RunFiles {
     /// The folder, relative to where the search began.
     pub folder: PathBuf,
     /// By rank, then by name.
-    pub ranks: Vec<Found>,
+    pub ranks: Vec<RankFiles>,
     /// What the user should know about names and ranks.
     pub notes: Vec<String>,
 }
 
-impl Run {
+impl RunFiles {
     /// What is to be known of it, after its name where it has one.
     pub fn named_notes(&self) -> impl Iterator<Item = String> {
         let name = if self.folder.as_os_str().is_empty() {
@@ -54,7 +54,7 @@ impl Run {
 }
 
 /// Finds the runs in `root` and its subfolders, in order of their paths.
-pub fn discover(root: &Path) -> Result<Vec<Run>> {
+pub fn discover(root: &Path) -> Result<Vec<RunFiles>> {
     let mut folders = vec![PathBuf::new()];
     let mut runs = vec![];
     while let Some(folder) = folders.pop() {
@@ -117,7 +117,7 @@ fn passed_by(mut written: Vec<String>) -> Option<String> {
 }
 
 /// No two outputs bear one name: a label that occurs again gets a number.
-fn unique_labels(ranks: &mut [Found]) {
+fn unique_labels(ranks: &mut [RankFiles]) {
     let mut used = BTreeSet::new();
     for found in ranks {
         let label = found.label.clone();
@@ -139,8 +139,8 @@ fn is_json(path: &Path) -> bool {
         .any(|ending| name.ends_with(ending))
 }
 
-fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
-    let mut run = Run {
+fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
+    let mut run = RunFiles {
         folder,
         ranks: vec![],
         notes: vec![],
@@ -148,7 +148,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
     let listed = if files.is_empty() {
         Ok(None)
     } else {
-        Listed::of(place)
+        RunManifest::of(place)
     };
     let listed = listed.unwrap_or_else(|why| {
         run.notes.push(why);
@@ -184,12 +184,12 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> Run {
         let host = pick(rank, "host", hosts, &mut loose, &mut run.notes);
         let device = pick(rank, "device", devices, &mut loose, &mut run.notes);
         if host.is_some() || device.is_some() {
-            run.ranks.push(Found {
+            run.ranks.push(RankFiles {
                 rank: Some(rank),
                 label: rank.to_string(),
                 host,
                 device,
-                ..Found::default()
+                ..RankFiles::default()
             });
         }
     }
@@ -233,8 +233,8 @@ fn pick(
 
 /// Where names and traces say different ranks: takes those of the traces if these are of one run and each of another rank, else those of
 /// the names. Gives what to say of it.
-fn settle(ranks: &mut [Found], inside: &BTreeMap<PathBuf, Inside>) -> Option<String> {
-    let said = |found: &Found| {
+fn settle(ranks: &mut [RankFiles], inside: &BTreeMap<PathBuf, Inside>) -> Option<String> {
+    let said = |found: &RankFiles| {
         found
             .device
             .as_ref()
@@ -246,7 +246,7 @@ fn settle(ranks: &mut [Found], inside: &BTreeMap<PathBuf, Inside>) -> Option<Str
         .iter()
         .map(|found| said(found).rank.or(found.rank))
         .collect();
-    let others: Vec<(&Found, Option<i64>)> = ranks
+    let others: Vec<(&RankFiles, Option<i64>)> = ranks
         .iter()
         .zip(own.iter().copied())
         .filter(|(found, own)| found.rank != *own)
@@ -287,16 +287,16 @@ fn settle(ranks: &mut [Found], inside: &BTreeMap<PathBuf, Inside>) -> Option<Str
 }
 
 /// Files that no rank has: a single host and device trace belong together, others stand alone.
-fn adopt(run: &mut Run, loose: Vec<Candidate>) {
+fn adopt(run: &mut RunFiles, loose: Vec<Candidate>) {
     let (hosts, devices): (Vec<_>, Vec<_>) = loose
         .into_iter()
         .partition(|candidate| candidate.kind == FileKind::HostTrace);
-    let lonely = |found: &&mut Found| found.host.is_none() || found.device.is_none();
+    let lonely = |found: &&mut RankFiles| found.host.is_none() || found.device.is_none();
     let single = |all: &[Candidate]| all.len() == 1;
     let alone = run.ranks.is_empty();
-    let waiting: Vec<&mut Found> = run.ranks.iter_mut().filter(lonely).collect();
+    let waiting: Vec<&mut RankFiles> = run.ranks.iter_mut().filter(lonely).collect();
     match (
-        <[&mut Found; 1]>::try_from(waiting),
+        <[&mut RankFiles; 1]>::try_from(waiting),
         single(&hosts),
         single(&devices),
     ) {
@@ -306,7 +306,7 @@ fn adopt(run: &mut Run, loose: Vec<Candidate>) {
         (Ok([found]), false, true) if found.device.is_none() && hosts.is_empty() => {
             found.device = Some(devices[0].path.clone())
         }
-        (Err(_), true, true) => run.ranks.push(Found {
+        (Err(_), true, true) => run.ranks.push(RankFiles {
             rank: hosts[0].rank.or(devices[0].rank),
             label: if alone {
                 hosts[0].rank.or(devices[0].rank).unwrap_or(0).to_string()
@@ -315,19 +315,19 @@ fn adopt(run: &mut Run, loose: Vec<Candidate>) {
             },
             host: Some(hosts[0].path.clone()),
             device: Some(devices[0].path.clone()),
-            ..Found::default()
+            ..RankFiles::default()
         }),
         _ => {
             let by_itself = |candidate: Candidate| {
                 let is_host = candidate.kind == FileKind::HostTrace;
                 let path = Some(candidate.path);
                 let (host, device) = if is_host { (path, None) } else { (None, path) };
-                Found {
+                RankFiles {
                     rank: candidate.rank,
                     label: candidate.stem,
                     host,
                     device,
-                    ..Found::default()
+                    ..RankFiles::default()
                 }
             };
             run.ranks

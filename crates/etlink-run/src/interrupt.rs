@@ -15,20 +15,20 @@ pub fn remove_temporary_files() {
 }
 
 /// A temporary file that is listed for removal as long as this lives.
-pub struct Listed(PathBuf);
+pub struct TemporaryEntry(PathBuf);
 
-impl Listed {
+impl TemporaryEntry {
     /// Lists `path`.
-    pub fn new(path: &Path) -> Listed {
+    pub fn new(path: &Path) -> TemporaryEntry {
         TEMPORARY
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(path.to_owned());
-        Listed(path.to_owned())
+        TemporaryEntry(path.to_owned())
     }
 }
 
-impl Drop for Listed {
+impl Drop for TemporaryEntry {
     fn drop(&mut self) {
         TEMPORARY
             .lock()

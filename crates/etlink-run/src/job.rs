@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// The job of one rank.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct LinkJob {
     /// Host trace; without it the graph is that of the device trace alone.
     pub host: Option<PathBuf>,
     /// Device trace.
@@ -30,7 +30,7 @@ pub struct Job {
     /// Where the result goes; nowhere if only the report is wanted.
     pub target: Option<Target>,
     /// What a `.et` is like.
-    pub form: Form,
+    pub form: ChakraOptions,
     /// Which dependencies through tensors become edges.
     pub tensor_deps: TensorEdges,
     /// What to read that no graph needs.
@@ -43,16 +43,16 @@ pub struct Job {
     pub force: bool,
 }
 
-impl Job {
+impl LinkJob {
     /// Reads and links for figures: nothing is written, and no tensor edges are looked for.
-    pub fn reading(host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
-        Job {
+    pub fn reading(host: Option<PathBuf>, device: PathBuf, threads: usize) -> LinkJob {
+        LinkJob {
             host,
             device,
             capture: None,
             rank: None,
             target: None,
-            form: Form::default(),
+            form: ChakraOptions::default(),
             tensor_deps: TensorEdges::None,
             keep: Keep::Graph,
             threads,
@@ -64,7 +64,7 @@ impl Job {
 
 /// What a `.et` is like.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Form {
+pub struct ChakraOptions {
     /// Where latency goes.
     pub latency: etlink_chakra::Latency,
     /// Without host gaps.
@@ -73,16 +73,16 @@ pub struct Form {
     pub part: Part,
 }
 
-impl Form {
+impl ChakraOptions {
     /// This part of a rank.
-    pub fn with(self, part: Part) -> Form {
-        Form { part, ..self }
+    pub fn with(self, part: Part) -> ChakraOptions {
+        ChakraOptions { part, ..self }
     }
 }
 
 /// How it went.
 #[derive(Clone, Debug, Serialize)]
-pub struct Linked {
+pub struct JobReport {
     /// The host trace's file.
     pub host: Option<String>,
     /// The device trace's file.
@@ -100,16 +100,16 @@ pub struct Linked {
     pub written: Option<WriteSummary>,
     /// What a trace for Perfetto has.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub shown: Option<Shown>,
-    /// Sizes.
-    pub bytes: Sizes,
-    /// Seconds per phase.
-    pub seconds: Seconds,
+    pub shown: Option<PerfettoCounts>,
+    /// JobBytes.
+    pub bytes: JobBytes,
+    /// JobSeconds per phase.
+    pub seconds: JobSeconds,
 }
 
 /// What a trace for Perfetto has.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Shown {
+pub struct PerfettoCounts {
     /// Ops, calls and device rows.
     pub slices: u64,
     /// Edges that are drawn.
@@ -118,9 +118,9 @@ pub struct Shown {
     pub critical_path: u64,
 }
 
-/// Sizes in bytes.
+/// JobBytes in bytes.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Sizes {
+pub struct JobBytes {
     /// Host trace, unpacked.
     pub host: u64,
     /// Device trace, unpacked.
@@ -131,7 +131,7 @@ pub struct Sizes {
 
 /// Wall time in seconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Seconds {
+pub struct JobSeconds {
     /// Both traces, at the same time.
     pub read: f64,
     /// Linking.
@@ -142,7 +142,7 @@ pub struct Seconds {
 
 /// What a rank is among the others, for what is written.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Among<'a> {
+pub struct RankContext<'a> {
     /// What its communications become.
     pub agreed: Option<&'a Agreement>,
     /// Communications go in turn.
@@ -152,19 +152,19 @@ pub struct Among<'a> {
 }
 
 /// Reads, links and writes.
-pub fn run(job: &Job, progress: &Progress) -> Result<Linked> {
+pub fn run(job: &LinkJob, progress: &Progress) -> Result<JobReport> {
     let (trace, mut linked) = link(job, progress)?;
-    write_out(&trace, job, Among::default(), progress, &mut linked)?;
+    write_out(&trace, job, RankContext::default(), progress, &mut linked)?;
     Ok(linked)
 }
 
 /// Writes what was linked, unless there is nowhere to write to or it was refused.
 pub fn write_out(
     trace: &LinkedTrace,
-    job: &Job,
-    among: Among<'_>,
+    job: &LinkJob,
+    among: RankContext<'_>,
     progress: &Progress,
-    linked: &mut Linked,
+    linked: &mut JobReport,
 ) -> Result<()> {
     let Some(target) = job.target.as_ref().filter(|_| !linked.refused) else {
         return Ok(());
@@ -180,10 +180,10 @@ pub fn write_out(
 /// Writes a rank's part of the file of all ranks.
 pub fn write_member(
     trace: &LinkedTrace,
-    job: &Job,
+    job: &LinkJob,
     member: &Member<'_>,
     progress: &Progress,
-    linked: &mut Linked,
+    linked: &mut JobReport,
 ) -> Result<Piece> {
     let target = job
         .target
@@ -198,7 +198,7 @@ pub fn write_member(
 }
 
 /// Reads and links.
-pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
+pub fn link(job: &LinkJob, progress: &Progress) -> Result<(LinkedTrace, JobReport)> {
     let mut stopwatch = Stopwatch(Instant::now());
     progress.phase("reading");
     let capture = job
@@ -208,7 +208,7 @@ pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
         .transpose()?;
     let (host, device) = read_both(job, progress)?;
     let mut read = stopwatch.lap();
-    let bytes = Sizes {
+    let bytes = JobBytes {
         host: host.as_ref().map_or(0, |host| host.bytes),
         device: device.bytes,
         output: 0,
@@ -232,7 +232,7 @@ pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
         etlink_link::carry_captured_ops(&mut trace, &capture).with_context(|| name)?;
         link += stopwatch.lap();
     }
-    let linked = Linked {
+    let linked = JobReport {
         host: job.host.as_ref().map(|path| path.display().to_string()),
         device: job.device.display().to_string(),
         capture: job.capture.as_ref().map(|path| path.display().to_string()),
@@ -242,7 +242,7 @@ pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
         written: None,
         shown: None,
         bytes,
-        seconds: Seconds {
+        seconds: JobSeconds {
             read,
             link,
             write: 0.0,
@@ -252,7 +252,7 @@ pub fn link(job: &Job, progress: &Progress) -> Result<(LinkedTrace, Linked)> {
 }
 
 /// Reads the host trace of a job and links it with a device trace that was read already.
-pub fn link_read(job: &Job, device: DeviceTrace, progress: &Progress) -> Result<LinkedTrace> {
+pub fn link_read(job: &LinkJob, device: DeviceTrace, progress: &Progress) -> Result<LinkedTrace> {
     let host = job
         .host
         .as_ref()
@@ -306,7 +306,7 @@ impl std::fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// The traces of a job, for messages.
-pub fn inputs(job: &Job) -> String {
+pub fn inputs(job: &LinkJob) -> String {
     let host = job
         .host
         .iter()
@@ -318,16 +318,16 @@ pub fn inputs(job: &Job) -> String {
 fn write(
     trace: &LinkedTrace,
     target: &Target,
-    form: Form,
-    among: Among<'_>,
-    linked: &mut Linked,
+    form: ChakraOptions,
+    among: RankContext<'_>,
+    linked: &mut JobReport,
 ) -> Result<u64> {
-    let Among {
+    let RankContext {
         agreed,
         in_turn,
         clock,
     } = among;
-    let Form {
+    let ChakraOptions {
         latency,
         no_gaps,
         part,
@@ -364,7 +364,7 @@ impl Stopwatch {
 }
 
 /// Reads the two traces at the same time.
-pub fn read_both(job: &Job, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
+pub fn read_both(job: &LinkJob, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
     let Some(host) = &job.host else {
         let device = input::open(&job.device, job.threads, progress)?;
         return Ok((

@@ -16,7 +16,7 @@ pub mod memory;
 pub mod output;
 pub mod perfetto;
 mod progress;
-pub mod rank_set;
+pub mod run;
 pub mod text;
 
 pub use progress::{Progress, ProgressListener};

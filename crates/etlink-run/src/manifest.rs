@@ -3,7 +3,7 @@
 //! It lies beside the traces, or one folder above those of a cycle. Traces know more than it does: it is asked where they say
 //! nothing, and where it contradicts them both are told.
 
-use crate::discover::Found;
+use crate::discover::RankFiles;
 use crate::text::first_ranks;
 use etlink_torch::{Rank, Recorded};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub const MANIFEST: &str = "etlink.json";
 const SAME_MACHINE_NS: i64 = 1_000_000;
 
 /// The manifest for a folder with traces.
-pub struct Listed {
+pub struct RunManifest {
     /// Of the manifest itself.
     path: PathBuf,
     recorded: Recorded,
@@ -29,16 +29,16 @@ pub struct Listed {
 
 /// What it says of a rank that a trace need not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ManifestEntry {
     /// Number of ranks.
     pub world_size: Option<i64>,
     /// The same for ranks whose times are by one clock.
     pub machine: Option<String>,
 }
 
-impl Listed {
+impl RunManifest {
     /// The manifest for the traces in `folder`, if there is one; else why it cannot be used.
-    pub fn of(folder: &Path) -> Result<Option<Listed>, String> {
+    pub fn of(folder: &Path) -> Result<Option<RunManifest>, String> {
         let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let mut places = std::iter::once(folder.as_path())
             .chain(folder.parent())
@@ -59,7 +59,7 @@ impl Listed {
         let (files, steps) = files(&recorded, &within);
         // one above that knows nothing of the folder is of other traces
         let is_of_it = within.as_os_str().is_empty() || !files.is_empty();
-        Ok(is_of_it.then_some(Listed {
+        Ok(is_of_it.then_some(RunManifest {
             path,
             recorded,
             files,
@@ -91,14 +91,14 @@ impl Listed {
     }
 
     /// Hands each rank what is told of it; gives what the user should know.
-    pub fn tell(&self, found: &mut [Found], world_size: Option<i64>) -> Vec<String> {
+    pub fn tell(&self, found: &mut [RankFiles], world_size: Option<i64>) -> Vec<String> {
         let ranks = self.ranks();
         let mut machines: Vec<(&str, i64)> = vec![];
         for found in found.iter_mut() {
             let Some(rank) = found.rank.and_then(|rank| ranks.get(&rank)) else {
                 continue;
             };
-            found.told = Told {
+            found.manifest = ManifestEntry {
                 world_size: rank.process.world.map(i64::from),
                 machine: machine(rank, &mut machines),
             };

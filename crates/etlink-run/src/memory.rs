@@ -29,22 +29,22 @@ const PER_THREAD: u64 = 2_000_000;
 
 /// What one rank takes.
 #[derive(Clone, Debug)]
-pub struct Need {
+pub struct RankMemory {
     files: Vec<PathBuf>,
     unpacked: u64,
     /// Beyond what the process takes anyway, bytes; 0 where sizes are not known (standard input, pipes).
     pub bytes: u64,
 }
 
-impl Need {
+impl RankMemory {
     /// Looks at the sizes of a rank's files. What cannot be read counts nothing: reading it will tell.
-    pub fn of(host: Option<&Path>, device: Option<&Path>) -> Need {
+    pub fn of(host: Option<&Path>, device: Option<&Path>) -> RankMemory {
         let size = |path: Option<&Path>| path.map_or(0, |path| unpacked::size(path).unwrap_or(0));
         let (host_bytes, device_bytes) = (size(host), size(device));
         let files = host.into_iter().chain(device).map(Path::to_owned).collect();
         let bytes =
             percent(host_bytes, HOST_PERCENT).saturating_add(percent(device_bytes, DEVICE_PERCENT));
-        Need {
+        RankMemory {
             files,
             unpacked: host_bytes.saturating_add(device_bytes),
             bytes,
@@ -52,10 +52,10 @@ impl Need {
     }
 
     /// With one more device trace that is read beside them.
-    pub fn and(self, device: Option<&Path>) -> Need {
-        let other = Need::of(None, device);
+    pub fn and(self, device: Option<&Path>) -> RankMemory {
+        let other = RankMemory::of(None, device);
         let files = self.files.into_iter().chain(other.files).collect();
-        Need {
+        RankMemory {
             files,
             unpacked: self.unpacked.saturating_add(other.unpacked),
             bytes: self.bytes.saturating_add(other.bytes),
@@ -63,8 +63,8 @@ impl Need {
     }
 
     /// For a rank that comes after others in the same process.
-    pub fn in_turn(self) -> Need {
-        Need {
+    pub fn in_turn(self) -> RankMemory {
+        RankMemory {
             bytes: percent(self.bytes, IN_TURN_PERCENT),
             ..self
         }
@@ -73,18 +73,18 @@ impl Need {
 
 /// How much memory there is.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct MemoryBudget {
     total: u64,
     /// From `--memory`, not from the system.
     asked: bool,
     threads: usize,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// `--memory`, else what the system can give; no limit where it does not say.
-    pub fn new(asked: Option<ByteSize>, threads: usize) -> Budget {
+    pub fn new(asked: Option<ByteSize>, threads: usize) -> MemoryBudget {
         let total = asked.map(|size| size.as_u64()).or_else(system::available);
-        Budget {
+        MemoryBudget {
             total: total.unwrap_or(u64::MAX),
             asked: asked.is_some(),
             threads,
@@ -92,7 +92,7 @@ impl Budget {
     }
 
     /// Refuses ranks of which one alone takes more than there is.
-    pub fn check(&self, needs: &[Need]) -> Result<()> {
+    pub fn check(&self, needs: &[RankMemory]) -> Result<()> {
         let too_large = needs
             .iter()
             .filter(|need| need.bytes > 0 && need.bytes > self.for_ranks());
@@ -167,8 +167,8 @@ fn size(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    fn need(bytes: u64) -> Need {
-        Need {
+    fn need(bytes: u64) -> RankMemory {
+        RankMemory {
             files: vec!["rank.json".into()],
             unpacked: bytes,
             bytes,
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn threads_are_shared_where_all_ranks_fit() {
-        let budget = Budget {
+        let budget = MemoryBudget {
             total: 0,
             asked: true,
             threads: 8,
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn fewer_threads_are_advised_where_they_help() {
         let advice = |total| {
-            Budget {
+            MemoryBudget {
                 total,
                 asked: true,
                 threads: 64,
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn what_has_no_size_is_not_refused() {
         assert!(
-            Budget {
+            MemoryBudget {
                 total: 1,
                 asked: true,
                 threads: 2

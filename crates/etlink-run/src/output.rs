@@ -158,7 +158,7 @@ impl Target {
             return self.fill(Box::new(file), fill).with_context(failed);
         }
         let temporary = temporary_in(self.folder()).with_context(failed)?;
-        let _listed = interrupt::Listed::new(temporary.path());
+        let _listed = interrupt::TemporaryEntry::new(temporary.path());
         let written = self
             .fill(Box::new(temporary.as_file()), fill)
             .with_context(failed)?;

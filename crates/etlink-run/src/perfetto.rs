@@ -1,6 +1,6 @@
 //! A trace for Perfetto: what was measured, and the critical path of a run.
 
-use crate::job::Shown;
+use crate::job::PerfettoCounts;
 use crate::output::{Piece, Target};
 use anyhow::{Context, Result};
 use etlink_link::LinkedTrace;
@@ -9,7 +9,7 @@ use etlink_replay::{ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::perfetto::{self, Format, Member, Step, Summary};
 
 /// Runs the graph as it is, and writes. Also the stored size, bytes.
-pub fn of_linked(trace: &LinkedTrace, target: &Target) -> Result<(Shown, u64)> {
+pub fn of_linked(trace: &LinkedTrace, target: &Target) -> Result<(PerfettoCounts, u64)> {
     let (graph, run) = run(trace, target)?;
     of_run(trace, &graph, &run, target)
 }
@@ -20,7 +20,7 @@ pub fn of_run(
     graph: &ReplayGraph,
     run: &ReplayRun,
     target: &Target,
-) -> Result<(Shown, u64)> {
+) -> Result<(PerfettoCounts, u64)> {
     let path = path(graph, run);
     let (summary, stored) =
         target.write(|mut out| perfetto::write(trace, &path, format(target), &mut out))?;
@@ -32,7 +32,7 @@ pub fn of_member(
     trace: &LinkedTrace,
     member: &Member<'_>,
     target: &Target,
-) -> Result<(Shown, Piece)> {
+) -> Result<(PerfettoCounts, Piece)> {
     let (graph, run) = run(trace, target)?;
     let path = path(&graph, &run);
     let (summary, piece) = target
@@ -59,8 +59,8 @@ fn path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<Step> {
         .collect()
 }
 
-fn shown(summary: Summary) -> Shown {
-    Shown {
+fn shown(summary: Summary) -> PerfettoCounts {
+    PerfettoCounts {
         slices: summary.slices,
         arrows: summary.arrows,
         critical_path: summary.steps,

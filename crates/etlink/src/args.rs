@@ -18,7 +18,7 @@ pub use top::{By, Group, Tables, Top};
 
 use bytesize::ByteSize;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use etlink_run::job::Form;
+use etlink_run::job::ChakraOptions;
 use std::path::PathBuf;
 
 /// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs and writes Chakra execution traces.
@@ -308,7 +308,10 @@ impl How {
     }
 
     /// What a `.et` is like. Refuses what does not apply to the format.
-    pub fn form(&self, format: Option<etlink_run::output::Format>) -> anyhow::Result<Form> {
+    pub fn form(
+        &self,
+        format: Option<etlink_run::output::Format>,
+    ) -> anyhow::Result<ChakraOptions> {
         use etlink_run::output::Format;
         let is_et = matches!(format, None | Some(Format::Et));
         if !is_et && (self.latency.is_some() || self.no_gaps) {
@@ -317,10 +320,10 @@ impl How {
                 traces have the times as they were recorded"
             );
         }
-        Ok(Form {
+        Ok(ChakraOptions {
             latency: self.latency.map(Into::into).unwrap_or_default(),
             no_gaps: self.no_gaps,
-            ..Form::default()
+            ..ChakraOptions::default()
         })
     }
 }

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("etlink: {error:#}");
-            ExitCode::from(if etlink_run::rank_set::is_refused(&error) {
+            ExitCode::from(if etlink_run::run::is_refused(&error) {
                 1
             } else {
                 2

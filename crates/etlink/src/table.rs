@@ -9,11 +9,11 @@ pub use text::{cut, mb, mean_time, note, percent, plain, scaled, signed_time};
 
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use etlink_model::Severity;
-use etlink_run::job::{Linked, Shown};
+use etlink_run::job::{JobReport, PerfettoCounts};
 use serde::Serialize;
 
 /// The report of one rank.
-pub fn linked(linked: &Linked) -> String {
+pub fn linked(linked: &JobReport) -> String {
     let mut out = String::new();
     let report = &linked.report;
     report.notes.iter().for_each(|text| out += &note(text));
@@ -87,7 +87,7 @@ pub fn linked(linked: &Linked) -> String {
 }
 
 /// Kernels of graph launches, and what was carried to them.
-fn graphs(linked: &Linked, rows: &mut Rows) {
+fn graphs(linked: &JobReport, rows: &mut Rows) {
     let report = &linked.report;
     if report.graph_rows > 0 {
         rows.add(
@@ -142,7 +142,7 @@ fn graphs(linked: &Linked, rows: &mut Rows) {
     );
 }
 
-fn written(linked: &Linked, rows: &mut Rows) {
+fn written(linked: &JobReport, rows: &mut Rows) {
     if let Some(written) = &linked.written {
         for (reason, count) in &written.demoted {
             rows.add(
@@ -175,14 +175,14 @@ fn written(linked: &Linked, rows: &mut Rows) {
 }
 
 /// What a trace for Perfetto has.
-pub fn shown(shown: &Shown, path: &str) -> String {
+pub fn shown(shown: &PerfettoCounts, path: &str) -> String {
     format!(
         "{} slices, {} arrows, {} steps of the critical path, {path}",
         shown.slices, shown.arrows, shown.critical_path
     )
 }
 
-fn matches(linked: &Linked, rows: &mut Rows) {
+fn matches(linked: &JobReport, rows: &mut Rows) {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
     let share = 100.0 * matched as f64 / report.cpu_ops.max(1) as f64;
@@ -223,7 +223,7 @@ fn matches(linked: &Linked, rows: &mut Rows) {
     }
 }
 
-fn anomalies(linked: &Linked) -> String {
+fn anomalies(linked: &JobReport) -> String {
     let mut rows = Rows::default();
     for (kind, anomaly) in linked.report.anomalies.iter() {
         let grade = if kind.severity() == Severity::Damage {

@@ -2,7 +2,7 @@
 
 use crate::Progress;
 use crate::input;
-use crate::manifest::Listed;
+use crate::manifest::RunManifest;
 use anyhow::Result;
 use etlink_chakra::read::FileKind;
 use etlink_json::Scanner;
@@ -30,7 +30,7 @@ pub(super) struct Inside {
 
 impl Candidate {
     /// Takes the rank that the manifest says where nothing else does; tells where they differ.
-    pub(super) fn ask(&mut self, listed: &Listed, notes: &mut Vec<String>) {
+    pub(super) fn ask(&mut self, listed: &RunManifest, notes: &mut Vec<String>) {
         let name = file_name(&self.path);
         let Some(told) = listed.rank_of(&name) else {
             return;

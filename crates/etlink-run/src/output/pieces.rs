@@ -20,7 +20,7 @@ const BLOCK: usize = 1 << 16;
 /// A part of a file that is not written yet. Its own file goes with it.
 pub struct Piece {
     path: tempfile::TempPath,
-    _listed: interrupt::Listed,
+    _listed: interrupt::TemporaryEntry,
     /// As stored.
     pub bytes: u64,
     /// Of what is packed.
@@ -35,7 +35,7 @@ impl Target {
     ) -> Result<(T, Piece)> {
         let failed = || format!("cannot write beside {}", self.path.display());
         let file = temporary_in(self.folder()).with_context(failed)?;
-        let listed = interrupt::Listed::new(file.path());
+        let listed = interrupt::TemporaryEntry::new(file.path());
         let mut packed = self.packed(file.as_file());
         let value = fill(&mut packed).with_context(failed)?;
         let (bytes, sum) = packed.finish().with_context(failed)?;

@@ -5,8 +5,8 @@ use crate::args::Link;
 use crate::{Outcome, table};
 use anyhow::{Result, bail};
 use etlink_kineto::Keep;
-use etlink_run::job::{self, Job};
-use etlink_run::memory::{Budget, Need};
+use etlink_run::job::{self, LinkJob};
+use etlink_run::memory::{MemoryBudget, RankMemory};
 use etlink_run::output::Target;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ pub fn run(args: Link) -> Result<Outcome> {
 }
 
 /// Refuses what cannot work, before any work is done.
-fn job(args: Link) -> Result<Job> {
+fn job(args: Link) -> Result<LinkJob> {
     let how = args.how;
     let inputs = || args.host.iter().chain([&args.device]).chain(&args.capture);
     if inputs()
@@ -58,12 +58,12 @@ fn job(args: Link) -> Result<Job> {
         refuse_input(output, inputs())?;
     }
     let threads = threads(how.threads)?;
-    Budget::new(how.memory, threads).check(&[Need::of(
+    MemoryBudget::new(how.memory, threads).check(&[RankMemory::of(
         args.host.as_deref(),
         Some(&args.device),
     )
     .and(args.capture.as_deref())])?;
-    Ok(Job {
+    Ok(LinkJob {
         host: args.host,
         device: args.device,
         capture: args.capture,

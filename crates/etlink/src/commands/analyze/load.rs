@@ -11,11 +11,11 @@ use etlink_kineto::{Keep, ReadOptions};
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_run::Progress;
-use etlink_run::discover::{Found, Run, discover};
+use etlink_run::discover::{RankFiles, RunFiles, discover};
 use etlink_run::input;
-use etlink_run::job::{self, Job};
-use etlink_run::memory::{Budget, Need};
-use etlink_run::rank_set::{self, Fleet};
+use etlink_run::job::{self, LinkJob};
+use etlink_run::memory::{MemoryBudget, RankMemory};
+use etlink_run::run::{self, RunSet};
 use std::path::{Path, PathBuf};
 
 /// Of what a trace is.
@@ -63,7 +63,8 @@ fn file<T>(
     if both > 1 {
         bail!("only one of --host and the device trace can be standard input");
     }
-    Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.path))])?;
+    MemoryBudget::new(args.memory, threads)
+        .check(&[RankMemory::of(args.host.as_deref(), Some(&args.path))])?;
     let (trace, written) = match &args.host {
         None => one(&args.path, args.rank, keep(args), threads, progress)?,
         Some(host) => (
@@ -205,12 +206,12 @@ fn folder<T: Send>(
         }
     }
     if runs.iter().all(|run| run.ranks.is_empty()) {
-        return Err(rank_set::none_left(errors));
+        return Err(run::none_left(errors));
     }
     for run in &mut runs {
         run.keep_company(args.force);
         if args.ranks.is_none() {
-            run.notes.extend(rank_set::no_trace_of(&run.absent));
+            run.notes.extend(run::no_trace_of(&run.absent));
         }
         args.parquet.as_ref().map_or(Ok(()), |dir| {
             parquet::clean(dir, run, args.force && args.ranks.is_none())
@@ -262,7 +263,7 @@ fn written_folder<T: Send>(
     told.notes.push(chakra::NOTE.to_owned());
     let asked = files
         .into_iter()
-        .filter(|(number, _)| rank_set::is_asked(args.ranks.as_ref(), Some(*number)));
+        .filter(|(number, _)| run::is_asked(args.ranks.as_ref(), Some(*number)));
     (
         vec![told],
         asked
@@ -277,7 +278,7 @@ fn traces<T: Send>(
     progress: &Progress,
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
 ) -> Result<Read<T>> {
-    let fleet = Fleet::find(&args.path, args.memory, threads)?;
+    let fleet = RunSet::find(&args.path, args.memory, threads)?;
     if let Some(dir) = &args.parquet {
         fleet.runs.iter().try_for_each(|run| {
             parquet::check(
@@ -290,7 +291,7 @@ fn traces<T: Send>(
     }
     progress.phase("analyzing");
     let all = fleet.each(|at| rank(args, &fleet, at, progress, &say));
-    let told = |run: &Run| Told {
+    let told = |run: &RunFiles| Told {
         notes: run.notes.clone(),
         ..Told::new(&run.folder)
     };
@@ -306,15 +307,15 @@ fn traces<T: Send>(
 /// None of a rank that was not asked for.
 fn rank<T>(
     args: &Analyze,
-    fleet: &Fleet,
+    fleet: &RunSet,
     at: usize,
     progress: &Progress,
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
 ) -> Option<Result<Ranked<T>>> {
-    let (run, found): (&Run, &Found) = fleet.rank(at);
-    let is_asked = |rank: Option<i64>| rank_set::is_asked(args.ranks.as_ref(), rank);
+    let (run, found): (&RunFiles, &RankFiles) = fleet.rank(at);
+    let is_asked = |rank: Option<i64>| run::is_asked(args.ranks.as_ref(), rank);
     let Some(device) = &found.device else {
-        return is_asked(found.rank).then(|| Err(rank_set::no_device(run, found)));
+        return is_asked(found.rank).then(|| Err(run::no_device(run, found)));
     };
     if found.rank.is_some() && !is_asked(found.rank) {
         return None;
@@ -335,19 +336,19 @@ fn rank<T>(
         };
         let ranked = ranked(args, &trace, of, (found.host.as_deref(), device), say)?;
         Ok(Some(Ranked {
-            facts: rank_set::facts(&trace, found, fleet.is_alone(at)),
+            facts: run::facts(&trace, found, fleet.is_alone(at)),
             ..ranked
         }))
     };
     of_trace().transpose()
 }
 
-fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
-    Job {
+fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -> LinkJob {
+    LinkJob {
         rank: args.rank,
         force: args.force,
         keep: keep(args),
-        ..Job::reading(host, device, threads)
+        ..LinkJob::reading(host, device, threads)
     }
 }
 

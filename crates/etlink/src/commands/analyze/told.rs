@@ -3,7 +3,7 @@
 use crate::table;
 use etlink_link::ranks::{RankSummary, select_run};
 use etlink_model::Anomalies;
-use etlink_run::rank_set::{Belongs, belong};
+use etlink_run::run::{Belongs, belong};
 use serde::Serialize;
 use std::path::Path;
 

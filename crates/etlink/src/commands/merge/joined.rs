@@ -8,8 +8,8 @@ use etlink_link::ranks::{
     CommChannel, ExcludeReason, JoinProblem, RankClock, RankSummary, RunJoin, align_clocks,
     join_ranks, select_run, serialize_comms,
 };
-use etlink_run::job::Among;
-use etlink_run::rank_set::taken_in;
+use etlink_run::job::RankContext;
+use etlink_run::run::taken_in;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -184,11 +184,11 @@ impl Joined {
     }
 
     /// What a rank is among the others; one that was not joined is by itself.
-    pub(super) fn among(&self, args: &Merge, label: &str) -> Among<'_> {
+    pub(super) fn among(&self, args: &Merge, label: &str) -> RankContext<'_> {
         let Some(place) = self.place(label) else {
-            return Among::default();
+            return RankContext::default();
         };
-        Among {
+        RankContext {
             agreed: self.agreed.ranks.get(place),
             in_turn: args.simulator.is_some(),
             clock: self.clock(place),

@@ -17,10 +17,10 @@ use etlink_kineto::Keep;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
 use etlink_run::Progress;
-use etlink_run::discover::{Found, Run};
-use etlink_run::job::{self, Among, Job, Linked};
+use etlink_run::discover::{RankFiles, RunFiles};
+use etlink_run::job::{self, JobReport, LinkJob, RankContext};
 use etlink_run::output::{Piece, Target};
-use etlink_run::rank_set::{self, Fleet};
+use etlink_run::run::{self, RunSet};
 use joined::Joined;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ struct Rank {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    linked: Option<Linked>,
+    linked: Option<JobReport>,
     #[serde(skip)]
     known: Option<Known>,
     /// Its part of the timeline.
@@ -64,7 +64,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
     if args.simulator.is_some() && !is_et(&args) {
         bail!("--for astra-sim writes .et files: leave --format out");
     }
-    let fleet = Fleet::find(&args.dir, args.how.memory, threads)?;
+    let fleet = RunSet::find(&args.dir, args.how.memory, threads)?;
     prepare(&args, &fleet)?;
     let progress = crate::progress::bar();
     progress.phase("linking");
@@ -111,7 +111,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
 }
 
 /// Makes the folders and refuses what is there already, before any work is done.
-fn prepare(args: &Merge, fleet: &Fleet) -> Result<()> {
+fn prepare(args: &Merge, fleet: &RunSet) -> Result<()> {
     for run in &fleet.runs {
         let folder = args.output.join(&run.folder);
         std::fs::create_dir_all(&folder)
@@ -130,8 +130,8 @@ fn is_et(args: &Merge) -> bool {
 
 struct Merging {
     args: Merge,
-    fleet: Fleet,
-    /// Linked traces are kept until all ranks are linked.
+    fleet: RunSet,
+    /// JobReport traces are kept until all ranks are linked.
     hold: bool,
     progress: Progress,
 }
@@ -159,9 +159,9 @@ impl Merging {
         let (_, found) = self.fleet.rank(at);
         let job = self.job(at)?;
         let (trace, mut linked) = job::link(&job, &self.progress)?;
-        rank_set::tell_rank(found, &mut linked);
+        run::tell_rank(found, &mut linked);
         let alone = self.fleet.is_alone(at);
-        let facts = rank_set::facts(&trace, found, alone).filter(|_| !linked.refused);
+        let facts = run::facts(&trace, found, alone).filter(|_| !linked.refused);
         if let Some(facts) = facts {
             let sizes = etlink_chakra::simulated(&trace, &facts);
             rank.known = Some(Known {
@@ -171,7 +171,13 @@ impl Merging {
             });
         }
         if self.is_by_itself(rank, alone) {
-            job::write_out(&trace, &job, Among::default(), &self.progress, &mut linked)?;
+            job::write_out(
+                &trace,
+                &job,
+                RankContext::default(),
+                &self.progress,
+                &mut linked,
+            )?;
         } else if alone {
             let joined = Joined::of(&self.args, &rank.run, &[&*rank]);
             rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
@@ -207,10 +213,10 @@ impl Merging {
     fn write_rank(
         &self,
         trace: &LinkedTrace,
-        job: &Job,
+        job: &LinkJob,
         joined: &Joined,
         label: &str,
-        linked: &mut Linked,
+        linked: &mut JobReport,
     ) -> Result<Option<Piece>> {
         if self.is_timeline() {
             return self.write_part(trace, job, joined, label, linked);
@@ -225,16 +231,16 @@ impl Merging {
         Ok(None)
     }
 
-    fn job(&self, at: usize) -> Result<Job> {
+    fn job(&self, at: usize) -> Result<LinkJob> {
         let (run, found) = self.fleet.rank(at);
         let how = &self.args.how;
-        Ok(Job {
+        Ok(LinkJob {
             capture: None,
             host: found.host.clone(),
             device: found
                 .device
                 .clone()
-                .ok_or_else(|| rank_set::no_device(run, found))?,
+                .ok_or_else(|| run::no_device(run, found))?,
             // a rank that only tells files apart need not be the process's rank
             rank: None,
             target: Some(timeline::target(&self.args, run).unwrap_or_else(|| {
@@ -255,7 +261,7 @@ impl Merging {
 
     /// Joins the ranks of each run.
     fn join(&self, ranks: &mut [Rank]) -> Vec<Joined> {
-        let of_run = |(run, _): (usize, &Run)| {
+        let of_run = |(run, _): (usize, &RunFiles)| {
             let places: Vec<usize> = (0..ranks.len())
                 .filter(|at| self.fleet.ranks[*at].0 == run)
                 .collect();
@@ -280,7 +286,7 @@ impl Merging {
         runs: &[Joined],
         at: usize,
         rank: &Rank,
-    ) -> Option<Result<(Linked, Option<Piece>)>> {
+    ) -> Option<Result<(JobReport, Option<Piece>)>> {
         let linked = rank
             .linked
             .as_ref()
@@ -297,8 +303,8 @@ impl Merging {
         at: usize,
         rank: &Rank,
         joined: &Joined,
-        before: job::Seconds,
-    ) -> Result<(Linked, Option<Piece>)> {
+        before: job::JobSeconds,
+    ) -> Result<(JobReport, Option<Piece>)> {
         let mut job = self.job(at)?;
         if let (Some(trace), Some(linked)) = (
             rank.known.as_ref().and_then(|known| known.trace.as_ref()),
@@ -311,7 +317,7 @@ impl Merging {
         // what was said the first time goes
         job.strict = false;
         let (trace, mut linked) = job::link(&job, &self.progress)?;
-        rank_set::tell_rank(self.fleet.rank(at).1, &mut linked);
+        run::tell_rank(self.fleet.rank(at).1, &mut linked);
         let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;
         linked.seconds.read += before.read;
         linked.seconds.link += before.link;
@@ -354,7 +360,7 @@ impl Merging {
     }
 
     /// What outputs of a run begin with: the name of its folder.
-    fn name(&self, run: &Run) -> String {
+    fn name(&self, run: &RunFiles) -> String {
         let whole = self.args.dir.join(&run.folder);
         let whole = whole.canonicalize().unwrap_or(whole);
         whole
@@ -363,7 +369,7 @@ impl Merging {
     }
 
     /// `OUT/<folder>/<name>.<rank>.et`, the names that simulators want: a prefix and the rank.
-    fn output_path(&self, run: &Run, found: &Found) -> PathBuf {
+    fn output_path(&self, run: &RunFiles, found: &RankFiles) -> PathBuf {
         let ending = if is_et(&self.args) { "et" } else { "json.gz" };
         self.args.output.join(&run.folder).join(format!(
             "{}.{}.{ending}",
@@ -388,7 +394,7 @@ impl Rank {
         Path::new(&self.run).join(&self.label).display().to_string()
     }
 
-    fn take(&mut self, written: Option<Result<(Linked, Option<Piece>)>>) {
+    fn take(&mut self, written: Option<Result<(JobReport, Option<Piece>)>>) {
         match written {
             Some(Ok((linked, piece))) => (self.linked, self.piece) = (Some(linked), piece),
             Some(Err(error)) => (self.linked, self.error) = (None, Some(format!("{error:#}"))),

@@ -6,9 +6,9 @@ use crate::table::{Rows, count, mb, note, same_notes, word};
 use etlink_chakra::Demotion;
 use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::Severity;
-use etlink_run::discover::Run;
-use etlink_run::job::Linked;
-use etlink_run::rank_set::no_trace_of;
+use etlink_run::discover::RunFiles;
+use etlink_run::job::JobReport;
+use etlink_run::run::no_trace_of;
 use indexmap::IndexMap;
 use std::fmt::Write;
 
@@ -16,10 +16,10 @@ use std::fmt::Write;
 const CLOCKS: usize = 16;
 
 /// Notes, a line per rank, what the ranks have in common, what failed.
-pub(super) fn summary(runs: &[Run], ranks: &[Rank], joined: &[Joined]) -> String {
+pub(super) fn summary(runs: &[RunFiles], ranks: &[Rank], joined: &[Joined]) -> String {
     let mut out: String = runs
         .iter()
-        .flat_map(Run::named_notes)
+        .flat_map(RunFiles::named_notes)
         .map(|text| note(&text))
         .collect();
     let mut rows = Rows::default();
@@ -68,7 +68,7 @@ pub(super) fn summary(runs: &[Run], ranks: &[Rank], joined: &[Joined]) -> String
         )
 }
 
-fn describe(linked: &Linked) -> String {
+fn describe(linked: &JobReport) -> String {
     let report = &linked.report;
     let matched: u64 = report.matched.values().sum();
     let seconds = linked.seconds.read + linked.seconds.link + linked.seconds.write;

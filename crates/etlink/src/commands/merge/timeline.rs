@@ -9,8 +9,8 @@ use anyhow::Result;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin, WaitCauses, wait_causes};
 use etlink_report::perfetto::Member;
-use etlink_run::discover::Run;
-use etlink_run::job::{self, Job, Linked};
+use etlink_run::discover::RunFiles;
+use etlink_run::job::{self, JobReport, LinkJob};
 use etlink_run::output::{Format, Piece, Target};
 use serde::Serialize;
 
@@ -105,7 +105,7 @@ impl Joined {
 }
 
 /// Where the timeline of a run goes.
-pub(super) fn target(args: &Merge, run: &Run) -> Option<Result<Target>> {
+pub(super) fn target(args: &Merge, run: &RunFiles) -> Option<Result<Target>> {
     let format = args
         .how
         .output_format()
@@ -127,10 +127,10 @@ impl Merging {
     pub(super) fn write_part(
         &self,
         trace: &LinkedTrace,
-        job: &Job,
+        job: &LinkJob,
         joined: &Joined,
         label: &str,
-        linked: &mut Linked,
+        linked: &mut JobReport,
     ) -> Result<Option<Piece>> {
         joined
             .member(label)

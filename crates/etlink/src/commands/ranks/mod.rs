@@ -13,9 +13,9 @@ use etlink_link::ranks::{
     step_stragglers, straggler_stats,
 };
 use etlink_run::Progress;
-use etlink_run::discover::Run;
-use etlink_run::job::{self, Job, Refused};
-use etlink_run::rank_set::{self, Fleet};
+use etlink_run::discover::RunFiles;
+use etlink_run::job::{self, LinkJob, Refused};
+use etlink_run::run::{self, RunSet};
 use serde::Serialize;
 
 /// What is known of the ranks of one run.
@@ -54,7 +54,7 @@ struct Stray {
 
 pub fn run(args: Ranks) -> Result<Outcome> {
     let threads = threads(args.threads)?;
-    let fleet = Fleet::find(&args.dir, args.memory, threads)?;
+    let fleet = RunSet::find(&args.dir, args.memory, threads)?;
     let progress = crate::progress::bar();
     progress.phase("linking");
     let linked = fleet.each(|at| link(&args, &fleet, at, &progress));
@@ -97,16 +97,16 @@ struct Linked {
 }
 
 /// Links a rank and keeps its communications.
-fn link(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<Linked> {
+fn link(args: &Ranks, fleet: &RunSet, at: usize, progress: &Progress) -> Result<Linked> {
     let (run, found) = fleet.rank(at);
     let device = found
         .device
         .clone()
-        .ok_or_else(|| rank_set::no_device(run, found))?;
-    let job = Job {
+        .ok_or_else(|| run::no_device(run, found))?;
+    let job = LinkJob {
         force: args.force,
         strict: args.strict,
-        ..Job::reading(found.host.clone(), device, fleet.threads_each)
+        ..LinkJob::reading(found.host.clone(), device, fleet.threads_each)
     };
     let (trace, linked) = job::link(&job, progress)?;
     if linked.refused {
@@ -119,7 +119,7 @@ fn link(args: &Ranks, fleet: &Fleet, at: usize, progress: &Progress) -> Result<L
         .chain(table::damage(&linked.report.anomalies))
         .collect();
     Ok(Linked {
-        facts: rank_set::facts(&trace, found, fleet.is_alone(at)),
+        facts: run::facts(&trace, found, fleet.is_alone(at)),
         notes,
     })
 }
@@ -172,7 +172,7 @@ impl Known {
     }
 }
 
-fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Compared {
+fn compare(args: &Ranks, run: &RunFiles, ranks: Vec<(String, Result<Linked>)>) -> Compared {
     let Known {
         labels,
         facts: all,
@@ -182,7 +182,7 @@ fn compare(args: &Ranks, run: &Run, ranks: Vec<(String, Result<Linked>)>) -> Com
     let company = select_run(&all, args.force);
     let mut notes = [run.notes.clone(), notes].concat();
     if args.force {
-        notes.extend(rank_set::taken_in(&all, labels.iter().map(String::as_str)));
+        notes.extend(run::taken_in(&all, labels.iter().map(String::as_str)));
     }
     let mut together = vec![];
     for ((facts, label), why) in all.into_iter().zip(labels).zip(&company.left_out) {

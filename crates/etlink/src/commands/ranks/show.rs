@@ -4,7 +4,7 @@ use super::Compared;
 use crate::table::{Grid, Limit, count, note, signed_time, time};
 use anyhow::Result;
 use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
-use etlink_run::rank_set::{clock_notes, no_trace_of};
+use etlink_run::run::{clock_notes, no_trace_of};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -19,7 +19,7 @@ use etlink_replay::{
 };
 use etlink_run::Progress;
 use etlink_run::input::{self, Input};
-use etlink_run::job::{self, Form, Job, Shown, read_device};
+use etlink_run::job::{self, ChakraOptions, LinkJob, PerfettoCounts, read_device};
 use etlink_run::output::Target;
 use etlink_run::perfetto;
 use serde::Serialize;
@@ -55,7 +55,7 @@ struct Written {
     output: String,
     bytes: u64,
     #[serde(flatten)]
-    shown: Shown,
+    shown: PerfettoCounts,
 }
 
 impl Written {
@@ -183,8 +183,8 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
             bail!("--host and --device cannot both be standard input");
         }
         let device = device.clone().unwrap_or_default();
-        let (rank, form, tensor_deps) = (*rank, Form::default(), (*tensor_deps).into());
-        let job = Job {
+        let (rank, form, tensor_deps) = (*rank, ChakraOptions::default(), (*tensor_deps).into());
+        let job = LinkJob {
             host: host.clone(),
             device,
             capture: None,

@@ -17,8 +17,8 @@ use etlink_replay::{
     JoinOutcome, JoinedCollectives, RankFigures, RankGraph, RankLabels, RankNames, ReplayGraph,
     ReplayRun, RunGraph,
 };
-use etlink_run::memory::Budget;
-use etlink_run::rank_set::{no_trace_of, taken_in};
+use etlink_run::memory::MemoryBudget;
+use etlink_run::run::{no_trace_of, taken_in};
 use indexmap::IndexMap;
 use serde::Serialize;
 use std::path::Path;
@@ -138,7 +138,11 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
     let sets = files::find(dir)?;
     let fleets = match &sets[..] {
         [] => traces::read(args, dir, threads, &progress)?,
-        sets => Some(files::read(sets, dir, Budget::new(args.memory, threads))?),
+        sets => Some(files::read(
+            sets,
+            dir,
+            MemoryBudget::new(args.memory, threads),
+        )?),
     };
     progress.finish();
     let Some(fleets) = fleets else {

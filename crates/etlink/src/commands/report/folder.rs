@@ -7,7 +7,7 @@ use etlink_analyze::Rules;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin, align_clocks, join_ranks, select_run};
 use etlink_report::page::{Met, Packed, RANGES, Rank, TIMELINE_BYTES, TIMELINES, Together};
 use etlink_run::Progress;
-use etlink_run::rank_set::{Belongs, belong, no_trace_of};
+use etlink_run::run::{Belongs, belong, no_trace_of};
 
 /// The ranks that could be read.
 #[derive(Default)]

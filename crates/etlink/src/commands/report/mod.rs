@@ -18,8 +18,8 @@ use etlink_analyze::{Rules, total};
 use etlink_kineto::Keep;
 use etlink_report::page::{self, Met, Packed, Page, RANGES, Rank, TIMELINE_BYTES};
 use etlink_run::Progress;
-use etlink_run::job::Job;
-use etlink_run::memory::{Budget, Need};
+use etlink_run::job::LinkJob;
+use etlink_run::memory::{MemoryBudget, RankMemory};
 use etlink_run::output::Target;
 use ran::Ran;
 use serde::Serialize;
@@ -149,7 +149,8 @@ fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
         bail!("--timelines is for a folder; of one trace the timeline is always drawn");
     }
     let threads = threads(args.threads)?;
-    Budget::new(args.memory, threads).check(&[Need::of(args.host.as_deref(), Some(&args.path))])?;
+    MemoryBudget::new(args.memory, threads)
+        .check(&[RankMemory::of(args.host.as_deref(), Some(&args.path))])?;
     let ran = match &args.host {
         None => Ran::alone(&args.path, args, threads, progress)?,
         Some(host) => Ran::traces(
@@ -181,13 +182,13 @@ fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
     })
 }
 
-fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) -> Job {
-    Job {
+fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) -> LinkJob {
+    LinkJob {
         rank: args.rank,
         tensor_deps: TensorDeps::default().into(),
         force: args.force,
         keep: Keep::Memory,
-        ..Job::reading(host, device, threads)
+        ..LinkJob::reading(host, device, threads)
     }
 }
 

@@ -16,7 +16,7 @@ use etlink_replay::{LabelSource, PathReport, ReplayGraph, ReplayRun, ReplaySetti
 use etlink_report::page::{self, MEMORY_POINTS, Member, Rank, Timeline, Written, memory_charts};
 use etlink_run::Progress;
 use etlink_run::input::{self, Input};
-use etlink_run::job::{self, Job};
+use etlink_run::job::{self, LinkJob};
 use std::path::Path;
 
 /// Points of a memory chart at most.
@@ -43,7 +43,7 @@ pub(super) enum Of {
 
 impl Ran {
     /// Links a rank and runs its graph.
-    pub(super) fn traces(job: &Job, progress: &Progress) -> Result<Ran> {
+    pub(super) fn traces(job: &LinkJob, progress: &Progress) -> Result<Ran> {
         let (trace, linked) = job::link(job, progress)?;
         Ran::linked(trace, linked.device, linked.host)
     }

@@ -6,13 +6,13 @@ use anyhow::{Result, bail};
 use etlink_link::ranks::RankSummary;
 use etlink_run::Progress;
 use etlink_run::input;
-use etlink_run::memory::{Budget, Need, in_budget};
-use etlink_run::rank_set::{self, Fleet};
+use etlink_run::memory::{MemoryBudget, RankMemory, in_budget};
+use etlink_run::run::{self, RunSet};
 use ran::{Of, base_ns};
 use std::path::{Path, PathBuf};
 
 pub(super) enum Source {
-    Traces(Fleet),
+    Traces(RunSet),
     Graphs(Graphs),
 }
 
@@ -42,7 +42,7 @@ impl Source {
                 args.path.display()
             );
         }
-        let fleet = Fleet::find(&args.path, args.memory, threads)?;
+        let fleet = RunSet::find(&args.path, args.memory, threads)?;
         if let [first, second, ..] = &fleet.runs[..] {
             let [one, other] =
                 [first, second].map(|run| args.path.join(&run.folder).display().to_string());
@@ -99,7 +99,7 @@ impl Source {
                 let device = found
                     .device
                     .clone()
-                    .ok_or_else(|| rank_set::no_device(run, found))?;
+                    .ok_or_else(|| run::no_device(run, found))?;
                 Ran::traces(
                     &job(args, found.host.clone(), device, fleet.threads_each),
                     progress,
@@ -120,7 +120,7 @@ impl Source {
     pub(super) fn facts(&self, at: usize, ran: &Ran) -> Result<Option<RankSummary>> {
         Ok(match (self, &ran.of) {
             (Source::Traces(fleet), Of::Traces(trace)) => {
-                rank_set::facts(trace, fleet.rank(at).1, fleet.is_alone(at))
+                run::facts(trace, fleet.rank(at).1, fleet.is_alone(at))
             }
             (Source::Graphs(graphs), Of::Written { file, .. }) if ran.graph().measured => Some(
                 graphs
@@ -139,10 +139,10 @@ impl Graphs {
             .iter()
             .map(|(rank, path)| (*rank, path.clone()))
             .collect();
-        let budget = Budget::new(args.memory, threads);
-        let needs: Vec<Need> = files
+        let budget = MemoryBudget::new(args.memory, threads);
+        let needs: Vec<RankMemory> = files
             .iter()
-            .map(|(_, path)| Need::of(None, Some(path)).in_turn())
+            .map(|(_, path)| RankMemory::of(None, Some(path)).in_turn())
             .collect();
         budget.check(&needs)?;
         Ok(Graphs {

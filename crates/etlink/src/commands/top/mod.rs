@@ -12,9 +12,9 @@ use etlink_link::LinkReport;
 use etlink_model::{Anomalies, DeviceTrace, HostIdx};
 use etlink_run::Progress;
 use etlink_run::input;
-use etlink_run::job::{self, Job, Refused};
-use etlink_run::memory::{Budget, Need};
-use etlink_run::rank_set::{self, Fleet};
+use etlink_run::job::{self, LinkJob, Refused};
+use etlink_run::memory::{MemoryBudget, RankMemory};
+use etlink_run::run::{self, RunSet};
 use serde::Serialize;
 use std::path::Path;
 
@@ -109,7 +109,7 @@ pub(super) fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, 
         }
     }
     if tables.is_empty() {
-        return Err(rank_set::none_left(errors));
+        return Err(run::none_left(errors));
     }
     errors
         .iter()
@@ -118,8 +118,8 @@ pub(super) fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, 
 }
 
 fn of_file(wanted: Wanted<'_>, threads: usize) -> Result<Table> {
-    Budget::new(wanted.tables.memory, threads)
-        .check(&[Need::of(wanted.host, Some(wanted.trace))])?;
+    MemoryBudget::new(wanted.tables.memory, threads)
+        .check(&[RankMemory::of(wanted.host, Some(wanted.trace))])?;
     let progress = crate::progress::bar();
     progress.phase("reading");
     let made = of_trace(wanted, wanted.host, wanted.trace, threads, &progress);
@@ -131,14 +131,14 @@ fn of_folder(wanted: Wanted<'_>, threads: usize) -> Result<Vec<Result<Table>>> {
     if wanted.host.is_some() {
         bail!("--host belongs to a single trace; those of a folder are found in it");
     }
-    let fleet = Fleet::find(wanted.trace, wanted.tables.memory, threads)?;
+    let fleet = RunSet::find(wanted.trace, wanted.tables.memory, threads)?;
     let progress = crate::progress::bar();
     progress.phase("reading");
-    let is_asked = |rank: Option<i64>| rank_set::is_asked(wanted.tables.ranks.as_ref(), rank);
+    let is_asked = |rank: Option<i64>| run::is_asked(wanted.tables.ranks.as_ref(), rank);
     let tables = fleet.each(|at| {
         let (run, found) = fleet.rank(at);
         let Some(device) = &found.device else {
-            return is_asked(found.rank).then(|| Err(rank_set::no_device(run, found)));
+            return is_asked(found.rank).then(|| Err(run::no_device(run, found)));
         };
         if found.rank.is_some() && !is_asked(found.rank) {
             return None;
@@ -235,7 +235,7 @@ fn of_pair(
     threads: usize,
     progress: &Progress,
 ) -> Result<(Top, LinkReport)> {
-    let job = Job::reading(Some(host.to_owned()), path.to_owned(), threads);
+    let job = LinkJob::reading(Some(host.to_owned()), path.to_owned(), threads);
     let trace = job::link_read(&job, device, progress)?;
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
         (Some(host), node) if node != HostIdx::NONE => {

@@ -11,8 +11,8 @@ use etlink_model::{CollectiveKind, NameId};
 use etlink_replay::{RankNames, ReplayGraph};
 use etlink_run::discover::discover;
 use etlink_run::input;
-use etlink_run::memory::Budget;
-use etlink_run::rank_set::too_many;
+use etlink_run::memory::MemoryBudget;
+use etlink_run::run::too_many;
 use indexmap::{IndexMap, IndexSet};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ pub(in crate::commands) fn find(dir: &Path) -> Result<Vec<Set>> {
 }
 
 /// Reads them; refuses what does not fit into memory.
-pub(super) fn read(sets: &[Set], dir: &Path, budget: Budget) -> Result<Vec<Fleet>> {
+pub(super) fn read(sets: &[Set], dir: &Path, budget: MemoryBudget) -> Result<Vec<Fleet>> {
     let (mut fleets, mut bytes): (Vec<Fleet>, u64) = (vec![], 0);
     for set in sets {
         let fleet = of_set(set)?;

@@ -5,8 +5,8 @@ use crate::args::Replay;
 use anyhow::{Result, bail};
 use etlink_replay::RankNames;
 use etlink_run::Progress;
-use etlink_run::job::{self, Job};
-use etlink_run::rank_set;
+use etlink_run::job::{self, LinkJob};
+use etlink_run::run;
 use std::path::Path;
 
 /// Links every rank found; `None` where one is damaged and that was not to be taken.
@@ -16,7 +16,7 @@ pub(super) fn read(
     threads: usize,
     progress: &Progress,
 ) -> Result<Option<Vec<Fleet>>> {
-    let found = rank_set::Fleet::find(dir, args.memory, threads)?;
+    let found = run::RunSet::find(dir, args.memory, threads)?;
     progress.phase("linking");
     let ranks = found.each_kept(dir, |at| {
         let linked = member(args, &found, at, progress);
@@ -27,7 +27,7 @@ pub(super) fn read(
             .map_or(0, Member::bytes);
         (linked, bytes)
     })?;
-    let fleet = |run: &etlink_run::discover::Run| {
+    let fleet = |run: &etlink_run::discover::RunFiles| {
         let place = if run.folder.as_os_str().is_empty() {
             dir.to_owned()
         } else {
@@ -88,30 +88,25 @@ struct Linked {
 }
 
 /// Links a rank and keeps what the replay needs.
-fn member(
-    args: &Replay,
-    fleet: &rank_set::Fleet,
-    at: usize,
-    progress: &Progress,
-) -> Result<Linked> {
+fn member(args: &Replay, fleet: &run::RunSet, at: usize, progress: &Progress) -> Result<Linked> {
     let (run, found) = fleet.rank(at);
     let device = found
         .device
         .clone()
-        .ok_or_else(|| rank_set::no_device(run, found))?;
-    let job = Job {
+        .ok_or_else(|| run::no_device(run, found))?;
+    let job = LinkJob {
         tensor_deps: args.link.tensor_deps.into(),
         strict: args.link.strict,
         force: args.link.force,
-        ..Job::reading(found.host.clone(), device, fleet.threads_each)
+        ..LinkJob::reading(found.host.clone(), device, fleet.threads_each)
     };
     let (trace, mut linked) = job::link(&job, progress)?;
-    rank_set::tell_rank(found, &mut linked);
+    run::tell_rank(found, &mut linked);
     let graph = etlink_replay::graph_from_trace(&trace)?;
     if graph.is_empty() {
         bail!("{}: nothing to run in it", job::inputs(&job));
     }
-    let facts = rank_set::facts(&trace, found, fleet.is_alone(at));
+    let facts = run::facts(&trace, found, fleet.is_alone(at));
     let names = RankNames::of(&trace, graph.len());
     let member = facts.map(|facts| Member {
         label: found.label.clone(),

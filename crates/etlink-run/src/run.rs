@@ -1,8 +1,8 @@
 //! All ranks of a folder, worked on in parallel within the memory budget.
 
-use crate::discover::{Found, Run, discover};
-use crate::job::{Linked, Refused};
-use crate::memory::{Budget, Need, at_once, in_budget, keeping};
+use crate::discover::{RankFiles, RunFiles, discover};
+use crate::job::{JobReport, Refused};
+use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
 use crate::text::{self, first_ranks};
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
@@ -12,21 +12,21 @@ use etlink_torch::Ranks;
 use std::path::Path;
 
 /// The ranks of a folder and what they take.
-pub struct Fleet {
+pub struct RunSet {
     /// Folders with traces.
-    pub runs: Vec<Run>,
+    pub runs: Vec<RunFiles>,
     /// Per rank, its run and its place there.
     pub ranks: Vec<(usize, usize)>,
     bytes: Vec<u64>,
-    budget: Budget,
+    budget: MemoryBudget,
     threads: usize,
     /// Threads for each rank.
     pub threads_each: usize,
 }
 
-impl Fleet {
+impl RunSet {
     /// Finds the ranks in `dir`; refuses what does not fit into memory.
-    pub fn find(dir: &Path, memory: Option<ByteSize>, threads: usize) -> Result<Fleet> {
+    pub fn find(dir: &Path, memory: Option<ByteSize>, threads: usize) -> Result<RunSet> {
         if !dir.is_dir() {
             bail!(
                 "{} is not a folder; to link one pair of files use `etlink link`",
@@ -40,22 +40,22 @@ impl Fleet {
                 dir.display()
             );
         }
-        let places = |(at, run): (usize, &Run)| {
+        let places = |(at, run): (usize, &RunFiles)| {
             (0..run.ranks.len())
                 .map(move |place| (at, place))
                 .collect::<Vec<_>>()
         };
         let ranks: Vec<(usize, usize)> = runs.iter().enumerate().flat_map(places).collect();
-        let needs: Vec<Need> = ranks
+        let needs: Vec<RankMemory> = ranks
             .iter()
             .map(|&(run, place)| need(&runs[run].ranks[place], ranks.len()))
             .collect();
-        let budget = Budget::new(memory, threads);
+        let budget = MemoryBudget::new(memory, threads);
         budget.check(&needs)?;
         let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
         let threads_each =
             budget.threads_each(ranks.len(), at_once(&bytes, budget.for_ranks(), threads));
-        Ok(Fleet {
+        Ok(RunSet {
             runs,
             ranks,
             bytes,
@@ -66,7 +66,7 @@ impl Fleet {
     }
 
     /// A rank's run and files.
-    pub fn rank(&self, at: usize) -> (&Run, &Found) {
+    pub fn rank(&self, at: usize) -> (&RunFiles, &RankFiles) {
         let (run, place) = self.ranks[at];
         (&self.runs[run], &self.runs[run].ranks[place])
     }
@@ -101,7 +101,7 @@ impl Fleet {
 }
 
 /// The graphs of all ranks have to be there at once.
-pub fn too_many(dir: &Path, ranks: usize, budget: Budget) -> anyhow::Error {
+pub fn too_many(dir: &Path, ranks: usize, budget: MemoryBudget) -> anyhow::Error {
     let said = budget.said();
     anyhow::anyhow!(
         "{}: the graphs of all {ranks} ranks do not fit into memory at once, {said}; allow more with --memory, or replay fewer ranks",
@@ -118,14 +118,14 @@ pub fn is_asked(ranks: Option<&Ranks>, rank: Option<i64>) -> bool {
 }
 
 /// What one of so many ranks takes; a host trace alone is not read.
-fn need(found: &Found, ranks: usize) -> Need {
+fn need(found: &RankFiles, ranks: usize) -> RankMemory {
     let device = found.device.as_deref();
-    let need = Need::of(found.host.as_deref().filter(|_| device.is_some()), device);
+    let need = RankMemory::of(found.host.as_deref().filter(|_| device.is_some()), device);
     if ranks > 1 { need.in_turn() } else { need }
 }
 
 /// What `found` has without a device trace.
-pub fn no_device(run: &Run, found: &Found) -> anyhow::Error {
+pub fn no_device(run: &RunFiles, found: &RankFiles) -> anyhow::Error {
     let host = found.host.as_deref().unwrap_or(Path::new("?"));
     let why = if run.notes.is_empty() {
         "without a device trace of the same rank beside it"
@@ -245,18 +245,18 @@ pub fn is_refused(error: &anyhow::Error) -> bool {
 }
 
 /// Says the rank that goes for a trace which does not say its own.
-pub fn tell_rank(found: &Found, linked: &mut Linked) {
+pub fn tell_rank(found: &RankFiles, linked: &mut JobReport) {
     linked.report.rank = linked.report.rank.or(found.rank);
 }
 
 /// What the others need to know of a rank; `None` where its rank is not sure: then its files are not named by it.
-pub fn facts(trace: &LinkedTrace, found: &Found, alone: bool) -> Option<RankSummary> {
+pub fn facts(trace: &LinkedTrace, found: &RankFiles, alone: bool) -> Option<RankSummary> {
     let sure = found
         .rank
         .filter(|rank| alone || found.label == rank.to_string());
     let rank = sure.or(trace.report.rank.or(Some(0)).filter(|_| alone))?;
     let mut facts = RankSummary::of(trace, rank);
-    facts.world_size = facts.world_size.or(found.told.world_size);
-    facts.machine.clone_from(&found.told.machine);
+    facts.world_size = facts.world_size.or(found.manifest.world_size);
+    facts.machine.clone_from(&found.manifest.machine);
     Some(facts)
 }
