@@ -1,7 +1,7 @@
 //! What the traces say: figures by hand over drawn runs.
 
 use crate::tool::{Tool, unpacked};
-use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::{Value, json};
 
 const US: i64 = 1_000;
@@ -22,15 +22,15 @@ pub(crate) fn draw(rank: i64) -> TraceBuilder {
     draw.launch(
         main,
         (5 * US, 8 * US),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "sm80_gemm",
         at(0, 20),
     );
-    let comms = Comms::new("allreduce", 0..2, rank, 1);
+    let comms = ParamComms::new("allreduce", 0..2, rank, 1);
     let id = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", (9 * US, 10 * US), id);
     draw.collective_kernel(
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "ncclDevKernel_AllReduce_Sum_f32",
         at(10, 30),
         id,
@@ -39,21 +39,21 @@ pub(crate) fn draw(rank: i64) -> TraceBuilder {
     draw.launch(
         main,
         (11 * US, 12 * US),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "sm80_gemm",
         at(20, 40),
     );
     draw.launch(
         main,
         (13 * US, 14 * US),
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "ours_exchange",
         at(50, 60),
     );
     let id = draw.next_correlation();
     draw.call(main, "cudaMemcpyAsync", (15 * US, 16 * US), id);
     draw.memcpy(
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "Memcpy DtoD (Device -> Device)",
         at(80, 100),
         id,
@@ -436,7 +436,7 @@ fn annotations_and_stragglers_of_hta() {
         draw.launch(
             main,
             (5 * US, 8 * US),
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclKernel_AllReduce_RING_LL",
             (begin, 90 * US),
         );
@@ -584,14 +584,14 @@ fn written_graphs_beside_traces() {
 #[test]
 fn calls_that_wait_begin_in_written_graphs_when_they_did() {
     let tool = Tool::new();
-    let mut draw = TraceBuilder::new(Flavour::Rocm);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Rocm);
     draw.distributed(0, 2);
     let main = draw.thread();
     let us = |start: i64, end: i64| (start * US, end * US);
     let copy = |draw: &mut TraceBuilder, call: (i64, i64), name: &str, row: (i64, i64)| {
         let id = draw.next_correlation();
         draw.call(main, "hipMemcpyWithStream", call, id);
-        draw.memcpy(Queue::stream(7), name, row, id, 4);
+        draw.memcpy(DeviceQueue::stream(7), name, row, id, 4);
     };
     draw.op(main, "aten::copy_", 0, 300 * US);
     copy(
@@ -603,7 +603,7 @@ fn calls_that_wait_begin_in_written_graphs_when_they_did() {
     draw.launch(
         main,
         us(2_000, 2_005),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "a",
         us(2_010, 2_020),
     );
@@ -614,11 +614,11 @@ fn calls_that_wait_begin_in_written_graphs_when_they_did() {
         "Memcpy DtoH (Device -> Host)",
         us(3_700, 3_790),
     );
-    let comms = Comms::new("allreduce", 0..2, 0, 1);
+    let comms = ParamComms::new("allreduce", 0..2, 0, 1);
     let id = draw.next_correlation();
     draw.call(main, "hipLaunchKernel", us(3_950, 3_955), id);
     draw.collective_kernel(
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "ncclDevKernel_AllReduce_Sum_f32",
         us(3_960, 3_990),
         id,

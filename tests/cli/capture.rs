@@ -1,13 +1,13 @@
 //! `--capture`: a graph that was captured under one profiler and replayed under another.
 
 use crate::tool::Tool;
-use etlink_model::builder::{Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 /// ```text
 /// capture  [aten::addmm: gemm] [aten::relu: relu]       replay  hipGraphLaunch   gemm == relu =
 /// ```
 fn traces(tool: &Tool) {
-    let mut draw = TraceBuilder::new(Flavour::Rocm);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Rocm);
     let main = draw.thread();
     draw.annotation(main, "capture_32", 0, 60_000);
     draw.capture(main, 1_000, 50_000);
@@ -20,9 +20,9 @@ fn traces(tool: &Tool) {
         draw.captured(main, (at + 2_000, at + 4_000), kernel);
     }
     tool.file("capture.json", draw.kineto());
-    let mut draw = TraceBuilder::new(Flavour::Rocm);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Rocm);
     let main = draw.thread();
-    let stream = Queue::stream(7);
+    let stream = DeviceQueue::stream(7);
     draw.graph_launch_of(
         main,
         (0, 5_000),

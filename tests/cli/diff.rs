@@ -1,7 +1,7 @@
 //! `etlink diff`: what changed between two runs.
 
 use crate::tool::Tool;
-use etlink_model::builder::{Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, TraceBuilder};
 use serde_json::json;
 
 const US: i64 = 1_000;
@@ -22,7 +22,7 @@ fn draw(kernel: &str, micros: i64) -> TraceBuilder {
         draw.launch(
             main,
             (begin + 12 * US, begin + 15 * US),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             kernel,
             (begin + 20 * US, begin + (20 + micros) * US),
         );

@@ -1,7 +1,7 @@
 //! What the graph knows, and in which form a `.et` has it, as users ask for it.
 
 use crate::tool::Tool;
-use etlink_model::builder::{Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, TraceBuilder};
 
 const THREADS: &str = "--host {pairs}/threads-2.15.0/torch_et_0.json.gz --device {pairs}/threads-2.15.0/kineto_trace_0.json.gz";
 
@@ -13,7 +13,7 @@ fn drawn(tool: &Tool) {
     draw.launch(
         main,
         (10_000, 15_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (20_000, 400_000),
     );
@@ -22,7 +22,7 @@ fn drawn(tool: &Tool) {
     draw.launch(
         main,
         (30_000, 35_000),
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "after",
         (402_000, 450_000),
     );

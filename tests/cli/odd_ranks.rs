@@ -2,7 +2,7 @@
 
 use crate::ranks::{Drawn, RUN, draw, put};
 use crate::tool::{Tool, unpacked};
-use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::{Value, json};
 
 /// What a manifest says of a rank whose files have these names; none: it has no traces.
@@ -178,15 +178,15 @@ fn a_manifest_lies_above_the_folders_of_cycles() {
 
 /// A device trace that says neither its rank nor how many there are.
 fn nameless(rank: i64) -> Vec<u8> {
-    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     draw.origin(1_700_000_000_000_000_000);
     let main = draw.thread();
-    let comms = Comms::new("allreduce", 0..2, rank, 7);
+    let comms = ParamComms::new("allreduce", 0..2, rank, 7);
     let correlation = draw.next_correlation();
     draw.collective(main, &comms, 1_000, 21_000);
     draw.call(main, "cudaLaunchKernelExC", (6_000, 9_000), correlation);
     draw.collective_kernel(
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "ncclDevKernel_AllReduce_Sum_f32",
         (30_000 + rank, 90_000),
         correlation,
@@ -415,7 +415,7 @@ fn clocks_that_no_offset_brings_together_are_said() {
         for round in 0..6 {
             // the second rank's clock is now right and now 3 ms ahead
             let begin = (1 + 10 * round + 3 * rank * (round % 2)) * 1_000_000;
-            let comms = Comms::new("allreduce", 0..2, rank, round);
+            let comms = ParamComms::new("allreduce", 0..2, rank, round);
             draw.collective(main, &comms, begin, begin + 20_000);
             let id = draw.next_correlation();
             draw.call(
@@ -425,7 +425,7 @@ fn clocks_that_no_offset_brings_together_are_said() {
                 id,
             );
             draw.collective_kernel(
-                Queue::stream(20),
+                DeviceQueue::stream(20),
                 "ncclDevKernel_AllReduce_Sum_f32",
                 (begin + 100_000, begin + 450_000),
                 id,

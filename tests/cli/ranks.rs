@@ -1,7 +1,7 @@
 //! Ranks of one run: joined, compared, checked, ready for a simulator.
 
 use crate::tool::{Tool, unpacked};
-use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::Value;
 
 const MS: i64 = 1_000_000;
@@ -33,13 +33,13 @@ pub fn draw(drawn: Drawn) -> Vec<u8> {
         skipped,
         bytes,
     } = drawn;
-    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     draw.distributed(rank, world)
         .origin(1_700_000_000_000 * MS + ahead_ns);
     let main = draw.thread();
     for round in skipped..8 {
         let begin = (round + 1) * MS;
-        let mut comms = Comms::new("allreduce", 0..world as u64, rank, round + 100);
+        let mut comms = ParamComms::new("allreduce", 0..world as u64, rank, round + 100);
         (comms.in_elements, comms.out_elements) = (1024 + bytes, 1024 + bytes);
         draw.collective(main, &comms, begin, begin + 20_000);
         let correlation = draw.next_correlation();
@@ -55,7 +55,7 @@ pub fn draw(drawn: Drawn) -> Vec<u8> {
             100_000 + 1_000 * (rank * 7 + round * 3).rem_euclid(20)
         };
         draw.collective_kernel(
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclDevKernel_AllReduce_Sum_f32",
             (begin + arrival, begin + 450_000),
             correlation,
@@ -272,12 +272,12 @@ fn the_late_rank_and_the_clocks_are_found() {
 ///          stream 21     all_reduce of all      ========|                 stream 21   ========|
 /// ```
 fn overlapping(rank: i64) -> Vec<u8> {
-    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     draw.distributed(rank, 3).origin(1_700_000_000_000 * MS);
     let main = draw.thread();
     let (gather, reduce) = (
-        Comms::new("_allgather_base", 0..2, rank, 4),
-        Comms::new("allreduce", 0..3, rank, 9),
+        ParamComms::new("_allgather_base", 0..2, rank, 4),
+        ParamComms::new("allreduce", 0..3, rank, 9),
     );
     let starts = if rank == 1 {
         [MS + 60_000, MS + 40_000]
@@ -299,7 +299,7 @@ fn overlapping(rank: i64) -> Vec<u8> {
             correlation,
         );
         draw.collective_kernel(
-            Queue::stream(stream),
+            DeviceQueue::stream(stream),
             &format!("ncclDevKernel_{name}"),
             (start, end),
             correlation,
@@ -473,13 +473,13 @@ fn who_came_late_by_clocks_that_nothing_tells_is_said() {
 fn communication_without_a_record_is_counted() {
     let tool = Tool::new();
     for rank in 0..2 {
-        let mut draw = TraceBuilder::new(Flavour::Cuda);
+        let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
         draw.distributed(rank, 2).origin(1_700_000_000_000 * MS);
         let main = draw.thread();
         let correlation = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", (MS, MS + 5_000), correlation);
         draw.kernel(
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclDevKernel_AllReduce_Sum_f32",
             (MS + 10_000, MS + 50_000),
             correlation,

@@ -1,7 +1,7 @@
 //! `etlink replay DIR`: all ranks of recorded and drawn runs together.
 
 use crate::tool::Tool;
-use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::{Value, json};
 
 const MS: i64 = 1_000_000;
@@ -208,13 +208,13 @@ fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
 /// rank 0   launch  |=wait=====|50=|    rank 1   launch   . . . |50=|
 /// ```
 fn draw(rank: i64, ahead_ns: i64, arrives: [i64; 2]) -> Vec<u8> {
-    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     draw.distributed(rank, 2)
         .origin(1_700_000_000_000 * MS + ahead_ns);
     let main = draw.thread();
     for (round, arrival) in (0..).zip(arrives) {
         let begin = (round + 1) * MS;
-        let comms = Comms::new("allreduce", 0..2, rank, round + 100);
+        let comms = ParamComms::new("allreduce", 0..2, rank, round + 100);
         draw.collective(main, &comms, begin, begin + 20_000);
         let correlation = draw.next_correlation();
         draw.call(
@@ -224,7 +224,7 @@ fn draw(rank: i64, ahead_ns: i64, arrives: [i64; 2]) -> Vec<u8> {
             correlation,
         );
         draw.collective_kernel(
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclDevKernel_AllReduce_Sum_f32",
             (begin + arrival, begin + 250_000),
             correlation,

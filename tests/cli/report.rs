@@ -1,7 +1,7 @@
 //! The page, as far as the command goes; `tests/browser` opens it.
 
 use crate::tool::Tool;
-use etlink_model::builder::{Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, TraceBuilder};
 
 /// Three steps of 100, 300 and 200 us, each with a kernel.
 fn steps() -> TraceBuilder {
@@ -14,7 +14,7 @@ fn steps() -> TraceBuilder {
         draw.launch(
             main,
             (from + 5_000, from + 9_000),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "sm80_gemm",
             (from + 20_000, from + 60_000),
         );

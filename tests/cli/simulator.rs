@@ -3,7 +3,7 @@
 use crate::tool::{Tool, unpacked};
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{GlobalMetadata, Node, NodeType};
-use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -237,7 +237,7 @@ const US: i64 = 1_000;
 /// stream 20      all_reduce =|  all_reduce =|
 /// ```
 fn draw(rank: i64) -> Vec<u8> {
-    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     draw.distributed(rank, 2);
     let main = draw.thread();
     let mm = |draw: &mut TraceBuilder, at: i64, kernel: i64| {
@@ -247,14 +247,14 @@ fn draw(rank: i64) -> Vec<u8> {
         draw.launch(
             main,
             ((at + 1) * US, (at + 3) * US),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "gemm",
             (kernel * US, (kernel + 5) * US),
         );
     };
     mm(&mut draw, 0, 10);
     for (seq, at, end) in [(1, 5, 40), (2, 15, 90)] {
-        let comms = Comms::new("allreduce", 0..2, rank, seq);
+        let comms = ParamComms::new("allreduce", 0..2, rank, seq);
         draw.collective(main, &comms, at * US, (at + 4) * US);
         let correlation = draw.next_correlation();
         draw.call(
@@ -265,7 +265,7 @@ fn draw(rank: i64) -> Vec<u8> {
         );
         let start = if seq == 1 { 15 } else { 45 };
         draw.collective_kernel(
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclDevKernel_AllReduce_Sum_bf16",
             (start * US, end * US),
             correlation,

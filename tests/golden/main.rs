@@ -24,15 +24,15 @@ fn unpack(path: &Path) -> impl std::io::Read + Send + use<> {
 fn link(folder: &Path, rank: usize) -> LinkedTrace {
     let host = unpack(&folder.join(format!("torch_et_{rank}.json.gz")));
     let mut host =
-        etlink_host::read(host, etlink_host::ReadOptions { threads: 2 }).expect("host trace");
+        etlink_host::read(host, etlink_host::HostReadOptions { threads: 2 }).expect("host trace");
     host.tensors = Some(etlink_host::tensor_uses(&host));
     let device = unpack(&folder.join(format!("kineto_trace_{rank}.json.gz")));
     let device = etlink_kineto::read(
         device,
-        etlink_kineto::ReadOptions {
+        etlink_kineto::KinetoReadOptions {
             threads: 2,
             shapes: false,
-            keep: etlink_kineto::Keep::Graph,
+            keep: etlink_kineto::KeepEvents::Graph,
         },
     )
     .expect("device trace");

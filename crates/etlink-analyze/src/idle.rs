@@ -172,7 +172,7 @@ pub(crate) fn idle(rows: &Rows<'_>) -> (Vec<Idle>, Vec<Idle>) {
             )
         })
         .collect();
-    let of_queue = |queue: &etlink_model::Queue| Idle {
+    let of_queue = |queue: &etlink_model::DeviceQueue| Idle {
         device: Some(queue.device),
         stream: Some(queue.stream),
         ..Idle::default()

@@ -15,7 +15,7 @@
 //!                                           └─ memory       allocations, peaks
 //! tables of all ranks ─> Total (sums, metrics: single figures by ccl-bench's names)
 //! LinkedTrace ─> hta: what HolisticTraceAnalysis would say
-//! DeviceTrace, read with its asides ─> top: what `key_averages()` of PyTorch's profiler says; two of these ─> diff
+//! DeviceTrace, read with its auxiliary events ─> top: what `key_averages()` of PyTorch's profiler says; two of these ─> diff
 //! ```
 //! Pure: values in, values out; times are integer nanoseconds. Every figure is defined in the docs of its
 //! module, with its formula and unit. Tables are lists of flat records, so that JSON, CSV and Arrow tables

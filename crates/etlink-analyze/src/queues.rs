@@ -58,7 +58,7 @@ pub(crate) fn queues(rows: &Rows<'_>) -> Vec<QueueLength> {
     all
 }
 
-fn of((mut changes, queue): (Vec<(i64, i64)>, &etlink_model::Queue)) -> QueueLength {
+fn of((mut changes, queue): (Vec<(i64, i64)>, &etlink_model::DeviceQueue)) -> QueueLength {
     changes.sort_unstable();
     let (mut length, mut area, mut found) = (
         0i64,

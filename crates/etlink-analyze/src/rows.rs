@@ -2,7 +2,7 @@
 
 use crate::rules::{COLLECTIVE, Class, MEMCPY, MEMSET, NO_RULE, Rules};
 use etlink_link::LinkedTrace;
-use etlink_model::{DeviceTrace, Queue, RowKind};
+use etlink_model::{DeviceQueue, DeviceTrace, RowKind};
 
 /// Device rows with their classes; see [`Rules`].
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl<'t> Rows<'t> {
 
 /// O(rows + queues · log devices).
 fn of_devices(device: &DeviceTrace, devices: &[i64]) -> Vec<Vec<usize>> {
-    let place = |queue: &Queue| devices.partition_point(|device| *device < queue.device);
+    let place = |queue: &DeviceQueue| devices.partition_point(|device| *device < queue.device);
     let places: Vec<usize> = device.queues.iter().map(place).collect();
     let mut all = vec![vec![]; devices.len()];
     device

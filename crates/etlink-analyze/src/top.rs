@@ -12,7 +12,7 @@
 //! Ranges that end on another thread than they began on have a total and no self time. The trace tells them by their backend's name (`gloo:…`)
 //! alone: of others, such as what `torch.jit.wait` suspends, the self time is too long. Calls that no op made are of the thread that stopped
 //! the profiler (`setKinetoTID` in `collection.cpp`): where they are of several threads and overlap, self times can be negative, as they are there.
-//! The trace has to be read with [asides](etlink_model::DeviceTrace::asides). O(n log n) for n events.
+//! The trace has to be read with [auxiliary events](etlink_model::DeviceTrace::auxiliary). O(n log n) for n events.
 
 mod device;
 mod memory;

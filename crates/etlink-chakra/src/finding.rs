@@ -1,20 +1,11 @@
 //! What is wrong with a file: by name, how bad, how often, where first.
 
+pub use etlink_model::Severity;
 use indexmap::IndexMap;
 use serde::Serialize;
 
 /// How many examples a finding keeps.
 const EXAMPLES: usize = 5;
-
-/// How bad a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// A reader aborts, hangs or loses nodes.
-    Error,
-    /// Read by all, but perhaps not as meant.
-    Warning,
-}
 
 macro_rules! findings {
     ($($(#[$doc:meta])+ $name:ident = $severity:ident, $text:literal;)*) => {

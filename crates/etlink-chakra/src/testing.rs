@@ -2,9 +2,9 @@
 
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, MatchRule, Node, NodeKind};
 use etlink_model::{
-    CallIdx, Collective, Correlation, CpuOp, DeviceRow, DurationNs, HostIdx, HostNode, HostTrace,
-    Label, NameId, OpIdx, Queue, QueueIdx, RfId, RowIdx, RowKind, RuntimeCall, Span, Thread,
-    ThreadIdx, TimeNs, ValueList,
+    CallIdx, Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DurationNs, HostIdx, HostNode,
+    HostThread, HostTrace, NameId, OpIdx, QueueIdx, RfId, RowIdx, RowKind, RuntimeCall, TextSpan,
+    ThreadIdx, TimeNs, TrackLabel, ValueList,
 };
 
 /// A trace under construction: one process, one thread, one stream.
@@ -16,11 +16,11 @@ pub(crate) struct Builder {
 impl Builder {
     pub(crate) fn new() -> Self {
         let mut trace = LinkedTrace::default();
-        trace.device.threads.push(Thread {
-            pid: Label::Int(100),
-            tid: Label::Int(101),
+        trace.device.threads.push(HostThread {
+            pid: TrackLabel::Int(100),
+            tid: TrackLabel::Int(101),
         });
-        trace.device.queues.push(Queue {
+        trace.device.queues.push(DeviceQueue {
             device: 0,
             context: 1,
             stream: 7,
@@ -291,10 +291,10 @@ fn add_host(trace: &mut LinkedTrace) {
     trace.host = Some(host);
 }
 
-fn append(text: &mut Vec<u8>, more: &[u8]) -> Span {
+fn append(text: &mut Vec<u8>, more: &[u8]) -> TextSpan {
     let start = text.len() as u64;
     text.extend_from_slice(more);
-    Span {
+    TextSpan {
         start,
         bytes: u32::try_from(more.len()).expect("short"),
     }

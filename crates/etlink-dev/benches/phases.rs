@@ -11,7 +11,7 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use etlink_chakra::{WriteOptions, et, etplus};
 use etlink_dev::generate::Recording;
-use etlink_json::{Cutter, Layout};
+use etlink_json::{ArrayLayout, ChunkReader};
 use etlink_link::{LinkOptions, LinkedTrace};
 use flate2::{Compression, bufread::MultiGzDecoder, write::GzEncoder};
 use std::hint::black_box;
@@ -51,14 +51,14 @@ impl Texts {
     }
 
     fn read(&self) -> (etlink_model::HostTrace, etlink_model::DeviceTrace) {
-        let host = etlink_host::read(&self.host[..], etlink_host::ReadOptions::default())
+        let host = etlink_host::read(&self.host[..], etlink_host::HostReadOptions::default())
             .expect("host trace");
         let device = etlink_kineto::read(
             &self.device[..],
-            etlink_kineto::ReadOptions {
+            etlink_kineto::KinetoReadOptions {
                 threads: 1,
                 shapes: false,
-                keep: etlink_kineto::Keep::Graph,
+                keep: etlink_kineto::KeepEvents::Graph,
             },
         )
         .expect("device trace");
@@ -93,7 +93,7 @@ fn reading(c: &mut Criterion) {
         bench.iter(|| {
             etlink_host::read(
                 black_box(&texts.host[..]),
-                etlink_host::ReadOptions::default(),
+                etlink_host::HostReadOptions::default(),
             )
         });
     });
@@ -102,10 +102,10 @@ fn reading(c: &mut Criterion) {
         bench.iter(|| {
             etlink_kineto::read(
                 black_box(&texts.device[..]),
-                etlink_kineto::ReadOptions {
+                etlink_kineto::KinetoReadOptions {
                     threads: 1,
                     shapes: false,
-                    keep: etlink_kineto::Keep::Graph,
+                    keep: etlink_kineto::KeepEvents::Graph,
                 },
             )
         });
@@ -129,12 +129,12 @@ fn cut(text: &[u8]) -> usize {
     } else {
         "traceEvents"
     };
-    let layout = Layout {
+    let layout = ArrayLayout {
         array,
         first_keys: &[],
         chunk_bytes: 128 << 10,
     };
-    let mut cutter = Cutter::open(black_box(text), layout).expect("opens");
+    let mut cutter = ChunkReader::open(black_box(text), layout).expect("opens");
     let (mut spare, mut chunks) = (vec![], 0);
     while let Some(chunk) = cutter.next(spare).expect("memory gives it") {
         (spare, chunks) = (chunk.text, chunks + 1);

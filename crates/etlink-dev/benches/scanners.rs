@@ -12,7 +12,7 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use etlink_dev::generate::Recording;
-use etlink_json::{Broken, Cutter, Layout, Scanner};
+use etlink_json::{ArrayLayout, BrokenJson, ChunkReader, JsonScanner};
 use serde::Deserialize;
 use simd_json::Buffers;
 use std::borrow::Cow;
@@ -30,12 +30,12 @@ fn chunks() -> Vec<Vec<u8>> {
         .expect("testdata opens")
         .write_device(4, &mut text)
         .expect("memory takes it");
-    let layout = Layout {
+    let layout = ArrayLayout {
         array: "traceEvents",
         first_keys: &["ph"],
         chunk_bytes: CHUNK_BYTES,
     };
-    let mut cutter = Cutter::open(&text[..], layout).expect("opens");
+    let mut cutter = ChunkReader::open(&text[..], layout).expect("opens");
     let mut chunks = vec![];
     while let Some(chunk) = cutter.next(vec![]).expect("memory gives it") {
         // behind the last chunk's events stands the rest of the document
@@ -54,9 +54,9 @@ struct Seen {
     ids: u64,
 }
 
-fn own(chunk: &[u8]) -> Result<Seen, Broken> {
+fn own(chunk: &[u8]) -> Result<Seen, BrokenJson> {
     let mut seen = Seen::default();
-    let mut scanner = Scanner::new(chunk);
+    let mut scanner = JsonScanner::new(chunk);
     scanner.eat(b'[');
     loop {
         while scanner.eat(b',') {}
@@ -76,7 +76,7 @@ fn own(chunk: &[u8]) -> Result<Seen, Broken> {
     }
 }
 
-fn own_arguments(scanner: &mut Scanner<'_>, seen: &mut Seen) -> Result<(), Broken> {
+fn own_arguments(scanner: &mut JsonScanner<'_>, seen: &mut Seen) -> Result<(), BrokenJson> {
     scanner.enter()?;
     while let Some(key) = scanner.key()? {
         let value = scanner.value()?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
-use etlink_model::builder::{Comms, HostSchema, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -99,11 +99,11 @@ fn draw_steps(mut draw: TraceBuilder, rank: i64) -> TraceBuilder {
         draw.launch(
             main,
             (begin + 20 * US, begin + 30 * US),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "gemm",
             (begin + 40 * US, begin + 140 * US),
         );
-        let comms = Comms::new("allreduce", [0, 1], rank, step);
+        let comms = ParamComms::new("allreduce", [0, 1], rank, step);
         draw.collective(main, &comms, begin + 300 * US, begin + 400 * US);
         let id = draw.next_correlation();
         draw.call(
@@ -113,7 +113,7 @@ fn draw_steps(mut draw: TraceBuilder, rank: i64) -> TraceBuilder {
             id,
         );
         draw.collective_kernel(
-            Queue::stream(24),
+            DeviceQueue::stream(24),
             "ncclDevKernel_AllReduce",
             (begin + 350 * US + late, begin + 800 * US),
             id,
@@ -126,14 +126,14 @@ fn draw_steps(mut draw: TraceBuilder, rank: i64) -> TraceBuilder {
 fn link(draw: &TraceBuilder) -> Result<LinkedTrace> {
     let host = etlink_host::read(
         &draw.host(HostSchema::V1_1_1)[..],
-        etlink_host::ReadOptions { threads: 1 },
+        etlink_host::HostReadOptions { threads: 1 },
     )?;
     let device = etlink_kineto::read(
         &draw.kineto()[..],
-        etlink_kineto::ReadOptions {
+        etlink_kineto::KinetoReadOptions {
             threads: 1,
             shapes: false,
-            keep: etlink_kineto::Keep::Graph,
+            keep: etlink_kineto::KeepEvents::Graph,
         },
     )?;
     Ok(etlink_link::link(

@@ -63,7 +63,7 @@ fn read(file: &Path) -> Result<DeviceTrace> {
     }
     Ok(etlink_kineto::read(
         &bytes[..],
-        etlink_kineto::ReadOptions::default(),
+        etlink_kineto::KinetoReadOptions::default(),
     )?)
 }
 

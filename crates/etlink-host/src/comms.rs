@@ -9,9 +9,9 @@
 //! name of the collective. Before 1.1.0 the inputs are all there is. A barrier and a wait have
 //! no tensors first.
 
-use crate::node::{CommAttrs, Fields, Lists};
+use crate::node::{ArgumentLists, CommNodeAttrs, NodeFields};
 use crate::values::{first_dtype, tensors};
-use etlink_json::{Scanner, Value, unescape};
+use etlink_json::{JsonScanner, JsonValue, unescape};
 use etlink_model::{Collective, CollectiveKind, NameId, Names};
 
 /// Name of the node.
@@ -19,12 +19,12 @@ const NODE: &[u8] = b"record_param_comms";
 
 /// Whether a node records a communication: by its name, or by its attributes, which device
 /// nodes of an ET+ have from their parent.
-pub(crate) fn is_record(node: &Fields<'_>) -> bool {
+pub(crate) fn is_record(node: &NodeFields<'_>) -> bool {
     node.name == NODE || node.comm.is_some()
 }
 
 /// The communication record of a node.
-pub(crate) fn record(node: &Fields<'_>, names: &mut Names) -> Collective {
+pub(crate) fn record(node: &NodeFields<'_>, names: &mut Names) -> Collective {
     let attrs = node.comm.unwrap_or_default();
     let mut record = from_inputs(&node.inputs, attrs.collective_name, names);
     record.in_elements = elements(&node.inputs);
@@ -39,7 +39,7 @@ pub(crate) fn record(node: &Fields<'_>, names: &mut Names) -> Collective {
 }
 
 /// Elements of all tensors of a list.
-fn elements(lists: &Lists<'_>) -> u64 {
+fn elements(lists: &ArgumentLists<'_>) -> u64 {
     let mut sum = 0u64;
     tensors(lists.values, lists.types, |tensor| {
         sum = sum.saturating_add(tensor.elements())
@@ -48,7 +48,7 @@ fn elements(lists: &Lists<'_>) -> u64 {
 }
 
 /// Replaces what the attributes say.
-fn overlay(attrs: &CommAttrs<'_>, record: &mut Collective, names: &mut Names) {
+fn overlay(attrs: &CommNodeAttrs<'_>, record: &mut Collective, names: &mut Names) {
     let texts = [
         (attrs.collective_name, &mut record.name),
         (attrs.dtype, &mut record.dtype),
@@ -66,17 +66,17 @@ fn overlay(attrs: &CommAttrs<'_>, record: &mut Collective, names: &mut Names) {
         (attrs.pg_size, &mut record.group_size),
     ];
     for (value, field) in counts {
-        *field = value.and_then(Value::uint).unwrap_or(*field);
+        *field = value.and_then(JsonValue::uint).unwrap_or(*field);
     }
     for (value, field) in [
         (attrs.rank_start, &mut record.rank_start),
         (attrs.rank_stride, &mut record.rank_stride),
     ] {
-        *field = value.and_then(Value::int).unwrap_or(*field);
+        *field = value.and_then(JsonValue::int).unwrap_or(*field);
     }
     record.asynchronous = attrs
         .asynchronous
-        .and_then(Value::boolean)
+        .and_then(JsonValue::boolean)
         .unwrap_or(record.asynchronous);
 }
 
@@ -84,10 +84,14 @@ fn overlay(attrs: &CommAttrs<'_>, record: &mut Collective, names: &mut Names) {
 const MAX_INPUTS: usize = 16;
 
 /// What the inputs say. `known` is the name that the attributes give.
-fn from_inputs(inputs: &Lists<'_>, known: Option<Value<'_>>, names: &mut Names) -> Collective {
+fn from_inputs(
+    inputs: &ArgumentLists<'_>,
+    known: Option<JsonValue<'_>>,
+    names: &mut Names,
+) -> Collective {
     let mut record = Collective::absent();
     let mut items = [None; MAX_INPUTS];
-    let mut scanner = Scanner::new(inputs.values);
+    let mut scanner = JsonScanner::new(inputs.values);
     if scanner.eat(b'[') {
         for slot in &mut items {
             let Ok(Some(item)) = scanner.item() else {
@@ -96,7 +100,7 @@ fn from_inputs(inputs: &Lists<'_>, known: Option<Value<'_>>, names: &mut Names) 
             *slot = Some(item);
         }
     }
-    let is_name = |item: &Option<Value<'_>>| matches!(item, Some(Value::Text(text)) if known.map_or(!text.starts_with(b"<"), |name| name.raw() == *text));
+    let is_name = |item: &Option<JsonValue<'_>>| matches!(item, Some(JsonValue::Text(text)) if known.map_or(!text.starts_with(b"<"), |name| name.raw() == *text));
     let Some(at) = items.iter().position(is_name) else {
         return record;
     };
@@ -104,10 +108,10 @@ fn from_inputs(inputs: &Lists<'_>, known: Option<Value<'_>>, names: &mut Names) 
     let after = |on: usize| items.get(at + on).copied().flatten();
     record.name = items[at].map_or(NameId::EMPTY, |value| name(value, names));
     record.dtype = names.intern(scalar_type(&unescape(first_dtype(inputs.types))));
-    record.rank = before(1).and_then(Value::int).unwrap_or(-1);
+    record.rank = before(1).and_then(JsonValue::int).unwrap_or(-1);
     (record.group_name, record.group_desc) = group(before(2), names);
     let [seq, p2p] = pair(before(3));
-    record.seq = seq.and_then(Value::int).unwrap_or(-1);
+    record.seq = seq.and_then(JsonValue::int).unwrap_or(-1);
     record.p2p = p2p.is_some_and(|value| value.boolean().unwrap_or(value.int() == Some(1)));
     record.in_split = after(1).map_or(NameId::EMPTY, |value| name(value, names));
     record.out_split = after(2).map_or(NameId::EMPTY, |value| name(value, names));
@@ -117,17 +121,19 @@ fn from_inputs(inputs: &Lists<'_>, known: Option<Value<'_>>, names: &mut Names) 
         ([None; 2], 3)
     };
     [record.rank_start, record.rank_stride] =
-        place.map(|value| value.and_then(Value::int).unwrap_or(-1));
-    record.group_size = after(size).and_then(Value::uint).unwrap_or(0);
-    record.asynchronous = after(size + 1).and_then(Value::boolean).unwrap_or(false);
+        place.map(|value| value.and_then(JsonValue::int).unwrap_or(-1));
+    record.group_size = after(size).and_then(JsonValue::uint).unwrap_or(0);
+    record.asynchronous = after(size + 1)
+        .and_then(JsonValue::boolean)
+        .unwrap_or(false);
     record
 }
 
 /// `[pg_name, pg_desc]`, or before 1.0.3 an id of the process group, 0 = none.
-fn group(value: Option<Value<'_>>, names: &mut Names) -> (NameId, NameId) {
+fn group(value: Option<JsonValue<'_>>, names: &mut Names) -> (NameId, NameId) {
     let [group, desc] =
         pair(value).map(|part| part.map_or(NameId::EMPTY, |value| name(value, names)));
-    if names.get(group) == "0" && matches!(value, Some(Value::Word(_))) {
+    if names.get(group) == "0" && matches!(value, Some(JsonValue::Word(_))) {
         (NameId::EMPTY, desc)
     } else {
         (group, desc)
@@ -135,16 +141,16 @@ fn group(value: Option<Value<'_>>, names: &mut Names) -> (NameId, NameId) {
 }
 
 /// The two entries of a list, or the value itself.
-fn pair(value: Option<Value<'_>>) -> [Option<Value<'_>>; 2] {
-    let Some(Value::Nested(list)) = value else {
+fn pair(value: Option<JsonValue<'_>>) -> [Option<JsonValue<'_>>; 2] {
+    let Some(JsonValue::Nested(list)) = value else {
         return [value, None];
     };
-    let mut scanner = Scanner::new(list);
+    let mut scanner = JsonScanner::new(list);
     scanner.eat(b'[');
     [0, 1].map(|_| scanner.item().ok().flatten())
 }
 
-fn name(value: Value<'_>, names: &mut Names) -> NameId {
+fn name(value: JsonValue<'_>, names: &mut Names) -> NameId {
     names.intern(&value.text())
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn finish(trace: &mut HostTrace) {
             .collect::<Vec<_>>(),
         &mut trace.anomalies,
     );
-    let roots = Roots::find(trace);
+    let roots = ThreadRoots::find(trace);
     adopt_orphans(trace, &roots);
     break_cycles(trace, &roots);
 }
@@ -72,12 +72,12 @@ fn count_rf_ids(ids: &[u64], anomalies: &mut Anomalies) {
 }
 
 /// The nodes that stand for threads and for the process.
-struct Roots {
+struct ThreadRoots {
     /// (thread id, node id) of the first root of each thread, by thread id.
     threads: Vec<(u32, u64)>,
 }
 
-impl Roots {
+impl ThreadRoots {
     /// Finds the roots and cuts their own parents short, so that whatever is hung on them ends.
     fn find(trace: &mut HostTrace) -> Self {
         let is_process = |row: usize| {
@@ -106,7 +106,7 @@ impl Roots {
         }
         threads.sort_unstable();
         threads.dedup_by_key(|(tid, _)| *tid);
-        Roots { threads }
+        ThreadRoots { threads }
     }
 
     /// Id of a thread's root, 0 = none.
@@ -119,7 +119,7 @@ impl Roots {
 
 /// Hangs nodes whose parent is not in the file on their thread's root. A file that was cut has
 /// no process root, since that is written last: its id is no loss.
-fn adopt_orphans(trace: &mut HostTrace, roots: &Roots) {
+fn adopt_orphans(trace: &mut HostTrace, roots: &ThreadRoots) {
     for row in 0..trace.nodes.len() {
         let parent = trace.nodes.parent[row];
         if parent != 0 && parent != PROCESS && trace.find(parent).is_none() {
@@ -133,7 +133,7 @@ fn adopt_orphans(trace: &mut HostTrace, roots: &Roots) {
 }
 
 /// Hangs every node that is its own ancestor on its thread's root.
-fn break_cycles(trace: &mut HostTrace, roots: &Roots) {
+fn break_cycles(trace: &mut HostTrace, roots: &ThreadRoots) {
     let up: Vec<Option<usize>> = trace
         .nodes
         .parent
@@ -293,8 +293,11 @@ mod tests {
             .collect();
         let trace = read(&document(&nodes[..2_000]));
         assert_eq!(counts(&trace)[2..], [1, 0]);
-        let all =
-            crate::read(document(&nodes).as_bytes(), crate::ReadOptions::default()).expect("reads");
+        let all = crate::read(
+            document(&nodes).as_bytes(),
+            crate::HostReadOptions::default(),
+        )
+        .expect("reads");
         assert_eq!(all.nodes.len(), 49_998);
     }
 }

@@ -1,7 +1,7 @@
 //! The `## process_group:init ##` node: its only input is the process groups as JSON text
 //! (`_get_all_pg_configs` of `distributed_c10d.py`).
 
-use etlink_json::{Scanner, Value, unescape};
+use etlink_json::{JsonScanner, JsonValue, unescape};
 use etlink_model::ProcessGroup;
 
 /// Name of the node.
@@ -9,7 +9,7 @@ pub(crate) const NODE: &[u8] = b"## process_group:init ##";
 
 /// A group as the node lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Init {
+pub(crate) struct GroupInit {
     pub(crate) group: ProcessGroup,
     /// `backend_id` (PyTorch 2.2 and 2.3): what `record_param_comms` has in place of a name.
     pub(crate) backend_id: String,
@@ -17,16 +17,16 @@ pub(crate) struct Init {
 
 /// Reads the groups out of the node's `values`. The observer may have cut the text: a group
 /// that is not whole is left out, since one without its ranks would read as all ranks.
-pub(crate) fn read(values: &[u8], groups: &mut Vec<Init>) {
-    let mut scanner = Scanner::new(values);
+pub(crate) fn read(values: &[u8], groups: &mut Vec<GroupInit>) {
+    let mut scanner = JsonScanner::new(values);
     if !scanner.eat(b'[') {
         return;
     }
-    let Ok(Some(Value::Text(text))) = scanner.item() else {
+    let Ok(Some(JsonValue::Text(text))) = scanner.item() else {
         return;
     };
     let text = unescape(text);
-    let mut list = Scanner::new(text.as_bytes());
+    let mut list = JsonScanner::new(text.as_bytes());
     if list.eat(b'[') {
         while let Ok(Some(item)) = list.item() {
             groups.extend(group(item));
@@ -34,9 +34,9 @@ pub(crate) fn read(values: &[u8], groups: &mut Vec<Init>) {
     }
 }
 
-fn group(item: Value<'_>) -> Option<Init> {
-    let mut init = Init::default();
-    let mut scanner = Scanner::new(item.raw());
+fn group(item: JsonValue<'_>) -> Option<GroupInit> {
+    let mut init = GroupInit::default();
+    let mut scanner = JsonScanner::new(item.raw());
     scanner.enter().ok()?;
     while let Some(key) = scanner.key().ok()? {
         let value = scanner.value().ok()?;
@@ -53,9 +53,9 @@ fn group(item: Value<'_>) -> Option<Init> {
     Some(init)
 }
 
-fn ranks(value: Value<'_>) -> Vec<u64> {
+fn ranks(value: JsonValue<'_>) -> Vec<u64> {
     let mut ranks = vec![];
-    let mut scanner = Scanner::new(value.raw());
+    let mut scanner = JsonScanner::new(value.raw());
     if scanner.eat(b'[') {
         while let Ok(Some(rank)) = scanner.item() {
             ranks.extend(rank.uint());
@@ -68,7 +68,7 @@ fn ranks(value: Value<'_>) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    fn all(values: &str) -> Vec<Init> {
+    fn all(values: &str) -> Vec<GroupInit> {
         let mut groups = vec![];
         read(values.as_bytes(), &mut groups);
         groups
@@ -91,11 +91,11 @@ mod tests {
             ..ProcessGroup::default()
         };
         let want = [
-            Init {
+            GroupInit {
                 group: default,
                 backend_id: String::new(),
             },
-            Init {
+            GroupInit {
                 group: pair,
                 backend_id: "82".into(),
             },

@@ -1,7 +1,7 @@
 //! What stands around the nodes: `schema`, `pid`, `time`, `start_ts` before them, `finish_ts`
 //! behind them (`initExecutionTraceStart`, `finalizeExecutionTraceOutput`).
 
-use etlink_json::{Fields, Scanner, scan_fields};
+use etlink_json::{FieldScan, JsonScanner, scan_fields};
 use etlink_model::HostHeader;
 
 /// Every schema in the wild. `1.1.1-chakra.1.0.0` is known to chakra's converter alone.
@@ -21,7 +21,7 @@ pub(crate) fn is_known_schema(schema: &str) -> bool {
 
 /// Adds what `text` says. Of several `finish_ts` the last counts: that of the process
 /// whose file it is comes after those of its forked children.
-pub(crate) fn add(text: &[u8], header: &mut HostHeader) -> Fields {
+pub(crate) fn add(text: &[u8], header: &mut HostHeader) -> FieldScan {
     scan_fields(text, |key, value| match key {
         b"schema" if header.schema.is_empty() => header.schema = value.text().into_owned(),
         b"pid" => header.pid = header.pid.or(value.int()),
@@ -37,7 +37,7 @@ pub(crate) fn add(text: &[u8], header: &mut HostHeader) -> Fields {
 /// A forked child that leaves normally ends the file; the parent then goes on writing nodes:
 /// `], "finish_ts": 7}, {"id": …`. What else may follow a document is not touched.
 pub(crate) fn nodes_after_end(trailer: &[u8]) -> Option<usize> {
-    let mut scanner = Scanner::new(trailer);
+    let mut scanner = JsonScanner::new(trailer);
     while scanner.key().ok()?.is_some() {
         scanner.value().ok()?;
     }

@@ -3,7 +3,7 @@
 //! (PyTorch 2.1) to today's 1.1.1, and what chakra's linker makes of them (ET+).
 //!
 //! ```text
-//! bytes -> chunks -> Fields (one node, borrowed) -> tables of the chunk -> HostTrace, sorted by id
+//! bytes -> chunks -> NodeFields (one node, borrowed) -> tables of the chunk -> HostTrace, sorted by id
 //! ```
 //! A node is told by its shape, not by the schema that the file claims. The file is never held
 //! as a tree: names, shapes and types are interned, `values` are copied once, as text. That
@@ -21,7 +21,7 @@
 //!    "inputs": [[3,4,0,64,4,"cpu"]], "input_shapes": [[8,8]], "input_types": ["Tensor(float)"]},
 //!   {"name": "[pytorch|profiler|execution_trace|thread]", "id": 2, "parent": 1, "tid": 1}
 //! ], "finish_ts": 7}"#;
-//! let trace = etlink_host::read(&text[..], etlink_host::ReadOptions::default())?;
+//! let trace = etlink_host::read(&text[..], etlink_host::HostReadOptions::default())?;
 //! assert_eq!(trace.nodes.id, [2, 5]);
 //! assert_eq!(trace.names.get(trace.nodes.name[1]), "aten::add");
 //! let uses = etlink_host::tensor_uses(&trace);
@@ -41,20 +41,20 @@ mod values;
 
 pub use values::tensor_uses;
 
-use etlink_json::{Damage, Envelope, Layout, ReadError, read_elements};
+use etlink_json::{ArrayEnvelope, ArrayLayout, JsonReadError, ReadDamage, read_elements};
 use etlink_model::{AnomalyKind, HostHeader, HostTrace};
 use std::io::Read;
 
 /// How to read.
 #[derive(Clone, Copy, Debug)]
-pub struct ReadOptions {
+pub struct HostReadOptions {
     /// Threads to use. Each in turn reads (and inflates) a chunk and then parses it.
     pub threads: usize,
 }
 
-impl Default for ReadOptions {
+impl Default for HostReadOptions {
     fn default() -> Self {
-        ReadOptions { threads: 1 }
+        HostReadOptions { threads: 1 }
     }
 }
 
@@ -69,22 +69,22 @@ pub enum Error {
     },
     /// The source failed, or one node is too large.
     #[error(transparent)]
-    Read(ReadError),
+    Read(JsonReadError),
     /// More rows than row numbers.
     #[error("the trace has more than {limit} nodes, more than one link can hold", limit = u32::MAX - 1)]
     TooManyRows,
 }
 
-impl From<ReadError> for Error {
-    fn from(error: ReadError) -> Self {
+impl From<JsonReadError> for Error {
+    fn from(error: JsonReadError) -> Self {
         match error {
-            ReadError::NoArray { bytes, .. } => Error::NoNodes { bytes },
+            JsonReadError::NoArray { bytes, .. } => Error::NoNodes { bytes },
             other => Error::Read(other),
         }
     }
 }
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ArrayLayout = ArrayLayout {
     array: "nodes",
     first_keys: &[],
     chunk_bytes: 128 << 10,
@@ -99,8 +99,8 @@ const MAX_ENDS: usize = 16;
 /// # Errors
 /// The source fails, holds no `nodes` list and is no bare list, or has too many nodes.
 /// A truncated or partly damaged file is no error: see [`HostTrace::anomalies`].
-pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<HostTrace, Error> {
-    let mut builder = tables::Builder::default();
+pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostTrace, Error> {
+    let mut builder = tables::HostTraceBuilder::default();
     let envelope = read_nodes(source, options, &mut builder)?;
     let (bytes, mut trailer, mut damage) = (envelope.bytes, envelope.trailer, envelope.damage);
     let mut header = HostHeader::default();
@@ -112,7 +112,7 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<HostTrace
         };
         let more = read_nodes(b"[".chain(&trailer[start..]), options, &mut builder)?;
         let offset = bytes.saturating_sub((trailer.len() - start) as u64 + 1);
-        damage.add(Damage {
+        damage.add(ReadDamage {
             first_offset: more.damage.first_offset.map(|at| at + offset),
             ..more.damage
         });
@@ -136,11 +136,11 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<HostTrace
 
 fn read_nodes(
     source: impl Read + Send,
-    options: ReadOptions,
-    builder: &mut tables::Builder,
-) -> Result<Envelope, ReadError> {
-    let parse = |chunk: &mut tables::Chunk, scanner: &mut etlink_json::Scanner<'_>| {
-        let fields = node::Fields::read(scanner)?;
+    options: HostReadOptions,
+    builder: &mut tables::HostTraceBuilder,
+) -> Result<ArrayEnvelope, JsonReadError> {
+    let parse = |chunk: &mut tables::NodeChunk, scanner: &mut etlink_json::JsonScanner<'_>| {
+        let fields = node::NodeFields::read(scanner)?;
         scanner.end_element()?;
         chunk.push(&fields);
         Ok(())
@@ -150,7 +150,7 @@ fn read_nodes(
     })
 }
 
-fn note_damage(trace: &mut HostTrace, damage: Damage) {
+fn note_damage(trace: &mut HostTrace, damage: ReadDamage) {
     let place = damage.first_offset.map(|at| format!("byte {at}"));
     let end = || Some(format!("byte {}", trace.bytes));
     let anomalies = &mut trace.anomalies;

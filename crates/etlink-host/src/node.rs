@@ -1,11 +1,11 @@
 //! One element of `nodes`, as borrowed text: nothing of it is kept before it has been read whole.
 
 use crate::{schema_attrs, schema_flat};
-use etlink_json::{Broken, Scanner, Value};
+use etlink_json::{BrokenJson, JsonScanner, JsonValue};
 
 /// `values`, `shapes`, `types` and `strides` as list text, empty where there is none.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lists<'a> {
+pub(crate) struct ArgumentLists<'a> {
     pub(crate) values: &'a [u8],
     pub(crate) shapes: &'a [u8],
     pub(crate) types: &'a [u8],
@@ -16,12 +16,12 @@ macro_rules! attributes {
     ($(#[$doc:meta])* struct $Name:ident { $($field:ident = $key:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default)]
-        pub(crate) struct $Name<'a> { $(pub(crate) $field: Option<Value<'a>>,)* }
+        pub(crate) struct $Name<'a> { $(pub(crate) $field: Option<JsonValue<'a>>,)* }
 
         impl<'a> $Name<'a> {
             /// Takes `value` if `name` is one of these.
             #[inline]
-            pub(crate) fn set(&mut self, name: &[u8], value: Value<'a>) -> bool {
+            pub(crate) fn set(&mut self, name: &[u8], value: JsonValue<'a>) -> bool {
                 match name {
                     $($key => self.$field = Some(value),)*
                     _ => return false,
@@ -34,7 +34,7 @@ macro_rules! attributes {
 
 attributes! {
     /// What every node says of itself: attributes since 1.0.2, keys of the node before.
-    struct Attrs {
+    struct NodeAttrs {
         rf_id = b"rf_id",
         fw_parent = b"fw_parent",
         seq_id = b"seq_id",
@@ -50,7 +50,7 @@ attributes! {
 
 attributes! {
     /// Attributes of `record_param_comms` since 1.1.0 (`getCommsNodeAttrs`). Each may be absent.
-    struct CommAttrs {
+    struct CommNodeAttrs {
         collective_name = b"collective_name",
         dtype = b"dtype",
         in_elements = b"in_msg_nelems",
@@ -68,31 +68,31 @@ attributes! {
 
 /// An attribute that neither table above knows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unknown<'a> {
+pub(crate) struct ExtraAttr<'a> {
     pub(crate) name: &'a [u8],
-    pub(crate) kind: Option<Value<'a>>,
-    pub(crate) value: Option<Value<'a>>,
+    pub(crate) kind: Option<JsonValue<'a>>,
+    pub(crate) value: Option<JsonValue<'a>>,
 }
 
 /// A node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct NodeFields<'a> {
     pub(crate) id: Option<u64>,
     pub(crate) name: &'a [u8],
     pub(crate) parent: u64,
-    pub(crate) inputs: Lists<'a>,
-    pub(crate) outputs: Lists<'a>,
-    pub(crate) attrs: Attrs<'a>,
+    pub(crate) inputs: ArgumentLists<'a>,
+    pub(crate) outputs: ArgumentLists<'a>,
+    pub(crate) attrs: NodeAttrs<'a>,
     /// Communication attributes, if there is any.
-    pub(crate) comm: Option<CommAttrs<'a>>,
-    pub(crate) unknown: Vec<Unknown<'a>>,
+    pub(crate) comm: Option<CommNodeAttrs<'a>>,
+    pub(crate) unknown: Vec<ExtraAttr<'a>>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> NodeFields<'a> {
     /// Reads the node that `scanner` is in, to its end. Keys that no layout has
     /// (`ts`, `inclusive_dur` of an ET+) are stepped over.
-    pub(crate) fn read(scanner: &mut Scanner<'a>) -> Result<Self, Broken> {
-        let mut node = Fields::default();
+    pub(crate) fn read(scanner: &mut JsonScanner<'a>) -> Result<Self, BrokenJson> {
+        let mut node = NodeFields::default();
         while let Some(key) = scanner.key()? {
             match key {
                 b"id" => node.id = scanner.value()?.uint(),
@@ -111,11 +111,11 @@ impl<'a> Fields<'a> {
 }
 
 /// A parent id. A dependency list of an ET+ is read as its first integer.
-pub(crate) fn parent_id(value: Value<'_>) -> u64 {
-    let Value::Nested(list) = value else {
+pub(crate) fn parent_id(value: JsonValue<'_>) -> u64 {
+    let JsonValue::Nested(list) = value else {
         return value.uint().unwrap_or(0);
     };
-    let mut scanner = Scanner::new(list);
+    let mut scanner = JsonScanner::new(list);
     if scanner.eat(b'[') {
         while let Ok(Some(item)) = scanner.item() {
             if let Some(id) = item.uint() {
@@ -127,9 +127,9 @@ pub(crate) fn parent_id(value: Value<'_>) -> u64 {
 }
 
 /// A list's text; nothing for any other value.
-pub(crate) fn list_text(value: Value<'_>) -> &[u8] {
+pub(crate) fn list_text(value: JsonValue<'_>) -> &[u8] {
     match value {
-        Value::Nested(text) if text.starts_with(b"[") => text,
+        JsonValue::Nested(text) if text.starts_with(b"[") => text,
         _ => b"",
     }
 }

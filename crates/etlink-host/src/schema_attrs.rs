@@ -8,15 +8,15 @@
 //! `ctrl_deps` is the parent's id. `strides` came with 1.1.1, `kernel_backend` and
 //! `kernel_file` with 1.0.4, communication attributes with 1.1.0, `tensor_range` later.
 
-use crate::node::{Attrs, Fields, Lists, Unknown, list_text, parent_id};
-use etlink_json::{Broken, Scanner, Value};
+use crate::node::{ArgumentLists, ExtraAttr, NodeAttrs, NodeFields, list_text, parent_id};
+use etlink_json::{BrokenJson, JsonScanner, JsonValue};
 
 /// Takes the value of `key` if this layout has such a key with such a value.
 pub(crate) fn take<'a>(
-    node: &mut Fields<'a>,
+    node: &mut NodeFields<'a>,
     key: &[u8],
-    scanner: &mut Scanner<'a>,
-) -> Result<bool, Broken> {
+    scanner: &mut JsonScanner<'a>,
+) -> Result<bool, BrokenJson> {
     match (key, scanner.peek()) {
         (b"ctrl_deps", _) => node.parent = parent_id(scanner.value()?),
         (b"inputs", Some(b'{')) => node.inputs = lists(scanner)?,
@@ -27,11 +27,11 @@ pub(crate) fn take<'a>(
     Ok(true)
 }
 
-fn lists<'a>(scanner: &mut Scanner<'a>) -> Result<Lists<'a>, Broken> {
+fn lists<'a>(scanner: &mut JsonScanner<'a>) -> Result<ArgumentLists<'a>, BrokenJson> {
     if let Some(lists) = usual_lists(scanner) {
         return Ok(lists);
     }
-    let mut lists = Lists::default();
+    let mut lists = ArgumentLists::default();
     scanner.enter()?;
     while let Some(key) = scanner.key()? {
         let value = scanner.value()?;
@@ -48,7 +48,7 @@ fn lists<'a>(scanner: &mut Scanner<'a>) -> Result<Lists<'a>, Broken> {
 
 /// Lists exactly as PyTorch writes them, which is all of them but in foreign files.
 #[inline]
-fn usual_lists<'a>(scanner: &mut Scanner<'a>) -> Option<Lists<'a>> {
+fn usual_lists<'a>(scanner: &mut JsonScanner<'a>) -> Option<ArgumentLists<'a>> {
     let mut ahead = scanner.clone();
     let mut list = |head: &[u8]| ahead.eat_exact(head).then(|| ahead.value().map(list_text));
     let [values, shapes, types] =
@@ -62,7 +62,7 @@ fn usual_lists<'a>(scanner: &mut Scanner<'a>) -> Option<Lists<'a>> {
         return None;
     }
     *scanner = ahead;
-    Some(Lists {
+    Some(ArgumentLists {
         values,
         shapes,
         types,
@@ -70,7 +70,10 @@ fn usual_lists<'a>(scanner: &mut Scanner<'a>) -> Option<Lists<'a>> {
     })
 }
 
-fn attributes<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
+fn attributes<'a>(
+    node: &mut NodeFields<'a>,
+    scanner: &mut JsonScanner<'a>,
+) -> Result<(), BrokenJson> {
     scanner.eat(b'[');
     usual_attributes(&mut node.attrs, scanner);
     loop {
@@ -88,7 +91,7 @@ fn attributes<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<()
 
 /// Steps over those attributes that stand exactly as PyTorch writes them, in its order: all of nearly all nodes.
 #[inline]
-fn usual_attributes<'a>(attrs: &mut Attrs<'a>, scanner: &mut Scanner<'a>) {
+fn usual_attributes<'a>(attrs: &mut NodeAttrs<'a>, scanner: &mut JsonScanner<'a>) {
     scanner.peek();
     macro_rules! take {
         ($($name:ident: $kind:literal,)*) => {
@@ -109,7 +112,7 @@ fn usual_attributes<'a>(attrs: &mut Attrs<'a>, scanner: &mut Scanner<'a>) {
 }
 
 #[inline]
-fn usual_attribute<'a>(scanner: &mut Scanner<'a>, head: &[u8]) -> Option<Value<'a>> {
+fn usual_attribute<'a>(scanner: &mut JsonScanner<'a>, head: &[u8]) -> Option<JsonValue<'a>> {
     let mut ahead = scanner.clone();
     if !ahead.eat_exact(head) {
         return None;
@@ -122,7 +125,10 @@ fn usual_attribute<'a>(scanner: &mut Scanner<'a>, head: &[u8]) -> Option<Value<'
     Some(value)
 }
 
-fn attribute<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
+fn attribute<'a>(
+    node: &mut NodeFields<'a>,
+    scanner: &mut JsonScanner<'a>,
+) -> Result<(), BrokenJson> {
     let (mut name, mut kind, mut value) = (&b""[..], None, None);
     scanner.enter()?;
     while let Some(key) = scanner.key()? {
@@ -139,10 +145,10 @@ fn attribute<'a>(node: &mut Fields<'a>, scanner: &mut Scanner<'a>) -> Result<(),
 }
 
 fn keep<'a>(
-    node: &mut Fields<'a>,
+    node: &mut NodeFields<'a>,
     name: &'a [u8],
-    kind: Option<Value<'a>>,
-    value: Option<Value<'a>>,
+    kind: Option<JsonValue<'a>>,
+    value: Option<JsonValue<'a>>,
 ) {
     let known = value.is_some_and(|value| {
         node.attrs.set(name, value) || {
@@ -155,6 +161,6 @@ fn keep<'a>(
         }
     });
     if !known {
-        node.unknown.push(Unknown { name, kind, value });
+        node.unknown.push(ExtraAttr { name, kind, value });
     }
 }

@@ -5,15 +5,15 @@
 //!  "fw_tid": 0, "op_schema": "…", "inputs": […], "input_shapes": […], "input_types": […], "outputs": […], …}
 //! ```
 
-use crate::node::{Fields, list_text, parent_id};
-use etlink_json::{Broken, Scanner};
+use crate::node::{NodeFields, list_text, parent_id};
+use etlink_json::{BrokenJson, JsonScanner};
 
 /// Takes the value of `key` if this layout has such a key.
 pub(crate) fn take<'a>(
-    node: &mut Fields<'a>,
+    node: &mut NodeFields<'a>,
     key: &[u8],
-    scanner: &mut Scanner<'a>,
-) -> Result<bool, Broken> {
+    scanner: &mut JsonScanner<'a>,
+) -> Result<bool, BrokenJson> {
     let list = match key {
         b"inputs" => &mut node.inputs.values,
         b"input_shapes" => &mut node.inputs.shapes,

@@ -1,14 +1,15 @@
 //! Nodes into tables: per chunk first, then appended in file order.
 
-use crate::node::{Fields, Lists, Unknown};
+use crate::node::{ArgumentLists, ExtraAttr, NodeFields};
 use crate::{comms, groups};
-use etlink_json::{Value, unescape};
+use etlink_json::{JsonValue, unescape};
 use etlink_model::{
-    AnomalyKind, HostNode, HostNodes, HostTrace, Known, NameId, ProcessGroup, RfId, Span, ValueList,
+    AnomalyKind, HostNode, HostNodes, HostTrace, NameId, ProcessGroup, RawNameCache, RfId,
+    TextSpan, ValueList,
 };
 
 /// Stands for `[]` in a chunk: all empty lists share the first bytes of [`HostTrace::text`].
-const EMPTY_LIST: Span = Span {
+const EMPTY_LIST: TextSpan = TextSpan {
     start: u64::MAX,
     bytes: 2,
 };
@@ -16,20 +17,20 @@ const EMPTY_LIST: Span = Span {
 /// The tables of one chunk, numbered by their own names and rows. Rows go when they have been
 /// appended; names stay for the chunks that are read into the same tables later.
 #[derive(Default)]
-pub(crate) struct Chunk {
+pub(crate) struct NodeChunk {
     trace: HostTrace,
-    groups: Vec<groups::Init>,
+    groups: Vec<groups::GroupInit>,
     /// Strings as they stand in the file.
-    texts: Known,
+    texts: RawNameCache,
     /// Lists as they stand in the file.
-    lists: Known,
+    lists: RawNameCache,
     /// Per name, its number in the whole trace.
     renamed: Vec<NameId>,
 }
 
-impl Chunk {
+impl NodeChunk {
     /// Files a node.
-    pub(crate) fn push(&mut self, node: &Fields<'_>) {
+    pub(crate) fn push(&mut self, node: &NodeFields<'_>) {
         let Some(id) = node.id else {
             self.trace.anomalies.note(AnomalyKind::NoNodeId, || {
                 format!("{:?}", unescape(node.name))
@@ -48,7 +49,7 @@ impl Chunk {
             name: self.name(node.name),
             rf_id: RfId(uint(attrs.rf_id)),
             fw_parent: uint(attrs.fw_parent),
-            seq_id: attrs.seq_id.and_then(Value::int).unwrap_or(-1),
+            seq_id: attrs.seq_id.and_then(JsonValue::int).unwrap_or(-1),
             scope: u8::try_from(uint(attrs.scope)).unwrap_or(0),
             tid: u32::try_from(uint(attrs.tid)).unwrap_or(0),
             fw_tid: u32::try_from(uint(attrs.fw_tid)).unwrap_or(0),
@@ -62,7 +63,7 @@ impl Chunk {
         self.trace.nodes.push(row);
     }
 
-    fn list(&mut self, lists: &Lists<'_>) -> ValueList {
+    fn list(&mut self, lists: &ArgumentLists<'_>) -> ValueList {
         ValueList {
             values: self.span(lists.values),
             shapes: self.list_name(lists.shapes),
@@ -75,7 +76,7 @@ impl Chunk {
         }
     }
 
-    fn span(&mut self, list: &[u8]) -> Span {
+    fn span(&mut self, list: &[u8]) -> TextSpan {
         if list.is_empty() || list == b"[]" {
             return EMPTY_LIST;
         }
@@ -84,15 +85,15 @@ impl Chunk {
         self.span_from(start)
     }
 
-    fn span_from(&self, start: usize) -> Span {
-        Span {
+    fn span_from(&self, start: usize) -> TextSpan {
+        TextSpan {
             start: start as u64,
             bytes: u32::try_from(self.trace.text.len() - start).unwrap_or(0),
         }
     }
 
     /// Unknown attributes as the objects they were, without what no attribute has.
-    fn extra_attrs(&mut self, unknown: &[Unknown<'_>]) -> Span {
+    fn extra_attrs(&mut self, unknown: &[ExtraAttr<'_>]) -> TextSpan {
         let start = self.trace.text.len();
         let text = &mut self.trace.text;
         for (index, attr) in unknown.iter().enumerate() {
@@ -108,7 +109,7 @@ impl Chunk {
                 (b", \"value\": ", attr.value),
             ] {
                 let Some(value) = value else { continue };
-                let quote: &[u8] = if matches!(value, Value::Text(_)) {
+                let quote: &[u8] = if matches!(value, JsonValue::Text(_)) {
                     b"\""
                 } else {
                     b""
@@ -120,14 +121,14 @@ impl Chunk {
             text.push(b'}');
         }
         if unknown.is_empty() {
-            Span::default()
+            TextSpan::default()
         } else {
             self.span_from(start)
         }
     }
 
     /// Row of the node's communication record, `u32::MAX` = none.
-    fn collective(&mut self, node: &Fields<'_>) -> u32 {
+    fn collective(&mut self, node: &NodeFields<'_>) -> u32 {
         if !comms::is_record(node) {
             return u32::MAX;
         }
@@ -138,7 +139,7 @@ impl Chunk {
         u32::try_from(collectives.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn text(&mut self, value: Option<Value<'_>>) -> NameId {
+    fn text(&mut self, value: Option<JsonValue<'_>>) -> NameId {
         value.map_or(NameId::EMPTY, |value| self.name(value.raw()))
     }
 
@@ -160,20 +161,20 @@ impl Chunk {
     }
 }
 
-fn uint(value: Option<Value<'_>>) -> u64 {
-    value.and_then(Value::uint).unwrap_or(0)
+fn uint(value: Option<JsonValue<'_>>) -> u64 {
+    value.and_then(JsonValue::uint).unwrap_or(0)
 }
 
 /// Puts the tables of chunks together.
-pub(crate) struct Builder {
+pub(crate) struct HostTraceBuilder {
     trace: HostTrace,
-    groups: Vec<groups::Init>,
+    groups: Vec<groups::GroupInit>,
     full: bool,
 }
 
-impl Default for Builder {
+impl Default for HostTraceBuilder {
     fn default() -> Self {
-        Builder {
+        HostTraceBuilder {
             trace: HostTrace {
                 text: b"[]".to_vec(),
                 ..HostTrace::default()
@@ -184,10 +185,10 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
+impl HostTraceBuilder {
     /// Appends the next chunk in file order, and empties it.
-    pub(crate) fn append(&mut self, chunk: &mut Chunk) {
-        let Chunk {
+    pub(crate) fn append(&mut self, chunk: &mut NodeChunk) {
+        let NodeChunk {
             trace: part,
             groups,
             renamed,
@@ -196,7 +197,7 @@ impl Builder {
         let all = &mut self.trace;
         self.full |= all.nodes.len() + part.nodes.len() >= u32::MAX as usize;
         if self.full {
-            *chunk = Chunk::default();
+            *chunk = NodeChunk::default();
             return;
         }
         all.names.absorb(&part.names, renamed);
@@ -209,13 +210,13 @@ impl Builder {
         self.groups.append(groups);
         // those of a trace with ever new names would grow with it
         if part.names.is_large() {
-            *chunk = Chunk::default();
+            *chunk = NodeChunk::default();
         }
     }
 
     /// The trace in file order; `None` if a table is too long for its row numbers.
     pub(crate) fn finish(self) -> Option<HostTrace> {
-        let Builder {
+        let HostTraceBuilder {
             mut trace,
             groups,
             full,
@@ -294,7 +295,7 @@ fn unique(groups: Vec<ProcessGroup>) -> Vec<ProcessGroup> {
 }
 
 /// Gives collectives that name their group by its `backend_id` the group's name.
-fn resolve_backend_ids(trace: &mut HostTrace, groups: &[groups::Init]) {
+fn resolve_backend_ids(trace: &mut HostTrace, groups: &[groups::GroupInit]) {
     let HostTrace {
         names, collectives, ..
     } = trace;

@@ -4,7 +4,7 @@ mod builder;
 
 pub(crate) use builder::{Node, document, read, text};
 
-use crate::{Error, ReadOptions};
+use crate::{Error, HostReadOptions};
 use etlink_model::{AnomalyKind, HostTrace, RfId};
 use proptest::prelude::*;
 use std::io::Read;
@@ -380,7 +380,7 @@ fn a_damaged_stream_gives_what_came_before() {
     let document = document(&[Node::new(2, 1, "a").text(), Node::new(3, 2, "b").text()]);
     let trace = crate::read(
         document.as_bytes()[..document.len() - 40].chain(Broken),
-        ReadOptions::default(),
+        HostReadOptions::default(),
     )
     .expect("reads");
     assert_eq!(trace.nodes.id, [2]);
@@ -393,14 +393,14 @@ fn a_damaged_stream_gives_what_came_before() {
 
 #[test]
 fn other_files_are_refused() {
-    let error =
-        crate::read(&br#"{"traceEvents": []}"#[..], ReadOptions::default()).expect_err("no trace");
+    let error = crate::read(&br#"{"traceEvents": []}"#[..], HostReadOptions::default())
+        .expect_err("no trace");
     assert!(matches!(error, Error::NoNodes { bytes: 19 }));
     assert_eq!(
         error.to_string(),
         "no \"nodes\" list in it (19 bytes read): not a PyTorch execution trace"
     );
-    assert!(crate::read(&b""[..], ReadOptions::default()).is_err());
+    assert!(crate::read(&b""[..], HostReadOptions::default()).is_err());
 }
 
 /// Enough nodes for several chunks, of all kinds, in file order.
@@ -448,7 +448,7 @@ fn the_result_does_not_depend_on_threads() {
         (one.nodes.len(), one.collectives.len(), one.groups.len()),
         (3_998, 799, 4)
     );
-    let three = crate::read(document.as_bytes(), ReadOptions { threads: 3 }).expect("reads");
+    let three = crate::read(document.as_bytes(), HostReadOptions { threads: 3 }).expect("reads");
     assert!(all(&one) == all(&three));
     let first = one.find(7).expect("node");
     let uses = crate::tensor_uses(&one);
@@ -459,7 +459,7 @@ proptest! {
     #[test]
     fn no_bytes_are_too_odd(bytes in prop::collection::vec(any::<u8>(), 0..300), wrap in any::<bool>()) {
         let text = if wrap { [&b"{\"nodes\": [{"[..], &bytes].concat() } else { bytes };
-        if let Ok(trace) = crate::read(&text[..], ReadOptions::default()) {
+        if let Ok(trace) = crate::read(&text[..], HostReadOptions::default()) {
             builder::check(&trace);
         }
     }
@@ -472,7 +472,7 @@ proptest! {
             let end = (at + remove).min(text.len());
             text.splice(at..end, [insert]);
         }
-        if let Ok(trace) = crate::read(&text[..], ReadOptions::default()) {
+        if let Ok(trace) = crate::read(&text[..], HostReadOptions::default()) {
             builder::check(&trace);
         }
     }

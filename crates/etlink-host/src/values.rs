@@ -8,7 +8,7 @@
 //! (`convertIValue` of `execution_trace_observer.cpp`). Both texts are walked side by side,
 //! in linear time and without recursion.
 
-use etlink_json::{Broken, Scanner, Value, unescape};
+use etlink_json::{BrokenJson, JsonScanner, JsonValue, unescape};
 use etlink_model::{HostTrace, TensorRef, TensorUses, ValueList};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -63,26 +63,26 @@ fn add_uses(trace: &HostTrace, list: &ValueList, uses: &mut TensorUses) {
 
 /// `[tensor_id, storage_id, offset, num_elem, elem_bytes, "device"]`; absent entries are 0 or empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Tensor<'a> {
+pub(crate) struct TensorValue<'a> {
     /// The numbers in their order.
     pub(crate) numbers: [u64; 5],
     pub(crate) device: &'a [u8],
 }
 
-impl<'a> Tensor<'a> {
+impl<'a> TensorValue<'a> {
     pub(crate) fn elements(&self) -> u64 {
         self.numbers[3]
     }
 
     /// Newer or older tuples may be longer or shorter: numbers in order, the first string is the device.
     fn of(tuple: &'a [u8]) -> Self {
-        let (mut tensor, mut count) = (Tensor::default(), 0);
-        let mut scanner = Scanner::new(tuple);
+        let (mut tensor, mut count) = (TensorValue::default(), 0);
+        let mut scanner = JsonScanner::new(tuple);
         scanner.eat(b'[');
         while let Ok(Some(item)) = scanner.item() {
             match item {
-                Value::Text(device) if tensor.device.is_empty() => tensor.device = device,
-                Value::Word(_) if count < tensor.numbers.len() => {
+                JsonValue::Text(device) if tensor.device.is_empty() => tensor.device = device,
+                JsonValue::Word(_) if count < tensor.numbers.len() => {
                     tensor.numbers[count] = item.uint().unwrap_or(0);
                     count += 1;
                 }
@@ -94,8 +94,8 @@ impl<'a> Tensor<'a> {
 }
 
 /// Calls `found` with every tensor of `values`, those in lists and tuples included, in order.
-pub(crate) fn tensors<'a>(values: &'a [u8], types: &[u8], mut found: impl FnMut(Tensor<'a>)) {
-    let (mut values, mut types) = (Scanner::new(values), Scanner::new(types));
+pub(crate) fn tensors<'a>(values: &'a [u8], types: &[u8], mut found: impl FnMut(TensorValue<'a>)) {
+    let (mut values, mut types) = (JsonScanner::new(values), JsonScanner::new(types));
     if !(values.eat(b'[') && types.eat(b'[')) {
         return;
     }
@@ -106,7 +106,7 @@ pub(crate) fn tensors<'a>(values: &'a [u8], types: &[u8], mut found: impl FnMut(
             return;
         }
         let step = if tensor_at(kind).is_some() {
-            walk(&mut values, Types { rest: kind }, &mut found)
+            walk(&mut values, TypeList { rest: kind }, &mut found)
         } else {
             values.value().map(drop)
         };
@@ -144,10 +144,10 @@ fn tensor_at(types: &[u8]) -> Option<usize> {
 
 /// Walks one value, with its type, as deep as the type goes.
 fn walk<'a>(
-    values: &mut Scanner<'a>,
-    mut types: Types<'_>,
-    found: &mut impl FnMut(Tensor<'a>),
-) -> Result<(), Broken> {
+    values: &mut JsonScanner<'a>,
+    mut types: TypeList<'_>,
+    found: &mut impl FnMut(TensorValue<'a>),
+) -> Result<(), BrokenJson> {
     let mut depth = 0usize;
     loop {
         while depth > 0 && values.eat(b',') {}
@@ -164,10 +164,10 @@ fn walk<'a>(
             }
             _ => {
                 let value = values.value()?;
-                if let Value::Nested(tuple) = value
+                if let JsonValue::Nested(tuple) = value
                     && types.rest.starts_with(TENSOR)
                 {
-                    found(Tensor::of(tuple));
+                    found(TensorValue::of(tuple));
                 }
                 types.skip();
             }
@@ -179,11 +179,11 @@ fn walk<'a>(
 }
 
 /// The rest of a type's text: `Tensor(float),Int],Bool`.
-struct Types<'t> {
+struct TypeList<'t> {
     rest: &'t [u8],
 }
 
-impl Types<'_> {
+impl TypeList<'_> {
     fn opening(&self) -> Option<usize> {
         let end = self
             .rest
@@ -307,8 +307,8 @@ mod tests {
             ("[]", [0; 5], ""),
         ] {
             assert_eq!(
-                Tensor::of(tuple.as_bytes()),
-                Tensor {
+                TensorValue::of(tuple.as_bytes()),
+                TensorValue {
                     numbers,
                     device: device.as_bytes()
                 },

@@ -9,7 +9,7 @@
 //! nested array it can be, which the reader sees as a chunk that ends in the middle of an
 //! element and mends by joining it with the next.
 
-use crate::{MAX_ELEMENT_BYTES, ReadError};
+use crate::{JsonReadError, MAX_ELEMENT_BYTES};
 use memchr::memmem;
 use std::io::{ErrorKind, Read};
 
@@ -17,7 +17,7 @@ const READ_BYTES: usize = 64 << 10;
 
 /// What kind of document it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Layout {
+pub struct ArrayLayout {
     /// The key of the array.
     pub array: &'static str,
     /// First keys of elements besides that of the very first element.
@@ -28,7 +28,7 @@ pub struct Layout {
 
 /// Some elements of the array, as text.
 #[derive(Debug, Default)]
-pub struct Chunk {
+pub struct TextChunk {
     /// Byte offset of the text in the document.
     pub offset: u64,
     /// Elements with what separates them; the last chunk also has all that follows them.
@@ -38,9 +38,9 @@ pub struct Chunk {
 }
 
 /// Reads a document chunk by chunk.
-pub struct Cutter<R> {
+pub struct ChunkReader<R> {
     source: R,
-    layout: Layout,
+    layout: ArrayLayout,
     first_keys: FirstKeys,
     buffer: Vec<u8>,
     offset: u64,
@@ -50,18 +50,18 @@ pub struct Cutter<R> {
     source_error: Option<String>,
 }
 
-impl<R: Read> Cutter<R> {
+impl<R: Read> ChunkReader<R> {
     /// Reads up to the first element.
     ///
     /// # Errors
     /// The source fails, or the array is not there. A document without the array's key
     /// that begins with `[` is taken for the bare array.
-    pub fn open(source: R, layout: Layout) -> Result<Self, ReadError> {
+    pub fn open(source: R, layout: ArrayLayout) -> Result<Self, JsonReadError> {
         let first_keys = FirstKeys {
             known: layout.first_keys,
             learned: vec![],
         };
-        let mut cutter = Cutter {
+        let mut cutter = ChunkReader {
             source,
             layout,
             first_keys,
@@ -98,7 +98,7 @@ impl<R: Read> Cutter<R> {
     ///
     /// # Errors
     /// The source fails, or an element is larger than [`MAX_ELEMENT_BYTES`].
-    pub fn next(&mut self, mut spare: Vec<u8>) -> Result<Option<Chunk>, ReadError> {
+    pub fn next(&mut self, mut spare: Vec<u8>) -> Result<Option<TextChunk>, JsonReadError> {
         if self.done {
             return Ok(None);
         }
@@ -113,7 +113,7 @@ impl<R: Read> Cutter<R> {
             }
             searched = self.buffer.len();
             if searched > MAX_ELEMENT_BYTES {
-                return Err(ReadError::TooLarge {
+                return Err(JsonReadError::TooLarge {
                     offset: self.offset,
                 });
             }
@@ -125,7 +125,7 @@ impl<R: Read> Cutter<R> {
         let offset = self.offset;
         self.offset += cut as u64;
         self.done = self.ended;
-        Ok(Some(Chunk {
+        Ok(Some(TextChunk {
             offset,
             text: spare,
             last: self.done,
@@ -133,7 +133,7 @@ impl<R: Read> Cutter<R> {
     }
 
     /// Position of the first element, with the header before it.
-    fn find_array(&mut self) -> Result<usize, ReadError> {
+    fn find_array(&mut self) -> Result<usize, JsonReadError> {
         let quoted = format!("\"{}\"", self.layout.array);
         let mut searched = 0usize;
         loop {
@@ -148,19 +148,19 @@ impl<R: Read> Cutter<R> {
                 return Ok(start);
             }
             if self.ended {
-                return Err(ReadError::NoArray {
+                return Err(JsonReadError::NoArray {
                     key: self.layout.array,
                     bytes: self.buffer.len() as u64,
                 });
             }
             searched = self.buffer.len();
             if searched > MAX_ELEMENT_BYTES {
-                return Err(ReadError::TooLarge { offset: 0 });
+                return Err(JsonReadError::TooLarge { offset: 0 });
             }
         }
     }
 
-    fn learn_first_key(&mut self) -> Result<(), ReadError> {
+    fn learn_first_key(&mut self) -> Result<(), JsonReadError> {
         self.fill(READ_BYTES)?;
         let first = self.buffer.trim_ascii_start();
         let key = first
@@ -175,7 +175,7 @@ impl<R: Read> Cutter<R> {
     }
 
     /// Reads until the buffer holds `want` bytes or the source ends.
-    fn fill(&mut self, want: usize) -> Result<(), ReadError> {
+    fn fill(&mut self, want: usize) -> Result<(), JsonReadError> {
         while !self.ended && self.buffer.len() < want {
             let old = self.buffer.len();
             self.buffer.resize(old + READ_BYTES, 0);
@@ -195,7 +195,7 @@ impl<R: Read> Cutter<R> {
                     self.ended = true;
                 }
                 Err(source) => {
-                    return Err(ReadError::Io {
+                    return Err(JsonReadError::Io {
                         offset: self.offset + old as u64,
                         source,
                     });
@@ -292,14 +292,14 @@ fn bare_array(text: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout {
+    const LAYOUT: ArrayLayout = ArrayLayout {
         array: "traceEvents",
         first_keys: &["ph"],
         chunk_bytes: 40,
     };
 
     fn cut(text: &str) -> (String, Vec<String>) {
-        let mut cutter = Cutter::open(text.as_bytes(), LAYOUT).expect("opens");
+        let mut cutter = ChunkReader::open(text.as_bytes(), LAYOUT).expect("opens");
         let header = String::from_utf8(cutter.header().to_vec()).expect("utf8");
         let mut chunks = vec![];
         while let Some(chunk) = cutter.next(vec![]).expect("reads") {
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn no_array_says_so() {
-        let error = Cutter::open(&b"{\"nodes\": []}"[..], LAYOUT)
+        let error = ChunkReader::open(&b"{\"nodes\": []}"[..], LAYOUT)
             .err()
             .expect("fails");
         assert_eq!(

@@ -1,13 +1,13 @@
 //! The keys around a document's array.
 
-use crate::{Scanner, Value};
+use crate::{JsonScanner, JsonValue};
 
 /// After this many damaged lines the rest of a header is given up: each costs a search to its end.
 const MAX_DAMAGED: u64 = 1_000;
 
 /// How the scan went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct FieldScan {
     /// Places where the text was no JSON: a line was left out or a string mended.
     pub damaged: u64,
     /// Text stands behind the document's closing brace.
@@ -19,13 +19,16 @@ pub struct Fields {
 /// `text` is a header (`{"a": 1, "list": [`) or a trailer (`, "z": 2}`). Kineto writes
 /// metadata values raw, so a value can be anything: after damage the scan goes on at the
 /// next line that begins with a quote.
-pub fn scan_fields<'a>(text: &'a [u8], mut field: impl FnMut(&'a [u8], Value<'a>)) -> Fields {
-    let mut scanner = Scanner::new(text);
+pub fn scan_fields<'a>(
+    text: &'a [u8],
+    mut field: impl FnMut(&'a [u8], JsonValue<'a>),
+) -> FieldScan {
+    let mut scanner = JsonScanner::new(text);
     scanner.restart(
         text.len() - text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text).len(),
         false,
     );
-    let mut fields = Fields::default();
+    let mut fields = FieldScan::default();
     if !scanner.eat(b'{') && scanner.peek() == Some(b'[') {
         // a bare array has nothing around it
         return fields;
@@ -97,19 +100,19 @@ mod tests {
     #[test]
     fn what_is_odd_is_told() {
         let scan = |text: &str| scan_fields(text.as_bytes(), |_, _| ());
-        assert_eq!(scan("{\"a\": 1, \"list\": ["), Fields::default());
-        assert_eq!(scan(", \"z\": 1}\n"), Fields::default());
-        assert_eq!(scan("\u{feff}[\n"), Fields::default());
+        assert_eq!(scan("{\"a\": 1, \"list\": ["), FieldScan::default());
+        assert_eq!(scan(", \"z\": 1}\n"), FieldScan::default());
+        assert_eq!(scan("\u{feff}[\n"), FieldScan::default());
         assert_eq!(
             scan(", \"z\": 1}\n]}"),
-            Fields {
+            FieldScan {
                 damaged: 0,
                 text_behind: true
             }
         );
         assert_eq!(
             scan("{\"job\": \"v /\"q/\"\",\n\"list\": ["),
-            Fields {
+            FieldScan {
                 damaged: 1,
                 text_behind: false
             }

@@ -2,29 +2,29 @@
 //! Kineto traces (`traceEvents`) and execution traces (`nodes`) are.
 //!
 //! ```text
-//! bytes -> Cutter (chunks of whole elements, found by an anchor, not by parsing)
-//!       -> parse   (Scanner: one pass, no tree, several threads)
+//! bytes -> ChunkReader (chunks of whole elements, found by an anchor, not by parsing)
+//!       -> parse   (JsonScanner: one pass, no tree, several threads)
 //!       -> merge   (in file order)
 //! ```
 //! Nothing is built but what the caller keeps. Real traces are not always JSON:
 //! names hold raw quotes, numbers are `nan` or `-1.-500`, the end is missing. The
-//! [`Scanner`] repairs what it can tell, and [`Damage`] counts repairs and losses.
+//! [`JsonScanner`] repairs what it can tell, and [`ReadDamage`] counts repairs and losses.
 //! All of it is linear in the input; no function recurses. [`mod@write`] has what writers of JSON share.
 
 mod chunk;
-mod doubt;
 mod fields;
 mod number;
 mod pipeline;
+mod recovery;
 mod scanner;
 mod text;
 pub mod write;
 
-pub use chunk::{Chunk, Cutter, Layout};
-pub use fields::{Fields, scan_fields};
+pub use chunk::{ArrayLayout, ChunkReader, TextChunk};
+pub use fields::{FieldScan, scan_fields};
 pub use number::{micros_to_ns, parse_int};
-pub use pipeline::{Envelope, read_elements};
-pub use scanner::{Broken, Damage, Scanner, Value};
+pub use pipeline::{ArrayEnvelope, read_elements};
+pub use scanner::{BrokenJson, JsonScanner, JsonValue, ReadDamage};
 pub use text::unescape;
 
 /// The largest single array element, and the largest text around the array, that is read.
@@ -32,7 +32,7 @@ pub const MAX_ELEMENT_BYTES: usize = 64 << 20;
 
 /// Why a document could not be read at all. Offsets are bytes of the inflated text.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum JsonReadError {
     /// The source failed.
     #[error("reading stopped at byte {offset}: {source}")]
     Io {

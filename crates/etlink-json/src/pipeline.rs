@@ -1,13 +1,16 @@
 //! Runs a document's chunks through a parser on several threads and merges in order.
 
 use crate::chunk::FirstKeys;
-use crate::{Broken, Chunk, Cutter, Damage, Layout, MAX_ELEMENT_BYTES, ReadError, Scanner};
+use crate::{
+    ArrayLayout, BrokenJson, ChunkReader, JsonReadError, JsonScanner, MAX_ELEMENT_BYTES,
+    ReadDamage, TextChunk,
+};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::io::Read;
 
 /// What stood around the array, and how the reading went.
 #[derive(Debug, Default)]
-pub struct Envelope {
+pub struct ArrayEnvelope {
     /// The text before the first element.
     pub header: Vec<u8>,
     /// The text after the array's closing bracket.
@@ -15,28 +18,28 @@ pub struct Envelope {
     /// Length of the document, bytes.
     pub bytes: u64,
     /// What was repaired or lost.
-    pub damage: Damage,
+    pub damage: ReadDamage,
 }
 
 /// What goes from chunk to chunk, so that memory is taken once.
 #[derive(Default)]
-struct Spare<T> {
+struct SpareMemory<T> {
     text: Vec<u8>,
     value: T,
 }
 
 /// What the parser made of one chunk.
-struct Parsed<T> {
+struct ParsedChunk<T> {
     value: T,
-    damage: Damage,
-    end: End,
-    chunk: Chunk,
+    damage: ReadDamage,
+    end: ChunkEnd,
+    chunk: TextChunk,
 }
 
 /// Where the elements of a chunk ended.
-enum End {
+enum ChunkEnd {
     /// With the chunk.
-    Chunk,
+    Consumed,
     /// The array's `]` stands before this position.
     Array(usize),
     /// The element that begins here goes on after the chunk.
@@ -53,28 +56,28 @@ enum End {
 /// `threads` in turn reads (and inflates) a chunk and then parses it.
 ///
 /// # Errors
-/// See [`ReadError`]. A source that ends early (cut gzip) is no error but [`Damage`].
+/// See [`JsonReadError`]. A source that ends early (cut gzip) is no error but [`ReadDamage`].
 pub fn read_elements<R, T>(
     source: R,
-    layout: Layout,
+    layout: ArrayLayout,
     threads: usize,
-    parse: impl Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken> + Sync,
+    parse: impl Fn(&mut T, &mut JsonScanner<'_>) -> Result<(), BrokenJson> + Sync,
     merge: impl FnMut(&mut T),
-) -> Result<Envelope, ReadError>
+) -> Result<ArrayEnvelope, JsonReadError>
 where
     R: Read + Send,
     T: Default + Send,
 {
-    let mut cutter = Cutter::open(source, layout)?;
-    let envelope = Envelope {
+    let mut cutter = ChunkReader::open(source, layout)?;
+    let envelope = ArrayEnvelope {
         header: cutter.header().to_vec(),
-        ..Envelope::default()
+        ..ArrayEnvelope::default()
     };
-    let elements = Elements {
+    let elements = ElementParser {
         first_keys: cutter.first_keys().clone(),
         parse,
     };
-    let mut merger = Merger {
+    let mut merger = ChunkMerger {
         envelope,
         carry: None,
         after: false,
@@ -82,7 +85,7 @@ where
         merge,
     };
     if threads <= 1 {
-        let mut spare = Spare::default();
+        let mut spare = SpareMemory::default();
         while let Some(chunk) = cutter.next(spare.text)? {
             spare = merger.take(elements.parse_chunk(chunk, spare.value, false))?;
         }
@@ -100,18 +103,18 @@ where
 }
 
 /// A chunk to parse, what to parse it into, and the way back for what comes of it.
-type Job<T> = (Chunk, T, Sender<Parsed<T>>);
+type ChunkJob<T> = (TextChunk, T, Sender<ParsedChunk<T>>);
 
 /// The end of a document that chunks are taken from.
-struct Source<'c, R, T> {
-    cutter: &'c mut Cutter<R>,
+struct ChunkSource<'c, R, T> {
+    cutter: &'c mut ChunkReader<R>,
     /// Where the results come out, in the chunks' order; none after the last chunk.
-    order: Option<Sender<Receiver<Parsed<T>>>>,
+    order: Option<Sender<Receiver<ParsedChunk<T>>>>,
 }
 
-impl<R: Read, T> Source<'_, R, T> {
+impl<R: Read, T> ChunkSource<'_, R, T> {
     /// The next chunk and where its result goes.
-    fn next(&mut self, spare: Spare<T>) -> Result<Option<Job<T>>, ReadError> {
+    fn next(&mut self, spare: SpareMemory<T>) -> Result<Option<ChunkJob<T>>, JsonReadError> {
         let Some(order) = &self.order else {
             return Ok(None);
         };
@@ -129,14 +132,14 @@ impl<R: Read, T> Source<'_, R, T> {
 
 /// Each thread in turn cuts (and inflates) a chunk, then parses it; the calling thread merges.
 fn in_threads<R: Read + Send, T: Default + Send>(
-    cutter: &mut Cutter<R>,
+    cutter: &mut ChunkReader<R>,
     threads: usize,
-    work: impl Fn(Chunk, T) -> Parsed<T> + Sync,
-    mut take: impl FnMut(Parsed<T>) -> Result<Spare<T>, ReadError>,
-) -> Result<(), ReadError> {
-    let (spare_in, spare_out) = bounded::<Spare<T>>(4 * threads);
-    let (order_in, order_out) = bounded::<Receiver<Parsed<T>>>(2 * threads);
-    let source = std::sync::Mutex::new(Source {
+    work: impl Fn(TextChunk, T) -> ParsedChunk<T> + Sync,
+    mut take: impl FnMut(ParsedChunk<T>) -> Result<SpareMemory<T>, JsonReadError>,
+) -> Result<(), JsonReadError> {
+    let (spare_in, spare_out) = bounded::<SpareMemory<T>>(4 * threads);
+    let (order_in, order_out) = bounded::<Receiver<ParsedChunk<T>>>(2 * threads);
+    let source = std::sync::Mutex::new(ChunkSource {
         cutter,
         order: Some(order_in),
     });
@@ -145,7 +148,7 @@ fn in_threads<R: Read + Send, T: Default + Send>(
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 let spare_out = spare_out.clone();
-                scope.spawn(move || -> Result<(), ReadError> {
+                scope.spawn(move || -> Result<(), JsonReadError> {
                     loop {
                         let next = source
                             .lock()
@@ -177,29 +180,31 @@ fn in_threads<R: Read + Send, T: Default + Send>(
 }
 
 /// Parses the elements of chunks.
-struct Elements<F> {
+struct ElementParser<F> {
     first_keys: FirstKeys,
     parse: F,
 }
 
-impl<F> Elements<F> {
-    fn parse_chunk<T>(&self, chunk: Chunk, mut value: T, joined: bool) -> Parsed<T>
+impl<F> ElementParser<F> {
+    fn parse_chunk<T>(&self, chunk: TextChunk, mut value: T, joined: bool) -> ParsedChunk<T>
     where
-        F: Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken>,
+        F: Fn(&mut T, &mut JsonScanner<'_>) -> Result<(), BrokenJson>,
     {
-        let mut damage = Damage::default();
+        let mut damage = ReadDamage::default();
         let text = &chunk.text;
-        let mut scanner = Scanner::new(text);
+        let mut scanner = JsonScanner::new(text);
         let end = loop {
             while scanner.eat(b',') {}
             let start = scanner.pos();
             let read = match scanner.peek() {
-                None => break End::Chunk,
-                Some(b']') if closes_array(text, start) => break End::Array(start + 1),
+                None => break ChunkEnd::Consumed,
+                Some(b']') if closes_array(text, start) => break ChunkEnd::Array(start + 1),
                 Some(b'{') => self
                     .element(&mut value, &mut scanner, start)
                     .map(|repaired| damage.repaired += u64::from(repaired)),
-                Some(_) => self.aside(&mut scanner).map(|()| damage.not_objects += 1),
+                Some(_) => self
+                    .skip_non_object(&mut scanner)
+                    .map(|()| damage.not_objects += 1),
             };
             let here = Some(chunk.offset + start as u64);
             let Err(broken) = read else {
@@ -208,16 +213,16 @@ impl<F> Elements<F> {
             };
             let next = self.after_damage(text, start, broken);
             if broken.at >= text.len() && (next.is_none() || !(joined || chunk.last)) {
-                break End::Inside(start);
+                break ChunkEnd::Inside(start);
             }
             damage.first_offset = damage.first_offset.or(here);
             damage.skipped += 1;
             match next.or_else(|| array_end(text, broken.at)) {
                 Some(next) => scanner.restart(next, false),
-                None => break End::Chunk,
+                None => break ChunkEnd::Consumed,
             }
         };
-        Parsed {
+        ParsedChunk {
             value,
             damage,
             end,
@@ -226,8 +231,8 @@ impl<F> Elements<F> {
     }
 
     /// Steps over a value that is no object. A stray bracket would seem to hold all elements up to the list's own.
-    fn aside(&self, scanner: &mut Scanner<'_>) -> Result<(), Broken> {
-        let broken = Broken { at: scanner.pos() };
+    fn skip_non_object(&self, scanner: &mut JsonScanner<'_>) -> Result<(), BrokenJson> {
+        let broken = BrokenJson { at: scanner.pos() };
         let value = scanner.value()?;
         match self.first_keys.next_anchor(value.raw(), 0) {
             Some(_) => Err(broken),
@@ -236,7 +241,7 @@ impl<F> Elements<F> {
     }
 
     /// Where to go on after the element, or whatever else, that begins at `start`.
-    fn after_damage(&self, text: &[u8], start: usize, broken: Broken) -> Option<usize> {
+    fn after_damage(&self, text: &[u8], start: usize, broken: BrokenJson) -> Option<usize> {
         if text[start] != b'{' {
             return self.first_keys.next_begin(text, start + 1);
         }
@@ -247,16 +252,16 @@ impl<F> Elements<F> {
         self.first_keys.next_anchor(text, start + 1)
     }
 
-    /// Parses the element at `start`, if need be a second time with more doubt.
+    /// Parses the element at `start`, if need be a second time in recovery.
     /// Returns whether a string was mended.
     fn element<T>(
         &self,
         value: &mut T,
-        scanner: &mut Scanner<'_>,
+        scanner: &mut JsonScanner<'_>,
         start: usize,
-    ) -> Result<bool, Broken>
+    ) -> Result<bool, BrokenJson>
     where
-        F: Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken>,
+        F: Fn(&mut T, &mut JsonScanner<'_>) -> Result<(), BrokenJson>,
     {
         scanner.restart(start + 1, false);
         if (self.parse)(value, scanner).is_ok() {
@@ -286,26 +291,29 @@ fn array_end(text: &[u8], from: usize) -> Option<usize> {
 }
 
 /// Puts the chunks' values together in order.
-struct Merger<'e, F, M> {
-    envelope: Envelope,
+struct ChunkMerger<'e, F, M> {
+    envelope: ArrayEnvelope,
     /// An element that its chunk cut off, with its offset.
     carry: Option<(u64, Vec<u8>)>,
     after: bool,
-    elements: &'e Elements<F>,
+    elements: &'e ElementParser<F>,
     merge: M,
 }
 
-impl<F, M> Merger<'_, F, M> {
+impl<F, M> ChunkMerger<'_, F, M> {
     /// Takes the next chunk's values; gives back the memory.
-    fn take<T: Default>(&mut self, mut parsed: Parsed<T>) -> Result<Spare<T>, ReadError>
+    fn take<T: Default>(
+        &mut self,
+        mut parsed: ParsedChunk<T>,
+    ) -> Result<SpareMemory<T>, JsonReadError>
     where
-        F: Fn(&mut T, &mut Scanner<'_>) -> Result<(), Broken>,
+        F: Fn(&mut T, &mut JsonScanner<'_>) -> Result<(), BrokenJson>,
         M: FnMut(&mut T),
     {
         self.envelope.bytes = parsed.chunk.offset + parsed.chunk.text.len() as u64;
         if self.after {
             self.append_trailer(&parsed.chunk, 0);
-            return Ok(Spare {
+            return Ok(SpareMemory {
                 text: parsed.chunk.text,
                 value: T::default(),
             });
@@ -313,11 +321,11 @@ impl<F, M> Merger<'_, F, M> {
         if let Some((offset, mut text)) = self.carry.take() {
             text.extend_from_slice(&parsed.chunk.text);
             if text.len() > MAX_ELEMENT_BYTES {
-                return Err(ReadError::TooLarge { offset });
+                return Err(JsonReadError::TooLarge { offset });
             }
             // the values of the first parse go, with all that they know: who they are depends on the threads
             parsed = self.elements.parse_chunk(
-                Chunk {
+                TextChunk {
                     offset,
                     text,
                     last: parsed.chunk.last,
@@ -329,26 +337,28 @@ impl<F, M> Merger<'_, F, M> {
         (self.merge)(&mut parsed.value);
         self.envelope.damage.add(parsed.damage);
         match parsed.end {
-            End::Array(at) => {
+            ChunkEnd::Array(at) => {
                 self.after = true;
                 self.append_trailer(&parsed.chunk, at);
             }
-            End::Inside(at) if !parsed.chunk.last => {
+            ChunkEnd::Inside(at) if !parsed.chunk.last => {
                 self.carry = Some((
                     parsed.chunk.offset + at as u64,
                     parsed.chunk.text[at..].to_vec(),
                 ));
             }
-            End::Inside(_) | End::Chunk => self.envelope.damage.truncated |= parsed.chunk.last,
+            ChunkEnd::Inside(_) | ChunkEnd::Consumed => {
+                self.envelope.damage.truncated |= parsed.chunk.last
+            }
         }
-        Ok(Spare {
+        Ok(SpareMemory {
             text: parsed.chunk.text,
             value: parsed.value,
         })
     }
 
     /// Text behind the list, as far as [`MAX_ELEMENT_BYTES`] go: what is longer is no trailer.
-    fn append_trailer(&mut self, chunk: &Chunk, at: usize) {
+    fn append_trailer(&mut self, chunk: &TextChunk, at: usize) {
         let room = MAX_ELEMENT_BYTES.saturating_sub(self.envelope.trailer.len());
         self.envelope
             .trailer
@@ -360,8 +370,8 @@ impl<F, M> Merger<'_, F, M> {
 mod tests {
     use super::*;
 
-    fn read(text: &str, threads: usize) -> (Vec<String>, Envelope) {
-        let layout = Layout {
+    fn read(text: &str, threads: usize) -> (Vec<String>, ArrayEnvelope) {
+        let layout = ArrayLayout {
             array: "list",
             first_keys: &["ph"],
             chunk_bytes: 64,
@@ -403,7 +413,7 @@ mod tests {
         let (one, envelope) = read(&text, 1);
         assert_eq!(one.len(), 30_000);
         assert_eq!(one[29_999], "n29999");
-        assert_eq!(envelope.damage, Damage::default());
+        assert_eq!(envelope.damage, ReadDamage::default());
         assert_eq!(envelope.trailer, b", \"z\": 2}");
         assert_eq!(envelope.bytes, text.len() as u64);
         assert_eq!(read(&text, 3).0, one);

@@ -9,14 +9,14 @@
 //! * bare words (`nan`, `-1.-500`, unquoted metadata) are values;
 //! * a trailing comma ends nothing.
 
-use crate::doubt::{Brackets, key_follows, next_element, structure_follows};
 use crate::number::{micros_to_ns, parse_int, short_uint};
+use crate::recovery::{BracketStack, key_follows, next_element, structure_follows};
 use crate::text::unescape;
 use std::borrow::Cow;
 
 /// What was wrong in a document that could be read all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Damage {
+pub struct ReadDamage {
     /// Elements that were read only because a string with raw quotes was mended.
     pub repaired: u64,
     /// Elements that could not be read and were left out.
@@ -31,9 +31,9 @@ pub struct Damage {
     pub source_error: Option<String>,
 }
 
-impl Damage {
+impl ReadDamage {
     /// Adds the damage of a later part of the same document.
-    pub fn add(&mut self, later: Damage) {
+    pub fn add(&mut self, later: ReadDamage) {
         self.repaired += later.repaired;
         self.skipped += later.skipped;
         self.not_objects += later.not_objects;
@@ -45,14 +45,14 @@ impl Damage {
 
 /// The text at this place is not what JSON wants there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenJson {
     /// Byte position in the scanned text.
     pub at: usize,
 }
 
 /// A value, still as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum JsonValue<'a> {
     /// Contents of a string, escapes unresolved.
     Text(&'a [u8]),
     /// A number, `true`, `false`, `null`, or any other bare word.
@@ -61,11 +61,11 @@ pub enum Value<'a> {
     Nested(&'a [u8]),
 }
 
-impl<'a> Value<'a> {
+impl<'a> JsonValue<'a> {
     /// The characters of the value: a string's contents, a word, or nested text.
     pub fn raw(self) -> &'a [u8] {
         match self {
-            Value::Text(raw) | Value::Word(raw) | Value::Nested(raw) => raw,
+            JsonValue::Text(raw) | JsonValue::Word(raw) | JsonValue::Nested(raw) => raw,
         }
     }
 
@@ -108,26 +108,26 @@ impl<'a> Value<'a> {
 
 /// What a string is, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ScanPlace {
     /// The value of a key, or an item.
-    Value,
+    JsonValue,
     /// A key or a value.
     Any,
 }
 
 /// See the module text.
 #[derive(Clone, Debug)]
-pub struct Scanner<'a> {
+pub struct JsonScanner<'a> {
     text: &'a [u8],
     pos: usize,
     careful: bool,
     repaired: bool,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> JsonScanner<'a> {
     /// Starts at the beginning of `text`.
     pub fn new(text: &'a [u8]) -> Self {
-        Scanner {
+        JsonScanner {
             text,
             pos: 0,
             careful: false,
@@ -190,7 +190,7 @@ impl<'a> Scanner<'a> {
 
     /// Enters an object: consumes `{`.
     #[inline]
-    pub fn enter(&mut self) -> Result<(), Broken> {
+    pub fn enter(&mut self) -> Result<(), BrokenJson> {
         if self.eat(b'{') {
             Ok(())
         } else {
@@ -200,7 +200,7 @@ impl<'a> Scanner<'a> {
 
     /// The next key of the object that the scanner is in, or `None` after its `}`.
     #[inline]
-    pub fn key(&mut self) -> Result<Option<&'a [u8]>, Broken> {
+    pub fn key(&mut self) -> Result<Option<&'a [u8]>, BrokenJson> {
         while self.eat(b',') {}
         match self.peek() {
             Some(b'}') => {
@@ -214,7 +214,7 @@ impl<'a> Scanner<'a> {
                     self.pos = start + length + 1;
                     &self.text[start..start + length]
                 } else {
-                    self.string(Place::Any)?
+                    self.string(ScanPlace::Any)?
                 };
                 if self.eat(b':') {
                     Ok(Some(raw))
@@ -227,17 +227,17 @@ impl<'a> Scanner<'a> {
     }
 
     /// Leaves the object that the scanner is in: walks behind its `}` without looking at the rest.
-    pub fn leave(&mut self) -> Result<(), Broken> {
-        self.close(Brackets::default().open(b'{'))
+    pub fn leave(&mut self) -> Result<(), BrokenJson> {
+        self.close(BracketStack::default().open(b'{'))
     }
 
     /// Walks behind the bracket that closes the outermost of `brackets`.
-    fn close(&mut self, mut brackets: Brackets) -> Result<(), Broken> {
+    fn close(&mut self, mut brackets: BracketStack) -> Result<(), BrokenJson> {
         while let Some(&byte) = self.text.get(self.pos) {
             match byte {
                 b'"' => {
-                    if self.plain_string(Place::Any).is_none() {
-                        self.string(Place::Any)?;
+                    if self.plain_string(ScanPlace::Any).is_none() {
+                        self.string(ScanPlace::Any)?;
                     }
                     continue;
                 }
@@ -257,7 +257,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next item of the array that the scanner is in, or `None` after its `]`.
-    pub fn item(&mut self) -> Result<Option<Value<'a>>, Broken> {
+    pub fn item(&mut self) -> Result<Option<JsonValue<'a>>, BrokenJson> {
         while self.eat(b',') {}
         if self.eat(b']') {
             Ok(None)
@@ -268,30 +268,30 @@ impl<'a> Scanner<'a> {
 
     /// Takes the value at this place.
     #[inline]
-    pub fn value(&mut self) -> Result<Value<'a>, Broken> {
+    pub fn value(&mut self) -> Result<JsonValue<'a>, BrokenJson> {
         match self.peek() {
             Some(b'"') => self
-                .plain_string(Place::Value)
-                .map_or_else(|| self.string(Place::Value), Ok)
-                .map(Value::Text),
-            Some(b'{' | b'[') => self.nested().map(Value::Nested),
-            Some(_) => self.word().map(Value::Word),
+                .plain_string(ScanPlace::JsonValue)
+                .map_or_else(|| self.string(ScanPlace::JsonValue), Ok)
+                .map(JsonValue::Text),
+            Some(b'{' | b'[') => self.nested().map(JsonValue::Nested),
+            Some(_) => self.word().map(JsonValue::Word),
             None => Err(self.cut()),
         }
     }
 
-    fn broken(&self) -> Broken {
-        Broken { at: self.pos }
+    fn broken(&self) -> BrokenJson {
+        BrokenJson { at: self.pos }
     }
 
-    fn cut(&self) -> Broken {
-        Broken {
+    fn cut(&self) -> BrokenJson {
+        BrokenJson {
             at: self.text.len(),
         }
     }
 
     #[inline]
-    fn word(&mut self) -> Result<&'a [u8], Broken> {
+    fn word(&mut self) -> Result<&'a [u8], BrokenJson> {
         let start = self.pos;
         let length = self.text[start..]
             .iter()
@@ -308,7 +308,7 @@ impl<'a> Scanner<'a> {
 
     /// Whether what follows may follow an element: a name with raw quotes and braces can
     /// seem to end its element early.
-    pub fn end_element(&mut self) -> Result<(), Broken> {
+    pub fn end_element(&mut self) -> Result<(), BrokenJson> {
         match self.peek() {
             None | Some(b',' | b']' | b'{') => Ok(()),
             Some(_) => Err(self.broken()),
@@ -318,13 +318,13 @@ impl<'a> Scanner<'a> {
     /// The contents of the string that starts here, if nothing about it asks for a closer look:
     /// no escapes, and structure right behind the quote.
     #[inline]
-    fn plain_string(&mut self, place: Place) -> Option<&'a [u8]> {
+    fn plain_string(&mut self, place: ScanPlace) -> Option<&'a [u8]> {
         let start = self.pos + 1;
         let rest = self.text.get(start..).filter(|_| !self.careful)?;
         let length = quote_or_escape(rest)?;
         let closed = match rest.get(length + 1) {
             Some(b',' | b'}' | b']') => rest[length] == b'"',
-            Some(b':') => rest[length] == b'"' && place == Place::Any,
+            Some(b':') => rest[length] == b'"' && place == ScanPlace::Any,
             _ => false,
         };
         if !closed {
@@ -335,7 +335,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The contents of the string that starts here.
-    fn string(&mut self, place: Place) -> Result<&'a [u8], Broken> {
+    fn string(&mut self, place: ScanPlace) -> Result<&'a [u8], BrokenJson> {
         let start = self.pos + 1;
         let mut at = start;
         let mut mended = false;
@@ -349,7 +349,7 @@ impl<'a> Scanner<'a> {
                 let raw = &self.text[start..at];
                 self.repaired |= mended;
                 return match mended.then(|| next_element(raw)).flatten() {
-                    Some(brace) => Err(Broken { at: start + brace }),
+                    Some(brace) => Err(BrokenJson { at: start + brace }),
                     None => Ok(raw),
                 };
             } else {
@@ -361,31 +361,31 @@ impl<'a> Scanner<'a> {
 
     /// Whether the quote at `at` ends its string: only structure may follow.
     #[inline]
-    fn closes(&self, at: usize, place: Place) -> bool {
+    fn closes(&self, at: usize, place: ScanPlace) -> bool {
         let rest = &self.text[at + 1..];
         let Some(offset) = rest.iter().position(|b| *b > b' ') else {
             return true;
         };
-        let doubtful = self.careful && place == Place::Value;
+        let doubtful = self.careful && place == ScanPlace::JsonValue;
         match rest[offset] {
             b',' => !self.careful || key_follows(&rest[offset + 1..]),
             b'}' => !doubtful || structure_follows(&rest[offset + 1..]),
             b']' => !doubtful,
-            b':' => place == Place::Any,
+            b':' => place == ScanPlace::Any,
             _ => false,
         }
     }
 
-    fn nested(&mut self) -> Result<&'a [u8], Broken> {
+    fn nested(&mut self) -> Result<&'a [u8], BrokenJson> {
         let careful = std::mem::take(&mut self.careful);
         let nested = self.balanced();
         self.careful = careful;
         nested
     }
 
-    fn balanced(&mut self) -> Result<&'a [u8], Broken> {
+    fn balanced(&mut self) -> Result<&'a [u8], BrokenJson> {
         let start = self.pos;
-        self.close(Brackets::default())?;
+        self.close(BracketStack::default())?;
         Ok(&self.text[start..self.pos])
     }
 }
@@ -419,8 +419,8 @@ fn quote_or_escape(text: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn pairs(text: &str, careful: bool) -> Result<Vec<(String, String)>, Broken> {
-        let mut scanner = Scanner::new(text.as_bytes());
+    fn pairs(text: &str, careful: bool) -> Result<Vec<(String, String)>, BrokenJson> {
+        let mut scanner = JsonScanner::new(text.as_bytes());
         scanner.restart(0, careful);
         scanner.enter()?;
         let mut out = vec![];
@@ -489,7 +489,7 @@ mod tests {
         let text = "{\"name\": \"open, {\"pid\": 1}, {\"name\": \"next\"}";
         assert_eq!(
             pairs(text, false),
-            Err(Broken {
+            Err(BrokenJson {
                 at: text.find("{\"pid").expect("brace")
             })
         );
@@ -499,7 +499,7 @@ mod tests {
     fn brackets_close_their_own_kind() {
         assert_eq!(
             pairs(r#"{"a": [1, {"b": 2], "c": 3}"#, false),
-            Err(Broken { at: 17 })
+            Err(BrokenJson { at: 17 })
         );
     }
 

@@ -1,12 +1,12 @@
 //! One event of `traceEvents`, as borrowed text and numbers.
 
-use crate::{Keep, ReadOptions};
-use etlink_json::{Broken, Scanner, Value, parse_int};
-use etlink_model::AsideKind;
+use crate::{KeepEvents, KinetoReadOptions};
+use etlink_json::{BrokenJson, JsonScanner, JsonValue, parse_int};
+use etlink_model::AuxiliaryKind;
 
 /// What an event is, from its `ph` and `cat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EventKind {
     /// `cpu_op`, `user_annotation`; `Operator` before 2022.
     Op,
     /// `cuda_runtime`, `cuda_driver` and their twins; HIP calls come as `cuda_runtime`.
@@ -22,31 +22,33 @@ pub(crate) enum Kind {
     /// `process_name`, `thread_name` and others that say how to show the trace.
     Metadata,
     /// What is kept only on request.
-    Aside(AsideKind),
+    Auxiliary(AuxiliaryKind),
     /// Nothing that the graph needs.
     #[default]
     Other,
 }
 
-impl Kind {
-    fn of(phase: &[u8], category: &[u8]) -> Kind {
+impl EventKind {
+    fn of(phase: &[u8], category: &[u8]) -> EventKind {
         match category {
-            _ if phase == b"M" => Kind::Metadata,
-            b"cpu_instant_event" if phase == b"i" => Kind::Instant,
-            _ if phase != b"X" => Kind::Other,
-            b"cpu_op" | b"user_annotation" | b"Operator" => Kind::Op,
+            _ if phase == b"M" => EventKind::Metadata,
+            b"cpu_instant_event" if phase == b"i" => EventKind::Instant,
+            _ if phase != b"X" => EventKind::Other,
+            b"cpu_op" | b"user_annotation" | b"Operator" => EventKind::Op,
             b"kernel" | b"Kernel" | b"mtia_ccp_events" | b"hpu_op" | b"collective_comm" => {
-                Kind::Kernel
+                EventKind::Kernel
             }
-            b"gpu_memcpy" | b"Memcpy" => Kind::Memcpy,
-            b"gpu_memset" | b"Memset" => Kind::Memset,
-            b"cuda_sync" | b"xpu_sync" => Kind::Sync,
-            b"Runtime" => Kind::Call,
-            b"python_function" => Kind::Aside(AsideKind::Python),
-            b"gpu_user_annotation" => Kind::Aside(AsideKind::DeviceAnnotation),
-            b"overhead" => Kind::Aside(AsideKind::Overhead),
-            _ if category.ends_with(b"_runtime") || category.ends_with(b"_driver") => Kind::Call,
-            _ => Kind::Other,
+            b"gpu_memcpy" | b"Memcpy" => EventKind::Memcpy,
+            b"gpu_memset" | b"Memset" => EventKind::Memset,
+            b"cuda_sync" | b"xpu_sync" => EventKind::Sync,
+            b"Runtime" => EventKind::Call,
+            b"python_function" => EventKind::Auxiliary(AuxiliaryKind::Python),
+            b"gpu_user_annotation" => EventKind::Auxiliary(AuxiliaryKind::DeviceAnnotation),
+            b"overhead" => EventKind::Auxiliary(AuxiliaryKind::Overhead),
+            _ if category.ends_with(b"_runtime") || category.ends_with(b"_driver") => {
+                EventKind::Call
+            }
+            _ => EventKind::Other,
         }
     }
 }
@@ -55,12 +57,12 @@ macro_rules! arguments {
     ($($field:ident = $($key:literal)|+;)*) => {
         /// The arguments that the tables keep, as they stand in the text.
         #[derive(Clone, Copy, Debug, Default)]
-        pub(crate) struct Args<'a> { $(pub(crate) $field: Option<Value<'a>>,)* }
+        pub(crate) struct EventArgs<'a> { $(pub(crate) $field: Option<JsonValue<'a>>,)* }
 
-        impl<'a> Args<'a> {
+        impl<'a> EventArgs<'a> {
             /// Takes `value` if `key` is one of those kept.
             #[inline]
-            fn set(&mut self, key: &[u8], value: Value<'a>) {
+            fn set(&mut self, key: &[u8], value: JsonValue<'a>) {
                 match key {
                     $($($key)|+ => self.$field = Some(value),)*
                     _ => {}
@@ -121,28 +123,28 @@ arguments! {
 
 /// An event. Absent strings are empty.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Event<'a> {
-    pub(crate) kind: Kind,
+pub(crate) struct KinetoEvent<'a> {
+    pub(crate) kind: EventKind,
     pub(crate) phase: &'a [u8],
     pub(crate) category: &'a [u8],
     pub(crate) name: &'a [u8],
-    pub(crate) pid: Option<Value<'a>>,
-    pub(crate) tid: Option<Value<'a>>,
-    pub(crate) start: Option<Value<'a>>,
-    pub(crate) duration: Option<Value<'a>>,
-    pub(crate) args: Args<'a>,
+    pub(crate) pid: Option<JsonValue<'a>>,
+    pub(crate) tid: Option<JsonValue<'a>>,
+    pub(crate) start: Option<JsonValue<'a>>,
+    pub(crate) duration: Option<JsonValue<'a>>,
+    pub(crate) args: EventArgs<'a>,
 }
 
-impl<'a> Event<'a> {
+impl<'a> KinetoEvent<'a> {
     /// Reads the event that `scanner` is in, to its end.
     ///
     /// Kineto writes `ph` and `cat` first, so that an event which no table keeps is left at
     /// once; in files of other writers they may come last.
     pub(crate) fn read(
         &mut self,
-        scanner: &mut Scanner<'a>,
-        options: ReadOptions,
-    ) -> Result<(), Broken> {
+        scanner: &mut JsonScanner<'a>,
+        options: KinetoReadOptions,
+    ) -> Result<(), BrokenJson> {
         self.usual_head(scanner)?;
         loop {
             if self.is_of_no_use(options) {
@@ -153,7 +155,7 @@ impl<'a> Event<'a> {
             match key {
                 b"args"
                     if scanner.peek() == Some(b'{')
-                        && !(self.is_known() && self.kind == Kind::Other) =>
+                        && !(self.is_known() && self.kind == EventKind::Other) =>
                 {
                     self.read_args(scanner, options)?
                 }
@@ -166,17 +168,17 @@ impl<'a> Event<'a> {
                 b"cat" => self.category = scanner.value()?.raw(),
                 _ => drop(scanner.value()?),
             }
-            self.kind = Kind::of(self.phase, self.category);
+            self.kind = EventKind::of(self.phase, self.category);
         }
         scanner.end_element()
     }
 
     /// Whether it is known that no table keeps the event.
-    fn is_of_no_use(&self, options: ReadOptions) -> bool {
+    fn is_of_no_use(&self, options: KinetoReadOptions) -> bool {
         let is_kept = match self.kind {
-            Kind::Other => false,
-            Kind::Instant => options.keep >= Keep::Memory,
-            Kind::Aside(_) => options.keep >= Keep::Asides,
+            EventKind::Other => false,
+            EventKind::Instant => options.keep >= KeepEvents::Memory,
+            EventKind::Auxiliary(_) => options.keep >= KeepEvents::Auxiliary,
             _ => true,
         };
         !is_kept && self.is_known() && !self.category.is_empty()
@@ -189,15 +191,15 @@ impl<'a> Event<'a> {
 
     /// Takes those keys that stand exactly as Kineto writes them, in its order: all of nearly all events.
     #[inline]
-    fn usual_head(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
+    fn usual_head(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), BrokenJson> {
         if let Some(phase) = usual(scanner, b"\"ph\": ")? {
             self.phase = phase.raw();
         }
         if let Some(category) = usual(scanner, b"\"cat\": ")? {
             self.category = category.raw();
         }
-        self.kind = Kind::of(self.phase, self.category);
-        if matches!(self.kind, Kind::Other | Kind::Aside(_)) {
+        self.kind = EventKind::of(self.phase, self.category);
+        if matches!(self.kind, EventKind::Other | EventKind::Auxiliary(_)) {
             return Ok(());
         }
         if let Some(name) = usual(scanner, b"\"name\": ")? {
@@ -216,7 +218,7 @@ impl<'a> Event<'a> {
 
     /// The same for the arguments of host events.
     #[inline]
-    fn usual_args(&mut self, scanner: &mut Scanner<'a>) -> Result<(), Broken> {
+    fn usual_args(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), BrokenJson> {
         let args = &mut self.args;
         // two stand between the others and are not kept
         let (mut index, mut callback) = (None, None);
@@ -234,7 +236,11 @@ impl<'a> Event<'a> {
         Ok(())
     }
 
-    fn read_args(&mut self, scanner: &mut Scanner<'a>, options: ReadOptions) -> Result<(), Broken> {
+    fn read_args(
+        &mut self,
+        scanner: &mut JsonScanner<'a>,
+        options: KinetoReadOptions,
+    ) -> Result<(), BrokenJson> {
         scanner.enter()?;
         self.usual_args(scanner)?;
         while let Some(key) = scanner.key()? {
@@ -250,7 +256,10 @@ impl<'a> Event<'a> {
 
 /// The value behind `head`, if exactly that is next.
 #[inline]
-fn usual<'a>(scanner: &mut Scanner<'a>, head: &[u8]) -> Result<Option<Value<'a>>, Broken> {
+fn usual<'a>(
+    scanner: &mut JsonScanner<'a>,
+    head: &[u8],
+) -> Result<Option<JsonValue<'a>>, BrokenJson> {
     scanner.eat(b',');
     scanner.peek();
     if scanner.eat_exact(head) {
@@ -261,7 +270,7 @@ fn usual<'a>(scanner: &mut Scanner<'a>, head: &[u8]) -> Result<Option<Value<'a>>
 }
 
 /// An integer that may also be written as hexadecimal text (`"0x0"`, ROCm).
-pub(crate) fn int(value: Option<Value<'_>>) -> Option<i64> {
+pub(crate) fn int(value: Option<JsonValue<'_>>) -> Option<i64> {
     let raw = value?.raw();
     parse_int(raw).or_else(|| {
         let hex = std::str::from_utf8(raw).ok()?.strip_prefix("0x")?;
@@ -270,7 +279,7 @@ pub(crate) fn int(value: Option<Value<'_>>) -> Option<i64> {
 }
 
 /// A stream; CUPTI's "none" is -1, which Kineto has also printed unsigned.
-pub(crate) fn stream(value: Option<Value<'_>>) -> Option<i64> {
+pub(crate) fn stream(value: Option<JsonValue<'_>>) -> Option<i64> {
     int(value).map(|stream| {
         if stream == i64::from(u32::MAX) {
             -1
@@ -281,10 +290,10 @@ pub(crate) fn stream(value: Option<Value<'_>>) -> Option<i64> {
 }
 
 /// Three dimensions out of `[x, y, z]`, quoted or not; absent ones are 0.
-pub(crate) fn dims(value: Option<Value<'_>>) -> [u32; 3] {
+pub(crate) fn dims(value: Option<JsonValue<'_>>) -> [u32; 3] {
     let mut out = [0; 3];
-    if let Some(Value::Nested(text) | Value::Text(text)) = value {
-        let mut scanner = Scanner::new(text);
+    if let Some(JsonValue::Nested(text) | JsonValue::Text(text)) = value {
+        let mut scanner = JsonScanner::new(text);
         scanner.eat(b'[');
         for slot in &mut out {
             match scanner.item() {

@@ -1,10 +1,10 @@
 //! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
 
-use etlink_json::{Fields, Scanner, Value, scan_fields};
+use etlink_json::{FieldScan, JsonScanner, JsonValue, scan_fields};
 use etlink_model::{DeviceHeader, DeviceTrace, ProcessGroup};
 
 /// Reads what is known of `text` into `trace`.
-pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace) -> Fields {
+pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace) -> FieldScan {
     let (header, mut counts) = (&mut trace.header, vec![]);
     let fields = scan_fields(text, |key, value| match key {
         b"baseTimeNanoseconds" => header.base_ns = value.int().unwrap_or(header.base_ns),
@@ -33,7 +33,7 @@ pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace) -> Fields {
     fields
 }
 
-fn distributed(key: &[u8], value: Value<'_>, header: &mut DeviceHeader) {
+fn distributed(key: &[u8], value: JsonValue<'_>, header: &mut DeviceHeader) {
     match key {
         b"rank" => header.rank = value.int(),
         b"world_size" => header.world_size = value.int(),
@@ -56,8 +56,8 @@ fn distributed(key: &[u8], value: Value<'_>, header: &mut DeviceHeader) {
 
 /// Calls `field` with the keys of an object. On-demand traces quote objects and lists, so a
 /// string that holds one will do too.
-fn object<'a>(value: Value<'a>, mut field: impl FnMut(&'a [u8], Value<'a>)) {
-    let mut scanner = Scanner::new(value.raw());
+fn object<'a>(value: JsonValue<'a>, mut field: impl FnMut(&'a [u8], JsonValue<'a>)) {
+    let mut scanner = JsonScanner::new(value.raw());
     if scanner.enter().is_err() {
         return;
     }
@@ -67,8 +67,8 @@ fn object<'a>(value: Value<'a>, mut field: impl FnMut(&'a [u8], Value<'a>)) {
     }
 }
 
-fn list<'a>(value: Value<'a>, mut item: impl FnMut(Value<'a>)) {
-    let mut scanner = Scanner::new(value.raw());
+fn list<'a>(value: JsonValue<'a>, mut item: impl FnMut(JsonValue<'a>)) {
+    let mut scanner = JsonScanner::new(value.raw());
     if scanner.eat(b'[') {
         while let Ok(Some(value)) = scanner.item() {
             item(value);

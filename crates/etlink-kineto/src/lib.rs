@@ -14,7 +14,7 @@
 //! let text = br#"{"traceEvents": [
 //!   {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5.250, "dur": 2.000}
 //! ]}"#;
-//! let trace = etlink_kineto::read(&text[..], etlink_kineto::ReadOptions::default())?;
+//! let trace = etlink_kineto::read(&text[..], etlink_kineto::KinetoReadOptions::default())?;
 //! assert_eq!(trace.ops.start[0].0, 5_250);
 //! # Ok::<(), etlink_kineto::Error>(())
 //! ```
@@ -25,39 +25,39 @@ mod places;
 mod sizes;
 mod tables;
 
-use etlink_json::{Damage, Layout, ReadError, read_elements};
+use etlink_json::{ArrayLayout, JsonReadError, ReadDamage, read_elements};
 use etlink_model::{AnomalyKind, DeviceTrace};
 use std::io::Read;
 
 /// How to read.
 #[derive(Clone, Copy, Debug)]
-pub struct ReadOptions {
+pub struct KinetoReadOptions {
     /// Threads to use. Each in turn reads (and inflates) a chunk and then parses it.
     pub threads: usize,
     /// Keep `Input Dims` and `Input type` of CPU ops: needed when there is no host trace.
     pub shapes: bool,
     /// What to keep that no graph needs.
-    pub keep: Keep,
+    pub keep: KeepEvents,
 }
 
 /// What to keep beside the rows of a graph; each has what those before it have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Keep {
+pub enum KeepEvents {
     /// Nothing.
     #[default]
     Graph,
     /// Allocations and frees.
     Memory,
     /// Frames of the Python stack, overheads, annotations of streams.
-    Asides,
+    Auxiliary,
 }
 
-impl Default for ReadOptions {
+impl Default for KinetoReadOptions {
     fn default() -> Self {
-        ReadOptions {
+        KinetoReadOptions {
             threads: 1,
             shapes: true,
-            keep: Keep::Graph,
+            keep: KeepEvents::Graph,
         }
     }
 }
@@ -67,13 +67,13 @@ impl Default for ReadOptions {
 pub enum Error {
     /// Not a Kineto trace, or the source failed.
     #[error(transparent)]
-    Read(#[from] ReadError),
+    Read(#[from] JsonReadError),
     /// More rows than row numbers.
     #[error("the trace has more than {limit} events of one kind, more than one link can hold", limit = u32::MAX - 1)]
     TooManyRows,
 }
 
-const LAYOUT: Layout = Layout {
+const LAYOUT: ArrayLayout = ArrayLayout {
     array: "traceEvents",
     first_keys: &[
         "ph", "name", "cat", "args", "pid", "tid", "ts", "dur", "id", "s", "bp",
@@ -86,14 +86,14 @@ const LAYOUT: Layout = Layout {
 /// # Errors
 /// The source fails or holds no `traceEvents` list and is no bare list of events.
 /// A truncated or partly damaged file is no error: see [`DeviceTrace::anomalies`].
-pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<DeviceTrace, Error> {
-    let mut builder = tables::Builder::default();
+pub fn read<R: Read + Send>(source: R, options: KinetoReadOptions) -> Result<DeviceTrace, Error> {
+    let mut builder = tables::DeviceTraceBuilder::default();
     let envelope = read_elements(
         source,
         LAYOUT,
         options.threads,
         |chunk: &mut tables::ChunkTables, scanner| {
-            let mut event = event::Event::default();
+            let mut event = event::KinetoEvent::default();
             event.read(scanner, options)?;
             chunk.push(&event, options.keep);
             Ok(())
@@ -115,7 +115,7 @@ pub fn read<R: Read + Send>(source: R, options: ReadOptions) -> Result<DeviceTra
     Ok(trace)
 }
 
-fn note_damage(trace: &mut DeviceTrace, damage: Damage) {
+fn note_damage(trace: &mut DeviceTrace, damage: ReadDamage) {
     let place = damage.first_offset.map(|at| format!("byte {at}"));
     let anomalies = &mut trace.anomalies;
     let end = || Some(format!("byte {}", trace.bytes));

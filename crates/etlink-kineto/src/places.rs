@@ -7,19 +7,19 @@ use std::hash::Hash;
 const LATEST: usize = 8;
 
 /// Where each thread or queue of a list stands.
-pub(crate) struct Places<T> {
+pub(crate) struct IndexByValue<T> {
     known: FxHashMap<T, usize>,
 }
 
-impl<T> Default for Places<T> {
+impl<T> Default for IndexByValue<T> {
     fn default() -> Self {
-        Places {
+        IndexByValue {
             known: FxHashMap::default(),
         }
     }
 }
 
-impl<T: Copy + Eq + Hash> Places<T> {
+impl<T: Copy + Eq + Hash> IndexByValue<T> {
     /// The place of `wanted` in `all`, appended if it is not there. `all` has nothing that did not come so. O(1).
     pub(crate) fn of(&mut self, all: &mut Vec<T>, wanted: T) -> usize {
         let latest = all.len().saturating_sub(LATEST);
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn each_has_one_place() {
-        let (mut places, mut all) = (Places::default(), vec![]);
+        let (mut places, mut all) = (IndexByValue::default(), vec![]);
         let found: Vec<usize> = (0..40)
             .chain([3, 39, 0])
             .map(|wanted| places.of(&mut all, wanted))

@@ -5,16 +5,16 @@ use rustc_hash::FxHashMap;
 
 /// By correlation id, the bytes that a call was to copy.
 #[derive(Default)]
-pub(crate) struct Sizes(Vec<(Correlation, u64)>);
+pub(crate) struct CopySizes(Vec<(Correlation, u64)>);
 
-impl Sizes {
+impl CopySizes {
     /// A call that copies, and how much.
     pub(crate) fn push(&mut self, id: Correlation, bytes: u64) {
         self.0.push((id, bytes));
     }
 
     /// Takes over those of a chunk.
-    pub(crate) fn append(&mut self, other: &mut Sizes) {
+    pub(crate) fn append(&mut self, other: &mut CopySizes) {
         self.0.append(&mut other.0);
     }
 

@@ -1,14 +1,14 @@
 //! Events into tables: per chunk first, then appended in file order.
 
-use crate::Keep;
-use crate::event::{Event, Kind, dims, int, stream};
-use crate::places::Places;
-use crate::sizes::Sizes;
-use etlink_json::{Value, unescape};
+use crate::KeepEvents;
+use crate::event::{EventKind, KinetoEvent, dims, int, stream};
+use crate::places::IndexByValue;
+use crate::sizes::CopySizes;
+use etlink_json::{JsonValue, unescape};
 use etlink_model::{
-    AnomalyKind, Aside, AsideKind, Collective, Correlation, CpuOp, CpuOps, DeviceRow, DeviceTrace,
-    DurationNs, Known, Label, MemoryRow, NameId, Queue, QueueIdx, RfId, RowKind, RuntimeCall,
-    StreamOp, SyncRow, Thread, ThreadIdx, TimeNs,
+    AnomalyKind, AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CpuOp, CpuOps,
+    DeviceQueue, DeviceRow, DeviceTrace, DurationNs, HostThread, MemoryRow, NameId, QueueIdx,
+    RawNameCache, RfId, RowKind, RuntimeCall, StreamOp, SyncRow, ThreadIdx, TimeNs, TrackLabel,
 };
 
 /// The tables of one chunk, numbered by their own names, threads and queues. Rows go when they have
@@ -19,25 +19,26 @@ pub(crate) struct ChunkTables {
     /// Events by phase and category.
     events: Vec<(NameId, u64)>,
     key: Vec<u8>,
-    threads: Places<Thread>,
-    queues: Places<Queue>,
-    sizes: Sizes,
+    threads: IndexByValue<HostThread>,
+    queues: IndexByValue<DeviceQueue>,
+    sizes: CopySizes,
     /// Strings as they stand in the file.
-    texts: Known,
+    texts: RawNameCache,
     /// Per name, its number in the whole trace.
     renamed: Vec<NameId>,
 }
 
 impl ChunkTables {
     /// Files an event under its kind.
-    pub(crate) fn push(&mut self, event: &Event<'_>, keep: Keep) {
+    pub(crate) fn push(&mut self, event: &KinetoEvent<'_>, keep: KeepEvents) {
         self.count(event);
         match event.kind {
-            Kind::Other => return,
-            Kind::Aside(_) if keep < Keep::Asides => return,
-            Kind::Metadata => return self.push_name(event),
-            Kind::Instant
-                if keep < Keep::Memory || !matches!(event.name, b"[memory]" | b"[OutOfMemory]") =>
+            EventKind::Other => return,
+            EventKind::Auxiliary(_) if keep < KeepEvents::Auxiliary => return,
+            EventKind::Metadata => return self.push_name(event),
+            EventKind::Instant
+                if keep < KeepEvents::Memory
+                    || !matches!(event.name, b"[memory]" | b"[OutOfMemory]") =>
             {
                 return;
             }
@@ -50,25 +51,25 @@ impl ChunkTables {
             self.trace.first_start = Some(start);
         }
         match event.kind {
-            Kind::Op => self.push_op(event, start, duration),
-            Kind::Call => self.push_call(event, start, duration),
-            Kind::Sync => self.push_sync(event, start, duration),
-            Kind::Kernel => self.push_row(event, RowKind::Kernel, start, duration),
-            Kind::Memcpy => self.push_row(event, RowKind::Memcpy, start, duration),
-            Kind::Memset => self.push_row(event, RowKind::Memset, start, duration),
-            Kind::Aside(kind) => self.push_aside(event, kind, start, duration),
-            Kind::Instant => self.push_memory(event, start),
-            Kind::Other | Kind::Metadata => {}
+            EventKind::Op => self.push_op(event, start, duration),
+            EventKind::Call => self.push_call(event, start, duration),
+            EventKind::Sync => self.push_sync(event, start, duration),
+            EventKind::Kernel => self.push_row(event, RowKind::Kernel, start, duration),
+            EventKind::Memcpy => self.push_row(event, RowKind::Memcpy, start, duration),
+            EventKind::Memset => self.push_row(event, RowKind::Memset, start, duration),
+            EventKind::Auxiliary(kind) => self.push_aside(event, kind, start, duration),
+            EventKind::Instant => self.push_memory(event, start),
+            EventKind::Other | EventKind::Metadata => {}
         }
     }
 
     /// What a process or thread is called. One without ids is none of those that ops have.
-    fn push_name(&mut self, event: &Event<'_>) {
+    fn push_name(&mut self, event: &KinetoEvent<'_>) {
         let name = self.name(event.args.name);
         if name == NameId::EMPTY || event.pid.is_none() {
             return;
         }
-        let thread = Thread {
+        let thread = HostThread {
             pid: self.label(event.pid),
             tid: self.label(event.tid),
         };
@@ -81,7 +82,7 @@ impl ChunkTables {
         }
     }
 
-    fn count(&mut self, event: &Event<'_>) {
+    fn count(&mut self, event: &KinetoEvent<'_>) {
         self.key.clear();
         self.key.extend_from_slice(event.phase);
         self.key.push(b' ');
@@ -97,11 +98,11 @@ impl ChunkTables {
 
     /// Start and duration. Kineto has printed `-1.-500` for negative durations (kineto#646). An
     /// event whose start is no number is left out: at 0 it would stretch the window by years.
-    fn times(&mut self, event: &Event<'_>) -> Option<(TimeNs, DurationNs)> {
+    fn times(&mut self, event: &KinetoEvent<'_>) -> Option<(TimeNs, DurationNs)> {
         let anomalies = &mut self.trace.anomalies;
         let place = || format!("{:?}", unescape(event.name));
-        let Some(start) = event.start.and_then(Value::time_ns) else {
-            let number = |ts: Value<'_>| {
+        let Some(start) = event.start.and_then(JsonValue::time_ns) else {
+            let number = |ts: JsonValue<'_>| {
                 std::str::from_utf8(ts.raw())
                     .ok()
                     .and_then(|text| text.parse::<f64>().ok())
@@ -138,15 +139,15 @@ impl ChunkTables {
 
     fn push_aside(
         &mut self,
-        event: &Event<'_>,
-        kind: AsideKind,
+        event: &KinetoEvent<'_>,
+        kind: AuxiliaryKind,
         start: TimeNs,
         duration: DurationNs,
     ) {
-        let row = Aside {
+        let row = AuxiliaryEvent {
             kind,
             name: self.name_of(event.name),
-            thread: if kind == AsideKind::Python {
+            thread: if kind == AuxiliaryKind::Python {
                 self.thread(event)
             } else {
                 ThreadIdx::NONE
@@ -154,12 +155,12 @@ impl ChunkTables {
             start,
             duration,
         };
-        self.trace.asides.push(row);
+        self.trace.auxiliary.push(row);
     }
 
-    fn push_op(&mut self, event: &Event<'_>, start: TimeNs, duration: DurationNs) {
+    fn push_op(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
         let args = &event.args;
-        let unfinished = args.finished.and_then(Value::boolean) == Some(false);
+        let unfinished = args.finished.and_then(JsonValue::boolean) == Some(false);
         if unfinished {
             self.trace.anomalies.note(AnomalyKind::Unfinished, || {
                 format!("{:?}", unescape(event.name))
@@ -171,12 +172,12 @@ impl ChunkTables {
             thread: self.thread(event),
             start,
             duration,
-            rf_id: RfId(args.rf_id.and_then(Value::uint).unwrap_or(0)),
+            rf_id: RfId(args.rf_id.and_then(JsonValue::uint).unwrap_or(0)),
             external_id: int(args.external_id).unwrap_or(-1),
             seq_id: int(args.seq_id).unwrap_or(-1),
             fwd_thread: args
                 .fwd_thread
-                .and_then(Value::uint)
+                .and_then(JsonValue::uint)
                 .and_then(|n| u32::try_from(n).ok())
                 .unwrap_or(0),
             annotation: event.category == b"user_annotation",
@@ -196,7 +197,7 @@ impl ChunkTables {
         self.trace.ops.push(op);
     }
 
-    fn push_call(&mut self, event: &Event<'_>, start: TimeNs, duration: DurationNs) {
+    fn push_call(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
         let call = RuntimeCall {
             name: self.name_of(event.name),
             thread: self.thread(event),
@@ -215,7 +216,13 @@ impl ChunkTables {
         self.trace.calls.push(call);
     }
 
-    fn push_row(&mut self, event: &Event<'_>, kind: RowKind, start: TimeNs, duration: DurationNs) {
+    fn push_row(
+        &mut self,
+        event: &KinetoEvent<'_>,
+        kind: RowKind,
+        start: TimeNs,
+        duration: DurationNs,
+    ) {
         let args = &event.args;
         let row = DeviceRow {
             kind,
@@ -226,21 +233,21 @@ impl ChunkTables {
             duration,
             correlation: correlation(args.correlation),
             external_id: int(args.external_id).unwrap_or(-1),
-            bytes: args.bytes.and_then(Value::uint).unwrap_or(0),
+            bytes: args.bytes.and_then(JsonValue::uint).unwrap_or(0),
             gb_per_s: args.gb_per_s.and_then(float).unwrap_or(-1.0),
             grid: dims(args.grid),
             block: dims(args.block),
-            graph_node: args.graph_node.and_then(Value::uint).unwrap_or(0),
+            graph_node: args.graph_node.and_then(JsonValue::uint).unwrap_or(0),
             collective: self.collective(event),
         };
         self.note_multiprocessors(&row, args.blocks_per_sm);
         self.trace.rows.push(row);
     }
 
-    fn push_memory(&mut self, event: &Event<'_>, time: TimeNs) {
+    fn push_memory(&mut self, event: &KinetoEvent<'_>, time: TimeNs) {
         let args = &event.args;
         let small = |value| int(value).and_then(|n| i32::try_from(n).ok()).unwrap_or(-1);
-        let total = |value: Option<Value<'_>>| value.and_then(Value::uint).unwrap_or(0);
+        let total = |value: Option<JsonValue<'_>>| value.and_then(JsonValue::uint).unwrap_or(0);
         let row = MemoryRow {
             name: self.name_of(event.name),
             time,
@@ -254,7 +261,7 @@ impl ChunkTables {
     }
 
     /// What a device has, from the first kernel that tells: Kineto divides the blocks of its grid by that.
-    fn note_multiprocessors(&mut self, row: &DeviceRow, blocks_per_sm: Option<Value<'_>>) {
+    fn note_multiprocessors(&mut self, row: &DeviceRow, blocks_per_sm: Option<JsonValue<'_>>) {
         let device = self
             .trace
             .queues
@@ -277,7 +284,7 @@ impl ChunkTables {
         }
     }
 
-    fn push_sync(&mut self, event: &Event<'_>, start: TimeNs, duration: DurationNs) {
+    fn push_sync(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
         let args = &event.args;
         let row = SyncRow {
             name: self.name_of(event.name),
@@ -294,13 +301,13 @@ impl ChunkTables {
     }
 
     /// The communication record of an op or kernel, `u32::MAX` when it names no collective.
-    fn collective(&mut self, event: &Event<'_>) -> u32 {
+    fn collective(&mut self, event: &KinetoEvent<'_>) -> u32 {
         let args = &event.args;
         if args.collective.is_none() {
             return u32::MAX;
         }
-        let number = |value: Option<Value<'_>>| value.and_then(Value::uint).unwrap_or(0);
-        let rank = |value: Option<Value<'_>>| int(value).unwrap_or(-1);
+        let number = |value: Option<JsonValue<'_>>| value.and_then(JsonValue::uint).unwrap_or(0);
+        let rank = |value: Option<JsonValue<'_>>| int(value).unwrap_or(-1);
         let record = Collective {
             name: self.name(args.collective),
             dtype: self.name(args.dtype),
@@ -319,14 +326,17 @@ impl ChunkTables {
             dst: rank(args.dst),
             seq: rank(args.seq),
             p2p: false,
-            asynchronous: args.asynchronous.and_then(Value::boolean).unwrap_or(false),
+            asynchronous: args
+                .asynchronous
+                .and_then(JsonValue::boolean)
+                .unwrap_or(false),
             comms_id: self.name(args.comms_id),
         };
         self.trace.collectives.push(record);
         u32::try_from(self.trace.collectives.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn name(&mut self, value: Option<Value<'_>>) -> NameId {
+    fn name(&mut self, value: Option<JsonValue<'_>>) -> NameId {
         value.map_or(NameId::EMPTY, |value| self.name_of(value.raw()))
     }
 
@@ -335,31 +345,31 @@ impl ChunkTables {
         self.texts.name(raw, || names.intern(&unescape(raw)))
     }
 
-    fn thread(&mut self, event: &Event<'_>) -> ThreadIdx {
+    fn thread(&mut self, event: &KinetoEvent<'_>) -> ThreadIdx {
         if event.pid.is_none() || event.tid.is_none() {
             self.trace.anomalies.note(AnomalyKind::NoThread, || {
                 format!("{:?}", unescape(event.name))
             });
         }
-        let thread = Thread {
+        let thread = HostThread {
             pid: self.label(event.pid),
             tid: self.label(event.tid),
         };
         ThreadIdx::new(self.threads.of(&mut self.trace.threads, thread))
     }
 
-    fn label(&mut self, value: Option<Value<'_>>) -> Label {
+    fn label(&mut self, value: Option<JsonValue<'_>>) -> TrackLabel {
         match int(value) {
-            Some(number) => Label::Int(number),
-            None => value.map_or(Label::Int(0), |value| {
-                Label::Text(self.name_of(value.raw()))
+            Some(number) => TrackLabel::Int(number),
+            None => value.map_or(TrackLabel::Int(0), |value| {
+                TrackLabel::Text(self.name_of(value.raw()))
             }),
         }
     }
 
-    fn queue(&mut self, event: &Event<'_>) -> QueueIdx {
+    fn queue(&mut self, event: &KinetoEvent<'_>) -> QueueIdx {
         let args = &event.args;
-        let queue = Queue {
+        let queue = DeviceQueue {
             device: int(args.device).or(int(event.pid)).unwrap_or(0),
             context: int(args.context).unwrap_or(0),
             stream: stream(args.stream).or(int(event.tid)).unwrap_or(0),
@@ -368,12 +378,12 @@ impl ChunkTables {
     }
 }
 
-fn float(value: Value<'_>) -> Option<f64> {
+fn float(value: JsonValue<'_>) -> Option<f64> {
     std::str::from_utf8(value.raw()).ok()?.parse().ok()
 }
 
 /// 0 is what tracers write for a call that has no id.
-fn correlation(value: Option<Value<'_>>) -> Correlation {
+fn correlation(value: Option<JsonValue<'_>>) -> Correlation {
     int(value)
         .filter(|id| *id != 0)
         .map_or(Correlation::NONE, Correlation)
@@ -393,14 +403,14 @@ fn call<T: PartialEq>(all: &mut Vec<(T, NameId)>, what: T, name: NameId) {
 
 /// Puts the tables of chunks together.
 #[derive(Default)]
-pub(crate) struct Builder {
+pub(crate) struct DeviceTraceBuilder {
     trace: DeviceTrace,
-    threads: Places<Thread>,
-    queues: Places<Queue>,
-    sizes: Sizes,
+    threads: IndexByValue<HostThread>,
+    queues: IndexByValue<DeviceQueue>,
+    sizes: CopySizes,
 }
 
-impl Builder {
+impl DeviceTraceBuilder {
     /// Appends the next chunk in file order, and empties it.
     pub(crate) fn append(&mut self, chunk: &mut ChunkTables) {
         let ChunkTables {
@@ -432,7 +442,7 @@ impl Builder {
         for column in [
             &mut part.ops.thread,
             &mut part.calls.thread,
-            &mut part.asides.thread,
+            &mut part.auxiliary.thread,
         ] {
             column
                 .iter_mut()
@@ -454,7 +464,7 @@ impl Builder {
         all.calls.append(&mut part.calls);
         all.rows.append(&mut part.rows);
         all.syncs.append(&mut part.syncs);
-        all.asides.append(&mut part.asides);
+        all.auxiliary.append(&mut part.auxiliary);
         all.stream_ops.append(&mut part.stream_ops);
         all.memory.append(&mut part.memory);
         all.collectives.append(&mut part.collectives);
@@ -479,8 +489,8 @@ impl Builder {
         self.sizes.give(&mut trace.rows);
         let order = by_time(&trace.syncs.start, &trace.syncs.duration)?;
         trace.syncs.reorder(&order);
-        let order = by_time(&trace.asides.start, &trace.asides.duration)?;
-        trace.asides.reorder(&order);
+        let order = by_time(&trace.auxiliary.start, &trace.auxiliary.duration)?;
+        trace.auxiliary.reorder(&order);
         let order = by_time(&trace.stream_ops.start, &trace.stream_ops.duration)?;
         trace.stream_ops.reorder(&order);
         let instants = vec![DurationNs(0); trace.memory.len()];
@@ -527,17 +537,17 @@ fn append_around(
         .for_each(|(device, count)| all.note_multiprocessors(device, count));
 }
 
-fn rethread(thread: Thread, names: &[NameId]) -> Thread {
-    Thread {
+fn rethread(thread: HostThread, names: &[NameId]) -> HostThread {
+    HostThread {
         pid: relabel(thread.pid, names),
         tid: relabel(thread.tid, names),
     }
 }
 
-fn relabel(label: Label, names: &[NameId]) -> Label {
+fn relabel(label: TrackLabel, names: &[NameId]) -> TrackLabel {
     match label {
-        Label::Text(name) => Label::Text(names[name.index()]),
-        number @ Label::Int(_) => number,
+        TrackLabel::Text(name) => TrackLabel::Text(names[name.index()]),
+        number @ TrackLabel::Int(_) => number,
     }
 }
 
@@ -549,7 +559,7 @@ fn rename(part: &mut DeviceTrace, names: &[NameId]) {
         rows,
         syncs,
         stream_ops,
-        asides,
+        auxiliary,
         memory,
         collectives: c,
         ..
@@ -563,7 +573,7 @@ fn rename(part: &mut DeviceTrace, names: &[NameId]) {
         &mut rows.name,
         &mut rows.category,
         &mut syncs.name,
-        &mut asides.name,
+        &mut auxiliary.name,
         &mut stream_ops.name,
         &mut memory.name,
         &mut c.name,

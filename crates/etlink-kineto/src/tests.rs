@@ -1,16 +1,16 @@
 //! What the reader does with single values.
 
-use crate::event::{Event, Kind, dims, int};
-use etlink_json::{Scanner, Value};
-use etlink_model::AsideKind;
+use crate::event::{EventKind, KinetoEvent, dims, int};
+use etlink_json::{JsonScanner, JsonValue};
+use etlink_model::AuxiliaryKind;
 
-fn kind(phase: &str, category: &str) -> Kind {
+fn kind(phase: &str, category: &str) -> EventKind {
     let text = format!(r#""ph": "{phase}", "cat": "{category}", "name": "n"}}"#);
-    let mut event = Event::default();
+    let mut event = KinetoEvent::default();
     event
         .read(
-            &mut Scanner::new(text.as_bytes()),
-            crate::ReadOptions::default(),
+            &mut JsonScanner::new(text.as_bytes()),
+            crate::KinetoReadOptions::default(),
         )
         .expect("an event");
     event.kind
@@ -19,35 +19,38 @@ fn kind(phase: &str, category: &str) -> Kind {
 #[test]
 fn kinds_by_category() {
     for (categories, want) in [
-        ("cpu_op user_annotation Operator", Kind::Op),
+        ("cpu_op user_annotation Operator", EventKind::Op),
         (
             "cuda_runtime cuda_driver xpu_runtime xpu_driver mtia_runtime glow_runtime privateuse1_runtime privateuse1_driver Runtime",
-            Kind::Call,
+            EventKind::Call,
         ),
         (
             "kernel Kernel mtia_ccp_events hpu_op collective_comm",
-            Kind::Kernel,
+            EventKind::Kernel,
         ),
-        ("gpu_memcpy Memcpy", Kind::Memcpy),
-        ("gpu_memset Memset", Kind::Memset),
-        ("cuda_sync xpu_sync", Kind::Sync),
-        ("python_function", Kind::Aside(AsideKind::Python)),
+        ("gpu_memcpy Memcpy", EventKind::Memcpy),
+        ("gpu_memset Memset", EventKind::Memset),
+        ("cuda_sync xpu_sync", EventKind::Sync),
+        (
+            "python_function",
+            EventKind::Auxiliary(AuxiliaryKind::Python),
+        ),
         (
             "gpu_user_annotation",
-            Kind::Aside(AsideKind::DeviceAnnotation),
+            EventKind::Auxiliary(AuxiliaryKind::DeviceAnnotation),
         ),
-        ("overhead", Kind::Aside(AsideKind::Overhead)),
+        ("overhead", EventKind::Auxiliary(AuxiliaryKind::Overhead)),
         (
             "cuda_event ac2g fwdbwd Trace mtia_insight cpu_instant_event",
-            Kind::Other,
+            EventKind::Other,
         ),
     ] {
         for category in categories.split(' ') {
             assert_eq!(kind("X", category), want, "{category}");
             let instant = if category == "cpu_instant_event" {
-                Kind::Instant
+                EventKind::Instant
             } else {
-                Kind::Other
+                EventKind::Other
             };
             assert_eq!(kind("i", category), instant, "{category}");
         }
@@ -57,12 +60,12 @@ fn kinds_by_category() {
 #[test]
 fn integers_in_text_and_hexadecimal() {
     for (value, want) in [
-        (Value::Word(b"7"), Some(7)),
-        (Value::Text(b"-7"), Some(-7)),
-        (Value::Text(b"0x1f"), Some(31)),
-        (Value::Text(b"default"), None),
-        (Value::Word(b"1.5"), None),
-        (Value::Nested(b"[1]"), None),
+        (JsonValue::Word(b"7"), Some(7)),
+        (JsonValue::Text(b"-7"), Some(-7)),
+        (JsonValue::Text(b"0x1f"), Some(31)),
+        (JsonValue::Text(b"default"), None),
+        (JsonValue::Word(b"1.5"), None),
+        (JsonValue::Nested(b"[1]"), None),
     ] {
         assert_eq!(int(Some(value)), want, "{value:?}");
     }
@@ -72,13 +75,13 @@ fn integers_in_text_and_hexadecimal() {
 #[test]
 fn dimensions() {
     for (value, want) in [
-        (Value::Nested(b"[64, 2, 1]"), [64, 2, 1]),
-        (Value::Nested(b"[64]"), [64, 0, 0]),
-        (Value::Nested(b"[1, 2, 3, 4]"), [1, 2, 3]),
-        (Value::Nested(b"[4294967296, -1, x]"), [0, 0, 0]),
-        (Value::Nested(b"[]"), [0, 0, 0]),
-        (Value::Text(b"[65536, 1, 1]"), [65536, 1, 1]),
-        (Value::Word(b"null"), [0, 0, 0]),
+        (JsonValue::Nested(b"[64, 2, 1]"), [64, 2, 1]),
+        (JsonValue::Nested(b"[64]"), [64, 0, 0]),
+        (JsonValue::Nested(b"[1, 2, 3, 4]"), [1, 2, 3]),
+        (JsonValue::Nested(b"[4294967296, -1, x]"), [0, 0, 0]),
+        (JsonValue::Nested(b"[]"), [0, 0, 0]),
+        (JsonValue::Text(b"[65536, 1, 1]"), [65536, 1, 1]),
+        (JsonValue::Word(b"null"), [0, 0, 0]),
     ] {
         assert_eq!(dims(Some(value)), want, "{value:?}");
     }

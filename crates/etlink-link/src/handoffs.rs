@@ -12,7 +12,7 @@
 use crate::nest::is_scope;
 use crate::queued::queued;
 use crate::search::{Groups, seek};
-use etlink_model::{DeviceTrace, DurationNs, Label, TimeNs};
+use etlink_model::{DeviceTrace, DurationNs, TimeNs, TrackLabel};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -166,7 +166,7 @@ fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     let numbered = (0..ops.len()).any(backward);
     // each process counts by itself
     let number = |op: usize| (device.threads[ops.thread[op].index()].pid, ops.seq_id[op]);
-    let mut forward: FxHashMap<(Label, i64), u32> = FxHashMap::default();
+    let mut forward: FxHashMap<(TrackLabel, i64), u32> = FxHashMap::default();
     if numbered {
         let ops_forward =
             (0..ops.len()).filter(|op| ops.fwd_thread[*op] == 0 && ops.seq_id[*op] >= 0);

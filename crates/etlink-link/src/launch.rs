@@ -9,8 +9,8 @@ use crate::nest::Nesting;
 use crate::search::seek;
 use crate::trace::NoLaunch;
 use etlink_model::{
-    Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceTrace, HostIdx, Label,
-    NameId, OpIdx, ThreadIdx, TimeNs,
+    Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceTrace, HostIdx, NameId,
+    OpIdx, ThreadIdx, TimeNs, TrackLabel,
 };
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -137,7 +137,7 @@ struct CallIndex<'t> {
 
 impl<'t> CallIndex<'t> {
     fn new(device: &'t DeviceTrace) -> Self {
-        let mut labels: Vec<Label> = device.threads.iter().map(|thread| thread.pid).collect();
+        let mut labels: Vec<TrackLabel> = device.threads.iter().map(|thread| thread.pid).collect();
         labels.sort_unstable();
         labels.dedup();
         let number = |label| labels.partition_point(|other| *other < label) as u32;

@@ -10,7 +10,9 @@
 use crate::align::align;
 use crate::search::seek;
 use crate::trace::MatchRule;
-use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, Label, NameId, OpIdx};
+use etlink_model::{
+    Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, NameId, OpIdx, TrackLabel,
+};
 use rustc_hash::FxHashMap;
 
 /// The matching.
@@ -158,7 +160,7 @@ fn by_id(
 
 /// Tells the ops of the host trace's own process, where the device trace has it; else all are.
 fn own_process(host: &HostTrace, device: &DeviceTrace) -> impl Fn(usize) -> bool {
-    let pid = host.header.pid.map(Label::Int);
+    let pid = host.header.pid.map(TrackLabel::Int);
     let mut own: Vec<bool> = device
         .threads
         .iter()

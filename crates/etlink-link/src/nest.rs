@@ -387,9 +387,9 @@ mod tests {
     /// Ops (`Some`) and calls (`None`) of thread 0 as (start, end).
     fn nest_of(ops: &[(i64, i64)], calls: &[(i64, i64)]) -> Nesting {
         let mut device = DeviceTrace {
-            threads: vec![etlink_model::Thread {
-                pid: etlink_model::Label::Int(1),
-                tid: etlink_model::Label::Int(1),
+            threads: vec![etlink_model::HostThread {
+                pid: etlink_model::TrackLabel::Int(1),
+                tid: etlink_model::TrackLabel::Int(1),
             }],
             ..DeviceTrace::default()
         };

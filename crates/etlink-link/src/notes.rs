@@ -3,7 +3,7 @@
 use crate::matching::Matching;
 use crate::report::LinkReport;
 use crate::trace::MatchRule;
-use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostTrace, Label};
+use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostTrace, TrackLabel};
 
 /// Notes about two traces that are linked.
 pub(crate) fn about_pair(
@@ -59,7 +59,7 @@ fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> 
     let Some(first) = pids.next() else {
         return false;
     };
-    if first == Label::Int(pid) || pids.any(|other| other == Label::Int(pid)) {
+    if first == TrackLabel::Int(pid) || pids.any(|other| other == TrackLabel::Int(pid)) {
         return false;
     }
     let sizes = match (host_world(host), device.header.world_size) {

@@ -379,6 +379,6 @@ impl LinkedTrace {
     }
 }
 
-fn collective(table: &etlink_model::Collectives, row: u32) -> Option<Collective> {
+fn collective(table: &etlink_model::CollectiveRecords, row: u32) -> Option<Collective> {
     (row != u32::MAX).then(|| table.row(row as usize))
 }

@@ -4,14 +4,18 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::{Serialize, Serializer};
 
-/// How bad an anomaly is.
+/// How bad an anomaly of an input, or a finding in an output, is; mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing; nothing is lost.
     Info,
-    /// Something was repaired or set aside; the rest is right. `--strict` makes it an error.
+    /// Every reader takes it, but perhaps not as it was meant.
+    Warning,
+    /// Something was repaired or left out; the rest is right. `--strict` makes it an error.
     Damage,
+    /// A reader aborts, hangs or loses nodes.
+    Error,
 }
 
 macro_rules! anomalies {

@@ -6,11 +6,11 @@
 //!             launch --   . . . . . . . . . . .  kernel ======
 //! ```
 //! ```
-//! use etlink_model::builder::{HostSchema, Queue, TraceBuilder};
+//! use etlink_model::builder::{HostSchema, DeviceQueue, TraceBuilder};
 //! let mut draw = TraceBuilder::default();
 //! let main = draw.thread();
 //! draw.op(main, "aten::mm", 0, 20_000);
-//! draw.launch(main, (5_000, 8_000), Queue::stream(7), "gemm", (12_000, 30_000));
+//! draw.launch(main, (5_000, 8_000), DeviceQueue::stream(7), "gemm", (12_000, 30_000));
 //! let (device, host) = (draw.kineto(), draw.host(HostSchema::V1_1_1));
 //! assert!(device.trim_ascii_start().starts_with(b"{") && host.starts_with(b"{"));
 //! ```
@@ -23,15 +23,15 @@ mod host;
 mod kineto;
 mod rows;
 
-pub use comms::Comms;
+pub use crate::DeviceQueue;
+pub use comms::ParamComms;
 pub use graphs::GraphKernel;
 pub use host::HostSchema;
-pub use rows::Queue;
 use rows::{Call, Row, Sync, What};
 
 /// Whose device trace it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Flavour {
+pub enum KinetoFlavour {
     /// CUPTI, times with three decimals.
     #[default]
     Cuda,
@@ -68,11 +68,11 @@ pub struct OpRef(usize);
 /// See the module text.
 #[derive(Clone, Debug)]
 pub struct TraceBuilder {
-    flavour: Flavour,
+    flavour: KinetoFlavour,
     ids: RecordIds,
     origin_ns: i64,
     pid: i64,
-    threads: Vec<Thread>,
+    threads: Vec<HostThread>,
     ops: Vec<Op>,
     events: Vec<Event>,
     header: Vec<(String, String)>,
@@ -81,7 +81,7 @@ pub struct TraceBuilder {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Thread {
+struct HostThread {
     pid: i64,
     tid: i64,
 }
@@ -98,7 +98,7 @@ struct Op {
     in_device: bool,
     seq: Option<(i64, u32)>,
     args: Vec<(String, String)>,
-    comms: Option<Comms>,
+    comms: Option<ParamComms>,
 }
 
 /// What the device trace has, in the order in which it was drawn.
@@ -119,13 +119,13 @@ enum Event {
 
 impl Default for TraceBuilder {
     fn default() -> Self {
-        TraceBuilder::new(Flavour::Cuda)
+        TraceBuilder::new(KinetoFlavour::Cuda)
     }
 }
 
 impl TraceBuilder {
     /// An empty drawing of process 1000.
-    pub fn new(flavour: Flavour) -> Self {
+    pub fn new(flavour: KinetoFlavour) -> Self {
         TraceBuilder {
             flavour,
             ids: RecordIds::default(),
@@ -190,7 +190,7 @@ impl TraceBuilder {
             .iter()
             .filter(|thread| thread.pid == self.pid)
             .count();
-        self.threads.push(Thread {
+        self.threads.push(HostThread {
             pid: self.pid,
             tid: self.pid + of_process as i64,
         });
@@ -233,7 +233,7 @@ impl TraceBuilder {
     pub fn collective(
         &mut self,
         thread: ThreadRef,
-        comms: &Comms,
+        comms: &ParamComms,
         start_ns: i64,
         end_ns: i64,
     ) -> OpRef {

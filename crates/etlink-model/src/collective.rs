@@ -24,7 +24,7 @@ pub struct ProcessGroup {
 
 columns! {
     /// Communication records.
-    table Collectives;
+    table CollectiveRecords;
     /// One record. Absent: empty name, -1 for ranks and `seq`, 0 for the rest.
     row Collective {
         /// `Collective name` as written: `allreduce`, `_allgather_base`, `send`, `wait`, …

@@ -6,15 +6,15 @@
 
 use crate::columns::columns;
 use crate::{
-    Anomalies, Collectives, Correlation, DurationNs, NameId, Names, ProcessGroup, QueueIdx, RfId,
-    ThreadIdx, TimeNs,
+    Anomalies, CollectiveRecords, Correlation, DurationNs, NameId, Names, ProcessGroup, QueueIdx,
+    RfId, ThreadIdx, TimeNs,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
 /// A process or thread id as Kineto writes it: a number, rarely a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Label {
+pub enum TrackLabel {
     /// A number, also when it was quoted.
     Int(i64),
     /// Any other string.
@@ -23,22 +23,33 @@ pub enum Label {
 
 /// A host thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Thread {
+pub struct HostThread {
     /// Process id.
-    pub pid: Label,
+    pub pid: TrackLabel,
     /// OS thread id.
-    pub tid: Label,
+    pub tid: TrackLabel,
 }
 
 /// A queue that runs device work in order: a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Queue {
+pub struct DeviceQueue {
     /// Device number (Kineto `device`, else the row's pid).
     pub device: i64,
     /// CUDA context, 0 where there is none.
     pub context: i64,
     /// Stream (Kineto `stream`, else the row's tid).
     pub stream: i64,
+}
+
+impl DeviceQueue {
+    /// A stream of device 0, context 1: where a process with one GPU runs its kernels.
+    pub fn stream(stream: i64) -> Self {
+        DeviceQueue {
+            device: 0,
+            context: 1,
+            stream,
+        }
+    }
 }
 
 columns! {
@@ -171,9 +182,9 @@ columns! {
     }
 }
 
-/// What an aside is.
+/// What an auxiliary event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AsideKind {
+pub enum AuxiliaryKind {
     /// `python_function`: a frame of the Python stack.
     #[default]
     Python,
@@ -184,12 +195,12 @@ pub enum AsideKind {
 }
 
 columns! {
-    /// Asides.
-    table Asides;
+    /// Auxiliary events.
+    table AuxiliaryEvents;
     /// A row that no graph needs.
-    row Aside {
+    row AuxiliaryEvent {
         /// What it is.
-        kind: AsideKind,
+        kind: AuxiliaryKind,
         /// `name`.
         name: NameId,
         /// Host thread of a frame, else none.
@@ -266,13 +277,13 @@ pub struct DeviceTrace {
     /// Strings.
     pub names: Names,
     /// Host threads, in order of first use.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<HostThread>,
     /// What the trace calls its processes (`process_name`), each once.
-    pub process_names: Vec<(Label, NameId)>,
+    pub process_names: Vec<(TrackLabel, NameId)>,
     /// What it calls its threads (`thread_name`), each once.
-    pub thread_names: Vec<(Thread, NameId)>,
+    pub thread_names: Vec<(HostThread, NameId)>,
     /// Queues, in order of first use.
-    pub queues: Vec<Queue>,
+    pub queues: Vec<DeviceQueue>,
     /// CPU ops by start.
     pub ops: CpuOps,
     /// Runtime calls by start.
@@ -282,7 +293,7 @@ pub struct DeviceTrace {
     /// Synchronisation rows by start.
     pub syncs: SyncRows,
     /// Rows that no graph needs, by start; empty unless the reader was asked for them.
-    pub asides: Asides,
+    pub auxiliary: AuxiliaryEvents,
     /// CPU ops that bear a stream, by start.
     pub stream_ops: StreamOps,
     /// Allocations and frees by time; empty unless the reader was asked for them.
@@ -290,7 +301,7 @@ pub struct DeviceTrace {
     /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel say.
     pub multiprocessors: Vec<(i64, u32)>,
     /// Communication arguments of ops and rows.
-    pub collectives: Collectives,
+    pub collectives: CollectiveRecords,
     /// Whether any op has the key `Record function id` (PyTorch 2.4 on), be it 0.
     pub has_rf_ids: bool,
     /// Events by `ph cat`, all of them, also those that no table keeps.
@@ -344,10 +355,10 @@ impl DeviceTrace {
     }
 
     /// A thread or process label as text.
-    pub fn label(&self, label: Label) -> String {
+    pub fn label(&self, label: TrackLabel) -> String {
         match label {
-            Label::Int(number) => number.to_string(),
-            Label::Text(name) => self.names.get(name).to_owned(),
+            TrackLabel::Int(number) => number.to_string(),
+            TrackLabel::Text(name) => self.names.get(name).to_owned(),
         }
     }
 }

@@ -6,11 +6,11 @@
 //! is program order within a thread.
 
 use crate::columns::columns;
-use crate::{Anomalies, Collectives, NameId, Names, ProcessGroup, RfId, TensorUses};
+use crate::{Anomalies, CollectiveRecords, NameId, Names, ProcessGroup, RfId, TensorUses};
 
 /// A piece of [`HostTrace::text`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
+pub struct TextSpan {
     /// First byte.
     pub start: u64,
     /// Length in bytes.
@@ -21,7 +21,7 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ValueList {
     /// `values`, in [`HostTrace::text`]: tensor tuples and scalars.
-    pub values: Span,
+    pub values: TextSpan,
     /// `shapes`.
     pub shapes: NameId,
     /// `types`.
@@ -62,7 +62,7 @@ columns! {
         /// `tensor_range`.
         tensor_range: NameId,
         /// Attributes that this reader does not know: JSON objects `{"name": …}`, comma separated.
-        extra_attrs: Span,
+        extra_attrs: TextSpan,
         /// `inputs`.
         inputs: ValueList,
         /// `outputs`.
@@ -96,10 +96,10 @@ pub struct HostTrace {
     pub names: Names,
     /// Nodes by id.
     pub nodes: HostNodes,
-    /// Text that [`Span`]s point into.
+    /// Text that [`TextSpan`]s point into.
     pub text: Vec<u8>,
     /// Communication attributes of `record_param_comms` nodes.
-    pub collectives: Collectives,
+    pub collectives: CollectiveRecords,
     /// Groups of the `## process_group:init ##` nodes.
     pub groups: Vec<ProcessGroup>,
     /// Which tensors the nodes use, if that was read.
@@ -112,7 +112,7 @@ pub struct HostTrace {
 
 impl HostTrace {
     /// The text of a span. O(1).
-    pub fn span(&self, span: Span) -> &[u8] {
+    pub fn span(&self, span: TextSpan) -> &[u8] {
         let start = usize::try_from(span.start).unwrap_or(usize::MAX);
         self.text
             .get(start..start.saturating_add(span.bytes as usize))

@@ -22,14 +22,14 @@ mod tensors;
 mod time;
 
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity};
-pub use collective::{Collective, CollectiveKind, Collectives, ProcessGroup, dtype_bytes};
+pub use collective::{Collective, CollectiveKind, CollectiveRecords, ProcessGroup, dtype_bytes};
 pub use device::{
-    Aside, AsideKind, Asides, CpuOp, CpuOps, DeviceHeader, DeviceRow, DeviceRows, DeviceTrace,
-    Label, MemoryRow, MemoryRows, Queue, RowKind, RuntimeCall, RuntimeCalls, StreamOp, StreamOps,
-    SyncRow, SyncRows, Thread,
+    AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CpuOp, CpuOps, DeviceHeader, DeviceQueue,
+    DeviceRow, DeviceRows, DeviceTrace, HostThread, MemoryRow, MemoryRows, RowKind, RuntimeCall,
+    RuntimeCalls, StreamOp, StreamOps, SyncRow, SyncRows, TrackLabel,
 };
-pub use host::{HostHeader, HostNode, HostNodes, HostTrace, Span, ValueList};
+pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
 pub use ids::{CallIdx, Correlation, HostIdx, NameId, OpIdx, QueueIdx, RfId, RowIdx, ThreadIdx};
-pub use names::{Known, Names};
+pub use names::{Names, RawNameCache};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};
 pub use time::{DurationNs, TimeNs};

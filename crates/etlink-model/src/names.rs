@@ -71,11 +71,11 @@ const LONG: usize = 512;
 
 /// Short raw texts that have become names, so that none is decoded twice.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct RawNameCache {
     all: IndexMap<Box<[u8]>, NameId, FxBuildHasher>,
 }
 
-impl Known {
+impl RawNameCache {
     /// The name of `raw`: the one it had before, else what `intern` makes of it.
     pub fn name(&mut self, raw: &[u8], intern: impl FnOnce() -> NameId) -> NameId {
         if raw.len() > LONG {

@@ -8,7 +8,7 @@ use crate::text;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
 use etlink_chakra::{Agreement, Part, WriteOptions, WriteSummary, et, etplus};
-use etlink_kineto::{Keep, ReadOptions};
+use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorEdges};
 use etlink_model::{Anomalies, DeviceTrace, HostTrace, Severity};
 use etlink_report::perfetto::Member;
@@ -34,7 +34,7 @@ pub struct LinkJob {
     /// Which dependencies through tensors become edges.
     pub tensor_deps: TensorEdges,
     /// What to read that no graph needs.
-    pub keep: Keep,
+    pub keep: KeepEvents,
     /// Threads for reading.
     pub threads: usize,
     /// Refuse damaged traces.
@@ -54,7 +54,7 @@ impl LinkJob {
             target: None,
             form: ChakraOptions::default(),
             tensor_deps: TensorEdges::None,
-            keep: Keep::Graph,
+            keep: KeepEvents::Graph,
             threads,
             strict: false,
             force: false,
@@ -371,7 +371,7 @@ pub fn read_both(job: &LinkJob, progress: &Progress) -> Result<(Option<HostTrace
             None,
             read_device_with(
                 device,
-                ReadOptions {
+                KinetoReadOptions {
                     threads: job.threads,
                     shapes: true,
                     keep: job.keep,
@@ -390,7 +390,7 @@ pub fn read_both(job: &LinkJob, progress: &Progress) -> Result<(Option<HostTrace
     // wrong kinds first: both files may be large
     expect_host(&host)?;
     expect_device(&device)?;
-    let options = ReadOptions {
+    let options = KinetoReadOptions {
         threads: job.threads.max(1),
         shapes: false,
         keep: job.keep,
@@ -475,7 +475,7 @@ fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<Inpu
 /// Reads a host trace, and which tensors its nodes use if that is asked for.
 pub fn read_host(input: Input, threads: usize, tensors: TensorEdges) -> Result<HostTrace> {
     expect_host(&input)?;
-    let mut host = etlink_host::read(input.content, etlink_host::ReadOptions { threads })
+    let mut host = etlink_host::read(input.content, etlink_host::HostReadOptions { threads })
         .with_context(|| input.name)?;
     if tensors != TensorEdges::None {
         host.tensors = Some(etlink_host::tensor_uses(&host));
@@ -487,16 +487,16 @@ pub fn read_host(input: Input, threads: usize, tensors: TensorEdges) -> Result<H
 pub fn read_device(input: Input, threads: usize, shapes: bool) -> Result<DeviceTrace> {
     read_device_with(
         input,
-        ReadOptions {
+        KinetoReadOptions {
             threads,
             shapes,
-            keep: Keep::Graph,
+            keep: KeepEvents::Graph,
         },
     )
 }
 
 /// The same, with what is asked for.
-pub fn read_device_with(input: Input, options: ReadOptions) -> Result<DeviceTrace> {
+pub fn read_device_with(input: Input, options: KinetoReadOptions) -> Result<DeviceTrace> {
     expect_device(&input)?;
     etlink_kineto::read(input.content, options).with_context(|| input.name)
 }
@@ -512,10 +512,10 @@ pub fn read_for_figures(input: Input, threads: usize) -> Result<DeviceTrace> {
     }
     etlink_kineto::read(
         input.content,
-        ReadOptions {
+        KinetoReadOptions {
             threads,
             shapes: true,
-            keep: Keep::Asides,
+            keep: KeepEvents::Auxiliary,
         },
     )
     .with_context(|| input.name)

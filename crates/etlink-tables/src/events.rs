@@ -4,7 +4,9 @@ use crate::Error;
 use crate::columns::{Columns, known, some};
 use arrow_array::RecordBatch;
 use etlink_link::{LinkedTrace, MatchRule, NoLaunch};
-use etlink_model::{Correlation, DurationNs, HostIdx, Label, NameId, Queue, RowKind, TimeNs};
+use etlink_model::{
+    Correlation, DeviceQueue, DurationNs, HostIdx, NameId, RowKind, TimeNs, TrackLabel,
+};
 use std::ops::Range;
 
 /// An event by its table.
@@ -145,8 +147,8 @@ pub(crate) fn threads<I: Iterator<Item = Option<usize>>>(
     threads: impl Fn() -> I,
 ) {
     let all = &trace.device.threads;
-    let number = |label: Label| {
-        if let Label::Int(number) = label {
+    let number = |label: TrackLabel| {
+        if let TrackLabel::Int(number) = label {
             Some(number)
         } else {
             None
@@ -172,7 +174,7 @@ pub(crate) fn threads<I: Iterator<Item = Option<usize>>>(
 }
 
 /// `device`, `context` and `stream` of queues.
-pub(crate) fn queues<'t, I: Iterator<Item = Option<&'t Queue>>>(
+pub(crate) fn queues<'t, I: Iterator<Item = Option<&'t DeviceQueue>>>(
     columns: &mut Columns,
     queues: impl Fn() -> I,
 ) {

@@ -3,21 +3,21 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, UInt32Type};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
-use etlink_model::builder::{Comms, HostSchema, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
     let host = etlink_host::read(
         &draw.host(HostSchema::V1_1_1)[..],
-        etlink_host::ReadOptions { threads: 1 },
+        etlink_host::HostReadOptions { threads: 1 },
     )
     .expect("host trace");
     let device = etlink_kineto::read(
         &draw.kineto()[..],
-        etlink_kineto::ReadOptions {
+        etlink_kineto::KinetoReadOptions {
             threads: 1,
             shapes: true,
-            keep: etlink_kineto::Keep::Graph,
+            keep: etlink_kineto::KeepEvents::Graph,
         },
     )
     .expect("device trace");
@@ -40,16 +40,16 @@ fn draw() -> TraceBuilder {
     draw.launch(
         main,
         (20_000, 30_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (40_000, 140_000),
     );
-    let comms = Comms::new("allreduce", [0, 1], 0, 5);
+    let comms = ParamComms::new("allreduce", [0, 1], 0, 5);
     draw.collective(main, &comms, 300_000, 400_000);
     let reduce = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", (310_000, 320_000), reduce);
     draw.collective_kernel(
-        Queue::stream(24),
+        DeviceQueue::stream(24),
         "ncclDevKernel_AllReduce",
         (350_000, 800_000),
         reduce,
@@ -58,7 +58,7 @@ fn draw() -> TraceBuilder {
     let copy = draw.next_correlation();
     draw.call(main, "cudaMemcpyAsync", (410_000, 420_000), copy);
     draw.memcpy(
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "Memcpy HtoD",
         (430_000, 460_000),
         copy,

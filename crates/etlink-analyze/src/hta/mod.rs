@@ -157,7 +157,7 @@ pub struct ProfilerStep {
 }
 
 /// HTA's numbers for one rank. O(n log n). For annotations of devices, and the first and last event, the trace has to be read with
-/// [asides](etlink_model::DeviceTrace::asides).
+/// [auxiliary](etlink_model::DeviceTrace::auxiliary).
 ///
 /// # Errors
 /// None: HTA's patterns are right.

@@ -3,7 +3,7 @@
 use super::Settings;
 use crate::rules::RulesError;
 use etlink_link::LinkedTrace;
-use etlink_model::{AsideKind, Correlation, DeviceTrace, DurationNs, NameId, TimeNs};
+use etlink_model::{AuxiliaryKind, Correlation, DeviceTrace, DurationNs, NameId, TimeNs};
 use regex::Regex;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -230,12 +230,13 @@ impl<'t> Loaded<'t> {
 
     /// Those of devices.
     pub(super) fn device_annotations(&self) -> impl Iterator<Item = (NameId, (i64, i64))> {
-        let asides = &self.trace.device.asides;
-        let all = (0..asides.len()).filter(|row| asides.kind[*row] == AsideKind::DeviceAnnotation);
+        let auxiliary = &self.trace.device.auxiliary;
+        let all = (0..auxiliary.len())
+            .filter(|row| auxiliary.kind[*row] == AuxiliaryKind::DeviceAnnotation);
         all.map(|row| {
             (
-                asides.name[row],
-                self.times(asides.start[row], asides.duration[row]),
+                auxiliary.name[row],
+                self.times(auxiliary.start[row], auxiliary.duration[row]),
             )
         })
         .filter(|(_, (start, _))| *start < self.until)
@@ -244,14 +245,17 @@ impl<'t> Loaded<'t> {
     /// Times of what HTA takes for the host's: ops, calls, frames, annotations.
     pub(super) fn host_times(&self) -> impl Iterator<Item = (i64, i64)> {
         let DeviceTrace {
-            ops, calls, asides, ..
+            ops,
+            calls,
+            auxiliary,
+            ..
         } = &self.trace.device;
-        let starts = ops.start.iter().chain(&calls.start).chain(&asides.start);
+        let starts = ops.start.iter().chain(&calls.start).chain(&auxiliary.start);
         let durations = ops
             .duration
             .iter()
             .chain(&calls.duration)
-            .chain(&asides.duration);
+            .chain(&auxiliary.duration);
         starts
             .zip(durations)
             .map(|(start, duration)| self.times(*start, *duration))

@@ -1,7 +1,7 @@
 //! What takes time on a host thread, in the order of PyTorch's list of events.
 
 use super::device::Linked;
-use etlink_model::{AsideKind, DeviceTrace, DurationNs, NameId, Names, ThreadIdx, TimeNs};
+use etlink_model::{AuxiliaryKind, DeviceTrace, DurationNs, NameId, Names, ThreadIdx, TimeNs};
 use std::cmp::Reverse;
 
 /// What a range is; numbers are rows of its table.
@@ -90,20 +90,20 @@ fn of_calls(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = Range>
 }
 
 fn of_asides(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = Range> {
-    let asides = &trace.asides;
+    let auxiliary = &trace.auxiliary;
     // frames are events since PyTorch 2.13 or so (pytorch#178168); traces of 2.5 and before are known by what their header lacks
     let frames = !trace.header.trace_id.is_empty();
-    (0..asides.len()).filter_map(move |row| {
-        let (what, thread) = match asides.kind[row] {
-            AsideKind::Python => (What::Python(row as u32), asides.thread[row]),
-            AsideKind::Overhead => (What::Overhead(row as u32), main),
+    (0..auxiliary.len()).filter_map(move |row| {
+        let (what, thread) = match auxiliary.kind[row] {
+            AuxiliaryKind::Python => (What::Python(row as u32), auxiliary.thread[row]),
+            AuxiliaryKind::Overhead => (What::Overhead(row as u32), main),
             _ => return None,
         };
         let range = plain(
             what,
-            (asides.start[row], asides.duration[row]),
+            (auxiliary.start[row], auxiliary.duration[row]),
             thread,
-            asides.name[row],
+            auxiliary.name[row],
         );
         Some(Range {
             asynchronous: !frames && matches!(what, What::Python(_)),

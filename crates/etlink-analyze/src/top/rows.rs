@@ -7,7 +7,7 @@ use super::shapes::printed;
 use super::stacks::Stacks;
 use super::tree::{Figures, is_frame};
 use super::{Group, Options, Row, Top};
-use etlink_model::{AsideKind, DeviceTrace, DurationNs, MemoryRow, NameId, TimeNs};
+use etlink_model::{AuxiliaryKind, DeviceTrace, DurationNs, MemoryRow, NameId, TimeNs};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
 use std::cmp::Reverse;
@@ -124,7 +124,7 @@ impl<'t, 'o> Rows<'t, 'o> {
         let DeviceTrace {
             rows,
             syncs,
-            asides,
+            auxiliary,
             ..
         } = self.trace;
         for row in 0..rows.len() {
@@ -138,13 +138,14 @@ impl<'t, 'o> Rows<'t, 'o> {
                 syncs.duration[row],
             );
         }
-        for row in (0..asides.len()).filter(|row| asides.kind[*row] == AsideKind::DeviceAnnotation)
+        for row in (0..auxiliary.len())
+            .filter(|row| auxiliary.kind[*row] == AuxiliaryKind::DeviceAnnotation)
         {
             self.add_row(
-                asides.name[row],
+                auxiliary.name[row],
                 true,
-                asides.start[row],
-                asides.duration[row],
+                auxiliary.start[row],
+                auxiliary.duration[row],
             );
         }
     }

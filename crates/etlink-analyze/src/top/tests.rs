@@ -1,11 +1,11 @@
 use super::*;
-use etlink_model::builder::{Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 fn read(draw: &TraceBuilder) -> DeviceTrace {
-    let options = etlink_kineto::ReadOptions {
+    let options = etlink_kineto::KinetoReadOptions {
         threads: 1,
         shapes: true,
-        keep: etlink_kineto::Keep::Asides,
+        keep: etlink_kineto::KeepEvents::Auxiliary,
     };
     etlink_kineto::read(&draw.kineto()[..], options).expect("a trace")
 }
@@ -52,14 +52,14 @@ fn device_time_is_that_of_the_op_which_launched_and_of_all_around_it() {
     draw.launch(
         main,
         (5_000, 8_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (12_000, 30_000),
     );
     draw.launch(
         main,
         (10_000, 14_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (30_000, 40_000),
     );
@@ -67,7 +67,7 @@ fn device_time_is_that_of_the_op_which_launched_and_of_all_around_it() {
     draw.launch(
         main,
         (72_000, 75_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "relu_kernel",
         (80_000, 85_000),
     );
@@ -100,7 +100,7 @@ fn an_only_child_of_the_same_name_is_one_with_its_parent() {
     draw.launch(
         main,
         (5_000, 8_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "add",
         (12_000, 14_000),
     );
@@ -151,7 +151,7 @@ fn annotations_of_streams_are_rows_and_no_device_time() {
     draw.launch(
         main,
         (5_000, 8_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (12_000, 30_000),
     );
@@ -175,10 +175,10 @@ fn annotations_of_streams_are_rows_and_no_device_time() {
 #[test]
 fn a_device_goes_by_its_own_name() {
     for (flavour, name) in [
-        (Flavour::Cuda, "CUDA"),
-        (Flavour::Rocm, "CUDA"),
-        (Flavour::Xpu, "XPU"),
-        (Flavour::Mtia, "MTIA"),
+        (KinetoFlavour::Cuda, "CUDA"),
+        (KinetoFlavour::Rocm, "CUDA"),
+        (KinetoFlavour::Xpu, "XPU"),
+        (KinetoFlavour::Mtia, "MTIA"),
     ] {
         let mut draw = TraceBuilder::new(flavour);
         let main = draw.thread();
@@ -186,13 +186,17 @@ fn a_device_goes_by_its_own_name() {
         draw.launch(
             main,
             (5_000, 8_000),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "gemm",
             (12_000, 30_000),
         );
         let top = of(&draw);
         assert_eq!(top.device, name);
-        let own = if flavour == Flavour::Mtia { 0 } else { 18_000 };
+        let own = if flavour == KinetoFlavour::Mtia {
+            0
+        } else {
+            18_000
+        };
         assert_eq!(
             top.rows[0].self_device_ns,
             own,

@@ -31,10 +31,10 @@ fn unpack(case: &str, file: &str) -> impl std::io::Read + Send + use<> {
 }
 
 fn device(case: &str, rank: u32) -> DeviceTrace {
-    let options = etlink_kineto::ReadOptions {
+    let options = etlink_kineto::KinetoReadOptions {
         threads: 2,
         shapes: true,
-        keep: etlink_kineto::Keep::Asides,
+        keep: etlink_kineto::KeepEvents::Auxiliary,
     };
     etlink_kineto::read(
         unpack(case, &format!("kineto_trace_{rank}.json.gz")),

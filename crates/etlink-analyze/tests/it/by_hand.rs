@@ -2,7 +2,7 @@
 
 use crate::support::{analyzed, analyzed_with};
 use etlink_analyze::{Collectives, Options};
-use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const US: i64 = 1_000;
 
@@ -20,22 +20,34 @@ fn us(start: i64, end: i64) -> (i64, i64) {
 fn gaps_by_cause() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    draw.launch(main, us(0, 1), Queue::stream(7), "a", us(2, 11));
-    draw.launch(main, us(3, 4), Queue::stream(7), "b", us(12, 26));
+    draw.launch(main, us(0, 1), DeviceQueue::stream(7), "a", us(2, 11));
+    draw.launch(main, us(3, 4), DeviceQueue::stream(7), "b", us(12, 26));
     let record = draw.next_correlation();
     draw.call(main, "cudaEventRecord", us(6, 7), record);
     let wait = draw.next_correlation();
     draw.call(main, "cudaStreamWaitEvent", us(8, 9), wait);
     draw.sync(
         "Stream Wait Event",
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         us(8, 9),
         wait,
         Some((7, record)),
     );
-    draw.launch(main, us(10, 11), Queue::stream(20), "first", us(14, 15));
-    draw.launch(main, us(12, 13), Queue::stream(20), "waits", us(27, 45));
-    draw.launch(main, us(50, 52), Queue::stream(7), "c", us(57, 60));
+    draw.launch(
+        main,
+        us(10, 11),
+        DeviceQueue::stream(20),
+        "first",
+        us(14, 15),
+    );
+    draw.launch(
+        main,
+        us(12, 13),
+        DeviceQueue::stream(20),
+        "waits",
+        us(27, 45),
+    );
+    draw.launch(main, us(50, 52), DeviceQueue::stream(7), "c", us(57, 60));
     let analysis = analyzed(&draw);
     let [device] = &analysis.idle[..] else {
         panic!("one device")
@@ -85,20 +97,26 @@ fn gaps_by_cause() {
 fn a_stream_that_waits_for_another() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    draw.launch(main, us(0, 1), Queue::stream(20), "first", us(2, 4));
-    draw.launch(main, us(3, 4), Queue::stream(7), "long", us(5, 40));
+    draw.launch(main, us(0, 1), DeviceQueue::stream(20), "first", us(2, 4));
+    draw.launch(main, us(3, 4), DeviceQueue::stream(7), "long", us(5, 40));
     let record = draw.next_correlation();
     draw.call(main, "cudaEventRecord", us(6, 7), record);
     let wait = draw.next_correlation();
     draw.call(main, "cudaStreamWaitEvent", us(8, 9), wait);
     draw.sync(
         "Stream Wait Event",
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         us(8, 9),
         wait,
         Some((7, record)),
     );
-    draw.launch(main, us(10, 11), Queue::stream(20), "waits", us(42, 50));
+    draw.launch(
+        main,
+        us(10, 11),
+        DeviceQueue::stream(20),
+        "waits",
+        us(42, 50),
+    );
     let analysis = analyzed(&draw);
     let waiting = analysis
         .stream_idle
@@ -125,10 +143,10 @@ fn a_stream_that_waits_for_another() {
 fn waits_are_no_work() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    draw.launch(main, us(0, 1), Queue::stream(7), "a", us(2, 10));
-    draw.kernel(Queue::stream(7), "event_wait", us(10, 50), None);
-    draw.launch(main, us(20, 21), Queue::stream(7), "b", us(50, 60));
-    draw.kernel(Queue::stream(7), "event_wait", us(60, 102), None);
+    draw.launch(main, us(0, 1), DeviceQueue::stream(7), "a", us(2, 10));
+    draw.kernel(DeviceQueue::stream(7), "event_wait", us(10, 50), None);
+    draw.launch(main, us(20, 21), DeviceQueue::stream(7), "b", us(50, 60));
+    draw.kernel(DeviceQueue::stream(7), "event_wait", us(60, 102), None);
     let analysis = analyzed(&draw);
     let [time] = &analysis.breakdown[..] else {
         panic!("one device")
@@ -170,15 +188,20 @@ fn waits_are_no_work() {
 #[test]
 fn a_graph_launch_is_one_call_with_many_rows() {
     for (flavour, call) in [
-        (Flavour::Cuda, "cudaGraphLaunch"),
-        (Flavour::Rocm, "hipGraphLaunch"),
+        (KinetoFlavour::Cuda, "cudaGraphLaunch"),
+        (KinetoFlavour::Rocm, "hipGraphLaunch"),
     ] {
         let mut draw = TraceBuilder::new(flavour);
         let main = draw.thread();
         let id = draw.next_correlation();
         draw.call(main, call, us(0, 10), id);
         for at in 0..5 {
-            draw.kernel(Queue::stream(7), "k", us(20 + 4 * at, 23 + 4 * at), id);
+            draw.kernel(
+                DeviceQueue::stream(7),
+                "k",
+                us(20 + 4 * at, 23 + 4 * at),
+                id,
+            );
         }
         let [launch] = &analyzed(&draw).launches[..] else {
             panic!("one name")
@@ -213,7 +236,7 @@ fn bandwidth_is_over_the_time_in_which_copies_run() {
         let id = draw.next_correlation();
         draw.call(main, "cudaMemcpyAsync", us(start - 5, start - 4), id);
         draw.memcpy(
-            Queue::stream(start % 7),
+            DeviceQueue::stream(start % 7),
             "Memcpy HtoD (Pinned -> Device)",
             us(start, end),
             id,
@@ -261,10 +284,28 @@ fn what_counts_as_a_step() {
                 (at + 70) * US,
             );
         }
-        draw.launch(main, us(5, 6), Queue::stream(7), "in the first", us(10, 20));
+        draw.launch(
+            main,
+            us(5, 6),
+            DeviceQueue::stream(7),
+            "in the first",
+            us(10, 20),
+        );
         // launched in the first, runs in the second
-        draw.launch(main, us(75, 76), Queue::stream(7), "late", us(110, 130));
-        draw.launch(main, us(90, 91), Queue::stream(7), "between", us(140, 145));
+        draw.launch(
+            main,
+            us(75, 76),
+            DeviceQueue::stream(7),
+            "late",
+            us(110, 130),
+        );
+        draw.launch(
+            main,
+            us(90, 91),
+            DeviceQueue::stream(7),
+            "between",
+            us(140, 145),
+        );
         draw
     };
     let steps = analyzed(&draw(["ProfilerStep#3", "ProfilerStep#4"])).steps;
@@ -309,7 +350,7 @@ fn a_step_inside_another() {
         draw.launch(
             main,
             us(at, at + 1),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "a",
             us(at + 10, at + 15),
         );
@@ -332,15 +373,15 @@ fn volume_and_bandwidth_of_collectives() {
         (100, "allreduce", 2),
         (200, "_allgather_base", 3),
     ] {
-        let comms = Comms {
+        let comms = ParamComms {
             in_elements: 1_000,
             out_elements: if seq == 3 { 4_000 } else { 1_000 },
-            ..Comms::new(name, 0..4, 0, seq)
+            ..ParamComms::new(name, 0..4, 0, seq)
         };
         let id = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", us(at, at + 1), id);
         draw.collective_kernel(
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclDevKernel_x",
             us(at + 5, at + 10),
             id,
@@ -350,7 +391,7 @@ fn volume_and_bandwidth_of_collectives() {
     draw.launch(
         main,
         us(300, 301),
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "ncclDevKernel_ReduceScatter_Sum_f32",
         us(305, 306),
     );
@@ -393,11 +434,11 @@ fn host_ops_last_as_long_as_what_carries_them_out() {
     draw.distributed(0, 2);
     let (main, worker) = (draw.thread(), draw.thread());
     for at in [0, 1_000] {
-        let comms = Comms {
+        let comms = ParamComms {
             in_elements: 1_000,
             out_elements: 1_000,
             dtype: "Float".into(),
-            ..Comms::new("allreduce", 0..2, 0, at)
+            ..ParamComms::new("allreduce", 0..2, 0, at)
         };
         draw.op(main, "c10d::allreduce_", at * US, (at + 20) * US);
         draw.collective(main, &comms, (at + 2) * US, (at + 10) * US);
@@ -492,16 +533,16 @@ fn all_reduces(length: fn(i64) -> i64) -> Collectives {
     draw.distributed(0, 2);
     let main = draw.thread();
     for (at, elements) in [(0, 250), (100, 500), (200, 1_000)] {
-        let comms = Comms {
+        let comms = ParamComms {
             in_elements: elements,
             out_elements: elements,
-            ..Comms::new("allreduce", 0..2, 0, at)
+            ..ParamComms::new("allreduce", 0..2, 0, at)
         };
         let id = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", us(at, at + 1), id);
         let end = (at + 5) * US + length(elements as i64);
         draw.collective_kernel(
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclDevKernel_x",
             ((at + 5) * US, end),
             id,
@@ -552,23 +593,23 @@ fn metrics_of_a_run() {
         draw.launch(
             main,
             us(at, at + 1),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "gemm",
             us(at + 10, at + 40),
         );
         let id = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", us(at + 2, at + 3), id);
         draw.collective_kernel(
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclDevKernel_x",
             us(at + 30, at + 40),
             id,
-            &Comms::new("allreduce", 0..2, 0, step),
+            &ParamComms::new("allreduce", 0..2, 0, step),
         );
         let id = draw.next_correlation();
         draw.call(main, "cudaMemcpyAsync", us(at + 4, at + 5), id);
         draw.memcpy(
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "Memcpy DtoD (Device -> Device)",
             us(at + 40, at + 50),
             id,
@@ -633,14 +674,14 @@ fn operations_and_how_much_of_the_peaks_is_used() {
         draw.launch(
             main,
             us(at + 1, at + 2),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "gemm",
             us(at + 10, at + 30),
         );
         draw.launch(
             main,
             us(at + 3, at + 4),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "splitk",
             us(at + 30, at + 40),
         );
@@ -651,16 +692,22 @@ fn operations_and_how_much_of_the_peaks_is_used() {
     draw.launch(
         main,
         us(161, 162),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "elementwise",
         us(170, 180),
     );
-    draw.launch(main, us(200, 201), Queue::stream(7), "gemm", us(205, 210));
-    let comms = Comms::new("allreduce", 0..2, 0, 1);
+    draw.launch(
+        main,
+        us(200, 201),
+        DeviceQueue::stream(7),
+        "gemm",
+        us(205, 210),
+    );
+    let comms = ParamComms::new("allreduce", 0..2, 0, 1);
     let id = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", us(202, 203), id);
     draw.collective_kernel(
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "ncclDevKernel_x",
         us(204, 208),
         id,
@@ -704,7 +751,7 @@ fn coverage_by_time_and_by_kernel() {
     // the builder's kernels have 128 blocks, 0.592593 on each multiprocessor
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    draw.launch(main, us(0, 1), Queue::stream(7), "a", us(2, 3));
+    draw.launch(main, us(0, 1), DeviceQueue::stream(7), "a", us(2, 3));
     draw.raw(
         r#"{"ph": "X", "cat": "kernel", "name": "no grid", "pid": 0, "tid": 7, "ts": 20.000, "dur": 4.000, "args": {"device": 0, "stream": 7}}"#,
     );
@@ -726,7 +773,7 @@ fn coverage_by_time_and_by_kernel() {
 
 #[test]
 fn grids_that_hip_counts_in_threads() {
-    let mut draw = TraceBuilder::new(Flavour::Rocm);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Rocm);
     draw.metadata(
         "deviceProperties",
         r#"[{"id": 0, "name": "AMD Instinct MI210", "numSms": 104}]"#,
@@ -740,7 +787,7 @@ fn grids_that_hip_counts_in_threads() {
         let id = draw.next_correlation();
         draw.call(main, call, us(at, at + 1), id);
         // grid [64, 2, 1], block [128, 1, 1]: 128 blocks, or 64 x 2 threads in 2 blocks
-        draw.kernel(Queue::stream(0), "k", us(at + 2, at + 3), id);
+        draw.kernel(DeviceQueue::stream(0), "k", us(at + 2, at + 3), id);
     }
     let [coverage] = &analyzed(&draw).coverage[..] else {
         panic!("one device")
@@ -762,7 +809,7 @@ fn sequences_of_the_outermost_ops() {
         draw.launch(
             main,
             us(at + 10, at + 11),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "gemm",
             us(at + 20, at + 30),
         );
@@ -770,7 +817,7 @@ fn sequences_of_the_outermost_ops() {
             draw.launch(
                 main,
                 us(at + 45, at + 46),
-                Queue::stream(7),
+                DeviceQueue::stream(7),
                 "bias",
                 us(at + 60, at + 65),
             );

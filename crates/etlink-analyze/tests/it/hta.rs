@@ -2,7 +2,7 @@
 
 use crate::support::linked;
 use etlink_analyze::hta::{Settings, Tables, tables};
-use etlink_model::builder::{Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, TraceBuilder};
 
 const US: i64 = 1_000;
 
@@ -18,18 +18,24 @@ fn of(draw: &TraceBuilder, settings: Settings) -> Tables {
 fn draw() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    draw.launch(main, (US / 2, US), Queue::stream(7), "gemm", (2_300, 5_800));
+    draw.launch(
+        main,
+        (US / 2, US),
+        DeviceQueue::stream(7),
+        "gemm",
+        (2_300, 5_800),
+    );
     draw.launch(
         main,
         (1_500, 2 * US),
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "ncclDevKernel_AllReduce",
         (4_100, 8_000),
     );
     let id = draw.next_correlation();
     draw.call(main, "cudaMemcpyAsync", (10_500, 11_000), id);
     draw.memcpy(
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "Memcpy HtoD (Pageable -> Device)",
         (12_000, 15_200),
         id,
@@ -107,8 +113,20 @@ fn times_lose_what_is_no_whole_microsecond() {
 fn rows_shorter_than_a_microsecond_have_a_negative_length() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    draw.launch(main, (0, 500), Queue::stream(7), "short", (2_200, 2_700));
-    draw.launch(main, (600, 900), Queue::stream(7), "short", (4_300, 5_100));
+    draw.launch(
+        main,
+        (0, 500),
+        DeviceQueue::stream(7),
+        "short",
+        (2_200, 2_700),
+    );
+    draw.launch(
+        main,
+        (600, 900),
+        DeviceQueue::stream(7),
+        "short",
+        (4_300, 5_100),
+    );
     let tables = of(&draw, Settings::default());
     let [kernel] = &tables.kernel_breakdown[..] else {
         panic!("one name")
@@ -139,7 +157,7 @@ fn idle_time_by_when_the_call_began() {
         draw.launch(
             main,
             (call * US, call * US + 500),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "k",
             (start * US, end * US),
         );
@@ -171,13 +189,13 @@ fn the_last_step_is_left_out() {
         draw.launch(
             main,
             (at + US, at + 2 * US),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "k",
             (at + 10 * US, at + 20 * US),
         );
     }
     // lost in any case: no call has its id
-    draw.kernel(Queue::stream(7), "stray", (40 * US, 45 * US), 77);
+    draw.kernel(DeviceQueue::stream(7), "stray", (40 * US, 45 * US), 77);
     let steps = |settings| {
         let tables = of(&draw, settings);
         let steps: Vec<u64> = tables.profiler_steps.iter().map(|step| step.step).collect();
@@ -205,7 +223,7 @@ fn queue_and_bandwidth_over_samples() {
         draw.launch(
             main,
             (call * US, call * US + 500),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "k",
             (start * US, (start + 1) * US),
         );
@@ -213,7 +231,7 @@ fn queue_and_bandwidth_over_samples() {
     let id = draw.next_correlation();
     draw.call(main, "cudaMemcpyAsync", (20 * US, 21 * US), id);
     draw.memcpy(
-        Queue::stream(9),
+        DeviceQueue::stream(9),
         "Memcpy DtoH (Device -> Pageable)",
         (22 * US, 24 * US),
         id,
@@ -260,7 +278,7 @@ fn what_hta_takes_for_device_rows() {
     draw.launch(
         main,
         (0, US),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "multimem_all_reduce",
         (2 * US, 4 * US),
     );
@@ -270,7 +288,7 @@ fn what_hta_takes_for_device_rows() {
     draw.call(main, "cudaStreamSynchronize", (20 * US, 30 * US), wait);
     draw.sync(
         "Stream Sync",
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         (20 * US, 30 * US),
         wait,
         None,

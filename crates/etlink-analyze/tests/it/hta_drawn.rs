@@ -5,7 +5,7 @@
 use crate::support::linked;
 use etlink_analyze::hta::{AllRanks, NameStats, Settings, Tables, all_ranks, tables};
 use etlink_model::Severity;
-use etlink_model::builder::{Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, TraceBuilder};
 use std::path::Path;
 
 const US: i64 = 1_000;
@@ -70,7 +70,7 @@ fn names() -> TraceBuilder {
         draw.launch(
             main,
             (start * US, (start + 5) * US),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             &name,
             ((start + 10) * US, (start + 10 + length) * US),
         );
@@ -126,7 +126,7 @@ fn annotations() -> TraceBuilder {
         draw.launch(
             main,
             ((start + 10) * US, (start + 15) * US),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "k",
             ((start + 30) * US, (start + 60) * US),
         );
@@ -186,7 +186,7 @@ fn full_queue() -> TraceBuilder {
         draw.launch(
             main,
             (at * US, at * US + 500),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "k",
             ((2_000 + 2 * at) * US, (2_001 + 2 * at) * US),
         );
@@ -226,7 +226,7 @@ fn ties() -> TraceBuilder {
             id,
         );
         draw.memcpy(
-            Queue::stream(9),
+            DeviceQueue::stream(9),
             "Memcpy HtoD (Pageable -> Device)",
             ((start + 5) * US, (start + 20) * US),
             id,
@@ -235,7 +235,7 @@ fn ties() -> TraceBuilder {
         draw.launch(
             main,
             ((start + 10) * US, (start + 15) * US),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "gemm",
             ((start + 20) * US, (start + 40) * US),
         );
@@ -284,7 +284,7 @@ fn late_rank(rank: i64) -> TraceBuilder {
         draw.launch(
             main,
             ((start + 5) * US, (start + 9) * US),
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclKernel_AllReduce_RING_LL",
             (begin * US, (start + 90) * US),
         );
@@ -293,7 +293,7 @@ fn late_rank(rank: i64) -> TraceBuilder {
         draw.launch(
             main,
             ((start + 6) * US, (start + 9) * US),
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclKernel_AllGather",
             (begin * US, (start + 120) * US),
         );
@@ -301,7 +301,7 @@ fn late_rank(rank: i64) -> TraceBuilder {
         draw.launch(
             main,
             ((start + 7) * US, (start + 9) * US),
-            Queue::stream(21),
+            DeviceQueue::stream(21),
             "ncclKernel_Broadcast",
             ((start + 130) * US, (start + 131) * US),
         );
@@ -363,8 +363,8 @@ fn the_first_event_has_no_number() {
         event("Kernel", "k", stream, 30, 2),
     ];
     let text = format!(r#"{{"traceEvents": [{}]}}"#, events.join(","));
-    let device =
-        etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions::default()).expect("reads");
+    let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::KinetoReadOptions::default())
+        .expect("reads");
     let trace =
         etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
     let queues = tables(&trace, Settings::default())

@@ -4,7 +4,7 @@ use crate::support::analyzed;
 use etlink_analyze::diff::diff;
 use etlink_analyze::top::{Group, top};
 use etlink_analyze::{Analysis, total};
-use etlink_model::builder::{Comms, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, ParamComms, TraceBuilder};
 use proptest::prelude::*;
 
 /// What a program does next: on which stream, after how long, for how long.
@@ -54,7 +54,7 @@ fn draw(program: &[Work], rank: i64) -> TraceBuilder {
     } in program.iter().copied()
     {
         now += after;
-        let queue = Queue {
+        let queue = DeviceQueue {
             device,
             context: 1,
             stream,
@@ -83,7 +83,7 @@ fn draw(program: &[Work], rank: i64) -> TraceBuilder {
                     "ncclDevKernel_AllReduce_Sum_f32",
                     span,
                     id,
-                    &Comms::new("allreduce", 0..2, rank, seq),
+                    &ParamComms::new("allreduce", 0..2, rank, seq),
                 );
             }
         }
@@ -218,7 +218,7 @@ proptest! {
             format!(r#"{{"ph": "{phase}", "cat": "{category}", "name": "{name}", {place}, "args": {{{args}, "Bytes": -9223372036854775808, "Total Allocated": 18446744073709551615}}}}"#)
         };
         let text = format!("{{\"traceEvents\": [{}]}}", events.iter().map(event).collect::<Vec<_>>().join(","));
-        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions { keep: etlink_kineto::Keep::Asides, ..Default::default() }).expect("reads");
+        let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::KinetoReadOptions { keep: etlink_kineto::KeepEvents::Auxiliary, ..Default::default() }).expect("reads");
         for group in [Group::Name, Group::Shape, Group::Stack(2)] {
             let tables = top(&device, etlink_analyze::top::Options { group, python: true, shapes: None });
             drop(diff(&[&tables], &[&tables, &tables]));

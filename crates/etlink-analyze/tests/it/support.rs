@@ -5,10 +5,10 @@ use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::builder::TraceBuilder;
 
 pub(crate) fn linked(draw: &TraceBuilder) -> LinkedTrace {
-    let options = etlink_kineto::ReadOptions {
+    let options = etlink_kineto::KinetoReadOptions {
         threads: 1,
         shapes: true,
-        keep: etlink_kineto::Keep::Asides,
+        keep: etlink_kineto::KeepEvents::Auxiliary,
     };
     let device = etlink_kineto::read(&draw.kineto()[..], options).expect("reads");
     etlink_link::link(None, device, LinkOptions::default()).expect("links")

@@ -6,7 +6,7 @@
 use super::wire::Messages;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankClock;
-use etlink_model::Label;
+use etlink_model::TrackLabel;
 
 /// Version of the Chakra schema that the nodes follow.
 const SCHEMA_VERSION: &str = "0.0.4";
@@ -78,8 +78,8 @@ pub(crate) fn pid(trace: &LinkedTrace) -> Option<u64> {
         .threads
         .iter()
         .find_map(|thread| match thread.pid {
-            Label::Int(pid) => Some(pid),
-            Label::Text(_) => None,
+            TrackLabel::Int(pid) => Some(pid),
+            TrackLabel::Text(_) => None,
         });
     u64::try_from(said.or(seen)?).ok()
 }

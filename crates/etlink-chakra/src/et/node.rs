@@ -11,7 +11,7 @@ use crate::{Latency, WriteOptions, WriteSummary, utf8};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::roofline::RooflineWork;
 use etlink_link::{CollectiveRef, Edge, EdgeKind, LinkedTrace, Node, NodeDeps, NodeKind};
-use etlink_model::{CollectiveKind, CpuOps, DurationNs, Label, OpIdx, RowIdx, RowKind};
+use etlink_model::{CollectiveKind, CpuOps, DurationNs, OpIdx, RowIdx, RowKind, TrackLabel};
 
 /// Field numbers of `Node`.
 mod field {
@@ -258,8 +258,8 @@ impl<'t> Encoder<'t> {
         };
         for (name, label) in [("pid", thread.pid), ("tid", thread.tid)] {
             match label {
-                Label::Int(number) => self.message.attr_int(name, number),
-                Label::Text(text) => self.message.attr_text(name, device.names.get(text)),
+                TrackLabel::Int(number) => self.message.attr_int(name, number),
+                TrackLabel::Text(text) => self.message.attr_text(name, device.names.get(text)),
             }
         }
     }

@@ -269,9 +269,9 @@ fn without_gaps_their_deps_take_their_place() {
 #[test]
 fn a_thread_that_only_looks_on_does_not_hold_up_the_others() {
     let mut trace = sample(true);
-    let other = etlink_model::Thread {
-        pid: etlink_model::Label::Int(100),
-        tid: etlink_model::Label::Int(102),
+    let other = etlink_model::HostThread {
+        pid: etlink_model::TrackLabel::Int(100),
+        tid: etlink_model::TrackLabel::Int(102),
     };
     trace.device.threads.push(other);
     trace.nodes.push(etlink_link::Node {

@@ -8,7 +8,7 @@ use super::wire::{Attr, AttrValue, Field, attr, next_field, numbers};
 use super::{FileKind, Graph, GraphNode, ReadError};
 use crate::finding::{Example, FindingKind};
 use crate::proto::NodeType;
-use etlink_model::Label;
+use etlink_model::TrackLabel;
 use prost::DecodeError;
 use std::borrow::Cow;
 use std::io::{BufRead, ErrorKind, Read};
@@ -270,7 +270,7 @@ fn finish(
         (&mut node.place.tid, seen.tid),
     ] {
         *label = text
-            .map(|text| Label::Text(graph.names.intern(&String::from_utf8_lossy(text))))
+            .map(|text| TrackLabel::Text(graph.names.intern(&String::from_utf8_lossy(text))))
             .or(*label);
     }
     node.comm.group = seen
@@ -330,8 +330,8 @@ fn free_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut Seen<'a>, attr: Attr<
         (b"correlation", AttrValue::Int(correlation)) => node.correlation = Some(correlation),
         (b"device", AttrValue::Int(device)) => node.place.device = Some(device),
         (b"stream", AttrValue::Int(stream)) => node.place.stream = Some(stream),
-        (b"pid", AttrValue::Int(pid)) => node.place.pid = Some(Label::Int(pid)),
-        (b"tid", AttrValue::Int(tid)) => node.place.tid = Some(Label::Int(tid)),
+        (b"pid", AttrValue::Int(pid)) => node.place.pid = Some(TrackLabel::Int(pid)),
+        (b"tid", AttrValue::Int(tid)) => node.place.tid = Some(TrackLabel::Int(tid)),
         (b"pg_name", _) => seen.wrong_type = Some(attr.name),
         _ => {}
     }

@@ -6,12 +6,15 @@
 use super::{FileKind, Graph, GraphNode, Place, ReadError};
 use crate::finding::{Example, FindingKind};
 use crate::proto::NodeType;
-use etlink_json::{Broken, Damage, Envelope, Layout, Scanner, Value, read_elements, scan_fields};
-use etlink_model::Label;
+use etlink_json::{
+    ArrayEnvelope, ArrayLayout, BrokenJson, JsonScanner, JsonValue, ReadDamage, read_elements,
+    scan_fields,
+};
+use etlink_model::TrackLabel;
 use std::io::Read;
 
 /// Elements begin with what the first one begins with: `id`, in 1.0.1 `name`.
-const LAYOUT: Layout = Layout {
+const LAYOUT: ArrayLayout = ArrayLayout {
     array: "nodes",
     first_keys: &[],
     chunk_bytes: 1 << 20,
@@ -57,7 +60,7 @@ pub(crate) fn read_etplus(source: impl Read + Send) -> Result<Graph, ReadError> 
         format: FileKind::HostTrace,
         ..Graph::default()
     };
-    let parse = |part: &mut Vec<Element>, scanner: &mut Scanner<'_>| {
+    let parse = |part: &mut Vec<Element>, scanner: &mut JsonScanner<'_>| {
         part.push(element(scanner)?);
         Ok(())
     };
@@ -71,7 +74,7 @@ pub(crate) fn read_etplus(source: impl Read + Send) -> Result<Graph, ReadError> 
     Ok(graph)
 }
 
-fn element(scanner: &mut Scanner<'_>) -> Result<Element, Broken> {
+fn element(scanner: &mut JsonScanner<'_>) -> Result<Element, BrokenJson> {
     let mut element = Element::default();
     while let Some(key) = scanner.key()? {
         let value = scanner.value()?;
@@ -109,8 +112,8 @@ fn mark(wanted: &[&'static str], key: &[u8], seen: &mut Vec<&'static str>) {
     }
 }
 
-fn ids(list: Value<'_>, out: &mut Vec<u64>) -> Result<(), Broken> {
-    let mut items = Scanner::new(list.raw());
+fn ids(list: JsonValue<'_>, out: &mut Vec<u64>) -> Result<(), BrokenJson> {
+    let mut items = JsonScanner::new(list.raw());
     if items.eat(b'[') {
         while let Some(item) = items.item()? {
             out.extend(item.uint());
@@ -119,16 +122,16 @@ fn ids(list: Value<'_>, out: &mut Vec<u64>) -> Result<(), Broken> {
     Ok(())
 }
 
-fn attrs(list: Value<'_>, element: &mut Element) -> Result<(), Broken> {
-    let mut items = Scanner::new(list.raw());
+fn attrs(list: JsonValue<'_>, element: &mut Element) -> Result<(), BrokenJson> {
+    let mut items = JsonScanner::new(list.raw());
     if !items.eat(b'[') {
         return Ok(());
     }
     while let Some(item) = items.item()? {
-        let Value::Nested(object) = item else {
+        let JsonValue::Nested(object) = item else {
             continue;
         };
-        let mut fields = Scanner::new(object);
+        let mut fields = JsonScanner::new(object);
         fields.enter()?;
         let mut is_thread = false;
         while let Some(key) = fields.key()? {
@@ -138,7 +141,7 @@ fn attrs(list: Value<'_>, element: &mut Element) -> Result<(), Broken> {
                     is_thread = value.raw() == b"tid";
                     mark(&NODE_ATTRS, value.raw(), &mut element.attrs);
                 }
-                b"value" if is_thread => element.place.tid = value.int().map(Label::Int),
+                b"value" if is_thread => element.place.tid = value.int().map(TrackLabel::Int),
                 _ => {}
             }
         }
@@ -203,9 +206,9 @@ fn missing(wanted: &[&str], seen: &[&str]) -> String {
 }
 
 /// What stands around the nodes.
-fn document(graph: &mut Graph, envelope: &Envelope) {
+fn document(graph: &mut Graph, envelope: &ArrayEnvelope) {
     let metadata = &mut graph.metadata;
-    let mut field = |key: &[u8], value: Value<'_>| {
+    let mut field = |key: &[u8], value: JsonValue<'_>| {
         metadata.push((
             String::from_utf8_lossy(key).into_owned(),
             value.text().into_owned(),
@@ -232,7 +235,7 @@ fn document(graph: &mut Graph, envelope: &Envelope) {
     }
 }
 
-fn damage(graph: &mut Graph, damage: &Damage) {
+fn damage(graph: &mut Graph, damage: &ReadDamage) {
     let example = |detail: &str| Example {
         offset: damage.first_offset,
         detail: detail.to_owned(),

@@ -2,7 +2,7 @@
 
 use crate::finding::Findings;
 use crate::proto::NodeType;
-use etlink_model::{Label, NameId, Names};
+use etlink_model::{NameId, Names, TrackLabel};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::Serialize;
@@ -79,9 +79,9 @@ pub struct CommAttrs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
     /// `pid`.
-    pub pid: Option<Label>,
+    pub pid: Option<TrackLabel>,
     /// `tid`.
-    pub tid: Option<Label>,
+    pub tid: Option<TrackLabel>,
     /// `device`.
     pub device: Option<i64>,
     /// `stream`.

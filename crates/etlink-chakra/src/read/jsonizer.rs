@@ -4,7 +4,7 @@
 use super::{FileKind, Graph, GraphNode, Place, ReadError};
 use crate::finding::{Example, FindingKind};
 use crate::proto::NodeType;
-use etlink_model::Label;
+use etlink_model::TrackLabel;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::io::{BufReader, Read};
@@ -153,8 +153,8 @@ fn node(graph: &mut Graph, message: &Message) {
     };
     for (label, name) in [(&mut node.place.pid, "pid"), (&mut node.place.tid, "tid")] {
         *label = number(name)
-            .map(Label::Int)
-            .or_else(|| Some(Label::Text(graph.names.intern(text(name)?))));
+            .map(TrackLabel::Int)
+            .or_else(|| Some(TrackLabel::Text(graph.names.intern(text(name)?))));
     }
     node.comm.group = text("pg_name").map(|group| graph.names.intern(group));
     let ids = |list: &[Number]| list.iter().map(Number::id).collect::<Vec<u64>>();

@@ -37,7 +37,7 @@ pub enum ReadError {
     },
     /// The document has no nodes, or its array is not readable.
     #[error("an execution trace was expected, but {0}")]
-    Json(#[from] etlink_json::ReadError),
+    Json(#[from] etlink_json::JsonReadError),
     /// Not a Chakra trace in any form.
     #[error("a Chakra trace (.et), its JSON, or an ET+ JSON was expected; {}", found(*.kind))]
     NotChakra {

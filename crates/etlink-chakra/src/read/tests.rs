@@ -7,7 +7,7 @@ use crate::etplus::write_etplus;
 use crate::proto::NodeType;
 use crate::testing::sample;
 use crate::{WriteOptions, finding::Findings};
-use etlink_model::Label;
+use etlink_model::TrackLabel;
 use proptest::prelude::*;
 
 fn et_bytes() -> Vec<u8> {
@@ -143,12 +143,12 @@ fn the_jsonizers_output_is_read() {
         (graph.latency_ns[0], graph.correlation[0]),
         (Some(6_500), Some(5))
     );
-    let main = graph.names.find("main").map(Label::Text);
+    let main = graph.names.find("main").map(TrackLabel::Text);
     assert_eq!(
         graph.place_of(0),
         Place {
             pid: main,
-            tid: Some(Label::Int(21)),
+            tid: Some(TrackLabel::Int(21)),
             ..Place::default()
         }
     );

@@ -1,7 +1,7 @@
 //! What is damaged, and how.
 
 use anyhow::{Context, Result};
-use etlink_model::builder::{Comms, HostSchema, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use std::fs::DirEntry;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -117,14 +117,14 @@ fn drawn(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
         draw.launch(
             main,
             (at(5), at(8)),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "gemm",
             (at(12), at(60)),
         );
         draw.launch(
             main,
             (at(10), at(12)),
-            Queue {
+            DeviceQueue {
                 device: 1,
                 context: 1,
                 stream: 9,
@@ -135,18 +135,18 @@ fn drawn(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
         let copy = draw.next_correlation();
         draw.call(main, "cudaMemcpyAsync", (at(15), at(18)), copy);
         draw.memcpy(
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "Memcpy HtoD (Pinned -> Device)",
             (at(62), at(70)),
             copy,
             4096,
         );
-        let comms = Comms::new("allreduce", 0..ranks as u64, rank, step);
+        let comms = ParamComms::new("allreduce", 0..ranks as u64, rank, step);
         draw.collective(main, &comms, at(50), at(60));
         let reduce = draw.next_correlation();
         draw.call(main, "cudaLaunchKernelExC", (at(52), at(55)), reduce);
         draw.collective_kernel(
-            Queue::stream(24),
+            DeviceQueue::stream(24),
             "ncclDevKernel_AllReduce_Sum_f32",
             (at(58), at(90)),
             reduce,
@@ -156,7 +156,7 @@ fn drawn(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
         draw.call(main, "cudaStreamWaitEvent", (at(92), at(93)), wait);
         draw.sync(
             "Stream Wait Event",
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             (at(92), at(93)),
             wait,
             Some((24, reduce)),
@@ -164,7 +164,7 @@ fn drawn(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
         draw.launch(
             main,
             (at(95), at(97)),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "gemm",
             (at(99), at(130)),
         );

@@ -94,14 +94,14 @@ fn one(recording: &Recording, rules: &Rules) -> Result<()> {
 fn linked(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> {
     let device = etlink_kineto::read(
         device,
-        etlink_kineto::ReadOptions {
+        etlink_kineto::KinetoReadOptions {
             threads,
             shapes: true,
-            keep: etlink_kineto::Keep::Asides,
+            keep: etlink_kineto::KeepEvents::Auxiliary,
         },
     )
     .ok()?;
-    let mut host = etlink_host::read(host, etlink_host::ReadOptions { threads }).ok();
+    let mut host = etlink_host::read(host, etlink_host::HostReadOptions { threads }).ok();
     host.iter_mut()
         .for_each(|host| host.tensors = Some(etlink_host::tensor_uses(host)));
     etlink_link::link(

@@ -2,14 +2,14 @@
 
 use super::document::{Document, Family, Finder};
 use anyhow::Result;
-use etlink_json::Broken;
+use etlink_json::BrokenJson;
 
 /// A Kineto trace.
 pub(super) fn document(text: Vec<u8>) -> Result<Document> {
     Document::new(text, "traceEvents", event)
 }
 
-fn event(finder: &mut Finder<'_>) -> Result<(), Broken> {
+fn event(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
     let (mut start, mut duration) = (None, None);
     while let Some(key) = finder.scanner.key()? {
         match key {
@@ -27,7 +27,7 @@ fn event(finder: &mut Finder<'_>) -> Result<(), Broken> {
     Ok(())
 }
 
-fn arguments(finder: &mut Finder<'_>) -> Result<(), Broken> {
+fn arguments(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
     finder.scanner.enter()?;
     while let Some(key) = finder.scanner.key()? {
         // 0 is no id, but the first event, sequence and Python call are numbered 0

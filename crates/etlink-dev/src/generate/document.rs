@@ -1,7 +1,9 @@
 //! A trace as text, with the places of the numbers that change from one repetition to the next.
 
 use anyhow::{Context, Result, bail};
-use etlink_json::{Broken, Cutter, Layout, Scanner, Value, micros_to_ns, parse_int};
+use etlink_json::{
+    ArrayLayout, BrokenJson, ChunkReader, JsonScanner, JsonValue, micros_to_ns, parse_int,
+};
 use std::io::{self, Write};
 use std::ops::Range;
 
@@ -112,11 +114,11 @@ impl Document {
     pub(super) fn new(
         text: Vec<u8>,
         key: &'static str,
-        read: impl Fn(&mut Finder<'_>) -> Result<(), Broken>,
+        read: impl Fn(&mut Finder<'_>) -> Result<(), BrokenJson>,
     ) -> Result<Document> {
-        let start = Cutter::open(
+        let start = ChunkReader::open(
             &text[..],
-            Layout {
+            ArrayLayout {
                 array: key,
                 first_keys: &[],
                 chunk_bytes: 1 << 16,
@@ -126,7 +128,7 @@ impl Document {
         .len();
         let mut found = Document::default();
         let mut finder = Finder {
-            scanner: Scanner::new(&text[start..]),
+            scanner: JsonScanner::new(&text[start..]),
             offset: start,
             places: vec![],
             window: None,
@@ -234,7 +236,7 @@ pub(super) fn write_micros(ns: i64, out: &mut impl Write) -> io::Result<()> {
 /// Walks an element and notes where its numbers stand.
 pub(super) struct Finder<'a> {
     /// Stands inside the element.
-    pub(super) scanner: Scanner<'a>,
+    pub(super) scanner: JsonScanner<'a>,
     offset: usize,
     places: Vec<Place>,
     window: Option<(i64, i64)>,
@@ -243,7 +245,7 @@ pub(super) struct Finder<'a> {
 
 impl<'a> Finder<'a> {
     /// Takes a value of this family; `least` and more is an id, less says that there is none.
-    pub(super) fn number(&mut self, family: Family, least: i64) -> Result<Option<i64>, Broken> {
+    pub(super) fn number(&mut self, family: Family, least: i64) -> Result<Option<i64>, BrokenJson> {
         let (at, value) = self.value()?;
         let number = parse_int(value.raw());
         if let Some(number) = number.filter(|number| *number >= least) {
@@ -253,12 +255,12 @@ impl<'a> Finder<'a> {
     }
 
     /// Takes a time in microseconds; returns nanoseconds.
-    pub(super) fn time(&mut self) -> Result<Option<i64>, Broken> {
+    pub(super) fn time(&mut self) -> Result<Option<i64>, BrokenJson> {
         self.micros(Family::Time)
     }
 
     /// Takes a value in microseconds; returns nanoseconds.
-    pub(super) fn micros(&mut self, family: Family) -> Result<Option<i64>, Broken> {
+    pub(super) fn micros(&mut self, family: Family) -> Result<Option<i64>, BrokenJson> {
         let (at, value) = self.value()?;
         let ns = micros_to_ns(value.raw());
         if let Some(ns) = ns {
@@ -268,7 +270,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Takes a name; of `ProfilerStep#7` the number is noted.
-    pub(super) fn name(&mut self) -> Result<&'a [u8], Broken> {
+    pub(super) fn name(&mut self) -> Result<&'a [u8], BrokenJson> {
         let (at, value) = self.value()?;
         const STEP: &[u8] = b"ProfilerStep#";
         if let Some(digits) = value.raw().strip_prefix(STEP)
@@ -291,11 +293,11 @@ impl<'a> Finder<'a> {
     }
 
     /// A value and where its characters begin.
-    fn value(&mut self) -> Result<(usize, Value<'a>), Broken> {
+    fn value(&mut self) -> Result<(usize, JsonValue<'a>), BrokenJson> {
         self.scanner.peek();
         let at = self.offset + self.scanner.pos();
         let value = self.scanner.value()?;
-        Ok((at + usize::from(matches!(value, Value::Text(_))), value))
+        Ok((at + usize::from(matches!(value, JsonValue::Text(_))), value))
     }
 
     fn note(&mut self, at: usize, text: &[u8], family: Family, value: i64) {

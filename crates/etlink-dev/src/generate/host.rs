@@ -3,7 +3,7 @@
 
 use super::document::{Document, Family, Finder};
 use anyhow::Result;
-use etlink_json::Broken;
+use etlink_json::BrokenJson;
 
 /// What the names of the process's and the threads' nodes begin with.
 const ROOT: &[u8] = b"[pytorch|profiler|execution_trace|";
@@ -13,7 +13,7 @@ pub(super) fn document(text: Vec<u8>) -> Result<Document> {
     Document::new(text, "nodes", node)
 }
 
-fn node(finder: &mut Finder<'_>) -> Result<(), Broken> {
+fn node(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
     let (mut id, mut name) = (None, &b""[..]);
     while let Some(key) = finder.scanner.key()? {
         match key {
@@ -30,7 +30,7 @@ fn node(finder: &mut Finder<'_>) -> Result<(), Broken> {
     Ok(())
 }
 
-fn attributes(finder: &mut Finder<'_>) -> Result<(), Broken> {
+fn attributes(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
     loop {
         while finder.scanner.eat(b',') {}
         if finder.scanner.eat(b']') {
@@ -49,7 +49,7 @@ fn attributes(finder: &mut Finder<'_>) -> Result<(), Broken> {
 }
 
 /// Takes the value of the key or attribute `name`.
-fn number(finder: &mut Finder<'_>, name: &[u8]) -> Result<(), Broken> {
+fn number(finder: &mut Finder<'_>, name: &[u8]) -> Result<(), BrokenJson> {
     let (family, least) = match name {
         b"rf_id" => (Family::Function, 1),
         b"fw_parent" => (Family::Node, 1),

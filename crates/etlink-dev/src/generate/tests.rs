@@ -26,8 +26,8 @@ fn report(recording: &Recording, times: u32) -> LinkReport {
         serde_json::from_slice::<serde::de::IgnoredAny>(text).expect("is JSON");
     }
     let host =
-        etlink_host::read(&host[..], etlink_host::ReadOptions::default()).expect("host trace");
-    let device = etlink_kineto::read(&device[..], etlink_kineto::ReadOptions::default())
+        etlink_host::read(&host[..], etlink_host::HostReadOptions::default()).expect("host trace");
+    let device = etlink_kineto::read(&device[..], etlink_kineto::KinetoReadOptions::default())
         .expect("device trace");
     etlink_link::link(Some(host), device, etlink_link::LinkOptions::default())
         .expect("links")

@@ -217,10 +217,10 @@ fn tables(traces: &[PathBuf], settings: Settings) -> Result<Map<String, Value>> 
     let rank = |trace: &PathBuf| -> Result<Tables> {
         let device = etlink_kineto::read(
             &read(trace)?[..],
-            etlink_kineto::ReadOptions {
+            etlink_kineto::KinetoReadOptions {
                 threads: 1,
                 shapes: false,
-                keep: etlink_kineto::Keep::Asides,
+                keep: etlink_kineto::KeepEvents::Auxiliary,
             },
         )?;
         Ok(hta::tables(

@@ -2,14 +2,17 @@
 
 use super::Pair;
 use anyhow::{Context, Result};
-use etlink_model::builder::{Comms, Flavour, HostSchema, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, HostSchema, KinetoFlavour, ParamComms, TraceBuilder};
 use std::path::{Path, PathBuf};
 
 /// Writes the traces into `folder`.
 pub fn pairs(folder: &Path) -> Result<Vec<Pair>> {
     let all = [
-        ("drawn, two streams", two_streams(Flavour::Cuda)),
-        ("drawn, whole microseconds", two_streams(Flavour::Cuda2021)),
+        ("drawn, two streams", two_streams(KinetoFlavour::Cuda)),
+        (
+            "drawn, whole microseconds",
+            two_streams(KinetoFlavour::Cuda2021),
+        ),
         ("drawn, odd", odd()),
     ];
     let mut pairs = vec![];
@@ -42,7 +45,7 @@ pub fn run(folder: &Path) -> Result<PathBuf> {
         let main = draw.thread();
         for round in 0..3 {
             let begin = (round + 1) * 1_000_000;
-            let comms = Comms::new("allreduce", 0..3, rank, round + 100);
+            let comms = ParamComms::new("allreduce", 0..3, rank, round + 100);
             draw.collective(main, &comms, begin, begin + 20_000);
             let correlation = draw.next_correlation();
             draw.call(
@@ -53,7 +56,7 @@ pub fn run(folder: &Path) -> Result<PathBuf> {
             );
             let arrival = begin + 100_000 + 50_000 * ((rank + round) % 3);
             draw.collective_kernel(
-                Queue::stream(24),
+                DeviceQueue::stream(24),
                 "ncclDevKernel_AllReduce",
                 (arrival, begin + 450_000),
                 correlation,
@@ -63,14 +66,14 @@ pub fn run(folder: &Path) -> Result<PathBuf> {
             draw.launch(
                 main,
                 (begin + 30_000, begin + 31_000),
-                Queue::stream(24),
+                DeviceQueue::stream(24),
                 "next",
                 (begin + 450_000, begin + 460_000),
             );
             draw.launch(
                 main,
                 (begin + 40_000, begin + 41_000),
-                Queue::stream(24),
+                DeviceQueue::stream(24),
                 "beside",
                 (begin + 300_000, begin + 455_000),
             );
@@ -82,7 +85,7 @@ pub fn run(folder: &Path) -> Result<PathBuf> {
 }
 
 /// Launches from two threads, a graph, a collective, copies.
-fn two_streams(flavour: Flavour) -> TraceBuilder {
+fn two_streams(flavour: KinetoFlavour) -> TraceBuilder {
     let mut draw = TraceBuilder::new(flavour);
     let (main, backward) = (draw.thread(), draw.thread());
     draw.annotation(main, "ProfilerStep#1", 0, 900_000);
@@ -90,7 +93,7 @@ fn two_streams(flavour: Flavour) -> TraceBuilder {
     draw.launch(
         main,
         (20_000, 30_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (40_000, 140_000),
     );
@@ -98,7 +101,7 @@ fn two_streams(flavour: Flavour) -> TraceBuilder {
     let copy = draw.next_correlation();
     draw.call(main, "cudaMemcpyAsync", (80_000, 110_000), copy);
     draw.memcpy(
-        Queue::stream(0),
+        DeviceQueue::stream(0),
         "Memcpy HtoD",
         (90_000, 160_000),
         copy,
@@ -113,7 +116,7 @@ fn two_streams(flavour: Flavour) -> TraceBuilder {
     draw.launch(
         backward,
         (110_000, 120_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (150_000, 250_000),
     );
@@ -121,16 +124,16 @@ fn two_streams(flavour: Flavour) -> TraceBuilder {
         main,
         (200_000, 230_000),
         &[
-            (Queue::stream(7), 260_000, 270_000),
-            (Queue::stream(20), 265_000, 290_000),
+            (DeviceQueue::stream(7), 260_000, 270_000),
+            (DeviceQueue::stream(20), 265_000, 290_000),
         ],
     );
-    let comms = Comms::new("allreduce", [0, 1], 0, 1);
+    let comms = ParamComms::new("allreduce", [0, 1], 0, 1);
     draw.collective(main, &comms, 300_000, 400_000);
     let reduce = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", (310_000, 320_000), reduce);
     draw.collective_kernel(
-        Queue::stream(24),
+        DeviceQueue::stream(24),
         "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
         (350_000, 800_000),
         reduce,
@@ -154,7 +157,7 @@ fn odd() -> TraceBuilder {
     draw.launch(
         main,
         (100_000, 110_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "at once",
         (100_000, 130_000),
     );
@@ -162,14 +165,14 @@ fn odd() -> TraceBuilder {
     draw.launch(
         main,
         (131_000, 131_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "no time",
         (131_000, 131_000),
     );
     draw.launch(
         main,
         (131_001, 131_002),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "after it",
         (131_003, 131_004),
     );
@@ -183,7 +186,7 @@ fn odd() -> TraceBuilder {
         draw.launch(
             main,
             (start - 50_000, start - 45_000),
-            Queue::stream(0),
+            DeviceQueue::stream(0),
             "beside",
             (start, end),
         );

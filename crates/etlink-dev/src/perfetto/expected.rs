@@ -4,7 +4,7 @@ use super::reader::Found;
 use anyhow::{Result, ensure};
 use etlink_link::ranks::{RankClock, WaitCause};
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeKind};
-use etlink_model::{DurationNs, NameId, Thread, TimeNs};
+use etlink_model::{DurationNs, HostThread, NameId, TimeNs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
@@ -363,7 +363,7 @@ fn ranges(shown: &Shown<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
     all.extend(pieces.iter().map(piece));
 }
 
-fn thread_name(trace: &LinkedTrace, thread: Thread) -> String {
+fn thread_name(trace: &LinkedTrace, thread: HostThread) -> String {
     let device = &trace.device;
     let said = device.thread_names.iter().find(|(of, _)| *of == thread);
     said.map_or_else(

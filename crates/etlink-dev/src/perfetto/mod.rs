@@ -137,16 +137,16 @@ fn link(pair: &Pair) -> Result<LinkedTrace> {
     let host = match &pair.host {
         Some(path) => Some(etlink_host::read(
             open(path)?,
-            etlink_host::ReadOptions { threads: 2 },
+            etlink_host::HostReadOptions { threads: 2 },
         )?),
         None => None,
     };
     let device = etlink_kineto::read(
         open(&pair.device)?,
-        etlink_kineto::ReadOptions {
+        etlink_kineto::KinetoReadOptions {
             threads: 2,
             shapes: host.is_none(),
-            keep: etlink_kineto::Keep::Graph,
+            keep: etlink_kineto::KeepEvents::Graph,
         },
     )?;
     Ok(etlink_link::link(

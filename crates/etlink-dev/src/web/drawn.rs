@@ -1,7 +1,7 @@
 //! Drawn traces for pages: two ranks with devices and memory, names that try to get out of the page, and more than a page has room for.
 
 use anyhow::{Context, Result};
-use etlink_model::builder::{Comms, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, ParamComms, TraceBuilder};
 use std::path::{Path, PathBuf};
 
 const US: i64 = 1_000;
@@ -51,7 +51,7 @@ fn training(rank: i64) -> TraceBuilder {
         draw.launch(
             main,
             kernel(20, 26),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "sm80_gemm_f16",
             kernel(40, 140),
         );
@@ -59,16 +59,16 @@ fn training(rank: i64) -> TraceBuilder {
         draw.launch(
             main,
             kernel(80, 86),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "void at::native::vectorized_elementwise_kernel<4>()",
             kernel(150, 210),
         );
-        let comms = Comms::new("allreduce", 0..2, rank, step);
+        let comms = ParamComms::new("allreduce", 0..2, rank, step);
         let reduce = draw.next_correlation();
         draw.op(main, "nccl:all_reduce", at(115), at(140));
         draw.call(main, "cudaLaunchKernelExC", kernel(120, 126), reduce);
         draw.collective_kernel(
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
             kernel(160 + 30 * rank, 330),
             reduce,
@@ -78,7 +78,7 @@ fn training(rank: i64) -> TraceBuilder {
         draw.op(main, "aten::copy_", at(150), at(200));
         draw.call(main, "cudaMemcpyAsync", kernel(160, 180), copy);
         draw.memcpy(
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "Memcpy DtoH (Device -> Pageable)",
             kernel(340, 370),
             copy,
@@ -116,7 +116,7 @@ fn many() -> TraceBuilder {
         draw.launch(
             main,
             (at(5), at(8)),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             &format!("gemm_{step}"),
             (at(10), at(30)),
         );
@@ -151,7 +151,7 @@ fn hostile() -> TraceBuilder {
         draw.launch(
             main,
             (at(10), at(15)),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             name,
             (at(20), at(60)),
         );

@@ -1,7 +1,7 @@
 //! Test traces, and the laws that hold for whatever is read.
 
-use crate::ReadOptions;
-use etlink_model::{HostTrace, Span};
+use crate::HostReadOptions;
+use etlink_model::{HostTrace, TextSpan};
 use std::fmt::Write;
 
 /// A node of schema 1.0.1, written as PyTorch does: the name is not escaped.
@@ -79,13 +79,13 @@ pub(crate) fn document(nodes: &[String]) -> String {
 
 /// Reads and checks.
 pub(crate) fn read(text: &str) -> HostTrace {
-    let trace = crate::read(text.as_bytes(), ReadOptions::default()).expect("reads");
+    let trace = crate::read(text.as_bytes(), HostReadOptions::default()).expect("reads");
     check(&trace);
     trace
 }
 
 /// A span's text.
-pub(crate) fn text(trace: &HostTrace, span: Span) -> &str {
+pub(crate) fn text(trace: &HostTrace, span: TextSpan) -> &str {
     std::str::from_utf8(trace.span(span)).expect("utf8")
 }
 

@@ -1,7 +1,7 @@
 //! What stands around the list, and where the list is found.
 
 use crate::support::{anomalies, document, op, ops, read};
-use etlink_kineto::{Keep, ReadOptions};
+use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_model::AnomalyKind;
 use etlink_model::builder::TraceBuilder;
 
@@ -136,8 +136,9 @@ fn what_is_no_trace_is_refused_with_what_was_seen() {
         "{\"nodes\": []}",
         "{\"traceEvents\": {}}",
     ] {
-        let error = etlink_kineto::read(text.as_bytes(), etlink_kineto::ReadOptions::default())
-            .expect_err("no list");
+        let error =
+            etlink_kineto::read(text.as_bytes(), etlink_kineto::KinetoReadOptions::default())
+                .expect_err("no list");
         assert_eq!(
             error.to_string(),
             format!("no \"traceEvents\" list in it ({} bytes read)", text.len()),
@@ -160,7 +161,7 @@ fn a_source_that_fails_is_an_error_and_one_that_ends_early_is_damage() {
     }
     let text = document(&[op("a", 1), op("b", 2)]);
     let cut = &text.as_bytes()[..text.find("\"b\"").expect("b")];
-    let options = etlink_kineto::ReadOptions::default();
+    let options = etlink_kineto::KinetoReadOptions::default();
     assert!(
         etlink_kineto::read(Failing(cut, std::io::ErrorKind::PermissionDenied), options).is_err()
     );
@@ -213,9 +214,9 @@ fn allocations_and_frees_by_time() {
         memory("5.500", 1, -512, totals),
         memory("2.000", 0, 64, "")
     );
-    let options = ReadOptions {
-        keep: Keep::Memory,
-        ..ReadOptions::default()
+    let options = KinetoReadOptions {
+        keep: KeepEvents::Memory,
+        ..KinetoReadOptions::default()
     };
     let trace = etlink_kineto::read(text.as_bytes(), options).expect("a trace");
     assert_eq!(

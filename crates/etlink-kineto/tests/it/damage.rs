@@ -2,7 +2,7 @@
 
 use crate::support::{anomalies, document, events, kernel, op, ops, read, rows};
 use etlink_model::AnomalyKind::{self, NotAnObject, Repaired, Skipped, Truncated, Unfinished};
-use etlink_model::builder::{Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, TraceBuilder};
 
 /// Ops `a` and `b` with `event` between them: kept ops and anomalies.
 fn between(event: &str) -> (Vec<String>, Vec<(AnomalyKind, u64)>) {
@@ -45,7 +45,7 @@ fn small() -> Vec<u8> {
     draw.annotation(main, "step }],{ \\\" \\u00e9", 0, 100);
     let op = draw.op(main, "aten::é", 10, 40);
     draw.arg(op, "Concrete Inputs", "[\"\", \"[1, 2]\", \"}\"]");
-    draw.launch(main, (20, 30), Queue::stream(7), "k", (35, 60));
+    draw.launch(main, (20, 30), DeviceQueue::stream(7), "k", (35, 60));
     draw.kineto()
 }
 
@@ -77,7 +77,8 @@ fn a_cut_at_every_byte_keeps_all_whole_events() {
     }
     for cut in 0..list {
         assert!(
-            etlink_kineto::read(&whole[..cut], etlink_kineto::ReadOptions::default()).is_err(),
+            etlink_kineto::read(&whole[..cut], etlink_kineto::KinetoReadOptions::default())
+                .is_err(),
             "cut at {cut}"
         );
     }
@@ -345,8 +346,8 @@ fn open_ops_are_counted() {
 
 #[test]
 fn rows_that_overlap_on_a_stream_are_all_kept() {
-    let queue = Queue::stream(0);
-    let mut draw = TraceBuilder::new(etlink_model::builder::Flavour::Rocm);
+    let queue = DeviceQueue::stream(0);
+    let mut draw = TraceBuilder::new(etlink_model::builder::KinetoFlavour::Rocm);
     [(0, 100), (50, 80), (50, 300)]
         .iter()
         .for_each(|&span| draw.kernel(queue, "k", span, 1));

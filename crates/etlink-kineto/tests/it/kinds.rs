@@ -1,18 +1,18 @@
 //! One row of every kind: which table takes it, what its columns say.
 
 use crate::support::{anomalies, document, events, ops, read, rows};
-use etlink_kineto::Keep;
-use etlink_model::builder::{Comms, Flavour, Queue, RecordIds, TraceBuilder};
+use etlink_kineto::KeepEvents;
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, RecordIds, TraceBuilder};
 use etlink_model::{
-    Aside, AsideKind, Collective, Correlation, CpuOp, DeviceRow, DurationNs, Label, NameId,
-    QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs,
+    AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CpuOp, DeviceRow, DurationNs, NameId,
+    QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs, TrackLabel,
 };
 
 /// ```text
 /// thread  aten::mm ----------------       stream 7
 ///               launch ---- . . . . . . . . gemm ======
 /// ```
-fn one_launch(flavour: Flavour) -> TraceBuilder {
+fn one_launch(flavour: KinetoFlavour) -> TraceBuilder {
     let mut draw = TraceBuilder::new(flavour);
     let main = draw.thread();
     let op = draw.op(main, "aten::mm", 1_000, 20_500);
@@ -22,7 +22,7 @@ fn one_launch(flavour: Flavour) -> TraceBuilder {
     draw.launch(
         main,
         (5_000, 8_250),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (12_000, 30_125),
     );
@@ -31,7 +31,7 @@ fn one_launch(flavour: Flavour) -> TraceBuilder {
 
 #[test]
 fn a_cpu_op() {
-    let trace = read(one_launch(Flavour::Cuda).kineto());
+    let trace = read(one_launch(KinetoFlavour::Cuda).kineto());
     let want = CpuOp {
         name: trace.names.find("aten::mm").expect("name"),
         thread: ThreadIdx(0),
@@ -50,9 +50,9 @@ fn a_cpu_op() {
     assert_eq!((trace.ops.len(), trace.ops.row(0)), (1, want));
     assert_eq!(
         trace.threads,
-        [etlink_model::Thread {
-            pid: Label::Int(1000),
-            tid: Label::Int(1000)
+        [etlink_model::HostThread {
+            pid: TrackLabel::Int(1000),
+            tid: TrackLabel::Int(1000)
         }]
     );
     assert!(trace.has_rf_ids);
@@ -61,19 +61,19 @@ fn a_cpu_op() {
 
 #[test]
 fn shapes_are_left_out_on_request() {
-    let options = etlink_kineto::ReadOptions {
+    let options = etlink_kineto::KinetoReadOptions {
         threads: 1,
         shapes: false,
-        keep: Keep::Graph,
+        keep: KeepEvents::Graph,
     };
     let trace =
-        etlink_kineto::read(&one_launch(Flavour::Cuda).kineto()[..], options).expect("reads");
+        etlink_kineto::read(&one_launch(KinetoFlavour::Cuda).kineto()[..], options).expect("reads");
     assert_eq!((trace.ops.shapes[0].0, trace.ops.types[0].0), (0, 0));
 }
 
 #[test]
 fn what_no_graph_needs_is_kept_on_request() {
-    let mut draw = one_launch(Flavour::Cuda);
+    let mut draw = one_launch(KinetoFlavour::Cuda);
     let main = draw.thread();
     draw.python(main, "train.py(3): step", 500, 2_500);
     draw.raw(r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "forward", "pid": 0, "tid": 7, "ts": 12.000, "dur": 18.125}"#);
@@ -83,7 +83,7 @@ fn what_no_graph_needs_is_kept_on_request() {
     let read = |keep| {
         etlink_kineto::read(
             &text[..],
-            etlink_kineto::ReadOptions {
+            etlink_kineto::KinetoReadOptions {
                 threads: 1,
                 shapes: true,
                 keep,
@@ -91,15 +91,15 @@ fn what_no_graph_needs_is_kept_on_request() {
         )
         .expect("reads")
     };
-    let (kept, plain) = (read(Keep::Asides), read(Keep::Graph));
+    let (kept, plain) = (read(KeepEvents::Auxiliary), read(KeepEvents::Graph));
     let drawn = |row: usize| {
-        let Aside {
+        let AuxiliaryEvent {
             kind,
             name,
             thread,
             start,
             duration,
-        } = kept.asides.row(row);
+        } = kept.auxiliary.row(row);
         (
             kind,
             kept.names.get(name),
@@ -109,29 +109,52 @@ fn what_no_graph_needs_is_kept_on_request() {
         )
     };
     assert_eq!(
-        (0..kept.asides.len()).map(drawn).collect::<Vec<_>>(),
+        (0..kept.auxiliary.len()).map(drawn).collect::<Vec<_>>(),
         [
-            (AsideKind::Python, "train.py(3): step", false, 500, 2_000),
-            (AsideKind::Overhead, "Buffer Request", true, 1_000, 2_000),
-            (AsideKind::DeviceAnnotation, "forward", true, 12_000, 18_125),
+            (
+                AuxiliaryKind::Python,
+                "train.py(3): step",
+                false,
+                500,
+                2_000
+            ),
+            (
+                AuxiliaryKind::Overhead,
+                "Buffer Request",
+                true,
+                1_000,
+                2_000
+            ),
+            (
+                AuxiliaryKind::DeviceAnnotation,
+                "forward",
+                true,
+                12_000,
+                18_125
+            ),
         ]
     );
     assert_eq!(
-        (plain.asides.len(), &plain.ops, &plain.rows, &plain.events),
+        (
+            plain.auxiliary.len(),
+            &plain.ops,
+            &plain.rows,
+            &plain.events
+        ),
         (0, &kept.ops, &kept.rows, &kept.events)
     );
-    let memory = read(Keep::Memory);
+    let memory = read(KeepEvents::Memory);
     assert_eq!(
         [&kept, &memory, &plain].map(|trace| trace.memory.len()),
         [1, 1, 0],
         "allocations"
     );
-    assert_eq!(memory.asides.len(), 0);
+    assert_eq!(memory.auxiliary.len(), 0);
 }
 
 #[test]
 fn a_runtime_call() {
-    let trace = read(one_launch(Flavour::Cuda).kineto());
+    let trace = read(one_launch(KinetoFlavour::Cuda).kineto());
     let want = RuntimeCall {
         name: trace.names.find("cudaLaunchKernel").expect("name"),
         thread: ThreadIdx(0),
@@ -146,14 +169,14 @@ fn a_runtime_call() {
 
 #[test]
 fn hip_calls_name_what_they_launch() {
-    let trace = read(one_launch(Flavour::Rocm).kineto());
+    let trace = read(one_launch(KinetoFlavour::Rocm).kineto());
     assert_eq!(trace.names.get(trace.calls.kernel[0]), "gemm");
     assert_eq!(trace.rows.grid[0], [64, 2, 1]);
 }
 
 #[test]
 fn a_kernel() {
-    let trace = read(one_launch(Flavour::Cuda).kineto());
+    let trace = read(one_launch(KinetoFlavour::Cuda).kineto());
     let want = DeviceRow {
         kind: RowKind::Kernel,
         category: trace.names.find("kernel").expect("category"),
@@ -173,7 +196,7 @@ fn a_kernel() {
     assert_eq!((trace.rows.len(), trace.rows.row(0)), (1, want));
     assert_eq!(
         trace.queues,
-        [etlink_model::Queue {
+        [etlink_model::DeviceQueue {
             device: 0,
             context: 1,
             stream: 7
@@ -185,13 +208,13 @@ fn a_kernel() {
 fn copies_and_memsets_have_bytes() {
     let mut draw = TraceBuilder::default();
     draw.memcpy(
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "Memcpy HtoD (Pageable -> Device)",
         (0, 10),
         3,
         92_928,
     );
-    draw.memset(Queue::stream(20), (20, 30), 4, 512);
+    draw.memset(DeviceQueue::stream(20), (20, 30), 4, 512);
     let trace = read(draw.kineto());
     assert_eq!(trace.rows.kind, [RowKind::Memcpy, RowKind::Memset]);
     assert_eq!(trace.rows.bytes, [92_928, 512]);
@@ -232,7 +255,7 @@ fn copies_have_the_bytes_of_their_calls() {
 fn graph_nodes_are_told_apart() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    let queue = Queue::stream(7);
+    let queue = DeviceQueue::stream(7);
     let id = draw.graph_launch(main, (0, 10), &[(queue, 20, 30), (queue, 30, 40)]);
     let trace = read(draw.kineto());
     assert_eq!(trace.rows.graph_node, [4_294_967_297, 4_294_967_298]);
@@ -244,12 +267,12 @@ fn sync_rows() {
     let mut draw = TraceBuilder::default();
     draw.sync(
         "Stream Wait Event",
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         (5, 5),
         9,
         Some((7, 4)),
     );
-    draw.sync("Context Sync", Queue::stream(-1), (6, 8), 10, None);
+    draw.sync("Context Sync", DeviceQueue::stream(-1), (6, 8), 10, None);
     let trace = read(draw.kineto());
     let (wait, context) = (trace.syncs.row(0), trace.syncs.row(1));
     assert_eq!(
@@ -278,12 +301,12 @@ fn a_stream_of_minus_one_written_unsigned_is_none() {
 fn collectives_on_op_and_kernel() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    let mut comms = Comms::new("_allgather_base", [4, 6], 1, 9);
+    let mut comms = ParamComms::new("_allgather_base", [4, 6], 1, 9);
     (comms.group_name, comms.group_desc) = ("3".into(), "mesh_tp".into());
     (comms.in_split, comms.dtype) = (vec![1, 2], "BFloat16".into());
     draw.collective(main, &comms, 0, 50);
     draw.collective_kernel(
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "ncclDevKernel_AllGather_RING_LL",
         (60, 90),
         2,
@@ -326,9 +349,9 @@ fn peers_of_send_and_receive() {
     for (name, at) in [("send", 0), ("recv", 10)] {
         draw.collective(
             main,
-            &Comms {
+            &ParamComms {
                 peer: Some(3),
-                ..Comms::new(name, 0..4, 1, 2)
+                ..ParamComms::new(name, 0..4, 1, 2)
             },
             at,
             at + 5,
@@ -389,7 +412,7 @@ fn record_ids_absent_zero_and_written() {
         (RecordIds::Zero, true, 0),
         (RecordIds::Written, true, 1),
     ] {
-        let mut draw = one_launch(Flavour::Cuda);
+        let mut draw = one_launch(KinetoFlavour::Cuda);
         let trace = read(draw.record_ids(ids).kineto());
         assert_eq!(
             (trace.has_rf_ids, trace.ops.rf_id[0]),
@@ -427,16 +450,26 @@ fn rows_without_a_table_are_counted_and_left_out() {
 #[test]
 fn every_writer_has_its_categories() {
     for (flavour, call, row, queue) in [
-        (Flavour::Cuda, "cudaLaunchKernel", "kernel", (0, 1, 7)),
-        (Flavour::Rocm, "hipLaunchKernel", "kernel", (0, 0, 7)),
-        (Flavour::Xpu, "urEnqueueKernelLaunch", "kernel", (0, 1, 7)),
+        (KinetoFlavour::Cuda, "cudaLaunchKernel", "kernel", (0, 1, 7)),
+        (KinetoFlavour::Rocm, "hipLaunchKernel", "kernel", (0, 0, 7)),
         (
-            Flavour::Mtia,
+            KinetoFlavour::Xpu,
+            "urEnqueueKernelLaunch",
+            "kernel",
+            (0, 1, 7),
+        ),
+        (
+            KinetoFlavour::Mtia,
             "runFunction - job_prep_and_submit_for_execution",
             "mtia_ccp_events",
             (0, 0, 7),
         ),
-        (Flavour::Cuda2021, "cudaLaunchKernel", "Kernel", (0, 1, 7)),
+        (
+            KinetoFlavour::Cuda2021,
+            "cudaLaunchKernel",
+            "Kernel",
+            (0, 1, 7),
+        ),
     ] {
         let trace = read(one_launch(flavour).kineto());
         assert_eq!(

@@ -1,8 +1,8 @@
 //! Times as integer nanoseconds, ids in all their spellings.
 
 use crate::support::{anomalies, document, kernel, op, ops, read};
-use etlink_model::builder::{Flavour, Queue, TraceBuilder};
-use etlink_model::{AnomalyKind, Correlation, Label, TimeNs};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
+use etlink_model::{AnomalyKind, Correlation, TimeNs, TrackLabel};
 
 fn at(ts: &str, dur: &str) -> (Option<i64>, Option<i64>, Vec<(AnomalyKind, u64)>) {
     let event = format!(
@@ -140,7 +140,7 @@ fn pid_and_tid_in_every_spelling() {
     assert_eq!(trace.threads.len(), 4);
     assert_eq!(
         trace.threads[2].pid,
-        Label::Text(trace.names.find("Spans").expect("name"))
+        TrackLabel::Text(trace.names.find("Spans").expect("name"))
     );
     assert_eq!(anomalies(&trace), [(AnomalyKind::NoThread, 1)]);
 }
@@ -199,13 +199,13 @@ fn without_device_and_stream_a_row_s_pid_and_tid_are_its_queue() {
 
 #[test]
 fn the_2021_format_has_whole_microseconds() {
-    let mut draw = TraceBuilder::new(Flavour::Cuda2021);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda2021);
     let main = draw.thread();
     draw.origin(1_665_536_373_000_000_000);
     draw.launch(
         main,
         (5_999, 8_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "k",
         (12_345, 30_999),
     );

@@ -1,12 +1,12 @@
 //! Random damage: never a panic, never a dependence on the number of threads.
 
 use crate::support::{dump, events, read_with};
-use etlink_kineto::ReadOptions;
-use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use etlink_kineto::KinetoReadOptions;
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use proptest::prelude::*;
 
 fn program(count: i64) -> Vec<u8> {
-    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     let main = draw.thread();
     for at in 0..count {
         let start = at * 10_000;
@@ -14,14 +14,14 @@ fn program(count: i64) -> Vec<u8> {
         draw.launch(
             main,
             (start + 1_000, start + 2_000),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             "gemm<int, 4>",
             (start + 5_000, start + 8_000),
         );
         if at % 7 == 0 {
             draw.collective(
                 main,
-                &Comms::new("allreduce", 0..4, 1, at),
+                &ParamComms::new("allreduce", 0..4, 1, at),
                 start + 2_000,
                 start + 3_000,
             );
@@ -83,10 +83,10 @@ fn damaged(mut text: Vec<u8>, changes: &[(prop::sample::Index, Change)]) -> Vec<
 fn at_threads(text: &[u8], threads: usize) -> Option<String> {
     etlink_kineto::read(
         text,
-        ReadOptions {
+        KinetoReadOptions {
             threads,
             shapes: true,
-            keep: etlink_kineto::Keep::Asides,
+            keep: etlink_kineto::KeepEvents::Auxiliary,
         },
     )
     .ok()

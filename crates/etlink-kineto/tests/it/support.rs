@@ -1,6 +1,6 @@
 //! Short texts and what was read of them.
 
-use etlink_kineto::ReadOptions;
+use etlink_kineto::KinetoReadOptions;
 use etlink_model::{AnomalyKind, DeviceTrace};
 
 pub(crate) fn read(text: impl AsRef<[u8]>) -> DeviceTrace {
@@ -10,10 +10,10 @@ pub(crate) fn read(text: impl AsRef<[u8]>) -> DeviceTrace {
 pub(crate) fn read_with(text: &[u8], threads: usize) -> DeviceTrace {
     etlink_kineto::read(
         text,
-        ReadOptions {
+        KinetoReadOptions {
             threads,
             shapes: true,
-            keep: etlink_kineto::Keep::Graph,
+            keep: etlink_kineto::KeepEvents::Graph,
         },
     )
     .expect("a trace")

@@ -1,10 +1,10 @@
 //! Large files, several threads, other writers' layouts.
 
 use crate::support::{anomalies, document, dump, events, op, read, read_with};
-use etlink_model::builder::{Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 /// A program of `ops` ops on three threads, each with a launch, over 1 MB from 3,000 on.
-fn large(flavour: Flavour, count: i64) -> Vec<u8> {
+fn large(flavour: KinetoFlavour, count: i64) -> Vec<u8> {
     let mut draw = TraceBuilder::new(flavour);
     draw.origin(4_373_360_053_000_000_000);
     let threads: Vec<_> = (0..3).map(|_| draw.thread()).collect();
@@ -19,7 +19,7 @@ fn large(flavour: Flavour, count: i64) -> Vec<u8> {
         draw.launch(
             thread,
             (start + 1_000, start + 2_000),
-            Queue::stream(7 + at % 4),
+            DeviceQueue::stream(7 + at % 4),
             "k",
             (start + 5_000, start + 8_000),
         );
@@ -29,7 +29,7 @@ fn large(flavour: Flavour, count: i64) -> Vec<u8> {
 
 #[test]
 fn the_number_of_threads_does_not_matter() {
-    let text = large(Flavour::Cuda, 4_000);
+    let text = large(KinetoFlavour::Cuda, 4_000);
     assert!(text.len() > 1 << 20);
     let one = read_with(&text, 1);
     assert_eq!(
@@ -55,9 +55,9 @@ fn the_size_of_reads_does_not_matter() {
             std::io::Read::read(&mut self.0, &mut to[..length])
         }
     }
-    let text = large(Flavour::Rocm, 2_000);
-    let short =
-        etlink_kineto::read(Short(&text, 1), etlink_kineto::ReadOptions::default()).expect("reads");
+    let text = large(KinetoFlavour::Rocm, 2_000);
+    let short = etlink_kineto::read(Short(&text, 1), etlink_kineto::KinetoReadOptions::default())
+        .expect("reads");
     assert!(dump(&short) == dump(&read(&text)));
 }
 
@@ -100,7 +100,7 @@ fn an_event_larger_than_a_chunk() {
 
 #[test]
 fn the_text_around_counts_into_the_size() {
-    for flavour in [Flavour::Cuda, Flavour::Cuda2021] {
+    for flavour in [KinetoFlavour::Cuda, KinetoFlavour::Cuda2021] {
         let text = large(flavour, 10);
         assert_eq!(read(&text).bytes, text.len() as u64);
     }

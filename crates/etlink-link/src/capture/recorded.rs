@@ -4,7 +4,7 @@ use super::{CaptureReport, NONE, begins_capture, launches_graph};
 use crate::error::Error;
 use crate::launch;
 use crate::nest::{self, Nesting};
-use etlink_model::{CallIdx, DeviceTrace, HostIdx, Label, NameId, Names, OpIdx, ThreadIdx};
+use etlink_model::{CallIdx, DeviceTrace, HostIdx, NameId, Names, OpIdx, ThreadIdx, TrackLabel};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -186,7 +186,7 @@ impl<'d> Sweep<'d> {
 
     /// The capture that a launch of `thread` goes into: its own, else the only one that its process has open.
     fn capture_of(&self, thread: ThreadIdx) -> Option<u32> {
-        let pid = |thread: ThreadIdx| -> Label { self.device.threads[thread.index()].pid };
+        let pid = |thread: ThreadIdx| -> TrackLabel { self.device.threads[thread.index()].pid };
         let own = self.open.iter().find(|open| open.thread == thread);
         let mut near = self
             .open

@@ -8,10 +8,10 @@
 use crate::support::{alone, checked, device};
 use etlink_link::{CaptureReport, EdgeKind, Error, LinkedTrace, NodeKind};
 use etlink_model::RowIdx;
-use etlink_model::builder::{Flavour, GraphKernel, Queue, ThreadRef, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, GraphKernel, KinetoFlavour, ThreadRef, TraceBuilder};
 use proptest::prelude::*;
 
-const STREAM: Queue = Queue {
+const STREAM: DeviceQueue = DeviceQueue {
     device: 0,
     context: 0,
     stream: 7,
@@ -78,7 +78,7 @@ fn kernels<'a>(ops: &[(&str, &'a str)]) -> Vec<&'a str> {
 }
 
 fn rocm() -> (TraceBuilder, ThreadRef) {
-    let mut draw = TraceBuilder::new(Flavour::Rocm);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Rocm);
     let main = draw.thread();
     (draw, main)
 }
@@ -236,7 +236,7 @@ fn what_runs_while_a_capture_is_open_is_not_captured() {
     of_capture.launch(
         other,
         (12_000, 13_000),
-        Queue::stream(9),
+        DeviceQueue::stream(9),
         "gemm",
         (20_000, 21_000),
     );
@@ -262,7 +262,7 @@ fn streams_of_a_launch_run_side_by_side() {
     capture(&mut of_capture, main, 0, 8, &ops);
     let (mut of_replay, main) = rocm();
     // captured one after the other, run side by side: conv and tanh beside gemm and relu
-    let side = Queue {
+    let side = DeviceQueue {
         stream: 9,
         ..STREAM
     };
@@ -290,21 +290,21 @@ fn graph_node_ids_order_the_rows_of_a_launch() {
     ];
     let (mut of_capture, main) = rocm();
     capture(&mut of_capture, main, 0, 8, &ops);
-    let side = Queue::stream(9);
+    let side = DeviceQueue::stream(9);
     let launch = |flavour| {
         let mut draw = TraceBuilder::new(flavour);
         let main = draw.thread();
         let kernels = [
-            (Queue::stream(7), "elementwise", 14_000, 15_000),
+            (DeviceQueue::stream(7), "elementwise", 14_000, 15_000),
             (side, "elementwise", 10_000, 11_000),
-            (Queue::stream(7), "cat", 17_000, 18_000),
+            (DeviceQueue::stream(7), "cat", 17_000, 18_000),
         ];
         draw.graph_launch_of(main, (0, 5_000), &kernels);
         draw
     };
-    let with_nodes = carried(&launch(Flavour::Cuda), &of_capture).expect("carries");
+    let with_nodes = carried(&launch(KinetoFlavour::Cuda), &of_capture).expect("carries");
     assert_eq!(rows(&with_nodes), want(8, &[ops[1], ops[0], ops[2]]));
-    let without = carried(&launch(Flavour::Rocm), &of_capture).expect("carries");
+    let without = carried(&launch(KinetoFlavour::Rocm), &of_capture).expect("carries");
     assert_eq!(
         (report(&without).carried, report(&without).ambiguous),
         (1, 2)
@@ -421,7 +421,7 @@ fn traces_without_a_capture_that_could_be_used() {
 fn a_graph_launch_launches_all_its_rows_and_streams_order_them() {
     let (mut draw, main) = rocm();
     draw.op(main, "replay", 0, 20_000);
-    let side = Queue {
+    let side = DeviceQueue {
         stream: 9,
         ..STREAM
     };

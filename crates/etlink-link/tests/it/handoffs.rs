@@ -2,7 +2,7 @@
 
 use crate::support::{alone, delays, edges, thread};
 use etlink_link::{EdgeKind, LinkedTrace};
-use etlink_model::builder::{Comms, Queue, ThreadRef, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
 /// Main runs a forward op, waits, and runs the optimizer; the worker runs two backward ops from 30 to 70 us.
 fn step(draw: &mut TraceBuilder, main: ThreadRef, worker: ThreadRef, number: i64, at: i64) {
@@ -85,7 +85,7 @@ fn a_launch_at_the_workers_first_instant_hangs_on_its_boundary() {
     draw.launch(
         worker,
         (30_000, 34_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "k",
         (40_000, 45_000),
     );
@@ -102,7 +102,7 @@ fn a_launch_right_after_the_wait_hangs_on_what_followed_it() {
     draw.launch(
         main,
         (70_000, 74_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "k",
         (78_000, 79_000),
     );
@@ -181,7 +181,7 @@ fn each_process_counts_its_sequence_numbers_by_itself() {
 fn all_reduce(draw: &mut TraceBuilder, main: ThreadRef, number: i64, at: i64) {
     draw.collective(
         main,
-        &Comms::new("allreduce", 0..2, 0, number),
+        &ParamComms::new("allreduce", 0..2, 0, number),
         at,
         at + 10_000,
     );
@@ -197,8 +197,8 @@ fn gloo_runs_collectives_in_the_order_in_which_they_were_given() {
     all_reduce(&mut draw, main, 2, 20_000);
     draw.annotation(one, "gloo:all_reduce", 5_000, 90_000);
     draw.annotation(two, "gloo:all_reduce", 35_000, 70_000);
-    draw.collective(main, &Comms::new("wait", 0..2, 0, 1), 50_000, 95_000);
-    draw.collective(main, &Comms::new("wait", 0..2, 0, 2), 100_000, 105_000);
+    draw.collective(main, &ParamComms::new("wait", 0..2, 0, 1), 50_000, 95_000);
+    draw.collective(main, &ParamComms::new("wait", 0..2, 0, 2), 100_000, 105_000);
     let trace = alone(&draw);
     let record = "record_param_comms";
     let want = [

@@ -3,9 +3,9 @@
 use crate::support::{alone, anomalies, launches};
 use etlink_link::NoLaunch;
 use etlink_model::AnomalyKind;
-use etlink_model::builder::{Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
-const STREAM: Queue = Queue {
+const STREAM: DeviceQueue = DeviceQueue {
     device: 0,
     context: 1,
     stream: 7,
@@ -41,11 +41,11 @@ fn by_correlation_whatever_the_name_of_the_call() {
 #[test]
 fn by_correlation_for_every_writer() {
     for flavour in [
-        Flavour::Cuda,
-        Flavour::Rocm,
-        Flavour::Xpu,
-        Flavour::Mtia,
-        Flavour::Cuda2021,
+        KinetoFlavour::Cuda,
+        KinetoFlavour::Rocm,
+        KinetoFlavour::Xpu,
+        KinetoFlavour::Mtia,
+        KinetoFlavour::Cuda2021,
     ] {
         let mut draw = TraceBuilder::new(flavour);
         let main = draw.thread();
@@ -69,7 +69,7 @@ fn a_graph_launch_owns_all_kernels_of_the_graph() {
     let kernels: Vec<_> = (0..1_000)
         .map(|at| {
             (
-                Queue::stream(if at % 2 == 0 { 7 } else { 20 }),
+                DeviceQueue::stream(if at % 2 == 0 { 7 } else { 20 }),
                 10_000 + at * 100,
                 10_100 + at * 100,
             )
@@ -97,7 +97,7 @@ fn two_processes(skew: i64, own_ids: bool) -> TraceBuilder {
         (2_000, 1, "launch of 2000", "b"),
     ] {
         let thread = draw.process(process).thread();
-        let queue = Queue {
+        let queue = DeviceQueue {
             device,
             context: 1,
             stream: 7,
@@ -150,7 +150,7 @@ fn a_row_never_takes_the_call_of_another_process() {
                 draw.call(thread, "launch", (start, start + 5_000), id);
             }
             draw.kernel(
-                Queue {
+                DeviceQueue {
                     device,
                     context: 1,
                     stream: 7,

@@ -3,7 +3,7 @@
 use crate::support::{both, checked, device, host, pair};
 use etlink_link::{LinkOptions, LinkedTrace, MatchRule};
 use etlink_model::AnomalyKind;
-use etlink_model::builder::{HostSchema, Queue, RecordIds, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, HostSchema, RecordIds, TraceBuilder};
 
 /// Two steps of `step_ops` ops with a launch each, on one thread of process 1000.
 pub(crate) fn training(pid: i64, first_step: i64, names: [&str; 3]) -> TraceBuilder {
@@ -23,7 +23,7 @@ pub(crate) fn training(pid: i64, first_step: i64, names: [&str; 3]) -> TraceBuil
             draw.launch(
                 main,
                 (start + 5_000, start + 8_000),
-                Queue::stream(7),
+                DeviceQueue::stream(7),
                 "k",
                 (start + 12_000, start + 25_000),
             );
@@ -55,8 +55,11 @@ fn names_agree(trace: &LinkedTrace) -> bool {
 fn by_id_in_every_schema() {
     let draw = training(1000, 2, NAMES);
     for schema in HostSchema::ALL {
-        let host = etlink_host::read(&draw.host(schema)[..], etlink_host::ReadOptions::default())
-            .expect("reads");
+        let host = etlink_host::read(
+            &draw.host(schema)[..],
+            etlink_host::HostReadOptions::default(),
+        )
+        .expect("reads");
         let trace = checked(
             etlink_link::link(Some(host), device(&draw), LinkOptions::default()).expect("links"),
         );

@@ -3,7 +3,7 @@
 use crate::support::{alone, anomalies, edges, thread};
 use etlink_link::{EdgeKind, NodeKind};
 use etlink_model::AnomalyKind;
-use etlink_model::builder::{Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 #[test]
 fn a_thread_in_program_order() {
@@ -18,7 +18,7 @@ fn a_thread_in_program_order() {
     draw.launch(
         main,
         (20_000, 30_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "k",
         (40_000, 70_000),
     );
@@ -69,7 +69,7 @@ fn rows_of_a_stream_in_order() {
         (20, "x", 5_000, 15_000),
         (7, "c", 50_000, 60_000),
     ] {
-        draw.kernel(Queue::stream(stream), name, (start, end), None);
+        draw.kernel(DeviceQueue::stream(stream), name, (start, end), None);
     }
     let trace = alone(&draw);
     assert_eq!(edges(&trace, EdgeKind::StreamOrder), ["a -> b", "b -> c"]);
@@ -81,7 +81,7 @@ fn streams_of_other_devices_and_contexts_are_other_streams() {
     let mut draw = TraceBuilder::default();
     for (device, context, start) in [(0, 1, 0), (1, 1, 20_000), (0, 2, 40_000)] {
         draw.kernel(
-            Queue {
+            DeviceQueue {
                 device,
                 context,
                 stream: 7,
@@ -99,13 +99,13 @@ fn rows_that_overlap_on_a_stream_have_no_order_between_them() {
     // a ==========
     //    b =============
     //                     c ====
-    let mut draw = TraceBuilder::new(Flavour::Rocm);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Rocm);
     for (name, start, end) in [
         ("a", 0, 50_000),
         ("b", 20_000, 70_000),
         ("c", 80_000, 90_000),
     ] {
-        draw.kernel(Queue::stream(0), name, (start, end), None);
+        draw.kernel(DeviceQueue::stream(0), name, (start, end), None);
     }
     let trace = alone(&draw);
     assert_eq!(
@@ -128,7 +128,12 @@ fn a_row_inside_a_long_one_follows_what_ended_before_both() {
         ("d", 110, 120),
     ];
     for (name, start, end) in rows {
-        draw.kernel(Queue::stream(7), name, (start * 1_000, end * 1_000), None);
+        draw.kernel(
+            DeviceQueue::stream(7),
+            name,
+            (start * 1_000, end * 1_000),
+            None,
+        );
     }
     let trace = alone(&draw);
     assert_eq!(
@@ -141,8 +146,8 @@ fn a_row_inside_a_long_one_follows_what_ended_before_both() {
 #[test]
 fn rows_that_touch_within_rounding_are_in_order() {
     let mut draw = TraceBuilder::default();
-    draw.kernel(Queue::stream(7), "a", (0, 10_900), None);
-    draw.kernel(Queue::stream(7), "b", (10_000, 20_000), None);
+    draw.kernel(DeviceQueue::stream(7), "a", (0, 10_900), None);
+    draw.kernel(DeviceQueue::stream(7), "b", (10_000, 20_000), None);
     assert_eq!(edges(&alone(&draw), EdgeKind::StreamOrder), ["a -> b"]);
 }
 
@@ -175,13 +180,13 @@ fn ops_of_no_length_have_a_node() {
 #[test]
 fn whole_microseconds_nest_too() {
     // the 2021 format rounds both ends: the call seems to outlast its op
-    let mut draw = TraceBuilder::new(Flavour::Cuda2021);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda2021);
     let main = draw.thread();
     draw.op(main, "a", 1_900, 20_100);
     draw.launch(
         main,
         (15_000, 20_090),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "k",
         (30_000, 40_000),
     );

@@ -2,7 +2,7 @@
 
 use crate::support::{alone, both, launches};
 use etlink_link::NodeKind;
-use etlink_model::builder::{Comms, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, ParamComms, TraceBuilder};
 
 #[test]
 fn the_innermost_op_around_the_call() {
@@ -17,14 +17,14 @@ fn the_innermost_op_around_the_call() {
     draw.launch(
         main,
         (20_000, 25_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "inner",
         (30_000, 40_000),
     );
     draw.launch(
         main,
         (70_000, 75_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "outer",
         (80_000, 90_000),
     );
@@ -47,7 +47,7 @@ fn an_op_that_only_the_device_trace_has_gives_its_rows_to_the_next_that_both_hav
     draw.launch(
         main,
         (20_000, 25_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "k",
         (30_000, 40_000),
     );
@@ -71,7 +71,7 @@ fn a_call_inside_a_call() {
     draw.op(main, "aten::mm", 0, 50_000);
     draw.call(main, "cudaLaunchKernel", (10_000, 30_000), 3);
     draw.driver_call(main, "cuLaunchKernel", (15_000, 25_000), 4);
-    draw.kernel(Queue::stream(7), "k", (40_000, 45_000), 4);
+    draw.kernel(DeviceQueue::stream(7), "k", (40_000, 45_000), 4);
     assert_eq!(launches(&alone(&draw)), ["k <- cuLaunchKernel of aten::mm"]);
 }
 
@@ -84,13 +84,13 @@ fn a_call_inside_a_call() {
 fn all_reduce(copied: bool) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    let comms = Comms::new("allreduce", 0..2, 0, 9);
+    let comms = ParamComms::new("allreduce", 0..2, 0, 9);
     draw.op(main, "c10d::allreduce_", 0, 100_000);
     draw.collective(main, &comms, 10_000, 90_000);
     draw.annotation(main, "nccl:all_reduce", 20_000, 60_000);
     draw.call(main, "cudaLaunchKernelExC", (30_000, 40_000), 5);
     let (queue, span, name) = (
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         (110_000, 200_000),
         "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
     );
@@ -135,8 +135,13 @@ fn a_collective_without_a_kernel_is_its_host_op() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.op(main, "c10d::allreduce_", 0, 100_000);
-    draw.collective(main, &Comms::new("allreduce", 0..2, 0, 9), 10_000, 90_000);
-    draw.collective(main, &Comms::new("wait", 0..2, 0, 9), 92_000, 95_000);
+    draw.collective(
+        main,
+        &ParamComms::new("allreduce", 0..2, 0, 9),
+        10_000,
+        90_000,
+    );
+    draw.collective(main, &ParamComms::new("wait", 0..2, 0, 9), 92_000, 95_000);
     let trace = both(&draw);
     assert_eq!(trace.report.nodes[&NodeKind::Collective], 1);
 }

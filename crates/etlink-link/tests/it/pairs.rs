@@ -37,12 +37,12 @@ fn recorded(case: &str, file: &str, rank: usize) -> impl std::io::Read + Send + 
 fn read(case: &str, rank: usize) -> (HostTrace, DeviceTrace) {
     let host = etlink_host::read(
         recorded(case, "torch_et", rank),
-        etlink_host::ReadOptions::default(),
+        etlink_host::HostReadOptions::default(),
     )
     .expect("a host trace");
     let device = etlink_kineto::read(
         recorded(case, "kineto_trace", rank),
-        etlink_kineto::ReadOptions::default(),
+        etlink_kineto::KinetoReadOptions::default(),
     )
     .expect("a device trace");
     (host, device)

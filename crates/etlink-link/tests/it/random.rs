@@ -2,7 +2,7 @@
 
 use crate::support::{both, checked, device};
 use etlink_link::LinkOptions;
-use etlink_model::builder::{Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     )
 }
 
-fn program(flavour: Flavour, all: &[Drawn]) -> TraceBuilder {
+fn program(flavour: KinetoFlavour, all: &[Drawn]) -> TraceBuilder {
     let mut draw = TraceBuilder::new(flavour);
     let threads: Vec<_> = (0..3).map(|_| draw.thread()).collect();
     for Drawn {
@@ -49,7 +49,7 @@ fn program(flavour: Flavour, all: &[Drawn]) -> TraceBuilder {
     } in all.iter().cloned()
     {
         let (thread, end, begins) = (threads[thread], start + length, start + latency);
-        let queue = Queue::stream(stream);
+        let queue = DeviceQueue::stream(stream);
         match kind {
             0 | 1 => drop(draw.op(thread, ["aten::mm", "aten::t"][kind as usize], start, end)),
             2 => drop(draw.annotation(thread, "range", start, end)),
@@ -103,14 +103,14 @@ proptest! {
 
     #[test]
     fn from_the_device_trace_alone(all in prop::collection::vec(drawn(), 1..60)) {
-        for flavour in [Flavour::Cuda, Flavour::Rocm, Flavour::Cuda2021] {
+        for flavour in [KinetoFlavour::Cuda, KinetoFlavour::Rocm, KinetoFlavour::Cuda2021] {
             checked(etlink_link::link(None, device(&program(flavour, &all)), LinkOptions::default()).expect("links"));
         }
     }
 
     #[test]
     fn from_both_traces(all in prop::collection::vec(drawn(), 1..60)) {
-        let mut draw = program(Flavour::Cuda, &all);
+        let mut draw = program(KinetoFlavour::Cuda, &all);
         let main = draw.thread();
         draw.op(main, "aten::add", 0, 10_000);
         let trace = both(&draw);

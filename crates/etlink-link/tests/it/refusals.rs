@@ -3,7 +3,7 @@
 use crate::matching::{NAMES, training};
 use crate::support::{device, host, pair};
 use etlink_link::{Error, LinkOptions};
-use etlink_model::builder::{Comms, TraceBuilder};
+use etlink_model::builder::{ParamComms, TraceBuilder};
 
 fn refused(of_host: &TraceBuilder, of_device: &TraceBuilder) -> Error {
     let forced = LinkOptions {
@@ -49,8 +49,8 @@ fn different_ranks() {
     let of_rank = |rank: i64| {
         let mut draw = training(1000, 2, NAMES);
         let main = draw.distributed(rank, 4).thread();
-        draw.collective(main, &Comms::new("broadcast", 0..4, 0, 1), 100, 200);
-        draw.collective(main, &Comms::new("allreduce", 0..4, rank, 2), 300, 400);
+        draw.collective(main, &ParamComms::new("broadcast", 0..4, 0, 1), 100, 200);
+        draw.collective(main, &ParamComms::new("allreduce", 0..4, rank, 2), 300, 400);
         draw
     };
     assert!(pair(&of_rank(3), &of_rank(3)).is_ok());

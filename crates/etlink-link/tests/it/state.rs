@@ -2,7 +2,8 @@
 
 use etlink_link::{EdgeKind, LinkedTrace};
 use etlink_model::{
-    Asides, Collectives, CpuOps, DeviceRows, HostNodes, MemoryRows, RuntimeCalls, SyncRows,
+    AuxiliaryEvents, CollectiveRecords, CpuOps, DeviceRows, HostNodes, MemoryRows, RuntimeCalls,
+    SyncRows,
 };
 
 const ARCHITECTURE: &str = include_str!("../../../../ARCHITECTURE.md");
@@ -44,9 +45,9 @@ fn the_documented_bytes_per_event_are_those_of_the_columns() {
         ("runtime call", RuntimeCalls::ROW_BYTES, entry(&call_op)),
         ("device row", DeviceRows::ROW_BYTES, per_row),
         ("synchronisation row", SyncRows::ROW_BYTES, 0),
-        ("aside", Asides::ROW_BYTES, 0),
+        ("aside", AuxiliaryEvents::ROW_BYTES, 0),
         ("allocation or free", MemoryRows::ROW_BYTES, 0),
-        ("collective", Collectives::ROW_BYTES, 0),
+        ("collective", CollectiveRecords::ROW_BYTES, 0),
         (
             "graph node",
             0,

@@ -2,20 +2,20 @@
 
 use crate::support::alone;
 use etlink_link::ranks::RankSummary;
-use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const MS: i64 = 1_000_000;
 
 /// An annotation per range, and a collective that each of these moments launches and that runs 3 ms later.
 fn drawn(ranges: &[(&str, i64, i64)], launched: &[i64]) -> TraceBuilder {
-    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     draw.distributed(0, 2);
     let main = draw.thread();
     for (name, start, end) in ranges {
         draw.annotation(main, name, start * MS, end * MS);
     }
     for (number, at) in (0..).zip(launched) {
-        let comms = Comms::new("allreduce", 0..2, 0, number);
+        let comms = ParamComms::new("allreduce", 0..2, 0, number);
         let (at, correlation) = (at * MS + 1000, draw.next_correlation());
         draw.collective(main, &comms, at, at + 20_000);
         draw.call(
@@ -25,7 +25,7 @@ fn drawn(ranges: &[(&str, i64, i64)], launched: &[i64]) -> TraceBuilder {
             correlation,
         );
         draw.collective_kernel(
-            Queue::stream(20),
+            DeviceQueue::stream(20),
             "ncclDevKernel_AllReduce_Sum_f32",
             (at + 3 * MS, at + 3 * MS + 9_000),
             correlation,
@@ -72,8 +72,8 @@ fn ids_tell_steps_that_are_displaced_in_time() {
     // the second step's range is written 5 ms late, its id is what it was
     let late = text.replacen("20000.000", "25000.000", 1);
     assert_ne!(text, late);
-    let device =
-        etlink_kineto::read(late.as_bytes(), etlink_kineto::ReadOptions::default()).expect("reads");
+    let device = etlink_kineto::read(late.as_bytes(), etlink_kineto::KinetoReadOptions::default())
+        .expect("reads");
     let trace =
         etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
     assert_eq!(RankSummary::of(&trace, 0).steps.of, [0, 1]);

@@ -5,14 +5,17 @@ use etlink_model::builder::{HostSchema, TraceBuilder};
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, HostTrace, RowIdx, TimeNs};
 
 pub(crate) fn device(draw: &TraceBuilder) -> DeviceTrace {
-    etlink_kineto::read(&draw.kineto()[..], etlink_kineto::ReadOptions::default())
-        .expect("a device trace")
+    etlink_kineto::read(
+        &draw.kineto()[..],
+        etlink_kineto::KinetoReadOptions::default(),
+    )
+    .expect("a device trace")
 }
 
 pub(crate) fn host(draw: &TraceBuilder) -> HostTrace {
     etlink_host::read(
         &draw.host(HostSchema::V1_1_1)[..],
-        etlink_host::ReadOptions::default(),
+        etlink_host::HostReadOptions::default(),
     )
     .expect("a host trace")
 }

@@ -3,7 +3,7 @@
 
 use crate::support::{checked, device};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
-use etlink_model::builder::{Queue, ThreadRef, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, ThreadRef, TraceBuilder};
 use proptest::prelude::*;
 
 const STREAMS: usize = 3;
@@ -60,8 +60,8 @@ struct Model {
     events: [Option<Recorded>; EVENTS],
 }
 
-fn queue(stream: usize) -> Queue {
-    Queue::stream(7 + stream as i64)
+fn queue(stream: usize) -> DeviceQueue {
+    DeviceQueue::stream(7 + stream as i64)
 }
 
 impl Model {
@@ -130,7 +130,7 @@ impl Model {
                     thread,
                     "cudaDeviceSynchronize",
                     "Context Sync",
-                    Queue::stream(-1),
+                    DeviceQueue::stream(-1),
                     None,
                     last.into_iter().flatten(),
                 );
@@ -144,7 +144,7 @@ impl Model {
                     thread,
                     "cudaEventSynchronize",
                     "Event Sync",
-                    Queue::stream(-1),
+                    DeviceQueue::stream(-1),
                     waits,
                     recorded.kernel,
                 );
@@ -181,7 +181,7 @@ impl Model {
         thread: usize,
         name: &str,
         kind: &str,
-        at: Queue,
+        at: DeviceQueue,
         waits: Option<(i64, i64)>,
         kernels: impl IntoIterator<Item = usize>,
     ) {

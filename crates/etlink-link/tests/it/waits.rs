@@ -3,14 +3,14 @@
 use crate::support::{alone, anomalies, delays, edges, thread};
 use etlink_link::EdgeKind;
 use etlink_model::AnomalyKind;
-use etlink_model::builder::{Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
-const SEVEN: Queue = Queue {
+const SEVEN: DeviceQueue = DeviceQueue {
     device: 0,
     context: 1,
     stream: 7,
 };
-const TWENTY: Queue = Queue {
+const TWENTY: DeviceQueue = DeviceQueue {
     device: 0,
     context: 1,
     stream: 20,
@@ -162,7 +162,7 @@ fn a_programs_own_record_can_be_of_any_stream() {
     draw.launch(
         main,
         (120_000, 125_000),
-        Queue::stream(24),
+        DeviceQueue::stream(24),
         "b",
         (128_000, 130_000),
     );
@@ -188,9 +188,9 @@ fn a_call_that_blocks_goes_on_when_its_stream_has_ended() {
     // launch . synchronise ------------------|  next
     //          k ===========================
     for (flavour, name) in [
-        (Flavour::Cuda, "cudaStreamSynchronize"),
-        (Flavour::Rocm, "hipDeviceSynchronize"),
-        (Flavour::Xpu, "urQueueFinish"),
+        (KinetoFlavour::Cuda, "cudaStreamSynchronize"),
+        (KinetoFlavour::Rocm, "hipDeviceSynchronize"),
+        (KinetoFlavour::Xpu, "urQueueFinish"),
     ] {
         let mut draw = TraceBuilder::new(flavour);
         let main = draw.thread();
@@ -244,7 +244,7 @@ fn a_device_is_waited_for_on_all_its_streams_and_an_event_only_to_its_record() {
     draw.call(main, "cudaEventSynchronize", (10_000, 33_000), event);
     draw.sync(
         "Event Sync",
-        Queue::stream(-1),
+        DeviceQueue::stream(-1),
         (10_000, 33_000),
         event,
         Some((7, record)),
@@ -252,7 +252,7 @@ fn a_device_is_waited_for_on_all_its_streams_and_an_event_only_to_its_record() {
     draw.call(main, "cudaDeviceSynchronize", (40_000, 74_000), device);
     draw.sync(
         "Context Sync",
-        Queue::stream(-1),
+        DeviceQueue::stream(-1),
         (40_000, 74_000),
         device,
         None,
@@ -387,7 +387,7 @@ fn a_device_that_a_sync_row_names_is_waited_for() {
     draw.launch(
         main,
         (5_000, 9_000),
-        Queue { device: 1, ..SEVEN },
+        DeviceQueue { device: 1, ..SEVEN },
         "b",
         (15_000, 60_000),
     );
@@ -395,7 +395,7 @@ fn a_device_that_a_sync_row_names_is_waited_for() {
     draw.call(main, "cudaDeviceSynchronize", (10_000, 95_000), id);
     draw.sync(
         "Context Sync",
-        Queue {
+        DeviceQueue {
             stream: -1,
             ..SEVEN
         },

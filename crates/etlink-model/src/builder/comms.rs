@@ -2,7 +2,7 @@
 
 /// A collective, send or receive of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Comms {
+pub struct ParamComms {
     /// `Collective name`.
     pub name: String,
     /// Element type.
@@ -31,10 +31,10 @@ pub struct Comms {
     pub asynchronous: bool,
 }
 
-impl Comms {
+impl ParamComms {
     /// An asynchronous collective of 1024 floats over the default group.
     pub fn new(name: &str, ranks: impl IntoIterator<Item = u64>, rank: i64, seq: i64) -> Self {
-        Comms {
+        ParamComms {
             name: name.into(),
             dtype: "Float".into(),
             in_elements: 1024,
@@ -95,7 +95,7 @@ impl Comms {
 
     /// Values, shapes and types of the host node's inputs.
     pub(super) fn host_inputs(&self) -> [String; 3] {
-        let Comms {
+        let ParamComms {
             name,
             group_name,
             group_desc,

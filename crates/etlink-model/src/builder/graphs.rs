@@ -1,10 +1,10 @@
 //! Graphs: their capture, which runs nothing, and their launches.
 
 use super::rows::{Call, SpanNs, What};
-use super::{Event, Flavour, Queue, ThreadRef, TraceBuilder};
+use super::{DeviceQueue, Event, KinetoFlavour, ThreadRef, TraceBuilder};
 
 /// A kernel of a graph launch: queue, name, start and end.
-pub type GraphKernel<'a> = (Queue, &'a str, i64, i64);
+pub type GraphKernel<'a> = (DeviceQueue, &'a str, i64, i64);
 
 impl TraceBuilder {
     /// The two calls between which a stream's work is captured, each 1 us long.
@@ -41,7 +41,7 @@ impl TraceBuilder {
         &mut self,
         thread: ThreadRef,
         call: SpanNs,
-        kernels: &[(Queue, i64, i64)],
+        kernels: &[(DeviceQueue, i64, i64)],
     ) -> i64 {
         let names: Vec<String> = (1..=kernels.len())
             .map(|node| format!("graph_kernel_{node}"))
@@ -62,7 +62,7 @@ impl TraceBuilder {
         kernels: &[GraphKernel<'_>],
     ) -> i64 {
         let correlation = self.next_correlation();
-        let launch = if self.flavour == Flavour::Rocm {
+        let launch = if self.flavour == KinetoFlavour::Rocm {
             "hipGraphLaunch"
         } else {
             "cudaGraphLaunch"
@@ -91,7 +91,7 @@ impl TraceBuilder {
         kernel: &str,
         correlation: i64,
     ) {
-        let kernel = (self.flavour == Flavour::Rocm).then(|| kernel.to_owned());
+        let kernel = (self.flavour == KinetoFlavour::Rocm).then(|| kernel.to_owned());
         let name = self.flavour.launch_name().to_owned();
         self.events.push(Event::Call(Call {
             thread: thread.0,
@@ -105,7 +105,7 @@ impl TraceBuilder {
     }
 
     fn capture_name(&self, which: &str) -> &'static str {
-        match (self.flavour == Flavour::Rocm, which) {
+        match (self.flavour == KinetoFlavour::Rocm, which) {
             (true, "Begin") => "hipStreamBeginCapture",
             (true, _) => "hipStreamEndCapture",
             (false, "Begin") => "cudaStreamBeginCapture",

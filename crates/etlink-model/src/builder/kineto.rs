@@ -1,36 +1,36 @@
 //! The device trace's text, as `libkineto/src/output_json.cpp` prints it.
 
-use super::{Call, Event, Flavour, Op, RecordIds, Row, Sync, Thread, TraceBuilder, What};
+use super::{Call, Event, HostThread, KinetoFlavour, Op, RecordIds, Row, Sync, TraceBuilder, What};
 
 type Args = Vec<(String, String)>;
 
-impl Flavour {
+impl KinetoFlavour {
     pub(super) fn launch_name(self) -> &'static str {
         match self {
-            Flavour::Cuda | Flavour::Cuda2021 => "cudaLaunchKernel",
-            Flavour::Rocm => "hipLaunchKernel",
-            Flavour::Xpu => "urEnqueueKernelLaunch",
-            Flavour::Mtia => "runFunction - job_prep_and_submit_for_execution",
+            KinetoFlavour::Cuda | KinetoFlavour::Cuda2021 => "cudaLaunchKernel",
+            KinetoFlavour::Rocm => "hipLaunchKernel",
+            KinetoFlavour::Xpu => "urEnqueueKernelLaunch",
+            KinetoFlavour::Mtia => "runFunction - job_prep_and_submit_for_execution",
         }
     }
 
     fn call_category(self, driver: bool) -> &'static str {
         match (self, driver) {
-            (Flavour::Cuda | Flavour::Rocm, false) => "cuda_runtime",
-            (Flavour::Cuda | Flavour::Rocm, true) => "cuda_driver",
-            (Flavour::Xpu, false) => "xpu_runtime",
-            (Flavour::Xpu, true) => "xpu_driver",
-            (Flavour::Mtia, _) => "mtia_runtime",
-            (Flavour::Cuda2021, _) => "Runtime",
+            (KinetoFlavour::Cuda | KinetoFlavour::Rocm, false) => "cuda_runtime",
+            (KinetoFlavour::Cuda | KinetoFlavour::Rocm, true) => "cuda_driver",
+            (KinetoFlavour::Xpu, false) => "xpu_runtime",
+            (KinetoFlavour::Xpu, true) => "xpu_driver",
+            (KinetoFlavour::Mtia, _) => "mtia_runtime",
+            (KinetoFlavour::Cuda2021, _) => "Runtime",
         }
     }
 
     fn row_category(self, what: What) -> &'static str {
         match (self, what) {
-            (Flavour::Mtia, _) => "mtia_ccp_events",
-            (Flavour::Cuda2021, What::Kernel { .. }) => "Kernel",
-            (Flavour::Cuda2021, What::Memcpy { .. }) => "Memcpy",
-            (Flavour::Cuda2021, What::Memset { .. }) => "Memset",
+            (KinetoFlavour::Mtia, _) => "mtia_ccp_events",
+            (KinetoFlavour::Cuda2021, What::Kernel { .. }) => "Kernel",
+            (KinetoFlavour::Cuda2021, What::Memcpy { .. }) => "Memcpy",
+            (KinetoFlavour::Cuda2021, What::Memset { .. }) => "Memset",
             (_, What::Kernel { .. }) => "kernel",
             (_, What::Memcpy { .. }) => "gpu_memcpy",
             (_, What::Memset { .. }) => "gpu_memset",
@@ -60,7 +60,7 @@ impl TraceBuilder {
         self.events
             .iter()
             .for_each(|event| text.push_str(&self.event(event, &ids)));
-        if self.flavour == Flavour::Cuda2021 {
+        if self.flavour == KinetoFlavour::Cuda2021 {
             text.truncate(text.trim_end_matches([',', '\n']).len());
             text.push_str("\n]}\n");
             return text.into_bytes();
@@ -77,7 +77,7 @@ impl TraceBuilder {
     }
 
     fn head(&self) -> String {
-        if self.flavour == Flavour::Cuda2021 {
+        if self.flavour == KinetoFlavour::Cuda2021 {
             return "{\n  \"traceEvents\": [\n".to_owned();
         }
         let mut text = String::from(
@@ -102,8 +102,8 @@ impl TraceBuilder {
         self.events.iter().map(end).max().unwrap_or(0)
     }
 
-    fn thread_rows(&self, thread: Thread) -> String {
-        let Thread { pid, tid } = thread;
+    fn thread_rows(&self, thread: HostThread) -> String {
+        let HostThread { pid, tid } = thread;
         let row = |name: &str, args: String| {
             let ts = self.time(0);
             format!(
@@ -140,7 +140,7 @@ impl TraceBuilder {
                 start,
                 end,
             } => {
-                let Thread { pid, tid } = self.threads[*thread];
+                let HostThread { pid, tid } = self.threads[*thread];
                 let args = pairs(&[
                     ("Python id", "7".into()),
                     ("Python parent id", "6".into()),
@@ -161,7 +161,7 @@ impl TraceBuilder {
     }
 
     fn op_event(&self, op: &Op, id: u64, index: usize) -> String {
-        let Thread { pid, tid } = self.threads[op.thread];
+        let HostThread { pid, tid } = self.threads[op.thread];
         let mut args = pairs(&[("External id", id.to_string())]);
         match self.ids {
             RecordIds::Written => args.extend(pairs(&[("Record function id", id.to_string())])),
@@ -179,7 +179,7 @@ impl TraceBuilder {
         args.extend(pairs(&[("Ev Idx", index.to_string())]));
         let category = match (op.annotation, self.flavour) {
             (true, _) => "user_annotation",
-            (_, Flavour::Cuda2021) => "Operator",
+            (_, KinetoFlavour::Cuda2021) => "Operator",
             _ => "cpu_op",
         };
         let name = op.device_name.as_deref().unwrap_or(&op.name);
@@ -218,7 +218,7 @@ impl TraceBuilder {
             .ops
             .iter()
             .zip(ids)
-            .filter(|(op, _)| self.flavour != Flavour::Cuda2021 && around(op));
+            .filter(|(op, _)| self.flavour != KinetoFlavour::Cuda2021 && around(op));
         let inner = ops.max_by_key(|(op, id)| (op.start, **id));
         inner
             .map(|(_, id)| ("External id".to_owned(), id.to_string()))
@@ -227,10 +227,10 @@ impl TraceBuilder {
     }
 
     fn call_event(&self, call: &Call, ids: &[u64]) -> String {
-        let Thread { pid, tid } = self.threads[call.thread];
+        let HostThread { pid, tid } = self.threads[call.thread];
         let mut args = self.linked(call, ids);
         args.extend(pairs(&[(
-            if self.flavour == Flavour::Rocm {
+            if self.flavour == KinetoFlavour::Rocm {
                 "cid"
             } else {
                 "cbid"
@@ -302,17 +302,17 @@ impl TraceBuilder {
     fn row_args(&self, row: &Row) -> Args {
         let number = |key: &str, value: i64| (key.to_owned(), value.to_string());
         let mut args = match self.flavour {
-            Flavour::Mtia => vec![
+            KinetoFlavour::Mtia => vec![
                 number("stream", row.queue.stream),
                 number("seq_num", 1),
                 number("sqid", 11),
                 number("host_ctx", 1),
             ],
-            Flavour::Rocm => vec![
+            KinetoFlavour::Rocm => vec![
                 number("device", row.queue.device),
                 number("stream", row.queue.stream),
             ],
-            Flavour::Xpu => vec![
+            KinetoFlavour::Xpu => vec![
                 number("device", row.queue.device),
                 number("context", row.queue.context),
                 number("sycl queue", row.queue.stream),
@@ -327,7 +327,7 @@ impl TraceBuilder {
         args.extend(row.correlation.map(|id| number("correlation", id)));
         match row.what {
             // roctracer knows no graph nodes, and no grid of theirs
-            What::Kernel { graph_node } if self.flavour == Flavour::Rocm => {
+            What::Kernel { graph_node } if self.flavour == KinetoFlavour::Rocm => {
                 args.extend(match graph_node {
                     0 => pairs(&[
                         ("kind", "\"Dispatch Kernel\"".into()),
@@ -414,7 +414,7 @@ impl TraceBuilder {
 
     fn time(&self, ns: i64) -> String {
         let ns = self.origin_ns + ns;
-        if self.flavour == Flavour::Cuda2021 {
+        if self.flavour == KinetoFlavour::Cuda2021 {
             ns.div_euclid(1_000).to_string()
         } else {
             decimals(ns)
@@ -422,7 +422,7 @@ impl TraceBuilder {
     }
 
     fn duration(&self, ns: i64) -> String {
-        if self.flavour == Flavour::Cuda2021 {
+        if self.flavour == KinetoFlavour::Cuda2021 {
             ns.div_euclid(1_000).to_string()
         } else {
             decimals(ns)

@@ -1,28 +1,7 @@
 //! Calls and device rows.
 
-use super::{Comms, Event, ThreadRef, TraceBuilder};
-
-/// Where device work runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queue {
-    /// Device number.
-    pub device: i64,
-    /// CUDA context.
-    pub context: i64,
-    /// Stream.
-    pub stream: i64,
-}
-
-impl Queue {
-    /// A stream of device 0, context 1.
-    pub fn stream(stream: i64) -> Self {
-        Queue {
-            device: 0,
-            context: 1,
-            stream,
-        }
-    }
-}
+use super::{Event, ParamComms, ThreadRef, TraceBuilder};
+use crate::DeviceQueue;
 
 #[derive(Clone, Debug)]
 pub(super) struct Call {
@@ -47,17 +26,17 @@ pub(super) enum What {
 pub(super) struct Row {
     pub(super) what: What,
     pub(super) name: String,
-    pub(super) queue: Queue,
+    pub(super) queue: DeviceQueue,
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) correlation: Option<i64>,
-    pub(super) comms: Option<Comms>,
+    pub(super) comms: Option<ParamComms>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Sync {
     pub(super) kind: String,
-    pub(super) queue: Queue,
+    pub(super) queue: DeviceQueue,
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) correlation: i64,
@@ -113,7 +92,7 @@ impl TraceBuilder {
     /// A kernel.
     pub fn kernel(
         &mut self,
-        queue: Queue,
+        queue: DeviceQueue,
         name: &str,
         span: SpanNs,
         correlation: impl Into<Option<i64>>,
@@ -131,11 +110,11 @@ impl TraceBuilder {
     /// A kernel of a collective, with the arguments that Kineto copies to it.
     pub fn collective_kernel(
         &mut self,
-        queue: Queue,
+        queue: DeviceQueue,
         name: &str,
         span: SpanNs,
         correlation: i64,
-        comms: &Comms,
+        comms: &ParamComms,
     ) {
         self.row(
             What::Kernel { graph_node: 0 },
@@ -150,7 +129,7 @@ impl TraceBuilder {
     /// A copy.
     pub fn memcpy(
         &mut self,
-        queue: Queue,
+        queue: DeviceQueue,
         name: &str,
         span: SpanNs,
         correlation: impl Into<Option<i64>>,
@@ -169,7 +148,7 @@ impl TraceBuilder {
     /// A memset.
     pub fn memset(
         &mut self,
-        queue: Queue,
+        queue: DeviceQueue,
         span: SpanNs,
         correlation: impl Into<Option<i64>>,
         bytes: u64,
@@ -187,11 +166,11 @@ impl TraceBuilder {
     pub(super) fn row(
         &mut self,
         what: What,
-        queue: Queue,
+        queue: DeviceQueue,
         name: &str,
         span: SpanNs,
         correlation: Option<i64>,
-        comms: Option<Comms>,
+        comms: Option<ParamComms>,
     ) {
         let row = Row {
             what,
@@ -210,7 +189,7 @@ impl TraceBuilder {
         &mut self,
         thread: ThreadRef,
         call: SpanNs,
-        queue: Queue,
+        queue: DeviceQueue,
         kernel: &str,
         span: SpanNs,
     ) -> i64 {
@@ -224,7 +203,7 @@ impl TraceBuilder {
     pub fn sync(
         &mut self,
         kind: &str,
-        queue: Queue,
+        queue: DeviceQueue,
         span: SpanNs,
         correlation: i64,
         wait: Option<(i64, i64)>,

@@ -2,7 +2,7 @@ use super::*;
 use base64::engine::Engine;
 use etlink_analyze::{Options, Rows, Rules, analyze, total};
 use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_model::builder::{Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, TraceBuilder};
 use etlink_model::{DurationNs, TimeNs};
 use etlink_replay::{ReplayRun, ReplaySettings};
 use std::io::Read;
@@ -12,10 +12,10 @@ const HOSTILE: &str = "</script><script>alert(1)</script>";
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
     let device = etlink_kineto::read(
         &draw.kineto()[..],
-        etlink_kineto::ReadOptions {
+        etlink_kineto::KinetoReadOptions {
             threads: 1,
             shapes: true,
-            keep: etlink_kineto::Keep::Asides,
+            keep: etlink_kineto::KeepEvents::Auxiliary,
         },
     )
     .expect("device trace");
@@ -123,7 +123,7 @@ fn one_kernel() -> TraceBuilder {
     draw.launch(
         main,
         (10_000, 15_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         HOSTILE,
         (20_000, 90_000),
     );
@@ -272,7 +272,7 @@ fn a_page_that_would_be_too_large_has_less() {
         draw.launch(
             main,
             (at + 100, at + 200),
-            Queue::stream(7),
+            DeviceQueue::stream(7),
             &noise(900, &mut seed),
             (at + 300, at + 800),
         );
@@ -355,10 +355,10 @@ fn times_that_no_trace_should_have_do_no_harm() {
         let text = format!("{{\"traceEvents\": [{}]}}", events.join(","));
         let device = etlink_kineto::read(
             text.as_bytes(),
-            etlink_kineto::ReadOptions {
+            etlink_kineto::KinetoReadOptions {
                 threads: 1,
                 shapes: true,
-                keep: etlink_kineto::Keep::Asides,
+                keep: etlink_kineto::KeepEvents::Auxiliary,
             },
         )
         .expect("reads");

@@ -1,6 +1,6 @@
 //! What threads and streams are called.
 
-use etlink_model::{DeviceTrace, Label, Queue, Thread};
+use etlink_model::{DeviceQueue, DeviceTrace, HostThread, TrackLabel};
 use serde::Serialize;
 
 /// A thread or stream with ranges.
@@ -45,7 +45,7 @@ pub(super) fn track(device: &DeviceTrace, number: u32) -> Track {
     }
 }
 
-fn process_name(device: &DeviceTrace, pid: Label) -> String {
+fn process_name(device: &DeviceTrace, pid: TrackLabel) -> String {
     let said = device.process_names.iter().find(|(of, _)| *of == pid);
     let id = device.label(pid);
     said.map_or_else(
@@ -54,7 +54,7 @@ fn process_name(device: &DeviceTrace, pid: Label) -> String {
     )
 }
 
-fn thread_name(device: &DeviceTrace, thread: Thread) -> String {
+fn thread_name(device: &DeviceTrace, thread: HostThread) -> String {
     let said = device.thread_names.iter().find(|(of, _)| *of == thread);
     let id = device.label(thread.tid);
     let name = said.map_or("", |(_, name)| device.names.get(*name).trim());
@@ -66,7 +66,7 @@ fn thread_name(device: &DeviceTrace, thread: Thread) -> String {
     }
 }
 
-fn device_name(device: &DeviceTrace, queue: &Queue) -> String {
+fn device_name(device: &DeviceTrace, queue: &DeviceQueue) -> String {
     let model = usize::try_from(queue.device)
         .ok()
         .and_then(|at| device.header.devices.get(at))
@@ -79,8 +79,8 @@ fn device_name(device: &DeviceTrace, queue: &Queue) -> String {
 }
 
 /// A stream's name; where a device has several contexts with that stream, also the context's.
-fn queue_name(device: &DeviceTrace, queue: &Queue) -> String {
-    let same = |other: &&Queue| other.device == queue.device && other.stream == queue.stream;
+fn queue_name(device: &DeviceTrace, queue: &DeviceQueue) -> String {
+    let same = |other: &&DeviceQueue| other.device == queue.device && other.stream == queue.stream;
     let context = if device.queues.iter().filter(same).count() > 1 {
         format!(" of context {}", queue.context)
     } else {

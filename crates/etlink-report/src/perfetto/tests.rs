@@ -3,22 +3,22 @@ mod ranks;
 
 use super::{Format, Step, Summary, write};
 use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_model::builder::{HostSchema, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, HostSchema, TraceBuilder};
 use etlink_model::{DurationNs, TimeNs};
 use serde_json::Value;
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
     let host = etlink_host::read(
         &draw.host(HostSchema::V1_1_1)[..],
-        etlink_host::ReadOptions { threads: 1 },
+        etlink_host::HostReadOptions { threads: 1 },
     )
     .expect("host trace");
     let device = etlink_kineto::read(
         &draw.kineto()[..],
-        etlink_kineto::ReadOptions {
+        etlink_kineto::KinetoReadOptions {
             threads: 1,
             shapes: false,
-            keep: etlink_kineto::Keep::Graph,
+            keep: etlink_kineto::KeepEvents::Graph,
         },
     )
     .expect("device trace");
@@ -135,7 +135,7 @@ fn a_launch_is_an_arrow_from_the_call_to_the_kernel() {
     draw.launch(
         main,
         (5_000, 8_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (12_000, 40_000),
     );
@@ -178,14 +178,14 @@ fn what_overlaps_gets_a_track_of_its_own() {
     draw.launch(
         main,
         (90_000, 91_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "long",
         (100_000, 200_000),
     );
     draw.launch(
         main,
         (92_000, 93_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "beside",
         (120_000, 140_000),
     );
@@ -209,7 +209,7 @@ fn the_end_of_a_wait_is_a_range_that_begins_after_the_kernel() {
     draw.launch(
         main,
         (1_000, 5_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (20_000, 90_000),
     );
@@ -255,7 +255,7 @@ fn the_critical_path_has_its_steps_and_delays() {
     draw.launch(
         main,
         (5_000, 8_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "gemm",
         (12_000, 40_000),
     );

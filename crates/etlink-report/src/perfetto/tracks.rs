@@ -7,7 +7,7 @@
 use super::Member;
 use super::lanes::Lanes;
 use super::sink::{Process, Sink, Track};
-use etlink_model::{DeviceTrace, Label, Queue, Thread, TimeNs};
+use etlink_model::{DeviceQueue, DeviceTrace, HostThread, TimeNs, TrackLabel};
 use std::collections::BTreeSet;
 use std::io;
 
@@ -93,7 +93,7 @@ impl Tracks {
         out: &mut dyn Sink,
     ) -> io::Result<Tracks> {
         let mut numbers = Numbers::of(member);
-        let natural = |label: Label| number(label).filter(|_| member.is_none());
+        let natural = |label: TrackLabel| number(label).filter(|_| member.is_none());
         numbers.taken.extend(
             device
                 .threads
@@ -142,10 +142,10 @@ impl Tracks {
     fn threads(
         &mut self,
         device: &DeviceTrace,
-        natural: impl Fn(Label) -> Option<u32>,
+        natural: impl Fn(TrackLabel) -> Option<u32>,
         out: &mut dyn Sink,
     ) -> io::Result<()> {
-        let mut processes: Vec<(Label, u32)> = vec![];
+        let mut processes: Vec<(TrackLabel, u32)> = vec![];
         for of in &device.threads {
             let pid = match processes.iter().find(|(label, _)| *label == of.pid) {
                 Some((_, pid)) => *pid,
@@ -249,17 +249,17 @@ impl Tracks {
 }
 
 /// The number that Perfetto can take over.
-fn number(label: Label) -> Option<u32> {
+fn number(label: TrackLabel) -> Option<u32> {
     match label {
-        Label::Int(number) => i32::try_from(number)
+        TrackLabel::Int(number) => i32::try_from(number)
             .ok()
             .filter(|number| *number > 0)
             .map(i32::unsigned_abs),
-        Label::Text(_) => None,
+        TrackLabel::Text(_) => None,
     }
 }
 
-fn process_name(device: &DeviceTrace, pid: Label) -> String {
+fn process_name(device: &DeviceTrace, pid: TrackLabel) -> String {
     let said = device.process_names.iter().find(|(of, _)| *of == pid);
     said.map_or_else(
         || format!("process {}", device.label(pid)),
@@ -267,7 +267,7 @@ fn process_name(device: &DeviceTrace, pid: Label) -> String {
     )
 }
 
-fn thread_name(device: &DeviceTrace, thread: Thread) -> String {
+fn thread_name(device: &DeviceTrace, thread: HostThread) -> String {
     let said = device.thread_names.iter().find(|(of, _)| *of == thread);
     said.map_or_else(
         || format!("thread {}", device.label(thread.tid)),
@@ -276,8 +276,8 @@ fn thread_name(device: &DeviceTrace, thread: Thread) -> String {
 }
 
 /// A stream's name; where a device has several contexts with that stream, also the context's.
-fn queue_name(device: &DeviceTrace, queue: &Queue) -> String {
-    let same = |other: &&Queue| other.device == queue.device && other.stream == queue.stream;
+fn queue_name(device: &DeviceTrace, queue: &DeviceQueue) -> String {
+    let same = |other: &&DeviceQueue| other.device == queue.device && other.stream == queue.stream;
     match device.queues.iter().filter(same).count() {
         0 | 1 => format!("stream {}", queue.stream),
         _ => format!("stream {} of context {}", queue.stream, queue.context),

@@ -5,7 +5,7 @@ use crate::input;
 use crate::manifest::RunManifest;
 use anyhow::Result;
 use etlink_chakra::read::FileKind;
-use etlink_json::Scanner;
+use etlink_json::JsonScanner;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -144,7 +144,7 @@ fn distributed(head: &[u8]) -> Inside {
     let Some(at) = memchr::memmem::find(head, KEY) else {
         return inside;
     };
-    let mut info = Scanner::new(&head[at + KEY.len()..]);
+    let mut info = JsonScanner::new(&head[at + KEY.len()..]);
     if !info.eat(b':') || info.enter().is_err() {
         return inside;
     }

@@ -7,7 +7,7 @@ use crate::table::{Rows, mb};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check;
 use etlink_chakra::read::{self, FileKind};
-use etlink_model::{Anomalies, CollectiveKind, Collectives, DeviceTrace, HostTrace, Names};
+use etlink_model::{Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, Names};
 use etlink_run::input::{self, Input};
 use etlink_run::job::{read_device, read_host};
 use indexmap::IndexMap;
@@ -139,7 +139,7 @@ fn calls(trace: &DeviceTrace, of: fn(&str) -> bool) -> Option<usize> {
     (count > 0).then_some(count)
 }
 
-fn collectives(table: &Collectives, names: &Names) -> Value {
+fn collectives(table: &CollectiveRecords, names: &Names) -> Value {
     let mut counts: IndexMap<CollectiveKind, u64> = IndexMap::new();
     (0..table.len()).for_each(|row| *counts.entry(table.row(row).kind(names)).or_default() += 1);
     counts.sort_unstable_keys();

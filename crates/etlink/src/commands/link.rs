@@ -4,7 +4,7 @@ use super::{print, threads};
 use crate::args::Link;
 use crate::{Outcome, table};
 use anyhow::{Result, bail};
-use etlink_kineto::Keep;
+use etlink_kineto::KeepEvents;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::memory::{MemoryBudget, RankMemory};
 use etlink_run::output::Target;
@@ -71,7 +71,7 @@ fn job(args: Link) -> Result<LinkJob> {
         target,
         form,
         tensor_deps: how.tensor_deps.into(),
-        keep: Keep::Graph,
+        keep: KeepEvents::Graph,
         threads,
         strict: how.strict,
         force: how.force,

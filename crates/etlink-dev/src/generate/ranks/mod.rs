@@ -11,11 +11,11 @@
 //! gets a launch call and a kernel, which begins when the rank has come to it and ends, but for the last hop, when it ends on all
 //! ranks: after the last has begun. Same seed, same bytes.
 
+mod scenario;
 mod source;
-mod story;
 mod text;
 
-pub use story::{Late, Story, Wishes};
+pub use scenario::{Late, Scenario, Wishes};
 
 use super::{Recording, unpacked, write_file};
 use anyhow::{Context, Result, bail};
@@ -57,8 +57,8 @@ impl Recorded {
     ///
     /// # Errors
     /// Fewer than two ranks, or a late rank that is not among them.
-    pub fn story(&self, wishes: &Wishes) -> Result<Story> {
-        Story::new(wishes, &self.device.collectives, self.device.window)
+    pub fn scenario(&self, wishes: &Wishes) -> Result<Scenario> {
+        Scenario::new(wishes, &self.device.collectives, self.device.window)
     }
 
     /// Writes the host trace of a rank.
@@ -67,11 +67,11 @@ impl Recorded {
     /// Those of `out`.
     pub fn write_host(
         &self,
-        story: &Story,
+        scenario: &Scenario,
         rank: usize,
         out: &mut dyn std::io::Write,
     ) -> std::io::Result<()> {
-        self.host.write(story, rank, out)
+        self.host.write(scenario, rank, out)
     }
 
     /// Writes the device trace of a rank.
@@ -80,11 +80,11 @@ impl Recorded {
     /// Those of `out`.
     pub fn write_device(
         &self,
-        story: &Story,
+        scenario: &Scenario,
         rank: usize,
         out: &mut dyn std::io::Write,
     ) -> std::io::Result<()> {
-        self.device.write(story, rank, out)
+        self.device.write(scenario, rank, out)
     }
 }
 
@@ -105,7 +105,7 @@ struct Truth<'s> {
 /// Writes all ranks into `folder`, with `truth.json` beside them. Returns the folder's files.
 ///
 /// # Errors
-/// Those of [`Recorded::open`] and [`Recorded::story`], a folder that is not empty, or a file that cannot be written.
+/// Those of [`Recorded::open`] and [`Recorded::scenario`], a folder that is not empty, or a file that cannot be written.
 pub fn run(
     host: &Path,
     device: &Path,
@@ -114,7 +114,7 @@ pub fn run(
     folder: &Path,
 ) -> Result<Vec<PathBuf>> {
     let recorded = Recorded::open(host, device, times)?;
-    let story = recorded.story(wishes)?;
+    let scenario = recorded.scenario(wishes)?;
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make folder {}", folder.display()))?;
     if folder.read_dir()?.next().is_some() {
@@ -124,14 +124,16 @@ pub fn run(
     for rank in 0..wishes.ranks {
         let [to_host, to_device] =
             ["torch_et", "kineto_trace"].map(|kind| folder.join(format!("{kind}_{rank}.json.gz")));
-        write_file(&to_host, true, |out| recorded.write_host(&story, rank, out))?;
+        write_file(&to_host, true, |out| {
+            recorded.write_host(&scenario, rank, out)
+        })?;
         write_file(&to_device, true, |out| {
-            recorded.write_device(&story, rank, out)
+            recorded.write_device(&scenario, rank, out)
         })?;
         files.extend([to_host, to_device]);
     }
-    let last = (0..story.collectives())
-        .map(|collective| story.last(collective))
+    let last = (0..scenario.collectives())
+        .map(|collective| scenario.last(collective))
         .collect();
     let name = device
         .file_name()
@@ -140,9 +142,9 @@ pub fn run(
     let truth = Truth {
         recorded: name,
         wishes,
-        offset_ns: &story.offset_ns,
-        drift_ppb: &story.drift_ppb,
-        collectives: story.collectives(),
+        offset_ns: &scenario.offset_ns,
+        drift_ppb: &scenario.drift_ppb,
+        collectives: scenario.collectives(),
         last,
     };
     let path = folder.join("truth.json");

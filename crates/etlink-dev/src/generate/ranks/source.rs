@@ -1,10 +1,10 @@
 //! What is read of a recorded trace to write it anew.
 
-use super::story::Collective;
+use super::scenario::Collective;
 use super::text::list;
 use crate::generate::document::{Document, Family, Finder};
 use anyhow::{Context, Result, anyhow, bail};
-use etlink_json::{Broken, Scanner, micros_to_ns};
+use etlink_json::{BrokenJson, JsonScanner, micros_to_ns};
 use memchr::memmem;
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ pub(super) fn collectives(
 }
 
 /// Notes times and lengths of a Kineto event, in which the time comes first.
-pub(super) fn event(finder: &mut Finder<'_>) -> Result<(), Broken> {
+pub(super) fn event(finder: &mut Finder<'_>) -> Result<(), BrokenJson> {
     let mut start = None;
     while let Some(key) = finder.scanner.key()? {
         match key {
@@ -121,10 +121,10 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(element: &[u8]) -> Result<Seen, Broken> {
+    fn of(element: &[u8]) -> Result<Seen, BrokenJson> {
         let mut seen = Seen::default();
         let (mut start, mut length, mut is_collective) = (None, None, false);
-        let mut scanner = Scanner::new(element);
+        let mut scanner = JsonScanner::new(element);
         while scanner.eat(b',') {}
         scanner.enter()?;
         while let Some(key) = scanner.key()? {

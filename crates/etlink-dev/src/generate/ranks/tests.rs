@@ -30,27 +30,29 @@ fn wishes(ranks: usize) -> Wishes {
 }
 
 /// The ranks as they are after linking.
-fn linked(recorded: &Recorded, story: &Story) -> Vec<RankSummary> {
+fn linked(recorded: &Recorded, scenario: &Scenario) -> Vec<RankSummary> {
     let one = |rank: usize| {
         let (mut host, mut device) = (vec![], vec![]);
-        recorded.write_host(story, rank, &mut host).expect("writes");
         recorded
-            .write_device(story, rank, &mut device)
+            .write_host(scenario, rank, &mut host)
             .expect("writes");
-        let host = etlink_host::read(&host[..], etlink_host::ReadOptions::default())
+        recorded
+            .write_device(scenario, rank, &mut device)
+            .expect("writes");
+        let host = etlink_host::read(&host[..], etlink_host::HostReadOptions::default())
             .expect("a host trace");
-        let device = etlink_kineto::read(&device[..], etlink_kineto::ReadOptions::default())
+        let device = etlink_kineto::read(&device[..], etlink_kineto::KinetoReadOptions::default())
             .expect("a device trace");
         let trace = etlink_link::link(Some(host), device, etlink_link::LinkOptions::default())
             .expect("links");
         let report = &trace.report;
         assert_eq!(
             (report.rank, report.world_size),
-            (Some(rank as i64), Some(story.ranks as i64))
+            (Some(rank as i64), Some(scenario.ranks as i64))
         );
         assert_eq!(
             (report.launched, report.device_rows),
-            (story.collectives() as u64, story.collectives() as u64)
+            (scenario.collectives() as u64, scenario.collectives() as u64)
         );
         assert!(
             !report.two_runs && !report.anomalies.any(etlink_model::Severity::Damage),
@@ -60,18 +62,18 @@ fn linked(recorded: &Recorded, story: &Story) -> Vec<RankSummary> {
         );
         RankSummary::of(&trace, rank as i64)
     };
-    (0..story.ranks).map(one).collect()
+    (0..scenario.ranks).map(one).collect()
 }
 
 /// By how much a clock puts a rank's time wrong, at worst, over the window; times of rank 0 are true.
-fn worst(story: &Story, ranks: &[RankSummary], clocks: &[RankClock], rank: usize) -> i64 {
+fn worst(scenario: &Scenario, ranks: &[RankSummary], clocks: &[RankClock], rank: usize) -> i64 {
     let sides = ranks[rank].communications.iter().zip(0..);
     let wrong = sides.map(|(own, collective)| {
-        let base = ranks[0].communications[0].end_ns - story.rows(0, 0).kernel.1;
-        let (offset, drift) = (story.offset_ns[rank], story.drift_ppb[rank]);
-        let seen = story.rows(rank, collective).kernel.1;
+        let base = ranks[0].communications[0].end_ns - scenario.rows(0, 0).kernel.1;
+        let (offset, drift) = (scenario.offset_ns[rank], scenario.drift_ppb[rank]);
+        let seen = scenario.rows(rank, collective).kernel.1;
         assert_eq!(own.end_ns, base + seen);
-        let since = (i128::from(seen - offset - story.rows(0, 0).kernel.0) * i128::from(drift)
+        let since = (i128::from(seen - offset - scenario.rows(0, 0).kernel.0) * i128::from(drift)
             / 1_000_000_000) as i64;
         (clocks[rank].aligned(own.end_ns) - (own.end_ns - offset - since)).abs()
     });
@@ -81,13 +83,13 @@ fn worst(story: &Story, ranks: &[RankSummary], clocks: &[RankClock], rank: usize
 #[test]
 fn skew_and_the_late_rank_of_a_known_run_are_found() {
     let recorded = recorded(2);
-    let story = recorded.story(&wishes(32)).expect("a story");
-    let ranks = linked(&recorded, &story);
+    let scenario = recorded.scenario(&wishes(32)).expect("a scenario");
+    let ranks = linked(&recorded, &scenario);
     let joined = join_ranks(&ranks);
     assert!(joined.problems.is_empty(), "{:?}", joined.problems);
     assert_eq!(
         (joined.groups.len(), joined.joints.len()),
-        (1, story.collectives())
+        (1, scenario.collectives())
     );
     assert!(
         joined
@@ -97,7 +99,7 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
     );
     let clocks = align_clocks(&ranks, &joined);
     for rank in 1..32 {
-        let wrong = worst(&story, &ranks, &clocks, rank);
+        let wrong = worst(&scenario, &ranks, &clocks, rank);
         assert!(
             wrong <= 5_000 && !clocks[rank].contradicted,
             "rank {rank}: {wrong} ns off, {:?}",
@@ -111,7 +113,7 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
         .expect("ranks");
     assert_eq!(
         (late.rank, late.last),
-        (LATE.rank as i64, story.collectives() as u64)
+        (LATE.rank as i64, scenario.collectives() as u64)
     );
     let steps = step_stragglers(&ranks, &joined, &clocks);
     let told: Vec<_> = steps
@@ -140,26 +142,26 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
 #[test]
 fn drift_of_a_known_run_is_found() {
     let recorded = recorded(40);
-    let story = recorded
-        .story(&Wishes {
+    let scenario = recorded
+        .scenario(&Wishes {
             drift_ppb: 50_000,
             ranks: 4,
             late: None,
             ..wishes(4)
         })
-        .expect("a story");
-    let ranks = linked(&recorded, &story);
+        .expect("a scenario");
+    let ranks = linked(&recorded, &scenario);
     let clocks = align_clocks(&ranks, &join_ranks(&ranks));
     for rank in 1..4 {
         let (clock, drift) = (clocks[rank], clocks[rank].drift.expect("a drift"));
-        let truth = story.drift_ppb[rank];
+        let truth = scenario.drift_ppb[rank];
         // a fast clock's second is short: up to 3 ppb at 50 ppm
         assert!(
             (drift.ppb + truth).abs() <= drift.uncertainty_ppb + 3 && drift.uncertainty_ppb < 5_000,
             "{clock:?}, {truth}"
         );
         assert!(drift.applied || truth.abs() < 5_000, "{clock:?}, {truth}");
-        let wrong = worst(&story, &ranks, &clocks, rank);
+        let wrong = worst(&scenario, &ranks, &clocks, rank);
         assert!(wrong <= 5_000, "rank {rank}: {wrong} ns off, {clock:?}");
     }
 }
@@ -167,22 +169,22 @@ fn drift_of_a_known_run_is_found() {
 #[test]
 fn nobody_ends_before_the_last_has_begun() {
     let recorded = recorded(1);
-    let story = recorded
-        .story(&Wishes {
+    let scenario = recorded
+        .scenario(&Wishes {
             skew_ns: 0,
             ..wishes(8)
         })
         .expect_err("rank 21 is none of 8");
-    assert!(story.to_string().contains("late"), "{story}");
-    let story = recorded
-        .story(&Wishes {
+    assert!(scenario.to_string().contains("late"), "{scenario}");
+    let scenario = recorded
+        .scenario(&Wishes {
             skew_ns: 0,
             late: Some(Late { rank: 5, ..LATE }),
             ..wishes(8)
         })
-        .expect("a story");
-    for collective in 0..story.collectives() {
-        let rows: Vec<_> = (0..8).map(|rank| story.rows(rank, collective)).collect();
+        .expect("a scenario");
+    for collective in 0..scenario.collectives() {
+        let rows: Vec<_> = (0..8).map(|rank| scenario.rows(rank, collective)).collect();
         let begun = rows.iter().map(|rows| rows.kernel.0).max();
         assert!(rows.iter().map(|rows| rows.kernel.1).min() > begun);
         assert_eq!(begun, Some(rows[5].kernel.0));
@@ -204,13 +206,17 @@ fn the_recording_itself_comes_out_but_for_times_and_rows() {
         late: None,
         seed: 0,
     };
-    let story = recorded.story(&wishes).expect("a story");
+    let scenario = recorded.scenario(&wishes).expect("a scenario");
     let mut text = vec![];
-    recorded.write_host(&story, 0, &mut text).expect("writes");
+    recorded
+        .write_host(&scenario, 0, &mut text)
+        .expect("writes");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/ddp2-2.15.0");
     assert!(text == unpacked(&folder.join("torch_et_0.json.gz")).expect("reads"));
     let mut text = vec![];
-    recorded.write_device(&story, 0, &mut text).expect("writes");
+    recorded
+        .write_device(&scenario, 0, &mut text)
+        .expect("writes");
     let text = String::from_utf8(text).expect("text");
     let was = String::from_utf8(unpacked(&folder.join("kineto_trace_0.json.gz")).expect("reads"))
         .expect("text");

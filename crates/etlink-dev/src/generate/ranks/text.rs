@@ -1,7 +1,7 @@
 //! A recorded trace as text with gaps: what is different on each rank.
 
+use super::scenario::{Collective, Scenario};
 use super::source::{Arguments, Origin, collectives, event};
-use super::story::{Collective, Story};
 use crate::generate::document::{Document, Family, write_micros};
 use crate::generate::host;
 use anyhow::{Context, Result};
@@ -155,7 +155,7 @@ impl Template {
 
     pub(super) fn write(
         &self,
-        story: &Story,
+        scenario: &Scenario,
         rank: usize,
         mut out: &mut dyn Write,
     ) -> io::Result<()> {
@@ -164,32 +164,32 @@ impl Template {
             out.write_all(&self.text[from..*at])?;
             from = at + length;
             match *slot {
-                Slot::Start(ns) => write_micros(story.start(rank, ns), &mut out)?,
+                Slot::Start(ns) => write_micros(scenario.start(rank, ns), &mut out)?,
                 Slot::Length(start, end) => write_micros(
-                    (story.end(rank, end) - story.start(rank, start)).max(0),
+                    (scenario.end(rank, end) - scenario.start(rank, start)).max(0),
                     &mut out,
                 )?,
                 Slot::Rank => write!(out, "{rank}")?,
-                Slot::World => write!(out, "{}", story.ranks)?,
-                Slot::Ranks { cut } => out.write_all(list(story.ranks, cut).as_bytes())?,
+                Slot::World => write!(out, "{}", scenario.ranks)?,
+                Slot::Ranks { cut } => out.write_all(list(scenario.ranks, cut).as_bytes())?,
                 Slot::Process(number) => write!(out, "{}", process(number, rank))?,
-                Slot::Rows => self.rows(story, rank, out)?,
+                Slot::Rows => self.rows(scenario, rank, out)?,
             }
         }
         out.write_all(&self.text[from..])
     }
 
-    fn rows(&self, story: &Story, rank: usize, mut out: &mut dyn Write) -> io::Result<()> {
+    fn rows(&self, scenario: &Scenario, rank: usize, mut out: &mut dyn Write) -> io::Result<()> {
         let (all, size) = (
             list(self.of.world as usize, false),
             format!("\"Group size\": {},", self.of.world),
         );
         for (number, (tid, said)) in self.arguments.iter().enumerate() {
-            let rows = story.rows(rank, number);
+            let rows = scenario.rows(rank, number);
             let (pid, tid) = (process(self.of.pid, rank), process(*tid, rank));
             let said = said
-                .replace(&all, &list(story.ranks, true))
-                .replace(&size, &format!("\"Group size\": {},", story.ranks));
+                .replace(&all, &list(scenario.ranks, true))
+                .replace(&size, &format!("\"Group size\": {},", scenario.ranks));
             let correlation = number + 1;
             let mut row = |cat: &str,
                            name: &str,

@@ -260,21 +260,21 @@ pub(super) fn arrows_are_whole(found: &Found) {
 
 #[test]
 fn a_range_of_no_length_has_its_arrow() {
-    use etlink_model::builder::{Queue, TraceBuilder};
+    use etlink_model::builder::{DeviceQueue, TraceBuilder};
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.op(main, "aten::mm", 0, 5_000);
     draw.launch(
         main,
         (1_000, 1_000),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "no time",
         (1_000, 1_000),
     );
     draw.launch(
         main,
         (1_500, 1_600),
-        Queue::stream(7),
+        DeviceQueue::stream(7),
         "after it",
         (1_700, 1_800),
     );

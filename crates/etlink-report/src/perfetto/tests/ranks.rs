@@ -8,7 +8,7 @@ use etlink_link::ranks::{
     ClockDrift, RankClock, RankSummary, WaitCause, WaitCauses, align_clocks, join_ranks,
     wait_causes,
 };
-use etlink_model::builder::{Comms, Flavour, Queue, TraceBuilder};
+use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,16 +19,16 @@ const ZERO_NS: i64 = 50_000_000;
 /// rank 0   op   all_reduce |=============|        starts at `arrival`, all end at 450 us
 /// ```
 fn rank(rank: i64, ahead_ns: i64, arrival: i64) -> LinkedTrace {
-    let mut draw = TraceBuilder::new(Flavour::Cuda);
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     draw.distributed(rank, 3).origin(ZERO_NS + ahead_ns);
     let main = draw.thread();
-    let comms = Comms::new("allreduce", 0..3, rank, 100);
+    let comms = ParamComms::new("allreduce", 0..3, rank, 100);
     draw.op(main, "aten::mm", 1_000, 3_000);
     draw.collective(main, &comms, 5_000, 20_000);
     let correlation = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", (6_000, 9_000), correlation);
     draw.collective_kernel(
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "ncclDevKernel_AllReduce",
         (arrival, 450_000),
         correlation,
@@ -37,7 +37,7 @@ fn rank(rank: i64, ahead_ns: i64, arrival: i64) -> LinkedTrace {
     draw.launch(
         main,
         (30_000, 31_000),
-        Queue::stream(20),
+        DeviceQueue::stream(20),
         "next",
         (450_000, 460_000),
     );

@@ -10,8 +10,8 @@ use etlink_chakra::proto::{CollectiveCommType, NodeType};
 use etlink_chakra::read;
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
-    Collective, Correlation, CpuOp, DeviceRow, DeviceTrace, DurationNs, Label, NameId, Queue,
-    QueueIdx, RowKind, RuntimeCall, Thread, ThreadIdx, TimeNs,
+    Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace, DurationNs, HostThread,
+    NameId, QueueIdx, RowKind, RuntimeCall, ThreadIdx, TimeNs, TrackLabel,
 };
 use indexmap::IndexMap;
 
@@ -188,7 +188,7 @@ fn row(
     base: DeviceRow,
 ) -> DeviceRow {
     let (place, name) = (file.place_of(index), file.name_of(index));
-    let queue = Queue {
+    let queue = DeviceQueue {
         device: place.device.unwrap_or(0),
         context: 0,
         stream: place.stream.unwrap_or(0),
@@ -266,12 +266,12 @@ fn collective(
 
 fn thread(file: &read::Graph, index: usize, device: &mut DeviceTrace) -> ThreadIdx {
     let place = file.place_of(index);
-    let mut label = |label: Option<Label>| match label {
-        Some(Label::Text(text)) => Label::Text(device.names.intern(file.names.get(text))),
+    let mut label = |label: Option<TrackLabel>| match label {
+        Some(TrackLabel::Text(text)) => TrackLabel::Text(device.names.intern(file.names.get(text))),
         Some(number) => number,
-        None => Label::Int(0),
+        None => TrackLabel::Int(0),
     };
-    let thread = Thread {
+    let thread = HostThread {
         pid: label(place.pid),
         tid: label(place.tid),
     };

@@ -7,7 +7,7 @@ use crate::commands::check::{groups_of, prefix_and_rank};
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
-use etlink_kineto::{Keep, ReadOptions};
+use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_run::Progress;
@@ -109,7 +109,7 @@ fn label(trace: &LinkedTrace, path: &Path) -> String {
 fn one(
     path: &Path,
     rank: Option<i64>,
-    kept: Keep,
+    kept: KeepEvents,
     threads: usize,
     progress: &Progress,
 ) -> Result<(LinkedTrace, bool)> {
@@ -120,7 +120,7 @@ fn one(
             input.name.clone(),
             job::read_device_with(
                 input,
-                ReadOptions {
+                KinetoReadOptions {
                     threads,
                     shapes: true,
                     keep: kept,
@@ -252,7 +252,7 @@ fn written_folder<T: Send>(
             rank: Some(rank),
             written: true,
         };
-        let (trace, _) = one(path, Some(rank), Keep::Graph, threads, progress)?;
+        let (trace, _) = one(path, Some(rank), KeepEvents::Graph, threads, progress)?;
         let ranked = ranked(args, &trace, of, (None, path), &say)?;
         Ok(Ranked {
             facts: Some(RankSummary::of(&trace, rank)),
@@ -353,10 +353,10 @@ fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -
 }
 
 /// HTA also counts what no graph needs.
-fn keep(args: &Analyze) -> Keep {
+fn keep(args: &Analyze) -> KeepEvents {
     if args.compat.is_empty() {
-        Keep::Memory
+        KeepEvents::Memory
     } else {
-        Keep::Asides
+        KeepEvents::Auxiliary
     }
 }

@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::args::{Format, Merge};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::Part;
-use etlink_kineto::Keep;
+use etlink_kineto::KeepEvents;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
 use etlink_run::Progress;
@@ -252,7 +252,7 @@ impl Merging {
             })?),
             form: how.form(how.output_format())?.with(part(&self.args)),
             tensor_deps: how.tensor_deps.into(),
-            keep: Keep::Graph,
+            keep: KeepEvents::Graph,
             threads: self.fleet.threads_each,
             strict: how.strict,
             force: how.force,

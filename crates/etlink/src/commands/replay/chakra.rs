@@ -5,7 +5,7 @@
 use anyhow::{Result, bail};
 use etlink_chakra::proto::NodeType;
 use etlink_chakra::read::{self, Place};
-use etlink_model::{DurationNs, Label, TimeNs};
+use etlink_model::{DurationNs, TimeNs, TrackLabel};
 use etlink_replay::{
     EdgeKind, Error, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode,
     Resource, stream_resource, thread_resource,
@@ -207,8 +207,8 @@ fn resource(file: &read::Graph, on_device: bool, place: Place) -> Resource {
             on_device,
             rank: None,
         },
-        (false, _, Some(Label::Int(tid))) => thread_resource(&tid.to_string()),
-        (false, _, Some(Label::Text(tid))) => thread_resource(file.names.get(tid)),
+        (false, _, Some(TrackLabel::Int(tid))) => thread_resource(&tid.to_string()),
+        (false, _, Some(TrackLabel::Text(tid))) => thread_resource(file.names.get(tid)),
         (false, _, None) => Resource {
             name: "host".into(),
             on_device,

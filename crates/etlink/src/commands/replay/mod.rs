@@ -10,7 +10,7 @@ use crate::Outcome;
 use crate::args::{Replay, ToLink};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{self, FileKind};
-use etlink_kineto::Keep;
+use etlink_kineto::KeepEvents;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace};
 use etlink_model::{DeviceTrace, HostTrace, Severity};
 use etlink_replay::{
@@ -192,7 +192,7 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
             target: None,
             form,
             tensor_deps,
-            keep: Keep::Graph,
+            keep: KeepEvents::Graph,
             threads,
             strict: *strict,
             force: *force,

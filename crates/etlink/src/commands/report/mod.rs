@@ -15,7 +15,7 @@ use crate::args::{Report, TensorDeps};
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{Rules, total};
-use etlink_kineto::Keep;
+use etlink_kineto::KeepEvents;
 use etlink_report::page::{self, Met, Packed, Page, RANGES, Rank, TIMELINE_BYTES};
 use etlink_run::Progress;
 use etlink_run::job::LinkJob;
@@ -187,7 +187,7 @@ fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) ->
         rank: args.rank,
         tensor_deps: TensorDeps::default().into(),
         force: args.force,
-        keep: Keep::Memory,
+        keep: KeepEvents::Memory,
         ..LinkJob::reading(host, device, threads)
     }
 }

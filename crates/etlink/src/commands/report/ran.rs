@@ -10,7 +10,7 @@ use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::{Analysis, Options, Rules, analyze};
 use etlink_chakra::read::{self, FileKind};
-use etlink_kineto::{Keep, ReadOptions};
+use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_replay::{LabelSource, PathReport, ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::page::{self, MEMORY_POINTS, Member, Rank, Timeline, Written, memory_charts};
@@ -63,10 +63,10 @@ impl Ran {
         let name = input.name.clone();
         let device = job::read_device_with(
             input,
-            ReadOptions {
+            KinetoReadOptions {
                 threads,
                 shapes: true,
-                keep: Keep::Memory,
+                keep: KeepEvents::Memory,
             },
         )?;
         progress.phase("linking");

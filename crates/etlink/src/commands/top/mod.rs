@@ -175,7 +175,7 @@ fn of_trace(
         args::Group::Stack => Group::Stack(usize::from(wanted.tables.frames)),
     };
     let trace = job::read_for_figures(input::open(device, threads, progress)?, threads)?;
-    if trace.window().is_none() && trace.asides.kind.is_empty() {
+    if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))
             .with_context(|| device.display().to_string());
     }
@@ -274,7 +274,10 @@ fn negative(top: &Top) -> Option<String> {
 
 /// Why a group has less than was asked for.
 fn notes(trace: &DeviceTrace, group: Group, has_host: bool) -> Vec<String> {
-    let stacks = trace.asides.kind.contains(&etlink_model::AsideKind::Python);
+    let stacks = trace
+        .auxiliary
+        .kind
+        .contains(&etlink_model::AuxiliaryKind::Python);
     match group {
         Group::Stack(_) if !stacks => {
             vec!["the trace was recorded without stacks (with_stack)".to_owned()]

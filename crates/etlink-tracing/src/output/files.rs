@@ -1,0 +1,174 @@
+//! Folders with traces. No file is ever overwritten.
+#![allow(clippy::disallowed_methods, reason = "recorders write files")]
+
+use super::{FinishedTrace, TraceKind, TraceOutput};
+use crate::RecorderError;
+use flate2::{Compression, write::GzEncoder};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// `cycle_<n>/torch_et_<rank>.json` and `cycle_<n>/kineto_trace_<rank>.json`: each cycle a folder for `etlink merge`.
+#[derive(Clone, Debug)]
+pub struct TraceFolder {
+    folder: PathBuf,
+    gzip: bool,
+}
+
+impl TraceFolder {
+    /// A folder, which is made when the first trace is ready.
+    pub fn new(folder: impl Into<PathBuf>) -> TraceFolder {
+        TraceFolder {
+            folder: folder.into(),
+            gzip: false,
+        }
+    }
+
+    /// Packs the files, `.json.gz`.
+    #[must_use]
+    pub fn gzip(self, gzip: bool) -> TraceFolder {
+        TraceFolder { gzip, ..self }
+    }
+
+    /// Where a trace goes.
+    pub fn path(&self, trace: &FinishedTrace<'_>) -> PathBuf {
+        let name = match trace.kind {
+            TraceKind::Host => "torch_et",
+            TraceKind::Device => "kineto_trace",
+        };
+        self.folder.join(trace.cycle.path(format!(
+            "{name}_{}.{}",
+            trace.rank.unwrap_or(0),
+            suffix(self.gzip)
+        )))
+    }
+}
+
+impl TraceOutput for TraceFolder {
+    fn take(&mut self, trace: &FinishedTrace<'_>) -> Result<(), RecorderError> {
+        Ok(create(&self.path(trace), trace, self.gzip)?)
+    }
+}
+
+/// `<worker>.<span>.pt.trace.json`, by which TensorBoard's profiler plugin knows traces (`torch.profiler.tensorboard_trace_handler`), and the
+/// host trace beside it, `<worker>.<span>.et.json`. Spans are numbered from 0, past what is there.
+#[derive(Clone, Debug)]
+pub struct TensorBoardFolder {
+    folder: PathBuf,
+    worker: String,
+    gzip: bool,
+    /// The last cycle and its span.
+    span: Option<(u64, u64)>,
+}
+
+impl TensorBoardFolder {
+    /// A folder, which is made when the first trace is ready. Each process needs a worker name of its own, say host and rank.
+    pub fn new(folder: impl Into<PathBuf>, worker: impl Into<String>) -> TensorBoardFolder {
+        TensorBoardFolder {
+            folder: folder.into(),
+            worker: worker.into(),
+            gzip: false,
+            span: None,
+        }
+    }
+
+    /// Packs the files, `.json.gz`.
+    #[must_use]
+    pub fn gzip(self, gzip: bool) -> TensorBoardFolder {
+        TensorBoardFolder { gzip, ..self }
+    }
+
+    fn path(&self, kind: TraceKind, span: u64, gzip: bool) -> PathBuf {
+        let kind = match kind {
+            TraceKind::Host => "et",
+            TraceKind::Device => "pt.trace",
+        };
+        self.folder
+            .join(format!("{}.{span}.{kind}.{}", self.worker, suffix(gzip)))
+    }
+
+    /// The span of a cycle: the first that no file has.
+    fn span(&mut self, cycle: u64) -> u64 {
+        if let Some((_, span)) = self.span.filter(|(known, _)| *known == cycle) {
+            return span;
+        }
+        let mut span = self.span.map_or(0, |(_, span)| span + 1);
+        let taken = |span| {
+            [TraceKind::Host, TraceKind::Device].iter().any(|kind| {
+                [false, true]
+                    .iter()
+                    .any(|gzip| self.path(*kind, span, *gzip).exists())
+            })
+        };
+        while taken(span) {
+            span += 1;
+        }
+        self.span = Some((cycle, span));
+        span
+    }
+}
+
+impl TraceOutput for TensorBoardFolder {
+    fn take(&mut self, trace: &FinishedTrace<'_>) -> Result<(), RecorderError> {
+        let span = self.span(trace.cycle.number);
+        Ok(create(
+            &self.path(trace.kind, span, self.gzip),
+            trace,
+            self.gzip,
+        )?)
+    }
+}
+
+/// A file could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}{remedy}")]
+struct CannotWrite {
+    path: String,
+    source: io::Error,
+    remedy: &'static str,
+}
+
+fn suffix(gzip: bool) -> &'static str {
+    if gzip { "json.gz" } else { "json" }
+}
+
+/// Writes a file that is not there yet, under another name until it is whole.
+fn create(path: &Path, trace: &FinishedTrace<'_>, gzip: bool) -> Result<(), CannotWrite> {
+    let failed = |source: io::Error| {
+        let remedy = if source.kind() == io::ErrorKind::AlreadyExists {
+            "; record to another folder"
+        } else {
+            ""
+        };
+        CannotWrite {
+            path: path.display().to_string(),
+            source,
+            remedy,
+        }
+    };
+    path.parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .map_err(failed)?;
+    // takes the name, so that no other process does
+    File::create_new(path).map_err(failed)?;
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let written = write(&part, trace, gzip).and_then(|()| fs::rename(&part, path));
+    written.map_err(|error| {
+        let _ = (fs::remove_file(&part), fs::remove_file(path));
+        failed(error)
+    })
+}
+
+fn write(path: &Path, trace: &FinishedTrace<'_>, gzip: bool) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 18, File::create(path)?);
+    if gzip {
+        let mut packer = GzEncoder::new(&mut file, Compression::fast());
+        trace.write_to(&mut packer)?;
+        packer.finish()?;
+    } else {
+        trace.write_to(&mut file)?;
+    }
+    file.flush()
+}

@@ -1,0 +1,21 @@
+//! Spans of the `tracing` crate, from the program's threads to the recorders.
+//!
+//! ```text
+//! thread ─ span ─> SpanLayer ─ words ─> EntryBuffer ──┐
+//! thread ─ span ─> SpanLayer ─ words ─> EntryBuffer ──┼─ window ends ─> BufferSnapshot ─> Window ─> ExecutionTraceRecorder, KinetoRecorder
+//! device ─ row ──> SpanLayer ─ words ─> EntryBuffer ──┘
+//! ```
+
+mod buffer;
+mod clock;
+mod collector;
+mod entry;
+mod layer;
+mod thread_writer;
+
+pub use layer::{SpanFilter, SpanLayer};
+
+pub(crate) use buffer::{RecordedThread, lock};
+pub(crate) use clock::{local_time, process_name};
+pub(crate) use collector::{Collector, WindowSnapshot};
+pub(crate) use entry::{EntryKind, FieldValue, entries, fields};

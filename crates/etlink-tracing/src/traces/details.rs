@@ -1,0 +1,71 @@
+//! What a trace says of a range beside where it stands: read field by field when it is written.
+
+use super::tensors::TensorFields;
+use super::window::{SpanRun, SpanWindow};
+use crate::spans::FieldValue;
+
+/// Fields that say where a range stands, and those of [`SpanDetails`] that are no lists of tensors.
+const KNOWN: [&str; 15] = [
+    "annotation",
+    "name",
+    "message",
+    "stream",
+    "device",
+    "correlation",
+    "sync_stream",
+    "wait_on_stream",
+    "wait_on_record",
+    "seq",
+    "backward",
+    "start_ns",
+    "end_ns",
+    "schema",
+    "tensor_device",
+];
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct SpanDetails {
+    pub(crate) inputs: TensorFields,
+    pub(crate) outputs: TensorFields,
+    /// `op_schema`.
+    pub(crate) schema: String,
+    /// Where its tensors are: `cpu`, `cuda:0`.
+    pub(crate) tensor_device: String,
+    /// All else that the program told.
+    pub(crate) more: Vec<(&'static str, FieldValue)>,
+}
+
+impl SpanDetails {
+    pub(crate) fn of(window: &SpanWindow, ran: &SpanRun) -> SpanDetails {
+        let mut details = SpanDetails {
+            tensor_device: "cpu".into(),
+            ..SpanDetails::default()
+        };
+        for (name, value) in window.fields(ran) {
+            details.take(name, value);
+        }
+        details
+    }
+
+    fn take(&mut self, name: &'static str, value: FieldValue) {
+        let untaken = match name {
+            "shapes" | "dtypes" | "tensors" => self.inputs.take(name, value).err(),
+            "out_shapes" | "out_dtypes" | "out_tensors" => self
+                .outputs
+                .take(name.trim_start_matches("out_"), value)
+                .err(),
+            "schema" => Some(value)
+                .map(|value| self.schema = value.into_text())
+                .and(None),
+            "tensor_device" => Some(value)
+                .map(|value| self.tensor_device = value.into_text())
+                .and(None),
+            _ => Some(value).filter(|_| !KNOWN.contains(&name)),
+        };
+        if let Some(value) = untaken {
+            self.more.retain(|(known, _)| *known != name);
+            self.more.push((name, value));
+        }
+    }
+}

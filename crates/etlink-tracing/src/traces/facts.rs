@@ -1,0 +1,101 @@
+//! What the fields of a span or event mean; the vocabulary is in the crate's documentation.
+
+use crate::spans::{FieldValue, fields};
+use std::borrow::Cow;
+use tracing::Metadata;
+
+/// What a span becomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SpanRole {
+    #[default]
+    Op,
+    /// `annotation`.
+    Annotation,
+    /// `correlation`.
+    Call,
+    /// `stream`.
+    Row,
+}
+
+impl SpanRole {
+    /// Whether it has a node in the execution trace.
+    pub(crate) fn is_op(self) -> bool {
+        matches!(self, SpanRole::Op | SpanRole::Annotation)
+    }
+}
+
+/// What decides about a span's place; all else is looked up when it is written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SpanFacts {
+    pub(crate) role: SpanRole,
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) stream: Option<i64>,
+    pub(crate) device: i64,
+    pub(crate) correlation: Option<i64>,
+    /// The stream that a call waits for; with `wait_on_stream` the stream that it makes wait.
+    pub(crate) sync_stream: Option<i64>,
+    pub(crate) wait_on_stream: Option<i64>,
+    /// The correlation of the call that recorded the event.
+    pub(crate) wait_on_record: Option<i64>,
+    pub(crate) seq: Option<i64>,
+    pub(crate) backward: bool,
+    /// Times that a device told, unix nanoseconds.
+    pub(crate) start_ns: Option<i64>,
+    pub(crate) end_ns: Option<i64>,
+}
+
+impl SpanFacts {
+    /// Of the fields in all these words; what was told last counts.
+    pub(crate) fn of<'a>(
+        callsite: &'static Metadata<'static>,
+        words: impl Iterator<Item = &'a [u64]>,
+    ) -> SpanFacts {
+        let mut facts = SpanFacts {
+            name: Cow::Borrowed(callsite.name()),
+            ..SpanFacts::default()
+        };
+        let mut annotation = false;
+        for (name, value) in words.flat_map(|words| named(callsite, words)) {
+            match name {
+                "annotation" => annotation = value.is_true(),
+                "name" | "message" => facts.name = Cow::Owned(value.into_text()),
+                "stream" => facts.stream = value.int(),
+                "device" => facts.device = value.int().unwrap_or(0),
+                "correlation" => facts.correlation = value.int(),
+                "sync_stream" => facts.sync_stream = value.int(),
+                "wait_on_stream" => facts.wait_on_stream = value.int(),
+                "wait_on_record" => facts.wait_on_record = value.int(),
+                "seq" => facts.seq = value.int(),
+                "backward" => facts.backward = value.is_true(),
+                "start_ns" => facts.start_ns = value.int(),
+                "end_ns" => facts.end_ns = value.int(),
+                _ => {}
+            }
+        }
+        facts.role = match (facts.stream, facts.correlation) {
+            (Some(_), _) => SpanRole::Row,
+            (None, Some(_)) => SpanRole::Call,
+            _ if annotation => SpanRole::Annotation,
+            _ => SpanRole::Op,
+        };
+        facts
+    }
+
+    /// The range of a step, as PyTorch names it.
+    pub(crate) fn step(number: u64) -> SpanFacts {
+        SpanFacts {
+            role: SpanRole::Annotation,
+            name: Cow::Owned(format!("ProfilerStep#{number}")),
+            ..SpanFacts::default()
+        }
+    }
+}
+
+/// The fields in these words by their names.
+pub(crate) fn named(
+    callsite: &'static Metadata<'static>,
+    words: &[u64],
+) -> impl Iterator<Item = (&'static str, FieldValue)> {
+    let names = callsite.fields();
+    fields(words).filter_map(move |(index, value)| Some((names.iter().nth(index)?.name(), value)))
+}
