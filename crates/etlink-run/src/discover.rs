@@ -8,6 +8,7 @@
 
 mod candidate;
 
+use crate::graphs::GraphSet;
 use crate::manifest::{ManifestEntry, RunManifest};
 use anyhow::{Context, Result};
 use candidate::{Candidate, Inside, file_name, look_at};
@@ -26,6 +27,8 @@ pub struct RankFiles {
     pub host: Option<PathBuf>,
     /// Device trace.
     pub device: Option<PathBuf>,
+    /// Its written graph, which stands for traces that are not there.
+    pub graph: Option<PathBuf>,
     /// What the manifest of the recording says of it.
     pub manifest: ManifestEntry,
 }
@@ -39,9 +42,62 @@ pub struct RunFiles {
     pub ranks: Vec<RankFiles>,
     /// What the user should know about names and ranks.
     pub notes: Vec<String>,
+    /// What the names of its files begin with, where they are written graphs.
+    pub prefix: Option<PathBuf>,
 }
 
 impl RunFiles {
+    /// A run of one rank, which is called by the name of its device trace.
+    pub fn one_rank(host: Option<&Path>, device: &Path) -> RunFiles {
+        let label = match file_name(device) {
+            name if name.is_empty() => "-".to_owned(),
+            name => name,
+        };
+        let rank = RankFiles {
+            label,
+            host: host.map(Path::to_owned),
+            device: Some(device.to_owned()),
+            ..RankFiles::default()
+        };
+        RunFiles {
+            folder: PathBuf::new(),
+            ranks: vec![rank],
+            notes: vec![],
+            prefix: None,
+        }
+    }
+
+    /// The written graphs of a run, found in `root`. One of several runs in a folder is called by
+    /// the prefix of its files too.
+    pub fn written(root: &Path, set: &GraphSet, is_one_of_several: bool) -> RunFiles {
+        let name = set.prefix.strip_prefix(root).unwrap_or(&set.prefix);
+        let folder = if is_one_of_several {
+            name
+        } else {
+            name.parent().unwrap_or(Path::new(""))
+        };
+        let mut ranks = vec![];
+        for (rank, path) in &set.ranks {
+            ranks.push(RankFiles {
+                rank: Some(*rank),
+                label: rank.to_string(),
+                graph: Some(path.clone()),
+                ..RankFiles::default()
+            });
+        }
+        RunFiles {
+            folder: folder.to_owned(),
+            ranks,
+            notes: vec![],
+            prefix: Some(set.prefix.clone()),
+        }
+    }
+
+    /// Whether its files are written graphs, not traces.
+    pub fn is_written(&self) -> bool {
+        self.prefix.is_some()
+    }
+
     /// What is to be known of it, after its name where it has one.
     pub fn named_notes(&self) -> impl Iterator<Item = String> {
         let name = if self.folder.as_os_str().is_empty() {
@@ -86,6 +142,18 @@ pub fn discover(root: &Path) -> Result<Vec<RunFiles>> {
     }
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
     Ok(runs)
+}
+
+/// Sorts out traces of one run that are given one by one.
+pub fn sort_out_files(mut files: Vec<PathBuf>) -> RunFiles {
+    files.sort();
+    let (files, twins) = without_twins(files);
+    let place = files.first().and_then(|file| file.parent());
+    let place = place.unwrap_or(Path::new("")).to_owned();
+    let mut run = sort_out(&place, PathBuf::new(), files);
+    run.notes.extend(twins);
+    unique_labels(&mut run.ranks);
+    run
 }
 
 /// A file that lies there plain and packed is one file (`gunzip -k`): the plain one.
@@ -144,6 +212,7 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
         folder,
         ranks: vec![],
         notes: vec![],
+        prefix: None,
     };
     let listed = if files.is_empty() {
         Ok(None)

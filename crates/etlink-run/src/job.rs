@@ -199,6 +199,15 @@ pub fn write_member(
 
 /// Reads and links.
 pub fn link(job: &LinkJob, progress: &Progress) -> Result<(LinkedTrace, JobReport)> {
+    link_opened(job, None, progress)
+}
+
+/// The same where the device trace of a job without a host trace is open already.
+pub fn link_opened(
+    job: &LinkJob,
+    device: Option<Input>,
+    progress: &Progress,
+) -> Result<(LinkedTrace, JobReport)> {
     let mut stopwatch = Stopwatch(Instant::now());
     progress.phase("reading");
     let capture = job
@@ -206,7 +215,7 @@ pub fn link(job: &LinkJob, progress: &Progress) -> Result<(LinkedTrace, JobRepor
         .as_ref()
         .map(|path| open_capture(path, job.threads, progress))
         .transpose()?;
-    let (host, device) = read_both(job, progress)?;
+    let (host, device) = read_opened(job, device, progress)?;
     let mut read = stopwatch.lap();
     let bytes = JobBytes {
         host: host.as_ref().map_or(0, |host| host.bytes),
@@ -365,8 +374,19 @@ impl Stopwatch {
 
 /// Reads the two traces at the same time.
 pub fn read_both(job: &LinkJob, progress: &Progress) -> Result<(Option<HostTrace>, DeviceTrace)> {
+    read_opened(job, None, progress)
+}
+
+fn read_opened(
+    job: &LinkJob,
+    opened: Option<Input>,
+    progress: &Progress,
+) -> Result<(Option<HostTrace>, DeviceTrace)> {
     let Some(host) = &job.host else {
-        let device = input::open(&job.device, job.threads, progress)?;
+        let device = match opened {
+            Some(device) => device,
+            None => input::open(&job.device, job.threads, progress)?,
+        };
         return Ok((
             None,
             read_device_with(

@@ -7,11 +7,15 @@
     reason = "the one library that reads and writes files, and measures how long that took"
 )]
 
+mod cancel;
 pub mod discover;
+pub mod graphs;
 pub mod input;
 pub mod interrupt;
 pub mod job;
+pub mod joined;
 pub mod manifest;
+pub mod membership;
 pub mod memory;
 pub mod output;
 pub mod perfetto;
@@ -19,4 +23,8 @@ mod progress;
 pub mod run;
 pub mod text;
 
+pub use cancel::{Cancellation, Cancelled};
+pub use joined::JoinedRun;
+pub use membership::{Excluded, Exclusion, Members};
 pub use progress::{Progress, ProgressListener};
+pub use run::{LinkedRank, RankContent, RunOptions, RunSet, RunSource, WrittenRank};

@@ -1,19 +1,122 @@
-//! All ranks of a folder, worked on in parallel within the memory budget.
+//! A run: the ranks whose traces, or whose written graphs, belong together.
+//!
+//! [`RunSet::open`] finds the ranks of a source, and how much memory each takes.
+//! [`RunSet::map_ranks`] works on them in parallel within the memory budget, with the results in
+//! the order of the ranks. What comes out is selected by [`Members`] and joined by [`JoinedRun`].
 
-use crate::discover::{RankFiles, RunFiles, discover};
-use crate::job::{JobReport, Refused};
+use crate::Progress;
+use crate::cancel::Cancellation;
+use crate::discover::{self, RankFiles, RunFiles, discover};
+use crate::graphs::{self, GraphSet, find_graph_sets};
+use crate::input;
+use crate::job::{self, JobReport, LinkJob, Refused};
+use crate::joined::JoinedRun;
+use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
-use crate::text::{self, first_ranks};
-use anyhow::{Result, bail};
+use crate::text;
+use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
-use etlink_link::LinkedTrace;
-use etlink_link::ranks::{ExcludeReason, RankClock, RankSummary, select_run};
+use etlink_chakra::read::{self, FileKind};
+use etlink_kineto::KeepEvents;
+use etlink_link::ranks::{ExcludeReason, RankSummary, select_run};
+use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
 use etlink_torch::Ranks;
-use std::path::Path;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 
-/// The ranks of a folder and what they take.
+/// More threads than this never help, and a mistyped number shall not start thousands.
+const MAX_THREADS: usize = 64;
+
+/// Where the traces of a run are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunSource {
+    /// A folder; each folder in it that has traces is a run. Without traces: the graphs that
+    /// `merge` wrote into it, a run per prefix.
+    Folder(PathBuf),
+    /// One file: a device trace or a written graph; `-` is standard input.
+    File(PathBuf),
+    /// Traces of the ranks of one run, sorted out as those of a folder.
+    Files(Vec<PathBuf>),
+    /// The two traces of one rank.
+    Pair {
+        /// Host trace.
+        host: PathBuf,
+        /// Device trace.
+        device: PathBuf,
+    },
+}
+
+impl RunSource {
+    /// A folder if `path` is one, else a file.
+    pub fn from_path(path: &Path) -> RunSource {
+        if path.is_dir() {
+            RunSource::Folder(path.to_owned())
+        } else {
+            RunSource::File(path.to_owned())
+        }
+    }
+
+    /// Whether it is one rank by definition, not a folder that may have only one.
+    pub fn is_one_rank(&self) -> bool {
+        matches!(self, RunSource::File(_) | RunSource::Pair { .. })
+    }
+}
+
+/// How the ranks of a run are read and linked.
+#[derive(Clone)]
+pub struct RunOptions {
+    /// Threads to use; results do not depend on it. 0: all cores.
+    pub threads: usize,
+    /// Memory to stay within, bytes; `None`: what the system can give.
+    pub memory: Option<u64>,
+    /// Rank of a single trace that does not name its rank.
+    pub rank: Option<i64>,
+    /// Which ranks to take; `None`: all.
+    pub ranks: Option<Ranks>,
+    /// Which dependencies through tensors become edges.
+    pub tensor_deps: TensorEdges,
+    /// What to read that no graph needs.
+    pub keep: KeepEvents,
+    /// Refuse damaged traces, and pairs of two runs.
+    pub strict: bool,
+    /// Link traces that do not seem to belong together, and take them into the run.
+    pub allow_mismatch: bool,
+    /// Take all times by the first rank's clock.
+    pub align: bool,
+    /// Refuse written graphs: only traces have what is wanted.
+    pub traces_only: bool,
+    /// Where progress is reported to.
+    pub progress: Progress,
+    /// Checked before each rank.
+    pub cancellation: Cancellation,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        RunOptions {
+            threads: 0,
+            memory: None,
+            rank: None,
+            ranks: None,
+            tensor_deps: TensorEdges::default(),
+            keep: KeepEvents::Graph,
+            strict: false,
+            allow_mismatch: false,
+            align: true,
+            traces_only: false,
+            progress: Progress::hidden(),
+            cancellation: Cancellation::default(),
+        }
+    }
+}
+
+/// The runs of a source, and how much memory their ranks take.
 pub struct RunSet {
-    /// Folders with traces.
+    /// Where they were found.
+    pub source: RunSource,
+    /// How their ranks are read and linked.
+    pub options: RunOptions,
+    /// Each run, by its folder.
     pub runs: Vec<RunFiles>,
     /// Per rank, its run and its place there.
     pub ranks: Vec<(usize, usize)>,
@@ -25,37 +128,35 @@ pub struct RunSet {
 }
 
 impl RunSet {
-    /// Finds the ranks in `dir`; refuses what does not fit into memory.
-    pub fn find(dir: &Path, memory: Option<ByteSize>, threads: usize) -> Result<RunSet> {
-        if !dir.is_dir() {
-            bail!(
-                "{} is not a folder; to link one pair of files use `etlink link`",
-                dir.display()
-            );
+    /// Finds the runs of a source; refuses what does not fit into memory.
+    ///
+    /// # Errors
+    /// There are no traces, a folder cannot be read, or a rank alone takes more memory than there
+    /// is.
+    pub fn open(source: RunSource, options: RunOptions) -> Result<RunSet> {
+        let runs = find_runs(&source, options.traces_only)?;
+        let mut ranks = vec![];
+        for (at, run) in runs.iter().enumerate() {
+            for (place, files) in run.ranks.iter().enumerate() {
+                // one that does not name its rank is asked when it is read
+                if files.rank.is_none() || is_asked(options.ranks.as_ref(), files.rank) {
+                    ranks.push((at, place));
+                }
+            }
         }
-        let runs = discover(dir)?;
-        if runs.is_empty() {
-            bail!(
-                "{}: no host or device traces in it (names such as torch_et_0.json.gz and kineto_trace_0.json.gz)",
-                dir.display()
-            );
-        }
-        let places = |(at, run): (usize, &RunFiles)| {
-            (0..run.ranks.len())
-                .map(move |place| (at, place))
-                .collect::<Vec<_>>()
-        };
-        let ranks: Vec<(usize, usize)> = runs.iter().enumerate().flat_map(places).collect();
+        let threads = thread_count(options.threads);
         let needs: Vec<RankMemory> = ranks
             .iter()
-            .map(|&(run, place)| need(&runs[run].ranks[place], ranks.len()))
+            .map(|&(run, place)| rank_memory(&runs[run].ranks[place], ranks.len()))
             .collect();
-        let budget = MemoryBudget::new(memory, threads);
+        let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
         budget.check(&needs)?;
         let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
-        let threads_each =
-            budget.threads_each(ranks.len(), at_once(&bytes, budget.for_ranks(), threads));
+        let in_parallel = at_once(&bytes, budget.for_ranks(), threads);
+        let threads_each = budget.threads_each(ranks.len(), in_parallel);
         Ok(RunSet {
+            source,
+            options,
             runs,
             ranks,
             bytes,
@@ -63,6 +164,491 @@ impl RunSet {
             threads,
             threads_each,
         })
+    }
+
+    /// How many ranks there are, of all runs.
+    pub fn len(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ranks.is_empty()
+    }
+
+    /// One rank.
+    pub fn entry(&self, index: usize) -> RankEntry<'_> {
+        RankEntry { set: self, index }
+    }
+
+    /// Whether all ranks that are joined with others can stay in memory at once.
+    pub fn all_fit(&self) -> bool {
+        let mut joined: u64 = 0;
+        for (index, bytes) in self.bytes.iter().enumerate() {
+            if !self.entry(index).is_alone() {
+                joined = joined.saturating_add(*bytes);
+            }
+        }
+        joined <= self.budget.for_ranks()
+    }
+
+    /// Does `job` for every rank, as many at once as fit into memory. Results are in the order of
+    /// the ranks.
+    pub fn map_ranks<T: Send>(&self, job: impl Fn(RankEntry<'_>) -> T + Sync) -> Vec<T> {
+        let room = self.budget.for_ranks();
+        in_budget(&self.bytes, room, self.threads, |index| {
+            job(self.entry(index))
+        })
+    }
+
+    /// The same where each job returns how many bytes of it stay until all ranks are done.
+    ///
+    /// # Errors
+    /// What stays does not fit into memory.
+    pub fn map_ranks_retaining<T: Send>(
+        &self,
+        job: impl Fn(RankEntry<'_>) -> (T, u64) + Sync,
+    ) -> Result<Vec<T>> {
+        let room = self.budget.for_ranks();
+        let results = keeping(&self.bytes, room, self.threads, |index| {
+            job(self.entry(index))
+        });
+        results.with_context(|| {
+            let budget = self.budget.said();
+            format!(
+                "{}: the graphs of all {} ranks do not fit into memory at once, {budget}; allow \
+                more with --memory, or replay fewer ranks",
+                self.source_name(),
+                self.len(),
+            )
+        })
+    }
+
+    /// Sorts what was made of the ranks, in their order, into their runs, and selects the members
+    /// of each. `None`: the rank was not asked for.
+    pub fn collect_runs<T>(
+        &self,
+        results: Vec<Option<Result<RankResult<T>>>>,
+        needs_rank: bool,
+    ) -> Vec<RunResults<T>> {
+        let rule = MembershipRule {
+            allow_mismatch: self.options.allow_mismatch,
+            needs_rank,
+        };
+        let mut by_run: Vec<Vec<RankResult<T>>> = vec![];
+        by_run.resize_with(self.runs.len(), Vec::new);
+        let mut failed: Vec<Vec<(String, anyhow::Error)>> = vec![];
+        failed.resize_with(self.runs.len(), Vec::new);
+        for (index, result) in results.into_iter().enumerate() {
+            let run = self.ranks[index].0;
+            match result {
+                None => {}
+                Some(Ok(rank)) => by_run[run].push(rank),
+                Some(Err(error)) => {
+                    let label = self.entry(index).label().to_owned();
+                    failed[run].push((label, error));
+                }
+            }
+        }
+        let mut all = vec![];
+        for (index, (ranks, failed)) in by_run.into_iter().zip(failed).enumerate() {
+            all.push(RunResults {
+                run: index,
+                rank_notes: rank_notes(&ranks),
+                members: Members::select(ranks, rule),
+                failed,
+            });
+        }
+        all
+    }
+
+    /// The folder or file, for messages.
+    pub fn source_name(&self) -> String {
+        match &self.source {
+            RunSource::Folder(path) | RunSource::File(path) => path.display().to_string(),
+            RunSource::Files(paths) => format!("{} files", paths.len()),
+            RunSource::Pair { host, device } => {
+                format!("{} and {}", host.display(), device.display())
+            }
+        }
+    }
+}
+
+/// One rank of a [`RunSet`].
+#[derive(Clone, Copy)]
+pub struct RankEntry<'s> {
+    /// The set that it is in.
+    pub set: &'s RunSet,
+    /// Its place there.
+    pub index: usize,
+}
+
+impl<'s> RankEntry<'s> {
+    /// Its run.
+    pub fn run(self) -> &'s RunFiles {
+        &self.set.runs[self.set.ranks[self.index].0]
+    }
+
+    /// Its files.
+    pub fn files(self) -> &'s RankFiles {
+        let (run, place) = self.set.ranks[self.index];
+        &self.set.runs[run].ranks[place]
+    }
+
+    /// Its number, or the name of its file where ranks do not tell files apart.
+    pub fn label(self) -> &'s str {
+        &self.files().label
+    }
+
+    /// Whether it is the only rank of its run.
+    pub fn is_alone(self) -> bool {
+        self.run().ranks.len() == 1
+    }
+
+    /// Whether it was asked for; `rank` is what its trace states.
+    pub fn is_wanted(self, rank: Option<i64>) -> bool {
+        is_asked(self.set.options.ranks.as_ref(), self.files().rank.or(rank))
+    }
+
+    /// How it is read and linked.
+    ///
+    /// # Errors
+    /// It has no device trace.
+    pub fn job(self) -> Result<LinkJob> {
+        let files = self.files();
+        let options = &self.set.options;
+        let device = files
+            .device
+            .clone()
+            .ok_or_else(|| no_device(self.run(), files))?;
+        Ok(LinkJob {
+            rank: options.rank,
+            tensor_deps: options.tensor_deps,
+            keep: options.keep,
+            strict: options.strict,
+            force: options.allow_mismatch,
+            ..LinkJob::reading(files.host.clone(), device, self.set.threads_each)
+        })
+    }
+
+    /// Reads and links its traces.
+    ///
+    /// # Errors
+    /// They cannot be read, do not belong together, or work was cancelled.
+    pub fn link(self) -> Result<LinkedRank> {
+        self.set.options.cancellation.check()?;
+        let job = self.job()?;
+        let (trace, report) = job::link(&job, &self.set.options.progress)?;
+        Ok(self.linked(trace, report))
+    }
+
+    /// Reads what it has: its traces, which are linked, or its written graph.
+    ///
+    /// # Errors
+    /// As [`RankEntry::link`]; or the file is a host trace, which has no times.
+    pub fn load(self) -> Result<RankContent> {
+        self.set.options.cancellation.check()?;
+        let (files, options) = (self.files(), &self.set.options);
+        let threads = self.set.threads_each;
+        let is_file = matches!(self.set.source, RunSource::File(_));
+        let path = match (&files.graph, &files.device) {
+            (Some(graph), _) => graph,
+            (None, Some(device)) if is_file => device,
+            _ => return Ok(RankContent::Linked(Box::new(self.link()?))),
+        };
+        options.progress.phase("reading");
+        let input = input::open(path, threads, &options.progress)?;
+        if matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown) && is_file {
+            let (trace, report) = job::link_opened(&self.job()?, Some(input), &options.progress)?;
+            return Ok(RankContent::Linked(Box::new(self.linked(trace, report))));
+        }
+        if input.kind == FileKind::HostTrace {
+            bail!(
+                "{} is a host trace, which has no times: give it as --host beside the device trace \
+                of the same rank",
+                input.name
+            );
+        }
+        let graph = read::read(input.content).with_context(|| input.name.clone())?;
+        let own = graphs::prefix_and_rank(path).map(|(_, rank)| rank);
+        Ok(RankContent::Written(Box::new(WrittenRank {
+            name: input.name,
+            path: path.clone(),
+            rank: options.rank.or(own),
+            graph,
+        })))
+    }
+
+    fn linked(self, trace: LinkedTrace, mut report: JobReport) -> LinkedRank {
+        let files = self.files();
+        report.report.rank = report.report.rank.or(files.rank);
+        let summary = rank_summary(&trace, files, self.is_alone());
+        LinkedRank {
+            trace,
+            report,
+            summary,
+        }
+    }
+}
+
+/// A rank's traces, linked.
+pub struct LinkedRank {
+    /// The graph.
+    pub trace: LinkedTrace,
+    /// How it went.
+    pub report: JobReport,
+    /// What it has in common with other ranks; `None` where its rank is not sure.
+    pub summary: Option<RankSummary>,
+}
+
+impl LinkedRank {
+    /// Refuses damaged traces where they were to be refused.
+    ///
+    /// # Errors
+    /// The traces are damaged, or of two runs of a program.
+    pub fn refuse_damage(self) -> Result<LinkedRank> {
+        if self.report.refused {
+            let device = Path::new(&self.report.device);
+            return Err(Refused::new(device, &self.report.report.anomalies).into());
+        }
+        Ok(self)
+    }
+
+    /// What people should know of the traces.
+    pub fn notes(&self) -> Vec<String> {
+        report_notes(&self.report.report)
+    }
+}
+
+/// What people should know of linked traces: the linker's notes, and what is damaged.
+pub fn report_notes(report: &LinkReport) -> Vec<String> {
+    let damage = text::damage(&report.anomalies);
+    report.notes.iter().cloned().chain(damage).collect()
+}
+
+/// A rank's written graph.
+pub struct WrittenRank {
+    /// The file, for messages.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// The rank in the file's name, or the one that was given.
+    pub rank: Option<i64>,
+    /// What it has.
+    pub graph: read::Graph,
+}
+
+/// What a rank has.
+pub enum RankContent {
+    /// Its traces, linked.
+    Linked(Box<LinkedRank>),
+    /// The graph that was written of them.
+    Written(Box<WrittenRank>),
+}
+
+/// What was made of a rank.
+#[derive(Debug)]
+pub struct RankResult<T> {
+    /// Its number, or the name of its file.
+    pub label: String,
+    /// What it has in common with other ranks; `None` where its rank is not sure.
+    pub summary: Option<RankSummary>,
+    /// What people should know of its traces.
+    pub notes: Vec<String>,
+    /// What was made of it.
+    pub value: T,
+}
+
+impl<T> RunMember for RankResult<T> {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn summary(&self) -> Option<&RankSummary> {
+        self.summary.as_ref()
+    }
+}
+
+/// What was made of the ranks of a run.
+#[derive(Debug)]
+pub struct RunResults<T> {
+    /// Its place in [`RunSet::runs`].
+    pub run: usize,
+    /// Notes on ranks, also on those that are excluded; what several have is there once.
+    pub rank_notes: Vec<String>,
+    /// The ranks that belong to it.
+    pub members: Members<RankResult<T>>,
+    /// Traces of which nothing could be made, by their labels.
+    pub failed: Vec<(String, anyhow::Error)>,
+}
+
+impl<T> RunResults<T> {
+    /// The traces that are not among the members: those of which nothing could be made, then those
+    /// of other runs.
+    pub fn excluded(&self) -> Vec<Excluded> {
+        let failed = self.failed.iter();
+        failed
+            .map(|(label, error)| Excluded::from_error(label, error))
+            .chain(self.members.excluded.iter().cloned())
+            .collect()
+    }
+
+    /// Joins the ranks whose numbers are known.
+    pub fn join(&self, align: bool) -> JoinedRun {
+        let ranks = self.members.ranks.iter();
+        let summaries = ranks.filter_map(|rank| rank.summary.clone()).collect();
+        JoinedRun::new(summaries, align)
+    }
+}
+
+fn rank_notes<T>(ranks: &[RankResult<T>]) -> Vec<String> {
+    let mut notes = vec![];
+    for rank in ranks {
+        for note in &rank.notes {
+            notes.push((text::rank(&rank.label), note.as_str()));
+        }
+    }
+    text::same_notes(notes.into_iter())
+}
+
+/// `threads`, or all cores for 0.
+pub fn thread_count(threads: usize) -> usize {
+    if threads > 0 {
+        return threads.min(MAX_THREADS);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    cores.min(MAX_THREADS)
+}
+
+/// Whether a rank is among those that were asked for, if any were.
+pub fn is_asked(ranks: Option<&Ranks>, rank: Option<i64>) -> bool {
+    let Some(ranks) = ranks else { return true };
+    let rank = rank.and_then(|rank| u32::try_from(rank).ok());
+    rank.is_some_and(|rank| ranks.has(rank))
+}
+
+fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>> {
+    match source {
+        RunSource::Folder(folder) => find_in_folder(folder, traces_only),
+        RunSource::File(path) => Ok(vec![RunFiles::one_rank(None, path)]),
+        RunSource::Pair { host, device } => Ok(vec![RunFiles::one_rank(Some(host), device)]),
+        RunSource::Files(paths) => {
+            let run = discover::sort_out_files(paths.clone());
+            if run.ranks.is_empty() {
+                bail!(
+                    "none of the {} files is a host or device trace",
+                    paths.len()
+                );
+            }
+            Ok(vec![run])
+        }
+    }
+}
+
+fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>> {
+    if !folder.is_dir() {
+        bail!(
+            "{} is not a folder; to link one pair of files use `etlink link`",
+            folder.display()
+        );
+    }
+    let runs = discover(folder)?;
+    if !runs.is_empty() {
+        return Ok(runs);
+    }
+    let sets = if traces_only {
+        vec![]
+    } else {
+        find_graph_sets(folder)?
+    };
+    if sets.is_empty() {
+        bail!(
+            "{}: no host or device traces in it (names such as torch_et_0.json.gz and \
+            kineto_trace_0.json.gz)",
+            folder.display()
+        );
+    }
+    let mut runs = vec![];
+    for (at, set) in sets.iter().enumerate() {
+        let in_folder = |other: &GraphSet| other.prefix.parent() == set.prefix.parent();
+        let has_sibling = sets
+            .iter()
+            .enumerate()
+            .any(|(other, set)| other != at && in_folder(set));
+        runs.push(RunFiles::written(folder, set, has_sibling));
+    }
+    Ok(runs)
+}
+
+/// What one of so many ranks takes; a host trace alone is not read.
+fn rank_memory(files: &RankFiles, ranks: usize) -> RankMemory {
+    if let Some(graph) = &files.graph {
+        return RankMemory::of(None, Some(graph)).in_turn();
+    }
+    let device = files.device.as_deref();
+    let host = files.host.as_deref().filter(|_| device.is_some());
+    let memory = RankMemory::of(host, device);
+    if ranks > 1 { memory.in_turn() } else { memory }
+}
+
+/// What a rank without a device trace ends with.
+pub fn no_device(run: &RunFiles, files: &RankFiles) -> anyhow::Error {
+    let host = files.host.as_deref().unwrap_or(Path::new("?"));
+    let why = if run.notes.is_empty() {
+        "without a device trace of the same rank beside it"
+    } else {
+        "whose device trace is not sure, see the notes,"
+    };
+    anyhow::anyhow!(
+        "{}: a host trace {why} has no times: there is nothing to link",
+        host.display()
+    )
+}
+
+/// Why nothing can be reported of a source of which no trace could be taken: the first that was
+/// refused, else the first error.
+pub fn none_left(mut errors: Vec<anyhow::Error>) -> anyhow::Error {
+    let all = errors.len();
+    if all == 0 {
+        return anyhow::anyhow!("there is no trace of the ranks that --ranks names");
+    }
+    let first = errors.iter().position(is_refused).unwrap_or(0);
+    let error = errors.swap_remove(first);
+    if all == 1 {
+        return error;
+    }
+    error.context(format!("none of {all} traces could be taken"))
+}
+
+/// Whether a trace was refused because it is damaged.
+pub fn is_refused(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<Refused>())
+}
+
+/// What the others need to know of a rank; `None` where its rank is not sure: then its files are
+/// not named by it.
+pub fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<RankSummary> {
+    let named = files
+        .rank
+        .filter(|rank| alone || files.label == rank.to_string());
+    // a single rank that nothing names is the first
+    let own = trace.report.rank.or(Some(0)).filter(|_| alone);
+    let mut summary = RankSummary::of(trace, named.or(own)?);
+    summary.world_size = summary.world_size.or(files.manifest.world_size);
+    summary.machine.clone_from(&files.manifest.machine);
+    Some(summary)
+}
+
+impl RunSet {
+    /// Finds the traces of a folder.
+    pub fn find(dir: &Path, memory: Option<ByteSize>, threads: usize) -> Result<RunSet> {
+        let options = RunOptions {
+            memory: memory.map(|memory| memory.as_u64()),
+            threads,
+            traces_only: true,
+            ..RunOptions::default()
+        };
+        RunSet::open(RunSource::Folder(dir.to_owned()), options)
     }
 
     /// A rank's run and files.
@@ -76,27 +662,18 @@ impl RunSet {
         self.rank(at).0.ranks.len() == 1
     }
 
-    /// Whether all ranks that are joined with others can stay in memory at once.
-    pub fn all_fit(&self) -> bool {
-        let joined = (0..self.ranks.len())
-            .filter(|at| !self.is_alone(*at))
-            .map(|at| self.bytes[at]);
-        joined.fold(0u64, u64::saturating_add) <= self.budget.for_ranks()
+    /// As [`RunSet::map_ranks_retaining`], by number.
+    pub fn each_kept<T: Send>(
+        &self,
+        _dir: &Path,
+        job: impl Fn(usize) -> (T, u64) + Sync,
+    ) -> Result<Vec<T>> {
+        self.map_ranks_retaining(|rank| job(rank.index))
     }
 
     /// Does `job` for every rank, by its number; as many at once as fit.
     pub fn each<T: Send>(&self, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
-        in_budget(&self.bytes, self.budget.for_ranks(), self.threads, job)
-    }
-
-    /// The same where each job says how many bytes of it stay until all ranks are done; refuses what then does not fit.
-    pub fn each_kept<T: Send>(
-        &self,
-        dir: &Path,
-        job: impl Fn(usize) -> (T, u64) + Sync,
-    ) -> Result<Vec<T>> {
-        let all = keeping(&self.bytes, self.budget.for_ranks(), self.threads, job);
-        all.ok_or_else(|| too_many(dir, self.ranks.len(), self.budget))
+        self.map_ranks(|rank| job(rank.index))
     }
 }
 
@@ -104,38 +681,15 @@ impl RunSet {
 pub fn too_many(dir: &Path, ranks: usize, budget: MemoryBudget) -> anyhow::Error {
     let said = budget.said();
     anyhow::anyhow!(
-        "{}: the graphs of all {ranks} ranks do not fit into memory at once, {said}; allow more with --memory, or replay fewer ranks",
+        "{}: the graphs of all {ranks} ranks do not fit into memory at once, {said}; allow more \
+        with --memory, or replay fewer ranks",
         dir.display()
     )
 }
 
-/// Whether a rank is among those that were asked for, if any were.
-pub fn is_asked(ranks: Option<&Ranks>, rank: Option<i64>) -> bool {
-    ranks.is_none_or(|ranks| {
-        rank.and_then(|rank| u32::try_from(rank).ok())
-            .is_some_and(|rank| ranks.has(rank))
-    })
-}
-
-/// What one of so many ranks takes; a host trace alone is not read.
-fn need(found: &RankFiles, ranks: usize) -> RankMemory {
-    let device = found.device.as_deref();
-    let need = RankMemory::of(found.host.as_deref().filter(|_| device.is_some()), device);
-    if ranks > 1 { need.in_turn() } else { need }
-}
-
-/// What `found` has without a device trace.
-pub fn no_device(run: &RunFiles, found: &RankFiles) -> anyhow::Error {
-    let host = found.host.as_deref().unwrap_or(Path::new("?"));
-    let why = if run.notes.is_empty() {
-        "without a device trace of the same rank beside it"
-    } else {
-        "whose device trace is not sure, see the notes,"
-    };
-    anyhow::anyhow!(
-        "{}: a host trace {why} has no times: there is nothing to link",
-        host.display()
-    )
+/// Says the rank that goes for a trace which does not say its own.
+pub fn tell_rank(found: &RankFiles, linked: &mut JobReport) {
+    linked.report.rank = linked.report.rank.or(found.rank);
 }
 
 /// Whether a trace is of the run of most in its folder.
@@ -195,68 +749,4 @@ pub fn taken_in<'l>(all: &[RankSummary], labels: impl IntoIterator<Item = &'l st
         ))
     })
     .collect()
-}
-
-/// Which ranks of a run have no trace, if any.
-pub fn no_trace_of(absent: &[i64]) -> Option<String> {
-    (!absent.is_empty()).then(|| format!("no trace of rank {}", first_ranks(absent)))
-}
-
-/// Why who came late may be wrong: clocks that nothing tells, and those for which no offset fits.
-pub fn clock_notes(clocks: &[RankClock]) -> Vec<String> {
-    let unknown = |clock: &&RankClock| clock.uncertainty_ns.is_none() && !clock.by_machine;
-    let ranks: Vec<i64> = clocks
-        .iter()
-        .filter(unknown)
-        .map(|clock| clock.rank)
-        .collect();
-    let by_own = |first: &RankClock| {
-        format!(
-            "nothing tells how the clock of rank {} lies to that of rank {}: who came late is by their own clocks",
-            first_ranks(&ranks),
-            first.rank
-        )
-    };
-    let unknown = clocks.first().filter(|_| !ranks.is_empty()).map(by_own);
-    let contradicted = clocks.iter().filter(|clock| clock.contradicted).map(|clock| {
-        let missed = clock.uncertainty_ns.map_or(String::new(), |missed| format!(" (the nearest misses one by {})", text::time(missed)));
-        format!("no offset of the clock of rank {} fits all collectives{missed}: who came late may be wrong", clock.rank)
-    });
-    unknown.into_iter().chain(contradicted).collect()
-}
-
-/// Why nothing can be said of a folder of which no trace could be taken: by the first that was refused, else by the first.
-pub fn none_left(mut errors: Vec<anyhow::Error>) -> anyhow::Error {
-    let all = errors.len();
-    if all == 0 {
-        return anyhow::anyhow!("there is no trace of the ranks that --ranks names");
-    }
-    let error = errors.swap_remove(errors.iter().position(is_refused).unwrap_or(0));
-    if all == 1 {
-        error
-    } else {
-        error.context(format!("none of {all} traces could be taken"))
-    }
-}
-
-/// Whether a trace was refused under `--strict`.
-pub fn is_refused(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.is::<Refused>())
-}
-
-/// Says the rank that goes for a trace which does not say its own.
-pub fn tell_rank(found: &RankFiles, linked: &mut JobReport) {
-    linked.report.rank = linked.report.rank.or(found.rank);
-}
-
-/// What the others need to know of a rank; `None` where its rank is not sure: then its files are not named by it.
-pub fn facts(trace: &LinkedTrace, found: &RankFiles, alone: bool) -> Option<RankSummary> {
-    let sure = found
-        .rank
-        .filter(|rank| alone || found.label == rank.to_string());
-    let rank = sure.or(trace.report.rank.or(Some(0)).filter(|_| alone))?;
-    let mut facts = RankSummary::of(trace, rank);
-    facts.world_size = facts.world_size.or(found.manifest.world_size);
-    facts.machine.clone_from(&found.manifest.machine);
-    Some(facts)
 }

@@ -211,7 +211,8 @@ fn folder<T: Send>(
     for run in &mut runs {
         run.keep_company(args.force);
         if args.ranks.is_none() {
-            run.notes.extend(run::no_trace_of(&run.absent));
+            run.notes
+                .extend(etlink_run::membership::absent_note(&run.absent));
         }
         args.parquet.as_ref().map_or(Ok(()), |dir| {
             parquet::clean(dir, run, args.force && args.ranks.is_none())
@@ -336,7 +337,7 @@ fn rank<T>(
         };
         let ranked = ranked(args, &trace, of, (found.host.as_deref(), device), say)?;
         Ok(Some(Ranked {
-            facts: run::facts(&trace, found, fleet.is_alone(at)),
+            facts: run::rank_summary(&trace, found, fleet.is_alone(at)),
             ..ranked
         }))
     };

@@ -17,7 +17,7 @@ use etlink_analyze::{Analysis, Options, Peaks, Rules, Total, analyze, of_peaks, 
 use etlink_link::ranks::{
     RankClock, RankSummary, StragglerStats, align_clocks, join_ranks, straggler_stats,
 };
-use etlink_run::run::clock_notes;
+use etlink_run::joined::clock_notes;
 use load::{Of, load};
 use serde::Serialize;
 use std::path::Path;

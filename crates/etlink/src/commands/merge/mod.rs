@@ -161,7 +161,7 @@ impl Merging {
         let (trace, mut linked) = job::link(&job, &self.progress)?;
         run::tell_rank(found, &mut linked);
         let alone = self.fleet.is_alone(at);
-        let facts = run::facts(&trace, found, alone).filter(|_| !linked.refused);
+        let facts = run::rank_summary(&trace, found, alone).filter(|_| !linked.refused);
         if let Some(facts) = facts {
             let sizes = etlink_chakra::simulated(&trace, &facts);
             rank.known = Some(Known {

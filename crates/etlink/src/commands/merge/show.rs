@@ -8,7 +8,7 @@ use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::Severity;
 use etlink_run::discover::RunFiles;
 use etlink_run::job::JobReport;
-use etlink_run::run::no_trace_of;
+use etlink_run::membership::absent_note;
 use indexmap::IndexMap;
 use std::fmt::Write;
 
@@ -126,7 +126,7 @@ fn common(joined: &Joined, ranks: &[Rank]) -> String {
     {
         return out;
     }
-    if let Some(absent) = no_trace_of(&joined.absent) {
+    if let Some(absent) = absent_note(&joined.absent) {
         let _ = writeln!(
             out,
             "note: {run}{absent}: {} of {} ranks are here",

@@ -119,7 +119,7 @@ fn link(args: &Ranks, fleet: &RunSet, at: usize, progress: &Progress) -> Result<
         .chain(table::damage(&linked.report.anomalies))
         .collect();
     Ok(Linked {
-        facts: run::facts(&trace, found, fleet.is_alone(at)),
+        facts: run::rank_summary(&trace, found, fleet.is_alone(at)),
         notes,
     })
 }

@@ -4,7 +4,8 @@ use super::Compared;
 use crate::table::{Grid, Limit, count, note, signed_time, time};
 use anyhow::Result;
 use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
-use etlink_run::run::{clock_notes, no_trace_of};
+use etlink_run::joined::clock_notes;
+use etlink_run::membership::absent_note;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -95,7 +96,7 @@ pub(super) fn notes(one: &Compared) -> String {
         };
         let _ = writeln!(out, "note: {} is left out: {why}", stray.label);
     }
-    no_trace_of(&one.absent)
+    absent_note(&one.absent)
         .iter()
         .for_each(|text| out += &note(text));
     for problem in &one.problems {

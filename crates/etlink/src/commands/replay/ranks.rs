@@ -17,8 +17,9 @@ use etlink_replay::{
     JoinOutcome, JoinedCollectives, RankFigures, RankGraph, RankLabels, RankNames, ReplayGraph,
     ReplayRun, RunGraph,
 };
+use etlink_run::membership::absent_note;
 use etlink_run::memory::MemoryBudget;
-use etlink_run::run::{no_trace_of, taken_in};
+use etlink_run::run::taken_in;
 use indexmap::IndexMap;
 use serde::Serialize;
 use std::path::Path;
@@ -207,7 +208,7 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
         ranks: &kept.names,
         joints: &joints,
     };
-    if let Some(absent) = no_trace_of(&company.absent) {
+    if let Some(absent) = absent_note(&company.absent) {
         notes.push(format!("{absent}: what waits for them counts as transfer"));
     }
     if !measured && !joints.is_empty() {

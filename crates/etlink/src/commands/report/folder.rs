@@ -7,7 +7,8 @@ use etlink_analyze::Rules;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin, align_clocks, join_ranks, select_run};
 use etlink_report::page::{Met, Packed, RANGES, Rank, TIMELINE_BYTES, TIMELINES, Together};
 use etlink_run::Progress;
-use etlink_run::run::{Belongs, belong, no_trace_of};
+use etlink_run::membership::absent_note;
+use etlink_run::run::{Belongs, belong};
 
 /// The ranks that could be read.
 #[derive(Default)]
@@ -226,7 +227,7 @@ impl Joined {
     /// Of one rank there is nothing to say.
     fn new(all: Vec<(usize, RankSummary)>, notes: &mut Vec<String>) -> Joined {
         let (places, facts): (Vec<usize>, Vec<RankSummary>) = all.into_iter().unzip();
-        notes.extend(no_trace_of(&select_run(&facts, true).absent));
+        notes.extend(absent_note(&select_run(&facts, true).absent));
         let join = join_ranks(&facts);
         let clocks = align_clocks(&facts, &join);
         Joined {

@@ -120,7 +120,7 @@ impl Source {
     pub(super) fn facts(&self, at: usize, ran: &Ran) -> Result<Option<RankSummary>> {
         Ok(match (self, &ran.of) {
             (Source::Traces(fleet), Of::Traces(trace)) => {
-                run::facts(trace, fleet.rank(at).1, fleet.is_alone(at))
+                run::rank_summary(trace, fleet.rank(at).1, fleet.is_alone(at))
             }
             (Source::Graphs(graphs), Of::Written { file, .. }) if ran.graph().measured => Some(
                 graphs

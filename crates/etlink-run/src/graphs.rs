@@ -1,0 +1,147 @@
+//! Written graphs: the files that `merge` makes of the ranks of a run, `<prefix>.<rank>.et`.
+
+use crate::Progress;
+use crate::input;
+use anyhow::{Context, Result};
+use etlink_chakra::astra;
+use etlink_chakra::read::FileKind;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What the name of a rank's file can end in. Simulators read the first, which comes before the
+/// others where a rank has several files.
+const ENDINGS: [&str; 4] = [".et", ".et.gz", ".json", ".json.gz"];
+
+/// The global ranks of groups, by `pg_name`.
+pub type ListedGroups = BTreeMap<String, Vec<i64>>;
+
+/// The written graphs of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphSet {
+    /// What the names of all its files begin with, with the folder.
+    pub prefix: PathBuf,
+    /// The file of each rank.
+    pub ranks: BTreeMap<i64, PathBuf>,
+}
+
+/// The prefix and the rank of a name such as `<prefix>.<rank>.et`.
+pub fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
+    let name = path.file_name()?.to_str()?;
+    let stem = ENDINGS
+        .iter()
+        .find_map(|ending| name.strip_suffix(ending))?;
+    let (prefix, rank) = stem.rsplit_once('.')?;
+    let rank: i64 = rank.parse().ok().filter(|rank| *rank >= 0)?;
+    Some((path.with_file_name(prefix), rank))
+}
+
+/// Chakra traces and merged traces in a folder and its subfolders, sorted. Other JSON is passed
+/// by; a file that is named `.et` is one whatever is in it.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn written_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut folders = vec![folder.to_owned()];
+    let mut files = vec![];
+    while let Some(folder) = folders.pop() {
+        let failed = || format!("cannot read folder {}", folder.display());
+        for entry in std::fs::read_dir(&folder).with_context(failed)? {
+            let entry = entry.with_context(failed)?;
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if is_written_graph(&path) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is_written_graph(path: &Path) -> bool {
+    let Some(name) = path.file_name() else {
+        return false;
+    };
+    let name = name.to_string_lossy().to_lowercase();
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    if plain.ends_with(".et") {
+        return true;
+    }
+    plain.ends_with(".json")
+        && input::open(path, 1, &Progress::hidden())
+            .is_ok_and(|input| matches!(input.kind, FileKind::EtPlus | FileKind::ChakraJson))
+}
+
+/// The runs of written graphs in a folder and its subfolders, by prefix.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>> {
+    let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
+    for file in written_files(folder)? {
+        if let Some((prefix, rank)) = prefix_and_rank(&file) {
+            // sorted by name: `.et` before its other forms
+            let ranks = sets.entry(prefix).or_default();
+            ranks.entry(rank).or_insert(file);
+        }
+    }
+    let sets = sets.into_iter();
+    Ok(sets
+        .map(|(prefix, ranks)| GraphSet { prefix, ranks })
+        .collect())
+}
+
+/// The groups in the `comm_group.json` beside files of this prefix, if there is one.
+///
+/// # Errors
+/// It cannot be read, or is no list of ranks per group.
+pub fn groups_beside(prefix: &Path) -> Result<Option<ListedGroups>> {
+    let path = prefix.with_file_name(astra::file::GROUPS);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let groups = serde_json::from_slice(&text).with_context(|| {
+        format!(
+            "{}: no list of ranks per group, such as {{\"1\": [0, 1]}}",
+            path.display()
+        )
+    })?;
+    Ok(Some(groups))
+}
+
+/// The groups of the run that a written graph is of, if they are listed beside it.
+///
+/// # Errors
+/// Those of [`groups_beside`].
+pub fn groups_of(path: &Path) -> Result<ListedGroups> {
+    let Some((prefix, _)) = prefix_and_rank(path) else {
+        return Ok(ListedGroups::new());
+    };
+    Ok(groups_beside(&prefix)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_in_the_names_of_written_graphs() {
+        for (name, rank) in [
+            ("run.0.et", Some(0)),
+            ("run.v2.12.et.gz", Some(12)),
+            ("run.3.json.gz", Some(3)),
+            ("run.3.json", Some(3)),
+            ("run.-1.et", None),
+            ("run.et", None),
+            ("kineto_trace_0.json", None),
+        ] {
+            let found = prefix_and_rank(&Path::new("folder").join(name));
+            assert_eq!(found.as_ref().map(|(_, rank)| *rank), rank, "{name}");
+            if let Some((prefix, _)) = found {
+                assert!(prefix.starts_with("folder"), "{name}");
+            }
+        }
+    }
+}

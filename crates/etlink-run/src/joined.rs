@@ -1,0 +1,87 @@
+//! The ranks of one run, joined: which collectives are the same, and how their clocks differ.
+
+use crate::text::{self, first_ranks};
+use etlink_link::ranks::{
+    CollectiveSkew, RankClock, RankSummary, RunJoin, StepStragglers, StragglerStats, align_clocks,
+    collective_skews, join_ranks, step_stragglers, straggler_stats,
+};
+
+/// The ranks of one run, joined. All lists by rank are in the order of [`JoinedRun::summaries`].
+#[derive(Clone, Debug)]
+pub struct JoinedRun {
+    /// What each rank has in common with others.
+    pub summaries: Vec<RankSummary>,
+    /// Collectives and messages that were matched over the ranks, and process groups.
+    pub matches: RunJoin,
+    /// The ranks' clocks against the first rank's; empty where times are not aligned.
+    pub clocks: Vec<RankClock>,
+}
+
+impl JoinedRun {
+    /// Joins the ranks of one run; with `align` their clocks are compared too.
+    pub fn new(summaries: Vec<RankSummary>, align: bool) -> JoinedRun {
+        let matches = join_ranks(&summaries);
+        let clocks = if align {
+            align_clocks(&summaries, &matches)
+        } else {
+            vec![]
+        };
+        JoinedRun {
+            summaries,
+            matches,
+            clocks,
+        }
+    }
+
+    /// A rank's clock against the first rank's, by the rank's place.
+    pub fn clock(&self, place: usize) -> RankClock {
+        // times are not aligned: each rank has its own clock
+        self.clocks.get(place).copied().unwrap_or_default()
+    }
+
+    /// Who came late to collectives, a record per rank.
+    pub fn straggler_stats(&self) -> Vec<StragglerStats> {
+        straggler_stats(&self.summaries, &self.matches, &self.clocks)
+    }
+
+    /// Who came late in each step.
+    pub fn step_stragglers(&self) -> Vec<StepStragglers> {
+        step_stragglers(&self.summaries, &self.matches, &self.clocks)
+    }
+
+    /// Each collective and message, by time.
+    pub fn collective_skews(&self) -> Vec<CollectiveSkew> {
+        collective_skews(&self.summaries, &self.matches, &self.clocks)
+    }
+}
+
+/// Why figures of who came late may be wrong: clocks of which nothing is known, and those for
+/// which no offset fits.
+pub fn clock_notes(clocks: &[RankClock]) -> Vec<String> {
+    let mut notes = vec![];
+    let unknown: Vec<i64> = clocks
+        .iter()
+        .filter(|clock| clock.uncertainty_ns.is_none() && !clock.by_machine)
+        .map(|clock| clock.rank)
+        .collect();
+    if let Some(first) = clocks.first().filter(|_| !unknown.is_empty()) {
+        notes.push(format!(
+            "nothing tells how the clock of rank {} lies to that of rank {}: who came late is by \
+            their own clocks",
+            first_ranks(&unknown),
+            first.rank
+        ));
+    }
+    for clock in clocks.iter().filter(|clock| clock.contradicted) {
+        let missed = match clock.uncertainty_ns {
+            Some(missed) => format!(" (the nearest misses one by {})", text::time(missed)),
+            None => String::new(),
+        };
+        notes.push(format!(
+            "no offset of the clock of rank {} fits all collectives{missed}: who came late may be \
+            wrong",
+            clock.rank
+        ));
+    }
+    notes
+}
