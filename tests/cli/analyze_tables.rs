@@ -56,7 +56,9 @@ fn one_table() {
     );
     let late = tool.run("analyze . --table stragglers --csv").exits(0);
     assert!(
-        late.stdout.starts_with("run,rank,joints,last,caused_ns,") && late.stdout.contains("\n,1,"),
+        late.stdout
+            .starts_with("run,rank,collectives,last,caused_ns,")
+            && late.stdout.contains("\n,1,"),
         "{}",
         late.stdout
     );

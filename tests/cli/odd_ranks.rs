@@ -47,8 +47,8 @@ fn stragglers_are_told_per_step_and_in_all() {
         .map(|step| {
             (
                 step["step"].as_str(),
-                step["joints"].as_u64(),
-                step["torn"].as_u64(),
+                step["collectives"].as_u64(),
+                step["spans_steps"].as_u64(),
             )
         })
         .collect();

@@ -113,7 +113,7 @@ fn joined() {
         let facts: Vec<RankSummary> = traces
             .iter()
             .zip(0..)
-            .map(|(trace, rank)| RankSummary::of(trace, rank))
+            .map(|(trace, rank)| RankSummary::from_trace(trace, rank))
             .collect();
         let sizes: Vec<_> = traces
             .iter()
@@ -130,15 +130,15 @@ fn joined() {
             join.problems
         );
         for (joint, skew) in join
-            .joints
+            .matches
             .iter()
             .zip(ranks::collective_skews(&facts, &join, &[]))
         {
-            let nodes = joint.parts.iter().map(|part| {
+            let nodes = joint.members.iter().map(|part| {
                 facts[part.rank as usize].communications[part.communication as usize].node
             });
             let nodes: Vec<u32> = nodes.collect();
-            let fate = agreed.ranks[joint.parts[0].rank as usize].of(nodes[0]);
+            let fate = agreed.ranks[joint.members[0].rank as usize].of(nodes[0]);
             let _ = writeln!(
                 text,
                 "  {} {} {}: nodes {nodes:?}, {fate:?}, skew {} ns, last {}",

@@ -142,7 +142,7 @@ impl Collectives {
 
 /// Of one rank, by falling time. O(nodes).
 pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
-    let facts = RankSummary::of(rows.trace, rows.trace.report.rank.unwrap_or(0));
+    let facts = RankSummary::from_trace(rows.trace, rows.trace.report.rank.unwrap_or(0));
     let mut all = vec![];
     let mut known = vec![false; rows.len()];
     for one in &facts.communications {
@@ -174,11 +174,11 @@ pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
 fn of(facts: &RankSummary, one: &Communication, record: Option<CollectiveRef<'_>>) -> Collectives {
     let (group, group_size) = group(
         facts,
-        one.party,
+        one.peers,
         record.map_or(0, |record| record.record.group_size),
     );
-    let duration = one.runs.end_ns.saturating_sub(one.runs.start_ns);
-    let sized = if one.runs.is_transfer && duration > 0 {
+    let duration = one.extent.end_ns.saturating_sub(one.extent.start_ns);
+    let sized = if one.extent.is_transfer && duration > 0 {
         one.bytes
     } else {
         0

@@ -138,7 +138,7 @@ impl Causes<'_> {
         let waits = self
             .trace
             .edges
-            .of(node)
+            .deps(node)
             .iter()
             .filter(|edge| edge.kind == EdgeKind::EventWait);
         waits

@@ -82,13 +82,13 @@ pub fn agree(
     to_run: bool,
 ) -> Agreed {
     let mut fates: Vec<Fate> = join
-        .joints
+        .matches
         .iter()
         .map(|joint| fate(joint, sizes, to_run))
         .collect();
-    let mut out_of_turn = turns(facts, join, &fates, Order::Start).run();
-    let by_end =
-        (to_run && !out_of_turn.is_empty()).then(|| turns(facts, join, &fates, Order::End).run());
+    let mut out_of_turn = turns(facts, join, &fates, Order::Start).into_removed();
+    let by_end = (to_run && !out_of_turn.is_empty())
+        .then(|| turns(facts, join, &fates, Order::End).into_removed());
     let by_end = by_end.filter(|out| out.len() < out_of_turn.len());
     let order = if by_end.is_some() {
         Order::End
@@ -104,7 +104,7 @@ pub fn agree(
         groups: BTreeMap::new(),
         out_of_turn,
     };
-    for (joint, fate) in join.joints.iter().zip(&fates) {
+    for (joint, fate) in join.matches.iter().zip(&fates) {
         if let Fate::Communication {
             group: Some(number),
             ..
@@ -116,7 +116,7 @@ pub fn agree(
                 .entry(*number)
                 .or_insert_with(|| ranks.clone());
         }
-        for part in &joint.parts {
+        for part in &joint.members {
             let node = facts[part.rank as usize].communications[part.communication as usize].node;
             agreed.ranks[part.rank as usize].fates.push((node, *fate));
         }
@@ -159,7 +159,7 @@ fn fate(joint: &CollectiveMatch, sizes: &[Vec<Option<i64>>], without_absent: boo
             .get(part.communication as usize)
             .copied()?
     };
-    let sizes: Option<Vec<i64>> = joint.parts.iter().map(size).collect();
+    let sizes: Option<Vec<i64>> = joint.members.iter().map(size).collect();
     if !joint.is_whole() {
         return Fate::Compute(Demotion::Unmatched);
     }
@@ -178,7 +178,7 @@ fn fate(joint: &CollectiveMatch, sizes: &[Vec<Option<i64>>], without_absent: boo
 
 /// What each rank does in turn.
 fn turns(facts: &[RankSummary], join: &RunJoin, fates: &[Fate], order: Order) -> DeadlockCheck {
-    DeadlockCheck::of(
+    DeadlockCheck::from_matches(
         facts,
         join,
         |joint| matches!(fates[joint], Fate::Communication { .. }),

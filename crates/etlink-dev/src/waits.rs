@@ -113,7 +113,7 @@ fn reaches(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
         }
         for edge in trace
             .edges
-            .of(node as usize)
+            .deps(node as usize)
             .iter()
             .filter(|edge| edge.from >= from)
         {

@@ -93,7 +93,7 @@ impl Edges {
     }
 
     /// What node `to` waits for.
-    pub fn of(&self, to: usize) -> NodeDeps<'_> {
+    pub fn deps(&self, to: usize) -> NodeDeps<'_> {
         let range = self.first[to] as usize..self.first[to + 1] as usize;
         NodeDeps {
             to: to as u32,
@@ -105,7 +105,7 @@ impl Edges {
 
     /// All edges, by `to`.
     pub fn iter(&self) -> impl Iterator<Item = Edge> {
-        (0..self.first.len().saturating_sub(1)).flat_map(|to| self.of(to).iter())
+        (0..self.first.len().saturating_sub(1)).flat_map(|to| self.deps(to).iter())
     }
 }
 

@@ -204,7 +204,7 @@ impl Nodes {
     /// without deps. O(deps).
     pub fn latency(&self, edges: &Edges, node: usize) -> DurationNs {
         let ends = edges
-            .of(node)
+            .deps(node)
             .iter()
             .map(|edge| self.start[edge.from as usize] + self.duration[edge.from as usize]);
         ends.max()
@@ -316,11 +316,11 @@ impl LinkedTrace {
 
     /// Per thread, whether it only looks on: nothing on another thread or on a queue waits for it, while there are
     /// threads of which that is not so. NCCL's watchdog is one. O(edges).
-    pub fn onlookers(&self) -> Vec<bool> {
+    pub fn passive_threads(&self) -> Vec<bool> {
         let nodes = &self.nodes;
         let mut looks_on = vec![true; self.device.threads.len()];
         for (to, edge) in
-            (0..nodes.len()).flat_map(|to| self.edges.of(to).iter().map(move |edge| (to, edge)))
+            (0..nodes.len()).flat_map(|to| self.edges.deps(to).iter().map(move |edge| (to, edge)))
         {
             let from = edge.from as usize;
             if edge.kind != EdgeKind::ProgramOrder

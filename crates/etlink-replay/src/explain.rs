@@ -64,7 +64,7 @@ pub fn explain_start(
         let end = run.end(dep.from as usize);
         ExplainedDep {
             edge: dep.kind,
-            from: NodeLabel::of(graph, labels, dep.from),
+            from: NodeLabel::from_node(graph, labels, dep.from),
             end_ns: end.0,
             slack_ns: (latest - end).0,
             decided: run.decided[at] as usize == edge,
@@ -75,14 +75,14 @@ pub fn explain_start(
     let mut deps: Vec<ExplainedDep> = graph.edges_to(at).filter(counts).map(explained).collect();
     deps.sort_by_key(|dep| (!dep.decided, dep.slack_ns));
     StartExplanation {
-        label: NodeLabel::of(graph, labels, node),
+        label: NodeLabel::from_node(graph, labels, node),
         measured_start_ns: graph.measured.then(|| graph.start[at].0),
         start_ns: run.start[at].0,
         end_ns: run.end(at).0,
         latency_ns: graph.latency[at].0,
         held_by: run
             .held_by(at)
-            .map(|held| NodeLabel::of(graph, labels, held)),
+            .map(|held| NodeLabel::from_node(graph, labels, held)),
         deps,
     }
 }

@@ -171,7 +171,7 @@ fn named(graph: &ReplayGraph, labels: &dyn LabelSource, worst: Vec<(i64, u32)>) 
         .into_iter()
         .map(|(ns, node)| NodeTime {
             ns,
-            label: NodeLabel::of(graph, labels, node),
+            label: NodeLabel::from_node(graph, labels, node),
         })
         .collect()
 }
@@ -197,7 +197,7 @@ fn end_error(
     worst
         .iter_mut()
         .for_each(|(ns, node)| *ns = late(*node as usize));
-    let spread = Percentiles::of(errors);
+    let spread = Percentiles::from_values(errors);
     EndError {
         mean_ns,
         mean_share: share(mean_ns, measured),
@@ -288,7 +288,7 @@ fn by_edge(graph: &ReplayGraph, run: &ReplayRun) -> IndexMap<EdgeKind, EdgeFigur
         .zip(latencies)
         .map(|(figures, latencies)| EdgeFigures {
             decided: latencies.len() as u64,
-            latency: Percentiles::of(latencies),
+            latency: Percentiles::from_values(latencies),
             ..figures
         });
     EdgeKind::ALL

@@ -49,7 +49,7 @@ pub struct NodeLabel {
 
 impl NodeLabel {
     /// How `node` is named.
-    pub fn of(graph: &ReplayGraph, labels: &dyn LabelSource, node: u32) -> NodeLabel {
+    pub fn from_node(graph: &ReplayGraph, labels: &dyn LabelSource, node: u32) -> NodeLabel {
         let at = node as usize;
         let (name, place) = (labels.name(node).to_owned(), graph.place(at).to_owned());
         NodeLabel {

@@ -14,6 +14,7 @@ mod explain;
 mod figures;
 mod followers;
 mod graph;
+mod joined;
 mod labels;
 mod linked;
 mod order;
@@ -22,7 +23,6 @@ mod resources;
 mod run;
 mod scale;
 mod stats;
-mod together;
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +35,10 @@ pub use figures::{
 pub use graph::{
     EdgeKind, Error, GraphBuilder, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource,
 };
+pub use joined::{
+    CollectiveNodes, CollectiveTimes, JoinOutcome, JoinedCollectives, JoinedGraph, MemberNodes,
+    RankFigures, RankGraph, RankLabels, RankNames, collective_nodes, join_graphs,
+};
 pub use labels::{LabelSource, NodeLabel, find_node};
 pub use linked::{graph_from_trace, stream_resource, thread_resource};
 pub use path::{
@@ -44,7 +48,3 @@ pub use path::{
 pub use run::{NONE, ReplayRun, ReplaySettings, run_graph};
 pub use scale::{DurationScale, DurationScaleError};
 pub use stats::Percentiles;
-pub use together::{
-    CollectiveNodes, CollectiveTimes, JoinOutcome, JoinedCollectives, MemberNodes, RankFigures,
-    RankGraph, RankLabels, RankNames, RunGraph, collective_nodes, join_graphs,
-};

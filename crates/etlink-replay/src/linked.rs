@@ -19,7 +19,7 @@ pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
         } else {
             node.resource
         };
-        let deps = trace.edges.of(index).iter().map(|edge| ReplayDep {
+        let deps = trace.edges.deps(index).iter().map(|edge| ReplayDep {
             from: edge.from,
             kind: edge.kind,
             inferred: edge.inferred,

@@ -248,7 +248,7 @@ impl PathReport {
                 StartReason::Busy => report.busy += 1,
                 StartReason::Start => {}
             }
-            let label = NodeLabel::of(graph, labels, step.node);
+            let label = NodeLabel::from_node(graph, labels, step.node);
             report.steps.push(PathStepReport {
                 label,
                 start_ns,

@@ -22,7 +22,7 @@ pub struct Percentiles {
 
 impl Percentiles {
     /// Of these values, in any order. O(n).
-    pub(crate) fn of(mut values: Vec<i64>) -> Percentiles {
+    pub(crate) fn from_values(mut values: Vec<i64>) -> Percentiles {
         let mut at = |percent: usize| {
             let rank = (values.len() * percent).div_ceil(100).saturating_sub(1);
             if values.is_empty() {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_values_that_occur() {
-        let spread = Percentiles::of((1..=200).rev().collect());
+        let spread = Percentiles::from_values((1..=200).rev().collect());
         assert_eq!(
             spread,
             Percentiles {
@@ -81,7 +81,7 @@ mod tests {
             }
         );
         assert_eq!(
-            Percentiles::of(vec![7]),
+            Percentiles::from_values(vec![7]),
             Percentiles {
                 p50_ns: 7,
                 p90_ns: 7,
@@ -89,7 +89,7 @@ mod tests {
                 max_ns: 7
             }
         );
-        assert_eq!(Percentiles::of(vec![]), Percentiles::default());
+        assert_eq!(Percentiles::from_values(vec![]), Percentiles::default());
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Small graphs drawn by hand, and random ones.
 
 mod by_hand;
+mod joined;
 mod random;
-mod together;
 
 use crate::{
     EdgeKind, Error, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode,

@@ -145,8 +145,8 @@ impl<T: RunMember> Members<T> {
                 members.ranks.push(rank);
                 continue;
             }
-            let excluded = selection.left_out[known];
-            let misfit = fitting.left_out[known];
+            let excluded = selection.excluded[known];
+            let misfit = fitting.excluded[known];
             known += 1;
             if let Some(reason) = excluded {
                 members.excluded.push(Excluded::other_run(label, reason));

@@ -633,7 +633,7 @@ pub fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Opti
         .filter(|rank| alone || files.label == rank.to_string());
     // a single rank that nothing names is the first
     let own = trace.report.rank.or(Some(0)).filter(|_| alone);
-    let mut summary = RankSummary::of(trace, named.or(own)?);
+    let mut summary = RankSummary::from_trace(trace, named.or(own)?);
     summary.world_size = summary.world_size.or(files.manifest.world_size);
     summary.machine.clone_from(&files.manifest.machine);
     Some(summary)
@@ -707,7 +707,7 @@ pub enum Belongs {
 pub fn belong(all: &[Option<RankSummary>], force: bool) -> Vec<Belongs> {
     let sure: Vec<RankSummary> = all.iter().flatten().cloned().collect();
     let [mut strange, mut second] =
-        [false, true].map(|all| select_run(&sure, all).left_out.into_iter());
+        [false, true].map(|all| select_run(&sure, all).excluded.into_iter());
     let of = |facts: &Option<RankSummary>| {
         let (why, never) = match facts {
             Some(_) => (
@@ -735,7 +735,7 @@ fn by_force(why: &str) -> String {
 
 /// Notes on the traces that only `--force` takes in, by what they are called.
 pub fn taken_in<'l>(all: &[RankSummary], labels: impl IntoIterator<Item = &'l str>) -> Vec<String> {
-    let [strange, second] = [false, true].map(|every| select_run(all, every).left_out);
+    let [strange, second] = [false, true].map(|every| select_run(all, every).excluded);
     let all = labels
         .into_iter()
         .zip(strange)

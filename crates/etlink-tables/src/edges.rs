@@ -13,7 +13,7 @@ pub(crate) fn batch(
     nodes: Range<usize>,
     mut columns: Columns,
 ) -> Result<RecordBatch, Error> {
-    let of = |node: usize| trace.edges.of(node).iter();
+    let of = |node: usize| trace.edges.deps(node).iter();
     let edges = || nodes.clone().flat_map(of);
     let slack = |from: u32, to: u32| {
         let [from, to] = [from, to].map(|node| trace.nodes.get(node as usize));

@@ -409,7 +409,7 @@ fn order(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
             turns.push(at, joint, role);
         }
     }
-    for joint in turns.run() {
+    for joint in turns.into_removed() {
         if let Some(side) = joints.get(joint as usize).and_then(|sides| sides.first()) {
             let (rank, comm) = comm(ranks, *side);
             findings.note(FindingKind::OrderDiffers, || {

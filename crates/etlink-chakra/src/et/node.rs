@@ -170,7 +170,7 @@ impl<'t> Encoder<'t> {
         self.data_deps.clear();
         let mut next = Some(index);
         while let Some(index) = next.take().or_else(|| self.left_out.pop()) {
-            let edges = self.graph.edges.of(index);
+            let edges = self.graph.edges.deps(index);
             for edge in edges.iter().filter(|edge| !implied(edges, *edge)) {
                 if is_left_out(self.graph.nodes.kind[edge.from as usize], self.options) {
                     self.left_out.push(edge.from as usize);

@@ -100,7 +100,7 @@ impl Plan {
     fn round(&mut self, trace: &LinkedTrace, graph: &Graph<'_>, options: &WriteOptions<'_>) {
         let (nodes, mode) = (&graph.nodes, options.latency);
         let looks_on = if graph.takes.is_empty() && options.part != Part::Communication {
-            trace.onlookers()
+            trace.passive_threads()
         } else {
             vec![]
         };
@@ -205,12 +205,12 @@ fn transfers(trace: &LinkedTrace) -> Vec<(u32, u32)> {
     {
         return vec![];
     }
-    let facts = RankSummary::of(trace, 0);
+    let facts = RankSummary::from_trace(trace, 0);
     let elsewhere = facts
         .communications
         .iter()
-        .filter(|own| own.runs.is_transfer && own.runs.waits != own.node);
-    let mut all: Vec<(u32, u32)> = elsewhere.map(|own| (own.runs.waits, own.node)).collect();
+        .filter(|own| own.extent.is_transfer && own.extent.waits != own.node);
+    let mut all: Vec<(u32, u32)> = elsewhere.map(|own| (own.extent.waits, own.node)).collect();
     all.sort_unstable();
     all
 }
@@ -232,7 +232,7 @@ fn joined(graph: &Graph<'_>) -> (Vec<u32>, Vec<DurationNs>) {
     for node in (0..nodes.len())
         .filter(|node| !nodes.first[*node] && nodes.duration[*node] < SHORT && works(*node))
     {
-        let mut deps = graph.edges.of(node).iter();
+        let mut deps = graph.edges.deps(node).iter();
         let (Some(edge), None) = (deps.next(), deps.next()) else {
             continue;
         };
@@ -268,7 +268,7 @@ fn is_acyclic(graph: &Graph<'_>, turns: &[(u32, u32)]) -> bool {
     let deps = (0u32..).take(graph.len()).flat_map(|node| {
         graph
             .edges
-            .of(node as usize)
+            .deps(node as usize)
             .iter()
             .map(move |edge| (edge.from, node))
     });

@@ -13,7 +13,7 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
         |(node, &(kind, party, seq, size)): (u32, &(CollectiveKind, Peers, i64, Option<i64>))| {
             Communication {
                 node,
-                party,
+                peers: party,
                 kind,
                 dtype: Default::default(),
                 in_bytes: size.unwrap_or(0).unsigned_abs(),
@@ -22,7 +22,7 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
                 start_ns: i64::from(node),
                 end_ns: i64::from(node) + 1,
                 on_device: true,
-                runs: Default::default(),
+                extent: Default::default(),
             }
         };
     let communications = (10u32..).zip(drawn).map(communication).collect();
@@ -186,7 +186,7 @@ fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
     for facts in &mut facts {
         facts.groups.push(GroupIdentity::Ranks(vec![0, 1, 2]));
         facts.communications.iter_mut().for_each(|communication| {
-            communication.end_ns = if communication.party == PAIR { 90 } else { 80 }
+            communication.end_ns = if communication.peers == PAIR { 90 } else { 80 }
         });
     }
     let join = join_ranks(&facts);

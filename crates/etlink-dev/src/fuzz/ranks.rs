@@ -16,7 +16,7 @@ pub(super) fn together(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
     let facts: Vec<RankSummary> = traces
         .iter()
         .zip(0..)
-        .map(|(trace, rank)| RankSummary::of(trace, rank))
+        .map(|(trace, rank)| RankSummary::from_trace(trace, rank))
         .collect();
     let mut out = format!("{:?}", select_run(&facts, false));
     let join = join_ranks(&facts);
@@ -86,20 +86,20 @@ fn replayed(
     let names: Vec<RankNames> = traces
         .iter()
         .zip(&ranks)
-        .map(|(trace, rank)| RankNames::of(trace, rank.graph.len()))
+        .map(|(trace, rank)| RankNames::from_labels(trace, rank.graph.len()))
         .collect();
-    let joints = etlink_replay::collective_nodes(facts, join).joints;
+    let joints = etlink_replay::collective_nodes(facts, join).collectives;
     let together = etlink_replay::join_graphs(&ranks, &joints)?;
     ensure!(
-        together.fates.len() == joints.len(),
+        together.outcomes.len() == joints.len(),
         "{} fates of {} joints",
-        together.fates.len(),
+        together.outcomes.len(),
         joints.len()
     );
     let labels = RankLabels {
-        together: &together,
+        joined: &together,
         ranks: &names,
-        joints: &joints,
+        collectives: &joints,
     };
     let run = etlink_replay::run_graph(&together.graph, &labels, &ReplaySettings::default());
     let ends = together.by_rank(&run);

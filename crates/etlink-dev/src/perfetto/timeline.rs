@@ -57,7 +57,7 @@ pub fn check(run: &Path, tools: &Tools, ending: &str, option: &str, kinds: bool)
     let traces: Vec<LinkedTrace> = ranks.map(pair).collect::<Result<_>>()?;
     let facts: Vec<RankSummary> = (0..)
         .zip(&traces)
-        .map(|(rank, trace)| RankSummary::of(trace, rank))
+        .map(|(rank, trace)| RankSummary::from_trace(trace, rank))
         .collect();
     let join = join_ranks(&facts);
     let clocks = align_clocks(&facts, &join);

@@ -118,10 +118,10 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
             }
         }
     }
-    let clock = |(at, (facts, found)): (usize, (&RankSummary, Option<RankClock>))| {
+    let clock = |(at, (summary, found)): (usize, (&RankSummary, Option<RankClock>))| {
         let found = found.filter(|_| at > 0).map(RankClock::told);
         RankClock {
-            rank: facts.rank,
+            rank: summary.rank,
             at_ns: middle(ranks, at as u32),
             ..found.unwrap_or_default()
         }
@@ -159,8 +159,8 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<u32, Vec<(u32, RankC
             .or_default()
             .push((reference, clock.inverse(middle(ranks, reference))));
     };
-    for ((reference, other), parts) in pairs(ranks, join) {
-        let sides = parts
+    for ((reference, other), members) in pairs(ranks, join) {
+        let sides = members
             .iter()
             .map(|(reference, other)| (side(ranks, *reference).1, side(ranks, *other).1));
         if let Some(clock) = fit(sides, middle(ranks, other)) {
@@ -168,8 +168,8 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<u32, Vec<(u32, RankC
         }
     }
     let mut known: BTreeMap<&str, u32> = BTreeMap::new();
-    for (at, facts) in (0u32..).zip(ranks) {
-        let Some(machine) = &facts.machine else {
+    for (at, summary) in (0u32..).zip(ranks) {
+        let Some(machine) = &summary.machine else {
             continue;
         };
         let reference = *known.entry(machine).or_insert(at);
@@ -196,7 +196,7 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<u32, Vec<(u32, RankC
 fn middle(ranks: &[RankSummary], at: u32) -> i64 {
     let (start, end) = ranks
         .get(at as usize)
-        .map_or((0, 0), |facts| facts.window_ns);
+        .map_or((0, 0), |summary| summary.window_ns);
     start.midpoint(end)
 }
 
@@ -206,21 +206,23 @@ type Sides = Vec<(MatchMember, MatchMember)>;
 /// Each rank of a collective against the first of it.
 fn pairs(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<(u32, u32), Sides> {
     let mut pairs: BTreeMap<(u32, u32), Sides> = BTreeMap::new();
-    for joint in join
-        .joints
+    for matched in join
+        .matches
         .iter()
-        .filter(|joint| joint.is_whole() && needs_all_ranks(joint.kind))
+        .filter(|matched| matched.is_whole() && needs_all_ranks(matched.kind))
     {
-        let mut parts = joint
-            .parts
+        let mut members = matched
+            .members
             .iter()
-            .filter(|part| side(ranks, **part).1.on_device);
-        let Some(first) = parts.next() else { continue };
-        for part in parts {
+            .filter(|member| side(ranks, **member).1.on_device);
+        let Some(first) = members.next() else {
+            continue;
+        };
+        for member in members {
             pairs
-                .entry((first.rank, part.rank))
+                .entry((first.rank, member.rank))
                 .or_default()
-                .push((*first, *part));
+                .push((*first, *member));
         }
     }
     pairs

@@ -28,7 +28,7 @@ pub enum CommChannel {
     },
 }
 
-/// One rank's side of a joint.
+/// One rank's side of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MatchMember {
     /// Which of the joined ranks, by place.
@@ -37,7 +37,7 @@ pub struct MatchMember {
     pub communication: u32,
 }
 
-/// What the ranks of a joint say differently.
+/// What the ranks of a collective say differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     /// The type of the collective, or two sends face each other.
@@ -58,7 +58,7 @@ pub struct CollectiveMatch {
     /// What the first rank says it is.
     pub kind: CollectiveKind,
     /// By rank.
-    pub parts: Vec<MatchMember>,
+    pub members: Vec<MatchMember>,
     /// Global ranks whose traces are here but do not have it.
     pub missing: Vec<i64>,
     /// How many ranks take part whose traces are not here.
@@ -70,7 +70,7 @@ pub struct CollectiveMatch {
 impl CollectiveMatch {
     /// Whether the traces of several of its ranks are here; else there is nothing to compare.
     pub fn is_shared(&self) -> bool {
-        self.parts.len() + self.missing.len() > 1
+        self.members.len() + self.missing.len() > 1
     }
 
     /// Whether all ranks whose traces are here have it and say the same kind.
@@ -85,7 +85,7 @@ pub struct RunJoin {
     /// Groups by number from 1, as ascending global ranks. A group of one rank is none.
     pub groups: BTreeMap<u32, Vec<u64>>,
     /// By first start, as the ranks' own clocks have it.
-    pub joints: Vec<CollectiveMatch>,
+    pub matches: Vec<CollectiveMatch>,
     /// What is missing, unequal or not known.
     pub problems: Vec<JoinProblem>,
 }
@@ -93,14 +93,14 @@ pub struct RunJoin {
 impl RunJoin {
     /// Ranks, by place, that have collectives or messages with others but none that fits, while those of others do: their traces
     /// are probably of another run.
-    pub fn strangers(&self, ranks: usize) -> Vec<usize> {
+    pub fn ranks_without_match(&self, ranks: usize) -> Vec<usize> {
         let (mut has, mut fits) = (vec![false; ranks], vec![false; ranks]);
-        for joint in &self.joints {
-            for part in &joint.parts {
-                let at = part.rank as usize;
+        for matched in &self.matches {
+            for member in &matched.members {
+                let at = member.rank as usize;
                 (has[at], fits[at]) = (
-                    has[at] || joint.is_shared(),
-                    fits[at] || joint.is_whole() && joint.parts.len() > 1,
+                    has[at] || matched.is_shared(),
+                    fits[at] || matched.is_whole() && matched.members.len() > 1,
                 );
             }
         }
@@ -110,23 +110,23 @@ impl RunJoin {
             .collect()
     }
 
-    /// A joint for people: `all_reduce 9 of ranks 0, 1`, `message 3 from rank 0 to rank 1`.
-    pub fn describe(&self, joint: &CollectiveMatch) -> String {
-        match joint.channel {
+    /// A collective for people: `all_reduce 9 of ranks 0, 1`, `message 3 from rank 0 to rank 1`.
+    pub fn describe(&self, matched: &CollectiveMatch) -> String {
+        match matched.channel {
             CommChannel::Message { src, dst } => {
-                format!("message {} from rank {src} to rank {dst}", joint.number)
+                format!("message {} from rank {src} to rank {dst}", matched.number)
             }
             CommChannel::Group(_) => format!(
                 "{} {} of {}",
-                joint.kind.name(),
-                joint.number,
-                rank_list("rank", &self.members(joint.channel))
+                matched.kind.name(),
+                matched.number,
+                rank_list("rank", &self.group_ranks(matched.channel))
             ),
         }
     }
 
     /// The ranks of a channel.
-    pub fn members(&self, channel: CommChannel) -> Vec<i64> {
+    pub fn group_ranks(&self, channel: CommChannel) -> Vec<i64> {
         match channel {
             CommChannel::Message { src, dst } => vec![src, dst],
             CommChannel::Group(number) => {
@@ -137,24 +137,25 @@ impl RunJoin {
     }
 }
 
-/// The joints of these places as problems: ranks do them in opposite order.
+/// The collectives of these places as problems: ranks do them in opposite order.
 pub fn serialize_comms(ranks: &[RankSummary], join: &RunJoin, places: &[u32]) -> Vec<JoinProblem> {
     let mut problems = Problems::default();
-    let joints = places
+    let matches = places
         .iter()
-        .filter_map(|place| join.joints.get(*place as usize));
-    joints.for_each(|joint| problems.out_of_turn(ranks, &join.groups, joint));
+        .filter_map(|place| join.matches.get(*place as usize));
+    matches.for_each(|matched| problems.out_of_turn(ranks, &join.groups, matched));
     problems.sorted()
 }
 
-/// What ranks begin in opposite order, as problems: as many joints as would have to be taken out for all ranks to get to the end when each does
+/// What ranks begin in opposite order, as problems: as many collectives as would have to be taken out for all ranks to get to the end when each does
 /// its communications one after the other.
 pub fn order_conflicts(ranks: &[RankSummary], join: &RunJoin) -> Vec<JoinProblem> {
-    let whole = |joint: usize| join.joints[joint].is_whole();
+    let whole = |matched: usize| join.matches[matched].is_whole();
     serialize_comms(
         ranks,
         join,
-        &DeadlockCheck::of(ranks, join, whole, |communication| communication.node).run(),
+        &DeadlockCheck::from_matches(ranks, join, whole, |communication| communication.node)
+            .into_removed(),
     )
 }
 
@@ -169,8 +170,8 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
     };
     let mut problems = Problems::default();
     let mut channels = Lists::new();
-    for (at, facts) in (0u32..).zip(ranks) {
-        for (index, communication) in (0u32..).zip(&facts.communications) {
+    for (at, summary) in (0u32..).zip(ranks) {
+        for (index, communication) in (0u32..).zip(&summary.communications) {
             let group = |place: u32| {
                 numbers
                     .of_rank
@@ -179,7 +180,7 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
                     .copied()
                     .flatten()
             };
-            match channel_of(&join, facts, communication, group) {
+            match channel_of(&join, summary, communication, group) {
                 Ok(Some(channel)) => channels
                     .entry(channel)
                     .or_default()
@@ -187,43 +188,49 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
                     .or_default()
                     .push(index),
                 Ok(None) => {}
-                Err(kind) => problems.stray(kind, facts, communication),
+                Err(kind) => problems.stray(kind, summary, communication),
             }
         }
     }
-    let given: BTreeSet<i64> = ranks.iter().map(|facts| facts.rank).collect();
+    let given: BTreeSet<i64> = ranks.iter().map(|summary| summary.rank).collect();
     for (channel, lists) in &channels {
-        let members = join.members(*channel);
+        let group_ranks = join.group_ranks(*channel);
         let numbered = matches!(channel, CommChannel::Group(_)) && numbered(ranks, lists);
-        for (number, parts) in paired(ranks, lists, numbered) {
-            join.joints
-                .push(joint(ranks, &given, &members, *channel, number, parts));
+        for (number, members) in paired(ranks, lists, numbered) {
+            join.matches.push(matched(
+                ranks,
+                &given,
+                &group_ranks,
+                *channel,
+                number,
+                members,
+            ));
         }
     }
-    let start = |joint: &CollectiveMatch| {
-        joint
-            .parts
+    let start = |matched: &CollectiveMatch| {
+        matched
+            .members
             .iter()
-            .map(|part| side(ranks, *part).1.start_ns)
+            .map(|member| side(ranks, *member).1.start_ns)
             .min()
     };
-    join.joints
-        .sort_by_cached_key(|joint| (start(joint), joint.channel, joint.number));
-    join.joints
+    join.matches
+        .sort_by_cached_key(|matched| (start(matched), matched.channel, matched.number));
+    join.matches
         .iter()
-        .for_each(|joint| problems.joint(ranks, &join.groups, joint));
+        .for_each(|matched| problems.matched(ranks, &join.groups, matched));
     join.problems = problems.sorted();
     join
 }
 
 fn channel_of(
     join: &RunJoin,
-    facts: &RankSummary,
+    summary: &RankSummary,
     communication: &Communication,
     group: impl Fn(u32) -> Option<u32>,
 ) -> Result<Option<CommChannel>, JoinProblemKind> {
-    let own = facts.rank;
-    match (communication.party, communication.kind) {
+    let own = summary.rank;
+    match (communication.peers, communication.kind) {
         (Peers::Peer(None), _) => Err(JoinProblemKind::UnknownPeer),
         (Peers::Peer(Some(peer)), _) if peer == own => Err(JoinProblemKind::OwnPeer),
         (Peers::Peer(Some(peer)), CollectiveKind::Send) => Ok(Some(CommChannel::Message {
@@ -249,9 +256,12 @@ fn channel_of(
 }
 
 /// A part's rank and communication.
-pub(super) fn side(ranks: &[RankSummary], part: MatchMember) -> (&RankSummary, &Communication) {
-    let facts = &ranks[part.rank as usize];
-    (facts, &facts.communications[part.communication as usize])
+pub(super) fn side(ranks: &[RankSummary], member: MatchMember) -> (&RankSummary, &Communication) {
+    let summary = &ranks[member.rank as usize];
+    (
+        summary,
+        &summary.communications[member.communication as usize],
+    )
 }
 
 /// Whether `Seq` tells which collectives are one: most numbers are common to all ranks.
@@ -288,58 +298,64 @@ fn paired(
     for (&rank, list) in lists {
         let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
         for (place, &communication) in (0..).zip(list) {
-            let part = MatchMember {
+            let member = MatchMember {
                 rank,
                 communication,
             };
-            let number = side(ranks, part)
+            let number = side(ranks, member)
                 .1
                 .seq
                 .filter(|_| numbered)
                 .unwrap_or(place);
             let again = seen.entry(number).or_default();
-            found.entry((number, *again)).or_default().push(part);
+            found.entry((number, *again)).or_default().push(member);
             *again += 1;
         }
     }
     found
         .into_iter()
-        .map(|((number, _), parts)| (number, parts))
+        .map(|((number, _), members)| (number, members))
 }
 
-fn joint(
+fn matched(
     ranks: &[RankSummary],
     given: &BTreeSet<i64>,
-    members: &[i64],
+    group_ranks: &[i64],
     channel: CommChannel,
     number: i64,
-    parts: Vec<MatchMember>,
+    members: Vec<MatchMember>,
 ) -> CollectiveMatch {
-    let have: BTreeSet<i64> = parts.iter().map(|part| side(ranks, *part).0.rank).collect();
-    let missing = members
+    let have: BTreeSet<i64> = members
+        .iter()
+        .map(|member| side(ranks, *member).0.rank)
+        .collect();
+    let missing = group_ranks
         .iter()
         .copied()
         .filter(|rank| given.contains(rank) && !have.contains(rank))
         .collect();
-    let absent = members.iter().filter(|rank| !given.contains(rank)).count();
-    let kind = parts
+    let absent = group_ranks
+        .iter()
+        .filter(|rank| !given.contains(rank))
+        .count();
+    let kind = members
         .first()
-        .map_or(CollectiveKind::Other, |part| side(ranks, *part).1.kind);
-    let differs = differs(ranks, &parts);
+        .map_or(CollectiveKind::Other, |member| side(ranks, *member).1.kind);
+    let differs = differs(ranks, &members);
     CollectiveMatch {
         channel,
         number,
         kind,
-        parts,
+        members,
         missing,
         absent: u32::try_from(absent).unwrap_or(u32::MAX),
         differs,
     }
 }
 
-fn differs(ranks: &[RankSummary], parts: &[MatchMember]) -> Option<Mismatch> {
+fn differs(ranks: &[RankSummary], members: &[MatchMember]) -> Option<Mismatch> {
     let pairs = || {
-        parts
+        members
             .windows(2)
             .map(|pair| (side(ranks, pair[0]), side(ranks, pair[1])))
     };

@@ -3,7 +3,7 @@
 //! ```text
 //! LinkedTrace of a rank ──> Facts::of    its communications, a hundred bytes each, and in which nodes they go on
 //! Facts of all ranks ─────> company     which of them are of one run
-//!                      └──> join ──> Join { groups, joints }   which communications are one
+//!                      └──> join ──> Join { groups, collectives }   which communications are one
 //!                             ├────> clocks   how far each rank's clock is off
 //!                             ├────> skews    who came late, how long the transfer took
 //!                             ├────> stragglers   for whom the others waited, per step
@@ -14,32 +14,32 @@
 //! Everything is O(n log n) in the communications.
 
 mod clocks;
-mod company;
-mod facts;
+mod deadlock;
 mod groups;
 mod join;
-mod lateness;
-mod releases;
+mod selection;
 mod skew;
 mod steps;
-mod turns;
+mod stragglers;
+mod summary;
+mod wait_causes;
 
 #[cfg(test)]
 mod testing;
 
 pub use clocks::{ClockDrift, RankClock, align_clocks, needs_all_ranks};
-pub use company::{ExcludeReason, RunSelection, select_run};
-pub use facts::{CommExtent, Communication, GroupIdentity, Peers, RankSummary};
+pub use deadlock::{CommRole, DeadlockCheck};
 pub use groups::GroupResolver;
 pub use join::{
     CollectiveMatch, CommChannel, JoinProblem, JoinProblemKind, MatchMember, Mismatch,
     ProblemExample, RunJoin, join_ranks, order_conflicts, rank_list, serialize_comms,
 };
-pub use lateness::{
+pub use selection::{ExcludeReason, RunSelection, select_run};
+pub use skew::{CollectiveSkew, bus_factor, collective_skews};
+pub use steps::{NO_STEP, RankSteps, StepSpan};
+pub use stragglers::{
     CollectiveArrival, StepStragglers, StragglerStats, collective_arrivals, step_stragglers,
     straggler_stats,
 };
-pub use releases::{WaitCause, WaitCauses, wait_causes};
-pub use skew::{CollectiveSkew, bus_factor, collective_skews};
-pub use steps::{NO_STEP, RankSteps, StepSpan};
-pub use turns::{CommRole, DeadlockCheck};
+pub use summary::{CommExtent, Communication, GroupIdentity, Peers, RankSummary};
+pub use wait_causes::{WaitCause, WaitCauses, wait_causes};

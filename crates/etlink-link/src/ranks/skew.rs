@@ -5,7 +5,7 @@
 //! gather and scatter (n-1)/n; others 1.
 
 use super::join::{rank_list, side};
-use super::lateness::{aligned, collective_arrivals, last_of};
+use super::stragglers::{aligned, collective_arrivals, last_of};
 use super::{CollectiveMatch, CommChannel, RankClock, RankSummary, RunJoin};
 use etlink_model::CollectiveKind;
 use serde::Serialize;
@@ -45,15 +45,15 @@ pub struct CollectiveSkew {
     pub bus_bandwidth: Option<f64>,
 }
 
-/// All joints that every rank whose trace is here has, in order of time.
+/// All collectives that every rank whose trace is here has, in order of time.
 pub fn collective_skews(
     ranks: &[RankSummary],
     join: &RunJoin,
     clocks: &[RankClock],
 ) -> Vec<CollectiveSkew> {
-    join.joints
+    join.matches
         .iter()
-        .filter_map(|joint| skew(ranks, join, clocks, joint))
+        .filter_map(|matched| skew(ranks, join, clocks, matched))
         .collect()
 }
 
@@ -61,16 +61,16 @@ fn skew(
     ranks: &[RankSummary],
     join: &RunJoin,
     clocks: &[RankClock],
-    joint: &CollectiveMatch,
+    matched: &CollectiveMatch,
 ) -> Option<CollectiveSkew> {
-    let arrivals = collective_arrivals(ranks, clocks, joint)?;
+    let arrivals = collective_arrivals(ranks, clocks, matched)?;
     let (last, waited_ns, alone_ns) = last_of(&arrivals)?;
     let first = arrivals.first()?.at_ns;
     let sides = || {
-        joint
-            .parts
+        matched
+            .members
             .iter()
-            .map(|part| (part.rank, side(ranks, *part).1))
+            .map(|member| (member.rank, side(ranks, *member).1))
     };
     let end = sides()
         .map(|(rank, communication)| aligned(clocks, rank, communication.end_ns))
@@ -79,12 +79,15 @@ fn skew(
         .map(|(_, communication)| communication.bytes)
         .max()?;
     // an absent rank may have come later still
-    let is_known = joint.absent == 0 && sides().all(|(_, communication)| communication.on_device);
+    let is_known = matched.absent == 0 && sides().all(|(_, communication)| communication.on_device);
     let transfer_ns =
         Some(end.saturating_sub(last.at_ns)).filter(|transfer| *transfer > 0 && is_known);
-    let last_part = joint.parts.iter().find(|part| part.rank == last.rank)?;
+    let last_part = matched
+        .members
+        .iter()
+        .find(|member| member.rank == last.rank)?;
     let late = ranks.get(last.rank as usize)?;
-    let (kind, ranks_text, group, n) = match joint.channel {
+    let (kind, ranks_text, group, n) = match matched.channel {
         CommChannel::Message { src, dst } => (
             "message".to_owned(),
             format!("rank {src} to rank {dst}"),
@@ -92,12 +95,12 @@ fn skew(
             2,
         ),
         CommChannel::Group(group) => {
-            let members = join.groups.get(&group).map_or(&[][..], |ranks| ranks);
+            let group_ranks = join.groups.get(&group).map_or(&[][..], |ranks| ranks);
             (
-                joint.kind.name().to_owned(),
-                rank_list("rank", members),
+                matched.kind.name().to_owned(),
+                rank_list("rank", group_ranks),
                 group,
-                members.len(),
+                group_ranks.len(),
             )
         }
     };
@@ -108,7 +111,7 @@ fn skew(
         kind,
         ranks: ranks_text,
         group,
-        number: joint.number,
+        number: matched.number,
         bytes,
         start_ns: first,
         last: late.rank,
@@ -121,7 +124,7 @@ fn skew(
         waited_ns,
         transfer_ns,
         algorithm_bandwidth: algorithm,
-        bus_bandwidth: algorithm.map(|bandwidth| bandwidth * bus_factor(joint.kind, n as f64)),
+        bus_bandwidth: algorithm.map(|bandwidth| bandwidth * bus_factor(matched.kind, n as f64)),
     })
 }
 

@@ -19,17 +19,17 @@ pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> RankSummary {
 
 /// Adds a kernel of a group's collective: 1024 bytes of `Float`.
 pub(super) fn collective(
-    facts: &mut RankSummary,
+    summary: &mut RankSummary,
     kind: CollectiveKind,
     group: u32,
     seq: i64,
     (start_ns, end_ns): (i64, i64),
 ) {
-    let dtype = facts.names.intern("Float");
-    let node = 10 + facts.communications.len() as u32;
-    facts.communications.push(Communication {
+    let dtype = summary.names.intern("Float");
+    let node = 10 + summary.communications.len() as u32;
+    summary.communications.push(Communication {
         node,
-        party: Peers::Group(group),
+        peers: Peers::Group(group),
         kind,
         dtype,
         in_bytes: 1024,
@@ -38,25 +38,25 @@ pub(super) fn collective(
         start_ns,
         end_ns,
         on_device: true,
-        runs: CommExtent::of(node, (start_ns, end_ns)),
+        extent: CommExtent::from_node(node, (start_ns, end_ns)),
     });
 }
 
 /// Adds a send or receive.
 pub(super) fn message(
-    facts: &mut RankSummary,
+    summary: &mut RankSummary,
     kind: CollectiveKind,
     peer: Option<i64>,
     start_ns: i64,
 ) {
     collective(
-        facts,
+        summary,
         kind,
         0,
-        facts.communications.len() as i64,
+        summary.communications.len() as i64,
         (start_ns, start_ns + 5),
     );
-    if let Some(last) = facts.communications.last_mut() {
-        last.party = Peers::Peer(peer);
+    if let Some(last) = summary.communications.last_mut() {
+        last.peers = Peers::Peer(peer);
     }
 }

@@ -37,7 +37,7 @@ fn drawn(ranges: &[(&str, i64, i64)], launched: &[i64]) -> TraceBuilder {
 
 /// Names of the steps of the communications, `-` for none.
 fn steps(draw: &TraceBuilder) -> Vec<String> {
-    let facts = RankSummary::of(&alone(draw), 0);
+    let facts = RankSummary::from_trace(&alone(draw), 0);
     (0..)
         .take(facts.communications.len())
         .map(|at| {
@@ -76,7 +76,7 @@ fn ids_tell_steps_that_are_displaced_in_time() {
         .expect("reads");
     let trace =
         etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
-    assert_eq!(RankSummary::of(&trace, 0).steps.of, [0, 1]);
+    assert_eq!(RankSummary::from_trace(&trace, 0).steps.of, [0, 1]);
 }
 
 #[test]

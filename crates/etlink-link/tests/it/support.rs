@@ -133,7 +133,7 @@ fn rows(trace: &LinkedTrace) -> Vec<usize> {
 
 /// A node and the delays that it waits for.
 fn with_delays(trace: &LinkedTrace, node: usize) -> Vec<usize> {
-    let from = trace.edges.of(node).iter().map(|edge| edge.from as usize);
+    let from = trace.edges.deps(node).iter().map(|edge| edge.from as usize);
     [node]
         .into_iter()
         .chain(
@@ -167,7 +167,7 @@ fn every_row_is_one_node(trace: &LinkedTrace) {
         );
         let edges = with_delays(trace, at)
             .into_iter()
-            .flat_map(|node| trace.edges.of(node).iter());
+            .flat_map(|node| trace.edges.deps(node).iter());
         let launched = trace.row_no_launch[row] == etlink_link::NoLaunch::Launched;
         let launches = edges.filter(|edge| edge.kind == EdgeKind::Launch).count();
         assert_eq!(
@@ -188,7 +188,7 @@ fn streams_are_in_order(trace: &LinkedTrace) {
     for &at in &rows {
         let edges = with_delays(trace, at)
             .into_iter()
-            .flat_map(|node| trace.edges.of(node).iter());
+            .flat_map(|node| trace.edges.deps(node).iter());
         let follows = edges
             .filter(|edge| edge.kind == EdgeKind::StreamOrder)
             .map(|edge| edge.from as usize);
@@ -273,7 +273,7 @@ fn threads_add_up(trace: &LinkedTrace) {
                 "no hole but a wait"
             );
             let ordered =
-                trace.edges.of(pair[1]).iter().any(|edge| {
+                trace.edges.deps(pair[1]).iter().any(|edge| {
                     edge.kind == EdgeKind::ProgramOrder && edge.from as usize == pair[0]
                 });
             assert!(ordered, "program order");
@@ -300,7 +300,11 @@ fn threads_add_up(trace: &LinkedTrace) {
 
 /// When the last of what a host node waited for in this way had ended.
 fn waited_until(trace: &LinkedTrace, node: usize, kind: EdgeKind) -> Option<TimeNs> {
-    let waits = trace.edges.of(node).iter().filter(|edge| edge.kind == kind);
+    let waits = trace
+        .edges
+        .deps(node)
+        .iter()
+        .filter(|edge| edge.kind == kind);
     waits
         .map(|edge| {
             trace.nodes.start[edge.from as usize] + trace.nodes.duration[edge.from as usize]
@@ -317,7 +321,7 @@ fn counts_agree(trace: &LinkedTrace) {
         report.launched + report.no_launch.values().sum::<u64>()
     );
     let by_row: usize = (0..trace.nodes.len())
-        .map(|node| trace.edges.of(node).len())
+        .map(|node| trace.edges.deps(node).len())
         .sum();
     assert_eq!(by_row, trace.edges.len());
 }

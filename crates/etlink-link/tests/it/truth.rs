@@ -223,7 +223,7 @@ fn linked(trace: &LinkedTrace) -> Vec<Vec<bool>> {
     let mut found = vec![vec![]; kernels];
     for at in 0..trace.nodes.len() {
         let mut before = vec![false; kernels];
-        for edge in trace.edges.of(at).iter() {
+        for edge in trace.edges.deps(at).iter() {
             before
                 .iter_mut()
                 .zip(&all[edge.from as usize])

@@ -46,7 +46,7 @@ pub(super) fn deps(of: Of<'_>, place: &[u32], origin: TimeNs, strings: &mut Stri
             .filter(|to| *to != NONE);
         let Some(to) = to else { continue };
         let numbers = of.graph.edges_to(index);
-        for (edge, number) in of.trace.edges.of(index).iter().zip(numbers) {
+        for (edge, number) in of.trace.edges.deps(index).iter().zip(numbers) {
             if edge.kind != EdgeKind::ProgramOrder {
                 found.push((
                     to,

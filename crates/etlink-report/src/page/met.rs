@@ -44,7 +44,7 @@ impl Met {
     pub fn new(ranks: &[RankSummary], join: &RunJoin, clocks: Vec<RankClock>) -> Met {
         let skews = collective_skews(ranks, join, &clocks);
         let arrivals: Vec<Vec<CollectiveArrival>> = join
-            .joints
+            .matches
             .iter()
             .filter_map(|joint| collective_arrivals(ranks, &clocks, joint))
             .collect();

@@ -77,7 +77,7 @@ impl<'t> Together<'t> {
             sides: vec![vec![]; ranks.len()],
         };
         let met = join
-            .joints
+            .matches
             .iter()
             .filter_map(|joint| Some((joint, collective_arrivals(ranks, clocks, joint)?)));
         let mut all: Vec<_> = met
@@ -86,14 +86,14 @@ impl<'t> Together<'t> {
             .collect();
         all.sort_by_key(|(_, skew)| (std::cmp::Reverse(skew.skew_ns), skew.start_ns));
         for (number, ((joint, arrivals), skew)) in (0u32..).zip(all) {
-            for part in &joint.parts {
+            for part in &joint.members {
                 let Some(facts) = ranks.get(part.rank as usize) else {
                     continue;
                 };
                 let node = facts
                     .communications
                     .get(part.communication as usize)
-                    .map(|communication| communication.runs.waits);
+                    .map(|communication| communication.extent.waits);
                 together
                     .sides
                     .get_mut(part.rank as usize)
@@ -213,7 +213,8 @@ impl<'t> Together<'t> {
                 put(What::Step(at), None, (step.start_ns, step.end_ns));
             }
             let sides = self.sides.get(rank as usize).map_or(&[][..], |sides| sides);
-            for (at, Communication { runs, .. }) in facts.communications.iter().enumerate() {
+            for (at, Communication { extent: runs, .. }) in facts.communications.iter().enumerate()
+            {
                 let joint = sides
                     .binary_search_by_key(&runs.waits, |(node, _)| *node)
                     .ok()
@@ -448,7 +449,7 @@ fn window(ranks: &[RankSummary], clocks: &[RankClock], step: Option<&str>) -> (i
             .iter()
             .enumerate()
             .filter(move |(at, _)| step.is_none() || of_step(facts, *at));
-        of.map(move |(_, one)| span(&one.runs))
+        of.map(move |(_, one)| span(&one.extent))
             .map(move |(start, end)| (clock.aligned(start), clock.aligned(end)))
     }));
     let steps = spans(&mut places().flat_map(|(clock, facts)| {

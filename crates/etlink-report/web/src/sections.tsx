@@ -230,7 +230,7 @@ export function CollectivesSection({ data, met, theme }: { data: Data; met: Met;
 }
 
 const HEADS: { [field: string]: string } = {
-  joints: "takes part",
+  collectives: "takes part",
   last: "comes last",
   caused_ns: "others waited for it, summed",
   alone_ns: "alone made others wait",

@@ -90,7 +90,7 @@ fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<Comm> {
     let end = |node: usize| nodes.start[node] + nodes.duration[node];
     let mut holds_up = vec![false; nodes.len()];
     for node in 0..nodes.len() {
-        let deps = trace.edges.of(node).iter().map(|edge| edge.from as usize);
+        let deps = trace.edges.deps(node).iter().map(|edge| edge.from as usize);
         if let Some(last) = deps.max_by_key(|from| (end(*from), *from)) {
             holds_up[last] = true;
         }
@@ -118,7 +118,7 @@ fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<Comm> {
 /// When anything but communications ran: on devices where the trace has any, else on threads. Apart, in order.
 fn busy(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
     let nodes = &trace.nodes;
-    let (on_device, looks_on) = (nodes.on_device.contains(&true), trace.onlookers());
+    let (on_device, looks_on) = (nodes.on_device.contains(&true), trace.passive_threads());
     let mut busy: Vec<Span> = vec![];
     for node in (0..nodes.len())
         .filter(|node| nodes.on_device[*node] == on_device && !nodes.kind[*node].is_delay())

@@ -82,7 +82,7 @@ fn written_with(edges: &Edges, stays: &[bool]) -> Vec<u32> {
             .map(|before| before as usize)
             .filter(|before| !stays[*before] && !branches[*before])
             && edges
-                .of(node)
+                .deps(node)
                 .iter()
                 .all(|edge| edge.from as usize == before)
         {
@@ -95,7 +95,7 @@ fn written_with(edges: &Edges, stays: &[bool]) -> Vec<u32> {
 /// The node before this one on its thread.
 fn before(edges: &Edges, node: usize) -> Option<u32> {
     edges
-        .of(node)
+        .deps(node)
         .iter()
         .find(|edge| edge.kind == EdgeKind::ProgramOrder)
         .map(|edge| edge.from)

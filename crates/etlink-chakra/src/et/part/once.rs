@@ -110,7 +110,7 @@ fn running(trace: &LinkedTrace, on_device: bool, communications: &[u32]) -> Vec<
             node: node as u32,
             end: end(node),
         });
-        let deps = trace.edges.of(node);
+        let deps = trace.edges.deps(node);
         let last = deps
             .iter()
             .map(|edge| edge.from as usize)

@@ -26,7 +26,7 @@ fn told<'g>(trace: &'g LinkedTrace, graph: &'g Graph<'_>) -> Vec<(&'g str, i64, 
             name,
             node.start.0,
             node.duration.0,
-            graph.edges.of(at).iter().map(|edge| edge.from).collect(),
+            graph.edges.deps(at).iter().map(|edge| edge.from).collect(),
         )
     };
     (0..graph.len()).map(node).collect()

@@ -60,7 +60,7 @@ fn linked(recorded: &Recorded, scenario: &Scenario) -> Vec<RankSummary> {
             report.notes,
             report.anomalies
         );
-        RankSummary::of(&trace, rank as i64)
+        RankSummary::from_trace(&trace, rank as i64)
     };
     (0..scenario.ranks).map(one).collect()
 }
@@ -88,14 +88,14 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
     let joined = join_ranks(&ranks);
     assert!(joined.problems.is_empty(), "{:?}", joined.problems);
     assert_eq!(
-        (joined.groups.len(), joined.joints.len()),
+        (joined.groups.len(), joined.matches.len()),
         (1, scenario.collectives())
     );
     assert!(
         joined
-            .joints
+            .matches
             .iter()
-            .all(|joint| joint.parts.len() == 32 && joint.is_whole())
+            .all(|joint| joint.members.len() == 32 && joint.is_whole())
     );
     let clocks = align_clocks(&ranks, &joined);
     for rank in 1..32 {
@@ -121,9 +121,9 @@ fn skew_and_the_late_rank_of_a_known_run_are_found() {
         .map(|step| {
             (
                 step.step.as_deref(),
-                step.joints,
-                step.torn,
-                step.late[0].rank,
+                step.collectives,
+                step.spans_steps,
+                step.stragglers[0].rank,
             )
         })
         .collect();

@@ -71,7 +71,7 @@ fn what_nothing_tells_stays_as_it_is() {
     let mut ranks = drawn(&[0, 500], &[&[0, 1]], 3);
     ranks
         .iter_mut()
-        .flat_map(|facts| &mut facts.communications)
+        .flat_map(|summary| &mut summary.communications)
         .for_each(|communication| communication.on_device = false);
     assert_eq!(
         offsets(&ranks)[1],
@@ -84,7 +84,7 @@ fn what_nothing_tells_stays_as_it_is() {
     let mut ranks = drawn(&[0, 500], &[&[0, 1]], 3);
     ranks
         .iter_mut()
-        .flat_map(|facts| &mut facts.communications)
+        .flat_map(|summary| &mut summary.communications)
         .for_each(|communication| communication.kind = Broadcast);
     assert_eq!(
         offsets(&ranks)[1].uncertainty_ns,
@@ -115,21 +115,21 @@ fn drifting(
 ) -> Vec<RankSummary> {
     let mut ranks = drawn(&vec![0; off.len()], groups, rounds);
     let spread = seconds * 1_000 / rounds;
-    for ((facts, off), ppb) in ranks.iter_mut().zip(off).zip(ppb) {
-        for communication in &mut facts.communications {
+    for ((summary, off), ppb) in ranks.iter_mut().zip(off).zip(ppb) {
+        for communication in &mut summary.communications {
             let begun = communication.start_ns.div_euclid(1_000_000);
             let own = |true_ns: i64| {
                 let true_ns = true_ns + begun * (spread - 1) * 1_000_000;
                 true_ns - off - (i128::from(*ppb) * i128::from(true_ns) / 1_000_000_000) as i64
             };
             // the last hop takes up to 2 us, differently each time
-            let hop = ((facts.rank * 7 + begun + 1) * 48_271 % 2_147_483_647 * 48_271
+            let hop = ((summary.rank * 7 + begun + 1) * 48_271 % 2_147_483_647 * 48_271
                 % 2_147_483_647)
                 % 2_000;
             (communication.start_ns, communication.end_ns) =
                 (own(communication.start_ns), own(communication.end_ns + hop));
         }
-        facts.window_ns = (-off, seconds * 1_000_000_000 - off);
+        summary.window_ns = (-off, seconds * 1_000_000_000 - off);
     }
     ranks
 }

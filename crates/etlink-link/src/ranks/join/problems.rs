@@ -102,36 +102,36 @@ impl Problems {
     pub(super) fn stray(
         &mut self,
         kind: JoinProblemKind,
-        facts: &RankSummary,
+        summary: &RankSummary,
         communication: &Communication,
     ) {
-        let what = || format!("{} on rank {}", communication.kind.name(), facts.rank);
+        let what = || format!("{} on rank {}", communication.kind.name(), summary.rank);
         self.note(kind, || ProblemExample {
             what: what(),
-            rank: facts.rank,
+            rank: summary.rank,
             node: communication.node,
         });
     }
 
-    /// What is wrong with a joint, if anything is.
-    pub(super) fn joint(
+    /// What is wrong with a collective, if anything is.
+    pub(super) fn matched(
         &mut self,
         ranks: &[RankSummary],
         groups: &BTreeMap<u32, Vec<u64>>,
-        joint: &CollectiveMatch,
+        matched: &CollectiveMatch,
     ) {
-        let Some(first) = joint.parts.first() else {
+        let Some(first) = matched.members.first() else {
             return;
         };
-        let (facts, communication) = side(ranks, *first);
+        let (summary, communication) = side(ranks, *first);
         let example = |what: String| ProblemExample {
             what,
-            rank: facts.rank,
+            rank: summary.rank,
             node: communication.node,
         };
-        let name = || name(groups, joint);
-        if !joint.missing.is_empty() {
-            let kind = match joint.kind {
+        let name = || name(groups, matched);
+        if !matched.missing.is_empty() {
+            let kind = match matched.kind {
                 CollectiveKind::Send => JoinProblemKind::SendWithoutRecv,
                 CollectiveKind::Recv => JoinProblemKind::RecvWithoutSend,
                 _ => JoinProblemKind::Missing,
@@ -140,47 +140,46 @@ impl Problems {
                 example(format!(
                     "{} is missing on {}",
                     name(),
-                    rank_list("rank", &joint.missing)
+                    rank_list("rank", &matched.missing)
                 ))
             });
         }
-        let (kind, said): (_, fn(&RankSummary, &Communication) -> String) = match joint.differs {
-            None => return,
-            Some(Mismatch::Kind) => (JoinProblemKind::KindDiffers, |_, communication| {
-                communication.kind.name().to_owned()
-            }),
-            Some(Mismatch::Dtype) => {
-                (
+        let (kind, said): (_, fn(&RankSummary, &Communication) -> String) =
+            match matched.differs {
+                None => return,
+                Some(Mismatch::Kind) => (JoinProblemKind::KindDiffers, |_, communication| {
+                    communication.kind.name().to_owned()
+                }),
+                Some(Mismatch::Dtype) => (
                     JoinProblemKind::DtypeDiffers,
-                    |facts, communication| match facts.names.get(communication.dtype) {
+                    |summary, communication| match summary.names.get(communication.dtype) {
                         "" => "no element type".to_owned(),
                         dtype => dtype.to_owned(),
                     },
-                )
-            }
-            Some(Mismatch::Size) if joint.kind == CollectiveKind::AllToAll => return,
-            Some(Mismatch::Size) => {
-                (
-                    JoinProblemKind::SizeDiffers,
-                    |_, communication| match communication.in_bytes {
-                        0 => "no size".to_owned(),
-                        bytes => format!("{bytes} bytes"),
-                    },
-                )
-            }
-        };
-        let first_said = said(facts, communication);
-        let other = joint
-            .parts
+                ),
+                Some(Mismatch::Size) if matched.kind == CollectiveKind::AllToAll => return,
+                Some(Mismatch::Size) => {
+                    (
+                        JoinProblemKind::SizeDiffers,
+                        |_, communication| match communication.in_bytes {
+                            0 => "no size".to_owned(),
+                            bytes => format!("{bytes} bytes"),
+                        },
+                    )
+                }
+            };
+        let first_said = said(summary, communication);
+        let other = matched
+            .members
             .iter()
-            .map(|part| side(ranks, *part))
-            .find(|(facts, communication)| said(facts, communication) != first_said);
-        let (other, that) = other.unwrap_or((facts, communication));
+            .map(|member| side(ranks, *member))
+            .find(|(summary, communication)| said(summary, communication) != first_said);
+        let (other, that) = other.unwrap_or((summary, communication));
         let what = || {
             format!(
                 "{}: {first_said} on rank {}, {} on rank {}",
                 name(),
-                facts.rank,
+                summary.rank,
                 said(other, that),
                 other.rank
             )
@@ -188,20 +187,20 @@ impl Problems {
         self.note(kind, || example(what()));
     }
 
-    /// A joint that had to be taken out for all ranks to get to the end.
+    /// A collective that had to be taken out for all ranks to get to the end.
     pub(super) fn out_of_turn(
         &mut self,
         ranks: &[RankSummary],
         groups: &BTreeMap<u32, Vec<u64>>,
-        joint: &CollectiveMatch,
+        matched: &CollectiveMatch,
     ) {
-        let Some(first) = joint.parts.first() else {
+        let Some(first) = matched.members.first() else {
             return;
         };
-        let (facts, communication) = side(ranks, *first);
+        let (summary, communication) = side(ranks, *first);
         self.note(JoinProblemKind::OrderDiffers, || ProblemExample {
-            what: name(groups, joint),
-            rank: facts.rank,
+            what: name(groups, matched),
+            rank: summary.rank,
             node: communication.node,
         });
     }
@@ -212,17 +211,17 @@ impl Problems {
 }
 
 /// `all_reduce number 7 of ranks [0, 1]`.
-fn name(groups: &BTreeMap<u32, Vec<u64>>, joint: &CollectiveMatch) -> String {
-    let kind = joint.kind.name();
-    match joint.channel {
+fn name(groups: &BTreeMap<u32, Vec<u64>>, matched: &CollectiveMatch) -> String {
+    let kind = matched.kind.name();
+    match matched.channel {
         CommChannel::Message { src, dst } => {
-            format!("message {} from rank {src} to rank {dst}", joint.number)
+            format!("message {} from rank {src} to rank {dst}", matched.number)
         }
         CommChannel::Group(number) => {
             let ranks = groups.get(&number).map_or(&[][..], |ranks| ranks);
             format!(
                 "{kind} number {} of {}",
-                joint.number,
+                matched.number,
                 rank_list("rank", ranks)
             )
         }

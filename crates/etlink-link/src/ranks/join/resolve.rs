@@ -16,15 +16,15 @@ pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
     let users = users(ranks);
     let given: BTreeSet<u64> = ranks
         .iter()
-        .filter_map(|facts| u64::try_from(facts.rank).ok())
+        .filter_map(|summary| u64::try_from(summary.rank).ok())
         .collect();
     let resolved: Vec<Vec<Option<Vec<u64>>>> = ranks
         .iter()
-        .map(|facts| {
-            facts
+        .map(|summary| {
+            summary
                 .groups
                 .iter()
-                .map(|group| resolve(group, facts, &users, &given))
+                .map(|group| resolve(group, summary, &users, &given))
                 .collect()
         })
         .collect();
@@ -54,10 +54,10 @@ pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
 /// Which ranks use a communicator whose ranks no trace lists.
 fn users(ranks: &[RankSummary]) -> BTreeMap<&str, BTreeSet<u64>> {
     let mut users: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
-    for facts in ranks {
-        for group in &facts.groups {
+    for summary in ranks {
+        for group in &summary.groups {
             if let (GroupIdentity::Communicator(id, _), Ok(rank)) =
-                (group, u64::try_from(facts.rank))
+                (group, u64::try_from(summary.rank))
             {
                 users.entry(id).or_default().insert(rank);
             }
@@ -68,14 +68,14 @@ fn users(ranks: &[RankSummary]) -> BTreeMap<&str, BTreeSet<u64>> {
 
 fn resolve(
     group: &GroupIdentity,
-    facts: &RankSummary,
+    summary: &RankSummary,
     users: &BTreeMap<&str, BTreeSet<u64>>,
     given: &BTreeSet<u64>,
 ) -> Option<Vec<u64>> {
     match group {
         GroupIdentity::Ranks(ranks) => Some(ranks.clone()),
         GroupIdentity::Only => Some(
-            match facts.world_size.and_then(|size| u64::try_from(size).ok()) {
+            match summary.world_size.and_then(|size| u64::try_from(size).ok()) {
                 Some(size) if size <= 1 << 20 => (0..size).collect(),
                 _ => given.iter().copied().collect(),
             },

@@ -17,19 +17,19 @@ fn joined(ranks: &[RankSummary]) -> (RunJoin, Vec<String>) {
 
 fn pair(numbers: [&[i64]; 2]) -> [RankSummary; 2] {
     let mut ranks = [0, 1].map(|at| rank(at, 2, &[&[0, 1]]));
-    for (facts, numbers) in ranks.iter_mut().zip(numbers) {
+    for (summary, numbers) in ranks.iter_mut().zip(numbers) {
         numbers
             .iter()
             .zip(0..)
-            .for_each(|(seq, at)| collective(facts, AllReduce, 0, *seq, (at * 10, at * 10 + 5)));
+            .for_each(|(seq, at)| collective(summary, AllReduce, 0, *seq, (at * 10, at * 10 + 5)));
     }
     ranks
 }
 
 fn whole(join: &RunJoin) -> Vec<(i64, bool)> {
-    join.joints
+    join.matches
         .iter()
-        .map(|joint| (joint.number, joint.is_whole()))
+        .map(|matched| (matched.number, matched.is_whole()))
         .collect()
 }
 
@@ -88,9 +88,9 @@ fn what_differs_is_named() {
     ranks[1].communications[2].dtype = ranks[1].names.intern("Half");
     let (join, told) = joined(&ranks);
     assert_eq!(
-        join.joints
+        join.matches
             .iter()
-            .map(|joint| joint.differs)
+            .map(|matched| matched.differs)
             .collect::<Vec<_>>(),
         [
             Some(Mismatch::Kind),
@@ -121,11 +121,11 @@ fn a_rank_that_fits_nobody_is_a_stranger() {
     ranks
         .iter_mut()
         .take(2)
-        .for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
+        .for_each(|summary| collective(summary, AllReduce, 0, 1, (0, 5)));
     collective(&mut ranks[2], Broadcast, 1, 1, (0, 5));
-    assert_eq!(join_ranks(&ranks).strangers(3), [2]);
+    assert_eq!(join_ranks(&ranks).ranks_without_match(3), [2]);
     assert_eq!(
-        join_ranks(&ranks[2..]).strangers(1),
+        join_ranks(&ranks[2..]).ranks_without_match(1),
         [0usize; 0],
         "when nothing fits nobody is strange"
     );
@@ -136,11 +136,11 @@ fn an_uneven_all_to_all_is_no_problem() {
     let mut ranks = pair([&[1], &[1]]);
     ranks
         .iter_mut()
-        .for_each(|facts| facts.communications[0].kind = AllToAll);
+        .for_each(|summary| summary.communications[0].kind = AllToAll);
     ranks[1].communications[0].in_bytes = 8;
     let (join, told) = joined(&ranks);
     assert_eq!(
-        (join.joints[0].differs, told.len()),
+        (join.matches[0].differs, told.len()),
         (Some(Mismatch::Size), 0)
     );
 }
@@ -189,10 +189,14 @@ fn ranks_that_are_not_here_are_counted_not_missed() {
     let mut ranks = [rank(0, 4, &[&[0, 1, 2, 3]]), rank(3, 4, &[&[0, 1, 2, 3]])];
     ranks
         .iter_mut()
-        .for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
+        .for_each(|summary| collective(summary, AllReduce, 0, 1, (0, 5)));
     let (join, told) = joined(&ranks);
     assert_eq!(
-        (join.joints[0].absent, join.joints[0].is_whole(), told.len()),
+        (
+            join.matches[0].absent,
+            join.matches[0].is_whole(),
+            told.len()
+        ),
         (2, true, 0)
     );
 }
@@ -202,17 +206,17 @@ fn a_rank_that_is_not_in_its_group_is_told() {
     let mut ranks = [rank(0, 2, &[&[0, 1]]), rank(5, 2, &[&[0, 1]])];
     ranks
         .iter_mut()
-        .for_each(|facts| collective(facts, AllReduce, 0, 1, (0, 5)));
+        .for_each(|summary| collective(summary, AllReduce, 0, 1, (0, 5)));
     assert_eq!(joined(&ranks).1, ["NotAMember: all_reduce on rank 5"]);
 }
 
 #[test]
 fn groups_without_ranks_are_found_by_what_else_tells() {
     let named = |at: i64, group: GroupIdentity| {
-        let mut facts = rank(at, 2, &[]);
-        facts.groups = vec![group];
-        collective(&mut facts, AllReduce, 0, 1, (0, 5));
-        facts
+        let mut summary = rank(at, 2, &[]);
+        summary.groups = vec![group];
+        collective(&mut summary, AllReduce, 0, 1, (0, 5));
+        summary
     };
     let groups = |one, other| {
         joined(&[named(0, one), named(1, other)])

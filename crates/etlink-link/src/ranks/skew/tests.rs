@@ -6,8 +6,8 @@ use CollectiveKind::{AllGather, AllReduce, Recv, Send};
 /// Rank 2 of four comes 300 ns after the others, whose arrivals are 0, 10 and 20; the transfer takes 100 ns.
 fn late(kind: CollectiveKind) -> (Vec<RankSummary>, RunJoin) {
     let mut ranks: Vec<RankSummary> = (0..4).map(|at| rank(at, 4, &[&[0, 1, 2, 3]])).collect();
-    for (facts, start) in ranks.iter_mut().zip([0, 10, 320, 20]) {
-        collective(facts, kind, 0, 5, (start, 420));
+    for (summary, start) in ranks.iter_mut().zip([0, 10, 320, 20]) {
+        collective(summary, kind, 0, 5, (start, 420));
     }
     let join = join_ranks(&ranks);
     (ranks, join)
@@ -51,7 +51,8 @@ fn aligned_clocks_decide_who_was_late() {
     let communication = &mut ranks[2].communications[0];
     (communication.start_ns, communication.end_ns) =
         (communication.start_ns - 5_000, communication.end_ns - 5_000);
-    communication.runs = CommExtent::of(10, (communication.start_ns, communication.end_ns));
+    communication.extent =
+        CommExtent::from_node(10, (communication.start_ns, communication.end_ns));
     assert_eq!(
         collective_skews(&ranks, &join, &[])[0].last,
         3,

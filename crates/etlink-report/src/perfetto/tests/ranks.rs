@@ -54,7 +54,7 @@ fn run() -> (Vec<LinkedTrace>, Vec<RankClock>, WaitCauses) {
     let facts: Vec<RankSummary> = traces
         .iter()
         .zip(0..)
-        .map(|(trace, rank)| RankSummary::of(trace, rank))
+        .map(|(trace, rank)| RankSummary::from_trace(trace, rank))
         .collect();
     let join = join_ranks(&facts);
     let clocks = align_clocks(&facts, &join);
@@ -204,7 +204,7 @@ fn who_waits_has_the_transfer_as_a_range_from_the_last_arrival_on() {
 #[test]
 fn a_range_that_began_later_is_what_a_message_arrives_at() {
     let trace = rank(0, 0, 100_000);
-    let node = RankSummary::of(&trace, 0).communications[0].node;
+    let node = RankSummary::from_trace(&trace, 0).communications[0].node;
     let origin_ns = trace.device.header.base_ns + ZERO_NS;
     let at_ns = origin_ns + 100_000;
     let release = WaitCause {

@@ -256,7 +256,7 @@ fn written_folder<T: Send>(
         let (trace, _) = one(path, Some(rank), KeepEvents::Graph, threads, progress)?;
         let ranked = ranked(args, &trace, of, (None, path), &say)?;
         Ok(Ranked {
-            facts: Some(RankSummary::of(&trace, rank)),
+            facts: Some(RankSummary::from_trace(&trace, rank)),
             ..ranked
         })
     };

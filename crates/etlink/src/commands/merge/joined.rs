@@ -92,7 +92,7 @@ impl Joined {
             })
             .collect();
         let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
-        for ((own, (label, known)), why) in all.into_iter().zip(known).zip(company.left_out) {
+        for ((own, (label, known)), why) in all.into_iter().zip(known).zip(company.excluded) {
             if why.is_some() {
                 left_out.push(Stray {
                     label: label.to_owned(),
@@ -117,7 +117,7 @@ impl Joined {
             .problems
             .extend(serialize_comms(&facts, &join, &agreed.out_of_turn));
         joined.strangers = join
-            .strangers(facts.len())
+            .ranks_without_match(facts.len())
             .into_iter()
             .map(|at| facts[at].rank)
             .collect();
@@ -141,7 +141,7 @@ impl Joined {
     fn counted(join: &RunJoin) -> Joined {
         let count = |message: bool| {
             let whole = join
-                .joints
+                .matches
                 .iter()
                 .filter(|joint| joint.is_whole() && joint.is_shared());
             whole
@@ -160,11 +160,15 @@ impl Joined {
             collectives: count(false),
             messages: count(true),
             alone: join
-                .joints
+                .matches
                 .iter()
                 .filter(|joint| !joint.is_shared())
                 .count() as u64,
-            unmatched: join.joints.iter().filter(|joint| !joint.is_whole()).count() as u64,
+            unmatched: join
+                .matches
+                .iter()
+                .filter(|joint| !joint.is_whole())
+                .count() as u64,
             problems: join.problems.clone(),
             clocks: vec![],
             timeline: None,

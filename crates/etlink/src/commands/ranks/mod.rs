@@ -185,7 +185,7 @@ fn compare(args: &Ranks, run: &RunFiles, ranks: Vec<(String, Result<Linked>)>) -
         notes.extend(run::taken_in(&all, labels.iter().map(String::as_str)));
     }
     let mut together = vec![];
-    for ((facts, label), why) in all.into_iter().zip(labels).zip(&company.left_out) {
+    for ((facts, label), why) in all.into_iter().zip(labels).zip(&company.excluded) {
         match why {
             None => together.push(facts),
             Some(why) => left_out.push(Stray {

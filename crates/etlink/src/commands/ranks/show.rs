@@ -147,10 +147,10 @@ fn by_step(one: &Compared) -> String {
         };
         table.add(straggler(
             name,
-            step.joints,
+            step.collectives,
             longest,
             step.waited_ns,
-            step.late.first(),
+            step.stragglers.first(),
         ));
     }
     if one.steps.len() > 1 {
@@ -226,7 +226,7 @@ fn by_rank(one: &Compared) -> String {
         let [drift, drift_within] = drift(clock);
         table.add([
             rank.rank.to_string(),
-            rank.joints.to_string(),
+            rank.collectives.to_string(),
             rank.last.to_string(),
             time(rank.caused_ns),
             time(rank.waited_ns),

@@ -14,8 +14,8 @@ use etlink_link::ranks::{
 };
 use etlink_model::TimeNs;
 use etlink_replay::{
-    JoinOutcome, JoinedCollectives, RankFigures, RankGraph, RankLabels, RankNames, ReplayGraph,
-    ReplayRun, RunGraph,
+    JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankGraph, RankLabels, RankNames,
+    ReplayGraph, ReplayRun,
 };
 use etlink_run::membership::absent_note;
 use etlink_run::memory::MemoryBudget;
@@ -199,14 +199,14 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
     };
     kept.align(&clocks);
     let mut joined = etlink_replay::collective_nodes(&kept.facts, &join);
-    let joints = std::mem::take(&mut joined.joints);
+    let joints = std::mem::take(&mut joined.collectives);
     let together =
         etlink_replay::join_graphs(&kept.ranks, &joints).with_context(|| name.clone())?;
     kept.ranks.clear();
     let labels = RankLabels {
-        together: &together,
+        joined: &together,
         ranks: &kept.names,
-        joints: &joints,
+        collectives: &joints,
     };
     if let Some(absent) = absent_note(&company.absent) {
         notes.push(format!("{absent}: what waits for them counts as transfer"));
@@ -269,7 +269,7 @@ impl Kept {
         let facts: Vec<RankSummary> = members.iter().map(|member| member.facts.clone()).collect();
         let company = select_run(&facts, force);
         let mut kept = Kept::default();
-        for ((member, facts), why) in members.into_iter().zip(facts).zip(&company.left_out) {
+        for ((member, facts), why) in members.into_iter().zip(facts).zip(&company.excluded) {
             if why.is_some() {
                 left_out.push(Stray {
                     label: member.label,
@@ -305,13 +305,13 @@ fn with_clocks(ranks: Vec<RankFigures>, clocks: &[RankClock]) -> Vec<RankReport>
 }
 
 fn collectives(
-    together: &RunGraph,
+    together: &JoinedGraph,
     ranks: &[RankFigures],
     joined: JoinedCollectives,
 ) -> Collectives {
     let count = |fate: JoinOutcome| {
         together
-            .fates
+            .outcomes
             .iter()
             .filter(|found| **found == fate)
             .count() as u64
@@ -329,7 +329,7 @@ fn collectives(
     }
 }
 
-fn changes(before: &[RankFigures], together: &RunGraph, run: &ReplayRun) -> Vec<RankChange> {
+fn changes(before: &[RankFigures], together: &JoinedGraph, run: &ReplayRun) -> Vec<RankChange> {
     let change = |(now, before): (RankFigures, &RankFigures)| RankChange {
         rank: now.rank,
         end_change_ns: now.end_ns.saturating_sub(before.end_ns),

@@ -43,7 +43,7 @@ pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
             },
             last.rank,
             last.last,
-            count(last.joints, "collective"),
+            count(last.collectives, "collective"),
             time(last.caused_ns)
         );
     }

@@ -233,7 +233,7 @@ pub(super) fn metrics(one: &Analyzed, _: Limit) -> Shown {
 pub(super) fn stragglers(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&StragglerStats>] = &[
         ("rank", |late| late.rank.to_string()),
-        ("takes part", |late| late.joints.to_string()),
+        ("takes part", |late| late.collectives.to_string()),
         ("comes last", |late| late.last.to_string()),
         ("others wait", |late| time(late.caused_ns)),
         ("waits", |late| time(late.waited_ns)),

@@ -155,7 +155,7 @@ fn member(
         return Ok(None);
     }
     let (graph, notes) = chakra::graph_of(&file).with_context(name)?;
-    let names = RankNames::of(&chakra::Named(&file), graph.len());
+    let names = RankNames::from_labels(&chakra::Named(&file), graph.len());
     let base = file
         .metadata
         .iter()
@@ -217,7 +217,7 @@ fn facts(
         let node = node as u32;
         let of_node = |node: u32| {
             let start_ns = base_ns.saturating_add(file.start_ns[node as usize].unwrap_or(0));
-            CommExtent::of(
+            CommExtent::from_node(
                 node,
                 (
                     start_ns,
@@ -234,7 +234,7 @@ fn facts(
         let (start_ns, end_ns, runs) = (own.start_ns, own.end_ns, runs(file, graph, own, carrier));
         facts.communications.push(Communication {
             node,
-            party,
+            peers: party,
             kind,
             dtype,
             in_bytes,
@@ -243,7 +243,7 @@ fn facts(
             start_ns,
             end_ns,
             on_device,
-            runs,
+            extent: runs,
         });
     }
     facts.groups = groups.into_iter().map(group_of).collect();

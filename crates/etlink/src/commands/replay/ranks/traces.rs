@@ -107,7 +107,7 @@ fn member(args: &Replay, fleet: &run::RunSet, at: usize, progress: &Progress) ->
         bail!("{}: nothing to run in it", job::inputs(&job));
     }
     let facts = run::rank_summary(&trace, found, fleet.is_alone(at));
-    let names = RankNames::of(&trace, graph.len());
+    let names = RankNames::from_labels(&trace, graph.len());
     let member = facts.map(|facts| Member {
         label: found.label.clone(),
         facts,

@@ -1,4 +1,4 @@
-//! Which joints fit, and when and where their ranks meet.
+//! Which collectives fit, and when and where their ranks meet.
 
 use super::{CollectiveNodes, JoinOutcome, MemberNodes, RankGraph};
 use crate::figures::CLOCK_TOLERANCE_NS;
@@ -8,7 +8,7 @@ use crate::run::{ReplayRun, ReplaySettings, run_graph};
 use etlink_model::TimeNs;
 use std::ops::Range;
 
-/// Where joints go. Nodes have the numbers of the common graph.
+/// Where collectives go. Nodes have the numbers of the common graph.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     /// Ranks and their first nodes.
@@ -25,11 +25,11 @@ pub(super) struct Plan {
     pub(super) transfers: Vec<u32>,
 }
 
-/// All ranks of a joint have come.
+/// All ranks of a collective have come.
 #[derive(Clone, Debug)]
 pub(super) struct Meeting {
-    /// Which joint.
-    pub(super) joint: u32,
+    /// Which collective.
+    pub(super) collective: u32,
     /// When the last came.
     pub(super) time: TimeNs,
     /// Its parts' arrivals, as entries of [`Plan::arrivals`].
@@ -68,26 +68,26 @@ impl<'r> Times<'r> {
         self.start(rank, node) + self.ranks[rank as usize].graph.duration[node as usize]
     }
 
-    /// When the last part of a joint came, and the uncertainty of its clock.
-    fn last(&self, joint: &CollectiveNodes) -> Option<(TimeNs, i64)> {
-        let arrival = |part: &MemberNodes| {
+    /// When the last part of a collective came, and the uncertainty of its clock.
+    fn last(&self, collective: &CollectiveNodes) -> Option<(TimeNs, i64)> {
+        let arrival = |member: &MemberNodes| {
             (
-                self.start(part.rank, part.arrives),
-                self.ranks[part.rank as usize].uncertainty_ns,
+                self.start(member.rank, member.arrives),
+                self.ranks[member.rank as usize].uncertainty_ns,
             )
         };
-        joint.parts.iter().map(arrival).max()
+        collective.members.iter().map(arrival).max()
     }
 
     /// Whether a part waits for the last: it was done after that had come, as far as clocks tell.
-    fn waits(&self, part: &MemberNodes, (time, uncertainty): (TimeNs, i64)) -> bool {
+    fn waits(&self, member: &MemberNodes, (time, uncertainty): (TimeNs, i64)) -> bool {
         if !self.measured {
-            return part.needs_all;
+            return member.needs_all;
         }
         let tolerance = CLOCK_TOLERANCE_NS
             .saturating_add(uncertainty)
-            .saturating_add(self.ranks[part.rank as usize].uncertainty_ns);
-        (time - self.end(part.rank, part.transfer)).0 <= tolerance
+            .saturating_add(self.ranks[member.rank as usize].uncertainty_ns);
+        (time - self.end(member.rank, member.transfer)).0 <= tolerance
     }
 }
 
@@ -103,95 +103,103 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Places the joints that fit.
+    /// Places the collectives that fit.
     pub(super) fn place(
         &mut self,
         ranks: &[RankGraph],
-        joints: &[CollectiveNodes],
+        collectives: &[CollectiveNodes],
     ) -> Result<Vec<JoinOutcome>, Error> {
-        for part in joints.iter().flat_map(|joint| &joint.parts) {
+        for member in collectives
+            .iter()
+            .flat_map(|collective| &collective.members)
+        {
             let nodes = ranks
-                .get(part.rank as usize)
+                .get(member.rank as usize)
                 .map_or(0, |rank| rank.graph.len());
-            if let Some(from) = [part.arrives, part.transfer]
+            if let Some(from) = [member.arrives, member.transfer]
                 .into_iter()
                 .find(|node| *node as usize >= nodes)
             {
                 return Err(Error::NoSuchNode {
-                    node: part.rank,
+                    node: member.rank,
                     from,
                 });
             }
         }
         let times = Times::new(ranks);
-        let fate = |joint: &CollectiveNodes| match times.last(joint) {
+        let outcome = |collective: &CollectiveNodes| match times.last(collective) {
             Some(last)
-                if joint
-                    .parts
+                if collective
+                    .members
                     .iter()
-                    .any(|part| part.needs_all && !times.waits(part, last)) =>
+                    .any(|member| member.needs_all && !times.waits(member, last)) =>
             {
                 JoinOutcome::Contradicted
             }
             _ => JoinOutcome::Joined,
         };
-        let fates: Vec<JoinOutcome> = joints.iter().map(fate).collect();
-        self.fill(&times, joints, &fates);
-        Ok(fates)
+        let outcomes: Vec<JoinOutcome> = collectives.iter().map(outcome).collect();
+        self.fill(&times, collectives, &outcomes);
+        Ok(outcomes)
     }
 
-    /// Places the joints again that `jammed`, by meeting, leaves.
+    /// Places the collectives again that `jammed`, by meeting, leaves.
     pub(super) fn take_out(
         &mut self,
         ranks: &[RankGraph],
-        joints: &[CollectiveNodes],
+        collectives: &[CollectiveNodes],
         jammed: &[u32],
-        fates: &mut [JoinOutcome],
+        outcomes: &mut [JoinOutcome],
     ) {
         jammed.iter().for_each(|meeting| {
-            fates[self.meetings[*meeting as usize].joint as usize] = JoinOutcome::OutOfOrder
+            outcomes[self.meetings[*meeting as usize].collective as usize] = JoinOutcome::OutOfOrder
         });
-        self.fill(&Times::new(ranks), joints, fates);
+        self.fill(&Times::new(ranks), collectives, outcomes);
     }
 
-    fn fill(&mut self, times: &Times<'_>, joints: &[CollectiveNodes], fates: &[JoinOutcome]) {
+    fn fill(
+        &mut self,
+        times: &Times<'_>,
+        collectives: &[CollectiveNodes],
+        outcomes: &[JoinOutcome],
+    ) {
         let joined = || {
             (0u32..)
-                .zip(joints)
-                .zip(fates)
-                .filter(|(_, fate)| **fate == JoinOutcome::Joined)
-                .map(|(joint, _)| joint)
+                .zip(collectives)
+                .zip(outcomes)
+                .filter(|(_, outcome)| **outcome == JoinOutcome::Joined)
+                .map(|(collective, _)| collective)
         };
         let number = |rank: u32, node: u32, ranks: &[(i64, u32)]| ranks[rank as usize].1 + node;
         self.arrivals = joined()
-            .flat_map(|(_, joint)| &joint.parts)
-            .map(|part| number(part.rank, part.arrives, &self.ranks))
+            .flat_map(|(_, collective)| &collective.members)
+            .map(|member| number(member.rank, member.arrives, &self.ranks))
             .collect();
         sort(&mut self.arrivals);
         let mut meetings: Vec<(TimeNs, i64, u32)> = joined()
-            .filter_map(|(at, joint)| {
+            .filter_map(|(at, collective)| {
                 times
-                    .last(joint)
+                    .last(collective)
                     .map(|(time, uncertainty)| (time, uncertainty, at))
             })
             .collect();
         meetings.sort_unstable_by_key(|(time, _, at)| (*time, *at));
         (self.meetings, self.waits, self.transfers) = (vec![], vec![], vec![]);
-        for ((time, uncertainty, joint), meeting) in meetings.into_iter().zip(0u32..) {
+        for ((time, uncertainty, collective), meeting) in meetings.into_iter().zip(0u32..) {
             let mut arrivals = vec![];
-            for part in &joints[joint as usize].parts {
+            for member in &collectives[collective as usize].members {
                 let (arrives, transfer) = (
-                    number(part.rank, part.arrives, &self.ranks),
-                    number(part.rank, part.transfer, &self.ranks),
+                    number(member.rank, member.arrives, &self.ranks),
+                    number(member.rank, member.transfer, &self.ranks),
                 );
                 arrivals.extend(self.arrivals.binary_search(&arrives).map(|at| at as u32));
                 self.transfers.push(transfer);
-                if times.waits(part, (time, uncertainty)) {
+                if times.waits(member, (time, uncertainty)) {
                     self.waits.push((transfer, meeting));
                 }
             }
             self.meetings.push(Meeting {
-                joint,
+                collective,
                 time,
                 arrivals,
             });

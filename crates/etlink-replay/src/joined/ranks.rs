@@ -1,6 +1,6 @@
 //! How each rank fared.
 
-use super::RunGraph;
+use super::JoinedGraph;
 use crate::graph::EdgeKind;
 use crate::run::ReplayRun;
 use crate::stats::share;
@@ -38,7 +38,7 @@ pub struct RankFigures {
     pub collectives: CollectiveTimes,
 }
 
-impl RunGraph {
+impl JoinedGraph {
     /// The ranks one by one. O(nodes + parts).
     pub fn by_rank(&self, run: &ReplayRun) -> Vec<RankFigures> {
         let (origin, _) = run.window();

@@ -5,7 +5,7 @@ use crate::*;
 use etlink_model::{DurationNs, TimeNs};
 use proptest::prelude::*;
 
-/// What a rank does: it computes so long, then takes part in a joint, which takes it so long once all have come, and may wait for
+/// What a rank does: it computes so long, then takes part in a collective, which takes it so long once all have come, and may wait for
 /// its end before it goes on.
 type PathStep = (i64, u32, i64, bool);
 
@@ -18,8 +18,8 @@ struct Program {
 /// One rank as it ran: thread 0, stream 1.
 struct Drawn {
     nodes: Vec<(ReplayNode, Vec<ReplayDep>)>,
-    /// Node of each joint.
-    joints: Vec<(u32, u32)>,
+    /// Node of each collective.
+    collectives: Vec<(u32, u32)>,
     thread: i64,
     stream: i64,
     last: Option<u32>,
@@ -74,7 +74,7 @@ impl Drawn {
         self.thread.max(self.stream)
     }
 
-    fn transfer(&mut self, joint: u32, met: i64, takes: i64, wait: bool) {
+    fn transfer(&mut self, collective: u32, met: i64, takes: i64, wait: bool) {
         let deps = [
             (self.last, EdgeKind::Launch),
             (self.kernel, EdgeKind::StreamOrder),
@@ -85,7 +85,7 @@ impl Drawn {
             (self.arrives(), met + takes),
             &deps,
         );
-        self.joints.push((joint, node));
+        self.collectives.push((collective, node));
         (self.kernel, self.stream) = (Some(node), met + takes);
         if wait {
             (self.thread, self.waits) = (self.thread.max(self.stream), Some(node));
@@ -98,7 +98,7 @@ impl Program {
     fn draw(&self, slow: (usize, i64), network: i64) -> Vec<Drawn> {
         let new = |_| Drawn {
             nodes: vec![],
-            joints: vec![],
+            collectives: vec![],
             thread: 0,
             stream: 0,
             last: None,
@@ -108,7 +108,7 @@ impl Program {
         let mut ranks: Vec<Drawn> = self.ranks.iter().map(new).collect();
         let mut next = vec![0; ranks.len()];
         let factor = |rank: usize| if rank == slow.0 { slow.1 } else { 1 };
-        for joint in 0..=self
+        for collective in 0..=self
             .ranks
             .iter()
             .flatten()
@@ -120,7 +120,7 @@ impl Program {
                 .filter(|rank| {
                     self.ranks[*rank]
                         .get(next[*rank])
-                        .is_some_and(|step| step.1 == joint)
+                        .is_some_and(|step| step.1 == collective)
                 })
                 .collect();
             members.iter().for_each(|rank| {
@@ -133,7 +133,7 @@ impl Program {
                 .unwrap_or(0);
             for rank in members {
                 let (_, _, takes, wait) = self.ranks[rank][next[rank]];
-                ranks[rank].transfer(joint, met, takes * network, wait);
+                ranks[rank].transfer(collective, met, takes * network, wait);
                 next[rank] += 1;
             }
         }
@@ -142,15 +142,19 @@ impl Program {
     }
 
     /// The ranks as recorded, put together.
-    fn together(&self) -> (RunGraph, Vec<CollectiveNodes>) {
+    fn joined(&self) -> (JoinedGraph, Vec<CollectiveNodes>) {
         let drawn = self.draw((0, 1), 1);
         let numbers: std::collections::BTreeSet<u32> = drawn
             .iter()
-            .flat_map(|rank| &rank.joints)
-            .map(|(joint, _)| *joint)
+            .flat_map(|rank| &rank.collectives)
+            .map(|(collective, _)| *collective)
             .collect();
-        let part = |(rank, drawn): (u32, &Drawn), joint: u32| {
-            let node = drawn.joints.iter().find(|(number, _)| *number == joint)?.1;
+        let member = |(rank, drawn): (u32, &Drawn), collective: u32| {
+            let node = drawn
+                .collectives
+                .iter()
+                .find(|(number, _)| *number == collective)?
+                .1;
             Some(MemberNodes {
                 rank,
                 arrives: node,
@@ -158,19 +162,22 @@ impl Program {
                 needs_all: true,
             })
         };
-        let joint = |joint: u32| CollectiveNodes {
-            name: format!("all_reduce {joint}"),
-            parts: (0..)
+        let collective = |collective: u32| CollectiveNodes {
+            name: format!("all_reduce {collective}"),
+            members: (0..)
                 .zip(&drawn)
-                .filter_map(|one| part(one, joint))
+                .filter_map(|one| member(one, collective))
                 .collect(),
         };
-        let joints: Vec<CollectiveNodes> = numbers.into_iter().map(joint).collect();
+        let collectives: Vec<CollectiveNodes> = numbers.into_iter().map(collective).collect();
         let ranks: Vec<RankGraph> = (0..)
             .zip(&drawn)
             .map(|(rank, drawn)| recorded(rank, drawn))
             .collect();
-        (join_graphs(&ranks, &joints).expect("no circle"), joints)
+        (
+            join_graphs(&ranks, &collectives).expect("no circle"),
+            collectives,
+        )
     }
 }
 
@@ -195,9 +202,9 @@ fn ends(drawn: &[Drawn]) -> Vec<i64> {
         .collect()
 }
 
-fn replayed(together: &RunGraph, nodes: usize, rules: &[String]) -> Vec<i64> {
+fn replayed(joined: &JoinedGraph, nodes: usize, rules: &[String]) -> Vec<i64> {
     let run = run_graph(
-        &together.graph,
+        &joined.graph,
         &NoNames,
         &ReplaySettings {
             scales: scales(rules),
@@ -207,12 +214,12 @@ fn replayed(together: &RunGraph, nodes: usize, rules: &[String]) -> Vec<i64> {
     (0..nodes).map(|node| run.end(node).0).collect()
 }
 
-/// Some ranks take part in each joint.
+/// Some ranks take part in each collective.
 fn programs() -> impl Strategy<Value = Program> {
-    let step = |joint| {
+    let step = |collective| {
         (
             1i64..10_000,
-            Just(joint),
+            Just(collective),
             1i64..500,
             any::<bool>(),
             prop::bool::weighted(0.7),
@@ -223,7 +230,7 @@ fn programs() -> impl Strategy<Value = Program> {
         let kept = steps
             .into_iter()
             .filter(|step| step.4)
-            .map(|(compute, joint, takes, wait, _)| (compute, joint, takes, wait));
+            .map(|(compute, collective, takes, wait, _)| (compute, collective, takes, wait));
         kept.collect::<Vec<PathStep>>()
     });
     prop::collection::vec(rank, 2..5).prop_map(|ranks| Program { ranks })
@@ -232,38 +239,38 @@ fn programs() -> impl Strategy<Value = Program> {
 proptest! {
     #[test]
     fn replay_gives_all_ranks_times_back(program in programs()) {
-        let (together, _) = program.together();
+        let (joined, _) = program.joined();
         let truth = ends(&program.draw((0, 1), 1));
-        prop_assert_eq!(replayed(&together, truth.len(), &[]), truth);
-        let ran = run_graph(&together.graph, &NoNames, &ReplaySettings::default());
-        let figures = replay_figures(&together.graph, &NoNames, &ran);
+        prop_assert_eq!(replayed(&joined, truth.len(), &[]), truth);
+        let ran = run_graph(&joined.graph, &NoNames, &ReplaySettings::default());
+        let figures = replay_figures(&joined.graph, &NoNames, &ran);
         prop_assert_eq!((figures.replay_error, figures.end_error.map(|error| error.mean_ns)), (Some(0.0), Some(0)));
         prop_assert_eq!(figures.contradictions.map(|found| found.edges), Some(0));
     }
 
     #[test]
     fn one_slow_rank_makes_the_others_wait_as_they_would(program in programs(), rank in 0usize..5, factor in 1i64..6) {
-        let (together, _) = program.together();
+        let (joined, _) = program.joined();
         let truth = ends(&program.draw((rank, factor), 1));
-        prop_assert_eq!(replayed(&together, truth.len(), &[format!("rank={rank}/kind=host_op {factor}")]), truth);
+        prop_assert_eq!(replayed(&joined, truth.len(), &[format!("rank={rank}/kind=host_op {factor}")]), truth);
     }
 
     #[test]
     fn a_slower_network_is_slower_on_all_ranks(program in programs(), factor in 1i64..6) {
-        let (together, _) = program.together();
+        let (joined, _) = program.joined();
         let truth = ends(&program.draw((0, 1), factor));
-        prop_assert_eq!(replayed(&together, truth.len(), &[format!("kind=collective {factor}")]), truth);
+        prop_assert_eq!(replayed(&joined, truth.len(), &[format!("kind=collective {factor}")]), truth);
     }
 
     #[test]
     fn nobody_waits_for_others_when_collectives_hold_nothing_up(program in programs()) {
-        let (together, _) = program.together();
+        let (joined, _) = program.joined();
         let alone = program.ranks.iter().enumerate().flat_map(|(at, steps)| {
             let steps = steps.iter().map(|step| (step.0, step.1 + 100 * at as u32, step.2, step.3)).collect();
             ends(&Program { ranks: vec![steps] }.draw((0, 1), 1))
         });
         let truth: Vec<i64> = alone.collect();
-        let ran = run_graph(&together.graph, &NoNames, &ReplaySettings { drop_edges: vec![EdgeKind::Collective], ..ReplaySettings::default() });
+        let ran = run_graph(&joined.graph, &NoNames, &ReplaySettings { drop_edges: vec![EdgeKind::Collective], ..ReplaySettings::default() });
         prop_assert_eq!((0..truth.len()).map(|node| ran.end(node).0).collect::<Vec<_>>(), truth);
     }
 }
@@ -283,9 +290,9 @@ fn two() -> Program {
 
 #[test]
 fn waiting_and_transfer_are_told_apart() {
-    let (together, _) = two().together();
-    let ran = run_graph(&together.graph, &NoNames, &ReplaySettings::default());
-    let ranks = together.by_rank(&ran);
+    let (joined, _) = two().joined();
+    let ran = run_graph(&joined.graph, &NoNames, &ReplaySettings::default());
+    let ranks = joined.by_rank(&ran);
     let told: Vec<_> = ranks
         .iter()
         .map(|rank| {
@@ -314,19 +321,21 @@ fn waiting_and_transfer_are_told_apart() {
 
 #[test]
 fn the_critical_path_goes_from_rank_to_rank() {
-    let (together, joints) = two().together();
-    let ran = run_graph(&together.graph, &NoNames, &ReplaySettings::default());
-    let names: Vec<RankNames> = [5, 5].map(|nodes| RankNames::of(&NoNames, nodes)).into();
+    let (joined, collectives) = two().joined();
+    let ran = run_graph(&joined.graph, &NoNames, &ReplaySettings::default());
+    let names: Vec<RankNames> = [5, 5]
+        .map(|nodes| RankNames::from_labels(&NoNames, nodes))
+        .into();
     let labels = RankLabels {
-        together: &together,
+        joined: &joined,
         ranks: &names,
-        joints: &joints,
+        collectives: &collectives,
     };
     let path = PathReport::new(
-        &together.graph,
+        &joined.graph,
         &labels,
         &ran,
-        &critical_path(&together.graph, &ran),
+        &critical_path(&joined.graph, &ran),
     );
     assert_eq!(path.makespan_ns, 470);
     let crossings: Vec<_> = path
@@ -349,8 +358,8 @@ fn the_critical_path_goes_from_rank_to_rank() {
             .collect::<Vec<_>>(),
         [(0, 170), (1, 300)]
     );
-    let wanted = find_node(&together.graph, &labels, "rank=1/3").expect("there");
-    let told = explain_start(&together.graph, &labels, &ran, &[], wanted);
+    let wanted = find_node(&joined.graph, &labels, "rank=1/3").expect("there");
+    let told = explain_start(&joined.graph, &labels, &ran, &[], wanted);
     assert_eq!(
         (
             told.label.rank,
@@ -363,11 +372,11 @@ fn the_critical_path_goes_from_rank_to_rank() {
 }
 
 /// One kernel per rank, from `start` for `duration`; a part may be done early.
-fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> RunGraph {
+fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> JoinedGraph {
     let rank = |(rank, (start, duration, _)): (i64, &(i64, i64, bool))| {
         let mut drawn = Drawn {
             nodes: vec![],
-            joints: vec![],
+            collectives: vec![],
             thread: *start,
             stream: 0,
             last: None,
@@ -382,7 +391,7 @@ fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> RunGraph {
         }
     };
     let ranks: Vec<RankGraph> = (0..).zip(times).map(rank).collect();
-    let parts = (0..).zip(times).map(|(rank, (.., needs_all))| MemberNodes {
+    let members = (0..).zip(times).map(|(rank, (.., needs_all))| MemberNodes {
         rank,
         arrives: 1,
         transfer: 1,
@@ -392,7 +401,7 @@ fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> RunGraph {
         &ranks,
         &[CollectiveNodes {
             name: "it".into(),
-            parts: parts.collect(),
+            members: members.collect(),
         }],
     )
     .expect("no circle")
@@ -401,14 +410,14 @@ fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> RunGraph {
 #[test]
 fn a_rank_that_was_done_before_the_last_came_contradicts_a_collective() {
     let times = [(0, 10_000, true), (12_001, 500, true)];
-    assert_eq!(kernels(&times, 0).fates, [JoinOutcome::Contradicted]);
+    assert_eq!(kernels(&times, 0).outcomes, [JoinOutcome::Contradicted]);
     assert_eq!(
         replayed(&kernels(&times, 0), 4, &["rank=1/kind=collective 9".into()])[1],
         10_000
     );
     let joined = kernels(&times, 1);
     assert_eq!(
-        (&joined.fates, replayed(&joined, 4, &[])),
+        (&joined.outcomes, replayed(&joined, 4, &[])),
         (&vec![JoinOutcome::Joined], vec![0, 12_001, 12_001, 12_501]),
         "as uncertain as clocks are"
     );
@@ -421,9 +430,9 @@ fn a_send_can_be_done_before_its_receive_but_not_the_other_way() {
         replayed(&early, 4, &["rank=0/kind=collective 2".into()]),
         [0, 6_000, 9_000, 9_500]
     );
-    assert_eq!(early.fates, [JoinOutcome::Joined]);
+    assert_eq!(early.outcomes, [JoinOutcome::Joined]);
     assert_eq!(
-        kernels(&[(9_000, 3_000, false), (0, 500, true)], 0).fates,
+        kernels(&[(9_000, 3_000, false), (0, 500, true)], 0).outcomes,
         [JoinOutcome::Contradicted]
     );
     let waits = kernels(&[(4_000, 3_000, false), (0, 7_500, true)], 0);
@@ -465,21 +474,24 @@ fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
             ..RankGraph::default()
         }
     };
-    let part = |rank, node| MemberNodes {
+    let member = |rank, node| MemberNodes {
         rank,
         arrives: node,
         transfer: node,
         needs_all: true,
     };
-    let joint = |nodes: [u32; 2]| CollectiveNodes {
+    let collective = |nodes: [u32; 2]| CollectiveNodes {
         name: String::new(),
-        parts: vec![part(0, nodes[0]), part(1, nodes[1])],
+        members: vec![member(0, nodes[0]), member(1, nodes[1])],
     };
     let ranks = [rank(0, [10, 20, 30]), rank(1, [100, 200, 300])];
-    let joined = join_graphs(&ranks, &[joint([0, 1]), joint([1, 0]), joint([2, 2])])
-        .expect("no circle is left");
+    let joined = join_graphs(
+        &ranks,
+        &[collective([0, 1]), collective([1, 0]), collective([2, 2])],
+    )
+    .expect("no circle is left");
     assert_eq!(
-        joined.fates,
+        joined.outcomes,
         [
             JoinOutcome::Joined,
             JoinOutcome::OutOfOrder,
@@ -487,9 +499,12 @@ fn without_times_ranks_wait_for_each_other_and_opposite_orders_are_taken_out() {
         ]
     );
     assert_eq!(replayed(&joined, 6, &[]), [110, 130, 330, 100, 300, 600]);
-    let all =
-        join_graphs(&ranks, &[joint([0, 0]), joint([1, 1]), joint([2, 2])]).expect("in order");
+    let all = join_graphs(
+        &ranks,
+        &[collective([0, 0]), collective([1, 1]), collective([2, 2])],
+    )
+    .expect("in order");
     assert_eq!(replayed(&all, 6, &[]), [10, 120, 330, 100, 300, 600]);
-    let wrong = join_graphs(&ranks, &[joint([0, 3])]);
+    let wrong = join_graphs(&ranks, &[collective([0, 3])]);
     assert_eq!(wrong.err(), Some(Error::NoSuchNode { node: 1, from: 3 }));
 }

@@ -5,15 +5,15 @@ use CollectiveKind::{AllReduce, Recv, Send};
 
 /// Ranks that come at `starts` to an all-reduce that ends at 400.
 fn meeting(starts: &[i64]) -> Vec<RankSummary> {
-    let members: Vec<u64> = (0..starts.len() as u64).collect();
+    let group_ranks: Vec<u64> = (0..starts.len() as u64).collect();
     let mut ranks: Vec<RankSummary> = (0..)
         .zip(starts)
-        .map(|(at, _)| rank(at, starts.len() as i64, &[&members]))
+        .map(|(at, _)| rank(at, starts.len() as i64, &[&group_ranks]))
         .collect();
     ranks
         .iter_mut()
         .zip(starts)
-        .for_each(|(facts, start)| collective(facts, AllReduce, 0, 5, (*start, 400)));
+        .for_each(|(summary, start)| collective(summary, AllReduce, 0, 5, (*start, 400)));
     ranks
 }
 
@@ -64,7 +64,8 @@ fn each_side_has_its_own_clock() {
     let communication = &mut ranks[1].communications[0];
     (communication.start_ns, communication.end_ns) =
         (communication.start_ns + 5_000, communication.end_ns + 5_000);
-    communication.runs = CommExtent::of(10, (communication.start_ns, communication.end_ns));
+    communication.extent =
+        CommExtent::from_node(10, (communication.start_ns, communication.end_ns));
     let clocks = align_clocks(&ranks, &join_ranks(&ranks));
     assert_eq!(clocks[1].offset_ns, -5_000);
     assert_eq!(
@@ -86,7 +87,7 @@ fn who_waits_is_released_after_the_arrival_also_by_clocks_that_drift() {
         let mut ranks = meeting(&[0, 3_000_000]);
         ranks
             .iter_mut()
-            .for_each(|facts| facts.communications[0].runs.end_ns = 9_000_000);
+            .for_each(|summary| summary.communications[0].extent.end_ns = 9_000_000);
         let drift = Some(ClockDrift {
             ppb,
             uncertainty_ppb: 0,
@@ -134,12 +135,12 @@ fn nobody_knows_who_came_last_where_a_rank_is_missing() {
 #[test]
 fn calls_that_have_returned_meet_where_their_workers_run_them() {
     let mut ranks = meeting(&[0, 300, 20]);
-    for facts in &mut ranks {
-        let communication = &mut facts.communications[0];
+    for summary in &mut ranks {
+        let communication = &mut summary.communications[0];
         communication.end_ns = communication.start_ns + 10;
-        communication.runs = CommExtent::of(20, (communication.start_ns + 5, 400));
+        communication.extent = CommExtent::from_node(20, (communication.start_ns + 5, 400));
     }
-    ranks[2].communications[0].runs = CommExtent::of(20, (350, 400));
+    ranks[2].communications[0].extent = CommExtent::from_node(20, (350, 400));
     let found = of(&ranks, &[]);
     assert_eq!(
         brief(&found),
@@ -153,6 +154,6 @@ fn calls_that_have_returned_meet_where_their_workers_run_them() {
         [found.of_rank[0][0].node, found.of_rank[2][0].node],
         [20, 20]
     );
-    ranks[0].communications[0].runs.end_ns = 301;
+    ranks[0].communications[0].extent.end_ns = 301;
     assert_eq!(of(&ranks, &[]).gone_on, 1);
 }

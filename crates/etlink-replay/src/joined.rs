@@ -8,20 +8,20 @@
 //! rank 1   =============== arrives    transfer ======
 //! ```
 //! A node that communicates is cut in two: the rank arrives, which takes no time, and what it does when the last has arrived,
-//! the transfer. The time between is a wait, a hole. All parts of a joint arrive at one meeting, a node without length that
+//! the transfer. The time between is a wait, a hole. All parts of a collective arrive at one meeting, a node without length that
 //! belongs to no rank, and a transfer waits for the meeting: two edges per part, so all is linear in ranks and nodes. Where the
 //! node that ends with the transfer is another than the one that begins it (an op and its wait), only the latter is cut short.
 //!
-//! A joint that the measured times contradict, by a rank that was done before the last had come, holds nothing together.
-//! Neither does one that would close a circle: ranks do two joints in opposite order. Both are counted.
+//! A collective that the measured times contradict, by a rank that was done before the last had come, holds nothing together.
+//! Neither does one that would close a circle: ranks do two collectives in opposite order. Both are counted.
 
 mod build;
-mod joints;
+mod collectives;
 mod labels;
 mod plan;
 mod ranks;
 
-pub use joints::{JoinedCollectives, collective_nodes};
+pub use collectives::{JoinedCollectives, collective_nodes};
 pub use labels::{RankLabels, RankNames};
 pub use ranks::{CollectiveTimes, RankFigures};
 
@@ -47,10 +47,10 @@ pub struct CollectiveNodes {
     /// For people: what and between whom.
     pub name: String,
     /// At most one per rank.
-    pub parts: Vec<MemberNodes>,
+    pub members: Vec<MemberNodes>,
 }
 
-/// One rank's part of a joint. Nodes are numbered as in the rank's graph.
+/// One rank's part of a collective. Nodes are numbered as in the rank's graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberNodes {
     /// Which rank, by place.
@@ -63,7 +63,7 @@ pub struct MemberNodes {
     pub needs_all: bool,
 }
 
-/// What became of a joint.
+/// What became of a collective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JoinOutcome {
@@ -78,11 +78,11 @@ pub enum JoinOutcome {
 
 /// The graphs of all ranks as one.
 #[derive(Clone, Debug, Default)]
-pub struct RunGraph {
+pub struct JoinedGraph {
     /// To be run as any other. The ranks' nodes come first, rank by rank, then arrivals, then meetings.
     pub graph: ReplayGraph,
-    /// By joint.
-    pub fates: Vec<JoinOutcome>,
+    /// By collective.
+    pub outcomes: Vec<JoinOutcome>,
     plan: Plan,
 }
 
@@ -90,16 +90,23 @@ pub struct RunGraph {
 ///
 /// # Errors
 /// More nodes or edges than can be numbered; a part that names no node.
-pub fn join_graphs(ranks: &[RankGraph], joints: &[CollectiveNodes]) -> Result<RunGraph, Error> {
+pub fn join_graphs(
+    ranks: &[RankGraph],
+    collectives: &[CollectiveNodes],
+) -> Result<JoinedGraph, Error> {
     let mut plan = Plan::new(ranks)?;
-    let mut fates = plan.place(ranks, joints)?;
+    let mut outcomes = plan.place(ranks, collectives)?;
     let graph = match build(ranks, &plan).finish() {
         Err(Error::Cycle(_)) => {
             let jammed = build(ranks, &plan).jammed(plan.meeting_nodes());
-            plan.take_out(ranks, joints, &jammed, &mut fates);
+            plan.take_out(ranks, collectives, &jammed, &mut outcomes);
             build(ranks, &plan).finish()?
         }
         graph => graph?,
     };
-    Ok(RunGraph { graph, fates, plan })
+    Ok(JoinedGraph {
+        graph,
+        outcomes,
+        plan,
+    })
 }

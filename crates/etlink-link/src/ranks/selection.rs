@@ -61,7 +61,7 @@ impl ExcludeReason {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunSelection {
     /// Per trace, why it is left out; `None`: it is joined.
-    pub left_out: Vec<Option<ExcludeReason>>,
+    pub excluded: Vec<Option<ExcludeReason>>,
     /// Number of ranks of the run, if any of its traces says it.
     pub world_size: Option<i64>,
     /// Ranks of the run of which no trace is there, ascending; the first 1024.
@@ -70,39 +70,39 @@ pub struct RunSelection {
 
 /// Looks at the traces of a folder, by rank. With `all`, only a second trace of a rank is left out.
 pub fn select_run(ranks: &[RankSummary], all: bool) -> RunSelection {
-    let mut company = RunSelection {
-        left_out: vec![None; ranks.len()],
+    let mut selection = RunSelection {
+        excluded: vec![None; ranks.len()],
         ..RunSelection::default()
     };
-    company.world_size = most(ranks.iter().filter_map(|facts| facts.world_size));
+    selection.world_size = most(ranks.iter().filter_map(|summary| summary.world_size));
     if !all {
-        company.by_world(ranks);
-        company.by_time(ranks);
+        selection.by_world(ranks);
+        selection.by_time(ranks);
     }
     let mut seen = BTreeSet::new();
-    for (facts, left_out) in ranks.iter().zip(&mut company.left_out) {
-        if left_out.is_none() && !seen.insert(facts.rank) {
-            *left_out = Some(ExcludeReason::SameRank);
+    for (summary, excluded) in ranks.iter().zip(&mut selection.excluded) {
+        if excluded.is_none() && !seen.insert(summary.rank) {
+            *excluded = Some(ExcludeReason::SameRank);
         }
     }
-    let world = company
+    let world = selection
         .world_size
         .or(seen.last().map(|last| last.saturating_add(1)))
         .unwrap_or(0);
-    company.absent = (0..world)
+    selection.absent = (0..world)
         .filter(|rank| !seen.contains(rank))
         .take(1024)
         .collect();
-    company
+    selection
 }
 
 impl RunSelection {
     fn by_world(&mut self, ranks: &[RankSummary]) {
         let Some(most) = self.world_size else { return };
-        for (facts, left_out) in ranks.iter().zip(&mut self.left_out) {
-            *left_out = match facts.world_size {
+        for (summary, excluded) in ranks.iter().zip(&mut self.excluded) {
+            *excluded = match summary.world_size {
                 Some(own) if own != most => Some(ExcludeReason::WorldSize { own, most }),
-                _ if facts.rank >= most => Some(ExcludeReason::BeyondWorld { world_size: most }),
+                _ if summary.rank >= most => Some(ExcludeReason::BeyondWorld { world_size: most }),
                 _ => None,
             };
         }
@@ -111,39 +111,45 @@ impl RunSelection {
     /// Windows that follow each other closely are one cluster; the largest is the run, the earliest of equals.
     fn by_time(&mut self, ranks: &[RankSummary]) {
         let mut order: Vec<usize> = (0..ranks.len())
-            .filter(|at| self.left_out[*at].is_none())
+            .filter(|at| self.excluded[*at].is_none())
             .collect();
         order.sort_by_key(|at| ranks[*at].window_ns);
         let mut clusters: Vec<(i64, i64, Vec<usize>)> = vec![];
         for at in order {
             let (start, end) = ranks[at].window_ns;
             match clusters.last_mut() {
-                Some((_, last, members)) if start.saturating_sub(*last) <= APART_NS => {
+                Some((_, last, group_ranks)) if start.saturating_sub(*last) <= APART_NS => {
                     *last = end.max(*last);
-                    members.push(at);
+                    group_ranks.push(at);
                 }
                 _ => clusters.push((start, end, vec![at])),
             }
         }
-        let Some(most) = clusters.iter().map(|(.., members)| members.len()).max() else {
+        let Some(most) = clusters
+            .iter()
+            .map(|(.., group_ranks)| group_ranks.len())
+            .max()
+        else {
             return;
         };
         let Some(run) = clusters
             .iter()
-            .position(|(.., members)| members.len() == most)
+            .position(|(.., group_ranks)| group_ranks.len() == most)
         else {
             return;
         };
         let (start, end) = (clusters[run].0, clusters[run].1);
-        for (at, (from, to, members)) in clusters.iter().enumerate().filter(|(at, _)| *at != run) {
+        for (at, (from, to, group_ranks)) in
+            clusters.iter().enumerate().filter(|(at, _)| *at != run)
+        {
             let apart_ns = if at < run {
                 to.saturating_sub(start)
             } else {
                 from.saturating_sub(end)
             };
-            members
+            group_ranks
                 .iter()
-                .for_each(|member| self.left_out[*member] = Some(ExcludeReason::Time { apart_ns }));
+                .for_each(|member| self.excluded[*member] = Some(ExcludeReason::Time { apart_ns }));
         }
     }
 }
@@ -164,7 +170,7 @@ mod tests {
 
     const S: i64 = 1_000_000_000;
 
-    fn facts(rank: i64, world_size: Option<i64>, start_s: i64) -> RankSummary {
+    fn summary(rank: i64, world_size: Option<i64>, start_s: i64) -> RankSummary {
         RankSummary {
             rank,
             world_size,
@@ -175,29 +181,29 @@ mod tests {
 
     #[test]
     fn gaps_are_named() {
-        let company = select_run(&[0, 1, 3].map(|rank| facts(rank, Some(4), 100)), false);
+        let selection = select_run(&[0, 1, 3].map(|rank| summary(rank, Some(4), 100)), false);
         assert_eq!(
-            (company.absent, company.world_size, company.left_out),
+            (selection.absent, selection.world_size, selection.excluded),
             (vec![2], Some(4), vec![None; 3])
         );
         assert_eq!(
-            super::select_run(&[0, 1, 3].map(|rank| facts(rank, None, 100)), false).absent,
+            super::select_run(&[0, 1, 3].map(|rank| summary(rank, None, 100)), false).absent,
             [2]
         );
     }
 
     #[test]
     fn the_second_trace_of_a_rank_is_left_out() {
-        let company = select_run(
+        let selection = select_run(
             &[
-                facts(0, None, 100),
-                facts(1, None, 100),
-                facts(1, None, 101),
+                summary(0, None, 100),
+                summary(1, None, 100),
+                summary(1, None, 101),
             ],
             false,
         );
         assert_eq!(
-            company.left_out,
+            selection.excluded,
             [None, None, Some(ExcludeReason::SameRank)]
         );
     }
@@ -205,15 +211,15 @@ mod tests {
     #[test]
     fn ranks_of_a_run_of_another_size_are_left_out() {
         let ranks = [
-            facts(0, Some(2), 100),
-            facts(1, Some(2), 100),
-            facts(2, Some(8), 100),
-            facts(3, None, 100),
+            summary(0, Some(2), 100),
+            summary(1, Some(2), 100),
+            summary(2, Some(8), 100),
+            summary(3, None, 100),
         ];
         let found = select_run(&ranks, false);
         let beyond = Some(ExcludeReason::BeyondWorld { world_size: 2 });
         assert_eq!(
-            found.left_out,
+            found.excluded,
             [
                 None,
                 None,
@@ -222,7 +228,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            select_run(&ranks, true).left_out,
+            select_run(&ranks, true).excluded,
             [None; 4],
             "when all shall be joined"
         );
@@ -231,12 +237,12 @@ mod tests {
     #[test]
     fn ranks_of_another_day_are_left_out() {
         let ranks = [
-            facts(0, Some(3), 86_400),
-            facts(1, Some(3), 100),
-            facts(2, Some(3), 150),
+            summary(0, Some(3), 86_400),
+            summary(1, Some(3), 100),
+            summary(2, Some(3), 150),
         ];
         assert_eq!(
-            select_run(&ranks, false).left_out,
+            select_run(&ranks, false).excluded,
             [
                 Some(ExcludeReason::Time {
                     apart_ns: (86_400 - 152) * S

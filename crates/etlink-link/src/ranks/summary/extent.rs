@@ -63,7 +63,7 @@ impl Carriers {
     }
 
     /// Where the communication of this node, which is of a host op, runs.
-    pub(super) fn runs(&self, trace: &LinkedTrace, node: u32) -> CommExtent {
+    pub(super) fn extent(&self, trace: &LinkedTrace, node: u32) -> CommExtent {
         let op = OpIdx(trace.nodes.source[node as usize]);
         if let Some((_, slice)) = self
             .ranges
@@ -114,7 +114,7 @@ impl Carriers {
 pub(super) fn of_node(trace: &LinkedTrace, index: u32) -> CommExtent {
     let node = trace.nodes.get(index as usize);
     let start_ns = trace.device.header.base_ns.saturating_add(node.start.0);
-    CommExtent::of(index, (start_ns, start_ns.saturating_add(node.duration.0)))
+    CommExtent::from_node(index, (start_ns, start_ns.saturating_add(node.duration.0)))
 }
 
 fn runs_it(trace: &LinkedTrace, node: &Node) -> bool {

@@ -24,7 +24,7 @@ pub struct StragglerStats {
     /// Global rank.
     pub rank: i64,
     /// Collectives and messages that it takes part in.
-    pub joints: u64,
+    pub collectives: u64,
     /// Those in which it came last.
     pub last: u64,
     /// What the others waited for it in those, summed over the others, ns.
@@ -45,13 +45,13 @@ pub struct StepStragglers {
     /// How long it was on the rank on which it was longest, ns; 0 if it is no step.
     pub longest_ns: i64,
     /// Collectives and messages whose last rank launched its side in this step.
-    pub joints: u64,
+    pub collectives: u64,
     /// Those of which another rank launched its side in another step.
-    pub torn: u64,
+    pub spans_steps: u64,
     /// What all ranks waited in them, ns.
     pub waited_ns: i64,
     /// The ranks that the others waited for, that which caused most first; no more than 8.
-    pub late: Vec<StragglerStats>,
+    pub stragglers: Vec<StragglerStats>,
 }
 
 /// Sums per rank, in the ranks' order.
@@ -61,38 +61,38 @@ pub fn straggler_stats(
     clocks: &[RankClock],
 ) -> Vec<StragglerStats> {
     let mut sums = Sums::new(ranks);
-    join.joints
+    join.matches
         .iter()
-        .filter_map(|joint| collective_arrivals(ranks, clocks, joint))
+        .filter_map(|matched| collective_arrivals(ranks, clocks, matched))
         .for_each(|arrivals| sums.add(&arrivals));
     sums.ranks
 }
 
-/// Sums per step, in order of time; what is of no step comes first. O(joints log joints + steps · ranks).
+/// Sums per step, in order of time; what is of no step comes first. O(collectives log collectives + steps · ranks).
 pub fn step_stragglers(
     ranks: &[RankSummary],
     join: &RunJoin,
     clocks: &[RankClock],
 ) -> Vec<StepStragglers> {
     let mut of_step: BTreeMap<Option<&str>, Vec<&CollectiveMatch>> = BTreeMap::new();
-    for joint in &join.joints {
-        let Some(arrivals) = collective_arrivals(ranks, clocks, joint) else {
+    for matched in &join.matches {
+        let Some(arrivals) = collective_arrivals(ranks, clocks, matched) else {
             continue;
         };
         let Some((CollectiveArrival { rank: last, .. }, ..)) = last_of(&arrivals) else {
             continue;
         };
-        let step = joint
-            .parts
+        let step = matched
+            .members
             .iter()
-            .find(|part| part.rank == last)
-            .and_then(|part| step(ranks, *part));
-        of_step.entry(step).or_default().push(joint);
+            .find(|member| member.rank == last)
+            .and_then(|member| step(ranks, *member));
+        of_step.entry(step).or_default().push(matched);
     }
     let lengths = lengths(ranks, clocks);
     let mut steps: Vec<StepStragglers> = of_step
         .into_iter()
-        .map(|(name, joints)| one(ranks, clocks, name, &joints, &lengths))
+        .map(|(name, matches)| one(ranks, clocks, name, &matches, &lengths))
         .collect();
     steps.sort_by(|a, b| {
         (a.step.is_some(), a.start_ns, &a.step).cmp(&(b.step.is_some(), b.start_ns, &b.step))
@@ -104,14 +104,14 @@ fn one(
     ranks: &[RankSummary],
     clocks: &[RankClock],
     name: Option<&str>,
-    joints: &[&CollectiveMatch],
+    matches: &[&CollectiveMatch],
     lengths: &BTreeMap<&str, (i64, i64)>,
 ) -> StepStragglers {
     let mut sums = Sums::new(ranks);
     let mut first = i64::MAX;
-    for arrivals in joints
+    for arrivals in matches
         .iter()
-        .filter_map(|joint| collective_arrivals(ranks, clocks, joint))
+        .filter_map(|matched| collective_arrivals(ranks, clocks, matched))
     {
         sums.add(&arrivals);
         first = arrivals
@@ -132,31 +132,36 @@ fn one(
     let (start_ns, longest_ns) = name
         .and_then(|name| lengths.get(name).copied())
         .unwrap_or((first, 0));
-    let torn = joints
+    let spans_steps = matches
         .iter()
-        .filter(|joint| joint.parts.iter().any(|part| step(ranks, *part) != name))
+        .filter(|matched| {
+            matched
+                .members
+                .iter()
+                .any(|member| step(ranks, *member) != name)
+        })
         .count() as u64;
     StepStragglers {
         step: name.map(str::to_owned),
         start_ns,
         longest_ns,
-        joints: joints.len() as u64,
-        torn,
+        collectives: matches.len() as u64,
+        spans_steps,
         waited_ns,
-        late,
+        stragglers: late,
     }
 }
 
-fn step(ranks: &[RankSummary], part: MatchMember) -> Option<&str> {
-    let facts = ranks.get(part.rank as usize)?;
-    Some(facts.steps.get(part.communication)?.name.as_str())
+fn step(ranks: &[RankSummary], member: MatchMember) -> Option<&str> {
+    let summary = ranks.get(member.rank as usize)?;
+    Some(summary.steps.get(member.communication)?.name.as_str())
 }
 
 /// Per step, its first start and the longest that it took on a rank.
 fn lengths<'f>(ranks: &'f [RankSummary], clocks: &[RankClock]) -> BTreeMap<&'f str, (i64, i64)> {
     let mut lengths: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
-    for (at, facts) in ranks.iter().enumerate() {
-        for step in &facts.steps.all {
+    for (at, summary) in ranks.iter().enumerate() {
+        for step in &summary.steps.all {
             let (start, length) = (
                 aligned(clocks, at as u32, step.start_ns),
                 step.end_ns.saturating_sub(step.start_ns),
@@ -177,8 +182,8 @@ impl Sums {
         Sums {
             ranks: ranks
                 .iter()
-                .map(|facts| StragglerStats {
-                    rank: facts.rank,
+                .map(|summary| StragglerStats {
+                    rank: summary.rank,
                     ..StragglerStats::default()
                 })
                 .collect(),
@@ -190,7 +195,7 @@ impl Sums {
             let Some(rank) = self.ranks.get_mut(arrival.rank as usize) else {
                 continue;
             };
-            rank.joints += 1;
+            rank.collectives += 1;
             rank.waited_ns = rank.waited_ns.saturating_add(arrival.waits_ns);
         }
         let Some((last, caused, alone)) = last_of(arrivals) else {
@@ -212,7 +217,7 @@ pub(super) fn aligned(clocks: &[RankClock], at: u32, ns: i64) -> i64 {
         .map_or(ns, |clock| clock.aligned(ns))
 }
 
-/// One rank's side of a joint.
+/// One rank's side of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CollectiveArrival {
     /// When it came, ns by the first rank's clock.
@@ -223,25 +228,30 @@ pub struct CollectiveArrival {
     pub waits_ns: i64,
 }
 
-/// How the ranks came, ascending in time; `None` for joints that not all have.
+/// How the ranks came, ascending in time; `None` for collectives that not all have.
 pub fn collective_arrivals(
     ranks: &[RankSummary],
     clocks: &[RankClock],
-    joint: &CollectiveMatch,
+    matched: &CollectiveMatch,
 ) -> Option<Vec<CollectiveArrival>> {
-    let at_ns =
-        |part: &MatchMember| aligned(clocks, part.rank, side(ranks, *part).1.runs.arrival_ns);
-    let last = joint.parts.iter().map(at_ns).max()?;
-    let arrival = |part: &MatchMember| {
-        let communication = side(ranks, *part).1;
-        let runs = communication.runs;
-        let gone_on = runs.is_transfer
+    let at_ns = |member: &MatchMember| {
+        aligned(
+            clocks,
+            member.rank,
+            side(ranks, *member).1.extent.arrival_ns,
+        )
+    };
+    let last = matched.members.iter().map(at_ns).max()?;
+    let arrival = |member: &MatchMember| {
+        let communication = side(ranks, *member).1;
+        let extent = communication.extent;
+        let gone_on = extent.is_transfer
             && !communication.needs_all()
-            && aligned(clocks, part.rank, runs.end_ns) < last;
-        let since = aligned(clocks, part.rank, runs.start_ns.max(runs.arrival_ns));
+            && aligned(clocks, member.rank, extent.end_ns) < last;
+        let since = aligned(clocks, member.rank, extent.start_ns.max(extent.arrival_ns));
         CollectiveArrival {
-            at_ns: at_ns(part),
-            rank: part.rank,
+            at_ns: at_ns(member),
+            rank: member.rank,
             waits_ns: if gone_on {
                 0
             } else {
@@ -249,9 +259,9 @@ pub fn collective_arrivals(
             },
         }
     };
-    let mut arrivals: Vec<CollectiveArrival> = joint.parts.iter().map(arrival).collect();
+    let mut arrivals: Vec<CollectiveArrival> = matched.members.iter().map(arrival).collect();
     arrivals.sort_unstable();
-    (joint.is_whole() && arrivals.len() > 1).then_some(arrivals)
+    (matched.is_whole() && arrivals.len() > 1).then_some(arrivals)
 }
 
 /// The last arrival, what all others waited for it, and what they would not have but for it.

@@ -1,7 +1,7 @@
 //! Who made whom wait: in a collective the rank that came last all others, in a message the sender the receiver.
 
 use super::join::side;
-use super::lateness::{aligned, collective_arrivals};
+use super::stragglers::{aligned, collective_arrivals};
 use super::{CommChannel, MatchMember, RankClock, RankSummary, RunJoin};
 use etlink_model::CollectiveKind;
 
@@ -32,29 +32,32 @@ pub struct WaitCauses {
     pub gone_on: u64,
 }
 
-/// Of all joints that every rank whose trace is here has. O(communications log ranks).
+/// Of all collectives that every rank whose trace is here has. O(communications log ranks).
 pub fn wait_causes(ranks: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> WaitCauses {
     let mut found = WaitCauses {
         of_rank: vec![vec![]; ranks.len()],
         ..WaitCauses::default()
     };
-    for joint in &join.joints {
-        let Some(arrivals) = collective_arrivals(ranks, clocks, joint) else {
+    for matched in &join.matches {
+        let Some(arrivals) = collective_arrivals(ranks, clocks, matched) else {
             continue;
         };
-        let message = matches!(joint.channel, CommChannel::Message { .. });
-        let sends = |part: &&MatchMember| side(ranks, **part).1.kind == CollectiveKind::Send;
+        let message = matches!(matched.channel, CommChannel::Message { .. });
+        let sends = |member: &&MatchMember| side(ranks, **member).1.kind == CollectiveKind::Send;
         let last = arrivals.last().map(|arrival| arrival.rank);
-        let Some(from) = joint.parts.iter().find(|part| {
+        let Some(from) = matched.members.iter().find(|member| {
             if message {
-                sends(part)
+                sends(member)
             } else {
-                Some(part.rank) == last
+                Some(member.rank) == last
             }
         }) else {
             continue;
         };
-        let others = joint.parts.iter().filter(|part| part.rank != from.rank);
+        let others = matched
+            .members
+            .iter()
+            .filter(|member| member.rank != from.rank);
         others.for_each(|to| found.add(ranks, clocks, (*from, *to), message));
     }
     found
@@ -69,15 +72,16 @@ impl WaitCauses {
         message: bool,
     ) {
         let (cause, effect) = (side(ranks, from).1, side(ranks, to).1);
-        let (given, since) = (cause.runs.arrives, cause.runs.arrival_ns);
+        let (given, since) = (cause.extent.arrives, cause.extent.arrival_ns);
         let there = aligned(clocks, from.rank, since);
-        if !message && there <= aligned(clocks, to.rank, effect.runs.arrival_ns) {
+        if !message && there <= aligned(clocks, to.rank, effect.extent.arrival_ns) {
             // they came at the same instant
             return;
         }
-        let runs = effect.runs;
-        let at_ns = own(clocks, to.rank, there.saturating_add(1), runs.start_ns).max(runs.start_ns);
-        if at_ns >= runs.end_ns.max(runs.start_ns.saturating_add(1)) {
+        let extent = effect.extent;
+        let at_ns =
+            own(clocks, to.rank, there.saturating_add(1), extent.start_ns).max(extent.start_ns);
+        if at_ns >= extent.end_ns.max(extent.start_ns.saturating_add(1)) {
             self.gone_on += 1;
             return;
         }
@@ -91,15 +95,15 @@ impl WaitCauses {
             message,
         };
         let waits = WaitCause {
-            node: runs.waits,
+            node: extent.waits,
             number,
             at_ns,
             waits: true,
             message,
         };
-        for (part, release) in [(from, gives), (to, waits)] {
+        for (member, release) in [(from, gives), (to, waits)] {
             self.of_rank
-                .get_mut(part.rank as usize)
+                .get_mut(member.rank as usize)
                 .into_iter()
                 .for_each(|of| of.push(release));
         }

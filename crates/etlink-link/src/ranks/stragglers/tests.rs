@@ -7,9 +7,9 @@ use etlink_model::CollectiveKind::AllReduce;
 fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<RankSummary>, RunJoin) {
     let mut ranks: Vec<RankSummary> = (0..3).map(|at| rank(at, 3, &[&[0, 1, 2]])).collect();
     for (round, starts) in (0..).zip(rounds) {
-        for (facts, start) in ranks.iter_mut().zip(starts) {
+        for (summary, start) in ranks.iter_mut().zip(starts) {
             collective(
-                facts,
+                summary,
                 AllReduce,
                 0,
                 round,
@@ -17,13 +17,13 @@ fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<RankSummary>, RunJoin) {
             );
         }
     }
-    for (facts, of) in ranks.iter_mut().zip(of) {
+    for (summary, of) in ranks.iter_mut().zip(of) {
         let step = |(name, start_ns, end_ns): (&str, i64, i64)| StepSpan {
             name: name.into(),
-            start_ns: start_ns + facts.rank,
+            start_ns: start_ns + summary.rank,
             end_ns,
         };
-        facts.steps = RankSteps {
+        summary.steps = RankSteps {
             all: [("ProfilerStep#9", 0, 1950), ("ProfilerStep#10", 1950, 4000)]
                 .map(step)
                 .into(),
@@ -42,7 +42,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
         sums[2],
         StragglerStats {
             rank: 2,
-            joints: 2,
+            collectives: 2,
             last: 1,
             caused_ns: 320 + 300,
             alone_ns: 300,
@@ -53,7 +53,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
         sums[1],
         StragglerStats {
             rank: 1,
-            joints: 2,
+            collectives: 2,
             last: 1,
             caused_ns: 50 + 40,
             alone_ns: 40,
@@ -64,7 +64,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
         sums[0],
         StragglerStats {
             rank: 0,
-            joints: 2,
+            collectives: 2,
             last: 0,
             caused_ns: 0,
             alone_ns: 0,
@@ -82,8 +82,8 @@ fn each_step_has_its_stragglers() {
         .map(|step| {
             (
                 step.step.as_deref(),
-                step.joints,
-                step.torn,
+                step.collectives,
+                step.spans_steps,
                 step.waited_ns,
                 step.longest_ns,
             )
@@ -97,7 +97,7 @@ fn each_step_has_its_stragglers() {
         ]
     );
     let late = |step: &StepStragglers| {
-        step.late
+        step.stragglers
             .iter()
             .map(|rank| (rank.rank, rank.caused_ns))
             .collect::<Vec<_>>()
@@ -118,7 +118,7 @@ fn a_collective_is_of_the_step_in_which_the_last_launched_it() {
     let (ranks, join) = drawn(&[[0, 20, 320]], [&[0], &[0], &[1]]);
     let steps = step_stragglers(&ranks, &join, &[]);
     assert_eq!(
-        (steps.len(), steps[0].step.as_deref(), steps[0].torn),
+        (steps.len(), steps[0].step.as_deref(), steps[0].spans_steps),
         (1, Some("ProfilerStep#10"), 1)
     );
 }

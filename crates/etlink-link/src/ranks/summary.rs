@@ -1,12 +1,12 @@
 //! What is kept of one rank to join it with the others.
 
-mod runs;
+mod extent;
 
 use super::{GroupResolver, RankSteps, needs_all_ranks};
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{Collective, CollectiveKind, NameId, Names, dtype_bytes};
+use extent::{Carriers, of_node};
 use indexmap::IndexSet;
-use runs::{Carriers, of_node};
 use rustc_hash::FxBuildHasher;
 
 /// One rank's communications and what tells whether it belongs to the run.
@@ -60,7 +60,7 @@ pub struct Communication {
     /// Node of the linked trace.
     pub node: u32,
     /// With whom.
-    pub party: Peers,
+    pub peers: Peers,
     /// Type.
     pub kind: CollectiveKind,
     /// Element type, a name of [`RankSummary::names`].
@@ -78,7 +78,7 @@ pub struct Communication {
     /// Whether it is a device row: then it ends when its transfer does.
     pub on_device: bool,
     /// Where it goes on.
-    pub runs: CommExtent,
+    pub extent: CommExtent,
 }
 
 /// The nodes in which a communication goes on: its own, or, where calls return at once (Gloo), those that carry it out.
@@ -100,7 +100,7 @@ pub struct CommExtent {
 
 impl CommExtent {
     /// A node that is all of it, with its start and end.
-    pub fn of(node: u32, (start_ns, end_ns): (i64, i64)) -> CommExtent {
+    pub fn from_node(node: u32, (start_ns, end_ns): (i64, i64)) -> CommExtent {
         CommExtent {
             arrives: node,
             arrival_ns: start_ns,
@@ -127,10 +127,10 @@ impl Communication {
 impl RankSummary {
     /// The communications of `trace`, which is that of `rank`. Nodes that only a kernel's name tells are counted.
     /// O(nodes).
-    pub fn of(trace: &LinkedTrace, rank: i64) -> RankSummary {
+    pub fn from_trace(trace: &LinkedTrace, rank: i64) -> RankSummary {
         let (known, base) = (GroupResolver::new(trace), trace.device.header.base_ns);
         let mut groups: IndexSet<GroupIdentity, FxBuildHasher> = IndexSet::default();
-        let mut facts = RankSummary {
+        let mut summary = RankSummary {
             rank,
             world_size: trace.report.world_size.or(trace.device.header.world_size),
             window_ns: window(trace),
@@ -144,26 +144,26 @@ impl RankSummary {
             .filter(|(_, node)| node.first)
         {
             let Some(found) = trace.collective(&node) else {
-                facts.unrecorded += 1;
+                summary.unrecorded += 1;
                 continue;
             };
             let kind = found.kind();
-            let Some(party) = party(&known, &found, &mut groups) else {
+            let Some(peers) = peers(&known, &found, &mut groups) else {
                 continue;
             };
             let start_ns = base.saturating_add(node.start.0);
             let end_ns = start_ns.saturating_add(node.duration.0);
             let (in_bytes, bytes) = sizes(&found);
-            let dtype = facts.names.intern(found.names.get(found.record.dtype));
-            let runs = match node.on_device {
+            let dtype = summary.names.intern(found.names.get(found.record.dtype));
+            let extent = match node.on_device {
                 true => of_node(trace, small(index)),
                 false => carriers
                     .get_or_insert_with(|| Carriers::of(trace))
-                    .runs(trace, small(index)),
+                    .extent(trace, small(index)),
             };
-            facts.communications.push(Communication {
+            summary.communications.push(Communication {
                 node: small(index),
-                party,
+                peers,
                 kind,
                 dtype,
                 in_bytes,
@@ -172,18 +172,18 @@ impl RankSummary {
                 start_ns,
                 end_ns,
                 on_device: node.on_device,
-                runs,
+                extent,
             });
         }
-        facts.groups = groups.into_iter().collect();
-        facts.steps = RankSteps::new(
+        summary.groups = groups.into_iter().collect();
+        summary.steps = RankSteps::new(
             trace,
-            facts
+            summary
                 .communications
                 .iter()
                 .map(|communication| communication.node as usize),
         );
-        facts
+        summary
     }
 }
 
@@ -197,7 +197,7 @@ fn window(trace: &LinkedTrace) -> (i64, i64) {
 }
 
 /// With whom; `None` for what is no communication.
-fn party(
+fn peers(
     known: &GroupResolver<'_>,
     found: &CollectiveRef<'_>,
     groups: &mut IndexSet<GroupIdentity, FxBuildHasher>,

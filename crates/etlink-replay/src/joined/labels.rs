@@ -1,6 +1,6 @@
 //! What the nodes of all ranks are called.
 
-use super::{CollectiveNodes, RunGraph};
+use super::{CollectiveNodes, JoinedGraph};
 use crate::labels::LabelSource;
 use etlink_model::{Correlation, NameId, Names};
 
@@ -16,7 +16,7 @@ pub struct RankNames {
 
 impl RankNames {
     /// Takes those of so many nodes. O(nodes).
-    pub fn of(labels: &dyn LabelSource, nodes: usize) -> RankNames {
+    pub fn from_labels(labels: &dyn LabelSource, nodes: usize) -> RankNames {
         let all = || 0..u32::try_from(nodes).unwrap_or(u32::MAX);
         let mut names = Names::default();
         let name = all().map(|node| names.intern(labels.name(node))).collect();
@@ -64,15 +64,15 @@ impl LabelSource for RankNames {
     }
 }
 
-/// The names of all ranks and joints. Nodes bear the numbers that they have in their ranks.
+/// The names of all ranks and collectives. Nodes bear the numbers that they have in their ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct RankLabels<'l> {
     /// Whose nodes they are.
-    pub together: &'l RunGraph,
+    pub joined: &'l JoinedGraph,
     /// By rank.
     pub ranks: &'l [RankNames],
     /// As they were joined.
-    pub joints: &'l [CollectiveNodes],
+    pub collectives: &'l [CollectiveNodes],
 }
 
 /// Where a node of the common graph comes from.
@@ -83,10 +83,10 @@ enum Origin {
 
 impl RankLabels<'_> {
     fn origin(&self, node: u32) -> Origin {
-        let plan = &self.together.plan;
+        let plan = &self.joined.plan;
         let meeting = node.checked_sub(plan.meeting_nodes().start);
         if let Some(meeting) = meeting.and_then(|at| plan.meetings.get(at as usize)) {
-            return Origin::Meeting(meeting.joint);
+            return Origin::Meeting(meeting.collective);
         }
         let own = node
             .checked_sub(plan.nodes)
@@ -108,17 +108,17 @@ impl LabelSource for RankLabels<'_> {
     fn name(&self, node: u32) -> &str {
         match self.origin(node) {
             Origin::Own(rank, node) => self.ranks.get(rank).map_or("", |labels| labels.name(node)),
-            Origin::Meeting(joint) => self
-                .joints
-                .get(joint as usize)
-                .map_or("", |joint| &joint.name),
+            Origin::Meeting(collective) => self
+                .collectives
+                .get(collective as usize)
+                .map_or("", |collective| &collective.name),
         }
     }
 
     fn id(&self, node: u32) -> u64 {
         match self.origin(node) {
             Origin::Own(rank, node) => self.ranks.get(rank).map_or(0, |labels| labels.id(node)),
-            Origin::Meeting(joint) => u64::from(joint),
+            Origin::Meeting(collective) => u64::from(collective),
         }
     }
 

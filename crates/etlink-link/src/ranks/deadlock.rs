@@ -10,7 +10,7 @@ use etlink_model::CollectiveKind;
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommRole {
-    /// Waits for all others of its joint.
+    /// Waits for all others of its collective.
     Meets,
     /// Goes at once.
     Sends,
@@ -21,10 +21,10 @@ pub enum CommRole {
 /// The steps of all ranks.
 #[derive(Clone, Debug, Default)]
 pub struct DeadlockCheck {
-    /// Per rank, the joints that it comes to, in order.
+    /// Per rank, the collectives that it comes to, in order.
     queues: Vec<Vec<(u32, CommRole)>>,
-    /// Per joint, what it needs and who is there.
-    joints: Vec<State>,
+    /// Per collective, what it needs and who is there.
+    matches: Vec<State>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -37,63 +37,63 @@ struct State {
 
 impl DeadlockCheck {
     /// Nobody does anything.
-    pub fn new(ranks: usize, joints: usize) -> DeadlockCheck {
+    pub fn new(ranks: usize, matches: usize) -> DeadlockCheck {
         DeadlockCheck {
             queues: vec![vec![]; ranks],
-            joints: vec![State::default(); joints],
+            matches: vec![State::default(); matches],
         }
     }
 
-    /// What the ranks do at the joints, by place, that take part, each rank in the order of `key`.
-    pub fn of<K: Ord>(
+    /// What the ranks do at the collectives, by place, that take part, each rank in the order of `key`.
+    pub fn from_matches<K: Ord>(
         ranks: &[RankSummary],
         join: &RunJoin,
         takes_part: impl Fn(usize) -> bool,
         key: impl Fn(&Communication) -> K,
     ) -> DeadlockCheck {
         let mut steps: Vec<Vec<(K, u32, CommRole)>> = ranks.iter().map(|_| vec![]).collect();
-        for (joint, at) in join
-            .joints
+        for (matched, at) in join
+            .matches
             .iter()
             .zip(0u32..)
             .filter(|(_, at)| takes_part(*at as usize))
         {
-            for part in &joint.parts {
+            for member in &matched.members {
                 let communication =
-                    &ranks[part.rank as usize].communications[part.communication as usize];
+                    &ranks[member.rank as usize].communications[member.communication as usize];
                 let role = match communication.kind {
                     CollectiveKind::Send => CommRole::Sends,
                     // of a sender whose trace is not here nothing is known
-                    CollectiveKind::Recv if joint.absent == 0 => CommRole::Receives,
+                    CollectiveKind::Recv if matched.absent == 0 => CommRole::Receives,
                     CollectiveKind::Recv => CommRole::Sends,
                     _ => CommRole::Meets,
                 };
-                steps[part.rank as usize].push((key(communication), at, role));
+                steps[member.rank as usize].push((key(communication), at, role));
             }
         }
-        let mut turns = DeadlockCheck::new(ranks.len(), join.joints.len());
+        let mut deadlock = DeadlockCheck::new(ranks.len(), join.matches.len());
         for (rank, mut steps) in (0..).zip(steps) {
             steps.sort_by(|(one, ..), (other, ..)| one.cmp(other));
             steps
                 .into_iter()
-                .for_each(|(_, joint, role)| turns.push(rank, joint, role));
+                .for_each(|(_, matched, role)| deadlock.push(rank, matched, role));
         }
-        turns
+        deadlock
     }
 
-    /// The next step of a rank. Ranks and joints beyond those of [`DeadlockCheck::new`] are left out.
-    pub fn push(&mut self, rank: u32, joint: u32, role: CommRole) {
+    /// The next step of a rank. Ranks and collectives beyond those of [`DeadlockCheck::new`] are left out.
+    pub fn push(&mut self, rank: u32, matched: u32, role: CommRole) {
         if let (Some(queue), Some(state)) = (
             self.queues.get_mut(rank as usize),
-            self.joints.get_mut(joint as usize),
+            self.matches.get_mut(matched as usize),
         ) {
-            queue.push((joint, role));
+            queue.push((matched, role));
             state.ranks.push(rank);
         }
     }
 
-    /// Runs all ranks. Gives the joints that had to be taken out for all to end, in the order in which that was done.
-    pub fn run(mut self) -> Vec<u32> {
+    /// Runs all ranks. Gives the collectives that had to be taken out for all to end, in the order in which that was done.
+    pub fn into_removed(mut self) -> Vec<u32> {
         let mut next = vec![0usize; self.queues.len()];
         let mut came: Vec<Option<u32>> = vec![None; self.queues.len()];
         let mut ready: Vec<u32> = (0u32..).take(self.queues.len()).collect();
@@ -107,11 +107,11 @@ impl DeadlockCheck {
                 .iter()
                 .zip(&next)
                 .filter_map(|(queue, next)| queue.get(*next));
-            let Some(stuck) = heads.map(|(joint, _)| *joint).min() else {
+            let Some(stuck) = heads.map(|(matched, _)| *matched).min() else {
                 return out;
             };
             out.push(stuck);
-            let state = &mut self.joints[stuck as usize];
+            let state = &mut self.matches[stuck as usize];
             state.out = true;
             ready.extend(&state.ranks);
         }
@@ -126,8 +126,8 @@ impl DeadlockCheck {
         ready: &mut Vec<u32>,
     ) {
         let at = rank as usize;
-        while let Some(&(joint, role)) = self.queues[at].get(next[at]) {
-            let state = &mut self.joints[joint as usize];
+        while let Some(&(matched, role)) = self.queues[at].get(next[at]) {
+            let state = &mut self.matches[matched as usize];
             let goes = state.out
                 || match role {
                     CommRole::Sends => {
@@ -137,8 +137,8 @@ impl DeadlockCheck {
                     }
                     CommRole::Receives => state.sent,
                     CommRole::Meets => {
-                        if came[at] != Some(joint) {
-                            (came[at], state.here) = (Some(joint), state.here + 1);
+                        if came[at] != Some(matched) {
+                            (came[at], state.here) = (Some(matched), state.here + 1);
                             if state.here == state.ranks.len() {
                                 ready.extend(&state.ranks);
                             }
@@ -160,13 +160,13 @@ mod tests {
     use CommRole::{Meets, Receives, Sends};
 
     fn run(queues: &[&[(u32, CommRole)]]) -> Vec<u32> {
-        let mut turns = DeadlockCheck::new(queues.len(), 9);
+        let mut deadlock = DeadlockCheck::new(queues.len(), 9);
         for (rank, queue) in (0..).zip(queues) {
             queue
                 .iter()
-                .for_each(|&(joint, role)| turns.push(rank, joint, role));
+                .for_each(|&(matched, role)| deadlock.push(rank, matched, role));
         }
-        turns.run()
+        deadlock.into_removed()
     }
 
     #[test]
