@@ -235,6 +235,117 @@ class Recorded(Traces):
             self.assertEqual((self.folder / "board/run" / name).read_bytes(), (self.traces / f"{cycle}kineto_trace_0.json.gz").read_bytes())
 
 
+class Steps(Traces):
+    """What counts as a step."""
+
+    EVERY_ITERATION = 6
+    COUNTED = {
+        "accumulation": "AdamW",
+        "adversaries": "Adam",
+        "one_backward_two_optimizers": "SGD",
+        "closures": "LBFGS",
+        "schedulers": "SGD",
+        "schedulers_made_before": "SGD",
+        "subclasses": "Own",
+        "scaler_that_skips": "SGD",
+        "zero_like": "Adam",
+        "zero_like_swapping_parameters": "Adam",
+        "in_backward": "SGD",
+        "compiled_model": "AdamW",
+        "compiled_after_the_optimizer": "AdamW",
+        "compiled_step": "Adam",
+        "forwards": "Sequential",
+        "transforms_and_losses": "Sequential",
+        # one of the probe, and of the model all but the first
+        "a_probe_first": "Student",
+        "teacher_and_student": "Sequential",
+        "a_class_that_is_chosen": "Student",
+        "a_class_that_comes_later": "LateStudent",
+        "torchscript": "Sequential",
+        "torchscript_frozen": "Sequential",
+        "traced_by_torchscript_first": "Sequential",
+        "traced_by_fx": "Sequential",
+    }
+    OTHER = {
+        # name: steps, and what the program itself has found out
+        "gradients_without_autograd": (5, None),
+        "parallel_and_bare": (12, None),
+        "traced_by_torchscript": (3, 3),
+        "compiled_in_place": (6, 1),
+        "compiled_in_place_after_the_search": (12, 1),
+        "compiled_from_outside": (6, 1),
+        "compiled_inside_of_another": (12, 1),
+        "hooks_of_the_program": (1, 1),
+    }
+
+    def loops(self, *words: str) -> dict:
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        line = ["python", str(MODIFIED / "steps.py"), *words]
+        ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=600)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return json.loads(ran.stdout)
+
+    def test_loops_of_many_kinds(self):
+        found = self.loops()
+        self.assertEqual(set(found), {*self.COUNTED, *self.OTHER})
+        for name, kind in self.COUNTED.items():
+            with self.subTest(name):
+                wanted = {"steps": self.EVERY_ITERATION, "counted": kind, "notes": [], "result": None}
+                self.assertEqual(found[name], wanted)
+        for name, (steps, result) in self.OTHER.items():
+            with self.subTest(name):
+                counted = found[name]
+                self.assertEqual((counted["steps"], counted["result"], counted["notes"]), (steps, result, []))
+
+    def test_nothing_stays_replaced(self):
+        uses = self.loops("uses=300")["uses"]
+        self.assertTrue(uses["same"])
+        self.assertLess(uses["after"], 5 * uses["before"])
+
+    def test_functions(self):
+        for function, module, steps in (
+            # the first import of torch is that of the module itself
+            ("library:train_step", "library", 17),
+            ("library:Trainer.train_step", "library", 8),
+            ("library:Trainer.static_step", "library", 8),
+            ("__main__:Loop.step", "library", 8),
+        ):
+            with self.subTest(function):
+                ran = self.record(f"{SCHEDULE} --force --step-on {function}", f"python application.py {module}")
+                (rank,) = self.manifest()["ranks"]
+                self.assertEqual((rank["steps"], rank["counted"]), (steps, function))
+                self.assert_steps(rank, (3, 4))
+                self.assertEqual(ran.stdout, "None None\n")
+
+    def test_functions_that_are_not_there(self):
+        for function, message in (
+            ("library:Trainer.no_step", "library has no Trainer.no_step"),
+            ("__main__:no_step", "the script has no no_step at its top level"),
+        ):
+            with self.subTest(function):
+                command = "python application.py library"
+                ran = self.record(f"{SCHEDULE} --force --step-on {function}", command, code=1)
+                self.assertEqual(ran.stdout, "None None\n")
+                self.assertIn(f"--step-on {function}: {message}", ran.stderr)
+
+    def test_forwards_of_hugging_face(self):
+        venvs.add(CHOSEN.python, CHOSEN.torch, "transformers")
+        for step_on in ("forward", "forward:GPT2LMHeadModel"):
+            with self.subTest(step_on):
+                self.record(f"{SCHEDULE} --force --step-on {step_on}", "python generate.py")
+                (rank,) = self.manifest()["ranks"]
+                # of each text the first token comes with the prompt
+                self.assertEqual((rank["steps"], rank["counted"]), (12, "GPT2LMHeadModel"))
+                self.assert_steps(rank, (3, 4))
+
+    def test_steps_of_accelerate(self):
+        venvs.add(CHOSEN.python, CHOSEN.torch, "accelerate")
+        self.record(SCHEDULE, "python accelerated.py")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual((rank["steps"], rank["counted"]), (6, "AdamW"))
+        self.assert_steps(rank, (3, 4))
+
+
 class InScripts(Traces):
     """`from etlink_torch import profile` in programs that are run without `etlink record`."""
 

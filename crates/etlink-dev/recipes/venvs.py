@@ -29,6 +29,25 @@ def packages(version: str) -> list[str]:
     return [f"torch=={version}", numpy, "setuptools<82", "ninja"]
 
 
+LIBRARIES = {
+    "transformers": ("transformers==5.23.0", "transformers==4.44.2"),
+    "accelerate": ("accelerate==1.15.0", "accelerate==0.33.0"),
+}
+"""Libraries over torch: the version for PyTorch 2.4 and newer, and that for older ones."""
+
+
+def add(python: Path, version: str, library: str) -> None:
+    """Installs a library of `LIBRARIES`, unless it is there; torch stays as it is."""
+    asked = [python, "-m", "pip", "show", "--quiet", library]
+    if subprocess.run(asked, capture_output=True).returncode == 0:
+        return
+    newer, older = LIBRARIES[library]
+    wanted = newer if version_key(version) >= (2, 4) else older
+    numpy = [package for package in packages(version) if package.startswith("numpy")]
+    install = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", f"torch=={version}"]
+    subprocess.run([*install, *numpy, wanted], check=True)
+
+
 def describe(python: Path) -> dict[str, str]:
     """The exact versions of PyTorch and Python in the environment."""
     code = "import platform, torch; print(torch.__version__, platform.python_version())"

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text.
-pub const HOOK: [(&str, &str); 9] = [
+pub const HOOK: [(&str, &str); 15] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -35,8 +35,32 @@ pub const HOOK: [(&str, &str); 9] = [
         include_str!("../python/etlink_torch/session.py"),
     ),
     (
-        "etlink_torch/steps.py",
-        include_str!("../python/etlink_torch/steps.py"),
+        "etlink_torch/steps/__init__.py",
+        include_str!("../python/etlink_torch/steps/__init__.py"),
+    ),
+    (
+        "etlink_torch/steps/calls.py",
+        include_str!("../python/etlink_torch/steps/calls.py"),
+    ),
+    (
+        "etlink_torch/steps/forward.py",
+        include_str!("../python/etlink_torch/steps/forward.py"),
+    ),
+    (
+        "etlink_torch/steps/function.py",
+        include_str!("../python/etlink_torch/steps/function.py"),
+    ),
+    (
+        "etlink_torch/steps/optimizer.py",
+        include_str!("../python/etlink_torch/steps/optimizer.py"),
+    ),
+    (
+        "etlink_torch/steps/patches.py",
+        include_str!("../python/etlink_torch/steps/patches.py"),
+    ),
+    (
+        "etlink_torch/steps/schedule.py",
+        include_str!("../python/etlink_torch/steps/schedule.py"),
     ),
     (
         "etlink_torch/window.py",

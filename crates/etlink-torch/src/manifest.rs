@@ -152,7 +152,10 @@ impl Manifest {
         match self.step_on.as_str() {
             "optimizer" => "calls of optimizer.step(), for others see --step-on".to_owned(),
             "forward" => "calls of the model".to_owned(),
-            function => format!("calls of {function}"),
+            chosen => {
+                let called = chosen.strip_prefix("forward:").unwrap_or(chosen);
+                format!("calls of {called}")
+            }
         }
     }
 

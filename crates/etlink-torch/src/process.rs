@@ -24,6 +24,8 @@ pub struct Process {
     pub excluded: bool,
     /// Steps that the program made.
     pub steps: u64,
+    /// What made them: the class of the model or of the optimizer, or the function.
+    pub counted: Option<String>,
     /// What was recorded.
     pub cycles: Vec<Cycle>,
     /// Features of the profiler that were asked for and that this PyTorch lacks.

@@ -28,7 +28,7 @@ class profile:
     """
 
     def __init__(self, output, step_on=None, ranks=None, tensorboard=None, force=False, **options):
-        self.force, self.session, self.undo = force, None, []
+        self.force, self.session, self.undo, self.patches = force, None, [], None
         schedule = {name: int(options.pop(name, usual)) for name, (usual, _) in SCHEDULE.items()}
         for name, (_, least) in SCHEDULE.items():
             if least is not None and schedule[name] < least:
@@ -64,10 +64,7 @@ class profile:
         self.undo = hook.watch_profilers(torch, self.session)
         os.register_at_fork(after_in_child=self.session.forked)
         if self.settings["step_on"] is not None:
-            module = self.settings["step_on"].partition(":")[0]
-            if ":" in self.settings["step_on"] and module != "__main__":
-                __import__(module)
-            steps.count(torch, self.session, None, self.settings["step_on"])
+            self.patches = steps.count(torch, self.session, None, self.settings["step_on"])
         self.session.begin()
         return self
 
@@ -90,6 +87,8 @@ class profile:
             return
         self.session.leave()
         self.session.close()
+        if self.patches is not None:
+            self.patches.undo()
         for owner, name, original in self.undo:
             setattr(owner, name, original)
         self.session.tell_end()

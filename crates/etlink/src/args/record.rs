@@ -14,7 +14,7 @@ pub struct Record {
     /// Folder for the traces: `torch_et_0.json` and `kineto_trace_0.json` for rank 0, those of further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded; made if it is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// What counts as a step: `optimizer` (a call of optimizer.step()), `forward` (a call of the model), or a function of the program, `module:function`, `module:Class.method` or `__main__:function`
+    /// What counts as a step: `optimizer` (a call of optimizer.step()), `forward` (a call of the model: the outermost module with parameters), `forward:CLASS` (of a module of that class), or a function of the program, `module:function`, `module:Class.method` or `__main__:function`
     #[arg(long, value_name = "WHAT", default_value = "optimizer", value_parser = step_on)]
     pub step_on: String,
     /// Ranks to record, such as 0,8-15 [default: all]
@@ -70,5 +70,5 @@ fn step_on(text: &str) -> Result<String, String> {
     if is_function || ["optimizer", "forward"].contains(&text) {
         return Ok(text.to_owned());
     }
-    Err("a step is `optimizer`, `forward`, or a function such as `train:train_step` or `__main__:train_step`".to_owned())
+    Err("a step is `optimizer`, `forward`, `forward:CLASS`, or a function such as `train:train_step` or `__main__:train_step`".to_owned())
 }

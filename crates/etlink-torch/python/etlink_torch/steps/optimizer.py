@@ -1,0 +1,155 @@
+"""A step ends where `optimizer.step()` does; the first begins where the first optimizer is made."""
+
+import sys
+import weakref
+
+from .calls import Leader, StepCalls, announce
+
+KEYS = 4096
+"""Optimizers that are remembered; some programs make new ones all the time."""
+
+
+def optimizer_key(optimizer):
+    """The first parameter: DeepSpeed steps one group of parameters after another."""
+    for group in getattr(optimizer, "param_groups", ()):
+        if group["params"]:
+            return id(group["params"][0])
+    return id(optimizer)
+
+
+def optimizer_of_step(arguments, named):
+    return arguments[0]
+
+
+def optimizer_of_scaler(arguments, named):
+    """The argument of `GradScaler.step(self, optimizer, ...)`."""
+    return named["optimizer"] if "optimizer" in named else arguments[1]
+
+
+class GraphActivity:
+    """Whether autograd made a node since an optimizer's last step.
+
+    DeepSpeed and `torch.distributed.checkpoint` call `step()` once on gradients of zero: it makes
+    the state. Gradients may also come without autograd, from a CUDA graph or a formula: then all
+    calls count but the first. The counter is that of `Node` in torch/csrc/autograd/function.h, one
+    per thread.
+    """
+
+    def __init__(self, torch):
+        self.sequence_number = torch.autograd._get_sequence_nr
+        self.origin = self.sequence_number()
+        self.last, self.idle = {}, set()
+
+    def is_step(self, key):
+        number, last = self.sequence_number(), self.last
+        if number != last.get(key, self.origin):
+            if len(last) > KEYS:
+                last.clear()
+            last[key] = number
+            self.idle.discard(key)
+            return True
+        if key in self.idle:
+            return True
+        self.idle.add(key)
+        return False
+
+
+class OptimizerSteps:
+    def __init__(self, torch, session, patches):
+        self.torch, self.session, self.patches = torch, session, patches
+        self.leader, self.activity = Leader(), GraphActivity(torch)
+        self.calls = StepCalls(torch, session, patches, self.counts)
+        self.wrappers = {}
+
+    def install(self):
+        optimizer = self.torch.optim.Optimizer
+        patch = optimizer._patch_step_function
+
+        def patch_step_function(made):
+            patch(made)
+            if self.patches.active:
+                self.adopt(type(made))
+                self.session.begin()
+
+        self.patches.replace(optimizer, "_patch_step_function", patch_step_function)
+        self.adopt_scalers()
+        self.adopt_existing()
+
+    def counts(self, optimizer):
+        key = optimizer_key(optimizer)
+        if not self.activity.is_step(key):
+            return False
+        before = self.leader.key
+        counts = self.leader.counts(key)
+        if self.leader.key != before:
+            announce(self.session, type(optimizer).__name__)
+        return counts
+
+    def adopt(self, kind):
+        """Wraps `step` where the class has it from."""
+        owner = next((base for base in kind.__mro__ if "step" in vars(base)), None)
+        if owner is None or vars(owner)["step"] is self.wrappers.get(owner):
+            return
+        step = vars(owner)["step"]
+        wrapper = self.calls.wrap(step, optimizer_of_step)
+        self.wrappers[owner] = wrapper
+        bare = getattr(step, "__wrapped__", None)
+        if getattr(step, "hooked", False) and bare is not None:
+            self.adopt_bare(owner, wrapper, bare)
+        self.patches.replace(owner, "step", wrapper)
+
+    def adopt_bare(self, owner, wrapper, bare):
+        """Up to PyTorch 2.4 `torch.compile` puts `step.__wrapped__` in the place of `step`.
+
+        It wants to be rid of PyTorch's own wrapper (`TorchPatcher` in torch/_dynamo/eval_frame.py).
+        """
+        wrapper.__wrapped__ = self.calls.wrap(bare, optimizer_of_step)
+
+        def restore():
+            if vars(owner).get("step") is wrapper.__wrapped__:
+                bare.hooked = True
+                owner.step = bare
+
+        self.patches.on_undo(restore)
+
+    def adopt_scalers(self):
+        """GradScaler does not call `step()` where a gradient is not finite: a step all the same."""
+        for module in (getattr(self.torch, "amp", None), self.torch.cuda.amp):
+            scaler = getattr(module, "GradScaler", None)
+            if scaler is not None and "step" in vars(scaler):
+                step = self.calls.wrap(vars(scaler)["step"], optimizer_of_scaler)
+                self.patches.replace(scaler, "step", step)
+
+    def adopt_existing(self):
+        """Optimizers that are there already when a script begins to record."""
+        kinds = [self.torch.optim.Optimizer]
+        for kind in kinds:
+            kinds += kind.__subclasses__()
+            if getattr(vars(kind).get("step"), "hooked", False):
+                self.adopt(kind)
+        if self.wrappers:
+            # torch.optim deletes its submodules' names
+            module = sys.modules[self.torch.optim.Optimizer.__module__]
+            handle = module.register_optimizer_step_post_hook(self.stepped)
+            self.patches.on_undo(handle.remove)
+
+    def stepped(self, optimizer, arguments, named):
+        """A step that the program took from the class before, as schedulers of learning rates do."""
+        if not self.calls.begin((optimizer,)):
+            return
+        if "step" in vars(optimizer):
+            self.adopt_instance(optimizer)
+        self.calls.end(optimizer_of_step, (optimizer,), {})
+
+    def adopt_instance(self, optimizer):
+        """Keeps no optimizer alive that the program has dropped."""
+        made, step = weakref.ref(optimizer), vars(optimizer)["step"]
+        wrapper = self.calls.wrap(step, lambda arguments, named: made())
+        optimizer.step = wrapper
+
+        def restore():
+            optimizer = made()
+            if optimizer is not None and vars(optimizer).get("step") is wrapper:
+                optimizer.step = step
+
+        self.patches.on_undo(restore)

@@ -1,0 +1,19 @@
+"""Which action a step has: `torch.profiler.schedule`, with the `skip_first_wait` of PyTorch 2.6."""
+
+NONE, WARMUP, RECORD, RECORD_AND_SAVE = "NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"
+
+
+def action(schedule, step):
+    """The action of step number `step`, from 0, of a schedule as a dict of its arguments."""
+    wait, warmup, active = schedule["wait"], schedule["warmup"], schedule["active"]
+    if step < schedule["skip_first"]:
+        return NONE
+    step -= schedule["skip_first"]
+    if schedule["skip_first_wait"]:
+        step += wait
+    cycle, position = divmod(step, wait + warmup + active)
+    if 0 < schedule["repeat"] <= cycle or position < wait:
+        return NONE
+    if position < wait + warmup:
+        return WARMUP
+    return RECORD if position < wait + warmup + active - 1 else RECORD_AND_SAVE
