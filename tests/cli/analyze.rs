@@ -743,16 +743,40 @@ fn parquet_of_an_earlier_run() {
             draw(rank).kineto(),
         );
     }
-    tool.file("tables/nodes/1.parquet", "old");
-    tool.file("tables/nodes/7.parquet", "old");
+    // an earlier run had rank 7
+    tool.file("earlier/kineto_trace_1.json", draw(1).kineto());
+    tool.file("earlier/kineto_trace_7.json", draw(7).kineto());
+    tool.run("analyze earlier --parquet tables --force")
+        .exits(0);
+    assert!(tool.path("tables/nodes/7.parquet").exists());
     tool.file("tables/nodes/notes.txt", "mine");
     tool.run("analyze run --parquet tables")
         .exits(2)
-        .complains(&["nodes/1.parquet exists already", "--force"]);
+        .complains(&["1.parquet exists already", "--force"]);
     assert!(
         !tool.path("tables/events/0.parquet").exists(),
         "written before it was refused"
     );
+    // readers would take it as part of the table
+    tool.file("tables/events/customers.parquet", "precious");
+    tool.run("analyze run --parquet tables --force")
+        .exits(2)
+        .complains(&[
+            "tables/events/customers.parquet was not written by etlink",
+            "move it away",
+        ]);
+    assert_eq!(tool.read("tables/events/customers.parquet"), b"precious");
+    assert!(tool.path("tables/nodes/7.parquet").exists());
+    std::fs::remove_file(tool.path("tables/events/customers.parquet")).expect("removes");
+    // a rank fails of which the earlier run had tables
+    tool.file("run/kineto_trace_7.json", "{\"traceEvents\": ");
+    let earlier = tool.read("tables/nodes/7.parquet");
+    tool.run("analyze run --parquet tables --force")
+        .exits(2)
+        .complains(&["no table was replaced", "7.parquet"]);
+    assert!(tool.read("tables/nodes/7.parquet") == earlier);
+    assert!(!tool.path("tables/nodes/0.parquet").exists());
+    std::fs::remove_file(tool.path("run/kineto_trace_7.json")).expect("removes");
     tool.run("analyze run --parquet tables --force").exits(0);
     let names = |table: &str| {
         let entries = std::fs::read_dir(tool.path(&format!("tables/{table}"))).expect("a folder");

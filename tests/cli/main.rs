@@ -12,11 +12,15 @@ mod analyze_tables;
 mod bad_input;
 mod capture;
 mod diff;
+#[cfg(all(feature = "faults", target_os = "linux"))]
+mod faults;
 mod graph;
 mod link;
 mod memory;
 mod merge;
 mod odd_ranks;
+#[cfg(target_os = "linux")]
+mod outputs;
 mod perfetto;
 mod ranks;
 mod record;

@@ -1,7 +1,8 @@
 //! Runs the command in a folder of its own and shows everything when a test fails.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// A folder that is gone after the test, to run `etlink` in.
 pub struct Tool {
@@ -53,6 +54,61 @@ impl Tool {
             .collect();
         names.sort();
         names
+    }
+
+    /// All files below a folder, by their paths in it.
+    pub fn files(&self, folder: &str) -> BTreeMap<String, Vec<u8>> {
+        let (root, mut files) = (self.path(folder), BTreeMap::new());
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("lists folder") {
+                let path = entry.expect("entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let name = path.strip_prefix(&root).expect("is below").display();
+                    let content = std::fs::read(&path).expect("reads file");
+                    files.insert(name.to_string(), content);
+                }
+            }
+        }
+        files
+    }
+
+    /// Makes `folder` a folder with these files alone.
+    pub fn put_files(&self, folder: &str, files: &BTreeMap<String, Vec<u8>>) {
+        drop(std::fs::remove_dir_all(self.path(folder)));
+        std::fs::create_dir_all(self.path(folder)).expect("makes folder");
+        for (name, content) in files {
+            self.file(&format!("{folder}/{name}"), content);
+        }
+    }
+
+    /// Starts `etlink`, which can write to standard output and error what it likes.
+    pub fn start(&self, line: &str) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
+        command
+            .args(line.split_whitespace())
+            .current_dir(self.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.spawn().expect("starts")
+    }
+
+    /// Runs `etlink` while a call of the file system fails, see `faults.rs` of etlink-run.
+    #[cfg(feature = "faults")]
+    pub fn run_with_fault(&self, line: &str, fault: &str) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
+        command
+            .args(line.split_whitespace())
+            .current_dir(self.folder.path())
+            .env("ETLINK_FAULT", fault)
+            .stdin(Stdio::null());
+        Ran::new(
+            &format!("{line} with {fault}"),
+            command.output().expect("runs"),
+        )
     }
 
     /// Runs `etlink` with words separated by blanks; `{pairs}` stands for the recorded pairs.
@@ -130,6 +186,11 @@ impl Ran {
             assert!(self.stderr.contains(part), "no {part:?} in\n{}", self.shown);
         }
         self
+    }
+
+    /// The run as text, for messages.
+    pub fn shown(&self) -> &str {
+        &self.shown
     }
 
     #[track_caller]

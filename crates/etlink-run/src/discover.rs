@@ -10,6 +10,7 @@ mod candidate;
 
 use crate::graphs::GraphSet;
 use crate::manifest::{ManifestEntry, RunManifest};
+use crate::output::is_work_folder;
 use anyhow::{Context, Result};
 use candidate::{Candidate, Inside, file_name, look_at};
 use etlink_chakra::read::FileKind;
@@ -109,22 +110,58 @@ impl RunFiles {
     }
 }
 
-/// Finds the runs in `root` and its subfolders, in order of their paths.
+/// Finds the runs in `root` and its subfolders, in order of their paths. A subfolder that cannot be read is noted.
 pub fn discover(root: &Path) -> Result<Vec<RunFiles>> {
+    let (mut runs, unreadable) = search(root)?;
+    note_unreadable(&mut runs, &unreadable);
+    Ok(runs)
+}
+
+/// Why subfolders of `root` cannot be read, in which there may be traces.
+pub fn unreadable_folders(root: &Path) -> Result<Vec<anyhow::Error>> {
+    let (_, unreadable) = search(root)?;
+    Ok(unreadable)
+}
+
+/// Has the first run say which subfolders cannot be read.
+pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[anyhow::Error]) {
+    let Some(first) = runs.first_mut() else {
+        return;
+    };
+    for error in unreadable {
+        let note = format!("{error:#}: what is in it is left out");
+        first.notes.push(note);
+    }
+}
+
+/// The runs, and why subfolders cannot be read.
+fn search(root: &Path) -> Result<(Vec<RunFiles>, Vec<anyhow::Error>)> {
     let mut folders = vec![PathBuf::new()];
     let mut runs = vec![];
+    let mut unreadable = vec![];
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
-        let entries = std::fs::read_dir(&place)
-            .with_context(|| format!("cannot read folder {}", place.display()))?;
+        let failed = || format!("cannot read folder {}", place.display());
+        let entries = match std::fs::read_dir(&place) {
+            Ok(entries) => entries,
+            Err(error) if !folder.as_os_str().is_empty() => {
+                unreadable.push(anyhow::Error::new(error).context(failed()));
+                continue;
+            }
+            Err(error) => return Err(error).with_context(failed),
+        };
         let (mut files, mut written) = (vec![], vec![]);
         for entry in entries {
-            let entry = entry.with_context(|| format!("cannot read folder {}", place.display()))?;
+            let entry = entry.with_context(failed)?;
             let path = entry.path();
             // links to folders are not followed: they can go in circles
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(folder.join(entry.file_name()));
-            } else if path.is_file() && is_json(&path) {
+                if !is_work_folder(&path)? {
+                    folders.push(folder.join(entry.file_name()));
+                }
+            } else if !path.is_file() {
+                // a pipe without a writer would be waited for forever
+            } else if is_json(&path) {
                 files.push(path);
             } else if path.extension().is_some_and(|ending| ending == "et") {
                 written.push(file_name(&path));
@@ -141,7 +178,7 @@ pub fn discover(root: &Path) -> Result<Vec<RunFiles>> {
         }
     }
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
-    Ok(runs)
+    Ok((runs, unreadable))
 }
 
 /// Sorts out traces of one run that are given one by one.

@@ -2,6 +2,7 @@
 
 use crate::Progress;
 use crate::input;
+use crate::output::is_work_folder;
 use anyhow::{Context, Result};
 use etlink_chakra::astra;
 use etlink_chakra::read::FileKind;
@@ -36,21 +37,28 @@ pub fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
 }
 
 /// Chakra traces and merged traces in a folder and its subfolders, sorted. Other JSON is passed
-/// by; a file that is named `.et` is one whatever is in it.
+/// by; a file that is named `.et` is one whatever is in it. So are subfolders that cannot be read,
+/// which [`unreadable_folders`](crate::discover::unreadable_folders) names.
 ///
 /// # Errors
-/// A folder cannot be read.
-pub fn written_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut folders = vec![folder.to_owned()];
+/// The folder cannot be read, or files in it are being replaced.
+pub fn written_files(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut folders = vec![root.to_owned()];
     let mut files = vec![];
     while let Some(folder) = folders.pop() {
         let failed = || format!("cannot read folder {}", folder.display());
-        for entry in std::fs::read_dir(&folder).with_context(failed)? {
+        let entries = match std::fs::read_dir(&folder) {
+            Err(_) if folder != root => continue,
+            entries => entries.with_context(failed)?,
+        };
+        for entry in entries {
             let entry = entry.with_context(failed)?;
             let path = entry.path();
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(path);
-            } else if is_written_graph(&path) {
+                if !is_work_folder(&path)? {
+                    folders.push(path);
+                }
+            } else if path.is_file() && is_written_graph(&path) {
                 files.push(path);
             }
         }

@@ -1,38 +1,38 @@
-//! Temporary files, which go when the program is interrupted.
+//! An end before the work is done: unfinished files go first.
+//!
+//! Whoever makes, renames or removes a file holds [`Changes`]. The thread that ends the program takes it and
+//! keeps it: no file is made after it has looked, and no replacement of several files is cut in its middle.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(vec![]);
+/// Work folders of this process, see [`crate::output`].
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(vec![]);
 
-/// Removes what is listed: the program is about to end before its work is done.
-pub fn remove_temporary_files() {
-    let mut listed = TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner);
-    for path in listed.drain(..) {
-        // it may have got its final name in this moment
-        drop(std::fs::remove_file(path));
+/// The right to change the file system; one thread has it at a time.
+pub struct Changes(MutexGuard<'static, Vec<PathBuf>>);
+
+impl Changes {
+    /// Waits for it; forever where the program is being ended.
+    pub fn begin() -> Changes {
+        // a list of paths is whole at any time, so a panic elsewhere does it no harm
+        Changes(UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
 
-/// A temporary file that is listed for removal as long as this lives.
-pub struct TemporaryEntry(PathBuf);
-
-impl TemporaryEntry {
-    /// Lists `path`.
-    pub fn new(path: &Path) -> TemporaryEntry {
-        TEMPORARY
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(path.to_owned());
-        TemporaryEntry(path.to_owned())
+    /// Has `folder` removed when the program is interrupted.
+    pub fn add_unfinished(&mut self, folder: &Path) {
+        self.0.push(folder.to_owned());
     }
-}
 
-impl Drop for TemporaryEntry {
-    fn drop(&mut self) {
-        TEMPORARY
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|path| *path != self.0);
+    /// `folder` is finished, or gone.
+    pub fn remove_unfinished(&mut self, folder: &Path) {
+        self.0.retain(|listed| listed != folder);
+    }
+
+    /// Removes what is not finished: the program is about to end, and this is held until it has.
+    pub fn remove_all_unfinished(&self) {
+        for folder in self.0.iter() {
+            crate::output::remove_work_folder(folder);
+        }
     }
 }

@@ -1,18 +1,42 @@
-//! Writing results: to a temporary name first, so that no half file ever bears the final one.
+//! Writing results, so that no half file ever bears a final name and no run of two shares one.
+//!
+//! A file is written in a [work folder](work) beside it, synced, and renamed. Files that belong together are a
+//! [`FileSet`]. Pipes, devices and what is open already are written to as they are.
 
+mod disk;
+mod journal;
 mod pieces;
+mod place;
+mod set;
+mod work;
 
 pub use pieces::Piece;
+pub use set::FileSet;
+pub use work::{is_work_folder, remove_work_folder};
 
-use crate::interrupt;
+use crate::interrupt::Changes;
 use anyhow::{Context, Result, bail};
 use flate2::{Compression, write::GzEncoder};
-use std::fs::File;
+use set::Members;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use work::WorkFolder;
 
-/// What a failure to write to standard output says.
-pub const TO_STDOUT: &str = "cannot write to standard output";
+/// The name of a result in its work folder.
+const RESULT: &str = "result";
+
+/// Standard output could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to standard output")]
+pub struct StdoutError(#[source] pub std::io::Error);
+
+impl StdoutError {
+    /// Whether nobody reads it any more.
+    pub fn is_closed_pipe(&self) -> bool {
+        self.0.kind() == std::io::ErrorKind::BrokenPipe
+    }
+}
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,20 +65,38 @@ impl Format {
 /// Where a result goes and in which form.
 #[derive(Clone, Debug)]
 pub struct Target {
+    /// As the user named it.
     path: PathBuf,
     /// What is written.
     pub format: Format,
     gzip: bool,
     force: bool,
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Stdout,
+    /// A pipe or a device.
+    Stream(PathBuf),
+    File {
+        /// No link.
+        path: PathBuf,
+        work: Arc<WorkFolder>,
+    },
+    Member {
+        set: Arc<Members>,
+        name: String,
+    },
 }
 
 impl Target {
     /// Decides the format and refuses what exists, before any work is done.
+    ///
+    /// # Errors
+    /// If there is no format, or the path cannot or must not be written.
     pub fn new(path: &Path, format: Option<Format>, force: bool) -> Result<Target> {
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().to_lowercase())
-            .unwrap_or_default();
+        let name = lower_name(path);
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         let format = match format {
             Some(format) => format,
@@ -72,29 +114,24 @@ impl Target {
                 )
             }
         };
-        if let Some(folder) = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
-        {
-            bail!(
-                "cannot write {}: there is no folder {}; make it first",
-                path.display(),
-                folder.display()
-            );
-        }
-        let target = Target {
+        let place = match place::Place::find(path) {
+            place::Place::Stdout => Place::Stdout,
+            place::Place::Stream(path) => Place::Stream(path),
+            place::Place::File(file) => {
+                let work = claim_file(path, &file, force)?;
+                Place::File {
+                    path: file,
+                    work: Arc::new(work),
+                }
+            }
+        };
+        Ok(Target {
             path: path.to_owned(),
             format,
-            gzip: plain.len() < name.len(),
+            gzip: is_packed(path),
             force,
-        };
-        if path.is_dir() {
-            bail!("{} is a folder; give a file name", path.display());
-        }
-        if path.is_file() && !force {
-            bail!("{} exists already; --force replaces it", path.display());
-        }
-        Ok(target)
+            place,
+        })
     }
 
     /// As [`Target::new`], for a trace that only Perfetto reads; JSON on standard output.
@@ -106,7 +143,7 @@ impl Target {
         } else {
             Format::Perfetto
         };
-        if path != Path::new("-") && format == Format::Perfetto && !plain.ends_with(".trace.json") {
+        if is_file_place(path) && format == Format::Perfetto && !plain.ends_with(".trace.json") {
             bail!(
                 "{}: replay writes a trace for Perfetto; use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz",
                 path.display()
@@ -118,69 +155,84 @@ impl Target {
     /// As [`Target::new`], for a page; its format is not for choice.
     pub fn page(path: &Path, force: bool) -> Result<Target> {
         let name = path.to_string_lossy().to_lowercase();
-        if path != Path::new("-")
+        if is_file_place(path)
             && ![".html", ".htm"]
                 .iter()
                 .any(|ending| name.ends_with(ending))
         {
             bail!("{}: a report is a page; use .html", path.display());
         }
-        Target::fixed(path, force)
-    }
-
-    /// As [`Target::new`], for a file of which the name says all.
-    pub fn fixed(path: &Path, force: bool) -> Result<Target> {
         Target::new(path, Some(Format::Json), force)
     }
 
-    /// The file.
+    /// The file, as the user named it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    /// Whether it is the standard output of this process, which then has no room for reports.
+    pub fn is_stdout(&self) -> bool {
+        matches!(self.place, Place::Stdout)
+    }
+
     /// Has `fill` write the content, in large blocks, then gives the file its name. Returns the stored size, bytes.
+    ///
+    /// # Errors
+    /// If `fill` fails, or the file cannot be written; then an earlier one is as it was.
     pub fn write<T>(
         &self,
         fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
     ) -> Result<(T, u64)> {
-        if self.path == Path::new("-") {
-            return self
-                .fill(Box::new(std::io::stdout()), fill)
-                .context(TO_STDOUT);
-        }
         let failed = || format!("cannot write {}", self.path.display());
-        // devices and pipes cannot be renamed into place
-        if self.path.exists() && !self.path.is_file() {
-            let file = File::options()
-                .write(true)
-                .open(&self.path)
-                .with_context(failed)?;
-            return self.fill(Box::new(file), fill).with_context(failed);
+        match &self.place {
+            Place::Stdout => {
+                let written = self.fill(Box::new(std::io::stdout()), fill);
+                Ok(written.map_err(StdoutError)?)
+            }
+            Place::Stream(path) => {
+                let stream = disk::DiskFile::open_existing(path).with_context(failed)?;
+                self.fill(Box::new(stream), fill).with_context(failed)
+            }
+            Place::File { path, work } => {
+                let written = self
+                    .write_new(work, Path::new(RESULT), fill)
+                    .with_context(failed)?;
+                self.put_in_place(work, path).with_context(failed)?;
+                Ok(written)
+            }
+            Place::Member { set, name } => {
+                let written = self
+                    .write_new(&set.work, &Members::new_path(name), fill)
+                    .with_context(failed)?;
+                set.add(name);
+                Ok(written)
+            }
         }
-        let temporary = temporary_in(self.folder()).with_context(failed)?;
-        let _listed = interrupt::TemporaryEntry::new(temporary.path());
-        let written = self
-            .fill(Box::new(temporary.as_file()), fill)
-            .with_context(failed)?;
-        if self.force {
-            temporary
-                .persist(&self.path)
-                .map_err(|error| error.error)
-                .with_context(failed)?;
-        } else {
-            temporary
-                .persist_noclobber(&self.path)
-                .map_err(|error| error.error)
-                .with_context(failed)?;
-        }
+    }
+
+    /// Writes a file in a work folder, down to the disk.
+    fn write_new<T>(
+        &self,
+        work: &WorkFolder,
+        name: &Path,
+        fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
+    ) -> std::io::Result<(T, u64)> {
+        let mut file = work.create(name)?;
+        let written = self.fill(Box::new(&mut file), fill)?;
+        // a name that outlives a crash while its content does not would be a half file
+        file.sync()?;
         Ok(written)
     }
 
-    fn folder(&self) -> &Path {
-        self.path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-            .unwrap_or(Path::new("."))
+    fn put_in_place(&self, work: &WorkFolder, path: &Path) -> std::io::Result<()> {
+        let _changes = Changes::begin();
+        let result = work.path().join(RESULT);
+        if self.force {
+            disk::rename(&result, path)?;
+        } else {
+            disk::rename_new(&result, path)?;
+        }
+        disk::sync_folder(folder_of(path))
     }
 
     fn fill<'w, T>(
@@ -205,21 +257,57 @@ impl Target {
     }
 }
 
-#[cfg(unix)]
-fn temporary_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    use std::os::unix::fs::PermissionsExt;
-    // as any new file; the process's umask applies
-    tempfile::Builder::new()
-        .prefix(".etlink-")
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder)
+/// Whether a path is that of a file, whose name then tells what is in it.
+fn is_file_place(path: &Path) -> bool {
+    matches!(place::Place::find(path), place::Place::File(_))
 }
 
-#[cfg(not(unix))]
-fn temporary_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new()
-        .prefix(".etlink-")
-        .tempfile_in(folder)
+/// Takes a file for this process: `path` as the user named it, `file` without links.
+fn claim_file(path: &Path, file: &Path, force: bool) -> Result<WorkFolder> {
+    let folder = folder_of(file);
+    if !folder.is_dir() {
+        bail!(
+            "cannot write {}: there is no folder {}; make it first",
+            path.display(),
+            folder.display()
+        );
+    }
+    refuse_existing(path, file, force)?;
+    let name = file.file_name().unwrap_or_default();
+    let work = WorkFolder::claim(folder, name, path)?;
+    // whoever wrote it a moment ago may have finished meanwhile
+    refuse_existing(path, file, force)?;
+    Ok(work)
+}
+
+/// Refuses to write a folder, or a file that must not be replaced.
+fn refuse_existing(path: &Path, file: &Path, force: bool) -> Result<()> {
+    if file.is_dir() {
+        bail!("{} is a folder; give a file name", path.display());
+    }
+    if file.symlink_metadata().is_ok() && !force {
+        bail!("{} exists already; --force replaces it", path.display());
+    }
+    Ok(())
+}
+
+/// Whether a file of this name is packed.
+fn is_packed(path: &Path) -> bool {
+    lower_name(path).ends_with(".gz")
+}
+
+fn lower_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase()
+}
+
+fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 struct Counted<'w> {

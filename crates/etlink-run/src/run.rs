@@ -561,7 +561,11 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>> {
     } else {
         find_graph_sets(folder)?
     };
+    let unreadable = discover::unreadable_folders(folder)?;
     if sets.is_empty() {
+        if let Some(error) = unreadable.into_iter().next() {
+            return Err(error);
+        }
         bail!(
             "{}: no host or device traces in it (names such as torch_et_0.json.gz and \
             kineto_trace_0.json.gz)",
@@ -577,6 +581,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>> {
             .any(|(other, set)| other != at && in_folder(set));
         runs.push(RunFiles::written(folder, set, has_sibling));
     }
+    discover::note_unreadable(&mut runs, &unreadable);
     Ok(runs)
 }
 

@@ -24,9 +24,13 @@ use columns::Columns;
 use etlink_link::LinkedTrace;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use std::io::Write;
 use std::ops::Range;
+
+/// The key of the metadata of a file that names who wrote it.
+pub const MARK: &str = "etlink_version";
 
 /// Lines that are made at once.
 const BATCH: usize = 1 << 16;
@@ -118,8 +122,10 @@ impl Table {
         out: impl Write + Send,
     ) -> Result<u64, Error> {
         let empty = self.batch(trace, rank, 0..0)?;
+        let writer = KeyValue::new(MARK.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         let settings = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
+            .set_key_value_metadata(Some(vec![writer]))
             .build();
         let mut writer = ArrowWriter::try_new(out, empty.schema(), Some(settings))?;
         let places = self.places(trace);

@@ -18,6 +18,7 @@ mod signals;
 mod table;
 
 use clap::Parser;
+use etlink_run::output::StdoutError;
 use std::process::ExitCode;
 
 /// How a command ended that could be carried out.
@@ -33,7 +34,9 @@ enum Outcome {
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
-    match commands::run(args) {
+    let outcome = commands::run(args);
+    signals::wait_for_end();
+    match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Found) => ExitCode::from(1),
         Ok(Outcome::Ran(code)) => ExitCode::from(code),
@@ -49,10 +52,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever read our output has seen enough (`etlink check … | head`).
+/// Whoever read our output has seen enough (`etlink check … | head`). A pipe that `-o` names is another matter.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let io = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    let stdout = error.downcast_ref::<StdoutError>();
+    stdout.is_some_and(StdoutError::is_closed_pipe)
 }

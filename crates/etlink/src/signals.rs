@@ -1,15 +1,66 @@
-//! Ctrl-C and SIGTERM: temporary files go, then the program does.
+//! SIGINT, SIGTERM and SIGHUP: unfinished files go, then the program does.
 
-use etlink_run::interrupt::remove_temporary_files;
+use etlink_run::interrupt::Changes;
+use std::io;
 
-/// Exit code of a program that was interrupted, by convention.
-const INTERRUPTED: i32 = 130;
+/// Ends the program with 128 + the number of the signal, as shells do, at SIGINT, SIGTERM and SIGHUP.
+///
+/// # Errors
+/// If the system takes no handler.
+#[cfg(unix)]
+pub fn install() -> io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+    use std::sync::{Arc, atomic::AtomicBool};
 
-/// Removes temporary files when the program is interrupted.
-pub fn install() -> Result<(), ctrlc::Error> {
-    ctrlc::set_handler(|| {
-        remove_temporary_files();
-        #[allow(clippy::exit, reason = "there is no way back from a signal")]
-        std::process::exit(INTERRUPTED)
-    })
+    let ignored = ignored_signals();
+    let is_heeded = |signal: &i32| ignored & (1 << (signal - 1)) == 0;
+    let heeded: Vec<i32> = [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(is_heeded)
+        .collect();
+    let mut signals = signal_hook::iterator::Signals::new(heeded)?;
+    // a file that grows beyond `ulimit -f` is an error of its write, not the end of the program
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    let wait = move || {
+        if let Some(signal) = signals.forever().next() {
+            end(128 + signal);
+        }
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(wait)?;
+    Ok(())
+}
+
+/// Ends the program with 130 at Ctrl-C.
+///
+/// # Errors
+/// If the system takes no handler.
+#[cfg(not(unix))]
+pub fn install() -> io::Result<()> {
+    ctrlc::set_handler(|| end(130)).map_err(io::Error::other)
+}
+
+/// Signals that the parent has us ignore, as a mask: SIGHUP under `nohup`, SIGINT of a shell's background job.
+#[cfg(unix)]
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.unwrap_or(0)
+}
+
+fn end(code: i32) -> ! {
+    // held until the process is gone
+    let changes = Changes::begin();
+    changes.remove_all_unfinished();
+    #[allow(clippy::exit, reason = "there is no way back from a signal")]
+    std::process::exit(code)
+}
+
+/// Waits while a signal ends the program, so that nobody sees the errors that this causes.
+pub fn wait_for_end() {
+    drop(Changes::begin());
 }

@@ -3,12 +3,16 @@
 //! A gzip file of several members would do, but Perfetto takes 32 MB of memory for each. Pieces of raw deflate that end with a whole
 //! byte, one after the other, are one member: so `pigz` does it.
 
-use super::{Target, temporary_in};
-use crate::interrupt;
+use super::set::Members;
+use super::work::WorkFolder;
+use super::{Place, Target, disk};
 use anyhow::{Context, Result};
 use flate2::{Compress, Compression, Crc, FlushCompress};
 use std::fs::File;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a gzip file begins with: deflate, no name, no time, packed fast, on any system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
@@ -17,14 +21,48 @@ const LAST: [u8; 2] = [3, 0];
 /// Bytes that are handed on at once.
 const BLOCK: usize = 1 << 16;
 
+/// Of this process: pieces are named by it.
+static PIECES: AtomicU64 = AtomicU64::new(0);
+
 /// A part of a file that is not written yet. Its own file goes with it.
 pub struct Piece {
-    path: tempfile::TempPath,
-    _listed: interrupt::TemporaryEntry,
+    path: PathBuf,
+    /// The work folder stays as long as this.
+    _folder: Folder,
     /// As stored.
     pub bytes: u64,
     /// Of what is packed.
     sum: Crc,
+}
+
+/// Holds the work folder of a target.
+enum Folder {
+    File(Arc<WorkFolder>),
+    Set(Arc<Members>),
+}
+
+impl Folder {
+    fn new(target: &Target) -> Option<Folder> {
+        match &target.place {
+            Place::File { work, .. } => Some(Folder::File(Arc::clone(work))),
+            Place::Member { set, .. } => Some(Folder::Set(Arc::clone(set))),
+            Place::Stdout | Place::Stream(_) => None,
+        }
+    }
+
+    fn work(&self) -> &WorkFolder {
+        match self {
+            Folder::File(work) => work,
+            Folder::Set(set) => &set.work,
+        }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        // if it stays, the work folder takes it along
+        drop(disk::remove_file(&self.path));
+    }
 }
 
 impl Target {
@@ -34,16 +72,22 @@ impl Target {
         fill: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>,
     ) -> Result<(T, Piece)> {
         let failed = || format!("cannot write beside {}", self.path.display());
-        let file = temporary_in(self.folder()).with_context(failed)?;
-        let listed = interrupt::TemporaryEntry::new(file.path());
-        let mut packed = self.packed(file.as_file());
+        let folder = Folder::new(self).with_context(failed)?;
+        let number = PIECES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("piece-{number}");
+        let path = folder.work().path().join(&name);
+        let file = folder
+            .work()
+            .create(Path::new(&name))
+            .with_context(failed)?;
+        let mut packed = self.packed(file);
         let value = fill(&mut packed).with_context(failed)?;
         let (bytes, sum) = packed.finish().with_context(failed)?;
         Ok((
             value,
             Piece {
-                path: file.into_temp_path(),
-                _listed: listed,
+                path,
+                _folder: folder,
                 bytes,
                 sum,
             },

@@ -11,6 +11,7 @@ use etlink_chakra::read::{FileKind, GraphSummary};
 use etlink_chakra::{astra, read};
 use etlink_run::Progress;
 use etlink_run::input;
+use etlink_run::output::is_work_folder;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ pub fn run(args: Check) -> Result<Outcome> {
     for path in &args.paths {
         if path.is_dir() {
             let before = files.len();
-            collect(path, &mut files)?;
+            print_notes(&collect(path, &mut files)?);
             if files.len() == before {
                 bail!(
                     "{}: no Chakra traces or merged traces in it",
@@ -71,18 +72,31 @@ pub fn run(args: Check) -> Result<Outcome> {
 }
 
 /// Chakra traces and merged traces of a folder and its subfolders, sorted. Other JSON is passed by;
-/// a file that is named `.et` is checked whatever is in it.
-pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let mut folders = vec![folder.to_owned()];
+/// a file that is named `.et` is checked whatever is in it. Returns what could not be looked at.
+pub(super) fn collect(root: &Path, files: &mut Vec<PathBuf>) -> Result<Vec<String>> {
+    let mut folders = vec![root.to_owned()];
+    let mut notes = vec![];
     let start = files.len();
     while let Some(folder) = folders.pop() {
         let failed = || format!("cannot read folder {}", folder.display());
-        for entry in std::fs::read_dir(&folder).with_context(failed)? {
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if folder != root => {
+                notes.push(format!("{}: {error}: what is in it is left out", failed()));
+                continue;
+            }
+            Err(error) => return Err(error).with_context(failed),
+        };
+        for entry in entries {
             let entry = entry.with_context(failed)?;
             let name = entry.file_name().to_string_lossy().to_lowercase();
             let plain = name.strip_suffix(".gz").unwrap_or(&name);
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(entry.path());
+                if !is_work_folder(&entry.path())? {
+                    folders.push(entry.path());
+                }
+            } else if !entry.path().is_file() {
+                // a pipe without a writer would be waited for forever
             } else if plain.ends_with(".et") || plain.ends_with(".json") && is_linked(&entry.path())
             {
                 files.push(entry.path());
@@ -90,7 +104,14 @@ pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     files[start..].sort();
-    Ok(())
+    Ok(notes)
+}
+
+/// Results have standard output for themselves.
+pub(super) fn print_notes(notes: &[String]) {
+    for note in notes {
+        eprintln!("note: {note}");
+    }
 }
 
 fn is_linked(path: &Path) -> bool {

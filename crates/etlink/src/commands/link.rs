@@ -11,11 +11,9 @@ use etlink_run::output::Target;
 use std::path::{Path, PathBuf};
 
 pub fn run(args: Link) -> Result<Outcome> {
-    let (json, to_stdout) = (
-        args.how.json,
-        args.output.as_deref() == Some(Path::new("-")),
-    );
+    let json = args.how.json;
     let job = job(args)?;
+    let to_stdout = job.target.as_ref().is_some_and(Target::is_stdout);
     let progress = crate::progress::bar();
     let linked = job::run(&job, &progress);
     progress.finish();

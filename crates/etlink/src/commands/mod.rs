@@ -17,7 +17,7 @@ use crate::Outcome;
 use crate::args::{Args, Command};
 use crate::signals;
 use anyhow::{Context, Result};
-use etlink_run::output::TO_STDOUT;
+use etlink_run::output::StdoutError;
 use serde::Serialize;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -26,7 +26,7 @@ use std::num::NonZeroUsize;
 pub fn run(args: Args) -> Result<Outcome> {
     // a program that is recorded gets the signals itself
     if !matches!(args.command, Command::Record(_)) {
-        signals::install()?;
+        signals::install().context("cannot listen for signals")?;
     }
     match args.command {
         Command::Link(args) => link::run(args),
@@ -63,7 +63,8 @@ fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .context(TO_STDOUT)
+        .map_err(StdoutError)?;
+    Ok(())
 }
 
 fn print_json(value: &impl Serialize) -> Result<()> {

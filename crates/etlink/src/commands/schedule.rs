@@ -1,9 +1,9 @@
 //! `etlink schedule`: what each step of a program would do.
 
-use super::TO_STDOUT;
 use crate::Outcome;
 use crate::args::{Schedule as Args, ScheduleOptions};
-use anyhow::{Context, Result};
+use anyhow::Result;
+use etlink_run::output::StdoutError;
 use etlink_schedule::{Action, Arguments, Schedule};
 use serde::{Serialize, Serializer};
 use std::io::{BufWriter, StdoutLock, Write};
@@ -35,7 +35,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
     for note in notes(&schedule, args.steps) {
         eprintln!("note: {note}");
     }
-    write(args, schedule).context(TO_STDOUT)?;
+    write(args, schedule).map_err(StdoutError)?;
     Ok(Outcome::Done)
 }
 

@@ -1,7 +1,8 @@
 //! The traces of a file, a pair or a folder, each linked and told to a function.
 
+use super::chakra;
+use super::parquet::TableFiles;
 use super::told::{Ranked, Told};
-use super::{chakra, parquet};
 use crate::args::Analyze;
 use crate::commands::check::{groups_of, prefix_and_rank};
 use crate::table;
@@ -15,6 +16,7 @@ use etlink_run::discover::{RankFiles, RunFiles, discover};
 use etlink_run::input;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::memory::{MemoryBudget, RankMemory};
+use etlink_run::output::is_work_folder;
 use etlink_run::run::{self, RunSet};
 use std::path::{Path, PathBuf};
 
@@ -31,15 +33,16 @@ pub(super) struct Of<'a> {
     pub(super) written: bool,
 }
 
-/// Links what was named; `say` gets each trace.
+/// Links what was named; `say` gets each trace. Refuses what `files` could not write.
 pub(super) fn load<T: Send>(
     args: &Analyze,
     threads: usize,
+    files: Option<&TableFiles>,
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<Told<T>>> {
     let progress = crate::progress::bar();
     let told = if args.path.is_dir() {
-        folder(args, threads, &progress, say)
+        folder(args, threads, files, &progress, say)
     } else {
         file(args, threads, &progress, say).map(|told| vec![told])
     };
@@ -176,6 +179,7 @@ fn ranked<T>(
 fn folder<T: Send>(
     args: &Analyze,
     threads: usize,
+    files: Option<&TableFiles>,
     progress: &Progress,
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<Told<T>>> {
@@ -186,8 +190,8 @@ fn folder<T: Send>(
     }
     let written = written(&args.path)?;
     let (mut runs, all) = if written.is_empty() || !discover(&args.path)?.is_empty() {
-        traces(args, threads, progress, say)?
-    } else if args.parquet.is_some() {
+        traces(args, threads, files, progress, say)?
+    } else if files.is_some() {
         bail!(
             "{}: --parquet is for recorded traces: a written graph has no events",
             args.path.display()
@@ -214,9 +218,6 @@ fn folder<T: Send>(
             run.notes
                 .extend(etlink_run::membership::absent_note(&run.absent));
         }
-        args.parquet.as_ref().map_or(Ok(()), |dir| {
-            parquet::clean(dir, run, args.force && args.ranks.is_none())
-        })?;
     }
     Ok(runs)
 }
@@ -229,7 +230,10 @@ fn written(folder: &Path) -> Result<Vec<(i64, PathBuf)>> {
     let mut found = vec![];
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
-        if path.extension().is_some_and(|end| end == "et")
+        if path.is_dir() {
+            is_work_folder(&path)?;
+        } else if path.is_file()
+            && path.extension().is_some_and(|end| end == "et")
             && let Some((_, rank)) = prefix_and_rank(&path)
         {
             found.push((rank, path));
@@ -276,19 +280,16 @@ fn written_folder<T: Send>(
 fn traces<T: Send>(
     args: &Analyze,
     threads: usize,
+    files: Option<&TableFiles>,
     progress: &Progress,
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
 ) -> Result<Read<T>> {
     let fleet = RunSet::find(&args.path, args.memory, threads)?;
-    if let Some(dir) = &args.parquet {
-        fleet.runs.iter().try_for_each(|run| {
-            parquet::check(
-                dir,
-                &run.folder,
-                run.ranks.iter().map(|found| found.label.as_str()),
-                args.force,
-            )
-        })?;
+    if let Some(files) = files {
+        for run in &fleet.runs {
+            let labels = run.ranks.iter().map(|found| found.label.as_str());
+            files.check(&run.folder, labels)?;
+        }
     }
     progress.phase("analyzing");
     let all = fleet.each(|at| rank(args, &fleet, at, progress, &say));

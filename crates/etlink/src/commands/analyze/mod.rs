@@ -19,6 +19,7 @@ use etlink_link::ranks::{
 };
 use etlink_run::joined::clock_notes;
 use load::{Of, load};
+use parquet::TableFiles;
 use serde::Serialize;
 use std::path::Path;
 use told::Told;
@@ -47,14 +48,22 @@ pub fn run(args: Analyze) -> Result<Outcome> {
         sequences_of: args.sequences_of.clone(),
         memory_timeline: args.table.as_deref() == Some("memory_timeline"),
     };
-    let told = load(&args, threads(args.threads)?, |trace, of| {
-        let analysis = analyze(trace, &rules, &options);
-        let rank = of.rank.or(analysis.rank);
-        args.parquet.as_ref().map_or(Ok(()), |dir| {
-            parquet::write(dir, trace, &Of { rank, ..of }, args.force)
-        })?;
-        Ok(Analysis { rank, ..analysis })
-    })?;
+    let files = TableFiles::new(&args);
+    let told = load(
+        &args,
+        threads(args.threads)?,
+        files.as_ref(),
+        |trace, of| {
+            let analysis = analyze(trace, &rules, &options);
+            let rank = of.rank.or(analysis.rank);
+            if let Some(files) = &files {
+                files.write(trace, &Of { rank, ..of })?;
+            }
+            Ok(Analysis { rank, ..analysis })
+        },
+    )?;
+    // who reads what is printed may go away before its end
+    let replaced = files.map_or(Ok(()), |files| files.replace(&told));
     let analyzed: Vec<Analyzed> = told
         .into_iter()
         .map(|told| Analyzed::new(told, &args))
@@ -74,7 +83,8 @@ pub fn run(args: Analyze) -> Result<Outcome> {
                 .collect::<String>(),
         )?;
     }
-    Ok(outcome(&args, analyzed.iter().map(|one| &one.told)))
+    let outcome = outcome(&args, analyzed.iter().map(|one| &one.told));
+    replaced.map(|()| outcome)
 }
 
 /// The tables that there are; refuses what does not go together.
@@ -130,7 +140,7 @@ fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
         nanoseconds: has(Compat::Nanoseconds),
         rank: None,
     };
-    let told = load(args, threads(args.threads)?, |trace, of| {
+    let told = load(args, threads(args.threads)?, None, |trace, of| {
         Ok(hta::tables(
             trace,
             Settings {

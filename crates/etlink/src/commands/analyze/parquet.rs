@@ -2,80 +2,175 @@
 
 use super::load::Of;
 use super::told::Told;
+use crate::args::Analyze;
 use anyhow::{Context, Result, bail};
 use etlink_link::LinkedTrace;
-use etlink_run::output::Target;
-use etlink_tables::Table;
-use std::collections::BTreeSet;
+use etlink_run::output::{FileSet, Format};
+use etlink_tables::{MARK, Table};
+use memchr::memmem;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Refuses files that are there already, before any work is done.
-pub(super) fn check<'a>(
-    dir: &Path,
-    run: &Path,
-    labels: impl IntoIterator<Item = &'a str>,
+/// The length of the footer and `PAR1` are the end of a Parquet file.
+const END_BYTES: i64 = 8;
+
+/// What `--parquet` writes: a set of files for each run.
+pub(super) struct TableFiles {
+    dir: PathBuf,
     force: bool,
-) -> Result<()> {
-    for label in labels {
-        for table in Table::ALL {
-            file(dir, run, table, label, force)?;
-        }
+    /// Replaces what an earlier run left, also of ranks that this one has not.
+    whole: bool,
+    /// By the folder of the run.
+    runs: Mutex<BTreeMap<PathBuf, Arc<RunFiles>>>,
+}
+
+/// The tables of one run.
+struct RunFiles {
+    set: FileSet,
+    /// Names of all files of an earlier run that this one replaces.
+    earlier: Vec<String>,
+}
+
+impl TableFiles {
+    /// None without `--parquet`.
+    pub(super) fn new(args: &Analyze) -> Option<TableFiles> {
+        Some(TableFiles {
+            dir: args.parquet.clone()?,
+            force: args.force,
+            whole: args.force && args.path.is_dir() && args.ranks.is_none(),
+            runs: Mutex::new(BTreeMap::new()),
+        })
     }
-    Ok(())
-}
 
-/// Writes the tables of a trace.
-pub(super) fn write(dir: &Path, trace: &LinkedTrace, of: &Of<'_>, force: bool) -> Result<()> {
-    if of.written {
-        bail!("--parquet is for recorded traces: a written graph has no events");
-    }
-    let targets = Table::ALL.map(|table| Ok((table, file(dir, of.run, table, of.label, force)?)));
-    for (table, target) in targets.into_iter().collect::<Result<Vec<_>>>()? {
-        target.write(|out| Ok(table.write(trace, of.rank, out)?))?;
-    }
-    Ok(())
-}
-
-fn folder(dir: &Path, run: &Path, table: Table) -> PathBuf {
-    dir.join(run).join(table.name())
-}
-
-fn file(dir: &Path, run: &Path, table: Table, label: &str, force: bool) -> Result<Target> {
-    let folder = folder(dir, run, table);
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make folder {}", folder.display()))?;
-    Target::fixed(&folder.join(format!("{label}.parquet")), force)
-}
-
-/// Takes away the tables of traces that turned out not to be of the run, and with `force`, which replaces a run as a whole, those that an earlier
-/// run left.
-pub(super) fn clean<T>(dir: &Path, told: &Told<T>, force: bool) -> Result<()> {
-    let name = |label: &str| format!("{label}.parquet");
-    let kept: BTreeSet<String> = told.ranks.iter().map(|rank| name(&rank.label)).collect();
-    let left_out: BTreeSet<String> = told
-        .left_out
-        .iter()
-        .map(|stray| name(&stray.label))
-        .collect();
-    for table in Table::ALL {
-        let folder = folder(dir, Path::new(&told.run), table);
-        for entry in std::fs::read_dir(&folder)
-            .with_context(|| format!("cannot read folder {}", folder.display()))?
-        {
-            let path = entry?.path();
-            let Some(name) = path
-                .file_name()
-                .map(|name| name.to_string_lossy().into_owned())
-            else {
-                continue;
-            };
-            if left_out.contains(&name)
-                || force && name.ends_with(".parquet") && !kept.contains(&name)
-            {
-                std::fs::remove_file(&path)
-                    .with_context(|| format!("cannot remove {}", path.display()))?;
+    /// Refuses files that are there already, before any work is done.
+    pub(super) fn check<'a>(
+        &self,
+        run: &Path,
+        labels: impl IntoIterator<Item = &'a str>,
+    ) -> Result<()> {
+        let files = self.run(run)?;
+        for label in labels {
+            for table in Table::ALL {
+                files.set.target(&file_name(table, label), Format::Json)?;
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Writes the tables of a trace. They have their places when all are [put in place](TableFiles::replace).
+    pub(super) fn write(&self, trace: &LinkedTrace, of: &Of<'_>) -> Result<()> {
+        if of.written {
+            bail!("--parquet is for recorded traces: a written graph has no events");
+        }
+        let files = self.run(of.run)?;
+        for table in Table::ALL {
+            let target = files
+                .set
+                .target(&file_name(table, of.label), Format::Json)?;
+            target.write(|out| Ok(table.write(trace, of.rank, out)?))?;
+        }
+        Ok(())
+    }
+
+    /// Puts the tables of the runs in place, without those of traces that turned out not to be of their run; what an
+    /// earlier run left goes. Where traces are left out whose tables would be lost by that, all stay as they are.
+    pub(super) fn replace<T>(&self, runs: &[Told<T>]) -> Result<()> {
+        for run in runs {
+            let files = self.run(Path::new(&run.run))?;
+            for stray in &run.left_out {
+                for table in Table::ALL {
+                    files.set.discard(&file_name(table, &stray.label));
+                }
+            }
+            let stale = files.earlier.iter().filter(|name| !files.set.has(name));
+            let stale: Vec<String> = stale.cloned().collect();
+            if let (Some(first), false) = (stale.first(), run.left_out.is_empty()) {
+                bail!(
+                    "{}: no table was replaced: {} of the traces are left out, and {first} of an earlier run would be \
+                     lost: mend the traces, write to another folder, or remove the file",
+                    files.set.folder().display(),
+                    run.left_out.len()
+                );
+            }
+            files.set.replace(stale)?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, run: &Path) -> Result<Arc<RunFiles>> {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(files) = runs.get(run) {
+            return Ok(Arc::clone(files));
+        }
+        let set = FileSet::new(&self.dir.join(run), self.force)?;
+        let earlier = if self.whole {
+            earlier(set.folder())?
+        } else {
+            vec![]
+        };
+        let files = Arc::new(RunFiles { set, earlier });
+        runs.insert(run.to_owned(), Arc::clone(&files));
+        Ok(files)
+    }
+}
+
+fn file_name(table: Table, label: &str) -> String {
+    format!("{}/{label}.parquet", table.name())
+}
+
+/// The tables that an earlier run wrote.
+///
+/// # Errors
+/// If there are others: readers would take them as part of the table.
+fn earlier(folder: &Path) -> Result<Vec<String>> {
+    let mut names = vec![];
+    for table in Table::ALL {
+        let folder = folder.join(table.name());
+        let failed = || format!("cannot read folder {}", folder.display());
+        let entries = match std::fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries.with_context(failed)?,
+        };
+        for entry in entries {
+            let path = entry.with_context(failed)?.path();
+            if path.extension().is_none_or(|ending| ending != "parquet") {
+                continue;
+            }
+            let name = path.file_name().and_then(|name| name.to_str());
+            let Some(name) = name.filter(|_| path.is_file() && is_ours(&path)) else {
+                bail!(
+                    "{} was not written by etlink, and --force does not remove it: move it away, or give another \
+                     folder",
+                    path.display()
+                );
+            };
+            names.push(format!("{}/{name}", table.name()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Whether the footer of a Parquet file has our mark.
+fn is_ours(path: &Path) -> bool {
+    footer(path).is_ok_and(|footer| memmem::find(&footer, MARK.as_bytes()).is_some())
+}
+
+fn footer(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::End(-END_BYTES))?;
+    let mut end = [0; END_BYTES as usize];
+    file.read_exact(&mut end)?;
+    let [a, b, c, d, magic @ ..] = end;
+    let bytes = u32::from_le_bytes([a, b, c, d]);
+    if &magic != b"PAR1" {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    file.seek(SeekFrom::End(-END_BYTES - i64::from(bytes)))?;
+    let mut footer = vec![];
+    file.take(u64::from(bytes)).read_to_end(&mut footer)?;
+    Ok(footer)
 }

@@ -3,6 +3,7 @@
 //! What a rank's file says of its communications and times depends on all ranks. So all are linked first, and of each is kept what the
 //! join needs. Where all linked traces fit into the memory budget they are kept too; else each is linked once more to be written.
 
+mod earlier;
 mod joined;
 mod show;
 mod simulator;
@@ -11,7 +12,8 @@ mod timeline;
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Format, Merge};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use earlier::Earlier;
 use etlink_chakra::Part;
 use etlink_kineto::KeepEvents;
 use etlink_link::LinkedTrace;
@@ -19,10 +21,11 @@ use etlink_link::ranks::RankSummary;
 use etlink_run::Progress;
 use etlink_run::discover::{RankFiles, RunFiles};
 use etlink_run::job::{self, JobReport, LinkJob, RankContext};
-use etlink_run::output::{Piece, Target};
+use etlink_run::output::{self, FileSet, Piece, Target};
 use etlink_run::run::{self, RunSet};
 use joined::Joined;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What became of one rank.
@@ -65,13 +68,15 @@ pub fn run(args: Merge) -> Result<Outcome> {
         bail!("--for astra-sim writes .et files: leave --format out");
     }
     let fleet = RunSet::find(&args.dir, args.how.memory, threads)?;
-    prepare(&args, &fleet)?;
+    let (sets, earlier) = file_sets(&args, &fleet)?;
     let progress = crate::progress::bar();
     progress.phase("linking");
     let merge = Merging {
         hold: fleet.all_fit(),
         args,
         fleet,
+        sets,
+        earlier,
         progress,
     };
     let mut ranks = merge.fleet.each(|at| merge.link(at));
@@ -89,18 +94,23 @@ pub fn run(args: Merge) -> Result<Outcome> {
         .write_beside(&ranks, &runs)
         .and_then(|()| merge.write_timelines(&mut ranks, &mut runs));
     merge.progress.finish();
-    side_files?;
-    if merge.args.how.json {
+    let replaced = side_files.and_then(|()| merge.replace(&mut ranks, &mut runs));
+    // what failed is said below, before why nothing was replaced
+    let unfit = match replaced {
+        Err(error) if !error.is::<Unfit>() => return Err(error),
+        replaced => replaced,
+    };
+    let printed = if merge.args.how.json {
         print_json(&Report {
             ranks: &ranks,
             runs: &runs,
-        })?;
+        })
     } else {
-        print(&show::summary(&merge.fleet.runs, &ranks, &runs))?;
-    }
-    let bad = ranks
-        .iter()
-        .any(|rank| rank.linked.as_ref().is_none_or(|linked| linked.refused));
+        print(&show::summary(&merge.fleet.runs, &ranks, &runs))
+    };
+    unfit?;
+    printed?;
+    let bad = ranks.iter().any(Rank::is_bad);
     let unused = (merge.args.simulator.is_some() || merge.is_timeline())
         && runs.iter().any(|run| !run.left_out.is_empty());
     Ok(if bad || unused {
@@ -110,18 +120,38 @@ pub fn run(args: Merge) -> Result<Outcome> {
     })
 }
 
-/// Makes the folders and refuses what is there already, before any work is done.
-fn prepare(args: &Merge, fleet: &RunSet) -> Result<()> {
+/// What each run writes. Makes the folders and refuses what is there already, before any work is done.
+fn file_sets(args: &Merge, fleet: &RunSet) -> Result<(Vec<FileSet>, Vec<Earlier>)> {
+    let (mut sets, mut all_earlier) = (vec![], vec![]);
     for run in &fleet.runs {
-        let folder = args.output.join(&run.folder);
-        std::fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot make folder {}", folder.display()))?;
+        let set = FileSet::new(&args.output.join(&run.folder), args.how.force)?;
         for name in simulator::names(args) {
-            Target::fixed(&folder.join(name), args.how.force)?;
+            set.target(name, output::Format::Json)?;
         }
-        timeline::target(args, run).transpose()?;
+        timeline::target(args, &set).transpose()?;
+        let earlier = if args.how.force {
+            let timeline = timeline::file_name(args);
+            Earlier::find(args, set.folder(), &name(args, run), timeline)?
+        } else {
+            Earlier::default()
+        };
+        sets.push(set);
+        all_earlier.push(earlier);
     }
-    Ok(())
+    Ok((sets, all_earlier))
+}
+
+/// Not all ranks of a run were written, and an earlier run's files are of more: those stay.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{}: nothing was replaced: {failed} of its ranks failed, and {file} of an earlier run would be lost: mend the \
+     traces, write to another folder, or remove the file",
+    folder.display()
+)]
+struct Unfit {
+    folder: PathBuf,
+    failed: usize,
+    file: String,
 }
 
 fn is_et(args: &Merge) -> bool {
@@ -131,7 +161,11 @@ fn is_et(args: &Merge) -> bool {
 struct Merging {
     args: Merge,
     fleet: RunSet,
-    /// JobReport traces are kept until all ranks are linked.
+    /// By run.
+    sets: Vec<FileSet>,
+    /// By run; nothing without `--force`.
+    earlier: Vec<Earlier>,
+    /// Linked traces are kept until all ranks are linked.
     hold: bool,
     progress: Progress,
 }
@@ -243,13 +277,7 @@ impl Merging {
                 .ok_or_else(|| run::no_device(run, found))?,
             // a rank that only tells files apart need not be the process's rank
             rank: None,
-            target: Some(timeline::target(&self.args, run).unwrap_or_else(|| {
-                Target::new(
-                    &self.output_path(run, found),
-                    how.output_format(),
-                    how.force,
-                )
-            })?),
+            target: Some(self.target(at)?),
             form: how.form(how.output_format())?.with(part(&self.args)),
             tensor_deps: how.tensor_deps.into(),
             keep: KeepEvents::Graph,
@@ -257,6 +285,18 @@ impl Merging {
             strict: how.strict,
             force: how.force,
         })
+    }
+
+    /// Where a rank is written, or its part of a timeline.
+    fn target(&self, at: usize) -> Result<Target> {
+        let (run, found) = self.fleet.rank(at);
+        let set = &self.sets[self.fleet.ranks[at].0];
+        if let Some(timeline) = timeline::target(&self.args, set) {
+            return timeline;
+        }
+        let format = self.args.how.output_format();
+        let format = format.unwrap_or(output::Format::Et);
+        set.target(&self.file_name(run, found), format)
     }
 
     /// Joins the ranks of each run.
@@ -330,53 +370,78 @@ impl Merging {
             return Ok(());
         }
         for (at, (run, joined)) in self.fleet.runs.iter().zip(runs).enumerate() {
-            let of_run = self
-                .fleet
-                .ranks
-                .iter()
-                .zip(ranks)
-                .filter(|((of, _), _)| *of == at);
-            let written: Vec<PathBuf> = of_run
-                .filter_map(|(_, rank)| rank.linked.as_ref()?.output.as_ref().map(PathBuf::from))
-                .collect();
-            if written.is_empty() {
-                continue;
-            }
-            let (folder, name) = (self.args.output.join(&run.folder), self.name(run));
-            simulator::write(&self.args, &folder, &name, joined)?;
-            if self.args.how.force {
-                // --force replaces a run as a whole
-                for path in simulator::stale(&self.args, &folder, &name, joined, &written)? {
-                    std::fs::remove_file(&path).with_context(|| {
-                        format!(
-                            "cannot remove {}, which an earlier run left",
-                            path.display()
-                        )
-                    })?;
-                }
+            if self.ranks_of(at, ranks).any(|rank| rank.output().is_some()) {
+                simulator::write(&self.args, &self.sets[at], &name(&self.args, run), joined)?;
             }
         }
         Ok(())
     }
 
-    /// What outputs of a run begin with: the name of its folder.
-    fn name(&self, run: &RunFiles) -> String {
-        let whole = self.args.dir.join(&run.folder);
-        let whole = whole.canonicalize().unwrap_or(whole);
-        whole
-            .file_name()
-            .map_or("trace".into(), |name| name.to_string_lossy().into_owned())
+    fn ranks_of<'r>(&self, run: usize, ranks: &'r [Rank]) -> impl Iterator<Item = &'r Rank> {
+        let all = self.fleet.ranks.iter().zip(ranks);
+        all.filter(move |((of, _), _)| *of == run)
+            .map(|(_, rank)| rank)
     }
 
-    /// `OUT/<folder>/<name>.<rank>.et`, the names that simulators want: a prefix and the rank.
-    fn output_path(&self, run: &RunFiles, found: &RankFiles) -> PathBuf {
-        let ending = if is_et(&self.args) { "et" } else { "json.gz" };
-        self.args.output.join(&run.folder).join(format!(
-            "{}.{}.{ending}",
-            self.name(run),
-            found.label
-        ))
+    /// Puts the files of each run in place, and those of an earlier run away. Where ranks failed whose files would be
+    /// lost by that, the earlier run stays as it is.
+    fn replace(&self, ranks: &mut [Rank], runs: &mut [Joined]) -> Result<()> {
+        let mut unfit = None;
+        for (run, (set, earlier)) in self.sets.iter().zip(&self.earlier).enumerate() {
+            let failed = self
+                .ranks_of(run, ranks)
+                .filter(|rank| rank.is_bad())
+                .count();
+            let lost = self.first_lost(run, ranks).filter(|_| failed > 0);
+            let Some(file) = lost else {
+                let all = earlier.ranks.iter().chain(&earlier.groups);
+                let stale = all.filter(|name| !set.has(name)).cloned();
+                set.replace(stale.collect())?;
+                continue;
+            };
+            for (rank, (of, _)) in ranks.iter_mut().zip(&self.fleet.ranks) {
+                if *of == run
+                    && let Some(linked) = &mut rank.linked
+                {
+                    (linked.output, linked.bytes.output) = (None, 0);
+                }
+            }
+            runs[run].timeline = None;
+            unfit.get_or_insert(Unfit {
+                folder: set.folder().to_owned(),
+                failed,
+                file: file.clone(),
+            });
+        }
+        unfit.map_or(Ok(()), |unfit| Err(unfit.into()))
     }
+
+    /// A file of an earlier run for which this one has no other. Of the file of all ranks it is not known whether it
+    /// has one of those that are not in the new one.
+    fn first_lost(&self, run: usize, ranks: &[Rank]) -> Option<&String> {
+        let written: BTreeSet<PathBuf> = self
+            .ranks_of(run, ranks)
+            .filter_map(|rank| rank.output().map(PathBuf::from))
+            .collect();
+        let folder = self.sets[run].folder();
+        let is_lost = |name: &&String| self.is_timeline() || !written.contains(&folder.join(name));
+        self.earlier[run].ranks.iter().find(is_lost)
+    }
+
+    /// `<name>.<rank>.et`, as simulators want it: a prefix and the rank.
+    fn file_name(&self, run: &RunFiles, found: &RankFiles) -> String {
+        let ending = if is_et(&self.args) { "et" } else { "json.gz" };
+        format!("{}.{}.{ending}", name(&self.args, run), found.label)
+    }
+}
+
+/// What outputs of a run begin with: the name of its folder.
+fn name(args: &Merge, run: &RunFiles) -> String {
+    let whole = args.dir.join(&run.folder);
+    let whole = whole.canonicalize().unwrap_or(whole);
+    whole
+        .file_name()
+        .map_or("trace".into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Which part of each rank is written.
@@ -389,6 +454,16 @@ fn part(args: &Merge) -> Part {
 }
 
 impl Rank {
+    /// Whether there is no result of it.
+    fn is_bad(&self) -> bool {
+        self.linked.as_ref().is_none_or(|linked| linked.refused)
+    }
+
+    /// The file that it is written to.
+    fn output(&self) -> Option<&str> {
+        self.linked.as_ref()?.output.as_deref()
+    }
+
     /// Its name among all runs.
     fn name(&self) -> String {
         Path::new(&self.run).join(&self.label).display().to_string()

@@ -3,11 +3,10 @@
 use super::is_et;
 use super::joined::Joined;
 use crate::args::{Compute, Merge};
-use crate::commands::check::prefix_and_rank;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use etlink_chakra::astra::{self, Workload, file};
-use etlink_run::output::Target;
-use std::path::{Path, PathBuf};
+use etlink_run::output::{FileSet, Format};
+use std::path::Path;
 
 /// More ranks than this are not made up.
 const MAX_IDLE: usize = 4096;
@@ -64,24 +63,19 @@ fn count(joined: &Joined) -> u64 {
 }
 
 /// Writes them.
-pub(super) fn write(args: &Merge, folder: &Path, name: &str, joined: &Joined) -> Result<()> {
+pub(super) fn write(args: &Merge, set: &FileSet, name: &str, joined: &Joined) -> Result<()> {
     let groups = &joined.agreed.groups;
     if !groups.is_empty() {
-        let target = Target::fixed(&folder.join(file::GROUPS), args.how.force)?;
+        let target = set.target(file::GROUPS, Format::Json)?;
         target.write(|out| etlink_chakra::write_groups(groups, out))?;
     }
-    let (ranks, idle) = (count(joined), idle(args, folder, joined)?);
+    let (ranks, idle) = (count(joined), idle(args, set.folder(), joined)?);
     // a folder in which no rank could be linked has none
     if args.simulator.is_none() || ranks == 0 {
         return Ok(());
     }
     for rank in &idle {
-        put(
-            args,
-            folder,
-            &format!("{name}.{rank}.et"),
-            &astra::idle_rank(),
-        )?;
+        put(set, &format!("{name}.{rank}.et"), &astra::idle_rank())?;
     }
     let workload = Workload {
         name,
@@ -89,54 +83,15 @@ pub(super) fn write(args: &Merge, folder: &Path, name: &str, joined: &Joined) ->
         groups: !groups.is_empty(),
         idle: &idle,
     };
-    put(
-        args,
-        folder,
-        file::SYSTEM,
-        astra::system(args.compute == Compute::Roofline).as_bytes(),
-    )?;
-    put(
-        args,
-        folder,
-        file::NETWORK,
-        astra::network(ranks).as_bytes(),
-    )?;
-    put(args, folder, file::MEMORY, astra::memory().as_bytes())?;
-    put(
-        args,
-        folder,
-        file::README,
-        astra::readme(&workload).as_bytes(),
-    )
+    let system = astra::system(args.compute == Compute::Roofline);
+    put(set, file::SYSTEM, system.as_bytes())?;
+    put(set, file::NETWORK, astra::network(ranks).as_bytes())?;
+    put(set, file::MEMORY, astra::memory().as_bytes())?;
+    put(set, file::README, astra::readme(&workload).as_bytes())
 }
 
-fn put(args: &Merge, folder: &Path, name: &str, content: &[u8]) -> Result<()> {
-    let target = Target::fixed(&folder.join(name), args.how.force)?;
+fn put(set: &FileSet, name: &str, content: &[u8]) -> Result<()> {
+    let target = set.target(name, Format::Json)?;
     target.write(|out| out.write_all(content))?;
     Ok(())
-}
-
-/// Files of a run of the same name that this one did not write; ranks' files, and groups where there are none now.
-pub(super) fn stale(
-    args: &Merge,
-    folder: &Path,
-    name: &str,
-    joined: &Joined,
-    written: &[PathBuf],
-) -> Result<Vec<PathBuf>> {
-    let idle: Vec<PathBuf> = idle(args, folder, joined)?
-        .iter()
-        .map(|rank| folder.join(format!("{name}.{rank}.et")))
-        .collect();
-    let mut found = vec![];
-    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        let of_run = prefix_and_rank(&path).is_some_and(|(prefix, _)| prefix == folder.join(name));
-        let groups = path == folder.join(file::GROUPS) && joined.agreed.groups.is_empty();
-        if groups || of_run && !written.contains(&path) && !idle.contains(&path) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
 }

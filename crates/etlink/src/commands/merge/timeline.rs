@@ -9,9 +9,8 @@ use anyhow::Result;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin, WaitCauses, wait_causes};
 use etlink_report::perfetto::Member;
-use etlink_run::discover::RunFiles;
 use etlink_run::job::{self, JobReport, LinkJob};
-use etlink_run::output::{Format, Piece, Target};
+use etlink_run::output::{FileSet, Format, Piece, Target};
 use serde::Serialize;
 
 /// What the ranks have to know of each other.
@@ -104,22 +103,19 @@ impl Joined {
     }
 }
 
+/// What the timeline of a run is called, if there is to be one.
+pub(super) fn file_name(args: &Merge) -> Option<&'static str> {
+    match args.how.output_format()? {
+        Format::Pftrace => Some("timeline.pftrace.gz"),
+        Format::Perfetto => Some("timeline.trace.json.gz"),
+        Format::Et | Format::Json => None,
+    }
+}
+
 /// Where the timeline of a run goes.
-pub(super) fn target(args: &Merge, run: &RunFiles) -> Option<Result<Target>> {
-    let format = args
-        .how
-        .output_format()
-        .filter(|format| format.for_perfetto().is_some())?;
-    let name = if format == Format::Pftrace {
-        "timeline.pftrace.gz"
-    } else {
-        "timeline.trace.json.gz"
-    };
-    Some(Target::new(
-        &args.output.join(&run.folder).join(name),
-        Some(format),
-        args.how.force,
-    ))
+pub(super) fn target(args: &Merge, set: &FileSet) -> Option<Result<Target>> {
+    let format = args.how.output_format()?;
+    Some(set.target(file_name(args)?, format))
 }
 
 impl Merging {
@@ -140,8 +136,8 @@ impl Merging {
 
     /// Puts the parts of each run together.
     pub(super) fn write_timelines(&self, ranks: &mut [Rank], runs: &mut [Joined]) -> Result<()> {
-        for (at, (run, joined)) in self.fleet.runs.iter().zip(runs).enumerate() {
-            let (Some(target), Some(common)) = (target(&self.args, run), &joined.common) else {
+        for (at, (set, joined)) in self.sets.iter().zip(runs).enumerate() {
+            let (Some(target), Some(common)) = (target(&self.args, set), &joined.common) else {
                 continue;
             };
             let target = target?;

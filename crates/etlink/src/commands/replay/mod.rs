@@ -101,7 +101,7 @@ pub fn run(args: Replay) -> Result<Outcome> {
         return ranks::run(&args, dir, threads);
     }
     let target = target(&args)?;
-    let to_stdout = args.output.as_deref() == Some(Path::new("-"));
+    let to_stdout = target.as_ref().is_some_and(Target::is_stdout);
     let progress = crate::progress::bar();
     let source = source(&args, threads, &progress);
     progress.finish();

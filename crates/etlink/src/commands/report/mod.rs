@@ -84,10 +84,10 @@ pub fn run(args: Report) -> Result<Outcome> {
         notes,
     })?;
     let ((), bytes) = target.write(|out| out.write_all(&bytes))?;
-    tell(&args, content, bytes)
+    tell(&args, content, bytes, target.is_stdout())
 }
 
-fn tell(args: &Report, content: Content, bytes: u64) -> Result<Outcome> {
+fn tell(args: &Report, content: Content, bytes: u64, to_stdout: bool) -> Result<Outcome> {
     let written = Written {
         output: args.output.display().to_string(),
         bytes,
@@ -101,7 +101,7 @@ fn tell(args: &Report, content: Content, bytes: u64) -> Result<Outcome> {
             .sum(),
         notes: content.notes,
     };
-    if args.output == Path::new("-") {
+    if to_stdout {
         // the page has standard output for itself
     } else if args.json {
         print_json(&written)?;

@@ -1,7 +1,7 @@
 //! The ranks from `.et` files, `<prefix>.<rank>.et`, and the `comm_group.json` beside them.
 
 use super::{Fleet, Member, Stray};
-use crate::commands::check::{GroupList, collect, groups_beside, prefix_and_rank};
+use crate::commands::check::{GroupList, collect, groups_beside, prefix_and_rank, print_notes};
 use crate::commands::replay::chakra;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::proto::NodeType;
@@ -60,7 +60,7 @@ pub(in crate::commands) fn does_nothing(file: &read::Graph) -> bool {
 /// The runs whose `.et` files are in a folder or its subfolders; none where traces are there too, which say more.
 pub(in crate::commands) fn find(dir: &Path) -> Result<Vec<Set>> {
     let mut files = vec![];
-    collect(dir, &mut files)?;
+    let notes = collect(dir, &mut files)?;
     let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
     for file in files {
         if let Some((prefix, rank)) = prefix_and_rank(&file) {
@@ -70,6 +70,7 @@ pub(in crate::commands) fn find(dir: &Path) -> Result<Vec<Set>> {
     if sets.is_empty() || !discover(dir)?.is_empty() {
         return Ok(vec![]);
     }
+    print_notes(&notes);
     Ok(sets
         .into_iter()
         .map(|(prefix, ranks)| Set { prefix, ranks })

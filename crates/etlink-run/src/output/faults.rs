@@ -1,0 +1,111 @@
+//! Faults for tests: `ETLINK_FAULT=rename:3:ENOSPC` makes the third renaming fail as on a full disk.
+//!
+//! Kinds of calls are those of [`Call`] in small letters, or `any`. Instead of an error `KILL` and `TERM` send
+//! that signal to the process; SIGKILL cuts a write in its middle.
+
+#![allow(clippy::print_stderr, reason = "tests")]
+
+use super::Call;
+use nix::sys::signal::{Signal, raise};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+struct Fault {
+    /// Of any kind where there is none.
+    call: Option<Call>,
+    number: u64,
+    effect: Effect,
+    count: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+enum Effect {
+    Error(i32),
+    Signal(Signal),
+}
+
+static FAULT: LazyLock<Option<Fault>> = LazyLock::new(|| {
+    let text = std::env::var("ETLINK_FAULT").ok()?;
+    let fault = parse(&text);
+    assert!(fault.is_some(), "ETLINK_FAULT={text} is no fault");
+    fault
+});
+
+fn parse(text: &str) -> Option<Fault> {
+    let [call, number, effect] = text.split(':').collect::<Vec<_>>().try_into().ok()?;
+    let call = match call {
+        "any" => None,
+        "make_folder" => Some(Call::MakeFolder),
+        "create" => Some(Call::Create),
+        "lock" => Some(Call::Lock),
+        "write" => Some(Call::Write),
+        "sync" => Some(Call::Sync),
+        "rename" => Some(Call::Rename),
+        "remove" => Some(Call::Remove),
+        _ => return None,
+    };
+    let effect = match effect {
+        "ENOSPC" => Effect::Error(nix::libc::ENOSPC),
+        "EIO" => Effect::Error(nix::libc::EIO),
+        "ENOLCK" => Effect::Error(nix::libc::ENOLCK),
+        "KILL" => Effect::Signal(Signal::SIGKILL),
+        "TERM" => Effect::Signal(Signal::SIGTERM),
+        _ => return None,
+    };
+    Some(Fault {
+        call,
+        number: number.parse().ok()?,
+        effect,
+        count: AtomicU64::new(0),
+    })
+}
+
+/// What is to happen at this call.
+fn next(call: Call) -> Option<Effect> {
+    let fault = FAULT.as_ref()?;
+    if fault.call.is_some_and(|own| own != call) {
+        return None;
+    }
+    let number = fault.count.fetch_add(1, Ordering::SeqCst) + 1;
+    (number == fault.number).then_some(fault.effect)
+}
+
+fn happen(effect: Effect, call: Call, path: &Path) -> io::Result<()> {
+    // a test has to know whether there was such a call
+    eprintln!("injected: {call:?} {}", path.display());
+    match effect {
+        Effect::Error(code) => Err(io::Error::from_raw_os_error(code)),
+        Effect::Signal(signal) => {
+            raise(signal)?;
+            // time for the thread that waits for signals
+            std::thread::sleep(Duration::from_millis(20));
+            Ok(())
+        }
+    }
+}
+
+/// Fails if this call is to.
+pub(super) fn attempt(call: Call, path: &Path) -> io::Result<()> {
+    next(call).map_or(Ok(()), |effect| happen(effect, call, path))
+}
+
+/// The same for a write, of which half is done before the process is killed. Returns what is to be written.
+pub(super) fn attempt_write<'b>(
+    path: &Path,
+    file: &mut File,
+    bytes: &'b [u8],
+) -> io::Result<&'b [u8]> {
+    let Some(effect) = next(Call::Write) else {
+        return Ok(bytes);
+    };
+    if let Effect::Signal(Signal::SIGKILL) = effect {
+        let half = bytes.len() / 2;
+        file.write_all(&bytes[..half])?;
+    }
+    happen(effect, Call::Write, path)?;
+    Ok(bytes)
+}

@@ -1,0 +1,170 @@
+//! How the files of a set take their places all or none, whenever the process is killed.
+//!
+//! All new files lie in the work folder, whole and on the disk. Then the journal is written: from its renaming on
+//! the new set counts. Whoever locks the work folder next renames what is not renamed yet.
+
+use super::disk;
+use crate::interrupt::Changes;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+
+/// Where the new files lie in the work folder.
+pub(super) const NEW: &str = "new";
+const JOURNAL: &str = "journal.json";
+const UNFINISHED: &str = "journal.json.new";
+const VERSION: u32 = 1;
+
+/// What is to be done; names are relative to the folder of the set.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Journal {
+    version: u32,
+    /// New files.
+    place: Vec<String>,
+    /// Earlier files.
+    remove: Vec<String>,
+    /// Whether new files may replace earlier ones.
+    overwrite: bool,
+}
+
+impl Journal {
+    pub(super) fn new(place: Vec<String>, remove: Vec<String>, overwrite: bool) -> Journal {
+        Journal {
+            version: VERSION,
+            place,
+            remove,
+            overwrite,
+        }
+    }
+
+    /// Puts it into the work folder.
+    fn write(&self, work: &Path) -> io::Result<()> {
+        let new = work.join(NEW);
+        for folder in folders_of(&self.place, &new) {
+            disk::sync_folder(&folder)?;
+        }
+        let unfinished = work.join(UNFINISHED);
+        let mut file = disk::DiskFile::create(&unfinished)?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        file.sync()?;
+        disk::rename(&unfinished, &work.join(JOURNAL))?;
+        disk::sync_folder(work)
+    }
+
+    fn read(work: &Path) -> Result<Option<Journal>> {
+        let path = work.join(JOURNAL);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        };
+        let journal: Journal = serde_json::from_slice(&text)
+            .with_context(|| format!("{} is damaged", path.display()))?;
+        // nothing outside the folder is touched, whoever wrote the journal
+        let is_inside = |name: &String| {
+            let mut parts = Path::new(name).components();
+            parts.all(|part| matches!(part, Component::Normal(_)))
+        };
+        let mut names = journal.place.iter().chain(&journal.remove);
+        if journal.version != VERSION || !names.all(is_inside) {
+            bail!("{} is of another etlink, or damaged", path.display());
+        }
+        Ok(Some(journal))
+    }
+}
+
+/// Whether a work folder has one.
+pub(super) fn is_in(work: &Path) -> bool {
+    work.join(JOURNAL).symlink_metadata().is_ok()
+}
+
+/// How a replacement failed.
+pub(super) enum Failure {
+    /// All is as before.
+    Undone(anyhow::Error),
+    /// The journal stays: files of both sets are in place.
+    Cut(anyhow::Error),
+}
+
+/// Gives the new files of a work folder their places in `folder`.
+pub(super) fn replace(
+    journal: &Journal,
+    work: &Path,
+    folder: &Path,
+    changes: &Changes,
+) -> Result<(), Failure> {
+    let started = journal
+        .write(work)
+        .with_context(|| format!("cannot write {}", work.join(JOURNAL).display()));
+    let mut changed = false;
+    let done = started.and_then(|()| apply(journal, work, folder, &mut changed, changes));
+    let Err(error) = done else {
+        return Ok(());
+    };
+    if !changed && disk::remove_file(&work.join(JOURNAL)).is_ok() {
+        return Err(Failure::Undone(error));
+    }
+    Err(Failure::Cut(error))
+}
+
+/// Finishes the replacement that a journal in a work folder began, if there is one.
+pub(super) fn finish(work: &Path, folder: &Path, changes: &Changes) -> Result<()> {
+    match Journal::read(work)? {
+        Some(journal) => apply(&journal, work, folder, &mut false, changes),
+        None => Ok(()),
+    }
+}
+
+/// Does what is not done yet; `changed` is set at the first change that a reader of the folder can see.
+fn apply(
+    journal: &Journal,
+    work: &Path,
+    folder: &Path,
+    changed: &mut bool,
+    _: &Changes,
+) -> Result<()> {
+    for name in &journal.place {
+        let (new, place) = (work.join(NEW).join(name), folder.join(name));
+        if new.symlink_metadata().is_err() {
+            continue;
+        }
+        let failed = || format!("cannot put {} in place", place.display());
+        if let Some(parent) = place.parent() {
+            disk::make_folders(parent).with_context(failed)?;
+        }
+        if journal.overwrite {
+            disk::rename(&new, &place).with_context(failed)?;
+        } else {
+            disk::rename_new(&new, &place).with_context(failed)?;
+        }
+        *changed = true;
+    }
+    for name in &journal.remove {
+        let path = folder.join(name);
+        disk::remove_file(&path).with_context(|| {
+            format!(
+                "cannot remove {}, which an earlier run left",
+                path.display()
+            )
+        })?;
+        *changed = true;
+    }
+    for changed in folders_of(journal.place.iter().chain(&journal.remove), folder) {
+        disk::sync_folder(&changed)
+            .with_context(|| format!("cannot write folder {}", changed.display()))?;
+    }
+    let path = work.join(JOURNAL);
+    disk::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
+}
+
+/// The folders in which these files lie.
+fn folders_of<'n>(names: impl IntoIterator<Item = &'n String>, folder: &Path) -> BTreeSet<PathBuf> {
+    names
+        .into_iter()
+        .filter_map(|name| folder.join(name).parent().map(Path::to_owned))
+        .collect()
+}

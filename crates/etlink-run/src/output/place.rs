@@ -1,0 +1,120 @@
+//! Where a path leads that is to be written: links are followed, what is open or no file is never replaced.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as Linux follows.
+const MAX_LINKS: usize = 40;
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The standard output of this process.
+    Stdout,
+    /// A pipe, a device, a file that is open already: it is written to as it is.
+    Stream(PathBuf),
+    /// A file, which is there or is to be made; no link.
+    File(PathBuf),
+}
+
+impl Place {
+    /// Follows the links of `path`. What cannot be followed fails where it is opened.
+    pub(super) fn find(path: &Path) -> Place {
+        if path == Path::new("-") {
+            return Place::Stdout;
+        }
+        let mut path = path.to_owned();
+        for _ in 0..MAX_LINKS {
+            if let Some(number) = open_descriptor(&path) {
+                return match number {
+                    Some(1) => Place::Stdout,
+                    _ => Place::Stream(path),
+                };
+            }
+            let Ok(link) = fs::read_link(&path) else {
+                break;
+            };
+            path = match path.parent() {
+                Some(folder) => folder.join(link),
+                None => link,
+            };
+        }
+        let is_special = |data: fs::Metadata| !data.is_file() && !data.is_dir();
+        if fs::metadata(&path).is_ok_and(is_special) {
+            Place::Stream(path)
+        } else {
+            Place::File(path)
+        }
+    }
+}
+
+/// Whether a path names what a process has open; with the number if the process is this one.
+fn open_descriptor(path: &Path) -> Option<Option<u32>> {
+    let parts: Vec<&str> = path
+        .components()
+        .map(|part| match part {
+            Component::RootDir => "/",
+            part => part.as_os_str().to_str().unwrap_or(""),
+        })
+        .collect();
+    match parts[..] {
+        ["/", "dev", "stdin"] => Some(Some(0)),
+        ["/", "dev", "stdout"] => Some(Some(1)),
+        ["/", "dev", "stderr"] => Some(Some(2)),
+        ["/", "dev", "fd", number] | ["/", "proc", "self" | "thread-self", "fd", number] => {
+            Some(number.parse().ok())
+        }
+        ["/", "proc", _, "fd", _] => Some(None),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_known_by_their_paths() {
+        for (path, place) in [
+            ("-", Place::Stdout),
+            ("/dev/stdout", Place::Stdout),
+            ("/dev/fd/1", Place::Stdout),
+            ("/proc/self/fd/1", Place::Stdout),
+            ("/dev/fd/3", Place::Stream("/dev/fd/3".into())),
+            ("/proc/1/fd/1", Place::Stream("/proc/1/fd/1".into())),
+            ("dev/stdout", Place::File("dev/stdout".into())),
+            ("no/such/x.et", Place::File("no/such/x.et".into())),
+        ] {
+            assert_eq!(Place::find(Path::new(path)), place, "{path}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_to_where_they_lead() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("far")).expect("a folder");
+        symlink("far/x.et", path("near.et")).expect("a link");
+        symlink("near.et", path("nearer.et")).expect("a link");
+        symlink("/dev/stdout", path("out.et")).expect("a link");
+        symlink("/dev/null", path("null.et")).expect("a link");
+        symlink("circle.et", path("circle.et")).expect("a link");
+        // whether there is a file at its end or not
+        for _ in 0..2 {
+            let end = Place::File(path("far/x.et"));
+            assert_eq!(Place::find(&path("nearer.et")), end);
+            fs::write(path("far/x.et"), "").expect("a file");
+        }
+        assert_eq!(Place::find(&path("out.et")), Place::Stdout);
+        assert_eq!(
+            Place::find(&path("null.et")),
+            Place::Stream("/dev/null".into())
+        );
+        assert_eq!(
+            Place::find(&path("circle.et")),
+            Place::File(path("circle.et"))
+        );
+    }
+}

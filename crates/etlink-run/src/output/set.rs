@@ -1,0 +1,137 @@
+//! Files that belong together, such as those of all ranks: they replace those of an earlier run as a whole.
+
+use super::journal::{self, Failure, Journal};
+use super::work::WorkFolder;
+use super::{Format, Place, Target, is_packed, refuse_existing};
+use crate::interrupt::Changes;
+use anyhow::{Context, Result};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The work folder of a set is named by this: all sets in one folder share it.
+const NAME: &str = "set";
+
+/// The files of a set in one folder and its subfolders.
+#[derive(Debug)]
+pub struct FileSet {
+    folder: PathBuf,
+    force: bool,
+    inner: Arc<Members>,
+}
+
+/// What targets share with their set.
+#[derive(Debug)]
+pub(super) struct Members {
+    pub(super) work: WorkFolder,
+    /// Files that are written, by their names within the folder.
+    written: Mutex<BTreeSet<String>>,
+}
+
+impl Members {
+    /// A file of this name is whole.
+    pub(super) fn add(&self, name: &str) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.insert(name.to_owned());
+    }
+
+    /// Where a file lies until all are written, within the work folder.
+    pub(super) fn new_path(name: &str) -> PathBuf {
+        Path::new(journal::NEW).join(name)
+    }
+}
+
+impl FileSet {
+    /// A set in `folder`, which is made. With `force` it may replace files.
+    ///
+    /// # Errors
+    /// If another process writes a set there, the folder cannot be written, or the replacement that an earlier run
+    /// began cannot be finished.
+    pub fn new(folder: &Path, force: bool) -> Result<FileSet> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make folder {}", folder.display()))?;
+        // the folder of a run that is the root itself ends with a stroke
+        let folder: PathBuf = folder.components().collect();
+        let work = WorkFolder::claim(&folder, OsStr::new(NAME), &folder)?;
+        Ok(FileSet {
+            folder,
+            force,
+            inner: Arc::new(Members {
+                work,
+                written: Mutex::new(BTreeSet::new()),
+            }),
+        })
+    }
+
+    /// Where it lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A file of the set. It has its place when the set is [put in place](FileSet::replace).
+    ///
+    /// # Errors
+    /// If it is there already and must not be replaced.
+    pub fn target(&self, name: &str, format: Format) -> Result<Target> {
+        let path = self.folder.join(name);
+        refuse_existing(&path, &path, self.force)?;
+        Ok(Target {
+            gzip: is_packed(&path),
+            path,
+            format,
+            force: self.force,
+            place: Place::Member {
+                set: Arc::clone(&self.inner),
+                name: name.to_owned(),
+            },
+        })
+    }
+
+    /// Leaves out a file that was written.
+    pub fn discard(&self, name: &str) {
+        self.written().remove(name);
+    }
+
+    /// Whether a file of this name was written.
+    pub fn has(&self, name: &str) -> bool {
+        self.written().contains(name)
+    }
+
+    /// Gives all files that were written their places, and removes `earlier` ones: all or nothing.
+    ///
+    /// # Errors
+    /// If a place cannot be taken. Then all is as before, or the next set in the folder finishes it; the error says which.
+    pub fn replace(&self, earlier: Vec<String>) -> Result<()> {
+        let written: Vec<String> = self.written().iter().cloned().collect();
+        if written.is_empty() && earlier.is_empty() {
+            return Ok(());
+        }
+        for name in &written {
+            let path = self.folder.join(name);
+            refuse_existing(&path, &path, self.force)?;
+        }
+        let journal = Journal::new(written, earlier, self.force);
+        let changes = Changes::begin();
+        match journal::replace(&journal, self.inner.work.path(), &self.folder, &changes) {
+            Ok(()) => Ok(()),
+            Err(Failure::Undone(error)) => {
+                Err(error.context(format!("nothing in {} was replaced", self.folder.display())))
+            }
+            Err(Failure::Cut(error)) => {
+                self.inner.work.keep();
+                Err(error.context(format!(
+                    "{}: not all files are replaced: mend the cause and repeat the command, which finishes it first",
+                    self.folder.display()
+                )))
+            }
+        }
+    }
+
+    fn written(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.inner
+            .written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,90 @@
+//! What an earlier run left in the folder of a run.
+
+use super::is_et;
+use crate::args::{Format, Merge};
+use crate::commands::check::prefix_and_rank;
+use anyhow::{Context, Result, bail};
+use etlink_chakra::astra::file;
+use etlink_run::{Progress, input};
+use memchr::memmem;
+use std::io::Read;
+use std::path::Path;
+
+/// Both formats say within this who wrote them.
+const HEAD_BYTES: u64 = 4096;
+
+/// Names of the files that go when a run replaces an earlier one as a whole.
+#[derive(Debug, Default)]
+pub(super) struct Earlier {
+    /// One for each rank, or the one of all.
+    pub(super) ranks: Vec<String>,
+    /// The list of process groups.
+    pub(super) groups: Option<String>,
+}
+
+impl Earlier {
+    /// Looks for them; `name` is what files of ranks begin with, `timeline` the file of all ranks.
+    ///
+    /// # Errors
+    /// If a file is named like one of a rank, but is not ours.
+    pub(super) fn find(
+        args: &Merge,
+        folder: &Path,
+        name: &str,
+        timeline: Option<&str>,
+    ) -> Result<Earlier> {
+        let mut earlier = Earlier::default();
+        let failed = || format!("cannot read folder {}", folder.display());
+        for entry in std::fs::read_dir(folder).with_context(failed)? {
+            let path = entry.with_context(failed)?.path();
+            let file_name = path.file_name().and_then(|name| name.to_str());
+            let Some(file_name) = file_name.filter(|_| path.is_file()) else {
+                continue;
+            };
+            if timeline == Some(file_name) {
+                earlier.ranks.push(file_name.to_owned());
+            } else if is_et(args) && file_name == file::GROUPS {
+                earlier.groups = Some(file_name.to_owned());
+            } else if is_of_rank(args, &path, file_name, name) {
+                // traces of that name may lie there, and nobody takes them for ranks of this set
+                if !is_et(args) && !is_ours(&path) {
+                    continue;
+                }
+                if !is_ours(&path) {
+                    bail!(
+                        "{} is named like a file of a rank, but etlink did not write it, and --force does not \
+                         remove it: move it away",
+                        path.display()
+                    );
+                }
+                earlier.ranks.push(file_name.to_owned());
+            }
+        }
+        earlier.ranks.sort();
+        Ok(earlier)
+    }
+}
+
+fn is_of_rank(args: &Merge, path: &Path, file_name: &str, name: &str) -> bool {
+    match args.how.format {
+        Some(Format::Et) | None => {
+            prefix_and_rank(path).is_some_and(|(prefix, _)| prefix.ends_with(name))
+        }
+        Some(Format::Json) => file_name
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('.') && rest.ends_with(".json.gz")),
+        Some(Format::Perfetto | Format::Pftrace) => false,
+    }
+}
+
+/// Whether etlink wrote a graph: `.et` says it in its first message, merged JSON before its nodes.
+fn is_ours(path: &Path) -> bool {
+    let Ok(input) = input::open(path, 1, &Progress::hidden()) else {
+        return false;
+    };
+    let mut head = vec![];
+    // what is cut says it too
+    drop(input.content.take(HEAD_BYTES).read_to_end(&mut head));
+    let has = |mark: &str| memmem::find(&head, mark.as_bytes()).is_some();
+    has("etlink ") && (has("writer") || has("linked_by"))
+}

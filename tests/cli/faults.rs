@@ -1,0 +1,261 @@
+//! What becomes of files when the n-th call of the file system fails, or the process ends at it, for every n.
+
+use crate::ranks::{Drawn, RUN, put};
+use crate::tool::{Ran, Tool, unpacked};
+use std::collections::BTreeMap;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// How a command replaces the files of an earlier run.
+struct Replacement {
+    tool: Tool,
+    line: &'static str,
+    /// Where it writes.
+    folder: &'static str,
+    before: Files,
+    after: Files,
+}
+
+impl Replacement {
+    /// Of the tables, graphs or timeline of an earlier run, which had other times and one rank more.
+    fn new(line: &'static str) -> Replacement {
+        let tool = Tool::new();
+        put(&tool, &RUN[..3]);
+        tool.run(line).exits(0);
+        let after = tool.files("out");
+        std::fs::remove_dir_all(tool.path("out")).expect("removes");
+        let earlier = RUN.map(|drawn| Drawn {
+            late: !drawn.late,
+            ..drawn
+        });
+        put(&tool, &earlier);
+        tool.run(line).exits(0);
+        let mut before = tool.files("out");
+        std::fs::remove_file(tool.path("run/kineto_trace_3.json")).expect("removes");
+        put(&tool, &RUN[..3]);
+        assert_ne!(before.keys().next(), None);
+        assert_ne!(before, after);
+        // what is not ours stays
+        before.insert("notes.txt".to_owned(), b"mine".to_vec());
+        let mut after = after;
+        after.insert("notes.txt".to_owned(), b"mine".to_vec());
+        Replacement {
+            tool,
+            line,
+            folder: "out",
+            before,
+            after,
+        }
+    }
+
+    /// Of one file.
+    fn of_file() -> Replacement {
+        let tool = Tool::new();
+        tool.file("device.json", unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
+        let line = "link --device device.json -o out/out.et --force";
+        std::fs::create_dir(tool.path("out")).expect("makes folder");
+        tool.run(line).exits(0);
+        let after = tool.files("out");
+        let before = BTreeMap::from([("out.et".to_owned(), b"precious".to_vec())]);
+        Replacement {
+            tool,
+            line,
+            folder: "out",
+            before,
+            after,
+        }
+    }
+
+    fn run(&self, fault: &str) -> Ran {
+        self.tool.put_files(self.folder, &self.before);
+        self.tool.run_with_fault(self.line, fault)
+    }
+
+    /// What a user sees, and whether there is more.
+    fn files(&self) -> (Files, bool) {
+        let all = self.tool.files(self.folder);
+        let count = all.len();
+        let seen: Files = all
+            .into_iter()
+            .filter(|(name, _)| !name.contains(".etlink-"))
+            .collect();
+        let more = count > seen.len();
+        (seen, more)
+    }
+
+    /// All is as it was, or as it is to be.
+    #[track_caller]
+    fn assert_is_whole(&self, ran: &Ran) {
+        let seen = self.files().0;
+        let names: Vec<&String> = seen.keys().collect();
+        assert!(
+            seen == self.before || seen == self.after,
+            "{names:?}\n{}",
+            ran.shown()
+        );
+    }
+
+    /// A set that is cut is not read.
+    #[track_caller]
+    fn assert_is_whole_or_refused(&self, ran: &Ran) {
+        let seen = self.files().0;
+        if seen != self.before && seen != self.after {
+            let check = self.tool.run("check out").exits(2);
+            assert!(
+                check.stderr.contains("being replaced by another etlink"),
+                "{}\n{}",
+                ran.shown(),
+                check.shown()
+            );
+        }
+    }
+
+    /// The next run gives what this one was to give, and leaves nothing else.
+    #[track_caller]
+    fn assert_is_repeatable(&self, ran: &Ran) {
+        let again = self.tool.run(self.line).exits(0);
+        let (seen, more) = self.files();
+        let shown = format!("{}\n{}", ran.shown(), again.shown());
+        assert!(seen == self.after && !more, "{shown}");
+    }
+
+    /// Each call fails in turn. Returns how many there are.
+    fn fail(&self, error: &str, message: &str) -> u32 {
+        for number in 1.. {
+            let ran = self.run(&format!("any:{number}:{error}"));
+            let is_cut = ran.stderr.contains("not all files are replaced");
+            match ran.code {
+                0 => assert!(self.files().0 == self.after, "{}", ran.shown()),
+                2 if is_cut => self.assert_is_whole_or_refused(&ran),
+                2 => {
+                    self.assert_is_whole(&ran);
+                    let said = ran.stderr.contains(message) || ran.stdout.contains(message);
+                    assert!(said && ran.stderr.contains("out"), "{}", ran.shown());
+                }
+                _ => panic!("{}", ran.shown()),
+            }
+            let is_past = !ran.stderr.contains("injected: ");
+            self.assert_is_repeatable(&ran);
+            if is_past {
+                return number;
+            }
+        }
+        0
+    }
+
+    /// The process is killed at each call. Returns how many there are.
+    fn kill(&self) -> u32 {
+        for number in 1.. {
+            let ran = self.run(&format!("any:{number}:KILL"));
+            let is_past = ran.code == 0;
+            if is_past {
+                assert!(
+                    self.files() == (self.after.clone(), false),
+                    "{}",
+                    ran.shown()
+                );
+                return number;
+            }
+            self.assert_is_whole_or_refused(&ran);
+            self.assert_is_repeatable(&ran);
+        }
+        0
+    }
+
+    /// SIGTERM comes at each call. Returns how many there are.
+    fn terminate(&self) -> u32 {
+        for number in 1.. {
+            let ran = self.run(&format!("any:{number}:TERM"));
+            self.assert_is_whole(&ran);
+            assert!(!self.files().1, "files are left\n{}", ran.shown());
+            if !ran.stderr.contains("injected: ") {
+                ran.exits(0);
+                return number;
+            }
+            // the last calls are made when all else is done
+            assert!(ran.code == 143 || ran.code == 0, "{}", ran.shown());
+        }
+        0
+    }
+}
+
+const MERGE: &str = "merge run -o out --force -j 2";
+const TIMELINE: &str = "merge run -o out --format pftrace --force -j 2";
+const TABLES: &str = "analyze run --parquet out --force -j 2";
+
+#[test]
+fn a_call_fails_while_a_file_is_replaced() {
+    let calls = Replacement::of_file().fail("EIO", "Input/output error");
+    assert!(calls > 8, "{calls}");
+}
+
+#[test]
+fn the_disk_is_full_while_a_file_is_replaced() {
+    Replacement::of_file().fail("ENOSPC", "No space left on device");
+}
+
+#[test]
+fn a_call_fails_while_graphs_are_replaced() {
+    let calls = Replacement::new(MERGE).fail("EIO", "Input/output error");
+    assert!(calls > 30, "{calls}");
+}
+
+#[test]
+fn a_call_fails_while_a_timeline_is_replaced() {
+    let calls = Replacement::new(TIMELINE).fail("EIO", "Input/output error");
+    assert!(calls > 20, "{calls}");
+}
+
+#[test]
+fn a_call_fails_while_tables_are_replaced() {
+    let calls = Replacement::new(TABLES).fail("EIO", "Input/output error");
+    assert!(calls > 60, "{calls}");
+}
+
+#[test]
+fn a_run_is_killed_while_it_replaces_a_file() {
+    let calls = Replacement::of_file().kill();
+    assert!(calls > 8, "{calls}");
+}
+
+#[test]
+fn a_run_is_killed_while_it_replaces_graphs() {
+    let calls = Replacement::new(MERGE).kill();
+    assert!(calls > 30, "{calls}");
+}
+
+#[test]
+fn a_run_is_killed_while_it_replaces_tables() {
+    let calls = Replacement::new(TABLES).kill();
+    assert!(calls > 60, "{calls}");
+}
+
+#[test]
+fn a_run_is_interrupted_while_it_replaces_a_file() {
+    Replacement::of_file().terminate();
+}
+
+#[test]
+fn a_run_is_interrupted_while_it_replaces_graphs() {
+    Replacement::new(MERGE).terminate();
+}
+
+#[test]
+fn a_run_is_interrupted_while_it_replaces_a_timeline() {
+    Replacement::new(TIMELINE).terminate();
+}
+
+/// Some file systems of networks have no locks: then a folder that is there stops the next run, which says so.
+#[test]
+fn a_file_system_without_locks() {
+    let file = Replacement::of_file();
+    file.run("lock:1:ENOLCK").exits(0);
+    assert!(file.files() == (file.after.clone(), false));
+    file.tool.file("out/.etlink-write.out.et/result", "half");
+    let ran = file
+        .tool
+        .run_with_fault(file.line, "lock:1:ENOLCK")
+        .exits(2);
+    let said = "has no locks; if none runs, remove out/.etlink-write.out.et";
+    assert!(ran.stderr.contains(said), "{}", ran.shown());
+}

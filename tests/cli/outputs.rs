@@ -1,0 +1,373 @@
+//! Where results go, what is kept when they cannot, and what an end before the end leaves.
+
+use crate::ranks::{Drawn, RUN, put};
+use crate::tool::{Tool, unpacked};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::Write;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Ends a shell that a fault of ours would have wait forever; its code is then 124.
+const LIMIT: &str = "timeout 60";
+
+/// A trace in the folder, and what becomes of it.
+fn with_trace() -> (Tool, Vec<u8>) {
+    let tool = Tool::new();
+    let device = unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
+    tool.file("device.json", device);
+    tool.run("link --device device.json -o want.et").exits(0);
+    let want = tool.read("want.et");
+    std::fs::remove_file(tool.path("want.et")).expect("removes");
+    (tool, want)
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a number"));
+    kill(pid, signal).expect("is there");
+}
+
+/// Waits until a file is there.
+#[track_caller]
+fn wait_for(tool: &Tool, name: &str) {
+    let start = Instant::now();
+    while !tool.path(name).exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no {name}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_link_is_written_through() {
+    let (tool, want) = with_trace();
+    std::fs::create_dir(tool.path("far")).expect("makes folder");
+    symlink("far/real.et", tool.path("near.et")).expect("links");
+    // at first it leads to nothing
+    tool.run("link --device device.json -o near.et").exits(0);
+    assert!(tool.read("far/real.et") == want);
+    tool.file("far/real.et", "precious");
+    tool.run("link --device device.json -o near.et")
+        .exits(2)
+        .complains(&["near.et exists already", "--force"]);
+    assert_eq!(tool.read("far/real.et"), b"precious");
+    tool.run("link --device device.json -o near.et --force")
+        .exits(0);
+    assert!(tool.read("far/real.et") == want);
+    assert!(tool.path("near.et").is_symlink());
+    assert_eq!(tool.names(), ["device.json", "far", "near.et"]);
+    assert_eq!(tool.files("far").len(), 1);
+}
+
+#[test]
+fn standard_output_by_other_names() {
+    let (tool, want) = with_trace();
+    symlink("/dev/stdout", tool.path("out.et")).expect("links");
+    for (line, name) in [
+        ("-o /dev/stdout --format et > 1", "1"),
+        ("-o out.et --force > 2", "2"),
+        ("-o /dev/fd/3 --format et 3> 3", "3"),
+        ("-o /proc/self/fd/4 --format et --force 4> 4", "4"),
+        ("-o /dev/stderr --format et 2> 5 > /dev/null", "5"),
+        ("-o /dev/stdout --format et | cat > 6", "6"),
+    ] {
+        tool.shell(&format!("$ETLINK link --device device.json {line}"))
+            .exits(0);
+        assert!(tool.read(name) == want, "{line}");
+    }
+    assert!(tool.path("out.et").is_symlink());
+    // what is there already stays before it
+    tool.file("log", "before ");
+    tool.shell("$ETLINK link --device device.json -o /dev/stdout --format et >> log")
+        .exits(0);
+    tool.shell("$ETLINK link --device device.json -o /dev/fd/3 --format et 3>> log")
+        .exits(0);
+    assert!(tool.read("log") == [b"before ", &want[..], &want[..]].concat());
+}
+
+#[test]
+fn a_pipe_stays_a_pipe() {
+    let (tool, want) = with_trace();
+    tool.shell(&format!(
+        "mkfifo pipe && {{ cat pipe > got & }} && {LIMIT} $ETLINK link --device device.json -o pipe --format et --force; \
+         code=$?; wait; exit $code"
+    ))
+    .exits(0);
+    assert!(tool.read("got") == want);
+    let kind = std::fs::symlink_metadata(tool.path("pipe")).expect("is there");
+    assert!(kind.file_type().is_fifo());
+}
+
+#[test]
+fn a_reader_that_goes_away() {
+    let (tool, _) = with_trace();
+    // more than a pipe holds
+    let line = "link --host {pairs}/transformer-2.15.0/torch_et_0.json.gz \
+                --device {pairs}/transformer-2.15.0/kineto_trace_0.json.gz --format json";
+    tool.shell(&format!(
+        "mkfifo pipe && {{ head -c 10 pipe > got & }} && {LIMIT} $ETLINK {line} -o pipe"
+    ))
+    .exits(2)
+    .complains(&["cannot write pipe", "Broken pipe"]);
+    // who reads standard output has seen enough
+    for output in ["-", "/dev/stdout"] {
+        tool.shell(&format!(
+            "{{ {LIMIT} $ETLINK {line} -o {output} 2> said; echo $? > code; }} | head -c 10"
+        ))
+        .exits(0);
+        assert_eq!(tool.read("code"), b"0\n", "{output}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_file() {
+    for (sent, code) in [
+        (Signal::SIGINT, 130),
+        (Signal::SIGTERM, 143),
+        (Signal::SIGHUP, 129),
+    ] {
+        let tool = Tool::new();
+        // it waits for a trace that nobody writes
+        let mut child = tool.start("link --device - -o out.et");
+        wait_for(&tool, ".etlink-write.out.et/lock");
+        signal(&child, sent);
+        let status = child.wait().expect("ends");
+        assert_eq!(status.code(), Some(code), "{sent}");
+        assert_eq!(tool.names(), [""; 0], "{sent}");
+    }
+}
+
+#[test]
+fn ignored_signals_stay_ignored() {
+    let (tool, want) = with_trace();
+    let mut child = std::process::Command::new("nohup")
+        .arg(env!("CARGO_BIN_EXE_etlink"))
+        .args(["link", "--device", "-", "-o", "out.et"])
+        .current_dir(tool.path(""))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("starts");
+    wait_for(&tool, ".etlink-write.out.et/lock");
+    signal(&child, Signal::SIGHUP);
+    let mut trace = child.stdin.take().expect("piped");
+    trace.write_all(&tool.read("device.json")).expect("writes");
+    drop(trace);
+    assert_eq!(child.wait().expect("ends").code(), Some(0));
+    assert!(tool.read("out.et") == want);
+}
+
+#[test]
+fn two_runs_never_write_one_file() {
+    let (tool, want) = with_trace();
+    let mut first = tool.start("link --device - -o out.et");
+    wait_for(&tool, ".etlink-write.out.et/lock");
+    std::thread::sleep(Duration::from_millis(100));
+    tool.run("link --device device.json -o out.et --force")
+        .exits(2)
+        .complains(&[
+            "out.et is being written by another etlink",
+            &format!("process {}", first.id()),
+        ]);
+    // another file in the same folder is no matter
+    tool.run("link --device device.json -o other.et").exits(0);
+    // the lock goes with its process, what it left with the next run into the folder
+    signal(&first, Signal::SIGKILL);
+    assert_eq!(first.wait().expect("ends").signal(), Some(9));
+    assert!(tool.path(".etlink-write.out.et/lock").exists());
+    tool.file(".etlink-write.out.et/result", "half");
+    tool.run("link --device device.json -o more.et").exits(0);
+    assert_eq!(tool.names(), ["device.json", "more.et", "other.et"]);
+    tool.run("link --device device.json -o out.et").exits(0);
+    assert!(tool.read("out.et") == want);
+    assert_eq!(
+        tool.names(),
+        ["device.json", "more.et", "other.et", "out.et"]
+    );
+}
+
+#[test]
+fn two_runs_never_write_one_set() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    for (line, folder) in [
+        ("merge run -o out", "out"),
+        ("analyze run --parquet tables", "tables"),
+    ] {
+        let lock = tool.file(&format!("{folder}/.etlink-write.set/lock"), "4711\n");
+        let lock = std::fs::File::open(lock).expect("opens");
+        lock.lock().expect("locks");
+        tool.run(line).exits(2).complains(&[
+            &format!("{folder} is being written by another etlink (process 4711)"),
+            "write elsewhere",
+        ]);
+        drop(lock);
+        tool.run(line).exits(0);
+        let left = tool.files(folder);
+        assert!(left.keys().all(|name| !name.contains(".etlink")));
+    }
+}
+
+/// The runs of which one replaces the other: other times, and a rank less.
+fn two_runs(tool: &Tool) -> [Vec<Drawn>; 2] {
+    let earlier = RUN.map(|drawn| Drawn {
+        late: !drawn.late,
+        ..drawn
+    });
+    put(tool, &RUN);
+    [earlier.to_vec(), RUN[..3].to_vec()]
+}
+
+#[test]
+fn kills_at_random_moments() {
+    let tool = Tool::new();
+    let line = "merge run -o out --force -j 2";
+    let [before, after] = two_runs(&tool).map(|ranks| {
+        drop(std::fs::remove_dir_all(tool.path("run")));
+        put(&tool, &ranks);
+        drop(std::fs::remove_dir_all(tool.path("out")));
+        tool.run(line).exits(0);
+        tool.files("out")
+    });
+    assert_ne!(before, after);
+    let start = Instant::now();
+    tool.run(line).exits(0);
+    let whole = start.elapsed();
+    let mut killed = 0;
+    for number in 0..60u32 {
+        tool.put_files("out", &before);
+        let sent = if number % 2 == 0 {
+            Signal::SIGTERM
+        } else {
+            Signal::SIGKILL
+        };
+        let mut child = tool.start(line);
+        // moments that fill the time of a run evenly
+        std::thread::sleep(whole * (number * 37 % 60) / 55);
+        signal(&child, sent);
+        let status = child.wait().expect("ends");
+        killed += u32::from(!status.success());
+        let mut files = tool.files("out");
+        let count = files.len();
+        files.retain(|name, _| !name.contains(".etlink-"));
+        if sent == Signal::SIGTERM {
+            // before it listens for signals it ends by them
+            let ends = status.code() == Some(143) || status.success() || status.signal().is_some();
+            assert!(ends, "{status}");
+            assert_eq!(files.len(), count, "files are left at kill {number}");
+        }
+        if files != before && files != after {
+            assert_eq!(sent, Signal::SIGKILL);
+            tool.run("check out")
+                .exits(2)
+                .complains(&["being replaced by another etlink"]);
+        }
+        tool.run(line).exits(0);
+        assert!(tool.files("out") == after, "after kill {number}");
+    }
+    assert!(killed > 10, "only {killed} of 60 were in time");
+}
+
+#[test]
+fn a_run_with_a_failed_rank_replaces_no_whole_one() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    for options in ["", "--format json", "--format pftrace", "--for astra-sim"] {
+        let line = format!("merge run -o out {options} --force");
+        put(&tool, &RUN);
+        tool.run(&line).exits(0);
+        let before = tool.files("out");
+        tool.file("run/kineto_trace_2.json", "{\"traceEvents\": ");
+        let ran = tool.run(&line).exits(2);
+        assert!(
+            ran.stderr
+                .contains("out: nothing was replaced: 1 of its ranks failed"),
+            "{}",
+            ran.shown()
+        );
+        assert!(ran.stdout.contains("failed: 2"), "{}", ran.shown());
+        assert!(tool.files("out") == before, "{options}");
+        let ran = tool.run(&format!("{line} --json")).exits(2);
+        let ranks = ran.json()["ranks"].as_array().cloned().expect("a list");
+        let written = ranks.iter().filter(|rank| rank["output"].is_string());
+        assert_eq!(written.count(), 0, "{options}");
+        std::fs::remove_dir_all(tool.path("out")).expect("removes");
+        // where nothing is lost the others are written
+        tool.run(&line).exits(1);
+        assert!(!tool.files("out").is_empty());
+        std::fs::remove_dir_all(tool.path("out")).expect("removes");
+    }
+}
+
+#[test]
+fn a_file_of_another_tool_is_not_removed() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.run("merge run -o out").exits(0);
+    tool.file("out/run.9.et", "precious");
+    tool.run("merge run -o out --force").exits(2).complains(&[
+        "out/run.9.et is named like a file of a rank, but etlink did not write it",
+        "move it away",
+    ]);
+    assert_eq!(tool.read("out/run.9.et"), b"precious");
+}
+
+#[test]
+fn pipes_and_unreadable_folders_are_passed_by() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.run("merge run -o graphs").exits(0);
+    for folder in ["run", "graphs"] {
+        for name in ["5.json", "x.5.et", "kineto_trace_5.json", "graphs.5.et"] {
+            tool.shell(&format!("mkfifo {folder}/{name}")).exits(0);
+        }
+    }
+    for line in [
+        "check graphs",
+        "replay graphs",
+        "report graphs -o 1.html",
+        "analyze graphs",
+        "analyze run",
+        "ranks run",
+        "replay run",
+        "report run -o 2.html",
+        "merge run -o out",
+    ] {
+        tool.shell(&format!("{LIMIT} $ETLINK {line}")).exits(0);
+    }
+    std::fs::create_dir(tool.path("run/closed")).expect("makes folder");
+    std::fs::create_dir(tool.path("graphs/closed")).expect("makes folder");
+    // root reads all but where it gives that up
+    let setup = r#"chmod 0 run/closed graphs/closed
+        limited() {
+            if [ "$(id -u)" = 0 ]
+            then setpriv --bounding-set=-dac_override,-dac_read_search -- "$@"
+            else "$@"
+            fi
+        }"#;
+    for line in ["check graphs", "ranks run", "analyze run", "replay graphs"] {
+        let ran = tool.shell(&format!("{setup}\nlimited $ETLINK {line}"));
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(
+            said.contains("/closed: Permission denied") && said.contains("is left out"),
+            "{}",
+            ran.shown()
+        );
+        ran.exits(0);
+    }
+    tool.shell("chmod 700 run/closed graphs/closed").exits(0);
+}
+
+#[test]
+fn a_file_that_grows_too_large() {
+    let (tool, _) = with_trace();
+    tool.file("out.et", "precious");
+    // blocks of 512 bytes; the system sends SIGXFSZ beyond
+    tool.shell("ulimit -f 8; $ETLINK link --device device.json -o out.et --force")
+        .exits(2)
+        .complains(&["cannot write out.et", "File too large"]);
+    assert_eq!(tool.read("out.et"), b"precious");
+    assert_eq!(tool.names(), ["device.json", "out.et"]);
+}
