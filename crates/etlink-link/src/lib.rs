@@ -13,53 +13,39 @@
 //! the measured times is not made but counted. All passes are O(n log n) or better, and
 //! nothing recurses.
 
-mod align;
-mod calls;
-mod capture;
-mod compare;
-mod draft;
-mod edges;
+mod counts;
+mod device;
 mod error;
 mod graph;
-mod handoffs;
-mod inferred;
-mod lanes;
-mod launch;
+mod host;
+mod limits;
 mod matching;
-mod nest;
 mod notes;
-mod queued;
+mod options;
 pub mod ranks;
 mod report;
 pub mod roofline;
 mod search;
-mod tensors;
 mod trace;
-mod waits;
 
-pub use capture::{
+pub use device::capture::{
     CaptureReport, CapturedOp, CapturedOps, begins_capture, carry_captured_ops, launches_graph,
 };
-pub use edges::{Edge, Edges, NodeDeps};
 pub use error::Error;
+pub use graph::edges::{Edge, Edges, NodeDeps};
+pub use graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
+pub use graph::nodes::{Node, Nodes};
+pub use host::tensors::TensorEdges;
+pub use options::LinkOptions;
 pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, UnmatchedCounts};
-pub use tensors::TensorEdges;
-pub use trace::{CollectiveRef, EdgeKind, LinkedTrace, MatchRule, NoLaunch, Node, NodeKind, Nodes};
+pub use trace::{CollectiveRef, LinkedTrace};
 
+use device::{launch, waits};
 use etlink_model::{AnomalyKind, DeviceTrace, HostTrace};
-use matching::Matching;
-use nest::Nesting;
-
-/// What the caller decides.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LinkOptions {
-    /// Link traces of different programs too.
-    pub force: bool,
-    /// The rank that the user says; compared with what the traces say.
-    pub rank: Option<i64>,
-    /// Which dependencies through tensors become edges, where [`HostTrace::tensors`] are given.
-    pub tensor_deps: TensorEdges,
-}
+use graph::build;
+use host::nest::{self, Nesting};
+use host::tensors;
+use matching::{Matching, compare};
 
 /// Links one rank. Without a host trace the graph comes from the device trace alone.
 /// Works on the threads of the rayon pool that it is called in, or of the global one.
@@ -138,10 +124,10 @@ pub fn link(
         ..LinkedTrace::default()
     };
     let waits = waits::waits(&trace.device, &launches, &trace.call_op, &mut anomalies);
-    let communicates = graph::host_collectives(&trace.device, &launches, |op| {
+    let communicates = build::host_collectives(&trace.device, &launches, |op| {
         trace.op_collective(op).map(|found| found.kind())
     });
-    (trace.nodes, trace.edges) = graph::build(
+    (trace.nodes, trace.edges) = build::build(
         &trace.device,
         draft,
         call_slot,
@@ -155,7 +141,7 @@ pub fn link(
     trace.row_no_launch = launches.no_launch;
     notes::about_device(trace.host.as_ref(), &trace.device, &mut trace.report.notes);
     trace.report.anomalies = anomalies;
-    report::count(&mut trace);
+    counts::count_trace(&mut trace);
     Ok(trace)
 }
 

@@ -1,8 +1,8 @@
 //! What the user should know first, a sentence each: the known cause before any guess.
 
+use crate::graph::kinds::MatchRule;
 use crate::matching::Matching;
 use crate::report::LinkReport;
-use crate::trace::MatchRule;
 use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, HostTrace, TrackLabel};
 
 /// Notes about two traces that are linked.

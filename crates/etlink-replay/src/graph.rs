@@ -1,6 +1,8 @@
 //! The graph that is run: nodes as columns, what each waits for as compressed rows.
 
-use crate::order;
+pub(crate) mod followers;
+mod order;
+
 pub use etlink_link::EdgeKind;
 use etlink_model::{DurationNs, TimeNs};
 use serde::Serialize;

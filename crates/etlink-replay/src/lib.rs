@@ -12,14 +12,11 @@
 
 mod explain;
 mod figures;
-mod followers;
 mod graph;
 mod joined;
 mod labels;
 mod linked;
-mod order;
 mod path;
-mod resources;
 mod run;
 mod scale;
 mod stats;

@@ -4,9 +4,11 @@
 //! waits for nothing starts when it was measured to; one whose reasons to wait are all left out,
 //! at once. O(nodes + edges).
 
+mod resources;
+
 use crate::graph::{EdgeKind, ReplayGraph};
 use crate::labels::LabelSource;
-use crate::resources;
+
 use crate::scale::{self, DurationScale};
 use etlink_model::{DurationNs, TimeNs};
 

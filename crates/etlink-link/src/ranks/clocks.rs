@@ -13,14 +13,15 @@
 
 mod drift;
 mod pair;
+mod points;
 
 pub use drift::ClockDrift;
 
 use super::join::side;
+use super::summary::needs_all_ranks;
 use super::{MatchMember, RankSummary, RunJoin};
-use drift::moved;
-use etlink_model::CollectiveKind;
 use pair::fit;
+use points::moved;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -226,15 +227,6 @@ fn pairs(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<(u32, u32), Sides> {
         }
     }
     pairs
-}
-
-/// Whether every rank needs something of every other.
-pub fn needs_all_ranks(kind: CollectiveKind) -> bool {
-    use CollectiveKind as Kind;
-    matches!(
-        kind,
-        Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll | Kind::Barrier
-    )
 }
 
 #[cfg(test)]

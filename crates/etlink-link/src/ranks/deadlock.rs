@@ -4,7 +4,8 @@
 //! ASTRA-sim runs a rank's communications. Where two ranks do two collectives in opposite order, both wait for ever; to
 //! get on, the earliest of those that are waited for is taken out. O(steps + taken out · ranks).
 
-use super::{Communication, RankSummary, RunJoin};
+use super::join::problems::Problems;
+use super::{Communication, JoinProblem, RankSummary, RunJoin};
 use etlink_model::CollectiveKind;
 
 /// What a step does.
@@ -152,6 +153,28 @@ impl DeadlockCheck {
             next[at] += 1;
         }
     }
+}
+
+/// The collectives of these places as problems: ranks do them in opposite order.
+pub fn serialize_comms(ranks: &[RankSummary], join: &RunJoin, places: &[u32]) -> Vec<JoinProblem> {
+    let mut problems = Problems::default();
+    let matches = places
+        .iter()
+        .filter_map(|place| join.matches.get(*place as usize));
+    matches.for_each(|matched| problems.in_opposite_order(ranks, &join.groups, matched));
+    problems.sorted()
+}
+
+/// What ranks begin in opposite order, as problems: as many collectives as would have to be taken out for all ranks to get to the end when each does
+/// its communications one after the other.
+pub fn order_conflicts(ranks: &[RankSummary], join: &RunJoin) -> Vec<JoinProblem> {
+    let whole = |matched: usize| join.matches[matched].is_whole();
+    serialize_comms(
+        ranks,
+        join,
+        &DeadlockCheck::from_matches(ranks, join, whole, |communication| communication.node)
+            .into_removed(),
+    )
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 //! group; messages by their order from one rank to another. Gloo counts sends and receives with the collectives, so that
 //! numbers can differ between ranks: then order tells.
 
-mod problems;
+pub(super) mod problems;
 mod resolve;
 
 pub use problems::{JoinProblem, JoinProblemKind, ProblemExample, rank_list};
 
-use super::{Communication, DeadlockCheck, Peers, RankSummary};
+use super::{Communication, Peers, RankSummary};
 use etlink_model::CollectiveKind;
 use problems::Problems;
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,28 +135,6 @@ impl RunJoin {
             }
         }
     }
-}
-
-/// The collectives of these places as problems: ranks do them in opposite order.
-pub fn serialize_comms(ranks: &[RankSummary], join: &RunJoin, places: &[u32]) -> Vec<JoinProblem> {
-    let mut problems = Problems::default();
-    let matches = places
-        .iter()
-        .filter_map(|place| join.matches.get(*place as usize));
-    matches.for_each(|matched| problems.out_of_turn(ranks, &join.groups, matched));
-    problems.sorted()
-}
-
-/// What ranks begin in opposite order, as problems: as many collectives as would have to be taken out for all ranks to get to the end when each does
-/// its communications one after the other.
-pub fn order_conflicts(ranks: &[RankSummary], join: &RunJoin) -> Vec<JoinProblem> {
-    let whole = |matched: usize| join.matches[matched].is_whole();
-    serialize_comms(
-        ranks,
-        join,
-        &DeadlockCheck::from_matches(ranks, join, whole, |communication| communication.node)
-            .into_removed(),
-    )
 }
 
 type Lists = BTreeMap<CommChannel, BTreeMap<u32, Vec<u32>>>;

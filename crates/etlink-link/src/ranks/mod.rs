@@ -27,12 +27,12 @@ mod wait_causes;
 #[cfg(test)]
 mod testing;
 
-pub use clocks::{ClockDrift, RankClock, align_clocks, needs_all_ranks};
-pub use deadlock::{CommRole, DeadlockCheck};
+pub use clocks::{ClockDrift, RankClock, align_clocks};
+pub use deadlock::{CommRole, DeadlockCheck, order_conflicts, serialize_comms};
 pub use groups::GroupResolver;
 pub use join::{
     CollectiveMatch, CommChannel, JoinProblem, JoinProblemKind, MatchMember, Mismatch,
-    ProblemExample, RunJoin, join_ranks, order_conflicts, rank_list, serialize_comms,
+    ProblemExample, RunJoin, join_ranks, rank_list,
 };
 pub use selection::{ExcludeReason, RunSelection, select_run};
 pub use skew::{CollectiveSkew, bus_factor, collective_skews};
@@ -41,5 +41,5 @@ pub use stragglers::{
     CollectiveArrival, StepStragglers, StragglerStats, collective_arrivals, step_stragglers,
     straggler_stats,
 };
-pub use summary::{CommExtent, Communication, GroupIdentity, Peers, RankSummary};
+pub use summary::{CommExtent, Communication, GroupIdentity, Peers, RankSummary, needs_all_ranks};
 pub use wait_causes::{WaitCause, WaitCauses, wait_causes};

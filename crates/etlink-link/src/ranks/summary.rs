@@ -2,7 +2,7 @@
 
 mod extent;
 
-use super::{GroupResolver, RankSteps, needs_all_ranks};
+use super::{GroupResolver, RankSteps};
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{Collective, CollectiveKind, NameId, Names, dtype_bytes};
 use extent::{Carriers, of_node};
@@ -185,6 +185,15 @@ impl RankSummary {
         );
         summary
     }
+}
+
+/// Whether every rank needs something of every other.
+pub fn needs_all_ranks(kind: CollectiveKind) -> bool {
+    use CollectiveKind as Kind;
+    matches!(
+        kind,
+        Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll | Kind::Barrier
+    )
 }
 
 /// Since the Unix epoch, ns.

@@ -1,6 +1,7 @@
 //! Work that a thread gives to the autograd engine and waits for.
 
 use crate::support::{alone, delays, edges, thread};
+use etlink_link::ranks::{CommExtent, Communication, RankSummary};
 use etlink_link::{EdgeKind, LinkedTrace};
 use etlink_model::builder::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
@@ -221,6 +222,59 @@ fn gloo_runs_collectives_in_the_order_in_which_they_were_given() {
         thread(&trace)[4..6],
         ["host gap 30-50", "record_param_comms 90-95"]
     );
+}
+
+/// `allreduce` of `elements` in a group of this name, given by `main` at `at`.
+fn all_reduce_in(
+    draw: &mut TraceBuilder,
+    main: ThreadRef,
+    (group, number): (&str, i64),
+    elements: u64,
+    at: i64,
+) {
+    let comms = ParamComms {
+        group_name: group.to_owned(),
+        in_elements: elements,
+        out_elements: elements,
+        ..ParamComms::new("allreduce", 0..2, 0, number)
+    };
+    draw.collective(main, &comms, at, at + 10_000);
+}
+
+/// What handoffs bring to the threads of workers: elements of the record, and length of the range in us.
+fn carried_out(trace: &LinkedTrace) -> Vec<(u64, i64)> {
+    let summary = RankSummary::from_trace(trace, 0);
+    let length = |extent: &CommExtent| (extent.end_ns - extent.start_ns) / 1_000;
+    let one = |comm: &Communication| (comm.in_bytes / 4, length(&comm.extent));
+    summary.communications.iter().map(one).collect()
+}
+
+#[test]
+fn groups_of_gloo_have_queues_of_their_own() {
+    // main       A1  A2  B1  A3
+    // worker A    == A1 100 us == | == A2 200 us ========= | == A3 300 us ======
+    // worker B            B1 20 us
+    for other_first in [false, true] {
+        let mut draw = TraceBuilder::default();
+        let (main, of_a, of_b) = (draw.thread(), draw.thread(), draw.thread());
+        all_reduce_in(&mut draw, main, ("A", 1), 1_000_000, 0);
+        all_reduce_in(&mut draw, main, ("A", 2), 2_000_000, 20_000);
+        all_reduce_in(&mut draw, main, ("B", 1), 10, 40_000);
+        all_reduce_in(&mut draw, main, ("A", 3), 3_000_000, 60_000);
+        // where B's worker begins before A's, the sizes of A's queue alone do not say whose it is
+        let first = if other_first { 60_000 } else { 5_000 };
+        draw.annotation(of_a, "gloo:all_reduce", first, first + 100_000);
+        draw.annotation(of_b, "gloo:all_reduce", 55_000, 75_000);
+        draw.annotation(of_a, "gloo:all_reduce", 200_000, 400_000);
+        draw.annotation(of_a, "gloo:all_reduce", 400_000, 700_000);
+        let want = [
+            (1_000_000, 100),
+            (2_000_000, 200),
+            (10, 20),
+            (3_000_000, 300),
+        ];
+        assert_eq!(carried_out(&alone(&draw)), want);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! A drift is applied where both together exclude that there is none and where it moves the offset by a microsecond, the
 //! resolution of times in many traces, within the window.
 
-use super::pair::{Point, bounds};
+use super::points::{Point, bounds, moved};
 use serde::Serialize;
 
 /// Clocks of computers are not further from each other than this, one in a thousand.
@@ -69,12 +69,6 @@ impl ClockDrift {
             ..self
         }
     }
-}
-
-/// By how much a drift moves an offset in this time.
-pub(super) fn moved(ppb: i64, ns: i64) -> i64 {
-    let moved = i128::from(ppb) * i128::from(ns) / 1_000_000_000;
-    moved.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
 /// The drift that collectives in order of time tell.

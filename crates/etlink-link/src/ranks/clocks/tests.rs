@@ -2,6 +2,7 @@ use super::*;
 use crate::ranks::join_ranks;
 use crate::ranks::testing::{collective, rank};
 use CollectiveKind::{AllReduce, Broadcast};
+use etlink_model::CollectiveKind;
 
 /// All-reduces at 1 ms distance, in which rank `late` of each comes last, on clocks that are `off` by so much.
 fn drawn(off: &[i64], groups: &[&[u64]], rounds: i64) -> Vec<RankSummary> {

@@ -81,7 +81,7 @@ pub struct JoinProblem {
 }
 
 #[derive(Default)]
-pub(super) struct Problems {
+pub(in crate::ranks) struct Problems {
     all: BTreeMap<JoinProblemKind, JoinProblem>,
 }
 
@@ -99,7 +99,7 @@ impl Problems {
     }
 
     /// A communication that has no channel.
-    pub(super) fn stray(
+    pub(in crate::ranks) fn stray(
         &mut self,
         kind: JoinProblemKind,
         summary: &RankSummary,
@@ -114,7 +114,7 @@ impl Problems {
     }
 
     /// What is wrong with a collective, if anything is.
-    pub(super) fn matched(
+    pub(in crate::ranks) fn matched(
         &mut self,
         ranks: &[RankSummary],
         groups: &BTreeMap<u32, Vec<u64>>,
@@ -188,7 +188,7 @@ impl Problems {
     }
 
     /// A collective that had to be taken out for all ranks to get to the end.
-    pub(super) fn out_of_turn(
+    pub(in crate::ranks) fn in_opposite_order(
         &mut self,
         ranks: &[RankSummary],
         groups: &BTreeMap<u32, Vec<u64>>,
@@ -205,7 +205,7 @@ impl Problems {
         });
     }
 
-    pub(super) fn sorted(self) -> Vec<JoinProblem> {
+    pub(in crate::ranks) fn sorted(self) -> Vec<JoinProblem> {
         self.all.into_values().collect()
     }
 }

@@ -13,7 +13,7 @@
 //! way from its call on: where that is slow to return, its receive can end milliseconds before the range `gloo:send` begins.
 
 use super::{CommExtent, small};
-use crate::queued::{self, queued};
+use crate::host::pending::{ThreadKey, collective_key, pending_collectives, recorded_waits};
 use crate::{LinkedTrace, Node, NodeKind};
 use etlink_model::{DurationNs, OpIdx};
 use rustc_hash::FxHashMap;
@@ -23,7 +23,7 @@ pub(super) struct Carriers {
     /// The worker's range, by the op that gave it the work.
     ranges: FxHashMap<OpIdx, OpIdx>,
     /// The record of the wait.
-    waits: FxHashMap<queued::Key, OpIdx>,
+    waits: FxHashMap<ThreadKey, OpIdx>,
     /// Per range and wait, its longest slice and how long that is.
     slices: FxHashMap<OpIdx, (DurationNs, u32)>,
     gloo: bool,
@@ -33,11 +33,11 @@ impl Carriers {
     /// O(n).
     pub(super) fn of(trace: &LinkedTrace) -> Carriers {
         let device = &trace.device;
-        let ranges: FxHashMap<OpIdx, OpIdx> = queued(device)
+        let ranges: FxHashMap<OpIdx, OpIdx> = pending_collectives(device)
             .into_iter()
-            .map(|work| (work.given, work.run))
+            .map(|carried_out| (carried_out.given, carried_out.range))
             .collect();
-        let waits: FxHashMap<queued::Key, OpIdx> = queued::waits(device)
+        let waits: FxHashMap<ThreadKey, OpIdx> = recorded_waits(device)
             .map(|(key, op)| (key, OpIdx::new(op)))
             .collect();
         let mut slices: FxHashMap<OpIdx, (DurationNs, u32)> = ranges
@@ -73,7 +73,7 @@ impl Carriers {
             return of_node(trace, *slice);
         }
         let arrives = of_node(trace, node);
-        let wait = queued::key(&trace.device, op.index())
+        let wait = collective_key(&trace.device, op.index())
             .and_then(|key| self.slices.get(self.waits.get(&key)?));
         if let Some((_, slice)) = wait.filter(|(_, slice)| *slice > node) {
             return CommExtent {

@@ -4,22 +4,23 @@
 //! from an earlier place to a later one. An edge that the measured times contradict is not
 //! made but counted. What a row waits beyond its causes becomes a node of its own.
 
-use crate::draft::Draft;
-use crate::edges::{Edge, Edges};
-use crate::handoffs::Handoff;
-use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
+use crate::device::launch::Launches;
+use crate::device::waits::Waits;
+use crate::device::{row_end, row_name};
+use crate::graph::draft::Draft;
+use crate::graph::edges::{Edge, Edges};
+use crate::graph::kinds::{EdgeKind, NoLaunch, NodeKind};
+use crate::graph::nodes::Nodes;
+use crate::host::Handoff;
+use crate::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, ROUNDING, WAIT_LATENCY};
 use crate::search::Groups;
-use crate::trace::{EdgeKind, NoLaunch, NodeKind, Nodes};
-use crate::waits::{self, LAUNCH_LATENCY, WAIT_LATENCY, Waits};
 use etlink_model::{
-    Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, TimeNs,
+    Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, OpIdx, ThreadIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Rows of one queue may overlap this much and still be in order: both ends are rounded.
-const QUEUE_ROUNDING_NS: i64 = 1_000;
 /// The graph before its nodes are numbered.
 struct Graph<'t> {
     device: &'t DeviceTrace,
@@ -120,14 +121,14 @@ impl Graph<'_> {
         for handoff in handoffs {
             let back = handoff
                 .back()
-                .and_then(|back| self.draft.around(handoff.giver, back).1);
-            let given = self.draft.around(handoff.giver, handoff.given).0;
+                .and_then(|back| self.draft.around(handoff.producer, back).1);
+            let given = self.draft.around(handoff.producer, handoff.given).0;
             let (first, last) = (
-                self.draft.around(handoff.worker, handoff.start).1,
-                self.draft.around(handoff.worker, handoff.end).0,
+                self.draft.around(handoff.consumer, handoff.start).1,
+                self.draft.around(handoff.consumer, handoff.end).0,
             );
             let first = match handoff.idle {
-                None => self.draft.tracks[handoff.worker as usize].start,
+                None => self.draft.tracks[handoff.consumer.index()].start,
                 Some(_) => first.unwrap_or_default(),
             };
             if handoff.idle.is_none() {
@@ -151,8 +152,8 @@ impl Graph<'_> {
     fn add_tensors(&mut self, tensors: &[(OpIdx, OpIdx)]) {
         let (ops, draft) = (&self.device.ops, &self.draft);
         let ends = |op: OpIdx| ops.start[op.index()] + ops.duration[op.index()];
-        let thread = |op: OpIdx| ops.thread[op.index()].0;
-        let mut known: FxHashMap<(u32, u32), Vec<(u32, u32)>> = FxHashMap::default();
+        let thread = |op: OpIdx| ops.thread[op.index()];
+        let mut known: FxHashMap<(ThreadIdx, ThreadIdx), Vec<(u32, u32)>> = FxHashMap::default();
         for Edge { to, from, .. } in &self.edges {
             known
                 .entry((draft.thread(*to), draft.thread(*from)))
@@ -209,7 +210,7 @@ impl Graph<'_> {
                 .unwrap_or_default();
             let until = waits
                 .iter()
-                .map(|wait| waits::row_end(self.device, wait.from))
+                .map(|wait| row_end(self.device, wait.from))
                 .max()
                 .unwrap_or_default();
             // later than the start of a row also where that has no length
@@ -237,7 +238,7 @@ impl Graph<'_> {
             let mut place = begin;
             for &row in queues.of(queue) {
                 let at = row as usize;
-                let (start, end) = (rows.start[at], waits::row_end(self.device, row));
+                let (start, end) = (rows.start[at], row_end(self.device, row));
                 let launch = self.launch_of(at);
                 let ended = order.ended_by(start);
                 let mut causes = self.causes(row, launch);
@@ -278,9 +279,8 @@ impl Graph<'_> {
                     .iter()
                     .for_each(|previous| self.edge(EdgeKind::StreamOrder, previous.slot, waits));
                 if order.push(Stretch { end, start, slot }, ended) {
-                    self.anomalies.note(AnomalyKind::StreamOverlap, || {
-                        waits::row_name(self.device, row)
-                    });
+                    self.anomalies
+                        .note(AnomalyKind::StreamOverlap, || row_name(self.device, row));
                 }
             }
             self.draft.close_queue(first);
@@ -296,7 +296,7 @@ impl Graph<'_> {
         let waits = &self.waits.rows;
         let waits = &waits[waits.partition_point(|wait| wait.to < row)..];
         let waits = waits.iter().take_while(|wait| wait.to == row);
-        waits.for_each(|wait| causes.add(waits::row_end(self.device, wait.from), WAIT_LATENCY));
+        waits.for_each(|wait| causes.add(row_end(self.device, wait.from), WAIT_LATENCY));
         causes
     }
 
@@ -306,7 +306,7 @@ impl Graph<'_> {
         let call = self.launches.row_call[row].get()?.index();
         if self.launches.no_launch[row] == NoLaunch::StartsBeforeCall {
             self.anomalies.note(AnomalyKind::StartBeforeLaunch, || {
-                waits::row_name(self.device, row as u32)
+                row_name(self.device, row as u32)
             });
             return None;
         }
@@ -315,7 +315,7 @@ impl Graph<'_> {
             self.device.calls.start[call] + self.device.calls.duration[call],
         );
         let (start, slot) = (self.device.rows.start[row], self.call_slot[call]);
-        debug_assert!(begun.0 <= start.0.saturating_add(CLOCK_TOLERANCE_NS));
+        debug_assert!(begun <= start + CLOCK_TOLERANCE);
         let long = start - begun > LAUNCH_LATENCY && ended <= start;
         if let Some(last) = Some(slot)
             .filter(|_| long)
@@ -363,7 +363,7 @@ impl Graph<'_> {
                     inferred: wait.inferred,
                 }),
                 None => self.anomalies.note(AnomalyKind::WaitContradicted, || {
-                    waits::row_name(self.device, wait.from)
+                    row_name(self.device, wait.from)
                 }),
             }
         }
@@ -385,8 +385,8 @@ impl Graph<'_> {
             .iter()
             .zip(0..)
             .for_each(|(&slot, node)| number[slot as usize] = node);
-        let holes: Vec<(u32, DurationNs)> = draft
-            .holes
+        let wait_gaps: Vec<(u32, DurationNs)> = draft
+            .wait_gaps
             .iter()
             .map(|(slot, waited)| (number[*slot as usize - 1], *waited))
             .collect();
@@ -415,7 +415,7 @@ impl Graph<'_> {
                 Edges::chained((0..order.len()).map(before), edges)
             },
         );
-        for (node, waited) in holes {
+        for (node, waited) in wait_gaps {
             nodes.duration[node as usize].0 -= waited.0;
         }
         (
@@ -448,13 +448,13 @@ struct QueueOrder {
 impl QueueOrder {
     /// What a row that starts now follows.
     fn ended_by(&mut self, start: TimeNs) -> Vec<Stretch> {
-        let ended_by = TimeNs(start.0.saturating_add(QUEUE_ROUNDING_NS));
+        // rows of one queue overlap by as much as both ends are rounded
+        let ended_by = start + ROUNDING;
         while let Some(&Reverse(next)) = self.running.peek().filter(|next| next.0.end <= ended_by) {
             self.running.pop();
             // what `next` followed itself needs no second follower
             let followed = |earlier: &Stretch| {
-                earlier.slot < next.slot
-                    && earlier.end.0 <= next.start.0.saturating_add(QUEUE_ROUNDING_NS)
+                earlier.slot < next.slot && earlier.end <= next.start + ROUNDING
             };
             self.ended.retain(|earlier| !followed(earlier));
             self.ended.push(next);

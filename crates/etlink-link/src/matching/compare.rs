@@ -1,20 +1,17 @@
 //! Do the two traces belong together?
 
+use crate::error::Error;
+use crate::graph::kinds::MatchRule;
+use crate::limits::{DENSE_SHARE, SAME_PROGRAM_SHARE};
 use crate::matching::Matching;
+use crate::notes;
+use crate::options::LinkOptions;
 use crate::report::{LinkReport, UnmatchedCounts};
-use crate::trace::MatchRule;
-use crate::{Error, LinkOptions, notes};
 use etlink_model::{
     Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, HostIdx, HostTrace, NameId,
     Names, OpIdx,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-
-/// Below this share of matched ops of the smaller trace two traces are of different programs.
-const SAME_PROGRAM: f64 = 0.5;
-/// Programs share names. Aligned by order, the ops of one program leave few holes on either
-/// side; below this share they are of different programs.
-const DENSE: f64 = 0.8;
 
 /// Refuses what cannot be linked; notes what the user should know.
 ///
@@ -40,7 +37,7 @@ pub(crate) fn compare(
     let ids_agree = by_id && matching.same_id_other_name * 20 < matching.count();
     if device.ops.is_empty() {
         report.notes.push("the device trace has no CPU ops: no host op can be given its times; record with ProfilerActivity.CPU".into());
-    } else if share < SAME_PROGRAM && !ids_agree {
+    } else if share < SAME_PROGRAM_SHARE && !ids_agree {
         refuse(
             Error::DifferentPrograms {
                 aligned: matching.count(),
@@ -60,7 +57,7 @@ pub(crate) fn compare(
             matching.op_host.iter().map(|node| node.get().is_some()),
         ));
         let percent = 100.0 * matching.count() as f64 / among as f64;
-        if percent < 100.0 * DENSE {
+        if percent < 100.0 * DENSE_SHARE {
             refuse(
                 Error::DifferentPrograms {
                     aligned: matching.count(),

@@ -6,35 +6,19 @@
 //! stream 20             . . ==B==     event wait A -> B,  host wait B -> . end of the call
 //! ```
 //! `cuda_sync` rows say which stream waits for which record. Without them the waits are inferred: see
-//! [`crate::inferred`] for streams, [`Finder::infer_host_wait`] for calls. A wait that the measured
+//! [`crate::device::inferred`] for streams, [`Finder::infer_host_wait`] for calls. A wait that the measured
 //! times contradict is left out and counted. O(n log n).
 
-use crate::calls::{self, Does};
-use crate::inferred;
-use crate::lanes::Lanes;
-use crate::launch::{CLOCK_TOLERANCE_NS, Launches};
+use crate::device::calls::{self, Does};
+use crate::device::lanes::Lanes;
+use crate::device::launch::Launches;
+use crate::device::{Wait, inferred, row_end, row_name};
+use crate::limits::{CLOCK_TOLERANCE, MAX_ROWS_OF_CALL, WAIT_LATENCY, ends_before};
 use etlink_model::{
-    Anomalies, AnomalyKind, Correlation, DeviceTrace, DurationNs, OpIdx, QueueIdx, RowIdx, RowKind,
-    SyncRow, TimeNs,
+    Anomalies, AnomalyKind, Correlation, DeviceTrace, OpIdx, QueueIdx, RowKind, SyncRow, ThreadIdx,
+    TimeNs,
 };
 use rustc_hash::FxHashMap;
-
-/// A row that starts later than this after the call that launched it began waits for something else as well.
-/// On 16 public traces 99 % start within 15 to 30 us.
-pub(crate) const LAUNCH_LATENCY: DurationNs = DurationNs(100_000);
-/// What waited for a row this much longer than the row took was not waiting for that alone.
-pub(crate) const WAIT_LATENCY: DurationNs = DurationNs(30_000);
-/// How many rows that ended at about the right time are looked at.
-const MAX_TRIED: usize = 64;
-
-/// Row or call `to` waits for the end of row `from`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Wait {
-    pub(crate) to: u32,
-    pub(crate) from: u32,
-    /// Found by a rule, not stated by a `cuda_sync` row.
-    pub(crate) inferred: bool,
-}
 
 /// All waits.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +65,17 @@ struct Finder<'t> {
     /// Calls that record events, by correlation.
     records: Vec<(Correlation, u32)>,
     /// Per thread and queue, the launch of the latest row that was waited for.
-    waited: FxHashMap<(u32, QueueIdx), TimeNs>,
+    waited: FxHashMap<(ThreadIdx, QueueIdx), TimeNs>,
+    /// Per thread and device, the latest call that waited for all of it.
+    device_syncs: FxHashMap<(ThreadIdx, i64), DeviceSync>,
+}
+
+/// A call that waited for all queues of a device.
+#[derive(Default)]
+struct DeviceSync {
+    begun: Option<TimeNs>,
+    /// Queues whose rows had not ended when it returned.
+    contradicted: Vec<QueueIdx>,
 }
 
 impl<'t> Finder<'t> {
@@ -118,6 +112,7 @@ impl<'t> Finder<'t> {
             stated,
             records,
             waited: FxHashMap::default(),
+            device_syncs: FxHashMap::default(),
         }
     }
 
@@ -226,9 +221,9 @@ impl<'t> Finder<'t> {
                 self.wait_for_device(call, self.device.queues[sync.queue.index()].device, false)
             }
             Does::EventSync => match self.recorded(&sync) {
-                Some(row) => row
-                    .into_iter()
-                    .for_each(|row| self.wait_for(call, row, false)),
+                Some(row) => row.into_iter().for_each(|row| {
+                    self.wait_for(call, row, false);
+                }),
                 None => return false,
             },
             _ => {
@@ -283,7 +278,7 @@ impl<'t> Finder<'t> {
 
     /// The row that ended last while a call blocked, shortly before it returned.
     fn ended_in(&self, begun: TimeNs, ended: TimeNs) -> Option<u32> {
-        let latest = TimeNs(ended.0.saturating_add(CLOCK_TOLERANCE_NS));
+        let latest = ended + CLOCK_TOLERANCE;
         let earliest = begun.max(TimeNs(ended.0.saturating_sub(WAIT_LATENCY.0)));
         let end = self
             .lanes
@@ -292,33 +287,46 @@ impl<'t> Finder<'t> {
         let near = self.lanes.by_end[..end]
             .iter()
             .rev()
-            .take(MAX_TRIED)
+            .take(MAX_ROWS_OF_CALL)
             .take_while(|row| self.row_end(**row) >= earliest);
         near.copied().find(|row| self.lanes.launched(*row) < begun)
     }
 
-    /// Waits for all queues of a device.
+    /// Waits for all queues of a device. What was launched before the thread's last such call is waited for already,
+    /// but where that was contradicted.
     fn wait_for_device(&mut self, call: usize, device: i64, inferred: bool) {
         let begun = self.device.calls.start[call];
-        let rows: Vec<u32> = self
-            .lanes
-            .of_device(self.device, device)
-            .filter_map(|queue| self.lanes.last_before(queue, begun))
-            .collect();
-        rows.into_iter()
-            .for_each(|row| self.wait_for(call, row, inferred));
+        let thread = self.device.calls.thread[call];
+        let last = self.device_syncs.entry((thread, device)).or_default();
+        let since = last.begun.replace(begun).unwrap_or(TimeNs(i64::MIN));
+        let mut queues = std::mem::take(&mut last.contradicted);
+        queues.extend(self.lanes.launched_to(device, since, begun));
+        queues.sort_unstable();
+        queues.dedup();
+        let mut contradicted = vec![];
+        for queue in queues {
+            if let Some(row) = self.lanes.last_before(queue.0, begun)
+                && !self.wait_for(call, row, inferred)
+            {
+                contradicted.push(queue);
+            }
+        }
+        let last = self.device_syncs.entry((thread, device)).or_default();
+        last.contradicted = contradicted;
     }
 
     /// Call `call` returns after `row` has ended. What its thread has waited for before is not said again.
-    fn wait_for(&mut self, call: usize, row: u32, inferred: bool) {
+    /// Whether the times allow that; else it is counted.
+    fn wait_for(&mut self, call: usize, row: u32, inferred: bool) -> bool {
         let calls = &self.device.calls;
         if !self.can_end(row, calls.start[call] + calls.duration[call]) {
-            return self.anomalies.note(AnomalyKind::WaitContradicted, || {
+            self.anomalies.note(AnomalyKind::WaitContradicted, || {
                 self.device.names.get(calls.name[call]).to_owned()
             });
+            return false;
         }
         let launched = self.lanes.launched(row);
-        let key = (calls.thread[call].0, self.device.rows.queue[row as usize]);
+        let key = (calls.thread[call], self.device.rows.queue[row as usize]);
         if self
             .waited
             .get(&key)
@@ -331,21 +339,6 @@ impl<'t> Finder<'t> {
                 inferred,
             });
         }
+        true
     }
-}
-
-/// Whether what ends then can be the cause of what happens at `at`.
-pub(crate) fn ends_before(end: TimeNs, at: TimeNs) -> bool {
-    end.0 <= at.0.saturating_add(CLOCK_TOLERANCE_NS)
-}
-
-pub(crate) fn row_end(device: &DeviceTrace, row: u32) -> TimeNs {
-    device.rows.start[row as usize] + device.rows.duration[row as usize]
-}
-
-pub(crate) fn row_name(device: &DeviceTrace, row: u32) -> String {
-    format!(
-        "{:?}",
-        device.names.get(device.rows.name[RowIdx(row).index()])
-    )
 }

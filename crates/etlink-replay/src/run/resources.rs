@@ -1,7 +1,7 @@
 //! The run in which a thread or stream does one thing at a time.
 
-use crate::followers::Followers;
-use crate::run::{NONE, ReplayRun, Rules};
+use super::{NONE, ReplayRun, Rules};
+use crate::graph::followers::Followers;
 use etlink_model::{DurationNs, TimeNs};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,6 +1,6 @@
 //! Edges, grouped by the node that waits.
 
-use crate::trace::EdgeKind;
+use crate::graph::kinds::EdgeKind;
 
 /// A reason for node `to` to wait for the end of node `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

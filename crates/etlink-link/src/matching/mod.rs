@@ -5,15 +5,20 @@
 //!    was running): per thread the two sequences of names are aligned.
 //!
 //! Host threads are numbered 1, 2, 3, … in order of first use, device threads bear the
-//! OS's ids; they are paired by the names that they share, then by their order of first use.
+//! OS's ids; [`threads`] pairs them.
 
-use crate::align::align;
+mod align;
+pub(crate) mod compare;
+mod threads;
+
+use crate::graph::kinds::MatchRule;
 use crate::search::seek;
-use crate::trace::MatchRule;
+use align::align;
 use etlink_model::{
     Anomalies, AnomalyKind, DeviceTrace, HostIdx, HostTrace, NameId, OpIdx, TrackLabel,
 };
 use rustc_hash::FxHashMap;
+use threads::pair_threads;
 
 /// The matching.
 #[derive(Clone, Debug, Default)]
@@ -351,46 +356,4 @@ fn by_thread(rows: impl Iterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
         threads[slot].push(row);
     }
     threads
-}
-
-/// Pairs threads one to one, those with most names in common first. Threads that run the same
-/// ops are told apart by their order of first use, which both traces have.
-fn pair_threads(host: &[Vec<u32>], device: &[Vec<u32>]) -> Vec<(usize, usize)> {
-    let sorted = |names: &Vec<u32>| {
-        let mut names = names.clone();
-        names.sort_unstable();
-        names
-    };
-    let (host, device): (Vec<_>, Vec<_>) = (
-        host.iter().map(sorted).collect(),
-        device.iter().map(sorted).collect(),
-    );
-    let pairs = host.iter().enumerate().flat_map(|(h, a)| {
-        device
-            .iter()
-            .enumerate()
-            .map(move |(d, b)| (common(a, b), h, d))
-    });
-    let mut pairs: Vec<_> = pairs.filter(|(common, ..)| *common > 0).collect();
-    pairs.sort_unstable_by_key(|&(common, h, d)| (std::cmp::Reverse(common), h, d));
-    let (mut host_used, mut device_used) = (vec![false; host.len()], vec![false; device.len()]);
-    pairs.retain(|&(_, h, d)| {
-        let free = !host_used[h] && !device_used[d];
-        if free {
-            (host_used[h], device_used[d]) = (true, true);
-        }
-        free
-    });
-    pairs.into_iter().map(|(_, h, d)| (h, d)).collect()
-}
-
-/// How many values two sorted lists share, repetitions counted.
-fn common(a: &[u32], b: &[u32]) -> usize {
-    let (mut i, mut j, mut count) = (0, 0, 0);
-    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
-        count += usize::from(x == y);
-        i += usize::from(x <= y);
-        j += usize::from(y <= x);
-    }
-    count
 }

@@ -1,9 +1,9 @@
 //! What a capture-time trace has: launches between the begin and the end of captures, and their ops.
 
 use super::{CaptureReport, NONE, begins_capture, launches_graph};
+use crate::device::launch;
 use crate::error::Error;
-use crate::launch;
-use crate::nest::{self, Nesting};
+use crate::host::nest::{self, Nesting};
 use etlink_model::{CallIdx, DeviceTrace, HostIdx, NameId, Names, OpIdx, ThreadIdx, TrackLabel};
 use rustc_hash::FxHashMap;
 use std::ops::Range;

@@ -13,16 +13,14 @@
 //! that ops make: these are of the stream that they launched to, while a program's own can be of any. What is
 //! captured in a graph counts for neither.
 
-use crate::calls::Does;
-use crate::lanes::Lanes;
-use crate::launch::Launches;
-use crate::nest;
-use crate::waits::{LAUNCH_LATENCY, WAIT_LATENCY, Wait, ends_before, row_end};
+use crate::device::calls::Does;
+use crate::device::lanes::Lanes;
+use crate::device::launch::Launches;
+use crate::device::{Wait, row_end};
+use crate::host::scope::is_scope;
+use crate::limits::{LAUNCH_LATENCY, MAX_ROWS_OF_QUEUE, WAIT_LATENCY, ends_before};
 use etlink_model::{CallIdx, DeviceTrace, OpIdx, QueueIdx, TimeNs};
 use rustc_hash::FxHashMap;
-
-/// How many rows that ended at about the right time are looked at.
-const MAX_TRIED: usize = 256;
 
 /// Waits that the two rules find. O(n log n).
 pub(crate) fn event_waits(
@@ -47,7 +45,7 @@ pub(crate) fn event_waits(
             Does::Record => {
                 let by_op = call_op[call]
                     .get()
-                    .is_some_and(|op| !nest::is_scope(device, op.index()));
+                    .is_some_and(|op| !is_scope(device, op.index()));
                 thread.record = thread.last.filter(|_| by_op).map(|row| Record {
                     row,
                     then: Then::Nothing,
@@ -217,7 +215,7 @@ fn ended_just_before(device: &DeviceTrace, lanes: &Lanes, row: u32, waited: Time
     let near = lanes.by_end[..end]
         .iter()
         .rev()
-        .take(MAX_TRIED)
+        .take(MAX_ROWS_OF_QUEUE)
         .take_while(|other| start - row_end(device, **other) <= WAIT_LATENCY);
     near.copied().find(|other| {
         let queue = device.rows.queue[*other as usize];

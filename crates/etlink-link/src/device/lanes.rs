@@ -1,11 +1,14 @@
 //! Device rows in the order in which they were launched, queue by queue, which is the order in which they run.
 
-use crate::launch::Launches;
+use crate::device::launch::Launches;
+use crate::device::row_end;
+use crate::graph::kinds::NoLaunch;
 use crate::search::Groups;
-use crate::trace::NoLaunch;
-use crate::waits::row_end;
 use etlink_model::{DeviceTrace, QueueIdx, TimeNs};
 use rustc_hash::FxHashMap;
+
+/// Of a device with no more queues than this all are looked at.
+const FEW_QUEUES: usize = 16;
 
 /// The rows of each queue, by launch.
 pub(crate) struct Lanes {
@@ -17,6 +20,10 @@ pub(crate) struct Lanes {
     first: Vec<u32>,
     /// Queues by device and stream; several contexts can have one stream number.
     by_stream: FxHashMap<(i64, i64), Vec<u32>>,
+    /// Queues that have rows, by device.
+    by_device: FxHashMap<i64, Vec<QueueIdx>>,
+    /// Rows of each device that has many queues, by launch.
+    device_rows: FxHashMap<i64, Vec<(TimeNs, QueueIdx)>>,
     /// All rows by end.
     pub(crate) by_end: Vec<u32>,
     /// Calls and the rows that they launched, by call and start of the row.
@@ -49,6 +56,8 @@ impl Lanes {
             rows: Vec::with_capacity(rows.len()),
             first: vec![0],
             by_stream: FxHashMap::default(),
+            by_device: FxHashMap::default(),
+            device_rows: FxHashMap::default(),
             by_end,
             by_call,
         };
@@ -57,13 +66,38 @@ impl Lanes {
             lanes.rows.extend(groups.of(at));
             lanes.rows[from..].sort_by_key(|row| lanes.launched[*row as usize]);
             lanes.first.push(lanes.rows.len() as u32);
+            if from < lanes.rows.len() {
+                let of_device = lanes.by_device.entry(queue.device).or_default();
+                of_device.push(QueueIdx::new(at));
+            }
             lanes
                 .by_stream
                 .entry((queue.device, queue.stream))
                 .or_default()
                 .push(at as u32);
         }
+        lanes.index_devices(device);
         lanes
+    }
+
+    /// Puts the rows of devices with many queues in the order of their launches.
+    fn index_devices(&mut self, device: &DeviceTrace) {
+        let rows = &device.rows;
+        let has_many = |queues: &Vec<QueueIdx>| queues.len() > FEW_QUEUES;
+        if !self.by_device.values().any(has_many) {
+            return;
+        }
+        for (row, launched) in self.launched.iter().enumerate() {
+            let queue = rows.queue[row];
+            let number = device.queues[queue.index()].device;
+            if self.by_device.get(&number).is_some_and(has_many) {
+                let of_device = self.device_rows.entry(number).or_default();
+                of_device.push((*launched, queue));
+            }
+        }
+        for rows in self.device_rows.values_mut() {
+            rows.sort();
+        }
     }
 
     /// When the call that launched a row began.
@@ -102,15 +136,26 @@ impl Lanes {
         same.or_else(|| all.iter().find(has_rows)).copied()
     }
 
-    /// The queues of a device that have rows.
-    pub(crate) fn of_device<'a>(
-        &'a self,
-        device: &'a DeviceTrace,
-        number: i64,
-    ) -> impl Iterator<Item = u32> + 'a {
-        (0..)
-            .zip(&device.queues)
-            .filter(move |(queue, of)| of.device == number && !self.of(*queue).is_empty())
-            .map(|(queue, _)| queue)
+    /// The queues of a device that have rows, of which one may have been launched to from `since` up to `time`.
+    ///
+    /// Takes as long as there are such queues, or rows launched meanwhile, whichever are fewer: a program that
+    /// synchronises often on many streams launches to few of them in between.
+    pub(crate) fn launched_to(&self, device: i64, since: TimeNs, time: TimeNs) -> Vec<QueueIdx> {
+        let Some(queues) = self.by_device.get(&device) else {
+            return vec![];
+        };
+        let Some(rows) = self.device_rows.get(&device) else {
+            return queues.clone();
+        };
+        let from = rows.partition_point(|(launched, _)| *launched < since);
+        let until = rows.partition_point(|(launched, _)| *launched < time);
+        let rows = rows.get(from..until).unwrap_or_default();
+        if since == TimeNs(i64::MIN) || rows.len() >= queues.len() {
+            return queues.clone();
+        }
+        let mut launched_to: Vec<QueueIdx> = rows.iter().map(|(_, queue)| *queue).collect();
+        launched_to.sort_unstable();
+        launched_to.dedup();
+        launched_to
     }
 }

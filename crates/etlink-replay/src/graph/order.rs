@@ -1,7 +1,7 @@
 //! An order in which each node comes after all that it waits for (Kahn).
 
-use crate::followers::Followers;
-use crate::graph::{Error, ReplayGraph};
+use super::followers::Followers;
+use super::{Error, ReplayGraph};
 
 /// The order; empty where that of the numbers will do. O(nodes + edges).
 pub(crate) fn order(graph: &ReplayGraph) -> Result<Vec<u32>, Error> {

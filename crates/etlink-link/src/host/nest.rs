@@ -8,20 +8,17 @@
 //!
 //! O(n): the tables are in order already. Threads are swept at the same time.
 
-use crate::draft::{Draft, Track};
-use crate::handoffs::{Handoff, handoffs};
+use crate::graph::draft::{Draft, Track};
+use crate::graph::kinds::NodeKind;
+use crate::host::Handoff;
+use crate::host::handoffs::handoffs;
+use crate::host::scope::is_scope;
+use crate::limits::{MAX_CLIMB, ROUNDING};
 use crate::search::Groups;
-use crate::trace::NodeKind;
-use etlink_model::{DeviceTrace, DurationNs, OpIdx, TimeNs};
+use etlink_model::{DeviceTrace, DurationNs, OpIdx, ThreadIdx, TimeNs};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 use std::ops::Range;
-
-/// A child may end this much after its parent and still be its child: traces with whole
-/// microseconds round both ends.
-const ROUNDING_NS: i64 = 1_000;
-/// How far up an op that no range on top of the stack encloses looks for its parent.
-const MAX_CLIMB: usize = 64;
 
 /// What the sweeps found.
 #[derive(Debug, Default)]
@@ -94,35 +91,35 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
         nesting.first_overlap = nesting.first_overlap.or(swept.first_overlap);
         nesting.draft.tracks.push(swept.track);
         swept
-            .holes
+            .wait_gaps
             .into_iter()
-            .for_each(|(slot, waited)| nesting.draft.add_hole(slot, waited));
+            .for_each(|(slot, waited)| nesting.draft.add_wait_gap(slot, waited));
     }
     nesting
 }
 
-/// Per thread, when it waits for another: a giver for its worker, a worker for work. In order, without overlaps. A giver
+/// Per thread, when it waits for another: a producer for its consumer, a consumer for work. In order, without overlaps. A producer
 /// that does not wait has a wait of no length, where its slice is cut.
 fn waits(threads: usize, handoffs: &[Handoff]) -> Vec<Vec<(TimeNs, TimeNs)>> {
-    let mut all: Vec<(u32, TimeNs, TimeNs)> = vec![];
+    let mut all: Vec<(ThreadIdx, TimeNs, TimeNs)> = vec![];
     for handoff in handoffs {
-        all.push((handoff.giver, handoff.given, handoff.given));
+        all.push((handoff.producer, handoff.given, handoff.given));
         all.extend(
             handoff
                 .wait
                 .filter(|from| *from < handoff.end)
-                .map(|from| (handoff.giver, from, handoff.end)),
+                .map(|from| (handoff.producer, from, handoff.end)),
         );
         all.extend(
             handoff
                 .idle
-                .map(|idle| (handoff.worker, idle, handoff.start)),
+                .map(|idle| (handoff.consumer, idle, handoff.start)),
         );
     }
     all.sort_unstable();
     let mut waits: Vec<Vec<(TimeNs, TimeNs)>> = vec![vec![]; threads];
     for (thread, start, end) in all {
-        let of_thread = &mut waits[thread as usize];
+        let of_thread = &mut waits[thread.index()];
         match of_thread.last_mut().filter(|last| start < last.1) {
             Some(last) => last.1 = last.1.max(end),
             None => of_thread.push((start, end)),
@@ -140,7 +137,7 @@ struct Swept {
     calls: Vec<(OpIdx, u32)>,
     track: Range<u32>,
     /// Slots that follow on a wait, and how long that was.
-    holes: Vec<(u32, DurationNs)>,
+    wait_gaps: Vec<(u32, DurationNs)>,
     overlaps: u64,
     first_overlap: Option<OpIdx>,
 }
@@ -243,7 +240,7 @@ impl Sweep<'_> {
             self.work(until);
             if end > until {
                 self.found
-                    .holes
+                    .wait_gaps
                     .push((self.slices.next_slot(), end - until));
                 self.now = end;
             }
@@ -294,7 +291,7 @@ impl Sweep<'_> {
         if self
             .stack
             .last()
-            .is_some_and(|top| top.end.0.saturating_add(ROUNDING_NS) < end.0)
+            .is_some_and(|top| top.end + ROUNDING < end)
         {
             self.found.overlaps += 1;
             self.found.first_overlap = self.found.first_overlap.or(Some(OpIdx(op)));
@@ -321,7 +318,7 @@ impl Sweep<'_> {
         // what the call launches hangs on what ran before it, which must not be before a wait
         if self
             .found
-            .holes
+            .wait_gaps
             .last()
             .is_some_and(|(slot, _)| *slot == self.slices.next_slot())
         {
@@ -357,7 +354,7 @@ impl Sweep<'_> {
 
     /// The innermost op whose range holds one that begins now and ends at `end`.
     fn enclosing(&self, end: TimeNs) -> OpIdx {
-        let around = |open: &&Open| open.end.0.saturating_add(ROUNDING_NS) >= end.0;
+        let around = |open: &&Open| open.end + ROUNDING >= end;
         self.stack
             .iter()
             .rev()
@@ -367,22 +364,10 @@ impl Sweep<'_> {
     }
 }
 
-/// Whether an op only names a stretch of its thread's time. Backends annotate the work of
-/// their own threads too (`gloo:all_reduce`), which is no scope.
-pub(crate) fn is_scope(device: &DeviceTrace, op: usize) -> bool {
-    if !device.ops.annotation[op] {
-        return false;
-    }
-    let name = device.names.get(device.ops.name[op]);
-    !["gloo:", "nccl:", "mpi:", "ucc:", "xccl:"]
-        .iter()
-        .any(|backend| name.starts_with(backend))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etlink_model::{CpuOp, RuntimeCall, ThreadIdx};
+    use etlink_model::{CpuOp, RuntimeCall};
 
     /// Ops (`Some`) and calls (`None`) of thread 0 as (start, end).
     fn nest_of(ops: &[(i64, i64)], calls: &[(i64, i64)]) -> Nesting {

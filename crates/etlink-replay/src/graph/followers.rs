@@ -1,6 +1,6 @@
 //! Edges the other way round: who waits for a node.
 
-use crate::graph::{ReplayDep, ReplayGraph};
+use super::{ReplayDep, ReplayGraph};
 
 pub(crate) struct Followers {
     first: Vec<u32>,

@@ -5,19 +5,16 @@
 //! process and a session at best, so where several calls bear one, the row's device says
 //! which process, and the time says which call.
 
-use crate::nest::Nesting;
+use crate::graph::kinds::NoLaunch;
+use crate::host::nest::Nesting;
+use crate::limits::{CLOCK_TOLERANCE, MAX_VOTES};
 use crate::search::seek;
-use crate::trace::NoLaunch;
 use etlink_model::{
-    Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceTrace, HostIdx, NameId,
-    OpIdx, ThreadIdx, TimeNs, TrackLabel,
+    Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceTrace, HostIdx, OpIdx,
+    ThreadIdx, TimeNs, TrackLabel,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
-
-/// A row may start this much before its call and still be launched by it: the two clocks
-/// are set against each other by CUPTI with about this error.
-pub(crate) const CLOCK_TOLERANCE_NS: i64 = 2_000;
 
 /// Per device row, what launched it.
 #[derive(Clone, Debug, Default)]
@@ -37,9 +34,7 @@ pub(crate) fn launches(
 ) -> (Launches, Anomalies) {
     let mut anomalies = Anomalies::default();
     let mut index = CallIndex::new(device);
-    let params = device.names.find("record_param_comms");
-    // without a match anywhere, every search for one would climb to the top
-    let matched = op_host.iter().any(|node| node.get().is_some());
+    let owners = Owners::new(device, nesting, op_host);
     let rows = device.rows.len();
     let mut found = Launches {
         row_call: Vec::with_capacity(rows),
@@ -50,15 +45,7 @@ pub(crate) fn launches(
     for row in 0..rows {
         let (call, reason) = index.find(row, &mut anomalies);
         let op = call.get().map_or(OpIdx::NONE, |call| {
-            let inner = nesting.call_op[call.index()];
-            owner(
-                device,
-                nesting,
-                op_host,
-                inner,
-                params.filter(|_| found.collective[row]),
-                matched,
-            )
+            owners.owner(nesting.call_op[call.index()], found.collective[row])
         });
         found.row_call.push(call);
         found.row_op.push(op);
@@ -96,23 +83,55 @@ fn is_nccl(kernel: &str) -> bool {
         .any(|prefix| kernel.starts_with(prefix))
 }
 
-/// The owner of a row whose call is inside `inner`: the innermost op that the host trace has
-/// too; for a collective the `record_param_comms` around it.
-fn owner(
-    device: &DeviceTrace,
-    nesting: &Nesting,
-    op_host: &[HostIdx],
-    inner: OpIdx,
-    params: Option<NameId>,
-    matched: bool,
-) -> OpIdx {
-    let up = |op: &OpIdx| nesting.op_parent[op.index()].get();
-    let chain = || std::iter::successors(inner.get(), up);
-    let communicates =
-        params.and_then(|name| chain().find(|op| device.ops.name[op.index()] == name));
-    communicates
-        .or_else(|| chain().find(|op| matched && op_host[op.index()] != HostIdx::NONE))
-        .unwrap_or(inner)
+/// The owners of rows, by the op around their call. Made once for all ops: a search from each row upwards
+/// would take rows · depth.
+struct Owners {
+    /// Per op, the innermost op around it, or itself, that the host trace has too. Empty where none is.
+    matched: Vec<OpIdx>,
+    /// Per op, the innermost `record_param_comms` around it, or itself. Empty where there is none.
+    params: Vec<OpIdx>,
+}
+
+impl Owners {
+    fn new(device: &DeviceTrace, nesting: &Nesting, op_host: &[HostIdx]) -> Owners {
+        let params = device.names.find("record_param_comms");
+        let is_params = |op: usize| Some(device.ops.name[op]) == params;
+        let is_matched = |op: usize| op_host[op] != HostIdx::NONE;
+        Owners {
+            matched: innermost(&nesting.op_parent, is_matched),
+            params: innermost(&nesting.op_parent, is_params),
+        }
+    }
+
+    /// The owner of a row whose call is inside `inner`; for a collective the `record_param_comms` around it.
+    fn owner(&self, inner: OpIdx, is_collective: bool) -> OpIdx {
+        let Some(op) = inner.get().map(OpIdx::index) else {
+            return inner;
+        };
+        let of = |owners: &[OpIdx]| owners.get(op).copied().and_then(OpIdx::get);
+        let communicates = of(&self.params).filter(|_| is_collective);
+        communicates.or(of(&self.matched)).unwrap_or(inner)
+    }
+}
+
+/// Per op, the innermost that is wanted of itself and the ops around it. Parents come before their children. O(ops).
+fn innermost(op_parent: &[OpIdx], is_wanted: impl Fn(usize) -> bool) -> Vec<OpIdx> {
+    if !(0..op_parent.len()).any(&is_wanted) {
+        return vec![];
+    }
+    let mut found: Vec<OpIdx> = Vec::with_capacity(op_parent.len());
+    for (op, parent) in op_parent.iter().enumerate() {
+        let around = parent.get().map_or(OpIdx::NONE, |parent| {
+            debug_assert!(parent.index() < op, "a parent begins before its child");
+            found[parent.index()]
+        });
+        found.push(if is_wanted(op) {
+            OpIdx::new(op)
+        } else {
+            around
+        });
+    }
+    found
 }
 
 /// A call that bears an id. In order of id, process and start: calls are numbered by their start.
@@ -189,21 +208,25 @@ impl<'t> CallIndex<'t> {
     /// Empty where a process is left without: devices are shared.
     fn vote(&mut self) -> FxHashMap<i64, u32> {
         let mut votes: FxHashMap<(i64, u32), u32> = FxHashMap::default();
-        for row in 0..self.device.rows.len() {
-            for at in 0..self.processes.len() {
-                let process = self.processes[at];
-                if self.latest(row, process).is_some_and(|(begun, ..)| begun) {
-                    *votes.entry((self.device_of(row), process)).or_default() += 1;
+        let lookups = self.device.rows.len() * self.processes.len();
+        for row in (0..self.device.rows.len()).step_by(lookups.div_ceil(MAX_VOTES).max(1)) {
+            let Some(id) = self.device.rows.correlation[row].get() else {
+                continue;
+            };
+            let mut process = self.next_process(id, 0);
+            while let Some(of) = process {
+                if self.latest(row, of).is_some_and(|(begun, ..)| begun) {
+                    *votes.entry((self.device_of(row), of)).or_default() += 1;
                 }
+                process = self.next_process(id, of + 1);
             }
         }
         let mut votes: Vec<_> = votes.into_iter().collect();
         votes.sort_unstable_by_key(|&((device, process), count)| (Reverse(count), device, process));
         let mut process_of: FxHashMap<i64, u32> = FxHashMap::default();
+        let mut taken: FxHashSet<u32> = FxHashSet::default();
         for &((device, process), _) in &votes {
-            if !process_of.contains_key(&device)
-                && !process_of.values().any(|taken| *taken == process)
-            {
+            if !process_of.contains_key(&device) && taken.insert(process) {
                 process_of.insert(device, process);
             }
         }
@@ -227,16 +250,23 @@ impl<'t> CallIndex<'t> {
         self.last = from;
         let calls = &self.calls[from..];
         let calls = &calls[..seek(calls, 0, |entry| (entry.id, entry.process) == (id, process))];
-        let limit = self.device.rows.start[row]
-            .0
-            .saturating_add(CLOCK_TOLERANCE_NS);
-        match calls.partition_point(|entry| self.device.calls.start[entry.call as usize].0 <= limit)
-        {
+        let limit = self.device.rows.start[row] + CLOCK_TOLERANCE;
+        let start = |entry: &Entry| self.device.calls.start[entry.call as usize];
+        match calls.partition_point(|entry| start(entry) <= limit) {
             0 => calls
                 .first()
                 .map(|entry| (false, entry.call, calls.len() > 1)),
             begun => Some((true, calls[begun - 1].call, calls.len() > 1)),
         }
+    }
+
+    /// The first process from number `from` on that has a call with this id: few of many processes have.
+    fn next_process(&self, id: Correlation, from: u32) -> Option<u32> {
+        let at = seek(&self.calls, self.last, |entry| {
+            (entry.id, entry.process) < (id, from)
+        });
+        let entry = self.calls.get(at)?;
+        (entry.id == id).then_some(entry.process)
     }
 
     fn device_of(&self, row: usize) -> i64 {
@@ -249,16 +279,23 @@ impl<'t> CallIndex<'t> {
         let Some(id) = self.device.rows.correlation[row].get() else {
             return (CallIdx::NONE, NoLaunch::NoCorrelation);
         };
-        let own = self.process_of.get(&self.device_of(row)).copied();
+        let own = match self.processes[..] {
+            [only] => Some(only),
+            _ => self.process_of.get(&self.device_of(row)).copied(),
+        };
         let (mut several, mut begun, mut best) = (false, 0, None);
-        for at in 0..own.map_or(self.processes.len(), |_| 1) {
-            let Some(fitting) = self.latest(row, own.unwrap_or(self.processes[at])) else {
-                continue;
+        let mut process = own.or_else(|| self.next_process(id, 0));
+        while let Some(of) = process {
+            if let Some(fitting) = self.latest(row, of) {
+                several |= fitting.2;
+                begun += u32::from(fitting.0);
+                // calls are numbered by their start
+                best = best.max(Some(fitting));
+            }
+            process = match own {
+                Some(_) => None,
+                None => self.next_process(id, of + 1),
             };
-            several |= fitting.2;
-            begun += u32::from(fitting.0);
-            // calls are numbered by their start
-            best = best.max(Some(fitting));
         }
         if several || begun > 1 {
             anomalies.note(AnomalyKind::DuplicateCorrelation, || {

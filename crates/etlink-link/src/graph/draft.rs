@@ -6,11 +6,12 @@
 //! ```
 //! A track is a thread's or queue's nodes in order of their places; a node's place is the time by which
 //! it is numbered. A thread has a boundary before its first slice, and behind the last one the time at
-//! which that ends. A slice lasts until the next begins, but for holes: time in which the thread waited.
+//! which that ends. A slice lasts until the next begins, but for wait gaps: time in which the thread waited.
 
-use crate::launch::CLOCK_TOLERANCE_NS;
-use crate::trace::{NodeKind, Nodes};
-use etlink_model::{DeviceTrace, DurationNs, TimeNs};
+use crate::graph::kinds::NodeKind;
+use crate::graph::nodes::Nodes;
+use crate::limits::CLOCK_TOLERANCE;
+use etlink_model::{DeviceTrace, DurationNs, ThreadIdx, TimeNs};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,7 +35,7 @@ pub(crate) struct Draft {
     /// Slots taken by device rows and their delays.
     end: u32,
     /// Slots that begin with a wait's end, and how long their thread had waited.
-    pub(crate) holes: BTreeMap<u32, DurationNs>,
+    pub(crate) wait_gaps: BTreeMap<u32, DurationNs>,
 }
 
 /// The slots of one thread.
@@ -99,7 +100,7 @@ impl Draft {
             bases,
             tracks: vec![],
             end,
-            holes: BTreeMap::new(),
+            wait_gaps: BTreeMap::new(),
         }
     }
 
@@ -127,8 +128,8 @@ impl Draft {
     }
 
     /// The last node of a thread that has ended by `time`, and the first that begins from then on.
-    pub(crate) fn around(&self, thread: u32, time: TimeNs) -> (Option<u32>, Option<u32>) {
-        let track = &self.tracks[thread as usize];
+    pub(crate) fn around(&self, thread: ThreadIdx, time: TimeNs) -> (Option<u32>, Option<u32>) {
+        let track = &self.tracks[thread.index()];
         let places = &self.place[track.start as usize..track.end as usize];
         let after = track.start + places.partition_point(|place| *place < time.0) as u32;
         let begun = (track.start..after).next_back();
@@ -141,18 +142,18 @@ impl Draft {
 
     /// When a node of a thread ends.
     fn end(&self, slot: u32) -> TimeNs {
-        let waited = self.holes.get(&(slot + 1)).map_or(0, |waited| waited.0);
+        let waited = self.wait_gaps.get(&(slot + 1)).map_or(0, |waited| waited.0);
         TimeNs(self.place[slot as usize + 1].saturating_sub(waited))
     }
 
     /// The thread of node `slot` waited before it.
-    pub(crate) fn add_hole(&mut self, slot: u32, waited: DurationNs) {
-        *self.holes.entry(slot).or_default() += waited;
+    pub(crate) fn add_wait_gap(&mut self, slot: u32, waited: DurationNs) {
+        *self.wait_gaps.entry(slot).or_default() += waited;
     }
 
     /// The thread of a slot.
-    pub(crate) fn thread(&self, slot: u32) -> u32 {
-        self.bases.partition_point(|base| *base <= slot) as u32 - 1
+    pub(crate) fn thread(&self, slot: u32) -> ThreadIdx {
+        ThreadIdx(self.bases.partition_point(|base| *base <= slot) as u32 - 1)
     }
 
     /// The boundary of a thread whose first slice follows on another thread's work takes no time.
@@ -180,8 +181,8 @@ impl Draft {
         }
     }
 
-    /// The call whose slices begin with `slot` and end by `end` has waited until `until` for what began at `begun`: a
-    /// hole is left before what it does after that. The slot of that. `None` where by more than clocks err something
+    /// The call whose slices begin with `slot` and end by `end` has waited until `until` for what began at `begun`: a wait
+    /// gap is left before what it does after that. The slot of that. `None` where by more than clocks err something
     /// else runs then that began in the call. O(slices in the call).
     pub(crate) fn wait_in(
         &mut self,
@@ -198,12 +199,12 @@ impl Draft {
             }
         }
         let left = self.end(own);
-        if left <= begun || until - left > DurationNs(CLOCK_TOLERANCE_NS) {
+        if left <= begun || until - left > CLOCK_TOLERANCE {
             return None;
         }
         let waited = left.min(until) - self.place(own);
         if waited > DurationNs(0) {
-            self.add_hole(own, waited);
+            self.add_wait_gap(own, waited);
             self.place[own as usize] += waited.0;
         }
         Some(own)

@@ -1,0 +1,7 @@
+//! The graph: what nodes and edges are, and how they are made.
+
+pub(crate) mod build;
+pub(crate) mod draft;
+pub(crate) mod edges;
+pub(crate) mod kinds;
+pub(crate) mod nodes;

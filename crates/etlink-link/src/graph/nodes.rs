@@ -1,0 +1,86 @@
+//! Nodes, by time.
+
+use super::edges::Edges;
+use super::kinds::NodeKind;
+use etlink_model::{DurationNs, TimeNs};
+
+/// One node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// What it is.
+    pub kind: NodeKind,
+    /// Row of [`DeviceTrace::ops`] (host op; gap: the enclosing annotation or `u32::MAX`), `calls` (runtime)
+    /// or `rows` (device op). A collective is a row when `on_device`, else an op. Of a delay on a queue: the row
+    /// that it delays.
+    pub source: u32,
+    /// The first, or only, slice of its source: it bears the op's identity.
+    pub first: bool,
+    /// Whether it runs on a device queue.
+    pub on_device: bool,
+    /// Thread or queue number.
+    pub resource: u32,
+    /// When it began.
+    pub start: TimeNs,
+    /// How long this slice took.
+    pub duration: DurationNs,
+}
+
+/// Nodes in order of time, as columns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields of `Node`")]
+pub struct Nodes {
+    pub kind: Vec<NodeKind>,
+    pub source: Vec<u32>,
+    pub first: Vec<bool>,
+    pub on_device: Vec<bool>,
+    pub resource: Vec<u32>,
+    pub start: Vec<TimeNs>,
+    pub duration: Vec<DurationNs>,
+}
+
+impl Nodes {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.kind.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.kind.is_empty()
+    }
+
+    /// Node `index`.
+    pub fn get(&self, index: usize) -> Node {
+        Node {
+            kind: self.kind[index],
+            source: self.source[index],
+            first: self.first[index],
+            on_device: self.on_device[index],
+            resource: self.resource[index],
+            start: self.start[index],
+            duration: self.duration[index],
+        }
+    }
+
+    /// From the end of the last node that a node waits for to its start: what launches and waits took. Zero
+    /// without deps. O(deps).
+    pub fn latency(&self, edges: &Edges, node: usize) -> DurationNs {
+        let ends = edges
+            .deps(node)
+            .iter()
+            .map(|edge| self.start[edge.from as usize] + self.duration[edge.from as usize]);
+        ends.max()
+            .map_or(DurationNs(0), |latest| self.start[node] - latest)
+    }
+
+    /// Appends a node.
+    pub fn push(&mut self, node: Node) {
+        self.kind.push(node.kind);
+        self.source.push(node.source);
+        self.first.push(node.first);
+        self.on_device.push(node.on_device);
+        self.resource.push(node.resource);
+        self.start.push(node.start);
+        self.duration.push(node.duration);
+    }
+}

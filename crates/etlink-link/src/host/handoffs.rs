@@ -1,0 +1,321 @@
+//! Work that one thread gives to another and waits for: the autograd engine. For collectives see [`super::pending`].
+//!
+//! ```text
+//! producer    forward  ____A   . . . . . . . . .  B____ optimizer
+//! consumer                  |== backward ops ==|
+//! ```
+//! The producer's gap is cut where the consumer begins and ends; between the two it waits. That the consumer's ops are the
+//! producer's shows in their `Fwd thread id` and `Sequence number` (`RecordFunction::forwardThreadId`), which the forward
+//! ops have too; else in their names, where a single thread has a gap around them. Both times, the producer must begin and
+//! end nothing meanwhile. O(n log n).
+
+use crate::host::Handoff;
+use crate::host::pending::pending_collectives;
+use crate::host::scope::is_scope;
+use crate::limits::WAKE_LATENCY;
+use crate::search::{Groups, seek};
+use etlink_model::{DeviceTrace, ThreadIdx, TimeNs, TrackLabel};
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// How many of a consumer's latest handoffs are looked through for one that an op lies in.
+const LATEST: usize = 8;
+
+/// Finds all handoffs, by consumer and time.
+pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
+    let evidence = evidence(device);
+    let carried_out = pending_collectives(device).into_iter();
+    let mut collectives: Vec<Handoff> = carried_out.map(|one| one.handoff).collect();
+    let has_unrecorded_waits = collectives.iter().any(|handoff| handoff.wait.is_none());
+    let intervals = if evidence.is_empty() && !has_unrecorded_waits {
+        vec![]
+    } else {
+        idle_intervals(device)
+    };
+    let mut found = engine_handoffs(device, evidence, &intervals);
+    infer_waits(&mut collectives, &intervals);
+    found.extend(collectives);
+    found.sort_by_key(|handoff| (handoff.consumer, handoff.start, handoff.end));
+    found.dedup_by_key(|handoff| (handoff.consumer, handoff.start));
+    found
+}
+
+/// Per thread, when it does nothing.
+fn idle_intervals(device: &DeviceTrace) -> Vec<IdleIntervals> {
+    let threads = device.threads.len();
+    let thread_of_ops = device.ops.thread.iter().map(|thread| thread.index());
+    let thread_of_calls = device.calls.thread.iter().map(|thread| thread.index());
+    let ops = Groups::new(thread_of_ops, threads);
+    let calls = Groups::new(thread_of_calls, threads);
+    let of_thread = |thread| IdleIntervals::new(device, ops.of(thread), calls.of(thread));
+    (0..threads).into_par_iter().map(of_thread).collect()
+}
+
+/// Work of the autograd engine.
+fn engine_handoffs(
+    device: &DeviceTrace,
+    evidence: Vec<Evidence>,
+    intervals: &[IdleIntervals],
+) -> Vec<Handoff> {
+    let ops = &device.ops;
+    let mut quiet_threads = None;
+    let mut found: Vec<Handoff> = vec![];
+    for Evidence { op, producer } in evidence {
+        let (start, end) = (ops.start[op], ops.start[op] + ops.duration[op]);
+        let consumer = ops.thread[op];
+        let is_known = |known: &Handoff| {
+            known.consumer == consumer && known.start <= start && end <= known.end
+        };
+        if found.iter().rev().take(LATEST).any(is_known) {
+            continue;
+        }
+        let inferred = producer.is_none();
+        let producer = producer.or_else(|| {
+            let quiet = quiet_threads.get_or_insert_with(|| QuietThreads::new(device, intervals));
+            quiet.only_one_around(consumer, start, end)
+        });
+        let Some(producer) = producer else { continue };
+        let Some(quiet) = intervals[producer.index()].quiet_around(start, end) else {
+            continue;
+        };
+        let Some((start, end, idle)) = intervals[consumer.index()].busy_within(quiet) else {
+            continue;
+        };
+        if start < end {
+            found.push(Handoff {
+                producer,
+                consumer,
+                start,
+                end,
+                idle,
+                given: start,
+                wait: Some(start),
+                inferred,
+            });
+        }
+    }
+    found
+}
+
+/// A producer whose wait is not recorded waited for what ended while it rested, if it went on soon after the last of that.
+fn infer_waits(handoffs: &mut [Handoff], intervals: &[IdleIntervals]) {
+    let rest = |handoff: &Handoff| {
+        let producer = intervals.get(handoff.producer.index())?;
+        let rest = producer.rest_around(handoff.end)?;
+        handoff.wait.is_none().then_some(rest)
+    };
+    let mut waits: FxHashSet<(ThreadIdx, TimeNs)> = FxHashSet::default();
+    for handoff in handoffs.iter() {
+        if let Some((from, until)) = rest(handoff)
+            && until - handoff.end <= WAKE_LATENCY
+        {
+            waits.insert((handoff.producer, from));
+        }
+    }
+    for handoff in handoffs {
+        if let Some((from, _)) = rest(handoff)
+            && waits.contains(&(handoff.producer, from))
+        {
+            handoff.wait = Some(from);
+        }
+    }
+}
+
+/// An op that runs for another thread: which, if its numbers say so.
+struct Evidence {
+    op: usize,
+    producer: Option<ThreadIdx>,
+}
+
+/// Ops of the autograd engine, in order of time.
+fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
+    let ops = &device.ops;
+    let backward = |op: usize| ops.fwd_thread[op] != 0 && ops.seq_id[op] >= 0;
+    let numbered = (0..ops.len()).any(backward);
+    // each process counts by itself
+    let number = |op: usize| (device.threads[ops.thread[op].index()].pid, ops.seq_id[op]);
+    let mut forward: FxHashMap<(TrackLabel, i64), ThreadIdx> = FxHashMap::default();
+    if numbered {
+        for op in 0..ops.len() {
+            if ops.fwd_thread[op] == 0 && ops.seq_id[op] >= 0 {
+                forward.entry(number(op)).or_insert(ops.thread[op]);
+            }
+        }
+    }
+    // few names, many ops
+    let mut engine = vec![None; device.names.count()];
+    let mut by_engine = |op: usize| {
+        let name = ops.name[op];
+        *engine[name.index()].get_or_insert_with(|| {
+            let name = device.names.get(name);
+            name.starts_with("autograd::engine::evaluate_function")
+        })
+    };
+    let mut found = vec![];
+    for op in 0..ops.len() {
+        if backward(op) {
+            if let Some(&producer) = forward.get(&number(op))
+                && producer != ops.thread[op]
+            {
+                let producer = Some(producer);
+                found.push(Evidence { op, producer });
+            }
+        } else if !numbered && by_engine(op) {
+            let producer = None;
+            found.push(Evidence { op, producer });
+        }
+    }
+    found
+}
+
+/// The threads of each process that neither begin nor end anything now, by how long that lasts.
+///
+/// Asked for in order of time: each begin and end on a thread is gone through once, so that all questions together take
+/// O((begins + ends + questions) log threads), however many threads there are.
+struct QuietThreads<'i> {
+    intervals: &'i [IdleIntervals],
+    /// Number of the process of each thread.
+    process: Vec<u32>,
+    /// Per process, when each thread's quiet time ends.
+    quiet: Vec<BTreeSet<(TimeNs, ThreadIdx)>>,
+    /// The next begin or end of each thread, and its place in the thread's times.
+    next: BinaryHeap<Reverse<(TimeNs, ThreadIdx, usize)>>,
+    /// The end of the quiet time of each thread that has one.
+    until: Vec<Option<TimeNs>>,
+}
+
+impl<'i> QuietThreads<'i> {
+    fn new(device: &DeviceTrace, intervals: &'i [IdleIntervals]) -> QuietThreads<'i> {
+        let mut numbers: FxHashMap<TrackLabel, u32> = FxHashMap::default();
+        let mut process = Vec::with_capacity(device.threads.len());
+        for thread in &device.threads {
+            let next = numbers.len() as u32;
+            process.push(*numbers.entry(thread.pid).or_insert(next));
+        }
+        let mut next = BinaryHeap::new();
+        for (at, of_thread) in intervals.iter().enumerate() {
+            if let Some(first) = of_thread.time.first() {
+                next.push(Reverse((*first, ThreadIdx::new(at), 0)));
+            }
+        }
+        QuietThreads {
+            intervals,
+            process,
+            quiet: vec![BTreeSet::new(); numbers.len()],
+            next,
+            until: vec![None; intervals.len()],
+        }
+    }
+
+    /// The only thread of the process of `consumer`, other than that, that begins and ends nothing from `start` to `end`.
+    /// `start` must not be before that of the last question.
+    fn only_one_around(
+        &mut self,
+        consumer: ThreadIdx,
+        start: TimeNs,
+        end: TimeNs,
+    ) -> Option<ThreadIdx> {
+        self.advance(start);
+        let quiet = &self.quiet[self.process[consumer.index()] as usize];
+        let long_enough = quiet.range((end, ThreadIdx(0))..);
+        let threads = long_enough.map(|(_, thread)| *thread);
+        let mut others = threads.filter(|thread| *thread != consumer);
+        let only = others.next()?;
+        others.next().is_none().then_some(only)
+    }
+
+    /// Goes through what begins and ends by `time`.
+    fn advance(&mut self, time: TimeNs) {
+        while let Some(&Reverse((at, thread, place))) = self.next.peek() {
+            if at > time {
+                return;
+            }
+            self.next.pop();
+            let quiet = &mut self.quiet[self.process[thread.index()] as usize];
+            if let Some(until) = self.until[thread.index()].take() {
+                quiet.remove(&(until, thread));
+            }
+            // before its first and after its last range nothing shows that a thread rests
+            if let Some(&until) = self.intervals[thread.index()].time.get(place + 1) {
+                quiet.insert((until, thread));
+                self.until[thread.index()] = Some(until);
+                self.next.push(Reverse((until, thread, place + 1)));
+            }
+        }
+    }
+}
+
+/// When something begins or ends on a thread, and when, scopes aside, nothing went on last: the number of that time.
+struct IdleIntervals {
+    time: Vec<TimeNs>,
+    idle: Vec<Option<usize>>,
+}
+
+impl IdleIntervals {
+    fn new(device: &DeviceTrace, ops: &[u32], calls: &[u32]) -> IdleIntervals {
+        let mut ends: Vec<(TimeNs, bool, i32)> = Vec::with_capacity(2 * (ops.len() + calls.len()));
+        for op in ops.iter().map(|op| *op as usize) {
+            let start = device.ops.start[op];
+            let counts = i32::from(!is_scope(device, op));
+            ends.push((start, true, counts));
+            ends.push((start + device.ops.duration[op], false, -counts));
+        }
+        for call in calls.iter().map(|call| *call as usize) {
+            let start = device.calls.start[call];
+            ends.push((start, true, 1));
+            ends.push((start + device.calls.duration[call], false, -1));
+        }
+        // what ends comes before what begins then
+        ends.par_sort_unstable();
+        let mut intervals = IdleIntervals {
+            time: Vec::with_capacity(ends.len()),
+            idle: Vec::with_capacity(ends.len()),
+        };
+        let (mut depth, mut idle) = (0i32, None);
+        for (time, _, change) in ends {
+            depth += change;
+            if depth <= 0 {
+                idle = Some(intervals.time.len());
+            }
+            intervals.time.push(time);
+            intervals.idle.push(idle);
+        }
+        intervals
+    }
+
+    /// The time around `start..end` in which nothing begins or ends; there must be something before and after.
+    fn quiet_around(&self, start: TimeNs, end: TimeNs) -> Option<(TimeNs, TimeNs)> {
+        let after = self.time.partition_point(|time| *time <= start);
+        let before = self.time[after.checked_sub(1)?];
+        let next = *self.time.get(after)?;
+        (end <= next).then_some((before, next))
+    }
+
+    /// The time around `time` in which the thread, scopes aside, does nothing.
+    fn rest_around(&self, time: TimeNs) -> Option<(TimeNs, TimeNs)> {
+        let after = self.time.partition_point(|other| *other <= time);
+        let before = after.checked_sub(1)?;
+        let rest = (self.time[before], *self.time.get(after)?);
+        (self.idle[before] == Some(before)).then_some(rest)
+    }
+
+    /// When the thread begins to work in a stretch of time and when it is done, and when it was done before that.
+    /// It must not work at the stretch's begin.
+    fn busy_within(
+        &self,
+        (from, until): (TimeNs, TimeNs),
+    ) -> Option<(TimeNs, TimeNs, Option<TimeNs>)> {
+        let first = self.time.partition_point(|time| *time < from);
+        let after = seek(&self.time, first, |time| *time <= until);
+        let last = self.idle[after.checked_sub(1)?]?;
+        let before = first.checked_sub(1);
+        let is_idle = before.is_none_or(|before| self.idle[before] == Some(before));
+        if !is_idle || last <= first {
+            return None;
+        }
+        let idle = before.map(|before| self.time[before]);
+        Some((self.time[first], self.time[last], idle))
+    }
+}

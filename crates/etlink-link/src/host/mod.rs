@@ -1,0 +1,36 @@
+//! Host threads: which range runs when, and what one thread does for another.
+
+pub(crate) mod handoffs;
+pub(crate) mod nest;
+pub(crate) mod pending;
+pub(crate) mod scope;
+pub(crate) mod tensors;
+
+use etlink_model::{ThreadIdx, TimeNs};
+
+/// One time that a consumer worked for another thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handoff {
+    /// The thread whose work it is.
+    pub(crate) producer: ThreadIdx,
+    /// The thread that did it.
+    pub(crate) consumer: ThreadIdx,
+    /// When the consumer began, and ended.
+    pub(crate) start: TimeNs,
+    pub(crate) end: TimeNs,
+    /// The end of what the consumer did before, if it did anything.
+    pub(crate) idle: Option<TimeNs>,
+    /// When the producer gave it, which may go on then.
+    pub(crate) given: TimeNs,
+    /// When the producer began to wait for its end, if it does: that may be past then.
+    pub(crate) wait: Option<TimeNs>,
+    /// By the names of the ops only.
+    pub(crate) inferred: bool,
+}
+
+impl Handoff {
+    /// When the producer goes on.
+    pub(crate) fn back(&self) -> Option<TimeNs> {
+        self.wait.map(|from| from.max(self.end))
+    }
+}
