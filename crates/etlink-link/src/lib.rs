@@ -18,7 +18,7 @@ mod device;
 mod error;
 mod graph;
 mod host;
-mod limits;
+pub mod limits;
 mod matching;
 mod notes;
 mod options;

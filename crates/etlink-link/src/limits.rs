@@ -9,18 +9,18 @@ use etlink_model::{DurationNs, TimeNs};
 ///
 /// CUPTI reads both clocks once and converts (`CuptiActivityApi` in Kineto takes its timestamps as they are), which
 /// leaves an error of one to two microseconds.
-pub(crate) const CLOCK_TOLERANCE: DurationNs = DurationNs(2_000);
+pub const CLOCK_TOLERANCE: DurationNs = DurationNs(2_000);
 
 /// A row that starts later than this after its launch call began waits for something else as well.
 ///
 /// Measured: 99 % start within 15 to 30 us. Calls that load modules or copy to staging memory take longer, and
 /// then the row waits for the call's end.
-pub(crate) const LAUNCH_LATENCY: DurationNs = DurationNs(100_000);
+pub const LAUNCH_LATENCY: DurationNs = DurationNs(100_000);
 
 /// What follows the end of its cause by more than this was not waiting for that alone.
 ///
 /// Measured: 99 % follow within 3 to 20 us, over rows of one stream, event waits and synchronising calls.
-pub(crate) const WAIT_LATENCY: DurationNs = DurationNs(30_000);
+pub const WAIT_LATENCY: DurationNs = DurationNs(30_000);
 
 /// A thread that goes on this soon after the work that it had given away ended was waiting for it.
 ///
@@ -56,6 +56,27 @@ pub(crate) const MAX_PAIRING_STEPS: usize = 1 << 24;
 
 /// How many lookups processes may take to vote for devices; beyond, an even sample of the rows votes.
 pub(crate) const MAX_VOTES: usize = 1 << 22;
+
+/// Traces of one run cover the same time: the clocks of hosts are closer than this, and so are recordings that
+/// began one after the other.
+pub(crate) const RUNS_APART: DurationNs = DurationNs(60_000_000_000);
+
+/// Groups with more ranks than this are taken for damage.
+pub(crate) const MAX_RANKS: u64 = 1 << 20;
+
+/// Clocks of computers do not run further apart than this, parts per billion: one in a thousand. Quartz is within
+/// 100 ppm, what a time daemon slews within 500 ppm (`adjtimex`).
+pub(crate) const MAX_DRIFT_PPB: i64 = 1_000_000;
+
+/// Fewer collectives than this have no medians of their first and last third worth the name.
+pub(crate) const LEAST_FOR_DRIFT: usize = 18;
+
+/// What a drift has to move within the window to be applied: the resolution of times in many traces.
+pub(crate) const DRIFT_MATTERS: DurationNs = DurationNs(1_000);
+
+/// Of a graph launch's rows, and of a capture's launches, one in so many may be left over where they are laid along
+/// each other.
+pub(crate) const LEFT_OVER: usize = 10;
 
 /// Whether what ends at `end` can be the cause of what happens at `time`, as far as clocks tell.
 pub(crate) fn ends_before(end: TimeNs, time: TimeNs) -> bool {

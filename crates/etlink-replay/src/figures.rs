@@ -4,19 +4,10 @@ use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NodeLabel};
 use crate::run::{NONE, ReplayRun};
 use crate::stats::{Percentiles, share, worst};
+use etlink_link::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, WAIT_LATENCY};
 use etlink_model::DurationNs;
 use indexmap::IndexMap;
 use serde::Serialize;
-
-/// The clocks of host and device may differ by this much: a source that ends later than that
-/// after its target starts contradicts the times.
-pub const CLOCK_TOLERANCE_NS: i64 = 2_000;
-
-/// A device op that starts later than this after the call that launched it began waits for something else.
-/// On 16 public traces 99 % start within 15 to 30 us.
-const LAUNCH_LATENCY_NS: i64 = 100_000;
-/// The same after any other cause; on those traces 99 % follow within 3 to 20 us.
-const LATENCY_NS: i64 = 30_000;
 
 /// All figures. Those about measured times are absent where nodes have none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -88,7 +79,7 @@ pub struct UnexplainedWaits {
     pub worst: Vec<NodeTime>,
 }
 
-/// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE_NS`].
+/// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ContradictedEdges {
     /// How many.
@@ -217,8 +208,8 @@ fn delay(graph: &ReplayGraph, run: &ReplayRun, node: usize, by_node: bool) -> i6
     let limit = match run.decided[node] {
         _ if by_node => return waited,
         NONE => i64::MAX,
-        dep if graph.dep(dep as usize).kind == EdgeKind::Launch => LAUNCH_LATENCY_NS,
-        _ => LATENCY_NS,
+        dep if graph.dep(dep as usize).kind == EdgeKind::Launch => LAUNCH_LATENCY.0,
+        _ => WAIT_LATENCY.0,
     };
     Some(graph.latency[node].0)
         .filter(|latency| *latency > limit)
@@ -261,7 +252,7 @@ fn contradictions(graph: &ReplayGraph, labels: &dyn LabelSource) -> Contradicted
     let wrong = || {
         (0..graph.len())
             .flat_map(|node| early(node).map(move |ns| (ns, node as u32)))
-            .filter(|(ns, _)| *ns > CLOCK_TOLERANCE_NS)
+            .filter(|(ns, _)| *ns > CLOCK_TOLERANCE.0)
     };
     ContradictedEdges {
         edges: wrong().count() as u64,

@@ -26,8 +26,8 @@ mod tests;
 
 pub use explain::{ExplainedDep, StartExplanation, explain_start};
 pub use figures::{
-    CLOCK_TOLERANCE_NS, ContradictedEdges, DelaySummary, EdgeFigures, EndError, NodeTime,
-    ReplayFigures, UnexplainedWaits, replay_figures,
+    ContradictedEdges, DelaySummary, EdgeFigures, EndError, NodeTime, ReplayFigures,
+    UnexplainedWaits, replay_figures,
 };
 pub use graph::{
     EdgeKind, Error, GraphBuilder, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource,

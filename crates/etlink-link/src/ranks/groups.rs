@@ -3,13 +3,11 @@
 //! PyTorch's group names differ between ranks for groups of a part of them, and before 2.2 they
 //! are addresses; only the ranks tell which groups are one.
 
+use crate::limits::MAX_RANKS;
 use crate::{CollectiveRef, LinkedTrace};
 use etlink_model::{Collective, CollectiveKind, NameId, ProcessGroup};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
-
-/// Groups larger than this are taken for damage.
-const MAX_RANKS: u64 = 1 << 20;
 
 /// The process groups of a trace.
 #[derive(Clone, Copy, Debug)]

@@ -4,11 +4,9 @@
 //! run; the others are left out by name and the rest goes on.
 
 use super::RankSummary;
+use crate::limits::RUNS_APART;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Traces of one run cover the same time; clocks of hosts are closer than this, and so are traces that began one after the other.
-const APART_NS: i64 = 60_000_000_000;
 
 /// Why a trace is not joined with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -118,7 +116,7 @@ impl RunSelection {
         for at in order {
             let (start, end) = ranks[at].window_ns;
             match clusters.last_mut() {
-                Some((_, last, group_ranks)) if start.saturating_sub(*last) <= APART_NS => {
+                Some((_, last, group_ranks)) if start.saturating_sub(*last) <= RUNS_APART.0 => {
                     *last = end.max(*last);
                     group_ranks.push(at);
                 }

@@ -1,10 +1,10 @@
 //! Which collectives fit, and when and where their ranks meet.
 
 use super::{CollectiveNodes, JoinOutcome, MemberNodes, RankGraph};
-use crate::figures::CLOCK_TOLERANCE_NS;
 use crate::graph::Error;
 use crate::labels::NoLabels;
 use crate::run::{ReplayRun, ReplaySettings, run_graph};
+use etlink_link::limits::CLOCK_TOLERANCE;
 use etlink_model::TimeNs;
 use std::ops::Range;
 
@@ -84,7 +84,8 @@ impl<'r> Times<'r> {
         if !self.measured {
             return member.needs_all;
         }
-        let tolerance = CLOCK_TOLERANCE_NS
+        let tolerance = CLOCK_TOLERANCE
+            .0
             .saturating_add(uncertainty)
             .saturating_add(self.ranks[member.rank as usize].uncertainty_ns);
         (time - self.end(member.rank, member.transfer)).0 <= tolerance

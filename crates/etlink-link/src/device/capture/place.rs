@@ -12,6 +12,8 @@
 //! Streams of one launch run side by side, so time orders rows only within a stream. Each stream is laid along the
 //! launches of those names that occur on it alone; rows of names that several streams have stay open.
 
+use crate::limits::LEFT_OVER;
+
 /// A row of a graph launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Step {
@@ -31,9 +33,6 @@ pub(super) enum Place {
     /// This launch of the capture, and no other.
     At(u32),
 }
-
-/// Of either side, one in so many may be left over.
-const LEFT_OVER: usize = 10;
 
 /// Whether the order of all rows is known.
 pub(super) fn single_lane(steps: &[Step]) -> bool {

@@ -10,14 +10,8 @@
 //! resolution of times in many traces, within the window.
 
 use super::points::{Point, bounds, moved};
+use crate::limits::{DRIFT_MATTERS, LEAST_FOR_DRIFT, MAX_DRIFT_PPB};
 use serde::Serialize;
-
-/// Clocks of computers are not further from each other than this, one in a thousand.
-const MAX_PPB: i64 = 1_000_000;
-/// Fewer collectives than this have no medians worth the name.
-const LEAST: usize = 18;
-/// What a drift has to move within the window, ns.
-const MATTERS_NS: i64 = 1_000;
 
 /// How fast an offset grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -43,7 +37,7 @@ impl ClockDrift {
     pub(super) fn sum(one: Option<ClockDrift>, other: Option<ClockDrift>) -> Option<ClockDrift> {
         const UNKNOWN: ClockDrift = ClockDrift {
             ppb: 0,
-            uncertainty_ppb: MAX_PPB,
+            uncertainty_ppb: MAX_DRIFT_PPB,
             applied: false,
         };
         let known =
@@ -77,7 +71,7 @@ pub(super) fn of(points: &[Point]) -> Option<ClockDrift> {
     let window = last.end.saturating_sub(first.end);
     let line = line(points);
     let (least, most) = sure(points, line.map_or(0, |line| line.ppb))?;
-    if line.is_none() && (least, most) == (-MAX_PPB, MAX_PPB) {
+    if line.is_none() && (least, most) == (-MAX_DRIFT_PPB, MAX_DRIFT_PPB) {
         return None;
     }
     let (low, high) = line.map_or((least, most), |line| {
@@ -99,7 +93,7 @@ pub(super) fn of(points: &[Point]) -> Option<ClockDrift> {
     Some(ClockDrift {
         ppb,
         uncertainty_ppb: (ppb - low).max(high - ppb),
-        applied: beyond && moved(ppb, window).abs() >= MATTERS_NS,
+        applied: beyond && moved(ppb, window).abs() >= DRIFT_MATTERS.0,
     })
 }
 
@@ -117,19 +111,22 @@ fn line(points: &[Point]) -> Option<Line> {
     let time = median(late, |point| point.end)?
         .0
         .saturating_sub(median(early, |point| point.end)?.0);
-    if points.len() < LEAST || time <= 0 {
+    if points.len() < LEAST_FOR_DRIFT || time <= 0 {
         return None;
     }
     let per_second = |ns: i64| {
-        (i128::from(ns) * 1_000_000_000 / i128::from(time))
-            .clamp(-i128::from(2 * MAX_PPB), i128::from(2 * MAX_PPB)) as i64
+        (i128::from(ns) * 1_000_000_000 / i128::from(time)).clamp(
+            -i128::from(2 * MAX_DRIFT_PPB),
+            i128::from(2 * MAX_DRIFT_PPB),
+        ) as i64
     };
     let (mut ppb, mut within) = (0i64, 0);
     // each round takes the drift within the thirds out
     for _ in 0..3 {
         let rest = |point: &Point| point.ends.saturating_sub(moved(ppb, point.end));
         let (early, late) = (median(early, rest)?, median(late, rest)?);
-        ppb = (ppb + per_second(late.0.saturating_sub(early.0))).clamp(-2 * MAX_PPB, 2 * MAX_PPB);
+        ppb = (ppb + per_second(late.0.saturating_sub(early.0)))
+            .clamp(-2 * MAX_DRIFT_PPB, 2 * MAX_DRIFT_PPB);
         within = per_second(early.1.saturating_add(late.1)).saturating_add(1);
     }
     Some(Line { ppb, within })
@@ -160,16 +157,19 @@ fn sure(points: &[Point], guess: i64) -> Option<(i64, i64)> {
         let (lower, upper) = bounds(points, ppb);
         i128::from(lower) - i128::from(upper)
     };
-    let guess = guess.clamp(-MAX_PPB, MAX_PPB);
+    let guess = guess.clamp(-MAX_DRIFT_PPB, MAX_DRIFT_PPB);
     let fits = if missed(guess) <= 0 {
         guess
     } else {
-        least(missed, -MAX_PPB, MAX_PPB)
+        least(missed, -MAX_DRIFT_PPB, MAX_DRIFT_PPB)
     };
     if missed(fits) > 0 {
         return None;
     }
-    Some((edge(missed, fits, -MAX_PPB), edge(missed, fits, MAX_PPB)))
+    Some((
+        edge(missed, fits, -MAX_DRIFT_PPB),
+        edge(missed, fits, MAX_DRIFT_PPB),
+    ))
 }
 
 /// Where a convex function is least.

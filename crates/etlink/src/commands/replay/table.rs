@@ -4,8 +4,8 @@ use super::ranks::AllRanks;
 use super::{Replayed, WhatIf};
 use crate::table::{Rows, cut, mb, shown, signed_time, time, word};
 use etlink_replay::{
-    CLOCK_TOLERANCE_NS, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, ReplayFigures,
-    StartExplanation, StartReason,
+    NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, ReplayFigures, StartExplanation,
+    StartReason,
 };
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -112,7 +112,7 @@ fn figures(figures: &ReplayFigures, resources: bool, rows: &mut Rows) {
             found.edges,
             format!(
                 "edges whose source ends more than {} after the target starts",
-                time(CLOCK_TOLERANCE_NS)
+                time(etlink_link::limits::CLOCK_TOLERANCE.0)
             ),
         );
         worst(&found.worst, false, rows);
