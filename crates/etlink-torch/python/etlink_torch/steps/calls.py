@@ -12,9 +12,14 @@ class Dynamo:
 
         self.frames = eval_frame
         self.set_eval_frame = eval_frame.set_eval_frame
-        # a constant to Dynamo: true where it traces, false where Python runs
-        compiler = torch.compiler
-        self.is_tracing = getattr(compiler, "is_dynamo_compiling", compiler.is_compiling)
+        self.is_tracing = self.constant(torch)
+
+    @staticmethod
+    def constant(torch):
+        """Constant to Dynamo: true where it traces, false where Python runs."""
+        if hasattr(torch.compiler, "is_dynamo_compiling"):
+            return torch.compiler.is_dynamo_compiling
+        return getattr(torch.compiler, "is_compiling", torch._utils.is_compiling)
 
     def skip(self, function):
         """The frame itself always runs as Python; what it calls is compiled as if it was not there.
