@@ -1,4 +1,5 @@
-//! What becomes of files when the n-th call of the file system fails, or the process ends at it, for every n.
+//! What becomes of files when the n-th call of the file system fails, or the process ends at it,
+//! for every n.
 
 use crate::ranks::{Drawn, RUN, put};
 use crate::tool::{Ran, Tool, unpacked};
@@ -17,7 +18,8 @@ struct Replacement {
 }
 
 impl Replacement {
-    /// Of the tables, graphs or timeline of an earlier run, which had other times and one rank more.
+    /// Of the tables, graphs or timeline of an earlier run, which had other times and one rank
+    /// more.
     fn new(line: &'static str) -> Replacement {
         let tool = Tool::new();
         put(&tool, &RUN[..3]);
@@ -245,7 +247,8 @@ fn a_run_is_interrupted_while_it_replaces_a_timeline() {
     Replacement::new(TIMELINE).terminate();
 }
 
-/// Some file systems of networks have no locks: then a folder that is there stops the next run, which says so.
+/// Some file systems of networks have no locks: then a folder that is there stops the next run,
+/// which says so.
 #[test]
 fn a_file_system_without_locks() {
     let file = Replacement::of_file();

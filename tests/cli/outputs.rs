@@ -90,7 +90,8 @@ fn standard_output_by_other_names() {
 fn a_pipe_stays_a_pipe() {
     let (tool, want) = with_trace();
     tool.shell(&format!(
-        "mkfifo pipe && {{ cat pipe > got & }} && {LIMIT} $ETLINK link --device device.json -o pipe --format et --force; \
+        "mkfifo pipe && {{ cat pipe > got & }} && {LIMIT} $ETLINK link --device device.json -o \
+        pipe --format et --force; \
          code=$?; wait; exit $code"
     ))
     .exits(0);

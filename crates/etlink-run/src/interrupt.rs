@@ -1,7 +1,8 @@
 //! An end before the work is done: unfinished files go first.
 //!
-//! Whoever makes, renames or removes a file holds [`Changes`]. The thread that ends the program takes it and
-//! keeps it: no file is made after it has looked, and no replacement of several files is cut in its middle.
+//! Whoever makes, renames or removes a file holds [`Changes`]. The thread that ends the program
+//! takes it and keeps it: no file is made after it has looked, and no replacement of several files
+//! is cut in its middle.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! Writing results, so that no half file ever bears a final name and no run of two shares one.
 //!
-//! A file is written in a [work folder](work) beside it, synced, and renamed. Files that belong together are a
-//! [`FileSet`]. Pipes, devices and what is open already are written to as they are.
+//! A file is written in a [work folder](work) beside it, synced, and renamed. Files that belong
+//! together are a [`FileSet`]. Pipes, devices and what is open already are written to as they are.
 
 mod disk;
 mod journal;
@@ -109,7 +109,8 @@ impl Target {
             None if plain.ends_with(".json") => Format::Json,
             None => {
                 bail!(
-                    "{}: the name's ending does not tell the format; use .et, .json, .trace.json or .pftrace (.gz after the last three packs), or --format",
+                    "{}: the name's ending does not tell the format; use .et, .json, .trace.json \
+                    or .pftrace (.gz after the last three packs), or --format",
                     path.display()
                 )
             }
@@ -145,7 +146,8 @@ impl Target {
         };
         if is_file_place(path) && format == Format::Perfetto && !plain.ends_with(".trace.json") {
             bail!(
-                "{}: replay writes a trace for Perfetto; use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz",
+                "{}: replay writes a trace for Perfetto; use .pftrace, .pftrace.gz, .trace.json \
+                or .trace.json.gz",
                 path.display()
             );
         }
@@ -175,7 +177,8 @@ impl Target {
         matches!(self.place, Place::Stdout)
     }
 
-    /// Has `fill` write the content, in large blocks, then gives the file its name. Returns the stored size, bytes.
+    /// Has `fill` write the content, in large blocks, then gives the file its name. Returns the
+    /// stored size, bytes.
     ///
     /// # Errors
     /// If `fill` fails, or the file cannot be written; then an earlier one is as it was.

@@ -3,7 +3,8 @@
 use etlink_run::interrupt::Changes;
 use std::io;
 
-/// Ends the program with 128 + the number of the signal, as shells do, at SIGINT, SIGTERM and SIGHUP.
+/// Ends the program with 128 + the number of the signal, as shells do, at SIGINT, SIGTERM and
+/// SIGHUP.
 ///
 /// # Errors
 /// If the system takes no handler.
@@ -41,7 +42,8 @@ pub fn install() -> io::Result<()> {
     ctrlc::set_handler(|| end(130)).map_err(io::Error::other)
 }
 
-/// Signals that the parent has us ignore, as a mask: SIGHUP under `nohup`, SIGINT of a shell's background job.
+/// Signals that the parent has us ignore, as a mask: SIGHUP under `nohup`, SIGINT of a shell's
+/// background job.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Every call by which outputs change the file system. Tests make the n-th of a kind fail, see [`faults`].
+//! Every call by which outputs change the file system. Tests make the n-th of a kind fail, see
+//! [`faults`].
 
 #[cfg(feature = "faults")]
 #[path = "faults.rs"]

@@ -1,7 +1,8 @@
-//! Faults for tests: `ETLINK_FAULT=rename:3:ENOSPC` makes the third renaming fail as on a full disk.
+//! Faults for tests: `ETLINK_FAULT=rename:3:ENOSPC` makes the third renaming fail as on a full
+//! disk.
 //!
-//! Kinds of calls are those of [`Call`] in small letters, or `any`. Instead of an error `KILL` and `TERM` send
-//! that signal to the process; SIGKILL cuts a write in its middle.
+//! Kinds of calls are those of [`Call`] in small letters, or `any`. Instead of an error `KILL` and
+//! `TERM` send that signal to the process; SIGKILL cuts a write in its middle.
 
 #![allow(clippy::print_stderr, reason = "tests")]
 
@@ -93,7 +94,8 @@ pub(super) fn attempt(call: Call, path: &Path) -> io::Result<()> {
     next(call).map_or(Ok(()), |effect| happen(effect, call, path))
 }
 
-/// The same for a write, of which half is done before the process is killed. Returns what is to be written.
+/// The same for a write, of which half is done before the process is killed. Returns what is to be
+/// written.
 pub(super) fn attempt_write<'b>(
     path: &Path,
     file: &mut File,

@@ -1,7 +1,8 @@
 //! How the files of a set take their places all or none, whenever the process is killed.
 //!
-//! All new files lie in the work folder, whole and on the disk. Then the journal is written: from its renaming on
-//! the new set counts. Whoever locks the work folder next renames what is not renamed yet.
+//! All new files lie in the work folder, whole and on the disk. Then the journal is written: from
+//! its renaming on the new set counts. Whoever locks the work folder next renames what is not
+//! renamed yet.
 
 use super::disk;
 use crate::interrupt::Changes;
@@ -119,7 +120,8 @@ pub(super) fn finish(work: &Path, folder: &Path, changes: &Changes) -> Result<()
     }
 }
 
-/// Does what is not done yet; `changed` is set at the first change that a reader of the folder can see.
+/// Does what is not done yet; `changed` is set at the first change that a reader of the folder can
+/// see.
 fn apply(
     journal: &Journal,
     work: &Path,

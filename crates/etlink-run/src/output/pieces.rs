@@ -1,7 +1,7 @@
 //! A file that is put together from pieces, which are written and packed side by side.
 //!
-//! A gzip file of several members would do, but Perfetto takes 32 MB of memory for each. Pieces of raw deflate that end with a whole
-//! byte, one after the other, are one member: so `pigz` does it.
+//! A gzip file of several members would do, but Perfetto takes 32 MB of memory for each. Pieces of
+//! raw deflate that end with a whole byte, one after the other, are one member: so `pigz` does it.
 
 use super::set::Members;
 use super::work::WorkFolder;
@@ -94,7 +94,8 @@ impl Target {
         ))
     }
 
-    /// Writes pieces one after the other; each is gone when it is in the file. Returns the stored size, bytes.
+    /// Writes pieces one after the other; each is gone when it is in the file. Returns the stored
+    /// size, bytes.
     pub fn join(
         &self,
         begin: &[u8],

@@ -1,4 +1,5 @@
-//! Where a path leads that is to be written: links are followed, what is open or no file is never replaced.
+//! Where a path leads that is to be written: links are followed, what is open or no file is never
+//! replaced.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Files that belong together, such as those of all ranks: they replace those of an earlier run as a whole.
+//! Files that belong together, such as those of all ranks: they replace those of an earlier run as
+//! a whole.
 
 use super::journal::{self, Failure, Journal};
 use super::work::WorkFolder;
@@ -46,8 +47,8 @@ impl FileSet {
     /// A set in `folder`, which is made. With `force` it may replace files.
     ///
     /// # Errors
-    /// If another process writes a set there, the folder cannot be written, or the replacement that an earlier run
-    /// began cannot be finished.
+    /// If another process writes a set there, the folder cannot be written, or the replacement that
+    /// an earlier run began cannot be finished.
     pub fn new(folder: &Path, force: bool) -> Result<FileSet> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make folder {}", folder.display()))?;
@@ -101,7 +102,8 @@ impl FileSet {
     /// Gives all files that were written their places, and removes `earlier` ones: all or nothing.
     ///
     /// # Errors
-    /// If a place cannot be taken. Then all is as before, or the next set in the folder finishes it; the error says which.
+    /// If a place cannot be taken. Then all is as before, or the next set in the folder finishes
+    /// it; the error says which.
     pub fn replace(&self, earlier: Vec<String>) -> Result<()> {
         let written: Vec<String> = self.written().iter().cloned().collect();
         if written.is_empty() && earlier.is_empty() {
@@ -121,7 +123,8 @@ impl FileSet {
             Err(Failure::Cut(error)) => {
                 self.inner.work.keep();
                 Err(error.context(format!(
-                    "{}: not all files are replaced: mend the cause and repeat the command, which finishes it first",
+                    "{}: not all files are replaced: mend the cause and repeat the command, which \
+                    finishes it first",
                     self.folder.display()
                 )))
             }

@@ -1,7 +1,8 @@
 //! Work folders: where results lie until they are whole.
 //!
-//! `x.et` is written in `.etlink-write.x.et` beside it. A file in the folder is locked as long as the process
-//! lives. So two runs never write one result, and what a killed run left is known by its free lock.
+//! `x.et` is written in `.etlink-write.x.et` beside it. A file in the folder is locked as long as
+//! the process lives. So two runs never write one result, and what a killed run left is known by
+//! its free lock.
 
 use super::disk;
 use super::journal;
@@ -48,8 +49,9 @@ impl From<io::Error> for Refusal {
 }
 
 impl WorkFolder {
-    /// Takes the work folder of `name` in `folder`, after an interrupted run if need be. `subject` is what the user
-    /// knows: the file or the folder that is written. Also clears away what other interrupted runs left in `folder`.
+    /// Takes the work folder of `name` in `folder`, after an interrupted run if need be. `subject`
+    /// is what the user knows: the file or the folder that is written. Also clears away what other
+    /// interrupted runs left in `folder`.
     ///
     /// # Errors
     /// If another process has it, or the folder cannot be written.
@@ -63,7 +65,8 @@ impl WorkFolder {
                 numbered(process)
             ),
             Err(Refusal::NoLocks) => bail!(
-                "{} may be being written by another etlink: this file system has no locks; if none runs, remove {}",
+                "{} is perhaps being written by another etlink: this file system has no locks; if \
+                none runs, remove {}",
                 subject.display(),
                 path.display()
             ),
@@ -135,14 +138,16 @@ impl WorkFolder {
         Err(Refusal::Busy(None))
     }
 
-    /// Finishes a replacement of files in `folder` that was cut, and removes what is left of an interrupted run.
+    /// Finishes a replacement of files in `folder` that was cut, and removes what is left of an
+    /// interrupted run.
     fn recover(&self, folder: &Path) -> Result<()> {
         let changes = Changes::begin();
         if let Err(error) = journal::finish(&self.path, folder, &changes) {
             self.keep();
             return Err(error).with_context(|| {
                 format!(
-                    "{}: an earlier run was cut while it replaced files here, and this cannot be finished",
+                    "{}: an earlier run was cut while it replaced files here, and this cannot be \
+                    finished",
                     folder.display()
                 )
             });
@@ -181,7 +186,8 @@ impl Drop for WorkFolder {
     }
 }
 
-/// Whether a folder of this name is passed by when traces are looked for: etlink keeps unfinished files there.
+/// Whether a folder of this name is passed by when traces are looked for: etlink keeps unfinished
+/// files there.
 ///
 /// # Errors
 /// If files beside it are being replaced, or that was cut: they are of two runs.
@@ -197,7 +203,8 @@ pub fn is_work_folder(path: &Path) -> Result<bool> {
             .ok()
             .and_then(|mut file| process_in(&mut file));
         bail!(
-            "{}: its files are being replaced by another etlink{}, or that was cut: try again, and if this \
+            "{}: its files are being replaced by another etlink{}, or that was cut: try again, \
+            and if this \
              stays, repeat the command that wrote them, which finishes it first",
             folder.display(),
             numbered(process)
@@ -237,7 +244,8 @@ fn remove_content(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Finishes or removes what processes that are gone left in `folder`. What cannot be is for their next run.
+/// Finishes or removes what processes that are gone left in `folder`. What cannot be is for their
+/// next run.
 fn clear_others(folder: &Path, own: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;

@@ -1,4 +1,5 @@
-//! `--parquet DIR`: the trace as tables, `DIR/<run>/<table>/<label>.parquet`: a folder per table, which readers take as one table.
+//! `--parquet DIR`: the trace as tables, `DIR/<run>/<table>/<label>.parquet`: a folder per table,
+//! which readers take as one table.
 
 use super::load::Of;
 use super::told::Told;
@@ -60,7 +61,8 @@ impl TableFiles {
         Ok(())
     }
 
-    /// Writes the tables of a trace. They have their places when all are [put in place](TableFiles::replace).
+    /// Writes the tables of a trace. They have their places when all are [put in
+    /// place](TableFiles::replace).
     pub(super) fn write(&self, trace: &LinkedTrace, of: &Of<'_>) -> Result<()> {
         if of.written {
             bail!("--parquet is for recorded traces: a written graph has no events");
@@ -75,8 +77,9 @@ impl TableFiles {
         Ok(())
     }
 
-    /// Puts the tables of the runs in place, without those of traces that turned out not to be of their run; what an
-    /// earlier run left goes. Where traces are left out whose tables would be lost by that, all stay as they are.
+    /// Puts the tables of the runs in place, without those of traces that turned out not to be of
+    /// their run; what an earlier run left goes. Where traces are left out whose tables would be
+    /// lost by that, all stay as they are.
     pub(super) fn replace<T>(&self, runs: &[Told<T>]) -> Result<()> {
         for run in runs {
             let files = self.run(Path::new(&run.run))?;
@@ -89,7 +92,8 @@ impl TableFiles {
             let stale: Vec<String> = stale.cloned().collect();
             if let (Some(first), false) = (stale.first(), run.left_out.is_empty()) {
                 bail!(
-                    "{}: no table was replaced: {} of the traces are left out, and {first} of an earlier run would be \
+                    "{}: no table was replaced: {} of the traces are left out, and {first} of an \
+                    earlier run would be \
                      lost: mend the traces, write to another folder, or remove the file",
                     files.set.folder().display(),
                     run.left_out.len()
@@ -142,7 +146,8 @@ fn earlier(folder: &Path) -> Result<Vec<String>> {
             let name = path.file_name().and_then(|name| name.to_str());
             let Some(name) = name.filter(|_| path.is_file() && is_ours(&path)) else {
                 bail!(
-                    "{} was not written by etlink, and --force does not remove it: move it away, or give another \
+                    "{} was not written by etlink, and --force does not remove it: move it away, \
+                    or give another \
                      folder",
                     path.display()
                 );

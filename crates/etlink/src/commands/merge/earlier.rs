@@ -52,7 +52,8 @@ impl Earlier {
                 }
                 if !is_ours(&path) {
                     bail!(
-                        "{} is named like a file of a rank, but etlink did not write it, and --force does not \
+                        "{} is named like a file of a rank, but etlink did not write it, and \
+                        --force does not \
                          remove it: move it away",
                         path.display()
                     );

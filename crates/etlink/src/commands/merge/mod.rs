@@ -1,7 +1,9 @@
-//! `etlink merge`: every rank of a folder, in parallel, one output each or one of all, joined with the others of its run.
+//! `etlink merge`: every rank of a folder, in parallel, one output each or one of all, joined with
+//! the others of its run.
 //!
-//! What a rank's file says of its communications and times depends on all ranks. So all are linked first, and of each is kept what the
-//! join needs. Where all linked traces fit into the memory budget they are kept too; else each is linked once more to be written.
+//! What a rank's file says of its communications and times depends on all ranks. So all are linked
+//! first, and of each is kept what the join needs. Where all linked traces fit into the memory
+//! budget they are kept too; else each is linked once more to be written.
 
 mod earlier;
 mod joined;
@@ -120,7 +122,8 @@ pub fn run(args: Merge) -> Result<Outcome> {
     })
 }
 
-/// What each run writes. Makes the folders and refuses what is there already, before any work is done.
+/// What each run writes. Makes the folders and refuses what is there already, before any work is
+/// done.
 fn file_sets(args: &Merge, fleet: &RunSet) -> Result<(Vec<FileSet>, Vec<Earlier>)> {
     let (mut sets, mut all_earlier) = (vec![], vec![]);
     for run in &fleet.runs {
@@ -144,7 +147,8 @@ fn file_sets(args: &Merge, fleet: &RunSet) -> Result<(Vec<FileSet>, Vec<Earlier>
 /// Not all ranks of a run were written, and an earlier run's files are of more: those stay.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{}: nothing was replaced: {failed} of its ranks failed, and {file} of an earlier run would be lost: mend the \
+    "{}: nothing was replaced: {failed} of its ranks failed, and {file} of an earlier run would \
+    be lost: mend the \
      traces, write to another folder, or remove the file",
     folder.display()
 )]
@@ -383,8 +387,8 @@ impl Merging {
             .map(|(_, rank)| rank)
     }
 
-    /// Puts the files of each run in place, and those of an earlier run away. Where ranks failed whose files would be
-    /// lost by that, the earlier run stays as it is.
+    /// Puts the files of each run in place, and those of an earlier run away. Where ranks failed
+    /// whose files would be lost by that, the earlier run stays as it is.
     fn replace(&self, ranks: &mut [Rank], runs: &mut [Joined]) -> Result<()> {
         let mut unfit = None;
         for (run, (set, earlier)) in self.sets.iter().zip(&self.earlier).enumerate() {
@@ -416,8 +420,8 @@ impl Merging {
         unfit.map_or(Ok(()), |unfit| Err(unfit.into()))
     }
 
-    /// A file of an earlier run for which this one has no other. Of the file of all ranks it is not known whether it
-    /// has one of those that are not in the new one.
+    /// A file of an earlier run for which this one has no other. Of the file of all ranks it is not
+    /// known whether it has one of those that are not in the new one.
     fn first_lost(&self, run: usize, ranks: &[Rank]) -> Option<&String> {
         let written: BTreeSet<PathBuf> = self
             .ranks_of(run, ranks)

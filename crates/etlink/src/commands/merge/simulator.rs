@@ -45,7 +45,8 @@ fn idle(args: &Merge, folder: &Path, joined: &Joined) -> Result<Vec<i64>> {
         .collect();
     if idle.len() > MAX_IDLE {
         bail!(
-            "{}: {all} ranks and only {} traces: more than {MAX_IDLE} ranks are absent, and ASTRA-sim wants a file of each; add their traces, or leave --for astra-sim out",
+            "{}: {all} ranks and only {} traces: more than {MAX_IDLE} ranks are absent, and \
+            ASTRA-sim wants a file of each; add their traces, or leave --for astra-sim out",
             folder.display(),
             joined.ranks.len()
         );
@@ -53,7 +54,8 @@ fn idle(args: &Merge, folder: &Path, joined: &Joined) -> Result<Vec<i64>> {
     Ok(idle)
 }
 
-/// How many ranks the simulator has: those of the run, as its traces say it, and no fewer than the last needs. None where nothing was joined.
+/// How many ranks the simulator has: those of the run, as its traces say it, and no fewer than the
+/// last needs. None where nothing was joined.
 fn count(joined: &Joined) -> u64 {
     let Some(last) = joined.ranks.iter().max() else {
         return 0;

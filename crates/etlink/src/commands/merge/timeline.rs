@@ -1,6 +1,7 @@
 //! All ranks of a run in one file for Perfetto.
 //!
-//! Each rank is written to a file of its own, as many at once as fit into memory; then these become one, in the ranks' order.
+//! Each rank is written to a file of its own, as many at once as fit into memory; then these become
+//! one, in the ranks' order.
 
 use super::joined::Joined;
 use super::{Merging, Rank};
