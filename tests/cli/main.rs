@@ -33,3 +33,4 @@ mod timeline;
 mod tool;
 mod top;
 mod two_traces;
+mod written;

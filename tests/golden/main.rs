@@ -5,8 +5,8 @@
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "tests")]
 #![allow(unreachable_pub, reason = "a test program has no outside")]
 
-use etlink_chakra::read::{self, Graph};
-use etlink_chakra::{WriteOptions, agree, et, etplus, simulated};
+use etlink_chakra::read::{self, ChakraGraph};
+use etlink_chakra::{WriteOptions, agree, et, etplus, simulated_sizes};
 use etlink_link::ranks::{self, RankSummary};
 use etlink_link::{LinkOptions, LinkedTrace};
 use std::fmt::Write;
@@ -118,7 +118,7 @@ fn joined() {
         let sizes: Vec<_> = traces
             .iter()
             .zip(&facts)
-            .map(|(trace, facts)| simulated(trace, facts))
+            .map(|(trace, facts)| simulated_sizes(trace, facts))
             .collect();
         let join = ranks::join_ranks(&facts);
         let agreed = agree(&facts, &sizes, &join, true);
@@ -138,7 +138,7 @@ fn joined() {
                 facts[part.rank as usize].communications[part.communication as usize].node
             });
             let nodes: Vec<u32> = nodes.collect();
-            let fate = agreed.ranks[joint.members[0].rank as usize].of(nodes[0]);
+            let fate = agreed.ranks[joint.members[0].rank as usize].decision_for(nodes[0]);
             let _ = writeln!(
                 text,
                 "  {} {} {}: nodes {nodes:?}, {fate:?}, skew {} ns, last {}",
@@ -157,7 +157,7 @@ fn experts2() {
 }
 
 /// A line per node: id, deps, time, type and name.
-fn draw(graph: &Graph) -> String {
+fn draw(graph: &ChakraGraph) -> String {
     let origin = graph.start_ns.iter().flatten().min().copied().unwrap_or(0);
     let mut out = String::new();
     for node in 0..graph.len() {
@@ -166,8 +166,8 @@ fn draw(graph: &Graph) -> String {
             out,
             "{:>3} ctrl {:?} data {:?} +{start} {} ns",
             graph.id[node],
-            graph.ctrl_deps.of(node),
-            graph.data_deps.of(node),
+            graph.ctrl_deps.list(node),
+            graph.data_deps.list(node),
             graph.duration_ns[node]
         );
         let _ = write!(

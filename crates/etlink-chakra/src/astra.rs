@@ -1,9 +1,10 @@
 //! What ASTRA-sim wants besides the traces: one file per rank, and configurations.
 //!
-//! The values are those of ASTRA-sim's own example of eight H100 (`inputs/system/analytical/hgx_h100_8gpu.json`): with its roofline, where that
-//! is asked for, 700 TFLOP/s and 3350 GB/s. With other analytical or ns-3 configurations the traces run as well.
+//! The values are those of ASTRA-sim's own example of eight H100
+//! (`inputs/system/analytical/hgx_h100_8gpu.json`): with its roofline, where that is asked for, 700
+//! TFLOP/s and 3350 GB/s. With other analytical or ns-3 configurations the traces run as well.
 
-use crate::et::metadata::WRITER;
+use crate::et::metadata::{NODE_COUNT, SCHEMA_VERSION, WRITER};
 use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType, attribute_proto::Value};
 use prost::Message;
 
@@ -39,24 +40,16 @@ pub const MIN_RANKS: u64 = 2;
 
 /// A rank that does nothing: the simulator wants a node of each.
 pub fn idle_rank() -> Vec<u8> {
-    let text = |name: &str, value: &str| AttributeProto {
-        name: name.into(),
-        value: Some(Value::StringVal(value.into())),
-        ..AttributeProto::default()
-    };
+    let writer = attribute("writer", Value::StringVal(WRITER.into()));
+    let node_count = attribute(NODE_COUNT, Value::Uint64Val(1));
     let metadata = GlobalMetadata {
-        version: "0.0.4".into(),
-        attr: vec![text("writer", WRITER)],
-    };
-    let on_cpu = AttributeProto {
-        name: "is_cpu_op".into(),
-        value: Some(Value::BoolVal(true)),
-        ..AttributeProto::default()
+        version: SCHEMA_VERSION.into(),
+        attr: vec![writer, node_count],
     };
     let node = Node {
         name: "idle".into(),
         r#type: NodeType::CompNode.into(),
-        attr: vec![on_cpu],
+        attr: vec![attribute("is_cpu_op", Value::BoolVal(true))],
         ..Node::default()
     };
     [
@@ -66,7 +59,16 @@ pub fn idle_rank() -> Vec<u8> {
     .concat()
 }
 
-/// Collectives over rings, in four pieces. Device nodes take the time that a roofline gives them, or that they took.
+fn attribute(name: &str, value: Value) -> AttributeProto {
+    AttributeProto {
+        name: name.into(),
+        value: Some(value),
+        ..AttributeProto::default()
+    }
+}
+
+/// Collectives over rings, in four pieces. Device nodes take the time that a roofline gives them,
+/// or that they took.
 pub fn system(roofline: bool) -> String {
     let enabled = u8::from(roofline);
     format!(
@@ -129,7 +131,8 @@ pub fn readme(workload: &Workload<'_>) -> String {
         idle => {
             let list: Vec<String> = idle.iter().map(i64::to_string).collect();
             format!(
-                "\nNo trace was there of rank {}: its file has one empty node, and what others did with it is computation with the measured time.\n",
+                "\nNo trace was there of rank {}: its file has one empty node, and what others did with \
+                it is computation with the measured time.\n",
                 list.join(", ")
             )
         }
@@ -161,10 +164,13 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
     )
 }
 
+fn needs_no_quotes(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
+}
+
 /// A word of a shell, whatever is in it.
 fn quoted(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if name.bytes().all(plain) {
+    if name.bytes().all(needs_no_quotes) {
         name.to_owned()
     } else {
         format!("'{}'", name.replace('\'', r"'\''"))

@@ -3,7 +3,8 @@
 use etlink_link::LinkedTrace;
 use etlink_model::RowIdx;
 
-/// Attributes of a row whose op was found at capture time; what is not known is left out. Shapes and types are list texts.
+/// Attributes of a row whose op was found at capture time; what is not known is left out. Shapes
+/// and types are list texts.
 pub(crate) fn captured(
     trace: &LinkedTrace,
     row: RowIdx,

@@ -3,6 +3,7 @@
 pub use etlink_model::Severity;
 use indexmap::IndexMap;
 use serde::Serialize;
+use std::cmp::Reverse;
 
 /// How many examples a finding keeps.
 const EXAMPLES: usize = 5;
@@ -23,6 +24,12 @@ macro_rules! findings {
                 match self { $(FindingKind::$name => Severity::$severity,)* }
             }
 
+            /// Whether a part of the file is lost, rather than written wrongly.
+            pub fn is_damage(self) -> bool {
+                use FindingKind::{NodeCountDiffers, Truncated, Undecodable};
+                matches!(self, Truncated | NodeCountDiffers | Undecodable)
+            }
+
             /// One line for people.
             pub fn describe(self) -> &'static str {
                 match self { $(FindingKind::$name => $text,)* }
@@ -40,10 +47,14 @@ findings! {
     NoMetadata = Error, "the first message is a node, not metadata: readers swallow it in silence";
     /// The bytes end inside a message or list.
     Truncated = Error, "the file is cut: readers take what is whole in silence";
+    /// Another number of nodes than the first message states.
+    NodeCountDiffers = Error,
+        "nodes fewer or more than the file states it has: it is cut, or two files are in one";
     /// Bytes that are no message.
     Undecodable = Error, "entries that cannot be decoded";
     /// A string that is not UTF-8.
-    InvalidUtf8 = Error, "nodes with a string that is not UTF-8: C++ readers drop such nodes in silence";
+    InvalidUtf8 = Error,
+        "nodes with a string that is not UTF-8: C++ readers drop such nodes in silence";
     /// Two nodes, one id.
     DuplicateId = Error, "nodes whose id another node has";
     /// A dep on a node that is not there.
@@ -83,32 +94,40 @@ findings! {
     /// No file of a rank of a group.
     RankMissing = Error, "ranks that take part in communication and have no file";
     /// `pg_name` that the group file does not have.
-    GroupNotListed = Error, "collectives of a group that comm_group.json does not list: ASTRA-sim aborts";
+    GroupNotListed = Error,
+        "collectives of a group that comm_group.json does not list: ASTRA-sim aborts";
     /// A group without this rank.
     NotInGroup = Error, "collectives of a group that the rank is not in";
     /// Fewer collectives in a group than other ranks of it.
-    CollectiveMissing = Error, "collectives that other ranks of the group have and this rank does not: they wait for ever";
+    CollectiveMissing = Error,
+        "collectives that other ranks of the group have and this rank does not: they wait for \
+        ever";
     /// Types by place in the group.
     CollectiveTypeDiffers = Error, "collectives of another type than on other ranks";
     /// Sizes by place in the group.
-    CollectiveSizeDiffers = Error, "collectives of another size than on other ranks: ASTRA-sim never ends";
+    CollectiveSizeDiffers = Error,
+        "collectives of another size than on other ranks: ASTRA-sim never ends";
     /// Messages that nobody takes.
     SendWithoutRecv = Error, "sends without a receive of the same ranks, tag and size";
     /// Messages that nobody sends.
-    RecvWithoutSend = Error, "receives without a send of the same ranks, tag and size: the rank never ends";
+    RecvWithoutSend = Error,
+        "receives without a send of the same ranks, tag and size: the rank never ends";
     /// What is left when all ranks have run as far as they can.
     Stuck = Error, "ranks that do not get to the end: they wait for each other";
     /// Communications in opposite order.
-    OrderDiffers = Warning, "communications in opposite order on different ranks: simulators that run one at a time can wait for ever";
+    OrderDiffers = Warning,
+        "communications in opposite order on different ranks: simulators that run one at a time \
+        can wait for ever";
     /// Ids against time.
-    IdsNotInTimeOrder = Warning, "ids do not ascend with time: ASTRA-sim starts the lowest ready id first";
+    IdsNotInTimeOrder = Warning,
+        "ids do not ascend with time: ASTRA-sim starts the lowest ready id first";
     /// JSON that was mended.
     Repaired = Warning, "entries with unescaped quotes, mended";
 }
 
 /// One place where something is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Example {
+pub struct FindingExample {
     /// Id of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
@@ -133,7 +152,7 @@ pub struct Finding {
     /// How often.
     pub count: u64,
     /// The first places.
-    pub examples: Vec<Example>,
+    pub examples: Vec<FindingExample>,
 }
 
 /// Findings by kind.
@@ -144,7 +163,7 @@ pub struct Findings {
 
 impl Findings {
     /// Counts one more; `example` is only asked for the first few.
-    pub fn note(&mut self, kind: FindingKind, example: impl FnOnce() -> Example) {
+    pub fn note(&mut self, kind: FindingKind, example: impl FnOnce() -> FindingExample) {
         let finding = self.all.entry(kind).or_insert_with(|| Finding {
             kind,
             severity: kind.severity(),
@@ -158,7 +177,7 @@ impl Findings {
     }
 
     /// Counts `count` more without examples of their own.
-    pub fn add(&mut self, kind: FindingKind, count: u64, example: impl FnOnce() -> Example) {
+    pub fn add(&mut self, kind: FindingKind, count: u64, example: impl FnOnce() -> FindingExample) {
         if count > 0 {
             self.note(kind, example);
             if let Some(finding) = self.all.get_mut(&kind) {
@@ -172,10 +191,16 @@ impl Findings {
         self.all.get(&kind).map_or(0, |finding| finding.count)
     }
 
+    /// What of the file is lost: cut off, or not decodable. `--strict` refuses it.
+    pub fn damage(&self) -> impl Iterator<Item = &Finding> {
+        let all = self.all.values();
+        all.filter(|finding| finding.kind.is_damage())
+    }
+
     /// Errors first, then in the order of [`FindingKind`].
     pub fn into_sorted(self) -> Vec<Finding> {
         let mut all: Vec<Finding> = self.all.into_values().collect();
-        all.sort_by_key(|finding| (finding.severity, finding.kind));
+        all.sort_by_key(|finding| (Reverse(finding.severity), finding.kind));
         all
     }
 }

@@ -3,28 +3,34 @@
 //! ```text
 //! LinkedTrace ──> et::write_et          protobuf (.et), for simulators: a graph of slices
 //!             └─> etplus::write_etplus  ET+ JSON, for chakra_converter and et_replay: the op tree
-//! all ranks ────> agree                  what the ranks' files have to agree on; astra: what else a simulator wants
-//! .et, ET+ ─────> read::read ──> Graph ──> check::check ──> findings
+//! all ranks ────> agree                  what the ranks' files have to agree on
+//!                 astra                  what else ASTRA-sim wants
+//! .et, ET+ ─────> read::read ──> ChakraGraph ─┬─> check::check ──> findings
+//!                                             └─> convert ───────> graphs, traces, Graphviz
 //! ```
 //! The wire format is MLCommons Chakra's public schema 0.0.4 (`schemas/chakra/et_def.proto`).
 //! All of it is pure: readers and writers take byte streams, nothing touches files. Both
 //! writers are linear in the trace and hold one block of output per thread in memory.
 
+mod agreement;
 pub mod astra;
 mod captured;
 pub mod check;
+pub mod convert;
 pub mod et;
 pub mod etplus;
 pub mod finding;
 mod options;
-mod ranks;
+mod ordered_writer;
 pub mod read;
-mod relay;
+mod wire;
 
 use std::borrow::Cow;
 
-pub use options::{Demotion, Latency, Part, WriteOptions, WriteSummary};
-pub use ranks::{Agreed, Agreement, Fate, agree, simulated, write_groups};
+pub use agreement::{
+    CommDecision, RankAgreement, RunAgreement, agree, simulated_sizes, write_groups,
+};
+pub use options::{Demotion, LatencyMode, TracePart, WriteOptions, WriteSummary};
 
 /// The messages of the Chakra schema, generated from `schemas/chakra/et_def.proto`.
 #[allow(

@@ -1,6 +1,6 @@
 //! What the caller decides about a file, and what the writer tells about it.
 
-use crate::Agreement;
+use crate::RankAgreement;
 use crate::proto::NodeType;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankClock;
@@ -8,10 +8,10 @@ use etlink_link::roofline::RooflineFormula;
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
-/// Where the time goes that lies between the end of the last node that a node waits for and its start: what
-/// launches and waits take. Chakra's edges have no weights.
+/// Where the time goes that lies between the end of the last node that a node waits for and its
+/// start: what launches and waits take. Chakra's edges have no weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Latency {
+pub enum LatencyMode {
     /// Into the node's `duration_micros`; `duration_ns` is without it, `latency_ns` is the rest.
     #[default]
     Fold,
@@ -23,12 +23,12 @@ pub enum Latency {
 
 /// Which part of a rank is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum TracePart {
     /// All of it.
     #[default]
     Whole,
-    /// What runs on devices, and communications. Host nodes between two that anything else waits for, or that wait for
-    /// anything else, are one node of kind `host` with their time.
+    /// What runs on devices, and communications. Host nodes between two that anything else waits
+    /// for, or that wait for anything else, are one node of kind `host` with their time.
     Device,
     /// Communications, and nodes of kind `compute` with the time that they did not hold up.
     Communication,
@@ -38,19 +38,21 @@ pub enum Part {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions<'a> {
     /// Which part is written.
-    pub part: Part,
+    pub part: TracePart,
     /// Where latency goes.
-    pub latency: Latency,
+    pub latency: LatencyMode,
     /// Leave out host gaps: what waits for one waits for what that waits for.
     pub no_gaps: bool,
     /// What this rank's communications are among all ranks. Without it groups go by the names
     /// that the trace has, which differ between ranks for groups of a part of them.
-    pub agreed: Option<&'a Agreement>,
-    /// For simulators that run one host node, one device node and one communication at a time: each communication waits for
-    /// the one before it, so that they cannot be swapped, and time in which several threads or streams run counts once.
-    pub in_turn: bool,
-    /// Say what nodes compute and move (`num_ops`, `tensor_size`, `roofline_source`), as simulators with a roofline want it.
-    pub work: bool,
+    pub agreement: Option<&'a RankAgreement>,
+    /// For simulators that run one host node, one device node and one communication at a time: each
+    /// communication waits for the one before it, so that they cannot be swapped, and time in which
+    /// several threads or streams run counts once.
+    pub serialize_comms: bool,
+    /// Say what nodes compute and move (`num_ops`, `tensor_size`, `roofline_source`), as simulators
+    /// with a roofline want it.
+    pub roofline: bool,
     /// Brings all times to another rank's clock.
     pub clock: RankClock,
 }
@@ -73,7 +75,8 @@ impl WriteOptions<'_> {
 pub enum Demotion {
     /// Some rank does not have it, or has something else.
     Unmatched,
-    /// All ranks have it, but what another one's trace says of it is too little to run it: no size, no element type.
+    /// All ranks have it, but what another one's trace says of it is too little to run it: no size,
+    /// no element type.
     CannotRunElsewhere,
     /// The trace of a rank that takes part is not there, and the files shall run without it.
     AbsentRank,

@@ -8,12 +8,12 @@ use etlink_model::{
 };
 
 /// A trace under construction: one process, one thread, one stream.
-pub(crate) struct Builder {
+pub(crate) struct TraceSketch {
     pub(crate) trace: LinkedTrace,
     edges: Vec<Edge>,
 }
 
-impl Builder {
+impl TraceSketch {
     pub(crate) fn new() -> Self {
         let mut trace = LinkedTrace::default();
         trace.device.threads.push(HostThread {
@@ -27,7 +27,7 @@ impl Builder {
         });
         trace.device.header.rank = Some(0);
         trace.device.header.base_ns = 1_700_000_000_000_000_000;
-        Builder {
+        TraceSketch {
             trace,
             edges: vec![],
         }
@@ -188,7 +188,7 @@ impl Builder {
 
 /// A rank 0 of 2 that says this of its communication.
 pub(crate) fn comm(name: &str, dtype: &str, elements: u64) -> (LinkedTrace, Collective) {
-    let mut builder = Builder::new();
+    let mut builder = TraceSketch::new();
     let record = builder.collective(name, dtype, elements);
     let record = builder.trace.device.collectives.row(record as usize);
     (builder.done(), record)
@@ -200,7 +200,7 @@ pub(crate) fn comm(name: &str, dtype: &str, elements: u64) -> (LinkedTrace, Coll
 /// ```
 /// With a host trace when `host`, whose nodes 10, 12 and 20 are the three ops.
 pub(crate) fn sample(host: bool) -> LinkedTrace {
-    let mut b = Builder::new();
+    let mut b = TraceSketch::new();
     let train = b.op("train \"x\"", 1_000, 40_000, None);
     let mm = b.op("aten::mm", 2_500, 20_000, Some(train));
     let comms = b.op("record_param_comms", 50_400, 9_000, None);

@@ -48,6 +48,10 @@ anomalies! {
     Repaired = Info, "entries with unescaped quotes, mended";
     /// An element was dropped.
     Skipped = Damage, "entries that are not JSON, left out";
+    /// An entry of a written graph that is no message.
+    Undecodable = Damage, "entries of a written graph that cannot be decoded, left out";
+    /// A written graph states how many nodes it has.
+    NodeCountDiffers = Damage, "nodes fewer or more than the file states it has: it is cut, or two files are in one";
     /// Broken text around the array.
     HeaderDamaged = Info, "places around the list that are not JSON, mended or left out";
     /// Text behind the document's closing brace.

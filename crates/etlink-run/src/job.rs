@@ -7,7 +7,7 @@ use crate::perfetto;
 use crate::text;
 use anyhow::{Context, Result, anyhow, bail};
 use etlink_chakra::read::FileKind;
-use etlink_chakra::{Agreement, Part, WriteOptions, WriteSummary, et, etplus};
+use etlink_chakra::{RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus};
 use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorEdges};
 use etlink_model::{Anomalies, DeviceTrace, HostTrace, Severity};
@@ -66,16 +66,16 @@ impl LinkJob {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChakraOptions {
     /// Where latency goes.
-    pub latency: etlink_chakra::Latency,
+    pub latency: etlink_chakra::LatencyMode,
     /// Without host gaps.
     pub no_gaps: bool,
     /// Which part of a rank.
-    pub part: Part,
+    pub part: TracePart,
 }
 
 impl ChakraOptions {
     /// This part of a rank.
-    pub fn with(self, part: Part) -> ChakraOptions {
+    pub fn with(self, part: TracePart) -> ChakraOptions {
         ChakraOptions { part, ..self }
     }
 }
@@ -144,9 +144,9 @@ pub struct JobSeconds {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RankContext<'a> {
     /// What its communications become.
-    pub agreed: Option<&'a Agreement>,
+    pub agreement: Option<&'a RankAgreement>,
     /// Communications go in turn.
-    pub in_turn: bool,
+    pub serialize_comms: bool,
     /// Its clock against the first rank's.
     pub clock: etlink_link::ranks::RankClock,
 }
@@ -332,8 +332,8 @@ fn write(
     linked: &mut JobReport,
 ) -> Result<u64> {
     let RankContext {
-        agreed,
-        in_turn,
+        agreement,
+        serialize_comms,
         clock,
     } = among;
     let ChakraOptions {
@@ -345,9 +345,9 @@ fn write(
         part,
         latency,
         no_gaps,
-        agreed,
-        in_turn,
-        work: in_turn && part != Part::Communication,
+        agreement,
+        serialize_comms,
+        roofline: serialize_comms && part != TracePart::Communication,
         clock,
     };
     let (summary, stored) = match target.format {

@@ -435,7 +435,7 @@ pub struct WrittenRank {
     /// The rank in the file's name, or the one that was given.
     pub rank: Option<i64>,
     /// What it has.
-    pub graph: read::Graph,
+    pub graph: read::ChakraGraph,
 }
 
 /// What a rank has.

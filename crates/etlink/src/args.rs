@@ -291,7 +291,7 @@ impl From<Format> for etlink_run::output::Format {
     }
 }
 
-impl From<Latency> for etlink_chakra::Latency {
+impl From<Latency> for etlink_chakra::LatencyMode {
     fn from(latency: Latency) -> Self {
         match latency {
             Latency::Fold => Self::Fold,

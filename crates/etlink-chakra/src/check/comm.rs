@@ -3,9 +3,9 @@
 use super::example;
 use crate::finding::{FindingKind, Findings};
 use crate::proto::{CollectiveCommType, NodeType};
-use crate::read::{CommAttrs, Graph};
+use crate::read::{ChakraGraph, CommAttrs};
 
-pub(super) fn check(graph: &Graph, findings: &mut Findings) {
+pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) {
     for index in 0..graph.len() {
         let comm = graph.comm_of(index);
         let mut faults = match graph.node_type[index] {

@@ -1,29 +1,31 @@
 //! Ids and what refers to them.
 
+use super::cycles;
 use super::example;
-use super::rows::Rows;
-use crate::finding::{Example, FindingKind, Findings};
-use crate::read::Graph;
+use crate::finding::{FindingExample, FindingKind, Findings};
+use crate::read::ChakraGraph;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-pub(super) fn check(graph: &Graph, findings: &mut Findings) {
+/// Notes what is wrong with ids and deps; returns the deps as pairs of places, the awaited node
+/// first. Deps on missing nodes and on the node itself are not among them.
+pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) -> Vec<(u32, u32)> {
     let index = index_of_ids(graph, findings);
-    let mut missing: BTreeMap<u64, Missing> = BTreeMap::new();
+    let mut missing: BTreeMap<u64, MissingId> = BTreeMap::new();
     let mut edges: Vec<(u32, u32)> = vec![];
     for node in 0..graph.len() {
         let parents = graph
             .ctrl_deps
-            .of(node)
+            .list(node)
             .iter()
             .map(|&dep| (dep, graph.format.is_tree()));
-        let deps = graph.data_deps.of(node).iter().map(|&dep| (dep, false));
+        let deps = graph.data_deps.list(node).iter().map(|&dep| (dep, false));
         for (dep, parent) in parents.chain(deps) {
             match index.get(&dep) {
                 Some(_) if dep == graph.id[node] => itself(graph, node, parent, findings),
                 Some(&from) => edges.push((from, position(node))),
                 None => {
-                    let missing = missing.entry(dep).or_insert(Missing {
+                    let missing = missing.entry(dep).or_insert(MissingId {
                         first: node,
                         parents: 0,
                         deps: 0,
@@ -35,10 +37,11 @@ pub(super) fn check(graph: &Graph, findings: &mut Findings) {
         }
     }
     dangling(graph, &missing, findings);
-    cycles(graph, &edges, findings);
+    note_cycles(graph, &edges, findings);
+    edges
 }
 
-fn index_of_ids(graph: &Graph, findings: &mut Findings) -> FxHashMap<u64, u32> {
+fn index_of_ids(graph: &ChakraGraph, findings: &mut Findings) -> FxHashMap<u64, u32> {
     let mut index = FxHashMap::default();
     index.reserve(graph.len());
     for (node, &id) in graph.id.iter().enumerate() {
@@ -50,7 +53,7 @@ fn index_of_ids(graph: &Graph, findings: &mut Findings) -> FxHashMap<u64, u32> {
 }
 
 /// A root of the op tree is its own parent; nothing else may wait for itself.
-fn itself(graph: &Graph, node: usize, parent: bool, findings: &mut Findings) {
+fn itself(graph: &ChakraGraph, node: usize, parent: bool, findings: &mut Findings) {
     let root = parent && graph.name_of(node).ends_with("|process]");
     if !root {
         findings.note(FindingKind::SelfDep, || example(graph, node, ""));
@@ -58,30 +61,30 @@ fn itself(graph: &Graph, node: usize, parent: bool, findings: &mut Findings) {
 }
 
 /// An id that deps name and no node has.
-struct Missing {
+struct MissingId {
     first: usize,
     parents: u64,
     deps: u64,
 }
 
-fn dangling(graph: &Graph, missing: &BTreeMap<u64, Missing>, findings: &mut Findings) {
+fn dangling(graph: &ChakraGraph, missing: &BTreeMap<u64, MissingId>, findings: &mut Findings) {
     for (&id, at) in missing {
         for (kind, count) in [
             (FindingKind::MissingParent, at.parents),
             (FindingKind::DanglingDep, at.deps),
         ] {
             let first = (graph.id[at.first], graph.name_of(at.first));
-            findings.add(kind, count, || Example {
+            findings.add(kind, count, || FindingExample {
                 id: Some(id),
                 detail: format!("named by {count}, first by node {} ({})", first.0, first.1),
-                ..Example::default()
+                ..FindingExample::default()
             });
         }
     }
 }
 
-fn cycles(graph: &Graph, edges: &[(u32, u32)], findings: &mut Findings) {
-    for cycle in Rows::new(graph.len(), edges).cycles() {
+fn note_cycles(graph: &ChakraGraph, edges: &[(u32, u32)], findings: &mut Findings) {
+    for cycle in cycles::cycles(graph.len(), edges) {
         let Some(&first) = cycle.first() else {
             continue;
         };

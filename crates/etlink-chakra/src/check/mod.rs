@@ -6,38 +6,39 @@
 //! O(nodes + deps); no recursion.
 
 mod comm;
+mod cycles;
 mod deps;
+mod order;
 mod ranks;
-mod rows;
 
 #[cfg(test)]
 mod tests;
 
 pub use ranks::{RankNodes, check_ranks};
 
-use crate::finding::{Example, Finding, FindingKind, Findings};
+use crate::finding::{Finding, FindingExample, FindingKind, Findings};
 use crate::proto::NodeType;
-use crate::read::{FileKind, Graph};
+use crate::read::{ChakraGraph, FileKind};
 
 /// All that is wrong with a file: what its reader met and what the graph shows. Errors first.
-pub fn check(graph: &Graph) -> Vec<Finding> {
+pub fn check(graph: &ChakraGraph) -> Vec<Finding> {
     let mut findings = graph.findings.clone();
     if graph.is_empty() && findings.count(FindingKind::EmptyFile) == 0 {
-        findings.note(FindingKind::NoNodes, Example::default);
+        findings.note(FindingKind::NoNodes, FindingExample::default);
     }
-    deps::check(graph, &mut findings);
+    let deps = deps::check(graph, &mut findings);
     if !graph.format.is_tree() {
         types(graph, &mut findings);
         comm::check(graph, &mut findings);
         if graph.format == FileKind::ChakraEt || graph.format == FileKind::ChakraJson {
-            time_order(graph, &mut findings);
+            order::check(graph, &deps, &mut findings);
         }
     }
     findings.into_sorted()
 }
 
-fn example(graph: &Graph, index: usize, detail: impl Into<String>) -> Example {
-    Example {
+fn example(graph: &ChakraGraph, index: usize, detail: impl Into<String>) -> FindingExample {
+    FindingExample {
         id: Some(graph.id[index]),
         name: graph.name_of(index).to_owned(),
         offset: None,
@@ -45,7 +46,7 @@ fn example(graph: &Graph, index: usize, detail: impl Into<String>) -> Example {
     }
 }
 
-fn types(graph: &Graph, findings: &mut Findings) {
+fn types(graph: &ChakraGraph, findings: &mut Findings) {
     for (index, node_type) in graph.node_type.iter().enumerate() {
         let kind = match node_type {
             NodeType::MetadataNode => FindingKind::MetadataNode,
@@ -53,21 +54,5 @@ fn types(graph: &Graph, findings: &mut Findings) {
             _ => continue,
         };
         findings.note(kind, || example(graph, index, ""));
-    }
-}
-
-/// Whether starts ascend with ids. Nodes that do not say when they began are left out.
-fn time_order(graph: &Graph, findings: &mut Findings) {
-    let mut order: Vec<usize> = (0..graph.len())
-        .filter(|&index| graph.start_ns[index].is_some())
-        .collect();
-    order.sort_by_key(|&index| graph.id[index]);
-    for pair in order.windows(2) {
-        if graph.start_ns[pair[1]] < graph.start_ns[pair[0]] {
-            let detail = || format!("starts before node {}", graph.id[pair[0]]);
-            findings.note(FindingKind::IdsNotInTimeOrder, || {
-                example(graph, pair[1], detail())
-            });
-        }
     }
 }

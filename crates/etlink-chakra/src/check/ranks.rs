@@ -1,18 +1,20 @@
 //! What the files of all ranks have to have in common, and whether all ranks get to the end.
 //!
-//! Collectives of a group are matched by their place in it, in the order of ids, which is how ASTRA-sim takes them; messages by
-//! sender, receiver, tag and size. Then every rank runs: a node when all that it waits for has run, a collective when all its
-//! ranks are ready for it, a receive when its send has run. What is left is stuck. Deps on nodes that are not there do not
-//! count here, the check of the single file names them. O(nodes + deps + n log n in the communications); no recursion.
+//! Collectives of a group are matched by their place in it, in the order of ids, which is how
+//! ASTRA-sim takes them; messages by sender, receiver, tag and size. Then every rank runs: a node
+//! when all that it waits for has run, a collective when all its ranks are ready for it, a receive
+//! when its send has run. What is left is stuck. Deps on nodes that are not there do not count
+//! here, the check of the single file names them. O(nodes + deps + n log n in the communications);
+//! no recursion.
 
 mod run;
 
 #[cfg(test)]
 mod tests;
 
-use crate::finding::{Example, Finding, FindingKind, Findings};
+use crate::finding::{Finding, FindingExample, FindingKind, Findings};
 use crate::proto::NodeType;
-use crate::read::Graph;
+use crate::read::ChakraGraph;
 use etlink_link::ranks::{CommRole, DeadlockCheck};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -37,30 +39,30 @@ struct CommNode {
     node: u32,
     id: u64,
     name: String,
-    what: What,
+    what: RankComm,
 }
 
 /// A group by its `pg_name`, empty for all ranks.
 type Group = String;
 /// Sender, receiver, tag, size.
-type Message = (i64, i64, i64, i64);
+type MessageKey = (i64, i64, i64, i64);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum RankComm {
     Collective { group: Group, kind: i64, bytes: i64 },
-    Send(Message),
-    Recv(Message),
+    Send(MessageKey),
+    Recv(MessageKey),
 }
 
 impl RankNodes {
     /// Takes what is needed from a rank's file.
-    pub fn of(rank: i64, graph: &Graph) -> RankNodes {
+    pub fn from_graph(rank: i64, graph: &ChakraGraph) -> RankNodes {
         let index: FxHashMap<u64, u32> = graph.id.iter().copied().zip(0..).collect();
         let mut edges: Vec<(u32, u32)> = vec![];
         let mut waits = vec![0; graph.len()];
         for (node, waits) in (0u32..).zip(&mut waits) {
             let at = node as usize;
-            let mut deps: Vec<u32> = [graph.ctrl_deps.of(at), graph.data_deps.of(at)]
+            let mut deps: Vec<u32> = [graph.ctrl_deps.list(at), graph.data_deps.list(at)]
                 .concat()
                 .iter()
                 .filter_map(|id| index.get(id).copied())
@@ -104,8 +106,8 @@ impl RankNodes {
         &self.after[start as usize..self.ends[node as usize] as usize]
     }
 
-    fn example(&self, comm: &CommNode, detail: impl Into<String>) -> Example {
-        Example {
+    fn example(&self, comm: &CommNode, detail: impl Into<String>) -> FindingExample {
+        FindingExample {
             id: Some(comm.id),
             name: comm.name.clone(),
             offset: None,
@@ -114,7 +116,7 @@ impl RankNodes {
     }
 }
 
-fn comm_node(rank: i64, graph: &Graph, node: u32, kind: NodeType) -> Option<CommNode> {
+fn comm_node(rank: i64, graph: &ChakraGraph, node: u32, kind: NodeType) -> Option<CommNode> {
     let comm = graph.comm_of(node as usize);
     let (tag, size) = (comm.tag.unwrap_or(0), comm.size.unwrap_or(0));
     let what = match kind {
@@ -125,14 +127,14 @@ fn comm_node(rank: i64, graph: &Graph, node: u32, kind: NodeType) -> Option<Comm
             } else {
                 group.to_owned()
             };
-            What::Collective {
+            RankComm::Collective {
                 group,
                 kind: comm.comm_type.unwrap_or(-1),
                 bytes: size,
             }
         }
-        NodeType::CommSendNode => What::Send((comm.src.unwrap_or(rank), comm.dst?, tag, size)),
-        NodeType::CommRecvNode => What::Recv((comm.src?, comm.dst.unwrap_or(rank), tag, size)),
+        NodeType::CommSendNode => RankComm::Send((comm.src.unwrap_or(rank), comm.dst?, tag, size)),
+        NodeType::CommRecvNode => RankComm::Recv((comm.src?, comm.dst.unwrap_or(rank), tag, size)),
         _ => return None,
     };
     Some(CommNode {
@@ -143,26 +145,28 @@ fn comm_node(rank: i64, graph: &Graph, node: u32, kind: NodeType) -> Option<Comm
     })
 }
 
-/// A collective of all ranks: the group and its place in it; or a message and its place among its like.
+/// A collective of all ranks: the group and its place in it; or a message and its place among its
+/// like.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+enum CommKey {
     Collective(Group, u32),
-    Message(Message, u32),
+    Message(MessageKey, u32),
 }
 
 /// One rank's side: rank by place, entry of its `comms`.
 type Side = (u32, u32);
 
 /// All communications by what makes them one.
-struct Table {
-    joints: BTreeMap<Key, Vec<Side>>,
-    /// Per rank, per entry of `comms`, its joint by place in `joints`.
+struct MatchTable {
+    matches: BTreeMap<CommKey, Vec<Side>>,
+    /// Per rank, per entry of `comms`, its matched by place in `matches`.
     of: Vec<Vec<u32>>,
-    /// Per joint, how many ranks with files it needs.
+    /// Per matched, how many ranks with files it needs.
     needs: Vec<usize>,
 }
 
-/// What is wrong between the files. `groups` is the content of `comm_group.json`, if there is one.
+/// What is wrong between the files. `groups` is the content of `comm_group.json`, if there is
+/// one.
 pub fn check_ranks(
     ranks: &[RankNodes],
     groups: Option<&BTreeMap<String, Vec<i64>>>,
@@ -171,13 +175,13 @@ pub fn check_ranks(
     let present: BTreeSet<i64> = ranks.iter().map(|rank| rank.rank).collect();
     membership(ranks, groups, &present, &mut findings);
     let table = table(ranks, |group| members(group, groups, &present).len());
-    for (key, sides) in &table.joints {
+    for (key, sides) in &table.matches {
         match key {
-            Key::Collective(group, place) => {
+            CommKey::Collective(group, place) => {
                 let members = members(group, groups, &present);
                 collective(ranks, &members, *place, sides, &mut findings);
             }
-            Key::Message(..) => message(ranks, sides, &present, &mut findings),
+            CommKey::Message(..) => message(ranks, sides, &present, &mut findings),
         }
     }
     run::run(ranks, &table, &mut findings);
@@ -215,24 +219,25 @@ fn membership(
     for rank in ranks {
         for comm in &rank.comms {
             let others = match &comm.what {
-                What::Collective { group, .. } if group.is_empty() => continue,
-                What::Collective { group, .. } => match groups.and_then(|groups| groups.get(group))
-                {
-                    None => {
-                        findings.note(FindingKind::GroupNotListed, || {
-                            rank.example(comm, format!("group {group:?}"))
-                        });
-                        continue;
+                RankComm::Collective { group, .. } if group.is_empty() => continue,
+                RankComm::Collective { group, .. } => {
+                    match groups.and_then(|groups| groups.get(group)) {
+                        None => {
+                            findings.note(FindingKind::GroupNotListed, || {
+                                rank.example(comm, format!("group {group:?}"))
+                            });
+                            continue;
+                        }
+                        Some(list) if !list.contains(&rank.rank) => {
+                            findings.note(FindingKind::NotInGroup, || {
+                                rank.example(comm, format!("group {group:?} has ranks {list:?}"))
+                            });
+                            continue;
+                        }
+                        Some(list) => list.clone(),
                     }
-                    Some(list) if !list.contains(&rank.rank) => {
-                        findings.note(FindingKind::NotInGroup, || {
-                            rank.example(comm, format!("group {group:?} has ranks {list:?}"))
-                        });
-                        continue;
-                    }
-                    Some(list) => list.clone(),
-                },
-                What::Send((src, dst, ..)) | What::Recv((src, dst, ..)) => vec![*src, *dst],
+                }
+                RankComm::Send((src, dst, ..)) | RankComm::Recv((src, dst, ..)) => vec![*src, *dst],
             };
             for other in others.into_iter().filter(|other| !present.contains(other)) {
                 if missed.insert(other) {
@@ -245,30 +250,30 @@ fn membership(
     }
 }
 
-fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> Table {
-    let mut joints: BTreeMap<Key, Vec<Side>> = BTreeMap::new();
-    let mut keys: Vec<Vec<Key>> = vec![];
+fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> MatchTable {
+    let mut matches: BTreeMap<CommKey, Vec<Side>> = BTreeMap::new();
+    let mut keys: Vec<Vec<CommKey>> = vec![];
     for (at, rank) in (0..).zip(ranks) {
-        let mut seen: BTreeMap<(bool, Group, Message), u32> = BTreeMap::new();
+        let mut seen: BTreeMap<(bool, Group, MessageKey), u32> = BTreeMap::new();
         let mut own = vec![];
         for (entry, comm) in (0..).zip(&rank.comms) {
             let (sends, group, message) = match &comm.what {
-                What::Collective { group, .. } => (false, group.clone(), (0, 0, 0, 0)),
-                What::Send(message) => (true, "message".to_owned(), *message),
-                What::Recv(message) => (false, "message".to_owned(), *message),
+                RankComm::Collective { group, .. } => (false, group.clone(), (0, 0, 0, 0)),
+                RankComm::Send(message) => (true, "message".to_owned(), *message),
+                RankComm::Recv(message) => (false, "message".to_owned(), *message),
             };
             let place = seen.entry((sends, group.clone(), message)).or_default();
             let key = match &comm.what {
-                What::Collective { .. } => Key::Collective(group, *place),
-                What::Send(_) | What::Recv(_) => Key::Message(message, *place),
+                RankComm::Collective { .. } => CommKey::Collective(group, *place),
+                RankComm::Send(_) | RankComm::Recv(_) => CommKey::Message(message, *place),
             };
             *place += 1;
-            joints.entry(key.clone()).or_default().push((at, entry));
+            matches.entry(key.clone()).or_default().push((at, entry));
             own.push(key);
         }
         keys.push(own);
     }
-    let numbers: BTreeMap<&Key, u32> = joints.keys().zip(0..).collect();
+    let numbers: BTreeMap<&CommKey, u32> = matches.keys().zip(0..).collect();
     let of = keys
         .iter()
         .map(|own| {
@@ -277,13 +282,15 @@ fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> Table {
                 .collect()
         })
         .collect();
-    let needs = |(key, sides): (&Key, &Vec<Side>)| match key {
-        // ranks that are not in the group wait for nobody else
-        Key::Collective(group, _) => members(group).max(sides.len()),
-        Key::Message(..) => 2,
-    };
-    let needs = joints.iter().map(needs).collect();
-    Table { joints, of, needs }
+    let mut needs = vec![];
+    for (key, sides) in &matches {
+        needs.push(match key {
+            // ranks that are not in the group wait for nobody else
+            CommKey::Collective(group, _) => members(group).max(sides.len()),
+            CommKey::Message(..) => 2,
+        });
+    }
+    MatchTable { matches, of, needs }
 }
 
 fn comm(ranks: &[RankNodes], (at, entry): Side) -> (&RankNodes, &CommNode) {
@@ -309,11 +316,11 @@ fn collective(
             first.example(reference, detail())
         });
     }
-    let What::Collective { kind, bytes, .. } = &reference.what else {
+    let RankComm::Collective { kind, bytes, .. } = &reference.what else {
         return;
     };
     for (rank, other) in sides.iter().skip(1).map(|side| comm(ranks, *side)) {
-        let What::Collective {
+        let RankComm::Collective {
             kind: its_kind,
             bytes: its_bytes,
             ..
@@ -322,24 +329,20 @@ fn collective(
             continue;
         };
         if its_kind != kind {
-            let detail = || {
-                format!(
+            findings.note(FindingKind::CollectiveTypeDiffers, || {
+                let detail = format!(
                     "type {its_kind}, on rank {} type {kind} (node {})",
                     first.rank, reference.id
-                )
-            };
-            findings.note(FindingKind::CollectiveTypeDiffers, || {
-                rank.example(other, detail())
+                );
+                rank.example(other, detail)
             });
         } else if its_bytes != bytes {
-            let detail = || {
-                format!(
+            findings.note(FindingKind::CollectiveSizeDiffers, || {
+                let detail = format!(
                     "{its_bytes} bytes, on rank {} {bytes} (node {})",
                     first.rank, reference.id
-                )
-            };
-            findings.note(FindingKind::CollectiveSizeDiffers, || {
-                rank.example(other, detail())
+                );
+                rank.example(other, detail)
             });
         }
     }
@@ -349,9 +352,9 @@ fn message(ranks: &[RankNodes], sides: &[Side], present: &BTreeSet<i64>, finding
     let [only] = sides else { return };
     let (rank, node) = comm(ranks, *only);
     let (kind, (src, dst, tag, bytes)) = match &node.what {
-        What::Send(message) => (FindingKind::SendWithoutRecv, *message),
-        What::Recv(message) => (FindingKind::RecvWithoutSend, *message),
-        What::Collective { .. } => return,
+        RankComm::Send(message) => (FindingKind::SendWithoutRecv, *message),
+        RankComm::Recv(message) => (FindingKind::RecvWithoutSend, *message),
+        RankComm::Collective { .. } => return,
     };
     if present.contains(&src) && present.contains(&dst) {
         findings.note(kind, || {
@@ -363,7 +366,8 @@ fn message(ranks: &[RankNodes], sides: &[Side], present: &BTreeSet<i64>, finding
     }
 }
 
-/// A rank's communications in the order in which it comes to them when, of the nodes that are ready, the first in the file goes first.
+/// A rank's communications in the order in which it comes to them when, of the nodes that are
+/// ready, the first in the file goes first.
 fn come_to(rank: &RankNodes) -> Vec<u32> {
     let mut waits = rank.waits.clone();
     let mut entry = vec![u32::MAX; waits.len()];
@@ -389,28 +393,31 @@ fn come_to(rank: &RankNodes) -> Vec<u32> {
 }
 
 /// Whether all ranks end when each does its communications one after the other.
-fn order(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
-    let mut turns = DeadlockCheck::new(ranks.len(), table.joints.len());
-    let joints: Vec<&Vec<Side>> = table.joints.values().collect();
+fn order(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findings) {
+    let mut turns = DeadlockCheck::new(ranks.len(), table.matches.len());
+    let matches: Vec<&Vec<Side>> = table.matches.values().collect();
     for (at, rank) in (0u32..).zip(ranks) {
         for entry in come_to(rank) {
-            let (comm, joint) = (
+            let (comm, matched) = (
                 &rank.comms[entry as usize],
                 table.of[at as usize][entry as usize],
             );
-            let alone = joints
-                .get(joint as usize)
+            let alone = matches
+                .get(matched as usize)
                 .is_none_or(|sides| sides.len() == 1);
             let role = match comm.what {
-                What::Collective { .. } => CommRole::Meets,
-                What::Recv(_) if !alone => CommRole::Receives,
-                What::Send(_) | What::Recv(_) => CommRole::Sends,
+                RankComm::Collective { .. } => CommRole::Meets,
+                RankComm::Recv(_) if !alone => CommRole::Receives,
+                RankComm::Send(_) | RankComm::Recv(_) => CommRole::Sends,
             };
-            turns.push(at, joint, role);
+            turns.push(at, matched, role);
         }
     }
-    for joint in turns.into_removed() {
-        if let Some(side) = joints.get(joint as usize).and_then(|sides| sides.first()) {
+    for matched in turns.into_removed() {
+        if let Some(side) = matches
+            .get(matched as usize)
+            .and_then(|sides| sides.first())
+        {
             let (rank, comm) = comm(ranks, *side);
             findings.note(FindingKind::OrderDiffers, || {
                 rank.example(comm, "other ranks come to it in another order")

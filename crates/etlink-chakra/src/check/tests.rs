@@ -282,6 +282,22 @@ fn ids_against_time_are_a_warning() {
     assert_eq!(findings[0].examples[0].detail, "starts before node 1");
 }
 
+/// Node 1 has the lower id and the later start, but it waits for node 2: no reader can start it
+/// first.
+#[test]
+fn ids_against_time_of_what_cannot_start_earlier_are_no_warning() {
+    let at = |id, deps: &[u64], start_time_micros| Node {
+        start_time_micros,
+        duration_micros: 5,
+        ..comp(id, deps)
+    };
+    let waits = file(&[at(1, &[2], 15), at(2, &[], 10), at(3, &[], 20)]);
+    assert_eq!(found(&waits), []);
+    // once node 1 has ended both are ready, and the lower id goes first though it began later
+    let both_ready = file(&[at(1, &[], 10), at(2, &[1], 30), at(3, &[], 20)]);
+    assert_eq!(found(&both_ready), [(FindingKind::IdsNotInTimeOrder, 1)]);
+}
+
 fn etplus(nodes: &str) -> Vec<(FindingKind, u64)> {
     let head = r#"{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 0, "linked_by": "x", "nodes": ["#;
     found(format!("{head}{nodes}], \"finish_ts\": 1}}").as_bytes())
@@ -339,9 +355,9 @@ fn faults_of_an_op_tree() {
 
 #[test]
 fn a_million_nodes_in_a_chain_need_no_stack() {
-    let mut graph = Graph {
+    let mut graph = ChakraGraph {
         format: FileKind::ChakraEt,
-        ..Graph::default()
+        ..ChakraGraph::default()
     };
     let count = 1_000_000;
     for id in 0..count {

@@ -3,27 +3,37 @@
 //! Readers take the first message for it whatever it is, so a file without one loses its
 //! first node in silence.
 
-use super::wire::Messages;
+use crate::wire::schema::metadata;
+use crate::wire::write::MessageWriter;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankClock;
 use etlink_model::TrackLabel;
 
 /// Version of the Chakra schema that the nodes follow.
-const SCHEMA_VERSION: &str = "0.0.4";
+pub(crate) const SCHEMA_VERSION: &str = "0.0.4";
 /// What `schema` says when no host trace was there to say it.
 const NO_HOST_SCHEMA: &str = "1.1.1-chakra.0.0.4";
+/// The attribute that states how many nodes follow.
+pub(crate) const NODE_COUNT: &str = "node_count";
 /// Who wrote the file.
 pub(crate) const WRITER: &str = concat!("etlink ", env!("CARGO_PKG_VERSION"));
 
-const VERSION: u32 = 1;
-const ATTR: u32 = 2;
-
-/// Appends `GlobalMetadata` after its length. All times in the file have had `clock_offset_ns` added, and `clock_drift_ppb` of the
-/// time since `clock_at_ns`, which is since the Unix epoch by the rank's own clock.
-pub(crate) fn global_metadata(trace: &LinkedTrace, clock: &RankClock, bytes: Vec<u8>) -> Vec<u8> {
-    let mut message = Messages::after(bytes, ATTR);
+/// Appends `GlobalMetadata` after its length. All times in the file have had `clock_offset_ns`
+/// added, and `clock_drift_ppb` of the time since `clock_at_ns`, which is since the Unix epoch by
+/// the rank's own clock.
+///
+/// `node_count` is how many nodes follow. A cut between two messages leaves a file that is whole to
+/// any reader: no message states that it is the last. Stock readers keep attributes of metadata
+/// without looking at them (chakra's `et_feeder.cpp` skips the message, its Python tools print it).
+pub(crate) fn global_metadata(
+    trace: &LinkedTrace,
+    clock: &RankClock,
+    node_count: u64,
+    bytes: Vec<u8>,
+) -> Vec<u8> {
+    let mut message = MessageWriter::after(bytes, metadata::ATTR);
     message.begin();
-    message.text(VERSION, SCHEMA_VERSION);
+    message.text(metadata::VERSION, SCHEMA_VERSION);
     let host = trace.host.as_ref().map(|host| &host.header);
     let schema = host.map_or("", |header| &header.schema);
     message.attr_text(
@@ -35,6 +45,7 @@ pub(crate) fn global_metadata(trace: &LinkedTrace, clock: &RankClock, bytes: Vec
         },
     );
     message.attr_text("writer", WRITER);
+    message.attr_uint(NODE_COUNT, node_count);
     if let Some(pid) = pid(trace) {
         message.attr_uint("pid", pid);
     }

@@ -3,32 +3,35 @@
 //! ```text
 //! length GlobalMetadata, length Node 0, length Node 1, …
 //! ```
-//! Lengths are varints. Nodes are those of the linked graph in its order, so ids ascend with
-//! time, which is how ASTRA-sim chooses among ready nodes. `ctrl_deps` are program order,
-//! waits of calls and handoffs, `data_deps` launches, stream order, event waits and tensors; simulators wait
-//! for both alike. Nothing but
-//! COMP, COMM_COLL, COMM_SEND and COMM_RECV nodes is written: ASTRA-sim aborts on metadata
-//! nodes. O(nodes + edges).
+//! Lengths are varints. Nodes are those of the linked graph in its order, so ids ascend with time,
+//! which is how ASTRA-sim chooses among ready nodes. `ctrl_deps` are program order, waits of calls
+//! and handoffs, `data_deps` launches, stream order, event waits and tensors; simulators wait for
+//! both alike. Nothing but COMP, COMM_COLL, COMM_SEND and COMM_RECV nodes is written: ASTRA-sim
+//! aborts on metadata nodes. O(nodes + edges).
 
-pub(crate) mod comm;
+pub(crate) mod communication;
+mod jsonizer;
 pub(crate) mod metadata;
 mod node;
 mod part;
 mod plan;
+mod read;
+mod roofline;
 mod rounding;
-mod wire;
-mod works;
 
 #[cfg(test)]
 mod tests;
 
-use crate::relay;
+pub(crate) use jsonizer::read_jsonizer;
+pub(crate) use read::read_et;
+
+use crate::ordered_writer;
 use crate::{WriteOptions, WriteSummary};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::GroupResolver;
 use node::Encoder;
-use part::Graph;
-use plan::Plan;
+use part::PartGraph;
+use plan::EtPlan;
 use std::io;
 
 /// Nodes in a block; some 300 KB.
@@ -44,15 +47,16 @@ pub fn write_et(
     out: &mut (impl io::Write + Send),
 ) -> io::Result<WriteSummary> {
     let groups = GroupResolver::new(trace);
-    let graph = Graph::of(trace, &groups, options);
-    let plan = Plan::of(trace, &graph, options);
+    let graph = PartGraph::of(trace, &groups, options);
+    let plan = EtPlan::of(trace, &graph, options);
     let nodes = graph.len();
-    let mut summary = relay::write(
+    let node_count = plan.node_count(&graph, options);
+    let mut summary = ordered_writer::write(
         out,
         nodes.div_ceil(BLOCK_NODES).max(1),
         |block, mut bytes| {
             if block == 0 {
-                bytes = metadata::global_metadata(trace, &options.clock, bytes);
+                bytes = metadata::global_metadata(trace, &options.clock, node_count, bytes);
             }
             let mut encoder = Encoder::new(trace, &graph, &groups, options, &plan, bytes);
             let from = block * BLOCK_NODES;
@@ -60,6 +64,10 @@ pub fn write_et(
             Ok(encoder.finish())
         },
     )?;
+    debug_assert_eq!(
+        summary.nodes, node_count,
+        "the first message states the count"
+    );
     summary.demoted = graph.demoted;
     Ok(summary)
 }

@@ -1,43 +1,31 @@
 //! One node: fields, dependencies and attributes.
 
-use super::comm::{Comm, PgName, comm_of};
-use super::part::Graph;
-use super::plan::{Plan, is_left_out};
-use super::wire::Messages;
+use super::communication::{PgName, SimulatedComm, comm_of};
+use super::part::PartGraph;
+use super::plan::{EtPlan, is_left_out};
 use crate::captured::captured;
+use crate::ordered_writer::OutputBlock;
 use crate::proto::NodeType;
-use crate::relay::Block;
-use crate::{Latency, WriteOptions, WriteSummary, utf8};
+use crate::wire::schema::node as field;
+use crate::wire::write::MessageWriter;
+use crate::{LatencyMode, WriteOptions, WriteSummary, utf8};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::roofline::RooflineWork;
 use etlink_link::{CollectiveRef, Edge, EdgeKind, LinkedTrace, Node, NodeDeps, NodeKind};
 use etlink_model::{CollectiveKind, CpuOps, DurationNs, OpIdx, RowIdx, RowKind, TrackLabel};
 
-/// Field numbers of `Node`.
-mod field {
-    pub(super) const ID: u32 = 1;
-    pub(super) const NAME: u32 = 2;
-    pub(super) const TYPE: u32 = 3;
-    pub(super) const CTRL_DEPS: u32 = 4;
-    pub(super) const DATA_DEPS: u32 = 5;
-    pub(super) const START: u32 = 6;
-    pub(super) const DURATION: u32 = 7;
-    pub(super) const INPUTS: u32 = 8;
-    pub(super) const OUTPUTS: u32 = 9;
-    pub(super) const ATTR: u32 = 10;
-}
-
-/// `tensor_size` of a device node is no less: ASTRA-sim aborts at a node that takes less than a nanosecond, which this does not below 16 TB/s.
+/// `tensor_size` of a device node is no less: ASTRA-sim aborts at a node that takes less than a
+/// nanosecond, which this does not below 16 TB/s.
 const MIN_DEVICE_BYTES: u64 = 16_384;
 
 /// Encodes nodes of a trace, each by itself.
 pub(crate) struct Encoder<'t> {
     trace: &'t LinkedTrace,
-    graph: &'t Graph<'t>,
+    graph: &'t PartGraph<'t>,
     groups: &'t GroupResolver<'t>,
     options: &'t WriteOptions<'t>,
-    plan: &'t Plan,
-    message: Messages,
+    plan: &'t EtPlan,
+    message: MessageWriter,
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
     /// Nodes that are not written, whose deps are still to be taken.
@@ -49,13 +37,13 @@ impl<'t> Encoder<'t> {
     /// Appends nodes to `bytes`.
     pub(crate) fn new(
         trace: &'t LinkedTrace,
-        graph: &'t Graph<'t>,
+        graph: &'t PartGraph<'t>,
         groups: &'t GroupResolver<'t>,
         options: &'t WriteOptions<'t>,
-        plan: &'t Plan,
+        plan: &'t EtPlan,
         bytes: Vec<u8>,
     ) -> Self {
-        let message = Messages::after(bytes, field::ATTR);
+        let message = MessageWriter::after(bytes, field::ATTR);
         let (ctrl_deps, data_deps, left_out, summary) =
             (vec![], vec![], vec![], WriteSummary::default());
         Encoder {
@@ -73,8 +61,8 @@ impl<'t> Encoder<'t> {
     }
 
     /// What was appended to, and what it is.
-    pub(crate) fn finish(self) -> Block {
-        Block {
+    pub(crate) fn finish(self) -> OutputBlock {
+        OutputBlock {
             bytes: self.message.bytes(),
             summary: self.summary,
         }
@@ -108,10 +96,12 @@ impl<'t> Encoder<'t> {
         self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
         self.message.list(field::DATA_DEPS, &self.data_deps);
         let start_us = self.aligned(node.start.0).div_euclid(1000);
+        self.message.uint(
+            field::START_TIME_MICROS,
+            u64::try_from(start_us).unwrap_or(0),
+        );
         self.message
-            .uint(field::START, u64::try_from(start_us).unwrap_or(0));
-        self.message
-            .uint(field::DURATION, self.plan.duration_us[index]);
+            .uint(field::DURATION_MICROS, self.plan.duration_us[index]);
         self.attributes(index, &node, comm.as_ref());
         if node.kind == NodeKind::Collective {
             self.communication(record.as_ref(), trace.name(&node));
@@ -137,15 +127,15 @@ impl<'t> Encoder<'t> {
         self.message.list(field::CTRL_DEPS, &self.ctrl_deps);
         self.message.list(field::DATA_DEPS, &self.data_deps);
         self.message.uint(
-            field::START,
+            field::START_TIME_MICROS,
             u64::try_from(start_ns.div_euclid(1000)).unwrap_or(0),
         );
         self.message
-            .uint(field::DURATION, self.plan.latency_us[index]);
+            .uint(field::DURATION_MICROS, self.plan.latency_us[index]);
         self.message.attr_bool("is_cpu_op", !node.on_device);
         self.message.attr_text("kind", "latency");
-        if node.on_device {
-            self.roofline(true, Some(RooflineWork::default()));
+        if node.on_device && self.plan.roofline.is_some() {
+            self.roofline_attributes(true, Some(RooflineWork::default()));
         }
         self.message.attr_int("start_ns", start_ns);
         self.message.attr_int("duration_ns", latency.0);
@@ -163,8 +153,8 @@ impl<'t> Encoder<'t> {
         self.ctrl_deps.push(id);
     }
 
-    /// Sorts the deps of a node by meaning; a node that is waited for twice is named once. For a node that is not
-    /// written stand those that it waits for.
+    /// Sorts the deps of a node by meaning; a node that is waited for twice is named once. For a
+    /// node that is not written stand those that it waits for.
     fn deps(&mut self, index: usize) {
         self.ctrl_deps.clear();
         self.data_deps.clear();
@@ -190,7 +180,7 @@ impl<'t> Encoder<'t> {
         }
         if let Some(before) = self
             .plan
-            .turn_after(index)
+            .serialized_after(index)
             .map(|before| self.plan.id(before))
             && !self.ctrl_deps.contains(&before)
             && !self.data_deps.contains(&before)
@@ -200,7 +190,7 @@ impl<'t> Encoder<'t> {
         self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
     }
 
-    fn attributes(&mut self, index: usize, node: &Node, comm: Option<&Comm<'_>>) {
+    fn attributes(&mut self, index: usize, node: &Node, comm: Option<&SimulatedComm<'_>>) {
         self.message
             .attr_bool("is_cpu_op", comm.is_none() && !node.on_device);
         self.message.attr_text(
@@ -211,21 +201,15 @@ impl<'t> Encoder<'t> {
             .attr_int("start_ns", self.aligned(node.start.0));
         self.message
             .attr_int("duration_ns", self.plan.duration[index].0);
-        if self.options.latency == Latency::Fold && self.plan.latency[index] > DurationNs(0) {
+        if self.options.latency == LatencyMode::Fold && self.plan.latency[index] > DurationNs(0) {
             self.message
                 .attr_int("latency_ns", self.plan.latency[index].0);
         }
         if let Some(comm) = comm {
-            self.simulated(comm);
+            self.simulator_attributes(comm);
         }
-        if comm.is_none() {
-            self.roofline(
-                node.on_device,
-                self.plan
-                    .works
-                    .as_ref()
-                    .and_then(|works| works.of_node(self.trace, node)),
-            );
+        if let (None, Some(roofline)) = (comm, &self.plan.roofline) {
+            self.roofline_attributes(node.on_device, roofline.node_work(self.trace, node));
         }
         if let Some(communication) = self.plan.transfer_of(index) {
             self.message
@@ -239,8 +223,8 @@ impl<'t> Encoder<'t> {
     }
 
     /// What a simulator with a roofline reads.
-    fn roofline(&mut self, on_device: bool, work: Option<RooflineWork>) {
-        let Some(work) = work.filter(|_| self.plan.works.is_some()) else {
+    fn roofline_attributes(&mut self, on_device: bool, work: Option<RooflineWork>) {
+        let Some(work) = work else {
             return;
         };
         let least = if on_device { MIN_DEVICE_BYTES } else { 1 };
@@ -392,9 +376,9 @@ impl<'t> Encoder<'t> {
     /// What the simulator reads of a communication node. Ranks and tag are `int32`, the type
     /// that Chakra's first feeder asks for. The tag is always 0: `Seq` is a rank's own count
     /// and differs between the two sides, while messages with one tag match in order.
-    fn simulated(&mut self, comm: &Comm<'_>) {
+    fn simulator_attributes(&mut self, comm: &SimulatedComm<'_>) {
         match *comm {
-            Comm::Collective { kind, bytes, group } => {
+            SimulatedComm::Collective { kind, bytes, group } => {
                 self.message.attr_int("comm_type", i64::from(kind as i32));
                 self.message.attr_int("comm_size", bytes);
                 match group {
@@ -405,7 +389,7 @@ impl<'t> Encoder<'t> {
                     }
                 }
             }
-            Comm::PointToPoint {
+            SimulatedComm::PointToPoint {
                 send,
                 peer,
                 own,
@@ -477,11 +461,11 @@ fn implied(edges: NodeDeps<'_>, edge: Edge) -> bool {
     earlier.any(|kind| edges.contains(kind, edge.from))
 }
 
-fn node_type(comm: Option<&Comm<'_>>) -> NodeType {
+fn node_type(comm: Option<&SimulatedComm<'_>>) -> NodeType {
     match comm {
         None => NodeType::CompNode,
-        Some(Comm::Collective { .. }) => NodeType::CommCollNode,
-        Some(Comm::PointToPoint { send: true, .. }) => NodeType::CommSendNode,
-        Some(Comm::PointToPoint { send: false, .. }) => NodeType::CommRecvNode,
+        Some(SimulatedComm::Collective { .. }) => NodeType::CommCollNode,
+        Some(SimulatedComm::PointToPoint { send: true, .. }) => NodeType::CommSendNode,
+        Some(SimulatedComm::PointToPoint { send: false, .. }) => NodeType::CommRecvNode,
     }
 }

@@ -1,19 +1,20 @@
 //! What nodes need to know of the nodes before them, so that they can be encoded in any order.
 
-use super::part::Graph;
+use super::part::PartGraph;
+use super::roofline::RooflineWorks;
 use super::rounding::Rounding;
-use super::works::Works;
-use crate::{Latency, Part, WriteOptions};
+use crate::{LatencyMode, TracePart, WriteOptions};
 use etlink_link::ranks::RankSummary;
-use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
+use etlink_link::{EdgeKind, LinkedTrace, NodeKind, Nodes};
 use etlink_model::DurationNs;
 use rayon::prelude::*;
 
-/// A piece of an op or call that is no longer than this, not its first, is written with what its thread did just before.
+/// A piece of an op or call that is no longer than this, not its first, is written with what its
+/// thread did just before.
 const SHORT: DurationNs = DurationNs(1_000);
 
 /// See the columns.
-pub(crate) struct Plan {
+pub(crate) struct EtPlan {
     /// Per node, the node that it is written with: itself, or an earlier one of its thread.
     with: Vec<u32>,
     /// Per node, how long it takes, with what is written with it.
@@ -29,16 +30,20 @@ pub(crate) struct Plan {
     /// Per CPU op, the node of its first slice; `u32::MAX` = it has none.
     pub(crate) first_slice: Vec<u32>,
     /// Communications and the one before each, by node. Empty where they need not go in turn.
-    turns: Vec<(u32, u32)>,
+    serial_order: Vec<(u32, u32)>,
     /// What nodes compute and move, where that is to be written.
-    pub(crate) works: Option<Works>,
+    pub(crate) roofline: Option<RooflineWorks>,
     /// Nodes that carry out a communication of the host, and its node, by node.
     transfers: Vec<(u32, u32)>,
 }
 
-impl Plan {
+impl EtPlan {
     /// O(nodes + edges).
-    pub(crate) fn of(trace: &LinkedTrace, graph: &Graph<'_>, options: &WriteOptions<'_>) -> Plan {
+    pub(crate) fn of(
+        trace: &LinkedTrace,
+        graph: &PartGraph<'_>,
+        options: &WriteOptions<'_>,
+    ) -> EtPlan {
         let nodes = &graph.nodes;
         let mut latency: Vec<DurationNs> = (0..nodes.len())
             .into_par_iter()
@@ -46,32 +51,29 @@ impl Plan {
             .collect();
         let (with, mut duration) = joined(graph);
         if options.clock.drift.is_some_and(|drift| drift.applied) {
-            // by their ends, so that sums stay exact
-            let length = |from: i64, to: i64| {
-                DurationNs(
-                    options
-                        .aligned(trace, to)
-                        .saturating_sub(options.aligned(trace, from)),
-                )
-            };
             for (node, start) in nodes.start.iter().enumerate() {
-                duration[node] = length(start.0, start.0.saturating_add(duration[node].0));
-                latency[node] = length(start.0.saturating_sub(latency[node].0), start.0);
+                // by their ends, so that sums stay exact
+                let ready = start.0.saturating_sub(latency[node].0);
+                let end = start.0.saturating_add(duration[node].0);
+                let [ready, start, end] =
+                    [ready, start.0, end].map(|time| options.aligned(trace, time));
+                duration[node] = DurationNs(end.saturating_sub(start));
+                latency[node] = DurationNs(start.saturating_sub(ready));
             }
         }
-        let turns = if options.in_turn {
-            turns(graph, options)
+        let serial_order = if options.serialize_comms {
+            serial_order(graph, options)
         } else {
             vec![]
         };
         let first_slice = first_slices(trace, graph);
-        let works = options.work.then(|| Works::of(trace));
-        let transfers = if options.part == Part::Whole {
+        let roofline = options.roofline.then(|| RooflineWorks::of(trace));
+        let transfers = if options.part == TracePart::Whole {
             transfers(trace)
         } else {
             vec![]
         };
-        let mut plan = Plan {
+        let mut plan = EtPlan {
             with,
             duration,
             latency,
@@ -79,12 +81,12 @@ impl Plan {
             latency_us: vec![],
             ids: vec![],
             first_slice,
-            turns,
-            works,
+            serial_order,
+            roofline,
             transfers,
         };
         plan.round(trace, graph, options);
-        if options.latency == Latency::Node || options.no_gaps {
+        if options.latency == LatencyMode::Node || options.no_gaps {
             let mut next = 0;
             for node in 0..nodes.len() {
                 next += u64::from(plan.has_latency_node(node));
@@ -95,11 +97,11 @@ impl Plan {
         plan
     }
 
-    /// A thread that only looks on takes no time for its gaps: simulators run one host node at a time, and its
-    /// would hold up the threads that do the work.
-    fn round(&mut self, trace: &LinkedTrace, graph: &Graph<'_>, options: &WriteOptions<'_>) {
+    /// A thread that only looks on takes no time for its gaps: simulators run one host node at a
+    /// time, and its would hold up the threads that do the work.
+    fn round(&mut self, trace: &LinkedTrace, graph: &PartGraph<'_>, options: &WriteOptions<'_>) {
         let (nodes, mode) = (&graph.nodes, options.latency);
-        let looks_on = if graph.takes.is_empty() && options.part != Part::Communication {
+        let looks_on = if graph.takes.is_empty() && options.part != TracePart::Communication {
             trace.passive_threads()
         } else {
             vec![]
@@ -117,13 +119,13 @@ impl Plan {
                 && looks_on(at)
             {
                 self.duration_us.push(0);
-                if mode == Latency::Node {
+                if mode == LatencyMode::Node {
                     self.latency_us.push(0);
                 }
                 continue;
             }
             let rounding = if on_device { &mut queues } else { &mut threads };
-            if mode == Latency::Node {
+            if mode == LatencyMode::Node {
                 self.latency_us
                     .push(rounding.micros(at, self.latency[node]));
             }
@@ -132,7 +134,7 @@ impl Plan {
     }
 
     /// Per node, the time that is to be rounded, with what is written with it.
-    fn takes(&self, graph: &Graph<'_>, mode: Latency) -> Vec<DurationNs> {
+    fn takes(&self, graph: &PartGraph<'_>, mode: LatencyMode) -> Vec<DurationNs> {
         if !graph.takes.is_empty() {
             let mut takes = graph.takes.clone();
             for (node, with) in self
@@ -147,7 +149,7 @@ impl Plan {
             return takes;
         }
         let mut takes = self.duration.clone();
-        if mode == Latency::Fold {
+        if mode == LatencyMode::Fold {
             takes
                 .iter_mut()
                 .zip(&self.latency)
@@ -172,14 +174,25 @@ impl Plan {
         self.with[node] as usize == node && !is_left_out(kind, options)
     }
 
+    /// How many nodes the file has, latencies that are nodes included. O(nodes).
+    pub(crate) fn node_count(&self, graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> u64 {
+        let mut count = 0;
+        for (node, kind) in graph.nodes.kind.iter().enumerate() {
+            if self.is_written(node, *kind, options) {
+                count += 1 + u64::from(self.has_latency_node(node));
+            }
+        }
+        count
+    }
+
     /// The communication before this one, if it is one and has to wait for its turn.
-    pub(crate) fn turn_after(&self, node: usize) -> Option<usize> {
+    pub(crate) fn serialized_after(&self, node: usize) -> Option<usize> {
         let node = u32::try_from(node).ok()?;
         let at = self
-            .turns
+            .serial_order
             .binary_search_by_key(&node, |(node, _)| *node)
             .ok()?;
-        Some(self.turns[at].1 as usize)
+        Some(self.serial_order[at].1 as usize)
     }
 
     /// The communication that a node carries out, if that is another node.
@@ -220,24 +233,21 @@ pub(crate) fn is_left_out(kind: NodeKind, options: &WriteOptions<'_>) -> bool {
     options.no_gaps && kind == NodeKind::HostGap
 }
 
-/// Per node, the node that it is written with, and how long that takes then. What waits for the earlier one alone waits
-/// longer by what was short, no sum changes.
-fn joined(graph: &Graph<'_>) -> (Vec<u32>, Vec<DurationNs>) {
+/// Per node, the node that it is written with, and how long that takes then. What waits for the
+/// earlier one alone waits longer by what was short, no sum changes.
+fn joined(graph: &PartGraph<'_>) -> (Vec<u32>, Vec<DurationNs>) {
     let nodes = &graph.nodes;
-    let works = |node: usize| {
-        !nodes.on_device[node] && matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::Runtime)
-    };
     let (mut with, mut duration): (Vec<u32>, _) =
         ((0..nodes.len() as u32).collect(), nodes.duration.clone());
-    for node in (0..nodes.len())
-        .filter(|node| !nodes.first[*node] && nodes.duration[*node] < SHORT && works(*node))
-    {
+    for node in (0..nodes.len()).filter(|node| {
+        !nodes.first[*node] && nodes.duration[*node] < SHORT && is_host_work(nodes, *node)
+    }) {
         let mut deps = graph.edges.deps(node).iter();
         let (Some(edge), None) = (deps.next(), deps.next()) else {
             continue;
         };
         let before = edge.from as usize;
-        if edge.kind == EdgeKind::ProgramOrder && works(before) {
+        if edge.kind == EdgeKind::ProgramOrder && is_host_work(nodes, before) {
             let target = with[before];
             with[node] = target;
             duration[target as usize] += nodes.duration[node];
@@ -247,10 +257,19 @@ fn joined(graph: &Graph<'_>) -> (Vec<u32>, Vec<DurationNs>) {
     (with, duration)
 }
 
-/// Pairs of a communication and the one before it. Where they take turns in another order than that of nodes, and that would
-/// make a circle with what they wait for otherwise, only what agrees with the order of nodes is kept.
-fn turns(graph: &Graph<'_>, options: &WriteOptions<'_>) -> Vec<(u32, u32)> {
-    let order = options.agreed.map_or(&[][..], |agreed| &agreed.turns);
+/// Whether a node is an op or a call of the host.
+fn is_host_work(nodes: &Nodes, node: usize) -> bool {
+    let is_work = matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::Runtime);
+    is_work && !nodes.on_device[node]
+}
+
+/// Pairs of a communication and the one before it. Where they go in another order
+/// than that of nodes, and that would make a circle with what they wait for otherwise, only what
+/// agrees with the order of nodes is kept.
+fn serial_order(graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> Vec<(u32, u32)> {
+    let order = options
+        .agreement
+        .map_or(&[][..], |agreement| &agreement.serial_order);
     let nodes = if order.is_empty() {
         graph.communications.clone()
     } else {
@@ -264,7 +283,7 @@ fn turns(graph: &Graph<'_>, options: &WriteOptions<'_>) -> Vec<(u32, u32)> {
     pairs
 }
 
-fn is_acyclic(graph: &Graph<'_>, turns: &[(u32, u32)]) -> bool {
+fn is_acyclic(graph: &PartGraph<'_>, serial_order: &[(u32, u32)]) -> bool {
     let deps = (0u32..).take(graph.len()).flat_map(|node| {
         graph
             .edges
@@ -272,12 +291,12 @@ fn is_acyclic(graph: &Graph<'_>, turns: &[(u32, u32)]) -> bool {
             .iter()
             .map(move |edge| (edge.from, node))
     });
-    let turns = turns.iter().map(|(node, before)| (*before, *node));
-    let graph = petgraph::graph::DiGraph::<(), ()>::from_edges(deps.chain(turns));
+    let serial_order = serial_order.iter().map(|(node, before)| (*before, *node));
+    let graph = petgraph::graph::DiGraph::<(), ()>::from_edges(deps.chain(serial_order));
     petgraph::algo::toposort(&graph, None).is_ok()
 }
 
-fn first_slices(trace: &LinkedTrace, graph: &Graph<'_>) -> Vec<u32> {
+fn first_slices(trace: &LinkedTrace, graph: &PartGraph<'_>) -> Vec<u32> {
     let nodes = &graph.nodes;
     let mut first = vec![u32::MAX; trace.device.ops.len()];
     for node in (0..nodes.len()).filter(|node| !nodes.on_device[*node]) {

@@ -40,13 +40,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_sum_is_right_to_half_a_microsecond(all in prop::collection::vec((0u32..3, 0i64..5_000), 0..300)) {
+        fn every_sum_is_right_to_half_a_microsecond(
+            all in prop::collection::vec((0u32..3, 0i64..5_000), 0..300)
+        ) {
             let mut rounding = Rounding::new(3);
             let (mut ns, mut us) = ([0i64; 3], [0i64; 3]);
             for (resource, duration) in all {
                 let at = resource as usize;
                 ns[at] += duration;
-                us[at] += i64::try_from(rounding.micros(resource, DurationNs(duration))).expect("fits");
+                let micros = rounding.micros(resource, DurationNs(duration));
+                us[at] += i64::try_from(micros).expect("fits");
                 prop_assert!((us[at] * 1000 - ns[at]).abs() <= 500);
             }
         }

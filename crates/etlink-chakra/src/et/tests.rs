@@ -1,11 +1,11 @@
 //! What is written, decoded with the generated messages.
 
 use super::*;
+use crate::agreement::{agree, simulated_sizes};
 use crate::proto::attribute_proto::Value;
 use crate::proto::{GlobalMetadata, Node, NodeType};
-use crate::ranks::{agree, simulated};
-use crate::testing::{Builder, sample};
-use crate::{Demotion, Latency};
+use crate::testing::{TraceSketch, sample};
+use crate::{Demotion, LatencyMode};
 use etlink_link::ranks::{ClockDrift, RankClock, RankSummary, join_ranks};
 use etlink_link::{EdgeKind, NodeKind};
 use proptest::prelude::*;
@@ -64,6 +64,7 @@ fn metadata_comes_first() {
         [
             "schema",
             "writer",
+            "node_count",
             "pid",
             "time",
             "start_ts",
@@ -71,7 +72,7 @@ fn metadata_comes_first() {
             "base_time_ns"
         ]
     );
-    assert_eq!(metadata.attr[2].value, Some(Value::Uint64Val(100)));
+    assert_eq!(metadata.attr[3].value, Some(Value::Uint64Val(100)));
     let (metadata, ..) = written(&LinkedTrace::default(), &WriteOptions::default());
     assert!(!metadata.attr.is_empty());
 }
@@ -167,7 +168,11 @@ fn latency_goes_into_durations_or_nodes_or_nowhere() {
             .map(|node| node.duration_micros)
             .collect()
     };
-    let (fold, node, dropped) = (of(Latency::Fold), of(Latency::Node), of(Latency::Drop));
+    let (fold, node, dropped) = (
+        of(LatencyMode::Fold),
+        of(LatencyMode::Node),
+        of(LatencyMode::Drop),
+    );
     assert_eq!(device(&fold), [5, 0, 39]);
     assert_eq!(
         [5, 6, 9].map(|index: usize| int(&fold[index], "latency_ns")),
@@ -204,7 +209,7 @@ fn latency_goes_into_durations_or_nodes_or_nowhere() {
 #[test]
 fn short_later_slices_are_written_with_what_came_before() {
     // parent | child | parent 400 ns | launch call   kernel hangs on the 400 ns
-    let mut b = Builder::new();
+    let mut b = TraceSketch::new();
     let (parent, child) = (
         b.op("parent", 0, 9_000, None),
         b.op("child", 1_000, 5_000, None),
@@ -378,14 +383,14 @@ fn joined(without_absent: bool) -> (GlobalMetadata, Vec<Node>, WriteSummary) {
     let facts = [RankSummary::from_trace(&trace, 0)];
     let agreed = agree(
         &facts,
-        &[simulated(&trace, &facts[0])],
+        &[simulated_sizes(&trace, &facts[0])],
         &join_ranks(&facts),
         without_absent,
     );
     written(
         &trace,
         &WriteOptions {
-            agreed: Some(&agreed.ranks[0]),
+            agreement: Some(&agreed.ranks[0]),
             ..WriteOptions::default()
         },
     )
@@ -409,7 +414,7 @@ fn a_group_of_all_ranks_has_a_number() {
 
 #[test]
 fn communications_go_in_turn_when_they_shall() {
-    let mut b = Builder::new();
+    let mut b = TraceSketch::new();
     let nodes = [10, 20, 30].map(|start| {
         let op = b.op("record_param_comms", start, 5, None);
         b.trace.device.ops.collective[op.index()] = b.collective(
@@ -421,11 +426,11 @@ fn communications_go_in_turn_when_they_shall() {
     });
     b.edge(EdgeKind::ProgramOrder, nodes[0], nodes[1]);
     let trace = b.done();
-    let deps = |in_turn| {
+    let deps = |serialize_comms| {
         let (_, nodes, summary) = written(
             &trace,
             &WriteOptions {
-                in_turn,
+                serialize_comms,
                 ..WriteOptions::default()
             },
         );
@@ -457,7 +462,7 @@ fn communications_go_in_turn_when_they_shall() {
 #[test]
 fn turns_in_the_order_of_ends_make_no_circle() {
     let drawn = |waits: bool| {
-        let mut b = Builder::new();
+        let mut b = TraceSketch::new();
         let nodes = [(10, 90), (20, 30)].map(|(start, duration)| {
             let op = b.op("record_param_comms", start, 5, None);
             b.trace.device.ops.collective[op.index()] = b.collective("allreduce", "Half", 64);
@@ -470,16 +475,16 @@ fn turns_in_the_order_of_ends_make_no_circle() {
         let facts = [RankSummary::from_trace(&trace, 0)];
         let mut agreed = agree(
             &facts,
-            &[simulated(&trace, &facts[0])],
+            &[simulated_sizes(&trace, &facts[0])],
             &join_ranks(&facts),
             false,
         );
-        agreed.ranks[0].turns = vec![nodes[1], nodes[0]];
+        agreed.ranks[0].serial_order = vec![nodes[1], nodes[0]];
         let (_, nodes, _) = written(
             &trace,
             &WriteOptions {
-                agreed: Some(&agreed.ranks[0]),
-                in_turn: true,
+                agreement: Some(&agreed.ranks[0]),
+                serialize_comms: true,
                 ..WriteOptions::default()
             },
         );
@@ -596,7 +601,7 @@ fn sends_and_receives_name_global_ranks() {
         ("send", NodeType::CommSendNode, 0, 1),
         ("recv", NodeType::CommRecvNode, 1, 0),
     ] {
-        let mut b = Builder::new();
+        let mut b = TraceSketch::new();
         let op = b.op("record_param_comms", 10, 500, None);
         b.trace.device.ops.collective[op.index()] = b.collective(name, "Half", 64);
         b.node(NodeKind::Collective, op.0, 10, 500);
@@ -632,7 +637,7 @@ fn the_same_bytes_every_time() {
 proptest! {
     #[test]
     fn any_name_and_time_is_written_and_read_back(name in "\\PC*", start in any::<i64>(), durations in prop::collection::vec(0i64..3_000, 1..40)) {
-        let mut b = Builder::new();
+        let mut b = TraceSketch::new();
         let op = b.op(&name, start, 1, None);
         for (at, &duration) in durations.iter().enumerate() {
             b.slice(NodeKind::HostOp, op.0, at == 0, start, duration);
@@ -651,11 +656,11 @@ proptest! {
 
 #[test]
 fn what_nodes_compute_and_move() {
-    let of = |work| {
+    let of = |roofline| {
         written(
             &sample(true),
             &WriteOptions {
-                work,
+                roofline,
                 ..WriteOptions::default()
             },
         )

@@ -6,15 +6,15 @@ use serde::Serialize;
 use std::io;
 
 /// Writes the list; `chakra_converter` makes each attribute a member of its node.
-pub(crate) struct Attrs<'o> {
+pub(crate) struct AttrWriter<'o> {
     out: &'o mut Vec<u8>,
     any: bool,
 }
 
-impl<'o> Attrs<'o> {
+impl<'o> AttrWriter<'o> {
     pub(crate) fn begin(out: &'o mut Vec<u8>) -> Self {
         out.extend_from_slice(b"\"attrs\": [");
-        Attrs { out, any: false }
+        AttrWriter { out, any: false }
     }
 
     pub(crate) fn end(self) {

@@ -15,17 +15,20 @@ mod attrs;
 mod json;
 mod node;
 mod plan;
+mod read;
 mod schema;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use read::read_etplus;
+
 use crate::WriteSummary;
 use crate::et::metadata;
-use crate::relay::{self, Block};
+use crate::ordered_writer::{self, OutputBlock};
 use etlink_link::LinkedTrace;
 use node::NodeWriter;
-use plan::Plan;
+use plan::EtPlusPlan;
 use std::io::{self, Write};
 
 /// Nodes in a block; some 500 KB.
@@ -42,10 +45,10 @@ pub fn write_etplus(
     trace: &LinkedTrace,
     out: &mut (impl Write + Send),
 ) -> io::Result<WriteSummary> {
-    let plan = Plan::new(trace);
+    let plan = EtPlusPlan::new(trace);
     let lines = plan.lines();
     let blocks = lines.div_ceil(BLOCK_LINES);
-    let summary = relay::write(out, blocks as usize, |block, mut bytes| {
+    let summary = ordered_writer::write(out, blocks as usize, |block, mut bytes| {
         let first = block as u64 * BLOCK_LINES;
         let mut nodes = NodeWriter::new(trace, &plan);
         if first == 0 {
@@ -55,7 +58,7 @@ pub fn write_etplus(
         if first + BLOCK_LINES >= lines {
             tail(trace, &mut bytes)?;
         }
-        Ok(Block {
+        Ok(OutputBlock {
             bytes,
             summary: nodes.summary,
         })
@@ -89,7 +92,7 @@ fn tail(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
 }
 
 fn start_ms(trace: &LinkedTrace) -> i64 {
-    let said = trace.host.as_ref().and_then(|host| host.header.start_ms);
-    let first = || trace.device.window().map_or(0, |(start, _)| start.0);
-    said.unwrap_or_else(|| first().div_euclid(1_000_000)).max(0)
+    let stated = trace.host.as_ref().and_then(|host| host.header.start_ms);
+    let first_ns = trace.device.window().map_or(0, |(start, _)| start.0);
+    stated.unwrap_or(first_ns.div_euclid(1_000_000)).max(0)
 }

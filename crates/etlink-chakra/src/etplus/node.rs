@@ -1,7 +1,7 @@
 //! One line: a node of the tree, or a device row.
 
-use super::attrs::Attrs;
-use super::plan::{NONE, Plan, Source};
+use super::attrs::AttrWriter;
+use super::plan::{EtPlusPlan, NONE, NodeSource};
 use super::{json, schema};
 use crate::WriteSummary;
 use crate::captured::captured;
@@ -19,7 +19,7 @@ const USER_SCOPE: u64 = 7;
 /// `chakra_trace_link` writes them and `chakra_converter` wants them.
 pub(crate) struct NodeWriter<'t> {
     trace: &'t LinkedTrace,
-    plan: &'t Plan,
+    plan: &'t EtPlusPlan,
     strides: bool,
     /// Arguments and attributes of the last entry.
     body: Vec<u8>,
@@ -27,7 +27,7 @@ pub(crate) struct NodeWriter<'t> {
 }
 
 impl<'t> NodeWriter<'t> {
-    pub(crate) fn new(trace: &'t LinkedTrace, plan: &'t Plan) -> Self {
+    pub(crate) fn new(trace: &'t LinkedTrace, plan: &'t EtPlusPlan) -> Self {
         NodeWriter {
             trace,
             plan,
@@ -117,22 +117,22 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    fn op_of(&self, source: Source) -> Option<OpIdx> {
+    fn op_of(&self, source: NodeSource) -> Option<OpIdx> {
         match source {
-            Source::Op(op) => OpIdx(op).get(),
-            Source::Host(node) => OpIdx(self.plan.host_op[node as usize]).get(),
-            Source::Process | Source::Thread { .. } => None,
+            NodeSource::Op(op) => OpIdx(op).get(),
+            NodeSource::Host(node) => OpIdx(self.plan.host_op[node as usize]).get(),
+            NodeSource::Process | NodeSource::Thread { .. } => None,
         }
     }
 
-    fn name(&self, source: Source) -> &'t str {
+    fn name(&self, source: NodeSource) -> &'t str {
         match (source, &self.trace.host) {
-            (Source::Host(node), Some(host)) => host.names.get(host.nodes.name[node as usize]),
-            (Source::Op(op), _) => self
+            (NodeSource::Host(node), Some(host)) => host.names.get(host.nodes.name[node as usize]),
+            (NodeSource::Op(op), _) => self
                 .trace
                 .device_name(self.trace.device.ops.name[op as usize]),
-            (Source::Process, _) => PROCESS,
-            (Source::Thread { .. } | Source::Host(_), _) => THREAD,
+            (NodeSource::Process, _) => PROCESS,
+            (NodeSource::Thread { .. } | NodeSource::Host(_), _) => THREAD,
         }
     }
 
@@ -141,9 +141,9 @@ impl<'t> NodeWriter<'t> {
         self.body.clear();
         let source = self.plan.entries[entry].source;
         match (source, &self.trace.host, self.op_of(source)) {
-            (Source::Host(node), Some(host), op) => self.host_body(host, node as usize, op),
-            (Source::Op(_), _, Some(op)) => self.op_body(op),
-            (Source::Thread { tid }, ..) => self.root_body(u64::from(tid)),
+            (NodeSource::Host(node), Some(host), op) => self.host_body(host, node as usize, op),
+            (NodeSource::Op(_), _, Some(op)) => self.op_body(op),
+            (NodeSource::Thread { tid }, ..) => self.root_body(u64::from(tid)),
             _ => self.root_body(0),
         }
     }
@@ -168,7 +168,7 @@ impl<'t> NodeWriter<'t> {
                 names: &host.names,
             }),
         };
-        let mut attrs = Attrs::begin(&mut self.body);
+        let mut attrs = AttrWriter::begin(&mut self.body);
         attrs.uint("rf_id", nodes.rf_id[node].0)?;
         attrs.uint("fw_parent", fw_parent.unwrap_or(0))?;
         attrs.int("seq_id", nodes.seq_id[node])?;
@@ -190,9 +190,9 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    fn host_lists<'h>(&self, host: &'h HostTrace, list: &ValueList) -> Lists<'h> {
+    fn host_lists<'h>(&self, host: &'h HostTrace, list: &ValueList) -> ArgLists<'h> {
         let name = |id: NameId| host.names.get(id).as_bytes();
-        Lists {
+        ArgLists {
             values: host.span(list.values),
             shapes: name(list.shapes),
             types: name(list.types),
@@ -206,16 +206,16 @@ impl<'t> NodeWriter<'t> {
         let name = |id: NameId| trace.device_name(id).as_bytes();
         self.lists(
             "inputs",
-            Lists {
+            ArgLists {
                 shapes: name(ops.shapes[at]),
                 types: name(ops.types[at]),
-                ..Lists::default()
+                ..ArgLists::default()
             },
         );
-        self.lists("outputs", Lists::default());
+        self.lists("outputs", ArgLists::default());
         let scope = if ops.annotation[at] { USER_SCOPE } else { 0 };
         let tid = ops.thread[at].index() as u64 + 1;
-        let mut attrs = Attrs::begin(&mut self.body);
+        let mut attrs = AttrWriter::begin(&mut self.body);
         attrs.uint("rf_id", ops.rf_id[at].0)?;
         attrs.uint("fw_parent", 0)?;
         attrs.int("seq_id", ops.seq_id[at])?;
@@ -231,9 +231,9 @@ impl<'t> NodeWriter<'t> {
     }
 
     fn root_body(&mut self, tid: u64) -> io::Result<()> {
-        self.lists("inputs", Lists::default());
-        self.lists("outputs", Lists::default());
-        let mut attrs = Attrs::begin(&mut self.body);
+        self.lists("inputs", ArgLists::default());
+        self.lists("outputs", ArgLists::default());
+        let mut attrs = AttrWriter::begin(&mut self.body);
         attrs.uint("rf_id", 0)?;
         attrs.uint("fw_parent", 0)?;
         attrs.int("seq_id", -1)?;
@@ -245,8 +245,8 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    fn lists(&mut self, key: &str, lists: Lists<'_>) {
-        let Lists {
+    fn lists(&mut self, key: &str, lists: ArgLists<'_>) {
+        let ArgLists {
             values,
             shapes,
             types,
@@ -274,7 +274,7 @@ impl<'t> NodeWriter<'t> {
 
 /// Parallel lists, one element per argument, as JSON text.
 #[derive(Clone, Copy, Default)]
-struct Lists<'h> {
+struct ArgLists<'h> {
     values: &'h [u8],
     shapes: &'h [u8],
     types: &'h [u8],

@@ -18,7 +18,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// Where a node comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum NodeSource {
     /// The process root, which the trace does not have.
     Process,
     /// A thread root, which the trace does not have.
@@ -31,15 +31,15 @@ pub(crate) enum Source {
 
 /// A node that is not a device row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) source: Source,
+pub(crate) struct TreeEntry {
+    pub(crate) source: NodeSource,
     /// Position of the parent; the process root is its own.
     pub(crate) parent: u32,
 }
 
 /// See the module text.
-pub(crate) struct Plan {
-    pub(crate) entries: Vec<Entry>,
+pub(crate) struct EtPlusPlan {
+    pub(crate) entries: Vec<TreeEntry>,
     /// Ids by entry.
     pub(crate) ids: Vec<u64>,
     /// Per host node: its CPU op.
@@ -50,9 +50,9 @@ pub(crate) struct Plan {
     first_row: Vec<u32>,
 }
 
-impl Plan {
+impl EtPlusPlan {
     pub(crate) fn new(trace: &LinkedTrace) -> Self {
-        let mut plan = Plan {
+        let mut plan = EtPlusPlan {
             entries: vec![],
             ids: vec![],
             host_op: vec![],
@@ -95,30 +95,30 @@ impl Plan {
             .map_or(0, |_| (trace.device.ops.len() - matched) as u64)
     }
 
-    fn push(&mut self, source: Source, parent: u32) -> u32 {
-        self.entries.push(Entry { source, parent });
+    fn push(&mut self, source: NodeSource, parent: u32) -> u32 {
+        self.entries.push(TreeEntry { source, parent });
         position(self.entries.len() - 1)
     }
 
     /// Entries from the host trace; returns who owns rows.
-    fn place_host_nodes(&mut self, trace: &LinkedTrace, host: &HostTrace) -> Owners {
-        let roots = Roots::of(host);
+    fn place_host_nodes(&mut self, trace: &LinkedTrace, host: &HostTrace) -> RowOwners {
+        let roots = TraceRoots::of(host);
         self.host_entry = vec![NONE; host.nodes.len()];
         match roots.process {
             Some(node) => {
-                self.host_entry[node] = self.push(Source::Host(position(node)), 0);
+                self.host_entry[node] = self.push(NodeSource::Host(position(node)), 0);
             }
             None => {
-                self.push(Source::Process, 0);
+                self.push(NodeSource::Process, 0);
             }
         }
         let mut thread_entry: FxHashMap<u32, u32> = FxHashMap::default();
         for tid in roots.missing_tids(host) {
-            thread_entry.insert(tid, self.push(Source::Thread { tid }, 0));
+            thread_entry.insert(tid, self.push(NodeSource::Thread { tid }, 0));
         }
         for node in 0..host.nodes.len() {
             if roots.process != Some(node) {
-                self.host_entry[node] = self.push(Source::Host(position(node)), 0);
+                self.host_entry[node] = self.push(NodeSource::Host(position(node)), 0);
             }
         }
         thread_entry.extend(
@@ -148,10 +148,10 @@ impl Plan {
         trace: &LinkedTrace,
         host: &HostTrace,
         thread_entry: &FxHashMap<u32, u32>,
-    ) -> Owners {
+    ) -> RowOwners {
         let ops = trace.device.ops.len();
         self.host_op = vec![NONE; host.nodes.len()];
-        let mut owners = Owners {
+        let mut owners = RowOwners {
             op: vec![NONE; ops],
             thread: vec![NONE; trace.device.threads.len()],
         };
@@ -184,11 +184,11 @@ impl Plan {
     }
 
     /// Entries from the device trace's CPU ops.
-    fn place_ops(&mut self, trace: &LinkedTrace) -> Owners {
-        self.push(Source::Process, 0);
+    fn place_ops(&mut self, trace: &LinkedTrace) -> RowOwners {
+        self.push(NodeSource::Process, 0);
         let threads = 1..=position(trace.device.threads.len());
         let thread: Vec<u32> = threads
-            .map(|tid| self.push(Source::Thread { tid }, 0))
+            .map(|tid| self.push(NodeSource::Thread { tid }, 0))
             .collect();
         let mut op_entry: Vec<u32> = vec![];
         for op in 0..trace.device.ops.len() {
@@ -197,16 +197,16 @@ impl Plan {
                 Some(parent) => op_entry[parent],
                 None => thread.get(on_thread).copied().unwrap_or(0),
             };
-            op_entry.push(self.push(Source::Op(position(op)), parent));
+            op_entry.push(self.push(NodeSource::Op(position(op)), parent));
         }
-        Owners {
+        RowOwners {
             op: op_entry,
             thread,
         }
     }
 
     /// Groups rows by owner; those without get a root per device.
-    fn place_rows(&mut self, trace: &LinkedTrace, owners: Owners) {
+    fn place_rows(&mut self, trace: &LinkedTrace, owners: RowOwners) {
         let rows = &trace.device.rows;
         let mut device_entry: FxHashMap<i64, u32> = FxHashMap::default();
         let mut next_tid = self.last_tid(trace).saturating_add(1);
@@ -224,7 +224,7 @@ impl Plan {
                 *device_entry.entry(device).or_insert_with(|| {
                     let tid = next_tid;
                     next_tid = next_tid.saturating_add(1);
-                    self.push(Source::Thread { tid }, 0)
+                    self.push(NodeSource::Thread { tid }, 0)
                 })
             });
         }
@@ -254,7 +254,7 @@ impl Plan {
             .iter()
             .flat_map(|host| host.nodes.tid.iter().copied());
         let made = self.entries.iter().filter_map(|entry| match entry.source {
-            Source::Thread { tid } => Some(tid),
+            NodeSource::Thread { tid } => Some(tid),
             _ => None,
         });
         host.chain(made).max().unwrap_or(0)
@@ -270,14 +270,14 @@ impl Plan {
 }
 
 /// Which entries own device rows.
-struct Owners {
+struct RowOwners {
     /// Per CPU op: its entry, else that of the nearest op around it that has one.
     op: Vec<u32>,
     /// Per host thread: its root.
     thread: Vec<u32>,
 }
 
-impl Owners {
+impl RowOwners {
     /// The owner of a row: its op's entry, else the root of the thread that launched it.
     fn of(&self, trace: &LinkedTrace, row: usize) -> u32 {
         let op = trace.row_op[row]
@@ -295,18 +295,18 @@ impl Owners {
 }
 
 /// The roots that a host trace has.
-struct Roots {
+struct TraceRoots {
     process: Option<usize>,
     /// By tid.
     threads: FxHashMap<u32, usize>,
 }
 
-impl Roots {
+impl TraceRoots {
     fn of(host: &HostTrace) -> Self {
         let roots = (0..host.nodes.len()).filter(|&node| host.is_root(node));
         let (process, threads): (Vec<usize>, Vec<usize>) =
             roots.partition(|&node| host.names.get(host.nodes.name[node]).ends_with("process]"));
-        Roots {
+        TraceRoots {
             process: process.first().copied(),
             threads: threads
                 .into_iter()
@@ -316,7 +316,8 @@ impl Roots {
         }
     }
 
-    /// The parent of an op, if it is another op, or a thread's root, that comes before: anything else is damage.
+    /// The parent of an op, if it is another op, or a thread's root, that comes before: anything
+    /// else is damage.
     fn parent(&self, host: &HostTrace, node: usize) -> Option<usize> {
         let parent = host.find(host.nodes.parent[node])?;
         (parent < node && self.process != Some(parent) && !host.is_root(node)).then_some(parent)

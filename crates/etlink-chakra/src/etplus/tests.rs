@@ -1,7 +1,7 @@
 //! What is written, parsed as JSON.
 
 use super::*;
-use crate::testing::{Builder, intern, sample};
+use crate::testing::{TraceSketch, intern, sample};
 use etlink_model::{CallIdx, OpIdx};
 use serde_json::Value;
 
@@ -283,7 +283,7 @@ fn rows_hang_on_the_nearest_op_or_thread_that_there_is() {
 
 #[test]
 fn odd_names_stay_json() {
-    let mut b = Builder::new();
+    let mut b = TraceSketch::new();
     let op = b.op("a\"\\\n\u{1}\u{2028}é", 0, 1, None);
     b.row("k\"\\", 0, 1, op, CallIdx::NONE);
     let mut trace = b.done();
@@ -305,7 +305,7 @@ fn blocks_may_begin_anywhere() {
         .inputs
         .iter_mut()
         .for_each(|list| list.shapes = broken);
-    let plan = Plan::new(&trace);
+    let plan = EtPlusPlan::new(&trace);
     let written = |lines: std::ops::Range<u64>| {
         let (mut nodes, mut out) = (NodeWriter::new(&trace, &plan), vec![]);
         nodes.lines(lines, &mut out).expect("writes");

@@ -42,7 +42,7 @@ pub struct IdLists {
 
 impl IdLists {
     /// The list of node `index`.
-    pub fn of(&self, index: usize) -> &[u64] {
+    pub fn list(&self, index: usize) -> &[u64] {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.all[start..self.ends[index]]
     }
@@ -121,7 +121,7 @@ pub struct GraphNode<'a> {
 
 /// A trace file.
 #[derive(Clone, Debug, Default)]
-pub struct Graph {
+pub struct ChakraGraph {
     /// What kind of file it is.
     pub format: FileKind,
     /// Its size, unpacked, bytes.
@@ -156,7 +156,8 @@ pub struct Graph {
     pub is_cpu_op: Vec<Option<bool>>,
     /// Communication attributes of nodes that have any, by node.
     pub comm: FxHashMap<u32, CommAttrs>,
-    /// `transfer_of`: nodes that carry out a communication, and the id of the node that communicates.
+    /// `transfer_of`: nodes that carry out a communication, and the id of the node that
+    /// communicates.
     pub transfers: Vec<(u32, u64)>,
     /// `ctrl_deps`; in ET+ and host traces the parent.
     pub ctrl_deps: IdLists,
@@ -191,7 +192,7 @@ pub struct GraphSummary {
     pub window_ns: Option<(i64, i64)>,
 }
 
-impl Graph {
+impl ChakraGraph {
     /// How many nodes.
     pub fn len(&self) -> usize {
         self.id.len()
@@ -205,6 +206,41 @@ impl Graph {
     /// Name of node `index`.
     pub fn name_of(&self, index: usize) -> &str {
         self.names.get(self.name[index])
+    }
+
+    /// Attribute `kind` of node `index`, empty where the file has none.
+    pub fn kind_of(&self, index: usize) -> &str {
+        self.names.get(self.kind[index])
+    }
+
+    /// A value of the metadata that is a whole number.
+    pub fn metadata_int(&self, key: &str) -> Option<i64> {
+        let (_, value) = self.metadata.iter().find(|(known, _)| known == key)?;
+        value.parse().ok()
+    }
+
+    /// What the times of the file count from, ns since the Unix epoch.
+    pub fn base_time_ns(&self) -> Option<i64> {
+        self.metadata_int("base_time_ns")
+    }
+
+    /// What of the file is lost, in a line; `None` if nothing is.
+    pub fn damage(&self) -> Option<String> {
+        let mut parts = vec![];
+        for finding in self.findings.damage() {
+            let first = finding.examples.first();
+            let detail = first.map_or("", |example| example.detail.as_str());
+            let detail = match detail {
+                "" => String::new(),
+                detail => format!(", first: {detail}"),
+            };
+            parts.push(format!(
+                "{} ({}{detail})",
+                finding.kind.describe(),
+                finding.count
+            ));
+        }
+        (!parts.is_empty()).then(|| format!("damage: {}", parts.join("; ")))
     }
 
     /// Where node `index` runs.

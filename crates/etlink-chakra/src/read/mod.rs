@@ -4,29 +4,26 @@
 //! bytes ── sniff ─┬─ ChakraEt   varint-delimited protobuf
 //!                 ├─ ChakraJson what chakra_jsonizer prints
 //!                 └─ EtPlus     ET+ JSON, also a plain host trace: the op tree
-//!                       └─> Graph: columns, with what was wrong as findings
+//!                       └─> ChakraGraph: columns, with what was wrong as findings
 //! ```
 //! Damage is no error as long as something can be read. Linear in the file.
 
-mod et;
-mod etplus;
 mod graph;
-mod jsonizer;
 mod sniff;
-mod wire;
 
 #[cfg(test)]
 mod tests;
 
-pub use graph::{CommAttrs, FileKind, Graph, GraphNode, GraphSummary, IdLists, Place};
+pub use graph::{ChakraGraph, CommAttrs, FileKind, GraphNode, GraphSummary, IdLists, Place};
 pub use sniff::{SNIFF_BYTES, sniff};
 
-use crate::finding::{Example, FindingKind};
+use crate::et::metadata::NODE_COUNT;
+use crate::finding::{FindingExample, FindingKind};
 use std::io::Read;
 
 /// Why a file could not be read at all.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum ChakraReadError {
     /// The source failed.
     #[error("reading stopped at byte {offset}: {source}")]
     Io {
@@ -56,8 +53,8 @@ fn found(kind: FileKind) -> &'static str {
 /// Reads a trace; the source is to be unpacked already.
 ///
 /// # Errors
-/// See [`ReadError`]; damage becomes [`Graph::findings`].
-pub fn read(mut source: impl Read + Send) -> Result<Graph, ReadError> {
+/// See [`ChakraReadError`]; damage becomes [`ChakraGraph::findings`].
+pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError> {
     let mut head = vec![];
     let wanted = SNIFF_BYTES as u64;
     // A source that fails here fails again below, where more is known about it.
@@ -66,23 +63,45 @@ pub fn read(mut source: impl Read + Send) -> Result<Graph, ReadError> {
     if head.is_empty() {
         return match early {
             None => Ok(empty()),
-            Some(source) => Err(ReadError::Io { offset: 0, source }),
+            Some(source) => Err(ChakraReadError::Io { offset: 0, source }),
         };
     }
     let whole = head.as_slice().chain(Failing(early)).chain(source);
-    match kind {
-        FileKind::ChakraEt => et::read_et(whole),
-        FileKind::ChakraJson => jsonizer::read_jsonizer(whole),
-        FileKind::EtPlus | FileKind::HostTrace => etplus::read_etplus(whole),
-        FileKind::KinetoTrace | FileKind::Unknown => Err(ReadError::NotChakra { kind }),
-    }
+    let mut graph = match kind {
+        FileKind::ChakraEt => crate::et::read_et(whole)?,
+        FileKind::ChakraJson => crate::et::read_jsonizer(whole)?,
+        FileKind::EtPlus | FileKind::HostTrace => crate::etplus::read_etplus(whole)?,
+        FileKind::KinetoTrace | FileKind::Unknown => {
+            return Err(ChakraReadError::NotChakra { kind });
+        }
+    };
+    compare_node_count(&mut graph);
+    Ok(graph)
 }
 
-fn empty() -> Graph {
-    let mut graph = Graph::default();
+/// Compares the nodes with the number that the first message states, if it states one: a file that
+/// is cut between two messages shows it nowhere else.
+fn compare_node_count(graph: &mut ChakraGraph) {
+    let Some(stated) = graph.metadata_int(NODE_COUNT) else {
+        return;
+    };
+    // nodes that could not be decoded are counted as such
+    let undecodable = graph.findings.count(FindingKind::Undecodable);
+    let present = graph.len() as u64 + undecodable;
+    let differ = stated.abs_diff(present.cast_signed());
     graph
         .findings
-        .note(FindingKind::EmptyFile, Example::default);
+        .add(FindingKind::NodeCountDiffers, differ, || FindingExample {
+            detail: format!("{present} of {stated} nodes are there"),
+            ..FindingExample::default()
+        });
+}
+
+fn empty() -> ChakraGraph {
+    let mut graph = ChakraGraph::default();
+    graph
+        .findings
+        .note(FindingKind::EmptyFile, FindingExample::default);
     graph
 }
 

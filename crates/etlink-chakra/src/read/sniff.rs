@@ -1,8 +1,9 @@
 //! What a file is, by its first bytes.
 
 use super::FileKind;
-use super::wire::{Field, next_field};
 use crate::etplus::MARK;
+use crate::wire::read::{Field, attr, next_field};
+use crate::wire::schema::{metadata, node};
 use memchr::memmem::find;
 use prost::encoding::decode_varint;
 
@@ -18,53 +19,101 @@ pub fn sniff(head: &[u8]) -> FileKind {
         .strip_prefix(b"\xEF\xBB\xBF")
         .unwrap_or(head)
         .trim_ascii_start();
-    // a message's length can be the code of a bracket
-    match text.first().map_or(FileKind::Unknown, |first| {
-        if b"{[".contains(first) {
-            sniff_json(text)
-        } else {
-            FileKind::Unknown
-        }
-    }) {
-        FileKind::Unknown if is_chakra(head) => FileKind::ChakraEt,
-        kind => kind,
+    // The length of a first message of 91 or 123 bytes is the code of a bracket, and names in it
+    // can be JSON text: what follows the bracket decides.
+    if is_metadata_first(head) {
+        FileKind::ChakraEt
+    } else if begins_like_json(text) {
+        sniff_json(text)
+    } else if is_chakra(head) {
+        FileKind::ChakraEt
+    } else {
+        FileKind::Unknown
     }
 }
 
+/// Whether a bracket is followed by what JSON allows there.
+fn begins_like_json(text: &[u8]) -> bool {
+    let Some((bracket, rest)) = text.split_first() else {
+        return false;
+    };
+    let next = rest.trim_ascii_start().first();
+    match bracket {
+        // a head that ends with the bracket can be of either
+        b'{' => next.is_none_or(|byte| b"\"}".contains(byte)),
+        b'[' => next.is_none_or(|byte| b"{[\"]-0123456789tfn".contains(byte)),
+        _ => false,
+    }
+}
+
+/// Whether the first message is whole and metadata with attributes. No JSON text is: the keys of
+/// attributes are control characters, which JSON has neither between nor in strings.
+fn is_metadata_first(head: &[u8]) -> bool {
+    let mut rest = head;
+    let Ok(length) = decode_varint(&mut rest) else {
+        return false;
+    };
+    let length = usize::try_from(length).ok();
+    let Some(mut message) = length.and_then(|length| rest.get(..length)) else {
+        return false;
+    };
+    let mut attributes = 0;
+    while !message.is_empty() {
+        match next_field(&mut message) {
+            Ok((metadata::VERSION, Field::Block(_))) => {}
+            Ok((metadata::ATTR, Field::Block(block))) if attr(block).is_ok() => attributes += 1,
+            _ => return false,
+        }
+    }
+    attributes > 0
+}
+
 fn sniff_json(text: &[u8]) -> FileKind {
-    let has = |key: &str| find(text, key.as_bytes()).is_some();
-    let has_key = |key: &str| has(&format!("\"{key}\""));
-    let any = |keys: &[&str]| keys.iter().any(|key| has_key(key));
-    if any(&[
-        "traceEvents",
-        "deviceProperties",
-        "baseTimeNanoseconds",
-        "schemaVersion",
-        "distributedInfo",
-    ]) {
+    let is_host_trace =
+        has_any_key(text, &["nodes"]) && has_any_key(text, &["schema", "ctrl_deps", "rf_id"]);
+    let is_events = has_any_key(text, &["ph"]) && has_any_key(text, &["ts", "cat", "pid"]);
+    if has_any_key(text, &KINETO_KEYS) {
         FileKind::KinetoTrace
-    } else if has_key("nodes") && any(&["schema", "ctrl_deps", "rf_id"]) {
-        let linked = any(&[MARK, "exclusive_dur", "inter_thread_dep"]);
-        if linked || process_root_first(text) {
+    } else if is_host_trace {
+        let is_linked = has_any_key(text, &[MARK, "exclusive_dur", "inter_thread_dep"]);
+        if is_linked || process_root_first(text) {
             FileKind::EtPlus
         } else {
             FileKind::HostTrace
         }
-    } else if any(&[
-        "int64Val",
-        "stringVal",
-        "uint64Val",
-        "boolVal",
-        "dataDeps",
-        "ctrlDeps",
-        "durationMicros",
-    ]) {
+    } else if has_any_key(text, &PROTOBUF_JSON_KEYS) {
         FileKind::ChakraJson
-    } else if has_key("ph") && any(&["ts", "cat", "pid"]) {
+    } else if is_events {
         FileKind::KinetoTrace
     } else {
         FileKind::Unknown
     }
+}
+
+/// Keys of Kineto's document (`output_json.cpp` of libkineto).
+const KINETO_KEYS: [&str; 5] = [
+    "traceEvents",
+    "deviceProperties",
+    "baseTimeNanoseconds",
+    "schemaVersion",
+    "distributedInfo",
+];
+
+/// Keys of nodes and attributes as protobuf's JSON writes them.
+const PROTOBUF_JSON_KEYS: [&str; 7] = [
+    "int64Val",
+    "stringVal",
+    "uint64Val",
+    "boolVal",
+    "dataDeps",
+    "ctrlDeps",
+    "durationMicros",
+];
+
+/// Whether one of these words stands in quotes in the text.
+fn has_any_key(text: &[u8], keys: &[&str]) -> bool {
+    keys.iter()
+        .any(|key| find(text, format!("\"{key}\"").as_bytes()).is_some())
 }
 
 fn process_root_first(text: &[u8]) -> bool {
@@ -93,8 +142,8 @@ fn is_chakra(head: &[u8]) -> bool {
     let mut fields = 0;
     while !message.is_empty() {
         let known = match next_field(&mut message) {
-            Ok((tag, Field::Block(_))) => matches!(tag, 1 | 2 | 4 | 5 | 8..=10),
-            Ok((tag, Field::Number(_))) => matches!(tag, 1 | 3..=7),
+            Ok((tag, Field::Block(_))) => is_block(tag),
+            Ok((tag, Field::Number(_))) => is_number(tag),
             Ok(_) => false,
             Err(_) => return cut && fields > 0,
         };
@@ -104,6 +153,21 @@ fn is_chakra(head: &[u8]) -> bool {
         fields += 1;
     }
     fields > 0
+}
+
+/// Whether metadata or a node has a string, message or packed list of this number.
+fn is_block(tag: u32) -> bool {
+    let in_metadata = matches!(tag, metadata::VERSION | metadata::ATTR);
+    let in_node = matches!(
+        tag,
+        node::NAME | node::CTRL_DEPS | node::DATA_DEPS | node::INPUTS | node::OUTPUTS | node::ATTR
+    );
+    in_metadata || in_node
+}
+
+/// Whether a node has a number, or a list of numbers that is not packed, of this number.
+fn is_number(tag: u32) -> bool {
+    matches!(tag, node::ID | node::TYPE..=node::DURATION_MICROS)
 }
 
 #[cfg(test)]

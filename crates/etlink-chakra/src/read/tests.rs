@@ -4,11 +4,13 @@ use super::*;
 use crate::check::check;
 use crate::et::write_et;
 use crate::etplus::write_etplus;
-use crate::proto::NodeType;
+use crate::proto::attribute_proto::Value;
+use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType};
 use crate::testing::sample;
 use crate::{WriteOptions, finding::Findings};
 use etlink_model::TrackLabel;
 use proptest::prelude::*;
+use prost::Message;
 
 fn et_bytes() -> Vec<u8> {
     let mut bytes = vec![];
@@ -58,7 +60,7 @@ fn an_et_comes_back() {
         );
     }
     assert_eq!(
-        (graph.ctrl_deps.of(2), graph.data_deps.of(9)),
+        (graph.ctrl_deps.list(2), graph.data_deps.list(9)),
         (&[1][..], &[6, 8][..])
     );
     let comm = graph.comm_of(9);
@@ -92,7 +94,7 @@ fn an_etplus_comes_back() {
         ("gemm<float>", Some(9_000), 700)
     );
     assert_eq!(
-        (graph.ctrl_deps.of(4), graph.is_cpu_op[4]),
+        (graph.ctrl_deps.list(4), graph.is_cpu_op[4]),
         (&[4][..], Some(false))
     );
     assert_eq!(
@@ -108,7 +110,7 @@ fn a_host_trace_without_times_is_told_apart() {
          "op_schema": "", "inputs": [], "outputs": []}]}"#;
     let graph = read(text.as_bytes()).expect("reads");
     assert_eq!(
-        (graph.format, graph.ctrl_deps.of(0)),
+        (graph.format, graph.ctrl_deps.list(0)),
         (FileKind::HostTrace, &[1][..])
     );
     assert_eq!(count(&graph.findings, FindingKind::MissingAttr), 0);
@@ -153,7 +155,7 @@ fn the_jsonizers_output_is_read() {
         }
     );
     assert_eq!(
-        (graph.data_deps.of(0), graph.comm_of(1).size),
+        (graph.data_deps.list(0), graph.comm_of(1).size),
         (&[1, 2][..], Some(8))
     );
 }
@@ -178,6 +180,76 @@ fn a_cut_file_keeps_what_is_whole() {
         (graph.len(), count(&graph.findings, FindingKind::Truncated)),
         (9, 1)
     );
+}
+
+/// Every file that lacks a byte is damaged: a message that is cut shows it, a cut between two
+/// messages shows in the number of nodes.
+#[test]
+fn every_cut_is_damage() {
+    for bytes in [et_bytes(), etplus_bytes(), crate::astra::idle_rank()] {
+        assert_eq!(read(bytes.as_slice()).expect("reads").damage(), None);
+        // shorter heads are of no kind
+        for cut in 20..bytes.len() {
+            match read(&bytes[..cut]) {
+                // ET+ ends with `finish_ts`, which no node needs
+                Ok(graph) if graph.format.is_tree() && graph.len() == 10 => {}
+                Ok(graph) => assert!(graph.damage().is_some(), "cut at {cut}"),
+                Err(ChakraReadError::Json(_)) => {}
+                Err(error) => panic!("cut at {cut}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn two_files_in_one_are_damage() {
+    let twice = [et_bytes(), et_bytes()].concat();
+    let graph = read(twice.as_slice()).expect("reads");
+    assert!(count(&graph.findings, FindingKind::NodeCountDiffers) >= 10);
+}
+
+#[test]
+fn a_file_that_states_no_number_is_whole() {
+    let metadata = GlobalMetadata {
+        version: "0.0.4".into(),
+        attr: vec![],
+    };
+    let whole = et_bytes();
+    let mut nodes = whole.as_slice();
+    GlobalMetadata::decode_length_delimited(&mut nodes).expect("metadata");
+    let bytes = [metadata.encode_length_delimited_to_vec(), nodes.to_vec()].concat();
+    let graph = read(bytes.as_slice()).expect("reads");
+    assert_eq!((graph.len(), graph.damage()), (10, None));
+}
+
+/// The lengths are the codes of `[` and `{`, and the text is that of a Kineto trace.
+#[test]
+fn a_first_message_of_91_or_123_bytes_is_no_json() {
+    for length in [b'[', b'{'] {
+        let mut metadata = GlobalMetadata {
+            version: "0.0.4".into(),
+            attr: vec![AttributeProto {
+                name: "note".into(),
+                value: Some(Value::StringVal("\"traceEvents\": [{\"ph\": \"X\"".into())),
+                ..AttributeProto::default()
+            }],
+        };
+        let missing = usize::from(length) - metadata.encoded_len();
+        metadata.attr[0].name += &"x".repeat(missing);
+        let node = Node {
+            name: "{\"schemaVersion\": 1, \"traceEvents\": []}".into(),
+            r#type: NodeType::CompNode.into(),
+            ..Node::default()
+        };
+        let bytes = [
+            metadata.encode_length_delimited_to_vec(),
+            node.encode_length_delimited_to_vec(),
+        ]
+        .concat();
+        assert_eq!(bytes[0], length);
+        assert_eq!(sniff(&bytes), FileKind::ChakraEt);
+        assert_eq!(read(bytes.as_slice()).expect("reads").len(), 1);
+    }
 }
 
 #[test]
@@ -226,10 +298,12 @@ fn a_source_that_breaks_is_damage_or_an_error() {
             .as_slice()
             .chain(Breaks(std::io::ErrorKind::PermissionDenied)),
     );
-    assert!(matches!(broken, Err(ReadError::Io { offset, .. }) if offset == bytes.len() as u64));
+    assert!(
+        matches!(broken, Err(ChakraReadError::Io { offset, .. }) if offset == bytes.len() as u64)
+    );
     assert!(matches!(
         read(Breaks(std::io::ErrorKind::PermissionDenied)),
-        Err(ReadError::Io { offset: 0, .. })
+        Err(ChakraReadError::Io { offset: 0, .. })
     ));
 }
 
@@ -239,13 +313,13 @@ fn what_is_not_a_chakra_trace_is_refused_by_name() {
     assert!(kineto.to_string().contains("Kineto"), "{kineto}");
     assert!(matches!(
         read(&b"hello"[..]),
-        Err(ReadError::NotChakra {
+        Err(ChakraReadError::NotChakra {
             kind: FileKind::Unknown
         })
     ));
     assert!(matches!(
         read(&b"{\"schema\": \"1.0.1\", \"nodes\""[..]),
-        Err(ReadError::Json(_))
+        Err(ChakraReadError::Json(_))
     ));
 }
 

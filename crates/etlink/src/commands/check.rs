@@ -1,4 +1,5 @@
-//! `etlink check`: what a simulator or another reader would choke on, in each file and between those of several ranks.
+//! `etlink check`: what a simulator or another reader would choke on, in each file and between those
+//! of several ranks.
 
 use super::{print, print_json};
 use crate::Outcome;
@@ -6,7 +7,8 @@ use crate::args::Check;
 use crate::table::cut;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check::{self, RankNodes, check_ranks};
-use etlink_chakra::finding::{Example, Finding, Severity};
+use etlink_chakra::convert::GroupList;
+use etlink_chakra::finding::{Finding, FindingExample, Severity};
 use etlink_chakra::read::{FileKind, GraphSummary};
 use etlink_chakra::{astra, read};
 use etlink_run::Progress;
@@ -90,7 +92,7 @@ pub(super) fn collect(root: &Path, files: &mut Vec<PathBuf>) -> Result<Vec<Strin
         for entry in entries {
             let entry = entry.with_context(failed)?;
             let name = entry.file_name().to_string_lossy().to_lowercase();
-            let plain = name.strip_suffix(".gz").unwrap_or(&name);
+            let plain = unpacked_name(&name);
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 if !is_work_folder(&entry.path())? {
                     folders.push(entry.path());
@@ -129,7 +131,7 @@ fn one(path: &Path) -> Result<Checked> {
     let is_et = matches!(graph.format, FileKind::ChakraEt | FileKind::ChakraJson);
     let nodes = prefix_and_rank(path)
         .filter(|_| is_et)
-        .map(|(_, rank)| RankNodes::of(rank, &graph));
+        .map(|(_, rank)| RankNodes::from_graph(rank, &graph));
     Ok(Checked {
         file: path.display().to_string(),
         ok,
@@ -140,9 +142,17 @@ fn one(path: &Path) -> Result<Checked> {
     })
 }
 
-/// `<prefix>.<rank>.et`.
+/// A file's name without the ending of a compression that [`input::open`] unpacks.
+fn unpacked_name(name: &str) -> &str {
+    let packed = [".gz", ".zst"];
+    let stem = packed.iter().find_map(|ending| name.strip_suffix(ending));
+    stem.unwrap_or(name)
+}
+
+/// `<prefix>.<rank>.et`, packed or not.
 pub(super) fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
-    let stem = path.file_name()?.to_str()?.strip_suffix(".et")?;
+    let name = path.file_name()?.to_str()?;
+    let stem = unpacked_name(name).strip_suffix(".et")?;
     let (prefix, rank) = stem.rsplit_once('.')?;
     Some((
         path.with_file_name(prefix),
@@ -181,9 +191,6 @@ fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
     })
     .collect()
 }
-
-/// The ranks of groups, by `pg_name`.
-pub(super) type GroupList = BTreeMap<String, Vec<i64>>;
 
 /// The groups of the run that a written graph is of, if they are listed beside it.
 pub(super) fn groups_of(path: &Path) -> Result<GroupList> {
@@ -244,7 +251,7 @@ fn describe(checked: &Checked) -> String {
     out
 }
 
-fn place(example: &Example) -> String {
+fn place(example: &FindingExample) -> String {
     let id = example.id.map(|id| format!("node {id}"));
     let name = Some(format!("{:?}", cut(&example.name, NAME_LETTERS, 0)))
         .filter(|_| !example.name.is_empty());

@@ -1,10 +1,10 @@
 //! Lets all ranks run as far as they can.
 
-use super::{RankNodes, Table, What, comm};
+use super::{MatchTable, RankComm, RankNodes, comm};
 use crate::finding::{FindingKind, Findings};
 
 /// How far a rank has come.
-struct Progress {
+struct RankProgress {
     /// Per node, how many of those it waits for have not run.
     waits: Vec<u32>,
     /// Per node, its entry in `comms`; `u32::MAX`: it computes.
@@ -15,8 +15,8 @@ struct Progress {
 }
 
 /// Runs, and names what waits for ever.
-pub(super) fn run(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
-    let mut state: Vec<Progress> = ranks.iter().map(Progress::new).collect();
+pub(super) fn run(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findings) {
+    let mut state: Vec<RankProgress> = ranks.iter().map(RankProgress::new).collect();
     let mut here: Vec<Vec<(u32, u32)>> = vec![vec![]; table.needs.len()];
     let mut ready: Vec<(u32, u32)> = vec![];
     for (at, rank) in (0u32..).zip(ranks) {
@@ -33,16 +33,16 @@ pub(super) fn run(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
             finish(ranks, &mut state, at, node, &mut ready);
             continue;
         };
-        let joint = table.of[at as usize][entry as usize] as usize;
-        let arrived = &mut here[joint];
+        let matched = table.of[at as usize][entry as usize] as usize;
+        let arrived = &mut here[matched];
         arrived.push((at, node));
-        if matches!(communication.what, What::Send(_)) {
+        if matches!(communication.what, RankComm::Send(_)) {
             finish(ranks, &mut state, at, node, &mut ready);
         }
-        if arrived.len() == table.needs[joint] {
+        if arrived.len() == table.needs[matched] {
             for (at, node) in std::mem::take(arrived) {
                 let entry = state[at as usize].comm[node as usize];
-                if !matches!(comm(ranks, (at, entry)).1.what, What::Send(_)) {
+                if !matches!(comm(ranks, (at, entry)).1.what, RankComm::Send(_)) {
                     finish(ranks, &mut state, at, node, &mut ready);
                 }
             }
@@ -57,13 +57,13 @@ pub(super) fn run(ranks: &[RankNodes], table: &Table, findings: &mut Findings) {
     report(ranks, &state, table, findings);
 }
 
-impl Progress {
-    fn new(rank: &RankNodes) -> Progress {
+impl RankProgress {
+    fn new(rank: &RankNodes) -> RankProgress {
         let mut comm = vec![u32::MAX; rank.waits.len()];
         for (entry, communication) in (0..).zip(&rank.comms) {
             comm[communication.node as usize] = entry;
         }
-        Progress {
+        RankProgress {
             waits: rank.waits.clone(),
             comm,
             ran: 0,
@@ -75,7 +75,7 @@ impl Progress {
 /// A node has run: who waited for it alone is ready.
 fn finish(
     ranks: &[RankNodes],
-    state: &mut [Progress],
+    state: &mut [RankProgress],
     at: u32,
     node: u32,
     ready: &mut Vec<(u32, u32)>,
@@ -92,40 +92,51 @@ fn finish(
 }
 
 /// Names, for each rank that does not end, the first communication that it waits in and for whom.
-fn report(ranks: &[RankNodes], state: &[Progress], table: &Table, findings: &mut Findings) {
-    let sides: Vec<&Vec<(u32, u32)>> = table.joints.values().collect();
+fn report(
+    ranks: &[RankNodes],
+    state: &[RankProgress],
+    table: &MatchTable,
+    findings: &mut Findings,
+) {
+    let sides: Vec<&Vec<(u32, u32)>> = table.matches.values().collect();
     for (at, (rank, progress)) in ranks.iter().zip(state).enumerate() {
         let left = rank.waits.len() - progress.ran;
         let stuck = progress
             .waiting
             .iter()
-            .filter(|entry| !matches!(rank.comms[**entry as usize].what, What::Send(_)));
+            .filter(|entry| !matches!(rank.comms[**entry as usize].what, RankComm::Send(_)));
         let Some(&entry) = stuck.min().filter(|_| left > 0) else {
             continue;
         };
-        let waits_for = || {
-            let joint = sides[table.of[at][entry as usize] as usize].iter();
-            let others = joint
-                .filter(|(other, _)| *other as usize != at)
-                .filter(|(other, entry)| !state[*other as usize].waiting.contains(entry));
-            let others: Vec<String> = others
-                .map(|(other, _)| ranks[*other as usize].rank.to_string())
-                .collect();
-            match &others[..] {
-                [] => "for ranks that do not have it".to_owned(),
-                [one] => format!("for rank {one}"),
-                all => format!("for ranks {}", all.join(", ")),
-            }
-        };
-        let detail = || {
-            format!(
-                "waits here {}; {left} of {} nodes never run",
-                waits_for(),
-                rank.waits.len()
-            )
-        };
         findings.note(FindingKind::Stuck, || {
-            rank.example(&rank.comms[entry as usize], detail())
+            let others = &sides[table.of[at][entry as usize] as usize];
+            let detail = format!(
+                "waits here {}; {left} of {} nodes never run",
+                missing_ranks(ranks, state, at, others),
+                rank.waits.len()
+            );
+            rank.example(&rank.comms[entry as usize], detail)
         });
+    }
+}
+
+/// For which ranks the rank at place `at` waits: those of a match that have not come to it.
+fn missing_ranks(
+    ranks: &[RankNodes],
+    state: &[RankProgress],
+    at: usize,
+    sides: &[(u32, u32)],
+) -> String {
+    let mut missing = vec![];
+    for (other, entry) in sides {
+        let has_come = state[*other as usize].waiting.contains(entry);
+        if *other as usize != at && !has_come {
+            missing.push(ranks[*other as usize].rank.to_string());
+        }
+    }
+    match &missing[..] {
+        [] => "for ranks that do not have it".to_owned(),
+        [one] => format!("for rank {one}"),
+        all => format!("for ranks {}", all.join(", ")),
     }
 }

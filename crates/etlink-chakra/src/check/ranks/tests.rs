@@ -76,7 +76,7 @@ fn check(ranks: &[Vec<Node>]) -> Vec<Finding> {
         nodes
             .iter()
             .for_each(|node| bytes.extend(node.encode_length_delimited_to_vec()));
-        RankNodes::of(rank, &crate::read::read(&bytes[..]).expect("reads"))
+        RankNodes::from_graph(rank, &crate::read::read(&bytes[..]).expect("reads"))
     };
     let ranks: Vec<RankNodes> = (0..).zip(ranks).map(read).collect();
     let groups = [

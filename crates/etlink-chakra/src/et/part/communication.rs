@@ -5,15 +5,17 @@
 //! stream 20         all_reduce |            all_reduce     ->        all_reduce ==           all_reduce =
 //!                           exposed     exposed
 //! ```
-//! Simulators run one compute node of a rank at a time, so there is one chain for all groups: a chain for each would take the time
-//! that passes in several of them several times. A communication is *exposed* from when the device's other work
-//! stood still until its end, if something waited for that. Computation is all other time from the first start to the last end,
-//! cut where communications start and where they expose it. A communication waits for the computation before its start and for
-//! the communication before it on its stream (or thread), computation for the piece before it and for what was exposed before it.
-//! With communications as long as they were, each one starts when it did and all ends when it did; one that is longer holds up what it
-//! did hold up. O(n log n).
+//! Simulators run one compute node of a rank at a time, so there is one chain for all groups: a
+//! chain for each would take the time that passes in several of them several times. A communication
+//! is *exposed* from when the device's other work stood still until its end, if something waited
+//! for that. Computation is all other time from the first start to the last end, cut where
+//! communications start and where they expose it. A communication waits for the computation before
+//! its start and for the communication before it on its stream (or thread), computation for the
+//! piece before it and for what was exposed before it. With communications as long as they were,
+//! each one starts when it did and all ends when it did; one that is longer holds up what it did
+//! hold up. O(n log n).
 
-use super::{Graph, stand_in};
+use super::{PartGraph, stand_in};
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, Node, Nodes};
 use etlink_model::TimeNs;
 use std::borrow::Cow;
@@ -24,7 +26,7 @@ type Span = (TimeNs, TimeNs);
 
 /// A communication.
 #[derive(Clone, Copy)]
-struct Comm {
+struct ExposedComm {
     node: Node,
     /// Its number in the trace.
     origin: u32,
@@ -32,14 +34,19 @@ struct Comm {
     exposed: Option<TimeNs>,
 }
 
-impl Comm {
+impl ExposedComm {
     fn end(&self) -> TimeNs {
         self.node.start + self.node.duration
     }
 }
 
-/// The part of `whole`, which is all of `trace`. `in_turn`: communications get their order elsewhere.
-pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>, in_turn: bool) -> Graph<'t> {
+/// The part of `whole`, which is all of `trace`. `serialize_comms`: communications get their order
+/// elsewhere.
+pub(super) fn of<'t>(
+    trace: &LinkedTrace,
+    whole: PartGraph<'t>,
+    serialize_comms: bool,
+) -> PartGraph<'t> {
     let comms = communications(trace, &whole.communications);
     let pieces = pieces(trace, &comms);
     let mut all: Vec<(TimeNs, bool, usize)> = (0..)
@@ -72,9 +79,15 @@ pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>, in_turn: bool) -> Gr
             nodes.push(comms[at].node);
         }
     }
-    let edges = edges(&comms, &pieces, &comm_number, &piece_number, in_turn);
+    let edges = edges(
+        &comms,
+        &pieces,
+        &comm_number,
+        &piece_number,
+        serialize_comms,
+    );
     let edges = Cow::Owned(Edges::new(edges, nodes.len()));
-    Graph {
+    PartGraph {
         nodes: Cow::Owned(nodes),
         edges,
         origin,
@@ -85,7 +98,7 @@ pub(super) fn of<'t>(trace: &LinkedTrace, whole: Graph<'t>, in_turn: bool) -> Gr
 }
 
 /// The communications in order of time, and what they expose.
-fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<Comm> {
+fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedComm> {
     let nodes = &trace.nodes;
     let end = |node: usize| nodes.start[node] + nodes.duration[node];
     let mut holds_up = vec![false; nodes.len()];
@@ -96,10 +109,10 @@ fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<Comm> {
         }
     }
     let busy = busy(trace, numbers);
-    let mut comms: Vec<Comm> = vec![];
+    let mut comms: Vec<ExposedComm> = vec![];
     for &origin in numbers {
         let node = nodes.get(origin as usize);
-        let mut comm = Comm {
+        let mut comm = ExposedComm {
             node,
             origin,
             exposed: None,
@@ -115,7 +128,8 @@ fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<Comm> {
     comms
 }
 
-/// When anything but communications ran: on devices where the trace has any, else on threads. Apart, in order.
+/// When anything but communications ran: on devices where the trace has any, else on threads.
+/// Apart, in order.
 fn busy(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
     let nodes = &trace.nodes;
     let (on_device, looks_on) = (nodes.on_device.contains(&true), trace.passive_threads());
@@ -138,7 +152,7 @@ fn busy(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
 }
 
 /// Computation in order.
-fn pieces(trace: &LinkedTrace, comms: &[Comm]) -> Vec<Span> {
+fn pieces(trace: &LinkedTrace, comms: &[ExposedComm]) -> Vec<Span> {
     let nodes = &trace.nodes;
     let ends = nodes
         .start
@@ -169,22 +183,26 @@ fn pieces(trace: &LinkedTrace, comms: &[Comm]) -> Vec<Span> {
     pieces
 }
 
-fn edges(
-    comms: &[Comm],
-    pieces: &[Span],
-    comm_number: &[u32],
-    piece_number: &[u32],
-    in_turn: bool,
-) -> Vec<Edge> {
-    let edge = |kind, from, to| Edge {
+/// An edge that follows from times, not from what was recorded.
+fn inferred_edge(kind: EdgeKind, from: u32, to: u32) -> Edge {
+    Edge {
         to,
         kind,
         from,
         inferred: true,
-    };
+    }
+}
+
+fn edges(
+    comms: &[ExposedComm],
+    pieces: &[Span],
+    comm_number: &[u32],
+    piece_number: &[u32],
+    serialize_comms: bool,
+) -> Vec<Edge> {
     let mut edges: Vec<Edge> = piece_number
         .windows(2)
-        .map(|pair| edge(EdgeKind::ProgramOrder, pair[0], pair[1]))
+        .map(|pair| inferred_edge(EdgeKind::ProgramOrder, pair[0], pair[1]))
         .collect();
     let mut last: BTreeMap<(bool, u32), u32> = BTreeMap::new();
     for (comm, &number) in comms.iter().zip(comm_number) {
@@ -192,17 +210,17 @@ fn edges(
         edges.extend(
             before
                 .checked_sub(1)
-                .map(|piece| edge(EdgeKind::Launch, piece_number[piece], number)),
+                .map(|piece| inferred_edge(EdgeKind::Launch, piece_number[piece], number)),
         );
         let before = last.insert((comm.node.on_device, comm.node.resource), number);
         edges.extend(
             before
-                .filter(|_| !in_turn)
-                .map(|before| edge(EdgeKind::StreamOrder, before, number)),
+                .filter(|_| !serialize_comms)
+                .map(|before| inferred_edge(EdgeKind::StreamOrder, before, number)),
         );
         let after = pieces.partition_point(|(start, _)| *start < comm.end());
         if let Some(&piece) = piece_number.get(after).filter(|_| comm.exposed.is_some()) {
-            edges.push(edge(EdgeKind::HostWait, number, piece));
+            edges.push(inferred_edge(EdgeKind::HostWait, number, piece));
         }
     }
     edges

@@ -1,19 +1,20 @@
-//! Devices alone: what the host did is chains of time between the nodes that launch, wait and communicate.
+//! Devices alone: what the host did is chains of time between the nodes that launch, wait and
+//! communicate.
 //!
 //! ```text
 //! thread    op | op | call | op | gap | sync    ->    host | host        | host
 //! stream              kernel        ==|                      kernel    ==|
 //! ```
-//! A host node is written with the one before it on its thread where it waits for nothing else and nothing else waits for that
-//! one. So each path through host nodes keeps its length, and nothing starts earlier or later than in the whole graph.
-//! O(nodes + edges).
+//! A host node is written with the one before it on its thread where it waits for nothing else and
+//! nothing else waits for that one. So each path through host nodes keeps its length, and nothing
+//! starts earlier or later than in the whole graph. O(nodes + edges).
 
-use super::{Graph, stand_in};
+use super::{PartGraph, stand_in};
 use etlink_link::{Edge, EdgeKind, Edges, Nodes};
 use std::borrow::Cow;
 
 /// The part of `whole`.
-pub(super) fn of(whole: Graph<'_>) -> Graph<'_> {
+pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
     let nodes = whole.nodes.clone();
     let mut stays = nodes.on_device.clone();
     whole
@@ -22,7 +23,7 @@ pub(super) fn of(whole: Graph<'_>) -> Graph<'_> {
         .for_each(|node| stays[*node as usize] = true);
     let with = written_with(&whole.edges, &stays);
     let edges = whole.edges.clone();
-    let mut part = Graph {
+    let mut part = PartGraph {
         nodes: Cow::Owned(Nodes::default()),
         edges: Cow::Owned(Edges::default()),
         standing_for: "host",

@@ -1,11 +1,12 @@
-//! What of a linked trace is written, as a graph of its own: the whole, or a part that keeps order and time.
+//! What of a linked trace is written, as a graph of its own: the whole, or a part that keeps order
+//! and time.
 
 mod communication;
 mod device;
-mod once;
+mod serialize;
 
-use super::comm::comm_of;
-use crate::{Demotion, Latency, Part, WriteOptions};
+use super::communication::comm_of;
+use crate::{Demotion, LatencyMode, TracePart, WriteOptions};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{Edges, LinkedTrace, Node, NodeKind, Nodes};
 use etlink_model::DurationNs;
@@ -13,12 +14,13 @@ use indexmap::IndexMap;
 use std::borrow::Cow;
 
 /// The nodes to write.
-pub(crate) struct Graph<'t> {
+pub(crate) struct PartGraph<'t> {
     pub(crate) nodes: Cow<'t, Nodes>,
     pub(crate) edges: Cow<'t, Edges>,
     /// Per node, its number in the trace; `u32::MAX` = the trace has none. Empty: the same.
     origin: Vec<u32>,
-    /// Per node, how long a simulator that runs one at a time is to take, with the latency before it. Empty: duration and latency.
+    /// Per node, how long a simulator that runs one at a time is to take, with the latency before
+    /// it. Empty: duration and latency.
     pub(crate) takes: Vec<DurationNs>,
     /// Nodes that communicate.
     pub(crate) communications: Vec<u32>,
@@ -28,14 +30,14 @@ pub(crate) struct Graph<'t> {
     standing_for: &'static str,
 }
 
-impl<'t> Graph<'t> {
+impl<'t> PartGraph<'t> {
     /// O(n log n) in nodes and edges.
     pub(crate) fn of(
         trace: &'t LinkedTrace,
         groups: &GroupResolver<'_>,
         options: &WriteOptions<'_>,
-    ) -> Graph<'t> {
-        let mut whole = Graph {
+    ) -> PartGraph<'t> {
+        let mut whole = PartGraph {
             nodes: Cow::Borrowed(&trace.nodes),
             edges: Cow::Borrowed(&trace.edges),
             origin: vec![],
@@ -55,16 +57,16 @@ impl<'t> Graph<'t> {
                 None => {}
             }
         }
-        if options.in_turn
-            && options.latency == Latency::Fold
-            && options.part != Part::Communication
+        if options.serialize_comms
+            && options.latency == LatencyMode::Fold
+            && options.part != TracePart::Communication
         {
-            once::set(trace, &mut whole, !options.no_gaps);
+            serialize::serialize(trace, &mut whole, !options.no_gaps);
         }
         match options.part {
-            Part::Whole => whole,
-            Part::Device => device::of(whole),
-            Part::Communication => communication::of(trace, whole, options.in_turn),
+            TracePart::Whole => whole,
+            TracePart::Device => device::of(whole),
+            TracePart::Communication => communication::of(trace, whole, options.serialize_comms),
         }
     }
 
@@ -101,11 +103,13 @@ impl<'t> Graph<'t> {
             })
             .collect();
         known.sort_unstable();
-        let place = |origin: &u32| known.binary_search_by_key(origin, |(known, _)| *known).ok();
-        origins
-            .iter()
-            .filter_map(|origin| Some(known[place(origin)?].1))
-            .collect()
+        let mut nodes = vec![];
+        for origin in origins {
+            if let Ok(place) = known.binary_search_by_key(origin, |(known, _)| *known) {
+                nodes.push(known[place].1);
+            }
+        }
+        nodes
     }
 }
 

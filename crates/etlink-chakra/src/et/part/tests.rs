@@ -1,24 +1,27 @@
 //! Parts of drawn traces.
 
 use super::*;
-use crate::testing::{Builder, sample};
+use crate::testing::{TraceSketch, sample};
 use etlink_link::EdgeKind;
 use etlink_model::OpIdx;
 
-fn part_of<'t>(trace: &'t LinkedTrace, part: Part, in_turn: bool) -> Graph<'t> {
-    Graph::of(
+fn part_of<'t>(trace: &'t LinkedTrace, part: TracePart, serialize_comms: bool) -> PartGraph<'t> {
+    PartGraph::of(
         trace,
         &GroupResolver::new(trace),
         &WriteOptions {
             part,
-            in_turn,
+            serialize_comms,
             ..WriteOptions::default()
         },
     )
 }
 
 /// Per node: what it is called, start and duration in ns, what it waits for.
-fn told<'g>(trace: &'g LinkedTrace, graph: &'g Graph<'_>) -> Vec<(&'g str, i64, i64, Vec<u32>)> {
+fn told<'g>(
+    trace: &'g LinkedTrace,
+    graph: &'g PartGraph<'_>,
+) -> Vec<(&'g str, i64, i64, Vec<u32>)> {
     let node = |at: usize| {
         let node = graph.nodes.get(at);
         let name = graph.standing_for(at).unwrap_or_else(|| trace.name(&node));
@@ -35,12 +38,13 @@ fn told<'g>(trace: &'g LinkedTrace, graph: &'g Graph<'_>) -> Vec<(&'g str, i64, 
 #[test]
 fn host_nodes_become_chains_between_what_launches() {
     let trace = sample(true);
-    let graph = part_of(&trace, Part::Device, false);
+    let graph = part_of(&trace, TracePart::Device, false);
     assert_eq!(
         told(&trace, &graph),
         [
             ("host", 0, 5_100, vec![]),
-            // the launch call, the rest of the op, the gap and what gives the collective: 2 000 + 15 400 + 18 500 between + 9 400 + 1 600
+            // the launch call, the rest of the op, the gap and what gives the collective: 2 000 +
+            // 15 400 + 18 500 between + 9 400 + 1 600
             ("host", 5_100, 46_900, vec![0]),
             ("gemm<float>", 9_000, 700, vec![0]),
             ("Memcpy DtoD", 9_800, 650, vec![2]),
@@ -63,7 +67,7 @@ fn host_nodes_become_chains_between_what_launches() {
 /// ```
 /// The gemm at 40 waits for the first all-reduce, of which the last 10 are exposed.
 fn overlapped() -> LinkedTrace {
-    let mut b = Builder::new();
+    let mut b = TraceSketch::new();
     let op = b.op("train", 0, 90, None);
     let start = b.slice(NodeKind::HostOp, op.0, true, 0, 1);
     let mut rows = vec![];
@@ -109,7 +113,7 @@ fn overlapped() -> LinkedTrace {
 #[test]
 fn computation_goes_on_beside_communications_that_nothing_waits_for() {
     let trace = overlapped();
-    let graph = part_of(&trace, Part::Communication, false);
+    let graph = part_of(&trace, TracePart::Communication, false);
     assert_eq!(
         told(&trace, &graph),
         [
@@ -124,9 +128,9 @@ fn computation_goes_on_beside_communications_that_nothing_waits_for() {
         ]
     );
     assert_eq!(graph.communications, [1, 4]);
-    let in_turn = part_of(&trace, Part::Communication, true);
+    let serialize_comms = part_of(&trace, TracePart::Communication, true);
     assert_eq!(
-        told(&trace, &in_turn)[4].3,
+        told(&trace, &serialize_comms)[4].3,
         [3],
         "whose turn it is says another"
     );
@@ -143,11 +147,15 @@ fn a_trace_without_communications_is_its_time() {
         .filter(|kind| **kind == NodeKind::Collective)
         .for_each(|kind| *kind = NodeKind::DeviceOp);
     assert_eq!(
-        told(&quiet, &part_of(&quiet, Part::Communication, true)),
+        told(&quiet, &part_of(&quiet, TracePart::Communication, true)),
         [("compute", 0, 90_300, vec![])]
     );
     let empty = LinkedTrace::default();
-    for part in [Part::Whole, Part::Device, Part::Communication] {
+    for part in [
+        TracePart::Whole,
+        TracePart::Device,
+        TracePart::Communication,
+    ] {
         assert_eq!(part_of(&empty, part, true).len(), 0);
     }
 }
@@ -155,7 +163,7 @@ fn a_trace_without_communications_is_its_time() {
 /// The second thread's gap lies over the first's ops, and its op comes after them.
 #[test]
 fn a_gap_waits_instead_of_taking_the_time_of_others() {
-    let mut b = Builder::new();
+    let mut b = TraceSketch::new();
     let ops = [0, 30, 95].map(|start| b.op("op", start, 10, None));
     let first = b.slice(NodeKind::HostOp, ops[0].0, true, 0, 30);
     let gap = b.slice(NodeKind::HostGap, u32::MAX, true, 5, 90);
@@ -169,7 +177,7 @@ fn a_gap_waits_instead_of_taking_the_time_of_others() {
         trace.nodes.resource[gap as usize],
         trace.nodes.resource[last as usize],
     ) = (1, 1);
-    let graph = part_of(&trace, Part::Whole, true);
+    let graph = part_of(&trace, TracePart::Whole, true);
     assert_eq!(
         graph.takes.iter().map(|take| take.0).collect::<Vec<_>>(),
         [30, 5, 60, 10]
@@ -180,7 +188,7 @@ fn a_gap_waits_instead_of_taking_the_time_of_others() {
         "what ended last before the gap does, and the rest"
     );
     assert!(
-        part_of(&trace, Part::Whole, false).takes.is_empty(),
+        part_of(&trace, TracePart::Whole, false).takes.is_empty(),
         "not unless one goes after the other"
     );
 }

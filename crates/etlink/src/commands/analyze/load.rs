@@ -233,7 +233,6 @@ fn written(folder: &Path) -> Result<Vec<(i64, PathBuf)>> {
         if path.is_dir() {
             is_work_folder(&path)?;
         } else if path.is_file()
-            && path.extension().is_some_and(|end| end == "et")
             && let Some((_, rank)) = prefix_and_rank(&path)
         {
             found.push((rank, path));

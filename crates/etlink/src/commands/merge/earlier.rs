@@ -69,7 +69,9 @@ impl Earlier {
 fn is_of_rank(args: &Merge, path: &Path, file_name: &str, name: &str) -> bool {
     match args.how.format {
         Some(Format::Et) | None => {
-            prefix_and_rank(path).is_some_and(|(prefix, _)| prefix.ends_with(name))
+            // what this command writes is never packed: a packed file is somebody's copy
+            path.extension().is_some_and(|ending| ending == "et")
+                && prefix_and_rank(path).is_some_and(|(prefix, _)| prefix.ends_with(name))
         }
         Some(Format::Json) => file_name
             .strip_prefix(name)

@@ -3,7 +3,7 @@
 use super::timeline::{Common, Written};
 use super::{Known, Rank};
 use crate::args::Merge;
-use etlink_chakra::{Agreed, agree};
+use etlink_chakra::{RunAgreement, agree};
 use etlink_link::ranks::{
     CommChannel, ExcludeReason, JoinProblem, RankClock, RankSummary, RunJoin, align_clocks,
     join_ranks, select_run, serialize_comms,
@@ -50,7 +50,7 @@ pub(super) struct Joined {
     #[serde(skip)]
     pub(super) common: Option<Common>,
     #[serde(skip)]
-    pub(super) agreed: Agreed,
+    pub(super) agreed: RunAgreement,
     /// Label of each joined rank.
     #[serde(skip)]
     labels: Vec<String>,
@@ -115,7 +115,7 @@ impl Joined {
         let mut joined = Joined::counted(&join);
         joined
             .problems
-            .extend(serialize_comms(&facts, &join, &agreed.out_of_turn));
+            .extend(serialize_comms(&facts, &join, &agreed.deadlocked));
         joined.strangers = join
             .ranks_without_match(facts.len())
             .into_iter()
@@ -173,7 +173,7 @@ impl Joined {
             clocks: vec![],
             timeline: None,
             common: None,
-            agreed: Agreed::default(),
+            agreed: RunAgreement::default(),
             labels: vec![],
         }
     }
@@ -193,8 +193,8 @@ impl Joined {
             return RankContext::default();
         };
         RankContext {
-            agreed: self.agreed.ranks.get(place),
-            in_turn: args.simulator.is_some(),
+            agreement: self.agreed.ranks.get(place),
+            serialize_comms: args.simulator.is_some(),
             clock: self.clock(place),
         }
     }

@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::args::{Format, Merge};
 use anyhow::{Result, bail};
 use earlier::Earlier;
-use etlink_chakra::Part;
+use etlink_chakra::TracePart;
 use etlink_kineto::KeepEvents;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
@@ -201,7 +201,7 @@ impl Merging {
         let alone = self.fleet.is_alone(at);
         let facts = run::rank_summary(&trace, found, alone).filter(|_| !linked.refused);
         if let Some(facts) = facts {
-            let sizes = etlink_chakra::simulated(&trace, &facts);
+            let sizes = etlink_chakra::simulated_sizes(&trace, &facts);
             rank.known = Some(Known {
                 facts,
                 sizes,
@@ -449,11 +449,11 @@ fn name(args: &Merge, run: &RunFiles) -> String {
 }
 
 /// Which part of each rank is written.
-fn part(args: &Merge) -> Part {
+fn part(args: &Merge) -> TracePart {
     match (args.device_only, args.comm_only) {
-        (true, _) => Part::Device,
-        (_, true) => Part::Communication,
-        _ => Part::Whole,
+        (true, _) => TracePart::Device,
+        (_, true) => TracePart::Communication,
+        _ => TracePart::Whole,
     }
 }
 

@@ -1,6 +1,5 @@
 //! `etlink replay`: run a graph; how true is it, what takes long, what if.
 
-pub(super) mod chakra;
 pub(super) mod ranks;
 mod table;
 
@@ -9,6 +8,7 @@ use super::{print, threads};
 use crate::Outcome;
 use crate::args::{Replay, ToLink};
 use anyhow::{Context, Result, bail};
+use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::KeepEvents;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace};
@@ -92,7 +92,7 @@ struct WhatIf {
 /// What is run.
 enum Source {
     Linked(Box<LinkedTrace>),
-    File(Box<read::Graph>),
+    File(Box<read::ChakraGraph>),
 }
 
 pub fn run(args: Replay) -> Result<Outcome> {
@@ -111,6 +111,10 @@ pub fn run(args: Replay) -> Result<Outcome> {
             eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
             return Ok(Outcome::Found);
         }
+        Source::File(file) if args.link.strict && file.damage().is_some() => {
+            eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
+            return Ok(Outcome::Found);
+        }
         Source::Linked(trace) => {
             let graph = etlink_replay::graph_from_trace(&trace).with_context(|| input.clone())?;
             let (mut replayed, runs) = replay(&args, input, notes(&trace.report), &graph, &*trace)?;
@@ -120,8 +124,8 @@ pub fn run(args: Replay) -> Result<Outcome> {
             replayed
         }
         Source::File(file) => {
-            let (graph, notes) = chakra::graph_of(&file).with_context(|| input.clone())?;
-            replay(&args, input, notes, &graph, &chakra::Named(&file))?.0
+            let (graph, notes) = convert::replay_graph(&file).with_context(|| input.clone())?;
+            replay(&args, input, notes, &graph, &NodeNames(&file))?.0
         }
     };
     let report = if args.json {

@@ -143,6 +143,7 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
             sets,
             dir,
             MemoryBudget::new(args.memory, threads),
+            args.link.strict,
         )?),
     };
     progress.finish();

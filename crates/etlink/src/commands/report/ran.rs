@@ -3,12 +3,11 @@
 use super::steps::Steps;
 use super::{Report, file_name};
 use crate::args::TensorDeps;
-use crate::commands::analyze::chakra as rows;
 use crate::commands::check::groups_of;
-use crate::commands::replay::chakra as nodes;
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::{Analysis, Options, Rules, analyze};
+use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_link::{LinkOptions, LinkedTrace};
@@ -35,7 +34,7 @@ pub(super) struct Ran {
 pub(super) enum Of {
     Traces(Box<LinkedTrace>),
     Written {
-        file: Box<read::Graph>,
+        file: Box<read::ChakraGraph>,
         /// Its device rows and steps, if it has any.
         trace: Option<Box<LinkedTrace>>,
     },
@@ -92,13 +91,14 @@ impl Ran {
             bail!("{name}: no nodes in it; see `etlink check`");
         }
         let graph = if file.format.is_tree() {
-            nodes::nodes_of(&file)?
+            convert::tree_graph(&file)?
         } else {
-            nodes::graph_of(&file).with_context(|| name.clone())?.0
+            convert::replay_graph(&file)
+                .with_context(|| name.clone())?
+                .0
         };
-        let run =
-            etlink_replay::run_graph(&graph, &nodes::Named(&file), &ReplaySettings::default());
-        let trace = rows::trace_of(&file, rank, &groups_of(path)?)?.map(Box::new);
+        let run = etlink_replay::run_graph(&graph, &NodeNames(&file), &ReplaySettings::default());
+        let trace = convert::linked_trace(&file, rank, &groups_of(path)?)?.map(Box::new);
         Ok(Ran {
             file: name,
             host: None,
@@ -128,22 +128,17 @@ impl Ran {
         match &self.of {
             Of::Traces(trace) => trace.report.rank,
             Of::Written { file, trace } => {
-                let said = file
-                    .metadata
-                    .iter()
-                    .find(|(key, _)| key == "rank")
-                    .and_then(|(_, rank)| rank.parse().ok());
-                trace.as_ref().and_then(|trace| trace.report.rank).or(said)
+                let of_rows = trace.as_ref().and_then(|trace| trace.report.rank);
+                of_rows.or(file.metadata_int("rank"))
             }
         }
     }
 
-    /// What is damaged in the traces, in a line.
+    /// What is damaged in the traces, or in the written graph, in a line.
     pub(super) fn damage(&self) -> Option<String> {
-        if let Of::Traces(trace) = &self.of {
-            table::damage(&trace.report.anomalies)
-        } else {
-            None
+        match &self.of {
+            Of::Traces(trace) => table::damage(&trace.report.anomalies),
+            Of::Written { file, .. } => file.damage(),
         }
     }
 
@@ -190,7 +185,7 @@ impl Ran {
     ) -> Rank {
         let (trace, labels): (_, &dyn LabelSource) = match &self.of {
             Of::Traces(trace) => (Some(trace), &**trace),
-            Of::Written { file, trace } => (trace.as_ref(), &nodes::Named(file)),
+            Of::Written { file, trace } => (trace.as_ref(), &NodeNames(file)),
         };
         let options = Options {
             memory_timeline: true,
@@ -287,10 +282,10 @@ impl Ran {
                 let of = Written {
                     graph,
                     run,
-                    labels: &nodes::Named(file),
+                    labels: &NodeNames(file),
                     rules,
                     about: &about,
-                    base_ns: base_ns(file),
+                    base_ns: file.base_time_ns().unwrap_or(0),
                 };
                 let (first, last) = (
                     of.spans().map(|span| span.0).min(),
@@ -315,17 +310,8 @@ impl Ran {
     }
 }
 
-/// What the times of a written graph count from, ns since the Unix epoch.
-pub(super) fn base_ns(file: &read::Graph) -> i64 {
-    file.metadata
-        .iter()
-        .find(|(key, _)| key == "base_time_ns")
-        .and_then(|(_, base)| base.parse().ok())
-        .unwrap_or(0)
-}
-
 /// What a node says of itself.
-fn about(file: &read::Graph, node: usize) -> String {
+fn about(file: &read::ChakraGraph, node: usize) -> String {
     let comm = file.comm_of(node);
     let mut lines = vec![format!("node: {}", file.id[node])];
     lines.extend(comm.size.map(|size| format!("bytes: {size}")));

@@ -3,12 +3,13 @@
 use super::{Ran, Report, job, ran};
 use crate::commands::replay::ranks::files::{self, Set};
 use anyhow::{Result, bail};
+use etlink_chakra::convert::is_idle_rank;
 use etlink_link::ranks::RankSummary;
 use etlink_run::Progress;
 use etlink_run::input;
 use etlink_run::memory::{MemoryBudget, RankMemory, in_budget};
 use etlink_run::run::{self, RunSet};
-use ran::{Of, base_ns};
+use ran::Of;
 use std::path::{Path, PathBuf};
 
 pub(super) enum Source {
@@ -110,7 +111,7 @@ impl Source {
                 let (rank, path) = &graphs.files[at];
                 let ran = Ran::written(path, input::open(path, 1, progress)?, Some(*rank))?;
                 let does_nothing =
-                    matches!(&ran.of, Of::Written { file, .. } if files::does_nothing(file));
+                    matches!(&ran.of, Of::Written { file, .. } if is_idle_rank(file));
                 Ok((!does_nothing).then_some(ran))
             }
         }
@@ -122,11 +123,9 @@ impl Source {
             (Source::Traces(fleet), Of::Traces(trace)) => {
                 run::rank_summary(trace, fleet.rank(at).1, fleet.is_alone(at))
             }
-            (Source::Graphs(graphs), Of::Written { file, .. }) if ran.graph().measured => Some(
-                graphs
-                    .set
-                    .facts(graphs.files[at].0, file, ran.graph(), base_ns(file))?,
-            ),
+            (Source::Graphs(graphs), Of::Written { file, .. }) if ran.graph().measured => {
+                Some(graphs.set.facts(graphs.files[at].0, file, ran.graph())?)
+            }
             _ => None,
         })
     }

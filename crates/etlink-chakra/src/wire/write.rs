@@ -1,31 +1,21 @@
-//! Messages, appended field by field to memory that is used again.
+//! MessageWriter, appended field by field to memory that is used again.
 //!
 //! A Chakra trace has a message per node and some fifteen attributes in each. Building the
 //! generated structs costs an allocation per string; here lengths are computed and bytes
 //! appended. Names of attributes are constants: inlined, what comes before a value is too.
 
+use super::schema::{attribute, io_info, list};
 use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
 
-/// Field numbers of `AttributeProto`.
-mod attribute {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const INT32: u32 = 7;
-    pub(super) const INT64: u32 = 9;
-    pub(super) const UINT32_LIST: u32 = 12;
-    pub(super) const UINT64: u32 = 13;
-    pub(super) const BOOL: u32 = 27;
-    pub(super) const STRING: u32 = 29;
-}
-
-/// Field number of `values` in the list messages.
-const LIST_VALUES: u32 = 1;
+/// The fields of an `IOInfo`; each key takes one byte.
+const IO_INFO_TAGS: [u32; 3] = [io_info::VALUES, io_info::SHAPES, io_info::TYPES];
 
 /// Room for the length of a message, which nearly always takes two bytes.
 const LENGTH_BYTES: usize = 2;
 
-/// Messages, each after its length.
+/// MessageWriter, each after its length.
 #[derive(Debug, Default)]
-pub(crate) struct Messages {
+pub(crate) struct MessageWriter {
     bytes: Vec<u8>,
     /// Field number of the attributes.
     attr: u32,
@@ -33,10 +23,10 @@ pub(crate) struct Messages {
     begin: usize,
 }
 
-impl Messages {
+impl MessageWriter {
     /// Appends messages whose attributes have this field number.
     pub(crate) fn after(bytes: Vec<u8>, attr: u32) -> Self {
-        Messages {
+        MessageWriter {
             bytes,
             attr,
             begin: 0,
@@ -92,59 +82,59 @@ impl Messages {
         }
     }
 
-    /// A message of three strings with the tags 1 to 3; not written when all are empty.
+    /// An `IOInfo`: values, shapes and types; not written when all are empty.
     pub(crate) fn texts(&mut self, tag: u32, texts: [&str; 3]) {
         let length = texts
             .iter()
             .filter(|text| !text.is_empty())
-            .map(|text| text_len(1, text))
+            .map(|text| text_len(io_info::VALUES, text))
             .sum();
         if length > 0 {
             self.block(tag, length);
-            (1..)
-                .zip(texts)
-                .for_each(|(tag, text)| self.text(tag, text));
+            for (tag, text) in IO_INFO_TAGS.into_iter().zip(texts) {
+                self.text(tag, text);
+            }
         }
     }
 
     /// Attribute of type `int64`.
     #[inline(always)]
     pub(crate) fn attr_int(&mut self, name: &str, value: i64) {
-        self.attr_number(name, attribute::INT64, value.cast_unsigned());
+        self.attr_number(name, attribute::INT64_VAL, value.cast_unsigned());
     }
 
     /// Attribute of type `uint64`.
     #[inline(always)]
     pub(crate) fn attr_uint(&mut self, name: &str, value: u64) {
-        self.attr_number(name, attribute::UINT64, value);
+        self.attr_number(name, attribute::UINT64_VAL, value);
     }
 
     /// Attribute of type `int32`.
     pub(crate) fn attr_int32(&mut self, name: &str, value: i32) {
-        self.attr_number(name, attribute::INT32, i64::from(value).cast_unsigned());
+        self.attr_number(name, attribute::INT32_VAL, i64::from(value).cast_unsigned());
     }
 
     /// Attribute of type `bool`.
     #[inline(always)]
     pub(crate) fn attr_bool(&mut self, name: &str, value: bool) {
-        self.attr_number(name, attribute::BOOL, u64::from(value));
+        self.attr_number(name, attribute::BOOL_VAL, u64::from(value));
     }
 
     /// Attribute of type `string`, also when it is empty.
     #[inline(always)]
     pub(crate) fn attr_text(&mut self, name: &str, text: &str) {
-        self.begin_attr(name, text_len(attribute::STRING, text));
-        self.raw_text(attribute::STRING, text);
+        self.begin_attr(name, text_len(attribute::STRING_VAL, text));
+        self.raw_text(attribute::STRING_VAL, text);
     }
 
     /// Attribute of type `uint32_list`.
     pub(crate) fn attr_list(&mut self, name: &str, values: &[u32; 3]) {
         let values = values.map(u64::from);
         let inner = values.iter().map(|value| encoded_len_varint(*value)).sum();
-        let list = block_len(LIST_VALUES, inner);
-        self.begin_attr(name, block_len(attribute::UINT32_LIST, list));
-        self.block(attribute::UINT32_LIST, list);
-        self.list(LIST_VALUES, &values);
+        let list_bytes = block_len(list::VALUES, inner);
+        self.begin_attr(name, block_len(attribute::UINT32_LIST, list_bytes));
+        self.block(attribute::UINT32_LIST, list_bytes);
+        self.list(list::VALUES, &values);
     }
 
     #[inline(always)]

@@ -3,9 +3,9 @@
 //! `ctrl_deps` (1.0.1: `parent`) is the parent's id. Keys and attributes that
 //! `chakra_converter` and et_replay require are looked for, and named where they are missing.
 
-use super::{FileKind, Graph, GraphNode, Place, ReadError};
-use crate::finding::{Example, FindingKind};
+use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
+use crate::read::{ChakraGraph, ChakraReadError, FileKind, GraphNode, Place};
 use etlink_json::{
     ArrayEnvelope, ArrayLayout, BrokenJson, JsonScanner, JsonValue, ReadDamage, read_elements,
     scan_fields,
@@ -40,7 +40,7 @@ const SCHEMAS: [&str; 4] = [
 
 /// One entry of the array.
 #[derive(Default)]
-struct Element {
+struct TreeElement {
     id: u64,
     parent: Option<u64>,
     name: String,
@@ -55,16 +55,12 @@ struct Element {
     attrs: Vec<&'static str>,
 }
 
-pub(crate) fn read_etplus(source: impl Read + Send) -> Result<Graph, ReadError> {
-    let mut graph = Graph {
+pub(crate) fn read_etplus(source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError> {
+    let mut graph = ChakraGraph {
         format: FileKind::HostTrace,
-        ..Graph::default()
+        ..ChakraGraph::default()
     };
-    let parse = |part: &mut Vec<Element>, scanner: &mut JsonScanner<'_>| {
-        part.push(element(scanner)?);
-        Ok(())
-    };
-    let envelope = read_elements(source, LAYOUT, 1, parse, |part| {
+    let envelope = read_elements(source, LAYOUT, 1, parse_element, |part| {
         part.drain(..)
             .for_each(|element| push(&mut graph, &element));
     })?;
@@ -74,8 +70,16 @@ pub(crate) fn read_etplus(source: impl Read + Send) -> Result<Graph, ReadError> 
     Ok(graph)
 }
 
-fn element(scanner: &mut JsonScanner<'_>) -> Result<Element, BrokenJson> {
-    let mut element = Element::default();
+fn parse_element(
+    part: &mut Vec<TreeElement>,
+    scanner: &mut JsonScanner<'_>,
+) -> Result<(), BrokenJson> {
+    part.push(element(scanner)?);
+    Ok(())
+}
+
+fn element(scanner: &mut JsonScanner<'_>) -> Result<TreeElement, BrokenJson> {
+    let mut element = TreeElement::default();
     while let Some(key) = scanner.key()? {
         let value = scanner.value()?;
         mark(&NODE_KEYS, key, &mut element.keys);
@@ -122,7 +126,7 @@ fn ids(list: JsonValue<'_>, out: &mut Vec<u64>) -> Result<(), BrokenJson> {
     Ok(())
 }
 
-fn attrs(list: JsonValue<'_>, element: &mut Element) -> Result<(), BrokenJson> {
+fn attrs(list: JsonValue<'_>, element: &mut TreeElement) -> Result<(), BrokenJson> {
     let mut items = JsonScanner::new(list.raw());
     if !items.eat(b'[') {
         return Ok(());
@@ -149,20 +153,19 @@ fn attrs(list: JsonValue<'_>, element: &mut Element) -> Result<(), BrokenJson> {
     Ok(())
 }
 
-fn push(graph: &mut Graph, element: &Element) {
-    let example = |detail| Example {
-        id: Some(element.id),
-        name: element.name.clone(),
-        offset: None,
-        detail,
-    };
+fn push(graph: &mut ChakraGraph, element: &TreeElement) {
     for (kind, wanted, seen) in [
         (FindingKind::MissingKey, &NODE_KEYS[..], &element.keys),
         (FindingKind::MissingAttr, &NODE_ATTRS[..], &element.attrs),
     ] {
         let missing = missing(wanted, seen);
         if !missing.is_empty() {
-            graph.findings.note(kind, || example(missing));
+            graph.findings.note(kind, || FindingExample {
+                id: Some(element.id),
+                name: element.name.clone(),
+                offset: None,
+                detail: missing,
+            });
         }
     }
     if element.on_device || element.exclusive_ns.is_some() || element.start_ns.is_some() {
@@ -206,7 +209,7 @@ fn missing(wanted: &[&str], seen: &[&str]) -> String {
 }
 
 /// What stands around the nodes.
-fn document(graph: &mut Graph, envelope: &ArrayEnvelope) {
+fn document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
     let metadata = &mut graph.metadata;
     let mut field = |key: &[u8], value: JsonValue<'_>| {
         metadata.push((
@@ -218,38 +221,44 @@ fn document(graph: &mut Graph, envelope: &ArrayEnvelope) {
     scan_fields(&envelope.trailer, &mut field);
     let keys: Vec<&str> = metadata.iter().map(|(key, _)| key.as_str()).collect();
     for key in DOCUMENT_KEYS.iter().filter(|key| !keys.contains(key)) {
-        graph.findings.note(FindingKind::MissingKey, || Example {
-            detail: (*key).to_owned(),
-            ..Example::default()
-        });
+        graph
+            .findings
+            .note(FindingKind::MissingKey, || FindingExample {
+                detail: (*key).to_owned(),
+                ..FindingExample::default()
+            });
     }
     let schema = metadata
         .iter()
         .find(|(key, _)| key == "schema")
         .map(|(_, value)| value.clone());
     if let Some(schema) = schema.filter(|schema| !SCHEMAS.contains(&schema.as_str())) {
-        graph.findings.note(FindingKind::UnknownSchema, || Example {
-            detail: schema,
-            ..Example::default()
-        });
+        graph
+            .findings
+            .note(FindingKind::UnknownSchema, || FindingExample {
+                detail: schema,
+                ..FindingExample::default()
+            });
     }
 }
 
-fn damage(graph: &mut Graph, damage: &ReadDamage) {
-    let example = |detail: &str| Example {
+fn damage(graph: &mut ChakraGraph, damage: &ReadDamage) {
+    let example = |detail: &str| FindingExample {
         offset: damage.first_offset,
         detail: detail.to_owned(),
-        ..Example::default()
+        ..FindingExample::default()
     };
     if damage.truncated || damage.source_error.is_some() {
         let detail = damage
             .source_error
             .as_deref()
             .unwrap_or("the list of nodes is not closed");
-        graph.findings.note(FindingKind::Truncated, || Example {
-            detail: detail.to_owned(),
-            ..Example::default()
-        });
+        graph
+            .findings
+            .note(FindingKind::Truncated, || FindingExample {
+                detail: detail.to_owned(),
+                ..FindingExample::default()
+            });
     }
     graph
         .findings

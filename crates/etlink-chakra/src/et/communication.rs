@@ -5,7 +5,7 @@
 //! measured duration, and the reason is counted.
 
 use crate::proto::CollectiveCommType;
-use crate::{Demotion, Fate, WriteOptions};
+use crate::{CommDecision, Demotion, WriteOptions};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{CollectiveKind, dtype_bytes};
@@ -16,7 +16,7 @@ const MIN_GATHER_BYTES: i64 = 4;
 
 /// What a communication node becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Comm<'t> {
+pub(crate) enum SimulatedComm<'t> {
     /// COMM_COLL_NODE.
     Collective {
         kind: CollectiveCommType,
@@ -49,7 +49,7 @@ pub(crate) fn comm_of<'t>(
     groups: &GroupResolver<'_>,
     options: &WriteOptions<'t>,
     index: usize,
-) -> Option<Result<Comm<'t>, Demotion>> {
+) -> Option<Result<SimulatedComm<'t>, Demotion>> {
     let node = trace.nodes.get(index);
     if node.kind != NodeKind::Collective || !node.first {
         return None;
@@ -59,23 +59,26 @@ pub(crate) fn comm_of<'t>(
         return Some(Err(Demotion::NoRecord));
     };
     let comm = classify(trace, groups, &record);
-    Some(match options.agreed {
-        Some(agreed) => comm.and_then(|comm| settled(comm, agreed.of(index))),
+    Some(match options.agreement {
+        Some(agreement) => comm.and_then(|comm| decided(comm, agreement.decision_for(index))),
         None => comm,
     })
 }
 
 /// What becomes of a communication among all ranks.
-fn settled<'t>(mut comm: Comm<'t>, fate: Fate) -> Result<Comm<'t>, Demotion> {
-    let (number, size) = match fate {
-        Fate::Compute(reason) => return Err(reason),
-        Fate::Communication { group, bytes } => (group, bytes),
+fn decided<'t>(
+    mut comm: SimulatedComm<'t>,
+    decision: CommDecision,
+) -> Result<SimulatedComm<'t>, Demotion> {
+    let (number, size) = match decision {
+        CommDecision::Compute(reason) => return Err(reason),
+        CommDecision::Communication { group, bytes } => (group, bytes),
     };
     match &mut comm {
-        Comm::Collective { bytes, group, .. } => {
+        SimulatedComm::Collective { bytes, group, .. } => {
             (*bytes, *group) = (size, number.map_or(PgName::All, PgName::Numbered))
         }
-        Comm::PointToPoint { bytes, .. } => *bytes = size,
+        SimulatedComm::PointToPoint { bytes, .. } => *bytes = size,
     }
     Ok(comm)
 }
@@ -86,7 +89,7 @@ fn classify<'t>(
     trace: &'t LinkedTrace,
     groups: &GroupResolver<'_>,
     record: &CollectiveRef<'t>,
-) -> Result<Comm<'t>, Demotion> {
+) -> Result<SimulatedComm<'t>, Demotion> {
     let kind = match record.kind() {
         CollectiveKind::AllReduce => CollectiveCommType::AllReduce,
         CollectiveKind::AllGather => CollectiveCommType::AllGather,
@@ -111,7 +114,7 @@ fn classify<'t>(
     }
     let name = record.names.get(record.record.group_name);
     let all = name.is_empty() || groups.is_world(record);
-    Ok(Comm::Collective {
+    Ok(SimulatedComm::Collective {
         kind,
         bytes,
         group: if all {
@@ -140,7 +143,7 @@ fn point_to_point<'t>(
     trace: &LinkedTrace,
     groups: &GroupResolver<'_>,
     record: &CollectiveRef<'_>,
-) -> Result<Comm<'t>, Demotion> {
+) -> Result<SimulatedComm<'t>, Demotion> {
     let send = record.kind() == CollectiveKind::Send;
     let bytes = message_bytes(record)?;
     let own = trace.report.rank.or(trace.device.header.rank);
@@ -151,7 +154,7 @@ fn point_to_point<'t>(
     if own == Some(peer) {
         return Err(Demotion::OwnPeer);
     }
-    Ok(Comm::PointToPoint {
+    Ok(SimulatedComm::PointToPoint {
         send,
         peer,
         own,
@@ -174,8 +177,8 @@ mod tests {
         };
         let comm = classify(&trace, &GroupResolver::new(&trace), &record)?;
         Ok(match comm {
-            Comm::Collective { kind, bytes, .. } => (kind as u64, bytes),
-            Comm::PointToPoint {
+            SimulatedComm::Collective { kind, bytes, .. } => (kind as u64, bytes),
+            SimulatedComm::PointToPoint {
                 send, peer, bytes, ..
             } => (
                 100 * (1 + u64::from(send)) + u64::try_from(peer).expect("rank"),
@@ -184,8 +187,9 @@ mod tests {
         })
     }
 
-    /// All-reduce, all-to-all and broadcast: the buffer; all-gather: this rank's shard; reduce-scatter: all that goes in. Each is what
-    /// `record_param_comms` says of the input, of `*_coalesced` the sum; outputs are other sizes.
+    /// All-reduce, all-to-all and broadcast: the buffer; all-gather: this rank's shard;
+    /// reduce-scatter: all that goes in. Each is what `record_param_comms` says of the input, of
+    /// `*_coalesced` the sum; outputs are other sizes.
     #[test]
     fn kinds_and_sizes() {
         for (names, want) in [
@@ -262,7 +266,7 @@ mod tests {
                 },
             );
             assert!(
-                matches!(found, Ok(Comm::Collective { bytes: found, .. }) if found == bytes),
+                matches!(found, Ok(SimulatedComm::Collective { bytes: found, .. }) if found == bytes),
                 "{dtype}: {found:?}"
             );
         }
@@ -323,10 +327,10 @@ mod tests {
                 names: &trace.device.names,
             },
         ) {
-            Ok(Comm::Collective {
+            Ok(SimulatedComm::Collective {
                 group: PgName::All, ..
             }) => "all".to_owned(),
-            Ok(Comm::Collective {
+            Ok(SimulatedComm::Collective {
                 group: PgName::Named(name),
                 ..
             }) => name.to_owned(),
@@ -345,26 +349,26 @@ mod tests {
 
     #[test]
     fn what_all_ranks_agreed_on_goes_first() {
-        let comm = Comm::Collective {
+        let comm = SimulatedComm::Collective {
             kind: CollectiveCommType::AllReduce,
             bytes: 8,
             group: PgName::Named("0"),
         };
-        let settle = |fate| settled(comm, fate);
-        let want = Comm::Collective {
+        let settle = |fate| decided(comm, fate);
+        let want = SimulatedComm::Collective {
             kind: CollectiveCommType::AllReduce,
             bytes: 64,
             group: PgName::Numbered(2),
         };
         assert_eq!(
-            settle(Fate::Communication {
+            settle(CommDecision::Communication {
                 group: Some(2),
                 bytes: 64
             }),
             Ok(want)
         );
         assert_eq!(
-            settle(Fate::Compute(Demotion::Unmatched)),
+            settle(CommDecision::Compute(Demotion::Unmatched)),
             Err(Demotion::Unmatched)
         );
     }

@@ -3,6 +3,7 @@
 //! A file can be damaged or hostile: every length is checked against the bytes that are
 //! there, strings need not be UTF-8, and unknown fields are stepped over.
 
+use super::schema::attribute;
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
@@ -86,7 +87,7 @@ pub(crate) struct Attr<'a> {
     pub(crate) value: AttrValue<'a>,
 }
 
-/// Decodes an attribute. Field numbers are those of the schema.
+/// Decodes an `AttributeProto`. Of a value that is there twice the last counts, as protobuf has it.
 pub(crate) fn attr(mut message: &[u8]) -> Result<Attr<'_>, DecodeError> {
     let mut attr = Attr {
         name: b"",
@@ -94,25 +95,37 @@ pub(crate) fn attr(mut message: &[u8]) -> Result<Attr<'_>, DecodeError> {
     };
     while !message.is_empty() {
         match next_field(&mut message)? {
-            (1, Field::Block(name)) => attr.name = name,
-            (29 | 31, Field::Block(text)) => attr.value = AttrValue::Text(text),
-            (7 | 9 | 11 | 13 | 27, Field::Number(bits)) => {
-                attr.value = AttrValue::Int(bits.cast_signed())
-            }
-            (15 | 17, Field::Number(bits)) => {
-                attr.value = AttrValue::Int((bits >> 1).cast_signed() ^ -(bits & 1).cast_signed())
-            }
-            (19 | 23 | 21 | 25, Field::Fixed(bits)) => {
-                attr.value = AttrValue::Int(bits.cast_signed())
-            }
-            (3, Field::Fixed(bits)) => attr.value = AttrValue::Float(f64::from_bits(bits)),
-            (5, Field::Fixed(bits)) => {
-                let bits = u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(0);
-                attr.value = AttrValue::Float(f32::from_bits(bits).into());
-            }
-            (4..=32, Field::Block(_)) => attr.value = AttrValue::List,
-            _ => {}
+            (attribute::NAME, Field::Block(name)) => attr.name = name,
+            (tag, field) => attr.value = attr_value(tag, field).unwrap_or(attr.value),
         }
     }
     Ok(attr)
+}
+
+/// The value in a field of an `AttributeProto`, if the field is one of its `oneof value`.
+fn attr_value<'a>(tag: u32, field: Field<'a>) -> Option<AttrValue<'a>> {
+    use attribute::*;
+    match (tag, field) {
+        (STRING_VAL | BYTES_VAL, Field::Block(text)) => Some(AttrValue::Text(text)),
+        (INT32_VAL | INT64_VAL | UINT32_VAL | UINT64_VAL | BOOL_VAL, Field::Number(bits)) => {
+            Some(AttrValue::Int(bits.cast_signed()))
+        }
+        (SINT32_VAL | SINT64_VAL, Field::Number(bits)) => Some(AttrValue::Int(zigzag(bits))),
+        (FIXED32_VAL | FIXED64_VAL | SFIXED32_VAL | SFIXED64_VAL, Field::Fixed(bits)) => {
+            Some(AttrValue::Int(bits.cast_signed()))
+        }
+        (DOUBLE_VAL, Field::Fixed(bits)) => Some(AttrValue::Float(f64::from_bits(bits))),
+        (FLOAT_VAL, Field::Fixed(bits)) => {
+            // a field of 64 bits under this number is damage: its low half is as good as any
+            let value = f32::from_bits(bits as u32);
+            Some(AttrValue::Float(value.into()))
+        }
+        (DOUBLE_LIST..=BYTES_LIST, Field::Block(_)) => Some(AttrValue::List),
+        _ => None,
+    }
+}
+
+/// The number that protobuf's zigzag encoding stands for.
+fn zigzag(bits: u64) -> i64 {
+    (bits >> 1).cast_signed() ^ -(bits & 1).cast_signed()
 }

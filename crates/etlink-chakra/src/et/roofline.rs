@@ -4,24 +4,24 @@ use etlink_link::roofline::{self, RooflineWork};
 use etlink_link::{LinkedTrace, Node, NodeKind};
 
 /// Of all nodes of a trace.
-pub(crate) struct Works {
+pub(crate) struct RooflineWorks {
     /// Per CPU op.
     on_host: Vec<RooflineWork>,
     /// Per device row.
     on_devices: Vec<RooflineWork>,
 }
 
-impl Works {
-    pub(crate) fn of(trace: &LinkedTrace) -> Works {
+impl RooflineWorks {
+    pub(crate) fn of(trace: &LinkedTrace) -> RooflineWorks {
         let ops = roofline::op_work(trace);
-        Works {
+        RooflineWorks {
             on_host: roofline::host_work(trace, &ops),
             on_devices: roofline::row_work(trace, &ops),
         }
     }
 
     /// The work of each node on a device, and of the first slice of each op that does any.
-    pub(crate) fn of_node(&self, trace: &LinkedTrace, node: &Node) -> Option<RooflineWork> {
+    pub(crate) fn node_work(&self, trace: &LinkedTrace, node: &Node) -> Option<RooflineWork> {
         if node.on_device {
             return Some(
                 trace

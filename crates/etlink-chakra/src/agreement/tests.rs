@@ -7,13 +7,14 @@ type Drawn<'a> = &'a [(CollectiveKind, Peers, i64, Option<i64>)];
 
 const PAIR: Peers = Peers::Group(0);
 
-/// A rank of a world of two with these communications: type, with whom, number, size. Nodes count from 10.
+/// A rank of a world of two with these communications: type, with whom, number, size. Nodes count
+/// from 10.
 fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
     let communication =
-        |(node, &(kind, party, seq, size)): (u32, &(CollectiveKind, Peers, i64, Option<i64>))| {
+        |(node, &(kind, peers, seq, size)): (u32, &(CollectiveKind, Peers, i64, Option<i64>))| {
             Communication {
                 node,
-                peers: party,
+                peers,
                 kind,
                 dtype: Default::default(),
                 in_bytes: size.unwrap_or(0).unsigned_abs(),
@@ -38,39 +39,39 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
     )
 }
 
-fn agreed(ranks: &[Drawn<'_>], without_absent: bool) -> Agreed {
+fn agreed(ranks: &[Drawn<'_>], without_absent: bool) -> RunAgreement {
     let (facts, sizes): (Vec<RankSummary>, Vec<_>) =
         (0..).zip(ranks).map(|(at, drawn)| rank(at, drawn)).unzip();
     agree(&facts, &sizes, &join_ranks(&facts), without_absent)
 }
 
-fn fates(agreed: &Agreed, rank: usize) -> Vec<Fate> {
+fn decisions(agreed: &RunAgreement, rank: usize) -> Vec<CommDecision> {
     agreed.ranks[rank]
-        .fates
+        .decisions
         .iter()
-        .map(|(_, fate)| *fate)
+        .map(|(_, decision)| *decision)
         .collect()
 }
 
-const fn runs(bytes: i64) -> Fate {
-    Fate::Communication {
+const fn runs(bytes: i64) -> CommDecision {
+    CommDecision::Communication {
         group: Some(1),
         bytes,
     }
 }
 
-const UNMATCHED: Fate = Fate::Compute(Demotion::Unmatched);
+const UNMATCHED: CommDecision = CommDecision::Compute(Demotion::Unmatched);
 
 #[test]
 fn equal_ranks_run_as_they_are() {
     let drawn: Drawn<'_> = &[(AllReduce, PAIR, 1, Some(8)), (Broadcast, PAIR, 2, Some(4))];
     let agreed = agreed(&[drawn, drawn], true);
     assert_eq!(
-        (fates(&agreed, 0), fates(&agreed, 1)),
+        (decisions(&agreed, 0), decisions(&agreed, 1)),
         (vec![runs(8), runs(4)], vec![runs(8), runs(4)])
     );
     assert_eq!(
-        (agreed.groups, agreed.out_of_turn),
+        (agreed.groups, agreed.deadlocked),
         ([(1, vec![0, 1])].into(), vec![])
     );
 }
@@ -85,7 +86,7 @@ fn the_largest_size_wins() {
         true,
     );
     assert_eq!(
-        (fates(&agreed, 0), fates(&agreed, 1)),
+        (decisions(&agreed, 0), decisions(&agreed, 1)),
         (vec![runs(704)], vec![runs(704)])
     );
 }
@@ -100,15 +101,15 @@ fn what_is_missing_or_something_else_on_a_rank_is_computation() {
     let other: Drawn<'_> = &[(AllReduce, PAIR, 2, Some(4)), (Broadcast, PAIR, 3, Some(4))];
     let agreed = agreed(&[one, other], true);
     assert_eq!(
-        (fates(&agreed, 0), fates(&agreed, 1)),
+        (decisions(&agreed, 0), decisions(&agreed, 1)),
         (
             vec![UNMATCHED, runs(4), UNMATCHED],
             vec![runs(4), UNMATCHED]
         )
     );
     assert_eq!(
-        agreed.ranks[0].of(99),
-        Fate::Compute(Demotion::UnknownGroup)
+        agreed.ranks[0].decision_for(99),
+        CommDecision::Compute(Demotion::UnknownGroup)
     );
 }
 
@@ -122,8 +123,8 @@ fn what_one_rank_cannot_run_no_rank_runs() {
         true,
     );
     assert_eq!(
-        fates(&agreed, 0),
-        [Fate::Compute(Demotion::CannotRunElsewhere)],
+        decisions(&agreed, 0),
+        [CommDecision::Compute(Demotion::CannotRunElsewhere)],
         "it is matched"
     );
     assert!(agreed.groups.is_empty());
@@ -136,18 +137,18 @@ fn ranks_whose_traces_are_not_here_take_part_unless_the_files_shall_run() {
         (Send, Peers::Peer(Some(1)), 2, Some(8)),
     ];
     assert_eq!(
-        fates(&agreed(&[alone], false), 0),
+        decisions(&agreed(&[alone], false), 0),
         [
             runs(8),
-            Fate::Communication {
+            CommDecision::Communication {
                 group: None,
                 bytes: 8
             }
         ]
     );
     assert_eq!(
-        fates(&agreed(&[alone], true), 0),
-        [Fate::Compute(Demotion::AbsentRank); 2]
+        decisions(&agreed(&[alone], true), 0),
+        [CommDecision::Compute(Demotion::AbsentRank); 2]
     );
 }
 
@@ -161,15 +162,15 @@ fn opposite_orders_are_taken_out() {
         (AllReduce, PAIR, 1, Some(8)),
         (Send, Peers::Peer(Some(0)), 0, Some(8)),
     ];
-    assert!(agreed(&[one, other], true).out_of_turn.is_empty());
+    assert!(agreed(&[one, other], true).deadlocked.is_empty());
     let swapped: Drawn<'_> = &[other[1], other[0]];
     assert!(
-        agreed(&[one, swapped], true).out_of_turn.is_empty(),
+        agreed(&[one, swapped], true).deadlocked.is_empty(),
         "a send goes at once"
     );
     let stuck = agreed(&[&[one[1], one[0]], other], true);
-    assert_eq!(stuck.out_of_turn.len(), 1);
-    assert!(fates(&stuck, 0).contains(&Fate::Compute(Demotion::OrderDiffers)));
+    assert_eq!(stuck.deadlocked.len(), 1);
+    assert!(decisions(&stuck, 0).contains(&CommDecision::Compute(Demotion::OrderDiffers)));
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
     let join = join_ranks(&facts);
     let plain = agree(&facts, &sizes, &join, false);
     assert_eq!(
-        (plain.out_of_turn.len(), plain.ranks[0].turns.len()),
+        (plain.deadlocked.len(), plain.ranks[0].serial_order.len()),
         (1, 0),
         "no file says so: one is taken out"
     );
@@ -203,9 +204,9 @@ fn kernels_that_overlap_take_turns_in_the_order_of_their_ends() {
     let run = agree(&facts, &sizes, &join, true);
     assert_eq!(
         (
-            run.out_of_turn.len(),
-            &run.ranks[0].turns[..],
-            &run.ranks[1].turns[..]
+            run.deadlocked.len(),
+            &run.ranks[0].serial_order[..],
+            &run.ranks[1].serial_order[..]
         ),
         (0, &[11, 10][..], &[10, 11][..])
     );

@@ -12,37 +12,38 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 /// A piece of the output and what is in it.
-pub(crate) struct Block {
+pub(crate) struct OutputBlock {
     pub(crate) bytes: Vec<u8>,
     pub(crate) summary: WriteSummary,
 }
 
 /// What the writer of a block hands to the writer of the next.
-struct Baton<'o, W> {
+struct WriteTurn<'o, W> {
     out: &'o mut W,
     summary: WriteSummary,
 }
 
 /// The blocks that nobody makes yet.
-struct Rest<'o, W> {
+struct PendingBlocks<'o, W> {
     next: usize,
     /// Where the writer of the block before `next` hands over.
-    before: Receiver<Baton<'o, W>>,
+    before: Receiver<WriteTurn<'o, W>>,
 }
 
 /// Has `make` append each of `blocks` blocks to the memory it is given and writes them in order.
-/// Neither `make` nor `out` may use the pool: a thread that waits there could begin the next block and wait for itself.
+/// Neither `make` nor `out` may use the pool: a thread that waits there could begin the next block
+/// and wait for itself.
 pub(crate) fn write<W: Write + Send>(
     out: &mut W,
     blocks: usize,
-    make: impl Fn(usize, Vec<u8>) -> io::Result<Block> + Sync,
+    make: impl Fn(usize, Vec<u8>) -> io::Result<OutputBlock> + Sync,
 ) -> io::Result<WriteSummary> {
     let (start, before) = sync_channel(1);
-    drop(start.send(Baton {
+    drop(start.send(WriteTurn {
         out,
         summary: WriteSummary::default(),
     }));
-    let rest = Mutex::new(Rest { next: 0, before });
+    let rest = Mutex::new(PendingBlocks { next: 0, before });
     (0..rayon::current_num_threads())
         .into_par_iter()
         .with_max_len(1)
@@ -67,10 +68,14 @@ pub(crate) fn write<W: Write + Send>(
     Ok(baton.summary)
 }
 
-type Turn<'o, W> = (usize, Receiver<Baton<'o, W>>, SyncSender<Baton<'o, W>>);
+type Turn<'o, W> = (
+    usize,
+    Receiver<WriteTurn<'o, W>>,
+    SyncSender<WriteTurn<'o, W>>,
+);
 
 /// The number of the next block to make, from whom to take over and to whom to hand over.
-fn take_next<'o, W>(rest: &Mutex<Rest<'o, W>>, blocks: usize) -> Option<Turn<'o, W>> {
+fn take_next<'o, W>(rest: &Mutex<PendingBlocks<'o, W>>, blocks: usize) -> Option<Turn<'o, W>> {
     let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
     let block = rest.next;
     if block == blocks {
@@ -85,9 +90,9 @@ fn take_next<'o, W>(rest: &Mutex<Rest<'o, W>>, blocks: usize) -> Option<Turn<'o,
 mod tests {
     use super::*;
 
-    fn numbered(block: usize, mut bytes: Vec<u8>) -> io::Result<Block> {
+    fn numbered(block: usize, mut bytes: Vec<u8>) -> io::Result<OutputBlock> {
         writeln!(bytes, "{block}")?;
-        Ok(Block {
+        Ok(OutputBlock {
             bytes,
             summary: WriteSummary {
                 nodes: 1,

@@ -4,10 +4,11 @@
 //! string that is not UTF-8 is mended, a cut tail ends the file. A length is believed only as
 //! far as bytes follow it.
 
-use super::wire::{Attr, AttrValue, Field, attr, next_field, numbers};
-use super::{FileKind, Graph, GraphNode, ReadError};
-use crate::finding::{Example, FindingKind};
+use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
+use crate::read::{ChakraGraph, ChakraReadError, FileKind, GraphNode};
+use crate::wire::read::{Attr, AttrValue, Field, attr, next_field, numbers};
+use crate::wire::schema::{io_info, metadata, node as field};
 use etlink_model::TrackLabel;
 use prost::DecodeError;
 use std::borrow::Cow;
@@ -16,26 +17,26 @@ use std::io::{BufRead, ErrorKind, Read};
 /// The largest message that is read; Chakra nodes have kilobytes.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
-pub(crate) fn read_et(source: impl Read) -> Result<Graph, ReadError> {
-    let mut graph = Graph {
+pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, ChakraReadError> {
+    let mut graph = ChakraGraph {
         format: FileKind::ChakraEt,
-        ..Graph::default()
+        ..ChakraGraph::default()
     };
-    let mut messages = Messages {
+    let mut messages = MessageReader {
         source: std::io::BufReader::with_capacity(1 << 18, source),
         offset: 0,
     };
-    let (mut message, mut scratch) = (vec![], Scratch::default());
+    let (mut message, mut scratch) = (vec![], DepBuffers::default());
     let mut first = true;
     loop {
         let offset = messages.offset;
         match messages.next(&mut message)? {
-            Next::End => break,
-            Next::Cut(detail) => {
+            NextMessage::End => break,
+            NextMessage::Cut(detail) => {
                 note(&mut graph, FindingKind::Truncated, offset, detail);
                 break;
             }
-            Next::Message => {}
+            NextMessage::Message => {}
         }
         let metadata = std::mem::take(&mut first) && is_metadata(&message);
         if metadata {
@@ -58,27 +59,27 @@ pub(crate) fn read_et(source: impl Read) -> Result<Graph, ReadError> {
     Ok(graph)
 }
 
-fn note(graph: &mut Graph, kind: FindingKind, offset: u64, detail: String) {
-    graph.findings.note(kind, || Example {
+fn note(graph: &mut ChakraGraph, kind: FindingKind, offset: u64, detail: String) {
+    graph.findings.note(kind, || FindingExample {
         offset: Some(offset),
         detail,
-        ..Example::default()
+        ..FindingExample::default()
     });
 }
 
-enum Next {
+enum NextMessage {
     Message,
     End,
     Cut(String),
 }
 
-struct Messages<R> {
+struct MessageReader<R> {
     source: R,
     offset: u64,
 }
 
-impl<R: BufRead> Messages<R> {
-    fn next(&mut self, message: &mut Vec<u8>) -> Result<Next, ReadError> {
+impl<R: BufRead> MessageReader<R> {
+    fn next(&mut self, message: &mut Vec<u8>) -> Result<NextMessage, ChakraReadError> {
         match self.try_next(message) {
             Err(error)
                 if matches!(
@@ -86,30 +87,30 @@ impl<R: BufRead> Messages<R> {
                     ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
                 ) =>
             {
-                Ok(Next::Cut(format!("the source ends: {error}")))
+                Ok(NextMessage::Cut(format!("the source ends: {error}")))
             }
-            other => other.map_err(|source| ReadError::Io {
+            other => other.map_err(|source| ChakraReadError::Io {
                 offset: self.offset,
                 source,
             }),
         }
     }
 
-    fn try_next(&mut self, message: &mut Vec<u8>) -> std::io::Result<Next> {
+    fn try_next(&mut self, message: &mut Vec<u8>) -> std::io::Result<NextMessage> {
         let Some(length) = self.length()? else {
-            return Ok(Next::End);
+            return Ok(NextMessage::End);
         };
         let Some(length) = length.filter(|length| *length <= MAX_MESSAGE_BYTES) else {
-            return Ok(Next::Cut("no message begins here".to_owned()));
+            return Ok(NextMessage::Cut("no message begins here".to_owned()));
         };
         message.clear();
         // Grows with the bytes that come, not with the length that is claimed.
         let got = self.source.by_ref().take(length).read_to_end(message)? as u64;
         self.offset += got;
         Ok(if got == length {
-            Next::Message
+            NextMessage::Message
         } else {
-            Next::Cut(format!("the message has {got} of {length} bytes"))
+            NextMessage::Cut(format!("the message has {got} of {length} bytes"))
         })
     }
 
@@ -137,19 +138,21 @@ impl<R: BufRead> Messages<R> {
 fn is_metadata(mut message: &[u8]) -> bool {
     while !message.is_empty() {
         match next_field(&mut message) {
-            Ok((1, Field::Block(_))) => {}
-            Ok((2, Field::Block(block))) if attr(block).is_ok_and(|attr| !attr.name.is_empty()) => {
-            }
+            Ok((metadata::VERSION, Field::Block(_))) => {}
+            Ok((metadata::ATTR, Field::Block(block)))
+                if attr(block).is_ok_and(|attr| !attr.name.is_empty()) => {}
             _ => return false,
         }
     }
     true
 }
 
-fn read_metadata(graph: &mut Graph, mut message: &[u8], offset: u64) {
+fn read_metadata(graph: &mut ChakraGraph, mut message: &[u8], offset: u64) {
     while let Ok((tag, Field::Block(block))) = next_field(&mut message) {
         let pair = match (tag, attr(block)) {
-            (1, _) => Some(("version".to_owned(), text(block, graph, None, offset))),
+            (metadata::VERSION, _) => {
+                Some(("version".to_owned(), text(block, graph, None, offset)))
+            }
             (_, Ok(attr)) => Some((
                 text(attr.name, graph, None, offset),
                 value_text(attr.value, graph, offset),
@@ -160,7 +163,7 @@ fn read_metadata(graph: &mut Graph, mut message: &[u8], offset: u64) {
     }
 }
 
-fn value_text(value: AttrValue<'_>, graph: &mut Graph, offset: u64) -> String {
+fn value_text(value: AttrValue<'_>, graph: &mut ChakraGraph, offset: u64) -> String {
     match value {
         AttrValue::Absent => String::new(),
         AttrValue::Int(number) => number.to_string(),
@@ -170,32 +173,34 @@ fn value_text(value: AttrValue<'_>, graph: &mut Graph, offset: u64) -> String {
     }
 }
 
-fn text(bytes: &[u8], graph: &mut Graph, id: Option<u64>, offset: u64) -> String {
+fn text(bytes: &[u8], graph: &mut ChakraGraph, id: Option<u64>, offset: u64) -> String {
     if std::str::from_utf8(bytes).is_err() {
         invalid_utf8(graph, id, "", offset);
     }
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn invalid_utf8(graph: &mut Graph, id: Option<u64>, name: &str, offset: u64) {
-    graph.findings.note(FindingKind::InvalidUtf8, || Example {
-        id,
-        name: name.to_owned(),
-        offset: Some(offset),
-        detail: String::new(),
-    });
+fn invalid_utf8(graph: &mut ChakraGraph, id: Option<u64>, name: &str, offset: u64) {
+    graph
+        .findings
+        .note(FindingKind::InvalidUtf8, || FindingExample {
+            id,
+            name: name.to_owned(),
+            offset: Some(offset),
+            detail: String::new(),
+        });
 }
 
 /// Memory that is used again.
 #[derive(Default)]
-struct Scratch {
+struct DepBuffers {
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
 }
 
 /// What is seen of a node's strings and attributes while its fields go by.
 #[derive(Default)]
-struct Seen<'a> {
+struct SeenFields<'a> {
     name: &'a [u8],
     kind: &'a [u8],
     group: Option<&'a [u8]>,
@@ -210,30 +215,32 @@ struct Seen<'a> {
 }
 
 fn node(
-    graph: &mut Graph,
+    graph: &mut ChakraGraph,
     mut message: &[u8],
     offset: u64,
-    scratch: &mut Scratch,
+    scratch: &mut DepBuffers,
 ) -> Result<(), DecodeError> {
     scratch.ctrl_deps.clear();
     scratch.data_deps.clear();
-    let (mut node, mut seen) = (GraphNode::default(), Seen::default());
+    let (mut node, mut seen) = (GraphNode::default(), SeenFields::default());
     while !message.is_empty() {
         match next_field(&mut message)? {
-            (1, Field::Number(id)) => node.id = id,
-            (2, Field::Block(name)) => seen.name = name,
-            (3, Field::Number(number)) => {
+            (field::ID, Field::Number(id)) => node.id = id,
+            (field::NAME, Field::Block(name)) => seen.name = name,
+            (field::TYPE, Field::Number(number)) => {
                 let known = i32::try_from(number)
                     .ok()
                     .and_then(|number| NodeType::try_from(number).ok());
                 node.node_type = known.unwrap_or(NodeType::InvalidNode);
             }
-            (4, field) => numbers(field, &mut scratch.ctrl_deps)?,
-            (5, field) => numbers(field, &mut scratch.data_deps)?,
-            (6, Field::Number(start)) => seen.start_us = start,
-            (7, Field::Number(duration)) => seen.duration_us = duration,
-            (8 | 9, Field::Block(texts)) => seen.bad_text |= !all_utf8(texts)?,
-            (10, Field::Block(block)) => attribute(&mut node, &mut seen, attr(block)?),
+            (field::CTRL_DEPS, list) => numbers(list, &mut scratch.ctrl_deps)?,
+            (field::DATA_DEPS, list) => numbers(list, &mut scratch.data_deps)?,
+            (field::START_TIME_MICROS, Field::Number(start)) => seen.start_us = start,
+            (field::DURATION_MICROS, Field::Number(duration)) => seen.duration_us = duration,
+            (field::INPUTS | field::OUTPUTS, Field::Block(texts)) => {
+                seen.bad_text |= !all_utf8(texts)?;
+            }
+            (field::ATTR, Field::Block(block)) => attribute(&mut node, &mut seen, attr(block)?),
             _ => {}
         }
     }
@@ -243,11 +250,11 @@ fn node(
 
 /// Appends a node whose fields were all seen.
 fn finish(
-    graph: &mut Graph,
+    graph: &mut ChakraGraph,
     mut node: GraphNode<'_>,
-    seen: &Seen<'_>,
+    seen: &SeenFields<'_>,
     offset: u64,
-    scratch: &Scratch,
+    scratch: &DepBuffers,
 ) {
     let (name, kind) = (
         String::from_utf8_lossy(seen.name),
@@ -258,12 +265,14 @@ fn finish(
     }
     if let Some(attr) = seen.wrong_type {
         let detail = String::from_utf8_lossy(attr).into_owned();
-        graph.findings.note(FindingKind::WrongAttrType, || Example {
-            id: Some(node.id),
-            name: name.clone().into_owned(),
-            offset: Some(offset),
-            detail,
-        });
+        graph
+            .findings
+            .note(FindingKind::WrongAttrType, || FindingExample {
+                id: Some(node.id),
+                name: name.clone().into_owned(),
+                offset: Some(offset),
+                detail,
+            });
     }
     for (label, text) in [
         (&mut node.place.pid, seen.pid),
@@ -296,7 +305,7 @@ fn finish(
 }
 
 /// Keeps the attributes that mean something here.
-fn attribute<'a>(node: &mut GraphNode<'_>, seen: &mut Seen<'a>, attr: Attr<'a>) {
+fn attribute<'a>(node: &mut GraphNode<'_>, seen: &mut SeenFields<'a>, attr: Attr<'a>) {
     seen.bad_text |= std::str::from_utf8(attr.name).is_err();
     if let AttrValue::Text(text) = attr.value {
         seen.bad_text |= std::str::from_utf8(text).is_err();
@@ -320,7 +329,7 @@ fn attribute<'a>(node: &mut GraphNode<'_>, seen: &mut Seen<'a>, attr: Attr<'a>) 
 }
 
 /// Attributes that are texts, or that no simulator reads.
-fn free_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut Seen<'a>, attr: Attr<'a>) {
+fn free_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut SeenFields<'a>, attr: Attr<'a>) {
     match (attr.name, attr.value) {
         (b"kind", AttrValue::Text(kind)) => seen.kind = kind,
         (b"pg_name", AttrValue::Text(group)) => seen.group = Some(group),
@@ -340,7 +349,7 @@ fn free_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut Seen<'a>, attr: Attr<
 fn all_utf8(mut message: &[u8]) -> Result<bool, DecodeError> {
     let mut all = true;
     while !message.is_empty() {
-        if let (1..=3, Field::Block(text)) = next_field(&mut message)? {
+        if let (io_info::VALUES..=io_info::TYPES, Field::Block(text)) = next_field(&mut message)? {
             all &= std::str::from_utf8(text).is_ok();
         }
     }

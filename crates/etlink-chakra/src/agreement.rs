@@ -1,0 +1,227 @@
+//! What the ranks of one run have to agree on.
+//!
+//! ASTRA-sim matches collectives of a group by order, type and size, and messages by sender,
+//! receiver and size; a rank whose counterpart does not come is stuck, and the simulator still
+//! returns 0. Traces of one run differ: a window begins one collective later, and each rank of an
+//! uneven all-to-all (experts) says its own size. So what has no counterpart becomes computation,
+//! and where sizes differ the largest is taken. Kernels of different groups can overlap, and begin
+//! in different orders on different ranks; they end in one order, so that is the order in which
+//! they go one after the other. What ranks do in opposite order all the same is taken out.
+
+use crate::et::communication::{SimulatedComm, comm_of};
+use crate::{Demotion, WriteOptions};
+use etlink_link::LinkedTrace;
+use etlink_link::ranks::{
+    CollectiveMatch, CommChannel, Communication, DeadlockCheck, GroupResolver, RankSummary, RunJoin,
+};
+use indexmap::IndexMap;
+use std::collections::BTreeMap;
+use std::io;
+
+/// What becomes of a communication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommDecision {
+    /// A communication node.
+    Communication {
+        /// Number of its group, for a collective.
+        group: Option<u32>,
+        /// Size, the same on all ranks.
+        bytes: i64,
+    },
+    /// Computation with the measured duration.
+    Compute(Demotion),
+}
+
+/// What one rank is written with: [`WriteOptions::agreement`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankAgreement {
+    /// By ascending node.
+    decisions: Vec<(u32, CommDecision)>,
+    /// Nodes in the order in which they go one after the other, where that is not the order of nodes.
+    pub(crate) serial_order: Vec<u32>,
+}
+
+impl RankAgreement {
+    /// What becomes of a node; what no rank has spoken of is of a group that is not known.
+    pub fn decision_for(&self, node: u32) -> CommDecision {
+        let at = self
+            .decisions
+            .binary_search_by_key(&node, |(node, _)| *node);
+        at.map_or(CommDecision::Compute(Demotion::UnknownGroup), |at| {
+            self.decisions[at].1
+        })
+    }
+}
+
+/// What all ranks are written with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunAgreement {
+    /// By rank, in the order of the facts.
+    pub ranks: Vec<RankAgreement>,
+    /// The groups that are used, by number: what `comm_group.json` has to say.
+    pub groups: BTreeMap<u32, Vec<u64>>,
+    /// Entries of [`RunJoin::joints`] that were taken out because ranks do them in opposite order.
+    pub deadlocked: Vec<u32>,
+}
+
+/// The sizes with which a rank's communications would be written as such, in their order; `None`
+/// for those that are computation on any account.
+pub fn simulated_sizes(trace: &LinkedTrace, facts: &RankSummary) -> Vec<Option<i64>> {
+    let (groups, options) = (GroupResolver::new(trace), WriteOptions::default());
+    let mut sizes = vec![];
+    for communication in &facts.communications {
+        let node = communication.node as usize;
+        let comm = comm_of(trace, &groups, &options, node);
+        sizes.push(match comm.and_then(Result::ok) {
+            Some(
+                SimulatedComm::Collective { bytes, .. } | SimulatedComm::PointToPoint { bytes, .. },
+            ) => Some(bytes),
+            None => None,
+        });
+    }
+    sizes
+}
+
+/// Decides what all ranks write. `sizes` are those of [`simulated_sizes`], rank by rank. Ranks
+/// whose traces are not given take part in everything, unless the files are `to_run` by themselves,
+/// with communications in turn.
+pub fn agree(
+    facts: &[RankSummary],
+    sizes: &[Vec<Option<i64>>],
+    join: &RunJoin,
+    to_run: bool,
+) -> RunAgreement {
+    let mut decisions: Vec<CommDecision> = join
+        .matches
+        .iter()
+        .map(|joint| decision(joint, sizes, to_run))
+        .collect();
+    let mut deadlocked = serial_order(facts, join, &decisions, SerialOrder::Start).into_removed();
+    let by_end = (to_run && !deadlocked.is_empty())
+        .then(|| serial_order(facts, join, &decisions, SerialOrder::End).into_removed());
+    let by_end = by_end.filter(|out| out.len() < deadlocked.len());
+    let order = if by_end.is_some() {
+        SerialOrder::End
+    } else {
+        SerialOrder::Start
+    };
+    deadlocked = by_end.unwrap_or(deadlocked);
+    for &joint in &deadlocked {
+        decisions[joint as usize] = CommDecision::Compute(Demotion::OrderDiffers);
+    }
+    let mut agreed = RunAgreement {
+        ranks: vec![RankAgreement::default(); facts.len()],
+        groups: BTreeMap::new(),
+        deadlocked,
+    };
+    for (joint, decision) in join.matches.iter().zip(&decisions) {
+        if let CommDecision::Communication {
+            group: Some(number),
+            ..
+        } = decision
+            && let Some(ranks) = join.groups.get(number)
+        {
+            agreed
+                .groups
+                .entry(*number)
+                .or_insert_with(|| ranks.clone());
+        }
+        for part in &joint.members {
+            let node = facts[part.rank as usize].communications[part.communication as usize].node;
+            agreed.ranks[part.rank as usize]
+                .decisions
+                .push((node, *decision));
+        }
+    }
+    for (facts, agreement) in facts.iter().zip(&mut agreed.ranks) {
+        agreement.decisions.sort_unstable_by_key(|(node, _)| *node);
+        if order == SerialOrder::End {
+            let mut serial_order: Vec<&Communication> = facts.communications.iter().collect();
+            serial_order.sort_by_key(|communication| order.key(communication));
+            agreement.serial_order = serial_order
+                .into_iter()
+                .map(|communication| communication.node)
+                .collect();
+        }
+    }
+    agreed
+}
+
+/// In which order a rank's communications go one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SerialOrder {
+    Start,
+    End,
+}
+
+impl SerialOrder {
+    /// Nodes are numbered by their starts.
+    fn key(self, communication: &Communication) -> (i64, u32) {
+        match self {
+            SerialOrder::Start => (0, communication.node),
+            SerialOrder::End => (communication.end_ns, communication.node),
+        }
+    }
+}
+
+fn decision(
+    joint: &CollectiveMatch,
+    sizes: &[Vec<Option<i64>>],
+    without_absent: bool,
+) -> CommDecision {
+    let size = |part: &etlink_link::ranks::MatchMember| {
+        sizes
+            .get(part.rank as usize)?
+            .get(part.communication as usize)
+            .copied()?
+    };
+    let sizes: Option<Vec<i64>> = joint.members.iter().map(size).collect();
+    if !joint.is_whole() {
+        return CommDecision::Compute(Demotion::Unmatched);
+    }
+    let Some(bytes) = sizes.and_then(|sizes| sizes.into_iter().max()) else {
+        return CommDecision::Compute(Demotion::CannotRunElsewhere);
+    };
+    if without_absent && joint.absent > 0 {
+        return CommDecision::Compute(Demotion::AbsentRank);
+    }
+    let group = match joint.channel {
+        CommChannel::Group(number) => Some(number),
+        CommChannel::Message { .. } => None,
+    };
+    CommDecision::Communication { group, bytes }
+}
+
+/// What each rank does in turn.
+fn serial_order(
+    facts: &[RankSummary],
+    join: &RunJoin,
+    decisions: &[CommDecision],
+    order: SerialOrder,
+) -> DeadlockCheck {
+    DeadlockCheck::from_matches(
+        facts,
+        join,
+        |joint| matches!(decisions[joint], CommDecision::Communication { .. }),
+        |communication| order.key(communication),
+    )
+}
+
+/// Writes ASTRA-sim's group configuration: `{"1":[0,1],"2":[2,3]}`.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_groups(
+    groups: &BTreeMap<u32, Vec<u64>>,
+    out: &mut (impl io::Write + ?Sized),
+) -> io::Result<()> {
+    let groups: IndexMap<String, &[u64]> = groups
+        .iter()
+        .map(|(number, ranks)| (number.to_string(), ranks.as_slice()))
+        .collect();
+    serde_json::to_writer(&mut *out, &groups)?;
+    out.write_all(b"\n")
+}
+
+#[cfg(test)]
+mod tests;

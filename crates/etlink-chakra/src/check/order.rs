@@ -1,0 +1,69 @@
+//! Whether ids say in which order nodes began.
+//!
+//! Of the nodes that are ready ASTRA-sim starts the one with the lowest id first (the feeder's
+//! queue, `et_feeder.cpp`, is ordered by id), one host node, one device node and one communication
+//! at a time (`Workload.cc`, `HardwareResource.cc`). So a node that began later than another one
+//! must not have a lower id, unless it could not start earlier because of what it waited for. That
+//! is what files for simulators rely on: there a host gap waits for what ended last before it does,
+//! so that it begins later than nodes with higher ids, and no reader can start it before them.
+
+use super::example;
+use crate::finding::{FindingKind, Findings};
+use crate::proto::NodeType;
+use crate::read::ChakraGraph;
+
+/// What can keep a node from starting: the simulator has one of each.
+#[derive(Clone, Copy)]
+enum Processor {
+    Host,
+    Device,
+    Network,
+}
+
+/// Nodes that do not state when they began are left out. `deps` are pairs of places, the awaited
+/// node first. O(n log n + deps).
+pub(super) fn check(graph: &ChakraGraph, deps: &[(u32, u32)], findings: &mut Findings) {
+    let mut order: Vec<usize> = (0..graph.len())
+        .filter(|&index| graph.start_ns[index].is_some())
+        .collect();
+    order.sort_by_key(|&index| graph.id[index]);
+    let ready = ready_times(graph, deps);
+    let mut last: [Option<usize>; 3] = [None; 3];
+    for index in order {
+        let before = last[processor(graph, index) as usize].replace(index);
+        let Some(before) = before else { continue };
+        let began_later = graph.start_ns[before] > graph.start_ns[index];
+        let was_ready = Some(ready[before]) <= graph.start_ns[index];
+        if began_later && was_ready {
+            findings.note(FindingKind::IdsNotInTimeOrder, || {
+                let detail = format!("starts before node {}", graph.id[before]);
+                example(graph, index, detail)
+            });
+        }
+    }
+}
+
+/// Per node, the end of the last that it waits for; `i64::MIN` if it waits for none with times.
+fn ready_times(graph: &ChakraGraph, deps: &[(u32, u32)]) -> Vec<i64> {
+    let mut ready = vec![i64::MIN; graph.len()];
+    for &(from, to) in deps {
+        let from = from as usize;
+        if let Some(start) = graph.start_ns[from] {
+            let end = start.saturating_add(graph.duration_ns[from]);
+            let ready = &mut ready[to as usize];
+            *ready = end.max(*ready);
+        }
+    }
+    ready
+}
+
+fn processor(graph: &ChakraGraph, index: usize) -> Processor {
+    match graph.node_type[index] {
+        NodeType::CommCollNode | NodeType::CommSendNode | NodeType::CommRecvNode => {
+            Processor::Network
+        }
+        _ if graph.is_cpu_op[index] == Some(true) => Processor::Host,
+        // ASTRA-sim takes a node without `is_cpu_op` for a device's
+        _ => Processor::Device,
+    }
+}

@@ -1,0 +1,316 @@
+//! A written graph (`.et`, its JSON, ET+) as a device trace, as far as its nodes say.
+//!
+//! Device nodes become rows, runtime nodes calls (all slices of one together), communication nodes
+//! have type, size and group. Not in a written graph are annotations, sizes of copies, grids,
+//! allocations and communications that no simulator runs, such as barriers. Steps are in a tree
+//! (ET+) alone.
+
+use super::groups::GroupList;
+use super::placement::{NodeNumbers, runs_on_device};
+use super::replay_graph::is_communication;
+use crate::finding::FindingKind;
+use crate::proto::{CollectiveCommType, NodeType};
+use crate::read::{ChakraGraph, CommAttrs};
+use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_model::{
+    Anomalies, AnomalyKind, Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace,
+    DurationNs, HostThread, NameId, QueueIdx, RowKind, RuntimeCall, ThreadIdx, TimeNs, TrackLabel,
+};
+use indexmap::{IndexMap, IndexSet};
+
+/// The linked trace of the rows of `file`; `None` if it has no rows, communications of the host or,
+/// being a tree, steps. What a row waited for follows from the times: the edges of the file are
+/// used for the starts of calls alone. Damage of the file is among the anomalies. O(n log n).
+///
+/// # Errors
+/// Those of [`etlink_link::link`].
+pub fn linked_trace(
+    file: &ChakraGraph,
+    rank: Option<i64>,
+    groups: &GroupList,
+) -> Result<Option<LinkedTrace>, etlink_link::Error> {
+    let mut converter = Converter::new(file, rank, groups);
+    for index in 0..file.len() {
+        if let Some(start) = file.start_ns[index] {
+            converter.add_node(index, TimeNs(start));
+        }
+    }
+    let device = converter.finish();
+    if device.rows.is_empty() && device.ops.is_empty() {
+        return Ok(None);
+    }
+    etlink_link::link(None, device, LinkOptions::default()).map(Some)
+}
+
+/// A device trace under construction.
+struct Converter<'f> {
+    file: &'f ChakraGraph,
+    groups: &'f GroupList,
+    numbers: NodeNumbers,
+    device: DeviceTrace,
+    rows: Vec<DeviceRow>,
+    ops: Vec<CpuOp>,
+    /// By correlation, thread and name: a call in several slices is several nodes.
+    calls: IndexMap<(Correlation, ThreadIdx, NameId), RuntimeCall>,
+    threads: IndexSet<HostThread>,
+    queues: IndexSet<DeviceQueue>,
+}
+
+impl<'f> Converter<'f> {
+    fn new(file: &'f ChakraGraph, rank: Option<i64>, groups: &'f GroupList) -> Self {
+        let mut device = DeviceTrace {
+            bytes: file.bytes,
+            anomalies: anomalies(file),
+            ..DeviceTrace::default()
+        };
+        device.header.rank = rank;
+        device.header.world_size = file.metadata_int("world_size");
+        Converter {
+            file,
+            groups,
+            numbers: NodeNumbers::new(file),
+            device,
+            rows: vec![],
+            ops: vec![],
+            calls: IndexMap::new(),
+            threads: IndexSet::new(),
+            queues: IndexSet::new(),
+        }
+    }
+
+    fn add_node(&mut self, index: usize, start: TimeNs) {
+        let file = self.file;
+        let kind = file.kind_of(index);
+        // these are times in which nothing is known to run
+        if matches!(
+            kind,
+            "boundary" | "unexplained_wait" | "latency" | "host_gap"
+        ) {
+            return;
+        }
+        let name = self.device.names.intern(file.name_of(index));
+        let duration = DurationNs(file.inclusive_ns[index].max(0));
+        let correlation = file.correlation[index].map_or(Correlation::NONE, Correlation);
+        let is_step = file.format.is_tree() && file.name_of(index).starts_with("ProfilerStep#");
+        if runs_on_device(file, index, file.place_of(index)) {
+            let row = self.device_row(index, name, start, duration, correlation);
+            self.rows.push(row);
+        } else if is_step {
+            let op = self.host_op(index, name, start, duration);
+            self.ops.push(CpuOp {
+                annotation: true,
+                ..op
+            });
+        } else if is_communication(file.node_type[index]) {
+            let collective = self.collective(index);
+            let op = self.host_op(index, name, start, duration);
+            self.ops.push(CpuOp { collective, ..op });
+        } else if kind == "runtime" && correlation != Correlation::NONE {
+            self.add_call(index, name, start, duration, correlation);
+        }
+    }
+
+    fn finish(mut self) -> DeviceTrace {
+        self.rows.sort_by_key(|row| row.start);
+        self.calls
+            .sort_by(|_, call, _, other| call.start.cmp(&other.start));
+        self.ops.sort_by_key(|op| op.start);
+        let mut device = self.device;
+        self.ops.into_iter().for_each(|op| device.ops.push(op));
+        self.rows.into_iter().for_each(|row| device.rows.push(row));
+        let calls = self.calls.into_values();
+        calls.for_each(|call| device.calls.push(call));
+        device.threads = self.threads.into_iter().collect();
+        device.queues = self.queues.into_iter().collect();
+        device
+    }
+
+    fn device_row(
+        &mut self,
+        index: usize,
+        name: NameId,
+        start: TimeNs,
+        duration: DurationNs,
+        correlation: Correlation,
+    ) -> DeviceRow {
+        let place = self.file.place_of(index);
+        let queue = DeviceQueue {
+            device: place.device.unwrap_or(0),
+            context: 0,
+            stream: place.stream.unwrap_or(0),
+        };
+        let kind = match self.file.name_of(index) {
+            name if name.starts_with("Memcpy") => RowKind::Memcpy,
+            name if name.starts_with("Memset") => RowKind::Memset,
+            _ => RowKind::Kernel,
+        };
+        DeviceRow {
+            kind,
+            name,
+            queue: QueueIdx::new(self.queues.insert_full(queue).0),
+            start,
+            duration,
+            correlation,
+            external_id: -1,
+            gb_per_s: -1.0,
+            collective: self.collective(index),
+            ..DeviceRow::default()
+        }
+    }
+
+    fn host_op(
+        &mut self,
+        index: usize,
+        name: NameId,
+        start: TimeNs,
+        duration: DurationNs,
+    ) -> CpuOp {
+        CpuOp {
+            name,
+            thread: self.thread(index),
+            start,
+            duration,
+            external_id: -1,
+            seq_id: -1,
+            collective: u32::MAX,
+            ..CpuOp::default()
+        }
+    }
+
+    /// A call, or one more slice of it. Slices come in order of time.
+    fn add_call(
+        &mut self,
+        index: usize,
+        name: NameId,
+        start: TimeNs,
+        duration: DurationNs,
+        correlation: Correlation,
+    ) {
+        let thread = self.thread(index);
+        let begin = self.call_start(index, start);
+        let key = (correlation, thread, name);
+        let call = self.calls.entry(key).or_insert(RuntimeCall {
+            name,
+            thread,
+            start: begin,
+            duration,
+            correlation,
+            external_id: -1,
+            kernel: NameId::EMPTY,
+        });
+        let until_end = start + duration - call.start;
+        call.duration = call.duration.max(until_end);
+    }
+
+    /// When the call of this slice began. What it did before it waited for a device has no node:
+    /// it follows on what its thread did before.
+    fn call_start(&self, index: usize, start: TimeNs) -> TimeNs {
+        let file = self.file;
+        // a latency that is a node has the deps of the node after it
+        let latency = self
+            .numbers
+            .deps(file, index)
+            .find(|dep| file.kind_of(*dep) == "latency");
+        let waiter = latency.unwrap_or(index);
+        let waited_for_device = self
+            .numbers
+            .deps(file, waiter)
+            .any(|dep| runs_on_device(file, dep, file.place_of(dep)));
+        if !waited_for_device {
+            return start;
+        }
+        let last_end = self
+            .numbers
+            .deps(file, waiter)
+            .filter(|dep| file.place[*dep] == file.place[index])
+            .filter_map(|dep| {
+                let dep_start = TimeNs(file.start_ns[dep]?);
+                Some(dep_start + DurationNs(file.duration_ns[dep].max(0)))
+            })
+            .max();
+        last_end.map_or(start, |end| end.min(start))
+    }
+
+    fn thread(&mut self, index: usize) -> ThreadIdx {
+        let place = self.file.place_of(index);
+        let thread = HostThread {
+            pid: self.label(place.pid),
+            tid: self.label(place.tid),
+        };
+        ThreadIdx::new(self.threads.insert_full(thread).0)
+    }
+
+    /// A label of the file as one of the trace, whose texts are numbered anew.
+    fn label(&mut self, label: Option<TrackLabel>) -> TrackLabel {
+        match label {
+            Some(TrackLabel::Text(text)) => {
+                TrackLabel::Text(self.device.names.intern(self.file.names.get(text)))
+            }
+            Some(number) => number,
+            None => TrackLabel::Int(0),
+        }
+    }
+
+    /// The record of a communication node by its number; `u32::MAX` for other nodes.
+    fn collective(&mut self, index: usize) -> u32 {
+        let comm = self.file.comm_of(index);
+        let name = match self.file.node_type[index] {
+            NodeType::CommSendNode => "send",
+            NodeType::CommRecvNode => "recv",
+            NodeType::CommCollNode => comm.collective_type().map_or("", |kind| kind.as_str_name()),
+            _ => return u32::MAX,
+        };
+        let record = self.collective_record(name, &comm);
+        self.device.collectives.push(record);
+        (self.device.collectives.len() - 1) as u32
+    }
+
+    fn collective_record(&mut self, name: &str, comm: &CommAttrs) -> Collective {
+        // a size below 0 is damage that `check` reports
+        let bytes = comm.size.map_or(0, |size| size.max(0).cast_unsigned());
+        let group = comm.group.map_or("", |group| self.file.names.get(group));
+        let ranks = self.groups.get(group);
+        let group_size = match (ranks, self.device.header.world_size) {
+            (Some(ranks), _) => ranks.len() as u64,
+            (None, Some(world)) if group.is_empty() => world.max(0).cast_unsigned(),
+            _ => 0,
+        };
+        // the size of an all-gather is that of a rank's own part
+        let out_elements = if name == CollectiveCommType::AllGather.as_str_name() {
+            bytes.saturating_mul(group_size.max(1))
+        } else {
+            0
+        };
+        let ranks = ranks.map_or(String::new(), |ranks| format!("{ranks:?}"));
+        let names = &mut self.device.names;
+        Collective {
+            name: names.intern(name),
+            // the file has sizes in bytes, so its elements are bytes
+            dtype: names.intern("Byte"),
+            in_elements: bytes,
+            out_elements,
+            group_size,
+            group_name: names.intern(group),
+            group_ranks: names.intern(&ranks),
+            src: comm.src.unwrap_or(-1),
+            dst: comm.dst.unwrap_or(-1),
+            ..Collective::absent()
+        }
+    }
+}
+
+/// What the reader found damaged, in the words of the traces.
+fn anomalies(file: &ChakraGraph) -> Anomalies {
+    let mut anomalies = Anomalies::default();
+    for finding in file.findings.damage() {
+        let kind = match finding.kind {
+            FindingKind::Truncated => AnomalyKind::Truncated,
+            FindingKind::NodeCountDiffers => AnomalyKind::NodeCountDiffers,
+            _ => AnomalyKind::Undecodable,
+        };
+        let first = finding.examples.first();
+        let detail = first.map(|example| example.detail.clone());
+        anomalies.add(kind, finding.count, detail);
+    }
+    anomalies
+}

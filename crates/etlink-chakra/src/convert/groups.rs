@@ -1,0 +1,41 @@
+//! The ranks of process groups, as `comm_group.json` lists them.
+
+use etlink_link::ranks::GroupIdentity;
+use std::collections::BTreeMap;
+
+/// The global ranks of groups, by `pg_name`.
+pub type GroupList = BTreeMap<String, Vec<i64>>;
+
+/// What is known of the groups of a run of written graphs.
+#[derive(Clone, Debug, Default)]
+pub struct GroupRanks {
+    listed: GroupList,
+    all: Vec<u64>,
+}
+
+impl GroupRanks {
+    /// `listed` is the content of `comm_group.json`, `all` the ranks that have files.
+    pub fn new(listed: GroupList, all: impl IntoIterator<Item = i64>) -> GroupRanks {
+        GroupRanks {
+            listed,
+            all: non_negative(all),
+        }
+    }
+
+    /// The group of this name. A collective without a group is of all ranks: ASTRA-sim's
+    /// `Workload.cc` takes it so, and it is how this crate writes the group of all.
+    pub(super) fn group(&self, name: &str) -> GroupIdentity {
+        match self.listed.get(name) {
+            Some(ranks) => GroupIdentity::Ranks(non_negative(ranks.iter().copied())),
+            None if name.is_empty() || name == "0" => GroupIdentity::Ranks(self.all.clone()),
+            None => GroupIdentity::Named(name.to_owned()),
+        }
+    }
+}
+
+fn non_negative(ranks: impl IntoIterator<Item = i64>) -> Vec<u64> {
+    ranks
+        .into_iter()
+        .filter_map(|rank| u64::try_from(rank).ok())
+        .collect()
+}

@@ -1,0 +1,131 @@
+//! What communicates in a rank's file, to join it with the files of other ranks.
+
+use super::collective::collective_kind;
+use super::groups::GroupRanks;
+use crate::proto::NodeType;
+use crate::read::{ChakraGraph, CommAttrs};
+use etlink_link::ranks::{CommExtent, Communication, Peers, RankSummary};
+use etlink_model::{CollectiveKind, NameId};
+use etlink_replay::ReplayGraph;
+use indexmap::{IndexMap, IndexSet};
+
+/// Whether it is the file that `merge` writes for a rank without a trace: one node without time.
+pub fn is_idle_rank(file: &ChakraGraph) -> bool {
+    file.len() == 1
+        && file.duration_ns[0] == 0
+        && file.start_ns[0].is_none()
+        && file.node_type[0] == NodeType::CompNode
+}
+
+/// What communicates in a file, in the order of ids, as ASTRA-sim matches it. `graph` is the
+/// [`replay_graph`](super::replay_graph) of the file. O(n log n).
+pub fn summarize_rank(
+    rank: i64,
+    file: &ChakraGraph,
+    graph: &ReplayGraph,
+    groups: &GroupRanks,
+) -> RankSummary {
+    let base_ns = file.base_time_ns().unwrap_or(0);
+    // a file without times has the empty window at its base
+    let (first, last) = file.summary().window_ns.unwrap_or((0, 0));
+    let mut summary = RankSummary {
+        rank,
+        window_ns: (base_ns.saturating_add(first), base_ns.saturating_add(last)),
+        ..RankSummary::default()
+    };
+    let mut group_names: IndexSet<&str> = IndexSet::new();
+    let carriers: IndexMap<u64, u32> = file
+        .transfers
+        .iter()
+        .map(|(node, communication)| (*communication, *node))
+        .collect();
+    for node in 0..file.len() {
+        let comm = file.comm_of(node);
+        let Some(kind) = kind_of(file.node_type[node], &comm) else {
+            continue;
+        };
+        let peers = match kind {
+            CollectiveKind::Send => Peers::Peer(comm.dst),
+            CollectiveKind::Recv => Peers::Peer(comm.src),
+            _ => {
+                let name = comm.group.map_or("", |group| file.names.get(group));
+                Peers::Group(group_names.insert_full(name).0 as u32)
+            }
+        };
+        // a size below 0 is damage that `check` reports
+        let bytes = comm.size.map_or(0, |size| size.max(0).cast_unsigned());
+        let own = node_extent(file, base_ns, node as u32);
+        let carrier = carriers
+            .get(&file.id[node])
+            .map(|carrier| node_extent(file, base_ns, *carrier));
+        summary.communications.push(Communication {
+            node: node as u32,
+            peers,
+            kind,
+            dtype: NameId::default(),
+            in_bytes: bytes,
+            bytes,
+            seq: None,
+            start_ns: own.start_ns,
+            end_ns: own.end_ns,
+            on_device: graph.on_device(node),
+            extent: comm_extent(file, graph, own, carrier),
+        });
+    }
+    let groups = group_names.into_iter().map(|name| groups.group(name));
+    summary.groups = groups.collect();
+    summary
+        .communications
+        .sort_by_key(|communication| file.id[communication.node as usize]);
+    summary
+}
+
+/// What a node communicates, `None` if it does not.
+fn kind_of(node_type: NodeType, comm: &CommAttrs) -> Option<CollectiveKind> {
+    match node_type {
+        NodeType::CommSendNode => Some(CollectiveKind::Send),
+        NodeType::CommRecvNode => Some(CollectiveKind::Recv),
+        NodeType::CommCollNode => {
+            let known = comm.collective_type().map(collective_kind);
+            Some(known.unwrap_or(CollectiveKind::Other))
+        }
+        _ => None,
+    }
+}
+
+/// A communication that is this node from its start to its end.
+fn node_extent(file: &ChakraGraph, base_ns: i64, node: u32) -> CommExtent {
+    let index = node as usize;
+    let start_ns = base_ns.saturating_add(file.start_ns[index].unwrap_or(0));
+    let end_ns = start_ns.saturating_add(file.duration_ns[index]);
+    CommExtent::from_node(node, (start_ns, end_ns))
+}
+
+/// A device's node is the transfer, and so is one of a file that does not keep hosts' work apart.
+/// A host's is carried out by the node that names it in `transfer_of`: if that runs elsewhere,
+/// the rank arrives with it.
+fn comm_extent(
+    file: &ChakraGraph,
+    graph: &ReplayGraph,
+    own: CommExtent,
+    carrier: Option<CommExtent>,
+) -> CommExtent {
+    let node = own.waits as usize;
+    if graph.on_device(node) || file.kind_of(node).is_empty() {
+        return own;
+    }
+    match carrier {
+        None => CommExtent {
+            is_transfer: false,
+            ..own
+        },
+        Some(carrier) if graph.resource[carrier.waits as usize] == graph.resource[node] => {
+            CommExtent {
+                arrives: own.arrives,
+                arrival_ns: own.arrival_ns,
+                ..carrier
+            }
+        }
+        Some(carrier) => carrier,
+    }
+}

@@ -1,0 +1,274 @@
+//! A Chakra trace, ours or another writer's, as a graph to run.
+
+use super::placement::{NodeNumbers, runs_on_device};
+use crate::proto::NodeType;
+use crate::read::{ChakraGraph, Place};
+use etlink_model::{DurationNs, TimeNs, TrackLabel};
+use etlink_replay::{
+    EdgeKind, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource,
+    stream_resource, thread_resource,
+};
+use indexmap::IndexMap;
+
+/// How many nodes of a cycle a message names.
+const NAMED_NODES: usize = 4;
+
+/// Why a file cannot be run or drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    /// Nodes wait for each other.
+    #[error("{error}: {nodes}; `etlink check` lists them all")]
+    Cycle {
+        /// How many.
+        error: etlink_replay::Error,
+        /// The first ones, for people.
+        nodes: String,
+    },
+    /// The graph is too large.
+    #[error(transparent)]
+    Replay(etlink_replay::Error),
+    /// Nothing to draw on a time axis.
+    #[error("no node has a start time: there is nothing to show")]
+    NoTimes,
+}
+
+/// Names and ids of the nodes of a file, for reports about its graph.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeNames<'f>(pub &'f ChakraGraph);
+
+impl LabelSource for NodeNames<'_> {
+    fn name(&self, node: u32) -> &str {
+        self.0.name_of(node as usize)
+    }
+
+    fn id(&self, node: u32) -> u64 {
+        self.0.id[node as usize]
+    }
+
+    fn correlation(&self, node: u32) -> Option<i64> {
+        self.0.correlation[node as usize]
+    }
+}
+
+/// The graph, and notes about what is wrong with the file or missing in it. O(n log n).
+///
+/// # Errors
+/// [`ConvertError::Cycle`], and graphs of more than 2^32 nodes or edges.
+pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), ConvertError> {
+    let numbers = NodeNumbers::new(file);
+    let placement = Placement::new(file);
+    let mut builder = GraphBuilder::new(placement.resources.clone());
+    let mut deps = vec![];
+    let mut dangling = 0u64;
+    for index in 0..file.len() {
+        let lists = [
+            (true, file.ctrl_deps.list(index)),
+            (false, file.data_deps.list(index)),
+        ];
+        for (is_control, ids) in lists {
+            for &id in ids {
+                match numbers.find(id) {
+                    Some(from) => deps.push(placement.dep(from, index, is_control)),
+                    None => dangling += 1,
+                }
+            }
+        }
+        let node = ReplayNode {
+            kind: node_kind(file, index, placement.on_device(index)),
+            resource: placement.nodes[index],
+            start: file.start_ns[index].map(TimeNs),
+            duration: DurationNs(file.duration_ns[index]),
+            latency: file.latency_ns[index].map(DurationNs),
+        };
+        builder.push(node, deps.drain(..));
+    }
+    let graph = builder.finish().map_err(|error| named_error(error, file))?;
+    let notes = notes(file, &graph, numbers.duplicates, dangling);
+    Ok((graph, notes))
+}
+
+/// The nodes of a tree (ET+), which states nothing of what waits for what. Nodes without times
+/// are drawn nowhere.
+///
+/// # Errors
+/// [`ConvertError::NoTimes`].
+pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
+    let placement = Placement::new(file);
+    let first = file.start_ns.iter().flatten().min().copied();
+    let first = first.ok_or(ConvertError::NoTimes)?;
+    let mut builder = GraphBuilder::new(placement.resources.clone());
+    for index in 0..file.len() {
+        let start = file.start_ns[index];
+        let kind = match start {
+            Some(_) => node_kind(file, index, placement.on_device(index)),
+            // what came before the recording is not drawn
+            None => ReplayKind::Boundary,
+        };
+        let node = ReplayNode {
+            kind,
+            resource: placement.nodes[index],
+            start: Some(TimeNs(start.unwrap_or(first))),
+            duration: DurationNs(file.inclusive_ns[index]),
+            latency: None,
+        };
+        builder.push(node, []);
+    }
+    builder.finish().map_err(ConvertError::Replay)
+}
+
+/// What was wrong with the file, and what is missing in it.
+fn notes(file: &ChakraGraph, graph: &ReplayGraph, duplicates: u64, dangling: u64) -> Vec<String> {
+    let findings = file.findings.clone().into_sorted();
+    let mut notes: Vec<String> = findings
+        .iter()
+        .map(|finding| format!("{} {}", finding.count, finding.kind.describe()))
+        .collect();
+    if dangling > 0 {
+        notes.push(format!(
+            "{dangling} deps name nodes that are not in the file; they are left out"
+        ));
+    }
+    if duplicates > 0 {
+        notes.push(format!(
+            "{duplicates} nodes have an id that another has already; nothing waits for them"
+        ));
+    }
+    if !graph.measured {
+        notes.push(format!(
+            "{} of {} nodes have no start time: there is nothing to compare the replay with",
+            graph.without_start,
+            graph.len()
+        ));
+    }
+    notes
+}
+
+fn named_error(error: etlink_replay::Error, file: &ChakraGraph) -> ConvertError {
+    let etlink_replay::Error::Cycle(nodes) = &error else {
+        return ConvertError::Replay(error);
+    };
+    let mut named = vec![];
+    for &node in nodes.iter().take(NAMED_NODES) {
+        let (id, name) = (file.id[node as usize], file.name_of(node as usize));
+        named.push(format!("node {id} {name:?}"));
+    }
+    let more = if nodes.len() > NAMED_NODES {
+        ", …"
+    } else {
+        ""
+    };
+    let nodes = named.join(", ") + more;
+    ConvertError::Cycle { error, nodes }
+}
+
+/// Threads and streams, and on which of them each node runs.
+struct Placement {
+    resources: Vec<Resource>,
+    /// Per node, its entry of `resources`.
+    nodes: Vec<u32>,
+}
+
+impl Placement {
+    fn new(file: &ChakraGraph) -> Placement {
+        let mut known: IndexMap<(bool, Place), Resource> = IndexMap::new();
+        let mut nodes = Vec::with_capacity(file.len());
+        for index in 0..file.len() {
+            let place = file.place_of(index);
+            let on_device = runs_on_device(file, index, place);
+            let entry = known.entry((on_device, own_part(place, on_device)));
+            nodes.push(entry.index() as u32);
+            let (_, place) = *entry.key();
+            entry.or_insert_with(|| resource(file, on_device, place));
+        }
+        let resources = known.into_values().collect();
+        Placement { resources, nodes }
+    }
+
+    fn on_device(&self, index: usize) -> bool {
+        self.resources[self.nodes[index] as usize].on_device
+    }
+
+    fn dep(&self, from: u32, to: usize, is_control: bool) -> ReplayDep {
+        let ends = [self.on_device(from as usize), self.on_device(to)];
+        let same_place = self.nodes[from as usize] == self.nodes[to];
+        ReplayDep {
+            from,
+            kind: edge_kind(ends, same_place, is_control),
+            inferred: false,
+        }
+    }
+}
+
+/// A device's nodes differ by stream, a host's by thread, whatever else the file states of them.
+fn own_part(place: Place, on_device: bool) -> Place {
+    if on_device {
+        Place {
+            pid: None,
+            tid: None,
+            ..place
+        }
+    } else {
+        Place {
+            device: None,
+            stream: None,
+            ..place
+        }
+    }
+}
+
+fn resource(file: &ChakraGraph, on_device: bool, place: Place) -> Resource {
+    match (on_device, place.stream, place.tid) {
+        (true, Some(stream), _) => stream_resource(stream, place.device),
+        (true, None, _) => nameless_resource("device", on_device),
+        (false, _, Some(TrackLabel::Int(tid))) => thread_resource(&tid.to_string()),
+        (false, _, Some(TrackLabel::Text(tid))) => thread_resource(file.names.get(tid)),
+        (false, _, None) => nameless_resource("host", on_device),
+    }
+}
+
+fn nameless_resource(name: &str, on_device: bool) -> Resource {
+    Resource {
+        name: name.into(),
+        on_device,
+        rank: None,
+    }
+}
+
+fn node_kind(file: &ChakraGraph, index: usize, on_device: bool) -> ReplayKind {
+    let name = file.name_of(index);
+    let is_copy = name.starts_with("Memcpy") || name.starts_with("Memset");
+    match file.kind_of(index) {
+        "host_op" => ReplayKind::HostOp,
+        "runtime" => ReplayKind::Runtime,
+        "collective" => ReplayKind::Collective,
+        "host_gap" | "host" | "compute" => ReplayKind::HostGap,
+        "boundary" => ReplayKind::Boundary,
+        "unexplained_wait" => ReplayKind::UnexplainedWait,
+        "latency" => ReplayKind::Latency,
+        _ if is_communication(file.node_type[index]) => ReplayKind::Collective,
+        _ if on_device && is_copy => ReplayKind::MemoryCopy,
+        _ if on_device => ReplayKind::Kernel,
+        _ => ReplayKind::HostOp,
+    }
+}
+
+/// Whether a node of this type sends, receives or takes part in a collective.
+pub(super) fn is_communication(node_type: NodeType) -> bool {
+    matches!(
+        node_type,
+        NodeType::CommCollNode | NodeType::CommSendNode | NodeType::CommRecvNode
+    )
+}
+
+/// Why a node waits, from where it and the other one run.
+fn edge_kind(on_device: [bool; 2], same_place: bool, is_control: bool) -> EdgeKind {
+    match (on_device, same_place) {
+        ([false, true], _) => EdgeKind::Launch,
+        ([true, false], _) => EdgeKind::HostWait,
+        ([true, true], true) => EdgeKind::StreamOrder,
+        ([true, true], false) => EdgeKind::EventWait,
+        ([false, false], _) if !is_control => EdgeKind::Tensor,
+        ([false, false], true) => EdgeKind::ProgramOrder,
+        ([false, false], false) => EdgeKind::Handoff,
+    }
+}

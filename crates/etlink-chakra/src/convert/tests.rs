@@ -1,0 +1,111 @@
+//! Written graphs as the other crates see them.
+
+use super::*;
+use crate::WriteOptions;
+use crate::et::write_et;
+use crate::etplus::write_etplus;
+use crate::read::{ChakraGraph, read};
+use crate::testing::sample;
+use etlink_link::ranks::{GroupIdentity, Peers};
+use etlink_model::CollectiveKind;
+use etlink_replay::ReplayKind;
+
+fn written_graph() -> ChakraGraph {
+    let mut bytes = vec![];
+    write_et(&sample(true), &WriteOptions::default(), &mut bytes).expect("writes");
+    read(bytes.as_slice()).expect("reads")
+}
+
+fn written_tree() -> ChakraGraph {
+    let mut bytes = vec![];
+    write_etplus(&sample(true), &mut bytes).expect("writes");
+    read(bytes.as_slice()).expect("reads")
+}
+
+#[test]
+fn a_written_graph_runs_as_the_linked_one() {
+    let file = written_graph();
+    let (graph, notes) = replay_graph(&file).expect("a graph");
+    let linked = etlink_replay::graph_from_trace(&sample(true)).expect("a graph");
+    assert_eq!(notes, Vec::<String>::new());
+    assert_eq!(graph.start, linked.start);
+    assert_eq!(
+        graph.edges(),
+        linked.edges() - 1,
+        "two edges of one pair are one dep"
+    );
+}
+
+#[test]
+fn a_cycle_is_named() {
+    let mut file = written_graph();
+    // the first two nodes wait for each other
+    file.ctrl_deps = Default::default();
+    file.ctrl_deps.push(&[file.id[1]]);
+    file.ctrl_deps.push(&[file.id[0]]);
+    (2..file.len()).for_each(|_| file.ctrl_deps.push(&[]));
+    let error = replay_graph(&file).expect_err("a cycle");
+    let text = error.to_string();
+    assert!(
+        text.contains("etlink check") && text.contains("boundary"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_tree_is_drawn_by_its_times() {
+    let graph = tree_graph(&written_tree()).expect("has times");
+    let drawn = graph
+        .kind
+        .iter()
+        .filter(|kind| **kind != ReplayKind::Boundary);
+    // three ops and three device rows have times, the roots and an op that was not matched do not
+    assert_eq!((drawn.count(), graph.edges()), (6, 0));
+    let mut file = written_tree();
+    file.start_ns.iter_mut().for_each(|start| *start = None);
+    assert!(matches!(tree_graph(&file), Err(ConvertError::NoTimes)));
+}
+
+#[test]
+fn what_communicates_is_summarized() {
+    let file = written_graph();
+    let (graph, _) = replay_graph(&file).expect("a graph");
+    let listed = GroupList::from([("0".to_owned(), vec![0, 1])]);
+    let summary = summarize_rank(0, &file, &graph, &GroupRanks::new(listed, [0, 1]));
+    assert_eq!(summary.communications.len(), 1);
+    let own = summary.communications[0];
+    assert_eq!((own.kind, own.bytes), (CollectiveKind::AllReduce, 4096));
+    assert_eq!(own.peers, Peers::Group(0));
+    assert_eq!(summary.groups, [GroupIdentity::Ranks(vec![0, 1])]);
+    assert!(own.on_device && own.extent.is_transfer);
+}
+
+#[test]
+fn a_written_graph_has_rows_and_calls() {
+    let groups = GroupList::new();
+    let trace = linked_trace(&written_graph(), Some(3), &groups).expect("links");
+    let trace = trace.expect("has rows");
+    assert_eq!(trace.device.rows.len(), 3);
+    assert_eq!(trace.report.rank, Some(3));
+    let empty = linked_trace(&ChakraGraph::default(), None, &groups).expect("links");
+    assert!(empty.is_none());
+}
+
+#[test]
+fn a_graph_is_drawn() {
+    let file = written_graph();
+    let whole = to_dot(&file, &DotOptions::default());
+    assert!(whole.starts_with("digraph {"), "{whole}");
+    assert!(
+        whole.contains(r#"shape = ellipse, label = "1 train \"x\"\n1.5 us""#),
+        "{whole}"
+    );
+    assert!(whole.contains("shape = box") && whole.contains("shape = hexagon"));
+    assert_eq!(whole.matches("style = dashed").count(), 6);
+    assert_eq!(whole.matches("style = solid").count(), 4);
+    let part = to_dot(&file, &DotOptions { nodes: 1..3 });
+    assert_eq!(
+        (part.matches("shape").count(), part.matches("->").count()),
+        (2, 1)
+    );
+}

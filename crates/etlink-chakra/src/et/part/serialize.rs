@@ -1,0 +1,255 @@
+//! How long nodes take in a simulator that runs one host node and one device node at a time.
+//!
+//! Threads run side by side, and streams do. One after the other they would take the sum, so the
+//! time in which several run is given to one of them: work goes before a thread that stands still
+//! for a device, that before gaps, and of two that which began last. What is left of a node is its
+//! time here; all of them together take as long as host or devices were busy.
+//!
+//! ```text
+//! thread 1   op | op | op | op |             thread 1   op | op | op | op |
+//! thread 2   gap           | op          ->  thread 2                   gap | op
+//! ```
+//! A gap, in which its own thread or stream does nothing, becomes a wait for what ended last before
+//! it does, and is what is left after that, with that start: it would keep others from running, and
+//! its measured start would contradict the wait. O(n log n).
+
+use super::PartGraph;
+use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, NodeKind};
+use etlink_model::{DurationNs, TimeNs};
+use std::borrow::Cow;
+use std::collections::BinaryHeap;
+
+/// How far to look for what a gap shall wait for.
+const LOOK_BACK: usize = 64;
+
+/// Whose time it is, the greatest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum TimePriority {
+    /// Nothing is known to run: host gaps, unexplained waits, what came before the recording.
+    Gap,
+    /// A thread stands still for a device.
+    Wait,
+    /// Anything else.
+    Work,
+}
+
+/// A node that runs, or the time that its thread stood still before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RunningNode {
+    priority: TimePriority,
+    start: TimeNs,
+    node: u32,
+    end: TimeNs,
+}
+
+/// Sets the times of a whole graph, and has gaps wait if they are written. Communications, which
+/// have a place of their own, take all of theirs.
+pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wait: bool) {
+    let mut takes = vec![DurationNs(0); trace.nodes.len()];
+    for &node in &whole.communications {
+        takes[node as usize] = trace.nodes.duration[node as usize];
+        takes[node as usize] += trace.latency(node as usize);
+    }
+    let mut waits = vec![];
+    for on_device in [false, true] {
+        let mut all = running(trace, on_device, &whole.communications);
+        attribute_time(&all, &mut takes);
+        let found = if gaps_wait {
+            anchors(trace, &all, &takes)
+        } else {
+            vec![]
+        };
+        for &(at, anchor) in &found {
+            let since = trace.nodes.start[anchor as usize] + trace.nodes.duration[anchor as usize];
+            all[at].start = since;
+            waits.push(Edge {
+                to: all[at].node,
+                kind: EdgeKind::Handoff,
+                from: anchor,
+                inferred: true,
+            });
+        }
+        if !found.is_empty() {
+            all.iter()
+                .for_each(|running| takes[running.node as usize] = DurationNs(0));
+            all.sort_unstable_by_key(|running| (running.start, running.node));
+            attribute_time(&all, &mut takes);
+        }
+    }
+    if !waits.is_empty() {
+        let nodes = whole.nodes.to_mut();
+        for wait in &waits {
+            let (gap, anchor) = (wait.to as usize, wait.from as usize);
+            let (end, since) = (
+                nodes.start[gap] + nodes.duration[gap],
+                nodes.start[anchor] + nodes.duration[anchor],
+            );
+            nodes.start[gap] = nodes.start[gap].max(since);
+            nodes.duration[gap] = end - nodes.start[gap];
+        }
+        waits.extend(trace.edges.iter());
+        whole.edges = Cow::Owned(Edges::new(waits, trace.nodes.len()));
+    }
+    whole.takes = takes;
+}
+
+/// What runs on the host or on devices, by start, with latency.
+fn running(trace: &LinkedTrace, on_device: bool, communications: &[u32]) -> Vec<RunningNode> {
+    let nodes = &trace.nodes;
+    let end = |node: usize| nodes.start[node] + nodes.duration[node];
+    let mut all: Vec<RunningNode> = vec![];
+    for node in (0..nodes.len()).filter(|node| {
+        nodes.on_device[*node] == on_device
+            && communications.binary_search(&(*node as u32)).is_err()
+    }) {
+        let gap = matches!(
+            nodes.kind[node],
+            NodeKind::HostGap | NodeKind::Boundary | NodeKind::UnexplainedWait
+        );
+        let start = TimeNs(nodes.start[node].0.saturating_sub(trace.latency(node).0));
+        all.push(RunningNode {
+            priority: if gap {
+                TimePriority::Gap
+            } else {
+                TimePriority::Work
+            },
+            start,
+            node: node as u32,
+            end: end(node),
+        });
+        let deps = trace.edges.deps(node);
+        let last = deps
+            .iter()
+            .map(|edge| edge.from as usize)
+            .max_by_key(|from| (end(*from), *from));
+        let before = deps
+            .iter()
+            .find(|edge| edge.kind == EdgeKind::ProgramOrder)
+            .map(|edge| end(edge.from as usize));
+        if let Some(since) =
+            before.filter(|since| *since < start && last.is_some_and(|last| nodes.on_device[last]))
+        {
+            all.push(RunningNode {
+                priority: TimePriority::Wait,
+                start: since,
+                node: node as u32,
+                end: start,
+            });
+        }
+    }
+    all.sort_unstable_by_key(|running| (running.start, running.node));
+    all
+}
+
+/// Gives each instant to one of those that run then.
+fn attribute_time(all: &[RunningNode], takes: &mut [DurationNs]) {
+    let mut open: BinaryHeap<RunningNode> = BinaryHeap::new();
+    let mut now = TimeNs(i64::MIN);
+    for running in all {
+        attribute_until(running.start, &mut now, &mut open, takes);
+        open.push(*running);
+    }
+    attribute_until(TimeNs(i64::MAX), &mut now, &mut open, takes);
+}
+
+/// Gives the time from `now` to `next` to the greatest of `open`; those that end before are done.
+fn attribute_until(
+    next: TimeNs,
+    now: &mut TimeNs,
+    open: &mut BinaryHeap<RunningNode>,
+    takes: &mut [DurationNs],
+) {
+    while let Some(&top) = open.peek().filter(|_| *now < next) {
+        // one that ended while a greater one ran has nothing left: its end is before `now`
+        let end = top.end.min(next).max(*now);
+        // a thread that stands still for a device takes no time of the simulator's host
+        if top.priority != TimePriority::Wait {
+            takes[top.node as usize] += end - *now;
+        }
+        *now = end;
+        if top.end <= *now {
+            open.pop();
+        }
+    }
+    *now = next.max(*now);
+}
+
+/// Places of gaps that have to share their time, and what each can wait for: of other threads or
+/// streams the last to end before it does, and before anything that waits for the gap.
+fn anchors(trace: &LinkedTrace, all: &[RunningNode], takes: &[DurationNs]) -> Vec<(usize, u32)> {
+    let nodes = &trace.nodes;
+    let mut followed = vec![u32::MAX; nodes.len()];
+    for edge in trace.edges.iter() {
+        let first = &mut followed[edge.from as usize];
+        *first = edge.to.min(*first);
+    }
+    let mut works: Vec<&RunningNode> = all
+        .iter()
+        .filter(|running| running.priority == TimePriority::Work)
+        .collect();
+    works.sort_unstable_by_key(|running| (running.end, running.node));
+    let mut found = vec![];
+    for (at, gap) in all.iter().enumerate().filter(|(_, gap)| {
+        gap.priority == TimePriority::Gap && takes[gap.node as usize] < gap.end - gap.start
+    }) {
+        let own_resource = nodes.resource[gap.node as usize];
+        let ended = &works[..works.partition_point(|work| work.end <= gap.end)];
+        // the last to end first; none is looked for that ended before the gap began
+        for work in ended.iter().rev().take(LOOK_BACK) {
+            if work.end <= gap.start {
+                break;
+            }
+            let is_elsewhere = nodes.resource[work.node as usize] != own_resource;
+            // an edge from a node after one that waits for the gap could close a cycle
+            if is_elsewhere && work.node < followed[gap.node as usize] {
+                found.push((at, work.node));
+                break;
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Starts, lengths and priorities.
+    fn spans() -> impl Strategy<Value = Vec<(i64, i64, u8)>> {
+        prop::collection::vec((0i64..200, 0i64..50, 0u8..3), 0..40)
+    }
+
+    /// Whether anything of this priority or a higher one runs at `at`.
+    fn is_running(spans: &[(i64, i64, u8)], at: i64, least: u8) -> bool {
+        spans.iter().any(|&(start, length, priority)| {
+            priority >= least && start <= at && at < start + length
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn each_instant_is_given_once(spans in spans()) {
+            let priorities = [TimePriority::Gap, TimePriority::Wait, TimePriority::Work];
+            let mut all: Vec<RunningNode> = vec![];
+            for (node, &(start, length, priority)) in (0..).zip(&spans) {
+                all.push(RunningNode {
+                    priority: priorities[usize::from(priority)],
+                    start: TimeNs(start),
+                    node,
+                    end: TimeNs(start + length),
+                });
+            }
+            all.sort_unstable_by_key(|running| (running.start, running.node));
+            let mut takes = vec![DurationNs(0); spans.len()];
+            attribute_time(&all, &mut takes);
+            let works = (0..300).filter(|at| is_running(&spans, *at, 2));
+            let gaps = (0..300).filter(|at| is_running(&spans, *at, 0) && !is_running(&spans, *at, 1));
+            let mut sums = [0; 3];
+            for (take, (_, _, priority)) in takes.iter().zip(&spans) {
+                sums[usize::from(*priority)] += take.0;
+            }
+            prop_assert_eq!(sums, [gaps.count() as i64, 0, works.count() as i64]);
+        }
+    }
+}
