@@ -188,14 +188,13 @@ fn a_cut_file_keeps_what_is_whole() {
 fn every_cut_is_damage() {
     for bytes in [et_bytes(), etplus_bytes(), crate::astra::idle_rank()] {
         assert_eq!(read(bytes.as_slice()).expect("reads").damage(), None);
-        // shorter heads are of no kind
-        for cut in 20..bytes.len() {
+        for cut in 1..bytes.len() {
             match read(&bytes[..cut]) {
                 // ET+ ends with `finish_ts`, which no node needs
                 Ok(graph) if graph.format.is_tree() && graph.len() == 10 => {}
                 Ok(graph) => assert!(graph.damage().is_some(), "cut at {cut}"),
-                Err(ChakraReadError::Json(_)) => {}
-                Err(error) => panic!("cut at {cut}: {error}"),
+                // what is refused is not taken for whole
+                Err(_) => {}
             }
         }
     }
