@@ -131,9 +131,12 @@ fn an_interrupted_run_leaves_no_file() {
         let tool = Tool::new();
         // it waits for a trace that nobody writes
         let mut child = tool.start("link --device - -o out.et");
+        // to wait closes it, and an empty trace is an error too
+        let trace = child.stdin.take().expect("piped");
         wait_for(&tool, ".etlink-write.out.et/lock");
         signal(&child, sent);
         let status = child.wait().expect("ends");
+        drop(trace);
         assert_eq!(status.code(), Some(code), "{sent}");
         assert_eq!(tool.names(), [""; 0], "{sent}");
     }
