@@ -84,7 +84,8 @@ class StepCalls:
         elif thread != self.thread:
             return False
         self.inside = True
-        self.session.begin()
+        if not self.session.begun:
+            self.session.begin()
         return True
 
     def leave(self):

@@ -71,6 +71,10 @@ class ForwardCalls(StepCalls):
             known = self.look_at(module)
         return known[1]
 
+    def model_number(self, module):
+        """Of the program's own module, which a parallel one may wrap."""
+        return self.models[id(module)][2]
+
     def look_at(self, module):
         number, models = id(module), self.models
         has_parameters = next(module.parameters(), None) is not None
@@ -82,7 +86,7 @@ class ForwardCalls(StepCalls):
         )
         # the number of a module that is gone becomes another's
         reference = weakref.ref(module, lambda _: models.pop(number, None))
-        models[number] = reference, is_model
+        models[number] = reference, is_model, id(innermost(module))
         return models[number]
 
 
@@ -104,10 +108,10 @@ class ForwardSteps:
             self.choose()
 
     def counts(self, module):
-        model = innermost(module)
         before = self.leader.key
-        counts = self.leader.counts(id(model))
+        counts = self.leader.counts(self.calls.model_number(module))
         if self.leader.key != before:
+            model = innermost(module)
             # a TorchScript module has the name of what it was made of
             announce(self.session, getattr(model, "original_name", type(model).__name__))
         self.in_a_row = self.in_a_row + 1 if counts else 0

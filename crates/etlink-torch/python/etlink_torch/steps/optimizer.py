@@ -11,10 +11,12 @@ KEYS = 4096
 
 def optimizer_key(optimizer):
     """The first parameter: DeepSpeed steps one group of parameters after another."""
-    for group in getattr(optimizer, "param_groups", ()):
-        if group["params"]:
-            return id(group["params"][0])
-    return id(optimizer)
+    try:
+        return id(optimizer.param_groups[0]["params"][0])
+    except (AttributeError, IndexError):
+        groups = getattr(optimizer, "param_groups", ())
+        filled = (group["params"] for group in groups if group["params"])
+        return id(next(filled, [optimizer])[0])
 
 
 def optimizer_of_step(arguments, named):
