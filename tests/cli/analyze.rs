@@ -1,7 +1,7 @@
 //! What the traces say: figures by hand over drawn runs.
 
 use crate::tool::{Tool, unpacked};
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::{Value, json};
 
 const US: i64 = 1_000;

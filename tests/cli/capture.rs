@@ -1,7 +1,7 @@
 //! `--capture`: a graph that was captured under one profiler and replayed under another.
 
 use crate::tool::Tool;
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 /// ```text
 /// capture  [aten::addmm: gemm] [aten::relu: relu]       replay  hipGraphLaunch   gemm == relu =

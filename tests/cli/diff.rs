@@ -1,7 +1,7 @@
 //! `etlink diff`: what changed between two runs.
 
 use crate::tool::Tool;
-use etlink_model::builder::{DeviceQueue, TraceBuilder};
+use etlink_testing::{DeviceQueue, TraceBuilder};
 use serde_json::json;
 
 const US: i64 = 1_000;

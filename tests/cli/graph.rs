@@ -1,7 +1,7 @@
 //! What the graph knows, and in which form a `.et` has it, as users ask for it.
 
 use crate::tool::Tool;
-use etlink_model::builder::{DeviceQueue, TraceBuilder};
+use etlink_testing::{DeviceQueue, TraceBuilder};
 
 const THREADS: &str = "--host {pairs}/threads-2.15.0/torch_et_0.json.gz --device {pairs}/threads-2.15.0/kineto_trace_0.json.gz";
 

@@ -2,7 +2,7 @@
 
 use crate::ranks::{Drawn, RUN, draw, put};
 use crate::tool::{Tool, unpacked};
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::{Value, json};
 
 /// What a manifest says of a rank whose files have these names; none: it has no traces.

@@ -1,7 +1,7 @@
 //! Ranks of one run: joined, compared, checked, ready for a simulator.
 
 use crate::tool::{Tool, unpacked};
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::Value;
 
 const MS: i64 = 1_000_000;

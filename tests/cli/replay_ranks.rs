@@ -1,7 +1,7 @@
 //! `etlink replay DIR`: all ranks of recorded and drawn runs together.
 
 use crate::tool::Tool;
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::{Value, json};
 
 const MS: i64 = 1_000_000;

@@ -1,7 +1,7 @@
 //! The page, as far as the command goes; `tests/browser` opens it.
 
 use crate::tool::Tool;
-use etlink_model::builder::{DeviceQueue, TraceBuilder};
+use etlink_testing::{DeviceQueue, TraceBuilder};
 
 /// Three steps of 100, 300 and 200 us, each with a kernel.
 fn steps() -> TraceBuilder {

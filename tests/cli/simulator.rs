@@ -3,7 +3,7 @@
 use crate::tool::{Tool, unpacked};
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{GlobalMetadata, Node, NodeType};
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 

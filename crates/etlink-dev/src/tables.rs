@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
-use etlink_model::builder::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -32,6 +32,15 @@ pub(crate) fn add(text: &[u8], header: &mut HostHeader) -> FieldScan {
     })
 }
 
+/// How often `key` stands in a trailer: a list there is not read.
+pub(crate) fn count_lists(trailer: &[u8], key: &str) -> u64 {
+    let mut count = 0;
+    scan_fields(trailer, |known, _| {
+        count += u64::from(known == key.as_bytes())
+    });
+    count
+}
+
 /// Where the list goes on behind the end of the document.
 ///
 /// A forked child that leaves normally ends the file; the parent then goes on writing nodes:

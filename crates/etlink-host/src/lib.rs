@@ -1,4 +1,4 @@
-//! Reads host traces: the execution traces (ET) that PyTorch's `ExecutionTraceObserver`
+//! Reads and writes host traces: the execution traces (ET) that PyTorch's `ExecutionTraceObserver`
 //! writes (`torch/csrc/profiler/standalone/execution_trace_observer.cpp`), from schema 1.0.1
 //! (PyTorch 2.1) to today's 1.1.1, and what chakra's linker makes of them (ET+).
 //!
@@ -38,8 +38,13 @@ mod schema_attrs;
 mod schema_flat;
 mod tables;
 mod values;
+mod write;
 
 pub use values::tensor_uses;
+pub use write::{
+    ArgumentText, CommunicationText, HostSchema, HostWriteOptions, HostWriter, NodeText,
+    PROCESS_NODE, THREAD_NODE, write,
+};
 
 use etlink_json::{ArrayEnvelope, ArrayLayout, JsonReadError, ReadDamage, read_elements};
 use etlink_model::{AnomalyKind, HostHeader, HostTrace};
@@ -124,6 +129,11 @@ pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostT
     trace.bytes = bytes;
     trace.header = header;
     finish::finish(&mut trace);
+    let lists_behind = header::count_lists(&trailer, LAYOUT.array);
+    let name = Some(format!("{:?}", LAYOUT.array)).filter(|_| lists_behind > 0);
+    trace
+        .anomalies
+        .add(AnomalyKind::RepeatedKey, lists_behind, name);
     note_damage(&mut trace, damage);
     trace
         .anomalies

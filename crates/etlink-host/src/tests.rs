@@ -439,6 +439,25 @@ fn large() -> String {
 }
 
 #[test]
+fn a_list_that_stands_twice_is_said() {
+    let node = |id| Node::new(id, 1, "op").text();
+    let text = format!(
+        "{{\"schema\": \"1.0.1\", \"nodes\": [{}], \"nodes\": [{}], \"finish_ts\": 9}}",
+        node(2),
+        node(3)
+    );
+    let trace = read(&text);
+    assert_eq!(trace.nodes.id, [2]);
+    assert_eq!(trace.anomalies.count(AnomalyKind::RepeatedKey), 1);
+    assert_eq!(
+        read(&document(&[node(2)]))
+            .anomalies
+            .count(AnomalyKind::RepeatedKey),
+        0
+    );
+}
+
+#[test]
 fn the_result_does_not_depend_on_threads() {
     let document = large();
     assert!(document.len() > 4 * crate::LAYOUT.chunk_bytes);

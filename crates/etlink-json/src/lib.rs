@@ -12,6 +12,7 @@
 //! All of it is linear in the input; no function recurses. [`mod@write`] has what writers of JSON share.
 
 mod chunk;
+mod document;
 mod fields;
 mod number;
 mod pipeline;
@@ -21,6 +22,7 @@ mod text;
 pub mod write;
 
 pub use chunk::{ArrayLayout, ChunkReader, TextChunk};
+pub use document::from_slice;
 pub use fields::{FieldScan, scan_fields};
 pub use number::{micros_to_ns, parse_int};
 pub use pipeline::{ArrayEnvelope, read_elements};

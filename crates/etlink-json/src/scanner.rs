@@ -110,7 +110,7 @@ impl<'a> JsonValue<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ScanPlace {
     /// The value of a key, or an item.
-    JsonValue,
+    Value,
     /// A key or a value.
     Any,
 }
@@ -271,8 +271,8 @@ impl<'a> JsonScanner<'a> {
     pub fn value(&mut self) -> Result<JsonValue<'a>, BrokenJson> {
         match self.peek() {
             Some(b'"') => self
-                .plain_string(ScanPlace::JsonValue)
-                .map_or_else(|| self.string(ScanPlace::JsonValue), Ok)
+                .plain_string(ScanPlace::Value)
+                .map_or_else(|| self.string(ScanPlace::Value), Ok)
                 .map(JsonValue::Text),
             Some(b'{' | b'[') => self.nested().map(JsonValue::Nested),
             Some(_) => self.word().map(JsonValue::Word),
@@ -366,7 +366,7 @@ impl<'a> JsonScanner<'a> {
         let Some(offset) = rest.iter().position(|b| *b > b' ') else {
             return true;
         };
-        let doubtful = self.careful && place == ScanPlace::JsonValue;
+        let doubtful = self.careful && place == ScanPlace::Value;
         match rest[offset] {
             b',' => !self.careful || key_follows(&rest[offset + 1..]),
             b'}' => !doubtful || structure_follows(&rest[offset + 1..]),

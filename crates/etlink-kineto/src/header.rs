@@ -1,31 +1,55 @@
 //! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
 
-use etlink_json::{FieldScan, JsonScanner, JsonValue, scan_fields};
+use etlink_json::{FieldScan, JsonScanner, JsonValue, scan_fields, unescape};
 use etlink_model::{DeviceHeader, DeviceTrace, ProcessGroup};
+use rustc_hash::FxHashSet;
+
+/// Keys of the document that were met so far.
+#[derive(Default)]
+pub(crate) struct KnownKeys {
+    keys: FxHashSet<Vec<u8>>,
+    /// A key that came again, and how many did.
+    pub(crate) first_repeated: Option<String>,
+    pub(crate) repeated: u64,
+}
+
+impl KnownKeys {
+    /// Notes a key.
+    pub(crate) fn add(&mut self, key: &[u8]) {
+        if !self.keys.insert(key.to_vec()) {
+            self.repeated += 1;
+            let key = || format!("{:?}", unescape(key));
+            self.first_repeated.get_or_insert_with(key);
+        }
+    }
+}
 
 /// Reads what is known of `text` into `trace`.
-pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace) -> FieldScan {
+pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -> FieldScan {
     let (header, mut counts) = (&mut trace.header, vec![]);
-    let fields = scan_fields(text, |key, value| match key {
-        b"baseTimeNanoseconds" => header.base_ns = value.int().unwrap_or(header.base_ns),
-        b"trace_id" => header.trace_id = value.text().into_owned(),
-        b"distributedInfo" => object(value, |key, value| distributed(key, value, header)),
-        b"deviceProperties" => list(value, |device| {
-            let (mut id, mut count) = (None, None);
-            object(device, |key, value| match key {
-                b"name" => header.devices.push(value.text().into_owned()),
-                b"id" => id = value.int(),
-                b"numSms" => {
-                    count = value
-                        .uint()
-                        .and_then(|n| u32::try_from(n).ok())
-                        .filter(|n| *n > 0)
-                }
-                _ => {}
-            });
-            counts.extend(id.zip(count));
-        }),
-        _ => {}
+    let fields = scan_fields(text, |key, value| {
+        keys.add(key);
+        match key {
+            b"baseTimeNanoseconds" => header.base_ns = value.int().unwrap_or(header.base_ns),
+            b"trace_id" => header.trace_id = value.text().into_owned(),
+            b"distributedInfo" => object(value, |key, value| distributed(key, value, header)),
+            b"deviceProperties" => list(value, |device| {
+                let (mut id, mut count) = (None, None);
+                object(device, |key, value| match key {
+                    b"name" => header.devices.push(value.text().into_owned()),
+                    b"id" => id = value.int(),
+                    b"numSms" => {
+                        count = value
+                            .uint()
+                            .and_then(|n| u32::try_from(n).ok())
+                            .filter(|n| *n > 0)
+                    }
+                    _ => {}
+                });
+                counts.extend(id.zip(count));
+            }),
+            _ => {}
+        }
     });
     counts
         .into_iter()

@@ -1,4 +1,4 @@
-//! Reads device traces: the Chrome-trace JSON that Kineto writes
+//! Reads and writes device traces: the Chrome-trace JSON that Kineto writes
 //! (`libkineto/src/output_json.cpp`), from PyTorch 1.8 to today, for CUDA, ROCm, XPU and MTIA.
 //!
 //! ```text
@@ -24,9 +24,16 @@ mod header;
 mod places;
 mod sizes;
 mod tables;
+mod write;
+
+pub use write::{
+    CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
+    KinetoWriter, TrackId, write,
+};
 
 use etlink_json::{ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, DeviceTrace};
+use etlink_model::{AnomalyKind, DeviceTrace, TimeNs};
+use header::KnownKeys;
 use std::io::Read;
 
 /// How to read.
@@ -68,6 +75,14 @@ pub enum Error {
     /// Not a Kineto trace, or the source failed.
     #[error(transparent)]
     Read(#[from] JsonReadError),
+    /// Written by the profiler of JAX or another user of XLA.
+    #[error(
+        "a trace of JAX or XLA (it names {process:?}), not of PyTorch: etlink does not read such traces"
+    )]
+    Xla {
+        /// A process or thread name that tells.
+        process: String,
+    },
     /// More rows than row numbers.
     #[error("the trace has more than {limit} events of one kind, more than one link can hold", limit = u32::MAX - 1)]
     TooManyRows,
@@ -102,8 +117,13 @@ pub fn read<R: Read + Send>(source: R, options: KinetoReadOptions) -> Result<Dev
     )?;
     let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = envelope.bytes;
-    for text in [&envelope.header, &envelope.trailer] {
-        let fields = header::read(text, &mut trace);
+    let mut keys = header::KnownKeys::default();
+    for (text, is_trailer) in [(&envelope.header, false), (&envelope.trailer, true)] {
+        // a header ends inside the list, so that its key is not met in it
+        if is_trailer {
+            keys.add(LAYOUT.array.as_bytes());
+        }
+        let fields = header::read(text, &mut trace, &mut keys);
         trace
             .anomalies
             .add(AnomalyKind::HeaderDamaged, fields.damaged, None);
@@ -111,11 +131,52 @@ pub fn read<R: Read + Send>(source: R, options: KinetoReadOptions) -> Result<Dev
             .anomalies
             .add(AnomalyKind::TextBehind, u64::from(fields.text_behind), None);
     }
+    let KnownKeys {
+        repeated,
+        first_repeated,
+        ..
+    } = keys;
+    trace
+        .anomalies
+        .add(AnomalyKind::RepeatedKey, repeated, first_repeated);
     note_damage(&mut trace, envelope.damage);
-    Ok(trace)
+    match xla_process(&trace) {
+        Some(process) => Err(Error::Xla { process }),
+        None => Ok(trace),
+    }
+}
+
+/// What names a trace of JAX, or of another user of XLA: it has processes that XLA names, and no
+/// event has a category, so that no table has a row.
+fn xla_process(trace: &DeviceTrace) -> Option<String> {
+    let names = trace.process_names.iter().map(|(_, name)| *name);
+    let threads = trace.thread_names.iter().map(|(_, name)| *name);
+    let process = names
+        .map(|name| trace.names.get(name))
+        .find(|name| name.starts_with("/device:") || name.starts_with("/host:"));
+    let line = threads
+        .map(|name| trace.names.get(name))
+        .find(|name| matches!(*name, "XLA Modules" | "XLA Ops"));
+    let found = process.or(line).map(str::to_owned);
+    found.filter(|_| trace.window().is_none())
+}
+
+/// Times of a trace with a time base are at least so long after it: base times are a quarter of a
+/// year apart, so hardly any recording begins within the first minutes.
+const LEAST_NS: i64 = 1_000_000_000_000;
+
+/// Unix times are larger: this is in 1973.
+const LEAST_UNIX_NS: i64 = 100_000_000_000_000_000;
+
+/// Whether the file ends before the time base that its times need.
+fn is_cut_before_base(trace: &DeviceTrace) -> bool {
+    let needs_base = |(start, _): (TimeNs, TimeNs)| (LEAST_NS..LEAST_UNIX_NS).contains(&start.0);
+    trace.header.base_ns == 0 && trace.window().is_some_and(needs_base)
 }
 
 fn note_damage(trace: &mut DeviceTrace, damage: ReadDamage) {
+    let is_truncated = damage.truncated || damage.source_error.is_some();
+    let is_cut = is_truncated && is_cut_before_base(trace);
     let place = damage.first_offset.map(|at| format!("byte {at}"));
     let anomalies = &mut trace.anomalies;
     let end = || Some(format!("byte {}", trace.bytes));
@@ -126,6 +187,9 @@ fn note_damage(trace: &mut DeviceTrace, damage: ReadDamage) {
         u64::from(damage.source_error.is_some()),
         damage.source_error,
     );
+    if is_cut {
+        anomalies.note(AnomalyKind::NoTimeBase, String::new);
+    }
     anomalies.add(AnomalyKind::Repaired, damage.repaired, place.clone());
     anomalies.add(AnomalyKind::Skipped, damage.skipped, place);
     anomalies.add(AnomalyKind::NotAnObject, damage.not_objects, None);

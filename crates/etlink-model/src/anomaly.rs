@@ -56,6 +56,10 @@ anomalies! {
     HeaderDamaged = Info, "places around the list that are not JSON, mended or left out";
     /// Text behind the document's closing brace.
     TextBehind = Damage, "text behind the end of the document, left out: another process may have written to the same file";
+    /// A key of the document stands twice.
+    RepeatedKey = Damage, "keys that the document has twice: of lists the first is used, of other values the last";
+    /// Kineto of PyTorch 2.4 to 2.8 writes `baseTimeNanoseconds` behind the events.
+    NoTimeBase = Damage, "the file is cut before its time base: its times cannot be compared with those of other files";
     /// An array element that is no object.
     NotAnObject = Info, "list entries that are no objects, left out";
     /// A duration that is no number, or too large a one.

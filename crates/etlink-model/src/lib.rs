@@ -10,8 +10,6 @@
 //! ([`Names`]). Times are integer nanoseconds ([`TimeNs`], [`DurationNs`]).
 
 mod anomaly;
-#[cfg(feature = "builder")]
-pub mod builder;
 mod collective;
 mod columns;
 mod device;

@@ -3,7 +3,7 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, UInt32Type};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
-use etlink_model::builder::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {

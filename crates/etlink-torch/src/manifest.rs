@@ -62,7 +62,7 @@ impl Recorded {
     /// # Errors
     /// It is no JSON of this form.
     pub fn read(manifest: &[u8]) -> Result<Recorded, serde_json::Error> {
-        serde_json::from_slice(manifest)
+        etlink_json::from_slice(manifest)
     }
 }
 

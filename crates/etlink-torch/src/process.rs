@@ -68,7 +68,7 @@ impl Process {
     /// # Errors
     /// The report is no JSON of this form.
     pub fn read(report: &[u8], steps: &[u8]) -> Result<Process, serde_json::Error> {
-        let mut process: Process = serde_json::from_slice(report)?;
+        let mut process: Process = etlink_json::from_slice(report)?;
         process.steps = std::str::from_utf8(steps)
             .ok()
             .and_then(|steps| steps.trim().parse().ok())

@@ -1,5 +1,5 @@
 use super::*;
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 fn read(draw: &TraceBuilder) -> DeviceTrace {
     let options = etlink_kineto::KinetoReadOptions {

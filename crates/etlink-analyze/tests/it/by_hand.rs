@@ -2,7 +2,7 @@
 
 use crate::support::{analyzed, analyzed_with};
 use etlink_analyze::{Collectives, Options};
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const US: i64 = 1_000;
 

@@ -2,7 +2,7 @@
 
 use crate::support::linked;
 use etlink_analyze::hta::{Settings, Tables, tables};
-use etlink_model::builder::{DeviceQueue, TraceBuilder};
+use etlink_testing::{DeviceQueue, TraceBuilder};
 
 const US: i64 = 1_000;
 

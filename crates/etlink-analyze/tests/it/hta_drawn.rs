@@ -5,7 +5,7 @@
 use crate::support::linked;
 use etlink_analyze::hta::{AllRanks, NameStats, Settings, Tables, all_ranks, tables};
 use etlink_model::Severity;
-use etlink_model::builder::{DeviceQueue, TraceBuilder};
+use etlink_testing::{DeviceQueue, TraceBuilder};
 use std::path::Path;
 
 const US: i64 = 1_000;

@@ -4,7 +4,7 @@ use crate::support::analyzed;
 use etlink_analyze::diff::diff;
 use etlink_analyze::top::{Group, top};
 use etlink_analyze::{Analysis, total};
-use etlink_model::builder::{DeviceQueue, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
 use proptest::prelude::*;
 
 /// What a program does next: on which stream, after how long, for how long.

@@ -2,7 +2,7 @@
 
 use etlink_analyze::{Analysis, Options, Rules, analyze};
 use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_model::builder::TraceBuilder;
+use etlink_testing::TraceBuilder;
 
 pub(crate) fn linked(draw: &TraceBuilder) -> LinkedTrace {
     let options = etlink_kineto::KinetoReadOptions {

@@ -1,7 +1,7 @@
 //! What is damaged, and how.
 
 use anyhow::{Context, Result};
-use etlink_model::builder::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use std::fs::DirEntry;
 use std::io::Read;
 use std::path::{Path, PathBuf};

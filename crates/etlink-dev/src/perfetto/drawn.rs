@@ -2,7 +2,7 @@
 
 use super::Pair;
 use anyhow::{Context, Result};
-use etlink_model::builder::{DeviceQueue, HostSchema, KinetoFlavour, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, HostSchema, KinetoFlavour, ParamComms, TraceBuilder};
 use std::path::{Path, PathBuf};
 
 /// Writes the traces into `folder`.

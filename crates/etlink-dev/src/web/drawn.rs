@@ -1,7 +1,7 @@
 //! Drawn traces for pages: two ranks with devices and memory, names that try to get out of the page, and more than a page has room for.
 
 use anyhow::{Context, Result};
-use etlink_model::builder::{DeviceQueue, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
 use std::path::{Path, PathBuf};
 
 const US: i64 = 1_000;

@@ -3,7 +3,7 @@
 use crate::support::{anomalies, document, op, ops, read};
 use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_model::AnomalyKind;
-use etlink_model::builder::TraceBuilder;
+use etlink_testing::TraceBuilder;
 
 #[test]
 fn metadata_before_the_list() {
@@ -240,4 +240,70 @@ fn allocations_and_frees_by_time() {
         (1, 0, -512, 1024, 2048)
     );
     assert_eq!(trace.memory.row(0).allocated, 0);
+}
+
+#[test]
+fn a_list_that_stands_twice_is_said() {
+    let (one, two) = (op("first", 1), op("second", 2));
+    let text = format!(
+        "{{\"schemaVersion\": 1, \"traceEvents\": [{one}], \"trace_id\": \"a\", \"traceEvents\": [{two}]}}"
+    );
+    let trace = read(&text);
+    assert_eq!(ops(&trace), ["first"]);
+    assert_eq!(anomalies(&trace), [(AnomalyKind::RepeatedKey, 1)]);
+    let place = trace
+        .anomalies
+        .iter()
+        .next()
+        .and_then(|(_, one)| one.first.clone());
+    assert_eq!(place.as_deref(), Some("\"traceEvents\""));
+}
+
+#[test]
+fn a_key_on_both_sides_of_the_list_is_said() {
+    let text = format!(
+        "{{\"baseTimeNanoseconds\": 5, \"traceEvents\": [{}], \"baseTimeNanoseconds\": 7}}",
+        op("n", 1)
+    );
+    let trace = read(&text);
+    assert_eq!(trace.header.base_ns, 7);
+    assert_eq!(anomalies(&trace), [(AnomalyKind::RepeatedKey, 1)]);
+}
+
+#[test]
+fn a_cut_before_the_time_base_is_said() {
+    // PyTorch 2.4 to 2.8 write it behind the events
+    let event = op("n", 1).replace("\"ts\": 1.000", "\"ts\": 4374126655847.356");
+    let text = |end: &str| format!("{{\"schemaVersion\": 1,\n\"traceEvents\": [{event}{end}");
+    let whole = read(text("], \"baseTimeNanoseconds\": 1790857026000000000}"));
+    assert_eq!(anomalies(&whole), []);
+    let cut = read(text(","));
+    assert_eq!(
+        anomalies(&cut),
+        [(AnomalyKind::Truncated, 1), (AnomalyKind::NoTimeBase, 1)]
+    );
+    // times since the Unix epoch need no base
+    let unix = op("n", 1).replace("\"ts\": 1.000", "\"ts\": 1795231177405203");
+    let cut = read(format!("{{\"traceEvents\": [{unix},"));
+    assert_eq!(anomalies(&cut), [(AnomalyKind::Truncated, 1)]);
+}
+
+#[test]
+fn a_trace_of_jax_is_called_one() {
+    // `jax.profiler.trace`: trace-viewer JSON without categories
+    let text = r#"{"displayTimeUnit": "ns", "metadata": {"highres-ticks": true}, "traceEvents": [
+        {"ph": "M", "pid": 3, "name": "process_name", "args": {"name": "/device:TPU:0"}},
+        {"ph": "M", "pid": 3, "tid": 2, "name": "thread_name", "args": {"name": "XLA Modules"}},
+        {"ph": "X", "pid": 3, "tid": 2, "ts": 1.5, "dur": 2.25, "name": "jit_step(1)", "args": {"run_id": "4"}},
+        {"ph": "X", "pid": 3, "tid": 3, "ts": 1.5, "dur": 1.0, "name": "fusion.3", "args": {"hlo_op": "fusion.3", "hlo_module": "jit_step"}},
+        {}]}"#;
+    let error = etlink_kineto::read(text.as_bytes(), etlink_kineto::KinetoReadOptions::default())
+        .expect_err("no Kineto trace");
+    assert_eq!(
+        error.to_string(),
+        "a trace of JAX or XLA (it names \"/device:TPU:0\"), not of PyTorch: etlink does not read such traces"
+    );
+    // torch_xla writes both kinds of rows: what PyTorch wrote is read
+    let both = text.replace("{}]", &format!("{}]", op("aten::mm", 4)));
+    assert_eq!(ops(&read(both)), ["aten::mm"]);
 }

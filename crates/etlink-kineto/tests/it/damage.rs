@@ -2,7 +2,7 @@
 
 use crate::support::{anomalies, document, events, kernel, op, ops, read, rows};
 use etlink_model::AnomalyKind::{self, NotAnObject, Repaired, Skipped, Truncated, Unfinished};
-use etlink_model::builder::{DeviceQueue, TraceBuilder};
+use etlink_testing::{DeviceQueue, TraceBuilder};
 
 /// Ops `a` and `b` with `event` between them: kept ops and anomalies.
 fn between(event: &str) -> (Vec<String>, Vec<(AnomalyKind, u64)>) {
@@ -347,7 +347,7 @@ fn open_ops_are_counted() {
 #[test]
 fn rows_that_overlap_on_a_stream_are_all_kept() {
     let queue = DeviceQueue::stream(0);
-    let mut draw = TraceBuilder::new(etlink_model::builder::KinetoFlavour::Rocm);
+    let mut draw = TraceBuilder::new(etlink_testing::KinetoFlavour::Rocm);
     [(0, 100), (50, 80), (50, 300)]
         .iter()
         .for_each(|&span| draw.kernel(queue, "k", span, 1));

@@ -2,11 +2,11 @@
 
 use crate::support::{anomalies, document, events, ops, read, rows};
 use etlink_kineto::KeepEvents;
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, RecordIds, TraceBuilder};
 use etlink_model::{
     AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CpuOp, DeviceRow, DurationNs, NameId,
     QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs, TrackLabel,
 };
+use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, RecordIds, TraceBuilder};
 
 /// ```text
 /// thread  aten::mm ----------------       stream 7

@@ -14,3 +14,5 @@ mod random;
 mod support;
 #[cfg(test)]
 mod writers;
+#[cfg(test)]
+mod written;

@@ -1,8 +1,8 @@
 //! Times as integer nanoseconds, ids in all their spellings.
 
 use crate::support::{anomalies, document, kernel, op, ops, read};
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
 use etlink_model::{AnomalyKind, Correlation, TimeNs, TrackLabel};
+use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 fn at(ts: &str, dur: &str) -> (Option<i64>, Option<i64>, Vec<(AnomalyKind, u64)>) {
     let event = format!(

@@ -2,7 +2,7 @@
 
 use crate::support::{dump, events, read_with};
 use etlink_kineto::KinetoReadOptions;
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use proptest::prelude::*;
 
 fn program(count: i64) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Large files, several threads, other writers' layouts.
 
 use crate::support::{anomalies, document, dump, events, op, read, read_with};
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 /// A program of `ops` ops on three threads, each with a launch, over 1 MB from 3,000 on.
 fn large(flavour: KinetoFlavour, count: i64) -> Vec<u8> {

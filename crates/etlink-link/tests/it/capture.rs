@@ -8,7 +8,7 @@
 use crate::support::{alone, checked, device};
 use etlink_link::{CaptureReport, EdgeKind, Error, LinkedTrace, NodeKind};
 use etlink_model::RowIdx;
-use etlink_model::builder::{DeviceQueue, GraphKernel, KinetoFlavour, ThreadRef, TraceBuilder};
+use etlink_testing::{DeviceQueue, GraphKernel, KinetoFlavour, ThreadRef, TraceBuilder};
 use proptest::prelude::*;
 
 const STREAM: DeviceQueue = DeviceQueue {

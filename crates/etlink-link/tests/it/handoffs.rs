@@ -3,7 +3,7 @@
 use crate::support::{alone, delays, edges, thread};
 use etlink_link::ranks::{CommExtent, Communication, RankSummary};
 use etlink_link::{EdgeKind, LinkedTrace};
-use etlink_model::builder::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
+use etlink_testing::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
 /// Main runs a forward op, waits, and runs the optimizer; the worker runs two backward ops from 30 to 70 us.
 fn step(draw: &mut TraceBuilder, main: ThreadRef, worker: ThreadRef, number: i64, at: i64) {

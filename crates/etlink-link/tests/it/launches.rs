@@ -3,7 +3,7 @@
 use crate::support::{alone, anomalies, launches};
 use etlink_link::NoLaunch;
 use etlink_model::AnomalyKind;
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 const STREAM: DeviceQueue = DeviceQueue {
     device: 0,

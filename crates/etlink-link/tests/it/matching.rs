@@ -3,7 +3,7 @@
 use crate::support::{both, checked, device, host, pair};
 use etlink_link::{LinkOptions, LinkedTrace, MatchRule};
 use etlink_model::AnomalyKind;
-use etlink_model::builder::{DeviceQueue, HostSchema, RecordIds, TraceBuilder};
+use etlink_testing::{DeviceQueue, HostSchema, RecordIds, TraceBuilder};
 
 /// Two steps of `step_ops` ops with a launch each, on one thread of process 1000.
 pub(crate) fn training(pid: i64, first_step: i64, names: [&str; 3]) -> TraceBuilder {

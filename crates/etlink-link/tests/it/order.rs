@@ -3,7 +3,7 @@
 use crate::support::{alone, anomalies, edges, thread};
 use etlink_link::{EdgeKind, NodeKind};
 use etlink_model::AnomalyKind;
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 #[test]
 fn a_thread_in_program_order() {

@@ -2,7 +2,7 @@
 
 use crate::support::{alone, both, launches};
 use etlink_link::NodeKind;
-use etlink_model::builder::{DeviceQueue, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
 
 #[test]
 fn the_innermost_op_around_the_call() {

@@ -2,7 +2,7 @@
 
 use crate::support::{both, checked, device};
 use etlink_link::LinkOptions;
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use crate::matching::{NAMES, training};
 use crate::support::{device, host, pair};
 use etlink_link::{Error, LinkOptions};
-use etlink_model::builder::{ParamComms, TraceBuilder};
+use etlink_testing::{ParamComms, TraceBuilder};
 
 fn refused(of_host: &TraceBuilder, of_device: &TraceBuilder) -> Error {
     let forced = LinkOptions {

@@ -2,7 +2,7 @@
 
 use crate::support::alone;
 use etlink_link::ranks::RankSummary;
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const MS: i64 = 1_000_000;
 

@@ -1,8 +1,8 @@
 //! Drawn traces, read and linked, and what must hold of every linked trace.
 
 use etlink_link::{EdgeKind, Error, LinkOptions, LinkedTrace, NodeKind};
-use etlink_model::builder::{HostSchema, TraceBuilder};
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, HostTrace, RowIdx, TimeNs};
+use etlink_testing::{HostSchema, TraceBuilder};
 
 pub(crate) fn device(draw: &TraceBuilder) -> DeviceTrace {
     etlink_kineto::read(

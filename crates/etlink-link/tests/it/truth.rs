@@ -3,7 +3,7 @@
 
 use crate::support::{checked, device};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
-use etlink_model::builder::{DeviceQueue, ThreadRef, TraceBuilder};
+use etlink_testing::{DeviceQueue, ThreadRef, TraceBuilder};
 use proptest::prelude::*;
 
 const STREAMS: usize = 3;

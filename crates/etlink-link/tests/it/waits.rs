@@ -3,7 +3,7 @@
 use crate::support::{alone, anomalies, delays, edges, thread};
 use etlink_link::EdgeKind;
 use etlink_model::AnomalyKind;
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 const SEVEN: DeviceQueue = DeviceQueue {
     device: 0,

@@ -2,9 +2,9 @@ use super::*;
 use base64::engine::Engine;
 use etlink_analyze::{Options, Rows, Rules, analyze, total};
 use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_model::builder::{DeviceQueue, TraceBuilder};
 use etlink_model::{DurationNs, TimeNs};
 use etlink_replay::{ReplayRun, ReplaySettings};
+use etlink_testing::{DeviceQueue, TraceBuilder};
 use std::io::Read;
 
 const HOSTILE: &str = "</script><script>alert(1)</script>";

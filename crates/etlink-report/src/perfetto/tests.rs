@@ -3,8 +3,8 @@ mod ranks;
 
 use super::{Format, Step, Summary, write};
 use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_model::builder::{DeviceQueue, HostSchema, TraceBuilder};
 use etlink_model::{DurationNs, TimeNs};
+use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder};
 use serde_json::Value;
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {

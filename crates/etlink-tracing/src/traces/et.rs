@@ -7,51 +7,46 @@ use super::details::SpanDetails;
 use super::tensors::TensorFields;
 use super::window::{SpanRun, SpanWindow};
 use crate::spans::local_time;
+use etlink_host::{ArgumentText, HostWriteOptions, HostWriter, NodeText};
 use etlink_json::write::{number, text};
+use etlink_model::HostHeader;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-const SCHEMA: &str = "1.1.1-chakra.0.0.4";
-const PROCESS: &str = "[pytorch|profiler|execution_trace|process]";
-const THREAD: &str = "[pytorch|profiler|execution_trace|thread]";
-const NOTHING: &str = r#"{"values": [], "shapes": [], "types": [], "strides": []}"#;
-
 /// Writes the trace. O(n log n); memory of one node beside the order and the storages.
 pub(crate) fn write(window: &SpanWindow, out: &mut dyn Write) -> io::Result<()> {
-    let mut writer = TraceWriter {
-        ids: ids(window),
-        next: 0,
-        storages: FxHashMap::default(),
-        node: vec![],
-        first: true,
+    let header = HostHeader {
+        schema: String::new(),
+        pid: Some(i64::from(std::process::id())),
+        time: local_time(window.start),
+        start_ms: Some(milliseconds(window.start)),
+        finish_ms: None,
     };
-    writer.next = 2 + window.threads.len() as u64 + window.ran.len() as u64;
-    let (time, pid) = (local_time(window.start), std::process::id());
-    let millis = |ns: i64| ns.div_euclid(1_000_000);
-    write!(
-        out,
-        "{{\n  \"schema\": \"{SCHEMA}\", \"pid\": {pid}, \"time\": \"{time}\", \"start_ts\": {},\n  \"nodes\": [",
-        millis(window.start)
-    )?;
+    let writer = HostWriter::new(out, &header, HostWriteOptions::default())?;
+    let mut encoder = WindowEncoder {
+        ids: ids(window),
+        next: 2 + window.threads.len() as u64 + window.ran.len() as u64,
+        storages: FxHashMap::default(),
+        writer,
+    };
     for (thread, id) in window.threads.iter().zip(2..) {
-        writer.node(
-            out,
-            &Node {
-                tid: thread.tid,
-                ..Node::root(THREAD, id)
-            },
-        )?;
+        encoder.writer.node(&NodeText::thread(id, thread.tid))?;
     }
     let mut order: Vec<usize> = (0..window.ran.len())
         .filter(|row| window.ran[*row].rf_id > 0)
         .collect();
     order.sort_unstable_by_key(|row| (window.ran[*row].end, Reverse(*row)));
     for row in order {
-        writer.op(out, window, row)?;
+        encoder.op(window, row)?;
     }
-    writer.node(out, &Node::root(PROCESS, 1))?;
-    write!(out, "\n  ],\n  \"finish_ts\": {}\n}}", millis(window.end))
+    encoder.writer.node(&NodeText::process())?;
+    encoder.writer.finish(Some(milliseconds(window.end)))?;
+    Ok(())
+}
+
+fn milliseconds(ns: i64) -> i64 {
+    ns.div_euclid(1_000_000)
 }
 
 /// Node ids in the order of start, behind the process and the threads; 0 for what is no node.
@@ -65,141 +60,70 @@ fn ids(window: &SpanWindow) -> Vec<u64> {
     window.ran.iter().map(&mut id).collect()
 }
 
-struct Node<'a> {
-    id: u64,
-    parent: u64,
-    name: &'a str,
-    rf_id: u64,
-    fw_parent: u64,
-    seq: i64,
-    scope: u64,
-    tid: u64,
-    fw_tid: u64,
-    details: SpanDetails,
-}
-
-impl Node<'_> {
-    fn root(name: &str, id: u64) -> Node<'_> {
-        Node {
-            id,
-            parent: 1,
-            name,
-            rf_id: 0,
-            fw_parent: 0,
-            seq: -1,
-            scope: 7,
-            tid: 0,
-            fw_tid: 0,
-            details: SpanDetails::default(),
-        }
-    }
-}
-
-struct TraceWriter {
+struct WindowEncoder<W> {
     ids: Vec<u64>,
     /// The next id of a tensor or storage.
     next: u64,
     /// Tensor and storage ids by what the program told.
     storages: FxHashMap<u64, (u64, u64)>,
-    node: Vec<u8>,
-    first: bool,
+    writer: HostWriter<W>,
 }
 
-impl TraceWriter {
-    fn op(&mut self, out: &mut dyn Write, window: &SpanWindow, row: usize) -> io::Result<()> {
-        let ran = &window.ran[row];
-        let facts = window.facts(ran);
-        // the thread's node, unless an op is around it
-        let parent_of = |ran: &SpanRun| {
-            ran.parent
-                .map_or(2 + ran.thread as u64, |parent| self.ids[parent])
-        };
-        let forward = ran.forward.map(|forward| &window.ran[forward]);
-        let node = Node {
-            id: self.ids[row],
-            parent: parent_of(ran),
-            name: &facts.name,
-            rf_id: ran.rf_id,
-            fw_parent: forward.map_or(0, parent_of),
-            seq: facts.seq.unwrap_or(-1),
-            scope: scope(window, ran),
-            tid: window.threads[ran.thread].tid,
+impl<W: Write> WindowEncoder<W> {
+    fn op(&mut self, window: &SpanWindow, row: usize) -> io::Result<()> {
+        let run = &window.ran[row];
+        let facts = window.facts(run);
+        let details = SpanDetails::of(window, run);
+        let forward = run.forward.map(|forward| &window.ran[forward]);
+        let inputs = self.lists(&details.inputs, &details.tensor_device)?;
+        let outputs = self.lists(&details.outputs, &details.tensor_device)?;
+        let tid = window.threads[run.thread].tid;
+        let node = NodeText {
+            rf_id: run.rf_id,
+            fw_parent: forward.map_or(0, |forward| self.parent_id(forward)),
+            seq_id: facts.seq.unwrap_or(-1),
+            scope: scope(window, run),
             fw_tid: forward.map_or(0, |forward| window.threads[forward.thread].tid),
-            details: SpanDetails::of(window, ran),
+            op_schema: &details.schema,
+            inputs: inputs.as_text(),
+            outputs: outputs.as_text(),
+            ..NodeText::range(self.ids[row], self.parent_id(run), &facts.name, tid)
         };
-        self.node(out, &node)
+        self.writer.node(&node)
     }
 
-    fn node(&mut self, out: &mut dyn Write, node: &Node<'_>) -> io::Result<()> {
-        let mut line = std::mem::take(&mut self.node);
-        line.clear();
-        let separator = if std::mem::replace(&mut self.first, false) {
-            ""
-        } else {
-            ","
-        };
-        write!(
-            line,
-            "{separator}\n      {{\n        \"id\": {}, \"name\": ",
-            node.id
-        )?;
-        text(&mut line, node.name)?;
-        write!(
-            line,
-            ", \"ctrl_deps\": {},\n        \"inputs\": ",
-            node.parent
-        )?;
-        self.tensors(&mut line, &node.details.inputs, &node.details.tensor_device)?;
-        line.extend_from_slice(b",\n        \"outputs\": ");
-        self.tensors(
-            &mut line,
-            &node.details.outputs,
-            &node.details.tensor_device,
-        )?;
-        attributes(&mut line, node)?;
-        line.extend_from_slice(b"\n      }");
-        out.write_all(&line)?;
-        self.node = line;
-        Ok(())
+    /// The op around it, else the thread's node.
+    fn parent_id(&self, run: &SpanRun) -> u64 {
+        let thread = 2 + run.thread as u64;
+        run.parent.map_or(thread, |parent| self.ids[parent])
     }
 
     /// A tensor whose storage the program did not tell is one that nobody else uses.
-    fn tensors(
-        &mut self,
-        line: &mut Vec<u8>,
-        tensors: &TensorFields,
-        device: &str,
-    ) -> io::Result<()> {
+    fn lists(&mut self, tensors: &TensorFields, device: &str) -> io::Result<TensorLists> {
+        let mut lists = TensorLists::default();
         if tensors.shapes.is_empty() {
-            line.extend_from_slice(NOTHING.as_bytes());
-            return Ok(());
+            return Ok(lists);
         }
-        let count = tensors.shapes.len();
-        line.extend_from_slice(b"{\"values\": [");
-        for at in 0..count {
+        lists.values.push(b'[');
+        for at in 0..tensors.shapes.len() {
             let (tensor, storage) = self.storage(tensors.storage(at));
             let (elements, bytes) = (tensors.elements(at), tensors.dtype(at).1);
+            let separator = if at > 0 { "," } else { "" };
             write!(
-                line,
-                "{}[{tensor},{storage},0,{elements},{bytes},",
-                if at > 0 { "," } else { "" }
+                lists.values,
+                "{separator}[{tensor},{storage},0,{elements},{bytes},"
             )?;
-            text(line, device)?;
-            line.push(b']');
+            text(&mut lists.values, device)?;
+            lists.values.push(b']');
         }
-        line.extend_from_slice(b"], \"shapes\": ");
-        number(line, &tensors.shapes)?;
-        line.extend_from_slice(b", \"types\": ");
-        number(
-            line,
-            (0..count)
-                .map(|at| format!("Tensor({})", tensors.dtype(at).0))
-                .collect::<Vec<_>>(),
-        )?;
-        line.extend_from_slice(b", \"strides\": ");
-        number(line, tensors.strides())?;
-        line.push(b'}');
-        Ok(())
+        lists.values.push(b']');
+        let types: Vec<String> = (0..tensors.shapes.len())
+            .map(|at| format!("Tensor({})", tensors.dtype(at).0))
+            .collect();
+        number(&mut lists.shapes, &tensors.shapes)?;
+        number(&mut lists.types, types)?;
+        number(&mut lists.strides, tensors.strides())?;
+        Ok(lists)
     }
 
     fn storage(&mut self, told: Option<u64>) -> (u64, u64) {
@@ -210,38 +134,31 @@ impl TraceWriter {
     }
 }
 
-/// `at::RecordScope`.
-fn scope(window: &SpanWindow, ran: &SpanRun) -> u64 {
-    let facts = window.facts(ran);
-    match (facts.role, facts.backward) {
-        (super::facts::SpanRole::Annotation, _) => 7,
-        (_, backward) => u64::from(backward),
+/// JSON lists of the tensors that an op takes or gives; empty where there are none.
+#[derive(Default)]
+struct TensorLists {
+    values: Vec<u8>,
+    shapes: Vec<u8>,
+    types: Vec<u8>,
+    strides: Vec<u8>,
+}
+
+impl TensorLists {
+    fn as_text(&self) -> ArgumentText<'_> {
+        ArgumentText {
+            values: &self.values,
+            shapes: &self.shapes,
+            types: &self.types,
+            strides: &self.strides,
+        }
     }
 }
 
-fn attributes(line: &mut Vec<u8>, node: &Node<'_>) -> io::Result<()> {
-    line.extend_from_slice(b",\n        \"attrs\": [");
-    for (name, kind, value) in [
-        ("rf_id", "uint64", node.rf_id.to_string()),
-        ("fw_parent", "uint64", node.fw_parent.to_string()),
-        ("seq_id", "int64", node.seq.to_string()),
-        ("scope", "uint64", node.scope.to_string()),
-        ("tid", "uint64", node.tid.to_string()),
-        ("fw_tid", "uint64", node.fw_tid.to_string()),
-    ] {
-        write!(
-            line,
-            "{{\"name\": \"{name}\", \"type\": \"{kind}\", \"value\": {value}}},"
-        )?;
+/// `at::RecordScope`.
+fn scope(window: &SpanWindow, run: &SpanRun) -> u8 {
+    let facts = window.facts(run);
+    match (facts.role, facts.backward) {
+        (super::facts::SpanRole::Annotation, _) => 7,
+        (_, backward) => u8::from(backward),
     }
-    line.extend_from_slice(br#"{"name": "op_schema", "type": "string", "value": "#);
-    text(line, &node.details.schema)?;
-    for name in ["kernel_backend", "kernel_file", "tensor_range"] {
-        write!(
-            line,
-            "}},{{\"name\": \"{name}\", \"type\": \"string\", \"value\": \"\""
-        )?;
-    }
-    line.extend_from_slice(b"}]");
-    Ok(())
 }

@@ -8,13 +8,17 @@ use super::facts::{SpanFacts, SpanRole};
 use super::window::{SpanRun, SpanWindow};
 use crate::ProgramInfo;
 use crate::spans::{FieldValue, process_name};
-use etlink_json::write::{micros, number, text};
+use etlink_kineto::{
+    CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
+    KinetoWriter, TrackId,
+};
 use rustc_hash::FxHashMap;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// `baseTimeNanoseconds` is a multiple of these many seconds, a quarter of a year.
+/// `baseTimeNanoseconds` is a multiple of these many seconds, a quarter of a year
+/// (`ChromeTraceBaseTime`, `libkineto/src/output_json.cpp`).
 const TRIMONTH_NS: i64 = 7_889_238 * 1_000_000_000;
 
 /// Writes the trace. O(n log n); memory of one event beside the launches.
@@ -25,25 +29,26 @@ pub(crate) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let base = window.start - window.start.rem_euclid(TRIMONTH_NS);
-    let pid = i64::from(std::process::id());
-    let launches = launches(window);
-    let mut writer = TraceWriter {
+    let options = KinetoWriteOptions {
+        version: KinetoVersion::Torch2_15,
+        verbatim: false,
+    };
+    let mut encoder = WindowEncoder {
         window,
-        launches,
+        launches: launches(window),
         base,
-        pid,
-        event: vec![],
+        pid: i64::from(std::process::id()),
         flows: 0,
         index: 0,
+        writer: KinetoWriter::new(out, &header(window, program, base), options)?,
     };
-    header(window, program, base, out)?;
-    writer.processes(out)?;
-    for ran in &window.ran {
-        writer.ran(ran)?;
-        writer.flush(out)?;
+    encoder.processes()?;
+    for run in &window.ran {
+        encoder.run(run)?;
     }
-    writer.end(out)?;
-    write!(out, "\n  ],\"traceName\": {} }}", json!(name))
+    encoder.end()?;
+    encoder.writer.finish(name, &[])?;
+    Ok(())
 }
 
 /// The call that launched each correlation.
@@ -69,183 +74,154 @@ fn streams(window: &SpanWindow) -> BTreeMap<i64, BTreeSet<i64>> {
     devices
 }
 
-fn header(
-    window: &SpanWindow,
-    program: &ProgramInfo,
-    base: i64,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let device = |(at, number): (usize, &i64)| json!({"id": number, "name": program.devices.get(at).map_or("device", String::as_str)});
-    let devices: Vec<_> = streams(window).keys().enumerate().map(device).collect();
-    write!(
-        out,
-        "{{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": {},\n  \"record_shapes\": 1,\n",
-        json!(devices)
-    )?;
+fn header(window: &SpanWindow, program: &ProgramInfo, base: i64) -> KinetoHeader {
+    let device_name = |at: usize| program.devices.get(at).map_or("device", String::as_str);
+    let devices = streams(window)
+        .keys()
+        .enumerate()
+        .map(|(at, number)| json!({"id": number, "name": device_name(at)}).to_string())
+        .collect();
+    let mut metadata = vec![("record_shapes".to_owned(), "1".to_owned())];
     if let Some(rank) = program.rank {
         let mut info = json!({"backend": program.backend, "rank": rank});
         if let Some(world_size) = program.world_size {
             info["world_size"] = world_size.into();
         }
-        writeln!(out, "  \"distributedInfo\": {info},")?;
+        metadata.push(("distributedInfo".to_owned(), info.to_string()));
     }
-    write!(
-        out,
-        "  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": {base},\n  \"traceEvents\": [\n"
-    )
-}
-
-/// Puts a comma before all arguments but the first.
-struct Arguments<'a> {
-    line: &'a mut Vec<u8>,
-    first: bool,
-}
-
-impl Arguments<'_> {
-    fn add(&mut self, key: &str, value: impl serde::Serialize) -> io::Result<()> {
-        let separator: &[u8] = if std::mem::replace(&mut self.first, false) {
-            b""
-        } else {
-            b", "
-        };
-        self.line.extend_from_slice(separator);
-        text(self.line, key)?;
-        self.line.extend_from_slice(b": ");
-        number(self.line, value)
-    }
-
-    fn more(&mut self, details: &SpanDetails) -> io::Result<()> {
-        for (key, value) in &details.more {
-            match value {
-                FieldValue::Signed(value) => self.add(key, value)?,
-                FieldValue::Unsigned(value) => self.add(key, value)?,
-                FieldValue::Float(value) if value.is_finite() => self.add(key, value)?,
-                FieldValue::Float(value) => self.add(key, value.to_string())?,
-                FieldValue::Bool(value) => self.add(key, value)?,
-                FieldValue::Text(value) => self.add(key, value)?,
-            }
-        }
-        Ok(())
+    KinetoHeader {
+        base_ns: base,
+        devices,
+        metadata,
     }
 }
 
-struct TraceWriter<'a> {
+/// Process and thread, or device and stream.
+type Track = (i64, i64);
+
+struct WindowEncoder<'a, W> {
     window: &'a SpanWindow,
     launches: FxHashMap<i64, usize>,
     base: i64,
     pid: i64,
-    event: Vec<u8>,
     /// How many forward-backward arrows there are.
-    flows: u64,
+    flows: i64,
     /// `Ev Idx`.
     index: u64,
+    writer: KinetoWriter<W>,
 }
 
-impl TraceWriter<'_> {
-    fn flush(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        out.write_all(&self.event)?;
-        self.event.clear();
-        Ok(())
-    }
-
+impl<W: Write> WindowEncoder<'_, W> {
     /// What processes and threads are called.
-    fn processes(&mut self, out: &mut dyn Write) -> io::Result<()> {
+    fn processes(&mut self) -> io::Result<()> {
         let (window, pid, name) = (self.window, self.pid, process_name());
         self.process(pid, &name, "CPU", pid)?;
         for thread in &window.threads {
-            self.thread(
-                pid,
-                thread.os_tid as i64,
-                &format!("thread {} ({})", thread.os_tid, thread.name),
-            )?;
+            let name = format!("thread {} ({})", thread.os_tid, thread.name);
+            self.thread(pid, thread.os_tid as i64, &name)?;
         }
         for (device, streams) in streams(window) {
-            self.process(device, &name, &format!("GPU {device}"), 5_000_000 + device)?;
+            // Kineto sorts devices behind all processes
+            let sort_index = 5_000_000 + device;
+            self.process(device, &name, &format!("GPU {device}"), sort_index)?;
             for stream in streams {
                 self.thread(device, stream, &format!("stream {stream} "))?;
             }
         }
-        self.flush(out)
+        Ok(())
     }
 
     fn process(&mut self, pid: i64, name: &str, labels: &str, sort_index: i64) -> io::Result<()> {
-        self.metadata("process_name", pid, 0, &json!({"name": name}))?;
-        self.metadata("process_labels", pid, 0, &json!({"labels": labels}))?;
-        self.metadata(
-            "process_sort_index",
-            pid,
-            0,
-            &json!({"sort_index": sort_index}),
-        )
+        let (name, labels) = (json!(name).to_string(), json!(labels).to_string());
+        self.metadata("process_name", (pid, 0), ("name", &name))?;
+        self.metadata("process_labels", (pid, 0), ("labels", &labels))?;
+        let sort_index = sort_index.to_string();
+        self.metadata("process_sort_index", (pid, 0), ("sort_index", &sort_index))
     }
 
     fn thread(&mut self, pid: i64, tid: i64, name: &str) -> io::Result<()> {
-        self.metadata("thread_name", pid, tid, &json!({"name": name}))?;
-        self.metadata("thread_sort_index", pid, tid, &json!({"sort_index": tid}))
+        let (name, sort_index) = (json!(name).to_string(), tid.to_string());
+        self.metadata("thread_name", (pid, tid), ("name", &name))?;
+        self.metadata("thread_sort_index", (pid, tid), ("sort_index", &sort_index))
     }
 
     fn metadata(
         &mut self,
         what: &str,
-        pid: i64,
-        tid: i64,
-        args: &serde_json::Value,
+        (pid, tid): Track,
+        argument: (&str, &str),
     ) -> io::Result<()> {
-        write!(
-            self.event,
-            "  {{\n    \"ph\": \"M\", \"name\": \"{what}\", \"pid\": {pid}, \"tid\": {tid}, \"ts\": "
-        )?;
-        micros(&mut self.event, self.window.start - self.base)?;
-        writeln!(self.event, ",\n    \"args\": {args}\n  }},")
+        let track = (TrackId::Number(pid), TrackId::Number(tid));
+        let start = self.window.start - self.base;
+        self.writer.metadata(what, track, start, argument)
     }
 
     /// Process and thread of a range.
-    fn track(&self, ran: &SpanRun, facts: &SpanFacts) -> (i64, i64) {
+    fn track(&self, run: &SpanRun, facts: &SpanFacts) -> Track {
         match facts.stream {
             Some(stream) => (facts.device, stream),
-            None => (self.pid, self.window.threads[ran.thread].os_tid as i64),
+            None => (self.pid, self.window.threads[run.thread].os_tid as i64),
         }
     }
 
-    fn ran(&mut self, ran: &SpanRun) -> io::Result<()> {
-        let facts = self.window.facts(ran);
-        self.head(category(facts), &facts.name, self.track(ran, facts), ran)?;
-        self.arguments(ran, facts)?;
-        self.event.extend_from_slice(b"\n    }\n  },\n");
-        self.flows(ran, facts)?;
+    fn run(&mut self, run: &SpanRun) -> io::Result<()> {
+        let window = self.window;
+        let facts = window.facts(run);
+        let details = SpanDetails::of(window, run);
+        let event = CompleteEvent {
+            external_id: self.external_id(run, facts),
+            ..self.event(category(facts), &facts.name, self.track(run, facts), run)
+        };
+        let index = self.index;
+        self.writer.complete(&event, |args| {
+            role_arguments(args, window, run, index, &details)?;
+            if let Some(id) = facts.correlation.filter(|_| !facts.role.is_op()) {
+                args.number("correlation", id)?;
+            }
+            program_arguments(args, &details)
+        })?;
+        self.index += u64::from(facts.role.is_op());
+        self.flows(run, facts)?;
         if facts.role == SpanRole::Call {
-            self.sync(ran, facts)
+            self.sync(run, facts)
         } else {
             Ok(())
         }
     }
 
-    /// An event up to its arguments.
-    fn head(
-        &mut self,
-        category: &str,
-        name: &str,
-        (pid, tid): (i64, i64),
-        ran: &SpanRun,
-    ) -> io::Result<()> {
-        write!(
-            self.event,
-            "  {{\n    \"ph\": \"X\", \"cat\": \"{category}\", \"name\": "
-        )?;
-        text(&mut self.event, name)?;
-        write!(
-            self.event,
-            ", \"pid\": {pid}, \"tid\": {tid},\n    \"ts\": "
-        )?;
-        micros(&mut self.event, ran.start - self.base)?;
-        self.event.extend_from_slice(b", \"dur\": ");
-        micros(&mut self.event, ran.end - ran.start)?;
-        self.event.extend_from_slice(b",\n    \"args\": {\n      ");
-        Ok(())
+    fn event<'e>(
+        &self,
+        category: &'e str,
+        name: &'e str,
+        (pid, tid): Track,
+        run: &SpanRun,
+    ) -> CompleteEvent<'e> {
+        CompleteEvent {
+            category,
+            name,
+            pid: TrackId::Number(pid),
+            tid: TrackId::Number(tid),
+            start_ns: run.start - self.base,
+            duration_ns: run.end - run.start,
+            external_id: None,
+        }
+    }
+
+    /// The op that a range belongs to: an op to itself, a call to the one around it, a row to that
+    /// of its call.
+    fn external_id(&self, run: &SpanRun, facts: &SpanFacts) -> Option<i64> {
+        let window = self.window;
+        let launch = facts.correlation.and_then(|id| self.launches.get(&id));
+        let parent = match facts.role {
+            SpanRole::Op | SpanRole::Annotation => return Some(run.rf_id as i64),
+            SpanRole::Call => run.parent,
+            SpanRole::Row => launch.and_then(|row| window.ran[*row].parent),
+        };
+        parent.map(|parent| window.ran[parent].rf_id as i64)
     }
 
     /// What a call waits for, or makes a stream wait for.
-    fn sync(&mut self, ran: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
+    fn sync(&mut self, run: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
         let Some(stream) = facts.sync_stream else {
             return Ok(());
         };
@@ -254,159 +230,126 @@ impl TraceWriter<'_> {
             None if stream < 0 => "Context Sync",
             None => "Stream Sync",
         };
-        self.head("cuda_sync", kind, (facts.device, stream), ran)?;
-        let mut args = Arguments {
-            line: &mut self.event,
-            first: true,
-        };
-        args.add("cuda_sync_kind", kind)?;
-        if let Some(wait_on_stream) = facts.wait_on_stream {
-            args.add("wait_on_stream", wait_on_stream)?;
-            args.add(
-                "wait_on_cuda_event_record_corr_id",
-                facts.wait_on_record.unwrap_or(-1),
-            )?;
-            args.add("wait_on_cuda_event_id", 0)?;
-        }
-        args.add("stream", stream)?;
-        args.add("correlation", facts.correlation)?;
-        args.add("device", facts.device)?;
-        args.add("context", 1)?;
-        self.event.extend_from_slice(b"\n    }\n  },\n");
-        Ok(())
-    }
-
-    fn arguments(&mut self, ran: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
-        let window = self.window;
-        let details = SpanDetails::of(window, ran);
-        // a row's op is that of its call
-        let call = facts
-            .correlation
-            .and_then(|correlation| self.launches.get(&correlation))
-            .map(|row| &window.ran[*row]);
-        let parent = if facts.role == SpanRole::Row {
-            call.and_then(|call| call.parent)
-        } else {
-            ran.parent
-        };
-        let external = if facts.role.is_op() {
-            Some(ran.rf_id)
-        } else {
-            parent.map(|parent| window.ran[parent].rf_id)
-        };
-        let mut args = Arguments {
-            line: &mut self.event,
-            first: true,
-        };
-        external.map_or(Ok(()), |id| args.add("External id", id))?;
-        match facts.role {
-            SpanRole::Op | SpanRole::Annotation => {
-                args.add("Record function id", ran.rf_id)?;
-                if let Some(seq) = facts.seq {
-                    args.add("Sequence number", seq)?;
-                    args.add(
-                        "Fwd thread id",
-                        ran.forward
-                            .map_or(0, |forward| window.threads[window.ran[forward].thread].tid),
-                    )?;
-                }
-                args.add("Ev Idx", self.index)?;
-                self.index += 1;
-                if !details.inputs.shapes.is_empty() {
-                    args.add("Input type", details.inputs.dtype_names())?;
-                    args.add("Input Strides", details.inputs.strides())?;
-                    args.add("Input Dims", &details.inputs.shapes)?;
-                }
-                if !ran.finished {
-                    args.add("finished", false)?;
-                }
+        let event = self.event("cuda_sync", kind, (facts.device, stream), run);
+        self.writer.complete(&event, |args| {
+            args.text("cuda_sync_kind", kind)?;
+            if let Some(wait_on_stream) = facts.wait_on_stream {
+                let record = facts.wait_on_record.unwrap_or(-1);
+                args.number("wait_on_stream", wait_on_stream)?;
+                args.number("wait_on_cuda_event_record_corr_id", record)?;
+                args.number("wait_on_cuda_event_id", 0)?;
             }
-            SpanRole::Call => args.add("cbid", 0)?,
-            SpanRole::Row => {
-                args.add("device", facts.device)?;
-                args.add("context", 1)?;
-                args.add("stream", facts.stream)?;
-            }
-        }
-        facts
-            .correlation
-            .filter(|_| !facts.role.is_op())
-            .map_or(Ok(()), |id| args.add("correlation", id))?;
-        args.more(&details)
+            args.number("stream", stream)?;
+            args.number("correlation", facts.correlation)?;
+            args.number("device", facts.device)?;
+            args.number("context", 1)
+        })
     }
 
     /// Arrows from launch to row and from forward to backward.
-    fn flows(&mut self, ran: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
+    fn flows(&mut self, run: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
+        let track = self.track(run, facts);
         if let (Some(correlation), false) = (facts.correlation, facts.role.is_op()) {
-            let phase = if facts.role == SpanRole::Call {
-                "s"
-            } else {
-                "f"
-            };
-            self.flow(
-                phase,
-                "ac2g",
-                correlation,
-                self.track(ran, facts),
-                ran.start,
-            )?;
+            let is_end = facts.role != SpanRole::Call;
+            self.flow((is_end, "ac2g"), correlation, track, run.start)?;
         }
-        if let Some(forward) = ran.forward.map(|forward| &self.window.ran[forward]) {
+        if let Some(forward) = run.forward.map(|forward| &self.window.ran[forward]) {
             self.flows += 1;
-            let id = self.flows as i64;
-            self.flow(
-                "s",
-                "fwdbwd",
-                id,
-                self.track(forward, self.window.facts(forward)),
-                forward.start,
-            )?;
-            self.flow("f", "fwdbwd", id, self.track(ran, facts), ran.start)?;
+            let id = self.flows;
+            let forward_track = self.track(forward, self.window.facts(forward));
+            self.flow((false, "fwdbwd"), id, forward_track, forward.start)?;
+            self.flow((true, "fwdbwd"), id, track, run.start)?;
         }
         Ok(())
     }
 
     fn flow(
         &mut self,
-        phase: &str,
-        category: &str,
+        (is_end, category): (bool, &str),
         id: i64,
-        (pid, tid): (i64, i64),
-        at: i64,
+        (pid, tid): Track,
+        time: i64,
     ) -> io::Result<()> {
-        write!(
-            self.event,
-            "  {{\n    \"ph\": \"{phase}\", \"id\": {id}, \"pid\": {pid}, \"tid\": {tid}, \"ts\": "
-        )?;
-        micros(&mut self.event, at - self.base)?;
-        let bind = if phase == "f" { ", \"bp\": \"e\"" } else { "" };
-        write!(
-            self.event,
-            ",\n    \"cat\": \"{category}\", \"name\": \"{category}\"{bind}\n  }},\n"
-        )
+        self.writer.flow(&FlowEvent {
+            is_end,
+            category,
+            id,
+            pid: TrackId::Number(pid),
+            tid: TrackId::Number(tid),
+            time_ns: time - self.base,
+        })
     }
 
     /// The window as a span of its own, and the instant that closes the list.
-    fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
+    fn end(&mut self) -> io::Result<()> {
         let (start, end) = (self.window.start - self.base, self.window.end - self.base);
-        write!(
-            self.event,
-            "  {{\n    \"ph\": \"X\", \"cat\": \"Trace\", \"name\": \"PyTorch Profiler (0)\", \"pid\": \"Spans\", \"tid\": \"PyTorch Profiler\",\n    \"ts\": "
-        )?;
-        micros(&mut self.event, start)?;
-        self.event.extend_from_slice(b", \"dur\": ");
-        micros(&mut self.event, end - start)?;
-        write!(
-            self.event,
-            ",\n    \"args\": {{\n      \"Op count\": {}\n    }}\n  }},\n",
-            self.index
-        )?;
-        self.event
-            .extend_from_slice(b"  {\n    \"ph\": \"i\", \"s\": \"g\", \"name\": \"Record Window End\", \"pid\": \"\", \"tid\": \"\", \"ts\": ");
-        micros(&mut self.event, end)?;
-        self.event.extend_from_slice(b"\n  }");
-        self.flush(out)
+        let event = CompleteEvent {
+            category: "Trace",
+            name: "PyTorch Profiler (0)",
+            pid: TrackId::Text("Spans"),
+            tid: TrackId::Text("PyTorch Profiler"),
+            start_ns: start,
+            duration_ns: end - start,
+            external_id: None,
+        };
+        let count = self.index;
+        self.writer
+            .complete(&event, |args| args.number("Op count", count))?;
+        self.writer.window_end(end)
     }
+}
+
+/// Arguments that events of a role have.
+fn role_arguments(
+    args: &mut EventArguments<'_>,
+    window: &SpanWindow,
+    run: &SpanRun,
+    index: u64,
+    details: &SpanDetails,
+) -> io::Result<()> {
+    let facts = window.facts(run);
+    match facts.role {
+        SpanRole::Op | SpanRole::Annotation => {
+            if let Some(seq) = facts.seq {
+                let forward = run.forward.map(|forward| &window.ran[forward]);
+                let tid = forward.map_or(0, |forward| window.threads[forward.thread].tid);
+                args.number("Sequence number", seq)?;
+                args.number("Fwd thread id", tid)?;
+            }
+            args.number("Record function id", run.rf_id)?;
+            if !run.finished {
+                args.number("finished", false)?;
+            }
+            if !details.inputs.shapes.is_empty() {
+                args.number("Input type", details.inputs.dtype_names())?;
+                args.number("Input Strides", details.inputs.strides())?;
+                args.number("Input Dims", &details.inputs.shapes)?;
+            }
+            args.number("Ev Idx", index)
+        }
+        SpanRole::Call => args.number("cbid", 0),
+        SpanRole::Row => {
+            args.number("device", facts.device)?;
+            args.number("context", 1)?;
+            args.number("stream", facts.stream)
+        }
+    }
+}
+
+/// Arguments that only the program knows.
+fn program_arguments(args: &mut EventArguments<'_>, details: &SpanDetails) -> io::Result<()> {
+    for (key, value) in &details.more {
+        match value {
+            FieldValue::Signed(value) => args.number(key, value)?,
+            FieldValue::Unsigned(value) => args.number(key, value)?,
+            FieldValue::Float(value) if value.is_finite() => args.number(key, value)?,
+            // JSON has no such numbers
+            FieldValue::Float(value) => args.text(key, &value.to_string())?,
+            FieldValue::Bool(value) => args.number(key, value)?,
+            FieldValue::Text(value) => args.text(key, value)?,
+        }
+    }
+    Ok(())
 }
 
 fn category(facts: &SpanFacts) -> &'static str {

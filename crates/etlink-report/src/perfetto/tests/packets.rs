@@ -260,7 +260,7 @@ pub(super) fn arrows_are_whole(found: &Found) {
 
 #[test]
 fn a_range_of_no_length_has_its_arrow() {
-    use etlink_model::builder::{DeviceQueue, TraceBuilder};
+    use etlink_testing::{DeviceQueue, TraceBuilder};
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.op(main, "aten::mm", 0, 5_000);

@@ -8,7 +8,7 @@ use etlink_link::ranks::{
     ClockDrift, RankClock, RankSummary, WaitCause, WaitCauses, align_clocks, join_ranks,
     wait_causes,
 };
-use etlink_model::builder::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What `record_param_comms` says, as the two traces write it.
+//! RowWork `record_param_comms` says, as the two traces write it.
 
 /// A collective, send or receive of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,19 +51,19 @@ impl ParamComms {
         }
     }
 
-    fn first(&self) -> u64 {
+    pub(crate) fn first_rank(&self) -> u64 {
         self.ranks.first().copied().unwrap_or(0)
     }
 
     /// Distance between the ranks; 1 in a group of one.
-    fn stride(&self) -> u64 {
+    pub(crate) fn rank_stride(&self) -> u64 {
         self.ranks
             .get(1)
-            .map_or(1, |second| second.saturating_sub(self.first()))
+            .map_or(1, |second| second.saturating_sub(self.first_rank()))
     }
 
     /// Arguments of the Kineto op, or of the kernel that it launched.
-    pub(super) fn kineto(&self) -> Vec<(String, String)> {
+    pub(crate) fn kineto_arguments(&self) -> Vec<(String, String)> {
         let text = |text: &str| format!("\"{text}\"");
         let mut args = vec![
             ("Collective name", text(&self.name)),
@@ -73,8 +73,8 @@ impl ParamComms {
             ("Group size", self.ranks.len().to_string()),
             ("In split size", text(&list(&self.in_split))),
             ("Out split size", text(&list(&self.out_split))),
-            ("Global rank start", self.first().to_string()),
-            ("Global rank stride", self.stride().to_string()),
+            ("Global rank start", self.first_rank().to_string()),
+            ("Global rank stride", self.rank_stride().to_string()),
             ("Process Group Name", text(&self.group_name)),
             ("Process Group Description", text(&self.group_desc)),
             ("Process Group Ranks", text(&list(&self.ranks))),
@@ -93,8 +93,8 @@ impl ParamComms {
             .collect()
     }
 
-    /// Values, shapes and types of the host node's inputs.
-    pub(super) fn host_inputs(&self) -> [String; 3] {
+    /// The inputs of the host node.
+    pub(crate) fn host_inputs(&self) -> HostInputs {
         let ParamComms {
             name,
             group_name,
@@ -111,46 +111,30 @@ impl ParamComms {
             self.peer.is_some(),
             list(&self.in_split),
             list(&self.out_split),
-            self.first(),
-            self.stride(),
+            self.first_rank(),
+            self.rank_stride(),
             self.ranks.len(),
         );
         let shapes = format!("[[[{n}]],[[],[]],[[],[]],[],[],[],[],[],[],[],[]]");
         let types = r#"["GenericList[Tensor(float)]","Tuple[Int,Bool]","Tuple[String,String]","Int","String","GenericList[]","GenericList[]","Int","Int","Int","Bool"]"#;
-        [values, shapes, types.to_owned()]
-    }
-
-    /// Attributes of the host node, from schema 1.1.0 on.
-    pub(super) fn host_attrs(&self) -> String {
-        let text = |name: &str, value: &str| {
-            format!(", \n  {{\"name\": \"{name}\", \"type\": \"string\", \"value\": \"{value}\"}}")
-        };
-        let number = |name: &str, value: u64| {
-            format!(", \n  {{\"name\": \"{name}\", \"type\": \"uint64\", \"value\": {value}}}")
-        };
-        [
-            text("collective_name", &self.name),
-            text("dtype", &self.dtype),
-            number("in_msg_nelems", self.in_elements),
-            number("out_msg_nelems", self.out_elements),
-            text("in_split_size", &list(&self.in_split)),
-            text("out_split_size", &list(&self.out_split)),
-            number("global_rank_start", self.first()),
-            number("global_rank_stride", self.stride()),
-            text("pg_name", &self.group_name),
-            text("pg_desc", &self.group_desc),
-            number("pg_size", self.ranks.len() as u64),
-            format!(
-                ", \n  {{\"name\": \"is_asynchronized_op\", \"type\": \"string\", \"value\": {}}}",
-                self.asynchronous
-            ),
-        ]
-        .concat()
+        HostInputs {
+            values,
+            shapes,
+            types: types.to_owned(),
+        }
     }
 }
 
+/// Inputs of the host node, as JSON lists.
+#[derive(Default)]
+pub(crate) struct HostInputs {
+    pub(crate) values: String,
+    pub(crate) shapes: String,
+    pub(crate) types: String,
+}
+
 /// `[0, 1, 2]`; PyTorch cuts after 30.
-fn list(values: &[u64]) -> String {
+pub(crate) fn list(values: &[u64]) -> String {
     let mut items: Vec<String> = values.iter().take(30).map(u64::to_string).collect();
     if values.len() > 30 {
         items.push("...".to_owned());

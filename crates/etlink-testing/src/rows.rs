@@ -1,50 +1,49 @@
 //! Calls and device rows.
 
-use super::{Event, ParamComms, ThreadRef, TraceBuilder};
-use crate::DeviceQueue;
+use crate::{DeviceQueue, DrawnEvent, ParamComms, ThreadRef, TraceBuilder};
 
 #[derive(Clone, Debug)]
-pub(super) struct Call {
-    pub(super) thread: usize,
-    pub(super) name: String,
-    pub(super) driver: bool,
-    pub(super) start: i64,
-    pub(super) end: i64,
-    pub(super) correlation: Option<i64>,
-    /// What it launches.
-    pub(super) kernel: Option<String>,
+pub(crate) struct DrawnCall {
+    pub(crate) thread: usize,
+    pub(crate) name: String,
+    pub(crate) driver: bool,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) correlation: Option<i64>,
+    /// RowWork it launches.
+    pub(crate) kernel: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(crate) enum RowWork {
     Kernel { graph_node: u64 },
     Memcpy { bytes: u64 },
     Memset { bytes: u64 },
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) what: What,
-    pub(super) name: String,
-    pub(super) queue: DeviceQueue,
-    pub(super) start: i64,
-    pub(super) end: i64,
-    pub(super) correlation: Option<i64>,
-    pub(super) comms: Option<ParamComms>,
+pub(crate) struct DrawnRow {
+    pub(crate) what: RowWork,
+    pub(crate) name: String,
+    pub(crate) queue: DeviceQueue,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) correlation: Option<i64>,
+    pub(crate) comms: Option<ParamComms>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Sync {
-    pub(super) kind: String,
-    pub(super) queue: DeviceQueue,
-    pub(super) start: i64,
-    pub(super) end: i64,
-    pub(super) correlation: i64,
-    pub(super) wait: Option<(i64, i64)>,
+pub(crate) struct DrawnSync {
+    pub(crate) kind: String,
+    pub(crate) queue: DeviceQueue,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) correlation: i64,
+    pub(crate) wait: Option<(i64, i64)>,
 }
 
 /// Start and end, nanoseconds.
-pub(super) type SpanNs = (i64, i64);
+pub(crate) type SpanNs = (i64, i64);
 
 impl TraceBuilder {
     /// A runtime call.
@@ -77,7 +76,7 @@ impl TraceBuilder {
         span: SpanNs,
         correlation: Option<i64>,
     ) {
-        let call = Call {
+        let call = DrawnCall {
             thread: thread.0,
             name: name.into(),
             driver,
@@ -86,7 +85,7 @@ impl TraceBuilder {
             correlation,
             kernel: None,
         };
-        self.events.push(Event::Call(call));
+        self.events.push(DrawnEvent::Call(call));
     }
 
     /// A kernel.
@@ -98,7 +97,7 @@ impl TraceBuilder {
         correlation: impl Into<Option<i64>>,
     ) {
         self.row(
-            What::Kernel { graph_node: 0 },
+            RowWork::Kernel { graph_node: 0 },
             queue,
             name,
             span,
@@ -117,7 +116,7 @@ impl TraceBuilder {
         comms: &ParamComms,
     ) {
         self.row(
-            What::Kernel { graph_node: 0 },
+            RowWork::Kernel { graph_node: 0 },
             queue,
             name,
             span,
@@ -136,7 +135,7 @@ impl TraceBuilder {
         bytes: u64,
     ) {
         self.row(
-            What::Memcpy { bytes },
+            RowWork::Memcpy { bytes },
             queue,
             name,
             span,
@@ -154,7 +153,7 @@ impl TraceBuilder {
         bytes: u64,
     ) {
         self.row(
-            What::Memset { bytes },
+            RowWork::Memset { bytes },
             queue,
             "Memset (Device)",
             span,
@@ -163,16 +162,16 @@ impl TraceBuilder {
         );
     }
 
-    pub(super) fn row(
+    pub(crate) fn row(
         &mut self,
-        what: What,
+        what: RowWork,
         queue: DeviceQueue,
         name: &str,
         span: SpanNs,
         correlation: Option<i64>,
         comms: Option<ParamComms>,
     ) {
-        let row = Row {
+        let row = DrawnRow {
             what,
             name: name.into(),
             queue,
@@ -181,7 +180,7 @@ impl TraceBuilder {
             correlation,
             comms,
         };
-        self.events.push(Event::Row(Box::new(row)));
+        self.events.push(DrawnEvent::Row(Box::new(row)));
     }
 
     /// A launch call and its kernel; gives the correlation id.
@@ -208,7 +207,7 @@ impl TraceBuilder {
         correlation: i64,
         wait: Option<(i64, i64)>,
     ) {
-        self.events.push(Event::Sync(Sync {
+        self.events.push(DrawnEvent::Sync(DrawnSync {
             kind: kind.into(),
             queue,
             start: span.0,

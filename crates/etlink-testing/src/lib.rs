@@ -1,12 +1,12 @@
-//! Draws a program and gives the bytes that PyTorch's two writers would give for it.
-//! For tests: behind the feature `builder`, so that no tool carries it.
+//! Draws a program and gives the bytes that PyTorch's two writers would give for it, through the
+//! encoders of `etlink-host` and `etlink-kineto`. For tests: no tool depends on it.
 //!
 //! ```text
 //! thread   aten::mm ------------        device   stream 7
 //!             launch --   . . . . . . . . . . .  kernel ======
 //! ```
 //! ```
-//! use etlink_model::builder::{HostSchema, DeviceQueue, TraceBuilder};
+//! use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder};
 //! let mut draw = TraceBuilder::default();
 //! let main = draw.thread();
 //! draw.op(main, "aten::mm", 0, 20_000);
@@ -23,11 +23,11 @@ mod host;
 mod kineto;
 mod rows;
 
-pub use crate::DeviceQueue;
 pub use comms::ParamComms;
+pub use etlink_host::HostSchema;
+pub use etlink_model::DeviceQueue;
 pub use graphs::GraphKernel;
-pub use host::HostSchema;
-use rows::{Call, Row, Sync, What};
+use rows::{DrawnCall, DrawnRow, DrawnSync};
 
 /// Whose device trace it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,29 +65,29 @@ pub struct ThreadRef(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpRef(usize);
 
-/// See the module text.
+/// A drawing: threads, ops, calls and rows, and what stands around them.
 #[derive(Clone, Debug)]
 pub struct TraceBuilder {
     flavour: KinetoFlavour,
     ids: RecordIds,
     origin_ns: i64,
     pid: i64,
-    threads: Vec<HostThread>,
-    ops: Vec<Op>,
-    events: Vec<Event>,
+    threads: Vec<DrawnThread>,
+    ops: Vec<DrawnOp>,
+    events: Vec<DrawnEvent>,
     header: Vec<(String, String)>,
     trailer: Vec<(String, String)>,
     correlation: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct HostThread {
+struct DrawnThread {
     pid: i64,
     tid: i64,
 }
 
 #[derive(Clone, Debug)]
-struct Op {
+struct DrawnOp {
     thread: usize,
     name: String,
     device_name: Option<String>,
@@ -103,11 +103,11 @@ struct Op {
 
 /// What the device trace has, in the order in which it was drawn.
 #[derive(Clone, Debug)]
-enum Event {
+enum DrawnEvent {
     Op(usize),
-    Call(Call),
-    Row(Box<Row>),
-    Sync(Sync),
+    Call(DrawnCall),
+    Row(Box<DrawnRow>),
+    Sync(DrawnSync),
     Python {
         thread: usize,
         name: String,
@@ -190,7 +190,7 @@ impl TraceBuilder {
             .iter()
             .filter(|thread| thread.pid == self.pid)
             .count();
-        self.threads.push(HostThread {
+        self.threads.push(DrawnThread {
             pid: self.pid,
             tid: self.pid + of_process as i64,
         });
@@ -199,7 +199,7 @@ impl TraceBuilder {
 
     /// A `cpu_op`.
     pub fn op(&mut self, thread: ThreadRef, name: &str, start_ns: i64, end_ns: i64) -> OpRef {
-        self.ops.push(Op {
+        self.ops.push(DrawnOp {
             thread: thread.0,
             name: name.into(),
             device_name: None,
@@ -212,7 +212,7 @@ impl TraceBuilder {
             args: vec![],
             comms: None,
         });
-        self.events.push(Event::Op(self.ops.len() - 1));
+        self.events.push(DrawnEvent::Op(self.ops.len() - 1));
         OpRef(self.ops.len() - 1)
     }
 
@@ -244,7 +244,7 @@ impl TraceBuilder {
 
     /// A frame of the Python stack.
     pub fn python(&mut self, thread: ThreadRef, name: &str, start_ns: i64, end_ns: i64) {
-        self.events.push(Event::Python {
+        self.events.push(DrawnEvent::Python {
             thread: thread.0,
             name: name.into(),
             start: start_ns,
@@ -279,10 +279,10 @@ impl TraceBuilder {
 
     /// An event as text, without the comma after it.
     pub fn raw(&mut self, text: &str) {
-        self.events.push(Event::Raw(text.into()));
+        self.events.push(DrawnEvent::Raw(text.into()));
     }
 
-    fn edit(&mut self, op: OpRef, change: impl FnOnce(&mut Op)) {
+    fn edit(&mut self, op: OpRef, change: impl FnOnce(&mut DrawnOp)) {
         if let Some(op) = self.ops.get_mut(op.0) {
             change(op);
         }

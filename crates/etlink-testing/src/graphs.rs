@@ -1,7 +1,7 @@
 //! Graphs: their capture, which runs nothing, and their launches.
 
-use super::rows::{Call, SpanNs, What};
-use super::{DeviceQueue, Event, KinetoFlavour, ThreadRef, TraceBuilder};
+use crate::rows::{DrawnCall, RowWork, SpanNs};
+use crate::{DeviceQueue, DrawnEvent, KinetoFlavour, ThreadRef, TraceBuilder};
 
 /// A kernel of a graph launch: queue, name, start and end.
 pub type GraphKernel<'a> = (DeviceQueue, &'a str, i64, i64);
@@ -70,7 +70,7 @@ impl TraceBuilder {
         self.call(thread, launch, call, correlation);
         for (&(queue, name, start, end), node) in kernels.iter().zip(1..) {
             self.row(
-                What::Kernel {
+                RowWork::Kernel {
                     graph_node: 4_294_967_296 + node,
                 },
                 queue,
@@ -84,7 +84,7 @@ impl TraceBuilder {
     }
 
     /// A call that launches `kernel`, which HIP calls name.
-    pub(super) fn launch_call(
+    pub(crate) fn launch_call(
         &mut self,
         thread: ThreadRef,
         span: SpanNs,
@@ -93,7 +93,7 @@ impl TraceBuilder {
     ) {
         let kernel = (self.flavour == KinetoFlavour::Rocm).then(|| kernel.to_owned());
         let name = self.flavour.launch_name().to_owned();
-        self.events.push(Event::Call(Call {
+        self.events.push(DrawnEvent::Call(DrawnCall {
             thread: thread.0,
             name,
             driver: false,

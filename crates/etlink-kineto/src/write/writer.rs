@@ -1,0 +1,467 @@
+//! Events one by one into the text of a file.
+
+use super::{EventArguments, KinetoVersion, KinetoWriteOptions};
+use etlink_json::write as json;
+use std::io::{self, Write};
+
+/// A process or thread id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrackId<'a> {
+    /// A number: process and thread of the host, device and stream.
+    Number(i64),
+    /// A string: `Spans`, `Traces`.
+    Text(&'a str),
+}
+
+impl From<i64> for TrackId<'_> {
+    fn from(number: i64) -> Self {
+        TrackId::Number(number)
+    }
+}
+
+impl<'a> From<&'a str> for TrackId<'a> {
+    fn from(text: &'a str) -> Self {
+        TrackId::Text(text)
+    }
+}
+
+/// An event with a duration (`"ph": "X"`).
+#[derive(Clone, Copy, Debug)]
+pub struct CompleteEvent<'a> {
+    /// `cpu_op`, `kernel`, …
+    pub category: &'a str,
+    /// Name.
+    pub name: &'a str,
+    /// Process, or device.
+    pub pid: TrackId<'a>,
+    /// Thread, or stream.
+    pub tid: TrackId<'a>,
+    /// Nanoseconds since the time base; since the Unix epoch in layouts without one.
+    pub start_ns: i64,
+    /// Nanoseconds.
+    pub duration_ns: i64,
+    /// `External id`.
+    pub external_id: Option<i64>,
+}
+
+/// One end of an arrow.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowEvent<'a> {
+    /// The arrow's head (`f`) or its tail (`s`).
+    pub is_end: bool,
+    /// `ac2g` or `fwdbwd`.
+    pub category: &'a str,
+    /// What both ends share.
+    pub id: i64,
+    /// Process, or device.
+    pub pid: TrackId<'a>,
+    /// Thread, or stream.
+    pub tid: TrackId<'a>,
+    /// Nanoseconds, like the start of the event that the end stands at.
+    pub time_ns: i64,
+}
+
+/// What stands around the events.
+#[derive(Clone, Debug, Default)]
+pub struct KinetoHeader {
+    /// `baseTimeNanoseconds`.
+    pub base_ns: i64,
+    /// Entries of `deviceProperties`: raw JSON objects.
+    pub devices: Vec<String>,
+    /// Keys and raw JSON values before the events.
+    pub metadata: Vec<(String, String)>,
+}
+
+/// Writes a device trace event by event. Memory is that of one event.
+pub struct KinetoWriter<W> {
+    out: W,
+    options: KinetoWriteOptions,
+    base_ns: i64,
+    event: Vec<u8>,
+    is_first: bool,
+}
+
+impl<W: Write> KinetoWriter<W> {
+    /// Writes what stands before the events.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(out: W, header: &KinetoHeader, options: KinetoWriteOptions) -> io::Result<Self> {
+        let mut writer = KinetoWriter {
+            out,
+            options,
+            base_ns: header.base_ns,
+            event: vec![],
+            is_first: true,
+        };
+        let text = writer.header(header);
+        writer.out.write_all(text.as_bytes())?;
+        Ok(writer)
+    }
+
+    /// `ChromeTraceLogger::handleTraceStart`.
+    fn header(&self, header: &KinetoHeader) -> String {
+        let version = self.options.version;
+        let (lead, indent, metadata_indent) = match version {
+            KinetoVersion::Torch1_8 => return "{\n  \"traceEvents\": [".to_owned(),
+            KinetoVersion::Torch2_0 | KinetoVersion::Torch2_4 => ("\n{\n", "  ", "  "),
+            KinetoVersion::Torch2_9 => ("\n  {\n", "    ", "      "),
+            KinetoVersion::Torch2_15 => (" {\n", "    ", "      "),
+        };
+        let mut text =
+            format!("{lead}{indent}\"schemaVersion\": 1,\n{indent}\"deviceProperties\": [");
+        let devices = header.devices.join(",\n    ");
+        match (devices.is_empty(), version) {
+            (true, KinetoVersion::Torch2_15) => {}
+            (true, _) => text += &format!("\n{indent}"),
+            (false, _) => text += &format!("\n    {devices}\n{indent}"),
+        }
+        text += "],\n";
+        if version == KinetoVersion::Torch2_15 {
+            text += "    \n";
+        }
+        for (key, value) in &header.metadata {
+            text += &format!("{metadata_indent}\"{key}\": {value},\n");
+        }
+        let outer = if version == KinetoVersion::Torch2_15 {
+            indent
+        } else {
+            "  "
+        };
+        if version >= KinetoVersion::Torch2_9 {
+            let base = self.base_ns;
+            text += &format!("{outer}\"displayTimeUnit\": \"ms\",\n");
+            text += &format!("{outer}\"baseTimeNanoseconds\": {base},\n");
+        }
+        text += &format!("{outer}\"traceEvents\": [");
+        if version == KinetoVersion::Torch2_15 {
+            text += "\n    ";
+        }
+        text
+    }
+
+    /// Writes an event with a duration; `arguments` gives what it says of itself.
+    ///
+    /// # Errors
+    /// Those of the output and of `arguments`.
+    pub fn complete(
+        &mut self,
+        event: &CompleteEvent<'_>,
+        arguments: impl FnOnce(&mut EventArguments<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.begin();
+        self.first_key("ph");
+        self.plain("\"X\"");
+        self.key("cat", Break::Word);
+        self.text(event.category)?;
+        let version = self.options.version;
+        if version == KinetoVersion::Torch1_8 {
+            self.plain(", \n    \"name\": ");
+        } else {
+            self.key("name", Break::Word);
+        }
+        self.text(event.name)?;
+        self.track(event.pid, event.tid)?;
+        self.key("ts", Break::Line);
+        self.time(event.start_ns)?;
+        self.key("dur", Break::Word);
+        self.time(event.duration_ns)?;
+        self.begin_arguments();
+        let line_break = match version {
+            KinetoVersion::Torch1_8 | KinetoVersion::Torch2_0 => ",\n      ",
+            _ => ",      ",
+        };
+        let mut args = EventArguments::new(&mut self.event, line_break);
+        if let Some(id) = event.external_id {
+            let is_op = matches!(
+                event.category,
+                "cpu_op" | "user_annotation" | "Operator" | "cpu_instant_event"
+            );
+            args.external_id(id, is_op)?;
+        }
+        arguments(&mut args)?;
+        self.plain("\n    }");
+        self.end()
+    }
+
+    /// Writes an end of an arrow.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn flow(&mut self, flow: &FlowEvent<'_>) -> io::Result<()> {
+        self.begin();
+        self.first_key("ph");
+        self.plain(if flow.is_end { "\"f\"" } else { "\"s\"" });
+        self.key("id", Break::Word);
+        json::number(&mut self.event, flow.id)?;
+        self.track(flow.pid, flow.tid)?;
+        self.key("ts", Break::Word);
+        self.time(flow.time_ns)?;
+        self.key("cat", Break::Line);
+        self.text(flow.category)?;
+        self.key("name", Break::Word);
+        self.text(flow.category)?;
+        if self.options.version == KinetoVersion::Torch2_15 {
+            self.plain("\n    ");
+        }
+        if flow.is_end {
+            self.plain(", \"bp\": \"e\"");
+        }
+        self.end()
+    }
+
+    /// Says something of a process or thread: `process_name`, `thread_sort_index`, … `value` is
+    /// the raw JSON of the only argument, `key` its key.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn metadata(
+        &mut self,
+        name: &str,
+        (pid, tid): (TrackId<'_>, TrackId<'_>),
+        time_ns: i64,
+        (key, value): (&str, &str),
+    ) -> io::Result<()> {
+        self.begin();
+        if self.options.version == KinetoVersion::Torch2_15 {
+            self.first_key("ph");
+            self.plain("\"M\"");
+            self.key("name", Break::Word);
+            self.text(name)?;
+        } else {
+            self.first_key("name");
+            self.text(name)?;
+            self.key("ph", Break::Word);
+            self.plain("\"M\"");
+        }
+        self.key("ts", Break::Word);
+        self.time(time_ns)?;
+        self.track(pid, tid)?;
+        self.plain(",\n    \"args\": {\n      ");
+        self.text(key)?;
+        self.plain(": ");
+        self.plain(value);
+        self.plain("\n    }");
+        self.end()
+    }
+
+    /// Writes an instant of a thread (`"s": "t"`) with its arguments: `[memory]`.
+    ///
+    /// # Errors
+    /// Those of the output and of `arguments`.
+    pub fn thread_instant(
+        &mut self,
+        (category, name): (&str, &str),
+        (pid, tid): (TrackId<'_>, TrackId<'_>),
+        time_ns: i64,
+        arguments: impl FnOnce(&mut EventArguments<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.begin();
+        self.first_key("ph");
+        self.plain("\"i\"");
+        if self.options.version == KinetoVersion::Torch2_15 {
+            // an empty line where other events have an id
+            self.plain(",\n    \n    \"cat\": ");
+        } else {
+            self.key("cat", Break::Word);
+        }
+        self.text(category)?;
+        self.key("s", Break::Word);
+        self.plain("\"t\"");
+        self.key("name", Break::Word);
+        self.text(name)?;
+        self.track(pid, tid)?;
+        self.key("ts", Break::Line);
+        self.time(time_ns)?;
+        self.begin_arguments();
+        arguments(&mut EventArguments::new(&mut self.event, ", "))?;
+        self.plain("\n    }");
+        self.end()
+    }
+
+    /// Writes an instant of the whole trace (`"s": "g"`): `Record Window End`.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn global_instant(
+        &mut self,
+        name: &str,
+        (pid, tid): (TrackId<'_>, TrackId<'_>),
+        time_ns: i64,
+    ) -> io::Result<()> {
+        self.begin();
+        let is_latest = self.options.version == KinetoVersion::Torch2_15;
+        if is_latest {
+            self.first_key("ph");
+            self.plain("\"i\",\n    \n    \"s\": ");
+        } else {
+            self.first_key("name");
+            self.text(name)?;
+            self.key("ph", Break::Word);
+            self.plain("\"i\"");
+            self.key("s", Break::Word);
+        }
+        self.plain("\"g\"");
+        if is_latest {
+            self.key("name", Break::Word);
+            self.text(name)?;
+        }
+        self.key("pid", Break::Line);
+        self.track_id(pid)?;
+        self.key("tid", Break::Word);
+        self.track_id(tid)?;
+        self.key("ts", Break::Word);
+        self.time(time_ns)?;
+        self.end_without_arguments()
+    }
+
+    /// Writes text of an event as it is, braces included.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn raw(&mut self, event: &str) -> io::Result<()> {
+        let separator = if self.is_first { "\n" } else { ",\n" };
+        self.is_first = false;
+        self.out.write_all(separator.as_bytes())?;
+        self.out.write_all(event.as_bytes())
+    }
+
+    /// Writes the instant that closes Kineto's list.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn window_end(&mut self, time_ns: i64) -> io::Result<()> {
+        let nowhere = (TrackId::Text(""), TrackId::Text(""));
+        self.global_instant("Record Window End", nowhere, time_ns)
+    }
+
+    /// Closes list and document. `metadata` has keys and raw JSON values behind the events.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn finish(mut self, trace_name: &str, metadata: &[(String, String)]) -> io::Result<W> {
+        let version = self.options.version;
+        self.event.clear();
+        let (list_end, end) = match version {
+            KinetoVersion::Torch1_8 => ("\n]", "\n}"),
+            KinetoVersion::Torch2_15 => ("\n  ]", " }"),
+            _ => ("\n  ]", "\n}"),
+        };
+        self.plain(list_end);
+        for (key, value) in metadata {
+            self.plain(",\n  ");
+            self.text(key)?;
+            self.plain(": ");
+            self.plain(value);
+        }
+        if version > KinetoVersion::Torch1_8 {
+            let separator = match (version, metadata.is_empty()) {
+                (KinetoVersion::Torch2_15, true) => ",",
+                _ => ",\n  ",
+            };
+            self.plain(separator);
+            self.plain("\"traceName\": ");
+            json::text(&mut self.event, trace_name)?;
+        }
+        if version == KinetoVersion::Torch2_4 {
+            let base = self.base_ns;
+            write!(
+                self.event,
+                ",\n  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": {base}"
+            )?;
+        }
+        self.plain(end);
+        self.out.write_all(&self.event)?;
+        Ok(self.out)
+    }
+
+    fn begin(&mut self) {
+        self.event.clear();
+        let separator = if self.is_first { "\n  {\n" } else { ",\n  {\n" };
+        self.is_first = false;
+        self.plain(separator);
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.plain("\n  }");
+        self.out.write_all(&self.event)
+    }
+
+    fn end_without_arguments(&mut self) -> io::Result<()> {
+        if self.options.version == KinetoVersion::Torch2_15 {
+            // where the arguments would stand
+            self.plain("\n    ");
+        }
+        self.end()
+    }
+
+    fn begin_arguments(&mut self) {
+        // Kineto prints the comma before `args` with them, since they may be missing
+        let text = if self.options.version == KinetoVersion::Torch2_15 {
+            "\n    ,\n    \"args\": {\n      "
+        } else {
+            ",\n    \"args\": {\n      "
+        };
+        self.plain(text);
+    }
+
+    fn first_key(&mut self, key: &str) {
+        self.plain("    \"");
+        self.plain(key);
+        self.plain("\": ");
+    }
+
+    fn key(&mut self, key: &str, place: Break) {
+        let is_line = place == Break::Line || self.options.version == KinetoVersion::Torch2_15;
+        self.plain(if is_line { ",\n    \"" } else { ", \"" });
+        self.plain(key);
+        self.plain("\": ");
+    }
+
+    fn track(&mut self, pid: TrackId<'_>, tid: TrackId<'_>) -> io::Result<()> {
+        self.key("pid", Break::Word);
+        self.track_id(pid)?;
+        self.key("tid", Break::Word);
+        self.track_id(tid)
+    }
+
+    fn track_id(&mut self, id: TrackId<'_>) -> io::Result<()> {
+        match id {
+            TrackId::Number(number) => json::number(&mut self.event, number),
+            TrackId::Text(text) => self.text(text),
+        }
+    }
+
+    fn time(&mut self, ns: i64) -> io::Result<()> {
+        if self.options.version.has_whole_micros() {
+            return json::number(&mut self.event, ns.div_euclid(1_000));
+        }
+        if ns < 0 && self.options.verbatim {
+            // C++ prints quotient and remainder, each with its sign
+            return write!(self.event, "{}.{:03}", ns / 1_000, ns % 1_000);
+        }
+        json::micros(&mut self.event, ns)
+    }
+
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        if self.options.verbatim {
+            self.plain("\"");
+            self.plain(text);
+            self.plain("\"");
+            Ok(())
+        } else {
+            json::text(&mut self.event, text)
+        }
+    }
+
+    fn plain(&mut self, text: &str) {
+        self.event.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// What stands before a key, in layouts that have several keys on a line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Break {
+    Word,
+    Line,
+}

@@ -1,0 +1,406 @@
+//! The device trace of a drawing.
+
+use crate::rows::{DrawnCall, DrawnRow, DrawnSync, RowWork};
+use crate::{DrawnEvent, DrawnOp, DrawnThread, KinetoFlavour, RecordIds, TraceBuilder};
+use etlink_kineto::{
+    CompleteEvent, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions, KinetoWriter,
+    TrackId,
+};
+use std::io;
+
+/// Keys and raw JSON values.
+type Arguments = Vec<(String, String)>;
+
+/// A trace that is being written to memory.
+type Writer = KinetoWriter<Vec<u8>>;
+
+impl KinetoFlavour {
+    pub(crate) fn launch_name(self) -> &'static str {
+        match self {
+            KinetoFlavour::Cuda | KinetoFlavour::Cuda2021 => "cudaLaunchKernel",
+            KinetoFlavour::Rocm => "hipLaunchKernel",
+            KinetoFlavour::Xpu => "urEnqueueKernelLaunch",
+            KinetoFlavour::Mtia => "runFunction - job_prep_and_submit_for_execution",
+        }
+    }
+
+    fn call_category(self, driver: bool) -> &'static str {
+        match (self, driver) {
+            (KinetoFlavour::Cuda | KinetoFlavour::Rocm, false) => "cuda_runtime",
+            (KinetoFlavour::Cuda | KinetoFlavour::Rocm, true) => "cuda_driver",
+            (KinetoFlavour::Xpu, false) => "xpu_runtime",
+            (KinetoFlavour::Xpu, true) => "xpu_driver",
+            (KinetoFlavour::Mtia, _) => "mtia_runtime",
+            (KinetoFlavour::Cuda2021, _) => "Runtime",
+        }
+    }
+
+    fn row_category(self, what: RowWork) -> &'static str {
+        match (self, what) {
+            (KinetoFlavour::Mtia, _) => "mtia_ccp_events",
+            (KinetoFlavour::Cuda2021, RowWork::Kernel { .. }) => "Kernel",
+            (KinetoFlavour::Cuda2021, RowWork::Memcpy { .. }) => "Memcpy",
+            (KinetoFlavour::Cuda2021, RowWork::Memset { .. }) => "Memset",
+            (_, RowWork::Kernel { .. }) => "kernel",
+            (_, RowWork::Memcpy { .. }) => "gpu_memcpy",
+            (_, RowWork::Memset { .. }) => "gpu_memset",
+        }
+    }
+}
+
+/// Process and thread, or device and stream.
+type Track = (i64, i64);
+
+impl TraceBuilder {
+    /// The device trace.
+    pub fn kineto(&self) -> Vec<u8> {
+        let text = self.write_kineto(vec![]);
+        text.unwrap_or_else(|error| unreachable!("memory has no errors: {error}"))
+    }
+
+    fn write_kineto(&self, out: Vec<u8>) -> io::Result<Vec<u8>> {
+        let header = KinetoHeader {
+            base_ns: 1_790_857_026_000_000_000,
+            devices: vec!["{\n      \"id\": 0, \"name\": \"Drawn Device\"\n    }".to_owned()],
+            metadata: self.header.clone(),
+        };
+        let version = match self.flavour {
+            KinetoFlavour::Cuda2021 => KinetoVersion::Torch1_8,
+            _ => KinetoVersion::Torch2_9,
+        };
+        let options = KinetoWriteOptions {
+            version,
+            verbatim: true,
+        };
+        let mut writer = Writer::new(out, &header, options)?;
+        let ids = self.rf_ids();
+        for thread in &self.threads {
+            self.write_thread_names(&mut writer, *thread)?;
+        }
+        for event in &self.events {
+            self.write_event(&mut writer, event, &ids)?;
+        }
+        writer.window_end(self.time(self.last_end()))?;
+        writer.finish("trace.json", &self.trailer)
+    }
+
+    fn last_end(&self) -> i64 {
+        let ends = self.events.iter().map(|event| match event {
+            DrawnEvent::Op(op) => self.ops[*op].end,
+            DrawnEvent::Call(call) => call.end,
+            DrawnEvent::Row(row) => row.end,
+            DrawnEvent::Sync(sync) => sync.end,
+            DrawnEvent::Python { end, .. } => *end,
+            DrawnEvent::Raw(_) => 0,
+        });
+        ends.max().unwrap_or(0)
+    }
+
+    fn time(&self, ns: i64) -> i64 {
+        self.origin_ns + ns
+    }
+
+    fn write_thread_names(&self, writer: &mut Writer, thread: DrawnThread) -> io::Result<()> {
+        let DrawnThread { pid, tid } = thread;
+        let name = format!("\"thread {tid} (python)\"");
+        for (what, key, value) in [
+            ("process_name", "name", "\"python\""),
+            ("thread_name", "name", &name),
+            ("thread_sort_index", "sort_index", &tid.to_string()),
+        ] {
+            let track = (TrackId::Number(pid), TrackId::Number(tid));
+            writer.metadata(what, track, self.time(0), (key, value))?;
+        }
+        Ok(())
+    }
+
+    fn write_event(&self, writer: &mut Writer, event: &DrawnEvent, ids: &[u64]) -> io::Result<()> {
+        match event {
+            DrawnEvent::Op(index) => {
+                let op = &self.ops[*index];
+                if op.in_device {
+                    self.write_op(writer, op, ids[*index], *index)?;
+                }
+                Ok(())
+            }
+            DrawnEvent::Call(call) => self.write_call(writer, call, ids),
+            DrawnEvent::Row(row) => self.write_row(writer, row, ids),
+            DrawnEvent::Sync(sync) => self.write_sync(writer, sync),
+            DrawnEvent::Python {
+                thread,
+                name,
+                start,
+                end,
+            } => {
+                let args = pairs(&[
+                    ("Python id", "7".into()),
+                    ("Python parent id", "6".into()),
+                    ("Ev Idx", "0".into()),
+                ]);
+                let event = DrawnRange {
+                    category: "python_function",
+                    name,
+                    track: self.track(*thread),
+                    span: (*start, *end),
+                    external_id: None,
+                };
+                self.write_range(writer, &event, &args)
+            }
+            DrawnEvent::Raw(text) => writer.raw(text),
+        }
+    }
+
+    fn track(&self, thread: usize) -> Track {
+        let DrawnThread { pid, tid } = self.threads[thread];
+        (pid, tid)
+    }
+
+    fn write_op(&self, writer: &mut Writer, op: &DrawnOp, id: u64, index: usize) -> io::Result<()> {
+        let mut args = match self.ids {
+            RecordIds::Written => pairs(&[("Record function id", id.to_string())]),
+            RecordIds::Zero => pairs(&[("Record function id", "0".into())]),
+            RecordIds::Absent => vec![],
+        };
+        if let Some((number, forward)) = op.seq {
+            args.extend(pairs(&[
+                ("Sequence number", number.to_string()),
+                ("Fwd thread id", forward.to_string()),
+            ]));
+        }
+        if let Some(comms) = &op.comms {
+            args.extend(comms.kineto_arguments());
+        }
+        args.extend(op.args.iter().cloned());
+        args.extend(pairs(&[("Ev Idx", index.to_string())]));
+        let category = match (op.annotation, self.flavour) {
+            (true, _) => "user_annotation",
+            (_, KinetoFlavour::Cuda2021) => "Operator",
+            _ => "cpu_op",
+        };
+        let event = DrawnRange {
+            category,
+            name: op.device_name.as_deref().unwrap_or(&op.name),
+            track: self.track(op.thread),
+            span: (op.start, op.end),
+            external_id: Some(id),
+        };
+        self.write_range(writer, &event, &args)?;
+        if let Some((number, forward)) = op.seq {
+            let is_end = forward != 0;
+            self.write_flow(writer, (is_end, "fwdbwd"), number, event.track, op.start)?;
+        }
+        Ok(())
+    }
+
+    /// The id of the innermost op around a call, if there is one.
+    fn op_around(&self, call: &DrawnCall, ids: &[u64]) -> Option<u64> {
+        if self.flavour == KinetoFlavour::Cuda2021 {
+            return None;
+        }
+        let is_around = |op: &&DrawnOp| {
+            op.in_device
+                && !op.annotation
+                && op.thread == call.thread
+                && op.start <= call.start
+                && call.start < op.end
+        };
+        let ops = self.ops.iter().zip(ids);
+        let around = ops.filter(|(op, _)| is_around(op));
+        let inner = around.max_by_key(|(op, id)| (op.start, **id));
+        inner.map(|(_, id)| *id)
+    }
+
+    fn write_call(&self, writer: &mut Writer, call: &DrawnCall, ids: &[u64]) -> io::Result<()> {
+        let callback = match self.flavour {
+            KinetoFlavour::Rocm => "cid",
+            _ => "cbid",
+        };
+        let mut args = pairs(&[(callback, "211".into())]);
+        if let Some(kernel) = &call.kernel {
+            args.push(("kernel".to_owned(), format!("\"{kernel}\"")));
+        }
+        if let Some(id) = call.correlation {
+            args.push(number("correlation", id));
+        }
+        let event = DrawnRange {
+            category: self.flavour.call_category(call.driver),
+            name: &call.name,
+            track: self.track(call.thread),
+            span: (call.start, call.end),
+            external_id: self.op_around(call, ids),
+        };
+        self.write_range(writer, &event, &args)?;
+        let Some(id) = call.correlation else {
+            return Ok(());
+        };
+        // other calls than launches and copies end an arrow that nothing began
+        let is_launch = call.name.contains("aunch") || call.name.contains("Mem");
+        self.write_flow(writer, (!is_launch, "ac2g"), id, event.track, call.start)
+    }
+
+    fn write_row(&self, writer: &mut Writer, row: &DrawnRow, ids: &[u64]) -> io::Result<()> {
+        let calls = self.events.iter().filter_map(|event| match event {
+            DrawnEvent::Call(call) => Some(call),
+            _ => None,
+        });
+        let mut launches =
+            calls.filter(|call| row.correlation.is_some() && call.correlation == row.correlation);
+        let event = DrawnRange {
+            category: self.flavour.row_category(row.what),
+            name: &row.name,
+            track: (row.queue.device, row.queue.stream),
+            span: (row.start, row.end),
+            external_id: launches.next().and_then(|call| self.op_around(call, ids)),
+        };
+        self.write_range(writer, &event, &self.row_arguments(row))?;
+        match row.correlation {
+            Some(id) => self.write_flow(writer, (true, "ac2g"), id, event.track, row.start),
+            None => Ok(()),
+        }
+    }
+
+    fn row_arguments(&self, row: &DrawnRow) -> Arguments {
+        let mut args = match self.flavour {
+            KinetoFlavour::Mtia => vec![
+                number("stream", row.queue.stream),
+                number("seq_num", 1),
+                number("sqid", 11),
+                number("host_ctx", 1),
+            ],
+            KinetoFlavour::Rocm => vec![
+                number("device", row.queue.device),
+                number("stream", row.queue.stream),
+            ],
+            KinetoFlavour::Xpu => vec![
+                number("device", row.queue.device),
+                number("context", row.queue.context),
+                number("sycl queue", row.queue.stream),
+            ],
+            _ => vec![
+                number("queued", 0),
+                number("device", row.queue.device),
+                number("context", row.queue.context),
+                number("stream", row.queue.stream),
+            ],
+        };
+        args.extend(row.correlation.map(|id| number("correlation", id)));
+        match row.what {
+            // roctracer knows no graph nodes, and no grid of theirs
+            RowWork::Kernel { graph_node } if self.flavour == KinetoFlavour::Rocm => {
+                args.extend(match graph_node {
+                    0 => pairs(&[
+                        ("kind", "\"Dispatch Kernel\"".into()),
+                        ("grid", "[64, 2, 1]".into()),
+                        ("block", "[128, 1, 1]".into()),
+                    ]),
+                    _ => pairs(&[("kind", "\"Dispatch Task\"".into())]),
+                })
+            }
+            RowWork::Kernel { graph_node } => args.extend(pairs(&[
+                ("registers per thread", "32".into()),
+                ("blocks per SM", "0.592593".into()),
+                ("grid", "[64, 2, 1]".into()),
+                ("block", "[128, 1, 1]".into()),
+                ("est. achieved occupancy %", "7".into()),
+                ("graph node id", graph_node.to_string()),
+            ])),
+            RowWork::Memcpy { bytes } | RowWork::Memset { bytes } => {
+                args.extend(pairs(&[
+                    ("bytes", bytes.to_string()),
+                    ("memory bandwidth (GB/s)", "12.5".into()),
+                ]));
+            }
+        }
+        args.extend(row.comms.iter().flat_map(|comms| comms.kineto_arguments()));
+        args
+    }
+
+    fn write_sync(&self, writer: &mut Writer, sync: &DrawnSync) -> io::Result<()> {
+        let queue = sync.queue;
+        let mut args = pairs(&[
+            ("cuda_sync_kind", format!("\"{}\"", sync.kind)),
+            ("stream", queue.stream.to_string()),
+            ("correlation", sync.correlation.to_string()),
+            ("device", queue.device.to_string()),
+            ("context", queue.context.to_string()),
+        ]);
+        if let Some((stream, record)) = sync.wait {
+            args.extend(pairs(&[
+                ("wait_on_stream", stream.to_string()),
+                ("wait_on_cuda_event_record_corr_id", record.to_string()),
+                ("wait_on_cuda_event_id", "5".into()),
+            ]));
+        }
+        let event = DrawnRange {
+            category: "cuda_sync",
+            name: &sync.kind,
+            track: (queue.device, queue.stream),
+            span: (sync.start, sync.end),
+            external_id: None,
+        };
+        self.write_range(writer, &event, &args)
+    }
+
+    fn write_range(
+        &self,
+        writer: &mut Writer,
+        range: &DrawnRange<'_>,
+        arguments: &Arguments,
+    ) -> io::Result<()> {
+        let (start, end) = range.span;
+        let event = CompleteEvent {
+            category: range.category,
+            name: range.name,
+            pid: TrackId::Number(range.track.0),
+            tid: TrackId::Number(range.track.1),
+            start_ns: self.time(start),
+            duration_ns: end - start,
+            external_id: range.external_id.map(|id| id as i64),
+        };
+        writer.complete(&event, |args| {
+            for (key, value) in arguments {
+                args.raw(key, value)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn write_flow(
+        &self,
+        writer: &mut Writer,
+        (is_end, category): (bool, &str),
+        id: i64,
+        (pid, tid): Track,
+        time: i64,
+    ) -> io::Result<()> {
+        writer.flow(&FlowEvent {
+            is_end,
+            category,
+            id,
+            pid: TrackId::Number(pid),
+            tid: TrackId::Number(tid),
+            time_ns: self.time(time),
+        })
+    }
+}
+
+/// What events with a duration have in common.
+struct DrawnRange<'d> {
+    category: &'d str,
+    name: &'d str,
+    track: Track,
+    /// Start and end, nanoseconds from the origin.
+    span: (i64, i64),
+    external_id: Option<u64>,
+}
+
+fn number(key: &str, value: i64) -> (String, String) {
+    (key.to_owned(), value.to_string())
+}
+
+fn pairs(pairs: &[(&str, String)]) -> Arguments {
+    pairs
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), value.clone()))
+        .collect()
+}
