@@ -321,6 +321,7 @@ class Steps(Traces):
         for function, message in (
             ("library:Trainer.no_step", "library has no Trainer.no_step"),
             ("__main__:no_step", "the script has no no_step at its top level"),
+            ("__main__:Loop.no_step", "Loop.no_step is not there: the class has no no_step"),
         ):
             with self.subTest(function):
                 command = "python application.py library"

@@ -76,6 +76,8 @@ class FunctionSteps:
             function = getattr(owner, last)
         except AttributeError:
             return False
+        if not callable(function):
+            return False
         descriptor = vars(owner).get(last, function)
         wrapper = self.calls.wrap(getattr(descriptor, "__func__", function), lambda *_: 0)
         if isinstance(descriptor, (staticmethod, classmethod)):
@@ -141,8 +143,11 @@ class ScriptWatch:
         return None
 
     def trace_line(self, frame, event, argument):
+        first, _, rest = self.steps.path.partition(".")
         if self.steps.wrap(self.module):
             self.end()
+        elif rest and isinstance(vars(self.module).get(first), type):
+            self.give_up("is not there: the class has no {}".format(rest))
         elif event == "return":
             self.give_up("is not there at the end of the script")
         return self.trace_line if self.frame is not None else None
