@@ -29,6 +29,10 @@ fn packed_ranks_are_compared_as_plain_ones() {
     // rank 1 does nothing: rank 0 waits for it for ever
     let idle = etlink_chakra::astra::idle_rank();
     for (folder, pack) in [("plain", false), ("packed", true)] {
+        tool.file(
+            &format!("{folder}/comm_group.json"),
+            tool.read("out/comm_group.json"),
+        );
         let ranks = [tool.read("out/ddp2-2.15.0.0.et"), idle.clone()];
         for (rank, bytes) in ranks.iter().enumerate() {
             if pack {
@@ -47,6 +51,7 @@ fn packed_ranks_are_compared_as_plain_ones() {
 #[test]
 fn packed_ranks_are_replayed_together() {
     let tool = written_ranks();
+    tool.file("packed/comm_group.json", tool.read("out/comm_group.json"));
     for rank in 0..2 {
         let bytes = tool.read(&format!("out/ddp2-2.15.0.{rank}.et"));
         tool.file(&format!("packed/run.{rank}.et.gz"), gzip(&bytes));
