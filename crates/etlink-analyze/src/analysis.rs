@@ -1,20 +1,20 @@
 //! All analyses of a rank, and of all ranks.
 
 use crate::breakdown::{self, DeviceTime};
-use crate::collectives::{self, Collectives};
-use crate::copies::{self, Copies};
-use crate::coverage::{self, Coverage};
-use crate::idle::{self, Idle};
-use crate::kernels::{self, Kernel};
-use crate::launches::{self, Launches};
-use crate::memory::{self, Memory, MemoryPoint};
-use crate::metrics::{self, Metric};
-use crate::queues::{self, QueueLength};
-use crate::rows::Rows;
-use crate::rules::Rules;
-use crate::sequences::{self, Sequence};
-use crate::steps::{self, Step};
-use crate::work::{self, Computed};
+use crate::collectives::{self, CollectiveTotals};
+use crate::compute_rate::{self, ComputeRate};
+use crate::copies::{self, CopyTotals};
+use crate::idle::{self, IdleCauses};
+use crate::kernels::{self, KernelTotals};
+use crate::launches::{self, LaunchTotals};
+use crate::memory::{self, MemoryPoint, MemoryUse};
+use crate::metrics::{self, RunMetric};
+use crate::queue_depth::{self, QueueDepth};
+use crate::rows::ClassifiedRows;
+use crate::rules::KernelRules;
+use crate::sequences::{self, KernelSequence};
+use crate::sm_coverage::{self, SmCoverage};
+use crate::steps::{self, StepTime};
 use etlink_link::LinkedTrace;
 use serde::Serialize;
 
@@ -31,20 +31,20 @@ macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty,)*) => {
         /// What one rank's trace says. Each field is a table of flat records; an empty one says that the trace has nothing of the kind.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-        pub struct Analysis {
+        pub struct RankAnalysis {
             /// Global rank, if the traces or the caller say it.
             pub rank: Option<i64>,
             $($(#[$doc])* pub $name: Vec<$row>,)*
         }
 
-        impl Analysis {
+        impl RankAnalysis {
             /// A blank record in each table: the columns that it has.
-            pub fn blank() -> Analysis {
-                Analysis { rank: None, $($name: vec![<$row>::default()],)* }
+            pub fn blank() -> RankAnalysis {
+                RankAnalysis { rank: None, $($name: vec![<$row>::default()],)* }
             }
         }
 
-        /// The tables of [`Analysis`], by the names that JSON and CSV have.
+        /// The tables of [`RankAnalysis`], by the names that JSON and CSV have.
         pub const TABLES: &[&str] = &[$(stringify!($name)),*];
     };
 }
@@ -53,77 +53,77 @@ tables! {
     /// Device time by class, per device.
     breakdown: DeviceTime,
     /// Device rows by class and name.
-    kernels: Kernel,
+    kernels: KernelTotals,
     /// Idle time by cause, per device.
-    idle: Idle,
+    idle: IdleCauses,
     /// The same per stream.
-    stream_idle: Idle,
+    stream_idle: IdleCauses,
     /// Calls that launch, by name.
-    launches: Launches,
+    launches: LaunchTotals,
     /// Launched work that waits, per stream.
-    queues: QueueLength,
+    queues: QueueDepth,
     /// Copies and memsets by kind.
-    copies: Copies,
+    copies: CopyTotals,
     /// Steps.
-    steps: Step,
+    steps: StepTime,
     /// How much of a device its kernels can fill, per device.
-    coverage: Coverage,
+    coverage: SmCoverage,
     /// Operations of kernels, per device.
-    work: Computed,
+    work: ComputeRate,
     /// Communication by type and group.
-    collectives: Collectives,
+    collectives: CollectiveTotals,
     /// Kernel sequences, where [`Options::sequences_of`] asks for them.
-    sequences: Sequence,
+    sequences: KernelSequence,
     /// Memory per device.
-    memory: Memory,
+    memory: MemoryUse,
     /// Each allocation and free, where [`Options::memory_timeline`] asks for them.
     memory_timeline: MemoryPoint,
 }
 
 /// What the traces of all ranks say together: sums of what each says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Total {
+pub struct RunTotals {
     /// Device time by class, summed over all devices of all ranks: one record, none without devices.
     pub breakdown: Vec<DeviceTime>,
     /// Device rows of all ranks by class and name.
-    pub kernels: Vec<Kernel>,
+    pub kernels: Vec<KernelTotals>,
     /// Idle time by cause, summed over all devices of all ranks: one record, none without devices.
-    pub idle: Vec<Idle>,
+    pub idle: Vec<IdleCauses>,
     /// Calls that launch, by name.
-    pub launches: Vec<Launches>,
+    pub launches: Vec<LaunchTotals>,
     /// Copies and memsets by kind.
-    pub copies: Vec<Copies>,
+    pub copies: Vec<CopyTotals>,
     /// Communication by type and group.
-    pub collectives: Vec<Collectives>,
+    pub collectives: Vec<CollectiveTotals>,
     /// Kernel sequences.
-    pub sequences: Vec<Sequence>,
+    pub sequences: Vec<KernelSequence>,
     /// Single figures.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<RunMetric>,
 }
 
 /// Analyses one rank. O(n log n) in the events.
-pub fn analyze(trace: &LinkedTrace, rules: &Rules, options: &Options) -> Analysis {
-    let rows = Rows::new(trace, rules);
-    let (idle, stream_idle) = idle::idle(&rows);
-    let (memory, points) = memory::memory(&trace.device, options.memory_timeline);
-    let breakdown = breakdown::breakdown(&rows);
-    Analysis {
+pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> RankAnalysis {
+    let rows = ClassifiedRows::new(trace, rules);
+    let (idle, stream_idle) = idle::idle_causes(&rows);
+    let (memory, points) = memory::memory_use(&trace.device, options.memory_timeline);
+    let breakdown = breakdown::device_times(&rows);
+    RankAnalysis {
         rank: trace.report.rank,
-        kernels: kernels::kernels(&rows),
+        kernels: kernels::kernel_totals(&rows),
         idle,
         stream_idle,
-        launches: launches::launches(&rows),
-        queues: queues::queues(&rows),
-        copies: copies::copies(&rows),
-        steps: steps::steps(&rows),
-        coverage: coverage::coverage(&rows),
-        work: work::computed(&rows, &breakdown),
+        launches: launches::launch_totals(&rows),
+        queues: queue_depth::queue_depths(&rows),
+        copies: copies::copy_totals(&rows),
+        steps: steps::step_times(&rows),
+        coverage: sm_coverage::sm_coverage(&rows),
+        work: compute_rate::compute_rates(&rows, &breakdown),
         breakdown,
-        collectives: collectives::collectives(&rows),
+        collectives: collectives::collective_totals(&rows),
         sequences: options
             .sequences_of
             .as_ref()
-            .map(|text| sequences::sequences(&rows, text))
+            .map(|text| sequences::kernel_sequences(&rows, text))
             .unwrap_or_default(),
         memory,
         memory_timeline: points,
@@ -131,26 +131,26 @@ pub fn analyze(trace: &LinkedTrace, rules: &Rules, options: &Options) -> Analysi
 }
 
 /// Adds up the ranks.
-pub fn total<'a>(ranks: impl Iterator<Item = &'a Analysis> + Clone) -> Total {
+pub fn run_totals<'a>(ranks: impl Iterator<Item = &'a RankAnalysis> + Clone) -> RunTotals {
     let devices = ranks.clone().any(|rank| !rank.breakdown.is_empty());
-    Total {
+    RunTotals {
         breakdown: if devices {
-            vec![breakdown::sum(
+            vec![breakdown::sum_device_times(
                 ranks.clone().flat_map(|rank| &rank.breakdown),
             )]
         } else {
             vec![]
         },
-        kernels: kernels::sum(ranks.clone().flat_map(|rank| &rank.kernels)),
+        kernels: kernels::sum_kernels(ranks.clone().flat_map(|rank| &rank.kernels)),
         idle: if devices {
-            vec![idle::sum(ranks.clone().flat_map(|rank| &rank.idle))]
+            vec![idle::sum_idle(ranks.clone().flat_map(|rank| &rank.idle))]
         } else {
             vec![]
         },
-        launches: launches::sum(ranks.clone().flat_map(|rank| &rank.launches)),
-        copies: copies::sum(ranks.clone().flat_map(|rank| &rank.copies)),
-        collectives: collectives::sum(ranks.clone().flat_map(|rank| &rank.collectives)),
-        sequences: sequences::sum(ranks.clone().flat_map(|rank| &rank.sequences)),
-        metrics: metrics::metrics(ranks),
+        launches: launches::sum_launches(ranks.clone().flat_map(|rank| &rank.launches)),
+        copies: copies::sum_copies(ranks.clone().flat_map(|rank| &rank.copies)),
+        collectives: collectives::sum_collectives(ranks.clone().flat_map(|rank| &rank.collectives)),
+        sequences: sequences::sum_sequences(ranks.clone().flat_map(|rank| &rank.sequences)),
+        metrics: metrics::run_metrics(ranks),
     }
 }

@@ -13,8 +13,8 @@
 //! devices do not: a sum over devices or ranks is a sum of device time, not of wall time.
 
 use crate::intervals::{Intervals, by_mask};
-use crate::rows::Rows;
-use crate::rules::Class;
+use crate::rows::ClassifiedRows;
+use crate::rules::RowClass;
 use serde::Serialize;
 
 /// Device time by class, ns.
@@ -60,10 +60,10 @@ impl DeviceTime {
             &mut self.memory_ns,
             &mut self.overlap_ns,
         ];
-        for (to, from) in to.into_iter().zip(other.times()) {
+        for (to, from) in to.into_iter().zip(other.time_columns()) {
             *to = to.saturating_add(from);
         }
-        self.overlap_share = share(self.overlap_ns, self.communication_ns);
+        self.overlap_share = overlap_share(self.overlap_ns, self.communication_ns);
     }
 
     /// Work runs.
@@ -73,19 +73,13 @@ impl DeviceTime {
             .saturating_sub(self.exposed_other_ns)
     }
 
-    fn times(&self) -> [i64; 9] {
-        let exposed = [
-            self.exposed_communication_ns,
-            self.exposed_memory_ns,
-            self.exposed_other_ns,
-        ];
-        let [communication, memory, other] = exposed;
+    fn time_columns(&self) -> [i64; 9] {
         [
             self.window_ns,
             self.computation_ns,
-            communication,
-            memory,
-            other,
+            self.exposed_communication_ns,
+            self.exposed_memory_ns,
+            self.exposed_other_ns,
             self.idle_ns,
             self.communication_ns,
             self.memory_ns,
@@ -93,62 +87,74 @@ impl DeviceTime {
         ]
     }
 
-    /// Of these rows, in order of their starts.
-    pub(crate) fn of(rows: &Rows<'_>, which: impl Iterator<Item = usize>) -> DeviceTime {
+    /// The times of some rows, in order of their starts. O(rows).
+    pub(crate) fn from_rows(
+        rows: &ClassifiedRows<'_>,
+        some: impl Iterator<Item = usize>,
+    ) -> DeviceTime {
         let mut sets: [Intervals; 4] = Default::default();
         let mut window: Option<(i64, i64)> = None;
-        for row in which {
+        for row in some {
             let (start, end) = rows.span(row);
             sets[rows.class[row] as usize].push(start, end);
             window = Some(window.map_or((start, end), |(first, last)| (first, last.max(end))));
         }
-        DeviceTime::new(window.unwrap_or_default(), &sets)
+        window.map_or_else(DeviceTime::default, |window| {
+            DeviceTime::from_sets(window, &sets)
+        })
     }
 
-    fn new((start, end): (i64, i64), sets: &[Intervals; 4]) -> DeviceTime {
+    /// `sets`: when rows of each class run, in the order of [`RowClass::ALL`].
+    fn from_sets((start, end): (i64, i64), sets: &[Intervals; 4]) -> DeviceTime {
+        // bit 0 of a mask is computation, 1 communication, 2 memory, 3 other
         let times: [i64; 16] = by_mask(sets);
-        let sum = |holds: fn(usize) -> bool| {
-            (0..16)
-                .filter(|mask| holds(*mask))
-                .fold(0i64, |sum, mask| sum.saturating_add(times[mask]))
-        };
-        let has = |class: Class| sets[class as usize].total();
-        let busy = sum(|mask| mask != 0);
-        let (overlap_ns, communication_ns) =
-            (sum(|mask| mask & 0b11 == 0b11), has(Class::Communication));
+        let busy = sum_masks(&times, |mask| mask != 0);
+        let overlap_ns = sum_masks(&times, |mask| mask & 0b11 == 0b11);
+        let window_ns = end.saturating_sub(start);
+        let communication_ns = sets[RowClass::Communication as usize].total_length();
         DeviceTime {
             device: None,
             start_ns: start,
-            window_ns: end.saturating_sub(start),
-            computation_ns: has(Class::Computation),
-            exposed_communication_ns: sum(|mask| mask & 0b11 == 0b10),
-            exposed_memory_ns: sum(|mask| mask & 0b111 == 0b100),
+            window_ns,
+            computation_ns: sets[RowClass::Computation as usize].total_length(),
+            exposed_communication_ns: sum_masks(&times, |mask| mask & 0b11 == 0b10),
+            exposed_memory_ns: sum_masks(&times, |mask| mask & 0b111 == 0b100),
             exposed_other_ns: times[0b1000],
             // also before the first and after the last row that has a length
-            idle_ns: end.saturating_sub(start).saturating_sub(busy),
+            idle_ns: window_ns.saturating_sub(busy),
             communication_ns,
-            memory_ns: has(Class::Memory),
+            memory_ns: sets[RowClass::Memory as usize].total_length(),
             overlap_ns,
-            overlap_share: share(overlap_ns, communication_ns),
+            overlap_share: overlap_share(overlap_ns, communication_ns),
         }
     }
 }
 
-fn share(part: i64, whole: i64) -> Option<f64> {
+/// Time of all combinations of classes that `holds` takes.
+fn sum_masks(times: &[i64; 16], holds: fn(usize) -> bool) -> i64 {
+    let masks = (0..16).filter(|mask| holds(*mask));
+    masks.fold(0, |sum, mask| sum.saturating_add(times[mask]))
+}
+
+fn overlap_share(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// Per device with rows, by number. O(rows).
-pub(crate) fn breakdown(rows: &Rows<'_>) -> Vec<DeviceTime> {
-    let of = |(device, which): (&i64, &Vec<usize>)| DeviceTime {
-        device: Some(*device),
-        ..DeviceTime::of(rows, which.iter().copied())
-    };
-    rows.devices.iter().zip(&rows.of_devices).map(of).collect()
+pub(crate) fn device_times(rows: &ClassifiedRows<'_>) -> Vec<DeviceTime> {
+    let mut all = vec![];
+    for (device, of_device) in rows.devices.iter().zip(&rows.of_devices) {
+        let times = DeviceTime::from_rows(rows, of_device.iter().copied());
+        all.push(DeviceTime {
+            device: Some(*device),
+            ..times
+        });
+    }
+    all
 }
 
-/// Sum over all of them.
-pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a DeviceTime>) -> DeviceTime {
+/// Sum over devices or ranks: device time, not wall time.
+pub(crate) fn sum_device_times<'a>(all: impl Iterator<Item = &'a DeviceTime>) -> DeviceTime {
     let mut sum = DeviceTime::default();
     all.for_each(|one| sum.add(one));
     sum

@@ -16,8 +16,8 @@
 
 mod gloo;
 
-use crate::rows::Rows;
-use crate::rules::Class;
+use crate::rows::ClassifiedRows;
+use crate::rules::RowClass;
 use etlink_link::CollectiveRef;
 use etlink_link::ranks::{Communication, GroupIdentity, Peers, RankSummary, bus_factor, rank_list};
 use etlink_model::CollectiveKind;
@@ -27,7 +27,7 @@ use serde::Serialize;
 
 /// All communications of one type in one group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Collectives {
+pub struct CollectiveTotals {
     /// `all_reduce`, `send`, …; `other` where only a kernel is known.
     pub kind: String,
     /// Its ranks, or what is known of the group, such as how many ranks it has; empty where nothing is.
@@ -61,12 +61,12 @@ pub struct Collectives {
     #[serde(skip)]
     factor: f64,
     #[serde(skip)]
-    fit: Fit,
+    fit: HockneyFit,
 }
 
 /// Sums for a line through (bytes, ns), exact in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Fit {
+struct HockneyFit {
     n: i128,
     x: i128,
     y: i128,
@@ -74,13 +74,13 @@ struct Fit {
     xy: i128,
 }
 
-impl Fit {
-    fn of(bytes: u64, ns: i64) -> Fit {
+impl HockneyFit {
+    fn one_communication(bytes: u64, ns: i64) -> HockneyFit {
         let (x, y) = (i128::from(bytes), i128::from(ns));
         if bytes == 0 {
-            Fit::default()
+            HockneyFit::default()
         } else {
-            Fit {
+            HockneyFit {
                 n: 1,
                 x,
                 y,
@@ -90,7 +90,7 @@ impl Fit {
         }
     }
 
-    fn add(&mut self, other: &Fit) {
+    fn add(&mut self, other: &HockneyFit) {
         (self.n, self.x, self.y) = (self.n + other.n, self.x + other.x, self.y + other.y);
         (self.xx, self.xy) = (
             self.xx.saturating_add(other.xx),
@@ -99,7 +99,7 @@ impl Fit {
     }
 
     /// Value at 0 and slope.
-    fn line(&self) -> Option<(f64, f64)> {
+    fn fit_line(&self) -> Option<(f64, f64)> {
         let spread = self
             .n
             .checked_mul(self.xx)?
@@ -117,11 +117,11 @@ impl Fit {
     }
 }
 
-impl Collectives {
-    fn finish(mut self) -> Collectives {
+impl CollectiveTotals {
+    fn with_bandwidths(mut self) -> CollectiveTotals {
         self.algorithm_gb_per_s = (self.sized_bytes > 0 && self.sized_ns > 0)
             .then(|| self.sized_bytes as f64 / self.sized_ns as f64);
-        (self.latency_ns, self.ns_per_byte) = self.fit.line().unzip();
+        (self.latency_ns, self.ns_per_byte) = self.fit.fit_line().unzip();
         self.bus_gb_per_s = self
             .algorithm_gb_per_s
             .filter(|_| self.group_size > 0)
@@ -129,7 +129,7 @@ impl Collectives {
         self
     }
 
-    fn add(&mut self, other: &Collectives) {
+    fn add(&mut self, other: &CollectiveTotals) {
         self.count += other.count;
         self.fit.add(&other.fit);
         self.in_bytes = self.in_bytes.saturating_add(other.in_bytes);
@@ -141,7 +141,7 @@ impl Collectives {
 }
 
 /// Of one rank, by falling time. O(nodes).
-pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
+pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTotals> {
     let facts = RankSummary::from_trace(rows.trace, rows.trace.report.rank.unwrap_or(0));
     let mut all = vec![];
     let mut known = vec![false; rows.len()];
@@ -150,29 +150,37 @@ pub(crate) fn collectives(rows: &Rows<'_>) -> Vec<Collectives> {
         if let Some(row) = rows.trace.row_of(&node) {
             known[row.index()] = true;
         }
-        all.push(of(&facts, one, rows.trace.collective(&node)));
+        all.push(communication_totals(
+            &facts,
+            one,
+            rows.trace.collective(&node),
+        ));
     }
     if facts.communications.iter().all(|one| one.on_device) {
-        all.extend(gloo::ranges(rows.trace));
+        all.extend(gloo::gloo_ranges(rows.trace));
     }
     let device = &rows.trace.device;
     for row in
-        (0..rows.len()).filter(|row| rows.class[*row] == Class::Communication && !known[*row])
+        (0..rows.len()).filter(|row| rows.class[*row] == RowClass::Communication && !known[*row])
     {
         let kind = CollectiveKind::of(rows.name(row)).name().to_owned();
-        all.push(Collectives {
+        all.push(CollectiveTotals {
             kind,
             on_device: true,
             count: 1,
             sum_ns: device.rows.duration[row].0,
-            ..Collectives::default()
+            ..CollectiveTotals::default()
         });
     }
-    sum(all.iter())
+    sum_collectives(all.iter())
 }
 
-fn of(facts: &RankSummary, one: &Communication, record: Option<CollectiveRef<'_>>) -> Collectives {
-    let (group, group_size) = group(
+fn communication_totals(
+    facts: &RankSummary,
+    one: &Communication,
+    record: Option<CollectiveRef<'_>>,
+) -> CollectiveTotals {
+    let (group, group_size) = group_and_size(
         facts,
         one.peers,
         record.map_or(0, |record| record.record.group_size),
@@ -183,7 +191,7 @@ fn of(facts: &RankSummary, one: &Communication, record: Option<CollectiveRef<'_>
     } else {
         0
     };
-    Collectives {
+    CollectiveTotals {
         kind: one.kind.name().to_owned(),
         group,
         group_size,
@@ -195,13 +203,13 @@ fn of(facts: &RankSummary, one: &Communication, record: Option<CollectiveRef<'_>
         sized_ns: if sized > 0 { duration } else { 0 },
         sized_bytes: sized,
         factor: bus_factor(one.kind, group_size as f64),
-        fit: Fit::of(sized, duration),
-        ..Collectives::default()
+        fit: HockneyFit::one_communication(sized, duration),
+        ..CollectiveTotals::default()
     }
 }
 
 /// What a group is called and how many ranks it has, as the record may say where nothing else does.
-fn group(facts: &RankSummary, party: Peers, said: u64) -> (String, u64) {
+fn group_and_size(facts: &RankSummary, party: Peers, said: u64) -> (String, u64) {
     match party {
         Peers::Peer(Some(rank)) => (format!("rank {rank}"), 2),
         Peers::Peer(None) => (String::new(), 2),
@@ -227,23 +235,28 @@ fn group(facts: &RankSummary, party: Peers, said: u64) -> (String, u64) {
 }
 
 /// Those of one type and group as one; of all ranks too.
-pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Collectives>) -> Vec<Collectives> {
-    let mut sums: IndexMap<(&str, &str, u64, bool), Collectives, FxBuildHasher> =
+pub(crate) fn sum_collectives<'a>(
+    all: impl Iterator<Item = &'a CollectiveTotals>,
+) -> Vec<CollectiveTotals> {
+    let mut sums: IndexMap<(&str, &str, u64, bool), CollectiveTotals, FxBuildHasher> =
         IndexMap::default();
     for one in all {
-        let empty = || Collectives {
+        let empty = || CollectiveTotals {
             kind: one.kind.clone(),
             group: one.group.clone(),
             group_size: one.group_size,
             on_device: one.on_device,
             factor: one.factor,
-            ..Collectives::default()
+            ..CollectiveTotals::default()
         };
         sums.entry((&one.kind, &one.group, one.group_size, one.on_device))
             .or_insert_with(empty)
             .add(one);
     }
-    let mut all: Vec<Collectives> = sums.into_values().map(Collectives::finish).collect();
+    let mut all: Vec<CollectiveTotals> = sums
+        .into_values()
+        .map(CollectiveTotals::with_bandwidths)
+        .collect();
     all.sort_by(|a, b| {
         (b.sum_ns, &a.kind, &a.group, a.on_device).cmp(&(a.sum_ns, &b.kind, &b.group, b.on_device))
     });

@@ -7,7 +7,7 @@
 //! Rows of which neither is known are counted and have times, but nothing of bytes.
 
 use crate::intervals::Intervals;
-use crate::rows::Rows;
+use crate::rows::ClassifiedRows;
 use etlink_model::{NameId, RowKind};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 
 /// One kind of copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Copies {
+pub struct CopyTotals {
     /// Its name, as the trace has it.
     pub kind: String,
     /// How many rows.
@@ -39,14 +39,14 @@ pub struct Copies {
     pub max_gb_per_s: Option<f64>,
 }
 
-impl Copies {
-    fn finish(mut self) -> Copies {
+impl CopyTotals {
+    fn with_bandwidth(mut self) -> CopyTotals {
         self.gb_per_s = (self.bytes > 0 && self.sized_busy_ns > 0)
             .then(|| self.bytes as f64 / self.sized_busy_ns as f64);
         self
     }
 
-    fn add(&mut self, other: &Copies) {
+    fn add(&mut self, other: &CopyTotals) {
         self.rows += other.rows;
         self.rows_without_size += other.rows_without_size;
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -54,25 +54,25 @@ impl Copies {
         self.sized_sum_ns = self.sized_sum_ns.saturating_add(other.sized_sum_ns);
         self.busy_ns = self.busy_ns.saturating_add(other.busy_ns);
         self.sized_busy_ns = self.sized_busy_ns.saturating_add(other.sized_busy_ns);
-        self.max_gb_per_s = larger(self.max_gb_per_s, other.max_gb_per_s);
+        self.max_gb_per_s = larger_bandwidth(self.max_gb_per_s, other.max_gb_per_s);
     }
 }
 
-fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+fn larger_bandwidth(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
 /// Of one rank, by falling bytes. O(rows).
-pub(crate) fn copies(rows: &Rows<'_>) -> Vec<Copies> {
+pub(crate) fn copy_totals(rows: &ClassifiedRows<'_>) -> Vec<CopyTotals> {
     let device = &rows.trace.device.rows;
-    let mut all: IndexMap<(NameId, i64), (Copies, [Intervals; 2]), FxBuildHasher> =
+    let mut all: IndexMap<(NameId, i64), (CopyTotals, [Intervals; 2]), FxBuildHasher> =
         IndexMap::default();
     for row in (0..rows.len()).filter(|row| device.kind[*row] != RowKind::Kernel) {
         let empty = || {
             (
-                Copies {
+                CopyTotals {
                     kind: rows.name(row).to_owned(),
-                    ..Copies::default()
+                    ..CopyTotals::default()
                 },
                 Default::default(),
             )
@@ -93,32 +93,32 @@ pub(crate) fn copies(rows: &Rows<'_>) -> Vec<Copies> {
         copies.sized_sum_ns = copies.sized_sum_ns.saturating_add(lasted);
         sized_busy.push(start, end);
         let one = (lasted > 0).then(|| bytes as f64 / lasted as f64);
-        copies.max_gb_per_s = larger(copies.max_gb_per_s, one);
+        copies.max_gb_per_s = larger_bandwidth(copies.max_gb_per_s, one);
     }
-    let all: Vec<Copies> = all
+    let all: Vec<CopyTotals> = all
         .into_values()
-        .map(|(copies, [busy, sized])| Copies {
-            busy_ns: busy.total(),
-            sized_busy_ns: sized.total(),
+        .map(|(copies, [busy, sized])| CopyTotals {
+            busy_ns: busy.total_length(),
+            sized_busy_ns: sized.total_length(),
             ..copies
         })
         .collect();
     // those of a rank's devices are one
-    sum(all.iter())
+    sum_copies(all.iter())
 }
 
 /// Of all ranks.
-pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Copies>) -> Vec<Copies> {
-    let mut sums: IndexMap<&str, Copies, FxBuildHasher> = IndexMap::default();
+pub(crate) fn sum_copies<'a>(all: impl Iterator<Item = &'a CopyTotals>) -> Vec<CopyTotals> {
+    let mut sums: IndexMap<&str, CopyTotals, FxBuildHasher> = IndexMap::default();
     for one in all {
         sums.entry(&one.kind)
-            .or_insert_with(|| Copies {
+            .or_insert_with(|| CopyTotals {
                 kind: one.kind.clone(),
-                ..Copies::default()
+                ..CopyTotals::default()
             })
             .add(one);
     }
-    let mut all: Vec<Copies> = sums.into_values().map(Copies::finish).collect();
+    let mut all: Vec<CopyTotals> = sums.into_values().map(CopyTotals::with_bandwidth).collect();
     all.sort_by(|a, b| (Reverse(a.bytes), &a.kind).cmp(&(Reverse(b.bytes), &b.kind)));
     all
 }

@@ -5,7 +5,7 @@
 //! were grouped by these, shapes or stack; annotations that are steps are one row, their numbers `*`. The time of a row is its own: on the host without that of children, of a device row its
 //! duration; so that each change is counted once, where it is. `cost_ns` is the time in the second run less that in the first.
 
-use crate::top::{Row, Top};
+use crate::top::{KeyAverage, KeyAverages};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Side {
+pub struct RunSide {
     /// Traces that were summed up.
     pub ranks: u64,
     /// Steps of all of them.
@@ -27,7 +27,7 @@ pub struct Side {
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ChangeKind {
     /// Only in the second run.
     Added,
     /// Only in the first.
@@ -42,13 +42,13 @@ pub enum Kind {
 
 /// A row of either run or of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct RowChange {
     /// Name.
     pub name: String,
     /// A device row, not a range of the host.
     pub on_device: bool,
     /// What became of it.
-    pub kind: Kind,
+    pub kind: ChangeKind,
     /// Events per unit in the first and the second run.
     pub counts: [f64; 2],
     /// Own time per unit, ns.
@@ -65,13 +65,13 @@ pub struct Change {
 
 /// Two runs compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Diff {
+pub struct RunDiff {
     /// What figures are of: `step` or `rank`.
     pub per: &'static str,
     /// The first and the second run.
-    pub runs: [Side; 2],
+    pub runs: [RunSide; 2],
     /// What costs or saves most first.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RowChange>,
 }
 
 /// Counts and times of a row in both runs.
@@ -79,7 +79,7 @@ type Both = [(u64, i64); 2];
 
 /// What makes a row one and the same in both runs.
 #[derive(PartialEq, Eq, Hash)]
-struct Key<'t> {
+struct ChangeKey<'t> {
     name: Cow<'t, str>,
     on_device: bool,
     annotation: bool,
@@ -88,7 +88,7 @@ struct Key<'t> {
 }
 
 /// Compares the tables of two runs, one of each rank. O(rows log rows).
-pub fn diff(first: &[&Top], second: &[&Top]) -> Diff {
+pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
     let sides = [first, second];
     let steps = sides.map(|tops| tops.iter().map(|top| top.steps).sum::<u64>());
     let per_step = sides
@@ -102,26 +102,26 @@ pub fn diff(first: &[&Top], second: &[&Top]) -> Diff {
         }
         .max(1)
     });
-    let mut rows: IndexMap<Key<'_>, Both, FxBuildHasher> = IndexMap::default();
+    let mut rows: IndexMap<ChangeKey<'_>, Both, FxBuildHasher> = IndexMap::default();
     for (side, tops) in sides.into_iter().enumerate() {
         for (top, row) in tops
             .iter()
             .flat_map(|top| top.rows.iter().map(move |row| (top, row)))
         {
-            let both = rows.entry(key(top, row)).or_default();
+            let both = rows.entry(change_key(top, row)).or_default();
             both[side].0 += row.count;
-            both[side].1 = both[side].1.saturating_add(own(row));
+            both[side].1 = both[side].1.saturating_add(own_time(row));
         }
     }
-    let mut changes: Vec<Change> = rows
+    let mut changes: Vec<RowChange> = rows
         .into_iter()
-        .map(|(key, both)| change(&key, both, units))
+        .map(|(key, both)| row_change(&key, both, units))
         .collect();
     // equal ones stay in the order of their first events
     changes.sort_by_key(|change| std::cmp::Reverse(change.cost_ns.unsigned_abs()));
     let runs = [0, 1].map(|side| {
-        let sum = |part: fn(&Top) -> i64| {
-            per(
+        let sum = |part: fn(&KeyAverages) -> i64| {
+            time_per_unit(
                 sides[side]
                     .iter()
                     .map(|top| part(top))
@@ -131,14 +131,14 @@ pub fn diff(first: &[&Top], second: &[&Top]) -> Diff {
         };
         let [self_host_ns, device_ns] =
             [sum(|top| top.self_host_ns), sum(|top| top.self_device_ns)];
-        Side {
+        RunSide {
             ranks: sides[side].len() as u64,
             steps: steps[side],
             self_host_ns,
             device_ns,
         }
     });
-    Diff {
+    RunDiff {
         per: if per_step { "step" } else { "rank" },
         runs,
         changes,
@@ -146,7 +146,7 @@ pub fn diff(first: &[&Top], second: &[&Top]) -> Diff {
 }
 
 /// The name of a row, the same for all steps.
-fn name<'t>(top: &Top, row: &'t Row) -> Cow<'t, str> {
+fn comparable_name<'t>(top: &KeyAverages, row: &'t KeyAverage) -> Cow<'t, str> {
     let rest = row
         .name
         .strip_prefix(&top.step_name)
@@ -166,9 +166,9 @@ fn name<'t>(top: &Top, row: &'t Row) -> Cow<'t, str> {
     Cow::Owned(name)
 }
 
-fn key<'t>(top: &Top, row: &'t Row) -> Key<'t> {
-    Key {
-        name: name(top, row),
+fn change_key<'t>(top: &KeyAverages, row: &'t KeyAverage) -> ChangeKey<'t> {
+    ChangeKey {
+        name: comparable_name(top, row),
         on_device: row.on_device,
         annotation: row.annotation,
         shapes: row.shapes.as_deref(),
@@ -177,7 +177,7 @@ fn key<'t>(top: &Top, row: &'t Row) -> Key<'t> {
 }
 
 /// User annotations on a device stand for rows that are there too.
-fn own(row: &Row) -> i64 {
+fn own_time(row: &KeyAverage) -> i64 {
     match (row.on_device, row.annotation) {
         (true, true) => 0,
         (true, false) => row.self_device_ns,
@@ -185,17 +185,17 @@ fn own(row: &Row) -> i64 {
     }
 }
 
-fn change(key: &Key<'_>, both: Both, units: [u64; 2]) -> Change {
-    let times_ns = [0, 1].map(|side| per(both[side].1, units[side]));
+fn row_change(key: &ChangeKey<'_>, both: Both, units: [u64; 2]) -> RowChange {
+    let times_ns = [0, 1].map(|side| time_per_unit(both[side].1, units[side]));
     let cost_ns = times_ns[1].saturating_sub(times_ns[0]);
     let kind = match (both[0].0, both[1].0, cost_ns) {
-        (0, ..) => Kind::Added,
-        (_, 0, _) => Kind::Removed,
-        (.., 0) => Kind::Same,
-        (.., cost) if cost > 0 => Kind::Slower,
-        _ => Kind::Faster,
+        (0, ..) => ChangeKind::Added,
+        (_, 0, _) => ChangeKind::Removed,
+        (.., 0) => ChangeKind::Same,
+        (.., cost) if cost > 0 => ChangeKind::Slower,
+        _ => ChangeKind::Faster,
     };
-    Change {
+    RowChange {
         name: key.name.clone().into_owned(),
         on_device: key.on_device,
         kind,
@@ -208,7 +208,7 @@ fn change(key: &Key<'_>, both: Both, units: [u64; 2]) -> Change {
 }
 
 /// Rounded to the nearest ns.
-fn per(ns: i64, units: u64) -> i64 {
+fn time_per_unit(ns: i64, units: u64) -> i64 {
     (ns as i128 + i128::from(units) / 2)
         .div_euclid(i128::from(units))
         .try_into()
@@ -219,21 +219,21 @@ fn per(ns: i64, units: u64) -> i64 {
 mod tests {
     use super::*;
 
-    fn row(name: &str, on_device: bool, count: u64, ns: i64) -> Row {
+    fn row(name: &str, on_device: bool, count: u64, ns: i64) -> KeyAverage {
         let (self_host_ns, self_device_ns) = if on_device { (0, ns) } else { (ns, 0) };
-        Row {
+        KeyAverage {
             name: name.into(),
             on_device,
             count,
             self_host_ns,
             self_device_ns,
             annotation: name.contains("_context_") || name == "ProfilerStep*",
-            ..Row::default()
+            ..KeyAverage::default()
         }
     }
 
-    fn run(rows: Vec<Row>) -> Top {
-        let sum = |of: fn(&Row) -> i64| rows.iter().map(of).sum();
+    fn run(rows: Vec<KeyAverage>) -> KeyAverages {
+        let sum = |of: fn(&KeyAverage) -> i64| rows.iter().map(of).sum();
         let steps = rows
             .iter()
             .filter(|row| row.annotation && !row.on_device)
@@ -241,7 +241,7 @@ mod tests {
             .sum();
         let (self_host_ns, self_device_ns) =
             (sum(|row| row.self_host_ns), sum(|row| row.self_device_ns));
-        Top {
+        KeyAverages {
             device: "CUDA",
             self_host_ns,
             self_device_ns,
@@ -265,7 +265,7 @@ mod tests {
             row("gemm", true, 8, 12_000),
             row("new", true, 4, 8_000),
         ]);
-        let diff = diff(&[&before], &[&after]);
+        let diff = diff_runs(&[&before], &[&after]);
         let told: Vec<_> = diff
             .changes
             .iter()
@@ -282,11 +282,17 @@ mod tests {
         assert_eq!(
             told,
             [
-                ("new", Kind::Added, [0.0, 1.0], [0, 2_000], 2_000),
-                ("gemm", Kind::Faster, [2.0, 2.0], [4_000, 3_000], -1_000),
-                ("old", Kind::Removed, [1.0, 0.0], [300, 0], -300),
-                ("ProfilerStep*", Kind::Same, [1.0, 1.0], [0, 0], 0),
-                ("aten::mm", Kind::Same, [2.0, 2.0], [1_000, 1_000], 0),
+                ("new", ChangeKind::Added, [0.0, 1.0], [0, 2_000], 2_000),
+                (
+                    "gemm",
+                    ChangeKind::Faster,
+                    [2.0, 2.0],
+                    [4_000, 3_000],
+                    -1_000
+                ),
+                ("old", ChangeKind::Removed, [1.0, 0.0], [300, 0], -300),
+                ("ProfilerStep*", ChangeKind::Same, [1.0, 1.0], [0, 0], 0),
+                ("aten::mm", ChangeKind::Same, [2.0, 2.0], [1_000, 1_000], 0),
             ]
         );
         assert_eq!(
@@ -318,7 +324,7 @@ mod tests {
                 .chain([row("gemm", true, steps, 50 * steps as i64)])
                 .collect())
         };
-        let diff = diff(&[&of(0, 5)], &[&of(7, 10)]);
+        let diff = diff_runs(&[&of(0, 5)], &[&of(7, 10)]);
         let told: Vec<_> = diff
             .changes
             .iter()
@@ -336,11 +342,11 @@ mod tests {
             [
                 (
                     "execute_context_*(*)_generation_*(*)",
-                    Kind::Same,
+                    ChangeKind::Same,
                     [1.0, 1.0],
                     [90, 90]
                 ),
-                ("gemm", Kind::Same, [1.0, 1.0], [50, 50])
+                ("gemm", ChangeKind::Same, [1.0, 1.0], [50, 50])
             ]
         );
         assert_eq!(
@@ -356,7 +362,7 @@ mod tests {
             row("gemm", true, 2, 100),
         ]);
         let other = run(vec![row("gemm", true, 2, 100)]);
-        let diff = diff(&[&stepped, &other], &[&stepped, &stepped]);
+        let diff = diff_runs(&[&stepped, &other], &[&stepped, &stepped]);
         let gemm = diff
             .changes
             .iter()
@@ -364,7 +370,7 @@ mod tests {
             .expect("that row");
         assert_eq!(
             (diff.per, gemm.kind, gemm.times_ns),
-            ("rank", Kind::Same, [100, 100])
+            ("rank", ChangeKind::Same, [100, 100])
         );
     }
 
@@ -375,7 +381,7 @@ mod tests {
             row("ProfilerStep*", false, 1, 0),
             row("aten::mm", false, 1, 130),
         ]);
-        let diff = diff(&[&rank, &rank], &[&stepped]);
+        let diff = diff_runs(&[&rank, &rank], &[&stepped]);
         assert_eq!(
             (
                 diff.per,
@@ -383,7 +389,7 @@ mod tests {
                 diff.changes[0].kind,
                 diff.changes[0].cost_ns
             ),
-            ("rank", 2, Kind::Slower, 30)
+            ("rank", 2, ChangeKind::Slower, 30)
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Where a device waits, and for what.
 //!
 //! A *gap* is time between a row's start and the latest end of those before it: of its stream, or, for a device as a whole,
-//! of all its streams. Rows that stand for no work ([`Class::Other`]) neither fill nor end one. Each gap is cut, exactly, by what the row that ends it was waiting for:
+//! of all its streams. Rows that stand for no work ([`RowClass::Other`]) neither fill nor end one. Each gap is cut, exactly, by what the row that ends it was waiting for:
 //!
 //! ```text
 //! gap            |-------------------------------------------------|  row
@@ -13,14 +13,14 @@
 //! Sums: `idle = host_late + event_wait + launch + between + unexplained`, ns; for a device that is the idle
 //! and exposed other time of its [`DeviceTime`](crate::DeviceTime) between its first and last work. `busy` is the time in which at least one of its rows runs. The time before a stream's first row and after its last is no gap.
 
-use crate::rows::Rows;
-use crate::rules::Class;
+use crate::rows::ClassifiedRows;
+use crate::rules::RowClass;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
 use serde::Serialize;
 
 /// The gaps of a device or of one of its streams, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Idle {
+pub struct IdleCauses {
     /// Device number; none of a sum.
     pub device: Option<i64>,
     /// Stream; none for the device as a whole.
@@ -45,42 +45,41 @@ pub struct Idle {
     pub longest_ns: i64,
 }
 
-impl Idle {
-    /// `waited`: until when its stream showed a wait.
+impl IdleCauses {
+    /// Cuts the gap before `row` by its causes. `waited`: until when its stream showed a wait.
     fn add_gap(
         &mut self,
-        causes: &Causes<'_>,
+        causes: &GapCauses<'_>,
         row: usize,
         waited: Option<i64>,
         (from, to): (i64, i64),
     ) {
         let called = causes
-            .called(row)
-            .map_or(from, |called| called.clamp(from, to));
-        let event = causes
-            .event(row)
-            .max(waited)
-            .map_or(called, |event| event.clamp(called, to));
-        let rest = to.saturating_sub(causes.unexplained(row)).max(event);
+            .launch_call_start(row)
+            .unwrap_or(from)
+            .clamp(from, to);
+        let event = causes.event_wait_end(row).max(waited).unwrap_or(called);
+        let event = event.clamp(called, to);
+        let explained = to.saturating_sub(causes.unexplained_ns(row)).max(event);
         let last = if called > from && event == called {
             &mut self.launch_ns
         } else {
             &mut self.between_ns
         };
-        *last = last.saturating_add(rest.saturating_sub(event));
+        *last = last.saturating_add(explained.saturating_sub(event));
         self.gaps += 1;
         self.longest_ns = self.longest_ns.max(to.saturating_sub(from));
         for (sum, start, end) in [
             (&mut self.idle_ns, from, to),
             (&mut self.host_late_ns, from, called),
             (&mut self.event_wait_ns, called, event),
-            (&mut self.unexplained_ns, rest, to),
+            (&mut self.unexplained_ns, explained, to),
         ] {
             *sum = sum.saturating_add(end.saturating_sub(start));
         }
     }
 
-    fn add(&mut self, other: &Idle) {
+    fn add(&mut self, other: &IdleCauses) {
         self.gaps += other.gaps;
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         for (to, from) in [
@@ -97,128 +96,136 @@ impl Idle {
     }
 }
 
-/// What the graph knows of why rows began when they did.
-struct Causes<'t> {
+/// Why rows began when they did, by the graph.
+struct GapCauses<'t> {
     trace: &'t LinkedTrace,
     /// Per row, the node that its causes lead to: the unexplained wait before it, else its own.
     node: Vec<u32>,
 }
 
-impl Causes<'_> {
-    fn of(trace: &LinkedTrace) -> Causes<'_> {
+impl GapCauses<'_> {
+    fn from_graph(trace: &LinkedTrace) -> GapCauses<'_> {
         let nodes = &trace.nodes;
-        let mut node = vec![u32::MAX; trace.device.rows.len()];
-        // the wait before a row has a lower number; what came before the recording explains nothing
-        for at in (0..nodes.len())
-            .filter(|at| nodes.on_device[*at] && nodes.kind[*at] != NodeKind::Boundary)
-        {
-            if let Some(slot) = node
-                .get_mut(nodes.source[at] as usize)
-                .filter(|slot| **slot == u32::MAX)
+        let mut first_node = vec![u32::MAX; trace.device.rows.len()];
+        for (index, number) in (0..nodes.len()).zip(0u32..) {
+            // what came before the recording explains nothing
+            if !nodes.on_device[index] || nodes.kind[index] == NodeKind::Boundary {
+                continue;
+            }
+            // the wait before a row has a lower number than the row's own node
+            if let Some(slot) = first_node.get_mut(nodes.source[index] as usize)
+                && *slot == u32::MAX
             {
-                *slot = at as u32;
+                *slot = number;
             }
         }
-        Causes { trace, node }
+        GapCauses {
+            trace,
+            node: first_node,
+        }
     }
 
-    fn called(&self, row: usize) -> Option<i64> {
-        let call = self.trace.row_call[row]
-            .get()
-            .filter(|_| self.trace.row_no_launch[row] == NoLaunch::Launched)?;
+    /// When the call that launched the row began, ns.
+    fn launch_call_start(&self, row: usize) -> Option<i64> {
+        let launched = self.trace.row_no_launch[row] == NoLaunch::Launched;
+        let call = self.trace.row_call[row].get().filter(|_| launched)?;
         Some(self.trace.device.calls.start[call.index()].0)
     }
 
-    /// When the last row of another stream that it waited for ended.
-    fn event(&self, row: usize) -> Option<i64> {
-        let node = usize::try_from(self.node[row])
-            .ok()
-            .filter(|node| *node < self.trace.nodes.len())?;
+    /// When the last row of another stream that it waited for ended, ns.
+    fn event_wait_end(&self, row: usize) -> Option<i64> {
         let nodes = &self.trace.nodes;
-        let waits = self
-            .trace
-            .edges
-            .deps(node)
-            .iter()
-            .filter(|edge| edge.kind == EdgeKind::EventWait);
+        let node = self.node[row] as usize;
+        if node >= nodes.len() {
+            return None;
+        }
+        let edges = self.trace.edges.deps(node);
+        let waits = edges.iter().filter(|edge| edge.kind == EdgeKind::EventWait);
         waits
-            .map(|edge| (nodes.start[edge.from as usize] + nodes.duration[edge.from as usize]).0)
+            .map(|edge| {
+                let cause = edge.from as usize;
+                (nodes.start[cause] + nodes.duration[cause]).0
+            })
             .max()
     }
 
-    fn unexplained(&self, row: usize) -> i64 {
+    /// How long before the row no known cause holds it up.
+    fn unexplained_ns(&self, row: usize) -> i64 {
         let nodes = &self.trace.nodes;
-        match nodes.kind.get(self.node[row] as usize) {
-            Some(NodeKind::UnexplainedWait) => nodes.duration[self.node[row] as usize].0,
+        let node = self.node[row] as usize;
+        match nodes.kind.get(node) {
+            Some(NodeKind::UnexplainedWait) => nodes.duration[node].0,
             _ => 0,
         }
     }
 }
 
-/// Per device with rows, then per stream. O(nodes + rows · log).
-pub(crate) fn idle(rows: &Rows<'_>) -> (Vec<Idle>, Vec<Idle>) {
-    let causes = Causes::of(rows.trace);
+/// The gaps of a device or stream so far, and until when it is busy: none before its first row.
+#[derive(Clone, Default)]
+struct BusyUntil {
+    idle: IdleCauses,
+    until: Option<i64>,
+}
+
+impl BusyUntil {
+    /// A row that works. Rows come in the order of their starts.
+    fn add_row(
+        &mut self,
+        causes: &GapCauses<'_>,
+        row: usize,
+        waited: Option<i64>,
+        (start, end): (i64, i64),
+    ) {
+        let busy_until = self.until.unwrap_or(start);
+        if busy_until < start {
+            self.idle.add_gap(causes, row, waited, (busy_until, start));
+        }
+        // what runs beside other rows counts once
+        let new = end.saturating_sub(busy_until.max(start));
+        self.idle.busy_ns = self.idle.busy_ns.saturating_add(new.max(0));
+        self.until = Some(self.until.map_or(end, |until| until.max(end)));
+    }
+}
+
+/// Per device with rows, then per stream. O(nodes + rows · log devices).
+pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>) -> (Vec<IdleCauses>, Vec<IdleCauses>) {
+    let causes = GapCauses::from_graph(rows.trace);
     let queues = &rows.trace.device.queues;
-    let mut devices: Vec<(Idle, Option<i64>)> = rows
-        .devices
-        .iter()
-        .map(|device| {
-            (
-                Idle {
-                    device: Some(*device),
-                    ..Idle::default()
-                },
-                None,
-            )
-        })
-        .collect();
-    let of_queue = |queue: &etlink_model::DeviceQueue| Idle {
-        device: Some(queue.device),
-        stream: Some(queue.stream),
-        ..Idle::default()
-    };
-    let mut streams: Vec<(Idle, Option<i64>)> =
-        queues.iter().map(|queue| (of_queue(queue), None)).collect();
+    let mut devices = vec![BusyUntil::default(); rows.devices.len()];
+    for (busy, device) in devices.iter_mut().zip(&rows.devices) {
+        busy.idle.device = Some(*device);
+    }
+    let mut streams = vec![BusyUntil::default(); queues.len()];
+    for (busy, queue) in streams.iter_mut().zip(queues) {
+        busy.idle.device = Some(queue.device);
+        busy.idle.stream = Some(queue.stream);
+    }
     let mut waited: Vec<Option<i64>> = vec![None; queues.len()];
     for row in 0..rows.len() {
-        let (start, end) = rows.span(row);
-        let device = rows
-            .devices
-            .partition_point(|device| *device < rows.device(row));
+        let span = rows.span(row);
+        let number = rows.device(row);
+        let device = rows.devices.partition_point(|device| *device < number);
         let queue = rows.trace.device.rows.queue[row].index();
-        if rows.class[row] == Class::Other {
-            waited[queue] = waited[queue].max(rows.is_wait(row).then_some(end));
+        if rows.class[row] == RowClass::Other {
+            if rows.is_wait(row) {
+                waited[queue] = waited[queue].max(Some(span.1));
+            }
             continue;
         }
-        for (idle, busy_until) in [devices.get_mut(device), streams.get_mut(queue)]
-            .into_iter()
-            .flatten()
-        {
-            if let Some(from) = busy_until.filter(|from| *from < start) {
-                idle.add_gap(
-                    &causes,
-                    row,
-                    waited[queue].filter(|until| *until <= start),
-                    (from, start),
-                );
-            }
-            let new = end.saturating_sub(busy_until.map_or(start, |until| until.max(start)));
-            idle.busy_ns = idle.busy_ns.saturating_add(new.max(0));
-            *busy_until = Some(busy_until.map_or(end, |until| until.max(end)));
-        }
+        let waited = waited[queue].filter(|until| *until <= span.0);
+        devices[device].add_row(&causes, row, waited, span);
+        streams[queue].add_row(&causes, row, waited, span);
     }
-    let mut streams: Vec<Idle> = streams
-        .into_iter()
-        .filter(|(_, until)| until.is_some())
-        .map(|(idle, _)| idle)
-        .collect();
+    let with_rows = streams.into_iter().filter(|busy| busy.until.is_some());
+    let mut streams: Vec<IdleCauses> = with_rows.map(|busy| busy.idle).collect();
     streams.sort_by_key(|idle| (idle.device, idle.stream));
-    (devices.into_iter().map(|(idle, _)| idle).collect(), streams)
+    let devices = devices.into_iter().map(|busy| busy.idle).collect();
+    (devices, streams)
 }
 
 /// Sum over all of them.
-pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Idle>) -> Idle {
-    let mut sum = Idle::default();
+pub(crate) fn sum_idle<'a>(all: impl Iterator<Item = &'a IdleCauses>) -> IdleCauses {
+    let mut sum = IdleCauses::default();
     all.for_each(|one| sum.add(one));
     sum
 }

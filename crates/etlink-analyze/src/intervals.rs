@@ -15,7 +15,7 @@ impl Intervals {
     }
 
     /// Their length.
-    pub(crate) fn total(&self) -> i64 {
+    pub(crate) fn total_length(&self) -> i64 {
         self.0.iter().fold(0, |sum, (start, end)| {
             sum.saturating_add(end.saturating_sub(*start))
         })
@@ -67,7 +67,7 @@ mod tests {
     fn what_touches_is_one() {
         let set = set(&[(0, 5), (1, 2), (5, 7), (9, 9), (10, 12)]);
         assert_eq!(set.0, [(0, 7), (10, 12)]);
-        assert_eq!(set.total(), 9);
+        assert_eq!(set.total_length(), 9);
     }
 
     #[test]

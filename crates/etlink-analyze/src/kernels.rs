@@ -3,9 +3,9 @@
 //! `share` is the sum of a name's durations over that of all rows. Rows that overlap count each: these are
 //! sums over rows, which may be more than the time that passed.
 
-use crate::moments::Moments;
-use crate::rows::Rows;
-use crate::rules::Class;
+use crate::duration_stats::DurationStats;
+use crate::rows::ClassifiedRows;
+use crate::rules::RowClass;
 use etlink_model::NameId;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -14,58 +14,63 @@ use std::cmp::Reverse;
 
 /// All rows of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Kernel {
+pub struct KernelTotals {
     /// What it does.
-    pub class: Class,
+    pub class: RowClass,
     /// What the rules call it: a library, or a kind of kernel.
     pub label: String,
     /// Its name, as the trace has it.
     pub name: String,
     /// Of the rows' durations.
     #[serde(flatten)]
-    pub durations: Moments,
+    pub durations: DurationStats,
     /// Part of all rows' durations.
     pub share: f64,
 }
 
 /// Of one rank, by falling sum. O(rows).
-pub(crate) fn kernels(rows: &Rows<'_>) -> Vec<Kernel> {
-    let mut all: IndexMap<(NameId, Class, u16), Moments, FxBuildHasher> = IndexMap::default();
+pub(crate) fn kernel_totals(rows: &ClassifiedRows<'_>) -> Vec<KernelTotals> {
+    let mut all: IndexMap<(NameId, RowClass, u16), DurationStats, FxBuildHasher> =
+        IndexMap::default();
     let device = &rows.trace.device.rows;
     for row in 0..rows.len() {
         all.entry((device.name[row], rows.class[row], rows.label[row]))
             .or_default()
             .add(device.duration[row].0);
     }
-    let kernel = |((name, class, label), durations): ((NameId, Class, u16), Moments)| Kernel {
-        class,
-        label: rows.rules.label_at(label).to_owned(),
-        name: rows.trace.device_name(name).to_owned(),
-        durations,
-        share: 0.0,
+    let kernel = |((name, class, label), durations): ((NameId, RowClass, u16), DurationStats)| {
+        KernelTotals {
+            class,
+            label: rows.rules.label_at(label).to_owned(),
+            name: rows.trace.device_name(name).to_owned(),
+            durations,
+            share: 0.0,
+        }
     };
-    finish(all.into_iter().map(kernel).collect())
+    with_shares(all.into_iter().map(kernel).collect())
 }
 
 /// Of all ranks.
-pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Kernel>) -> Vec<Kernel> {
-    let mut sums: IndexMap<(Class, &str, &str), Moments, FxBuildHasher> = IndexMap::default();
+pub(crate) fn sum_kernels<'a>(all: impl Iterator<Item = &'a KernelTotals>) -> Vec<KernelTotals> {
+    let mut sums: IndexMap<(RowClass, &str, &str), DurationStats, FxBuildHasher> =
+        IndexMap::default();
     for kernel in all {
         sums.entry((kernel.class, &kernel.label, &kernel.name))
             .or_default()
             .merge(&kernel.durations);
     }
-    let kernel = |((class, label, name), durations): ((Class, &str, &str), Moments)| Kernel {
-        class,
-        label: label.to_owned(),
-        name: name.to_owned(),
-        durations,
-        share: 0.0,
-    };
-    finish(sums.into_iter().map(kernel).collect())
+    let kernel =
+        |((class, label, name), durations): ((RowClass, &str, &str), DurationStats)| KernelTotals {
+            class,
+            label: label.to_owned(),
+            name: name.to_owned(),
+            durations,
+            share: 0.0,
+        };
+    with_shares(sums.into_iter().map(kernel).collect())
 }
 
-fn finish(mut all: Vec<Kernel>) -> Vec<Kernel> {
+fn with_shares(mut all: Vec<KernelTotals>) -> Vec<KernelTotals> {
     let whole = all.iter().fold(0i64, |sum, kernel| {
         sum.saturating_add(kernel.durations.sum_ns)
     });

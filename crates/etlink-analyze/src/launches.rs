@@ -5,8 +5,8 @@
 //! it holds the time that the row queued behind others. Rows are *short* where all rows of their call together take less time than
 //! the call did: where all are, the host cannot keep the device busy.
 
-use crate::moments::Moments;
-use crate::rows::Rows;
+use crate::duration_stats::DurationStats;
+use crate::rows::ClassifiedRows;
 use etlink_link::{NoLaunch, launches_graph};
 use etlink_model::NameId;
 use indexmap::IndexMap;
@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 
 /// All launching calls of one name, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Launches {
+pub struct LaunchTotals {
     /// Name of the call.
     pub name: String,
     /// Whether it launches graphs.
@@ -42,13 +42,13 @@ pub struct Launches {
     /// Longest delay.
     pub delay_max_ns: i64,
     #[serde(skip)]
-    call: Moments,
+    call: DurationStats,
     #[serde(skip)]
-    delay: Moments,
+    delay: DurationStats,
 }
 
-impl Launches {
-    fn add(&mut self, other: &Launches) {
+impl LaunchTotals {
+    fn add(&mut self, other: &LaunchTotals) {
         self.calls += other.calls;
         self.rows += other.rows;
         self.rows_ns = self.rows_ns.saturating_add(other.rows_ns);
@@ -57,7 +57,7 @@ impl Launches {
         self.delay.merge(&other.delay);
     }
 
-    fn finish(mut self) -> Launches {
+    fn with_figures(mut self) -> LaunchTotals {
         (self.call_ns, self.call_mean_ns, self.call_max_ns) =
             (self.call.sum_ns, self.call.mean_ns(), self.call.max_ns);
         (self.delay_mean_ns, self.delay_min_ns, self.delay_max_ns) =
@@ -67,10 +67,10 @@ impl Launches {
 }
 
 /// Of one rank, by falling number of calls. O(rows).
-pub(crate) fn launches(rows: &Rows<'_>) -> Vec<Launches> {
+pub(crate) fn launch_totals(rows: &ClassifiedRows<'_>) -> Vec<LaunchTotals> {
     let device = &rows.trace.device;
-    let mut all: IndexMap<NameId, Launches, FxBuildHasher> = IndexMap::default();
-    let lasted = lasted(rows);
+    let mut all: IndexMap<NameId, LaunchTotals, FxBuildHasher> = IndexMap::default();
+    let lasted = row_time_of_calls(rows);
     let mut seen = vec![false; device.calls.len()];
     // rows are in order of their starts: a call's first row comes first
     for row in 0..rows.len() {
@@ -80,10 +80,10 @@ pub(crate) fn launches(rows: &Rows<'_>) -> Vec<Launches> {
         let (at, name) = (call.index(), device.calls.name[call.index()]);
         let entry = all.entry(name).or_insert_with(|| {
             let name = device.names.get(name);
-            Launches {
+            LaunchTotals {
                 name: name.to_owned(),
                 graph: launches_graph(name),
-                ..Launches::default()
+                ..LaunchTotals::default()
             }
         });
         let took = device.calls.duration[at];
@@ -100,11 +100,11 @@ pub(crate) fn launches(rows: &Rows<'_>) -> Vec<Launches> {
             }
         }
     }
-    sorted(all.into_values())
+    sort_launches(all.into_values())
 }
 
 /// Per call, the sum of the durations of its rows, ns.
-fn lasted(rows: &Rows<'_>) -> Vec<i64> {
+fn row_time_of_calls(rows: &ClassifiedRows<'_>) -> Vec<i64> {
     let device = &rows.trace.device;
     let mut all = vec![0i64; device.calls.len()];
     for row in 0..rows.len() {
@@ -119,21 +119,21 @@ fn lasted(rows: &Rows<'_>) -> Vec<i64> {
 }
 
 /// Of all ranks.
-pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Launches>) -> Vec<Launches> {
-    let mut sums: IndexMap<&str, Launches, FxBuildHasher> = IndexMap::default();
+pub(crate) fn sum_launches<'a>(all: impl Iterator<Item = &'a LaunchTotals>) -> Vec<LaunchTotals> {
+    let mut sums: IndexMap<&str, LaunchTotals, FxBuildHasher> = IndexMap::default();
     for one in all {
-        let empty = || Launches {
+        let empty = || LaunchTotals {
             name: one.name.clone(),
             graph: one.graph,
-            ..Launches::default()
+            ..LaunchTotals::default()
         };
         sums.entry(&one.name).or_insert_with(empty).add(one);
     }
-    sorted(sums.into_values())
+    sort_launches(sums.into_values())
 }
 
-fn sorted(all: impl Iterator<Item = Launches>) -> Vec<Launches> {
-    let mut all: Vec<Launches> = all.map(Launches::finish).collect();
+fn sort_launches(all: impl Iterator<Item = LaunchTotals>) -> Vec<LaunchTotals> {
+    let mut all: Vec<LaunchTotals> = all.map(LaunchTotals::with_figures).collect();
     all.sort_by(|a, b| (Reverse(a.calls), &a.name).cmp(&(Reverse(b.calls), &b.name)));
     all
 }

@@ -14,49 +14,47 @@
 //!                                           ├─ sequences    kernels that an op launches
 //!                                           └─ memory       allocations, peaks
 //! tables of all ranks ─> Total (sums, metrics: single figures by ccl-bench's names)
-//! LinkedTrace ─> hta: what HolisticTraceAnalysis would say
 //! DeviceTrace, read with its auxiliary events ─> top: what `key_averages()` of PyTorch's profiler says; two of these ─> diff
 //! ```
 //! Pure: values in, values out; times are integer nanoseconds. Every figure is defined in the docs of its
 //! module, with its formula and unit. Tables are lists of flat records, so that JSON, CSV and Arrow tables
-//! say the same. Figures of several ranks are sums of those of each: [`Total`].
+//! say the same. Figures of several ranks are sums of those of each: [`RunTotals`].
 
 mod analysis;
 pub mod breakdown;
 pub mod collectives;
+pub mod compute_rate;
 pub mod copies;
-pub mod coverage;
 pub mod diff;
-pub mod hta;
+mod duration_stats;
 pub mod idle;
 mod intervals;
 pub mod kernels;
 pub mod launches;
 pub mod memory;
 pub mod metrics;
-mod moments;
-pub mod queues;
+pub mod queue_depth;
 mod rows;
 pub mod rules;
 pub mod sequences;
+pub mod sm_coverage;
 pub mod steps;
 pub mod top;
-pub mod work;
 
-pub use analysis::{Analysis, Options, TABLES, Total, analyze, total};
+pub use analysis::{Options, RankAnalysis, RunTotals, TABLES, analyze, run_totals};
 pub use breakdown::DeviceTime;
-pub use collectives::Collectives;
-pub use copies::Copies;
-pub use coverage::Coverage;
-pub use idle::Idle;
-pub use kernels::Kernel;
-pub use launches::Launches;
-pub use memory::{Memory, MemoryPoint};
-pub use metrics::{Metric, Peaks, of_peaks};
-pub use moments::Moments;
-pub use queues::QueueLength;
-pub use rows::Rows;
-pub use rules::{Class, Rules, RulesError};
-pub use sequences::Sequence;
-pub use steps::Step;
-pub use work::Computed;
+pub use collectives::CollectiveTotals;
+pub use compute_rate::ComputeRate;
+pub use copies::CopyTotals;
+pub use duration_stats::DurationStats;
+pub use idle::IdleCauses;
+pub use kernels::KernelTotals;
+pub use launches::LaunchTotals;
+pub use memory::{MemoryPoint, MemoryUse};
+pub use metrics::{HardwarePeaks, RunMetric, peak_metrics};
+pub use queue_depth::QueueDepth;
+pub use rows::ClassifiedRows;
+pub use rules::{KernelRules, RowClass, RulesError};
+pub use sequences::KernelSequence;
+pub use sm_coverage::SmCoverage;
+pub use steps::StepTime;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Memory {
+pub struct MemoryUse {
     /// `cpu`, `cuda`, `hip`, …
     pub device_type: &'static str,
     /// Device number, -1 for the CPU.
@@ -55,7 +55,7 @@ pub struct MemoryPoint {
 pub(crate) const FAILED: &str = "[OutOfMemory]";
 
 /// `c10/core/DeviceType.h`.
-fn name(device_type: i32) -> &'static str {
+fn device_type_name(device_type: i32) -> &'static str {
     match device_type {
         0 => "cpu",
         1 => "cuda",
@@ -72,34 +72,37 @@ fn name(device_type: i32) -> &'static str {
 }
 
 /// Per device, and, if wanted, all points in time. O(events + devices · log).
-pub(crate) fn memory(device: &DeviceTrace, timeline: bool) -> (Vec<Memory>, Vec<MemoryPoint>) {
-    let mut all = IndexMap::<(&'static str, i64), Memory, FxBuildHasher>::default();
+pub(crate) fn memory_use(
+    device: &DeviceTrace,
+    timeline: bool,
+) -> (Vec<MemoryUse>, Vec<MemoryPoint>) {
+    let mut all = IndexMap::<(&'static str, i64), MemoryUse, FxBuildHasher>::default();
     let mut points = vec![];
     for at in
         (0..device.memory.len()).filter(|at| device.names.get(device.memory.name[*at]) != FAILED)
     {
         let row = device.memory.row(at);
-        let (kind, number) = (name(row.device_type), i64::from(row.device));
+        let (kind, number) = (device_type_name(row.device_type), i64::from(row.device));
         let one = all.entry((kind, number)).or_insert_with(|| {
             let start = if row.allocated == 0 {
                 0
             } else {
-                signed(row.allocated).saturating_sub(row.bytes)
+                signed_bytes(row.allocated).saturating_sub(row.bytes)
             };
             let (start_bytes, end_bytes, peak_bytes, peak_ns) = (start, start, start, row.time.0);
-            Memory {
+            MemoryUse {
                 device_type: kind,
                 device: number,
                 start_bytes,
                 end_bytes,
                 peak_bytes,
                 peak_ns,
-                ..Memory::default()
+                ..MemoryUse::default()
             }
         });
         let counted = row.allocated > 0 || row.reserved > 0;
         one.end_bytes = if counted {
-            signed(row.allocated)
+            signed_bytes(row.allocated)
         } else {
             one.end_bytes.saturating_add(row.bytes)
         };
@@ -126,6 +129,6 @@ pub(crate) fn memory(device: &DeviceTrace, timeline: bool) -> (Vec<Memory>, Vec<
     (all.into_values().collect(), points)
 }
 
-fn signed(bytes: u64) -> i64 {
+fn signed_bytes(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }

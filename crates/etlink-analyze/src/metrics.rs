@@ -18,31 +18,32 @@
 //! | `break_down_<label>` | sum of the kernels that the rules give this label | s |
 //! | `dominant_kernel_concentration` | sum of the name with the largest sum / sum of all kernels | % |
 //! | `moe_fraction` | sum of kernels that the rules label `moe` / sum of all kernels | % |
-//! | `mean_sm_coverage`, `mean_sm_coverage_by_kernel` | [`Coverage`](crate::Coverage), mean over devices | % |
+//! | `mean_sm_coverage`, `mean_sm_coverage_by_kernel` | [`SmCoverage`](crate::SmCoverage), mean over devices | % |
 //! | `memory_bound_fraction`, `compute_bound_fraction` | kernels with coverage under 50 %, above 70 %, mean over devices | % |
 //! | `memory_transfer_overhead` | exposed copies / window, over all devices | % |
 //! | `average_memory_bandwidth` | bytes of copies (no memsets) / sum of the durations of those with a size | GB/s |
-//! | `tflops` | operations of [`Computed`](crate::Computed) / window, mean over devices | TFLOP/s |
-//! | `hfu` | `tflops` / peak ([`Peaks`]): `mfu`, but that it counts what ran, recomputed activations too, and no more than [`Computed`](crate::Computed) knows | % |
+//! | `tflops` | operations of [`ComputeRate`](crate::ComputeRate) / window, mean over devices | TFLOP/s |
+//! | `hfu` | `tflops` / peak ([`HardwarePeaks`]): `mfu`, but it counts what ran, recomputed activations too, and only the ops of [`ComputeRate`](crate::ComputeRate) | % |
 //! | `bus_bandwidth_<kind>` | bytes · ring factor / duration, of the collectives with sizes in known groups, weighted by duration | GB/s |
-//! | `bandwidth_utilization_<kind>` | `bus_bandwidth_<kind>` / peak of the links ([`Peaks`]) | ratio |
+//! | `bandwidth_utilization_<kind>` | `bus_bandwidth_<kind>` / peak of the links ([`HardwarePeaks`]) | ratio |
 //! | `coll_call_num` | collectives and messages of all ranks | count |
 //! | `collective_vol_<kind>_gb`, `collective_vol_total_gb` | input bytes, mean over ranks | GB (10⁹) |
 //!
-//! Latency and bandwidth of collectives (Hockney) are in the table of [`Collectives`](crate::Collectives), whose lines per group are what
+//! Latency and bandwidth of collectives (Hockney) are in the table of [`CollectiveTotals`](crate::CollectiveTotals), whose lines per group are what
 //! `traffic_window` guesses at. Not here is what a trace does not have: `mfu` needs the model's parameters and tokens, `gpu_step_score` another run,
 //! `scale_up_bw_utility` a simulation, latencies of requests the client's clock, `nvlink_*` the device's counters.
 
-use crate::analysis::Analysis;
-use crate::kernels::Kernel;
-use crate::rules::Class;
-use crate::steps::Step;
+use crate::analysis::RankAnalysis;
+use crate::kernels::KernelTotals;
+use crate::rules::RowClass;
+use crate::sm_coverage::SmCoverage;
+use crate::steps::StepTime;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// One figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Metric {
+pub struct RunMetric {
     /// Its name.
     pub name: String,
     /// Its value.
@@ -53,353 +54,292 @@ pub struct Metric {
 
 /// What the hardware can do at most, as its vendor says.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Peaks {
+pub struct HardwarePeaks {
     /// Operations of a device, 10¹² per second, in the precision that the model has.
     pub tflops: Option<f64>,
     /// What the links of a device carry one way, GB/s.
     pub link_gb_per_s: Option<f64>,
 }
 
-/// How much of that was used, from the metrics of a run.
-pub fn of_peaks(metrics: &[Metric], peaks: Peaks) -> Vec<Metric> {
-    let used = |metric: &Metric| match (
-        metric.name.as_str(),
-        metric.name.strip_prefix(BUS_BANDWIDTH),
-    ) {
-        ("tflops", _) => Some(Metric {
-            name: "hfu".to_owned(),
-            value: 100.0 * metric.value / peaks.tflops?,
-            unit: "%",
-        }),
-        (_, Some(kind)) => Some(Metric {
-            name: format!("bandwidth_utilization_{kind}"),
-            value: metric.value / peaks.link_gb_per_s?,
-            unit: "ratio",
-        }),
-        _ => None,
-    };
+/// How much of the peaks was used, from the metrics of a run.
+pub fn peak_metrics(metrics: &[RunMetric], peaks: HardwarePeaks) -> Vec<RunMetric> {
     metrics
         .iter()
-        .filter_map(used)
+        .filter_map(|metric| share_of_peak(metric, peaks))
         .filter(|metric| metric.value.is_finite())
         .collect()
 }
 
-const BUS_BANDWIDTH: &str = "bus_bandwidth_";
-
-/// Those that the traces can give.
-pub(crate) fn metrics<'a>(ranks: impl Iterator<Item = &'a Analysis>) -> Vec<Metric> {
-    let ranks: Vec<&Analysis> = ranks.collect();
-    let mut all = vec![];
-    let mut add = |name: &str, value: Option<f64>, unit| {
-        if let Some(value) = value.filter(|value| value.is_finite()) {
-            all.push(Metric {
-                name: name.to_owned(),
-                value,
-                unit,
-            });
-        }
-    };
-    steps(&ranks, &mut add);
-    devices(&ranks, &mut add);
-    kernels(&ranks, &mut add);
-    stragglers(&ranks, &mut add);
-    copies(&ranks, &mut add);
-    coverage(&ranks, &mut add);
-    add(
-        "tflops",
-        mean(
-            ranks
-                .iter()
-                .flat_map(|rank| &rank.work)
-                .map(|one| one.tflops),
-        ),
-        "TFLOP/s",
-    );
-    bandwidths(&ranks, &mut add);
-    volumes(&ranks, &mut add);
-    all
+/// `hfu` from `tflops`, `bandwidth_utilization_<kind>` from `bus_bandwidth_<kind>`.
+fn share_of_peak(metric: &RunMetric, peaks: HardwarePeaks) -> Option<RunMetric> {
+    if metric.name == "tflops" {
+        return Some(RunMetric {
+            name: "hfu".to_owned(),
+            value: 100.0 * metric.value / peaks.tflops?,
+            unit: "%",
+        });
+    }
+    let kind = metric.name.strip_prefix(BUS_BANDWIDTH)?;
+    Some(RunMetric {
+        name: format!("bandwidth_utilization_{kind}"),
+        value: metric.value / peaks.link_gb_per_s?,
+        unit: "ratio",
+    })
 }
 
-type Add<'f> = &'f mut dyn FnMut(&str, Option<f64>, &'static str);
+const BUS_BANDWIDTH: &str = "bus_bandwidth_";
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+/// All metrics that the traces of these ranks can give.
+pub(crate) fn run_metrics<'a>(ranks: impl Iterator<Item = &'a RankAnalysis>) -> Vec<RunMetric> {
+    let ranks: Vec<&RankAnalysis> = ranks.collect();
+    let mut list = MetricList::default();
+    list.add_steps(&ranks);
+    list.add_devices(&ranks);
+    list.add_kernels(&ranks);
+    list.add_stragglers(&ranks);
+    list.add_copies(&ranks);
+    list.add_coverage(&ranks);
+    let rates = ranks.iter().flat_map(|rank| &rank.work);
+    list.add("tflops", mean_of(rates.map(|rate| rate.tflops)), "TFLOP/s");
+    list.add_bus_bandwidths(&ranks);
+    list.add_volumes(&ranks);
+    list.metrics
+}
+
+fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
     (count > 0).then(|| sum / f64::from(count))
 }
 
-fn seconds(ns: i64) -> f64 {
+fn as_seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
 }
 
-fn inner(steps: &[Step]) -> &[Step] {
-    if steps.len() > 2 {
-        steps.get(1..steps.len() - 1).unwrap_or_default()
-    } else {
-        steps
+/// `part` of `whole` in percent; none of nothing.
+fn percent_of(part: i64, whole: i64) -> Option<f64> {
+    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
+}
+
+fn sum_ns(times: impl Iterator<Item = i64>) -> i64 {
+    times.fold(0, i64::saturating_add)
+}
+
+/// The largest and the least value.
+fn extremes(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
+    let most = values.clone().reduce(f64::max)?;
+    let least = values.reduce(f64::min)?;
+    Some((most, least))
+}
+
+/// All steps but the first and the last, which the recording may have cut; all of fewer than three.
+fn inner_steps(steps: &[StepTime]) -> &[StepTime] {
+    match steps {
+        [_, inner @ .., _] if !inner.is_empty() => inner,
+        _ => steps,
     }
 }
 
-fn steps(ranks: &[&Analysis], add: Add<'_>) {
-    let inner = || ranks.iter().flat_map(|rank| inner(&rank.steps));
-    add(
-        "avg_step_time",
-        mean(inner().map(|step| seconds(step.duration_ns))),
-        "s",
-    );
-    let tokens = || {
-        ranks
-            .iter()
-            .filter_map(|rank| rank.steps.split_first())
-            .filter(|(first, _)| first.name.starts_with("execute_context_"))
-    };
-    add(
-        "ttft",
-        mean(tokens().map(|(first, _)| seconds(first.duration_ns))),
-        "s",
-    );
-    add(
-        "tpot",
-        mean(
-            tokens().filter_map(|(_, others)| {
-                mean(others.iter().map(|step| seconds(step.duration_ns)))
-            }),
-        ),
-        "s",
-    );
-    add(
-        "communication_time_per_step",
-        mean(inner().map(|step| seconds(step.communication_ns))),
-        "s",
-    );
-    let share = |step: &Step| {
-        (step.duration_ns > 0)
-            .then(|| 100.0 * step.communication_ns as f64 / step.duration_ns as f64)
-    };
-    add(
-        "communication_overhead",
-        mean(inner().filter_map(share)),
-        "%",
-    );
+/// The first step and the others of a rank whose steps are vLLM's.
+fn token_steps<'a>(rank: &&'a RankAnalysis) -> Option<(&'a StepTime, &'a [StepTime])> {
+    let (first, others) = rank.steps.split_first()?;
+    first
+        .name
+        .starts_with("execute_context_")
+        .then_some((first, others))
 }
 
-fn devices(ranks: &[&Analysis], add: Add<'_>) {
-    let devices = || {
-        ranks
+/// Copies and memsets are no kernels here, nor are rows that stand for no work.
+fn is_kernel(kernel: &&KernelTotals) -> bool {
+    kernel.class != RowClass::Other && kernel.label != "memcpy" && kernel.label != "memset"
+}
+
+/// Time of all kernels of each key.
+fn kernel_time_by<'a>(
+    kernels: impl Iterator<Item = &'a KernelTotals>,
+    key: fn(&KernelTotals) -> &str,
+) -> BTreeMap<&'a str, i64> {
+    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+    for kernel in kernels {
+        let sum = sums.entry(key(kernel)).or_default();
+        *sum = sum.saturating_add(kernel.durations.sum_ns);
+    }
+    sums
+}
+
+/// Sum of the durations of a rank's communication kernels, ns.
+fn communication_ns(rank: &&RankAnalysis) -> f64 {
+    let kernels = rank.kernels.iter();
+    let communication = kernels.filter(|kernel| kernel.class == RowClass::Communication);
+    communication
+        .map(|kernel| kernel.durations.sum_ns as f64)
+        .sum()
+}
+
+/// A share between 0 and 1.
+type CoverageFigure = fn(&SmCoverage) -> f64;
+
+/// Metrics in the order in which they are reported.
+#[derive(Debug, Default)]
+struct MetricList {
+    metrics: Vec<RunMetric>,
+}
+
+impl MetricList {
+    /// Leaves out what the traces do not have.
+    fn add(&mut self, name: &str, value: Option<f64>, unit: &'static str) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            let name = name.to_owned();
+            self.metrics.push(RunMetric { name, value, unit });
+        }
+    }
+
+    fn add_steps(&mut self, ranks: &[&RankAnalysis]) {
+        let inner = ranks.iter().flat_map(|rank| inner_steps(&rank.steps));
+        let times = inner.clone().map(|step| as_seconds(step.duration_ns));
+        self.add("avg_step_time", mean_of(times), "s");
+        let tokens = ranks.iter().filter_map(token_steps);
+        let first = tokens
+            .clone()
+            .map(|(first, _)| as_seconds(first.duration_ns));
+        self.add("ttft", mean_of(first), "s");
+        let others = tokens.filter_map(|(_, others)| {
+            mean_of(others.iter().map(|step| as_seconds(step.duration_ns)))
+        });
+        self.add("tpot", mean_of(others), "s");
+        let communication = inner.clone().map(|step| as_seconds(step.communication_ns));
+        self.add("communication_time_per_step", mean_of(communication), "s");
+        let shares = inner.filter_map(|step| percent_of(step.communication_ns, step.duration_ns));
+        self.add("communication_overhead", mean_of(shares), "%");
+    }
+
+    fn add_devices(&mut self, ranks: &[&RankAnalysis]) {
+        let devices = ranks
             .iter()
             .flat_map(|rank| &rank.breakdown)
-            .filter(|time| time.window_ns > 0)
-    };
-    let percent = |part: i64, whole: i64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
-    add(
-        "total_trace_time",
-        devices()
-            .map(|time| seconds(time.window_ns))
-            .reduce(f64::max),
-        "s",
-    );
-    add(
-        "aggregate_gpu_utilization",
-        mean(devices().filter_map(|time| percent(time.busy_ns(), time.window_ns))),
-        "%",
-    );
-    let busy = || devices().map(|time| time.busy_ns() as f64);
-    let several = devices().count() > 1;
-    let ratio = busy()
-        .reduce(f64::max)
-        .zip(busy().reduce(f64::min))
-        .map(|(most, least)| most / least);
-    add("load_imbalance_ratio", ratio.filter(|_| several), "ratio");
-    let sum = |of: fn(&crate::DeviceTime) -> i64| devices().map(of).fold(0, i64::saturating_add);
-    add(
-        "total_communication_time",
-        mean(devices().map(|time| seconds(time.communication_ns))),
-        "s",
-    );
-    add(
-        "compute_comm_overlap",
-        percent(
-            sum(|time| time.overlap_ns),
-            sum(|time| time.communication_ns),
-        ),
-        "%",
-    );
-    add(
-        "memory_transfer_overhead",
-        percent(
-            sum(|time| time.exposed_memory_ns),
-            sum(|time| time.window_ns),
-        ),
-        "%",
-    );
-}
+            .filter(|time| time.window_ns > 0);
+        let windows = devices.clone().map(|time| as_seconds(time.window_ns));
+        self.add("total_trace_time", windows.reduce(f64::max), "s");
+        let busy = devices
+            .clone()
+            .filter_map(|time| percent_of(time.busy_ns(), time.window_ns));
+        self.add("aggregate_gpu_utilization", mean_of(busy), "%");
+        let several = devices.clone().count() > 1;
+        let imbalance = extremes(devices.clone().map(|time| time.busy_ns() as f64))
+            .filter(|_| several)
+            .map(|(most, least)| most / least);
+        self.add("load_imbalance_ratio", imbalance, "ratio");
+        let communication = devices
+            .clone()
+            .map(|time| as_seconds(time.communication_ns));
+        self.add("total_communication_time", mean_of(communication), "s");
+        let overlap = percent_of(
+            sum_ns(devices.clone().map(|time| time.overlap_ns)),
+            sum_ns(devices.clone().map(|time| time.communication_ns)),
+        );
+        self.add("compute_comm_overlap", overlap, "%");
+        let exposed_copies = percent_of(
+            sum_ns(devices.clone().map(|time| time.exposed_memory_ns)),
+            sum_ns(devices.map(|time| time.window_ns)),
+        );
+        self.add("memory_transfer_overhead", exposed_copies, "%");
+    }
 
-/// Copies and memsets are no kernels here, nor what stands for no work.
-fn is_kernel(kernel: &&Kernel) -> bool {
-    kernel.class != Class::Other && kernel.label != "memcpy" && kernel.label != "memset"
-}
-
-fn kernels(ranks: &[&Analysis], add: Add<'_>) {
-    let kernels = || {
-        ranks
+    fn add_kernels(&mut self, ranks: &[&RankAnalysis]) {
+        let kernels = ranks
             .iter()
             .flat_map(|rank| &rank.kernels)
-            .filter(is_kernel)
-    };
-    let sum = |of: fn(&&Kernel) -> bool| {
-        kernels()
-            .filter(of)
-            .map(|kernel| kernel.durations.sum_ns)
-            .fold(0, i64::saturating_add)
-    };
-    let whole = sum(|_| true);
-    let percent = |part: i64| (whole > 0).then(|| 100.0 * part as f64 / whole as f64);
-    add(
-        "total_kernel_time",
-        (whole > 0).then(|| seconds(whole)),
-        "s",
-    );
-    add(
-        "communication_fraction",
-        percent(sum(|kernel| kernel.class == Class::Communication)),
-        "%",
-    );
-    let by = |key: fn(&Kernel) -> &str| {
-        let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
-        for kernel in kernels() {
-            let sum = sums.entry(key(kernel)).or_default();
-            *sum = sum.saturating_add(kernel.durations.sum_ns);
+            .filter(is_kernel);
+        let whole = sum_ns(kernels.clone().map(|kernel| kernel.durations.sum_ns));
+        let total = (whole > 0).then(|| as_seconds(whole));
+        self.add("total_kernel_time", total, "s");
+        let communication = kernels
+            .clone()
+            .filter(|kernel| kernel.class == RowClass::Communication);
+        let communication = sum_ns(communication.map(|kernel| kernel.durations.sum_ns));
+        let fraction = percent_of(communication, whole);
+        self.add("communication_fraction", fraction, "%");
+        let names = kernel_time_by(kernels.clone(), |kernel| &kernel.name);
+        let dominant = names.into_values().max();
+        let concentration = dominant.and_then(|ns| percent_of(ns, whole));
+        self.add("dominant_kernel_concentration", concentration, "%");
+        let labels = kernel_time_by(kernels, |kernel| &kernel.label);
+        let experts = labels.get("moe").copied().unwrap_or(0);
+        self.add("moe_fraction", percent_of(experts, whole), "%");
+        for (label, ns) in &labels {
+            self.add(&format!("break_down_{label}"), Some(as_seconds(*ns)), "s");
         }
-        sums
-    };
-    add(
-        "dominant_kernel_concentration",
-        by(|kernel| &kernel.name)
-            .into_values()
-            .max()
-            .and_then(percent),
-        "%",
-    );
-    let labels = by(|kernel| &kernel.label);
-    add(
-        "moe_fraction",
-        percent(labels.get("moe").copied().unwrap_or(0)),
-        "%",
-    );
-    labels
-        .iter()
-        .for_each(|(label, ns)| add(&format!("break_down_{label}"), Some(seconds(*ns)), "s"));
-}
+    }
 
-fn stragglers(ranks: &[&Analysis], add: Add<'_>) {
-    let of_rank = |rank: &&Analysis| {
-        let communication = rank
-            .kernels
-            .iter()
-            .filter(|kernel| kernel.class == Class::Communication);
-        communication
-            .map(|kernel| kernel.durations.sum_ns as f64)
-            .sum::<f64>()
-    };
-    let (most, least) = (
-        ranks.iter().map(of_rank).reduce(f64::max),
-        ranks.iter().map(of_rank).reduce(f64::min),
-    );
-    let spread = most
-        .zip(least)
-        .filter(|(most, _)| *most > 0.0 && ranks.len() > 1)
-        .map(|(most, least)| (most - least) / most);
-    add("straggler", spread, "ratio");
-    add(
-        "straggler_slowdown",
-        most.zip(least)
-            .filter(|(_, least)| *least > 0.0 && ranks.len() > 1)
-            .map(|(most, least)| most / least),
-        "ratio",
-    );
-}
+    fn add_stragglers(&mut self, ranks: &[&RankAnalysis]) {
+        // of one rank there is nobody to compare with
+        let times = extremes(ranks.iter().map(communication_ns)).filter(|_| ranks.len() > 1);
+        let spread = times
+            .filter(|(most, _)| *most > 0.0)
+            .map(|(most, least)| (most - least) / most);
+        self.add("straggler", spread, "ratio");
+        let slowdown = times
+            .filter(|(_, least)| *least > 0.0)
+            .map(|(most, least)| most / least);
+        self.add("straggler_slowdown", slowdown, "ratio");
+    }
 
-fn copies(ranks: &[&Analysis], add: Add<'_>) {
-    let copies = || {
-        ranks
+    fn add_copies(&mut self, ranks: &[&RankAnalysis]) {
+        let copies = ranks
             .iter()
             .flat_map(|rank| &rank.copies)
-            .filter(|copies| !copies.kind.starts_with("Memset"))
-    };
-    let (bytes, time) = (
-        copies().map(|copies| copies.bytes as f64).sum::<f64>(),
-        copies()
-            .map(|copies| copies.sized_sum_ns as f64)
-            .sum::<f64>(),
-    );
-    add(
-        "average_memory_bandwidth",
-        (time > 0.0).then(|| bytes / time),
-        "GB/s",
-    );
-}
+            .filter(|copies| !copies.kind.starts_with("Memset"));
+        let bytes: f64 = copies.clone().map(|copies| copies.bytes as f64).sum();
+        let ns: f64 = copies.map(|copies| copies.sized_sum_ns as f64).sum();
+        let bandwidth = (ns > 0.0).then(|| bytes / ns);
+        self.add("average_memory_bandwidth", bandwidth, "GB/s");
+    }
 
-fn coverage(ranks: &[&Analysis], add: Add<'_>) {
-    let devices = || ranks.iter().flat_map(|rank| &rank.coverage);
-    add(
-        "mean_sm_coverage",
-        mean(devices().map(|one| 100.0 * one.by_time)),
-        "%",
-    );
-    add(
-        "mean_sm_coverage_by_kernel",
-        mean(devices().map(|one| 100.0 * one.by_row)),
-        "%",
-    );
-    add(
-        "memory_bound_fraction",
-        mean(devices().map(|one| 100.0 * one.low_share)),
-        "%",
-    );
-    add(
-        "compute_bound_fraction",
-        mean(devices().map(|one| 100.0 * one.high_share)),
-        "%",
-    );
-}
-
-fn bandwidths(ranks: &[&Analysis], add: Add<'_>) {
-    let mut kinds: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-    for one in ranks.iter().flat_map(|rank| &rank.collectives) {
-        if let Some(bus) = one.bus_gb_per_s {
-            let (bytes, ns) = kinds.entry(&one.kind).or_default();
-            (*bytes, *ns) = (
-                *bytes + bus * one.sized_ns as f64,
-                *ns + one.sized_ns as f64,
-            );
+    fn add_coverage(&mut self, ranks: &[&RankAnalysis]) {
+        let figures: [(&str, CoverageFigure); 4] = [
+            ("mean_sm_coverage", |device| device.by_time),
+            ("mean_sm_coverage_by_kernel", |device| device.by_row),
+            ("memory_bound_fraction", |device| device.low_share),
+            ("compute_bound_fraction", |device| device.high_share),
+        ];
+        for (name, figure) in figures {
+            let devices = ranks.iter().flat_map(|rank| &rank.coverage);
+            let shares = devices.map(|device| 100.0 * figure(device));
+            self.add(name, mean_of(shares), "%");
         }
     }
-    kinds.iter().for_each(|(kind, (bytes, ns))| {
-        add(&format!("{BUS_BANDWIDTH}{kind}"), Some(bytes / ns), "GB/s")
-    });
-}
 
-fn volumes(ranks: &[&Analysis], add: Add<'_>) {
-    let all = || ranks.iter().flat_map(|rank| &rank.collectives);
-    let count = all().map(|one| one.count).sum::<u64>();
-    add(
-        "coll_call_num",
-        (count > 0).then_some(count as f64),
-        "count",
-    );
-    let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
-    for one in all().filter(|one| one.in_bytes > 0) {
-        let sum = kinds.entry(&one.kind).or_default();
-        *sum = sum.saturating_add(one.in_bytes);
+    fn add_bus_bandwidths(&mut self, ranks: &[&RankAnalysis]) {
+        let mut kinds: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        for one in ranks.iter().flat_map(|rank| &rank.collectives) {
+            if let Some(bus) = one.bus_gb_per_s {
+                let (bytes, ns) = kinds.entry(&one.kind).or_default();
+                // weighted by duration: bytes per ns times ns
+                *bytes += bus * one.sized_ns as f64;
+                *ns += one.sized_ns as f64;
+            }
+        }
+        for (kind, (bytes, ns)) in &kinds {
+            self.add(&format!("{BUS_BANDWIDTH}{kind}"), Some(bytes / ns), "GB/s");
+        }
     }
-    let per_rank = |bytes: u64| Some(bytes as f64 / 1e9 / ranks.len() as f64);
-    for (kind, bytes) in &kinds {
-        add(&format!("collective_vol_{kind}_gb"), per_rank(*bytes), "GB");
+
+    fn add_volumes(&mut self, ranks: &[&RankAnalysis]) {
+        let all = ranks.iter().flat_map(|rank| &rank.collectives);
+        let count: u64 = all.clone().map(|one| one.count).sum();
+        let calls = (count > 0).then_some(count as f64);
+        self.add("coll_call_num", calls, "count");
+        let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+        for one in all.filter(|one| one.in_bytes > 0) {
+            let sum = kinds.entry(&one.kind).or_default();
+            *sum = sum.saturating_add(one.in_bytes);
+        }
+        let ranks = ranks.len() as f64;
+        for (kind, bytes) in &kinds {
+            let name = format!("collective_vol_{kind}_gb");
+            self.add(&name, Some(*bytes as f64 / 1e9 / ranks), "GB");
+        }
+        let whole = kinds.values().copied().fold(0, u64::saturating_add);
+        let total = (!kinds.is_empty()).then(|| whole as f64 / 1e9 / ranks);
+        self.add("collective_vol_total_gb", total, "GB");
     }
-    add(
-        "collective_vol_total_gb",
-        per_rank(kinds.values().copied().fold(0, u64::saturating_add))
-            .filter(|_| !kinds.is_empty()),
-        "GB",
-    );
 }

@@ -1,28 +1,28 @@
 //! The device rows of a rank, classified.
 
-use crate::rules::{COLLECTIVE, Class, MEMCPY, MEMSET, NO_RULE, Rules};
+use crate::rules::{COLLECTIVE, KernelRules, MEMCPY, MEMSET, NO_RULE, RowClass};
 use etlink_link::LinkedTrace;
 use etlink_model::{DeviceQueue, DeviceTrace, RowKind};
 
-/// Device rows with their classes; see [`Rules`].
+/// Device rows with their classes; see [`KernelRules`].
 #[derive(Clone, Debug)]
-pub struct Rows<'t> {
+pub struct ClassifiedRows<'t> {
     /// The trace that they are of.
     pub trace: &'t LinkedTrace,
     /// Per row, what it does.
-    pub class: Vec<Class>,
+    pub class: Vec<RowClass>,
     /// Per row, the number of its label.
     pub(crate) label: Vec<u16>,
     /// Numbers of the devices that have rows, ascending.
     pub devices: Vec<i64>,
     /// Per device of these, its rows in order of their starts.
     pub(crate) of_devices: Vec<Vec<usize>>,
-    pub(crate) rules: &'t Rules,
+    pub(crate) rules: &'t KernelRules,
 }
 
-impl<'t> Rows<'t> {
+impl<'t> ClassifiedRows<'t> {
     /// Classifies the rows of `trace`. Each different name is looked at once. O(rows · log + text of the names).
-    pub fn new(trace: &'t LinkedTrace, rules: &'t Rules) -> Rows<'t> {
+    pub fn new(trace: &'t LinkedTrace, rules: &'t KernelRules) -> ClassifiedRows<'t> {
         let device = &trace.device;
         let mut known = vec![None; device.names.count()];
         let (mut class, mut label) = (
@@ -46,7 +46,7 @@ impl<'t> Rows<'t> {
         devices.sort_unstable();
         devices.dedup();
         let of_devices = of_devices(device, &devices);
-        Rows {
+        ClassifiedRows {
             trace,
             class,
             label,
@@ -68,7 +68,7 @@ impl<'t> Rows<'t> {
 
     /// Whether a row shows that its stream waits.
     pub(crate) fn is_wait(&self, row: usize) -> bool {
-        self.class[row] == Class::Other && self.rules.label_at(self.label[row]) == "wait"
+        self.class[row] == RowClass::Other && self.rules.label_at(self.label[row]) == "wait"
     }
 
     /// The name of a row.
@@ -106,20 +106,20 @@ fn of_devices(device: &DeviceTrace, devices: &[i64]) -> Vec<Vec<usize>> {
 fn classify(
     device: &DeviceTrace,
     row: usize,
-    by_name: impl FnOnce() -> Option<(Class, u16)>,
-) -> (Class, u16) {
+    by_name: impl FnOnce() -> Option<(RowClass, u16)>,
+) -> (RowClass, u16) {
     let communicates = device.rows.collective[row] != u32::MAX
         || device.names.get(device.rows.category[row]) == "collective_comm";
     if communicates {
-        let library = by_name().filter(|(class, _)| *class == Class::Communication);
+        let library = by_name().filter(|(class, _)| *class == RowClass::Communication);
         return (
-            Class::Communication,
+            RowClass::Communication,
             library.map_or(COLLECTIVE, |(_, label)| label),
         );
     }
     match device.rows.kind[row] {
-        RowKind::Memcpy => (Class::Memory, MEMCPY),
-        RowKind::Memset => (Class::Memory, MEMSET),
-        RowKind::Kernel => by_name().unwrap_or((Class::Computation, NO_RULE)),
+        RowKind::Memcpy => (RowClass::Memory, MEMCPY),
+        RowKind::Memset => (RowClass::Memory, MEMSET),
+        RowKind::Kernel => by_name().unwrap_or((RowClass::Computation, NO_RULE)),
     }
 }

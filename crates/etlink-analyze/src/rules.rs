@@ -10,7 +10,7 @@ use serde::Serialize;
 /// What device time is spent on. In order of precedence where rows overlap: see [`DeviceTime`](crate::DeviceTime).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum RowClass {
     /// Kernels.
     #[default]
     Computation,
@@ -22,22 +22,22 @@ pub enum Class {
     Other,
 }
 
-impl Class {
+impl RowClass {
     /// All of them, in order of precedence.
-    pub const ALL: [Class; 4] = [
-        Class::Computation,
-        Class::Communication,
-        Class::Memory,
-        Class::Other,
+    pub const ALL: [RowClass; 4] = [
+        RowClass::Computation,
+        RowClass::Communication,
+        RowClass::Memory,
+        RowClass::Other,
     ];
 
     /// Its name in rules and reports.
     pub fn name(self) -> &'static str {
         match self {
-            Class::Computation => "computation",
-            Class::Communication => "communication",
-            Class::Memory => "memory",
-            Class::Other => "other",
+            RowClass::Computation => "computation",
+            RowClass::Communication => "communication",
+            RowClass::Memory => "memory",
+            RowClass::Other => "other",
         }
     }
 }
@@ -82,28 +82,28 @@ const NO_RULES: [&str; 4] = ["other", "collective", "memcpy", "memset"];
 
 /// The rules, ready to use.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct KernelRules {
     set: RegexSet,
     /// Per rule, its class and label.
-    of: Vec<(Class, u16)>,
+    of: Vec<(RowClass, u16)>,
     labels: Vec<String>,
 }
 
-impl Rules {
+impl KernelRules {
     /// The built-in rules.
     ///
     /// # Errors
     /// None: a test reads them.
-    pub fn built_in() -> Result<Rules, RulesError> {
-        Rules::with("")
+    pub fn built_in() -> Result<KernelRules, RulesError> {
+        KernelRules::with("")
     }
 
     /// The rules of `text`, then the built-in ones.
     ///
     /// # Errors
     /// A line is no rule.
-    pub fn with(text: &str) -> Result<Rules, RulesError> {
-        let mut rules = Rules {
+    pub fn with(text: &str) -> Result<KernelRules, RulesError> {
+        let mut rules = KernelRules {
             set: RegexSet::empty(),
             of: vec![],
             labels: NO_RULES.map(str::to_owned).to_vec(),
@@ -140,7 +140,9 @@ impl Rules {
             let Some((label, pattern)) = rest.split_once(char::is_whitespace) else {
                 return Err(RulesError::NotARule { line });
             };
-            let known = Class::ALL.into_iter().find(|known| known.name() == class);
+            let known = RowClass::ALL
+                .into_iter()
+                .find(|known| known.name() == class);
             let Some(known) = known else {
                 return Err(RulesError::NoClass {
                     line,
@@ -168,16 +170,16 @@ impl Rules {
     }
 
     /// Class and label of a kernel of this name, if a rule knows it. O(length).
-    pub(crate) fn find(&self, name: &str) -> Option<(Class, u16)> {
+    pub(crate) fn find(&self, name: &str) -> Option<(RowClass, u16)> {
         self.of
             .get(self.set.matches(name.as_bytes()).iter().next()?)
             .copied()
     }
 
     /// The class of a kernel of this name. O(length).
-    pub fn class(&self, name: &str) -> Class {
+    pub fn class(&self, name: &str) -> RowClass {
         self.find(name)
-            .map_or(Class::Computation, |(class, _)| class)
+            .map_or(RowClass::Computation, |(class, _)| class)
     }
 
     pub(crate) fn label_at(&self, label: u16) -> &str {
@@ -215,122 +217,126 @@ pub(crate) const MEMSET: u16 = 3;
 mod tests {
     use super::*;
 
-    fn found<'r>(rules: &'r Rules, name: &str) -> (Class, &'r str) {
-        let (class, label) = rules.find(name).unwrap_or((Class::Computation, NO_RULE));
+    fn found<'r>(rules: &'r KernelRules, name: &str) -> (RowClass, &'r str) {
+        let (class, label) = rules.find(name).unwrap_or((RowClass::Computation, NO_RULE));
         (class, rules.label_at(label))
     }
 
     #[test]
     fn names_of_all_libraries() {
-        let rules = Rules::built_in().expect("the built-in rules are right");
+        let rules = KernelRules::built_in().expect("the built-in rules are right");
         for (class, label, name) in [
             (
-                Class::Communication,
+                RowClass::Communication,
                 "nccl",
                 "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
             ),
             (
-                Class::Communication,
+                RowClass::Communication,
                 "nccl",
                 "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
             ),
             (
-                Class::Communication,
+                RowClass::Communication,
                 "nccl",
                 "void ncclSymkDevKernel_AllReduce_RSxLD_AGxST<float>(ncclSymkDevArgs)",
             ),
-            (Class::Communication, "rccl", "rcclKernel_AllReduce"),
-            (Class::Communication, "rccl", "mscclKernel_Sum_half_LL"),
+            (RowClass::Communication, "rccl", "rcclKernel_AllReduce"),
+            (RowClass::Communication, "rccl", "mscclKernel_Sum_half_LL"),
             (
-                Class::Communication,
+                RowClass::Communication,
                 "mscclpp",
                 "void mscclpp::collective::allreduceNvls<__half>(int)",
             ),
             (
-                Class::Communication,
+                RowClass::Communication,
                 "deepep",
                 "void deep_ep::internode_ll::dispatch<true, 7168>(void*)",
             ),
-            (Class::Communication, "nvshmem", "nvshmemi_transfer_rma"),
+            (RowClass::Communication, "nvshmem", "nvshmemi_transfer_rma"),
             (
-                Class::Communication,
+                RowClass::Communication,
                 "symm_mem",
                 "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
             ),
             (
-                Class::Communication,
+                RowClass::Communication,
                 "symm_mem",
                 "void c10d::symmetric_memory::two_shot_all_reduce_kernel<float>()",
             ),
             (
-                Class::Communication,
+                RowClass::Communication,
                 "vllm",
                 "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(RankData*)",
             ),
             (
-                Class::Communication,
+                RowClass::Communication,
                 "trtllm",
                 "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<4>()",
             ),
-            (Class::Communication, "hccl", "hccl::allreduce"),
+            (RowClass::Communication, "hccl", "hccl::allreduce"),
             (
-                Class::Communication,
+                RowClass::Communication,
                 "oneccl",
                 "oneccl_allreduce_small_kernel",
             ),
-            (Class::Communication, "by_name", "my_reduce_scatter_kernel"),
             (
-                Class::Computation,
+                RowClass::Communication,
+                "by_name",
+                "my_reduce_scatter_kernel",
+            ),
+            (
+                RowClass::Computation,
                 "reduction",
                 "void layer_norm_grad<BlockAllReduce<float>>()",
             ),
             (
-                Class::Computation,
+                RowClass::Computation,
                 "gemm",
                 "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n",
             ),
             (
-                Class::Computation,
+                RowClass::Computation,
                 "gemm",
                 "Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16",
             ),
             (
-                Class::Computation,
+                RowClass::Computation,
                 "attention",
                 "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64>>()",
             ),
             (
-                Class::Computation,
+                RowClass::Computation,
                 "elementwise",
                 "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor>()",
             ),
             (
-                Class::Computation,
+                RowClass::Computation,
                 "triton",
                 "triton_poi_fused_add_cos_sin_0",
             ),
             (
-                Class::Computation,
+                RowClass::Computation,
                 "triton",
                 "triton_poi_fused_all_reduce_0",
             ),
             (
-                Class::Computation,
+                RowClass::Computation,
                 "triton",
                 "triton_red_fused__to_copy_reduce_scatter_tensor_1",
             ),
-            (Class::Computation, "gemm", "diag_gemm_kernel"),
+            (RowClass::Computation, "gemm", "diag_gemm_kernel"),
             (
-                Class::Communication,
+                RowClass::Communication,
                 "triton_dist",
                 "kernel_consumer_ag_gemm_persistent",
             ),
-            (Class::Communication, "triton_dist", "gemm_rs"),
-            (Class::Computation, "other", "pe_exe"),
-            (Class::Memory, "dma", "dma_request"),
-            (Class::Other, "wait", "event_wait"),
-            (Class::Other, "event", "event_record"),
-            (Class::Memory, "copy", "__amd_rocclr_copyBuffer"),
+            (RowClass::Communication, "triton_dist", "gemm_rs"),
+            (RowClass::Computation, "other", "pe_exe"),
+            (RowClass::Memory, "dma", "dma_request"),
+            (RowClass::Other, "wait", "event_wait"),
+            (RowClass::Other, "event", "event_record"),
+            (RowClass::Memory, "copy", "__amd_rocclr_copyBuffer"),
         ] {
             assert_eq!(found(&rules, name), (class, label), "{name}");
         }
@@ -338,19 +344,20 @@ mod tests {
 
     #[test]
     fn rules_of_the_user_come_first() {
-        let rules =
-            Rules::with("# ours\n\n  communication  ours  ^ours_.* kernel$ \nmemory spill spill")
-                .expect("rules");
+        let rules = KernelRules::with(
+            "# ours\n\n  communication  ours  ^ours_.* kernel$ \nmemory spill spill",
+        )
+        .expect("rules");
         assert_eq!(
             found(&rules, "ours_gemm kernel"),
-            (Class::Communication, "ours")
+            (RowClass::Communication, "ours")
         );
-        assert_eq!(found(&rules, "spill_gemm"), (Class::Memory, "spill"));
+        assert_eq!(found(&rules, "spill_gemm"), (RowClass::Memory, "spill"));
     }
 
     #[test]
     fn a_wrong_rule_is_named() {
-        let error = |text| Rules::with(text).expect_err("refused").to_string();
+        let error = |text| KernelRules::with(text).expect_err("refused").to_string();
         assert!(error("\ncomputation gemm").starts_with("line 2: a rule is a class"));
         assert!(error("compute gemm x").contains("there is no class \"compute\""));
         assert!(

@@ -3,7 +3,7 @@
 //! An *instance* is an outermost op whose name contains the asked text; its sequence is the names of the device rows that calls
 //! inside it launched, in order of their starts. `device` is the sum of the rows' durations, `op` that of the ops'.
 
-use crate::rows::Rows;
+use crate::rows::ClassifiedRows;
 use etlink_model::NameId;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 
 /// All instances with one sequence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Sequence {
+pub struct KernelSequence {
     /// Name of the op.
     pub op: String,
     /// How many instances.
@@ -28,7 +28,7 @@ pub struct Sequence {
 }
 
 /// By falling device time. O(ops + rows).
-pub(crate) fn sequences(rows: &Rows<'_>, text: &str) -> Vec<Sequence> {
+pub(crate) fn kernel_sequences(rows: &ClassifiedRows<'_>, text: &str) -> Vec<KernelSequence> {
     let (trace, device) = (rows.trace, &rows.trace.device);
     let matches: Vec<bool> = device
         .names
@@ -63,7 +63,8 @@ pub(crate) fn sequences(rows: &Rows<'_>, text: &str) -> Vec<Sequence> {
             list.push(row);
         }
     }
-    let mut all: IndexMap<(NameId, Vec<NameId>), Sequence, FxBuildHasher> = IndexMap::default();
+    let mut all: IndexMap<(NameId, Vec<NameId>), KernelSequence, FxBuildHasher> =
+        IndexMap::default();
     for (op, list) in lists {
         let name = device.ops.name[op as usize];
         let found = all
@@ -87,33 +88,35 @@ pub(crate) fn sequences(rows: &Rows<'_>, text: &str) -> Vec<Sequence> {
             .collect::<Vec<_>>()
             .join(" | ")
     };
-    let named = |((op, list), found): ((NameId, Vec<NameId>), Sequence)| Sequence {
+    let named = |((op, list), found): ((NameId, Vec<NameId>), KernelSequence)| KernelSequence {
         op: device.names.get(op).to_owned(),
         names: names(&list),
         ..found
     };
-    sorted(all.into_iter().map(named).collect())
+    sort_sequences(all.into_iter().map(named).collect())
 }
 
 /// Of all ranks.
-pub(crate) fn sum<'a>(all: impl Iterator<Item = &'a Sequence>) -> Vec<Sequence> {
-    let mut sums: IndexMap<(&str, &str), Sequence, FxBuildHasher> = IndexMap::default();
+pub(crate) fn sum_sequences<'a>(
+    all: impl Iterator<Item = &'a KernelSequence>,
+) -> Vec<KernelSequence> {
+    let mut sums: IndexMap<(&str, &str), KernelSequence, FxBuildHasher> = IndexMap::default();
     for one in all {
-        let empty = || Sequence {
+        let empty = || KernelSequence {
             op: one.op.clone(),
             rows: one.rows,
             names: one.names.clone(),
-            ..Sequence::default()
+            ..KernelSequence::default()
         };
         let sum = sums.entry((&one.op, &one.names)).or_insert_with(empty);
         sum.count += one.count;
         sum.device_ns = sum.device_ns.saturating_add(one.device_ns);
         sum.op_ns = sum.op_ns.saturating_add(one.op_ns);
     }
-    sorted(sums.into_values().collect())
+    sort_sequences(sums.into_values().collect())
 }
 
-fn sorted(mut all: Vec<Sequence>) -> Vec<Sequence> {
+fn sort_sequences(mut all: Vec<KernelSequence>) -> Vec<KernelSequence> {
     all.sort_by(|a, b| {
         (Reverse(a.device_ns), Reverse(a.count), &a.op, &a.names).cmp(&(
             Reverse(b.device_ns),

@@ -9,7 +9,7 @@
 //! last one's end.
 
 use crate::breakdown::DeviceTime;
-use crate::rows::Rows;
+use crate::rows::ClassifiedRows;
 use etlink_link::NoLaunch;
 use etlink_link::ranks::RankSteps;
 use etlink_model::DeviceTrace;
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 /// One step, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Step {
+pub struct StepTime {
     /// Name of the annotation.
     pub name: String,
     /// Start, ns since the origin of the trace.
@@ -47,12 +47,12 @@ pub struct Step {
 }
 
 /// In order of time. O(ops + rows · log rows).
-pub(crate) fn steps(rows: &Rows<'_>) -> Vec<Step> {
-    let mut steps = found(&rows.trace.device);
+pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
+    let mut steps = trace_steps(&rows.trace.device);
     let mut of_step: Vec<Vec<usize>> = vec![vec![]; steps.len()];
     let mut open: Vec<usize> = vec![];
     let mut next = 0;
-    for (called, row) in launched(rows, !steps.is_empty()) {
+    for (called, row) in launched_rows(rows, !steps.is_empty()) {
         let begun = steps.partition_point(|step| step.start_ns <= called);
         open.extend(next..begun);
         next = begun;
@@ -68,13 +68,13 @@ pub(crate) fn steps(rows: &Rows<'_>) -> Vec<Step> {
     of_step.iter_mut().for_each(|list| list.sort_unstable());
     for (step, list) in steps.iter_mut().zip(of_step) {
         step.rows = list.len() as u64;
-        step.take(&DeviceTime::of(rows, list.into_iter()));
+        step.set_device_time(&DeviceTime::from_rows(rows, list.into_iter()));
     }
     steps
 }
 
 /// When rows were launched, in that order.
-fn launched(rows: &Rows<'_>, wanted: bool) -> Vec<(i64, usize)> {
+fn launched_rows(rows: &ClassifiedRows<'_>, wanted: bool) -> Vec<(i64, usize)> {
     let trace = rows.trace;
     let call = |row: usize| {
         trace.row_call[row]
@@ -88,12 +88,12 @@ fn launched(rows: &Rows<'_>, wanted: bool) -> Vec<(i64, usize)> {
     all
 }
 
-impl Step {
+impl StepTime {
     fn end_ns(&self) -> i64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
-    fn take(&mut self, time: &DeviceTime) {
+    fn set_device_time(&mut self, time: &DeviceTime) {
         (self.device_start_ns, self.device_window_ns) = (time.start_ns, time.window_ns);
         (self.computation_ns, self.exposed_communication_ns) =
             (time.computation_ns, time.exposed_communication_ns);
@@ -104,7 +104,7 @@ impl Step {
 }
 
 /// The steps of a trace, without what devices did for them, in order of time.
-pub(crate) fn found(device: &DeviceTrace) -> Vec<Step> {
+pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
     let all = RankSteps::all_of(device);
     let are = |prefix: &str| {
         all.first()
@@ -113,7 +113,7 @@ pub(crate) fn found(device: &DeviceTrace) -> Vec<Step> {
     let contexts = if are("ProfilerStep#") {
         vec![]
     } else {
-        named(device, "execute_context_")
+        annotations_named(device, "execute_context_")
     };
     if !contexts.is_empty() {
         return contexts;
@@ -125,35 +125,35 @@ pub(crate) fn found(device: &DeviceTrace) -> Vec<Step> {
         Some(&all[..])
     };
     let base = device.header.base_ns;
-    let step = |step: &etlink_link::ranks::StepSpan| Step {
+    let step = |step: &etlink_link::ranks::StepSpan| StepTime {
         name: step.name.clone(),
         start_ns: step.start_ns.saturating_sub(base),
         duration_ns: step.end_ns.saturating_sub(step.start_ns),
-        ..Step::default()
+        ..StepTime::default()
     };
-    let mut steps: Vec<Step> = whole.unwrap_or_default().iter().map(step).collect();
+    let mut steps: Vec<StepTime> = whole.unwrap_or_default().iter().map(step).collect();
     steps.sort_by_key(|step| (step.start_ns, std::cmp::Reverse(step.duration_ns)));
     steps
 }
 
 /// Annotations whose names begin so, by start; of nested ones the outermost.
-fn named(device: &DeviceTrace, prefix: &str) -> Vec<Step> {
+fn annotations_named(device: &DeviceTrace, prefix: &str) -> Vec<StepTime> {
     let names: Vec<bool> = device
         .names
         .iter()
         .map(|name| name.starts_with(prefix))
         .collect();
     let ops = &device.ops;
-    let mut steps: Vec<Step> = vec![];
+    let mut steps: Vec<StepTime> = vec![];
     for op in (0..ops.len()).filter(|op| names[ops.name[*op].index()]) {
         let start_ns = ops.start[op].0;
         if steps.last().is_none_or(|last| last.end_ns() <= start_ns) {
             let name = device.names.get(ops.name[op]).to_owned();
-            steps.push(Step {
+            steps.push(StepTime {
                 name,
                 start_ns,
                 duration_ns: ops.duration[op].0,
-                ..Step::default()
+                ..StepTime::default()
             });
         }
     }

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 /// What makes a row of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Group {
+pub enum TopGroup {
     /// Each name.
     #[default]
     Name,
@@ -41,7 +41,7 @@ pub enum Group {
 #[derive(Clone, Copy, Default)]
 pub struct Options<'t> {
     /// What makes a row of its own.
-    pub group: Group,
+    pub group: TopGroup,
     /// Give frames of the Python stack rows too.
     pub python: bool,
     /// Input shapes of ops, where the device trace was recorded without.
@@ -50,11 +50,11 @@ pub struct Options<'t> {
 
 /// The table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Top {
+pub struct KeyAverages {
     /// What PyTorch calls the device: `CUDA`, `XPU`, `MTIA`, `HPU`.
     pub device: &'static str,
     /// In order of their first event.
-    pub rows: Vec<Row>,
+    pub rows: Vec<KeyAverage>,
     /// Sum of the rows' self time on the host, ns.
     pub self_host_ns: i64,
     /// Sum of the device rows' time, user annotations left out, ns.
@@ -69,7 +69,7 @@ pub struct Top {
 
 /// All events that bear one name, or one name with shapes or a stack. Times are ns, sizes bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct KeyAverage {
     /// Name; `ProfilerStep*` for all steps.
     pub name: String,
     /// Rows of a device, not ranges of the host.
@@ -106,7 +106,7 @@ pub struct Row {
 
 /// What to sort by, the most first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum TopOrder {
     /// Own time on the device.
     SelfDevice,
     /// Time on the device.
@@ -119,16 +119,16 @@ pub enum By {
     Count,
 }
 
-impl Top {
+impl KeyAverages {
     /// Sorts the rows, equal ones in the order of their first events. O(rows log rows).
-    pub fn sort(&mut self, by: By) {
+    pub fn sort(&mut self, by: TopOrder) {
         self.rows.sort_by_key(|row| {
             std::cmp::Reverse(match by {
-                By::SelfDevice => row.self_device_ns,
-                By::Device => row.device_ns,
-                By::SelfHost => row.self_host_ns,
-                By::Host => row.host_ns,
-                By::Count => i64::try_from(row.count).unwrap_or(i64::MAX),
+                TopOrder::SelfDevice => row.self_device_ns,
+                TopOrder::Device => row.device_ns,
+                TopOrder::SelfHost => row.self_host_ns,
+                TopOrder::Host => row.host_ns,
+                TopOrder::Count => i64::try_from(row.count).unwrap_or(i64::MAX),
             })
         });
     }
@@ -152,31 +152,31 @@ impl Top {
 }
 
 /// Sums up a trace.
-pub fn top(trace: &DeviceTrace, options: Options<'_>) -> Top {
-    let mut ranges = ranges::ranges(trace);
-    ranges::settle(&mut ranges);
-    let names = ranges::Keys::new(&trace.names);
-    let mut tree = tree::Tree::new(&ranges, trace.threads.len());
+pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
+    let mut ranges = ranges::host_ranges(trace);
+    ranges::end_unfinished(&mut ranges);
+    let names = ranges::RowNames::new(&trace.names);
+    let mut tree = tree::RangeTree::new(&ranges, trace.threads.len());
     let stacks = match options.group {
-        Group::Stack(depth) => stacks::stacks(trace, &ranges, &tree, depth),
-        Group::Name | Group::Shape => stacks::Stacks::default(),
+        TopGroup::Stack(depth) => stacks::python_stacks(trace, &ranges, &tree, depth),
+        TopGroup::Name | TopGroup::Shape => stacks::PythonStacks::default(),
     };
-    let mut launched = device::launched(trace, &ranges);
+    let mut launched = device::launched_time(trace, &ranges);
     tree.merge(&ranges, &names, &mut launched);
-    let memory = memory::Memory::new(trace);
+    let memory = memory::MemoryEvents::new(trace);
     let figures = tree.figures(&ranges, &launched, &memory);
-    let mut rows = rows::Rows::new(trace, names, options);
+    let mut rows = rows::KeyAverageRows::new(trace, names, options);
     rows.add_host(&ranges, &figures, &stacks);
     rows.add_device();
     rows.add_memory(&memory, &ranges);
-    let steps = crate::steps::found(trace);
+    let steps = crate::steps::trace_steps(trace);
     let step_name = steps.first().map_or("", |step| {
         step.name
             .split(|c: char| c.is_ascii_digit())
             .next()
             .unwrap_or_default()
     });
-    Top {
+    KeyAverages {
         steps: steps.len() as u64,
         step_name: step_name.to_owned(),
         ..rows.finish()

@@ -11,7 +11,7 @@ use etlink_chakra::{RankAgreement, TracePart, WriteOptions, WriteSummary, et, et
 use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, TensorEdges};
 use etlink_model::{Anomalies, DeviceTrace, HostTrace, Severity};
-use etlink_report::perfetto::Member;
+use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -181,7 +181,7 @@ pub fn write_out(
 pub fn write_member(
     trace: &LinkedTrace,
     job: &LinkJob,
-    member: &Member<'_>,
+    member: &TimelineRank<'_>,
     progress: &Progress,
     linked: &mut JobReport,
 ) -> Result<Piece> {

@@ -53,10 +53,10 @@ pub enum Format {
 
 impl Format {
     /// How a trace for Perfetto is written; none for other formats.
-    pub fn for_perfetto(self) -> Option<etlink_report::perfetto::Format> {
+    pub fn for_perfetto(self) -> Option<etlink_report::perfetto::TimelineFormat> {
         match self {
-            Format::Perfetto => Some(etlink_report::perfetto::Format::Json),
-            Format::Pftrace => Some(etlink_report::perfetto::Format::Protobuf),
+            Format::Perfetto => Some(etlink_report::perfetto::TimelineFormat::Json),
+            Format::Pftrace => Some(etlink_report::perfetto::TimelineFormat::Protobuf),
             Format::Et | Format::Json => None,
         }
     }

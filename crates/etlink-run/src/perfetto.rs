@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use etlink_link::LinkedTrace;
 use etlink_model::DurationNs;
 use etlink_replay::{ReplayGraph, ReplayRun, ReplaySettings};
-use etlink_report::perfetto::{self, Format, Member, Step, Summary};
+use etlink_report::perfetto::{self, CriticalStep, TimelineFormat, TimelineRank, TimelineSummary};
 
 /// Runs the graph as it is, and writes. Also the stored size, bytes.
 pub fn of_linked(trace: &LinkedTrace, target: &Target) -> Result<(PerfettoCounts, u64)> {
@@ -23,26 +23,26 @@ pub fn of_run(
 ) -> Result<(PerfettoCounts, u64)> {
     let path = path(graph, run);
     let (summary, stored) =
-        target.write(|mut out| perfetto::write(trace, &path, format(target), &mut out))?;
+        target.write(|mut out| perfetto::write_trace(trace, &path, format(target), &mut out))?;
     Ok((shown(summary), stored))
 }
 
 /// Writes a rank's part of the file of all ranks.
 pub fn of_member(
     trace: &LinkedTrace,
-    member: &Member<'_>,
+    member: &TimelineRank<'_>,
     target: &Target,
 ) -> Result<(PerfettoCounts, Piece)> {
     let (graph, run) = run(trace, target)?;
     let path = path(&graph, &run);
     let (summary, piece) = target
-        .piece(|mut out| perfetto::write_member(trace, &path, member, format(target), &mut out))?;
+        .piece(|mut out| perfetto::write_rank(trace, &path, member, format(target), &mut out))?;
     Ok((shown(summary), piece))
 }
 
 /// What the target is; other formats do not come here.
-fn format(target: &Target) -> Format {
-    target.format.for_perfetto().unwrap_or(Format::Json)
+fn format(target: &Target) -> TimelineFormat {
+    target.format.for_perfetto().unwrap_or(TimelineFormat::Json)
 }
 
 fn run(trace: &LinkedTrace, target: &Target) -> Result<(ReplayGraph, ReplayRun)> {
@@ -52,14 +52,14 @@ fn run(trace: &LinkedTrace, target: &Target) -> Result<(ReplayGraph, ReplayRun)>
     Ok((graph, run))
 }
 
-fn path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<Step> {
+fn path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<CriticalStep> {
     etlink_replay::critical_path(graph, run)
         .iter()
         .map(|step| of_step(graph, run, step))
         .collect()
 }
 
-fn shown(summary: Summary) -> PerfettoCounts {
+fn shown(summary: TimelineSummary) -> PerfettoCounts {
     PerfettoCounts {
         slices: summary.slices,
         arrows: summary.arrows,
@@ -67,11 +67,11 @@ fn shown(summary: Summary) -> PerfettoCounts {
     }
 }
 
-fn of_step(graph: &ReplayGraph, run: &ReplayRun, step: &etlink_replay::PathStep) -> Step {
+fn of_step(graph: &ReplayGraph, run: &ReplayRun, step: &etlink_replay::PathStep) -> CriticalStep {
     let [cause, delay_cause] = step.causes(graph).map(etlink_replay::PathCause::name);
     let node = step.node as usize;
     let (start, duration) = (run.start[node], run.duration[node]);
-    Step {
+    CriticalStep {
         node: step.node,
         start,
         duration,

@@ -1,6 +1,6 @@
 //! Communication, with what the traces say of it.
 
-use crate::columns::{Columns, known, some};
+use crate::columns::{ColumnSet, known_number, non_empty};
 use crate::{Error, events, nodes};
 use arrow_array::RecordBatch;
 use etlink_link::{CollectiveRef, LinkedTrace, Node, NodeKind};
@@ -10,129 +10,146 @@ use std::ops::Range;
 type Found<'t> = (u32, Node, CollectiveRef<'t>);
 
 /// The collectives among some nodes; of a collective that is cut in slices the first.
-pub(crate) fn batch(
+pub(crate) fn collectives_batch(
     trace: &LinkedTrace,
     places: Range<usize>,
-    mut columns: Columns,
+    mut columns: ColumnSet,
 ) -> Result<RecordBatch, Error> {
-    let all: Vec<Found<'_>> = places.filter_map(|place| found(trace, place)).collect();
+    let all: Vec<Found<'_>> = places
+        .filter_map(|place| find_collective(trace, place))
+        .collect();
     columns
-        .number("node", all.iter().map(|(place, ..)| Some(*place)))
-        .number(
+        .add_number("node", all.iter().map(|(place, ..)| Some(*place)))
+        .add_number(
             "event",
-            all.iter().map(|(_, node, _)| nodes::event(trace, node)),
+            all.iter()
+                .map(|(_, node, _)| nodes::node_event(trace, node)),
         )
-        .flag(
+        .add_flag(
             "on_device",
             all.iter().map(|(_, node, _)| Some(node.on_device)),
         )
-        .signed(
+        .add_signed(
             "start_ns",
             all.iter()
-                .map(|(_, node, _)| Some(events::epoch(trace, node.start))),
+                .map(|(_, node, _)| Some(events::unix_ns(trace, node.start))),
         )
-        .signed(
+        .add_signed(
             "duration_ns",
             all.iter().map(|(_, node, _)| Some(node.duration.0)),
         );
-    sizes(&all, &mut columns);
-    group(&all, &mut columns);
+    add_sizes(&all, &mut columns);
+    add_group(&all, &mut columns);
     columns.finish()
 }
 
-fn found(trace: &LinkedTrace, place: usize) -> Option<Found<'_>> {
+fn find_collective(trace: &LinkedTrace, place: usize) -> Option<Found<'_>> {
     let node = Some(trace.nodes.get(place))
         .filter(|node| node.kind == NodeKind::Collective && node.first)?;
     Some((u32::try_from(place).ok()?, node, trace.collective(&node)?))
 }
 
-fn sizes(all: &[Found<'_>], columns: &mut Columns) {
-    let bytes = |found: &CollectiveRef<'_>, elements: u64| {
-        dtype_bytes(found.names.get(found.record.dtype)).map(|each| elements.saturating_mul(each))
-    };
+fn add_sizes(all: &[Found<'_>], columns: &mut ColumnSet) {
     columns
-        .text(
+        .add_text(
             "kind",
             all.iter().map(|(.., found)| Some(found.kind().name())),
         )
-        .text(
+        .add_text(
             "name",
-            all.iter().map(|(.., found)| text(found, found.record.name)),
+            all.iter()
+                .map(|(.., found)| non_empty_text(found, found.record.name)),
         )
-        .text(
+        .add_text(
             "dtype",
             all.iter()
-                .map(|(.., found)| text(found, found.record.dtype)),
+                .map(|(.., found)| non_empty_text(found, found.record.dtype)),
         )
-        .unsigned(
+        .add_unsigned(
             "in_elements",
             all.iter().map(|(.., found)| Some(found.record.in_elements)),
         )
-        .unsigned(
+        .add_unsigned(
             "out_elements",
             all.iter()
                 .map(|(.., found)| Some(found.record.out_elements)),
         )
-        .unsigned(
+        .add_unsigned(
             "in_bytes",
             all.iter()
-                .map(|(.., found)| bytes(found, found.record.in_elements)),
+                .map(|(.., found)| bytes_of_elements(found, found.record.in_elements)),
         )
-        .unsigned(
+        .add_unsigned(
             "out_bytes",
             all.iter()
-                .map(|(.., found)| bytes(found, found.record.out_elements)),
+                .map(|(.., found)| bytes_of_elements(found, found.record.out_elements)),
         )
-        .text(
+        .add_text(
             "in_split",
             all.iter()
-                .map(|(.., found)| text(found, found.record.in_split)),
+                .map(|(.., found)| non_empty_text(found, found.record.in_split)),
         )
-        .text(
+        .add_text(
             "out_split",
             all.iter()
-                .map(|(.., found)| text(found, found.record.out_split)),
+                .map(|(.., found)| non_empty_text(found, found.record.out_split)),
         )
-        .flag(
+        .add_flag(
             "asynchronous",
             all.iter()
                 .map(|(.., found)| Some(found.record.asynchronous)),
         );
 }
 
-/// `seq` is the number of the collective in its group: with `group_ranks` it tells which of other ranks are the same.
-fn group(all: &[Found<'_>], columns: &mut Columns) {
+/// `None` of a type whose size is unknown.
+fn bytes_of_elements(found: &CollectiveRef<'_>, elements: u64) -> Option<u64> {
+    let each = dtype_bytes(found.names.get(found.record.dtype))?;
+    Some(elements.saturating_mul(each))
+}
+
+/// `seq` is the number of the collective in its group: collectives of several ranks with one
+/// `group_ranks` and one `seq` are the same.
+fn add_group(all: &[Found<'_>], columns: &mut ColumnSet) {
     columns
-        .text(
+        .add_text(
             "group_name",
             all.iter()
-                .map(|(.., found)| text(found, found.record.group_name)),
+                .map(|(.., found)| non_empty_text(found, found.record.group_name)),
         )
-        .text(
+        .add_text(
             "group_desc",
             all.iter()
-                .map(|(.., found)| text(found, found.record.group_desc)),
+                .map(|(.., found)| non_empty_text(found, found.record.group_desc)),
         )
-        .text(
+        .add_text(
             "group_ranks",
             all.iter()
-                .map(|(.., found)| text(found, found.record.group_ranks)),
+                .map(|(.., found)| non_empty_text(found, found.record.group_ranks)),
         )
-        .unsigned(
+        .add_unsigned(
             "group_size",
             all.iter()
                 .map(|(.., found)| Some(found.record.group_size).filter(|size| *size > 0)),
         )
-        .signed("seq", all.iter().map(|(.., found)| known(found.record.seq)))
-        .signed("src", all.iter().map(|(.., found)| known(found.record.src)))
-        .signed("dst", all.iter().map(|(.., found)| known(found.record.dst)))
-        .text(
+        .add_signed(
+            "seq",
+            all.iter().map(|(.., found)| known_number(found.record.seq)),
+        )
+        .add_signed(
+            "src",
+            all.iter().map(|(.., found)| known_number(found.record.src)),
+        )
+        .add_signed(
+            "dst",
+            all.iter().map(|(.., found)| known_number(found.record.dst)),
+        )
+        .add_text(
             "comms_id",
             all.iter()
-                .map(|(.., found)| text(found, found.record.comms_id)),
+                .map(|(.., found)| non_empty_text(found, found.record.comms_id)),
         );
 }
 
-fn text<'t>(found: &CollectiveRef<'t>, name: NameId) -> Option<&'t str> {
-    some(found.names.get(name))
+fn non_empty_text<'t>(found: &CollectiveRef<'t>, name: NameId) -> Option<&'t str> {
+    non_empty(found.names.get(name))
 }

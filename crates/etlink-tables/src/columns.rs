@@ -8,20 +8,20 @@ use arrow_array::{
 use std::sync::Arc;
 
 /// Columns of one batch, `rank` first.
-pub(crate) struct Columns {
+pub(crate) struct ColumnSet {
     rank: Option<i64>,
     named: Vec<(&'static str, ArrayRef)>,
 }
 
-impl Columns {
-    pub(crate) fn new(rank: Option<i64>) -> Columns {
-        Columns {
+impl ColumnSet {
+    pub(crate) fn new(rank: Option<i64>) -> ColumnSet {
+        ColumnSet {
             rank,
             named: vec![],
         }
     }
 
-    pub(crate) fn signed(
+    pub(crate) fn add_signed(
         &mut self,
         name: &'static str,
         values: impl Iterator<Item = Option<i64>>,
@@ -29,7 +29,7 @@ impl Columns {
         self.add(name, Arc::new(values.collect::<Int64Array>()))
     }
 
-    pub(crate) fn unsigned(
+    pub(crate) fn add_unsigned(
         &mut self,
         name: &'static str,
         values: impl Iterator<Item = Option<u64>>,
@@ -37,7 +37,7 @@ impl Columns {
         self.add(name, Arc::new(values.collect::<UInt64Array>()))
     }
 
-    pub(crate) fn number(
+    pub(crate) fn add_number(
         &mut self,
         name: &'static str,
         values: impl Iterator<Item = Option<u32>>,
@@ -45,7 +45,7 @@ impl Columns {
         self.add(name, Arc::new(values.collect::<UInt32Array>()))
     }
 
-    pub(crate) fn flag(
+    pub(crate) fn add_flag(
         &mut self,
         name: &'static str,
         values: impl Iterator<Item = Option<bool>>,
@@ -53,7 +53,7 @@ impl Columns {
         self.add(name, Arc::new(values.collect::<BooleanArray>()))
     }
 
-    pub(crate) fn text<'v>(
+    pub(crate) fn add_text<'v>(
         &mut self,
         name: &'static str,
         values: impl Iterator<Item = Option<&'v str>>,
@@ -82,11 +82,11 @@ impl Columns {
 }
 
 /// `None` for -1, by which the traces' tables say that a number is not known.
-pub(crate) fn known(value: i64) -> Option<i64> {
+pub(crate) fn known_number(value: i64) -> Option<i64> {
     Some(value).filter(|value| *value != -1)
 }
 
 /// `None` for an empty text.
-pub(crate) fn some(text: &str) -> Option<&str> {
+pub(crate) fn non_empty(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }

@@ -1,17 +1,17 @@
 //! Reasons to wait.
 
 use crate::Error;
-use crate::columns::Columns;
+use crate::columns::ColumnSet;
 use arrow_array::RecordBatch;
 use etlink_link::LinkedTrace;
 use std::ops::Range;
 
 /// The edges to some nodes. `slack_ns` is the time from the end of `from_node` to the start of `to_node`: the decisive
 /// reason has the least.
-pub(crate) fn batch(
+pub(crate) fn edges_batch(
     trace: &LinkedTrace,
     nodes: Range<usize>,
-    mut columns: Columns,
+    mut columns: ColumnSet,
 ) -> Result<RecordBatch, Error> {
     let of = |node: usize| trace.edges.deps(node).iter();
     let edges = || nodes.clone().flat_map(of);
@@ -20,11 +20,11 @@ pub(crate) fn batch(
         (to.start - (from.start + from.duration)).0
     };
     columns
-        .number("from_node", edges().map(|edge| Some(edge.from)))
-        .number("to_node", edges().map(|edge| Some(edge.to)))
-        .text("kind", edges().map(|edge| Some(edge.kind.name())))
-        .flag("inferred", edges().map(|edge| Some(edge.inferred)))
-        .signed(
+        .add_number("from_node", edges().map(|edge| Some(edge.from)))
+        .add_number("to_node", edges().map(|edge| Some(edge.to)))
+        .add_text("kind", edges().map(|edge| Some(edge.kind.name())))
+        .add_flag("inferred", edges().map(|edge| Some(edge.inferred)))
+        .add_signed(
             "slack_ns",
             edges().map(|edge| Some(slack(edge.from, edge.to))),
         )

@@ -1,159 +1,142 @@
 //! What the traces recorded. Events are numbered: ops and annotations, then calls, device rows, synchronisation rows, each by start.
 
 use crate::Error;
-use crate::columns::{Columns, known, some};
+use crate::columns::{ColumnSet, known_number, non_empty};
 use arrow_array::RecordBatch;
 use etlink_link::{LinkedTrace, MatchRule, NoLaunch};
-use etlink_model::{
-    Correlation, DeviceQueue, DurationNs, HostIdx, NameId, RowKind, TimeNs, TrackLabel,
-};
+use etlink_model::{DeviceQueue, DurationNs, HostIdx, HostTrace, RowKind, TimeNs, TrackLabel};
 use std::ops::Range;
 
 /// An event by its table.
 #[derive(Clone, Copy)]
-enum Event {
+enum EventRow {
     Op(usize),
     Call(usize),
     Row(usize),
     Sync(usize),
 }
 
-pub(crate) fn count(trace: &LinkedTrace) -> usize {
+pub(crate) fn event_count(trace: &LinkedTrace) -> usize {
     let device = &trace.device;
     device.ops.len() + device.calls.len() + device.rows.len() + device.syncs.len()
 }
 
 /// The event of a call.
-pub(crate) fn of_call(trace: &LinkedTrace, call: u32) -> u32 {
-    number(trace.device.ops.len()) + call
+pub(crate) fn call_event(trace: &LinkedTrace, call: u32) -> u32 {
+    event_number(trace.device.ops.len()) + call
 }
 
 /// The event of a device row.
-pub(crate) fn of_row(trace: &LinkedTrace, row: u32) -> u32 {
-    number(trace.device.ops.len() + trace.device.calls.len()) + row
+pub(crate) fn row_event(trace: &LinkedTrace, row: u32) -> u32 {
+    event_number(trace.device.ops.len() + trace.device.calls.len()) + row
 }
 
-fn number(place: usize) -> u32 {
+fn event_number(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }
 
-fn at(trace: &LinkedTrace, place: usize) -> Event {
+fn event_at(trace: &LinkedTrace, place: usize) -> EventRow {
     let device = &trace.device;
     let (calls, rows) = (device.ops.len(), device.ops.len() + device.calls.len());
     let syncs = rows + device.rows.len();
     match place {
-        op if op < calls => Event::Op(op),
-        call if call < rows => Event::Call(call - calls),
-        row if row < syncs => Event::Row(row - rows),
-        sync => Event::Sync(sync - syncs),
+        op if op < calls => EventRow::Op(op),
+        call if call < rows => EventRow::Call(call - calls),
+        row if row < syncs => EventRow::Row(row - rows),
+        sync => EventRow::Sync(sync - syncs),
     }
 }
 
 /// An instant since the Unix epoch, ns.
-pub(crate) fn epoch(trace: &LinkedTrace, time: TimeNs) -> i64 {
+pub(crate) fn unix_ns(trace: &LinkedTrace, time: TimeNs) -> i64 {
     trace.device.header.base_ns.saturating_add(time.0)
 }
 
-pub(crate) fn batch(
+pub(crate) fn events_batch(
     trace: &LinkedTrace,
     places: Range<usize>,
-    mut columns: Columns,
+    mut columns: ColumnSet,
 ) -> Result<RecordBatch, Error> {
-    let events: Vec<Event> = places.clone().map(|place| at(trace, place)).collect();
-    columns.number("event", places.map(|place| Some(number(place))));
-    what(trace, &events, &mut columns);
-    ids(trace, &events, &mut columns);
-    of_ops(trace, &events, &mut columns);
-    of_rows(trace, &events, &mut columns);
+    let events: Vec<EventRow> = places.clone().map(|place| event_at(trace, place)).collect();
+    columns.add_number("event", places.map(|place| Some(event_number(place))));
+    add_names_and_times(trace, &events, &mut columns);
+    add_references(trace, &events, &mut columns);
+    add_op_columns(trace, &events, &mut columns);
+    add_row_columns(trace, &events, &mut columns);
     columns.finish()
 }
 
-fn what(trace: &LinkedTrace, events: &[Event], columns: &mut Columns) {
+fn add_names_and_times(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
     let device = &trace.device;
-    let name = |event: &Event| match *event {
-        Event::Op(op) => device.ops.name[op],
-        Event::Call(call) => device.calls.name[call],
-        Event::Row(row) => device.rows.name[row],
-        Event::Sync(sync) => device.syncs.name[sync],
-    };
-    let category = |event: &Event| match *event {
-        Event::Row(row) => some(device.names.get(device.rows.category[row])),
+    let names = events.iter().map(|event| match *event {
+        EventRow::Op(op) => device.ops.name[op],
+        EventRow::Call(call) => device.calls.name[call],
+        EventRow::Row(row) => device.rows.name[row],
+        EventRow::Sync(sync) => device.syncs.name[sync],
+    });
+    let categories = events.iter().map(|event| match *event {
+        EventRow::Row(row) => non_empty(device.names.get(device.rows.category[row])),
         _ => None,
-    };
+    });
+    let kinds = events.iter().map(|event| Some(event_kind(trace, *event)));
+    let spans = || events.iter().map(|event| event_span(trace, *event));
     columns
-        .text("kind", events.iter().map(|event| Some(kind(trace, *event))))
-        .text("category", events.iter().map(category))
-        .text(
-            "name",
-            events
-                .iter()
-                .map(|event| Some(device.names.get(name(event)))),
-        )
-        .signed(
+        .add_text("kind", kinds)
+        .add_text("category", categories)
+        .add_text("name", names.map(|name| Some(device.names.get(name))))
+        .add_signed(
             "start_ns",
-            events
-                .iter()
-                .map(|event| Some(epoch(trace, span(trace, *event).0))),
+            spans().map(|(start, _)| Some(unix_ns(trace, start))),
         )
-        .signed(
-            "duration_ns",
-            events.iter().map(|event| Some(span(trace, *event).1.0)),
-        );
-    threads(trace, columns, || {
+        .add_signed("duration_ns", spans().map(|(_, duration)| Some(duration.0)));
+    add_threads(trace, columns, || {
         events.iter().map(|event| match *event {
-            Event::Op(op) => Some(device.ops.thread[op].index()),
-            Event::Call(call) => Some(device.calls.thread[call].index()),
+            EventRow::Op(op) => Some(device.ops.thread[op].index()),
+            EventRow::Call(call) => Some(device.calls.thread[call].index()),
             _ => None,
         })
     });
-    queues(columns, || {
+    add_queues(columns, || {
         events.iter().map(|event| match *event {
-            Event::Row(row) => device.queues.get(device.rows.queue[row].index()),
-            Event::Sync(sync) => device.queues.get(device.syncs.queue[sync].index()),
+            EventRow::Row(row) => device.queues.get(device.rows.queue[row].index()),
+            EventRow::Sync(sync) => device.queues.get(device.syncs.queue[sync].index()),
             _ => None,
         })
     });
 }
 
-fn kind(trace: &LinkedTrace, event: Event) -> &'static str {
+fn event_kind(trace: &LinkedTrace, event: EventRow) -> &'static str {
     let device = &trace.device;
     match event {
-        Event::Op(op) if device.ops.annotation[op] => "annotation",
-        Event::Op(_) => "op",
-        Event::Call(_) => "call",
-        Event::Row(row) => match device.rows.kind[row] {
+        EventRow::Op(op) if device.ops.annotation[op] => "annotation",
+        EventRow::Op(_) => "op",
+        EventRow::Call(_) => "call",
+        EventRow::Row(row) => match device.rows.kind[row] {
             RowKind::Kernel => "kernel",
             RowKind::Memcpy => "memcpy",
             RowKind::Memset => "memset",
         },
-        Event::Sync(_) => "sync",
+        EventRow::Sync(_) => "sync",
     }
 }
 
-fn span(trace: &LinkedTrace, event: Event) -> (TimeNs, DurationNs) {
+fn event_span(trace: &LinkedTrace, event: EventRow) -> (TimeNs, DurationNs) {
     let device = &trace.device;
     match event {
-        Event::Op(op) => (device.ops.start[op], device.ops.duration[op]),
-        Event::Call(call) => (device.calls.start[call], device.calls.duration[call]),
-        Event::Row(row) => (device.rows.start[row], device.rows.duration[row]),
-        Event::Sync(sync) => (device.syncs.start[sync], device.syncs.duration[sync]),
+        EventRow::Op(op) => (device.ops.start[op], device.ops.duration[op]),
+        EventRow::Call(call) => (device.calls.start[call], device.calls.duration[call]),
+        EventRow::Row(row) => (device.rows.start[row], device.rows.duration[row]),
+        EventRow::Sync(sync) => (device.syncs.start[sync], device.syncs.duration[sync]),
     }
 }
 
 /// `pid` and `tid` of threads, and both as text where they are no numbers.
-pub(crate) fn threads<I: Iterator<Item = Option<usize>>>(
+pub(crate) fn add_threads<I: Iterator<Item = Option<usize>>>(
     trace: &LinkedTrace,
-    columns: &mut Columns,
+    columns: &mut ColumnSet,
     threads: impl Fn() -> I,
 ) {
     let all = &trace.device.threads;
-    let number = |label: TrackLabel| {
-        if let TrackLabel::Int(number) = label {
-            Some(number)
-        } else {
-            None
-        }
-    };
     let labels: Vec<String> = all
         .iter()
         .map(|thread| {
@@ -165,29 +148,43 @@ pub(crate) fn threads<I: Iterator<Item = Option<usize>>>(
         })
         .collect();
     columns
-        .text(
+        .add_text(
             "thread",
             threads().map(|thread| labels.get(thread?).map(String::as_str)),
         )
-        .signed("pid", threads().map(|thread| number(all.get(thread?)?.pid)))
-        .signed("tid", threads().map(|thread| number(all.get(thread?)?.tid)));
+        .add_signed(
+            "pid",
+            threads().map(|thread| integer_label(all.get(thread?)?.pid)),
+        )
+        .add_signed(
+            "tid",
+            threads().map(|thread| integer_label(all.get(thread?)?.tid)),
+        );
+}
+
+/// Kineto writes names such as `"Spans"` where a number is meant.
+fn integer_label(label: TrackLabel) -> Option<i64> {
+    match label {
+        TrackLabel::Int(number) => Some(number),
+        TrackLabel::Text(_) => None,
+    }
 }
 
 /// `device`, `context` and `stream` of queues.
-pub(crate) fn queues<'t, I: Iterator<Item = Option<&'t DeviceQueue>>>(
-    columns: &mut Columns,
+pub(crate) fn add_queues<'t, I: Iterator<Item = Option<&'t DeviceQueue>>>(
+    columns: &mut ColumnSet,
     queues: impl Fn() -> I,
 ) {
     columns
-        .signed(
+        .add_signed(
             "device",
             queues().map(|queue| queue.map(|queue| queue.device)),
         )
-        .signed(
+        .add_signed(
             "context",
             queues().map(|queue| queue.map(|queue| queue.context)),
         )
-        .signed(
+        .add_signed(
             "stream",
             queues().map(|queue| queue.map(|queue| queue.stream)),
         );
@@ -195,103 +192,101 @@ pub(crate) fn queues<'t, I: Iterator<Item = Option<&'t DeviceQueue>>>(
 
 /// How events refer to each other: `parent` is the op around an op or call and the op that a device row is of, `launch` the call
 /// that caused a device row.
-fn ids(trace: &LinkedTrace, events: &[Event], columns: &mut Columns) {
+fn add_references(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
     let device = &trace.device;
-    let correlation = |event: &Event| match *event {
-        Event::Op(_) => Correlation::NONE,
-        Event::Call(call) => device.calls.correlation[call],
-        Event::Row(row) => device.rows.correlation[row],
-        Event::Sync(sync) => device.syncs.correlation[sync],
-    };
-    let external = |event: &Event| match *event {
-        Event::Op(op) => known(device.ops.external_id[op]),
-        Event::Call(call) => known(device.calls.external_id[call]),
-        Event::Row(row) => known(device.rows.external_id[row]),
-        Event::Sync(_) => None,
-    };
-    let parent = |event: &Event| match *event {
-        Event::Op(op) => trace.op_parent[op].get(),
-        Event::Call(call) => trace.call_op[call].get(),
-        Event::Row(row) => trace.row_op[row].get(),
-        Event::Sync(_) => None,
-    };
-    let launch = |event: &Event| match *event {
-        Event::Row(row) => trace.row_call[row].get().map(|call| of_call(trace, call.0)),
+    let correlations = events.iter().map(|event| match *event {
+        EventRow::Op(_) => None,
+        EventRow::Call(call) => device.calls.correlation[call].get(),
+        EventRow::Row(row) => device.rows.correlation[row].get(),
+        EventRow::Sync(sync) => device.syncs.correlation[sync].get(),
+    });
+    let external_ids = events.iter().map(|event| match *event {
+        EventRow::Op(op) => known_number(device.ops.external_id[op]),
+        EventRow::Call(call) => known_number(device.calls.external_id[call]),
+        EventRow::Row(row) => known_number(device.rows.external_id[row]),
+        EventRow::Sync(_) => None,
+    });
+    let parents = events.iter().map(|event| match *event {
+        EventRow::Op(op) => trace.op_parent[op].get(),
+        EventRow::Call(call) => trace.call_op[call].get(),
+        EventRow::Row(row) => trace.row_op[row].get(),
+        EventRow::Sync(_) => None,
+    });
+    let launches = events.iter().map(|event| match *event {
+        EventRow::Row(row) => trace.row_call[row].get(),
         _ => None,
-    };
+    });
     columns
-        .signed(
-            "correlation",
-            events
-                .iter()
-                .map(|event| correlation(event).get().map(|id| id.0)),
-        )
-        .signed("external_id", events.iter().map(external))
-        .number(
-            "parent",
-            events.iter().map(|event| parent(event).map(|op| op.0)),
-        )
-        .number("launch", events.iter().map(launch));
+        .add_signed("correlation", correlations.map(|id| id.map(|id| id.0)))
+        .add_signed("external_id", external_ids)
+        .add_number("parent", parents.map(|op| op.map(|op| op.0)))
+        .add_number(
+            "launch",
+            launches.map(|call| Some(call_event(trace, call?.0))),
+        );
 }
 
-fn of_ops(trace: &LinkedTrace, events: &[Event], columns: &mut Columns) {
+fn add_op_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
     let (device, ops) = (&trace.device, &trace.device.ops);
     let each = || {
         events.iter().map(|event| {
-            if let Event::Op(op) = *event {
+            if let EventRow::Op(op) = *event {
                 Some(op)
             } else {
                 None
             }
         })
     };
-    let host = |op: usize| {
-        trace
-            .host
-            .as_ref()
-            .zip(trace.op_host.get(op).copied().and_then(HostIdx::get))
-    };
-    let list = |op: usize, own: NameId, of: fn(&etlink_model::HostTrace, usize) -> NameId| {
-        let text = match host(op) {
-            Some((host, node)) => host.names.get(of(host, node.index())),
-            None => device.names.get(own),
-        };
-        some(text)
-    };
     columns
-        .unsigned(
+        .add_unsigned(
             "rf_id",
             each().map(|op| ops.rf_id[op?].get().map(|id| id.0)),
         )
-        .signed("seq_id", each().map(|op| known(ops.seq_id[op?])))
-        .unsigned(
+        .add_signed("seq_id", each().map(|op| known_number(ops.seq_id[op?])))
+        .add_unsigned(
             "host_node",
-            each().map(|op| host(op?).map(|(host, node)| host.nodes.id[node.index()])),
+            each().map(|op| {
+                let (host, node) = host_node(trace, op?)?;
+                Some(host.nodes.id[node.index()])
+            }),
         )
-        .text("matched_by", each().map(|op| rule(trace.op_rule[op?])))
-        .signed(
+        .add_text(
+            "matched_by",
+            each().map(|op| match_rule(trace.op_rule[op?])),
+        )
+        .add_signed(
             "exclusive_ns",
             each().map(|op| Some(trace.op_exclusive[op?].0)),
         )
-        .text(
+        .add_text(
             "input_shapes",
             each().map(|op| {
-                list(op?, ops.shapes[op?], |host, node| {
-                    host.nodes.inputs[node].shapes
+                let op = op?;
+                non_empty(match host_node(trace, op) {
+                    Some((host, node)) => host.names.get(host.nodes.inputs[node.index()].shapes),
+                    None => device.names.get(ops.shapes[op]),
                 })
             }),
         )
-        .text(
+        .add_text(
             "input_types",
             each().map(|op| {
-                list(op?, ops.types[op?], |host, node| {
-                    host.nodes.inputs[node].types
+                let op = op?;
+                non_empty(match host_node(trace, op) {
+                    Some((host, node)) => host.names.get(host.nodes.inputs[node.index()].types),
+                    None => device.names.get(ops.types[op]),
                 })
             }),
         );
 }
 
-fn rule(rule: MatchRule) -> Option<&'static str> {
+/// The host trace and the node in it that an op was matched with.
+fn host_node(trace: &LinkedTrace, op: usize) -> Option<(&HostTrace, HostIdx)> {
+    let node = trace.op_host.get(op)?.get()?;
+    Some((trace.host.as_ref()?, node))
+}
+
+fn match_rule(rule: MatchRule) -> Option<&'static str> {
     match rule {
         MatchRule::None => None,
         MatchRule::Id => Some("id"),
@@ -299,11 +294,11 @@ fn rule(rule: MatchRule) -> Option<&'static str> {
     }
 }
 
-fn of_rows(trace: &LinkedTrace, events: &[Event], columns: &mut Columns) {
+fn add_row_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
     let rows = &trace.device.rows;
     let each = || {
         events.iter().map(|event| {
-            if let Event::Row(row) = *event {
+            if let EventRow::Row(row) = *event {
                 Some(row)
             } else {
                 None
@@ -313,35 +308,26 @@ fn of_rows(trace: &LinkedTrace, events: &[Event], columns: &mut Columns) {
     let kernels = || each().map(|row| row.filter(|row| rows.kind[*row] == RowKind::Kernel));
     let copies = || each().map(|row| row.filter(|row| rows.kind[*row] != RowKind::Kernel));
     columns
-        .text(
+        .add_text(
             "no_launch",
             each().map(|row| no_launch(trace.row_no_launch[row?])),
         )
-        .unsigned("bytes", copies().map(|row| Some(rows.bytes[row?])))
-        .unsigned(
+        .add_unsigned("bytes", copies().map(|row| Some(rows.bytes[row?])))
+        .add_unsigned(
             "graph_node",
             each().map(|row| Some(rows.graph_node[row?]).filter(|node| *node != 0)),
         );
-    for (place, name) in ["grid_x", "grid_y", "grid_z"].into_iter().enumerate() {
-        columns.number(
-            name,
-            kernels().map(|row| {
-                Some(rows.grid[row?])
-                    .filter(|grid| *grid != [0; 3])
-                    .map(|grid| grid[place])
-            }),
-        );
+    for (axis, name) in ["grid_x", "grid_y", "grid_z"].into_iter().enumerate() {
+        columns.add_number(name, kernels().map(|row| axis_size(rows.grid[row?], axis)));
     }
-    for (place, name) in ["block_x", "block_y", "block_z"].into_iter().enumerate() {
-        columns.number(
-            name,
-            kernels().map(|row| {
-                Some(rows.block[row?])
-                    .filter(|block| *block != [0; 3])
-                    .map(|block| block[place])
-            }),
-        );
+    for (axis, name) in ["block_x", "block_y", "block_z"].into_iter().enumerate() {
+        columns.add_number(name, kernels().map(|row| axis_size(rows.block[row?], axis)));
     }
+}
+
+/// The readers leave 0 on all axes of a kernel whose grid or block is missing.
+fn axis_size(sizes: [u32; 3], axis: usize) -> Option<u32> {
+    (sizes != [0; 3]).then_some(sizes[axis])
 }
 
 fn no_launch(reason: NoLaunch) -> Option<&'static str> {

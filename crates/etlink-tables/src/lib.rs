@@ -20,7 +20,7 @@ mod events;
 mod nodes;
 
 use arrow_array::RecordBatch;
-use columns::Columns;
+use columns::ColumnSet;
 use etlink_link::LinkedTrace;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -37,7 +37,7 @@ const BATCH: usize = 1 << 16;
 
 /// One of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Table {
+pub enum TraceTable {
     /// What the traces recorded.
     Events,
     /// Nodes of the graph.
@@ -65,30 +65,30 @@ impl From<Error> for std::io::Error {
     }
 }
 
-impl Table {
+impl TraceTable {
     /// All of them.
-    pub const ALL: [Table; 4] = [
-        Table::Events,
-        Table::Nodes,
-        Table::Edges,
-        Table::Collectives,
+    pub const ALL: [TraceTable; 4] = [
+        TraceTable::Events,
+        TraceTable::Nodes,
+        TraceTable::Edges,
+        TraceTable::Collectives,
     ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Table::Events => "events",
-            Table::Nodes => "nodes",
-            Table::Edges => "edges",
-            Table::Collectives => "collectives",
+            TraceTable::Events => "events",
+            TraceTable::Nodes => "nodes",
+            TraceTable::Edges => "edges",
+            TraceTable::Collectives => "collectives",
         }
     }
 
     /// How many lines of `trace` there are to go through: nodes for collectives and edges.
     fn places(self, trace: &LinkedTrace) -> usize {
         match self {
-            Table::Events => events::count(trace),
-            Table::Nodes | Table::Edges | Table::Collectives => trace.nodes.len(),
+            TraceTable::Events => events::event_count(trace),
+            TraceTable::Nodes | TraceTable::Edges | TraceTable::Collectives => trace.nodes.len(),
         }
     }
 
@@ -102,12 +102,12 @@ impl Table {
         rank: Option<i64>,
         places: Range<usize>,
     ) -> Result<RecordBatch, Error> {
-        let columns = Columns::new(rank);
+        let columns = ColumnSet::new(rank);
         match self {
-            Table::Events => events::batch(trace, places, columns),
-            Table::Nodes => nodes::batch(trace, places, columns),
-            Table::Edges => edges::batch(trace, places, columns),
-            Table::Collectives => collectives::batch(trace, places, columns),
+            TraceTable::Events => events::events_batch(trace, places, columns),
+            TraceTable::Nodes => nodes::nodes_batch(trace, places, columns),
+            TraceTable::Edges => edges::edges_batch(trace, places, columns),
+            TraceTable::Collectives => collectives::collectives_batch(trace, places, columns),
         }
     }
 

@@ -1,4 +1,4 @@
-use super::Table;
+use super::TraceTable;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, UInt32Type};
@@ -67,7 +67,7 @@ fn draw() -> TraceBuilder {
     draw
 }
 
-fn read(trace: &LinkedTrace, table: Table, rank: Option<i64>) -> Vec<RecordBatch> {
+fn read(trace: &LinkedTrace, table: TraceTable, rank: Option<i64>) -> Vec<RecordBatch> {
     let (mut file, mut again) = (vec![], vec![]);
     let lines = table.write(trace, rank, &mut file).expect("writes");
     table.write(trace, rank, &mut again).expect("writes");
@@ -84,7 +84,7 @@ fn read(trace: &LinkedTrace, table: Table, rank: Option<i64>) -> Vec<RecordBatch
     batches
 }
 
-fn one(trace: &LinkedTrace, table: Table) -> RecordBatch {
+fn one(trace: &LinkedTrace, table: TraceTable) -> RecordBatch {
     read(trace, table, Some(3)).remove(0)
 }
 
@@ -109,7 +109,7 @@ fn numbers(batch: &RecordBatch, name: &str) -> Vec<Option<u32>> {
 #[test]
 fn every_event_is_a_line_that_knows_its_cause() {
     let trace = linked(&draw());
-    let events = one(&trace, Table::Events);
+    let events = one(&trace, TraceTable::Events);
     let (names, kinds) = (texts(&events, "name"), texts(&events, "kind"));
     let device = &trace.device;
     assert_eq!(
@@ -159,9 +159,9 @@ fn every_event_is_a_line_that_knows_its_cause() {
 fn nodes_and_edges_are_the_graph() {
     let trace = linked(&draw());
     let (nodes, edges, events) = (
-        one(&trace, Table::Nodes),
-        one(&trace, Table::Edges),
-        one(&trace, Table::Events),
+        one(&trace, TraceTable::Nodes),
+        one(&trace, TraceTable::Edges),
+        one(&trace, TraceTable::Events),
     );
     assert_eq!(
         (nodes.num_rows(), edges.num_rows()),
@@ -195,7 +195,7 @@ fn nodes_and_edges_are_the_graph() {
 #[test]
 fn collectives_have_sizes_in_bytes() {
     let trace = linked(&draw());
-    let found = one(&trace, Table::Collectives);
+    let found = one(&trace, TraceTable::Collectives);
     let nodes = trace
         .nodes
         .kind
@@ -218,7 +218,7 @@ fn a_table_without_lines_has_its_columns() {
     let trace = linked(&draw);
     let mut file = vec![];
     assert_eq!(
-        Table::Collectives
+        TraceTable::Collectives
             .write(&trace, None, &mut file)
             .expect("writes"),
         0
@@ -237,7 +237,7 @@ fn more_lines_than_a_batch() {
     }
     let trace = linked(&draw);
     assert!(trace.nodes.len() > super::BATCH, "{}", trace.nodes.len());
-    let lines: usize = read(&trace, Table::Nodes, None)
+    let lines: usize = read(&trace, TraceTable::Nodes, None)
         .iter()
         .map(RecordBatch::num_rows)
         .sum();

@@ -1,13 +1,13 @@
 //! Ranges of Gloo (`gloo:all_reduce`) as communications: how many, how long, and as much of size and group as their inputs and the trace's
 //! list of groups tell. A range also holds the time in which the work was queued, so that there is no bandwidth.
 
-use super::Collectives;
+use super::CollectiveTotals;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::rank_list;
 use etlink_model::{CollectiveKind, dtype_bytes};
 
 /// All that the trace has. O(ops).
-pub(super) fn ranges(trace: &LinkedTrace) -> Vec<Collectives> {
+pub(super) fn gloo_ranges(trace: &LinkedTrace) -> Vec<CollectiveTotals> {
     let (device, group) = (&trace.device, only_group(trace));
     let kinds: Vec<_> = device
         .names
@@ -22,7 +22,7 @@ pub(super) fn ranges(trace: &LinkedTrace) -> Vec<Collectives> {
             kind,
             CollectiveKind::AllReduce | CollectiveKind::Reduce | CollectiveKind::Broadcast
         );
-        Collectives {
+        CollectiveTotals {
             kind: kind.name().to_owned(),
             group: group.map_or(String::new(), |ranks| rank_list("rank", ranks)),
             group_size: group.map_or(0, |ranks| ranks.len() as u64),
@@ -30,7 +30,7 @@ pub(super) fn ranges(trace: &LinkedTrace) -> Vec<Collectives> {
             in_bytes,
             bytes: if as_large { in_bytes } else { 0 },
             sum_ns: device.ops.duration[op].0,
-            ..Collectives::default()
+            ..CollectiveTotals::default()
         }
     };
     (0..device.ops.len())

@@ -1,16 +1,16 @@
 //! Which op has which device rows.
 
-use super::ranges::{Range, What};
+use super::ranges::{HostRange, RangeSource};
 use etlink_model::{Correlation, DeviceTrace, OpIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
 /// Ops by the number that calls and device rows name them with.
-pub(super) struct Linked<'t> {
+pub(super) struct LaunchingOps<'t> {
     trace: &'t DeviceTrace,
     by_id: FxHashMap<i64, u32>,
 }
 
-impl<'t> Linked<'t> {
+impl<'t> LaunchingOps<'t> {
     pub(super) fn new(trace: &'t DeviceTrace) -> Self {
         let ids = trace
             .ops
@@ -18,7 +18,7 @@ impl<'t> Linked<'t> {
             .iter()
             .zip(0u32..)
             .filter(|(id, _)| **id > 0);
-        Linked {
+        LaunchingOps {
             trace,
             by_id: ids.map(|(id, op)| (*id, op)).collect(),
         }
@@ -51,8 +51,8 @@ impl<'t> Linked<'t> {
 }
 
 /// Per range, the time of the device rows that it launched itself, ns. O(n).
-pub(super) fn launched(trace: &DeviceTrace, ranges: &[Range]) -> Vec<i64> {
-    let linked = Linked::new(trace);
+pub(super) fn launched_time(trace: &DeviceTrace, ranges: &[HostRange]) -> Vec<i64> {
+    let linked = LaunchingOps::new(trace);
     let mut of_op = vec![0i64; trace.ops.len()];
     let DeviceTrace {
         rows, syncs, calls, ..
@@ -68,7 +68,7 @@ pub(super) fn launched(trace: &DeviceTrace, ranges: &[Range]) -> Vec<i64> {
             .and_then(|id| call_of.get(&id))
             .map(|call| *call as usize)
     };
-    if device(trace).1 {
+    if device_kind(trace).1 {
         for row in 0..rows.len() {
             let correlation = rows.correlation[row];
             let op = linked.find(rows.external_id[row], correlation, || {
@@ -84,8 +84,8 @@ pub(super) fn launched(trace: &DeviceTrace, ranges: &[Range]) -> Vec<i64> {
             );
         }
     }
-    let own = |range: &Range| match range.what {
-        What::Op(op) if !range.asynchronous => of_op[op as usize],
+    let own = |range: &HostRange| match range.what {
+        RangeSource::Op(op) if !range.asynchronous => of_op[op as usize],
         _ => 0,
     };
     ranges.iter().map(own).collect()
@@ -98,7 +98,7 @@ fn add(of_op: &mut [i64], op: Option<OpIdx>, ns: i64) {
 }
 
 /// What PyTorch calls the device, and whether it gives ops the time of their rows: not those of MTIA and HPU.
-pub(super) fn device(trace: &DeviceTrace) -> (&'static str, bool) {
+pub(super) fn device_kind(trace: &DeviceTrace) -> (&'static str, bool) {
     let has = |category: &str| trace.events.keys().any(|key| key.starts_with(category));
     match () {
         () if has("X mtia_") => ("MTIA", false),

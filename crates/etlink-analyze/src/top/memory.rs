@@ -1,12 +1,12 @@
 //! Memory that was taken and given back.
 
-use super::ranges::Range;
+use super::ranges::HostRange;
 use super::tree::is_frame;
 use crate::memory::FAILED;
 use etlink_model::DeviceTrace;
 
 /// Memory events by time, with running sums.
-pub(super) struct Memory {
+pub(super) struct MemoryEvents {
     /// When, ns, and the row of [`DeviceTrace::memory`].
     events: Vec<(i64, u32)>,
     /// Sums before each event and after the last, host and device, bytes.
@@ -15,10 +15,10 @@ pub(super) struct Memory {
     pub(super) failed: Vec<u32>,
 }
 
-impl Memory {
-    pub(super) fn new(trace: &DeviceTrace) -> Memory {
+impl MemoryEvents {
+    pub(super) fn new(trace: &DeviceTrace) -> MemoryEvents {
         let rows = &trace.memory;
-        let mut memory = Memory {
+        let mut memory = MemoryEvents {
             events: vec![],
             sums: vec![[0, 0]],
             failed: vec![],
@@ -29,7 +29,7 @@ impl Memory {
                 memory.failed.push(row as u32);
                 continue;
             }
-            if let Some(side) = side(rows.device_type[row]) {
+            if let Some(side) = memory_side(rows.device_type[row]) {
                 sum[side] = sum[side].saturating_add(rows.bytes[row]);
             }
             memory.events.push((rows.time[row].0, row as u32));
@@ -39,7 +39,7 @@ impl Memory {
     }
 
     /// Host and device memory of all threads from `start` to `end`, both included, as PyTorch has it; bytes. O(log n).
-    pub(super) fn between(&self, start: i64, end: i64) -> [i64; 2] {
+    pub(super) fn bytes_between(&self, start: i64, end: i64) -> [i64; 2] {
         let from = self.events.partition_point(|event| event.0 < start);
         let to = self
             .events
@@ -49,7 +49,7 @@ impl Memory {
     }
 
     /// Events at times when nothing ran: they are rows of their own. O(n).
-    pub(super) fn alone(&self, ranges: &[Range]) -> Vec<u32> {
+    pub(super) fn events_outside_ranges(&self, ranges: &[HostRange]) -> Vec<u32> {
         let events = ranges
             .iter()
             .filter(|range| !(is_frame(range) && range.asynchronous));
@@ -68,7 +68,7 @@ impl Memory {
 }
 
 /// Whose memory it is, by c10's device types: 0 the host's (CPU, MKLDNN, IDEEP), 1 a device's (CUDA, HIP, XPU, PrivateUse1).
-pub(super) fn side(device_type: i32) -> Option<usize> {
+pub(super) fn memory_side(device_type: i32) -> Option<usize> {
     match device_type {
         0 | 2 | 5 => Some(0),
         1 | 6 | 12 | 20 => Some(1),

@@ -1,12 +1,12 @@
 //! What takes time on a host thread, in the order of PyTorch's list of events.
 
-use super::device::Linked;
+use super::device::LaunchingOps;
 use etlink_model::{AuxiliaryKind, DeviceTrace, DurationNs, NameId, Names, ThreadIdx, TimeNs};
 use std::cmp::Reverse;
 
 /// What a range is; numbers are rows of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum RangeSource {
     Op(u32),
     Call(u32),
     Python(u32),
@@ -15,12 +15,12 @@ pub(super) enum What {
 
 /// A range of time on a thread, `[start, end)` in ns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
+pub(super) struct HostRange {
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) thread: ThreadIdx,
     pub(super) name: NameId,
-    pub(super) what: What,
+    pub(super) what: RangeSource,
     /// Has neither children nor self time: it ends on another thread, or is a frame that PyTorch's list of events lacks.
     pub(super) asynchronous: bool,
     unfinished: bool,
@@ -40,27 +40,27 @@ const UTILITIES: [&str; 6] = [
 const BACKENDS: [&str; 5] = ["gloo:", "nccl:", "mpi:", "ucc:", "xccl:"];
 
 /// All ranges by start, the longer first.
-pub(super) fn ranges(trace: &DeviceTrace) -> Vec<Range> {
+pub(super) fn host_ranges(trace: &DeviceTrace) -> Vec<HostRange> {
     let main = main_thread(trace);
-    let mut all: Vec<Range> = of_ops(trace).collect();
+    let mut all: Vec<HostRange> = of_ops(trace).collect();
     all.extend(of_calls(trace, main));
     all.extend(of_asides(trace, main));
-    order(&mut all);
+    sort_ranges(&mut all);
     all
 }
 
-fn of_ops(trace: &DeviceTrace) -> impl Iterator<Item = Range> {
+fn of_ops(trace: &DeviceTrace) -> impl Iterator<Item = HostRange> {
     let DeviceTrace { ops, names, .. } = trace;
     let utilities = UTILITIES.map(|name| names.find(name));
     let backends: Vec<bool> = names
         .iter()
         .map(|name| BACKENDS.iter().any(|backend| name.starts_with(backend)))
         .collect();
-    let op = move |row: usize| Range {
+    let op = move |row: usize| HostRange {
         asynchronous: ops.annotation[row] && backends[ops.name[row].index()],
         unfinished: ops.unfinished[row],
-        ..plain(
-            What::Op(row as u32),
+        ..plain_range(
+            RangeSource::Op(row as u32),
             (ops.start[row], ops.duration[row]),
             ops.thread[row],
             ops.name[row],
@@ -72,16 +72,16 @@ fn of_ops(trace: &DeviceTrace) -> impl Iterator<Item = Range> {
 }
 
 /// PyTorch takes calls that no op made to be of the thread that stopped the profiler.
-fn of_calls(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = Range> {
-    let (calls, linked) = (&trace.calls, Linked::new(trace));
+fn of_calls(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = HostRange> {
+    let (calls, linked) = (&trace.calls, LaunchingOps::new(trace));
     (0..calls.len()).map(move |row| {
         let thread = if linked.of_call(row).is_some() {
             calls.thread[row]
         } else {
             main
         };
-        plain(
-            What::Call(row as u32),
+        plain_range(
+            RangeSource::Call(row as u32),
             (calls.start[row], calls.duration[row]),
             thread,
             calls.name[row],
@@ -89,36 +89,36 @@ fn of_calls(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = Range>
     })
 }
 
-fn of_asides(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = Range> {
+fn of_asides(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = HostRange> {
     let auxiliary = &trace.auxiliary;
     // frames are events since PyTorch 2.13 or so (pytorch#178168); traces of 2.5 and before are known by what their header lacks
     let frames = !trace.header.trace_id.is_empty();
     (0..auxiliary.len()).filter_map(move |row| {
         let (what, thread) = match auxiliary.kind[row] {
-            AuxiliaryKind::Python => (What::Python(row as u32), auxiliary.thread[row]),
-            AuxiliaryKind::Overhead => (What::Overhead(row as u32), main),
+            AuxiliaryKind::Python => (RangeSource::Python(row as u32), auxiliary.thread[row]),
+            AuxiliaryKind::Overhead => (RangeSource::Overhead(row as u32), main),
             _ => return None,
         };
-        let range = plain(
+        let range = plain_range(
             what,
             (auxiliary.start[row], auxiliary.duration[row]),
             thread,
             auxiliary.name[row],
         );
-        Some(Range {
-            asynchronous: !frames && matches!(what, What::Python(_)),
+        Some(HostRange {
+            asynchronous: !frames && matches!(what, RangeSource::Python(_)),
             ..range
         })
     })
 }
 
-fn plain(
-    what: What,
+fn plain_range(
+    what: RangeSource,
     (start, duration): (TimeNs, DurationNs),
     thread: ThreadIdx,
     name: NameId,
-) -> Range {
-    Range {
+) -> HostRange {
+    HostRange {
         start: start.0,
         end: (start + duration).0,
         thread,
@@ -129,7 +129,7 @@ fn plain(
     }
 }
 
-fn order(all: &mut [Range]) {
+fn sort_ranges(all: &mut [HostRange]) {
     all.sort_by_key(|range| (range.start, Reverse(range.end)));
 }
 
@@ -147,7 +147,7 @@ fn main_thread(trace: &DeviceTrace) -> ThreadIdx {
 }
 
 /// A range whose end was not recorded ends with the innermost range around it, as if on another thread, or is none.
-pub(super) fn settle(all: &mut Vec<Range>) {
+pub(super) fn end_unfinished(all: &mut Vec<HostRange>) {
     if !all.iter().any(|range| range.unfinished) {
         return;
     }
@@ -161,12 +161,12 @@ pub(super) fn settle(all: &mut Vec<Range>) {
         }
     }
     all.retain(|range| range.end != i64::MIN);
-    order(all);
+    sort_ranges(all);
 }
 
 /// Per range, the innermost one that was open on its thread when it began, whether or not it outlasts that one; as
 /// `build_tree` in `torch/csrc/profiler/collection.cpp`. `u32::MAX`: none. O(n).
-pub(super) fn begun_in(all: &[Range]) -> Vec<u32> {
+pub(super) fn begun_in(all: &[HostRange]) -> Vec<u32> {
     let threads = all
         .iter()
         .map(|range| range.thread.index() + 1)
@@ -190,14 +190,14 @@ pub(super) fn begun_in(all: &[Range]) -> Vec<u32> {
 const STEP: &str = "ProfilerStep#";
 
 /// Names as rows bear them.
-pub(super) struct Keys {
+pub(super) struct RowNames {
     of: Vec<NameId>,
     steps: Option<NameId>,
 }
 
-impl Keys {
-    pub(super) fn new(names: &Names) -> Keys {
-        let mut keys = Keys {
+impl RowNames {
+    pub(super) fn new(names: &Names) -> RowNames {
+        let mut keys = RowNames {
             of: Vec::with_capacity(names.count()),
             steps: None,
         };

@@ -1,12 +1,12 @@
 //! Events into rows.
 
-use super::device::device;
-use super::memory::{Memory, side};
-use super::ranges::{Keys, Range, What};
-use super::shapes::printed;
-use super::stacks::Stacks;
-use super::tree::{Figures, is_frame};
-use super::{Group, Options, Row, Top};
+use super::device::device_kind;
+use super::memory::{MemoryEvents, memory_side};
+use super::ranges::{HostRange, RangeSource, RowNames};
+use super::shapes::python_shapes;
+use super::stacks::PythonStacks;
+use super::tree::{RangeFigures, is_frame};
+use super::{KeyAverage, KeyAverages, Options, TopGroup};
 use etlink_model::{AuxiliaryKind, DeviceTrace, DurationNs, MemoryRow, NameId, TimeNs};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 
 /// What makes a row; the last two are numbers of shapes and stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+struct RowKey {
     name: NameId,
     on_device: bool,
     annotation: bool,
@@ -26,23 +26,23 @@ struct Key {
 type First = (i64, Reverse<i64>);
 
 /// Rows in the making.
-pub(super) struct Rows<'t, 'o> {
+pub(super) struct KeyAverageRows<'t, 'o> {
     trace: &'t DeviceTrace,
-    names: Keys,
+    names: RowNames,
     options: Options<'o>,
     shapes: IndexSet<String, FxBuildHasher>,
     /// Per name, the number of the shapes that it is the text of.
     known: Vec<u32>,
     stacks: Vec<Vec<NameId>>,
-    rows: IndexMap<Key, (First, Row), FxBuildHasher>,
+    rows: IndexMap<RowKey, (First, KeyAverage), FxBuildHasher>,
 }
 
-impl<'t, 'o> Rows<'t, 'o> {
-    pub(super) fn new(trace: &'t DeviceTrace, names: Keys, options: Options<'o>) -> Self {
+impl<'t, 'o> KeyAverageRows<'t, 'o> {
+    pub(super) fn new(trace: &'t DeviceTrace, names: RowNames, options: Options<'o>) -> Self {
         let known = vec![u32::MAX; trace.names.count()];
         // number 0: what has no shapes
-        let shapes = IndexSet::from_iter([printed("")]);
-        Rows {
+        let shapes = IndexSet::from_iter([python_shapes("")]);
+        KeyAverageRows {
             trace,
             names,
             options,
@@ -53,17 +53,22 @@ impl<'t, 'o> Rows<'t, 'o> {
         }
     }
 
-    fn row(&mut self, key: Key, start: i64, end: i64) -> &mut Row {
+    fn row(&mut self, key: RowKey, start: i64, end: i64) -> &mut KeyAverage {
         let (first, row) = self
             .rows
             .entry(key)
-            .or_insert_with(|| ((i64::MAX, Reverse(0)), Row::default()));
+            .or_insert_with(|| ((i64::MAX, Reverse(0)), KeyAverage::default()));
         *first = (start, Reverse(end)).min(*first);
         row.count += 1;
         row
     }
 
-    pub(super) fn add_host(&mut self, ranges: &[Range], figures: &[Figures], stacks: &Stacks) {
+    pub(super) fn add_host(
+        &mut self,
+        ranges: &[HostRange],
+        figures: &[RangeFigures],
+        stacks: &PythonStacks,
+    ) {
         let python = self.options.python;
         self.stacks.extend(stacks.all.iter().cloned());
         for (at, (range, figures)) in ranges.iter().zip(figures).enumerate() {
@@ -72,8 +77,8 @@ impl<'t, 'o> Rows<'t, 'o> {
             }
             let stack = stacks.of.get(at).map_or(0, |stack| stack + 1);
             let annotation =
-                matches!(range.what, What::Op(op) if self.trace.ops.annotation[op as usize]);
-            let key = Key {
+                matches!(range.what, RangeSource::Op(op) if self.trace.ops.annotation[op as usize]);
+            let key = RowKey {
                 name: self.names.of(range.name),
                 on_device: false,
                 annotation,
@@ -102,18 +107,21 @@ impl<'t, 'o> Rows<'t, 'o> {
     }
 
     /// Number of a range's shapes; 0 where they do not count.
-    fn shapes_of(&mut self, range: &Range) -> u32 {
-        let (Group::Shape, What::Op(op)) = (self.options.group, range.what) else {
+    fn shapes_of(&mut self, range: &HostRange) -> u32 {
+        let (TopGroup::Shape, RangeSource::Op(op)) = (self.options.group, range.what) else {
             return 0;
         };
         if let Some(shapes) = self.options.shapes {
-            return self.shapes.insert_full(printed(shapes(op as usize))).0 as u32;
+            return self
+                .shapes
+                .insert_full(python_shapes(shapes(op as usize)))
+                .0 as u32;
         }
         let name = self.trace.ops.shapes[op as usize];
         if self.known[name.index()] == u32::MAX {
             self.known[name.index()] = self
                 .shapes
-                .insert_full(printed(self.trace.names.get(name)))
+                .insert_full(python_shapes(self.trace.names.get(name)))
                 .0 as u32;
         }
         self.known[name.index()]
@@ -151,7 +159,7 @@ impl<'t, 'o> Rows<'t, 'o> {
     }
 
     fn add_row(&mut self, name: NameId, annotation: bool, start: TimeNs, duration: DurationNs) {
-        let key = Key {
+        let key = RowKey {
             name: self.names.of(name),
             on_device: true,
             annotation,
@@ -164,10 +172,10 @@ impl<'t, 'o> Rows<'t, 'o> {
     }
 
     /// Memory events at times when nothing ran, and those of memory that could not be had.
-    pub(super) fn add_memory(&mut self, memory: &Memory, ranges: &[Range]) {
+    pub(super) fn add_memory(&mut self, memory: &MemoryEvents, ranges: &[HostRange]) {
         let rows = &self.trace.memory;
         for at in memory
-            .alone(ranges)
+            .events_outside_ranges(ranges)
             .into_iter()
             .chain(memory.failed.iter().copied())
         {
@@ -178,7 +186,7 @@ impl<'t, 'o> Rows<'t, 'o> {
                 bytes,
                 ..
             } = rows.row(at as usize);
-            let key = Key {
+            let key = RowKey {
                 name,
                 on_device: false,
                 annotation: false,
@@ -186,7 +194,7 @@ impl<'t, 'o> Rows<'t, 'o> {
                 stack: 0,
             };
             let row = self.row(key, time.0, time.0);
-            let sums = match side(device_type) {
+            let sums = match memory_side(device_type) {
                 Some(0) => [&mut row.host_bytes, &mut row.self_host_bytes],
                 Some(_) => [&mut row.device_bytes, &mut row.self_device_bytes],
                 None => continue,
@@ -195,12 +203,12 @@ impl<'t, 'o> Rows<'t, 'o> {
         }
     }
 
-    pub(super) fn finish(self) -> Top {
+    pub(super) fn finish(self) -> KeyAverages {
         let names = &self.trace.names;
         let mut rows: Vec<_> = self.rows.into_iter().collect();
         rows.sort_by_key(|(_, (first, _))| *first);
-        let shaped = self.options.group == Group::Shape;
-        let rows = rows.into_iter().map(|(key, (_, row))| Row {
+        let shaped = self.options.group == TopGroup::Shape;
+        let rows = rows.into_iter().map(|(key, (_, row))| KeyAverage {
             name: self.names.text(key.name, names),
             on_device: key.on_device,
             annotation: key.annotation,
@@ -215,7 +223,7 @@ impl<'t, 'o> Rows<'t, 'o> {
                 .collect(),
             ..row
         });
-        let rows: Vec<Row> = rows.collect();
+        let rows: Vec<KeyAverage> = rows.collect();
         let self_host_ns = rows
             .iter()
             .map(|row| row.self_host_ns)
@@ -225,12 +233,12 @@ impl<'t, 'o> Rows<'t, 'o> {
             .filter(|row| row.on_device && !row.annotation)
             .map(|row| row.self_device_ns)
             .fold(0, i64::saturating_add);
-        Top {
-            device: device(self.trace).0,
+        KeyAverages {
+            device: device_kind(self.trace).0,
             rows,
             self_host_ns,
             self_device_ns,
-            ..Top::default()
+            ..KeyAverages::default()
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Input shapes as the profiler's table prints them.
 
 /// `[[8,32],[],[[2],[3]]]` as `[[8, 32], [], []]`: a list of tensors counts as no tensor, and neither trace's spacing matters. O(length).
-pub(super) fn printed(raw: &str) -> String {
+pub(super) fn python_shapes(raw: &str) -> String {
     let mut out = String::from("[");
     let (mut depth, mut digits, mut numbers) = (0u32, String::new(), vec![]);
     let mut nested = false;
@@ -43,7 +43,7 @@ pub(super) fn printed(raw: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::printed;
+    use super::python_shapes;
 
     #[test]
     fn as_python_prints_them() {
@@ -57,7 +57,7 @@ mod tests {
             ("[[[[1],[]]],[5]]", "[[], [5]]"),
             ("[[1", "[]"),
         ] {
-            assert_eq!(printed(raw), text, "{raw}");
+            assert_eq!(python_shapes(raw), text, "{raw}");
         }
     }
 }

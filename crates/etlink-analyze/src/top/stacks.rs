@@ -1,7 +1,7 @@
 //! The Python stack of each range.
 
-use super::ranges::{Range, What, begun_in};
-use super::tree::{Tree, is_frame};
+use super::ranges::{HostRange, RangeSource, begun_in};
+use super::tree::{RangeTree, is_frame};
 use etlink_model::{DeviceTrace, NameId, ThreadIdx};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Stacks, each once, and the number of each range's.
 #[derive(Default)]
-pub(super) struct Stacks {
+pub(super) struct PythonStacks {
     pub(super) all: IndexSet<Vec<NameId>, FxBuildHasher>,
     pub(super) of: Vec<u32>,
 }
@@ -24,34 +24,64 @@ const LEFT_OUT: [(&str, &str); 6] = [
     ("_internal/common_utils", "prof_meth_call"),
 ];
 
-/// The innermost `depth` frames around each range; a backward op has those of its forward op (`_set_backward_stacktraces`).
-pub(super) fn stacks(trace: &DeviceTrace, ranges: &[Range], tree: &Tree, depth: usize) -> Stacks {
-    let kept: Vec<bool> = trace
-        .names
-        .iter()
-        .map(|name| {
-            !LEFT_OUT
-                .iter()
-                .any(|(file, function)| name.contains(file) && name.contains(function))
-        })
-        .collect();
-    let begun = begun_in(ranges);
-    let mut stacks = Stacks::default();
-    for at in 0..ranges.len() {
-        let above = std::iter::successors(begun.get(at), |above| begun.get(**above as usize))
-            .map_while(|above| ranges.get(*above as usize));
-        let frames = above
-            .filter(|above| is_frame(above))
-            .map(|above| above.name);
-        let frames: Vec<NameId> = frames
-            .filter(|name| kept[name.index()])
-            .take(depth)
-            .collect();
+/// The innermost `depth` frames around each range; a backward op has those of its forward op
+/// (`_set_backward_stacktraces`). O(n · depth), however deep the ranges nest.
+pub(super) fn python_stacks(
+    trace: &DeviceTrace,
+    ranges: &[HostRange],
+    tree: &RangeTree,
+    depth: usize,
+) -> PythonStacks {
+    let around = frames_around(trace, ranges);
+    let mut stacks = PythonStacks::default();
+    for innermost in &around {
+        let mut frames = vec![];
+        let mut next = innermost.get();
+        while let Some(frame) = next.filter(|_| frames.len() < depth) {
+            frames.push(ranges[frame].name);
+            next = around[frame].get();
+        }
         let number = stacks.all.insert_full(frames).0;
         stacks.of.push(number as u32);
     }
-    backward(trace, ranges, tree, &mut stacks);
+    take_forward_stacks(trace, ranges, tree, &mut stacks);
     stacks
+}
+
+/// The innermost frame around a range, by its place among the ranges.
+#[derive(Clone, Copy)]
+struct FrameAround(u32);
+
+impl FrameAround {
+    const NONE: FrameAround = FrameAround(u32::MAX);
+
+    fn get(self) -> Option<usize> {
+        (self.0 != u32::MAX).then_some(self.0 as usize)
+    }
+}
+
+/// Per range, the innermost frame that is open when it begins and is not left out.
+///
+/// A range is the child of one that began before it, so that one look at the parent is enough:
+/// walking up to the next frame would take the depth of the nesting for each range. O(n).
+fn frames_around(trace: &DeviceTrace, ranges: &[HostRange]) -> Vec<FrameAround> {
+    let shown: Vec<bool> = trace.names.iter().map(is_shown_frame).collect();
+    let mut around: Vec<FrameAround> = Vec::with_capacity(ranges.len());
+    for parent in begun_in(ranges) {
+        let frame = match ranges.get(parent as usize) {
+            None => FrameAround::NONE,
+            Some(range) if is_frame(range) && shown[range.name.index()] => FrameAround(parent),
+            Some(_) => around[parent as usize],
+        };
+        around.push(frame);
+    }
+    around
+}
+
+fn is_shown_frame(name: &str) -> bool {
+    !LEFT_OUT
+        .iter()
+        .any(|(file, function)| name.contains(file) && name.contains(function))
 }
 
 /// What autograd calls around a backward op is no backward op.
@@ -59,7 +89,12 @@ const ENGINE: &str = "autograd::engine::evaluate_function";
 /// Backward as well, without a forward op.
 const ACCUMULATE: &str = "torch::autograd::AccumulateGrad";
 
-fn backward(trace: &DeviceTrace, ranges: &[Range], tree: &Tree, stacks: &mut Stacks) {
+fn take_forward_stacks(
+    trace: &DeviceTrace,
+    ranges: &[HostRange],
+    tree: &RangeTree,
+    stacks: &mut PythonStacks,
+) {
     let names: Vec<bool> = trace
         .names
         .iter()
@@ -67,7 +102,7 @@ fn backward(trace: &DeviceTrace, ranges: &[Range], tree: &Tree, stacks: &mut Sta
         .collect();
     let accumulate = trace.names.find(ACCUMULATE);
     let is_backward = |at: usize| match ranges[at].what {
-        What::Op(op) => {
+        RangeSource::Op(op) => {
             Some(ranges[at].name) == accumulate
                 || trace.ops.fwd_thread[op as usize] != 0 && !names[ranges[at].name.index()]
         }
@@ -92,7 +127,7 @@ fn backward(trace: &DeviceTrace, ranges: &[Range], tree: &Tree, stacks: &mut Sta
         .enumerate()
         .filter(|(at, _)| owner[*at] == u32::MAX)
     {
-        if let What::Op(op) = range.what {
+        if let RangeSource::Op(op) = range.what {
             forward
                 .entry((trace.ops.seq_id[op as usize], range.thread))
                 .or_insert(stacks.of[at]);
@@ -101,7 +136,7 @@ fn backward(trace: &DeviceTrace, ranges: &[Range], tree: &Tree, stacks: &mut Sta
     let threads = forward_threads(trace, &forward);
     let none = stacks.all.insert_full(vec![]).0 as u32;
     for (of, owner) in stacks.of.iter_mut().zip(owner) {
-        let Some(What::Op(op)) = ranges.get(owner as usize).map(|range| range.what) else {
+        let Some(RangeSource::Op(op)) = ranges.get(owner as usize).map(|range| range.what) else {
             continue;
         };
         let (seq, number) = (

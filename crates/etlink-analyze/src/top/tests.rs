@@ -10,13 +10,13 @@ fn read(draw: &TraceBuilder) -> DeviceTrace {
     etlink_kineto::read(&draw.kineto()[..], options).expect("a trace")
 }
 
-fn of(draw: &TraceBuilder) -> Top {
-    top(&read(draw), Options::default())
+fn of(draw: &TraceBuilder) -> KeyAverages {
+    key_averages(&read(draw), Options::default())
 }
 
 /// `name count self/host self/device` in us, `+` for rows of a device, `~` for annotations.
-fn drawn(top: &Top) -> Vec<String> {
-    let side = |row: &Row| {
+fn drawn(top: &KeyAverages) -> Vec<String> {
+    let side = |row: &KeyAverage| {
         format!(
             "{}{}",
             if row.on_device { "+" } else { "" },
@@ -24,8 +24,8 @@ fn drawn(top: &Top) -> Vec<String> {
         )
     };
     let us = |ns: i64| ns / 1000;
-    let line = |row: &Row| {
-        let Row { name, count, .. } = row;
+    let line = |row: &KeyAverage| {
+        let KeyAverage { name, count, .. } = row;
         format!(
             "{}{name} {count} {}/{} {}/{}",
             side(row),
@@ -227,7 +227,13 @@ fn rows_are_sorted_by_what_is_asked_for_and_equal_ones_stay() {
             .collect::<String>()
     };
     assert_eq!(
-        [By::SelfHost, By::Count, By::Device, By::Host].map(&mut order),
+        [
+            TopOrder::SelfHost,
+            TopOrder::Count,
+            TopOrder::Device,
+            TopOrder::Host
+        ]
+        .map(&mut order),
         ["bca", "cba", "cba", "bca"]
     );
 }

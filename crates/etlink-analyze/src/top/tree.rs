@@ -1,12 +1,12 @@
 //! Which range is the child of which, and what follows for self times.
 
-use super::memory::Memory;
-use super::ranges::{Keys, Range, What};
+use super::memory::MemoryEvents;
+use super::ranges::{HostRange, RangeSource, RowNames};
 
 const NONE: u32 = u32::MAX;
 
 /// The ranges as trees, one or more per thread.
-pub(super) struct Tree {
+pub(super) struct RangeTree {
     /// Per range, the innermost one around it.
     pub(super) parent: Vec<u32>,
     children: Vec<u32>,
@@ -16,7 +16,7 @@ pub(super) struct Tree {
 
 /// What a range adds to its row: times in ns, sizes in bytes, of the host and of devices.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct RangeFigures {
     pub(super) merged: bool,
     pub(super) self_host: i64,
     pub(super) host: i64,
@@ -26,11 +26,11 @@ pub(super) struct Figures {
     pub(super) self_bytes: [i64; 2],
 }
 
-impl Tree {
+impl RangeTree {
     /// As `_populate_cpu_children`: a range that reaches beyond another is no child of it, and nothing is from then on. O(n).
-    pub(super) fn new(ranges: &[Range], threads: usize) -> Tree {
+    pub(super) fn new(ranges: &[HostRange], threads: usize) -> RangeTree {
         let mut open: Vec<Vec<u32>> = vec![vec![]; threads];
-        let mut tree = Tree {
+        let mut tree = RangeTree {
             parent: vec![NONE; ranges.len()],
             children: vec![0; ranges.len()],
             merged: vec![false; ranges.len()],
@@ -56,7 +56,7 @@ impl Tree {
     }
 
     /// As `_remove_dup_nodes`: an only child of its parent's name is one with it, and its device rows replace the parent's. O(n).
-    pub(super) fn merge(&mut self, ranges: &[Range], keys: &Keys, launched: &mut [i64]) {
+    pub(super) fn merge(&mut self, ranges: &[HostRange], keys: &RowNames, launched: &mut [i64]) {
         for at in 0..ranges.len() {
             let mut parent = self.parent[at];
             if parent == NONE {
@@ -81,18 +81,18 @@ impl Tree {
     /// What each range adds. O(n).
     pub(super) fn figures(
         &self,
-        ranges: &[Range],
+        ranges: &[HostRange],
         launched: &[i64],
-        memory: &Memory,
-    ) -> Vec<Figures> {
-        let own = |(at, range): (usize, &Range)| {
+        memory: &MemoryEvents,
+    ) -> Vec<RangeFigures> {
+        let own = |(at, range): (usize, &HostRange)| {
             let (host, bytes) = (
                 range.end.saturating_sub(range.start),
-                memory.between(range.start, range.end),
+                memory.bytes_between(range.start, range.end),
             );
             let self_host = if range.asynchronous { 0 } else { host };
             let self_bytes = if range.asynchronous { [0, 0] } else { bytes };
-            Figures {
+            RangeFigures {
                 merged: self.merged[at],
                 self_host,
                 host,
@@ -102,7 +102,7 @@ impl Tree {
                 self_bytes,
             }
         };
-        let mut all: Vec<Figures> = ranges.iter().enumerate().map(own).collect();
+        let mut all: Vec<RangeFigures> = ranges.iter().enumerate().map(own).collect();
         for at in (0..ranges.len())
             .rev()
             .filter(|at| !self.merged[*at] && self.parent[*at] != NONE)
@@ -120,6 +120,6 @@ impl Tree {
 }
 
 /// Whether a range is a frame of the Python stack.
-pub(super) fn is_frame(range: &Range) -> bool {
-    matches!(range.what, What::Python(_))
+pub(super) fn is_frame(range: &HostRange) -> bool {
+    matches!(range.what, RangeSource::Python(_))
 }

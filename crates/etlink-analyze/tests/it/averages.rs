@@ -1,6 +1,6 @@
 //! Recordings that also keep the table that PyTorch itself made of the run (`testdata/averages`).
 
-use etlink_analyze::top::{Group, Options, Row, top};
+use etlink_analyze::top::{KeyAverage, Options, TopGroup, key_averages};
 use etlink_model::DeviceTrace;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -59,15 +59,15 @@ fn keyed<R>(
 }
 
 /// `slack` is the rounding per event, ns.
-fn compare(case: &str, rank: u32, group: Group, slack: i64, except: &[&str]) {
+fn compare(case: &str, rank: u32, group: TopGroup, slack: i64, except: &[&str]) {
     let trace = device(case, rank);
     let word = match group {
-        Group::Name => "name",
-        Group::Shape => "shape",
-        Group::Stack(_) => "stack",
+        TopGroup::Name => "name",
+        TopGroup::Shape => "shape",
+        TopGroup::Stack(_) => "stack",
     };
     let shapes = |text: &str| {
-        if group == Group::Shape {
+        if group == TopGroup::Shape {
             text.to_owned()
         } else {
             String::new()
@@ -81,7 +81,7 @@ fn compare(case: &str, rank: u32, group: Group, slack: i64, except: &[&str]) {
             row.count,
         )
     });
-    let ours: Vec<Row> = top(
+    let ours: Vec<KeyAverage> = key_averages(
         &trace,
         Options {
             group,
@@ -137,17 +137,17 @@ fn compare(case: &str, rank: u32, group: Group, slack: i64, except: &[&str]) {
 #[test]
 fn figures_are_those_of_pytorch() {
     for case in ["transformer-2.15.0", "open_range-2.15.0"] {
-        for group in [Group::Name, Group::Shape, Group::Stack(2)] {
+        for group in [TopGroup::Name, TopGroup::Shape, TopGroup::Stack(2)] {
             compare(case, 0, group, 0, &[]);
         }
     }
     for rank in 0..2 {
-        for group in [Group::Name, Group::Shape, Group::Stack(2)] {
+        for group in [TopGroup::Name, TopGroup::Shape, TopGroup::Stack(2)] {
             compare("ddp2_gloo-2.15.0", rank, group, 0, &[]);
         }
     }
     // torch.jit.wait suspends `forked`, which goes on on another thread: the trace does not tell
-    for group in [Group::Name, Group::Shape] {
+    for group in [TopGroup::Name, TopGroup::Shape] {
         compare("threads-2.15.0", 0, group, 0, &["forked"]);
     }
 }
@@ -156,7 +156,7 @@ fn figures_are_those_of_pytorch() {
 #[test]
 fn figures_of_the_oldest_are_the_same_within_its_rounding() {
     // an op and the frame that called it may begin and end in the same microsecond: which is inside which is lost
-    for group in [Group::Name, Group::Shape] {
+    for group in [TopGroup::Name, TopGroup::Shape] {
         compare("transformer-2.1.2", 0, group, 1000, &[]);
     }
 }

@@ -1,7 +1,7 @@
 //! Small programs, figures by hand.
 
 use crate::support::{analyzed, analyzed_with};
-use etlink_analyze::{Collectives, Options};
+use etlink_analyze::{CollectiveTotals, Options};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const US: i64 = 1_000;
@@ -176,7 +176,7 @@ fn waits_are_no_work() {
         (18_000, 1, 40_000, 10_000, 30_000)
     );
     assert_eq!(analysis.stream_idle[0].event_wait_ns, 30_000);
-    let total = etlink_analyze::total(std::iter::once(&analysis));
+    let total = etlink_analyze::run_totals(std::iter::once(&analysis));
     let busy = total
         .metrics
         .iter()
@@ -528,7 +528,7 @@ fn groups_that_only_their_sizes_tell_apart() {
 }
 
 /// All-reduces of so many elements, each so long.
-fn all_reduces(length: fn(i64) -> i64) -> Collectives {
+fn all_reduces(length: fn(i64) -> i64) -> CollectiveTotals {
     let mut draw = TraceBuilder::default();
     draw.distributed(0, 2);
     let main = draw.thread();
@@ -617,7 +617,7 @@ fn metrics_of_a_run() {
         );
     }
     let analysis = analyzed(&draw);
-    let total = etlink_analyze::total(std::iter::once(&analysis));
+    let total = etlink_analyze::run_totals(std::iter::once(&analysis));
     let value = |name: &str| {
         total
             .metrics
@@ -725,11 +725,11 @@ fn operations_and_how_much_of_the_peaks_is_used() {
         (one.tflops - 0.12).abs() < 1e-12 && (one.busy_tflops - 0.4).abs() < 1e-12,
         "{one:?}"
     );
-    let metrics = etlink_analyze::total(std::iter::once(&analysis)).metrics;
+    let metrics = etlink_analyze::run_totals(std::iter::once(&analysis)).metrics;
     let peaks = |tflops, link_gb_per_s| {
-        let used = etlink_analyze::of_peaks(
+        let used = etlink_analyze::peak_metrics(
             &metrics,
-            etlink_analyze::Peaks {
+            etlink_analyze::HardwarePeaks {
                 tflops,
                 link_gb_per_s,
             },

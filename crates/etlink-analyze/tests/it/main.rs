@@ -8,7 +8,5 @@
 
 mod averages;
 mod by_hand;
-mod hta;
-mod hta_drawn;
 mod random;
 mod support;

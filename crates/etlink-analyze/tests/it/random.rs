@@ -1,9 +1,9 @@
 //! Random programs: laws that hold whatever runs.
 
 use crate::support::analyzed;
-use etlink_analyze::diff::diff;
-use etlink_analyze::top::{Group, top};
-use etlink_analyze::{Analysis, total};
+use etlink_analyze::diff::diff_runs;
+use etlink_analyze::top::{TopGroup, key_averages};
+use etlink_analyze::{RankAnalysis, run_totals};
 use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
 use proptest::prelude::*;
 
@@ -92,7 +92,7 @@ fn draw(program: &[Work], rank: i64) -> TraceBuilder {
     draw
 }
 
-fn laws(analysis: &Analysis) -> Result<(), TestCaseError> {
+fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
     for (time, idle) in analysis.breakdown.iter().zip(&analysis.idle) {
         let exposed =
             time.exposed_communication_ns + time.exposed_memory_ns + time.exposed_other_ns;
@@ -165,7 +165,7 @@ proptest! {
     #[test]
     fn ranks_add_up(first in prop::collection::vec(work(), 1..30), second in prop::collection::vec(work(), 1..30)) {
         let ranks = [analyzed(&draw(&first, 0)), analyzed(&draw(&second, 1))];
-        let sum = total(ranks.iter());
+        let sum = run_totals(ranks.iter());
         let devices = || ranks.iter().flat_map(|rank| &rank.breakdown);
         prop_assert_eq!(sum.breakdown[0].window_ns, devices().map(|time| time.window_ns).sum::<i64>());
         prop_assert_eq!(sum.breakdown[0].idle_ns, devices().map(|time| time.idle_ns).sum::<i64>());
@@ -177,9 +177,9 @@ proptest! {
             prop_assert_eq!(kernel.durations.count, same().map(|one| one.durations.count).sum::<u64>());
         }
         prop_assert_eq!(sum.kernels.iter().map(|one| one.durations.count).sum::<u64>(), (first.len() + second.len()) as u64);
-        let rows = |all: &[etlink_analyze::Launches]| all.iter().map(|one| one.rows).sum::<u64>();
+        let rows = |all: &[etlink_analyze::LaunchTotals]| all.iter().map(|one| one.rows).sum::<u64>();
         prop_assert_eq!(rows(&sum.launches), ranks.iter().map(|rank| rows(&rank.launches)).sum::<u64>());
-        let bytes = |all: &[etlink_analyze::Collectives]| all.iter().map(|one| one.bytes).sum::<u64>();
+        let bytes = |all: &[etlink_analyze::CollectiveTotals]| all.iter().map(|one| one.bytes).sum::<u64>();
         prop_assert_eq!(bytes(&sum.collectives), ranks.iter().map(|rank| bytes(&rank.collectives)).sum::<u64>());
     }
 }
@@ -219,18 +219,14 @@ proptest! {
         };
         let text = format!("{{\"traceEvents\": [{}]}}", events.iter().map(event).collect::<Vec<_>>().join(","));
         let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::KinetoReadOptions { keep: etlink_kineto::KeepEvents::Auxiliary, ..Default::default() }).expect("reads");
-        for group in [Group::Name, Group::Shape, Group::Stack(2)] {
-            let tables = top(&device, etlink_analyze::top::Options { group, python: true, shapes: None });
-            drop(diff(&[&tables], &[&tables, &tables]));
+        for group in [TopGroup::Name, TopGroup::Shape, TopGroup::Stack(2)] {
+            let tables = key_averages(&device, etlink_analyze::top::Options { group, python: true, shapes: None });
+            drop(diff_runs(&[&tables], &[&tables, &tables]));
         }
         let Ok(trace) = etlink_link::link(None, device, etlink_link::LinkOptions::default()) else { return Ok(()) };
-        let rules = etlink_analyze::Rules::built_in().expect("rules");
+        let rules = etlink_analyze::KernelRules::built_in().expect("rules");
         let options = etlink_analyze::Options { sequences_of: Some("Step".into()), memory_timeline: true };
         let analysis = etlink_analyze::analyze(&trace, &rules, &options);
-        drop(total([&analysis, &analysis].into_iter()));
-        for nanoseconds in [false, true] {
-            let settings = etlink_analyze::hta::Settings { nanoseconds, ..Default::default() };
-            drop(etlink_analyze::hta::tables(&trace, settings).expect("patterns"));
-        }
+        drop(run_totals([&analysis, &analysis].into_iter()));
     }
 }

@@ -1,6 +1,6 @@
 //! Drawn traces, linked and analyzed.
 
-use etlink_analyze::{Analysis, Options, Rules, analyze};
+use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_testing::TraceBuilder;
 
@@ -14,10 +14,14 @@ pub(crate) fn linked(draw: &TraceBuilder) -> LinkedTrace {
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }
 
-pub(crate) fn analyzed(draw: &TraceBuilder) -> Analysis {
+pub(crate) fn analyzed(draw: &TraceBuilder) -> RankAnalysis {
     analyzed_with(draw, &Options::default())
 }
 
-pub(crate) fn analyzed_with(draw: &TraceBuilder, options: &Options) -> Analysis {
-    analyze(&linked(draw), &Rules::built_in().expect("rules"), options)
+pub(crate) fn analyzed_with(draw: &TraceBuilder, options: &Options) -> RankAnalysis {
+    analyze(
+        &linked(draw),
+        &KernelRules::built_in().expect("rules"),
+        options,
+    )
 }

@@ -1,13 +1,15 @@
 //! What is said of one trace, and laws that hold whatever is in it.
 
 use anyhow::{Context, Result, ensure};
-use etlink_analyze::top::{Group, Options as TopOptions, Top, top};
-use etlink_analyze::{Analysis, Options, Rows, Rules, analyze, diff, hta, total};
+use etlink_analyze::top::{KeyAverages, Options as TopOptions, TopGroup, key_averages};
+use etlink_analyze::{
+    ClassifiedRows, KernelRules, Options, RankAnalysis, analyze, diff, run_totals,
+};
 use etlink_link::LinkedTrace;
 use etlink_model::{DeviceTrace, TimeNs};
 use etlink_replay::{PathReport, ReplayGraph, ReplayRun, ReplaySettings, critical_path};
-use etlink_report::page::{self, Packed, Page, Rank, Window};
-use etlink_tables::Table;
+use etlink_report::page::{self, PackedTimeline, ReportPage, ReportRank, TimelineWindow};
+use etlink_tables::TraceTable;
 
 /// Ranges of a timeline: few, so that some have to be drawn together.
 const RANGES: usize = 200;
@@ -15,7 +17,7 @@ const RANGES: usize = 200;
 const ROOM: usize = 20_000;
 
 /// Everything, as bytes.
-pub(super) fn figures(trace: &LinkedTrace, rules: &Rules) -> Result<Vec<u8>> {
+pub(super) fn figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<Vec<u8>> {
     let mut out = vec![];
     let options = Options {
         sequences_of: Some("aten".to_owned()),
@@ -29,9 +31,9 @@ pub(super) fn figures(trace: &LinkedTrace, rules: &Rules) -> Result<Vec<u8>> {
     for nanoseconds in [false, true] {
         serde_json::to_writer(
             &mut out,
-            &hta::tables(
+            &etlink_hta::hta_tables(
                 trace,
-                hta::Settings {
+                etlink_hta::HtaOptions {
                     nanoseconds,
                     include_last: nanoseconds,
                     rank: None,
@@ -40,15 +42,15 @@ pub(super) fn figures(trace: &LinkedTrace, rules: &Rules) -> Result<Vec<u8>> {
         )?;
     }
     serde_json::to_writer(&mut out, &tops(&trace.device)?)?;
-    for table in Table::ALL {
+    for table in TraceTable::ALL {
         let lines = table.write(trace, analysis.rank, &mut out)?;
         let most = match table {
-            Table::Edges => trace.edges.len(),
-            Table::Nodes | Table::Collectives => trace.nodes.len(),
-            Table::Events => usize::MAX,
+            TraceTable::Edges => trace.edges.len(),
+            TraceTable::Nodes | TraceTable::Collectives => trace.nodes.len(),
+            TraceTable::Events => usize::MAX,
         };
         ensure!(
-            lines as usize == most || !matches!(table, Table::Edges | Table::Nodes),
+            lines as usize == most || !matches!(table, TraceTable::Edges | TraceTable::Nodes),
             "{lines} lines of {most} {}",
             table.name()
         );
@@ -77,7 +79,7 @@ fn is_sane(device: &DeviceTrace) -> bool {
         && whole < 1 << 60
 }
 
-fn of_analysis(analysis: &Analysis) -> Result<()> {
+fn of_analysis(analysis: &RankAnalysis) -> Result<()> {
     for (time, idle) in analysis.breakdown.iter().zip(&analysis.idle) {
         let exposed =
             time.exposed_communication_ns + time.exposed_memory_ns + time.exposed_other_ns;
@@ -130,7 +132,7 @@ fn of_analysis(analysis: &Analysis) -> Result<()> {
             "{queue:?}"
         );
     }
-    let sum = total([analysis].into_iter());
+    let sum = run_totals([analysis].into_iter());
     ensure!(
         sum.breakdown.iter().all(|all| all.window_ns
             == analysis
@@ -151,17 +153,17 @@ fn of_analysis(analysis: &Analysis) -> Result<()> {
 }
 
 /// The profiler's tables; each event is in one row, however they are grouped, and a table compared with itself is the same.
-fn tops(device: &DeviceTrace) -> Result<Vec<Top>> {
+fn tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
     let groups = [
-        (Group::Name, false),
-        (Group::Shape, false),
-        (Group::Stack(3), false),
-        (Group::Name, true),
+        (TopGroup::Name, false),
+        (TopGroup::Shape, false),
+        (TopGroup::Stack(3), false),
+        (TopGroup::Name, true),
     ];
-    let tops: Vec<Top> = groups
+    let tops: Vec<KeyAverages> = groups
         .iter()
         .map(|(group, python)| {
-            top(
+            key_averages(
                 device,
                 TopOptions {
                     group: *group,
@@ -174,8 +176,8 @@ fn tops(device: &DeviceTrace) -> Result<Vec<Top>> {
     let [plain, shaped, stacked, frames] = &tops[..] else {
         unreachable!("four groups")
     };
-    let events = |top: &Top| top.rows.iter().map(|row| row.count).sum::<u64>();
-    let sums = |top: &Top| (top.self_host_ns, top.self_device_ns);
+    let events = |top: &KeyAverages| top.rows.iter().map(|row| row.count).sum::<u64>();
+    let sums = |top: &KeyAverages| (top.self_host_ns, top.self_device_ns);
     for other in [shaped, stacked] {
         ensure!(
             events(plain) == events(other),
@@ -186,22 +188,22 @@ fn tops(device: &DeviceTrace) -> Result<Vec<Top>> {
             "groups differ in their times"
         );
     }
-    let same = diff::diff(&[plain], &[plain]);
+    let same = diff::diff_runs(&[plain], &[plain]);
     ensure!(
         same.changes
             .iter()
-            .all(|change| change.kind == diff::Kind::Same && change.cost_ns == 0),
+            .all(|change| change.kind == diff::ChangeKind::Same && change.cost_ns == 0),
         "a run differs from itself: {same:?}"
     );
-    let costs = |diff: &diff::Diff| {
+    let costs = |diff: &diff::RunDiff| {
         diff.changes
             .iter()
             .map(|change| i128::from(change.cost_ns))
             .sum::<i128>()
     };
     let [there, back] = [
-        diff::diff(&[plain], &[frames, plain]),
-        diff::diff(&[frames, plain], &[plain]),
+        diff::diff_runs(&[plain], &[frames, plain]),
+        diff::diff_runs(&[frames, plain], &[plain]),
     ];
     ensure!(
         !is_sane(device) || costs(&there) == -costs(&back),
@@ -211,12 +213,12 @@ fn tops(device: &DeviceTrace) -> Result<Vec<Top>> {
 }
 
 /// The page about this trace alone, and timelines of it.
-fn page(trace: &LinkedTrace, analysis: Analysis, rules: &Rules) -> Result<Vec<u8>> {
+fn page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) -> Result<Vec<u8>> {
     let graph = etlink_replay::graph_from_trace(trace)?;
     let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
     let path = PathReport::new(&graph, trace, &run, &critical_path(&graph, &run));
     let timelines = timelines(trace, (&graph, &run), &analysis, rules)?;
-    let rank = Rank {
+    let rank = ReportRank {
         label: "0".to_owned(),
         device_trace: "device.json".to_owned(),
         host_trace: None,
@@ -231,8 +233,8 @@ fn page(trace: &LinkedTrace, analysis: Analysis, rules: &Rules) -> Result<Vec<u8
         }),
     };
     let (ranks, title) = ([rank], trace.device.names.iter().last().unwrap_or_default());
-    let all = total(ranks.iter().map(|rank| &rank.analysis));
-    let html = page::html(&Page {
+    let all = run_totals(ranks.iter().map(|rank| &rank.analysis));
+    let html = page::render_page(&ReportPage {
         title,
         ranks: &ranks,
         total: &all,
@@ -252,10 +254,10 @@ fn page(trace: &LinkedTrace, analysis: Analysis, rules: &Rules) -> Result<Vec<u8
 fn timelines(
     trace: &LinkedTrace,
     (graph, run): (&ReplayGraph, &ReplayRun),
-    analysis: &Analysis,
-    rules: &Rules,
-) -> Result<Vec<Packed>> {
-    let rows = Rows::new(trace, rules);
+    analysis: &RankAnalysis,
+    rules: &KernelRules,
+) -> Result<Vec<PackedTimeline>> {
+    let rows = ClassifiedRows::new(trace, rules);
     let (start, end) = trace.device.window().unwrap_or_default();
     let step = analysis.steps.first().map(|step| {
         (
@@ -263,7 +265,7 @@ fn timelines(
             TimeNs(step.start_ns.saturating_add(step.duration_ns)),
         )
     });
-    let window = |(start, end)| Window {
+    let window = |(start, end)| TimelineWindow {
         start,
         end,
         step: None,
@@ -273,8 +275,8 @@ fn timelines(
         .into_iter()
         .flatten()
         .map(|span| {
-            Ok(Packed::new(RANGES, ROOM, |most| {
-                page::timeline(&rows, graph, run, window(span), most, None)
+            Ok(PackedTimeline::new(RANGES, ROOM, |most| {
+                page::trace_timeline(&rows, graph, run, window(span), most, None)
             })?)
         })
         .collect()

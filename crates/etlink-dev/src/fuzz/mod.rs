@@ -16,7 +16,7 @@ mod written;
 
 use anyhow::{Result, bail};
 use corpus::{Recording, mutate};
-use etlink_analyze::Rules;
+use etlink_analyze::KernelRules;
 use etlink_link::LinkedTrace;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub struct Options {
 
 /// Runs rounds until the time is over or one fails.
 pub fn run(options: &Options) -> Result<()> {
-    let (corpus, rules) = (corpus::corpus(&options.folders)?, Rules::built_in()?);
+    let (corpus, rules) = (corpus::corpus(&options.folders)?, KernelRules::built_in()?);
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let mut round = options.seed;
     while Instant::now() < end {
@@ -70,7 +70,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// One round.
-fn one(recording: &Recording, rules: &Rules) -> Result<()> {
+fn one(recording: &Recording, rules: &KernelRules) -> Result<()> {
     let outputs = |threads: usize| -> Result<Vec<Vec<u8>>> {
         let traces: Vec<LinkedTrace> = recording
             .iter()

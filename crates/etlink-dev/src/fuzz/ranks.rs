@@ -8,7 +8,7 @@ use etlink_link::ranks::{
 };
 use etlink_model::TimeNs;
 use etlink_replay::{RankGraph, RankLabels, RankNames, ReplaySettings};
-use etlink_report::page::Met;
+use etlink_report::page::RankStats;
 use std::fmt::Write;
 
 /// Everything, as bytes.
@@ -32,7 +32,7 @@ pub(super) fn together(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
     out += &serde_json::to_string(&step_stragglers(&facts, &join, &clocks))?;
     write!(out, "{:?}", wait_causes(&facts, &join, &clocks))?;
     out += &replayed(traces, &facts, &join, &clocks)?;
-    out += &serde_json::to_string(&Met::new(&facts, &join, clocks))?;
+    out += &serde_json::to_string(&RankStats::new(&facts, &join, clocks))?;
     Ok(out.into_bytes())
 }
 

@@ -6,7 +6,7 @@ mod compare;
 
 use anyhow::{Context, Result, ensure};
 use compare::{Line, differences, idle, line, stored};
-use etlink_analyze::hta::{self, Settings, Tables};
+use etlink_hta::{HtaOptions, HtaTables};
 use etlink_link::LinkOptions;
 use serde_json::{Map, Value};
 use std::io::Read;
@@ -107,7 +107,7 @@ pub fn run(traces: &Path, results: Option<&Path>) -> Result<()> {
             .into_iter()
             .filter(|_| !files.is_empty())
         {
-            let settings = Settings {
+            let settings = HtaOptions {
                 include_last: how == "_last",
                 nanoseconds: how == "_ns",
                 rank: None,
@@ -213,8 +213,8 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Tables of one rank or several, as HTA has them: lines of all ranks, or what is of all.
-fn tables(traces: &[PathBuf], settings: Settings) -> Result<Map<String, Value>> {
-    let rank = |trace: &PathBuf| -> Result<Tables> {
+fn tables(traces: &[PathBuf], settings: HtaOptions) -> Result<Map<String, Value>> {
+    let rank = |trace: &PathBuf| -> Result<HtaTables> {
         let device = etlink_kineto::read(
             &read(trace)?[..],
             etlink_kineto::KinetoReadOptions {
@@ -223,12 +223,12 @@ fn tables(traces: &[PathBuf], settings: Settings) -> Result<Map<String, Value>> 
                 keep: etlink_kineto::KeepEvents::Auxiliary,
             },
         )?;
-        Ok(hta::tables(
+        Ok(etlink_hta::hta_tables(
             &etlink_link::link(None, device, LinkOptions::default())?,
             settings,
         )?)
     };
-    let ranks: Vec<Tables> = traces
+    let ranks: Vec<HtaTables> = traces
         .iter()
         .map(|trace| rank(trace).with_context(|| trace.display().to_string()))
         .collect::<Result<_>>()?;
@@ -243,7 +243,9 @@ fn tables(traces: &[PathBuf], settings: Settings) -> Result<Map<String, Value>> 
             }
         }
     }
-    all.extend(object(serde_json::to_value(hta::all_ranks(ranks.iter()))?));
+    all.extend(object(serde_json::to_value(etlink_hta::run_tables(
+        ranks.iter(),
+    ))?));
     Ok(all)
 }
 

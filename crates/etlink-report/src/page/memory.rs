@@ -29,11 +29,11 @@ pub fn memory_charts(points: &[MemoryPoint], most: usize) -> Vec<MemoryChart> {
     devices.sort_unstable_keys();
     devices
         .into_iter()
-        .map(|((device_type, device), points)| chart(device_type, device, &points, most))
+        .map(|((device_type, device), points)| memory_chart(device_type, device, &points, most))
         .collect()
 }
 
-fn chart(
+fn memory_chart(
     device_type: &'static str,
     device: i64,
     points: &[&MemoryPoint],
@@ -46,7 +46,7 @@ fn chart(
         ..MemoryChart::default()
     };
     let mut before = 0;
-    for at in kept(points, most) {
+    for at in kept_points(points, most) {
         let Some(point) = points.get(at) else {
             continue;
         };
@@ -59,7 +59,7 @@ fn chart(
 }
 
 /// Places of the points that are kept: the first and last of all, and of each stretch the lowest, the highest and that with most reserved.
-fn kept(points: &[&MemoryPoint], most: usize) -> Vec<usize> {
+fn kept_points(points: &[&MemoryPoint], most: usize) -> Vec<usize> {
     if points.len() <= most {
         return (0..points.len()).collect();
     }

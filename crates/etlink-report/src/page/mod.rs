@@ -12,40 +12,40 @@
 //! A page takes 5 MB at most: each part has its share ([`TIMELINE_BYTES`], `TABLE_BYTES`), is measured as it stands in the page, and made
 //! again with less until it fits. What is left out, the page says.
 
-mod about;
-mod critical;
-mod deps;
 mod memory;
-mod met;
-mod packed;
+mod packed_timeline;
+mod path_columns;
 mod ranges;
-mod recorded;
+mod rank_stats;
+mod run_timeline;
 mod strings;
 mod summary;
 mod timeline;
-mod together;
+mod tooltip;
+mod trace_timeline;
 mod tracks;
-mod written;
+mod wait_columns;
+mod written_graph;
 
 #[cfg(test)]
 mod tests;
 
 pub use memory::{MemoryChart, memory_charts};
-pub use met::Met;
-pub use packed::Packed;
-pub use recorded::timeline;
-pub use timeline::{Timeline, Window};
-pub use together::{Member, Together};
-pub use written::{Written, graph_timeline};
+pub use packed_timeline::PackedTimeline;
+pub use rank_stats::RankStats;
+pub use run_timeline::{RankPlace, RunTimeline};
+pub use timeline::{Timeline, TimelineWindow};
+pub use trace_timeline::trace_timeline;
+pub use written_graph::{WrittenGraph, graph_timeline};
 
-use etlink_analyze::{Analysis, Total};
+use etlink_analyze::{RankAnalysis, RunTotals};
 use etlink_link::{EdgeKind, LinkReport};
 use etlink_replay::{PathReport, ReplayFigures};
-use packed::pack;
+use packed_timeline::pack_json;
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{self, Write};
-use summary::Card;
+use summary::SummaryCard;
 
 const SCRIPT: &str = include_str!("../../web/dist/page.js");
 const STYLE: &str = include_str!("../../web/dist/page.css");
@@ -69,7 +69,7 @@ const LONG: usize = 1_000;
 
 /// One rank.
 #[derive(Clone, Debug, Serialize)]
-pub struct Rank {
+pub struct ReportRank {
     /// What it is called: its number, or the name of its file.
     pub label: String,
     /// Its device trace's file.
@@ -80,7 +80,7 @@ pub struct Rank {
     pub device: Option<String>,
     /// What `etlink analyze` says of it.
     #[serde(flatten)]
-    pub analysis: Analysis,
+    pub analysis: RankAnalysis,
     /// Memory over time, of each device.
     pub memory_charts: Vec<MemoryChart>,
     /// What `etlink link` says; none of a written graph.
@@ -93,39 +93,39 @@ pub struct Rank {
 
 /// What is shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Page<'p> {
+pub struct ReportPage<'p> {
     /// What was recorded, such as the folder's name.
     pub title: &'p str,
     /// The ranks.
-    pub ranks: &'p [Rank],
+    pub ranks: &'p [ReportRank],
     /// What they say together.
-    pub total: &'p Total,
+    pub total: &'p RunTotals,
     /// How they met, if there are several.
-    pub met: Option<&'p Met>,
+    pub met: Option<&'p RankStats>,
     /// Those whose step is shown; that of all ranks first, if there is one.
-    pub timelines: &'p [Packed],
+    pub timelines: &'p [PackedTimeline],
     /// What to know first.
     pub notes: &'p [String],
 }
 
 #[derive(Serialize)]
-struct Data<'p> {
+struct PageData<'p> {
     written_by: String,
     title: &'p str,
     sentence: String,
-    cards: Vec<Card>,
+    cards: Vec<SummaryCard>,
     notes: &'p [String],
     ranks: Vec<Value>,
     total: Value,
     /// Per table, how many records are not in the page.
-    cut: Vec<Cut>,
-    met: Option<&'p Met>,
+    cut: Vec<ShortenedTable>,
+    met: Option<&'p RankStats>,
     kinds: [&'static str; timeline::KINDS.len()],
     edges: [&'static str; EdgeKind::ALL.len()],
 }
 
 #[derive(Serialize)]
-struct Cut {
+struct ShortenedTable {
     rank: String,
     table: String,
     records: usize,
@@ -136,8 +136,8 @@ struct Cut {
 ///
 /// # Errors
 /// None that memory has.
-pub fn html(page: &Page<'_>) -> io::Result<Vec<u8>> {
-    let packed = tables(page)?;
+pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
+    let packed = pack_tables(page)?;
     let timelines: usize = page
         .timelines
         .iter()
@@ -147,13 +147,13 @@ pub fn html(page: &Page<'_>) -> io::Result<Vec<u8>> {
     write!(
         out,
         "{HEAD}<title>{} · etlink report</title>\n<style>",
-        escaped(page.title)
+        escape_html(page.title)
     )?;
     out.extend_from_slice(STYLE.as_bytes());
     write!(
         out,
         "</style>\n</head>\n<body>\n<div id=\"page\"><p class=\"starting\">{}</p></div>\n",
-        escaped(&summary::sentence(page))
+        escape_html(&summary::summary_sentence(page))
     )?;
     writeln!(
         out,
@@ -187,8 +187,8 @@ const HEAD: &str = r#"<!doctype html>
 <link rel="icon" href="data:,">
 "#;
 
-fn escaped(text: &str) -> String {
-    strings::cut(text, LONG)
+fn escape_html(text: &str) -> String {
+    strings::shorten_text(text, LONG)
         .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -196,11 +196,11 @@ fn escaped(text: &str) -> String {
 }
 
 /// All but the timelines, with as many records as there is room for.
-fn tables(page: &Page<'_>) -> io::Result<String> {
+fn pack_tables(page: &ReportPage<'_>) -> io::Result<String> {
     let mut most = (RECORDS / page.ranks.len().max(1)).clamp(20, LONGEST);
     let mut all = LONGEST;
     loop {
-        let packed = pack(&data(page, most, all)?)?;
+        let packed = pack_json(&page_data(page, most, all)?)?;
         if packed.len() <= TABLE_BYTES || all <= 1 {
             return Ok(packed);
         }
@@ -209,21 +209,21 @@ fn tables(page: &Page<'_>) -> io::Result<String> {
 }
 
 /// `most`: records of a rank's table, `all`: of a table of all ranks.
-fn data<'p>(page: &Page<'p>, most: usize, all: usize) -> io::Result<Data<'p>> {
+fn page_data<'p>(page: &ReportPage<'p>, most: usize, all: usize) -> io::Result<PageData<'p>> {
     let mut cut = vec![];
     let mut ranks = vec![];
     for rank in page.ranks {
         let mut value = serde_json::to_value(rank)?;
-        shorten(&mut value, &rank.label, most, &mut cut);
+        shorten_tables(&mut value, &rank.label, most, &mut cut);
         ranks.push(value);
     }
     let mut total = serde_json::to_value(page.total)?;
-    shorten(&mut total, "", all, &mut cut);
-    Ok(Data {
+    shorten_tables(&mut total, "", all, &mut cut);
+    Ok(PageData {
         written_by: format!("etlink {}", env!("CARGO_PKG_VERSION")),
         title: page.title,
-        sentence: summary::sentence(page),
-        cards: summary::cards(page),
+        sentence: summary::summary_sentence(page),
+        cards: summary::summary_cards(page),
         notes: page.notes,
         ranks,
         total,
@@ -235,14 +235,14 @@ fn data<'p>(page: &Page<'p>, most: usize, all: usize) -> io::Result<Data<'p>> {
 }
 
 /// Leaves the first records of each table, which are those that cost most, and the beginning of each name.
-fn shorten(of: &mut Value, rank: &str, most: usize, cuts: &mut Vec<Cut>) {
+fn shorten_tables(of: &mut Value, rank: &str, most: usize, cuts: &mut Vec<ShortenedTable>) {
     let tables = of.as_object_mut().into_iter().flatten();
     for (table, value) in tables {
         let Some(records) = value.as_array_mut() else {
             continue;
         };
         if records.len() > most {
-            cuts.push(Cut {
+            cuts.push(ShortenedTable {
                 rank: rank.to_owned(),
                 table: table.clone(),
                 records: most,
@@ -253,7 +253,7 @@ fn shorten(of: &mut Value, rank: &str, most: usize, cuts: &mut Vec<Cut>) {
         for record in records.iter_mut().filter_map(Value::as_object_mut) {
             record.values_mut().for_each(|field| match field {
                 Value::String(text) if text.len() > LONG || text.contains(char::is_control) => {
-                    *text = strings::cut(text, LONG)
+                    *text = strings::shorten_text(text, LONG)
                 }
                 _ => {}
             });

@@ -12,7 +12,7 @@ const TOGETHER: i64 = 8;
 
 /// Numbers of a trace's ranges: ops, then calls, then device rows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ids {
+pub(super) struct RangeIds {
     calls: usize,
     rows: usize,
     /// How many.
@@ -21,28 +21,28 @@ pub(super) struct Ids {
 
 /// What a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum TraceRange {
     Op(usize),
     Call(usize),
     Row(usize),
 }
 
-impl Ids {
-    pub(super) fn new(trace: &LinkedTrace) -> Ids {
+impl RangeIds {
+    pub(super) fn new(trace: &LinkedTrace) -> RangeIds {
         let device = &trace.device;
         let (calls, rows) = (device.ops.len(), device.ops.len() + device.calls.len());
-        Ids {
+        RangeIds {
             calls,
             rows,
             count: rows + device.rows.len(),
         }
     }
 
-    pub(super) fn get(self, id: usize) -> Of {
+    pub(super) fn get(self, id: usize) -> TraceRange {
         match id {
-            id if id < self.calls => Of::Op(id),
-            id if id < self.rows => Of::Call(id - self.calls),
-            id => Of::Row(id - self.rows),
+            id if id < self.calls => TraceRange::Op(id),
+            id if id < self.rows => TraceRange::Call(id - self.calls),
+            id => TraceRange::Row(id - self.rows),
         }
     }
 
@@ -65,7 +65,7 @@ impl Ids {
 
 /// One or several ranges as they are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Drawn {
+pub(super) struct DrawnRange {
     /// Thread, or after all threads queue.
     pub(super) track: u32,
     pub(super) depth: u32,
@@ -78,20 +78,20 @@ pub(super) struct Drawn {
 }
 
 /// When the range begins and ends, and its thread or queue.
-fn span(trace: &LinkedTrace, of: Of) -> (TimeNs, TimeNs, u32) {
+fn range_span(trace: &LinkedTrace, of: TraceRange) -> (TimeNs, TimeNs, u32) {
     let device = &trace.device;
     let (start, duration, track) = match of {
-        Of::Op(at) => (
+        TraceRange::Op(at) => (
             device.ops.start[at],
             device.ops.duration[at],
             device.ops.thread[at].0,
         ),
-        Of::Call(at) => (
+        TraceRange::Call(at) => (
             device.calls.start[at],
             device.calls.duration[at],
             device.calls.thread[at].0,
         ),
-        Of::Row(at) => (
+        TraceRange::Row(at) => (
             device.rows.start[at],
             device.rows.duration[at],
             device.threads.len() as u32 + device.rows.queue[at].0,
@@ -100,12 +100,16 @@ fn span(trace: &LinkedTrace, of: Of) -> (TimeNs, TimeNs, u32) {
     (start, start + duration, track)
 }
 
-/// All that run in the window, as [`nested`] has them.
-pub(super) fn within(trace: &LinkedTrace, ids: Ids, (from, to): (TimeNs, TimeNs)) -> Vec<Drawn> {
+/// All that run in the window, as [`nest_ranges`] has them.
+pub(super) fn ranges_in_window(
+    trace: &LinkedTrace,
+    ids: RangeIds,
+    (from, to): (TimeNs, TimeNs),
+) -> Vec<DrawnRange> {
     let drawn = |id: usize| {
-        let (start, end, track) = span(trace, ids.get(id));
+        let (start, end, track) = range_span(trace, ids.get(id));
         let inside = start < to && (end > from || start >= from);
-        inside.then_some(Drawn {
+        inside.then_some(DrawnRange {
             track,
             depth: 0,
             start,
@@ -114,12 +118,12 @@ pub(super) fn within(trace: &LinkedTrace, ids: Ids, (from, to): (TimeNs, TimeNs)
             count: 1,
         })
     };
-    nested((0..ids.count).filter_map(drawn).collect())
+    nest_ranges((0..ids.count).filter_map(drawn).collect())
 }
 
 /// By track and start, the longer first, each at its depth. O(n log n).
-pub(super) fn nested(mut all: Vec<Drawn>) -> Vec<Drawn> {
-    all.sort_unstable_by_key(order);
+pub(super) fn nest_ranges(mut all: Vec<DrawnRange>) -> Vec<DrawnRange> {
+    all.sort_unstable_by_key(drawing_order);
     let mut ends: Vec<TimeNs> = vec![];
     let mut track = NONE;
     for range in &mut all {
@@ -135,18 +139,22 @@ pub(super) fn nested(mut all: Vec<Drawn>) -> Vec<Drawn> {
     all
 }
 
-fn order(range: &Drawn) -> (u32, TimeNs, Reverse<TimeNs>, usize) {
+fn drawing_order(range: &DrawnRange) -> (u32, TimeNs, Reverse<TimeNs>, usize) {
     (range.track, range.start, Reverse(range.end), range.id)
 }
 
 /// So many at most: neighbours that are shorter than a limit are drawn together, but for `kept` ones. Returns the limit, ns; 0
 /// where all are drawn. The limit is the least power of two that does; where even that does not help, the first ones stay.
-pub(super) fn fit(all: &mut Vec<Drawn>, most: usize, kept: &dyn Fn(usize) -> bool) -> i64 {
+pub(super) fn fit_ranges(
+    all: &mut Vec<DrawnRange>,
+    most: usize,
+    kept: &dyn Fn(usize) -> bool,
+) -> i64 {
     if all.len() <= most {
         return 0;
     }
     for limit in (8..62).map(|power| 1i64 << power) {
-        let together = join(all, limit, kept);
+        let together = join_short_ranges(all, limit, kept);
         if together.len() <= most || limit == 1 << 61 {
             *all = together;
             all.truncate(most);
@@ -156,8 +164,12 @@ pub(super) fn fit(all: &mut Vec<Drawn>, most: usize, kept: &dyn Fn(usize) -> boo
     0
 }
 
-fn join(all: &[Drawn], limit: i64, kept: &dyn Fn(usize) -> bool) -> Vec<Drawn> {
-    let mut joined: Vec<Drawn> = vec![];
+fn join_short_ranges(
+    all: &[DrawnRange],
+    limit: i64,
+    kept: &dyn Fn(usize) -> bool,
+) -> Vec<DrawnRange> {
+    let mut joined: Vec<DrawnRange> = vec![];
     let mut open: Vec<Option<usize>> = vec![];
     let mut track = NONE;
     for range in all {
@@ -193,8 +205,8 @@ fn join(all: &[Drawn], limit: i64, kept: &dyn Fn(usize) -> bool) -> Vec<Drawn> {
 mod tests {
     use super::*;
 
-    fn range(id: usize, depth: u32, start: i64, end: i64) -> Drawn {
-        Drawn {
+    fn range(id: usize, depth: u32, start: i64, end: i64) -> DrawnRange {
+        DrawnRange {
             track: 0,
             depth,
             start: TimeNs(start),
@@ -218,9 +230,9 @@ mod tests {
             range(5, 1, 5_000, 5_100),
         ];
         let mut some = all.to_vec();
-        assert_eq!(fit(&mut some, 6, &|_| false), 0);
+        assert_eq!(fit_ranges(&mut some, 6, &|_| false), 0);
         assert_eq!(some, all);
-        assert_eq!(fit(&mut some, 4, &|_| false), 256);
+        assert_eq!(fit_ranges(&mut some, 4, &|_| false), 256);
         let [long, three, four, five] = some[..] else {
             panic!("{some:?}")
         };
@@ -230,13 +242,13 @@ mod tests {
             (3, 0, 450, 1)
         );
         let mut some = all.to_vec();
-        fit(&mut some, 5, &|id| id == 2);
+        fit_ranges(&mut some, 5, &|id| id == 2);
         assert!(
             some.contains(&all[2]),
             "what is kept stays as it is: {some:?}"
         );
         let mut some = all.to_vec();
-        assert_eq!(fit(&mut some, 1, &|_| true), 1 << 61);
+        assert_eq!(fit_ranges(&mut some, 1, &|_| true), 1 << 61);
         assert_eq!(
             some,
             [all[0]],

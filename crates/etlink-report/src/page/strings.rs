@@ -10,22 +10,22 @@ const SHORT: usize = 80;
 
 /// Interned strings, within a budget of text.
 #[derive(Debug)]
-pub(super) struct Strings {
+pub(super) struct StringTable {
     all: IndexSet<String, FxBuildHasher>,
     room: usize,
 }
 
-impl Strings {
+impl StringTable {
     /// `room`: characters after which strings are cut short.
-    pub(super) fn new(room: usize) -> Strings {
+    pub(super) fn new(room: usize) -> StringTable {
         let mut all = IndexSet::default();
         all.insert(String::new());
-        Strings { all, room }
+        StringTable { all, room }
     }
 
     /// The number of `text`. O(length).
     pub(super) fn add(&mut self, text: &str) -> u32 {
-        let text = cut(text, if self.room == 0 { SHORT } else { LONG });
+        let text = shorten_text(text, if self.room == 0 { SHORT } else { LONG });
         let (at, new) = self.all.insert_full(text);
         if new {
             self.room = self.room.saturating_sub(self.all[at].len());
@@ -40,7 +40,7 @@ impl Strings {
 }
 
 /// `text`, or its beginning and how much there was. Control characters become what can be seen.
-pub(super) fn cut(text: &str, most: usize) -> String {
+pub(super) fn shorten_text(text: &str, most: usize) -> String {
     let shown = |c: char| {
         if c.is_control() && c != '\n' {
             '\u{fffd}'
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn strings_are_kept_once_and_cut() {
-        let mut strings = Strings::new(1_200);
+        let mut strings = StringTable::new(1_200);
         assert_eq!(
             [
                 strings.add("a"),

@@ -1,6 +1,6 @@
 //! The page in a few words: sums and shares of figures that the tables have.
 
-use super::{Met, Page, Rank};
+use super::{RankStats, ReportPage, ReportRank};
 use etlink_link::LinkReport;
 use etlink_model::Severity;
 use etlink_replay::PathCause;
@@ -9,21 +9,21 @@ use std::collections::BTreeMap;
 
 /// A figure to begin with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Card {
+pub(super) struct SummaryCard {
     pub(super) name: &'static str,
     pub(super) value: String,
     pub(super) note: String,
 }
 
 /// The whole in a sentence.
-pub(super) fn sentence(page: &Page<'_>) -> String {
+pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
     let ranks = match page.ranks {
         [_] => "One rank".to_owned(),
         ranks => format!("{} ranks", ranks.len()),
     };
-    let mut parts = vec![format!("{ranks}{}", device(page.ranks))];
+    let mut parts = vec![format!("{ranks}{}", device_phrase(page.ranks))];
     if let Some((median, of)) = step_time(page.ranks) {
-        parts.push(format!("a step takes {} ({of})", time(median)));
+        parts.push(format!("a step takes {} ({of})", time_text(median)));
     }
     match page
         .total
@@ -32,7 +32,7 @@ pub(super) fn sentence(page: &Page<'_>) -> String {
         .filter(|total| total.window_ns > 0)
     {
         Some(total) => {
-            let of = |ns: i64| percent(ns, total.window_ns);
+            let of = |ns: i64| percent_text(ns, total.window_ns);
             let communication = format!(
                 ", communicate with nothing beside it {}",
                 of(total.exposed_communication_ns)
@@ -55,21 +55,21 @@ pub(super) fn sentence(page: &Page<'_>) -> String {
         }
         None => parts.extend(on_the_path(page.ranks)),
     }
-    let caveat = page.met.map(Met::caveat).unwrap_or_default();
-    parts.extend(straggler(page).map(|(rank, ns)| {
+    let caveat = page.met.map(RankStats::caveat).unwrap_or_default();
+    parts.extend(worst_straggler(page).map(|(rank, ns)| {
         format!(
             "the others waited longest for rank {rank}, {} in all{caveat}",
-            time(ns)
+            time_text(ns)
         )
     }));
     parts.join("; ") + "."
 }
 
-fn device(ranks: &[Rank]) -> String {
+fn device_phrase(ranks: &[ReportRank]) -> String {
     let rows = ranks
         .iter()
         .any(|rank| rank.link.as_ref().is_none_or(|link| link.device_rows > 0));
-    let damaged = links(ranks).any(|link| link.anomalies.any(Severity::Damage));
+    let damaged = link_reports(ranks).any(|link| link.anomalies.any(Severity::Damage));
     let model = ranks
         .first()
         .and_then(|rank| rank.device.as_deref())
@@ -85,8 +85,8 @@ fn device(ranks: &[Rank]) -> String {
 }
 
 /// What most of the critical paths' time goes to, without devices.
-fn on_the_path(ranks: &[Rank]) -> Option<String> {
-    let mut sums = causes(ranks);
+fn on_the_path(ranks: &[ReportRank]) -> Option<String> {
+    let mut sums = path_causes(ranks);
     let whole = sums
         .iter()
         .fold(0i64, |whole, (_, ns)| whole.saturating_add(*ns));
@@ -94,12 +94,12 @@ fn on_the_path(ranks: &[Rank]) -> Option<String> {
     let (cause, ns) = sums.first().filter(|_| whole > 0)?;
     Some(format!(
         "the critical path is {} {}",
-        percent(*ns, whole),
+        percent_text(*ns, whole),
         cause.name().replace('_', " ")
     ))
 }
 
-fn causes(ranks: &[Rank]) -> Vec<(PathCause, i64)> {
+fn path_causes(ranks: &[ReportRank]) -> Vec<(PathCause, i64)> {
     let mut sums: Vec<(PathCause, i64)> = vec![];
     for (cause, time) in ranks
         .iter()
@@ -115,8 +115,8 @@ fn causes(ranks: &[Rank]) -> Vec<(PathCause, i64)> {
 }
 
 /// A step takes as long as on the rank on which it is longest. Median of the steps, and what of; of an even number the lower one.
-fn step_time(ranks: &[Rank]) -> Option<(i64, String)> {
-    let ranks: Vec<&Rank> = ranks
+fn step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
+    let ranks: Vec<&ReportRank> = ranks
         .iter()
         .filter(|rank| !rank.analysis.steps.is_empty())
         .collect();
@@ -144,7 +144,7 @@ fn step_time(ranks: &[Rank]) -> Option<(i64, String)> {
     Some((*median, of))
 }
 
-fn straggler(page: &Page<'_>) -> Option<(i64, i64)> {
+fn worst_straggler(page: &ReportPage<'_>) -> Option<(i64, i64)> {
     let late = page
         .met?
         .ranks
@@ -154,11 +154,11 @@ fn straggler(page: &Page<'_>) -> Option<(i64, i64)> {
 }
 
 /// The figures to begin with; those that the traces have.
-pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
+pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
     let mut cards = vec![];
-    let mut card = |name, value, note: String| cards.push(Card { name, value, note });
+    let mut card = |name, value, note: String| cards.push(SummaryCard { name, value, note });
     if let Some((median, of)) = step_time(page.ranks) {
-        card("Step time", time(median), of);
+        card("Step time", time_text(median), of);
     }
     if let Some(total) = page
         .total
@@ -166,7 +166,7 @@ pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
         .first()
         .filter(|total| total.window_ns > 0)
     {
-        let of = |ns: i64| percent(ns, total.window_ns);
+        let of = |ns: i64| percent_text(ns, total.window_ns);
         card(
             "Computation",
             of(total.computation_ns),
@@ -190,19 +190,19 @@ pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
         if total.communication_ns > 0 {
             card(
                 "Overlap",
-                percent(total.overlap_ns, total.communication_ns),
+                percent_text(total.overlap_ns, total.communication_ns),
                 "of communication runs beside computation".to_owned(),
             );
         }
     }
-    if let Some((rank, ns)) = straggler(page) {
+    if let Some((rank, ns)) = worst_straggler(page) {
         card(
             "Straggler",
             format!("rank {rank}"),
             format!(
                 "the others waited {} for it, summed{}",
-                time(ns),
-                page.met.map(Met::caveat).unwrap_or_default()
+                time_text(ns),
+                page.met.map(RankStats::caveat).unwrap_or_default()
             ),
         );
     }
@@ -218,29 +218,29 @@ pub(super) fn cards(page: &Page<'_>) -> Vec<Card> {
             "of the makespan, worst rank".to_owned(),
         );
     }
-    let (launched, rows) = links(page.ranks).fold((0, 0), |(launched, rows), link| {
+    let (launched, rows) = link_reports(page.ranks).fold((0, 0), |(launched, rows), link| {
         (launched + link.launched, rows + link.device_rows)
     });
     if rows > 0 {
         card(
             "Launches found",
-            percent(launched as i64, rows as i64),
+            percent_text(launched as i64, rows as i64),
             format!("of {rows} device rows"),
         );
     }
     cards
 }
 
-fn links(ranks: &[Rank]) -> impl Iterator<Item = &LinkReport> {
+fn link_reports(ranks: &[ReportRank]) -> impl Iterator<Item = &LinkReport> {
     ranks.iter().filter_map(|rank| rank.link.as_ref())
 }
 
-fn percent(part: i64, whole: i64) -> String {
+fn percent_text(part: i64, whole: i64) -> String {
     format!("{:.1} %", part as f64 / whole as f64 * 100.0)
 }
 
 /// Three digits or more, with the unit that fits.
-pub(super) fn time(ns: i64) -> String {
+pub(super) fn time_text(ns: i64) -> String {
     let (unit, size) = match ns.unsigned_abs() {
         0..1_000 => return format!("{ns} ns"),
         1_000..1_000_000 => ("µs", 1e3),

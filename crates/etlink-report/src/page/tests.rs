@@ -1,6 +1,6 @@
 use super::*;
 use base64::engine::Engine;
-use etlink_analyze::{Options, Rows, Rules, analyze, total};
+use etlink_analyze::{ClassifiedRows, KernelRules, Options, analyze, run_totals};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{DurationNs, TimeNs};
 use etlink_replay::{ReplayRun, ReplaySettings};
@@ -29,27 +29,35 @@ fn ran(trace: &LinkedTrace) -> (etlink_replay::ReplayGraph, ReplayRun) {
 }
 
 fn drawn(trace: &LinkedTrace, window: (i64, i64), most: usize) -> Timeline {
-    let rules = Rules::built_in().expect("rules");
+    let rules = KernelRules::built_in().expect("rules");
     let (graph, run) = ran(trace);
-    let window = Window {
+    let window = TimelineWindow {
         start: TimeNs(window.0),
         end: TimeNs(window.1),
         step: Some(("step 1".into(), DurationNs(900))),
         note: String::new(),
     };
-    timeline(&Rows::new(trace, &rules), &graph, &run, window, most, None).labelled("0")
+    trace_timeline(
+        &ClassifiedRows::new(trace, &rules),
+        &graph,
+        &run,
+        window,
+        most,
+        None,
+    )
+    .labelled("0")
 }
 
 fn page(trace: &LinkedTrace, title: &str) -> String {
     page_of(
         trace,
         title,
-        &Packed::new(1_000, 1_000_000, |most| drawn(trace, (0, 1_000_000), most))
+        &PackedTimeline::new(1_000, 1_000_000, |most| drawn(trace, (0, 1_000_000), most))
             .expect("a timeline"),
     )
 }
 
-fn page_of(trace: &LinkedTrace, title: &str, timeline: &Packed) -> String {
+fn page_of(trace: &LinkedTrace, title: &str, timeline: &PackedTimeline) -> String {
     let (graph, run) = ran(trace);
     let path = PathReport::new(
         &graph,
@@ -57,14 +65,14 @@ fn page_of(trace: &LinkedTrace, title: &str, timeline: &Packed) -> String {
         &run,
         &etlink_replay::critical_path(&graph, &run),
     );
-    let rank = Rank {
+    let rank = ReportRank {
         label: "0".into(),
         device_trace: "trace.json".into(),
         host_trace: None,
         device: None,
         analysis: analyze(
             trace,
-            &Rules::built_in().expect("rules"),
+            &KernelRules::built_in().expect("rules"),
             &Options::default(),
         ),
         memory_charts: vec![],
@@ -75,9 +83,9 @@ fn page_of(trace: &LinkedTrace, title: &str, timeline: &Packed) -> String {
             ..path
         }),
     };
-    let total = total([&rank.analysis].into_iter());
+    let total = run_totals([&rank.analysis].into_iter());
     let timelines = [timeline.clone()];
-    let page = Page {
+    let page = ReportPage {
         title,
         ranks: &[rank],
         total: &total,
@@ -85,10 +93,10 @@ fn page_of(trace: &LinkedTrace, title: &str, timeline: &Packed) -> String {
         timelines: &timelines,
         notes: &[],
     };
-    let bytes = html(&page).expect("a page");
+    let bytes = render_page(&page).expect("a page");
     assert_eq!(
         bytes,
-        html(&page).expect("a page"),
+        render_page(&page).expect("a page"),
         "same values, same bytes"
     );
     String::from_utf8(bytes).expect("text")
@@ -279,7 +287,7 @@ fn a_page_that_would_be_too_large_has_less() {
     }
     let trace = linked(&draw);
     let whole = drawn(&trace, (0, 6_000_000), 100_000);
-    let unlimited = packed::pack(&whole).expect("packs").len();
+    let unlimited = packed_timeline::pack_json(&whole).expect("packs").len();
     assert!(
         whole.together_ns == 0 && unlimited > 5_000_000,
         "the test is one: {unlimited}"
@@ -287,7 +295,7 @@ fn a_page_that_would_be_too_large_has_less() {
     let page = page_of(
         &trace,
         "large",
-        &Packed::new(100_000, TIMELINE_BYTES, |most| {
+        &PackedTimeline::new(100_000, TIMELINE_BYTES, |most| {
             drawn(&trace, (0, 6_000_000), most)
         })
         .expect("a timeline"),
@@ -313,7 +321,7 @@ fn a_page_that_would_be_too_large_has_less() {
 fn tables_are_cut_and_say_so() {
     let mut value = serde_json::json!({"kernels": [{"name": "x".repeat(5_000)}, {"name": "b"}, {"name": "c"}], "rank": 3});
     let mut cuts = vec![];
-    shorten(&mut value, "3", 2, &mut cuts);
+    shorten_tables(&mut value, "3", 2, &mut cuts);
     assert_eq!(value["kernels"].as_array().map(Vec::len), Some(2));
     assert!(
         value["kernels"][0]["name"]

@@ -1,17 +1,17 @@
 //! One timeline as columns: of a recorded rank, of a written graph, of what all ranks do together.
 
-use super::critical::Path;
-use super::deps::Deps;
-use super::ranges::{Drawn, NONE, fit};
-use super::strings::Strings;
-use super::together::Joint;
-use super::tracks::Track;
+use super::path_columns::PathColumns;
+use super::ranges::{DrawnRange, NONE, fit_ranges};
+use super::run_timeline::DrawnCollective;
+use super::strings::StringTable;
+use super::tracks::TimelineTrack;
+use super::wait_columns::WaitColumns;
 use etlink_model::{DurationNs, TimeNs};
 use serde::Serialize;
 
 /// What is shown of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct TimelineWindow {
     /// Its first instant.
     pub start: TimeNs,
     /// Its end.
@@ -46,7 +46,7 @@ pub struct Timeline {
     pub(super) ranges: u64,
     /// Those shorter than this are drawn together, ns; 0: all are drawn.
     pub(super) together_ns: i64,
-    pub(super) tracks: Vec<Track>,
+    pub(super) tracks: Vec<TimelineTrack>,
     pub(super) strings: Vec<String>,
     pub(super) depth: Vec<u32>,
     /// Each after the start before it on its track, the first after the window's.
@@ -65,16 +65,16 @@ pub struct Timeline {
     pub(super) owner: Vec<u32>,
     /// `correlation`, -1: none.
     pub(super) correlation: Vec<i64>,
-    pub(super) deps: Deps,
-    pub(super) path: Path,
-    pub(super) met: Met,
+    pub(super) deps: WaitColumns,
+    pub(super) path: PathColumns,
+    pub(super) met: MatchedRanges,
     /// What the ranks did together: of the timeline of all ranks alone.
-    pub(super) joints: Option<Vec<Joint>>,
+    pub(super) joints: Option<Vec<DrawnCollective>>,
 }
 
 /// The ranges that are a rank's side of a collective or message, and which: places among the joints of the timeline of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Met {
+pub(super) struct MatchedRanges {
     pub(super) range: Vec<u32>,
     pub(super) joint: Vec<u32>,
 }
@@ -91,18 +91,18 @@ pub(super) const KINDS: [&str; 7] = [
 ];
 
 /// What ranges are.
-pub(super) trait Source {
+pub(super) trait TimelineSource {
     /// The track of a number.
-    fn track(&self, number: u32) -> Track;
+    fn track(&self, number: u32) -> TimelineTrack;
     /// By number, [`KINDS`].
     fn kind(&self, id: usize) -> u8;
     /// What is said of a range that is drawn by itself.
-    fn said(&self, id: usize, strings: &mut Strings) -> Said;
+    fn said(&self, id: usize, strings: &mut StringTable) -> Tooltip;
 }
 
 /// What is said of a range; texts are entries of the timeline's strings.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Tooltip {
     pub(super) name: u32,
     pub(super) own: i64,
     pub(super) about: u32,
@@ -113,15 +113,15 @@ pub(super) struct Said {
 impl Timeline {
     /// Draws `all` of a window with `most` ranges at most. Returns the place of each of `count` ranges too, or [`NONE`].
     pub(super) fn draw(
-        window: Window,
-        mut all: Vec<Drawn>,
+        window: TimelineWindow,
+        mut all: Vec<DrawnRange>,
         (count, most): (usize, usize),
         kept: &dyn Fn(usize) -> bool,
-        source: &dyn Source,
-        strings: &mut Strings,
+        source: &dyn TimelineSource,
+        strings: &mut StringTable,
     ) -> (Timeline, Vec<u32>) {
         let ranges = all.len() as u64;
-        let together_ns = fit(&mut all, most, kept);
+        let together_ns = fit_ranges(&mut all, most, kept);
         let mut place = vec![NONE; count];
         all.iter()
             .zip(0..)
@@ -131,7 +131,7 @@ impl Timeline {
         (timeline, place)
     }
 
-    fn new(window: Window, ranges: u64, together_ns: i64) -> Timeline {
+    fn new(window: TimelineWindow, ranges: u64, together_ns: i64) -> Timeline {
         let (step, step_ns) = window.step.map_or((None, None), |(name, duration)| {
             (Some(name), Some(duration.0))
         });
@@ -161,12 +161,17 @@ impl Timeline {
         }
     }
 
-    fn columns(&mut self, source: &dyn Source, drawn: &[Drawn], strings: &mut Strings) {
+    fn columns(
+        &mut self,
+        source: &dyn TimelineSource,
+        drawn: &[DrawnRange],
+        strings: &mut StringTable,
+    ) {
         for on_track in drawn.chunk_by(|a, b| a.track == b.track) {
             let Some(first) = on_track.first() else {
                 continue;
             };
-            self.tracks.push(Track {
+            self.tracks.push(TimelineTrack {
                 ranges: on_track.len() as u32,
                 ..source.track(first.track)
             });
@@ -179,7 +184,7 @@ impl Timeline {
                 self.count.push(range.count);
                 self.kind.push(source.kind(range.id));
                 let said = if range.count > 1 {
-                    Said::default()
+                    Tooltip::default()
                 } else {
                     source.said(range.id, strings)
                 };

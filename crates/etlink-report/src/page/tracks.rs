@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// A thread or stream with ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Track {
+pub(super) struct TimelineTrack {
     /// `thread 4711 (python)`, `stream 7`.
     pub(super) name: String,
     /// Its process or device.
@@ -17,26 +17,26 @@ pub(super) struct Track {
 }
 
 /// The track of a number: threads, then queues.
-pub(super) fn track(device: &DeviceTrace, number: u32) -> Track {
+pub(super) fn trace_track(device: &DeviceTrace, number: u32) -> TimelineTrack {
     let (at, threads) = (number as usize, device.threads.len());
     match (
         device.threads.get(at),
         at.checked_sub(threads)
             .and_then(|queue| device.queues.get(queue)),
     ) {
-        (Some(thread), _) => Track {
+        (Some(thread), _) => TimelineTrack {
             name: thread_name(device, *thread),
             group: process_name(device, thread.pid),
             stream: false,
             ranges: 0,
         },
-        (None, Some(queue)) => Track {
+        (None, Some(queue)) => TimelineTrack {
             name: queue_name(device, queue),
             group: device_name(device, queue),
             stream: true,
             ranges: 0,
         },
-        (None, None) => Track {
+        (None, None) => TimelineTrack {
             name: String::new(),
             group: String::new(),
             stream: false,

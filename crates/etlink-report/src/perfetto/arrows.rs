@@ -1,13 +1,13 @@
 //! Edges that are drawn as arrows between ranges.
 
-use super::slices::{Slice, Slices};
+use super::slices::{TraceSlice, TraceSlices};
 use etlink_link::{Edge, EdgeKind};
 use etlink_model::TimeNs;
 
 /// One end of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mark {
-    slice: Slice,
+pub(super) struct ArrowEnd {
+    slice: TraceSlice,
     /// When the range is the innermost of its track: the node's start, for there the range itself runs, or the row's.
     pub(super) at: TimeNs,
     /// That of no other arrow in the file.
@@ -54,7 +54,7 @@ pub fn is_drawn(kind: EdgeKind) -> bool {
 /// The ends of all arrows, by range.
 #[derive(Debug, Default)]
 pub(super) struct Arrows {
-    marks: Vec<Mark>,
+    marks: Vec<ArrowEnd>,
     /// How many edges are drawn.
     pub(super) count: u64,
 }
@@ -63,23 +63,24 @@ impl Arrows {
     /// Perfetto turns an arrow round whose range at the end begins before the one at the begin, as a call does that
     /// waits for a kernel: an arrow to the inside of a range ends at a piece of its own. Edges are numbered from `base` + 1 on.
     /// O(edges log edges).
-    pub(super) fn new(slices: &Slices<'_>, base: u64) -> Arrows {
+    pub(super) fn new(slices: &TraceSlices<'_>, base: u64) -> Arrows {
         let drawn = slices.trace.edges.iter().filter(|edge| is_drawn(edge.kind));
         let mut marks = vec![];
         for (edge, id) in drawn.zip(base + 1..) {
             let kind = ArrowKind::Edge(edge.kind);
-            let ((from, begins), (mut to, ends)) = (source(slices, edge), anchor(slices, edge.to));
+            let ((from, begins), (mut to, ends)) =
+                (arrow_source(slices, edge), node_anchor(slices, edge.to));
             if ends > slices.span(to).0 {
-                to = Slice::Node(edge.to);
+                to = TraceSlice::Node(edge.to);
             }
-            marks.push(Mark {
+            marks.push(ArrowEnd {
                 slice: from,
                 at: begins,
                 id,
                 kind,
                 begins: true,
             });
-            marks.push(Mark {
+            marks.push(ArrowEnd {
                 slice: to,
                 at: ends,
                 id,
@@ -91,14 +92,14 @@ impl Arrows {
         marks.extend(
             (0..)
                 .zip(slices.releases)
-                .map(|(at, _)| between_ranks(slices, at)),
+                .map(|(at, _)| rank_arrow_end(slices, at)),
         );
         marks.sort_unstable();
         Arrows { marks, count }
     }
 
     /// Those at a range. O(log arrows).
-    pub(super) fn of(&self, slice: Slice) -> &[Mark] {
+    pub(super) fn of(&self, slice: TraceSlice) -> &[ArrowEnd] {
         let first = self.marks.partition_point(|mark| mark.slice < slice);
         let count = self
             .marks
@@ -109,8 +110,8 @@ impl Arrows {
     }
 
     /// Ranges that are there for the sake of an arrow.
-    pub(super) fn made(&self) -> Vec<Slice> {
-        let mut made: Vec<Slice> = self
+    pub(super) fn made(&self) -> Vec<TraceSlice> {
+        let mut made: Vec<TraceSlice> = self
             .marks
             .iter()
             .map(|mark| mark.slice)
@@ -122,9 +123,9 @@ impl Arrows {
 }
 
 /// This rank's end of an arrow between ranks.
-fn between_ranks(slices: &Slices<'_>, at: u32) -> Mark {
+fn rank_arrow_end(slices: &TraceSlices<'_>, at: u32) -> ArrowEnd {
     let release = slices.releases[at as usize];
-    let (whole, start) = anchor(slices, release.node);
+    let (whole, start) = node_anchor(slices, release.node);
     let released = slices.released(&release);
     let inside = release.waits && released > start;
     let kind = if release.message {
@@ -133,12 +134,16 @@ fn between_ranks(slices: &Slices<'_>, at: u32) -> Mark {
         ArrowKind::LastArrival
     };
     let piece = if start > slices.span(whole).0 {
-        Slice::Node(release.node)
+        TraceSlice::Node(release.node)
     } else {
         whole
     };
-    Mark {
-        slice: if inside { Slice::Transfer(at) } else { piece },
+    ArrowEnd {
+        slice: if inside {
+            TraceSlice::Transfer(at)
+        } else {
+            piece
+        },
         at: if inside { released } else { start },
         id: u64::from(release.number),
         kind,
@@ -147,9 +152,9 @@ fn between_ranks(slices: &Slices<'_>, at: u32) -> Mark {
 }
 
 /// The range of a node, and when that is the innermost of its track.
-fn anchor(slices: &Slices<'_>, node: u32) -> (Slice, TimeNs) {
+fn node_anchor(slices: &TraceSlices<'_>, node: u32) -> (TraceSlice, TimeNs) {
     let piece = slices.trace.nodes.get(node as usize);
-    let slice = Slice::of(node, &piece);
+    let slice = TraceSlice::of(node, &piece);
     (
         slice,
         if slice.row().is_some() {
@@ -161,27 +166,27 @@ fn anchor(slices: &Slices<'_>, node: u32) -> (Slice, TimeNs) {
 }
 
 /// Where the arrow comes from. A launch edge begins at what ran before the call, but it is the call that launches.
-fn source(slices: &Slices<'_>, edge: Edge) -> (Slice, TimeNs) {
+fn arrow_source(slices: &TraceSlices<'_>, edge: Edge) -> (TraceSlice, TimeNs) {
     if edge.kind == EdgeKind::Handoff {
         // to Perfetto the range that began last is the innermost, also when it has ended
-        let (whole, at) = anchor(slices, edge.from);
+        let (whole, at) = node_anchor(slices, edge.from);
         return (
             if at > slices.span(whole).0 {
-                Slice::Node(edge.from)
+                TraceSlice::Node(edge.from)
             } else {
                 whole
             },
             at,
         );
     }
-    let (to, _) = anchor(slices, edge.to);
+    let (to, _) = node_anchor(slices, edge.to);
     let row = to.row().filter(|_| edge.kind == EdgeKind::Launch);
     let Some(call) = row.and_then(|row| slices.trace.row_call.get(row as usize)?.get()) else {
-        return anchor(slices, edge.from);
+        return node_anchor(slices, edge.from);
     };
-    let call = Slice::Call(call.0);
+    let call = TraceSlice::Call(call.0);
     // of a call that waits for its row only what follows the wait is a node
-    let node = slices.node(call).map(|node| anchor(slices, node).1);
+    let node = slices.node(call).map(|node| node_anchor(slices, node).1);
     let at = node
         .filter(|at| *at <= slices.span(to).0)
         .unwrap_or(slices.span(call).0);

@@ -1,16 +1,16 @@
 //! What a range says of itself when it is clicked.
 
-use super::sink::Out;
-use super::slices::{Slice, Slices};
+use super::sink::FactWriter;
+use super::slices::{TraceSlice, TraceSlices};
 use etlink_link::{CollectiveRef, LinkedTrace, NoLaunch};
 use etlink_model::{CallIdx, NameId, OpIdx, RowIdx, RowKind};
 use std::io;
 
 /// Name and category, the latter as Kineto has it where it is known.
-pub(super) fn name(trace: &LinkedTrace, slice: Slice) -> (&str, &str) {
+pub(super) fn slice_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str) {
     let device = &trace.device;
     match slice {
-        Slice::Op(at) => {
+        TraceSlice::Op(at) => {
             let category = if device.ops.annotation[at as usize] {
                 "user_annotation"
             } else {
@@ -18,34 +18,38 @@ pub(super) fn name(trace: &LinkedTrace, slice: Slice) -> (&str, &str) {
             };
             (device.names.get(device.ops.name[at as usize]), category)
         }
-        Slice::Call(at) => (device.names.get(device.calls.name[at as usize]), "runtime"),
-        Slice::Row(at) => (
+        TraceSlice::Call(at) => (device.names.get(device.calls.name[at as usize]), "runtime"),
+        TraceSlice::Row(at) => (
             device.names.get(device.rows.name[at as usize]),
             device.names.get(device.rows.category[at as usize]),
         ),
-        Slice::Node(index) => {
+        TraceSlice::Node(index) => {
             let node = trace.nodes.get(index as usize);
-            if Slice::of(index, &node) == slice {
+            if TraceSlice::of(index, &node) == slice {
                 (trace.name(&node), "node")
             } else {
                 ("goes on", "node")
             }
         }
-        Slice::Transfer(_) => ("transfer", "transfer"),
+        TraceSlice::Transfer(_) => ("transfer", "transfer"),
     }
 }
 
 /// The arguments.
-pub(super) fn args(slices: &Slices<'_>, slice: Slice, args: &mut Out<'_>) -> io::Result<()> {
+pub(super) fn write_facts(
+    slices: &TraceSlices<'_>,
+    slice: TraceSlice,
+    args: &mut FactWriter<'_>,
+) -> io::Result<()> {
     let (trace, node) = (slices.trace, slices.node(slice));
     args.word("kind", node.map(|node| trace.nodes.kind[node as usize]))?;
     args.number("node", node)?;
     match slice {
-        Slice::Op(at) => op(trace, OpIdx(at), args),
-        Slice::Call(at) => call(trace, CallIdx(at), args),
-        Slice::Row(at) => row(trace, RowIdx(at), args),
-        Slice::Node(node) => args.text("name", trace.name(&trace.nodes.get(node as usize))),
-        Slice::Transfer(_) => {
+        TraceSlice::Op(at) => op_facts(trace, OpIdx(at), args),
+        TraceSlice::Call(at) => call_facts(trace, CallIdx(at), args),
+        TraceSlice::Row(at) => row_facts(trace, RowIdx(at), args),
+        TraceSlice::Node(node) => args.text("name", trace.name(&trace.nodes.get(node as usize))),
+        TraceSlice::Transfer(_) => {
             let since = node.map(|node| trace.nodes.start[node as usize]);
             args.number(
                 "waited_ns",
@@ -55,10 +59,10 @@ pub(super) fn args(slices: &Slices<'_>, slice: Slice, args: &mut Out<'_>) -> io:
     }
 }
 
-fn op(trace: &LinkedTrace, op: OpIdx, args: &mut Out<'_>) -> io::Result<()> {
+fn op_facts(trace: &LinkedTrace, op: OpIdx, args: &mut FactWriter<'_>) -> io::Result<()> {
     let (ops, at) = (&trace.device.ops, op.index());
     args.number("rf_id", ops.rf_id[at].get().map(|id| id.0))?;
-    args.number("seq_id", known(ops.seq_id[at]))?;
+    args.number("seq_id", known_number(ops.seq_id[at]))?;
     args.number(
         "fwd_thread",
         Some(ops.fwd_thread[at]).filter(|thread| *thread != 0),
@@ -87,20 +91,20 @@ fn op(trace: &LinkedTrace, op: OpIdx, args: &mut Out<'_>) -> io::Result<()> {
     args.number("exclusive_ns", Some(trace.op_exclusive[at].0))?;
     trace
         .op_collective(op)
-        .map_or(Ok(()), |of| collective(&of, args))
+        .map_or(Ok(()), |of| collective_facts(&of, args))
 }
 
-fn call(trace: &LinkedTrace, call: CallIdx, args: &mut Out<'_>) -> io::Result<()> {
+fn call_facts(trace: &LinkedTrace, call: CallIdx, args: &mut FactWriter<'_>) -> io::Result<()> {
     let (calls, at) = (&trace.device.calls, call.index());
     args.number("correlation", calls.correlation[at].get().map(|id| id.0))?;
-    args.number("external_id", known(calls.external_id[at]))?;
-    owner(trace, trace.call_op[at], args)
+    args.number("external_id", known_number(calls.external_id[at]))?;
+    owner_facts(trace, trace.call_op[at], args)
 }
 
-fn row(trace: &LinkedTrace, row: RowIdx, args: &mut Out<'_>) -> io::Result<()> {
+fn row_facts(trace: &LinkedTrace, row: RowIdx, args: &mut FactWriter<'_>) -> io::Result<()> {
     let (device, rows, at) = (&trace.device, &trace.device.rows, row.index());
     args.number("correlation", rows.correlation[at].get().map(|id| id.0))?;
-    args.number("external_id", known(rows.external_id[at]))?;
+    args.number("external_id", known_number(rows.external_id[at]))?;
     if let Some(queue) = device.queues.get(rows.queue[at].index()) {
         args.number("device", Some(queue.device))?;
         args.number("context", Some(queue.context))?;
@@ -123,31 +127,31 @@ fn row(trace: &LinkedTrace, row: RowIdx, args: &mut Out<'_>) -> io::Result<()> {
         "no_launch",
         Some(trace.row_no_launch[at]).filter(|reason| *reason != NoLaunch::Launched),
     )?;
-    owner(trace, trace.row_op[at], args)?;
+    owner_facts(trace, trace.row_op[at], args)?;
     trace
         .row_collective(row)
-        .map_or(Ok(()), |of| collective(&of, args))
+        .map_or(Ok(()), |of| collective_facts(&of, args))
 }
 
 /// The op that a call or row belongs to.
-fn owner(trace: &LinkedTrace, op: OpIdx, args: &mut Out<'_>) -> io::Result<()> {
+fn owner_facts(trace: &LinkedTrace, op: OpIdx, args: &mut FactWriter<'_>) -> io::Result<()> {
     op.get().map_or(Ok(()), |op| {
         args.text("op", trace.device_name(trace.device.ops.name[op.index()]))
     })
 }
 
-fn collective(of: &CollectiveRef<'_>, args: &mut Out<'_>) -> io::Result<()> {
+fn collective_facts(of: &CollectiveRef<'_>, args: &mut FactWriter<'_>) -> io::Result<()> {
     let record = &of.record;
-    let name = |id: NameId| of.names.get(id);
-    args.text("collective", name(record.name))?;
-    args.text("dtype", name(record.dtype))?;
+    let name_of = |id: NameId| of.names.get(id);
+    args.text("collective", name_of(record.name))?;
+    args.text("dtype", name_of(record.dtype))?;
     args.number("in_elements", Some(record.in_elements))?;
     args.number("out_elements", Some(record.out_elements))?;
-    some_list(args, "in_split", name(record.in_split))?;
-    some_list(args, "out_split", name(record.out_split))?;
-    args.text("group", name(record.group_name))?;
-    args.text("group_desc", name(record.group_desc))?;
-    args.text("group_ranks", name(record.group_ranks))?;
+    some_list(args, "in_split", name_of(record.in_split))?;
+    some_list(args, "out_split", name_of(record.out_split))?;
+    args.text("group", name_of(record.group_name))?;
+    args.text("group_desc", name_of(record.group_desc))?;
+    args.text("group_ranks", name_of(record.group_ranks))?;
     args.number(
         "group_size",
         Some(record.group_size).filter(|size| *size > 0),
@@ -158,16 +162,16 @@ fn collective(of: &CollectiveRef<'_>, args: &mut Out<'_>) -> io::Result<()> {
         ("dst", record.dst),
         ("seq", record.seq),
     ] {
-        args.number(key, known(value))?;
+        args.number(key, known_number(value))?;
     }
     args.number("asynchronous", Some(record.asynchronous))
 }
 
-fn known(value: i64) -> Option<i64> {
+fn known_number(value: i64) -> Option<i64> {
     Some(value).filter(|value| *value != -1)
 }
 
-fn some_list(args: &mut Out<'_>, key: &'static str, list: &str) -> io::Result<()> {
+fn some_list(args: &mut FactWriter<'_>, key: &'static str, list: &str) -> io::Result<()> {
     if list == "[]" {
         Ok(())
     } else {

@@ -3,8 +3,8 @@
 //! Source of the rules: "Trace Event Format", and how Perfetto's `trace_processor` reads it. It takes times
 //! as 64-bit floats, which are exact for whole nanoseconds up to 104 days: times count from the trace's origin.
 
-use super::arrows::Mark;
-use super::sink::{Process, Range, Sink, Times, Track, Value};
+use super::arrows::ArrowEnd;
+use super::sink::{FactValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange};
 use etlink_json::write::{micros, number, text};
 use etlink_model::TimeNs;
 use std::io::{self, Write};
@@ -32,25 +32,25 @@ pub(super) const BETWEEN: &[u8] = b",";
 pub(super) const END: &[u8] = b"\n]}\n";
 
 /// Writes events.
-pub(super) struct Events<'w, W> {
+pub(super) struct JsonWriter<'w, W> {
     out: &'w mut W,
     line: Vec<u8>,
-    times: Times,
+    times: FileTimes,
     any: bool,
-    track: Track,
+    track: TrackId,
     /// Whether the range has an argument.
     args: bool,
 }
 
-impl<'w, W: Write> Events<'w, W> {
+impl<'w, W: Write> JsonWriter<'w, W> {
     /// Begins with nothing.
-    pub(super) fn new(out: &'w mut W, times: Times) -> Self {
-        Events {
+    pub(super) fn new(out: &'w mut W, times: FileTimes) -> Self {
+        JsonWriter {
             out,
             line: vec![],
             times,
             any: false,
-            track: Track::default(),
+            track: TrackId::default(),
             args: false,
         }
     }
@@ -58,10 +58,10 @@ impl<'w, W: Write> Events<'w, W> {
     /// Names a process or thread, or says where it stands: `what` is the event's name.
     fn metadata(
         &mut self,
-        track: Track,
+        track: TrackId,
         what: &str,
         key: &str,
-        value: Value<'_>,
+        value: FactValue<'_>,
     ) -> io::Result<()> {
         self.head("M", track)?;
         self.put(", \"name\": \"");
@@ -75,7 +75,7 @@ impl<'w, W: Write> Events<'w, W> {
     }
 
     /// One end of an arrow: it binds to the innermost range of the track at that instant.
-    fn arrow(&mut self, mark: &Mark) -> io::Result<()> {
+    fn arrow(&mut self, mark: &ArrowEnd) -> io::Result<()> {
         self.head(if mark.begins { "s" } else { "f" }, self.track)?;
         self.time(mark.at)?;
         self.put(if mark.begins {
@@ -92,7 +92,7 @@ impl<'w, W: Write> Events<'w, W> {
         Ok(())
     }
 
-    fn head(&mut self, phase: &str, track: Track) -> io::Result<()> {
+    fn head(&mut self, phase: &str, track: TrackId) -> io::Result<()> {
         if self.line.len() > BLOCK {
             self.out.write_all(&self.line)?;
             self.line.clear();
@@ -110,12 +110,12 @@ impl<'w, W: Write> Events<'w, W> {
         number(&mut self.line, track.tid)
     }
 
-    fn value(&mut self, value: Value<'_>) -> io::Result<()> {
+    fn value(&mut self, value: FactValue<'_>) -> io::Result<()> {
         match value {
-            Value::Int(value) => number(&mut self.line, value),
-            Value::Uint(value) => number(&mut self.line, value),
-            Value::Bool(value) => number(&mut self.line, value),
-            Value::Text(value) => text(&mut self.line, value),
+            FactValue::Int(value) => number(&mut self.line, value),
+            FactValue::Uint(value) => number(&mut self.line, value),
+            FactValue::Bool(value) => number(&mut self.line, value),
+            FactValue::Text(value) => text(&mut self.line, value),
         }
     }
 
@@ -129,13 +129,13 @@ impl<'w, W: Write> Events<'w, W> {
     }
 }
 
-impl<W: Write> Sink for Events<'_, W> {
-    fn process(&mut self, process: Process<'_>) -> io::Result<()> {
-        let track = Track {
+impl<W: Write> TimelineSink for JsonWriter<'_, W> {
+    fn process(&mut self, process: TrackProcess<'_>) -> io::Result<()> {
+        let track = TrackId {
             pid: process.pid,
             tid: process.pid,
         };
-        self.metadata(track, "process_name", "name", Value::Text(process.name))?;
+        self.metadata(track, "process_name", "name", FactValue::Text(process.name))?;
         self.metadata(
             track,
             "process_sort_index",
@@ -143,15 +143,15 @@ impl<W: Write> Sink for Events<'_, W> {
             process.place.into(),
         )?;
         process.label.map_or(Ok(()), |label| {
-            self.metadata(track, "process_labels", "labels", Value::Text(label))
+            self.metadata(track, "process_labels", "labels", FactValue::Text(label))
         })
     }
 
-    fn thread(&mut self, track: Track, name: &str) -> io::Result<()> {
-        self.metadata(track, "thread_name", "name", Value::Text(name))
+    fn thread(&mut self, track: TrackId, name: &str) -> io::Result<()> {
+        self.metadata(track, "thread_name", "name", FactValue::Text(name))
     }
 
-    fn begin(&mut self, range: Range<'_>) -> io::Result<()> {
+    fn begin(&mut self, range: TrackRange<'_>) -> io::Result<()> {
         (self.track, self.args) = (range.track, false);
         self.head("X", range.track)?;
         self.time(range.start)?;
@@ -168,7 +168,7 @@ impl<W: Write> Sink for Events<'_, W> {
         text(&mut self.line, range.category)
     }
 
-    fn arg(&mut self, key: &'static str, value: Value<'_>) -> io::Result<()> {
+    fn arg(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()> {
         let before = if std::mem::replace(&mut self.args, true) {
             ", \""
         } else {
@@ -178,7 +178,7 @@ impl<W: Write> Sink for Events<'_, W> {
         self.value(value)
     }
 
-    fn end(&mut self, arrows: &[Mark]) -> io::Result<()> {
+    fn end(&mut self, arrows: &[ArrowEnd]) -> io::Result<()> {
         self.put(if self.args { "}}" } else { "}" });
         arrows.iter().try_for_each(|mark| self.arrow(mark))
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Places the ranges of one thread or stream, in order of start and the longer first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lanes {
+pub(super) struct TrackLanes {
     /// Whether ranges may stand in others: calls do, work of a stream runs beside other work.
     nests: bool,
     /// Ends of the ranges that each lane is in, the innermost last.
@@ -18,11 +18,11 @@ pub(super) struct Lanes {
     free: BTreeSet<u32>,
 }
 
-impl Lanes {
-    pub(super) fn new(nests: bool) -> Lanes {
-        Lanes {
+impl TrackLanes {
+    pub(super) fn new(nests: bool) -> TrackLanes {
+        TrackLanes {
             nests,
-            ..Lanes::default()
+            ..TrackLanes::default()
         }
     }
 
@@ -78,7 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn placed(nests: bool, ranges: &[(i64, i64)]) -> Vec<u32> {
-        let mut lanes = Lanes::new(nests);
+        let mut lanes = TrackLanes::new(nests);
         ranges
             .iter()
             .map(|&(start, end)| lanes.place(TimeNs(start), TimeNs(end)))

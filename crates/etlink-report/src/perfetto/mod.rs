@@ -15,8 +15,8 @@
 //! use and which cannot tell nanoseconds of Unix time. `otherData` (`metadata` in Perfetto's format) has the origin. O(n log n)
 //! for n ranges and arrows; what is written is handed on block by block.
 //!
-//! The ranks of a run are written one by one, in any order, and put together ([`Format::begin`], [`write_member`],
-//! [`Format::between`], [`Format::end`]): nothing that tells ranges, tracks or arrows apart is common to two of them but the arrows
+//! The ranks of a run are written one by one, in any order, and put together ([`TimelineFormat::begin`], [`write_rank`],
+//! [`TimelineFormat::between`], [`TimelineFormat::end`]): nothing that tells ranges, tracks or arrows apart is common to two of them but the arrows
 //! between ranks:
 //! ```text
 //! rank 0 · device 0   |all-reduce ~~~~~~~~~~~|transfer ==|    waits for rank 1, which comes last
@@ -43,53 +43,53 @@ pub use arrows::is_drawn;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankClock, WaitCause};
 use etlink_model::{DurationNs, TimeNs};
-use sink::{Out, Range, Sink, Times, Track};
-use slices::{Slice, Slices};
+use sink::{FactWriter, FileTimes, TimelineSink, TrackId, TrackRange};
+use slices::{TraceSlice, TraceSlices};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use tracks::Tracks;
+use tracks::TrackTable;
 
 /// How a trace is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum TimelineFormat {
     /// Chrome's trace format.
     Json,
     /// Perfetto's own.
     Protobuf,
 }
 
-impl Format {
+impl TimelineFormat {
     /// What stands before the first rank. `origin_ns` is the instant that is 0, since the Unix epoch; `about` what the file says of itself.
     ///
     /// # Errors
     /// None that a vector has.
     pub fn begin(self, about: &[(&str, String)], origin_ns: i64) -> io::Result<Vec<u8>> {
         match self {
-            Format::Json => json::begin(about),
-            Format::Protobuf => Ok(packets::begin(about, origin_ns)),
+            TimelineFormat::Json => json::begin(about),
+            TimelineFormat::Protobuf => Ok(packets::begin(about, origin_ns)),
         }
     }
 
     /// What stands between two ranks.
     pub fn between(self) -> &'static [u8] {
         match self {
-            Format::Json => json::BETWEEN,
-            Format::Protobuf => &[],
+            TimelineFormat::Json => json::BETWEEN,
+            TimelineFormat::Protobuf => &[],
         }
     }
 
     /// What stands after the last rank.
     pub fn end(self) -> &'static [u8] {
         match self {
-            Format::Json => json::END,
-            Format::Protobuf => &[],
+            TimelineFormat::Json => json::END,
+            TimelineFormat::Protobuf => &[],
         }
     }
 }
 
 /// Which of the ranks of a file a trace is.
 #[derive(Clone, Copy, Debug)]
-pub struct Member<'a> {
+pub struct TimelineRank<'a> {
     /// Its place among them, from 0.
     pub place: u32,
     /// How many they are.
@@ -106,7 +106,7 @@ pub struct Member<'a> {
 
 /// A node of the critical path. Steps follow each other: one's start is the last one's end and its delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct CriticalStep {
     /// The node.
     pub node: u32,
     /// When it starts in the run.
@@ -125,7 +125,7 @@ pub struct Step {
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct TimelineSummary {
     /// Ops, calls, rows, and nodes that are ranges for the sake of an arrow.
     pub slices: u64,
     /// Arrows.
@@ -138,20 +138,20 @@ pub struct Summary {
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(
+pub fn write_trace(
     trace: &LinkedTrace,
-    path: &[Step],
-    format: Format,
+    path: &[CriticalStep],
+    format: TimelineFormat,
     out: &mut impl Write,
-) -> io::Result<Summary> {
+) -> io::Result<TimelineSummary> {
     let begins = path
         .first()
         .map(|step| TimeNs(step.start.0.saturating_sub(step.delay.0)));
     let window = trace.device.window().map(|(start, _)| start);
     let origin = begins.into_iter().chain(window).min().unwrap_or_default();
     let unix_ns = trace.device.header.base_ns.saturating_add(origin.0);
-    out.write_all(&format.begin(&about(trace, origin), unix_ns)?)?;
-    let summary = write_events(trace, path, None, Times::since(origin), format, out)?;
+    out.write_all(&format.begin(&file_facts(trace, origin), unix_ns)?)?;
+    let summary = write_events(trace, path, None, FileTimes::since(origin), format, out)?;
     out.write_all(format.end())?;
     Ok(summary)
 }
@@ -160,14 +160,14 @@ pub fn write(
 ///
 /// # Errors
 /// Those of `out`; more tracks than a rank of so many can have.
-pub fn write_member(
+pub fn write_rank(
     trace: &LinkedTrace,
-    path: &[Step],
-    member: &Member<'_>,
-    format: Format,
+    path: &[CriticalStep],
+    member: &TimelineRank<'_>,
+    format: TimelineFormat,
     out: &mut impl Write,
-) -> io::Result<Summary> {
-    let times = Times {
+) -> io::Result<TimelineSummary> {
+    let times = FileTimes {
         clock: member.clock,
         base_ns: trace.device.header.base_ns,
         origin_ns: member.origin_ns,
@@ -177,45 +177,51 @@ pub fn write_member(
 
 fn write_events(
     trace: &LinkedTrace,
-    path: &[Step],
-    member: Option<&Member<'_>>,
-    times: Times,
-    format: Format,
+    path: &[CriticalStep],
+    member: Option<&TimelineRank<'_>>,
+    times: FileTimes,
+    format: TimelineFormat,
     out: &mut impl Write,
-) -> io::Result<Summary> {
+) -> io::Result<TimelineSummary> {
     match format {
-        Format::Json => walk(trace, path, member, &mut json::Events::new(out, times)),
-        Format::Protobuf => walk(
+        TimelineFormat::Json => {
+            write_slices(trace, path, member, &mut json::JsonWriter::new(out, times))
+        }
+        TimelineFormat::Protobuf => write_slices(
             trace,
             path,
             member,
-            &mut packets::Packets::new(out, times, member.map_or(1, |member| member.place + 1)),
+            &mut packets::PacketWriter::new(
+                out,
+                times,
+                member.map_or(1, |member| member.place + 1),
+            ),
         ),
     }
 }
 
-fn walk(
+fn write_slices(
     trace: &LinkedTrace,
-    path: &[Step],
-    member: Option<&Member<'_>>,
-    sink: &mut dyn Sink,
-) -> io::Result<Summary> {
-    let slices = Slices::new(trace, member.map_or(&[], |member| member.releases));
+    path: &[CriticalStep],
+    member: Option<&TimelineRank<'_>>,
+    sink: &mut dyn TimelineSink,
+) -> io::Result<TimelineSummary> {
+    let slices = TraceSlices::new(trace, member.map_or(&[], |member| member.releases));
     // those between ranks come first
     let arrows = Arrows::new(
         &slices,
         member.map_or(0, |member| u64::from(member.place + 1) << 32),
     );
-    let mut tracks = Tracks::new(&trace.device, member, sink)?;
-    let mut out = Out::new(sink);
-    steps(trace, path, tracks.path, &mut out)?;
-    let mut summary = Summary {
+    let mut tracks = TrackTable::new(&trace.device, member, sink)?;
+    let mut out = FactWriter::new(sink);
+    write_path(trace, path, tracks.path, &mut out)?;
+    let mut summary = TimelineSummary {
         slices: 0,
         arrows: arrows.count,
         steps: path.len() as u64,
     };
     let made = arrows.made();
-    let mut wholes: BTreeMap<Slice, Option<Track>> = made
+    let mut wholes: BTreeMap<TraceSlice, Option<TrackId>> = made
         .iter()
         .filter_map(|slice| Some((slices.whole(*slice)?, None)))
         .collect();
@@ -226,21 +232,28 @@ fn walk(
             .filter(|whole| whole.row().is_some())
             .and_then(|whole| *wholes.get(&whole)?);
         let track = inside.map_or_else(
-            || tracks.of(place(&slices, slice), start, start + duration, out.sink),
+            || {
+                tracks.of(
+                    slice_place(&slices, slice),
+                    start,
+                    start + duration,
+                    out.sink,
+                )
+            },
             Ok,
         )?;
         if let Some(whole) = wholes.get_mut(&slice) {
             *whole = Some(track);
         }
-        let (name, category) = describe::name(trace, slice);
-        out.sink.begin(Range {
+        let (name, category) = describe::slice_name(trace, slice);
+        out.sink.begin(TrackRange {
             track,
             name,
             category,
             start,
             duration,
         })?;
-        describe::args(&slices, slice, &mut out)?;
+        describe::write_facts(&slices, slice, &mut out)?;
         out.sink.end(arrows.of(slice))?;
         summary.slices += 1;
     }
@@ -249,7 +262,7 @@ fn walk(
 }
 
 /// What the file says of itself.
-fn about(trace: &LinkedTrace, origin: TimeNs) -> Vec<(&'static str, String)> {
+fn file_facts(trace: &LinkedTrace, origin: TimeNs) -> Vec<(&'static str, String)> {
     let header = &trace.device.header;
     let mut about = vec![(
         "written_by",
@@ -268,30 +281,37 @@ fn about(trace: &LinkedTrace, origin: TimeNs) -> Vec<(&'static str, String)> {
 }
 
 /// The thread, or the queue after all threads, that a range is on.
-fn place(slices: &Slices<'_>, slice: Slice) -> usize {
+fn slice_place(slices: &TraceSlices<'_>, slice: TraceSlice) -> usize {
     let (trace, device) = (slices.trace, &slices.trace.device);
     let queues = device.threads.len();
     match slice {
-        Slice::Op(at) => device.ops.thread[at as usize].index(),
-        Slice::Call(at) => device.calls.thread[at as usize].index(),
-        Slice::Row(at) => queues + device.rows.queue[at as usize].index(),
-        Slice::Node(node) => {
+        TraceSlice::Op(at) => device.ops.thread[at as usize].index(),
+        TraceSlice::Call(at) => device.calls.thread[at as usize].index(),
+        TraceSlice::Row(at) => queues + device.rows.queue[at as usize].index(),
+        TraceSlice::Node(node) => {
             let node = trace.nodes.get(node as usize);
             node.resource as usize + if node.on_device { queues } else { 0 }
         }
-        Slice::Transfer(_) => slices.whole(slice).map_or(0, |whole| place(slices, whole)),
+        TraceSlice::Transfer(_) => slices
+            .whole(slice)
+            .map_or(0, |whole| slice_place(slices, whole)),
     }
 }
 
 /// The critical path: each step, and before it the time that it waited.
-fn steps(trace: &LinkedTrace, path: &[Step], track: Track, out: &mut Out<'_>) -> io::Result<()> {
+fn write_path(
+    trace: &LinkedTrace,
+    path: &[CriticalStep],
+    track: TrackId,
+    out: &mut FactWriter<'_>,
+) -> io::Result<()> {
     for step in path {
         let node = trace.nodes.get(step.node as usize);
         let name = trace.name(&node);
         if step.delay.0 > 0 {
             let start = TimeNs(step.start.0.saturating_sub(step.delay.0));
             let why = format!("delay: {}", step.delay_cause);
-            out.sink.begin(Range {
+            out.sink.begin(TrackRange {
                 track,
                 name: &why,
                 category: "delay",
@@ -304,7 +324,7 @@ fn steps(trace: &LinkedTrace, path: &[Step], track: Track, out: &mut Out<'_>) ->
             out.number("node", Some(step.node))?;
             out.sink.end(&[])?;
         }
-        out.sink.begin(Range {
+        out.sink.begin(TrackRange {
             track,
             name,
             category: "step",
@@ -316,13 +336,13 @@ fn steps(trace: &LinkedTrace, path: &[Step], track: Track, out: &mut Out<'_>) ->
         out.number("node", Some(step.node))?;
         out.word("kind", Some(node.kind))?;
         out.text("name", name)?;
-        out.text("resource", &resource(trace, &node))?;
+        out.text("resource", &resource_name(trace, &node))?;
         out.sink.end(&[])?;
     }
     Ok(())
 }
 
-fn resource(trace: &LinkedTrace, node: &etlink_link::Node) -> String {
+fn resource_name(trace: &LinkedTrace, node: &etlink_link::Node) -> String {
     let device = &trace.device;
     let (thread, queue) = (
         device.threads.get(node.resource as usize),

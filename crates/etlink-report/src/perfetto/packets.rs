@@ -6,8 +6,8 @@
 //! A rank is a sequence: its strings have numbers of its own. The end of a range stands right after its begin; readers sort by
 //! time, and keep the order of what is at one instant. An arrow is a number at two ranges, the earlier of which is its begin.
 
-use super::arrows::Mark;
-use super::sink::{Process, Range, Sink, Times, Track, Value};
+use super::arrows::ArrowEnd;
+use super::sink::{FactValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange};
 use crate::schema::trace_packet::SequenceFlags;
 use crate::schema::track_event::Type;
 use crate::schema::{
@@ -66,9 +66,9 @@ fn put(packet: &TracePacket, bytes: &mut Vec<u8>) {
 
 /// Strings of one kind by number, from 1.
 #[derive(Debug, Default)]
-struct Interned(Names);
+struct InternedTexts(Names);
 
-impl Interned {
+impl InternedTexts {
     /// The number of `text`, which goes to `list` where it is new; none for the empty text.
     fn number(
         &mut self,
@@ -90,23 +90,23 @@ impl Interned {
 
 /// Writes the packets of one rank.
 #[derive(Debug)]
-pub(super) struct Packets<'w, W> {
+pub(super) struct PacketWriter<'w, W> {
     out: &'w mut W,
     block: Vec<u8>,
-    times: Times,
+    times: FileTimes,
     /// Begins a range. Used again for each, as is the next.
     opens: TracePacket,
     /// Ends it.
     closes: TracePacket,
-    names: Interned,
-    categories: Interned,
-    keys: Interned,
-    texts: Interned,
+    names: InternedTexts,
+    categories: InternedTexts,
+    keys: InternedTexts,
+    texts: InternedTexts,
 }
 
-impl<'w, W: Write> Packets<'w, W> {
+impl<'w, W: Write> PacketWriter<'w, W> {
     /// `sequence`, from 1, is that of no other rank in the file.
-    pub(super) fn new(out: &'w mut W, times: Times, sequence: u32) -> Self {
+    pub(super) fn new(out: &'w mut W, times: FileTimes, sequence: u32) -> Self {
         let packet = TracePacket {
             trusted_packet_sequence_id: Some(sequence),
             ..TracePacket::default()
@@ -134,8 +134,8 @@ impl<'w, W: Write> Packets<'w, W> {
             },
             &mut block,
         );
-        let [names, categories, keys, texts] = std::array::from_fn(|_| Interned::default());
-        Packets {
+        let [names, categories, keys, texts] = std::array::from_fn(|_| InternedTexts::default());
+        PacketWriter {
             out,
             block,
             times,
@@ -185,9 +185,9 @@ fn signed(number: u32) -> Option<i32> {
     Some(number.cast_signed())
 }
 
-impl<W: Write> Sink for Packets<'_, W> {
-    fn process(&mut self, process: Process<'_>) -> io::Result<()> {
-        let Process {
+impl<W: Write> TimelineSink for PacketWriter<'_, W> {
+    fn process(&mut self, process: TrackProcess<'_>) -> io::Result<()> {
+        let TrackProcess {
             pid,
             name,
             place,
@@ -208,7 +208,7 @@ impl<W: Write> Sink for Packets<'_, W> {
         Ok(())
     }
 
-    fn thread(&mut self, track: Track, name: &str) -> io::Result<()> {
+    fn thread(&mut self, track: TrackId, name: &str) -> io::Result<()> {
         let of = ThreadDescriptor {
             pid: signed(track.pid),
             tid: signed(track.tid),
@@ -222,7 +222,7 @@ impl<W: Write> Sink for Packets<'_, W> {
         Ok(())
     }
 
-    fn begin(&mut self, range: Range<'_>) -> io::Result<()> {
+    fn begin(&mut self, range: TrackRange<'_>) -> io::Result<()> {
         (self.opens.timestamp, self.closes.timestamp) = (
             self.time(range.start),
             self.time(range.start + range.duration),
@@ -243,7 +243,7 @@ impl<W: Write> Sink for Packets<'_, W> {
         Ok(())
     }
 
-    fn arg(&mut self, key: &'static str, value: Value<'_>) -> io::Result<()> {
+    fn arg(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()> {
         let name_iid = self.keys.number(key, &mut self.opens, |data| {
             &mut data.debug_annotation_names
         });
@@ -252,10 +252,10 @@ impl<W: Write> Sink for Packets<'_, W> {
             ..DebugAnnotation::default()
         };
         match value {
-            Value::Int(value) => annotation.int_value = Some(value),
-            Value::Uint(value) => annotation.uint_value = Some(value),
-            Value::Bool(value) => annotation.bool_value = Some(value),
-            Value::Text(text) => {
+            FactValue::Int(value) => annotation.int_value = Some(value),
+            FactValue::Uint(value) => annotation.uint_value = Some(value),
+            FactValue::Bool(value) => annotation.bool_value = Some(value),
+            FactValue::Text(text) => {
                 annotation.string_value_iid = self.texts.number(text, &mut self.opens, |data| {
                     &mut data.debug_annotation_string_values
                 });
@@ -265,7 +265,7 @@ impl<W: Write> Sink for Packets<'_, W> {
         Ok(())
     }
 
-    fn end(&mut self, arrows: &[Mark]) -> io::Result<()> {
+    fn end(&mut self, arrows: &[ArrowEnd]) -> io::Result<()> {
         self.event()
             .flow_ids
             .extend(arrows.iter().map(|mark| mark.id));

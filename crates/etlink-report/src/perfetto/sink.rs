@@ -1,6 +1,6 @@
 //! What the walk over a trace hands to the writer of a format.
 
-use super::arrows::Mark;
+use super::arrows::ArrowEnd;
 use etlink_link::ranks::RankClock;
 use etlink_model::{DurationNs, TimeNs};
 use serde::Serialize;
@@ -9,14 +9,14 @@ use std::io;
 
 /// A thread of a process, as Perfetto numbers them. No two threads of a file have one number, and no two processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Track {
+pub(super) struct TrackId {
     pub(super) pid: u32,
     pub(super) tid: u32,
 }
 
 /// A process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Process<'n> {
+pub(super) struct TrackProcess<'n> {
     pub(super) pid: u32,
     pub(super) name: &'n str,
     /// Where it stands among the others.
@@ -27,8 +27,8 @@ pub(super) struct Process<'n> {
 
 /// A range on a track.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range<'n> {
-    pub(super) track: Track,
+pub(super) struct TrackRange<'n> {
+    pub(super) track: TrackId,
     pub(super) name: &'n str,
     pub(super) category: &'n str,
     pub(super) start: TimeNs,
@@ -37,7 +37,7 @@ pub(super) struct Range<'n> {
 
 /// What makes times of a trace those of the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
+pub(super) struct FileTimes {
     /// Of the trace against the file's.
     pub(super) clock: RankClock,
     /// What the trace's times are since, by its own clock.
@@ -46,10 +46,10 @@ pub(super) struct Times {
     pub(super) origin_ns: i64,
 }
 
-impl Times {
+impl FileTimes {
     /// Of a trace by itself, where `origin` is 0.
-    pub(super) fn since(origin: TimeNs) -> Times {
-        Times {
+    pub(super) fn since(origin: TimeNs) -> FileTimes {
+        FileTimes {
             clock: RankClock::default(),
             base_ns: 0,
             origin_ns: origin.0,
@@ -66,7 +66,7 @@ impl Times {
 
 /// Value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'v> {
+pub(super) enum FactValue<'v> {
     Int(i64),
     Uint(u64),
     Bool(bool),
@@ -75,9 +75,9 @@ pub(super) enum Value<'v> {
 
 macro_rules! value {
     ($($from:ty => $kind:ident),*) => {
-        $(impl From<$from> for Value<'_> {
+        $(impl From<$from> for FactValue<'_> {
             fn from(value: $from) -> Self {
-                Value::$kind(value.into())
+                FactValue::$kind(value.into())
             }
         })*
     };
@@ -87,31 +87,31 @@ value!(i64 => Int, i32 => Int, u64 => Uint, u32 => Uint, bool => Bool);
 
 /// Writes a format. Processes and threads are made known before ranges are on them. The ranges of a track come by start, the
 /// longer first, but for what is inside another: that may come later.
-pub(super) trait Sink {
+pub(super) trait TimelineSink {
     /// Names a process.
-    fn process(&mut self, process: Process<'_>) -> io::Result<()>;
+    fn process(&mut self, process: TrackProcess<'_>) -> io::Result<()>;
     /// Names a thread.
-    fn thread(&mut self, track: Track, name: &str) -> io::Result<()>;
-    /// Begins a range; its arguments follow, then [`Sink::end`].
-    fn begin(&mut self, range: Range<'_>) -> io::Result<()>;
+    fn thread(&mut self, track: TrackId, name: &str) -> io::Result<()>;
+    /// Begins a range; its arguments follow, then [`TimelineSink::end`].
+    fn begin(&mut self, range: TrackRange<'_>) -> io::Result<()>;
     /// An argument of the range.
-    fn arg(&mut self, key: &'static str, value: Value<'_>) -> io::Result<()>;
+    fn arg(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()>;
     /// Ends the range, at which these arrows begin or end.
-    fn end(&mut self, arrows: &[Mark]) -> io::Result<()>;
+    fn end(&mut self, arrows: &[ArrowEnd]) -> io::Result<()>;
     /// Hands on what is left.
     fn finish(&mut self) -> io::Result<()>;
 }
 
 /// A sink and what of a range is said in which way. What the trace does not say is left out.
-pub(super) struct Out<'s> {
-    pub(super) sink: &'s mut dyn Sink,
+pub(super) struct FactWriter<'s> {
+    pub(super) sink: &'s mut dyn TimelineSink,
     /// Used again for each text that has to be made.
     text: String,
 }
 
-impl<'s> Out<'s> {
-    pub(super) fn new(sink: &'s mut dyn Sink) -> Out<'s> {
-        Out {
+impl<'s> FactWriter<'s> {
+    pub(super) fn new(sink: &'s mut dyn TimelineSink) -> FactWriter<'s> {
+        FactWriter {
             sink,
             text: String::new(),
         }
@@ -121,7 +121,7 @@ impl<'s> Out<'s> {
     pub(super) fn number(
         &mut self,
         key: &'static str,
-        value: Option<impl Into<Value<'static>>>,
+        value: Option<impl Into<FactValue<'static>>>,
     ) -> io::Result<()> {
         value.map_or(Ok(()), |value| self.sink.arg(key, value.into()))
     }
@@ -131,7 +131,7 @@ impl<'s> Out<'s> {
         if value.is_empty() {
             Ok(())
         } else {
-            self.sink.arg(key, Value::Text(value))
+            self.sink.arg(key, FactValue::Text(value))
         }
     }
 
@@ -155,7 +155,7 @@ impl<'s> Out<'s> {
         if self.text.is_empty() {
             Ok(())
         } else {
-            self.sink.arg(key, Value::Text(&self.text))
+            self.sink.arg(key, FactValue::Text(&self.text))
         }
     }
 }

@@ -1,7 +1,7 @@
 mod packets;
 mod ranks;
 
-use super::{Format, Step, Summary, write};
+use super::{CriticalStep, TimelineFormat, TimelineSummary, write_trace};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{DurationNs, TimeNs};
 use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder};
@@ -34,10 +34,10 @@ fn linked(draw: &TraceBuilder) -> LinkedTrace {
 }
 
 /// The events, after what every export has to keep to.
-fn shown(trace: &LinkedTrace, path: &[Step]) -> (Vec<Value>, Summary) {
+fn shown(trace: &LinkedTrace, path: &[CriticalStep]) -> (Vec<Value>, TimelineSummary) {
     let (mut text, mut again) = (vec![], vec![]);
-    let summary = write(trace, path, Format::Json, &mut text).expect("writes");
-    write(trace, path, Format::Json, &mut again).expect("writes");
+    let summary = write_trace(trace, path, TimelineFormat::Json, &mut text).expect("writes");
+    write_trace(trace, path, TimelineFormat::Json, &mut again).expect("writes");
     assert!(text == again, "same input, same bytes");
     let mut document: Value = serde_json::from_slice(&text).expect("JSON");
     let Value::Array(events) = document["traceEvents"].take() else {
@@ -266,16 +266,16 @@ fn the_critical_path_has_its_steps_and_delays() {
             .expect("a node")
     };
     let start = trace.nodes.start[0];
-    let first = Step {
+    let first = CriticalStep {
         node: find("aten::mm"),
         start,
         duration: DurationNs(5_000),
         cause: "host",
         via: "start",
-        ..Step::default()
+        ..CriticalStep::default()
     };
     let (node, start) = (find("gemm"), TimeNs(start.0 + 12_000));
-    let second = Step {
+    let second = CriticalStep {
         node,
         start,
         duration: DurationNs(28_000),
@@ -314,6 +314,6 @@ fn the_critical_path_has_its_steps_and_delays() {
 #[test]
 fn a_trace_of_nothing_is_still_a_trace() {
     let (events, summary) = shown(&LinkedTrace::default(), &[]);
-    assert_eq!(summary, Summary::default());
+    assert_eq!(summary, TimelineSummary::default());
     assert!(of(&events, "X").next().is_none());
 }

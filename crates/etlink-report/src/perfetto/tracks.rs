@@ -4,9 +4,9 @@
 //! text (`"Spans"`). Numbers that fit stay, others get a free one; the names say what they were. In a file of several
 //! ranks all numbers are new, from 1 for the first rank, from 1,000,001 for the second: processes of two machines can have one.
 
-use super::Member;
-use super::lanes::Lanes;
-use super::sink::{Process, Sink, Track};
+use super::TimelineRank;
+use super::lanes::TrackLanes;
+use super::sink::{TimelineSink, TrackId, TrackProcess};
 use etlink_model::{DeviceQueue, DeviceTrace, HostThread, TimeNs, TrackLabel};
 use std::collections::BTreeSet;
 use std::io;
@@ -16,7 +16,7 @@ const ROOM: u32 = 1_000_000;
 
 /// Numbers that are taken, by processes or threads.
 #[derive(Debug)]
-struct Numbers {
+struct TrackNumbers {
     taken: BTreeSet<u32>,
     next: u32,
     /// Before the first.
@@ -24,9 +24,9 @@ struct Numbers {
     room: u32,
 }
 
-impl Numbers {
+impl TrackNumbers {
     /// Those of one rank.
-    fn of(member: Option<&Member<'_>>) -> Numbers {
+    fn of(member: Option<&TimelineRank<'_>>) -> TrackNumbers {
         let most = i32::MAX.unsigned_abs();
         let room = |ranks: u32| {
             most.checked_div(ranks)
@@ -40,7 +40,7 @@ impl Numbers {
                 room(member.of),
             )
         });
-        Numbers {
+        TrackNumbers {
             taken: BTreeSet::new(),
             next: 0,
             base,
@@ -67,33 +67,33 @@ impl Numbers {
 
 /// One host thread or device stream.
 #[derive(Debug)]
-struct Place {
+struct TrackPlace {
     name: String,
-    lanes: Lanes,
-    tracks: Vec<Track>,
+    lanes: TrackLanes,
+    tracks: Vec<TrackId>,
     pid: u32,
 }
 
 /// All of them: threads as in [`DeviceTrace::threads`], then queues as in [`DeviceTrace::queues`].
 #[derive(Debug)]
-pub(super) struct Tracks {
-    numbers: Numbers,
-    places: Vec<Place>,
+pub(super) struct TrackTable {
+    numbers: TrackNumbers,
+    places: Vec<TrackPlace>,
     /// The critical path's.
-    pub(super) path: Track,
+    pub(super) path: TrackId,
     /// What names of processes begin with.
     rank: String,
 }
 
-impl Tracks {
+impl TrackTable {
     /// Numbers the processes and makes them known, the critical path first.
     pub(super) fn new(
         device: &DeviceTrace,
-        member: Option<&Member<'_>>,
-        out: &mut dyn Sink,
-    ) -> io::Result<Tracks> {
-        let mut numbers = Numbers::of(member);
-        let natural = |label: TrackLabel| number(label).filter(|_| member.is_none());
+        member: Option<&TimelineRank<'_>>,
+        out: &mut dyn TimelineSink,
+    ) -> io::Result<TrackTable> {
+        let mut numbers = TrackNumbers::of(member);
+        let natural = |label: TrackLabel| perfetto_number(label).filter(|_| member.is_none());
         numbers.taken.extend(
             device
                 .threads
@@ -101,12 +101,12 @@ impl Tracks {
                 .flat_map(|thread| [natural(thread.pid), natural(thread.tid)])
                 .flatten(),
         );
-        let path = Track {
+        let path = TrackId {
             pid: numbers.free()?,
             tid: numbers.free()?,
         };
         let rank = member.map_or(String::new(), |member| format!("{} · ", member.name));
-        let mut tracks = Tracks {
+        let mut tracks = TrackTable {
             numbers,
             places: vec![],
             path,
@@ -125,13 +125,13 @@ impl Tracks {
         name: &str,
         place: usize,
         label: Option<&str>,
-        out: &mut dyn Sink,
+        out: &mut dyn TimelineSink,
     ) -> io::Result<()> {
         let place = u32::try_from(place)
             .unwrap_or(u32::MAX)
             .min(self.numbers.room.saturating_sub(1))
             + self.numbers.base;
-        out.process(Process {
+        out.process(TrackProcess {
             pid,
             name: &format!("{}{name}", self.rank),
             place,
@@ -143,7 +143,7 @@ impl Tracks {
         &mut self,
         device: &DeviceTrace,
         natural: impl Fn(TrackLabel) -> Option<u32>,
-        out: &mut dyn Sink,
+        out: &mut dyn TimelineSink,
     ) -> io::Result<()> {
         let mut processes: Vec<(TrackLabel, u32)> = vec![];
         for of in &device.threads {
@@ -162,9 +162,9 @@ impl Tracks {
                     pid
                 }
             };
-            self.places.push(Place {
+            self.places.push(TrackPlace {
                 name: thread_name(device, *of),
-                lanes: Lanes::new(true),
+                lanes: TrackLanes::new(true),
                 tracks: vec![],
                 pid,
             });
@@ -174,7 +174,7 @@ impl Tracks {
         Ok(())
     }
 
-    fn queues(&mut self, device: &DeviceTrace, out: &mut dyn Sink) -> io::Result<()> {
+    fn queues(&mut self, device: &DeviceTrace, out: &mut dyn TimelineSink) -> io::Result<()> {
         let mut processes: Vec<(i64, u32)> = vec![];
         for queue in &device.queues {
             let pid = match processes.iter().find(|(number, _)| *number == queue.device) {
@@ -196,9 +196,9 @@ impl Tracks {
                     pid
                 }
             };
-            self.places.push(Place {
+            self.places.push(TrackPlace {
                 name: queue_name(device, queue),
-                lanes: Lanes::new(false),
+                lanes: TrackLanes::new(false),
                 tracks: vec![],
                 pid,
             });
@@ -213,8 +213,8 @@ impl Tracks {
         place: usize,
         start: TimeNs,
         end: TimeNs,
-        out: &mut dyn Sink,
-    ) -> io::Result<Track> {
+        out: &mut dyn TimelineSink,
+    ) -> io::Result<TrackId> {
         let lane = self.places[place].lanes.place(start, end) as usize;
         while self.places[place].tracks.len() <= lane {
             self.add_track(place, None, out)?;
@@ -226,11 +226,11 @@ impl Tracks {
         &mut self,
         place: usize,
         natural: Option<u32>,
-        out: &mut dyn Sink,
+        out: &mut dyn TimelineSink,
     ) -> io::Result<()> {
         let tid = natural.map_or_else(|| self.numbers.free(), Ok)?;
         let of = &mut self.places[place];
-        let track = Track { pid: of.pid, tid };
+        let track = TrackId { pid: of.pid, tid };
         of.tracks.push(track);
         let overflow = of.tracks.len() > 1;
         let name = if overflow {
@@ -249,7 +249,7 @@ impl Tracks {
 }
 
 /// The number that Perfetto can take over.
-fn number(label: TrackLabel) -> Option<u32> {
+fn perfetto_number(label: TrackLabel) -> Option<u32> {
     match label {
         TrackLabel::Int(number) => i32::try_from(number)
             .ok()

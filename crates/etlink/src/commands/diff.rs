@@ -6,7 +6,7 @@ use crate::Outcome;
 use crate::args::Diff;
 use crate::table::{Grid, Limit, count, note, same_notes, signed_time, time, word};
 use anyhow::{Context, Result, bail};
-use etlink_analyze::diff::{self, Change, Kind, Side};
+use etlink_analyze::diff::{self, ChangeKind, RowChange, RunSide};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ struct Compared<'a> {
     after: &'a Path,
     notes: Vec<String>,
     #[serde(flatten)]
-    diff: diff::Diff,
+    diff: diff::RunDiff,
 }
 
 pub fn run(args: Diff) -> Result<Outcome> {
@@ -39,7 +39,7 @@ pub fn run(args: Diff) -> Result<Outcome> {
             .map(|note| (table.file.clone(), note.as_str()))
     });
     let notes = same_notes(notes);
-    let diff = diff::diff(&first, &second);
+    let diff = diff::diff_runs(&first, &second);
     let compared = Compared {
         before: &args.before,
         after: &args.after,
@@ -76,7 +76,7 @@ fn tables(args: &Diff, path: &Path, threads: usize) -> Result<(Vec<Table>, bool)
     top::tables(wanted, threads)
 }
 
-fn csv(changes: &[Change]) -> Result<String> {
+fn csv(changes: &[RowChange]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     out.write_record([
         "name",
@@ -117,11 +117,11 @@ fn csv(changes: &[Change]) -> Result<String> {
 
 fn table(compared: &Compared<'_>, limit: usize) -> String {
     let mut out = head(compared);
-    let changed: Vec<&Change> = compared
+    let changed: Vec<&RowChange> = compared
         .diff
         .changes
         .iter()
-        .filter(|change| change.kind != Kind::Same)
+        .filter(|change| change.kind != ChangeKind::Same)
         .collect();
     let limit = Limit {
         lines: limit,
@@ -186,7 +186,7 @@ fn head(compared: &Compared<'_>) -> String {
             count(side.steps, "step")
         );
     }
-    let of = |what: &str, part: fn(&Side) -> i64| {
+    let of = |what: &str, part: fn(&RunSide) -> i64| {
         let [old, new] = [part(before), part(after)];
         format!(
             "{what} {} -> {} ({})",
@@ -204,7 +204,7 @@ fn head(compared: &Compared<'_>) -> String {
 }
 
 /// A name, with what makes it a row of its own.
-fn name(change: &Change) -> String {
+fn name(change: &RowChange) -> String {
     let own = change
         .shapes
         .as_deref()

@@ -1,7 +1,7 @@
 //! Perfetto's own format, read back and compared with the JSON of the same trace.
 
 use super::{of, track};
-use crate::perfetto::{Format, Step, write};
+use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
 use crate::schema::trace_packet::SequenceFlags;
 use crate::schema::track_event::Type;
 use crate::schema::{DebugAnnotation, InternedData, InternedString, Trace, TracePacket};
@@ -228,9 +228,9 @@ pub(super) fn of_json(events: &[Value]) -> Found {
 }
 
 /// Both formats say the same.
-pub(super) fn agree(trace: &LinkedTrace, path: &[Step], events: &[Value]) {
+pub(super) fn agree(trace: &LinkedTrace, path: &[CriticalStep], events: &[Value]) {
     let mut bytes = vec![];
-    write(trace, path, Format::Protobuf, &mut bytes).expect("writes");
+    write_trace(trace, path, TimelineFormat::Protobuf, &mut bytes).expect("writes");
     let (found, expected) = (read(&bytes), of_json(events));
     assert_eq!(found.processes, expected.processes);
     assert_eq!(found.threads, expected.threads);
@@ -279,7 +279,13 @@ fn a_range_of_no_length_has_its_arrow() {
         (1_700, 1_800),
     );
     let mut bytes = vec![];
-    write(&super::linked(&draw), &[], Format::Protobuf, &mut bytes).expect("writes");
+    write_trace(
+        &super::linked(&draw),
+        &[],
+        TimelineFormat::Protobuf,
+        &mut bytes,
+    )
+    .expect("writes");
     let found = read(&bytes);
     let names = |id: &u64| {
         found

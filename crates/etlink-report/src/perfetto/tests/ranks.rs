@@ -2,7 +2,7 @@
 
 use super::packets::{Found, Range, arrows_are_whole, of_json, read};
 use super::{arrows_go_forward, tracks_nest};
-use crate::perfetto::{Format, Member, Summary, write_member};
+use crate::perfetto::{TimelineFormat, TimelineRank, TimelineSummary, write_rank};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{
     ClockDrift, RankClock, RankSummary, WaitCause, WaitCauses, align_clocks, join_ranks,
@@ -62,7 +62,7 @@ fn run() -> (Vec<LinkedTrace>, Vec<RankClock>, WaitCauses) {
     (traces, clocks, found)
 }
 
-fn written(format: Format) -> (Vec<u8>, Vec<Summary>) {
+fn written(format: TimelineFormat) -> (Vec<u8>, Vec<TimelineSummary>) {
     let (traces, clocks, found) = run();
     let mut file = format
         .begin(&[("written_by", "a test".to_owned())], 0)
@@ -72,7 +72,7 @@ fn written(format: Format) -> (Vec<u8>, Vec<Summary>) {
         file.extend_from_slice(if place > 0 { format.between() } else { &[] });
         let origin_ns = trace.device.header.base_ns + ZERO_NS;
         let name = format!("rank {place}");
-        let member = Member {
+        let member = TimelineRank {
             place: place as u32,
             of: 3,
             name: &name,
@@ -80,14 +80,15 @@ fn written(format: Format) -> (Vec<u8>, Vec<Summary>) {
             origin_ns,
             releases: &found.of_rank[place],
         };
-        summaries.push(write_member(trace, &[], &member, format, &mut file).expect("writes"));
+        summaries.push(write_rank(trace, &[], &member, format, &mut file).expect("writes"));
     }
     file.extend_from_slice(format.end());
     (file, summaries)
 }
 
 fn both() -> [Found; 2] {
-    let mut document: Value = serde_json::from_slice(&written(Format::Json).0).expect("JSON");
+    let mut document: Value =
+        serde_json::from_slice(&written(TimelineFormat::Json).0).expect("JSON");
     let Value::Array(events) = document["traceEvents"].take() else {
         panic!("no events")
     };
@@ -95,7 +96,7 @@ fn both() -> [Found; 2] {
     let mut in_time = events.clone();
     in_time.sort_by_key(|event| super::ns(event.get("ts").unwrap_or(&Value::from(0))));
     arrows_go_forward(&in_time);
-    [of_json(&events), read(&written(Format::Protobuf).0)]
+    [of_json(&events), read(&written(TimelineFormat::Protobuf).0)]
 }
 
 fn process<'f>(found: &'f Found, range: &Range) -> &'f str {
@@ -214,7 +215,7 @@ fn a_range_that_began_later_is_what_a_message_arrives_at() {
         waits: true,
         message: true,
     };
-    let member = Member {
+    let member = TimelineRank {
         place: 0,
         of: 1,
         name: "rank 0",
@@ -223,7 +224,8 @@ fn a_range_that_began_later_is_what_a_message_arrives_at() {
         releases: &[release],
     };
     let mut bytes = vec![];
-    let summary = write_member(&trace, &[], &member, Format::Protobuf, &mut bytes).expect("writes");
+    let summary =
+        write_rank(&trace, &[], &member, TimelineFormat::Protobuf, &mut bytes).expect("writes");
     let found = read(&bytes);
     let kernel = found
         .ranges
@@ -240,7 +242,7 @@ fn a_range_that_began_later_is_what_a_message_arrives_at() {
 #[test]
 fn more_tracks_than_a_rank_can_have_are_an_error() {
     let trace = rank(0, 0, 100_000);
-    let member = |of| Member {
+    let member = |of| TimelineRank {
         place: 0,
         of,
         name: "rank 0",
@@ -248,10 +250,23 @@ fn more_tracks_than_a_rank_can_have_are_an_error() {
         origin_ns: 0,
         releases: &[],
     };
-    let failed = write_member(&trace, &[], &member(1 << 30), Format::Json, &mut vec![])
-        .expect_err("does not fit");
+    let failed = write_rank(
+        &trace,
+        &[],
+        &member(1 << 30),
+        TimelineFormat::Json,
+        &mut vec![],
+    )
+    .expect_err("does not fit");
     assert!(failed.to_string().contains("threads"), "{failed}");
-    write_member(&trace, &[], &member(10_000), Format::Json, &mut vec![]).expect("fits");
+    write_rank(
+        &trace,
+        &[],
+        &member(10_000),
+        TimelineFormat::Json,
+        &mut vec![],
+    )
+    .expect("fits");
 }
 
 #[test]
@@ -270,8 +285,8 @@ fn a_clock_that_drifts_moves_all_times() {
         at_ns: origin_ns,
         ..RankClock::default()
     };
-    for format in [Format::Json, Format::Protobuf] {
-        let member = Member {
+    for format in [TimelineFormat::Json, TimelineFormat::Protobuf] {
+        let member = TimelineRank {
             place: 0,
             of: 1,
             name: "rank 0",
@@ -280,15 +295,15 @@ fn a_clock_that_drifts_moves_all_times() {
             releases: &[],
         };
         let mut bytes = format.begin(&[], 0).expect("begins");
-        write_member(&trace, &[], &member, format, &mut bytes).expect("writes");
+        write_rank(&trace, &[], &member, format, &mut bytes).expect("writes");
         bytes.extend_from_slice(format.end());
         let found = match format {
-            Format::Json => of_json(
+            TimelineFormat::Json => of_json(
                 serde_json::from_slice::<Value>(&bytes).expect("JSON")["traceEvents"]
                     .as_array()
                     .expect("events"),
             ),
-            Format::Protobuf => read(&bytes),
+            TimelineFormat::Protobuf => read(&bytes),
         };
         let kernel = found
             .ranges

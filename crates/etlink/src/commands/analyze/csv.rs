@@ -3,7 +3,8 @@
 use super::told::Told;
 use super::{Analyzed, AsHta};
 use anyhow::Result;
-use etlink_analyze::{Analysis, Metric, Total, hta};
+use etlink_analyze::{RankAnalysis, RunMetric, RunTotals};
+use etlink_hta::{HtaRunTables, HtaTables, PotentialStraggler};
 use etlink_link::ranks::StragglerStats;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,9 +12,9 @@ use std::collections::BTreeMap;
 
 /// Of a table of ours.
 pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
-    let blank = Total {
-        metrics: vec![Metric::default()],
-        ..Total::default()
+    let blank = RunTotals {
+        metrics: vec![RunMetric::default()],
+        ..RunTotals::default()
     };
     let stragglers =
         |ranks: &[StragglerStats]| serde_json::to_value(BTreeMap::from([(table, ranks)]));
@@ -44,17 +45,17 @@ pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
         _ => csv(
             all.iter().flat_map(|run| of_ranks(&run.told)),
             table,
-            &Analysis::blank(),
+            &RankAnalysis::blank(),
         ),
     }
 }
 
 /// Of a table of HTA's.
 pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
-    if hta::OF_ALL_RANKS.contains(&table) {
-        let blank = hta::AllRanks {
-            potential_stragglers: vec![hta::PotentialStraggler::default()],
-            ..hta::AllRanks::default()
+    if etlink_hta::RUN_TABLES.contains(&table) {
+        let blank = HtaRunTables {
+            potential_stragglers: vec![PotentialStraggler::default()],
+            ..HtaRunTables::default()
         };
         return csv(
             all.iter().map(|run| {
@@ -71,7 +72,7 @@ pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
     csv(
         all.iter().flat_map(|run| of_ranks(&run.told)),
         table,
-        &hta::Tables::blank(),
+        &HtaTables::blank(),
     )
 }
 

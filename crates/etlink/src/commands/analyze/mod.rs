@@ -12,8 +12,10 @@ use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Analyze, Compat};
 use anyhow::{Context, Result, bail};
-use etlink_analyze::hta::{self, Settings};
-use etlink_analyze::{Analysis, Options, Peaks, Rules, Total, analyze, of_peaks, total};
+use etlink_analyze::{
+    HardwarePeaks, KernelRules, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
+};
+use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::ranks::{
     RankClock, RankSummary, StragglerStats, align_clocks, join_ranks, straggler_stats,
 };
@@ -28,9 +30,9 @@ use told::Told;
 #[derive(Serialize)]
 struct Analyzed {
     #[serde(flatten)]
-    told: Told<Analysis>,
+    told: Told<RankAnalysis>,
     /// Over all ranks.
-    total: Total,
+    total: RunTotals,
     /// Who came late to collectives that all ranks have; empty for one rank.
     stragglers: Vec<StragglerStats>,
 }
@@ -59,7 +61,7 @@ pub fn run(args: Analyze) -> Result<Outcome> {
             if let Some(files) = &files {
                 files.write(trace, &Of { rank, ..of })?;
             }
-            Ok(Analysis { rank, ..analysis })
+            Ok(RankAnalysis { rank, ..analysis })
         },
     )?;
     // who reads what is printed may go away before its end
@@ -96,7 +98,7 @@ fn check(args: &Analyze) -> Result<Vec<&'static str>> {
         );
     }
     let tables = if as_hta {
-        [hta::TABLES, &hta::OF_ALL_RANKS].concat()
+        [etlink_hta::RANK_TABLES, &etlink_hta::RUN_TABLES].concat()
     } else {
         [etlink_analyze::TABLES, &OF_ALL_RANKS].concat()
     };
@@ -127,29 +129,30 @@ fn check(args: &Analyze) -> Result<Vec<&'static str>> {
 #[derive(Serialize)]
 struct AsHta {
     #[serde(flatten)]
-    told: Told<hta::Tables>,
+    told: Told<HtaTables>,
     /// Over all ranks.
-    total: hta::AllRanks,
+    total: HtaRunTables,
 }
 
 /// HTA's numbers.
 fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
     let has = |what| args.compat.contains(&what);
-    let settings = Settings {
+    let settings = HtaOptions {
         include_last: has(Compat::IncludeLastStep),
         nanoseconds: has(Compat::Nanoseconds),
         rank: None,
     };
     let told = load(args, threads(args.threads)?, None, |trace, of| {
-        Ok(hta::tables(
+        Ok(etlink_hta::hta_tables(
             trace,
-            Settings {
+            HtaOptions {
                 rank: of.rank,
                 ..settings
             },
         )?)
     })?;
-    let total = |told: &Told<hta::Tables>| hta::all_ranks(told.ranks.iter().map(|rank| &rank.said));
+    let total =
+        |told: &Told<HtaTables>| etlink_hta::run_tables(told.ranks.iter().map(|rank| &rank.said));
     let told: Vec<AsHta> = told
         .into_iter()
         .map(|told| AsHta {
@@ -183,9 +186,9 @@ fn outcome<'a, T: 'a>(args: &Analyze, told: impl Iterator<Item = &'a Told<T>> + 
 }
 
 /// The built-in rules, after those of a file.
-pub(super) fn rules(path: Option<&Path>) -> Result<Rules> {
+pub(super) fn rules(path: Option<&Path>) -> Result<KernelRules> {
     let Some(path) = path else {
-        return Ok(Rules::built_in()?);
+        return Ok(KernelRules::built_in()?);
     };
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -195,20 +198,20 @@ pub(super) fn rules(path: Option<&Path>) -> Result<Rules> {
             error.utf8_error().valid_up_to()
         )
     })?;
-    Rules::with(&text).with_context(|| path.display().to_string())
+    KernelRules::with(&text).with_context(|| path.display().to_string())
 }
 
 impl Analyzed {
-    fn new(mut told: Told<Analysis>, args: &Analyze) -> Analyzed {
+    fn new(mut told: Told<RankAnalysis>, args: &Analyze) -> Analyzed {
         let facts: Vec<RankSummary> = told
             .ranks
             .iter_mut()
             .filter_map(|rank| rank.facts.take())
             .collect();
-        let mut total = total(told.ranks.iter().map(|rank| &rank.said));
-        total.metrics.extend(of_peaks(
+        let mut total = run_totals(told.ranks.iter().map(|rank| &rank.said));
+        total.metrics.extend(peak_metrics(
             &total.metrics,
-            Peaks {
+            HardwarePeaks {
                 tflops: args.peak_tflops,
                 link_gb_per_s: args.peak_link,
             },

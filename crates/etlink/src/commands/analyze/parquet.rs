@@ -7,7 +7,7 @@ use crate::args::Analyze;
 use anyhow::{Context, Result, bail};
 use etlink_link::LinkedTrace;
 use etlink_run::output::{FileSet, Format};
-use etlink_tables::{MARK, Table};
+use etlink_tables::{MARK, TraceTable};
 use memchr::memmem;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -54,7 +54,7 @@ impl TableFiles {
     ) -> Result<()> {
         let files = self.run(run)?;
         for label in labels {
-            for table in Table::ALL {
+            for table in TraceTable::ALL {
                 files.set.target(&file_name(table, label), Format::Json)?;
             }
         }
@@ -68,7 +68,7 @@ impl TableFiles {
             bail!("--parquet is for recorded traces: a written graph has no events");
         }
         let files = self.run(of.run)?;
-        for table in Table::ALL {
+        for table in TraceTable::ALL {
             let target = files
                 .set
                 .target(&file_name(table, of.label), Format::Json)?;
@@ -84,7 +84,7 @@ impl TableFiles {
         for run in runs {
             let files = self.run(Path::new(&run.run))?;
             for stray in &run.left_out {
-                for table in Table::ALL {
+                for table in TraceTable::ALL {
                     files.set.discard(&file_name(table, &stray.label));
                 }
             }
@@ -121,7 +121,7 @@ impl TableFiles {
     }
 }
 
-fn file_name(table: Table, label: &str) -> String {
+fn file_name(table: TraceTable, label: &str) -> String {
     format!("{}/{label}.parquet", table.name())
 }
 
@@ -131,7 +131,7 @@ fn file_name(table: Table, label: &str) -> String {
 /// If there are others: readers would take them as part of the table.
 fn earlier(folder: &Path) -> Result<Vec<String>> {
     let mut names = vec![];
-    for table in Table::ALL {
+    for table in TraceTable::ALL {
         let folder = folder.join(table.name());
         let failed = || format!("cannot read folder {}", folder.display());
         let entries = match std::fs::read_dir(&folder) {

@@ -9,7 +9,7 @@ use crate::args::Merge;
 use anyhow::Result;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin, WaitCauses, wait_causes};
-use etlink_report::perfetto::Member;
+use etlink_report::perfetto::TimelineRank;
 use etlink_run::job::{self, JobReport, LinkJob};
 use etlink_run::output::{FileSet, Format, Piece, Target};
 use serde::Serialize;
@@ -67,9 +67,9 @@ impl Common {
 }
 
 impl Joined {
-    fn member<'a>(&'a self, label: &str) -> Option<Member<'a>> {
+    fn member<'a>(&'a self, label: &str) -> Option<TimelineRank<'a>> {
         let (place, common) = (self.place(label)?, self.common.as_ref()?);
-        Some(Member {
+        Some(TimelineRank {
             place: u32::try_from(place).ok()?,
             of: u32::try_from(common.names.len()).ok()?,
             name: common.names.get(place)?,

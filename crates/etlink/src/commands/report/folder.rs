@@ -3,9 +3,11 @@
 use super::{Content, Report, file_name, source::Source, steps, steps::Steps};
 use crate::table;
 use anyhow::{Result, bail};
-use etlink_analyze::Rules;
+use etlink_analyze::KernelRules;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin, align_clocks, join_ranks, select_run};
-use etlink_report::page::{Met, Packed, RANGES, Rank, TIMELINE_BYTES, TIMELINES, Together};
+use etlink_report::page::{
+    PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
+};
 use etlink_run::Progress;
 use etlink_run::membership::absent_note;
 use etlink_run::run::{Belongs, belong};
@@ -13,7 +15,7 @@ use etlink_run::run::{Belongs, belong};
 /// The ranks that could be read.
 #[derive(Default)]
 struct Read {
-    ranks: Vec<Rank>,
+    ranks: Vec<ReportRank>,
     /// Their places in the folder.
     places: Vec<usize>,
     /// What they did with the others; none where a rank is not sure.
@@ -32,7 +34,7 @@ struct Joined {
 }
 
 /// Reads all ranks, compares them and draws some.
-pub(super) fn content(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
+pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Content> {
     if args.host.is_some() || args.rank.is_some() {
         bail!(
             "--host and --rank are for one trace; in a folder the files' names tell which belong together"
@@ -56,8 +58,8 @@ pub(super) fn content(args: &Report, rules: &Rules, progress: &Progress) -> Resu
         &mut notes,
     );
     let met = (joined.facts.len() > 1)
-        .then(|| Met::new(&joined.facts, &joined.join, joined.clocks.clone()));
-    let late = |rank: &Rank| {
+        .then(|| RankStats::new(&joined.facts, &joined.join, joined.clocks.clone()));
+    let late = |rank: &ReportRank| {
         met.as_ref()
             .and_then(|met| {
                 met.ranks
@@ -84,7 +86,7 @@ pub(super) fn content(args: &Report, rules: &Rules, progress: &Progress) -> Resu
     let name = steps.name();
     let together = met
         .as_ref()
-        .map(|_| Together::new(&joined.facts, &joined.join, &joined.clocks, name.as_deref()));
+        .map(|_| RunTimeline::new(&joined.facts, &joined.join, &joined.clocks, name.as_deref()));
     // that of all ranks gets as much as two of a rank, at least a quarter
     let of_all = if together.is_some() {
         (2.0 / (shown.len() as f64 + 2.0)).max(0.25)
@@ -94,7 +96,7 @@ pub(super) fn content(args: &Report, rules: &Rules, progress: &Progress) -> Resu
     let share = |all: usize, part: f64| (all as f64 * part) as usize;
     let each = (1.0 - of_all) / shown.len().max(1) as f64;
     let all = together.as_ref().map(|together| {
-        Packed::new(
+        PackedTimeline::new(
             share(RANGES, of_all),
             share(TIMELINE_BYTES, of_all),
             |most| together.timeline(most),
@@ -111,21 +113,22 @@ pub(super) fn content(args: &Report, rules: &Rules, progress: &Progress) -> Resu
             .as_ref()?
             .member(joined.places.iter().position(|place| *place == at)?)
     };
-    let draw = |at: usize, rank: &Rank| -> Result<Option<Packed>> {
+    let draw = |at: usize, rank: &ReportRank| -> Result<Option<PackedTimeline>> {
         let Some(ran) = source.ran(at, args, progress)? else {
             return Ok(None);
         };
         let member = member(at);
-        let packed = Packed::new(share(RANGES, each), share(TIMELINE_BYTES, each), |most| {
-            ran.draw(rank, &steps, most, rules, member.as_ref())
-        });
+        let packed =
+            PackedTimeline::new(share(RANGES, each), share(TIMELINE_BYTES, each), |most| {
+                ran.draw(rank, &steps, most, rules, member.as_ref())
+            });
         Ok(Some(packed?))
     };
     let drawn = source.each(|at| wanted(at).map(|rank| draw(at, rank)));
     let drawn = drawn
         .into_iter()
         .flatten()
-        .collect::<Result<Vec<Option<Packed>>>>()?;
+        .collect::<Result<Vec<Option<PackedTimeline>>>>()?;
     let timelines = all
         .transpose()?
         .into_iter()
@@ -143,7 +146,7 @@ pub(super) fn content(args: &Report, rules: &Rules, progress: &Progress) -> Resu
     })
 }
 
-fn read(args: &Report, source: &Source, rules: &Rules, progress: &Progress) -> Read {
+fn read(args: &Report, source: &Source, rules: &KernelRules, progress: &Progress) -> Read {
     let all = source.each(|at| -> Result<_> {
         let Some(ran) = source.ran(at, args, progress)? else {
             return Ok(None);

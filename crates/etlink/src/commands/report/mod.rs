@@ -14,9 +14,11 @@ use crate::Outcome;
 use crate::args::{Report, TensorDeps};
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
-use etlink_analyze::{Rules, total};
+use etlink_analyze::{KernelRules, run_totals};
 use etlink_kineto::KeepEvents;
-use etlink_report::page::{self, Met, Packed, Page, RANGES, Rank, TIMELINE_BYTES};
+use etlink_report::page::{
+    self, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank, TIMELINE_BYTES,
+};
 use etlink_run::Progress;
 use etlink_run::job::LinkJob;
 use etlink_run::memory::{MemoryBudget, RankMemory};
@@ -43,9 +45,9 @@ struct Written {
 /// What the page is made of.
 struct Content {
     title: String,
-    ranks: Vec<Rank>,
-    met: Option<Met>,
-    timelines: Vec<Packed>,
+    ranks: Vec<ReportRank>,
+    met: Option<RankStats>,
+    timelines: Vec<PackedTimeline>,
     /// Of how many ranks.
     drawn: usize,
     step: Option<String>,
@@ -66,7 +68,7 @@ pub fn run(args: Report) -> Result<Outcome> {
     };
     progress.finish();
     let content = content?;
-    let total = total(content.ranks.iter().map(|rank| &rank.analysis));
+    let total = run_totals(content.ranks.iter().map(|rank| &rank.analysis));
     let Content {
         title,
         ranks,
@@ -75,7 +77,7 @@ pub fn run(args: Report) -> Result<Outcome> {
         notes,
         ..
     } = &content;
-    let bytes = page::html(&Page {
+    let bytes = page::render_page(&ReportPage {
         title,
         ranks,
         total: &total,
@@ -135,7 +137,7 @@ fn tell(args: &Report, content: Content, bytes: u64, to_stdout: bool) -> Result<
 }
 
 /// One trace, a pair, or a written graph.
-fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
+fn file(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Content> {
     let both = args
         .host
         .iter()
@@ -163,7 +165,7 @@ fn file(args: &Report, rules: &Rules, progress: &Progress) -> Result<Content> {
         .map_or_else(|| file_name(&args.path), |rank| rank.to_string());
     let rank = ran.rank(&label, None, rules, 1);
     let steps = Steps::choose(args.step.as_deref(), &[&rank])?;
-    let timelines = vec![Packed::new(RANGES, TIMELINE_BYTES, |most| {
+    let timelines = vec![PackedTimeline::new(RANGES, TIMELINE_BYTES, |most| {
         ran.draw(&rank, &steps, most, rules, None)
     })?];
     let (title, notes) = (

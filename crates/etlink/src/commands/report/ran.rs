@@ -6,13 +6,15 @@ use crate::args::TensorDeps;
 use crate::commands::check::groups_of;
 use crate::table;
 use anyhow::{Context, Result, bail};
-use etlink_analyze::{Analysis, Options, Rules, analyze};
+use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::{KeepEvents, KinetoReadOptions};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_replay::{LabelSource, PathReport, ReplayGraph, ReplayRun, ReplaySettings};
-use etlink_report::page::{self, MEMORY_POINTS, Member, Rank, Timeline, Written, memory_charts};
+use etlink_report::page::{
+    self, MEMORY_POINTS, RankPlace, ReportRank, Timeline, WrittenGraph, memory_charts,
+};
 use etlink_run::Progress;
 use etlink_run::input::{self, Input};
 use etlink_run::job::{self, LinkJob};
@@ -180,9 +182,9 @@ impl Ran {
         &self,
         label: &str,
         named: Option<i64>,
-        rules: &Rules,
+        rules: &KernelRules,
         ranks: usize,
-    ) -> Rank {
+    ) -> ReportRank {
         let (trace, labels): (_, &dyn LabelSource) = match &self.of {
             Of::Traces(trace) => (Some(trace), &**trace),
             Of::Written { file, trace } => (trace.as_ref(), &NodeNames(file)),
@@ -191,8 +193,9 @@ impl Ran {
             memory_timeline: true,
             ..Options::default()
         };
-        let mut analysis =
-            trace.map_or_else(Analysis::default, |trace| analyze(trace, rules, &options));
+        let mut analysis = trace.map_or_else(RankAnalysis::default, |trace| {
+            analyze(trace, rules, &options)
+        });
         analysis.rank = named.or(self.number());
         if trace.is_some_and(|trace| {
             matches!(self.of, Of::Written { .. }) && trace.device.calls.is_empty()
@@ -210,7 +213,7 @@ impl Ran {
                 &etlink_replay::critical_path(&self.graph, &self.run),
             )
         };
-        Rank {
+        ReportRank {
             label: label.to_owned(),
             device_trace: file_name(Path::new(&self.file)),
             host_trace: self.host.as_deref().map(|host| file_name(Path::new(host))),
@@ -242,11 +245,11 @@ impl Ran {
     /// The step, or what there is without steps, in `most` ranges.
     pub(super) fn draw(
         &self,
-        rank: &Rank,
+        rank: &ReportRank,
         steps: &Steps,
         most: usize,
-        rules: &Rules,
-        member: Option<&Member<'_>>,
+        rules: &KernelRules,
+        member: Option<&RankPlace<'_>>,
     ) -> Timeline {
         let Ran { graph, run, .. } = self;
         let timeline = match &self.of {
@@ -268,8 +271,8 @@ impl Ran {
                     device.window().unwrap_or_default(),
                     starts,
                 );
-                page::timeline(
-                    &etlink_analyze::Rows::new(trace, rules),
+                page::trace_timeline(
+                    &etlink_analyze::ClassifiedRows::new(trace, rules),
                     graph,
                     run,
                     window,
@@ -279,7 +282,7 @@ impl Ran {
             }
             Of::Written { file, .. } => {
                 let about = |node: usize| about(file, node);
-                let of = Written {
+                let of = WrittenGraph {
                     graph,
                     run,
                     labels: &NodeNames(file),

@@ -1,9 +1,9 @@
 //! Which step of which ranks is drawn.
 
 use anyhow::{Result, bail};
-use etlink_analyze::{Analysis, Step};
+use etlink_analyze::{RankAnalysis, StepTime};
 use etlink_model::{DurationNs, TimeNs};
-use etlink_report::page::{Rank, Window};
+use etlink_report::page::{ReportRank, TimelineWindow};
 use etlink_torch::Ranks;
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
@@ -17,9 +17,9 @@ pub(super) struct Steps {
 /// which the rest waited longest.
 pub(super) fn shown(
     asked: &[String],
-    ranks: &[Rank],
+    ranks: &[ReportRank],
     most: usize,
-    late: impl Fn(&Rank) -> i64,
+    late: impl Fn(&ReportRank) -> i64,
 ) -> Result<Vec<usize>> {
     if asked.is_empty() {
         let mut places: Vec<usize> = (0..ranks.len()).collect();
@@ -53,7 +53,7 @@ pub(super) fn shown(
 }
 
 /// Places of what a rank's label or a range of ranks names.
-fn named(asked: &str, ranks: &[Rank]) -> Result<Vec<usize>> {
+fn named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
     let range: Option<Ranks> = asked.parse().ok();
     let is_in = |label: &str| {
         range
@@ -84,7 +84,7 @@ fn named(asked: &str, ranks: &[Rank]) -> Result<Vec<usize>> {
 
 impl Steps {
     /// The step of this number or name, else the one whose length, summed over these ranks, is the median (of an even number the shorter).
-    pub(super) fn choose(asked: Option<&str>, ranks: &[&Rank]) -> Result<Steps> {
+    pub(super) fn choose(asked: Option<&str>, ranks: &[&ReportRank]) -> Result<Steps> {
         let Some(first) = ranks.first() else {
             return Ok(Steps { name: None });
         };
@@ -136,11 +136,11 @@ impl Steps {
     /// What is drawn of a rank, with `most` ranges. `whole`: from the first start to the last end; `starts`: of all ranges.
     pub(super) fn window(
         &self,
-        analysis: &Analysis,
+        analysis: &RankAnalysis,
         most: usize,
         whole: (TimeNs, TimeNs),
         starts: impl FnOnce() -> Vec<TimeNs>,
-    ) -> Window {
+    ) -> TimelineWindow {
         match self.name.as_deref().and_then(|name| find(analysis, name)) {
             Some(step) => of_step(step),
             None => without_step(whole, starts(), most),
@@ -149,7 +149,7 @@ impl Steps {
 }
 
 /// How long each step is, by its name; of several of a name the first.
-fn lengths(analysis: &Analysis) -> IndexMap<&str, i64> {
+fn lengths(analysis: &RankAnalysis) -> IndexMap<&str, i64> {
     let mut lengths = IndexMap::with_capacity(analysis.steps.len());
     for step in &analysis.steps {
         lengths
@@ -159,12 +159,12 @@ fn lengths(analysis: &Analysis) -> IndexMap<&str, i64> {
     lengths
 }
 
-fn find<'a>(analysis: &'a Analysis, name: &str) -> Option<&'a Step> {
+fn find<'a>(analysis: &'a RankAnalysis, name: &str) -> Option<&'a StepTime> {
     analysis.steps.iter().find(|step| step.name == name)
 }
 
 /// From its start to the last end of what it launched, but no more than twice its length.
-fn of_step(step: &Step) -> Window {
+fn of_step(step: &StepTime) -> TimelineWindow {
     let (start, length) = (step.start_ns, step.duration_ns);
     let end = start.saturating_add(length);
     let device_end = if step.rows > 0 {
@@ -173,7 +173,7 @@ fn of_step(step: &Step) -> Window {
         end
     };
     let end = device_end.clamp(end, end.saturating_add(length));
-    Window {
+    TimelineWindow {
         start: TimeNs(start),
         end: TimeNs(end),
         step: Some((step.name.clone(), DurationNs(length))),
@@ -182,9 +182,13 @@ fn of_step(step: &Step) -> Window {
 }
 
 /// All, or from the middle on as many ranges as are drawn.
-fn without_step((start, end): (TimeNs, TimeNs), mut starts: Vec<TimeNs>, most: usize) -> Window {
+fn without_step(
+    (start, end): (TimeNs, TimeNs),
+    mut starts: Vec<TimeNs>,
+    most: usize,
+) -> TimelineWindow {
     if starts.len() <= most {
-        return Window {
+        return TimelineWindow {
             start,
             end,
             step: None,
@@ -201,7 +205,7 @@ fn without_step((start, end): (TimeNs, TimeNs), mut starts: Vec<TimeNs>, most: u
     );
     let all = starts.len();
     let share = (to - from).0 as f64 / (end - start).0.max(1) as f64 * 100.0;
-    Window {
+    TimelineWindow {
         start: from,
         end: to,
         step: None,

@@ -7,7 +7,7 @@ use crate::Outcome;
 use crate::args;
 use crate::table;
 use anyhow::{Context, Result, bail};
-use etlink_analyze::top::{By, Group, Options, Top, top};
+use etlink_analyze::top::{KeyAverages, Options, TopGroup, TopOrder, key_averages};
 use etlink_link::LinkReport;
 use etlink_model::{Anomalies, DeviceTrace, HostIdx};
 use etlink_run::Progress;
@@ -29,7 +29,7 @@ pub(super) struct Table {
     /// What was wrong in it.
     anomalies: Anomalies,
     #[serde(flatten)]
-    pub(super) top: Top,
+    pub(super) top: KeyAverages,
 }
 
 /// What tables are made of.
@@ -170,9 +170,9 @@ fn of_trace(
     progress: &Progress,
 ) -> Result<Table> {
     let group = match wanted.tables.group {
-        args::Group::Name => Group::Name,
-        args::Group::Shape => Group::Shape,
-        args::Group::Stack => Group::Stack(usize::from(wanted.tables.frames)),
+        args::Group::Name => TopGroup::Name,
+        args::Group::Shape => TopGroup::Shape,
+        args::Group::Stack => TopGroup::Stack(usize::from(wanted.tables.frames)),
     };
     let trace = job::read_for_figures(input::open(device, threads, progress)?, threads)?;
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
@@ -189,9 +189,9 @@ fn of_trace(
         python: wanted.python,
         shapes: None,
     };
-    let (mut top, report) = match host.filter(|_| group == Group::Shape && !has_shapes(&trace)) {
+    let (mut top, report) = match host.filter(|_| group == TopGroup::Shape && !has_shapes(&trace)) {
         None => (
-            top(&trace, options),
+            key_averages(&trace, options),
             LinkReport {
                 anomalies: trace.anomalies,
                 ..LinkReport::default()
@@ -211,9 +211,9 @@ fn of_trace(
     notes.extend(negative(&top));
     top.sort(wanted.by.map_or(
         if top.has_device() {
-            By::SelfDevice
+            TopOrder::SelfDevice
         } else {
-            By::SelfHost
+            TopOrder::SelfHost
         },
         by,
     ));
@@ -234,7 +234,7 @@ fn of_pair(
     options: Options<'_>,
     threads: usize,
     progress: &Progress,
-) -> Result<(Top, LinkReport)> {
+) -> Result<(KeyAverages, LinkReport)> {
     let job = LinkJob::reading(Some(host.to_owned()), path.to_owned(), threads);
     let trace = job::link_read(&job, device, progress)?;
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
@@ -244,7 +244,7 @@ fn of_pair(
         _ => "",
     };
     Ok((
-        top(
+        key_averages(
             &trace.device,
             Options {
                 shapes: Some(&shapes),
@@ -264,7 +264,7 @@ fn has_shapes(trace: &DeviceTrace) -> bool {
 }
 
 /// Why own times are below nothing.
-fn negative(top: &Top) -> Option<String> {
+fn negative(top: &KeyAverages) -> Option<String> {
     let rows = top.rows.iter().filter(|row| row.self_host_ns < 0).count();
     let why =
         "what it takes for their children overlaps (calls that no op made count as of one thread)";
@@ -273,28 +273,28 @@ fn negative(top: &Top) -> Option<String> {
 }
 
 /// Why a group has less than was asked for.
-fn notes(trace: &DeviceTrace, group: Group, has_host: bool) -> Vec<String> {
+fn notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
     let stacks = trace
         .auxiliary
         .kind
         .contains(&etlink_model::AuxiliaryKind::Python);
     match group {
-        Group::Stack(_) if !stacks => {
+        TopGroup::Stack(_) if !stacks => {
             vec!["the trace was recorded without stacks (with_stack)".to_owned()]
         }
-        Group::Shape if !has_shapes(trace) && !has_host => {
+        TopGroup::Shape if !has_shapes(trace) && !has_host => {
             vec!["the trace was recorded without shapes (record_shapes); --host gives those of the host trace".to_owned()]
         }
         _ => vec![],
     }
 }
 
-fn by(by: args::By) -> By {
+fn by(by: args::By) -> TopOrder {
     match by {
-        args::By::SelfDevice => By::SelfDevice,
-        args::By::Device => By::Device,
-        args::By::SelfHost => By::SelfHost,
-        args::By::Host => By::Host,
-        args::By::Count => By::Count,
+        args::By::SelfDevice => TopOrder::SelfDevice,
+        args::By::Device => TopOrder::Device,
+        args::By::SelfHost => TopOrder::SelfHost,
+        args::By::Host => TopOrder::Host,
+        args::By::Count => TopOrder::Count,
     }
 }

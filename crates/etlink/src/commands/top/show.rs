@@ -3,7 +3,7 @@
 use super::Table;
 use crate::table::{Grid, Limit, note};
 use anyhow::Result;
-use etlink_analyze::top::{Row, Top};
+use etlink_analyze::top::{KeyAverage, KeyAverages};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -110,7 +110,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(top: &Top) -> Columns {
+    fn of(top: &KeyAverages) -> Columns {
         Columns {
             device: top.has_device(),
             memory: top.has_memory(),
@@ -158,7 +158,7 @@ impl Columns {
         head
     }
 
-    fn row(&self, row: &Row, top: &Top) -> Vec<String> {
+    fn row(&self, row: &KeyAverage, top: &KeyAverages) -> Vec<String> {
         let average = |ns: i64| ns as f64 / row.count.max(1) as f64;
         let total = if row.asynchronous {
             "0".into()

@@ -5,7 +5,6 @@ use crate::commands::analyze::AsHta;
 use crate::commands::analyze::csv::{cell, records};
 use crate::table::{Grid, Limit};
 use anyhow::Result;
-use etlink_analyze::hta;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -17,7 +16,7 @@ pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &Analyze) -> Re
         out += &run.said_first();
         for rank in &run.ranks {
             let said = serde_json::to_value(&rank.said)?;
-            for name in hta::TABLES.iter().filter(wanted) {
+            for name in etlink_hta::RANK_TABLES.iter().filter(wanted) {
                 writeln!(out, "{name} of rank {}", rank.label)?;
                 out += &table(&said, name, args.top);
             }

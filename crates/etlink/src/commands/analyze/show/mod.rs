@@ -7,7 +7,7 @@ mod times;
 use super::Analyzed;
 use crate::args::Analyze;
 use crate::table::{Grid, Limit, count, percent, scaled, time};
-use etlink_analyze::Analysis;
+use etlink_analyze::RankAnalysis;
 use std::fmt::Write;
 
 /// What a table is called above its lines, and the lines.
@@ -133,7 +133,7 @@ fn sentence(one: &Analyzed) -> String {
 /// The records of each rank, with what it is called.
 fn of_ranks<'a, T: 'a>(
     one: &'a Analyzed,
-    table: fn(&Analysis) -> &Vec<T>,
+    table: fn(&RankAnalysis) -> &Vec<T>,
 ) -> impl Iterator<Item = (&'a str, &'a T)> {
     one.told.ranks.iter().flat_map(move |rank| {
         table(&rank.said)

@@ -3,14 +3,14 @@
 use super::{Analyzed, Shown, of_ranks, rate};
 use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, time};
 use etlink_analyze::{
-    Collectives, Computed, Copies, Coverage, Kernel, Launches, Memory, MemoryPoint, Metric,
-    QueueLength, Sequence,
+    CollectiveTotals, ComputeRate, CopyTotals, KernelSequence, KernelTotals, LaunchTotals,
+    MemoryPoint, MemoryUse, QueueDepth, RunMetric, SmCoverage,
 };
 use etlink_link::ranks::StragglerStats;
 
 pub(super) fn kernels(one: &Analyzed, limit: Limit) -> Shown {
     let all = &one.total.kernels;
-    let columns: &[Column<&Kernel>] = &[
+    let columns: &[Column<&KernelTotals>] = &[
         ("class", |kernel| kernel.class.name().to_owned()),
         ("label", |kernel| kernel.label.clone()),
         ("name", |kernel| kernel.name.clone()),
@@ -31,7 +31,7 @@ pub(super) fn kernels(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn collectives(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<&Collectives>] = &[
+    let columns: &[Column<&CollectiveTotals>] = &[
         ("kind", |one| one.kind.clone()),
         ("group", |one| {
             if one.group.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn collectives(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn copies(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<&Copies>] = &[
+    let columns: &[Column<&CopyTotals>] = &[
         ("copies", |copies| copies.kind.clone()),
         ("rows", |copies| copies.rows.to_string()),
         ("without size", |copies| {
@@ -77,7 +77,7 @@ pub(super) fn copies(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn launches(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<&Launches>] = &[
+    let columns: &[Column<&LaunchTotals>] = &[
         ("call", |launch| launch.name.clone()),
         ("calls", |launch| launch.calls.to_string()),
         ("rows", |launch| launch.rows.to_string()),
@@ -95,7 +95,7 @@ pub(super) fn launches(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn queues(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &QueueLength)>] = &[
+    let columns: &[Column<(&str, &QueueDepth)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, queue)| queue.device.to_string()),
         ("stream", |(_, queue)| queue.stream.to_string()),
@@ -112,7 +112,7 @@ pub(super) fn queues(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn coverage(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &Coverage)>] = &[
+    let columns: &[Column<(&str, &SmCoverage)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, of)| of.device.to_string()),
         ("multiprocessors", |(_, of)| of.multiprocessors.to_string()),
@@ -131,7 +131,7 @@ pub(super) fn coverage(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn work(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &Computed)>] = &[
+    let columns: &[Column<(&str, &ComputeRate)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, of)| of.device.to_string()),
         ("kernels", |(_, of)| of.rows.to_string()),
@@ -151,7 +151,7 @@ pub(super) fn work(one: &Analyzed, limit: Limit) -> Shown {
 
 pub(super) fn sequences(one: &Analyzed, limit: Limit) -> Shown {
     let all = &one.total.sequences;
-    let columns: &[Column<&Sequence>] = &[
+    let columns: &[Column<&KernelSequence>] = &[
         ("op", |sequence| sequence.op.clone()),
         ("times", |sequence| sequence.count.to_string()),
         ("rows each", |sequence| sequence.rows.to_string()),
@@ -166,7 +166,7 @@ pub(super) fn sequences(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn memory(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &Memory)>] = &[
+    let columns: &[Column<(&str, &MemoryUse)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, of)| {
             if of.device < 0 {
@@ -219,7 +219,7 @@ pub(super) fn memory_timeline(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn metrics(one: &Analyzed, _: Limit) -> Shown {
-    let columns: &[Column<&Metric>] = &[
+    let columns: &[Column<&RunMetric>] = &[
         ("metric", |metric| metric.name.clone()),
         ("value", |metric| format!("{:.6}", metric.value)),
         ("unit", |metric| metric.unit.to_owned()),

@@ -2,7 +2,7 @@
 
 use super::{Analyzed, Shown, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
-use etlink_analyze::{DeviceTime, Idle, Step};
+use etlink_analyze::{DeviceTime, IdleCauses, StepTime};
 
 pub(super) fn breakdown(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, time: &DeviceTime) -> String {
@@ -30,14 +30,14 @@ pub(super) fn breakdown(one: &Analyzed, _: Limit) -> Shown {
 }
 
 pub(super) fn steps(one: &Analyzed, limit: Limit) -> Shown {
-    fn of_device(part: i64, step: &Step) -> String {
+    fn of_device(part: i64, step: &StepTime) -> String {
         if step.rows > 0 {
             percent(part as f64 / step.device_window_ns.max(1) as f64, 1)
         } else {
             "-".into()
         }
     }
-    let columns: &[Column<(&str, &Step)>] = &[
+    let columns: &[Column<(&str, &StepTime)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("step", |(_, step)| step.name.clone()),
         ("host", |(_, step)| time(step.duration_ns)),
@@ -61,7 +61,7 @@ pub(super) fn steps(one: &Analyzed, limit: Limit) -> Shown {
         ("rows", |(_, step)| step.rows.to_string()),
     ];
     let all = || of_ranks(one, |rank| &rank.steps);
-    let mean = |of: fn(&Step) -> i64| {
+    let mean = |of: fn(&StepTime) -> i64| {
         mean_time(all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64)
     };
     let host = format!(
@@ -116,11 +116,11 @@ pub(super) fn stream_idle(one: &Analyzed, limit: Limit) -> Shown {
     )
 }
 
-fn gaps<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a Idle)>) -> Grid {
-    fn of(part: i64, idle: &Idle) -> String {
+fn gaps<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses)>) -> Grid {
+    fn of(part: i64, idle: &IdleCauses) -> String {
         percent(part as f64 / idle.idle_ns.max(1) as f64, 1)
     }
-    let columns: &[Column<(&str, &Idle)>] = &[
+    let columns: &[Column<(&str, &IdleCauses)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, idle)| number_or_all(idle.device)),
         ("stream", |(_, idle)| number_or_all(idle.stream)),

@@ -1,7 +1,7 @@
-//! Queue lengths and memory bandwidth: pandas' `describe` over samples.
+//! QueueSeries lengths and memory bandwidth: pandas' `describe` over samples.
 
 use super::quantile;
-use super::rows::{Loaded, Row, Type, What};
+use super::rows::{HtaClass, HtaRow, HtaRowKind, HtaTrace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -54,14 +54,14 @@ pub struct BandwidthSummary {
 }
 
 /// `describe()`: count, mean, deviation of a sample, least, quartiles (linear between neighbours), most.
-struct Described {
+struct SampleSummary {
     count: f64,
     mean: f64,
     std: Option<f64>,
     quartiles: [f64; 5],
 }
 
-fn describe(mut values: Vec<f64>) -> Option<Described> {
+fn describe(mut values: Vec<f64>) -> Option<SampleSummary> {
     values.sort_by(f64::total_cmp);
     let (n, last) = (values.len() as f64, values.len().checked_sub(1)?);
     let mean = values.iter().sum::<f64>() / n;
@@ -73,7 +73,7 @@ fn describe(mut values: Vec<f64>) -> Option<Described> {
             / (n - 1.0))
             .sqrt()
     });
-    Some(Described {
+    Some(SampleSummary {
         count: n,
         mean,
         std,
@@ -98,13 +98,17 @@ const LAUNCHES: [&str; 12] = [
 ];
 
 /// A stream, and times with the length from then on.
-pub(super) type Queue = (i64, Vec<(i64, i64)>);
+pub(super) type QueueSeries = (i64, Vec<(i64, i64)>);
 
 /// By stream, then time; at one time what is launched comes first, as HTA would have it if it sorted stably.
-pub(super) fn queues(loaded: &Loaded<'_>) -> Vec<Queue> {
+pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
     // of several rows of a call the last counts
-    let mut launched: BTreeMap<usize, &Row> = BTreeMap::new();
-    for row in loaded.rows.iter().filter(|row| row.what == What::Work) {
+    let mut launched: BTreeMap<usize, &HtaRow> = BTreeMap::new();
+    for row in loaded
+        .rows
+        .iter()
+        .filter(|row| row.kind == HtaRowKind::Work)
+    {
         if let Some(call) = row
             .call
             .filter(|call| LAUNCHES.contains(&loaded.call_name(*call)))
@@ -133,9 +137,9 @@ pub(super) fn queues(loaded: &Loaded<'_>) -> Vec<Queue> {
         .collect()
 }
 
-pub(super) fn queue_summary(loaded: &Loaded<'_>, queues: &[Queue]) -> Vec<QueueSummary> {
-    let summary = |(stream, lengths): &Queue| {
-        let Described {
+pub(super) fn queue_summaries(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<QueueSummary> {
+    let summary = |(stream, lengths): &QueueSeries| {
+        let SampleSummary {
             count,
             mean,
             std,
@@ -158,12 +162,12 @@ pub(super) fn queue_summary(loaded: &Loaded<'_>, queues: &[Queue]) -> Vec<QueueS
     queues.iter().filter_map(summary).collect()
 }
 
-/// What a stream takes, as HTA has it.
+/// HtaRowKind a stream takes, as HTA has it.
 const FULL: i64 = 1_024;
 
 /// HTA keeps one stream of a rank, the last.
-pub(super) fn blocked(loaded: &Loaded<'_>, queues: &[Queue]) -> Vec<BlockedTime> {
-    let of_stream = |(stream, lengths): &Queue| {
+pub(super) fn blocked_times(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<BlockedTime> {
+    let of_stream = |(stream, lengths): &QueueSeries| {
         let full = lengths
             .iter()
             .zip(lengths.iter().skip(1))
@@ -195,9 +199,13 @@ pub(super) fn blocked(loaded: &Loaded<'_>, queues: &[Queue]) -> Vec<BlockedTime>
 /// Times and changes at them.
 type Changes = Vec<(i64, f64)>;
 
-pub(super) fn bandwidth(loaded: &Loaded<'_>) -> Vec<BandwidthSummary> {
+pub(super) fn bandwidth_summaries(loaded: &HtaTrace<'_>) -> Vec<BandwidthSummary> {
     let mut kinds: BTreeMap<&str, (Changes, Changes)> = BTreeMap::new();
-    for row in loaded.rows.iter().filter(|row| row.of == Type::Memory) {
+    for row in loaded
+        .rows
+        .iter()
+        .filter(|row| row.class == HtaClass::Memory)
+    {
         let name = loaded.name(row);
         let kind = match () {
             () if name.starts_with("Memset") => "Memset",
@@ -222,7 +230,7 @@ pub(super) fn bandwidth(loaded: &Loaded<'_>) -> Vec<BandwidthSummary> {
             *sum += change;
             Some(*sum)
         });
-        let Described {
+        let SampleSummary {
             count,
             mean,
             std,

@@ -1,7 +1,6 @@
 //! What HTA loads.
 
-use super::Settings;
-use crate::rules::RulesError;
+use super::{HtaOptions, PatternError};
 use etlink_link::LinkedTrace;
 use etlink_model::{AuxiliaryKind, Correlation, DeviceTrace, DurationNs, NameId, TimeNs};
 use regex::Regex;
@@ -10,38 +9,35 @@ use std::collections::BTreeSet;
 
 /// HTA's classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Type {
+pub(super) enum HtaClass {
     Computation,
     Communication,
     Memory,
     Other,
 }
 
-impl Type {
+impl HtaClass {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Type::Computation => "COMPUTATION",
-            Type::Communication => "COMMUNICATION",
-            Type::Memory => "MEMORY",
-            Type::Other => "OTHER",
+            HtaClass::Computation => "COMPUTATION",
+            HtaClass::Communication => "COMMUNICATION",
+            HtaClass::Memory => "MEMORY",
+            HtaClass::Other => "OTHER",
         }
     }
 }
 
 /// HTA's patterns, at the start of the name.
-pub(super) struct Patterns {
+pub(super) struct NamePatterns {
     communication: Regex,
     memory: Regex,
     not_computation: Regex,
 }
 
-impl Patterns {
-    pub(super) fn new() -> Result<Patterns, RulesError> {
-        let pattern = |text: &str| {
-            Regex::new(&format!("^(?:{text})"))
-                .map_err(|error| RulesError::TooLarge(error.to_string()))
-        };
-        Ok(Patterns {
+impl NamePatterns {
+    pub(super) fn new() -> Result<NamePatterns, PatternError> {
+        let pattern = |text: &str| Regex::new(&format!("^(?:{text})")).map_err(PatternError);
+        Ok(NamePatterns {
             communication: pattern("nccl|hip|hccl|.*ncclKernel")?,
             memory: pattern("(hip)?Memcpy|(hip)?Memset|dma")?,
             not_computation: pattern(
@@ -50,19 +46,19 @@ impl Patterns {
         })
     }
 
-    pub(super) fn of(&self, name: &str) -> Type {
+    pub(super) fn classify(&self, name: &str) -> HtaClass {
         match () {
-            () if self.communication.is_match(name) => Type::Communication,
-            () if self.memory.is_match(name) => Type::Memory,
-            () if !self.not_computation.is_match(name) => Type::Computation,
-            () => Type::Other,
+            () if self.communication.is_match(name) => HtaClass::Communication,
+            () if self.memory.is_match(name) => HtaClass::Memory,
+            () if !self.not_computation.is_match(name) => HtaClass::Computation,
+            () => HtaClass::Other,
         }
     }
 }
 
 /// What HTA takes for a device row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum HtaRowKind {
     /// A kernel, copy or memset.
     Work,
     /// `cuda_sync`.
@@ -71,47 +67,47 @@ pub(super) enum What {
     Op,
 }
 
-/// A device row; times in units of [`Loaded::unit_us`].
+/// A device row; times in units of [`HtaTrace::unit_us`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct HtaRow {
     pub(super) name: NameId,
-    pub(super) of: Type,
+    pub(super) class: HtaClass,
     pub(super) stream: i64,
     pub(super) start: i64,
     pub(super) end: i64,
-    /// Row of the trace's calls that has its correlation.
+    /// HtaRow of the trace's calls that has its correlation.
     pub(super) call: Option<usize>,
     pub(super) correlation: Correlation,
-    pub(super) what: What,
+    pub(super) kind: HtaRowKind,
     /// The file's first event, whose number HTA takes for none.
     pub(super) first: bool,
     pub(super) gb_per_s: f64,
 }
 
-impl Row {
+impl HtaRow {
     pub(super) fn duration(&self) -> i64 {
         self.end.saturating_sub(self.start)
     }
 }
 
 /// What is left of a trace.
-pub(super) struct Loaded<'t> {
+pub(super) struct HtaTrace<'t> {
     pub(super) trace: &'t LinkedTrace,
     pub(super) rank: i64,
     /// By start.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<HtaRow>,
     /// Steps by start; several have one number where devices have ranges for them.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<HtaStep>,
     /// Microseconds of one unit of time.
     pub(super) unit_us: f64,
-    pub(super) settings: Settings,
+    pub(super) settings: HtaOptions,
     /// What the host did is kept if it began before that.
     until: i64,
 }
 
 /// A range `ProfilerStep#N`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct HtaStep {
     pub(super) number: u64,
     pub(super) start: i64,
     pub(super) end: i64,
@@ -119,15 +115,15 @@ pub(super) struct Step {
     pub(super) latest: i64,
 }
 
-impl<'t> Loaded<'t> {
+impl<'t> HtaTrace<'t> {
     pub(super) fn new(
         trace: &'t LinkedTrace,
-        patterns: &Patterns,
-        settings: Settings,
-    ) -> Loaded<'t> {
+        patterns: &NamePatterns,
+        settings: HtaOptions,
+    ) -> HtaTrace<'t> {
         let unit_us = if settings.nanoseconds { 1e-3 } else { 1.0 };
         let rank = settings.rank.or(trace.report.rank).unwrap_or(0);
-        let mut loaded = Loaded {
+        let mut loaded = HtaTrace {
             trace,
             rank,
             rows: vec![],
@@ -191,7 +187,7 @@ impl<'t> Loaded<'t> {
     }
 
     /// All there are, also those on devices.
-    fn all_steps(&self) -> Vec<Step> {
+    fn all_steps(&self) -> Vec<HtaStep> {
         let DeviceTrace { ops, names, .. } = &self.trace.device;
         let number: Vec<Option<u64>> = names
             .iter()
@@ -200,14 +196,14 @@ impl<'t> Loaded<'t> {
         let of_host =
             (0..ops.len()).map(|op| (ops.name[op], self.times(ops.start[op], ops.duration[op])));
         let step = |(name, (start, end)): (NameId, _)| {
-            Some(Step {
+            Some(HtaStep {
                 number: number[name.index()]?,
                 start,
                 end,
                 latest: end,
             })
         };
-        let mut steps: Vec<Step> = of_host
+        let mut steps: Vec<HtaStep> = of_host
             .chain(self.device_annotations())
             .filter_map(step)
             .collect();
@@ -262,93 +258,72 @@ impl<'t> Loaded<'t> {
             .filter(|(start, _)| *start < self.until)
     }
 
-    fn device_rows(&self, patterns: &Patterns) -> Vec<Row> {
+    /// All that HTA takes for device rows: rows of the device, waits, ops with a stream.
+    fn device_rows(&self, patterns: &NamePatterns) -> Vec<HtaRow> {
         let device = &self.trace.device;
-        let mut known = vec![None; device.names.count()];
-        let mut of = |name: NameId| {
-            *known[name.index()].get_or_insert_with(|| patterns.of(device.names.get(name)))
-        };
-        let by_correlation: FxHashMap<Correlation, usize> = (0..device.calls.len())
-            .filter(|call| device.calls.correlation[*call].get().is_some())
-            .map(|call| (device.calls.correlation[call], call))
-            .collect();
-        let row = |name: NameId,
-                   of: Type,
-                   stream: i64,
-                   (start, end): (i64, i64),
-                   correlation: Correlation,
-                   what: What| {
-            let call = by_correlation.get(&correlation).copied();
-            Row {
-                name,
-                of,
-                stream,
-                start,
-                end,
-                call,
-                correlation,
-                what,
-                first: false,
-                gb_per_s: 0.0,
-            }
-        };
-        let of_host = |start: &TimeNs| {
-            [&device.ops.start, &device.calls.start]
-                .iter()
-                .any(|starts| starts.binary_search(start).is_ok())
-        };
-        let first_start = device.first_start.filter(|start| !of_host(start));
+        let mut classes = NameClasses::new(device, patterns);
+        let call_of = calls_by_correlation(device);
+        let first_start = device
+            .first_start
+            .filter(|start| !is_start_of_host_event(device, start));
         let mut all = Vec::with_capacity(device.rows.len());
         for at in 0..device.rows.len() {
             let rows = &device.rows;
-            let (stream, times) = (
-                device.queues[rows.queue[at].index()].stream,
-                self.times(rows.start[at], rows.duration[at]),
-            );
-            let base = row(
-                rows.name[at],
-                of(rows.name[at]),
-                stream,
-                times,
-                rows.correlation[at],
-                What::Work,
-            );
-            let call = self.trace.row_call[at].get().map(|call| call.index());
-            let first = Some(rows.start[at]) == first_start;
-            all.push(Row {
-                call: call.or(base.call),
-                first,
+            let (start, end) = self.times(rows.start[at], rows.duration[at]);
+            let correlation = rows.correlation[at];
+            // the linked call first: ids may come again
+            let linked = self.trace.row_call[at].get().map(|call| call.index());
+            all.push(HtaRow {
+                name: rows.name[at],
+                class: classes.class_of(rows.name[at]),
+                stream: device.queues[rows.queue[at].index()].stream,
+                start,
+                end,
+                call: linked.or(call_of.get(&correlation).copied()),
+                correlation,
+                kind: HtaRowKind::Work,
+                first: Some(rows.start[at]) == first_start,
                 gb_per_s: rows.gb_per_s[at].max(0.0),
-                ..base
             });
         }
         for at in 0..device.syncs.len() {
             let syncs = &device.syncs;
-            let times = self.times(syncs.start[at], syncs.duration[at]);
+            let (start, end) = self.times(syncs.start[at], syncs.duration[at]);
+            let correlation = syncs.correlation[at];
+            // Kineto writes stream -1 of a wait for a device as an unsigned number in some versions
             let stream = if syncs.unsigned[at] {
                 i64::from(u32::MAX)
             } else {
                 device.queues[syncs.queue[at].index()].stream
             };
-            all.push(row(
-                syncs.name[at],
-                of(syncs.name[at]),
+            all.push(HtaRow {
+                name: syncs.name[at],
+                class: classes.class_of(syncs.name[at]),
                 stream,
-                times,
-                syncs.correlation[at],
-                What::Wait,
-            ));
+                start,
+                end,
+                call: call_of.get(&correlation).copied(),
+                correlation,
+                kind: HtaRowKind::Wait,
+                first: false,
+                gb_per_s: 0.0,
+            });
         }
         for at in 0..device.stream_ops.len() {
             let op = device.stream_ops.row(at);
-            all.push(row(
-                op.name,
-                of(op.name),
-                op.stream,
-                self.times(op.start, op.duration),
-                Correlation::NONE,
-                What::Op,
-            ));
+            let (start, end) = self.times(op.start, op.duration);
+            all.push(HtaRow {
+                name: op.name,
+                class: classes.class_of(op.name),
+                stream: op.stream,
+                start,
+                end,
+                call: None,
+                correlation: Correlation::NONE,
+                kind: HtaRowKind::Op,
+                first: false,
+                gb_per_s: 0.0,
+            });
         }
         all.retain(|row| row.stream != -1);
         all
@@ -361,9 +336,9 @@ impl<'t> Loaded<'t> {
         for call in (0..calls.len()).filter(|call| self.call(*call).0 < self.until) {
             *times.entry(calls.correlation[call]).or_default() += 1;
         }
-        let often = |row: &Row| match row.correlation.get() {
+        let often = |row: &HtaRow| match row.correlation.get() {
             Some(id) => times.get(&id).copied().unwrap_or(0),
-            None => usize::from(row.what == What::Op && row.start < self.until),
+            None => usize::from(row.kind == HtaRowKind::Op && row.start < self.until),
         };
         self.rows = self
             .rows
@@ -373,7 +348,7 @@ impl<'t> Loaded<'t> {
     }
 
     /// The name of a row.
-    pub(super) fn name(&self, row: &Row) -> &'t str {
+    pub(super) fn name(&self, row: &HtaRow) -> &'t str {
         self.trace.device_name(row.name)
     }
 
@@ -384,7 +359,7 @@ impl<'t> Loaded<'t> {
     }
 
     /// Start of what HTA takes for a row's call: where no call has its correlation, the file's first event.
-    pub(super) fn called(&self, row: &Row) -> Option<i64> {
+    pub(super) fn called(&self, row: &HtaRow) -> Option<i64> {
         match row.call {
             Some(call) => Some(self.call(call).0),
             None => Some(self.times(self.trace.device.first_start?, DurationNs(0)).0)
@@ -405,4 +380,39 @@ impl<'t> Loaded<'t> {
             time as f64
         }
     }
+}
+
+/// HTA's class of each name, looked at once.
+struct NameClasses<'t> {
+    device: &'t DeviceTrace,
+    patterns: &'t NamePatterns,
+    known: Vec<Option<HtaClass>>,
+}
+
+impl<'t> NameClasses<'t> {
+    fn new(device: &'t DeviceTrace, patterns: &'t NamePatterns) -> NameClasses<'t> {
+        NameClasses {
+            device,
+            patterns,
+            known: vec![None; device.names.count()],
+        }
+    }
+
+    fn class_of(&mut self, name: NameId) -> HtaClass {
+        let known = &mut self.known[name.index()];
+        *known.get_or_insert_with(|| self.patterns.classify(self.device.names.get(name)))
+    }
+}
+
+/// Of several calls with one correlation the last, as in HTA's join.
+fn calls_by_correlation(device: &DeviceTrace) -> FxHashMap<Correlation, usize> {
+    let ids = device.calls.correlation.iter().copied();
+    ids.zip(0..).filter(|(id, _)| id.get().is_some()).collect()
+}
+
+fn is_start_of_host_event(device: &DeviceTrace, start: &TimeNs) -> bool {
+    let starts = [&device.ops.start, &device.calls.start];
+    starts
+        .iter()
+        .any(|starts| starts.binary_search(start).is_ok())
 }

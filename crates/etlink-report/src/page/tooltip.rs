@@ -1,79 +1,79 @@
 //! What a range says of itself beside name and times: one line per fact.
 
-use super::ranges::Of;
+use super::ranges::TraceRange;
 use etlink_link::{CollectiveRef, LinkedTrace};
 use etlink_model::{NameId, OpIdx, RowIdx, RowKind};
 use std::fmt::Write;
 
 /// Lines `what: value`; empty where the traces say nothing.
-pub(super) fn about(trace: &LinkedTrace, of: Of) -> String {
+pub(super) fn tooltip_text(trace: &LinkedTrace, of: TraceRange) -> String {
     match of {
-        Of::Op(at) => op(trace, OpIdx(at as u32)),
-        Of::Call(_) => String::new(),
-        Of::Row(at) => row(trace, RowIdx(at as u32)),
+        TraceRange::Op(at) => op_facts(trace, OpIdx(at as u32)),
+        TraceRange::Call(_) => String::new(),
+        TraceRange::Row(at) => row_facts(trace, RowIdx(at as u32)),
     }
 }
 
-fn op(trace: &LinkedTrace, op: OpIdx) -> String {
+fn op_facts(trace: &LinkedTrace, op: OpIdx) -> String {
     let (ops, at) = (&trace.device.ops, op.index());
     let mut out = String::new();
     match trace.host.as_ref().zip(trace.op_host[at].get()) {
         Some((host, of)) => {
             let nodes = &host.nodes;
-            line(
+            add_fact(
                 &mut out,
                 "schema",
                 host.names.get(nodes.op_schema[of.index()]),
             );
-            line(
+            add_fact(
                 &mut out,
                 "input shapes",
                 host.names.get(nodes.inputs[of.index()].shapes),
             );
-            line(
+            add_fact(
                 &mut out,
                 "input types",
                 host.names.get(nodes.inputs[of.index()].types),
             );
         }
         None => {
-            line(&mut out, "input shapes", trace.device_name(ops.shapes[at]));
-            line(&mut out, "input types", trace.device_name(ops.types[at]));
+            add_fact(&mut out, "input shapes", trace.device_name(ops.shapes[at]));
+            add_fact(&mut out, "input types", trace.device_name(ops.types[at]));
         }
     }
     if let Some(of) = trace.op_collective(op) {
-        collective(&mut out, &of);
+        collective_facts(&mut out, &of);
     }
     out
 }
 
-fn row(trace: &LinkedTrace, row: RowIdx) -> String {
+fn row_facts(trace: &LinkedTrace, row: RowIdx) -> String {
     let (rows, at) = (&trace.device.rows, row.index());
     let mut out = String::new();
     let dims = |[x, y, z]: [u32; 3]| format!("{x} x {y} x {z}");
     if rows.kind[at] != RowKind::Kernel {
-        line(&mut out, "bytes", &rows.bytes[at].to_string());
+        add_fact(&mut out, "bytes", &rows.bytes[at].to_string());
     } else if rows.grid[at] != [0; 3] {
-        line(
+        add_fact(
             &mut out,
             "grid, block",
             &format!("{}, {}", dims(rows.grid[at]), dims(rows.block[at])),
         );
     }
     if rows.graph_node[at] != 0 {
-        line(&mut out, "graph node", &rows.graph_node[at].to_string());
+        add_fact(&mut out, "graph node", &rows.graph_node[at].to_string());
     }
     if let Some(of) = trace.row_collective(row) {
-        collective(&mut out, &of);
+        collective_facts(&mut out, &of);
     }
     out
 }
 
-fn collective(out: &mut String, of: &CollectiveRef<'_>) {
+fn collective_facts(out: &mut String, of: &CollectiveRef<'_>) {
     let record = &of.record;
     let name = |id: NameId| of.names.get(id);
-    line(out, "collective", name(record.name));
-    line(
+    add_fact(out, "collective", name(record.name));
+    add_fact(
         out,
         "elements",
         &format!(
@@ -83,24 +83,24 @@ fn collective(out: &mut String, of: &CollectiveRef<'_>) {
             name(record.dtype)
         ),
     );
-    line(
+    add_fact(
         out,
         "process group",
         &format!("{} {}", name(record.group_name), name(record.group_desc)),
     );
-    line(out, "ranks", name(record.group_ranks));
+    add_fact(out, "ranks", name(record.group_ranks));
     for (what, value) in [
         ("number in the group", record.seq),
         ("from rank", record.src),
         ("to rank", record.dst),
     ] {
         if value != -1 {
-            line(out, what, &value.to_string());
+            add_fact(out, what, &value.to_string());
         }
     }
 }
 
-fn line(out: &mut String, what: &str, value: &str) {
+fn add_fact(out: &mut String, what: &str, value: &str) {
     let value = value.trim();
     if !value.is_empty() && value != "[]" {
         let before = if out.is_empty() { "" } else { "\n" };

@@ -3,7 +3,7 @@
 //! Of kernels `ncclKernel…` that last at least 1 % of a mean step, the last of each rank, stream, step and name; of these the
 //! stream and name whose durations differ most over the ranks; of these the ranks that start last.
 
-use super::rows::Loaded;
+use super::rows::HtaTrace;
 use etlink_model::NameId;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,17 +17,17 @@ pub struct PotentialStraggler {
 
 /// What one rank tells.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct StragglerEvidence {
     rank: i64,
     /// First start and last end of what belongs to steps.
     window: Option<(i64, i64)>,
     steps: BTreeSet<u64>,
-    kernels: Vec<Kernel>,
+    kernels: Vec<StragglerKernel>,
 }
 
 /// A communication kernel of a step.
 #[derive(Clone, Debug, PartialEq)]
-struct Kernel {
+struct StragglerKernel {
     stream: i64,
     step: u64,
     name: String,
@@ -36,10 +36,10 @@ struct Kernel {
 }
 
 /// Kernels of one name by step and rank.
-type Steps<'a> = BTreeMap<u64, BTreeMap<i64, &'a Kernel>>;
+type KernelsByStep<'a> = BTreeMap<u64, BTreeMap<i64, &'a StragglerKernel>>;
 
 /// The last step, by start, that has begun and has not ended.
-fn step_at(loaded: &Loaded<'_>, time: i64) -> Option<u64> {
+fn step_at(loaded: &HtaTrace<'_>, time: i64) -> Option<u64> {
     let begun = loaded.steps.partition_point(|step| step.start <= time);
     let open = loaded.steps[..begun]
         .iter()
@@ -50,17 +50,17 @@ fn step_at(loaded: &Loaded<'_>, time: i64) -> Option<u64> {
         .next()
 }
 
-pub(super) fn told(loaded: &Loaded<'_>) -> Told {
-    let mut told = Told {
+pub(super) fn straggler_evidence(loaded: &HtaTrace<'_>) -> StragglerEvidence {
+    let mut evidence = StragglerEvidence {
         rank: loaded.rank,
-        ..Told::default()
+        ..StragglerEvidence::default()
     };
     if loaded.steps.is_empty() {
-        return told;
+        return evidence;
     }
     for (start, end) in loaded.host_times() {
         if let Some(step) = step_at(loaded, start) {
-            told.add(step, start, end);
+            evidence.add(step, start, end);
         }
     }
     let communicates: Vec<bool> = loaded
@@ -77,10 +77,10 @@ pub(super) fn told(loaded: &Loaded<'_>) -> Told {
         else {
             continue;
         };
-        told.add(step, row.start, row.end);
+        evidence.add(step, row.start, row.end);
         if step > 0 && communicates[NameId::index(row.name)] {
             let name = loaded.name(row).to_owned();
-            told.kernels.push(Kernel {
+            evidence.kernels.push(StragglerKernel {
                 stream: row.stream,
                 step,
                 name,
@@ -89,10 +89,10 @@ pub(super) fn told(loaded: &Loaded<'_>) -> Told {
             });
         }
     }
-    told
+    evidence
 }
 
-impl Told {
+impl StragglerEvidence {
     fn add(&mut self, step: u64, start: i64, end: i64) {
         self.steps.insert(step);
         let (first, last) = self.window.unwrap_or((start, end));
@@ -106,8 +106,8 @@ const CANDIDATES: usize = 2;
 const LEAST: f64 = 0.01;
 
 /// None of fewer than two ranks with such kernels, where HTA fails.
-pub(super) fn stragglers(ranks: &[&Told]) -> Vec<PotentialStraggler> {
-    let windows = || ranks.iter().filter_map(|told| told.window);
+pub(super) fn potential_stragglers(ranks: &[&StragglerEvidence]) -> Vec<PotentialStraggler> {
+    let windows = || ranks.iter().filter_map(|evidence| evidence.window);
     let (Some(first), Some(last)) = (
         windows().map(|window| window.0).min(),
         windows().map(|window| window.1).max(),
@@ -116,12 +116,12 @@ pub(super) fn stragglers(ranks: &[&Told]) -> Vec<PotentialStraggler> {
     };
     let steps: BTreeSet<u64> = ranks
         .iter()
-        .flat_map(|told| told.steps.iter().copied())
+        .flat_map(|evidence| evidence.steps.iter().copied())
         .collect();
     let mean_step = last.saturating_sub(first) as f64 / steps.len() as f64;
-    let mut lasts: BTreeMap<(i64, &str), Steps<'_>> = BTreeMap::new();
-    for told in ranks {
-        for kernel in told
+    let mut lasts: BTreeMap<(i64, &str), KernelsByStep<'_>> = BTreeMap::new();
+    for evidence in ranks {
+        for kernel in evidence
             .kernels
             .iter()
             .filter(|kernel| kernel.end.saturating_sub(kernel.start) as f64 >= mean_step * LEAST)
@@ -130,15 +130,15 @@ pub(super) fn stragglers(ranks: &[&Told]) -> Vec<PotentialStraggler> {
             steps
                 .entry(kernel.step)
                 .or_default()
-                .insert(told.rank, kernel);
+                .insert(evidence.rank, kernel);
         }
     }
-    let mut widest: Option<(f64, &Steps<'_>)> = None;
+    let mut widest: Option<(f64, &KernelsByStep<'_>)> = None;
     for steps in lasts.values() {
         let spreads: Vec<f64> = steps
             .values()
             .filter_map(|ranks| {
-                spread(
+                duration_spread(
                     ranks
                         .values()
                         .map(|kernel| kernel.end.saturating_sub(kernel.start)),
@@ -150,18 +150,20 @@ pub(super) fn stragglers(ranks: &[&Told]) -> Vec<PotentialStraggler> {
             widest = Some((mean, steps));
         }
     }
-    widest.map(|(_, steps)| latest(steps)).unwrap_or_default()
+    widest
+        .map(|(_, steps)| latest_starters(steps))
+        .unwrap_or_default()
 }
 
 /// Standard deviation of a sample.
-fn spread(durations: impl Iterator<Item = i64>) -> Option<f64> {
-    let mut all = crate::moments::Moments::default();
+fn duration_spread(durations: impl Iterator<Item = i64>) -> Option<f64> {
+    let mut all = etlink_analyze::DurationStats::default();
     durations.for_each(|duration| all.add(duration));
     all.stddev_ns()
 }
 
 /// The ranks that are among the last to start most often.
-fn latest(steps: &Steps<'_>) -> Vec<PotentialStraggler> {
+fn latest_starters(steps: &KernelsByStep<'_>) -> Vec<PotentialStraggler> {
     let mut times: BTreeMap<i64, u64> = BTreeMap::new();
     for ranks in steps.values() {
         let mut starts: Vec<i64> = ranks.values().map(|kernel| kernel.start).collect();

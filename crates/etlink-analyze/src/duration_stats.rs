@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// Of some durations. Merging is exact, so that figures do not depend on the order of ranks or threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moments {
+pub struct DurationStats {
     /// How many.
     pub count: u64,
     /// Sum, ns.
@@ -17,11 +17,11 @@ pub struct Moments {
     squares: u128,
 }
 
-impl Moments {
+impl DurationStats {
     /// One more.
     pub fn add(&mut self, ns: i64) {
         let square = u128::from(ns.unsigned_abs()).pow(2);
-        self.merge(&Moments {
+        self.merge(&DurationStats {
             count: 1,
             sum_ns: ns,
             min_ns: ns,
@@ -31,7 +31,7 @@ impl Moments {
     }
 
     /// All of `other` too.
-    pub fn merge(&mut self, other: &Moments) {
+    pub fn merge(&mut self, other: &DurationStats) {
         if other.count == 0 {
             return;
         }
@@ -67,7 +67,7 @@ impl Moments {
     }
 }
 
-impl Serialize for Moments {
+impl Serialize for DurationStats {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut fields = to.serialize_struct("Moments", 6)?;
         fields.serialize_field("count", &self.count)?;
@@ -87,13 +87,13 @@ mod tests {
     #[test]
     fn parts_make_the_whole() {
         let of = |values: &[i64]| {
-            let mut all = Moments::default();
+            let mut all = DurationStats::default();
             values.iter().for_each(|value| all.add(*value));
             all
         };
         let (mut left, right) = (of(&[2, 4, 4]), of(&[4, 5, 5, 7, 9]));
         left.merge(&right);
-        left.merge(&Moments::default());
+        left.merge(&DurationStats::default());
         assert_eq!(left, of(&[2, 4, 4, 4, 5, 5, 7, 9]));
         assert_eq!(
             (

@@ -15,7 +15,7 @@ const LISTED: usize = 2_000;
 
 /// How the ranks met. `skews` and `ranks` are those of `etlink ranks`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Met {
+pub struct RankStats {
     /// The ranks' clocks against the first rank's.
     pub clocks: Vec<RankClock>,
     /// Sums per rank.
@@ -27,21 +27,21 @@ pub struct Met {
     /// How many there are; more than are listed, if they are very many.
     pub(super) count: usize,
     /// The heat map.
-    pub(super) late: Late,
+    pub(super) late: ArrivalDelays,
 }
 
 /// How much later than the first each rank came, by rank and column.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Late {
-    /// Per column, its first entry of [`Met::skews`].
+pub(super) struct ArrivalDelays {
+    /// Per column, its first entry of [`RankStats::skews`].
     pub(super) first: Vec<u32>,
     /// Per rank, per column: ns, the mean where several stand together; none where it takes no part.
     pub(super) ns: Vec<Vec<Option<i64>>>,
 }
 
-impl Met {
+impl RankStats {
     /// Compares the ranks of a run. O(n log n) in the communications.
-    pub fn new(ranks: &[RankSummary], join: &RunJoin, clocks: Vec<RankClock>) -> Met {
+    pub fn new(ranks: &[RankSummary], join: &RunJoin, clocks: Vec<RankClock>) -> RankStats {
         let skews = collective_skews(ranks, join, &clocks);
         let arrivals: Vec<Vec<CollectiveArrival>> = join
             .matches
@@ -50,14 +50,14 @@ impl Met {
             .collect();
         // one arrival list per skew: both leave out what not all ranks have
         let mut late = if arrivals.len() == skews.len() {
-            late(ranks.len(), &arrivals)
+            arrival_delays(ranks.len(), &arrivals)
         } else {
-            Late::default()
+            ArrivalDelays::default()
         };
         let count = skews.len();
-        let skews = list(skews, &mut late.first);
+        let skews = listed_skews(skews, &mut late.first);
         let absent = !select_run(ranks, true).absent.is_empty();
-        Met {
+        RankStats {
             ranks: straggler_stats(ranks, join, &clocks),
             absent,
             late,
@@ -96,7 +96,7 @@ impl Met {
 }
 
 /// The skews that are listed; `first` gets their places there.
-fn list(skews: Vec<CollectiveSkew>, first: &mut [u32]) -> Vec<CollectiveSkew> {
+fn listed_skews(skews: Vec<CollectiveSkew>, first: &mut [u32]) -> Vec<CollectiveSkew> {
     if skews.len() <= LISTED {
         return skews;
     }
@@ -113,10 +113,10 @@ fn list(skews: Vec<CollectiveSkew>, first: &mut [u32]) -> Vec<CollectiveSkew> {
 }
 
 /// `arrivals`: when each rank came, the first first.
-fn late(ranks: usize, arrivals: &[Vec<CollectiveArrival>]) -> Late {
+fn arrival_delays(ranks: usize, arrivals: &[Vec<CollectiveArrival>]) -> ArrivalDelays {
     let columns = (CELLS / ranks.max(1)).clamp(1, COLUMNS);
     let each = arrivals.len().div_ceil(columns).max(1);
-    let mut late = Late {
+    let mut late = ArrivalDelays {
         first: vec![],
         ns: vec![vec![]; ranks],
     };
@@ -161,7 +161,7 @@ mod tests {
             bus_bandwidth: None,
         };
         let mut first = vec![0, 5_000];
-        let listed = list((0..10_000).map(skew).collect(), &mut first);
+        let listed = listed_skews((0..10_000).map(skew).collect(), &mut first);
         assert_eq!(
             (listed.len(), first, listed[1].number, listed[2].number),
             (2_002, vec![0, 1], 5_000, 8_000)
@@ -182,28 +182,28 @@ mod tests {
             clock(2, None, true),
         ];
         assert_eq!(
-            Met {
+            RankStats {
                 clocks: known.clone(),
-                ..Met::default()
+                ..RankStats::default()
             }
             .caveat(),
             ""
         );
         let lost = [known, vec![clock(3, None, false)]].concat();
         assert_eq!(
-            Met {
+            RankStats {
                 clocks: lost.clone(),
                 absent: true,
-                ..Met::default()
+                ..RankStats::default()
             }
             .caveat(),
             ", among the ranks here; the clock of rank 3 is not known"
         );
         let lost = [lost, vec![clock(4, None, false)]].concat();
         assert_eq!(
-            Met {
+            RankStats {
                 clocks: lost,
-                ..Met::default()
+                ..RankStats::default()
             }
             .caveat(),
             "; the clocks of ranks 3, 4 are not known"
@@ -217,17 +217,17 @@ mod tests {
             rank,
             waits_ns: 0,
         };
-        let few = late(2, &[vec![came(10, 0), came(40, 1)], vec![came(50, 1)]]);
+        let few = arrival_delays(2, &[vec![came(10, 0), came(40, 1)], vec![came(50, 1)]]);
         assert_eq!(
             few,
-            Late {
+            ArrivalDelays {
                 first: vec![0, 1],
                 ns: vec![vec![Some(0), None], vec![Some(30), Some(0)]]
             }
         );
         let many: Vec<Vec<CollectiveArrival>> =
             (0..801).map(|n| vec![came(0, 1), came(n, 0)]).collect();
-        let many = late(2, &many);
+        let many = arrival_delays(2, &many);
         assert_eq!(
             (
                 many.first.len(),

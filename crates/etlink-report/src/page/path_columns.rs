@@ -1,7 +1,7 @@
 //! The critical path in a window, as columns.
 
-use super::strings::Strings;
-use super::timeline::Window;
+use super::strings::StringTable;
+use super::timeline::TimelineWindow;
 use etlink_model::TimeNs;
 use etlink_replay::{LabelSource, PathCause, PathStep, ReplayGraph, ReplayRun, critical_path};
 use serde::Serialize;
@@ -11,7 +11,7 @@ const TOGETHER: i64 = 8;
 
 /// Steps of the path; where there are too many, short neighbours together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Path {
+pub(super) struct PathColumns {
     /// The range, by its place among the drawn; -1: none.
     range: Vec<i64>,
     name: Vec<u32>,
@@ -30,7 +30,7 @@ pub(super) struct Path {
 
 /// A run, and what its nodes are called.
 #[derive(Clone, Copy)]
-pub(super) struct Ran<'t> {
+pub(super) struct ReplayedRank<'t> {
     pub(super) graph: &'t ReplayGraph,
     pub(super) run: &'t ReplayRun,
     pub(super) labels: &'t dyn LabelSource,
@@ -38,7 +38,7 @@ pub(super) struct Ran<'t> {
 
 /// One or several steps.
 #[derive(Clone, Copy)]
-struct Piece {
+struct PathPiece {
     step: PathStep,
     /// The longest.
     longest: u32,
@@ -48,7 +48,7 @@ struct Piece {
 }
 
 /// The steps of the critical path that reach into a window. O(nodes + edges).
-pub(super) fn within(ran: Ran<'_>, window: &Window) -> Vec<PathStep> {
+pub(super) fn path_in_window(ran: ReplayedRank<'_>, window: &TimelineWindow) -> Vec<PathStep> {
     let inside = |step: &PathStep| {
         ran.run.start[step.node as usize] < window.end
             && ran.run.end(step.node as usize) > window.start
@@ -59,17 +59,17 @@ pub(super) fn within(ran: Ran<'_>, window: &Window) -> Vec<PathStep> {
         .collect()
 }
 
-impl Path {
+impl PathColumns {
     /// `steps` as `most` at most; `range`: a step's place among the drawn.
     pub(super) fn new(
-        ran: Ran<'_>,
+        ran: ReplayedRank<'_>,
         steps: &[PathStep],
         (origin, most): (TimeNs, usize),
         range: impl Fn(&PathStep) -> Option<u32>,
-        strings: &mut Strings,
-    ) -> Path {
-        let mut path = Path::default();
-        for piece in pieces(ran.run, steps, most) {
+        strings: &mut StringTable,
+    ) -> PathColumns {
+        let mut path = PathColumns::default();
+        for piece in path_pieces(ran.run, steps, most) {
             let [cause, delay_cause] = piece.step.causes(ran.graph).map(PathCause::name);
             let one = piece.count == 1;
             let [longest, _] = PathStep {
@@ -99,10 +99,10 @@ impl Path {
 }
 
 /// Joins short neighbours until there are few enough: the limit is the least power of two that does.
-fn pieces(run: &ReplayRun, steps: &[PathStep], most: usize) -> Vec<Piece> {
+fn path_pieces(run: &ReplayRun, steps: &[PathStep], most: usize) -> Vec<PathPiece> {
     let piece = |step: &PathStep| {
         let node = step.node as usize;
-        Piece {
+        PathPiece {
             step: *step,
             longest: step.node,
             start: run.start[node],
@@ -110,9 +110,9 @@ fn pieces(run: &ReplayRun, steps: &[PathStep], most: usize) -> Vec<Piece> {
             count: 1,
         }
     };
-    let all: Vec<Piece> = steps.iter().map(piece).collect();
+    let all: Vec<PathPiece> = steps.iter().map(piece).collect();
     let limits = (8..62).map(|power| 1i64 << power);
-    let joined = limits.map(|limit| join(run, &all, limit));
+    let joined = limits.map(|limit| join_short_pieces(run, &all, limit));
     if all.len() <= most {
         all
     } else {
@@ -123,17 +123,17 @@ fn pieces(run: &ReplayRun, steps: &[PathStep], most: usize) -> Vec<Piece> {
     }
 }
 
-fn join(run: &ReplayRun, all: &[Piece], limit: i64) -> Vec<Piece> {
-    let mut joined: Vec<Piece> = vec![];
+fn join_short_pieces(run: &ReplayRun, all: &[PathPiece], limit: i64) -> Vec<PathPiece> {
+    let mut joined: Vec<PathPiece> = vec![];
     for piece in all {
-        let is_short = |piece: &Piece| {
+        let is_short = |piece: &PathPiece| {
             piece.count > 1
                 || (piece.end - piece.start)
                     .0
                     .saturating_add(piece.step.latency_ns.max(0))
                     < limit
         };
-        let fits = |before: &Piece| {
+        let fits = |before: &PathPiece| {
             is_short(before)
                 && is_short(piece)
                 && (piece.end - before.start).0 < limit.saturating_mul(TOGETHER)
@@ -178,8 +178,8 @@ mod tests {
                 latency_ns: 0,
             })
             .collect();
-        assert_eq!(pieces(&run, &steps, 101).len(), 101);
-        let joined = pieces(&run, &steps, 3);
+        assert_eq!(path_pieces(&run, &steps, 101).len(), 101);
+        let joined = path_pieces(&run, &steps, 3);
         assert_eq!(
             joined
                 .iter()
@@ -187,6 +187,6 @@ mod tests {
                 .collect::<Vec<_>>(),
             [(0, 1_000, 100), (1_000, 1_001_000, 1)]
         );
-        assert_eq!(pieces(&run, &steps, 1).len(), 1, "as few as asked for");
+        assert_eq!(path_pieces(&run, &steps, 1).len(), 1, "as few as asked for");
     }
 }

@@ -1,37 +1,37 @@
 //! A rank's window from its linked trace: ops, calls and device rows.
 
-use super::about::about;
-use super::critical::{self, Path, Ran};
-use super::deps;
-use super::ranges::{Ids, NONE, Of, within};
-use super::strings::Strings;
-use super::timeline::{Said, Source, Timeline, Window};
-use super::together::Member;
-use super::tracks::{Track, track};
-use etlink_analyze::Rows;
+use super::path_columns::{self, PathColumns, ReplayedRank};
+use super::ranges::{NONE, RangeIds, TraceRange, ranges_in_window};
+use super::run_timeline::RankPlace;
+use super::strings::StringTable;
+use super::timeline::{Timeline, TimelineSource, TimelineWindow, Tooltip};
+use super::tooltip::tooltip_text;
+use super::tracks::{TimelineTrack, trace_track};
+use super::wait_columns;
+use etlink_analyze::ClassifiedRows;
 use etlink_link::NodeKind;
 use etlink_model::{OpIdx, TimeNs};
 use etlink_replay::{PathStep, ReplayGraph, ReplayRun};
 
 /// Draws a window with `most` ranges at most. Names take 40 times `most` characters, then they are cut. `member`: what the rank is
 /// among the others. O(n log n).
-pub fn timeline(
-    rows: &Rows<'_>,
+pub fn trace_timeline(
+    rows: &ClassifiedRows<'_>,
     graph: &ReplayGraph,
     run: &ReplayRun,
-    window: Window,
+    window: TimelineWindow,
     most: usize,
-    member: Option<&Member<'_>>,
+    member: Option<&RankPlace<'_>>,
 ) -> Timeline {
     let trace = rows.trace;
-    let ids = Ids::new(trace);
-    let ran = Ran {
+    let ids = RangeIds::new(trace);
+    let ran = ReplayedRank {
         graph,
         run,
         labels: trace,
     };
     let (origin, start) = (TimeNs(window.start.0), window.start);
-    let steps = critical::within(ran, &window);
+    let steps = path_columns::path_in_window(ran, &window);
     // a gap is time of the program itself, not of the annotation around it
     let of_path = |step: &PathStep| {
         let node = trace.nodes.get(step.node as usize);
@@ -41,30 +41,30 @@ pub fn timeline(
     let mut on_path: Vec<usize> = steps.iter().filter_map(of_path).collect();
     on_path.sort_unstable();
     let few = on_path.len() <= most / 2;
-    let mut strings = Strings::new(most.saturating_mul(40));
-    let all = within(trace, ids, (window.start, window.end));
+    let mut strings = StringTable::new(most.saturating_mul(40));
+    let all = ranges_in_window(trace, ids, (window.start, window.end));
     let kept = |id: usize| few && on_path.binary_search(&id).is_ok();
     let (mut timeline, place) = Timeline::draw(
         window,
         all,
         (ids.count, most),
         &kept,
-        &Recorded { rows, ids },
+        &TraceSource { rows, ids },
         &mut strings,
     );
-    let of = deps::Of {
+    let of = wait_columns::ReplayedTrace {
         trace,
         graph,
         run,
         ids,
     };
-    timeline.deps = deps::deps(of, &place, origin, &mut strings);
+    timeline.deps = wait_columns::wait_columns(of, &place, origin, &mut strings);
     let range = |step: &PathStep| {
         of_path(step)
             .and_then(|id| place.get(id).copied())
             .filter(|at| *at != NONE)
     };
-    timeline.path = Path::new(ran, &steps, (origin, most / 2), range, &mut strings);
+    timeline.path = PathColumns::new(ran, &steps, (origin, most / 2), range, &mut strings);
     if let Some(member) = member {
         let place_of = |node: u32| {
             place
@@ -81,48 +81,48 @@ pub fn timeline(
     timeline
 }
 
-struct Recorded<'t> {
-    rows: &'t Rows<'t>,
-    ids: Ids,
+struct TraceSource<'t> {
+    rows: &'t ClassifiedRows<'t>,
+    ids: RangeIds,
 }
 
-impl Source for Recorded<'_> {
-    fn track(&self, number: u32) -> Track {
-        track(&self.rows.trace.device, number)
+impl TimelineSource for TraceSource<'_> {
+    fn track(&self, number: u32) -> TimelineTrack {
+        trace_track(&self.rows.trace.device, number)
     }
 
     fn kind(&self, id: usize) -> u8 {
         let trace = self.rows.trace;
         match self.ids.get(id) {
-            Of::Op(at) if trace.op_collective(OpIdx(at as u32)).is_some() => 1,
-            Of::Op(at) => 4 + u8::from(trace.device.ops.annotation[at]),
-            Of::Call(_) => 6,
-            Of::Row(at) => self.rows.class[at] as u8,
+            TraceRange::Op(at) if trace.op_collective(OpIdx(at as u32)).is_some() => 1,
+            TraceRange::Op(at) => 4 + u8::from(trace.device.ops.annotation[at]),
+            TraceRange::Call(_) => 6,
+            TraceRange::Row(at) => self.rows.class[at] as u8,
         }
     }
 
-    fn said(&self, id: usize, strings: &mut Strings) -> Said {
+    fn said(&self, id: usize, strings: &mut StringTable) -> Tooltip {
         let (trace, of) = (self.rows.trace, self.ids.get(id));
         let device = &trace.device;
         let (name, owner, own, correlation) = match of {
-            Of::Op(at) => (device.ops.name[at], None, trace.op_exclusive[at].0, None),
-            Of::Call(at) => (
+            TraceRange::Op(at) => (device.ops.name[at], None, trace.op_exclusive[at].0, None),
+            TraceRange::Call(at) => (
                 device.calls.name[at],
                 trace.call_op[at].get(),
                 0,
                 device.calls.correlation[at].get(),
             ),
-            Of::Row(at) => (
+            TraceRange::Row(at) => (
                 device.rows.name[at],
                 trace.row_op[at].get(),
                 0,
                 device.rows.correlation[at].get(),
             ),
         };
-        Said {
+        Tooltip {
             name: strings.add(device.names.get(name)),
             own,
-            about: strings.add(&about(trace, of)),
+            about: strings.add(&tooltip_text(trace, of)),
             owner: owner.map_or(0, |op| {
                 strings.add(device.names.get(device.ops.name[op.index()]))
             }),

@@ -1,7 +1,7 @@
 //! Idle time, launches.
 
 use super::round;
-use super::rows::{Loaded, Row, What};
+use super::rows::{HtaRow, HtaRowKind, HtaTrace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -29,20 +29,20 @@ pub struct LaunchStats {
 /// HTA's `consecutive_kernel_delay`, which it takes for us.
 const KERNEL_WAIT_US: f64 = 30.0;
 
-pub(super) fn idle(loaded: &Loaded<'_>) -> Vec<IdleTime> {
-    let mut streams: BTreeMap<i64, Vec<&Row>> = BTreeMap::new();
+pub(super) fn idle_times(loaded: &HtaTrace<'_>) -> Vec<IdleTime> {
+    let mut streams: BTreeMap<i64, Vec<&HtaRow>> = BTreeMap::new();
     loaded
         .rows
         .iter()
-        .filter(|row| row.what == What::Work)
+        .filter(|row| row.kind == HtaRowKind::Work)
         .for_each(|row| streams.entry(row.stream).or_default().push(row));
     streams
         .into_iter()
-        .flat_map(|(stream, rows)| idle_of(loaded, stream, &rows))
+        .flat_map(|(stream, rows)| idle_times_of_stream(loaded, stream, &rows))
         .collect()
 }
 
-fn idle_of(loaded: &Loaded<'_>, stream: i64, rows: &[&Row]) -> Vec<IdleTime> {
+fn idle_times_of_stream(loaded: &HtaTrace<'_>, stream: i64, rows: &[&HtaRow]) -> Vec<IdleTime> {
     let mut sums: BTreeMap<&'static str, i64> = BTreeMap::new();
     for pair in rows.windows(2) {
         let [before, row] = pair else { continue };
@@ -68,7 +68,7 @@ fn idle_of(loaded: &Loaded<'_>, stream: i64, rows: &[&Row]) -> Vec<IdleTime> {
 }
 
 /// By correlation.
-pub(super) fn launches(loaded: &Loaded<'_>) -> Vec<LaunchStats> {
+pub(super) fn launch_stats(loaded: &HtaTrace<'_>) -> Vec<LaunchStats> {
     let launches = [
         "cudaLaunchKernel",
         "cudaLaunchKernelExC",

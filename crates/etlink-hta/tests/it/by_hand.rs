@@ -1,13 +1,13 @@
 //! What HTA says, by hand.
 
 use crate::support::linked;
-use etlink_analyze::hta::{Settings, Tables, tables};
+use etlink_hta::{HtaOptions, HtaTables, hta_tables};
 use etlink_testing::{DeviceQueue, TraceBuilder};
 
 const US: i64 = 1_000;
 
-fn of(draw: &TraceBuilder, settings: Settings) -> Tables {
-    tables(&linked(draw), settings).expect("patterns")
+fn hta_of(draw: &TraceBuilder, settings: HtaOptions) -> HtaTables {
+    hta_tables(&linked(draw), settings).expect("patterns")
 }
 
 /// ```text
@@ -46,7 +46,7 @@ fn draw() -> TraceBuilder {
 
 #[test]
 fn times_lose_what_is_no_whole_microsecond() {
-    let tables = of(&draw(), Settings::default());
+    let tables = hta_of(&draw(), HtaOptions::default());
     let time = &tables.temporal_breakdown[0];
     // 3 to 15: 3-8 touches, 12-15
     assert_eq!(
@@ -71,11 +71,11 @@ fn times_lose_what_is_no_whole_microsecond() {
         tables.comm_comp_overlap[0].comp_comm_overlap_pctg,
         Some(0.0)
     );
-    let exact = of(
+    let exact = hta_of(
         &draw(),
-        Settings {
+        HtaOptions {
             nanoseconds: true,
-            ..Settings::default()
+            ..HtaOptions::default()
         },
     );
     let time = &exact.temporal_breakdown[0];
@@ -127,7 +127,7 @@ fn rows_shorter_than_a_microsecond_have_a_negative_length() {
         "short",
         (4_300, 5_100),
     );
-    let tables = of(&draw, Settings::default());
+    let tables = hta_of(&draw, HtaOptions::default());
     let [kernel] = &tables.kernel_breakdown[..] else {
         panic!("one name")
     };
@@ -162,7 +162,7 @@ fn idle_time_by_when_the_call_began() {
             (start * US, end * US),
         );
     }
-    let found: Vec<_> = of(&draw, Settings::default())
+    let found: Vec<_> = hta_of(&draw, HtaOptions::default())
         .idle_time_breakdown
         .iter()
         .map(|idle| (idle.idle_category, idle.idle_time))
@@ -197,7 +197,7 @@ fn the_last_step_is_left_out() {
     // lost in any case: no call has its id
     draw.kernel(DeviceQueue::stream(7), "stray", (40 * US, 45 * US), 77);
     let steps = |settings| {
-        let tables = of(&draw, settings);
+        let tables = hta_of(&draw, settings);
         let steps: Vec<u64> = tables.profiler_steps.iter().map(|step| step.step).collect();
         (
             steps,
@@ -205,11 +205,11 @@ fn the_last_step_is_left_out() {
             tables.cuda_kernel_launch_stats.len(),
         )
     };
-    assert_eq!(steps(Settings::default()), (vec![5, 6], 20.0, 2));
+    assert_eq!(steps(HtaOptions::default()), (vec![5, 6], 20.0, 2));
     assert_eq!(
-        steps(Settings {
+        steps(HtaOptions {
             include_last: true,
-            ..Settings::default()
+            ..HtaOptions::default()
         }),
         (vec![5, 6, 7], 30.0, 3)
     );
@@ -237,7 +237,7 @@ fn queue_and_bandwidth_over_samples() {
         id,
         64,
     );
-    let tables = of(&draw, Settings::default());
+    let tables = hta_of(&draw, HtaOptions::default());
     // lengths 1 2 1 0
     let queue = &tables.queue_length_summary[0];
     assert_eq!(
@@ -293,7 +293,7 @@ fn what_hta_takes_for_device_rows() {
         wait,
         None,
     );
-    let tables = of(&draw, Settings::default());
+    let tables = hta_of(&draw, HtaOptions::default());
     let time = &tables.temporal_breakdown[0];
     // the op is computation, the wait is work
     assert_eq!(

@@ -1,17 +1,17 @@
 //! What HTA itself (traceinsight 0.6.1, pandas 2.2.3) said of drawn traces.
 //!
-//! To ask it again: `HTA_DRAWN=DIR cargo test -p etlink-analyze --test it drawn_without_damage` writes the traces, `cargo dev hta --traces DIR` compares.
+//! To ask it again: `HTA_DRAWN=DIR cargo test -p etlink-hta --test it drawn_without_damage` writes the traces, `cargo dev hta --traces DIR` compares.
 
 use crate::support::linked;
-use etlink_analyze::hta::{AllRanks, NameStats, Settings, Tables, all_ranks, tables};
+use etlink_hta::{HtaOptions, HtaRunTables, HtaTables, NameStats, hta_tables, run_tables};
 use etlink_model::Severity;
 use etlink_testing::{DeviceQueue, TraceBuilder};
 use std::path::Path;
 
 const US: i64 = 1_000;
 
-fn of(draw: &TraceBuilder, settings: Settings) -> Tables {
-    tables(&linked(draw), settings).expect("patterns")
+fn hta_of(draw: &TraceBuilder, settings: HtaOptions) -> HtaTables {
+    hta_tables(&linked(draw), settings).expect("patterns")
 }
 
 fn stats(all: &[NameStats]) -> Vec<(&str, f64, f64, f64, f64, f64)> {
@@ -81,7 +81,7 @@ fn names() -> TraceBuilder {
 /// `others` are k8, k9 and k10, where the running sum is more than its 80 % quantile; their figures are of sums.
 #[test]
 fn names_beyond_the_first_ten_are_others() {
-    let tables = of(&names(), Settings::default());
+    let tables = hta_of(&names(), HtaOptions::default());
     assert_eq!(tables.kernel_breakdown.len(), 12);
     let folded: Vec<NameStats> = tables
         .kernel_breakdown_top10
@@ -145,7 +145,7 @@ fn annotations() -> TraceBuilder {
 
 #[test]
 fn annotations_of_hosts_and_devices() {
-    let tables = of(&annotations(), Settings::default());
+    let tables = hta_of(&annotations(), HtaOptions::default());
     let step = |number: &'static str, sum| (number, sum, sum, sum, 0.0, sum);
     let (one, two, three) = ("ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3");
     // the last step begins with its range on the device: what the host did of it before is kept
@@ -162,11 +162,11 @@ fn annotations_of_hosts_and_devices() {
         step(two, 30.0),
     ];
     assert_eq!(stats(&tables.user_annotation_breakdown_gpu), device);
-    let all = of(
+    let all = hta_of(
         &annotations(),
-        Settings {
+        HtaOptions {
             include_last: true,
-            ..Settings::default()
+            ..HtaOptions::default()
         },
     );
     let device = [
@@ -196,7 +196,7 @@ fn full_queue() -> TraceBuilder {
 
 #[test]
 fn time_at_a_full_queue() {
-    let tables = of(&full_queue(), Settings::default());
+    let tables = hta_of(&full_queue(), HtaOptions::default());
     let [blocked] = &tables.blocked_on_full_queue[..] else {
         panic!("one stream: {:?}", tables.blocked_on_full_queue)
     };
@@ -252,7 +252,7 @@ fn ties() -> TraceBuilder {
 
 #[test]
 fn types_that_meet_and_ops_with_a_stream() {
-    let tables = of(&ties(), Settings::default());
+    let tables = hta_of(&ties(), HtaOptions::default());
     let types: Vec<_> = tables
         .kernel_type_breakdown
         .iter()
@@ -311,14 +311,14 @@ fn late_rank(rank: i64) -> TraceBuilder {
 
 #[test]
 fn ranks_that_start_last() {
-    let ranks: Vec<Tables> = (0..3)
-        .map(|rank| of(&late_rank(rank), Settings::default()))
+    let ranks: Vec<HtaTables> = (0..3)
+        .map(|rank| hta_of(&late_rank(rank), HtaOptions::default()))
         .collect();
-    let AllRanks {
+    let HtaRunTables {
         potential_stragglers,
         kernel_type_breakdown,
         profiler_steps,
-    } = all_ranks(ranks.iter());
+    } = run_tables(ranks.iter());
     assert_eq!(
         potential_stragglers
             .iter()
@@ -341,7 +341,7 @@ fn ranks_that_start_last() {
         [1, 2]
     );
     assert_eq!(
-        all_ranks(ranks.iter().take(1)).potential_stragglers,
+        run_tables(ranks.iter().take(1)).potential_stragglers,
         [],
         "nobody to compare with"
     );
@@ -367,7 +367,7 @@ fn the_first_event_has_no_number() {
         .expect("reads");
     let trace =
         etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
-    let queues = tables(&trace, Settings::default())
+    let queues = hta_tables(&trace, HtaOptions::default())
         .expect("patterns")
         .queue_length_summary;
     assert_eq!(

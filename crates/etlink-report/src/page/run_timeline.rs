@@ -3,12 +3,12 @@
 //! Times are by the first rank's clock (`etlink_link::ranks::align_clocks`), from the first start on. A rank's own timeline is put on that clock as a
 //! whole, by its start: within a window of a second a clock that drifts by 10 ppm moves 10 us, and what is said of arrivals is exact.
 
-use super::deps::Deps;
-use super::ranges::{Drawn, NONE, nested};
-use super::strings::Strings;
-use super::summary::time;
-use super::timeline::{Said, Source, Timeline, Window};
-use super::tracks::Track;
+use super::ranges::{DrawnRange, NONE, nest_ranges};
+use super::strings::StringTable;
+use super::summary::time_text;
+use super::timeline::{Timeline, TimelineSource, TimelineWindow, Tooltip};
+use super::tracks::TimelineTrack;
+use super::wait_columns::WaitColumns;
 use etlink_link::EdgeKind;
 use etlink_link::ranks::{
     CollectiveArrival, CollectiveSkew, CommExtent, Communication, RankClock, RankSummary, RunJoin,
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// A collective or message as the page tells of it. Times are by the common clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Joint {
+pub(super) struct DrawnCollective {
     kind: String,
     ranks: String,
     number: i64,
@@ -36,7 +36,7 @@ pub(super) struct Joint {
 
 /// What a rank is among the others.
 #[derive(Clone, Copy, Debug)]
-pub struct Member<'t> {
+pub struct RankPlace<'t> {
     rank: i64,
     clock: RankClock,
     /// Zero of the common clock, ns since the Unix epoch.
@@ -47,28 +47,28 @@ pub struct Member<'t> {
 
 /// The ranks of a run, and the step that is drawn of them.
 #[derive(Clone, Debug)]
-pub struct Together<'t> {
+pub struct RunTimeline<'t> {
     ranks: &'t [RankSummary],
     clocks: &'t [RankClock],
     step: Option<&'t str>,
     /// From the first start on, ns since the Unix epoch by the first rank's clock.
     window: (i64, i64),
     /// The largest skew first.
-    joints: Vec<Joint>,
+    joints: Vec<DrawnCollective>,
     /// Per rank: node, joint.
     sides: Vec<Vec<(u32, u32)>>,
 }
 
-impl<'t> Together<'t> {
+impl<'t> RunTimeline<'t> {
     /// Of the step of this name; of all if there is none. O(n log n) in the communications.
     pub fn new(
         ranks: &'t [RankSummary],
         join: &RunJoin,
         clocks: &'t [RankClock],
         step: Option<&'t str>,
-    ) -> Together<'t> {
-        let window = window(ranks, clocks, step);
-        let mut together = Together {
+    ) -> RunTimeline<'t> {
+        let window = step_window(ranks, clocks, step);
+        let mut together = RunTimeline {
             ranks,
             clocks,
             step,
@@ -82,7 +82,7 @@ impl<'t> Together<'t> {
             .filter_map(|joint| Some((joint, collective_arrivals(ranks, clocks, joint)?)));
         let mut all: Vec<_> = met
             .zip(collective_skews(ranks, join, clocks))
-            .filter(|((_, at), skew)| together.overlaps(skew.start_ns, last(at)))
+            .filter(|((_, at), skew)| together.overlaps(skew.start_ns, last_arrival(at)))
             .collect();
         all.sort_by_key(|(_, skew)| (std::cmp::Reverse(skew.skew_ns), skew.start_ns));
         for (number, ((joint, arrivals), skew)) in (0u32..).zip(all) {
@@ -104,7 +104,9 @@ impl<'t> Together<'t> {
                 .first()
                 .and_then(|came| ranks.get(came.rank as usize))
                 .map_or(-1, |facts| facts.rank);
-            together.joints.push(Joint::new(skew, first, window.0));
+            together
+                .joints
+                .push(DrawnCollective::new(skew, first, window.0));
         }
         together
             .sides
@@ -114,9 +116,9 @@ impl<'t> Together<'t> {
     }
 
     /// What the rank at a place among them is.
-    pub fn member(&self, place: usize) -> Option<Member<'_>> {
+    pub fn member(&self, place: usize) -> Option<RankPlace<'_>> {
         let (facts, joints) = (self.ranks.get(place)?, self.sides.get(place)?);
-        Some(Member {
+        Some(RankPlace {
             rank: facts.rank,
             clock: self.clocks.get(place).copied()?,
             origin_ns: self.window.0,
@@ -130,7 +132,7 @@ impl<'t> Together<'t> {
 
     /// All ranks with `most` ranges at most: a track for each.
     pub fn timeline(&self, most: usize) -> Timeline {
-        let window = Window {
+        let window = TimelineWindow {
             start: TimeNs(0),
             end: TimeNs(self.window.1.saturating_sub(self.window.0)),
             step: self.step.map(|name| (name.to_owned(), DurationNs(0))),
@@ -138,11 +140,11 @@ impl<'t> Together<'t> {
         };
         let (items, drawn) = self.items();
         let joints = &self.joints[..self.joints.len().min(most / 4)];
-        let source = All {
+        let source = RunTimelineSource {
             of: self,
             items: &items,
         };
-        let mut strings = Strings::new(most.saturating_mul(40));
+        let mut strings = StringTable::new(most.saturating_mul(40));
         let (mut timeline, place) = Timeline::draw(
             window,
             drawn,
@@ -174,13 +176,13 @@ impl<'t> Together<'t> {
     }
 
     /// Steps and communications in the window, and where they are drawn: steps above what is done in them.
-    fn items(&self) -> (Vec<Item>, Vec<Drawn>) {
+    fn items(&self) -> (Vec<RunItem>, Vec<DrawnRange>) {
         let (mut items, mut steps, mut drawn) = (vec![], vec![], vec![]);
         for (rank, facts) in (0u32..).zip(self.ranks) {
-            let mut put = |what: What, joint: Option<u32>, (start, end): (i64, i64)| {
+            let mut put = |what: RunItemKind, joint: Option<u32>, (start, end): (i64, i64)| {
                 let at = |ns: i64| TimeNs(self.aligned(rank, ns).saturating_sub(self.window.0));
                 let (start, end) = (at(start), at(end));
-                let place = Drawn {
+                let place = DrawnRange {
                     track: rank,
                     depth: 0,
                     start,
@@ -190,13 +192,13 @@ impl<'t> Together<'t> {
                 };
                 let inside = start.0 < self.window.1.saturating_sub(self.window.0) && end.0 >= 0;
                 if inside {
-                    items.push(Item {
+                    items.push(RunItem {
                         rank,
                         what,
                         joint,
                         end,
                     });
-                    if matches!(what, What::Step(_)) {
+                    if matches!(what, RunItemKind::Step(_)) {
                         steps.push(place)
                     } else {
                         drawn.push(place)
@@ -210,7 +212,7 @@ impl<'t> Together<'t> {
                 .enumerate()
                 .filter(|(_, step)| self.step == Some(&step.name))
             {
-                put(What::Step(at), None, (step.start_ns, step.end_ns));
+                put(RunItemKind::Step(at), None, (step.start_ns, step.end_ns));
             }
             let sides = self.sides.get(rank as usize).map_or(&[][..], |sides| sides);
             for (at, Communication { extent: runs, .. }) in facts.communications.iter().enumerate()
@@ -219,11 +221,15 @@ impl<'t> Together<'t> {
                     .binary_search_by_key(&runs.waits, |(node, _)| *node)
                     .ok()
                     .map(|at| sides[at].1);
-                put(What::Communication(at), joint, span(runs));
+                put(
+                    RunItemKind::Communication(at),
+                    joint,
+                    wait_and_transfer(runs),
+                );
             }
         }
         let below = u32::from(!steps.is_empty());
-        let mut drawn = nested(drawn);
+        let mut drawn = nest_ranges(drawn);
         drawn.iter_mut().for_each(|drawn| drawn.depth += below);
         drawn.extend(steps);
         drawn.sort_by_key(|drawn| (drawn.track, drawn.start, drawn.depth));
@@ -239,12 +245,12 @@ impl<'t> Together<'t> {
     /// From the rank that came last to all that stood still for it.
     fn waits(
         &self,
-        joints: &[Joint],
+        joints: &[DrawnCollective],
         sides: &BTreeMap<u32, Vec<(u32, u32)>>,
-        items: &[Item],
+        items: &[RunItem],
         place: &[u32],
-    ) -> Deps {
-        let mut deps = Deps::default();
+    ) -> WaitColumns {
+        let mut deps = WaitColumns::default();
         let ends: BTreeMap<u32, TimeNs> = items
             .iter()
             .zip(place)
@@ -281,8 +287,8 @@ impl<'t> Together<'t> {
     }
 }
 
-impl Joint {
-    fn new(skew: CollectiveSkew, first: i64, origin_ns: i64) -> Joint {
+impl DrawnCollective {
+    fn new(skew: CollectiveSkew, first: i64, origin_ns: i64) -> DrawnCollective {
         let CollectiveSkew {
             kind,
             ranks,
@@ -294,7 +300,7 @@ impl Joint {
             alone_ns,
             ..
         } = skew;
-        Joint {
+        DrawnCollective {
             kind,
             ranks,
             number,
@@ -312,7 +318,7 @@ impl Timeline {
     /// Says what the rank is among the others; `start_ns`: the window's start by its own clock; `place`: where a node is drawn.
     pub(super) fn belongs(
         &mut self,
-        member: &Member<'_>,
+        member: &RankPlace<'_>,
         start_ns: i64,
         place: impl Fn(u32) -> Option<u32>,
     ) {
@@ -334,30 +340,30 @@ impl Timeline {
 
 /// What is drawn of a rank.
 #[derive(Clone, Copy, Debug)]
-struct Item {
+struct RunItem {
     rank: u32,
-    what: What,
+    what: RunItemKind,
     joint: Option<u32>,
     end: TimeNs,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum RunItemKind {
     Step(usize),
     Communication(usize),
 }
 
-struct All<'t> {
-    of: &'t Together<'t>,
-    items: &'t [Item],
+struct RunTimelineSource<'t> {
+    of: &'t RunTimeline<'t>,
+    items: &'t [RunItem],
 }
 
-impl All<'_> {
-    fn name(&self, item: &Item) -> Option<String> {
+impl RunTimelineSource<'_> {
+    fn name(&self, item: &RunItem) -> Option<String> {
         let facts = self.of.ranks.get(item.rank as usize)?;
         Some(match item.what {
-            What::Step(at) => facts.steps.all.get(at)?.name.clone(),
-            What::Communication(at) => {
+            RunItemKind::Step(at) => facts.steps.all.get(at)?.name.clone(),
+            RunItemKind::Communication(at) => {
                 let kind = facts.communications.get(at)?.kind.name();
                 let joint = item
                     .joint
@@ -371,8 +377,8 @@ impl All<'_> {
     }
 }
 
-impl Source for All<'_> {
-    fn track(&self, number: u32) -> Track {
+impl TimelineSource for RunTimelineSource<'_> {
+    fn track(&self, number: u32) -> TimelineTrack {
         let clock = self
             .of
             .clocks
@@ -381,8 +387,8 @@ impl Source for All<'_> {
             .unwrap_or_default();
         let group = match clock.uncertainty_ns {
             _ if number == 0 => "the clock of all".to_owned(),
-            Some(off) if clock.contradicted => format!("clock off by {} at least", time(off)),
-            Some(off) => format!("clock ± {}", time(off)),
+            Some(off) if clock.contradicted => format!("clock off by {} at least", time_text(off)),
+            Some(off) => format!("clock ± {}", time_text(off)),
             None if clock.by_machine => "the clock of its machine".to_owned(),
             None => "clock not known".to_owned(),
         };
@@ -391,7 +397,7 @@ impl Source for All<'_> {
             .ranks
             .get(number as usize)
             .map_or(-1, |facts| facts.rank);
-        Track {
+        TimelineTrack {
             name: format!("rank {rank}"),
             group,
             stream: true,
@@ -401,35 +407,35 @@ impl Source for All<'_> {
 
     fn kind(&self, id: usize) -> u8 {
         match self.items.get(id).map(|item| item.what) {
-            Some(What::Step(_)) => 5,
+            Some(RunItemKind::Step(_)) => 5,
             _ => 1,
         }
     }
 
-    fn said(&self, id: usize, strings: &mut Strings) -> Said {
+    fn said(&self, id: usize, strings: &mut StringTable) -> Tooltip {
         let name = self
             .items
             .get(id)
             .and_then(|item| self.name(item))
             .unwrap_or_default();
-        Said {
+        Tooltip {
             name: strings.add(&name),
-            ..Said::default()
+            ..Tooltip::default()
         }
     }
 }
 
-fn last(arrivals: &[CollectiveArrival]) -> i64 {
+fn last_arrival(arrivals: &[CollectiveArrival]) -> i64 {
     arrivals.last().map_or(i64::MIN, |last| last.at_ns)
 }
 
 /// From the arrival to the end.
-fn span(runs: &CommExtent) -> (i64, i64) {
+fn wait_and_transfer(runs: &CommExtent) -> (i64, i64) {
     (runs.arrival_ns.min(runs.end_ns), runs.end_ns)
 }
 
 /// Of the step, as any rank has it, and of what was launched in it, but no more than twice its length; without a step all.
-fn window(ranks: &[RankSummary], clocks: &[RankClock], step: Option<&str>) -> (i64, i64) {
+fn step_window(ranks: &[RankSummary], clocks: &[RankClock], step: Option<&str>) -> (i64, i64) {
     let places = || {
         (0usize..)
             .zip(ranks)
@@ -449,7 +455,7 @@ fn window(ranks: &[RankSummary], clocks: &[RankClock], step: Option<&str>) -> (i
             .iter()
             .enumerate()
             .filter(move |(at, _)| step.is_none() || of_step(facts, *at));
-        of.map(move |(_, one)| span(&one.extent))
+        of.map(move |(_, one)| wait_and_transfer(&one.extent))
             .map(move |(start, end)| (clock.aligned(start), clock.aligned(end)))
     }));
     let steps = spans(&mut places().flat_map(|(clock, facts)| {

@@ -1,19 +1,19 @@
 //! The window of a written graph: its nodes, on the threads and streams that it names.
 
-use super::critical::{self, Path, Ran};
-use super::deps::Deps;
-use super::ranges::{Drawn, NONE, nested};
-use super::strings::Strings;
-use super::timeline::{Said, Source, Timeline, Window};
-use super::together::Member;
-use super::tracks::Track;
-use etlink_analyze::Rules;
+use super::path_columns::{self, PathColumns, ReplayedRank};
+use super::ranges::{DrawnRange, NONE, nest_ranges};
+use super::run_timeline::RankPlace;
+use super::strings::StringTable;
+use super::timeline::{Timeline, TimelineSource, TimelineWindow, Tooltip};
+use super::tracks::TimelineTrack;
+use super::wait_columns::WaitColumns;
+use etlink_analyze::KernelRules;
 use etlink_model::TimeNs;
 use etlink_replay::{EdgeKind, LabelSource, ReplayGraph, ReplayKind, ReplayRun};
 
 /// A written graph and its run.
 #[derive(Clone, Copy)]
-pub struct Written<'t> {
+pub struct WrittenGraph<'t> {
     /// The graph.
     pub graph: &'t ReplayGraph,
     /// How it ran.
@@ -21,7 +21,7 @@ pub struct Written<'t> {
     /// What its nodes are called.
     pub labels: &'t dyn LabelSource,
     /// Classes of kernels.
-    pub rules: &'t Rules,
+    pub rules: &'t KernelRules,
     /// What a node says of itself: lines `what: value`.
     pub about: &'t dyn Fn(usize) -> String,
     /// What its times count from, ns since the Unix epoch.
@@ -31,19 +31,19 @@ pub struct Written<'t> {
 /// Draws a window with `most` ranges at most. Times are the measured ones; without these, those of the run. Gaps and delays are
 /// the time between ranges. O(n log n).
 pub fn graph_timeline(
-    of: Written<'_>,
-    window: Window,
+    of: WrittenGraph<'_>,
+    window: TimelineWindow,
     most: usize,
-    member: Option<&Member<'_>>,
+    member: Option<&RankPlace<'_>>,
 ) -> Timeline {
-    let Written {
+    let WrittenGraph {
         graph, run, labels, ..
     } = of;
-    let ran = Ran { graph, run, labels };
+    let ran = ReplayedRank { graph, run, labels };
     let start = window.start;
     // a graph without edges says nothing of what took long
     let steps = if graph.edges() > 0 {
-        critical::within(ran, &window)
+        path_columns::path_in_window(ran, &window)
     } else {
         vec![]
     };
@@ -51,18 +51,18 @@ pub fn graph_timeline(
     on_path.sort_unstable();
     let few = on_path.len() <= most / 2;
     let kept = |id: usize| few && on_path.binary_search(&id).is_ok();
-    let mut strings = Strings::new(most.saturating_mul(40));
-    let all = within(of, &window);
+    let mut strings = StringTable::new(most.saturating_mul(40));
+    let all = nodes_in_window(of, &window);
     let (mut timeline, place) =
         Timeline::draw(window, all, (graph.len(), most), &kept, &of, &mut strings);
-    timeline.deps = deps(of, &place, start, &mut strings);
+    timeline.deps = node_waits(of, &place, start, &mut strings);
     let range = |step: &etlink_replay::PathStep| {
         place
             .get(step.node as usize)
             .copied()
             .filter(|at| *at != NONE)
     };
-    timeline.path = Path::new(ran, &steps, (start, most / 2), range, &mut strings);
+    timeline.path = PathColumns::new(ran, &steps, (start, most / 2), range, &mut strings);
     if let Some(member) = member {
         timeline.belongs(member, of.base_ns.saturating_add(start.0), |node| {
             place.get(node as usize).copied()
@@ -72,7 +72,7 @@ pub fn graph_timeline(
     timeline
 }
 
-impl Written<'_> {
+impl WrittenGraph<'_> {
     /// When a node began and ended.
     fn span(&self, node: usize) -> (TimeNs, TimeNs) {
         if self.graph.measured {
@@ -94,7 +94,7 @@ fn is_work(kind: ReplayKind) -> bool {
     !kind.is_delay() && !matches!(kind, ReplayKind::HostGap | ReplayKind::Arrival)
 }
 
-fn within(of: Written<'_>, window: &Window) -> Vec<Drawn> {
+fn nodes_in_window(of: WrittenGraph<'_>, window: &TimelineWindow) -> Vec<DrawnRange> {
     let graph = of.graph;
     let drawn = |id: usize| {
         let (start, end) = of.span(id);
@@ -108,7 +108,7 @@ fn within(of: Written<'_>, window: &Window) -> Vec<Drawn> {
             } else {
                 0
             };
-        inside.then_some(Drawn {
+        inside.then_some(DrawnRange {
             track,
             depth: 0,
             start,
@@ -117,10 +117,15 @@ fn within(of: Written<'_>, window: &Window) -> Vec<Drawn> {
             count: 1,
         })
     };
-    nested((0..graph.len()).filter_map(drawn).collect())
+    nest_ranges((0..graph.len()).filter_map(drawn).collect())
 }
 
-fn deps(of: Written<'_>, place: &[u32], origin: TimeNs, strings: &mut Strings) -> Deps {
+fn node_waits(
+    of: WrittenGraph<'_>,
+    place: &[u32],
+    origin: TimeNs,
+    strings: &mut StringTable,
+) -> WaitColumns {
     let mut found: Vec<(u32, bool, EdgeKind, u32, bool, usize)> = vec![];
     for node in (0..of.graph.len()).filter(|node| place[*node] != NONE) {
         for edge in of.graph.edges_to(node) {
@@ -138,7 +143,7 @@ fn deps(of: Written<'_>, place: &[u32], origin: TimeNs, strings: &mut Strings) -
         }
     }
     found.sort_unstable();
-    let mut deps = Deps::default();
+    let mut deps = WaitColumns::default();
     for (to, not_decided, kind, from, inferred, node) in found {
         let drawn = place
             .get(from as usize)
@@ -159,15 +164,15 @@ fn deps(of: Written<'_>, place: &[u32], origin: TimeNs, strings: &mut Strings) -
     deps
 }
 
-impl Source for Written<'_> {
-    fn track(&self, number: u32) -> Track {
+impl TimelineSource for WrittenGraph<'_> {
+    fn track(&self, number: u32) -> TimelineTrack {
         let resources = &self.graph.resources;
         let of = resources.get(number as usize % resources.len().max(1));
         // "stream 7 of device 0"
         let (name, group) = of.map_or(("", ""), |of| {
             of.name.split_once(" of ").unwrap_or((&of.name, ""))
         });
-        Track {
+        TimelineTrack {
             name: name.to_owned(),
             group: group.to_owned(),
             stream: of.is_some_and(|of| of.on_device),
@@ -185,13 +190,13 @@ impl Source for Written<'_> {
         }
     }
 
-    fn said(&self, id: usize, strings: &mut Strings) -> Said {
+    fn said(&self, id: usize, strings: &mut StringTable) -> Tooltip {
         let name = strings.add(self.labels.name(id as u32));
-        Said {
+        Tooltip {
             name,
             about: strings.add(&(self.about)(id)),
             correlation: self.labels.correlation(id as u32).filter(|of| *of > 0),
-            ..Said::default()
+            ..Tooltip::default()
         }
     }
 }

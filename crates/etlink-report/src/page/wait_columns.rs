@@ -1,7 +1,7 @@
 //! What the ranges of a window waited for.
 
-use super::ranges::{Ids, NONE};
-use super::strings::Strings;
+use super::ranges::{NONE, RangeIds};
+use super::strings::StringTable;
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node};
 use etlink_model::TimeNs;
 use etlink_replay::{ReplayGraph, ReplayRun};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Reasons to wait, as columns. Order on a thread is what the track shows: it is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Deps {
+pub(super) struct WaitColumns {
     /// The range that waited, by its place among the drawn ones.
     pub(super) to: Vec<u32>,
     /// What it waited for; one that is not drawn: its name, as `-1 - string`.
@@ -26,15 +26,20 @@ pub(super) struct Deps {
 
 /// Of the trace and its run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Of<'t> {
+pub(super) struct ReplayedTrace<'t> {
     pub(super) trace: &'t LinkedTrace,
     pub(super) graph: &'t ReplayGraph,
     pub(super) run: &'t ReplayRun,
-    pub(super) ids: Ids,
+    pub(super) ids: RangeIds,
 }
 
 /// All that drawn ranges waited for, by the range. `place`: per range its place among the drawn ones, or [`NONE`]. O(nodes + edges).
-pub(super) fn deps(of: Of<'_>, place: &[u32], origin: TimeNs, strings: &mut Strings) -> Deps {
+pub(super) fn wait_columns(
+    of: ReplayedTrace<'_>,
+    place: &[u32],
+    origin: TimeNs,
+    strings: &mut StringTable,
+) -> WaitColumns {
     let nodes = &of.trace.nodes;
     let mut found: Vec<(u32, Edge, bool)> = vec![];
     for index in 0..nodes.len() {
@@ -60,11 +65,11 @@ pub(super) fn deps(of: Of<'_>, place: &[u32], origin: TimeNs, strings: &mut Stri
         }
     }
     found.sort_by_key(|(to, edge, decided)| (*to, !*decided, edge.kind, edge.from));
-    let mut deps = Deps::default();
+    let mut deps = WaitColumns::default();
     let mut last = None;
     for (to, edge, decided) in found {
         let before = nodes.get(edge.from as usize);
-        let (from, ended) = cause(of, &edge, &before);
+        let (from, ended) = edge_cause(of, &edge, &before);
         let drawn = from
             .and_then(|id| place.get(id).copied())
             .filter(|from| *from != NONE);
@@ -90,7 +95,7 @@ pub(super) fn deps(of: Of<'_>, place: &[u32], origin: TimeNs, strings: &mut Stri
 
 /// The range that an edge comes from, and since when it could have gone on. A launch edge begins at what ran before the call,
 /// but it is the call that launches.
-fn cause(of: Of<'_>, edge: &Edge, before: &Node) -> (Option<usize>, TimeNs) {
+fn edge_cause(of: ReplayedTrace<'_>, edge: &Edge, before: &Node) -> (Option<usize>, TimeNs) {
     let trace = of.trace;
     let row = trace
         .row_of(&trace.nodes.get(edge.to as usize))

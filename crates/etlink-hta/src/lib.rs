@@ -11,18 +11,18 @@
 //! Where these differ from this crate's own analyses, and why:
 //!
 //! - *Rounding*: starts are rounded up and ends down to whole microseconds, so that a row loses up to 2 us and short ones last 0 or -1 us
-//!   ([`Settings::nanoseconds`] leaves times as they are, as `HTA_DISABLE_NS_ROUNDING=1` does, but for the type table, where HTA
+//!   ([`HtaOptions::nanoseconds`] leaves times as they are, as `HTA_DISABLE_NS_ROUNDING=1` does, but for the type table, where HTA
 //!   makes each piece of time whole microseconds all the same).
 //! - *Device rows* are events with a stream other than -1: also waits (`cuda_sync`) and CPU ops that launch Triton kernels.
 //! - *Classes* go by the names alone: `hipMemcpy…` is communication; a name with `dma` or that has `Sync` anywhere is no computation;
 //!   MSCCL++, NVSHMEM, symmetric memory, custom all-reduces and arguments of collectives are not known.
-//! - *Type table*: types that only meet, where one ends and another begins, make a line of 0.
+//! - *HtaClass table*: types that only meet, where one ends and another begins, make a line of 0.
 //! - *Steps*: in a trace with two or more `ProfilerStep#N`, what the host did from the last one's start on is left out, with what it
 //!   launched, and device rows without a host call. The last one to start is mostly that of the device (`gpu_user_annotation`), so that what
-//!   the host did of that step before is kept. With [`Settings::include_last`] what came after the last step's end is left out; but HTA by then
+//!   the host did of that step before is kept. With [`HtaOptions::include_last`] what came after the last step's end is left out; but HTA by then
 //!   counts starts from the trace's first event and ends not, so that nearly nothing is. Where HTA joins on correlation, a
 //!   row comes once for each call with its id, as here; rows without an id, which HTA repeats for each host event without one, are left out.
-//! - *Kernel tables*: `kernel_breakdown` has all names; in `kernel_breakdown_top10`, HTA's default, those beyond the first ten and those where
+//! - *StragglerKernel tables*: `kernel_breakdown` has all names; in `kernel_breakdown_top10`, HTA's default, those beyond the first ten and those where
 //!   the running sum of the sums is over its own 80 % quantile are `others`, and then all figures are of sums: `max`, `min` and `mean` of a name that
 //!   is left are its sum. User annotations are folded the same way beyond 1,000 names.
 //! - *Idle time* of a stream counts from the end of the row before, not from the latest end: it can be negative where rows overlap. `kernel_wait` is
@@ -32,7 +32,7 @@
 //!   first event it does not count.
 //! - *Means* of queue length and bandwidth are over samples (changes), not over time; a copy without length lasts 1 us. What floating point
 //!   leaves of a sum that should be 0 is a sample too if it is positive.
-//! - *Time at a full queue*: of several streams of a rank with 1,024 launches that wait, the last alone is told.
+//! - *Time at a full queue*: of several streams of a rank with 1,024 launches that wait, only the last is reported.
 //! - *Stragglers* are looked for among kernels `ncclKernel…`, as older NCCL named them; the clocks of all ranks are taken to be one.
 //!
 //! What HTA says is no one thing where times are equal, as they often are after rounding: it sorts with numpy's quicksort, which is not stable, and is
@@ -67,15 +67,14 @@ pub use series::{BandwidthSummary, BlockedTime, QueueSummary};
 pub use stragglers::PotentialStraggler;
 pub use times::{CommCompOverlap, KernelType, TemporalBreakdown};
 
-use crate::rules::RulesError;
 use etlink_link::LinkedTrace;
-use rows::{Loaded, Patterns};
+use rows::{HtaTrace, NamePatterns};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// What HTA can be told.
+/// The options of HTA that change its figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct HtaOptions {
     /// `include_last_profiler_step=True`.
     pub include_last: bool,
     /// `HTA_DISABLE_NS_ROUNDING=1`.
@@ -88,21 +87,21 @@ macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty,)*) => {
         /// HTA's tables of one rank, with its names of columns.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-        pub struct Tables {
+        pub struct HtaTables {
             $($(#[$doc])* pub $name: Vec<$row>,)*
             #[serde(skip)]
-            told: stragglers::Told,
+            straggler_evidence: stragglers::StragglerEvidence,
         }
 
-        impl Tables {
+        impl HtaTables {
             /// A blank record in each table: the columns that it has.
-            pub fn blank() -> Tables {
-                Tables { $($name: vec![<$row>::default()],)* told: stragglers::Told::default() }
+            pub fn blank() -> HtaTables {
+                HtaTables { $($name: vec![<$row>::default()],)* straggler_evidence: stragglers::StragglerEvidence::default() }
             }
         }
 
         /// Their names.
-        pub const TABLES: &[&str] = &[$(stringify!($name)),*];
+        pub const RANK_TABLES: &[&str] = &[$(stringify!($name)),*];
     };
 }
 
@@ -115,7 +114,7 @@ tables! {
     kernel_type_breakdown: KernelType,
     /// `get_gpu_kernel_breakdown`, second table, all names: `num_kernels` large and `duration_ratio=1`.
     kernel_breakdown: KernelStats,
-    /// The same as HTA gives it if it is told nothing.
+    /// The same with HTA's defaults: ten names, `duration_ratio=0.8`.
     kernel_breakdown_top10: KernelStats,
     /// `get_gpu_user_annotation_breakdown`.
     user_annotation_breakdown_gpu: NameStats,
@@ -137,7 +136,7 @@ tables! {
 
 /// What HTA says of all ranks together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct AllRanks {
+pub struct HtaRunTables {
     /// `get_gpu_kernel_breakdown`, first table: sums over the ranks.
     pub kernel_type_breakdown: Vec<KernelType>,
     /// `get_potential_stragglers`, of all steps.
@@ -146,8 +145,8 @@ pub struct AllRanks {
     pub profiler_steps: Vec<ProfilerStep>,
 }
 
-/// The table of [`AllRanks`] that no rank has alone.
-pub const OF_ALL_RANKS: [&str; 1] = ["potential_stragglers"];
+/// The table of [`HtaRunTables`] that no rank has alone.
+pub const RUN_TABLES: [&str; 1] = ["potential_stragglers"];
 
 /// The number of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -156,45 +155,56 @@ pub struct ProfilerStep {
     pub step: u64,
 }
 
+/// A pattern of HTA that the regex engine refuses.
+#[derive(Debug, thiserror::Error)]
+#[error("a pattern of HolisticTraceAnalysis is refused: {0}")]
+pub struct PatternError(#[source] regex::Error);
+
 /// HTA's numbers for one rank. O(n log n). For annotations of devices, and the first and last event, the trace has to be read with
 /// [auxiliary](etlink_model::DeviceTrace::auxiliary).
 ///
 /// # Errors
 /// None: HTA's patterns are right.
-pub fn tables(trace: &LinkedTrace, settings: Settings) -> Result<Tables, RulesError> {
-    let loaded = Loaded::new(trace, &Patterns::new()?, settings);
-    let queues = series::queues(&loaded);
+pub fn hta_tables(trace: &LinkedTrace, settings: HtaOptions) -> Result<HtaTables, PatternError> {
+    let loaded = HtaTrace::new(trace, &NamePatterns::new()?, settings);
+    let queues = series::queue_series(&loaded);
     let steps: BTreeSet<u64> = loaded.steps.iter().map(|step| step.number).collect();
-    Ok(Tables {
-        temporal_breakdown: vec![times::temporal(&loaded)],
-        comm_comp_overlap: vec![times::overlap(&loaded)],
-        kernel_type_breakdown: times::types(&loaded),
-        kernel_breakdown: kernels::kernels(&loaded, usize::MAX),
-        kernel_breakdown_top10: kernels::kernels(&loaded, 10),
-        user_annotation_breakdown_gpu: kernels::annotations(&loaded, loaded.device_annotations()),
-        user_annotation_breakdown_cpu: kernels::annotations(&loaded, loaded.annotations()),
-        idle_time_breakdown: launches::idle(&loaded),
-        cuda_kernel_launch_stats: launches::launches(&loaded),
-        queue_length_summary: series::queue_summary(&loaded, &queues),
-        blocked_on_full_queue: series::blocked(&loaded, &queues),
-        memory_bw_summary: series::bandwidth(&loaded),
+    Ok(HtaTables {
+        temporal_breakdown: vec![times::temporal_breakdown(&loaded)],
+        comm_comp_overlap: vec![times::comm_comp_overlap(&loaded)],
+        kernel_type_breakdown: times::kernel_types(&loaded),
+        kernel_breakdown: kernels::kernel_stats(&loaded, usize::MAX),
+        kernel_breakdown_top10: kernels::kernel_stats(&loaded, 10),
+        user_annotation_breakdown_gpu: kernels::annotation_stats(
+            &loaded,
+            loaded.device_annotations(),
+        ),
+        user_annotation_breakdown_cpu: kernels::annotation_stats(&loaded, loaded.annotations()),
+        idle_time_breakdown: launches::idle_times(&loaded),
+        cuda_kernel_launch_stats: launches::launch_stats(&loaded),
+        queue_length_summary: series::queue_summaries(&loaded, &queues),
+        blocked_on_full_queue: series::blocked_times(&loaded, &queues),
+        memory_bw_summary: series::bandwidth_summaries(&loaded),
         profiler_steps: steps
             .into_iter()
             .map(|step| ProfilerStep { step })
             .collect(),
-        told: stragglers::told(&loaded),
+        straggler_evidence: stragglers::straggler_evidence(&loaded),
     })
 }
 
 /// What the ranks say together; the times of their traces are taken as those of one clock.
-pub fn all_ranks<'a>(ranks: impl Iterator<Item = &'a Tables>) -> AllRanks {
-    let ranks: Vec<&Tables> = ranks.collect();
-    AllRanks {
-        kernel_type_breakdown: times::types_of_all(
+pub fn run_tables<'a>(ranks: impl Iterator<Item = &'a HtaTables>) -> HtaRunTables {
+    let ranks: Vec<&HtaTables> = ranks.collect();
+    HtaRunTables {
+        kernel_type_breakdown: times::kernel_types_of_run(
             ranks.iter().flat_map(|rank| &rank.kernel_type_breakdown),
         ),
-        potential_stragglers: stragglers::stragglers(
-            &ranks.iter().map(|rank| &rank.told).collect::<Vec<_>>(),
+        potential_stragglers: stragglers::potential_stragglers(
+            &ranks
+                .iter()
+                .map(|rank| &rank.straggler_evidence)
+                .collect::<Vec<_>>(),
         ),
         profiler_steps: ranks
             .iter()

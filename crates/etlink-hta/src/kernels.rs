@@ -1,8 +1,8 @@
 //! Times by name: kernels, user annotations.
 
 use super::quantile;
-use super::rows::{Loaded, Type};
-use crate::moments::Moments;
+use super::rows::{HtaClass, HtaTrace};
+use etlink_analyze::DurationStats;
 use etlink_model::NameId;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -36,32 +36,36 @@ pub struct KernelStats {
 }
 
 /// By type, then falling sum.
-pub(super) fn kernels(loaded: &Loaded<'_>, most: usize) -> Vec<KernelStats> {
-    let of_type = |of: Type| {
+pub(super) fn kernel_stats(loaded: &HtaTrace<'_>, most: usize) -> Vec<KernelStats> {
+    let of_type = |of: HtaClass| {
         let rows = loaded
             .rows
             .iter()
-            .filter(move |row| row.of == of)
+            .filter(move |row| row.class == of)
             .map(|row| (row.name, row.duration()));
-        by_name(loaded, rows, most)
+        stats_by_name(loaded, rows, most)
             .into_iter()
             .map(move |stats| KernelStats {
                 stats,
                 kernel_type: of.name(),
             })
     };
-    [Type::Communication, Type::Computation, Type::Memory]
-        .into_iter()
-        .flat_map(of_type)
-        .collect()
+    [
+        HtaClass::Communication,
+        HtaClass::Computation,
+        HtaClass::Memory,
+    ]
+    .into_iter()
+    .flat_map(of_type)
+    .collect()
 }
 
 /// By falling sum.
-pub(super) fn annotations(
-    loaded: &Loaded<'_>,
+pub(super) fn annotation_stats(
+    loaded: &HtaTrace<'_>,
     all: impl Iterator<Item = (NameId, (i64, i64))>,
 ) -> Vec<NameStats> {
-    by_name(
+    stats_by_name(
         loaded,
         all.map(|(name, (start, end))| (name, end.saturating_sub(start))),
         1_000,
@@ -71,23 +75,23 @@ pub(super) fn annotations(
 /// HTA's `duration_ratio`.
 const RATIO: f64 = 0.8;
 
-fn by_name(
-    loaded: &Loaded<'_>,
+fn stats_by_name(
+    loaded: &HtaTrace<'_>,
     lengths: impl Iterator<Item = (NameId, i64)>,
     most: usize,
 ) -> Vec<NameStats> {
-    let mut times: IndexMap<NameId, Moments, FxBuildHasher> = IndexMap::default();
+    let mut times: IndexMap<NameId, DurationStats, FxBuildHasher> = IndexMap::default();
     lengths.for_each(|(name, length)| times.entry(name).or_default().add(length));
-    let mut all: Vec<(&str, Moments)> = times
+    let mut all: Vec<(&str, DurationStats)> = times
         .into_iter()
         .map(|(name, times)| (loaded.trace.device_name(name), times))
         .collect();
-    by_sum(&mut all);
+    sort_by_sum(&mut all);
     if all.len() > most {
-        all = folded(&all, most);
-        by_sum(&mut all);
+        all = fold_others(&all, most);
+        sort_by_sum(&mut all);
     }
-    let stats = |(name, times): (&str, Moments)| NameStats {
+    let stats = |(name, times): (&str, DurationStats)| NameStats {
         name: name.to_owned(),
         sum: loaded.us(times.sum_ns),
         max: loaded.us(times.max_ns),
@@ -100,12 +104,12 @@ fn by_name(
     all.into_iter().map(stats).collect()
 }
 
-fn by_sum(all: &mut [(&str, Moments)]) {
+fn sort_by_sum(all: &mut [(&str, DurationStats)]) {
     all.sort_by(|a, b| b.1.sum_ns.cmp(&a.1.sum_ns).then(a.0.cmp(b.0)));
 }
 
 /// HTA's `others`: names beyond the first `most` and those where the running sum is more than its quantile. All become figures of sums, as in HTA.
-fn folded<'n>(all: &[(&'n str, Moments)], most: usize) -> Vec<(&'n str, Moments)> {
+fn fold_others<'n>(all: &[(&'n str, DurationStats)], most: usize) -> Vec<(&'n str, DurationStats)> {
     let running: Vec<i64> = all
         .iter()
         .scan(0, |sum: &mut i64, one| {
@@ -116,7 +120,7 @@ fn folded<'n>(all: &[(&'n str, Moments)], most: usize) -> Vec<(&'n str, Moments)
     let mut sorted: Vec<f64> = running.iter().map(|sum| *sum as f64).collect();
     sorted.sort_by(f64::total_cmp);
     let limit = quantile(&sorted, RATIO);
-    let mut sums: BTreeMap<&str, Moments> = BTreeMap::new();
+    let mut sums: BTreeMap<&str, DurationStats> = BTreeMap::new();
     for (at, ((name, times), running)) in all.iter().zip(&running).enumerate() {
         let name = if at >= most || *running as f64 > limit {
             "others"

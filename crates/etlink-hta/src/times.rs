@@ -1,7 +1,7 @@
 //! Temporal breakdown, overlap, type table.
 
 use super::percent;
-use super::rows::{Loaded, Row, Type};
+use super::rows::{HtaClass, HtaRow, HtaTrace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub struct KernelType {
 
 /// Rows as intervals: a new one begins where a row starts after all ends before it. Rounding leaves rows of negative length, which
 /// make intervals of negative length.
-fn merged<'r>(rows: impl Iterator<Item = &'r Row>) -> Vec<(i64, i64)> {
+fn merged_rows<'r>(rows: impl Iterator<Item = &'r HtaRow>) -> Vec<(i64, i64)> {
     let mut all: Vec<(i64, i64)> = vec![];
     let mut latest = i64::MIN;
     for row in rows {
@@ -56,14 +56,14 @@ fn merged<'r>(rows: impl Iterator<Item = &'r Row>) -> Vec<(i64, i64)> {
     all
 }
 
-fn total(all: &[(i64, i64)]) -> i64 {
+fn total_length(all: &[(i64, i64)]) -> i64 {
     all.iter().fold(0, |sum, (start, end)| {
         sum.saturating_add(end.saturating_sub(*start))
     })
 }
 
-pub(super) fn temporal(loaded: &Loaded<'_>) -> TemporalBreakdown {
-    let busy = merged(loaded.rows.iter());
+pub(super) fn temporal_breakdown(loaded: &HtaTrace<'_>) -> TemporalBreakdown {
+    let busy = merged_rows(loaded.rows.iter());
     let (Some(first), Some(last)) = (busy.first(), busy.last()) else {
         return TemporalBreakdown {
             rank: loaded.rank,
@@ -71,8 +71,8 @@ pub(super) fn temporal(loaded: &Loaded<'_>) -> TemporalBreakdown {
         };
     };
     let kernel = last.1.saturating_sub(first.0);
-    let idle = kernel.saturating_sub(total(&busy));
-    let compute = total(&merged(of_type(loaded, Type::Computation)));
+    let idle = kernel.saturating_sub(total_length(&busy));
+    let compute = total_length(&merged_rows(rows_of_class(loaded, HtaClass::Computation)));
     let non_compute = kernel.saturating_sub(compute).saturating_sub(idle);
     let share = |time: i64| percent(time as f64, kernel as f64, 2);
     TemporalBreakdown {
@@ -87,17 +87,21 @@ pub(super) fn temporal(loaded: &Loaded<'_>) -> TemporalBreakdown {
     }
 }
 
-fn of_type<'l>(loaded: &'l Loaded<'_>, of: Type) -> impl Iterator<Item = &'l Row> {
-    loaded.rows.iter().filter(move |row| row.of == of)
+fn rows_of_class<'l>(loaded: &'l HtaTrace<'_>, of: HtaClass) -> impl Iterator<Item = &'l HtaRow> {
+    loaded.rows.iter().filter(move |row| row.class == of)
 }
 
 /// Time by the sum of the values of the types that run; of each piece what `of_piece` leaves.
-fn sweep(loaded: &Loaded<'_>, types: &[Type], of_piece: impl Fn(i64) -> i64) -> BTreeMap<i64, i64> {
+fn times_by_types(
+    loaded: &HtaTrace<'_>,
+    types: &[HtaClass],
+    of_piece: impl Fn(i64) -> i64,
+) -> BTreeMap<i64, i64> {
     let mut changes: Vec<(i64, i64)> = vec![];
     for (bit, of) in types.iter().enumerate() {
         let value = 1i64 << bit;
         changes.extend(
-            merged(of_type(loaded, *of))
+            merged_rows(rows_of_class(loaded, *of))
                 .into_iter()
                 .flat_map(|(start, end)| [(start, value), (end, -value)]),
         );
@@ -113,11 +117,13 @@ fn sweep(loaded: &Loaded<'_>, types: &[Type], of_piece: impl Fn(i64) -> i64) -> 
     times
 }
 
-pub(super) fn overlap(loaded: &Loaded<'_>) -> CommCompOverlap {
-    let communication = total(&merged(of_type(loaded, Type::Communication)));
-    let both = sweep(loaded, &[Type::Communication, Type::Computation], |time| {
-        time
-    })
+pub(super) fn comm_comp_overlap(loaded: &HtaTrace<'_>) -> CommCompOverlap {
+    let communication = total_length(&merged_rows(rows_of_class(loaded, HtaClass::Communication)));
+    let both = times_by_types(
+        loaded,
+        &[HtaClass::Communication, HtaClass::Computation],
+        |time| time,
+    )
     .get(&3)
     .copied()
     .unwrap_or(0);
@@ -128,8 +134,12 @@ pub(super) fn overlap(loaded: &Loaded<'_>) -> CommCompOverlap {
     }
 }
 
-pub(super) fn types(loaded: &Loaded<'_>) -> Vec<KernelType> {
-    let types = [Type::Computation, Type::Communication, Type::Memory];
+pub(super) fn kernel_types(loaded: &HtaTrace<'_>) -> Vec<KernelType> {
+    let types = [
+        HtaClass::Computation,
+        HtaClass::Communication,
+        HtaClass::Memory,
+    ];
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     // HTA's `astype(int)`
     let whole_us = |time: i64| {
@@ -139,7 +149,7 @@ pub(super) fn types(loaded: &Loaded<'_>) -> Vec<KernelType> {
             time
         }
     };
-    for (running, time) in sweep(loaded, &types, whole_us)
+    for (running, time) in times_by_types(loaded, &types, whole_us)
         .into_iter()
         .filter(|(running, _)| *running > 0)
     {
@@ -154,7 +164,7 @@ pub(super) fn types(loaded: &Loaded<'_>) -> Vec<KernelType> {
             *sum = sum.saturating_add(time);
         }
     }
-    table(
+    type_table(
         sums.into_iter()
             .map(|(of, sum)| (of, loaded.us(sum)))
             .collect(),
@@ -162,13 +172,15 @@ pub(super) fn types(loaded: &Loaded<'_>) -> Vec<KernelType> {
 }
 
 /// The same of several ranks: sums.
-pub(super) fn types_of_all<'a>(ranks: impl Iterator<Item = &'a KernelType>) -> Vec<KernelType> {
+pub(super) fn kernel_types_of_run<'a>(
+    ranks: impl Iterator<Item = &'a KernelType>,
+) -> Vec<KernelType> {
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
     ranks.for_each(|one| *sums.entry(one.kernel_type.clone()).or_default() += one.sum);
-    table(sums)
+    type_table(sums)
 }
 
-fn table(sums: BTreeMap<String, f64>) -> Vec<KernelType> {
+fn type_table(sums: BTreeMap<String, f64>) -> Vec<KernelType> {
     let whole = sums.values().sum::<f64>();
     let line = |(kernel_type, sum): (String, f64)| KernelType {
         kernel_type,

@@ -11,24 +11,28 @@ const LEAST: usize = 64;
 
 /// A timeline as it stands in the page.
 #[derive(Clone, Debug)]
-pub struct Packed {
+pub struct PackedTimeline {
     /// Ranges that are drawn.
     pub ranges: usize,
     pub(super) text: String,
 }
 
-impl Packed {
+impl PackedTimeline {
     /// Draws with `most` ranges at most, and with fewer until it takes no more than `bytes`. `draw` is asked a few times at most.
     ///
     /// # Errors
     /// None that memory has.
-    pub fn new(most: usize, bytes: usize, draw: impl Fn(usize) -> Timeline) -> io::Result<Packed> {
+    pub fn new(
+        most: usize,
+        bytes: usize,
+        draw: impl Fn(usize) -> Timeline,
+    ) -> io::Result<PackedTimeline> {
         let mut most = most;
         loop {
             let timeline = draw(most);
-            let text = pack(&timeline)?;
+            let text = pack_json(&timeline)?;
             if text.len() <= bytes || most <= LEAST {
-                return Ok(Packed {
+                return Ok(PackedTimeline {
                     ranges: timeline.drawn(),
                     text,
                 });
@@ -40,7 +44,7 @@ impl Packed {
 }
 
 /// JSON, gzip, base64.
-pub(super) fn pack(value: &impl Serialize) -> io::Result<String> {
+pub(super) fn pack_json(value: &impl Serialize) -> io::Result<String> {
     // packing many small pieces takes five times as long as packing few large ones
     let mut packed =
         BufWriter::with_capacity(1 << 20, GzEncoder::new(vec![], Compression::default()));

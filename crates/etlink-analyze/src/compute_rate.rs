@@ -10,13 +10,13 @@
 //! off; forward convolutions without a host trace) do not count: then both figures are too low, the first more so.
 
 use crate::breakdown::DeviceTime;
-use crate::rows::Rows;
+use crate::rows::ClassifiedRows;
 use etlink_link::roofline::{RooflineWork, op_work, row_work};
 use serde::Serialize;
 
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Computed {
+pub struct ComputeRate {
     /// Device number.
     pub device: i64,
     /// Kernels whose operations are known.
@@ -34,26 +34,26 @@ pub struct Computed {
 }
 
 /// Per device with such kernels; `devices` are all those that have rows. O(ops + rows).
-pub(crate) fn computed(rows: &Rows<'_>, devices: &[DeviceTime]) -> Vec<Computed> {
+pub(crate) fn compute_rates(rows: &ClassifiedRows<'_>, devices: &[DeviceTime]) -> Vec<ComputeRate> {
     let work = row_work(rows.trace, &op_work(rows.trace));
     devices
         .iter()
         .zip(&rows.of_devices)
-        .filter_map(|(time, which)| of(rows, &work, which, time))
+        .filter_map(|(time, which)| device_compute_rate(rows, &work, which, time))
         .collect()
 }
 
-fn of(
-    rows: &Rows<'_>,
+fn device_compute_rate(
+    rows: &ClassifiedRows<'_>,
     work: &[RooflineWork],
     which: &[usize],
     time: &DeviceTime,
-) -> Option<Computed> {
+) -> Option<ComputeRate> {
     let window_ns = time.window_ns;
-    let mut found = Computed {
+    let mut found = ComputeRate {
         device: time.device?,
         window_ns,
-        ..Computed::default()
+        ..ComputeRate::default()
     };
     for row in which
         .iter()

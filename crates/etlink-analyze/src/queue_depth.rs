@@ -1,0 +1,94 @@
+//! DeviceQueue depth: how much launched work waits in each stream.
+//!
+//! The depth is the number of rows whose launch call has begun and that have not started. It is
+//! known from the first such call to the last such start. `mean` is over that time
+//! (sum of depth · time / time), not over changes. A stream takes 1024 launches (CUDA's limit); when
+//! so many wait, launch calls block: `full` is that time. Rows of a graph launch, which enter the
+//! stream as one, count one by one.
+
+use crate::rows::ClassifiedRows;
+use etlink_link::NoLaunch;
+use etlink_model::DeviceQueue;
+use serde::Serialize;
+
+/// From this length on launch calls block (CUDA; HTA has the same figure).
+const FULL: i64 = 1024;
+
+/// One stream.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct QueueDepth {
+    /// Device number.
+    pub device: i64,
+    /// Stream.
+    pub stream: i64,
+    /// Rows whose launch is known.
+    pub rows: u64,
+    /// From the first launch to the last start, ns.
+    pub window_ns: i64,
+    /// Mean length over that time, rows.
+    pub mean_length: f64,
+    /// Largest length, rows.
+    pub max_length: i64,
+    /// Time in which 1024 rows or more waited, ns.
+    pub full_ns: i64,
+}
+
+/// Per stream whose launches are known. O(rows · log rows).
+pub(crate) fn queue_depths(rows: &ClassifiedRows<'_>) -> Vec<QueueDepth> {
+    let device = &rows.trace.device;
+    let mut changes: Vec<Vec<DepthChange>> = vec![vec![]; device.queues.len()];
+    for row in 0..rows.len() {
+        let launched = rows.trace.row_no_launch[row] == NoLaunch::Launched;
+        let call = rows.trace.row_call[row].get().filter(|_| launched);
+        let Some(call) = call else { continue };
+        let queue = device.rows.queue[row].index();
+        let (called, start) = (device.calls.start[call.index()].0, device.rows.start[row].0);
+        // clocks of host and device may disagree: a row does not start before its call
+        changes[queue].extend([(called, 1), (start.max(called), -1)]);
+    }
+    let mut all: Vec<QueueDepth> = vec![];
+    for (changes, queue) in changes.into_iter().zip(&device.queues) {
+        if !changes.is_empty() {
+            all.push(stream_depth(changes, queue));
+        }
+    }
+    all.sort_by_key(|queue| (queue.device, queue.stream));
+    all
+}
+
+/// When, ns, and by how much the depth changes.
+type DepthChange = (i64, i64);
+
+fn stream_depth(mut changes: Vec<DepthChange>, queue: &DeviceQueue) -> QueueDepth {
+    changes.sort_unstable();
+    let mut stats = QueueDepth {
+        device: queue.device,
+        stream: queue.stream,
+        // a launch and a start each
+        rows: changes.len() as u64 / 2,
+        ..QueueDepth::default()
+    };
+    let mut depth = 0i64;
+    // depth times ns
+    let mut area = 0i128;
+    let mut rest = &changes[..];
+    while let Some((now, _)) = rest.first() {
+        // changes at one instant are one
+        let (at_once, later) = rest.split_at(rest.partition_point(|(time, _)| time == now));
+        depth += at_once.iter().map(|(_, change)| change).sum::<i64>();
+        let held = later
+            .first()
+            .map_or(0, |(next, _)| next.saturating_sub(*now));
+        stats.max_length = stats.max_length.max(depth);
+        stats.window_ns = stats.window_ns.saturating_add(held);
+        area = area.saturating_add(i128::from(depth) * i128::from(held));
+        if depth >= FULL {
+            stats.full_ns = stats.full_ns.saturating_add(held);
+        }
+        rest = later;
+    }
+    if stats.window_ns > 0 {
+        stats.mean_length = area as f64 / stats.window_ns as f64;
+    }
+    stats
+}

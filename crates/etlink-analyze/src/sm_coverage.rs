@@ -1,0 +1,135 @@
+//! How much of a device its kernels can fill.
+//!
+//! ```text
+//! coverage of a kernel = min(blocks of its grid / multiprocessors of the device, 1)
+//! by time = sum(coverage · duration) / sum(duration)         by row = mean of coverage
+//! ```
+//! `low` and `high` are parts of the kernels with coverage under 0.5 and above 0.7 (ccl-bench's memory and compute bound). Kernels without
+//! a grid do not count; `time_share` tells of how much of the kernels' time the figures speak. The number of multiprocessors is what the trace's device properties or `blocks per SM` say.
+//!
+//! Of ROCm a kernel's grid is what its launch call was given (Kineto's `RoctracerLogger.cpp` and `RocprofLogger.cpp`): blocks, but threads for
+//! `hipExtModuleLaunchKernel` and `hipHccModuleLaunchKernel` (`globalWorkSizeX`), which become the blocks that hold them.
+
+use crate::rows::ClassifiedRows;
+use crate::rules::RowClass;
+use etlink_link::NoLaunch;
+use etlink_model::RowKind;
+use serde::Serialize;
+
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SmCoverage {
+    /// Device number.
+    pub device: i64,
+    /// Multiprocessors of the device.
+    pub multiprocessors: u32,
+    /// Kernels with a grid.
+    pub rows: u64,
+    /// Part of all kernels' duration that is theirs; 0 to 1.
+    pub time_share: f64,
+    /// Mean coverage, by duration; 0 to 1.
+    pub by_time: f64,
+    /// Mean coverage, by kernel; 0 to 1.
+    pub by_row: f64,
+    /// Part of the kernels under 0.5.
+    pub low_share: f64,
+    /// Part of the kernels above 0.7.
+    pub high_share: f64,
+}
+
+/// Calls whose grid counts threads, not blocks.
+const THREAD_GRID_CALLS: [&str; 2] = ["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
+
+/// Per device whose multiprocessors are known. O(rows).
+pub(crate) fn sm_coverage(rows: &ClassifiedRows<'_>) -> Vec<SmCoverage> {
+    let devices = rows.devices.iter().zip(&rows.of_devices);
+    devices
+        .filter_map(|(device, of_device)| device_coverage(rows, *device, of_device))
+        .collect()
+}
+
+/// Exact sums over the kernels of a device. Of a kernel's blocks no more count than there are
+/// multiprocessors.
+#[derive(Default)]
+struct CoverageSums {
+    kernels: u64,
+    low: u64,
+    high: u64,
+    blocks: u128,
+    time: u128,
+    blocks_by_time: u128,
+    /// Time of all kernels, also of those without a grid.
+    all_time: u128,
+}
+
+fn device_coverage(
+    rows: &ClassifiedRows<'_>,
+    number: i64,
+    of_device: &[usize],
+) -> Option<SmCoverage> {
+    let device = &rows.trace.device;
+    let multiprocessors = device.multiprocessors(number)?;
+    let mut sums = CoverageSums::default();
+    for &row in of_device {
+        if device.rows.kind[row] != RowKind::Kernel || rows.class[row] == RowClass::Other {
+            continue;
+        }
+        let duration = u128::from(device.rows.duration[row].0.unsigned_abs());
+        sums.all_time += duration;
+        let blocks = kernel_blocks(rows, row);
+        if blocks == 0 {
+            continue;
+        }
+        let blocks = blocks.min(u128::from(multiprocessors));
+        let filled = blocks as f64 / f64::from(multiprocessors);
+        sums.kernels += 1;
+        sums.low += u64::from(filled < 0.5);
+        sums.high += u64::from(filled > 0.7);
+        sums.blocks += blocks;
+        sums.time += duration;
+        sums.blocks_by_time = sums.blocks_by_time.saturating_add(blocks * duration);
+    }
+    let kernels = u128::from(sums.kernels);
+    let places = u128::from(multiprocessors);
+    (sums.kernels > 0).then(|| SmCoverage {
+        device: number,
+        multiprocessors,
+        rows: sums.kernels,
+        time_share: share_of(sums.time, sums.all_time),
+        by_time: share_of(sums.blocks_by_time, sums.time * places),
+        by_row: share_of(sums.blocks, kernels * places),
+        low_share: share_of(u128::from(sums.low), kernels),
+        high_share: share_of(u128::from(sums.high), kernels),
+    })
+}
+
+/// 0 of nothing.
+fn share_of(part: u128, whole: u128) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+/// Blocks of a kernel; 0 where the trace does not have its grid.
+fn kernel_blocks(rows: &ClassifiedRows<'_>, row: usize) -> u128 {
+    let (trace, device) = (rows.trace, &rows.trace.device);
+    let call = trace.row_call[row]
+        .get()
+        .filter(|_| trace.row_no_launch[row] == NoLaunch::Launched);
+    let in_threads = call.is_some_and(|call| {
+        let name = device.names.get(device.calls.name[call.index()]);
+        THREAD_GRID_CALLS.contains(&name)
+    });
+    let mut blocks = 1u128;
+    for (grid, block) in device.rows.grid[row].iter().zip(&device.rows.block[row]) {
+        let along_axis = if in_threads {
+            grid.div_ceil(*block.max(&1))
+        } else {
+            *grid
+        };
+        blocks = blocks.saturating_mul(u128::from(along_axis));
+    }
+    blocks
+}

@@ -1,0 +1,12 @@
+//! HTA's figures of drawn programs.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
+mod by_hand;
+mod drawn;
+mod odd_times;
+mod support;

@@ -1,0 +1,14 @@
+//! Drawn traces, linked.
+
+use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_testing::TraceBuilder;
+
+pub(crate) fn linked(draw: &TraceBuilder) -> LinkedTrace {
+    let options = etlink_kineto::KinetoReadOptions {
+        threads: 1,
+        shapes: true,
+        keep: etlink_kineto::KeepEvents::Auxiliary,
+    };
+    let device = etlink_kineto::read(&draw.kineto()[..], options).expect("reads");
+    etlink_link::link(None, device, LinkOptions::default()).expect("links")
+}
