@@ -134,8 +134,146 @@ fn an_earlier_recording_is_replaced_only_by_force() {
         .exits(2)
         .complains(&["no-such-program"]);
     assert!(old.iter().all(|file| file.exists()));
-    tool.run(&line.replace(" -o", " --force -o")).exits(1);
-    assert!(!old.iter().any(|file| file.exists()) && other.exists());
+    // a program that records nothing, such as a script whose name is mistyped
+    let ran = tool.run(&line.replace(" -o", " --force -o")).exits(1);
+    assert!(
+        ran.stderr.contains("the earlier recording in"),
+        "{}",
+        ran.stderr
+    );
+    assert!(old.iter().all(|file| file.exists()) && other.exists());
+    assert_eq!(
+        names(&tool, "traces"),
+        ["cycle_1", "torch_et_3.json.gz", "torch_et_notes.json"]
+    );
+}
+
+/// What processes of a program do when their first trace is whole: old files go aside, new ones come.
+const RECORDS: &str = r#"
+import json, os
+settings = json.loads(os.environ["ETLINK_RECORD"])
+work, output = settings["work"], settings["output"]
+old = os.path.join(work, "old.json")
+for index, name in enumerate(json.load(open(old)) if os.path.exists(old) else []):
+    os.rename(os.path.join(output, name), os.path.join(work, "%d.old" % index))
+for kind in ("torch_et", "kineto_trace"):
+    open(os.path.join(output, kind + "_0.json"), "w").write("new")
+"#;
+
+#[cfg(unix)]
+#[test]
+fn what_a_killed_launcher_leaves_is_restored_or_cleaned() {
+    for has_new in [false, true] {
+        let tool = Tool::new();
+        tool.file("traces/torch_et_3.json", "old");
+        tool.file("traces/etlink.json", "{\"ranks\": []}");
+        let script = if has_new {
+            RECORDS
+        } else {
+            // dies between the first file that it moves and the first that it writes
+            RECORDS.split("for kind").next().expect("a first part")
+        };
+        let kill = "os.kill(os.getppid(), 9)\n";
+        tool.file("records.py", format!("{script}\n{kill}"));
+        let line = format!("record {SCHEDULE} --force -o traces -- python3 records.py");
+        assert_eq!(tool.run(&line).code, -1);
+        assert!(tool.path("traces/.etlink/0.old").exists());
+        tool.run(&format!("record {SCHEDULE} -o traces -- true"))
+            .exits(2)
+            .complains(&["is there already"]);
+        let expected: &[&str] = if has_new {
+            &["kineto_trace_0.json", "torch_et_0.json"]
+        } else {
+            &["etlink.json", "torch_et_3.json"]
+        };
+        assert_eq!(names(&tool, "traces"), expected);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn one_recording_at_a_time_and_the_lock_dies_with_its_process() {
+    let tool = Tool::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
+    command
+        .args(format!("record {SCHEDULE} -o traces -- sleep 600").split(' '))
+        .current_dir(tool.path("."));
+    let mut first = command.stderr(Stdio::null()).spawn().expect("starts");
+    while !tool.path("traces/.etlink/job").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let line = format!("record {SCHEDULE} -o traces -- true");
+    tool.run(&line).exits(2).complains(&[
+        "another recording is being written to",
+        "choose another folder",
+    ]);
+    first.kill().expect("kills");
+    first.wait().expect("ends");
+    tool.run(&line).exits(1).complains(&["nothing is recorded"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn tasks_of_one_job_share_a_folder_and_a_manifest() {
+    let tool = Tool::new();
+    let task = |number: u32, more: &str| {
+        let job = "SLURM_JOB_ID=4711 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2";
+        tool.shell(&format!(
+            "{job} SLURM_PROCID={number} $ETLINK record {SCHEDULE} {more} -o traces -- sh -c 'exit {number}'"
+        ))
+    };
+    task(0, "").exits(1);
+    task(1, "--force").exits(1);
+    let shared = manifest(&tool);
+    assert_eq!(
+        (&shared["job"], &shared["ended"]["exit_code"]),
+        (&"slurm 4711.0".into(), &1.into())
+    );
+    let tasks: Vec<_> = shared["tasks"].as_array().expect("tasks").iter().collect();
+    assert_eq!(tasks.len(), 2);
+    let notes = shared["notes"].to_string();
+    assert!(notes.contains("task 0: nothing is recorded"), "{notes}");
+    let again = task(1, "").exits(2);
+    assert!(
+        again.stderr.contains("task 1 of this job has recorded"),
+        "{}",
+        again.stderr
+    );
+    // another job is another recording
+    tool.run(&format!("record {SCHEDULE} -o traces -- true"))
+        .exits(2)
+        .complains(&["etlink.json is there already"]);
+}
+
+#[test]
+fn a_script_that_takes_the_hook_away_is_named() {
+    let tool = Tool::new();
+    tool.file("plain.py", "");
+    tool.file("run.sh", "# starts it\nPYTHONPATH= python3 plain.py\n");
+    let ran = tool
+        .run(&format!("record {SCHEDULE} -o traces -- sh run.sh"))
+        .exits(1);
+    assert!(
+        ran.stderr.contains("run.sh:2 sets PYTHONPATH anew"),
+        "{}",
+        ran.stderr
+    );
+}
+
+/// Names in a folder, sorted.
+fn names(tool: &Tool, folder: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(tool.path(folder)).expect("folder");
+    let mut names: Vec<String> = entries
+        .map(|entry| {
+            entry
+                .expect("entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    names
 }
 
 #[cfg(unix)]

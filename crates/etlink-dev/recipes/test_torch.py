@@ -409,6 +409,7 @@ class InScripts(Traces):
         self.assertIn("no option with_stacks", self.run_in("with_stacks=True", code=1).stderr)
 
     def test_under_the_command_the_command_decides(self):
+        self.python_path = str(PACKAGE)
         ran = self.record(SCHEDULE, f"python {MODIFIED}/train.py 8 wait=0,active=1")
         self.assertRegex(ran.stdout, r"\Aloss")
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))

@@ -45,7 +45,8 @@ pub fn test() -> Result<()> {
 
 /// Records programs with `etlink record` as users do.
 pub fn test_torch(options: &[String]) -> Result<()> {
-    with_etlink("test_torch.py", options)
+    with_etlink("test_torch.py", options)?;
+    with_etlink("test_safety.py", options)
 }
 
 /// Measures steps under `etlink record`.

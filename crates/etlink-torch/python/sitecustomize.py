@@ -1,11 +1,15 @@
 """Found by each Python process that `etlink record` starts: waits for torch, and lets the machine's own sitecustomize run."""
 
+import atexit
+import importlib
 import importlib.machinery
 import importlib.util
 import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = "_etlink_hook"
+"""Name of the hook's package: no module of the program is taken for it, nor it for one of theirs."""
 
 
 class AfterImport:
@@ -21,28 +25,76 @@ class AfterImport:
         self.looking = True
         try:
             spec = importlib.util.find_spec(name)
+            if spec is not None and hasattr(spec.loader, "exec_module"):
+                spec.loader.exec_module = self.followed(spec.loader.exec_module)
+            return spec
+        except Exception:
+            # the next finder says what is wrong, as it does without us
+            return None
         finally:
             self.looking = False
-        if spec is None or not hasattr(spec.loader, "exec_module"):
-            return spec
-        execute = spec.loader.exec_module
 
+    def followed(self, execute):
         def exec_module(module):
             execute(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-                self.then(module)
+            try:
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    self.then(module)
+            except Exception:
+                pass
 
-        spec.loader.exec_module = exec_module
-        return spec
+        return exec_module
 
 
 def torch_is_here(torch):
     """Never raises: the program must not notice."""
     try:
-        from etlink_torch import hook
+        load().install(torch, AfterImport)
+    except Exception as error:
+        note(error)
 
-        hook.install(torch, AfterImport)
+
+def note(error):
+    """For the launcher: the hook itself could not be loaded."""
+    try:
+        with open(os.path.join(HERE, "{}.note".format(os.getpid())), "w") as file:
+            file.write("{}: {}".format(type(error).__name__, error))
+    except Exception:
+        pass
+
+
+def load():
+    """The hook, from beside this file whatever `sys.path` says."""
+    folder = os.path.join(HERE, PACKAGE)
+    init = os.path.join(folder, "__init__.py")
+    places = [folder]
+    spec = importlib.util.spec_from_file_location(PACKAGE, init, submodule_search_locations=places)
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[PACKAGE] = package
+    spec.loader.exec_module(package)
+    return importlib.import_module(PACKAGE + ".hook")
+
+
+def hold_folder():
+    """Leaves word that a Python process has found the hook, and keeps its folder as long as this one lives."""
+    marker = os.open(os.path.join(HERE, "python"), os.O_RDWR | os.O_CREAT, 0o600)
+    import fcntl
+
+    fcntl.flock(marker, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    atexit.register(remove_folder, marker, os.getpid())
+
+
+def remove_folder(marker, pid):
+    """By the last process, if the command has ended before it."""
+    try:
+        if os.getpid() != pid or not os.path.exists(os.path.join(HERE, "ended")):
+            return
+        import fcntl
+        import shutil
+
+        fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(HERE)
     except Exception:
         pass
 
@@ -60,9 +112,8 @@ def chain():
 
 if "ETLINK_RECORD" in os.environ:
     try:
-        with open(os.path.join(HERE, "python"), "a"):
-            pass
-    except OSError:
+        hold_folder()
+    except Exception:
         pass
     sys.meta_path.insert(0, AfterImport("torch", torch_is_here))
 chain()

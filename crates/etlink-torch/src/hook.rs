@@ -4,72 +4,98 @@ use std::env::JoinPathsError;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Files of the hook: path in its folder, text.
-pub const HOOK: [(&str, &str); 15] = [
+/// Files of the hook: path in its folder, text. The package has a private name there, so that no
+/// `etlink_torch` of the program is taken for it, nor it for one of theirs.
+pub const HOOK: [(&str, &str); 20] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
     ),
     (
-        "etlink_torch/__init__.py",
+        "_etlink_hook/__init__.py",
         include_str!("../python/etlink_torch/__init__.py"),
     ),
     (
-        "etlink_torch/context.py",
+        "_etlink_hook/context.py",
         include_str!("../python/etlink_torch/context.py"),
     ),
     (
-        "etlink_torch/hook.py",
+        "_etlink_hook/files.py",
+        include_str!("../python/etlink_torch/files.py"),
+    ),
+    (
+        "_etlink_hook/guard.py",
+        include_str!("../python/etlink_torch/guard.py"),
+    ),
+    (
+        "_etlink_hook/hook.py",
         include_str!("../python/etlink_torch/hook.py"),
     ),
     (
-        "etlink_torch/manifest.py",
+        "_etlink_hook/manifest.py",
         include_str!("../python/etlink_torch/manifest.py"),
     ),
     (
-        "etlink_torch/report.py",
+        "_etlink_hook/process.py",
+        include_str!("../python/etlink_torch/process.py"),
+    ),
+    (
+        "_etlink_hook/report.py",
         include_str!("../python/etlink_torch/report.py"),
     ),
     (
-        "etlink_torch/session.py",
+        "_etlink_hook/session.py",
         include_str!("../python/etlink_torch/session.py"),
     ),
     (
-        "etlink_torch/steps/__init__.py",
+        "_etlink_hook/signals.py",
+        include_str!("../python/etlink_torch/signals.py"),
+    ),
+    (
+        "_etlink_hook/steps/__init__.py",
         include_str!("../python/etlink_torch/steps/__init__.py"),
     ),
     (
-        "etlink_torch/steps/calls.py",
+        "_etlink_hook/steps/calls.py",
         include_str!("../python/etlink_torch/steps/calls.py"),
     ),
     (
-        "etlink_torch/steps/forward.py",
+        "_etlink_hook/steps/forward.py",
         include_str!("../python/etlink_torch/steps/forward.py"),
     ),
     (
-        "etlink_torch/steps/function.py",
+        "_etlink_hook/steps/function.py",
         include_str!("../python/etlink_torch/steps/function.py"),
     ),
     (
-        "etlink_torch/steps/optimizer.py",
+        "_etlink_hook/steps/optimizer.py",
         include_str!("../python/etlink_torch/steps/optimizer.py"),
     ),
     (
-        "etlink_torch/steps/patches.py",
+        "_etlink_hook/steps/patches.py",
         include_str!("../python/etlink_torch/steps/patches.py"),
     ),
     (
-        "etlink_torch/steps/schedule.py",
+        "_etlink_hook/steps/schedule.py",
         include_str!("../python/etlink_torch/steps/schedule.py"),
     ),
     (
-        "etlink_torch/window.py",
+        "_etlink_hook/timing.py",
+        include_str!("../python/etlink_torch/timing.py"),
+    ),
+    (
+        "_etlink_hook/window.py",
         include_str!("../python/etlink_torch/window.py"),
     ),
 ];
 
-/// A file that appears in the hook's folder when some Python process has found the hook.
+/// A file that appears in the hook's folder when some Python process has found the hook. Each of
+/// them keeps a shared lock on it for as long as it lives.
 pub const MARKER: &str = "python";
+
+/// A file in the hook's folder that says that the launcher has ended: processes that live on write
+/// the manifest themselves.
+pub const ENDED: &str = "ended";
 
 /// The value of `PYTHONPATH` with `hook` before what it was.
 ///

@@ -11,13 +11,14 @@
 //! The hook is Python 3.8 and needs nothing but PyTorch, 2.1 or newer. Each cycle of the schedule has a profiler and an
 //! observer of its own, so that the traces of a cycle are whole files as soon as its last step ends.
 
+mod apart;
 mod hook;
 mod manifest;
 mod process;
 mod settings;
 
 pub use etlink_schedule::{InvalidRanks, Ranks};
-pub use hook::{HOOK, MARKER, python_path};
-pub use manifest::{Ended, Manifest, Rank, Recorded};
-pub use process::{Clock, Cycle, Process};
+pub use hook::{ENDED, HOOK, MARKER, python_path};
+pub use manifest::{Ended, Manifest, Rank, Recorded, Task};
+pub use process::{Clock, Cycle, Process, StepTimes};
 pub use settings::{Options, SETTINGS_VARIABLE, ScheduleSettings, Settings};

@@ -1,6 +1,6 @@
 //! `etlink.json`: what was recorded, how, and what is missing.
 
-use crate::{Options, Process, Ranks, ScheduleSettings};
+use crate::{Options, Process, Ranks, ScheduleSettings, StepTimes, apart};
 use etlink_schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -14,6 +14,12 @@ pub struct Manifest {
     pub command: Vec<String>,
     /// How it ended.
     pub ended: Ended,
+    /// The job of several launchers that write to one folder, such as `slurm 4711.0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Launchers of the job that have ended, by task.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<Task>,
     /// When to record.
     pub schedule: ScheduleSettings,
     /// What counts as a step.
@@ -24,18 +30,45 @@ pub struct Manifest {
     pub options: Options,
     /// Processes that are ranks, by rank.
     pub ranks: Vec<Rank>,
+    /// Ranks that should be here and of which no process reported.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<u32>,
     /// What is missing or odd, for people.
     pub notes: Vec<String>,
 }
 
+/// How notes begin that are of all processes of a launcher.
+const NOTHING: &str = "nothing is recorded";
+
+/// The numbers, for a sentence.
+fn list(numbers: &[u32]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    numbers.join(", ")
+}
+
 /// How the program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// With this exit code.
     ExitCode(i32),
     /// By this signal.
     Signal(i32),
+}
+
+/// A launcher of a job that several of them record into one folder.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Task {
+    /// Its number in the job.
+    pub task: u32,
+    /// How often the job was started again before.
+    #[serde(default)]
+    pub attempt: u32,
+    /// How its program ended.
+    pub ended: Ended,
+    /// What kept all of its processes from being recorded.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// A process that was recorded, or would have been.
@@ -50,10 +83,16 @@ pub struct Rank {
 }
 
 /// What is read of a manifest, of this version of etlink or another.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct Recorded {
     /// Processes that are ranks, by rank.
     pub ranks: Vec<Rank>,
+    /// The job of several launchers.
+    #[serde(default)]
+    pub job: Option<String>,
+    /// Launchers of the job that had ended.
+    #[serde(default)]
+    pub tasks: Vec<Task>,
 }
 
 impl Recorded {
@@ -81,26 +120,132 @@ impl Manifest {
                 process,
             })
             .collect();
-        self.ranks
-            .sort_by_key(|rank| (rank.process.rank.unwrap_or(u32::MAX), rank.process.pid));
-        let notes: Vec<String> = self
+        self.note_ranks();
+        self
+    }
+
+    /// Adds what is in the folder already, of other launchers of the job and of processes that
+    /// outlived this one's: nobody's part is lost, whoever ends last.
+    #[must_use]
+    pub fn joined(mut self, earlier: Recorded, own: Option<Task>) -> Manifest {
+        let is_new = |rank: &Rank, ranks: &[Rank]| {
+            let id = (&rank.process.launcher, rank.process.pid);
+            ranks
+                .iter()
+                .all(|known| (&known.process.launcher, known.process.pid) != id)
+        };
+        let others: Vec<Rank> = earlier
+            .ranks
+            .into_iter()
+            .filter(|rank| is_new(rank, &self.ranks))
+            .collect();
+        self.ranks.extend(others);
+        if let Some(mut own) = own {
+            // those of its ranks are made anew below
+            own.notes = std::mem::take(&mut self.notes);
+            own.notes.retain(|note| note.starts_with(NOTHING));
+            self.tasks = earlier.tasks;
+            self.tasks.retain(|task| task.task != own.task);
+            self.tasks.push(own);
+            self.tasks.sort_by_key(|task| task.task);
+            self.ended = self.first_failure();
+        }
+        let notes_of_tasks = self.tasks.iter().flat_map(|task| {
+            let notes = task.notes.iter();
+            notes.map(move |note| format!("task {}: {note}", task.task))
+        });
+        self.notes.extend(notes_of_tasks);
+        self.note_ranks();
+        self
+    }
+
+    /// How the first task ended that did not end well, else as they all did.
+    fn first_failure(&self) -> Ended {
+        let mut ends = self.tasks.iter().map(|task| task.ended);
+        ends.find(|ended| *ended != Ended::ExitCode(0))
+            .unwrap_or(Ended::ExitCode(0))
+    }
+
+    /// Names the ranks that no process of the program reported, where the number of ranks is known
+    /// and all of them are expected here. `is_last`: no other launcher of the job is still to end.
+    #[must_use]
+    pub fn with_missing(mut self, is_last: bool) -> Manifest {
+        let reported: BTreeSet<u32> = self
             .ranks
             .iter()
-            .flat_map(|rank| self.notes_of(rank))
+            .filter_map(|rank| rank.process.rank)
             .collect();
-        let mut seen = BTreeSet::new();
-        self.notes
-            .extend(notes.into_iter().filter(|note| seen.insert(note.clone())));
+        let expected = self.expected_ranks(is_last);
+        let is_asked = |rank: &u32| {
+            self.asked_ranks
+                .as_ref()
+                .is_none_or(|ranks| ranks.has(*rank))
+        };
+        self.missing = expected
+            .difference(&reported)
+            .copied()
+            .filter(is_asked)
+            .collect();
+        if !self.missing.is_empty() {
+            let world = self.world().unwrap_or_default();
+            self.notes.push(format!(
+                "rank {} of {world} is missing: no process of it reported a step",
+                list(&self.missing)
+            ));
+        }
         self
+    }
+
+    fn world(&self) -> Option<u32> {
+        self.ranks
+            .iter()
+            .filter_map(|rank| rank.process.world)
+            .max()
+    }
+
+    /// The ranks that this folder should have. torchrun says how many of them run on each machine;
+    /// the others record elsewhere.
+    fn expected_ranks(&self, is_last: bool) -> BTreeSet<u32> {
+        let Some(world) = self.world() else {
+            return BTreeSet::new();
+        };
+        if self.job.is_some() {
+            return if is_last {
+                (0..world).collect()
+            } else {
+                BTreeSet::new()
+            };
+        }
+        let mut expected = BTreeSet::new();
+        for process in self.ranks.iter().map(|rank| &rank.process) {
+            let (Some(rank), Some(_)) = (process.rank, process.world) else {
+                continue;
+            };
+            let on_machine = process.local_world.unwrap_or(world).clamp(1, world);
+            let first = rank / on_machine * on_machine;
+            expected.extend(first..world.min(first + on_machine));
+        }
+        expected
+    }
+
+    /// Sorts the ranks and says what is odd about them, each once.
+    fn note_ranks(&mut self) {
+        self.ranks
+            .sort_by_key(|rank| (rank.process.rank.unwrap_or(u32::MAX), rank.process.pid));
+        let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(self.ranks.iter().flat_map(|rank| self.notes_of(rank)));
+        notes.extend(apart::notes(&self.ranks));
+        let mut seen = BTreeSet::new();
+        notes.retain(|note| seen.insert(note.clone()));
+        self.notes = notes;
     }
 
     /// Whether there are traces, and none that was begun is lost.
     pub fn is_complete(&self) -> bool {
-        self.recorded() > 0
-            && self
-                .ranks
-                .iter()
-                .all(|rank| rank.process.excluded || self.is_whole(rank) || self.came_again(rank))
+        let is_accounted_for = |rank: &Rank| {
+            rank.process.excluded || self.is_whole(rank) || self.is_recorded_elsewhere(rank)
+        };
+        self.recorded() > 0 && self.missing.is_empty() && self.ranks.iter().all(is_accounted_for)
     }
 
     /// How many processes left at least one pair of traces.
@@ -115,23 +260,41 @@ impl Manifest {
         !rank.lost && !rank.process.cycles.is_empty()
     }
 
-    /// Launchers start ranks again: whether another process of the rank was recorded.
-    fn came_again(&self, rank: &Rank) -> bool {
+    /// Launchers start ranks again, and scripts run one program after the other: whether another
+    /// process of the rank was recorded, before or after this one.
+    fn is_recorded_elsewhere(&self, rank: &Rank) -> bool {
         let process = &rank.process;
-        let another =
-            |other: &&Rank| other.process.pid != process.pid && other.process.rank == process.rank;
+        let is_other = |other: &Rank| {
+            other.process.pid != process.pid || other.process.launcher != process.launcher
+        };
         process.rank.is_some()
+            && !process.duplicate
             && process.cycles.is_empty()
             && self
                 .ranks
                 .iter()
-                .filter(another)
+                .filter(|other| other.process.rank == process.rank && is_other(other))
                 .any(|other| self.is_whole(other))
+    }
+
+    /// How many times as long recorded steps took as others: the median over the ranks.
+    pub fn slowdown(&self) -> Option<StepTimes> {
+        let times = self.ranks.iter().filter_map(|rank| rank.process.step_times);
+        let mut times: Vec<StepTimes> = times.filter(|times| times.plain_ns > 0).collect();
+        times.sort_by(|a, b| {
+            let products = (
+                u128::from(a.recorded_ns) * u128::from(b.plain_ns),
+                u128::from(b.recorded_ns) * u128::from(a.plain_ns),
+            );
+            products.0.cmp(&products.1)
+        });
+        times.get(times.len() / 2).copied()
     }
 
     fn notes_of_all(&self, processes: &[Process], hooked: bool) -> Vec<String> {
         let nothing = if !hooked {
-            "nothing is recorded: the program started no Python that reads PYTHONPATH (it is no Python program, or runs with -I, -E or -S)"
+            "nothing is recorded: the program started no Python that reads PYTHONPATH (it is no Python \
+             program, runs with -I, -E or -S, or PYTHONPATH was set anew)"
         } else if processes.is_empty() {
             "nothing is recorded: the program did not import torch"
         } else if processes

@@ -10,6 +10,8 @@ pub struct Process {
     pub pid: u32,
     /// Name of the machine.
     pub host: String,
+    /// Name of the launcher that started it: with the process id, unique in a job.
+    pub launcher: String,
     /// Version of Python.
     pub python: String,
     /// Version of PyTorch.
@@ -20,8 +22,12 @@ pub struct Process {
     pub rank: Option<u32>,
     /// Number of ranks, where the program says.
     pub world: Option<u32>,
+    /// Number of ranks on its machine, where the program's launcher says.
+    pub local_world: Option<u32>,
     /// Not one of the ranks that were asked for.
     pub excluded: bool,
+    /// Another process of its rank records at the same time.
+    pub duplicate: bool,
     /// Steps that the program made.
     pub steps: u64,
     /// What made them: the class of the model or of the optimizer, or the function.
@@ -32,6 +38,29 @@ pub struct Process {
     pub lacks: Vec<String>,
     /// What kept the process from being recorded.
     pub notes: Vec<String>,
+    /// How long its steps took.
+    pub step_times: Option<StepTimes>,
+}
+
+/// How long steps took, without the first step of the process: medians in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub struct StepTimes {
+    /// Steps outside of the cycles.
+    pub plain_ns: u64,
+    /// Number of these steps.
+    pub plain_steps: u64,
+    /// Recorded steps.
+    pub recorded_ns: u64,
+    /// Number of these steps.
+    pub recorded_steps: u64,
+}
+
+impl StepTimes {
+    /// How many times as long a recorded step took; none if plain steps took no time.
+    pub fn slowdown(&self) -> Option<f64> {
+        (self.plain_ns > 0).then(|| self.recorded_ns as f64 / self.plain_ns as f64)
+    }
 }
 
 /// The traces of one cycle of the schedule.
@@ -48,6 +77,10 @@ pub struct Cycle {
     pub host_trace: String,
     /// Device trace, relative to the manifest.
     pub device_trace: String,
+    /// The machine's clocks before the first recorded step.
+    pub begin: Option<Clock>,
+    /// The machine's clocks after the last recorded step.
+    pub end: Option<Clock>,
     /// The machine's clocks when the files were written.
     pub clock: Clock,
 }

@@ -15,6 +15,10 @@ pub struct Settings {
     pub work: PathBuf,
     /// Folder for the traces; absolute.
     pub output: PathBuf,
+    /// Folder of the hook's files; absolute. Perhaps on another disk than the traces.
+    pub hook: PathBuf,
+    /// A name that no other launcher has: launchers of one job, on several machines, share the folders.
+    pub launcher: String,
     /// Folder that gets the device traces under names that TensorBoard's plugin knows, too; absolute.
     pub tensorboard: Option<PathBuf>,
     /// When to record.
@@ -23,6 +27,8 @@ pub struct Settings {
     pub step_on: String,
     /// Which ranks to record; none: all.
     pub ranks: Option<Ranks>,
+    /// Bytes that all traces in the output folder may take; none: any number.
+    pub max_size: Option<u64>,
     /// What to record.
     pub options: Options,
 }

@@ -1,16 +1,37 @@
 """`profile`: what `etlink record` does, for a part of a script. Prints nothing."""
 
+import gc
 import os
+import socket
 import sys
 
-from . import hook, steps
-from .manifest import recorded_files, update
+from . import files, hook, manifest, steps
+from .guard import attempt, describe, guarded
+from .process import rank_and_world
 from .report import Report
 from .session import Session
+from .window import is_profiled
 
-OPTIONS = {"record_shapes": False, "with_stack": False, "profile_memory": False, "with_flops": False, "cuda_sync_events": True, "gzip": False}
-SCHEDULE = {"skip_first": (0, 0), "wait": (0, 0), "warmup": (0, 0), "active": (1, 1), "repeat": (1, 0), "skip_first_wait": (0, None)}
+OPTIONS = {
+    "record_shapes": False,
+    "with_stack": False,
+    "profile_memory": False,
+    "with_flops": False,
+    "cuda_sync_events": True,
+    "gzip": False,
+}
+SCHEDULE = {
+    "skip_first": (0, 0),
+    "wait": (0, 0),
+    "warmup": (0, 0),
+    "active": (1, 1),
+    "repeat": (1, 0),
+    "skip_first_wait": (0, None),
+}
 """Arguments of the schedule: what goes without saying, and the least."""
+
+OPEN = []
+"""The `profile` that records in this process, if there is one."""
 
 
 class profile:
@@ -22,13 +43,17 @@ class profile:
     ranks: ranks to record, such as [0, 8], or None for all
     tensorboard: folder that gets the device traces under names that TensorBoard's plugin knows, too
     force: replace the traces that an earlier recording left of this rank
+    max_size: bytes that the traces in the folder may take, or None
     and record_shapes, with_stack, profile_memory, with_flops, cuda_sync_events, gzip.
 
-    Under `etlink record` that command decides, and this does nothing.
+    Raises for wrong arguments (TypeError, ValueError) and where a recording is there already
+    (FileExistsError). Whatever else goes wrong is in `notes`, and the program goes on without a recording.
+    Under `etlink record` that command decides, and this does nothing; so does one inside of another.
     """
 
-    def __init__(self, output, step_on=None, ranks=None, tensorboard=None, force=False, **options):
-        self.force, self.session, self.undo, self.patches = force, None, [], None
+    def __init__(self, output, step_on=None, ranks=None, tensorboard=None, force=False, max_size=None, **options):
+        self.force, self.session, self.undo, self.early_notes = force, None, [], []
+        self.held, self.patches = None, None
         schedule = {name: int(options.pop(name, usual)) for name, (usual, _) in SCHEDULE.items()}
         for name, (_, least) in SCHEDULE.items():
             if least is not None and schedule[name] < least:
@@ -39,58 +64,132 @@ class profile:
         self.settings = {
             "work": os.path.join(os.path.abspath(output), ".etlink"),
             "output": os.path.abspath(output),
+            "launcher": attempt(socket.gethostname) or "local",
+            "hook": None,
             "schedule": schedule,
             "step_on": step_on,
             "ranks": None if ranks is None else [[int(rank), int(rank)] for rank in ranks],
             "tensorboard": tensorboard and os.path.abspath(tensorboard),
+            "max_size": None if max_size is None else int(max_size),
             "options": chosen,
         }
 
     @property
     def notes(self):
         """What kept this process from being recorded; empty if nothing did."""
-        return [] if self.session is None else list(self.session.report.content["notes"])
+        noted = [] if self.session is None else self.session.report.content["notes"]
+        return self.early_notes + list(noted)
+
+    def fail(self, why):
+        """Ends the recording. Never raises."""
+        self.early_notes.append(why)
+        if self.session is not None:
+            self.session.off = True
+            attempt(self.session.close)
 
     def __enter__(self):
-        if hook.ACTIVE:
-            return self
+        self.begin()
+        old = self.old_files()
+        if old and not self.force:
+            self.give_up()
+            raise FileExistsError(
+                "{} is there already; choose another folder, or use force=True to replace "
+                "the recording".format(old[0])
+            )
+        self.start(old)
+        return self
+
+    @guarded
+    def begin(self):
+        if hook.is_recorded_by_command():
+            return
+        if OPEN:
+            self.fail("another `profile` records already: this one does nothing")
+            return
         import torch
 
+        if is_profiled(torch) or has_prepared_profiler(torch):
+            self.fail("a profiler of the program records already: this one does nothing")
+            return
         for folder in (self.settings["work"], self.settings["tensorboard"]):
             if folder:
                 os.makedirs(folder, exist_ok=True)
-        self.session = Session(torch, self.settings, Report(self.settings["work"], hook.versions(torch)))
-        self.make_room(self.session.rank()[0])
-        self.undo = hook.watch_profilers(torch, self.session)
-        os.register_at_fork(after_in_child=self.session.forked)
+        running = os.path.join(self.settings["work"], "running")
+        self.held = attempt(files.hold_shared, running)
+        self.session = Session(torch, self.settings, Report(self.settings, hook.versions(torch)))
+
+    @guarded
+    def old_files(self):
+        """What an earlier recording left of this rank."""
+        if self.session is None or self.session.closed:
+            return []
+        rank = rank_and_world(self.session.torch)[0]
+        return files.recorded_files(self.settings["output"], rank)
+
+    @guarded
+    def give_up(self):
+        if self.session is not None:
+            self.remove_report()
+            self.session = None
+
+    def remove_report(self):
+        held, self.held = self.held, None
+        self.session.report.remove(held)
+        if held is not None:
+            attempt(os.close, held)
+
+    @guarded
+    def start(self, old):
+        session = self.session
+        if session is None or session.closed:
+            return
+        self.list_old(old or [])
+        OPEN.append(self)
+        self.undo = hook.watch_profilers(session.torch, session)
+        os.register_at_fork(after_in_child=session.forked)
         if self.settings["step_on"] is not None:
-            self.patches = steps.count(torch, self.session, None, self.settings["step_on"])
-        self.session.begin()
-        return self
+            self.patches = steps.count(session.torch, session, None, self.settings["step_on"])
+        session.begin()
 
-    def make_room(self, rank):
-        """Nothing is overwritten unasked."""
-        old = recorded_files(self.settings["output"], rank)
-        if old and not self.force:
-            self.session.report.remove()
-            raise FileExistsError("{} is there already; choose another folder, or use force=True to replace the recording".format(old[0]))
-        for path in old:
-            os.remove(path)
+    def list_old(self, old):
+        """Names the files that the first new trace of this rank replaces."""
+        self.settings["old"] = [os.path.relpath(path, self.settings["output"]) for path in old]
 
+    @guarded
     def step(self):
         """The end of a step."""
         if self.session is not None and self.settings["step_on"] is None:
             self.session.step()
 
     def __exit__(self, *_):
-        if self.session is None or os.getpid() != self.session.report.pid:
+        self.end()
+
+    @guarded
+    def end(self):
+        if self in OPEN:
+            OPEN.remove(self)
+        session = self.session
+        if session is None or os.getpid() != session.report.pid:
             return
-        self.session.leave()
-        self.session.close()
+        session.leave()
+        session.close()
         if self.patches is not None:
-            self.patches.undo()
+            attempt(self.patches.undo)
         for owner, name, original in self.undo:
-            setattr(owner, name, original)
-        self.session.tell_end()
-        update(self.settings, self.session.process(), sys.argv)
-        self.session.report.remove()
+            attempt(setattr, owner, name, original)
+        session.note_end()
+        try:
+            session.complete()
+            manifest.update(self.settings, session.process(), sys.argv)
+        except Exception as error:
+            self.early_notes.append(describe(error))
+        self.remove_report()
+
+
+def has_prepared_profiler(torch):
+    """Whether a profiler of the program is in its warmup: Kineto knows one at a time."""
+    kind = torch.autograd.profiler.profile
+    for found in gc.get_objects():
+        if type(found) is kind and found.entered and found.kineto_results is None:
+            return True
+    return False

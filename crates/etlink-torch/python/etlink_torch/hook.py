@@ -4,30 +4,45 @@ import atexit
 import functools
 import json
 import os
+import sys
 
-from . import steps
+from . import files, manifest, steps
+from .guard import attempt, describe, silent
 from .report import Report
 from .session import Session
 from .window import OWN
 
 ACTIVE = []
 """The session of `etlink record` in this process, if there is one."""
+PRIVATE = "_etlink_hook"
+"""The name under which `sitecustomize` loads this package."""
+HELD = []
+"""Descriptors whose locks say that this process still needs the work folder."""
 
 
 def install(torch, after_import):
     """Starts counting; what goes wrong is reported."""
     settings = json.loads(os.environ["ETLINK_RECORD"])
-    report = Report(settings["work"], versions(torch))
+    report = Report(settings, versions(torch))
     try:
+        # before what may fail: the folder stays as long as this process needs it
+        held = attempt(files.hold_shared, os.path.join(settings["work"], "running"))
+        HELD.append(held)
         session = Session(torch, settings, report)
         steps.count(torch, session, after_import, settings["step_on"])
         watch_profilers(torch, session)
-        atexit.register(session.leave)
+        atexit.register(leave, session)
         os.register_at_fork(after_in_child=session.forked)
         leave_first(session)
         ACTIVE.append(session)
     except Exception as error:
-        report.note("{}: {}".format(type(error).__name__, error))
+        report.note(describe(error))
+
+
+def is_recorded_by_command():
+    """Whether `etlink record` records this process; it has the hook under a private name."""
+    others = sys.modules.get(PRIVATE + ".hook")
+    return bool(ACTIVE or getattr(others, "ACTIVE", None))
 
 
 def versions(torch):
@@ -35,14 +50,30 @@ def versions(torch):
     return {"torch": str(torch.__version__), "device": device}
 
 
+@silent
+def leave(session):
+    """The process ends; its launcher may have ended before it, and so writes the manifest no more."""
+    session.leave()
+    settings = session.settings
+    if os.getpid() != session.report.pid:
+        return
+    if not os.path.exists(os.path.join(settings["hook"], "ended")):
+        return
+    if session.made:
+        session.note_end()
+        attempt(session.complete)
+        attempt(manifest.update, settings, session.process(), sys.argv)
+    session.report.remove(HELD[0])
+
+
 def leave_first(session):
     """`os._exit` skips all that Python does at exit."""
-    leave = os._exit
+    original = os._exit
 
-    @functools.wraps(leave)
+    @functools.wraps(original)
     def wrapper(status):
-        session.leave()
-        leave(status)
+        leave(session)
+        original(status)
 
     os._exit = wrapper
 

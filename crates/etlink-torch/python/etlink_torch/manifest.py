@@ -1,75 +1,75 @@
-"""`etlink.json` for recordings without a launcher: each rank adds itself when it ends."""
+"""`etlink.json`, written by the processes themselves: of recordings without a launcher, and of one that has ended."""
 
-import contextlib
-import glob
 import json
 import os
 
 from . import __version__
-
-
-def recorded_files(folder, rank):
-    """The files that a recording has left of a rank."""
-    names = ["{}_{}.json{}".format(kind, rank, packed) for kind in ("torch_et", "kineto_trace") for packed in ("", ".gz")]
-    places = [folder, *sorted(glob.glob(os.path.join(glob.escape(folder), "cycle_*")))]
-    return [path for place in places for path in (os.path.join(place, name) for name in names) if os.path.exists(path)]
-
-
-@contextlib.contextmanager
-def alone(folder):
-    """One process at a time."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
+from .files import locked, write_whole
 
 
 def update(settings, process, command):
     """Adds a process that has ended, in the place of an earlier one of its rank."""
     path = os.path.join(settings["output"], "etlink.json")
-    with alone(settings["output"]):
-        ranks = [rank for rank in read(path) if rank.get("rank") is None or rank["rank"] != process["rank"]]
+    with locked(settings["work"]):
+        manifest = read(path)
+        ranks = [rank for rank in manifest.get("ranks", []) if is_other(rank, process)]
         ranks.append(process)
         ranks.sort(key=lambda rank: (rank["rank"] is None, rank["rank"], rank["pid"]))
-        manifest = {
-            "etlink": __version__,
-            "command": list(command),
-            "ended": None,
-            "schedule": settings["schedule"],
-            "step_on": settings["step_on"] or "prof.step()",
-            "asked_ranks": settings["ranks"],
-            "options": settings["options"],
-            "ranks": ranks,
-            "notes": notes(ranks),
-        }
-        temporary = os.path.join(settings["work"], "{}.manifest".format(process["pid"]))
-        with open(temporary, "w") as file:
-            json.dump(manifest, file, indent=2)
-            file.write("\n")
-        os.replace(temporary, path)
+        if settings["hook"]:
+            manifest.update(ranks=ranks, notes=with_notes(manifest.get("notes", []), process))
+        else:
+            manifest = own_manifest(settings, ranks, command)
+        write_whole(path, json.dumps(manifest, indent=2) + "\n")
+
+
+def is_other(rank, process):
+    if rank.get("launcher") == process["launcher"] and rank["pid"] == process["pid"]:
+        return False
+    return rank.get("rank") is None or rank["rank"] != process["rank"]
+
+
+def own_manifest(settings, ranks, command):
+    return {
+        "etlink": __version__,
+        "command": list(command),
+        "ended": None,
+        "schedule": settings["schedule"],
+        "step_on": settings["step_on"] or "prof.step()",
+        "asked_ranks": settings["ranks"],
+        "options": settings["options"],
+        "ranks": ranks,
+        "notes": list(dict.fromkeys(note for rank in ranks for note in notes(rank))),
+    }
+
+
+def with_notes(earlier, process):
+    """What the launcher noted, but that this process was still running."""
+    running = "process {} runs on".format(process["pid"])
+    kept = [note for note in earlier if running not in note]
+    return list(dict.fromkeys(kept + notes(process)))
 
 
 def read(path):
     try:
         with open(path) as file:
-            return json.load(file)["ranks"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+            manifest = json.load(file)
+        return manifest if isinstance(manifest.get("ranks"), list) else {}
+    except (OSError, ValueError, AttributeError):
+        return {}
 
 
-def notes(ranks):
-    """What is missing or odd, each once."""
-    found = []
-    for rank in ranks:
-        name = "process {}".format(rank["pid"]) if rank["rank"] is None else "rank {}".format(rank["rank"])
-        found += ["{}: {}".format(name, note) for note in rank["notes"]]
-        found += ["PyTorch {} lacks {}: recorded without".format(rank["torch"], feature) for feature in rank["lacks"]]
-        found += ["{}: the recording ended in step {}, which is recorded as far as it went".format(name, cycle["last_step"]) for cycle in rank["cycles"] if not cycle["whole"]]
-    return list(dict.fromkeys(found))
+def notes(rank):
+    """What is missing or odd."""
+    known = rank["rank"] is not None
+    name = "rank {}".format(rank["rank"]) if known else "process {}".format(rank["pid"])
+    found = ["{}: {}".format(name, note) for note in rank["notes"]]
+    for feature in rank["lacks"]:
+        found.append("PyTorch {} lacks {}: recorded without".format(rank["torch"], feature))
+    for cycle in rank["cycles"]:
+        if not cycle["whole"]:
+            found.append(
+                "{}: the recording ended in step {}, which is recorded as far as it went".format(
+                    name, cycle["last_step"]
+                )
+            )
+    return found

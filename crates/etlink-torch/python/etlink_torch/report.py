@@ -1,92 +1,142 @@
-"""What the process tells the launcher: one JSON file, rewritten when something happens, and the number of steps."""
+"""What the process reports to the launcher: one JSON file, rewritten when something happens, and the number of steps.
+
+Nothing here raises: a report that cannot be written must not hurt the program. Its notes then go to a
+file that has its place on the disk from the start.
+"""
 
 import json
 import os
 import platform
 import socket
 
+from .files import remove_folder, write_whole
+from .guard import attempt, silent
+from .process import local_world
+
+NOTE_BYTES = 1000
+
 
 class Report:
-    """The files `<pid>.json` and `<pid>.steps` in the launcher's folder."""
+    """Files `<key>.json` and `<key>.steps` in the work folder; `key` is unique among all processes that write there."""
 
-    def __init__(self, folder, versions):
-        self.pid, self.folder = os.getpid(), folder
+    def __init__(self, settings, versions):
+        self.pid, self.folder = os.getpid(), settings["work"]
+        self.key = "{}.{}".format(settings["launcher"], self.pid)
+        self.counter, self.spare = None, None
         self.content = {
             "pid": self.pid,
-            "host": socket.gethostname(),
-            "python": platform.python_version(),
+            "host": attempt(socket.gethostname) or "",
+            "launcher": settings["launcher"],
+            "python": attempt(platform.python_version) or "",
             "torch": versions["torch"],
             "device": versions["device"],
             "rank": None,
             "world": None,
+            "local_world": attempt(local_world),
             "excluded": False,
+            "duplicate": False,
             "cycles": [],
             "lacks": [],
             "notes": [],
+            "step_times": None,
         }
-        self.counter = os.open(self.path("steps"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        if settings["hook"]:
+            attempt(self.reserve, settings["hook"])
+        attempt(self.open_counter)
         self.write()
 
+    def reserve(self, hook):
+        """Room for a note, on another disk perhaps than the traces."""
+        path = os.path.join(hook, "{}.note".format(self.pid))
+        self.spare = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.pwrite(self.spare, b" " * NOTE_BYTES, 0)
+
+    def open_counter(self):
+        self.counter = os.open(self.path("steps"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+
     def path(self, ending):
-        return os.path.join(self.folder, "{}.{}".format(self.pid, ending))
+        return os.path.join(self.folder, "{}.{}".format(self.key, ending))
 
     def steps(self, number):
-        os.pwrite(self.counter, b"%d" % number, 0)
+        if self.counter is None:
+            return
+        try:
+            os.pwrite(self.counter, b"%d" % number, 0)
+        except Exception:
+            self.counter = None
 
     def note(self, text):
-        if text not in self.content["notes"]:
-            self.content["notes"].append(text)
-            self.write()
+        try:
+            if text not in self.content["notes"]:
+                self.content["notes"].append(text)
+            if not self.write() and self.spare is not None:
+                os.pwrite(self.spare, text.encode("utf-8", "replace")[:NOTE_BYTES], 0)
+        except Exception:
+            pass
 
+    @silent
     def lacks(self, feature):
         if feature not in self.content["lacks"]:
             self.content["lacks"].append(feature)
 
     def write(self):
-        temporary = self.path("json.new")
-        with open(temporary, "w") as file:
-            json.dump(self.content, file)
-        os.replace(temporary, self.path("json"))
+        """Whether it is written; tried twice."""
+        for _ in range(2):
+            try:
+                write_whole(self.path("json"), json.dumps(self.content))
+                return True
+            except Exception:
+                continue
+        return False
 
-    def remove(self):
-        """Leaves nothing behind but what others still need."""
-        os.close(self.counter)
-        paths = [self.path("json"), self.path("steps")]
-        claim = os.path.join(self.folder, "rank_{}".format(self.content["rank"]))
-        if os.path.exists(claim):
-            with open(claim) as file:
-                paths += [claim] if file.read() == str(self.pid) else []
-        for path in paths:
-            os.remove(path)
-        try:
-            os.rmdir(self.folder)
-        except OSError:
-            pass
+    def remove(self, held=None):
+        """Leaves nothing behind but what others still need; `held` is a lock that keeps the folder."""
+        counter, self.counter = self.counter, None
+        if counter is not None:
+            attempt(os.close, counter)
+        claims = attempt(self.claims) or []
+        for path in (self.path("json"), self.path("steps"), *claims):
+            attempt(os.remove, path)
+        attempt(remove_folder, self.folder, held)
+
+    def claims(self):
+        path = os.path.join(self.folder, "rank_{}".format(self.content["rank"]))
+        return [path] if attempt(self.holder, path) == self.key else []
+
+    @staticmethod
+    def holder(path):
+        with open(path) as file:
+            return file.read()
 
     def claim(self, rank):
-        """None if the rank is this process's alone, else the process that has it."""
+        """None if the rank is this process's alone, else the process that has it, as (key, whether it lives)."""
         path = os.path.join(self.folder, "rank_{}".format(rank))
         try:
             with open(path, "x") as file:
-                file.write(str(self.pid))
+                file.write(self.key)
             return None
         except FileExistsError:
-            with open(path) as file:
-                holder = file.read()
-            if not self.died_in_vain(holder):
-                return holder or "?"
+            holder = self.holder(path)
+            lives = self.lives(holder)
+            if lives or self.has_recorded(holder):
+                return holder or "?", lives
             # launchers start ranks again
-            with open(path, "w") as file:
-                file.write(str(self.pid))
+            write_whole(path, self.key)
             return None
 
-    def died_in_vain(self, pid):
-        """Whether the process is gone and left no trace."""
+    def lives(self, holder):
+        """Whether a process still runs; one of another launcher, perhaps on another machine, does."""
+        launcher, _, pid = holder.rpartition(".")
+        if launcher != self.content["launcher"]:
+            return True
         try:
             os.kill(int(pid), 0)
-            return False
+            return True
         except ProcessLookupError:
-            with open(os.path.join(self.folder, "{}.json".format(pid))) as file:
-                return not json.load(file)["cycles"]
-        except (OSError, ValueError):
             return False
+        except (OSError, ValueError):
+            return True
+
+    def has_recorded(self, holder):
+        with open(os.path.join(self.folder, "{}.json".format(holder))) as file:
+            return bool(json.load(file)["cycles"])

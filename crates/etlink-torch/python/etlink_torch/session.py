@@ -1,26 +1,17 @@
 """Records this process by the schedule. Whatever goes wrong here is reported and never reaches the program."""
 
-import functools
 import os
-import signal
 import threading
 
-from . import steps
-from .window import Window, clock, publish, show
+from . import files, steps
+from .guard import attempt, describe, guarded, silent
+from .process import clock, end_without_destructors, rank_and_world
+from .signals import Termination, deferred
+from .timing import StepTimes
+from .window import Window, is_profiled
 
-
-def guarded(method):
-    """An error ends the recording, not the program."""
-
-    @functools.wraps(method)
-    def call(self, *arguments):
-        try:
-            return method(self, *arguments)
-        except Exception as error:
-            self.fail("{}: {}".format(type(error).__name__, error))
-            return None
-
-    return call
+NEAR_FULL = 0.8
+"""The part of `max_size` from which on a note says that it is near."""
 
 
 class Session:
@@ -29,17 +20,24 @@ class Session:
         self.made, self.window, self.cycle = 0, None, 0
         self.begun, self.off, self.closed, self.thread = False, False, False, None
         self.found = True
+        self.times, self.termination, self.has_profiled = StepTimes(), None, False
+        # at the end of the process another thread may be saving a cycle
+        self.saving = threading.RLock()
 
+    @silent
     def recordable(self):
         """Not in a forked child and not in a worker of a DataLoader."""
         return os.getpid() == self.report.pid and self.torch.utils.data.get_worker_info() is None
 
+    @guarded
     def begin(self):
         """Before the first step; further calls do nothing."""
         if not self.begun and not self.closed and self.recordable():
             self.begun = True
             self.enter(0)
+            self.times.start()
 
+    @guarded
     def step(self):
         """At the end of each step."""
         if self.closed or os.getpid() != self.report.pid:
@@ -48,132 +46,232 @@ class Session:
             self.thread = threading.get_ident()
         if threading.get_ident() != self.thread:
             return
-        self.made += 1
-        self.report.steps(self.made)
+        self.count()
         if not self.off:
             self.advance()
+        self.times.start()
 
-    @guarded
+    def count(self):
+        step = self.made
+        self.made += 1
+        is_recorded = self.window is not None and self.window.is_recorded(step)
+        self.times.end(step == 0, is_recorded, self.window is None)
+        self.report.steps(self.made)
+
     def advance(self):
         if self.window is not None:
             if steps.action(self.settings["schedule"], self.made - 1) == steps.RECORD_AND_SAVE:
                 self.finish()
+            elif self.is_too_large(self.window):
+                self.fail("the cycle grew over --max-size: it is given up")
             else:
                 self.window.step()
         if self.window is None:
             self.enter(self.made)
 
-    @guarded
     def enter(self, step):
         """Begins a cycle if `step` is its first."""
-        if self.off or steps.action(self.settings["schedule"], step) == steps.NONE or not self.take_rank():
+        if self.off or steps.action(self.settings["schedule"], step) == steps.NONE:
             return
-        with_handler = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if not self.take_rank() or self.is_full():
+            return
+        if is_profiled(self.torch):
+            self.fail("a profiler of the program records: it is left alone from there on")
+            return
         self.window = Window(self.torch, self.settings, self.report, step)
-        if with_handler and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self.terminated)
+        self.has_profiled = True
+        self.window.open()
+        self.termination = Termination(self.leave, self.window.is_closable_here)
+        self.termination.install()
+
+    def is_full(self):
+        """Whether one more cycle like the last would be more than `--max-size`."""
+        limit = self.settings["max_size"]
+        if limit is None:
+            return False
+        total = files.bytes_recorded(self.settings["output"])
+        cycles = max(self.cycle, 1)
+        if total + (total // cycles if self.cycle else 0) > limit:
+            self.off = True
+            self.report.note(
+                "recording ended after {} cycles: the traces take {} bytes, one more cycle would "
+                "exceed --max-size".format(self.cycle, total)
+            )
+            return True
+        if total > NEAR_FULL * limit:
+            self.report.note("the traces take {} of the {} bytes of --max-size".format(total, limit))
+        return False
+
+    def is_too_large(self, window):
+        limit = self.settings["max_size"]
+        if limit is None or not os.path.exists(window.host):
+            return False
+        return files.bytes_recorded(self.settings["output"]) + os.path.getsize(window.host) > limit
 
     def take_rank(self):
         """Learns the rank when it is first needed: it may not be known before."""
         content = self.report.content
         if content["rank"] is not None:
             return True
-        rank, world = self.rank()
+        rank, world = rank_and_world(self.torch)
+        content["rank"], content["world"] = rank, world
         chosen = self.settings["ranks"]
         if chosen is not None and not any(first <= rank <= last for first, last in chosen):
-            content["rank"], content["world"], content["excluded"], self.off = rank, world, True, True
+            content["excluded"], self.off = True, True
             self.report.write()
             return False
         holder = self.report.claim(rank)
         if holder is not None:
-            self.fail("rank {} is process {} already; of two processes with one rank only the first is recorded: set RANK in each".format(rank, holder))
+            self.leave_to(rank, *holder)
             return False
-        content["rank"], content["world"] = rank, world
         self.report.write()
         return True
 
-    def rank(self):
-        distributed = self.torch.distributed
-        if distributed.is_available() and distributed.is_initialized():
-            return distributed.get_rank(), distributed.get_world_size()
-        world = os.environ.get("WORLD_SIZE", "")
-        for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK"):
-            if os.environ.get(name, "").isdigit():
-                return int(os.environ[name]), int(world) if world.isdigit() else None
-        return 0, None
+    def leave_to(self, rank, holder, lives):
+        """The rank is another process's: an earlier one that has ended is no mistake."""
+        self.off = True
+        process = holder.rpartition(".")[2]
+        if not lives:
+            self.report.note("rank {} was recorded before, by process {}".format(rank, process))
+            return
+        self.report.content["duplicate"] = True
+        self.report.note(
+            "rank {} is process {} already; of two processes with one rank only the first is "
+            "recorded: set RANK in each".format(rank, process)
+        )
 
     def finish(self):
-        window, self.window = self.window, None
+        """Ends the cycle and puts its files in place; signals wait until that is done."""
+        try:
+            with deferred():
+                why = self.save()
+        finally:
+            # after `deferred`, which puts back the handlers that it has found
+            self.leave_signals()
+        if why is not None:
+            self.fail(why)
+
+    def save(self):
+        """Why the cycle is lost, or None."""
+        with self.saving:
+            window = self.window
+            try:
+                if window is not None:
+                    self.keep(window)
+                return None
+            except Exception as error:
+                self.off = True
+                attempt(window.abandon)
+                return describe(error)
+            finally:
+                self.window = None
+
+    def leave_signals(self):
+        termination, self.termination = self.termination, None
+        if termination is not None:
+            attempt(termination.uninstall)
+
+    def keep(self, window):
         recorded = window.close()
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == self.terminated:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if recorded is None:
             window.discard()
             return
         rank = self.report.content["rank"]
-        ending = "json.gz" if self.settings["options"]["gzip"] else "json"
         folder = "cycle_{}".format(self.cycle) if self.cycle else ""
-        place = os.path.join(self.settings["output"], folder)
-        os.makedirs(place, exist_ok=True)
-        names = {kind: os.path.join(folder, "{}_{}.{}".format(kind, rank, ending)) for kind in ("torch_et", "kineto_trace")}
-        for source, name in zip((window.host, window.device), names.values()):
-            publish(source, os.path.join(self.settings["output"], name), self.settings["options"]["gzip"])
-        if self.settings["tensorboard"]:
-            show(os.path.join(self.settings["output"], names["kineto_trace"]), self.settings["tensorboard"], rank)
-        self.report.content["cycles"].append(
-            {"first_step": recorded[0], "last_step": recorded[1], "whole": self.made > recorded[1], "host_trace": names["torch_et"], "device_trace": names["kineto_trace"], "clock": clock()}
-        )
+        names = [os.path.join(folder, "{}_{}.json".format(kind, rank)) for kind in files.KINDS]
+        files.publish(self.settings, list(zip((window.host, window.device), names)))
         self.cycle += 1
+        self.report.content["cycles"].append(
+            {
+                "first_step": recorded[0],
+                "last_step": recorded[1],
+                "whole": self.made > recorded[1],
+                "host_trace": names[0],
+                "device_trace": names[1],
+                "begin": window.begin,
+                "end": window.end,
+                "clock": clock(),
+            }
+        )
+        self.report.content["step_times"] = attempt(self.times.summary)
         self.report.write()
 
     @guarded
     def leave(self):
         """The process ends."""
-        if self.window is not None and os.getpid() == self.report.pid:
+        if os.getpid() != self.report.pid:
+            return
+        if self.window is not None:
             self.finish()
+        content = self.report.content
+        if self.made and content["rank"] is None and not self.closed:
+            content["rank"], content["world"] = rank_and_world(self.torch)
+        content["step_times"] = self.times.summary()
+        if self.made:
+            self.report.write()
 
     def close(self):
         """Nothing counts any more."""
         self.off, self.closed = True, True
 
-    def tell_end(self):
+    @guarded
+    def note_end(self):
         """Whose steps these were, and why there is no trace, where nothing else kept it from being made."""
         content, schedule = self.report.content, self.settings["schedule"]
         if content["rank"] is None:
-            content["rank"], content["world"] = self.rank()
+            content["rank"], content["world"] = rank_and_world(self.torch)
         if content["cycles"] or content["notes"] or content["excluded"]:
             return
-        first = schedule["skip_first"] + schedule["warmup"] + (0 if schedule["skip_first_wait"] else schedule["wait"])
+        first = schedule["skip_first"] + schedule["warmup"]
+        first += 0 if schedule["skip_first_wait"] else schedule["wait"]
         plural = "" if self.made == 1 else "s"
-        self.report.note("nothing is recorded: the program made {} step{}, recording starts at step {} (they count from 0)".format(self.made, plural, first))
+        self.report.note(
+            "nothing is recorded: the program made {} step{}, recording starts at step {} "
+            "(they count from 0)".format(self.made, plural, first)
+        )
+
+    def complete(self):
+        """What the launcher does otherwise: traces are packed, shown in TensorBoard, and replace old ones."""
+        output, cycles = self.settings["output"], self.report.content["cycles"]
+        if self.settings["options"]["gzip"]:
+            for cycle in cycles:
+                for kind in ("host_trace", "device_trace"):
+                    cycle[kind] = files.packed_name(output, cycle[kind])
+        if self.settings["tensorboard"]:
+            for cycle in cycles:
+                trace = os.path.join(output, cycle["device_trace"])
+                files.show(trace, self.settings["tensorboard"], self.report.content["rank"])
+        names = [cycle[kind] for cycle in cycles for kind in ("host_trace", "device_trace")]
+        if names:
+            for name in set(self.settings.get("old", [])).difference(names):
+                attempt(os.remove, os.path.join(output, name))
 
     def process(self):
         """What the manifest says of this process."""
         return dict(self.report.content, steps=self.made, lost=False)
 
+    @silent
     def forked(self):
         """In a forked child, such as a worker of a DataLoader: the observer would write into the parent's file."""
         self.off = True
+        if self.termination is not None:
+            attempt(self.termination.forked)
         if self.window is not None:
-            self.window.detach()
+            attempt(self.window.detach)
+        if self.has_profiled:
+            end_without_destructors()
 
-    def terminated(self, number, frame):
-        self.leave()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
+    @guarded
     def foreign(self):
         """The program makes a profiler of its own: there can be only one."""
         if not self.off and os.getpid() == self.report.pid:
             self.fail("the program uses the profiler itself: it is left alone from there on")
 
     def fail(self, why):
+        """Ends the recording. Never raises."""
         self.off = True
         window, self.window = self.window, None
-        try:
-            if window is not None:
-                window.close()
-                window.discard()
-        except Exception:
-            pass
-        self.report.note(why)
+        attempt(self.leave_signals)
+        if window is not None:
+            attempt(window.abandon)
+        attempt(self.report.note, why)

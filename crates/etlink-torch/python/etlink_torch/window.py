@@ -1,13 +1,12 @@
 """One cycle of the schedule: profiler and execution trace observer over exactly the same steps, and the two files."""
 
 import contextlib
-import gzip
 import os
-import shutil
-import socket
-import time
+import threading
 
 from . import steps
+from .guard import attempt
+from .process import clock
 
 OWN = {"making": False}
 """Whether a profiler that is being made is ours."""
@@ -15,11 +14,11 @@ OWN = {"making": False}
 
 @contextlib.contextmanager
 def own():
-    OWN["making"] = True
+    before, OWN["making"] = OWN["making"], True
     try:
         yield
     finally:
-        OWN["making"] = False
+        OWN["making"] = before
 
 
 def activities(torch):
@@ -32,33 +31,49 @@ def activities(torch):
     return chosen
 
 
-def experimental(torch, options, report):
-    """Settings that not every PyTorch has; those that this one lacks are reported."""
+def experimental(torch, options):
+    """Settings that not every PyTorch has, and the names of those that this one lacks."""
     config = torch._C._profiler._ExperimentalConfig
     wanted = {"profile_all_threads": True}
     if options["cuda_sync_events"]:
         wanted["enable_cuda_sync_events"] = True
-    chosen = {}
+    chosen, lacking = {}, []
     for name, value in wanted.items():
         try:
             config(**{name: value})
             chosen[name] = value
         except TypeError:
-            report.lacks(name)
-    return config(**chosen)
+            lacking.append(name)
+    return config(**chosen), lacking
+
+
+def is_profiled(torch):
+    """Whether a profiler records in this process: a second one ends in a fault of the C++ code."""
+    enabled = getattr(torch.autograd, "_profiler_enabled", None)
+    flag = getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
+    return bool(flag or (enabled is not None and enabled()))
 
 
 def profiler_class(torch):
     class Observed(torch.profiler.profile):
         """As `profile(execution_trace_observer=…)`, which PyTorch has from 2.3 on: the observer starts before Kineto and stops before it."""
 
+        etlink_running = False
+
         def start_trace(self):
             self.etlink_observer.start()
             super().start_trace()
+            self.etlink_running = True
 
         def stop_trace(self):
-            self.etlink_observer.stop()
-            super().stop_trace()
+            # to stop what does not run ends in a fault of the C++ code
+            if not self.etlink_running and not is_profiled(torch):
+                return
+            self.etlink_running = False
+            try:
+                self.etlink_observer.stop()
+            finally:
+                super().stop_trace()
 
     return Observed
 
@@ -68,25 +83,40 @@ class Window:
 
     def __init__(self, torch, settings, report, first):
         self.torch, self.settings, self.report = torch, settings, report
-        self.first, self.next, self.saved = first, first, False
+        self.first, self.next, self.saved, self.error = first, first, False, None
+        self.begin, self.end = None, None
+        self.thread, self.is_global = threading.get_ident(), False
+        self.observer, self.profiler, self.registered = None, None, False
         self.host, self.device = report.path("host.json"), report.path("device.json")
-        self.action_map = {name: getattr(torch.profiler.ProfilerAction, name) for name in (steps.NONE, steps.WARMUP, steps.RECORD, steps.RECORD_AND_SAVE)}
+        kinds = (steps.NONE, steps.WARMUP, steps.RECORD, steps.RECORD_AND_SAVE)
+        self.action_map = {name: getattr(torch.profiler.ProfilerAction, name) for name in kinds}
+
+    def open(self):
         with own():
-            self.observer = torch.profiler.ExecutionTraceObserver()
+            self.observer = self.torch.profiler.ExecutionTraceObserver()
+            self.registered = True
             self.observer.register_callback(self.host)
             self.profiler = self.make()
+            self.look_at_clock()
             self.profiler.start()
 
     def action(self, step):
         return self.action_map[steps.action(self.settings["schedule"], step)]
 
+    def is_recorded(self, step):
+        return steps.action(self.settings["schedule"], step) in (steps.RECORD, steps.RECORD_AND_SAVE)
+
     def make(self):
         options = self.settings["options"]
+        config, lacking = experimental(self.torch, options)
+        for name in lacking:
+            self.report.lacks(name)
+        self.is_global = "profile_all_threads" not in lacking
         profiler = profiler_class(self.torch)(
             activities=activities(self.torch),
             schedule=self.action,
             on_trace_ready=self.ready,
-            experimental_config=experimental(self.torch, options, self.report),
+            experimental_config=config,
             **{name: options[name] for name in ("record_shapes", "profile_memory", "with_stack", "with_flops")},
         )
         profiler.etlink_observer = self.observer
@@ -98,19 +128,56 @@ class Window:
         """Between two steps of the cycle."""
         with own():
             self.next += 1
+            self.look_at_clock()
             self.profiler.step()
 
+    def look_at_clock(self):
+        if self.begin is None and self.is_recorded(self.next):
+            self.begin = clock()
+
     def ready(self, profiler):
-        profiler.export_chrome_trace(self.device)
-        self.saved = True
+        """Called inside of the profiler's `stop`, which has more to do after it."""
+        try:
+            profiler.export_chrome_trace(self.device)
+            self.saved = True
+        except Exception as error:
+            self.error = error
+
+    def is_closable_here(self):
+        """A profiler that is not of all threads is closed by the thread that began it, else the C++ code faults."""
+        return self.is_global or threading.get_ident() == self.thread
 
     def close(self):
         """Ends the cycle; the steps recorded as (first, last), or None if there is no whole pair of traces."""
+        if not self.is_closable_here():
+            raise RuntimeError("the cycle was begun in another thread than the one that ends the process")
+        self.end = clock()
         with own():
             self.profiler.stop()
-        self.observer.unregister_callback()
-        recorded = [step for step in range(self.first, self.next + 1) if steps.action(self.settings["schedule"], step).startswith("RECORD")]
+        self.unregister()
+        if self.error is not None:
+            raise self.error
+        recorded = [step for step in range(self.first, self.next + 1) if self.is_recorded(step)]
         return (recorded[0], recorded[-1]) if self.saved and recorded else None
+
+    def unregister(self):
+        if self.registered:
+            self.registered = False
+            self.observer.unregister_callback()
+
+    def abandon(self):
+        """Ends a cycle in which something went wrong; whatever fails, the rest of it is done."""
+        if self.profiler is not None and self.is_closable_here():
+            # what stops a profiler may be what failed: once more
+            attempt(self.stop) or attempt(self.stop)
+        attempt(self.unregister)
+        attempt(self.discard)
+
+    def stop(self):
+        with own():
+            self.profiler.on_trace_ready = None
+            self.profiler.stop()
+        return True
 
     def detach(self):
         """In a forked child: what this process still has buffered of the host trace goes nowhere. Needs /proc, as Linux has it."""
@@ -118,9 +185,10 @@ class Window:
         if not os.path.isdir(links):
             return
         nowhere = os.open(os.devnull, os.O_WRONLY)
+        host = os.path.realpath(self.host)
         for name in os.listdir(links):
             try:
-                if os.readlink(os.path.join(links, name)) == os.path.realpath(self.host):
+                if os.readlink(os.path.join(links, name)) == host:
                     os.dup2(nowhere, int(name))
             except OSError:
                 continue
@@ -130,29 +198,3 @@ class Window:
         for path in (self.host, self.device):
             if os.path.exists(path):
                 os.remove(path)
-
-
-def publish(source, target, packed):
-    """Moves a finished file to its name; never a half file under that name."""
-    if packed:
-        with open(source, "rb") as plain, gzip.open(source + ".gz", "wb", compresslevel=6) as out:
-            shutil.copyfileobj(plain, out, 1 << 20)
-        os.remove(source)
-        source += ".gz"
-    os.replace(source, target)
-
-
-def show(trace, folder, rank):
-    """The device trace once more, as TensorBoard's plugin looks for it: worker, span (the time), and the ending."""
-    ending = ".pt.trace.json.gz" if trace.endswith(".gz") else ".pt.trace.json"
-    name = "{}_rank{}.{}{}".format(socket.gethostname(), rank, time.time_ns(), ending)
-    target = os.path.join(folder, name)
-    try:
-        os.link(trace, target)
-    except OSError:
-        shutil.copyfile(trace, target)
-
-
-def clock():
-    """The two clocks of this machine at one moment, in ns."""
-    return {"unix_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()}

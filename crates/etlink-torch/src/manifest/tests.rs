@@ -26,7 +26,10 @@ fn manifest() -> Manifest {
         step_on: "optimizer".into(),
         asked_ranks: None,
         options,
+        job: None,
+        tasks: vec![],
         ranks: vec![],
+        missing: vec![],
         notes: vec![],
     }
 }
@@ -209,4 +212,79 @@ fn a_manifest_is_read_back() {
         (Some(3), false)
     );
     assert!(Recorded::read(b"[]").is_err() && Recorded::read(b"{}").is_err());
+}
+
+#[test]
+fn ranks_of_which_nothing_is_heard_are_missed() {
+    let two_of_four = |local_world| {
+        let process = |number| Process {
+            world: Some(4),
+            local_world,
+            ..rank(number, 20, vec![cycle(true)])
+        };
+        let processes = vec![process(2), process(3)];
+        let manifest = manifest().with(processes, true, &BTreeSet::new());
+        manifest.with_missing(true)
+    };
+    let alone = two_of_four(None);
+    assert_eq!(
+        (alone.missing.clone(), alone.is_complete()),
+        (vec![0, 1], false)
+    );
+    assert_eq!(
+        alone.notes,
+        ["rank 0, 1 of 4 is missing: no process of it reported a step"]
+    );
+    // torchrun on two machines: the others are recorded there
+    assert!(two_of_four(Some(2)).is_complete());
+}
+
+#[test]
+fn a_second_program_of_a_rank_is_no_loss_but_a_second_process_is() {
+    let second = |duplicate| Process {
+        pid: 7,
+        duplicate,
+        notes: vec!["why".into()],
+        ..rank(0, 20, vec![])
+    };
+    for duplicate in [false, true] {
+        let processes = vec![rank(0, 20, vec![cycle(true)]), second(duplicate)];
+        let manifest = manifest().with(processes, true, &BTreeSet::new());
+        assert_eq!(manifest.is_complete(), !duplicate);
+    }
+}
+
+#[test]
+fn tasks_of_a_job_join_their_parts() {
+    let part = |number: u32, earlier: Recorded, ended| {
+        let own = Task {
+            task: number,
+            attempt: 0,
+            ended,
+            notes: vec![],
+        };
+        let mut manifest = manifest();
+        manifest.job = Some("slurm 1.0".into());
+        manifest.ended = ended;
+        let process = Process {
+            launcher: format!("L{number}"),
+            pid: 5,
+            world: Some(3),
+            ..rank(number, 20, vec![cycle(true)])
+        };
+        let manifest = manifest.with(vec![process], true, &BTreeSet::new());
+        manifest.joined(earlier, Some(own))
+    };
+    let first = part(1, Recorded::default(), Ended::ExitCode(3));
+    let written = serde_json::to_vec(&first).expect("json");
+    let both = part(
+        0,
+        Recorded::read(&written).expect("reads"),
+        Ended::ExitCode(0),
+    );
+    let ranks: Vec<_> = both.ranks.iter().map(|rank| rank.process.rank).collect();
+    assert_eq!(ranks, [Some(0), Some(1)]);
+    assert_eq!((both.tasks.len(), both.ended), (2, Ended::ExitCode(3)));
+    assert!(both.clone().with_missing(false).is_complete());
+    assert_eq!(both.with_missing(true).missing, [2]);
 }

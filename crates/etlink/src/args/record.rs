@@ -1,6 +1,7 @@
 //! What can be typed about recording.
 
 use super::ScheduleOptions;
+use bytesize::ByteSize;
 use clap::{ArgAction, Args as ClapArgs};
 use etlink_torch::Ranks;
 use std::ffi::OsString;
@@ -28,6 +29,9 @@ pub struct Record {
     /// Put the device traces there too, for TensorBoard's profiler plugin: `HOST_rankN.TIME.pt.trace.json`, the time being the span
     #[arg(long, value_name = "DIR")]
     pub tensorboard: Option<PathBuf>,
+    /// Begin no cycle that would make the traces in DIR larger than this, such as 10GiB
+    #[arg(long, value_name = "SIZE")]
+    pub max_size: Option<ByteSize>,
     /// Replace the traces of an earlier recording in the folder
     #[arg(long)]
     pub force: bool,

@@ -1,70 +1,167 @@
-//! The folder of a recording: the traces, the manifest, and what processes report while they run.
+//! The folder of a recording, and the work folder `.etlink` in it: what processes report while they run.
+//!
+//! ```text
+//! lock            held while files of both folders are moved or the manifest is written
+//! running         shared by all launchers and processes that use the work folder
+//! job             the job that these launchers are tasks of; empty for a launcher by itself
+//! L.123.json      report of process 123 of launcher L; .steps, .host.json and .device.json beside it
+//! rank_0          the process that records rank 0
+//! old.json, …     see `earlier`
+//! ```
 
+use super::earlier::{self, Earlier};
+use super::lock::{self, Lock};
+use super::task::JobTask;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
-use etlink_torch::{Manifest, Process};
+use etlink_torch::{Manifest, Process, Recorded};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+
+const WORK: &str = ".etlink";
+const LOCK: &str = "lock";
+const RUNNING: &str = "running";
+const JOB: &str = "job";
 
 /// The folder of a recording.
 pub struct Output {
     /// Absolute: the program may work elsewhere.
     pub path: PathBuf,
-    work: tempfile::TempDir,
-    /// Files of an earlier recording, and where they are until the program runs.
-    old: Vec<(PathBuf, PathBuf)>,
+    work: PathBuf,
+    /// The name of this launcher, which all of its files begin with.
+    launcher: String,
+    /// None while it is tested whether somebody else needs the work folder.
+    running: Option<Lock>,
 }
 
 impl Output {
-    /// Makes the folder and sees that it can be written and has no other recording.
-    pub fn new(path: &Path, force: bool) -> Result<Output> {
+    /// Makes the folder and sees that it can be written, that nobody else records into it, and that
+    /// it has no other recording. `launcher` is a name that no other launcher has.
+    pub fn new(path: &Path, force: bool, launcher: &str, task: Option<&JobTask>) -> Result<Output> {
         let path = made(path)?;
-        let old = recorded(&path)?;
-        if let Some(first) = old.first().filter(|_| !force) {
-            bail!(
-                "{} is there already; choose another folder, or use --force to replace the recording",
-                first.display()
-            );
-        }
-        let work = tempfile::Builder::new()
-            .prefix(".etlink-")
-            .tempdir_in(&path);
-        let work = work.with_context(|| {
+        let work = path.join(WORK);
+        let _lock = lock::exclusive(&work, LOCK).with_context(|| {
             format!(
                 "cannot write in folder {}; -o names another",
                 path.display()
             )
         })?;
-        let old: Vec<_> = old
-            .into_iter()
-            .enumerate()
-            .map(|(at, file)| (file, work.path().join(format!("{at}.old"))))
-            .collect();
-        for (file, aside) in &old {
-            std::fs::rename(file, aside)
-                .with_context(|| format!("cannot replace {}", file.display()))?;
+        let mut output = Output {
+            path,
+            work,
+            launcher: launcher.to_owned(),
+            running: None,
+        };
+        let running = output.work.join(RUNNING);
+        let alone = lock::try_exclusive(&running)
+            .with_context(|| format!("cannot lock {}", running.display()))?;
+        let accepted = if alone.is_some() {
+            output.begin(force, task)
+        } else {
+            output.join(force, task)
+        };
+        if let Err(refused) = accepted {
+            if alone.is_some() {
+                output.remove_work();
+            }
+            return Err(refused);
         }
-        Ok(Output { path, work, old })
+        // nobody comes between: the other lock is held
+        drop(alone);
+        let shared = lock::shared(&running);
+        output.running =
+            Some(shared.with_context(|| format!("cannot lock {}", running.display()))?);
+        Ok(output)
     }
 
-    /// Puts an earlier recording back: there is no new one.
-    pub fn restore(&self) {
-        for (file, aside) in &self.old {
-            // the reason why there is no new one is what the user has to hear
-            drop(std::fs::rename(aside, file));
+    /// The first launcher: what one that was killed has left is put in order.
+    fn begin(&self, force: bool, task: Option<&JobTask>) -> Result<()> {
+        earlier::settle(&self.path, &self.work)?;
+        self.remove_reports("")?;
+        let files = if self.is_of_job(task) {
+            self.refuse_second_run(force, task)?;
+            vec![]
+        } else {
+            earlier::recorded(&self.path)?
+        };
+        if let Some(first) = files.first().filter(|_| !force) {
+            bail!(
+                "{} is there already; choose another folder, or use --force to replace the recording",
+                self.path.join(first).display()
+            );
         }
+        // a manifest without traces says only why there are none
+        if files.iter().any(|file| file != MANIFEST) {
+            earlier::list(&self.work, &files)?;
+        }
+        let job = task.map_or("", |task| &task.job);
+        let path = self.work.join(JOB);
+        std::fs::write(&path, job).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// A further launcher: only tasks of one job share a folder.
+    fn join(&self, force: bool, task: Option<&JobTask>) -> Result<()> {
+        let running = std::fs::read_to_string(self.work.join(JOB)).unwrap_or_default();
+        if task.is_none_or(|task| task.job != running) {
+            bail!(
+                "another recording is being written to {}; choose another folder with -o, or wait for its end",
+                self.path.display()
+            );
+        }
+        self.refuse_second_run(force, task)
+    }
+
+    /// Whether the recording in the folder was begun by other tasks of this job.
+    fn is_of_job(&self, task: Option<&JobTask>) -> bool {
+        let earlier = self.manifest();
+        earlier.is_some_and(|earlier| {
+            earlier.job.is_some() && earlier.job.as_ref() == task.map(|task| &task.job)
+        })
+    }
+
+    /// The same task once more, as by a script that records two programs into one folder.
+    fn refuse_second_run(&self, force: bool, task: Option<&JobTask>) -> Result<()> {
+        let (Some(task), Some(earlier)) = (task, self.manifest()) else {
+            return Ok(());
+        };
+        let is_same = earlier.job.as_ref() == Some(&task.job)
+            && earlier
+                .tasks
+                .iter()
+                .any(|ended| (ended.task, ended.attempt) == (task.task, task.attempt));
+        if is_same && !force {
+            bail!(
+                "task {} of this job has recorded into {} already; choose another folder, or use --force to replace its traces",
+                task.task,
+                self.path.display()
+            );
+        }
+        Ok(())
     }
 
     /// Where processes report.
     pub fn work(&self) -> &Path {
-        self.work.path()
+        &self.work
     }
 
-    /// What they reported, by process id.
-    pub fn processes(&self) -> Result<Vec<Process>> {
-        let reports = self.pids(".json")?;
-        reports.iter().map(|pid| self.process(*pid)).collect()
+    /// Waits until the files of the folder may be changed.
+    pub fn lock(&self) -> Result<Lock> {
+        lock::exclusive(&self.work, LOCK)
+            .with_context(|| format!("cannot lock {}", self.work.display()))
+    }
+
+    /// What the processes of this launcher reported, by process id; reports that cannot be read are
+    /// notes of their own.
+    pub fn processes(&self) -> Result<(Vec<Process>, Vec<String>)> {
+        let (mut processes, mut notes) = (vec![], vec![]);
+        for pid in self.pids(".json")? {
+            match self.process(pid) {
+                Ok(process) => processes.push(process),
+                Err(error) => notes.push(format!("process {pid}: {error:#}")),
+            }
+        }
+        Ok((processes, notes))
     }
 
     /// Processes that left an unfinished trace.
@@ -72,34 +169,126 @@ impl Output {
         self.pids(".host.json")
     }
 
-    /// Writes the manifest.
+    /// The manifest that is in the folder, if it can be read.
+    pub fn manifest(&self) -> Option<Recorded> {
+        let bytes = std::fs::read(self.path.join(MANIFEST)).ok()?;
+        Recorded::read(&bytes).ok()
+    }
+
+    /// Writes the manifest: the old one or the new one is there, whatever happens.
     pub fn write(&self, manifest: &Manifest) -> Result<()> {
-        let (temporary, target) = (self.work().join(MANIFEST), self.path.join(MANIFEST));
+        let target = self.path.join(MANIFEST);
         let text = serde_json::to_string_pretty(manifest)? + "\n";
-        let written =
-            std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, &target));
-        written.with_context(|| format!("cannot write {}", target.display()))
+        let write = || -> std::io::Result<()> {
+            let mut temporary = tempfile::NamedTempFile::new_in(&self.work)?;
+            std::io::Write::write_all(&mut temporary, text.as_bytes())?;
+            readable_by_all(temporary.as_file())?;
+            temporary.as_file().sync_all()?;
+            temporary.persist(&target)?;
+            Ok(())
+        };
+        write().with_context(|| format!("cannot write {}", target.display()))
+    }
+
+    /// Nothing was started: all is as it was before.
+    pub fn give_up(&mut self) -> Result<()> {
+        let _lock = self.lock()?;
+        self.settle()?;
+        let is_last = self.leave(false)?;
+        self.close(is_last, &BTreeSet::new())
+    }
+
+    /// Settles what became of an earlier recording.
+    pub fn settle(&self) -> Result<Earlier> {
+        earlier::settle(&self.path, &self.work)
+    }
+
+    /// Whether no other launcher needs the work folder any more. `has_alive`: processes of this
+    /// launcher do.
+    pub fn leave(&mut self, has_alive: bool) -> Result<bool> {
+        self.running = None;
+        let running = lock::try_exclusive(&self.work.join(RUNNING))?;
+        Ok(running.is_some() || has_alive)
+    }
+
+    /// Removes what this launcher's processes reported, and the work folder with the last one that
+    /// needs it. `alive`: processes that still run.
+    pub fn close(&self, is_last: bool, alive: &BTreeSet<u32>) -> Result<()> {
+        for pid in self.pids_of_files()?.difference(alive) {
+            self.remove_reports(&format!("{}.{pid}.", self.launcher))?;
+        }
+        if is_last && alive.is_empty() {
+            self.remove_work();
+        }
+        Ok(())
+    }
+
+    /// Removes the work folder; what cannot be removed is put in order by the next launcher.
+    fn remove_work(&self) {
+        drop(std::fs::remove_dir_all(&self.work));
+    }
+
+    /// Removes reports and unfinished traces whose names begin with `prefix`.
+    fn remove_reports(&self, prefix: &str) -> Result<()> {
+        let kept = [LOCK, RUNNING, JOB];
+        for name in names(&self.work)? {
+            let is_kept = kept.contains(&name.as_str()) || name.starts_with("old.");
+            if name.starts_with(prefix) && !is_kept && !name.ends_with(".old") {
+                // another process may have removed it in this moment
+                drop(std::fs::remove_file(self.work.join(name)));
+            }
+        }
+        Ok(())
     }
 
     fn process(&self, pid: u32) -> Result<Process> {
-        let report = self.work().join(format!("{pid}.json"));
+        let report = self.report(pid, "json");
         let bytes =
             std::fs::read(&report).with_context(|| format!("cannot read {}", report.display()))?;
-        let steps = std::fs::read(self.work().join(format!("{pid}.steps"))).unwrap_or_default();
+        let steps = std::fs::read(self.report(pid, "steps")).unwrap_or_default();
         Process::read(&bytes, &steps)
             .with_context(|| format!("{} is no report of a process", report.display()))
     }
 
+    fn report(&self, pid: u32, ending: &str) -> PathBuf {
+        self.work.join(format!("{}.{pid}.{ending}", self.launcher))
+    }
+
     fn pids(&self, ending: &str) -> Result<BTreeSet<u32>> {
-        let names = names(self.work())?;
-        Ok(names
-            .iter()
-            .filter_map(|name| name.strip_suffix(ending)?.parse().ok())
-            .collect())
+        let prefix = format!("{}.", self.launcher);
+        let names = names(&self.work)?;
+        let pids = names.iter().filter_map(|name| {
+            let rest = name.strip_prefix(&prefix)?;
+            rest.strip_suffix(ending)?.parse().ok()
+        });
+        Ok(pids.collect())
+    }
+
+    /// The processes that any file of this launcher is of.
+    fn pids_of_files(&self) -> Result<BTreeSet<u32>> {
+        let prefix = format!("{}.", self.launcher);
+        let names = names(&self.work)?;
+        let pids = names.iter().filter_map(|name| {
+            let (pid, _) = name.strip_prefix(&prefix)?.split_once('.')?;
+            pid.parse().ok()
+        });
+        Ok(pids.collect())
     }
 }
 
-/// Makes a folder, and tells its absolute path.
+/// Temporary files are their owner's alone.
+#[cfg(unix)]
+fn readable_by_all(file: &std::fs::File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn readable_by_all(_: &std::fs::File) -> std::io::Result<()> {
+    Ok(())
+}
+
+/// Makes a folder, and gives its absolute path.
 pub fn made(path: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(path)
         .with_context(|| format!("cannot make folder {}", path.display()))?;
@@ -107,51 +296,13 @@ pub fn made(path: &Path) -> Result<PathBuf> {
         .with_context(|| format!("cannot find folder {}", path.display()))
 }
 
-/// The files of an earlier recording, sorted.
-fn recorded(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = vec![];
-    let entries = names(folder)?;
-    let cycles = entries
-        .iter()
-        .filter(|name| is_numbered(name, "cycle_", ""));
-    for place in std::iter::once(folder.to_owned())
-        .chain(cycles.map(|name| folder.join(name)))
-        .filter(|place| place.is_dir())
-    {
-        found.extend(
-            names(&place)?
-                .iter()
-                .filter(|name| is_recorded(name))
-                .map(|name| place.join(name)),
-        );
-    }
-    found.sort();
-    Ok(found)
-}
-
-fn is_recorded(name: &str) -> bool {
-    let plain = name.strip_suffix(".gz").unwrap_or(name);
-    name == MANIFEST
-        || is_numbered(plain, "torch_et_", ".json")
-        || is_numbered(plain, "kineto_trace_", ".json")
-}
-
-fn is_numbered(name: &str, prefix: &str, suffix: &str) -> bool {
-    let number = name
-        .strip_prefix(prefix)
-        .and_then(|name| name.strip_suffix(suffix));
-    number.is_some_and(|number| {
-        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-    })
-}
-
 /// Names in a folder that are text.
-fn names(folder: &Path) -> Result<Vec<String>> {
+pub fn names(folder: &Path) -> Result<Vec<String>> {
     let read = || -> std::io::Result<Vec<String>> {
         let entries = std::fs::read_dir(folder)?.collect::<std::io::Result<Vec<_>>>()?;
-        Ok(entries
-            .iter()
-            .filter_map(|entry| OsStr::to_str(&entry.file_name()).map(str::to_owned))
+        let names = entries.iter().map(std::fs::DirEntry::file_name);
+        Ok(names
+            .filter_map(|name| OsStr::to_str(&name).map(str::to_owned))
             .collect())
     };
     read().with_context(|| format!("cannot read folder {}", folder.display()))

@@ -1,19 +1,26 @@
 //! `etlink record`: runs a program with the hook, passes its exit code on, and says what was recorded.
 
 mod child;
+mod earlier;
+mod finish;
 mod folder;
+mod lock;
+mod pack;
+mod script;
+mod summary;
+mod task;
 
 use crate::Outcome;
 use crate::args::Record;
 use anyhow::{Context, Result};
 use etlink_schedule::Schedule;
-use etlink_torch::{
-    Ended, HOOK, Manifest, Options, Process, SETTINGS_VARIABLE, Settings, python_path,
-};
+use etlink_torch::{Ended, HOOK, Options, SETTINGS_VARIABLE, Settings, python_path};
+use finish::Recording;
 use folder::Output;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use task::JobTask;
 
 /// Cycles when none are asked for: a program may make a million steps.
 const REPEAT: i64 = 1;
@@ -21,43 +28,56 @@ const REPEAT: i64 = 1;
 pub fn run(args: &Record) -> Result<Outcome> {
     let arguments = args.schedule.arguments(REPEAT);
     let schedule = Schedule::new(arguments)?;
-    let output = Output::new(&args.output, args.force)?;
-    let tensorboard = args
-        .tensorboard
-        .as_deref()
-        .map(folder::made)
-        .transpose()
-        .inspect_err(|_| output.restore())?;
-    let settings = Settings {
+    let task = JobTask::from_variables(|name| std::env::var(name).ok());
+    let hook = hook()?;
+    let launcher = launcher(hook.path());
+    let mut output = Output::new(&args.output, args.force, &launcher, task.as_ref())?;
+    let tensorboard = args.tensorboard.as_deref().map(folder::made).transpose();
+    let settings = tensorboard.map(|tensorboard| Settings {
         work: output.work().to_owned(),
         output: output.path.clone(),
+        hook: hook.path().to_owned(),
+        launcher,
         tensorboard,
         schedule: arguments.into(),
         step_on: args.step_on.clone(),
         ranks: args.ranks.clone(),
+        max_size: args.max_size.map(|size| size.as_u64()),
         options: options(args),
+    });
+    let ended = settings.and_then(|settings| {
+        let ended = child::run(&mut command(args, &settings, hook.path())?)?;
+        Ok((settings, ended))
+    });
+    let (settings, ended) = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            // the reason why nothing was started is what the user has to hear
+            drop(output.give_up());
+            return Err(error);
+        }
     };
-    let hook = hook()?;
-    let ended = command(args, &settings, hook.path())
-        .and_then(|mut command| child::run(&mut command))
-        .inspect_err(|_| output.restore())?;
-    let hooked = hook.path().join(etlink_torch::MARKER).exists();
-    let manifest =
-        manifest(args, settings, ended).with(output.processes()?, hooked, &output.lost()?);
-    output.write(&manifest)?;
-    for note in schedule
-        .warning()
-        .iter()
-        .map(ToString::to_string)
-        .chain(manifest.notes.iter().cloned())
-    {
-        eprintln!("etlink: note: {note}");
+    if let Some(warning) = schedule.warning() {
+        eprintln!("etlink: note: {warning}");
     }
-    if manifest.recorded() > 0 {
-        eprintln!("etlink: {}", summary(&manifest, &args.output));
-    }
-    let linked = !args.link || manifest.recorded() == 0 || link(args).unwrap_or_else(failed);
-    Ok(outcome(ended, manifest.is_complete() && linked))
+    // the program has ended: whatever goes wrong from here on, its exit code goes before ours
+    let recording = Recording {
+        args,
+        settings,
+        task,
+        ended,
+    };
+    let finished = recording.finish(&mut output, hook);
+    let finished = finished.unwrap_or_else(failed);
+    let is_linked = !finished.is_to_be_linked || link(args).unwrap_or_else(failed_to_link);
+    Ok(outcome(ended, finished.is_whole && is_linked))
+}
+
+/// The folder's own name, which no other launcher of this machine has, and the process id.
+fn launcher(hook: &Path) -> String {
+    let name = hook.file_name().unwrap_or_default().to_string_lossy();
+    let unique = name.trim_start_matches(HOOK_PREFIX);
+    format!("{unique}-{}", std::process::id())
 }
 
 fn options(args: &Record) -> Options {
@@ -72,10 +92,13 @@ fn options(args: &Record) -> Options {
     }
 }
 
+const HOOK_PREFIX: &str = "etlink-hook-";
+
 /// A private folder with the hook, gone when this is dropped.
 fn hook() -> Result<tempfile::TempDir> {
     let folder = tempfile::Builder::new()
-        .prefix("etlink-hook-")
+        .prefix(HOOK_PREFIX)
+        .rand_bytes(12)
         .tempdir()
         .context("cannot make a temporary folder; TMPDIR names where")?;
     for (name, text) in HOOK {
@@ -108,65 +131,6 @@ fn command(args: &Record, settings: &Settings, hook: &Path) -> Result<Command> {
     Ok(command)
 }
 
-fn manifest(args: &Record, settings: Settings, ended: Ended) -> Manifest {
-    Manifest {
-        etlink: env!("CARGO_PKG_VERSION").to_owned(),
-        command: args
-            .command
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
-        ended,
-        schedule: settings.schedule,
-        step_on: settings.step_on,
-        asked_ranks: settings.ranks,
-        options: settings.options,
-        ranks: vec![],
-        notes: vec![],
-    }
-}
-
-fn summary(manifest: &Manifest, output: &Path) -> String {
-    let recorded: Vec<&Process> = manifest
-        .ranks
-        .iter()
-        .map(|rank| &rank.process)
-        .filter(|process| !process.cycles.is_empty())
-        .collect();
-    let cycles: Vec<_> = recorded
-        .iter()
-        .flat_map(|process| &process.cycles)
-        .collect();
-    let first = cycles
-        .iter()
-        .map(|cycle| cycle.first_step)
-        .min()
-        .unwrap_or(0);
-    let last = cycles
-        .iter()
-        .map(|cycle| cycle.last_step)
-        .max()
-        .unwrap_or(0);
-    let count = |number: usize, what: &str| {
-        format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-    };
-    let each = recorded
-        .iter()
-        .map(|process| process.cycles.len())
-        .max()
-        .unwrap_or(0);
-    let times = if each > 1 {
-        format!(" in {each} cycles")
-    } else {
-        String::new()
-    };
-    format!(
-        "recorded {}, steps {first}-{last}{times}: {}",
-        count(recorded.len(), "rank"),
-        output.join(etlink_run::manifest::MANIFEST).display()
-    )
-}
-
 /// Links with this very program; what it prints is no output of the recorded program.
 fn link(args: &Record) -> Result<bool> {
     let program = std::env::current_exe().context("cannot find etlink itself")?;
@@ -187,9 +151,18 @@ fn link(args: &Record) -> Result<bool> {
 }
 
 /// The recording stands, and the program's exit code goes before ours.
-fn failed(error: anyhow::Error) -> bool {
+fn failed_to_link(error: anyhow::Error) -> bool {
     eprintln!("etlink: {error:#}");
     false
+}
+
+/// What can be said of a recording whose end went wrong.
+fn failed(error: anyhow::Error) -> finish::Finished {
+    eprintln!("etlink: the recording is not complete: {error:#}");
+    finish::Finished {
+        is_whole: false,
+        is_to_be_linked: false,
+    }
 }
 
 /// The program's exit code; by convention 128 and the signal's number if one ended it.

@@ -1,0 +1,209 @@
+"""`etlink record` when something goes wrong: the program goes on as without it, and what is missing is said.
+
+    python3 crates/etlink-dev/recipes/test_safety.py --etlink target/debug/etlink [--torch 2.15.0]
+
+Started by `cargo dev test-torch`, after test_torch.py.
+"""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import test_torch
+import venvs
+from test_torch import CHOSEN, MODIFIED, PACKAGE, PROGRAMS, SCHEDULE, Traces
+
+FAULTS = PROGRAMS.parent / "faults.py"
+EVERY = 7
+"""Each seventh call fails in a run of the tests; with 1 all of them do, which takes seven times as long."""
+
+
+class Safety(Traces):
+    def start(self, options: str, command: str, **more) -> subprocess.Popen:
+        """As `record`, but does not wait for the end."""
+        words = [str(PROGRAMS / word) if word.endswith(".py") else word for word in command.split()]
+        line = [CHOSEN.etlink, "record", *options.split(), "-o", str(self.traces), "--", *words]
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": "", "TMPDIR": str(self.folder)} | more
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(line, cwd=self.folder, env=environment, **pipes)
+
+    def wait_for(self, condition, seconds: float = 60):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, "waited too long")
+            time.sleep(0.05)
+
+    def left(self) -> list[str]:
+        return sorted(path.name for path in self.traces.iterdir())
+
+    def script(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+
+class Faults(Safety):
+    def test_every_call_of_the_hook_may_fail(self):
+        runs = self.folder / "runs"
+        runs.mkdir()
+        options = "--wait 1 --warmup 1 --active 2"
+        process = self.start(options, f"python {FAULTS} {runs} {EVERY}")
+        out, err = process.communicate(timeout=1200)
+        report = json.loads(out)
+        self.assertEqual(report["wrong"], [], err[-2000:])
+        self.assertGreater(report["calls"], 300)
+        self.assertGreater(len(report["failed"]), 20)
+
+    def test_files_that_may_not_grow(self):
+        """RLIMIT_FSIZE: PyTorch's writers do not notice, the traces would be cut."""
+        line = [CHOSEN.etlink, *f"record {SCHEDULE} -o traces -- python".split(), str(PROGRAMS / "train.py"), "8"]
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": ""}
+        ran = subprocess.run(line, cwd=self.folder, env=environment, preexec_fn=limit, capture_output=True, text=True)
+        self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
+        self.assertEqual((ran.returncode, self.left()), (1, ["etlink.json"]), ran.stderr)
+        self.assertIn("was not written to its end", ran.stderr)
+
+    def test_the_folder_goes_while_the_program_runs(self):
+        script = self.script("removes.sh", f"rm -rf {self.traces}; python {PROGRAMS}/train.py 8\n")
+        ran = self.record(SCHEDULE, f"sh {script}", code=1)
+        self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
+        self.assertIn("No such file or directory", ran.stderr)
+
+
+class Ends(Safety):
+    def test_a_job_that_outlives_the_command(self):
+        # a program that has not come to torch when the command ends is not recorded
+        waits = f"while ! ls {self.traces}/.etlink/*.steps >/dev/null 2>&1; do sleep 0.05; done\n"
+        script = self.script("starts.sh", f"python {PROGRAMS}/train.py 8 >printed 2>&1 &\n{waits}")
+        process = self.start(SCHEDULE + " --gzip", f"sh {script}")
+        process.communicate(timeout=60)
+        manifest = self.traces / "etlink.json"
+        self.wait_for(lambda: manifest.exists() and self.manifest()["ranks"] and self.manifest()["ranks"][0]["cycles"])
+        self.wait_for(lambda: self.left() == ["etlink.json", "kineto_trace_0.json.gz", "torch_et_0.json.gz"])
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+        self.wait_for(lambda: not list(self.folder.glob("etlink-hook-*")))
+        self.assertRegex((self.folder / "printed").read_text(), r"loss \d\.\d+\n")
+
+    def test_sigterm_while_a_cycle_is_saved(self):
+        saving = self.folder / "saving"
+        process = self.start(SCHEDULE, f"python slow_disk.py {saving}")
+        self.wait_for(saving.exists)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, err)
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
+    def test_sigterm_ends_a_rank_that_waits_for_another_in_cpp(self):
+        pids = self.folder / "pids"
+        options = "--wait 3 --warmup 1 --active 3 --ranks 0"
+        process = self.start(options, f"python stuck.py {self.folder}/store {pids}")
+        self.wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"), 120)
+        time.sleep(1)
+        os.kill(int(pids.read_text()), signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(out, f"rank 0 ended with {-signal.SIGTERM}\n", err)
+        (rank,) = [rank for rank in self.manifest()["ranks"] if rank["rank"] == 0]
+        self.assertEqual([(c["first_step"], c["last_step"], c["whole"]) for c in rank["cycles"]], [(4, 5, False)])
+
+    def test_a_forked_child_ends(self):
+        ran = self.record(SCHEDULE, "python forking.py")
+        self.assertEqual(ran.stdout, "child\nended with 3\n")
+
+    def test_nested_recordings(self):
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        for case, printed in (
+            ("OURS", "[] ['another `profile` records already: this one does nothing']"),
+            ("THEIRS", "1 ['a profiler of the program records already: this one does nothing']"),
+            ("WARMUP", "1 ['a profiler of the program records already: this one does nothing']"),
+        ):
+            with self.subTest(case):
+                line = [str(CHOSEN.python), str(PROGRAMS / "nested.py"), case]
+                ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True)
+                self.assertEqual((ran.returncode, ran.stdout.strip()), (0, printed), ran.stderr)
+        self.assertEqual(len(list((self.folder / "outer").glob("*_0.json"))), 2)
+
+
+class Folders(Safety):
+    def test_an_earlier_recording_stays_until_there_is_another(self):
+        self.record(SCHEDULE, "python train.py 8")
+        before = {path.name: path.read_bytes() for path in self.traces.iterdir()}
+        ran = self.record(SCHEDULE + " --force", "python no_such_train.py", code=2)
+        self.assertIn("the earlier recording in", ran.stderr)
+        self.assertEqual({path.name: path.read_bytes() for path in self.traces.iterdir()}, before)
+        self.record(SCHEDULE + " --force --gzip", "python train.py 8")
+        self.assertEqual(self.left(), ["etlink.json", "kineto_trace_0.json.gz", "torch_et_0.json.gz"])
+
+    def test_what_a_killed_command_leaves_is_put_in_order(self):
+        self.record(SCHEDULE, "python train.py 8")
+        before = (self.traces / "torch_et_0.json").read_bytes()
+        saving = self.folder / "saving"
+        process = self.start("--wait 900 --warmup 1 --active 1 --force", f"python slow_disk.py {saving}")
+        self.wait_for(lambda: (self.traces / ".etlink" / "old.json").exists())
+        self.wait_for(lambda: list((self.traces / ".etlink").glob("*.steps")))
+        (report,) = (self.traces / ".etlink").glob("*.steps")
+        process.kill()
+        # its pipes are the program's too
+        os.kill(int(report.name.split(".")[1]), signal.SIGKILL)
+        process.communicate()
+        self.assertEqual((self.traces / "torch_et_0.json").read_bytes(), before)
+        ran = self.record(SCHEDULE, "python train.py 8", code=2)
+        self.assertIn("is there already", ran.stderr)
+        self.assertEqual(self.left(), ["etlink.json", "kineto_trace_0.json", "torch_et_0.json"])
+
+    def test_a_module_of_the_hooks_name_beside_the_script(self):
+        self.script("etlink_torch.py", "print('mine')\n")
+        text = "import etlink_torch\n" + (PROGRAMS / "train.py").read_text()
+        script = self.script("mine_train.py", text)
+        line = f"{CHOSEN.etlink} record {SCHEDULE} -o traces -- python {script} 8"
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": ""}
+        ran = subprocess.run(line.split(), cwd=self.folder, env=environment, capture_output=True, text=True)
+        self.assertEqual(ran.stdout.splitlines()[0], "mine", ran.stderr)
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+
+    def test_train_and_eval(self):
+        script = self.script("both.sh", f"python {PROGRAMS}/train.py 8 && python {PROGRAMS}/train.py 2\n")
+        self.record(SCHEDULE, f"sh {script}")
+        script = self.script("both.sh", f"python {PROGRAMS}/train.py 8 && python {PROGRAMS}/train.py 8\n")
+        ran = self.record(SCHEDULE + " --force", f"sh {script}")
+        self.assertIn("was recorded before", ran.stderr)
+
+    def test_tasks_of_slurm_share_a_manifest(self):
+        def task(number: int, options: str = "", code: int = 0) -> str:
+            slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": str(number)}
+            process = self.start(f"{SCHEDULE} --link {options}", "python train.py 8", **slurm)
+            _, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, code, err)
+            return err
+
+        task(0)
+        self.assertNotIn("chakra", self.left())
+        task(1, "--force")
+        self.assertEqual([rank["rank"] for rank in self.manifest()["ranks"]], [0, 1])
+        self.assertEqual(len(list((self.traces / "chakra").glob("*.et"))), 2)
+        self.assertIn("task 1 of this job has recorded", task(1, code=2))
+
+    def test_the_cost_is_said(self):
+        self.record(SCHEDULE, "python train.py 40")
+        times = self.manifest()["ranks"][0]["step_times"]
+        self.assertEqual((times["plain_steps"], times["recorded_steps"]), (36, 2))
+        self.assertGreater(times["recorded_ns"], times["plain_ns"])
+
+    def test_no_cycle_over_the_size(self):
+        self.record("--wait 0 --warmup 1 --active 1 --repeat 0 --max-size 1MB", "python train.py 60")
+        (rank,) = self.manifest()["ranks"]
+        size = sum(path.stat().st_size for path in self.traces.rglob("*_0.json"))
+        self.assertLess(size, 1_000_000)
+        self.assertGreater(len(rank["cycles"]), 1)
+        self.assertTrue(any("one more cycle would exceed --max-size" in note for note in rank["notes"]), rank["notes"])
+
+
+if __name__ == "__main__":
+    test_torch.main()

@@ -1,0 +1,197 @@
+"""Files of a recording: they appear whole under their names, or not at all."""
+
+import contextlib
+import glob
+import gzip
+import json
+import os
+import shutil
+import socket
+
+from .guard import attempt
+from .process import clock
+
+KINDS = ("torch_et", "kineto_trace")
+TAIL_BYTES = 4096
+
+
+@contextlib.contextmanager
+def locked(folder):
+    """One process at a time; the lock dies with its process. Without `fcntl`, as on Windows, none."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    path = os.path.join(folder, "lock")
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            is_current = os.path.exists(path) and os.path.samestat(os.fstat(lock), os.stat(path))
+            # who held the lock before may have removed the file
+            if is_current:
+                yield
+                return
+        finally:
+            os.close(lock)
+
+
+def hold_shared(path):
+    """Opens a file and keeps a shared lock on it for as long as this process lives; the descriptor."""
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def is_only_holder(descriptor):
+    """Whether no other process holds the shared lock."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        return False
+
+
+def remove_folder(work, held):
+    """Removes the work folder if nothing else is in it and no other process needs it."""
+    with locked(work):
+        if not set(os.listdir(work)) <= {"lock", "running", "job"}:
+            return
+        running = os.path.join(work, "running")
+        if os.path.exists(running):
+            if held is None or not is_only_holder(held):
+                return
+        for name in os.listdir(work):
+            os.remove(os.path.join(work, name))
+        os.rmdir(work)
+
+
+def write_whole(path, text):
+    """Replaces a small file: readers see the old text or the new one."""
+    temporary = path + ".new"
+    try:
+        with open(temporary, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        attempt(os.remove, temporary)
+        raise
+
+
+def recorded_files(folder, rank):
+    """The files that a recording has left of a rank."""
+    names = ["{}_{}.json{}".format(kind, rank, packed) for kind in KINDS for packed in ("", ".gz")]
+    places = [folder, *sorted(glob.glob(os.path.join(glob.escape(folder), "cycle_*")))]
+    paths = [os.path.join(place, name) for place in places for name in names]
+    return [path for path in paths if os.path.exists(path)]
+
+
+def check_end(path):
+    """Raises if a trace is cut: PyTorch's writers do not look whether a write succeeded."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - TAIL_BYTES))
+        tail = file.read().rstrip()
+    if not tail.endswith(b"}") or not any(key in tail for key in (b'"traceName"', b'"finish_ts"')):
+        raise OSError("{} was not written to its end: is the disk full?".format(path))
+
+
+def sync(path):
+    """Waits until the disk has a file: a full disk may show only then."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def publish(settings, pairs):
+    """Moves finished traces, as (source, name in the output folder), to their names: all of them or none."""
+    for source, _ in pairs:
+        check_end(source)
+        sync(source)
+    make_room(settings)
+    done = []
+    try:
+        for source, name in pairs:
+            target = os.path.join(settings["output"], name)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(source, target)
+            done.append((source, target))
+    except BaseException:
+        for source, target in done:
+            attempt(os.replace, target, source)
+        raise
+
+
+def make_room(settings):
+    """Moves the traces of an earlier recording aside, once, before the first new one gets its name.
+
+    The launcher lists them in `old.json` and decides at the end whether they are removed or put back.
+    """
+    work = settings["work"]
+    journal, moved = os.path.join(work, "old.json"), os.path.join(work, "old.moved")
+    if not os.path.exists(journal) or os.path.exists(moved):
+        return
+    with locked(work):
+        if os.path.exists(moved):
+            return
+        with open(journal) as file:
+            names = json.load(file)
+        for index, name in enumerate(names):
+            source = os.path.join(settings["output"], name)
+            if os.path.exists(source):
+                os.rename(source, os.path.join(work, "{}.old".format(index)))
+        write_whole(moved, "")
+
+
+def pack(path):
+    """Replaces a file by `path`.gz; the path that there is afterwards."""
+    temporary, packed = path + ".gz.new", path + ".gz"
+    try:
+        with open(path, "rb") as plain, gzip.open(temporary, "wb", compresslevel=6) as out:
+            shutil.copyfileobj(plain, out, 1 << 20)
+        sync(temporary)
+        os.replace(temporary, packed)
+    except BaseException:
+        attempt(os.remove, temporary)
+        raise
+    os.remove(path)
+    return packed
+
+
+def packed_name(output, name):
+    """Packs a trace of the output folder; its name there afterwards."""
+    if name.endswith(".gz"):
+        return name
+    return os.path.relpath(pack(os.path.join(output, name)), output)
+
+
+def show(trace, folder, rank):
+    """The device trace once more, as TensorBoard's plugin looks for it: worker, span (the time), ending."""
+    ending = ".pt.trace.json.gz" if trace.endswith(".gz") else ".pt.trace.json"
+    name = "{}_rank{}.{}{}".format(socket.gethostname(), rank, clock()["unix_ns"], ending)
+    target = os.path.join(folder, name)
+    try:
+        os.link(trace, target)
+    except OSError:
+        temporary = target + ".new"
+        shutil.copyfile(trace, temporary)
+        os.replace(temporary, target)
+
+
+def bytes_recorded(folder):
+    """Size of all traces in the output folder."""
+    total = 0
+    for place in [folder, *glob.glob(os.path.join(glob.escape(folder), "cycle_*"))]:
+        for entry in os.scandir(place):
+            if entry.name.startswith(KINDS):
+                total += entry.stat().st_size
+    return total

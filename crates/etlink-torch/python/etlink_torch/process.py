@@ -1,0 +1,46 @@
+"""This process: its rank, its clocks, and its end."""
+
+import ctypes
+import os
+import time
+
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK")
+WORLD_VARIABLES = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+
+def rank_and_world(torch):
+    """The rank, and the number of ranks where something says it."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    rank = first_number(RANK_VARIABLES)
+    return (0, None) if rank is None else (rank, first_number(WORLD_VARIABLES))
+
+
+def first_number(variables):
+    for name in variables:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
+
+
+def local_world():
+    """Number of ranks that the launcher (torchrun) started on this machine."""
+    return first_number(["LOCAL_WORLD_SIZE"])
+
+
+def clock():
+    """The two clocks of this machine at one moment, in ns."""
+    return {"unix_ns": time.time_ns(), "monotonic_ns": time.monotonic_ns()}
+
+
+def end_without_destructors():
+    """Lets this forked child leave by `_exit` when it ends normally.
+
+    Kineto's static `ConfigLoader` joins a thread in its destructor. A forked child has no such thread
+    and would wait for ever. glibc calls `on_exit` functions in reverse order, before the destructors
+    of what was loaded earlier: the C streams are flushed, then the process leaves with its status.
+    """
+    libc = ctypes.CDLL(None)
+    libc.on_exit(libc._exit, None)
+    libc.on_exit(libc.fcloseall, None)

@@ -1,0 +1,108 @@
+//! Whether the ranks recorded the same iterations.
+//!
+//! Ranks count steps each for itself. One that made extra steps first records other iterations under
+//! the same numbers. Ranks that wait for each other in every iteration pass the same one at nearly the
+//! same time, so the clocks of their cycles tell.
+
+use crate::{Cycle, Rank};
+
+/// Clocks of different machines may differ by this, ns.
+const BETWEEN_MACHINES_NS: i64 = 1_000_000_000;
+/// The profiler of one rank may take longer to start than that of another, ns.
+const ON_ONE_MACHINE_NS: i64 = 20_000_000;
+
+/// A note for each cycle of a rank that lies at least a step from that of the first rank.
+pub(crate) fn notes(ranks: &[Rank]) -> Vec<String> {
+    let mut recorded = ranks.iter().filter(|rank| rank.process.rank.is_some());
+    let Some(first) = recorded.find(|rank| !rank.process.cycles.is_empty()) else {
+        return vec![];
+    };
+    let mut notes = vec![];
+    for rank in recorded.filter(|rank| rank.process.rank != first.process.rank) {
+        let is_one_machine = rank.process.host == first.process.host;
+        let pairs = first.process.cycles.iter().zip(&rank.process.cycles);
+        for (index, (expected, cycle)) in pairs.enumerate() {
+            let Some(distance) = distance_ns(expected, cycle, is_one_machine) else {
+                continue;
+            };
+            notes.push(format!(
+                "rank {} recorded cycle {index} {:.3} s {} rank {}, more than a step apart: did one of \
+                 them make extra steps before?",
+                rank.process.rank.unwrap_or_default(),
+                distance.unsigned_abs() as f64 / 1e9,
+                if distance > 0 { "after" } else { "before" },
+                first.process.rank.unwrap_or_default(),
+            ));
+        }
+    }
+    notes
+}
+
+/// How much later than `expected` a cycle began, ns, if it both began and ended more than a step from it.
+fn distance_ns(expected: &Cycle, cycle: &Cycle, is_one_machine: bool) -> Option<i64> {
+    let begin = cycle.begin?.unix_ns - expected.begin?.unix_ns;
+    let end = cycle.end?.unix_ns - expected.end?.unix_ns;
+    let step = step_ns(expected)?.max(step_ns(cycle)?);
+    let limit = step.max(if is_one_machine {
+        ON_ONE_MACHINE_NS
+    } else {
+        BETWEEN_MACHINES_NS
+    });
+    let is_apart = begin.signum() == end.signum() && begin.abs() > limit && end.abs() > limit;
+    is_apart.then_some(begin)
+}
+
+/// How long a recorded step took, ns.
+fn step_ns(cycle: &Cycle) -> Option<i64> {
+    let steps = i64::try_from(cycle.last_step.checked_sub(cycle.first_step)? + 1).ok()?;
+    Some((cycle.end?.unix_ns - cycle.begin?.unix_ns) / steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Process};
+
+    /// Steps 3 and 4 from `begin` to `end`, in ms.
+    fn rank(rank: u32, begin: i64, end: i64) -> Rank {
+        let clock = |ms: i64| {
+            Some(Clock {
+                unix_ns: ms * 1_000_000,
+                monotonic_ns: 0,
+            })
+        };
+        let cycle = Cycle {
+            first_step: 3,
+            last_step: 4,
+            begin: clock(begin),
+            end: clock(end),
+            ..Cycle::default()
+        };
+        let process = Process {
+            rank: Some(rank),
+            cycles: vec![cycle],
+            ..Process::default()
+        };
+        Rank {
+            process,
+            lost: false,
+        }
+    }
+
+    #[test]
+    fn a_rank_that_made_extra_steps_is_noted() {
+        let notes = notes(&[rank(0, 1000, 1200), rank(1, 800, 1000)]);
+        assert_eq!(
+            notes,
+            [
+                "rank 1 recorded cycle 0 0.200 s before rank 0, more than a step apart: did one of them make extra steps before?"
+            ]
+        );
+    }
+
+    #[test]
+    fn ranks_that_wait_for_each_other_are_not() {
+        assert!(notes(&[rank(0, 1000, 1200), rank(1, 1090, 1210)]).is_empty());
+        assert!(notes(&[rank(0, 1000, 1002), rank(1, 1010, 1012)]).is_empty());
+    }
+}

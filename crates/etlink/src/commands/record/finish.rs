@@ -1,0 +1,221 @@
+//! After the program: what its processes reported becomes the manifest, traces are packed, and the
+//! work folder goes, or stays for processes that run on.
+
+use super::earlier::Earlier;
+use super::folder::Output;
+use super::lock;
+use super::task::JobTask;
+use super::{pack, script, summary};
+use crate::args::Record;
+use anyhow::{Context, Result};
+use etlink_torch::{ENDED, Ended, MARKER, Manifest, Process, Recorded, Settings, Task};
+use std::collections::BTreeSet;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A program that was recorded and has ended.
+pub struct Recording<'a> {
+    pub args: &'a Record,
+    pub settings: Settings,
+    pub task: Option<JobTask>,
+    pub ended: Ended,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished {
+    /// Every rank that should have traces has them.
+    pub is_whole: bool,
+    /// `--link` was asked for, there are traces, and no other launcher adds more.
+    pub is_to_be_linked: bool,
+}
+
+impl Recording<'_> {
+    /// Collects, writes the manifest, and prints what is to be said.
+    ///
+    /// # Errors
+    /// The manifest cannot be written.
+    pub fn finish(&self, output: &mut Output, hook: TempDir) -> Result<Finished> {
+        let has_alive = has_processes(hook.path());
+        let _lock = output.lock()?;
+        let (mut processes, mut notes) = output.processes()?;
+        let spare = spare_notes(hook.path());
+        for (pid, note) in spare {
+            add_note(&mut processes, pid, note);
+        }
+        let is_alive = |pid: u32| has_alive && is_running(pid);
+        let alive_pids: BTreeSet<u32> = processes
+            .iter()
+            .map(|process| process.pid)
+            .filter(|pid| is_alive(*pid))
+            .collect();
+        let (running, mut ended): (Vec<Process>, Vec<Process>) = processes
+            .into_iter()
+            .partition(|process| alive_pids.contains(&process.pid));
+        if self.settings.options.gzip {
+            notes.extend(pack::pack(&output.path, &mut ended));
+        }
+        if let Some(folder) = &self.settings.tensorboard
+            && let Err(error) = pack::show(&output.path, folder, &ended)
+        {
+            notes.push(format!("{error:#}"));
+        }
+        notes.extend(running.iter().map(|process| {
+            format!(
+                "process {} runs on: what it records is added to the manifest when it ends",
+                process.pid
+            )
+        }));
+        let mut lost = output.lost()?;
+        lost.retain(|pid| !alive_pids.contains(pid));
+        let has_hooked = hook.path().join(MARKER).exists();
+        ended.extend(running);
+        let manifest = self.manifest(ended, has_hooked, &lost, output);
+        let earlier = output.settle();
+        let is_alone = output.leave(has_alive)?;
+        let is_last = is_alone && self.are_all_tasks_done(&manifest);
+        let mut manifest = manifest.with_missing(is_last);
+        if !has_hooked {
+            notes.extend(script::note(&self.args.command));
+        }
+        notes.append(&mut manifest.notes);
+        manifest.notes = notes;
+        if matches!(earlier, Ok(Earlier::Stays)) && manifest.recorded() == 0 {
+            let path = output.path.display();
+            manifest
+                .notes
+                .push(format!("the earlier recording in {path} stays as it was"));
+        } else {
+            output.write(&manifest)?;
+        }
+        output.close(is_alone, &alive_pids)?;
+        summary::print(&manifest, &self.args.output);
+        keep_hook(hook, has_alive);
+        earlier.context("cannot put the earlier recording in order")?;
+        Ok(Finished {
+            is_whole: manifest.is_complete(),
+            is_to_be_linked: self.args.link && manifest.recorded() > 0 && is_last,
+        })
+    }
+
+    fn manifest(
+        &self,
+        processes: Vec<Process>,
+        has_hooked: bool,
+        lost: &BTreeSet<u32>,
+        output: &Output,
+    ) -> Manifest {
+        let settings = &self.settings;
+        let words = self.args.command.iter();
+        let manifest = Manifest {
+            etlink: env!("CARGO_PKG_VERSION").to_owned(),
+            command: words
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+            ended: self.ended,
+            job: self.task.as_ref().map(|task| task.job.clone()),
+            tasks: vec![],
+            schedule: settings.schedule,
+            step_on: settings.step_on.clone(),
+            asked_ranks: settings.ranks.clone(),
+            options: settings.options,
+            ranks: vec![],
+            missing: vec![],
+            notes: vec![],
+        };
+        let manifest = manifest.with(processes, has_hooked, lost);
+        let task = self.task.as_ref().map(|task| Task {
+            task: task.task,
+            attempt: task.attempt,
+            ended: self.ended,
+            notes: vec![],
+        });
+        match self.others(output) {
+            Some(others) => manifest.joined(others, task),
+            None if task.is_some() => manifest.joined(Recorded::default(), task),
+            None => manifest,
+        }
+    }
+
+    /// What the manifest in the folder has of this job, and of this launcher's own processes that
+    /// ended after it had begun to end.
+    fn others(&self, output: &Output) -> Option<Recorded> {
+        let mut others = output.manifest()?;
+        let job = self.task.as_ref().map(|task| &task.job);
+        if job.is_none() || others.job.as_ref() != job {
+            others.tasks.clear();
+            let launcher = &self.settings.launcher;
+            let ranks = &mut others.ranks;
+            ranks.retain(|rank| rank.process.launcher == *launcher);
+        }
+        Some(others)
+    }
+
+    fn are_all_tasks_done(&self, manifest: &Manifest) -> bool {
+        let tasks = self.task.as_ref().map_or(0, |task| task.tasks as usize);
+        manifest.tasks.len() >= tasks
+    }
+}
+
+/// Whether Python processes of the program still run; their own lock says so. From here on those
+/// that end see that the launcher has, and write the manifest themselves.
+fn has_processes(hook: &Path) -> bool {
+    let marker = hook.join(MARKER);
+    if !marker.exists() {
+        return false;
+    }
+    // first this, then the lock: whichever of both ends last sees the other's files
+    drop(std::fs::write(hook.join(ENDED), ""));
+    matches!(lock::try_exclusive(&marker), Ok(None))
+}
+
+#[cfg(unix)]
+fn is_running(pid: u32) -> bool {
+    use nix::errno::Errno;
+    use nix::sys::signal::kill;
+    use nix::unistd::Pid;
+    let pid = i32::try_from(pid).map(Pid::from_raw);
+    pid.is_ok_and(|pid| !matches!(kill(pid, None), Err(Errno::ESRCH)))
+}
+
+#[cfg(not(unix))]
+fn is_running(_: u32) -> bool {
+    false
+}
+
+/// Notes of processes that could not write their report: text that blanks follow, by process id.
+fn spare_notes(hook: &Path) -> Vec<(u32, String)> {
+    let Ok(entries) = std::fs::read_dir(hook) else {
+        return vec![];
+    };
+    let mut notes: Vec<(u32, String)> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let pid = path.file_name()?.to_str()?.strip_suffix(".note")?.parse();
+            let bytes = std::fs::read(&path).ok()?;
+            let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+            (!text.is_empty()).then_some((pid.ok()?, text))
+        })
+        .collect();
+    notes.sort();
+    notes
+}
+
+fn add_note(processes: &mut Vec<Process>, pid: u32, note: String) {
+    match processes.iter_mut().find(|process| process.pid == pid) {
+        Some(process) if process.notes.contains(&note) => {}
+        Some(process) => process.notes.push(note),
+        None => processes.push(Process {
+            pid,
+            notes: vec![note],
+            ..Process::default()
+        }),
+    }
+}
+
+/// The hook's folder stays while processes run that may load from it; the last of them removes it.
+fn keep_hook(hook: TempDir, is_needed: bool) {
+    if is_needed {
+        let _path = hook.keep();
+    }
+}

@@ -1,0 +1,88 @@
+//! What is done with whole traces after the program: they are packed, and shown to TensorBoard.
+
+use anyhow::{Context, Result};
+use etlink_torch::Process;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rayon::prelude::*;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Packs the traces of all processes that have ended and names them anew; what could not be packed
+/// stays as it is and is noted.
+pub fn pack(folder: &Path, processes: &mut [Process]) -> Vec<String> {
+    let cycles = processes.iter_mut().flat_map(|process| &mut process.cycles);
+    let names: Vec<&mut String> = cycles
+        .flat_map(|cycle| [&mut cycle.host_trace, &mut cycle.device_trace])
+        .filter(|name| !name.ends_with(".gz"))
+        .collect();
+    let failures = names
+        .into_par_iter()
+        .filter_map(|name| match pack_file(&folder.join(&*name)) {
+            Ok(()) => {
+                name.push_str(".gz");
+                None
+            }
+            Err(error) => Some(format!("{name} is not packed: {error}")),
+        });
+    failures.collect()
+}
+
+/// Replaces a file by its packed form: one of them is always whole.
+fn pack_file(path: &Path) -> io::Result<()> {
+    let packed = with_ending(path, ".gz");
+    let temporary = with_ending(path, ".gz.new");
+    let written =
+        write_packed(path, &temporary).and_then(|()| std::fs::rename(&temporary, &packed));
+    if written.is_err() {
+        // what is left of it is of no use, and may not even be there
+        drop(std::fs::remove_file(&temporary));
+        return written;
+    }
+    std::fs::remove_file(path)
+}
+
+fn write_packed(plain: &Path, packed: &Path) -> io::Result<()> {
+    let mut encoder = GzEncoder::new(File::create(packed)?, Compression::default());
+    io::copy(&mut File::open(plain)?, &mut encoder)?;
+    encoder.finish()?.sync_all()
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Puts the device traces into TensorBoard's folder, under names that its plugin looks for: worker,
+/// span (the time), ending.
+pub fn show(folder: &Path, tensorboard: &Path, processes: &[Process]) -> Result<()> {
+    for process in processes {
+        let Some(rank) = process.rank else { continue };
+        for cycle in &process.cycles {
+            let ending = if cycle.device_trace.ends_with(".gz") {
+                ".gz"
+            } else {
+                ""
+            };
+            let name = format!(
+                "{}_rank{rank}.{}.pt.trace.json{ending}",
+                process.host, cycle.clock.unix_ns
+            );
+            let (trace, target) = (folder.join(&cycle.device_trace), tensorboard.join(name));
+            link_or_copy(&trace, &target)
+                .with_context(|| format!("cannot write {}", target.display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn link_or_copy(source: &Path, target: &Path) -> io::Result<()> {
+    if std::fs::hard_link(source, target).is_ok() {
+        return Ok(());
+    }
+    let temporary = with_ending(target, ".new");
+    std::fs::copy(source, &temporary)?;
+    std::fs::rename(&temporary, target)
+}

@@ -1,0 +1,59 @@
+//! What `record` says at the end.
+
+use etlink_run::manifest::MANIFEST;
+use etlink_torch::{Manifest, Process};
+use std::path::Path;
+
+/// Recorded steps that took less than this many times as long are not worth a word.
+const WORTH_SAYING: f64 = 1.2;
+
+/// Prints the notes, and what was recorded if anything was.
+pub fn print(manifest: &Manifest, output: &Path) {
+    for note in &manifest.notes {
+        eprintln!("etlink: note: {note}");
+    }
+    if manifest.recorded() > 0 {
+        eprintln!("etlink: {}", recorded(manifest, output));
+    }
+    if let Some(cost) = cost(manifest) {
+        eprintln!("etlink: {cost}");
+    }
+}
+
+fn recorded(manifest: &Manifest, output: &Path) -> String {
+    let processes: Vec<&Process> = manifest
+        .ranks
+        .iter()
+        .map(|rank| &rank.process)
+        .filter(|process| !process.cycles.is_empty())
+        .collect();
+    let cycles = || processes.iter().flat_map(|process| &process.cycles);
+    let first = cycles().map(|cycle| cycle.first_step).min().unwrap_or(0);
+    let last = cycles().map(|cycle| cycle.last_step).max().unwrap_or(0);
+    let each = processes.iter().map(|process| process.cycles.len()).max();
+    let times = match each {
+        Some(each) if each > 1 => format!(" in {each} cycles"),
+        _ => String::new(),
+    };
+    let plural = if processes.len() == 1 { "" } else { "s" };
+    format!(
+        "recorded {} rank{plural}, steps {first}-{last}{times}: {}",
+        processes.len(),
+        output.join(MANIFEST).display()
+    )
+}
+
+/// How much slower recorded steps were: times in the traces are theirs.
+fn cost(manifest: &Manifest) -> Option<String> {
+    let times = manifest.slowdown()?;
+    let slowdown = times.slowdown().filter(|times| *times >= WORTH_SAYING)?;
+    Some(format!(
+        "recorded steps took {slowdown:.1} x as long as others: {} instead of {}",
+        milliseconds(times.recorded_ns),
+        milliseconds(times.plain_ns)
+    ))
+}
+
+fn milliseconds(ns: u64) -> String {
+    format!("{:.2} ms", ns as f64 / 1e6)
+}
