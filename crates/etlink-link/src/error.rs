@@ -7,7 +7,8 @@ use etlink_model::DeviceTrace;
 pub enum Error {
     /// Few names align.
     #[error(
-        "the host trace and the device trace are of different programs: {aligned} of {ops} ops align ({percent:.1} %); give the two traces of one run, or --force"
+        "the host trace and the device trace are of different programs: {aligned} of {ops} ops \
+         align ({percent:.1} %); give the two traces of one run, or --force"
     )]
     DifferentPrograms {
         /// Ops that align.
@@ -19,7 +20,8 @@ pub enum Error {
     },
     /// The recorded steps have nothing in common.
     #[error(
-        "the host trace has {host} and the device trace has {device}: they were not recorded over the same steps; record both in one profiler, or --force"
+        "the host trace has {host} and the device trace has {device}: they were not recorded over \
+         the same steps; record both in one profiler, or --force"
     )]
     DifferentSteps {
         /// Steps of the host trace.
@@ -29,7 +31,8 @@ pub enum Error {
     },
     /// Both traces say which rank they are of.
     #[error(
-        "the host trace is of rank {host} and the device trace of rank {device}; give the two traces of one rank, or --force"
+        "the host trace is of rank {host} and the device trace of rank {device}; give the two \
+         traces of one rank, or --force"
     )]
     DifferentRanks {
         /// Rank of the host trace.
@@ -39,7 +42,8 @@ pub enum Error {
     },
     /// The host trace has no ops.
     #[error(
-        "the host trace has no ops, only {nodes} root nodes: its observer did not run while the program did; record again, or leave --host out"
+        "the host trace has no ops, only {nodes} root nodes: its observer did not run while the \
+         program did; record again, or leave --host out"
     )]
     EmptyHost {
         /// How many nodes it has.
@@ -47,7 +51,8 @@ pub enum Error {
     },
     /// The device trace has no timed events.
     #[error(
-        "the device trace has no timed events that etlink knows ({found}): there is nothing to link; record it again"
+        "the device trace has no timed events that etlink knows ({found}): there is nothing to \
+         link; record it again"
     )]
     EmptyDevice {
         /// What it has instead.
@@ -55,7 +60,8 @@ pub enum Error {
     },
     /// The ranks differ.
     #[error(
-        "--rank {asked} was given but the device trace is of rank {found}; leave --rank out, or --force"
+        "--rank {asked} was given but the device trace is of rank {found}; leave --rank out, or \
+         --force"
     )]
     WrongRank {
         /// What the user said.
@@ -77,7 +83,8 @@ pub enum Error {
     },
     /// No capture of the capture-time trace is there from begin to end.
     #[error(
-        "no capture is in it from begin to end: {captures} are cut (first: {first}); record from before a capture until after it, or leave --capture out"
+        "no capture is in it from begin to end: {captures} are cut (first: {first}); record from \
+         before a capture until after it, or leave --capture out"
     )]
     CutCapture {
         /// Captures that are cut.
@@ -87,7 +94,8 @@ pub enum Error {
     },
     /// The captures of the capture-time trace have no launches.
     #[error(
-        "nothing is launched in its captures (first: {first}); give the trace of the capture of a graph with kernels, or leave --capture out"
+        "nothing is launched in its captures (first: {first}); give the trace of the capture of a \
+         graph with kernels, or leave --capture out"
     )]
     EmptyCapture {
         /// The first call that begins one.

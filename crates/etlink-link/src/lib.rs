@@ -5,7 +5,8 @@
 //!              ├─> link() ─────────> nest     op tree and exclusive slices per thread
 //! DeviceTrace ─┘                     launch   device row -> runtime call -> owning op
 //!                                    graph    nodes by time, edges with a cause
-//!                └─> LinkedTrace { nodes, edges, report } ─> carry()  graph kernels <- ops of a capture-time trace
+//!                └─> LinkedTrace { nodes, edges, report }
+//!                       └─> carry_captured_ops()  graph kernels <- ops of a capture-time trace
 //! ```
 //! Nodes are intervals of work on a resource (a host thread or a device queue), edges are
 //! reasons to wait. Nodes are numbered in order of time and every edge goes from a lower
@@ -51,7 +52,8 @@ use matching::{Matching, compare};
 /// Works on the threads of the rayon pool that it is called in, or of the global one.
 ///
 /// # Errors
-/// The two traces are of different programs, ranks or steps, unless `force`; there is nothing to link.
+/// The two traces are of different programs, ranks or steps, unless `force`; there is nothing to
+/// link.
 pub fn link(
     mut host: Option<HostTrace>,
     device: DeviceTrace,

@@ -1,25 +1,28 @@
 //! Every tolerance of the linker, and what is known of it.
 //!
-//! A limit divides what one rule explains from what needs another cause. Where one is measured, the traces are
-//! the 16 public ones that ARCHITECTURE lists, and the figure is the share of cases on the near side.
+//! A limit divides what one rule explains from what needs another cause. Where one is measured, the
+//! traces are the 16 public ones that ARCHITECTURE lists, and the figure is the share of cases on
+//! the near side.
 
 use etlink_model::{DurationNs, TimeNs};
 
-/// Host and device clocks differ by up to this: a row may start that much before its call and still be launched by it.
+/// Host and device clocks differ by up to this: a row may start that much before its call and still
+/// be launched by it.
 ///
-/// CUPTI reads both clocks once and converts (`CuptiActivityApi` in Kineto takes its timestamps as they are), which
-/// leaves an error of one to two microseconds.
+/// CUPTI reads both clocks once and converts (`CuptiActivityApi` in Kineto takes its timestamps as
+/// they are), which leaves an error of one to two microseconds.
 pub const CLOCK_TOLERANCE: DurationNs = DurationNs(2_000);
 
 /// A row that starts later than this after its launch call began waits for something else as well.
 ///
-/// Measured: 99 % start within 15 to 30 us. Calls that load modules or copy to staging memory take longer, and
-/// then the row waits for the call's end.
+/// Measured: 99 % start within 15 to 30 us. Calls that load modules or copy to staging memory take
+/// longer, and then the row waits for the call's end.
 pub const LAUNCH_LATENCY: DurationNs = DurationNs(100_000);
 
 /// What follows the end of its cause by more than this was not waiting for that alone.
 ///
-/// Measured: 99 % follow within 3 to 20 us, over rows of one stream, event waits and synchronising calls.
+/// Measured: 99 % follow within 3 to 20 us, over rows of one stream, event waits and synchronising
+/// calls.
 pub const WAIT_LATENCY: DurationNs = DurationNs(30_000);
 
 /// A thread that goes on this soon after the work that it had given away ended was waiting for it.
@@ -27,55 +30,62 @@ pub const WAIT_LATENCY: DurationNs = DurationNs(30_000);
 /// Measured: 8 to 50 us in recordings of DDP on CPUs with more threads than cores.
 pub(crate) const WAKE_LATENCY: DurationNs = DurationNs(100_000);
 
-/// Both ends of a range or row are rounded by up to this: PyTorch before 2.2 writes whole microseconds.
+/// Both ends of a range or row are rounded by up to this: PyTorch before 2.2 writes whole
+/// microseconds.
 ///
-/// `ChromeTraceLogger::handleActivity` in Kineto's `output_json.cpp` divides nanoseconds by 1000 there.
+/// `ChromeTraceLogger::handleActivity` in Kineto's `output_json.cpp` divides nanoseconds by 1000
+/// there.
 pub(crate) const ROUNDING: DurationNs = DurationNs(1_000);
 
-/// How many ranges an op that the innermost one does not enclose climbs to find its parent. Bounds the sweep.
+/// How many ranges an op that the innermost one does not enclose climbs to find its parent. Bounds
+/// the sweep.
 pub(crate) const MAX_CLIMB: usize = 64;
 
 /// How many rows that ended at about the right time are tried as what a call waited for.
 pub(crate) const MAX_ROWS_OF_CALL: usize = 64;
 
-/// The same for a row that waited for another queue: queues end more rows at one time than threads do.
+/// The same for a row that waited for another queue: queues end more rows at one time than threads
+/// do.
 pub(crate) const MAX_ROWS_OF_QUEUE: usize = 256;
 
-/// How many groups that have a collective pending are tried for a worker thread that serves none yet.
+/// How many groups that have a collective pending are tried for a worker thread that serves none
+/// yet.
 pub(crate) const MAX_GROUPS_TRIED: usize = 64;
 
 /// Below this share of matched ops of the smaller trace two traces are of different programs.
 pub(crate) const SAME_PROGRAM_SHARE: f64 = 0.5;
 
-/// Programs share names. Aligned by order, the ops of one program leave few holes on either side; below this
-/// share of a thread's stretch they are of different programs.
+/// Programs share names. Aligned by order, the ops of one program leave few holes on either side;
+/// below this share of a thread's stretch they are of different programs.
 pub(crate) const DENSE_SHARE: f64 = 0.8;
 
 /// How many steps pairing threads by their names may take before candidates replace all pairs.
 pub(crate) const MAX_PAIRING_STEPS: usize = 1 << 24;
 
-/// How many lookups processes may take to vote for devices; beyond, an even sample of the rows votes.
+/// How many lookups processes may take to vote for devices; beyond, an even sample of the rows
+/// votes.
 pub(crate) const MAX_VOTES: usize = 1 << 22;
 
-/// Traces of one run cover the same time: the clocks of hosts are closer than this, and so are recordings that
-/// began one after the other.
+/// Traces of one run cover the same time: the clocks of hosts are closer than this, and so are
+/// recordings that began one after the other.
 pub(crate) const RUNS_APART: DurationNs = DurationNs(60_000_000_000);
 
 /// Groups with more ranks than this are taken for damage.
 pub(crate) const MAX_RANKS: u64 = 1 << 20;
 
-/// Clocks of computers do not run further apart than this, parts per billion: one in a thousand. Quartz is within
-/// 100 ppm, what a time daemon slews within 500 ppm (`adjtimex`).
+/// Clocks of computers do not run further apart than this, parts per billion: one in a thousand.
+/// Quartz is within 100 ppm, what a time daemon slews within 500 ppm (`adjtimex`).
 pub(crate) const MAX_DRIFT_PPB: i64 = 1_000_000;
 
 /// Fewer collectives than this have no medians of their first and last third worth the name.
 pub(crate) const LEAST_FOR_DRIFT: usize = 18;
 
-/// What a drift has to move within the window to be applied: the resolution of times in many traces.
+/// What a drift has to move within the window to be applied: the resolution of times in many
+/// traces.
 pub(crate) const DRIFT_MATTERS: DurationNs = DurationNs(1_000);
 
-/// Of a graph launch's rows, and of a capture's launches, one in so many may be left over where they are laid along
-/// each other.
+/// Of a graph launch's rows, and of a capture's launches, one in so many may be left over where
+/// they are laid along each other.
 pub(crate) const LEFT_OVER: usize = 10;
 
 /// Whether what ends at `end` can be the cause of what happens at `time`, as far as clocks tell.

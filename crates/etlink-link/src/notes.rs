@@ -22,7 +22,9 @@ pub(crate) fn about_pair(
     }
     if report.anomalies.count(AnomalyKind::SequenceDiffers) > 0 {
         report.notes.push(
-            "sequence numbers of matched ops differ: the two traces are of different iterations of one program; times are the device trace's".into(),
+            "sequence numbers of matched ops differ: the two traces are of different iterations \
+             of one program; times are the device trace's"
+                .into(),
         );
     }
     if !damaged {
@@ -39,10 +41,18 @@ pub(crate) fn about_device(
     notes: &mut Vec<String>,
 ) {
     if host.is_none() && device.has_rf_ids && device.ops.rf_id.iter().all(|id| id.get().is_none()) {
-        notes.push("every \"Record function id\" is 0: no execution trace observer was running, so no host trace can belong to this one".into());
+        notes.push(
+            "every \"Record function id\" is 0: no execution trace observer was running, \
+             so no host trace can belong to this one"
+                .into(),
+        );
     }
     if device.rows.is_empty() && device.calls.is_empty() {
-        notes.push("the device trace has no device rows and no runtime calls: a CPU run, or recorded without ProfilerActivity.CUDA".into());
+        notes.push(
+            "the device trace has no device rows and no runtime calls: a CPU run, or \
+             recorded without ProfilerActivity.CUDA"
+                .into(),
+        );
     }
 }
 
@@ -67,7 +77,8 @@ fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> 
         _ => String::new(),
     };
     notes.push(format!(
-        "the two traces are of two runs of one program (process {pid} and {}{sizes}): times, groups and sizes are the device trace's",
+        "the two traces are of two runs of one program (process {pid} and {}{sizes}): times, \
+         groups and sizes are the device trace's",
         device.label(first)
     ));
     true
@@ -91,15 +102,27 @@ fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bo
         anomalies.count(AnomalyKind::Truncated) + anomalies.count(AnomalyKind::SourceEnded) > 0
     };
     if cut(&host.anomalies) {
-        notes.push("the host trace is cut: its process was killed, or left before its observer was unregistered; the last ops are missing".into());
+        notes.push(
+            "the host trace is cut: its process was killed, or left before its observer \
+             was unregistered; the last ops are missing"
+                .into(),
+        );
     } else if host.header.finish_ms.is_none() {
-        notes.push("the host trace was never finished (no finish_ts): its observer was not unregistered; the last ops may be missing".into());
+        notes.push(
+            "the host trace was never finished (no finish_ts): its observer was not \
+             unregistered; the last ops may be missing"
+                .into(),
+        );
     }
     if cut(&device.anomalies) {
         notes.push("the device trace is cut: all whole events are used".into());
     }
     if host.anomalies.count(AnomalyKind::DuplicateNodeId) > 0 {
-        notes.push("node ids occur twice in the host trace: the process forked while it was recorded, or two processes wrote to one file".into());
+        notes.push(
+            "node ids occur twice in the host trace: the process forked while it was \
+             recorded, or two processes wrote to one file"
+                .into(),
+        );
     }
     notes.len() > before
 }
@@ -119,7 +142,12 @@ fn why_by_order(device: &DeviceTrace, matching: &Matching) -> Option<String> {
         );
     }
     let other = matching.same_id_other_name;
-    (ids > 0).then(|| format!("{other} ids stand for other names in the other trace, so the ops were matched by the order of their names"))
+    (ids > 0).then(|| {
+        format!(
+            "{other} ids stand for other names in the other trace, so the ops \
+         were matched by the order of their names"
+        )
+    })
 }
 
 /// Why some ops are in one trace only.
@@ -127,7 +155,8 @@ fn difference(host_ops: u64, device: &DeviceTrace, matching: &Matching) -> Optio
     let (matched, device_ops) = (matching.count(), device.ops.len() as u64);
     if matched * 10 < device_ops * 9 || matched * 10 < host_ops * 9 {
         return Some(format!(
-            "the two traces cover different windows: {matched} ops are in both, of {host_ops} in the host trace and {device_ops} in the device trace"
+            "the two traces cover different windows: {matched} ops are in both, of {host_ops} in \
+             the host trace and {device_ops} in the device trace"
         ));
     }
     let without_id = device
@@ -140,12 +169,14 @@ fn difference(host_ops: u64, device: &DeviceTrace, matching: &Matching) -> Optio
         None
     } else if without_id > 0 {
         Some(format!(
-            "ops of the device trace without an id: {without_id}; they began before the observer was started"
+            "ops of the device trace without an id: {without_id}; they began before the observer \
+             was started"
         ))
     } else {
         let missing = device_ops - matched;
         Some(format!(
-            "ops that only the device trace has: {missing}; an exception left them, or they were open when recording stopped"
+            "ops that only the device trace has: {missing}; an exception left them, or they were \
+             open when recording stopped"
         ))
     }
 }

@@ -9,6 +9,7 @@ pub struct LinkOptions {
     pub force: bool,
     /// The rank that the user says; compared with what the traces say.
     pub rank: Option<i64>,
-    /// Which dependencies through tensors become edges, where [`etlink_model::HostTrace::tensors`] are given.
+    /// Which dependencies through tensors become edges, where [`etlink_model::HostTrace::tensors`]
+    /// are given.
     pub tensor_deps: TensorEdges,
 }

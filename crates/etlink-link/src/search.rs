@@ -1,4 +1,5 @@
-//! Joins over sorted columns: grouping by a small number, and searching from where the last search ended.
+//! Joins over sorted columns: grouping by a small number, and searching from where the last search
+//! ended.
 
 /// Row numbers grouped by a value of each row, in their order.
 pub(crate) struct Groups {

@@ -45,7 +45,8 @@ pub struct LinkedTrace {
     pub call_op: Vec<OpIdx>,
     /// Per device row: the call that caused it.
     pub row_call: Vec<CallIdx>,
-    /// Per device row: the op that owns it: `record_param_comms` for a collective, else the innermost around its call.
+    /// Per device row: the op that owns it: `record_param_comms` for a collective, else the
+    /// innermost around its call.
     pub row_op: Vec<OpIdx>,
     /// Per device row: why it has no launch edge.
     pub row_no_launch: Vec<NoLaunch>,
@@ -53,14 +54,16 @@ pub struct LinkedTrace {
     pub nodes: Nodes,
     /// The graph's edges.
     pub edges: Edges,
-    /// Ops that launched the kernels of graph launches at capture time, if a trace of that was given.
+    /// Ops that launched the kernels of graph launches at capture time, if a trace of that was
+    /// given.
     pub captured: Option<CapturedOps>,
     /// How it went.
     pub report: LinkReport,
 }
 
 impl LinkedTrace {
-    /// A node's name: of its op, call or row; `host gap`, `boundary` or `unexplained wait` where it has none.
+    /// A node's name: of its op, call or row; `host gap`, `boundary` or `unexplained wait` where it
+    /// has none.
     pub fn name(&self, node: &Node) -> &str {
         let device = &self.device;
         let name = match node.kind {
@@ -78,7 +81,8 @@ impl LinkedTrace {
         device.names.get(name)
     }
 
-    /// The CPU op that a node belongs to: a slice's op, a call's innermost op, a device row's owner.
+    /// The CPU op that a node belongs to: a slice's op, a call's innermost op, a device row's
+    /// owner.
     pub fn op_of(&self, node: &Node) -> Option<OpIdx> {
         let at = node.source as usize;
         match node.kind {
@@ -101,8 +105,8 @@ impl LinkedTrace {
         self.nodes.latency(&self.edges, node)
     }
 
-    /// Per thread, whether it only looks on: nothing on another thread or on a queue waits for it, while there are
-    /// threads of which that is not so. NCCL's watchdog is one. O(edges).
+    /// Per thread, whether it only looks on: nothing on another thread or on a queue waits for it,
+    /// while there are threads of which that is not so. NCCL's watchdog is one. O(edges).
     pub fn passive_threads(&self) -> Vec<bool> {
         let nodes = &self.nodes;
         let mut looks_on = vec![true; self.device.threads.len()];
@@ -151,7 +155,8 @@ impl LinkedTrace {
         }
     }
 
-    /// Communication of a node of kind [`NodeKind::Collective`]. `None` where only a kernel's name tells.
+    /// Communication of a node of kind [`NodeKind::Collective`]. `None` where only a kernel's name
+    /// tells.
     pub fn collective(&self, node: &Node) -> Option<CollectiveRef<'_>> {
         match node.kind {
             NodeKind::Collective if node.on_device => self.row_collective(RowIdx(node.source)),

@@ -198,7 +198,8 @@ fn end_error(
     }
 }
 
-/// What a device op waited for beyond the latency of its mechanism. `by_node`: such waits are nodes.
+/// What a device op waited for beyond the latency of its mechanism. `by_node`: such waits are
+/// nodes.
 fn delay(graph: &ReplayGraph, run: &ReplayRun, node: usize, by_node: bool) -> i64 {
     let waits = graph
         .deps(node)

@@ -67,7 +67,8 @@ pub struct ReplayNode {
     pub start: Option<TimeNs>,
     /// How long it took.
     pub duration: DurationNs,
-    /// From the end of the last that it waits for to its start, if that is known; else it comes from the starts.
+    /// From the end of the last that it waits for to its start, if that is known; else it comes
+    /// from the starts.
     pub latency: Option<DurationNs>,
 }
 
@@ -254,8 +255,8 @@ impl GraphBuilder {
             .push(u32::try_from(graph.deps.from.len()).unwrap_or(u32::MAX));
     }
 
-    /// Those of the `gates`, as counted from the first, that have to open before all that they wait for has run, for all nodes
-    /// to run: always the first that is stuck. O(nodes + edges).
+    /// Those of the `gates`, as counted from the first, that have to open before all that they wait
+    /// for has run, for all nodes to run: always the first that is stuck. O(nodes + edges).
     pub(crate) fn jammed(&self, gates: std::ops::Range<u32>) -> Vec<u32> {
         order::jammed(&self.graph, gates)
     }

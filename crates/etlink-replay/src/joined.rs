@@ -7,13 +7,16 @@
 //!                      /             \
 //! rank 1   =============== arrives    transfer ======
 //! ```
-//! A node that communicates is cut in two: the rank arrives, which takes no time, and what it does when the last has arrived,
-//! the transfer. The time between is a wait, a hole. All parts of a collective arrive at one meeting, a node without length that
-//! belongs to no rank, and a transfer waits for the meeting: two edges per part, so all is linear in ranks and nodes. Where the
-//! node that ends with the transfer is another than the one that begins it (an op and its wait), only the latter is cut short.
+//! A node that communicates is cut in two: the rank arrives, which takes no time, and what it does
+//! when the last has arrived, the transfer. The time between is a wait, a hole. All parts of a
+//! collective arrive at one meeting, a node without length that belongs to no rank, and a transfer
+//! waits for the meeting: two edges per part, so all is linear in ranks and nodes. Where the node
+//! that ends with the transfer is another than the one that begins it (an op and its wait), only
+//! the latter is cut short.
 //!
-//! A collective that the measured times contradict, by a rank that was done before the last had come, holds nothing together.
-//! Neither does one that would close a circle: ranks do two collectives in opposite order. Both are counted.
+//! A collective that the measured times contradict, by a rank that was done before the last had
+//! come, holds nothing together. Neither does one that would close a circle: ranks do two
+//! collectives in opposite order. Both are counted.
 
 mod build;
 mod collectives;
@@ -59,7 +62,8 @@ pub struct MemberNodes {
     pub arrives: u32,
     /// The transfer is done when this ends; can be the same.
     pub transfer: u32,
-    /// It needs something of all others. Else it waits for them only if it ended after all had come: a sender can be done early.
+    /// It needs something of all others. Else it waits for them only if it ended after all had
+    /// come: a sender can be done early.
     pub needs_all: bool,
 }
 
@@ -70,7 +74,8 @@ pub enum JoinOutcome {
     /// It holds its ranks together.
     #[default]
     Joined,
-    /// A rank that needs all others was done before the last had come, by more than clocks are uncertain.
+    /// A rank that needs all others was done before the last had come, by more than clocks are
+    /// uncertain.
     Contradicted,
     /// Ranks do it and another in opposite order.
     OutOfOrder,
@@ -79,7 +84,8 @@ pub enum JoinOutcome {
 /// The graphs of all ranks as one.
 #[derive(Clone, Debug, Default)]
 pub struct JoinedGraph {
-    /// To be run as any other. The ranks' nodes come first, rank by rank, then arrivals, then meetings.
+    /// To be run as any other. The ranks' nodes come first, rank by rank, then arrivals, then
+    /// meetings.
     pub graph: ReplayGraph,
     /// By collective.
     pub outcomes: Vec<JoinOutcome>,

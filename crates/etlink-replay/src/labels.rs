@@ -62,8 +62,8 @@ impl NodeLabel {
     }
 }
 
-/// The node of this number, else the first of this name, else the first that this pattern (`*`, `?`) matches; behind `rank=N/`
-/// of that rank alone. O(nodes).
+/// The node of this number, else the first of this name, else the first that this pattern (`*`,
+/// `?`) matches; behind `rank=N/` of that rank alone. O(nodes).
 pub fn find_node(graph: &ReplayGraph, labels: &dyn LabelSource, wanted: &str) -> Option<u32> {
     let (rank, wanted) = of_rank(wanted);
     let mut nodes =

@@ -93,8 +93,9 @@ impl PathCause {
     }
 }
 
-/// The path walked back from the node that ends last (of several the first), along what decided each start. A thread
-/// that only looks on, such as NCCL's watchdog, can outlast all work: it is no place to begin. O(nodes + edges).
+/// The path walked back from the node that ends last (of several the first), along what decided
+/// each start. A thread that only looks on, such as NCCL's watchdog, can outlast all work: it is no
+/// place to begin. O(nodes + edges).
 pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     let (origin, _) = run.window();
     let works = works(graph);
@@ -125,8 +126,8 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     path
 }
 
-/// Per thread and stream, whether it does work: it is a stream, or something elsewhere waits for it. Where that is so
-/// of no thread and there is no stream, all do.
+/// Per thread and stream, whether it does work: it is a stream, or something elsewhere waits for
+/// it. Where that is so of no thread and there is no stream, all do.
 fn works(graph: &ReplayGraph) -> Vec<bool> {
     let mut works = vec![false; graph.resources.len()];
     for node in 0..graph.len() {

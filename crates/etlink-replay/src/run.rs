@@ -34,9 +34,11 @@ pub struct ReplayRun {
     pub start: Vec<TimeNs>,
     /// How long it ran.
     pub duration: Vec<DurationNs>,
-    /// The edge that decided when each node could start: the first of those whose source ended last. [`NONE`] without deps.
+    /// The edge that decided when each node could start: the first of those whose source ended
+    /// last. [`NONE`] without deps.
     pub decided: Vec<u32>,
-    /// With resources: the node that kept this one's thread or stream busy when it could have started, or [`NONE`].
+    /// With resources: the node that kept this one's thread or stream busy when it could have
+    /// started, or [`NONE`].
     pub held: Vec<u32>,
 }
 

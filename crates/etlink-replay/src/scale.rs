@@ -61,8 +61,8 @@ pub enum DurationScaleError {
 impl FromStr for DurationScale {
     type Err = DurationScaleError;
 
-    /// What stands before the last `=` or blank selects, what stands behind it is the factor; `rank=N/` before all of it selects
-    /// among nodes of that rank.
+    /// What stands before the last `=` or blank selects, what stands behind it is the factor;
+    /// `rank=N/` before all of it selects among nodes of that rank.
     fn from_str(rule: &str) -> Result<DurationScale, DurationScaleError> {
         let (nodes, factor) = rule
             .trim()

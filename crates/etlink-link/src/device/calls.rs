@@ -1,4 +1,5 @@
-//! What a runtime or driver call does about order, by its name: CUDA, HIP, XPU (Unified Runtime, Level Zero) and MTIA.
+//! What a runtime or driver call does about order, by its name: CUDA, HIP, XPU (Unified Runtime,
+//! Level Zero) and MTIA.
 
 use etlink_model::{DeviceTrace, NameId};
 
@@ -22,7 +23,8 @@ pub(crate) enum Does {
     DeviceSync,
     /// Blocks its thread until such a place was reached.
     EventSync,
-    /// Blocks its thread until the copy that it launches has ended: `cudaMemcpy`, `hipMemcpyWithStream`.
+    /// Blocks its thread until the copy that it launches has ended: `cudaMemcpy`,
+    /// `hipMemcpyWithStream`.
     BlockingCopy,
     /// Blocks for all streams before it frees memory: `cudaFree`.
     Free,

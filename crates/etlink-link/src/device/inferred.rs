@@ -1,7 +1,7 @@
 //! Waits of streams for each other, where no `cuda_sync` rows state them.
 //!
-//! Known are a thread's calls in order, which streams its launches went to, and when their kernels ran.
-//! Two rules:
+//! Known are a thread's calls in order, which streams its launches went to, and when their kernels
+//! ran. Two rules:
 //!
 //! ```text
 //! pattern   launch A   record   wait   launch B        B's kernel waits for A's, also where that did not delay it
@@ -9,9 +9,9 @@
 //! launch A ..  wait  launch B   ====                   thread waited since its last launch to that stream, and
 //!                                                      A's kernel, launched before the wait, ended just then
 //! ```
-//! The pattern holds where nothing but launches to B stands between the record and the wait, and for records
-//! that ops make: these are of the stream that they launched to, while a program's own can be of any. What is
-//! captured in a graph counts for neither.
+//! The pattern holds where nothing but launches to B stands between the record and the wait, and
+//! for records that ops make: these are of the stream that they launched to, while a program's own
+//! can be of any. What is captured in a graph counts for neither.
 
 use crate::device::calls::Does;
 use crate::device::lanes::Lanes;
@@ -202,7 +202,8 @@ fn last_wait(
         .filter(|last| *last > since)
 }
 
-/// The row of another queue of the device that ended last before `row` began, of those launched before `waited`.
+/// The row of another queue of the device that ended last before `row` began, of those launched
+/// before `waited`.
 fn ended_just_before(device: &DeviceTrace, lanes: &Lanes, row: u32, waited: TimeNs) -> Option<u32> {
     let (start, own) = (
         device.rows.start[row as usize],

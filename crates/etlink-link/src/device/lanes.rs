@@ -1,4 +1,5 @@
-//! Device rows in the order in which they were launched, queue by queue, which is the order in which they run.
+//! Device rows in the order in which they were launched, queue by queue, which is the order in
+//! which they run.
 
 use crate::device::launch::Launches;
 use crate::device::row_end;
@@ -136,10 +137,11 @@ impl Lanes {
         same.or_else(|| all.iter().find(has_rows)).copied()
     }
 
-    /// The queues of a device that have rows, of which one may have been launched to from `since` up to `time`.
+    /// The queues of a device that have rows, of which one may have been launched to from `since`
+    /// up to `time`.
     ///
-    /// Takes as long as there are such queues, or rows launched meanwhile, whichever are fewer: a program that
-    /// synchronises often on many streams launches to few of them in between.
+    /// Takes as long as there are such queues, or rows launched meanwhile, whichever are fewer: a
+    /// program that synchronises often on many streams launches to few of them in between.
     pub(crate) fn launched_to(&self, device: i64, since: TimeNs, time: TimeNs) -> Vec<QueueIdx> {
         let Some(queues) = self.by_device.get(&device) else {
             return vec![];

@@ -83,10 +83,11 @@ fn is_nccl(kernel: &str) -> bool {
         .any(|prefix| kernel.starts_with(prefix))
 }
 
-/// The owners of rows, by the op around their call. Made once for all ops: a search from each row upwards
-/// would take rows · depth.
+/// The owners of rows, by the op around their call. Made once for all ops: a search from each row
+/// upwards would take rows · depth.
 struct Owners {
-    /// Per op, the innermost op around it, or itself, that the host trace has too. Empty where none is.
+    /// Per op, the innermost op around it, or itself, that the host trace has too. Empty where none
+    /// is.
     matched: Vec<OpIdx>,
     /// Per op, the innermost `record_param_comms` around it, or itself. Empty where there is none.
     params: Vec<OpIdx>,
@@ -103,7 +104,8 @@ impl Owners {
         }
     }
 
-    /// The owner of a row whose call is inside `inner`; for a collective the `record_param_comms` around it.
+    /// The owner of a row whose call is inside `inner`; for a collective the `record_param_comms`
+    /// around it.
     fn owner(&self, inner: OpIdx, is_collective: bool) -> OpIdx {
         let Some(op) = inner.get().map(OpIdx::index) else {
             return inner;
@@ -114,7 +116,8 @@ impl Owners {
     }
 }
 
-/// Per op, the innermost that is wanted of itself and the ops around it. Parents come before their children. O(ops).
+/// Per op, the innermost that is wanted of itself and the ops around it. Parents come before their
+/// children. O(ops).
 fn innermost(op_parent: &[OpIdx], is_wanted: impl Fn(usize) -> bool) -> Vec<OpIdx> {
     if !(0..op_parent.len()).any(&is_wanted) {
         return vec![];
@@ -203,9 +206,9 @@ impl<'t> CallIndex<'t> {
         index
     }
 
-    /// Per device the process with a fitting call for most of its rows: same id, begun before the row. First
-    /// each process gets a device of its own, since the ranks of one program fit each other's rows too.
-    /// Empty where a process is left without: devices are shared.
+    /// Per device the process with a fitting call for most of its rows: same id, begun before the
+    /// row. First each process gets a device of its own, since the ranks of one program fit each
+    /// other's rows too. Empty where a process is left without: devices are shared.
     fn vote(&mut self) -> FxHashMap<i64, u32> {
         let mut votes: FxHashMap<(i64, u32), u32> = FxHashMap::default();
         let lookups = self.device.rows.len() * self.processes.len();
@@ -240,8 +243,9 @@ impl<'t> CallIndex<'t> {
         process_of
     }
 
-    /// The latest call of a process with the row's id that began before it, but for the error of the
-    /// clocks; `false` with the first one where all began after it. Last, whether others have the id.
+    /// The latest call of a process with the row's id that began before it, but for the error of
+    /// the clocks; `false` with the first one where all began after it. Last, whether others have
+    /// the id.
     fn latest(&mut self, row: usize, process: u32) -> Option<(bool, u32, bool)> {
         let id = self.device.rows.correlation[row].get()?;
         let from = seek(&self.calls, self.last, |entry| {
@@ -260,7 +264,8 @@ impl<'t> CallIndex<'t> {
         }
     }
 
-    /// The first process from number `from` on that has a call with this id: few of many processes have.
+    /// The first process from number `from` on that has a call with this id: few of many processes
+    /// have.
     fn next_process(&self, id: Correlation, from: u32) -> Option<u32> {
         let at = seek(&self.calls, self.last, |entry| {
             (entry.id, entry.process) < (id, from)

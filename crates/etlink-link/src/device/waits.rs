@@ -5,9 +5,9 @@
 //! stream 7   ==A==      .                                                .
 //! stream 20             . . ==B==     event wait A -> B,  host wait B -> . end of the call
 //! ```
-//! `cuda_sync` rows say which stream waits for which record. Without them the waits are inferred: see
-//! [`crate::device::inferred`] for streams, [`Finder::infer_host_wait`] for calls. A wait that the measured
-//! times contradict is left out and counted. O(n log n).
+//! `cuda_sync` rows say which stream waits for which record. Without them the waits are inferred:
+//! see [`crate::device::inferred`] for streams, [`Finder::infer_host_wait`] for calls. A wait that
+//! the measured times contradict is left out and counted. O(n log n).
 
 use crate::device::calls::{self, Does};
 use crate::device::lanes::Lanes;
@@ -158,7 +158,8 @@ impl<'t> Finder<'t> {
         }
     }
 
-    /// The last row, if any, before the record that a sync row names. `None` where it names none that is known.
+    /// The last row, if any, before the record that a sync row names. `None` where it names none
+    /// that is known.
     fn recorded(&self, sync: &SyncRow) -> Option<Option<u32>> {
         let stream = Some(sync.wait_stream).filter(|stream| *stream >= 0)?;
         let record = sync.wait_record.get().filter(|id| id.0 >= 0)?;
@@ -197,7 +198,8 @@ impl<'t> Finder<'t> {
         }
     }
 
-    /// A copy from or to memory that is not pinned is staged, and its call returns when that is done.
+    /// A copy from or to memory that is not pinned is staged, and its call returns when that is
+    /// done.
     fn is_pageable_copy(&self, row: u32) -> bool {
         let rows = &self.device.rows;
         rows.kind[row as usize] == RowKind::Memcpy
@@ -238,9 +240,9 @@ impl<'t> Finder<'t> {
         true
     }
 
-    /// What a call of this name must have waited for. A stream is that of the thread's last launch, unless
-    /// the call went on long after that had ended; an event, or a stream else, is the row that ended last
-    /// before the call did, by at most [`WAIT_LATENCY`].
+    /// What a call of this name must have waited for. A stream is that of the thread's last launch,
+    /// unless the call went on long after that had ended; an event, or a stream else, is the row
+    /// that ended last before the call did, by at most [`WAIT_LATENCY`].
     fn infer_host_wait(&mut self, call: usize, does: Does, own: Option<u32>, last: Option<u32>) {
         let calls = &self.device.calls;
         let (begun, ended) = (calls.start[call], calls.start[call] + calls.duration[call]);
@@ -271,7 +273,8 @@ impl<'t> Finder<'t> {
         }
     }
 
-    /// Whether the end of a row can be what a call that returned at `at` waited for: it ended by then, and it had begun.
+    /// Whether the end of a row can be what a call that returned at `at` waited for: it ended by
+    /// then, and it had begun.
     fn can_end(&self, row: u32, at: TimeNs) -> bool {
         ends_before(self.row_end(row), at) && self.device.rows.start[row as usize] < at
     }
@@ -292,8 +295,8 @@ impl<'t> Finder<'t> {
         near.copied().find(|row| self.lanes.launched(*row) < begun)
     }
 
-    /// Waits for all queues of a device. What was launched before the thread's last such call is waited for already,
-    /// but where that was contradicted.
+    /// Waits for all queues of a device. What was launched before the thread's last such call is
+    /// waited for already, but where that was contradicted.
     fn wait_for_device(&mut self, call: usize, device: i64, inferred: bool) {
         let begun = self.device.calls.start[call];
         let thread = self.device.calls.thread[call];
@@ -315,8 +318,8 @@ impl<'t> Finder<'t> {
         last.contradicted = contradicted;
     }
 
-    /// Call `call` returns after `row` has ended. What its thread has waited for before is not said again.
-    /// Whether the times allow that; else it is counted.
+    /// Call `call` returns after `row` has ended. What its thread has waited for before is not said
+    /// again. Whether the times allow that; else it is counted.
     fn wait_for(&mut self, call: usize, row: u32, inferred: bool) -> bool {
         let calls = &self.device.calls;
         if !self.can_end(row, calls.start[call] + calls.duration[call]) {

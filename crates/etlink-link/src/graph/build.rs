@@ -87,8 +87,8 @@ impl Causes {
         }
     }
 
-    /// The delay that a row needs before it that starts at `start`, and when that delay begins. What the first row
-    /// of a queue waits for can have begun before the recording.
+    /// The delay that a row needs before it that starts at `start`, and when that delay begins.
+    /// What the first row of a queue waits for can have begun before the recording.
     fn delay(&self, start: TimeNs, begin: TimeNs, is_first: bool) -> Option<(NodeKind, TimeNs)> {
         let late = self.end.is_none_or(|end| start - end > self.limit);
         match is_first {
@@ -98,7 +98,8 @@ impl Causes {
     }
 }
 
-/// The node that runs up to the launch of a row, and when it ends. How much later the row may start.
+/// The node that runs up to the launch of a row, and when it ends. How much later the row may
+/// start.
 #[derive(Clone, Copy)]
 struct Launch {
     slot: u32,
@@ -148,7 +149,8 @@ impl Graph<'_> {
         }
     }
 
-    /// What reads a tensor waits for the thread that wrote it, unless another edge between the two threads says so.
+    /// What reads a tensor waits for the thread that wrote it, unless another edge between the two
+    /// threads says so.
     fn add_tensors(&mut self, tensors: &[(OpIdx, OpIdx)]) {
         let (ops, draft) = (&self.device.ops, &self.draft);
         let ends = |op: OpIdx| ops.start[op.index()] + ops.duration[op.index()];
@@ -225,7 +227,8 @@ impl Graph<'_> {
         }
     }
 
-    /// Device rows, queue by queue, with their launch, the rows that they follow, and the delays that nothing explains.
+    /// Device rows, queue by queue, with their launch, the rows that they follow, and the delays
+    /// that nothing explains.
     fn add_rows(&mut self, begin: TimeNs) {
         let rows = &self.device.rows;
         let queues = Groups::new(
@@ -300,8 +303,9 @@ impl Graph<'_> {
         causes
     }
 
-    /// What launched a row: what ran before the call, or the call itself where that took long (it loads modules or
-    /// copies to staging memory) and the row began after it. `None` where there is no launch or the times contradict it.
+    /// What launched a row: what ran before the call, or the call itself where that took long (it
+    /// loads modules or copies to staging memory) and the row began after it. `None` where there is
+    /// no launch or the times contradict it.
     fn launch_of(&mut self, row: usize) -> Option<Launch> {
         let call = self.launches.row_call[row].get()?.index();
         if self.launches.no_launch[row] == NoLaunch::StartsBeforeCall {

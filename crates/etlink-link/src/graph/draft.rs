@@ -1,12 +1,13 @@
 //! Nodes before they are numbered.
 //!
 //! ```text
-//! slots   thread 0 [boundary | slices … | end]  thread 1 […] …   rows and delays of queue 0, of queue 1 …
+//! slots   thread 0 [boundary | slices … | end]  thread 1 […] …   rows and delays of queue 0, …
 //! tracks            <------------------->                         <------------------------>
 //! ```
-//! A track is a thread's or queue's nodes in order of their places; a node's place is the time by which
-//! it is numbered. A thread has a boundary before its first slice, and behind the last one the time at
-//! which that ends. A slice lasts until the next begins, but for wait gaps: time in which the thread waited.
+//! A track is a thread's or queue's nodes in order of their places; a node's place is the time by
+//! which it is numbered. A thread has a boundary before its first slice, and behind the last one
+//! the time at which that ends. A slice lasts until the next begins, but for wait gaps: time in
+//! which the thread waited.
 
 use crate::graph::kinds::NodeKind;
 use crate::graph::nodes::Nodes;
@@ -81,7 +82,8 @@ impl Track<'_> {
 }
 
 impl Draft {
-    /// Room for at most so many nodes of each thread, and for `rows` device rows, each with a delay before it.
+    /// Room for at most so many nodes of each thread, and for `rows` device rows, each with a delay
+    /// before it.
     pub(crate) fn new(most: impl Iterator<Item = usize>, rows: usize) -> Draft {
         let mut bases = vec![0];
         let mut slots = 0;
@@ -181,9 +183,10 @@ impl Draft {
         }
     }
 
-    /// The call whose slices begin with `slot` and end by `end` has waited until `until` for what began at `begun`: a wait
-    /// gap is left before what it does after that. The slot of that. `None` where by more than clocks err something
-    /// else runs then that began in the call. O(slices in the call).
+    /// The call whose slices begin with `slot` and end by `end` has waited until `until` for what
+    /// began at `begun`: a wait gap is left before what it does after that. The slot of that.
+    /// `None` where by more than clocks err something else runs then that began in the call.
+    /// O(slices in the call).
     pub(crate) fn wait_in(
         &mut self,
         slot: u32,
@@ -210,7 +213,8 @@ impl Draft {
         Some(own)
     }
 
-    /// Puts row `slot`, or the delay before it, behind `from` if that is possible without disorder on its queue.
+    /// Puts row `slot`, or the delay before it, behind `from` if that is possible without disorder
+    /// on its queue.
     pub(crate) fn move_behind(&mut self, slot: u32, from: u32) {
         let (at, place) = (slot as usize, self.place(from).0 + 1);
         let track = &self.tracks[self.bases.len() - 1 + self.resource[at] as usize];
@@ -325,7 +329,8 @@ impl Draft {
         order
     }
 
-    /// Per node in `order`, the thread or queue that it runs on, and whether that is a queue. Takes what only this needs.
+    /// Per node in `order`, the thread or queue that it runs on, and whether that is a queue. Takes
+    /// what only this needs.
     pub(crate) fn resources(&mut self, order: &[u32]) -> (Vec<u32>, Vec<bool>) {
         let host = self.first_row() as usize;
         (
@@ -334,7 +339,8 @@ impl Draft {
         )
     }
 
-    /// The nodes in `order`, but for their resources. An op that communicates by itself is a collective in its first slice.
+    /// The nodes in `order`, but for their resources. An op that communicates by itself is a
+    /// collective in its first slice.
     pub(crate) fn nodes(
         mut self,
         order: &[u32],

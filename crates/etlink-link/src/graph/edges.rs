@@ -40,7 +40,8 @@ impl Edges {
         Edges::chained(std::iter::repeat_n(u32::MAX, nodes), all)
     }
 
-    /// One node per entry of `previous`, with an edge of program order from there but for `u32::MAX`, and `others`.
+    /// One node per entry of `previous`, with an edge of program order from there but for
+    /// `u32::MAX`, and `others`.
     pub(crate) fn chained(
         previous: impl ExactSizeIterator<Item = u32>,
         mut others: Vec<Edge>,

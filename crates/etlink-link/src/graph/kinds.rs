@@ -15,12 +15,13 @@ pub enum NodeKind {
     DeviceOp,
     /// A collective, send or receive: its device row, or its host op where no device takes part.
     Collective,
-    /// Time on a thread in which no op runs but the program does; inside a user annotation it bears its name.
+    /// Time on a thread in which no op runs but the program does; inside a user annotation it bears
+    /// its name.
     HostGap,
     /// The head of a thread or queue, from the window's start on: what came before the recording.
     Boundary,
-    /// On a queue, between the end of all known causes of the next row and its start, where that is longer
-    /// than launches and waits take.
+    /// On a queue, between the end of all known causes of the next row and its start, where that is
+    /// longer than launches and waits take.
     UnexplainedWait,
 }
 
@@ -63,7 +64,8 @@ pub enum EdgeKind {
     Handoff,
     /// The last to write a tensor to what reads it on another thread.
     Tensor,
-    /// Each rank's arrival at a collective to what the ranks do together then. Only between ranks: a linked trace has none.
+    /// Each rank's arrival at a collective to what the ranks do together then. Only between ranks:
+    /// a linked trace has none.
     Collective,
 }
 

@@ -9,9 +9,9 @@ use etlink_model::{DurationNs, TimeNs};
 pub struct Node {
     /// What it is.
     pub kind: NodeKind,
-    /// Row of [`DeviceTrace::ops`] (host op; gap: the enclosing annotation or `u32::MAX`), `calls` (runtime)
-    /// or `rows` (device op). A collective is a row when `on_device`, else an op. Of a delay on a queue: the row
-    /// that it delays.
+    /// Row of [`DeviceTrace::ops`] (host op; gap: the enclosing annotation or `u32::MAX`), `calls`
+    /// (runtime) or `rows` (device op). A collective is a row when `on_device`, else an op. Of a
+    /// delay on a queue: the row that it delays.
     pub source: u32,
     /// The first, or only, slice of its source: it bears the op's identity.
     pub first: bool,
@@ -62,8 +62,8 @@ impl Nodes {
         }
     }
 
-    /// From the end of the last node that a node waits for to its start: what launches and waits took. Zero
-    /// without deps. O(deps).
+    /// From the end of the last node that a node waits for to its start: what launches and waits
+    /// took. Zero without deps. O(deps).
     pub fn latency(&self, edges: &Edges, node: usize) -> DurationNs {
         let ends = edges
             .deps(node)

@@ -1,13 +1,15 @@
-//! Work that one thread gives to another and waits for: the autograd engine. For collectives see [`super::pending`].
+//! Work that one thread gives to another and waits for: the autograd engine. For collectives see
+//! [`super::pending`].
 //!
 //! ```text
 //! producer    forward  ____A   . . . . . . . . .  B____ optimizer
 //! consumer                  |== backward ops ==|
 //! ```
-//! The producer's gap is cut where the consumer begins and ends; between the two it waits. That the consumer's ops are the
-//! producer's shows in their `Fwd thread id` and `Sequence number` (`RecordFunction::forwardThreadId`), which the forward
-//! ops have too; else in their names, where a single thread has a gap around them. Both times, the producer must begin and
-//! end nothing meanwhile. O(n log n).
+//! The producer's gap is cut where the consumer begins and ends; between the two it waits. That the
+//! consumer's ops are the producer's shows in their `Fwd thread id` and `Sequence number`
+//! (`RecordFunction::forwardThreadId`), which the forward ops have too; else in their names, where
+//! a single thread has a gap around them. Both times, the producer must begin and end nothing
+//! meanwhile. O(n log n).
 
 use crate::host::Handoff;
 use crate::host::pending::pending_collectives;
@@ -99,7 +101,8 @@ fn engine_handoffs(
     found
 }
 
-/// A producer whose wait is not recorded waited for what ended while it rested, if it went on soon after the last of that.
+/// A producer whose wait is not recorded waited for what ended while it rested, if it went on soon
+/// after the last of that.
 fn infer_waits(handoffs: &mut [Handoff], intervals: &[IdleIntervals]) {
     let rest = |handoff: &Handoff| {
         let producer = intervals.get(handoff.producer.index())?;
@@ -172,8 +175,9 @@ fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
 
 /// The threads of each process that neither begin nor end anything now, by how long that lasts.
 ///
-/// Asked for in order of time: each begin and end on a thread is gone through once, so that all questions together take
-/// O((begins + ends + questions) log threads), however many threads there are.
+/// Asked for in order of time: each begin and end on a thread is gone through once, so that all
+/// questions together take O((begins + ends + questions) log threads), however many threads there
+/// are.
 struct QuietThreads<'i> {
     intervals: &'i [IdleIntervals],
     /// Number of the process of each thread.
@@ -209,8 +213,8 @@ impl<'i> QuietThreads<'i> {
         }
     }
 
-    /// The only thread of the process of `consumer`, other than that, that begins and ends nothing from `start` to `end`.
-    /// `start` must not be before that of the last question.
+    /// The only thread of the process of `consumer`, other than that, that begins and ends nothing
+    /// from `start` to `end`. `start` must not be before that of the last question.
     fn only_one_around(
         &mut self,
         consumer: ThreadIdx,
@@ -247,7 +251,8 @@ impl<'i> QuietThreads<'i> {
     }
 }
 
-/// When something begins or ends on a thread, and when, scopes aside, nothing went on last: the number of that time.
+/// When something begins or ends on a thread, and when, scopes aside, nothing went on last: the
+/// number of that time.
 struct IdleIntervals {
     time: Vec<TimeNs>,
     idle: Vec<Option<usize>>,
@@ -285,7 +290,8 @@ impl IdleIntervals {
         intervals
     }
 
-    /// The time around `start..end` in which nothing begins or ends; there must be something before and after.
+    /// The time around `start..end` in which nothing begins or ends; there must be something before
+    /// and after.
     fn quiet_around(&self, start: TimeNs, end: TimeNs) -> Option<(TimeNs, TimeNs)> {
         let after = self.time.partition_point(|time| *time <= start);
         let before = self.time[after.checked_sub(1)?];
@@ -301,8 +307,8 @@ impl IdleIntervals {
         (self.idle[before] == Some(before)).then_some(rest)
     }
 
-    /// When the thread begins to work in a stretch of time and when it is done, and when it was done before that.
-    /// It must not work at the stretch's begin.
+    /// When the thread begins to work in a stretch of time and when it is done, and when it was
+    /// done before that. It must not work at the stretch's begin.
     fn busy_within(
         &self,
         (from, until): (TimeNs, TimeNs),

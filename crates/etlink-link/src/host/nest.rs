@@ -98,8 +98,9 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     nesting
 }
 
-/// Per thread, when it waits for another: a producer for its consumer, a consumer for work. In order, without overlaps. A producer
-/// that does not wait has a wait of no length, where its slice is cut.
+/// Per thread, when it waits for another: a producer for its consumer, a consumer for work. In
+/// order, without overlaps. A producer that does not wait has a wait of no length, where its slice
+/// is cut.
 fn waits(threads: usize, handoffs: &[Handoff]) -> Vec<Vec<(TimeNs, TimeNs)>> {
     let mut all: Vec<(ThreadIdx, TimeNs, TimeNs)> = vec![];
     for handoff in handoffs {
@@ -434,7 +435,8 @@ mod tests {
         );
         assert_eq!(
             drawn(&nesting),
-            "a0-10000 b10000-20000 X20000-30000 b30000-50000 a50000-60000 c60000-80000 a80000-100000 _100000-110000 d110000-120000"
+            "a0-10000 b10000-20000 X20000-30000 b30000-50000 a50000-60000 c60000-80000 \
+             a80000-100000 _100000-110000 d110000-120000"
         );
         assert_eq!(
             nesting.op_parent,

@@ -1,20 +1,23 @@
 //! Collectives that a worker thread of the backend carries out: Gloo.
 //!
 //! ```text
-//! producer    record_param_comms(allreduce, Seq 7)  …   record_param_comms(wait, Seq 7) . . . . ____
-//! consumer                                  |== gloo:all_reduce ======================|
+//! producer   record_param_comms(allreduce, Seq 7)   record_param_comms(wait, Seq 7) . . . . ____
+//! consumer                               |== gloo:all_reduce ========================|
 //! ```
-//! **Whom this serves.** Stock `ProcessGroupGloo` writes `gloo:` ranges (`AsyncWork::recordAsyncWorkProfilingInfo`)
-//! but no `record_param_comms`: its traces have nothing pending here. Records come from backends that wrap
-//! Gloo, and from programs that call `record_param_comms` themselves.
+//! **Whom this serves.** Stock `ProcessGroupGloo` writes `gloo:` ranges
+//! (`AsyncWork::recordAsyncWorkProfilingInfo`) but no `record_param_comms`: its traces have nothing
+//! pending here. Records come from backends that wrap Gloo, and from programs that call
+//! `record_param_comms` themselves.
 //!
-//! Each group of Gloo has worker threads of its own (`ProcessGroupGloo::runLoop`), which take its collectives in the
-//! order in which they were given. So a thread serves one group, and a range is the first collective of its kind
-//! that the group was given before and has not carried out. Ranges do not name their group: see [`GroupChoice`].
+//! Each group of Gloo has worker threads of its own (`ProcessGroupGloo::runLoop`), which take its
+//! collectives in the order in which they were given. So a thread serves one group, and a range is
+//! the first collective of its kind that the group was given before and has not carried out. Ranges
+//! do not name their group: see [`GroupChoice`].
 //!
-//! Where the record of the wait says otherwise, by ending before the range does, there is no handoff. Where a wait is not
-//! recorded (the reducer of DDP waits for a future), the producer waited if it did nothing when the range ended, and went on
-//! soon after. A damaged trace can have lost ranges, and then order says nothing of their kind. O(n log n).
+//! Where the record of the wait says otherwise, by ending before the range does, there is no
+//! handoff. Where a wait is not recorded (the reducer of DDP waits for a future), the producer
+//! waited if it did nothing when the range ended, and went on soon after. A damaged trace can have
+//! lost ranges, and then order says nothing of their kind. O(n log n).
 
 use crate::host::Handoff;
 use crate::limits::{MAX_GROUPS_TRIED, ends_before};
@@ -120,9 +123,10 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
 
 /// Finds the group that a worker thread serves, and what it has pending.
 ///
-/// A thread keeps its group. The first of its ranges chooses: of the groups that have this kind pending, those whose
-/// size or wait contradicts the range are out, and so are those with fewer collectives than the thread has ranges. Of
-/// the rest one whose number of collectives is that of the thread's ranges goes first, then the earliest given.
+/// A thread keeps its group. The first of its ranges chooses: of the groups that have this kind
+/// pending, those whose size or wait contradicts the range are out, and so are those with fewer
+/// collectives than the thread has ranges. Of the rest one whose number of collectives is that of
+/// the thread's ranges goes first, then the earliest given.
 struct GroupChoice {
     queues: FxHashMap<QueueKey, VecDeque<Pending>>,
     /// Per kind, the groups that have some pending, by the first of them.
@@ -227,7 +231,8 @@ impl GroupChoice {
     }
 }
 
-/// Elements of the first tensor in list text: `[[1024], []]` -> 1024. `None` where shapes were not recorded.
+/// Elements of the first tensor in list text: `[[1024], []]` -> 1024. `None` where shapes were not
+/// recorded.
 fn elements_of(shapes: &str) -> Option<u64> {
     let dims = shapes.trim_start_matches('[');
     let (dims, _) = dims.split_once(']')?;
@@ -264,7 +269,8 @@ fn unsure_kinds(device: &DeviceTrace) -> Vec<CollectiveKind> {
     missing.into_keys().collect()
 }
 
-/// The kind as Gloo runs it: it has no reduce-scatter of its own (`ProcessGroupGloo::_reduce_scatter_base`).
+/// The kind as Gloo runs it: it has no reduce-scatter of its own
+/// (`ProcessGroupGloo::_reduce_scatter_base`).
 fn gloo_kind(kind: CollectiveKind) -> CollectiveKind {
     match kind {
         CollectiveKind::ReduceScatter => CollectiveKind::AllReduce,

@@ -1,9 +1,9 @@
 //! What reads a tensor that another thread wrote.
 //!
-//! The host trace says which bytes of which storage each op reads and writes. Its order is that in which ops began.
-//! Storage ids come back after a free, but what allocates writes all of the storage, so that the writers of an
-//! earlier life are forgotten. On one thread program order says the same, so only what crosses threads counts.
-//! O(uses log uses).
+//! The host trace says which bytes of which storage each op reads and writes. Its order is that in
+//! which ops began. Storage ids come back after a free, but what allocates writes all of the
+//! storage, so that the writers of an earlier life are forgotten. On one thread program order says
+//! the same, so only what crosses threads counts. O(uses log uses).
 
 use etlink_model::{HostIdx, HostTrace, OpIdx, TensorRef};
 use rustc_hash::FxHashMap;
@@ -170,7 +170,8 @@ mod tests {
 
     #[test]
     fn the_last_writer_before_a_reader_of_another_thread() {
-        // thread 1 writes storage 5 twice, thread 2 reads it and writes 6, thread 1 reads 6 and frees and allocates 5 anew
+        // thread 1 writes storage 5 twice, thread 2 reads it and writes 6, thread 1 reads 6 and
+        // frees and allocates 5 anew
         let nodes: [(u32, &[u64], &[u64]); 6] = [
             (1, &[], &[5]),
             (1, &[5], &[5]),

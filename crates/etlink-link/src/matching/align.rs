@@ -90,8 +90,8 @@ fn increasing(points: &[(usize, usize)]) -> Vec<(usize, usize)> {
     chain
 }
 
-/// Aligns what comes before the first anchor, backwards: of several places that fit, the one nearest to
-/// the anchor is meant.
+/// Aligns what comes before the first anchor, backwards: of several places that fit, the one
+/// nearest to the anchor is meant.
 fn before_first(a: &[u32], b: &[u32], pairs: &mut Vec<(u32, u32)>) {
     let reversed = |values: &[u32]| -> Vec<u32> { values.iter().rev().copied().collect() };
     between(

@@ -36,7 +36,11 @@ pub(crate) fn compare(
     let by_id = matching.op_rule.contains(&MatchRule::Id);
     let ids_agree = by_id && matching.same_id_other_name * 20 < matching.count();
     if device.ops.is_empty() {
-        report.notes.push("the device trace has no CPU ops: no host op can be given its times; record with ProfilerActivity.CPU".into());
+        report.notes.push(
+            "the device trace has no CPU ops: no host op can be given its times; \
+             record with ProfilerActivity.CPU"
+                .into(),
+        );
     } else if share < SAME_PROGRAM_SHARE && !ids_agree {
         refuse(
             Error::DifferentPrograms {

@@ -232,7 +232,8 @@ fn by_order(
     found
 }
 
-/// Of the matched ops that have sequence numbers in both traces: how many have the same, and others.
+/// Of the matched ops that have sequence numbers in both traces: how many have the same, and
+/// others.
 fn numbers(host: &HostTrace, device: &DeviceTrace, found: &Matching) -> (u64, u64) {
     let (mut same, mut other) = (0, 0);
     for (op, node) in found
@@ -295,8 +296,9 @@ fn by_sequence(
 /// `scope` of user ranges.
 const USER_SCOPE: u8 = 7;
 
-/// Matches user ranges that are on different threads: an asynchronous one (`gloo:all_reduce`) is on its
-/// launcher's thread in the host trace and on that of the worker which ended it in the device trace.
+/// Matches user ranges that are on different threads: an asynchronous one (`gloo:all_reduce`) is on
+/// its launcher's thread in the host trace and on that of the worker which ended it in the device
+/// trace.
 fn across_threads(
     host: &HostTrace,
     device: &DeviceTrace,
@@ -346,7 +348,8 @@ fn across_threads(
     }
 }
 
-/// Rows of each thread, threads in order of first use: host nodes are in order of begin, ops in order of time.
+/// Rows of each thread, threads in order of first use: host nodes are in order of begin, ops in
+/// order of time.
 fn by_thread(rows: impl Iterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
     let mut slots: FxHashMap<u32, usize> = FxHashMap::default();
     let mut threads: Vec<Vec<u32>> = vec![];

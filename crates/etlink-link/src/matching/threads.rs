@@ -1,17 +1,19 @@
 //! Which thread of the host trace is which of the device trace, by the names that both run.
 //!
-//! Threads with most names in common are paired first. Threads that run the same ops are told apart by their order of first
-//! use, which both traces have.
+//! Threads with most names in common are paired first. Threads that run the same ops are told apart
+//! by their order of first use, which both traces have.
 //!
-//! What each pair has in common is counted where that takes no more than [`MAX_PAIRING_STEPS`]: T threads make T²
-//! pairs. Beyond, threads that run exactly the same names are paired in their order, and of the rest only threads that share
-//! one of their rarest names are compared. O(ops log ops) then.
+//! What each pair has in common is counted where that takes no more than [`MAX_PAIRING_STEPS`]: T
+//! threads make T² pairs. Beyond, threads that run exactly the same names are paired in their
+//! order, and of the rest only threads that share one of their rarest names are compared. O(ops log
+//! ops) then.
 
 use crate::limits::MAX_PAIRING_STEPS;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
-/// How many of a thread's rarest names are looked up, and how many threads that have one are compared with it.
+/// How many of a thread's rarest names are looked up, and how many threads that have one are
+/// compared with it.
 const RAREST: usize = 4;
 const CANDIDATES: usize = 16;
 
@@ -26,8 +28,8 @@ struct Candidate {
     device: usize,
 }
 
-/// Pairs threads one to one; `host` and `device` are the names that each thread runs, threads in order of first use.
-/// Pairs are those with most in common first.
+/// Pairs threads one to one; `host` and `device` are the names that each thread runs, threads in
+/// order of first use. Pairs are those with most in common first.
 pub(crate) fn pair_threads(host: &[Vec<u32>], device: &[Vec<u32>]) -> Vec<(usize, usize)> {
     let host: Vec<NameCounts> = host.iter().map(|names| name_counts(names)).collect();
     let device: Vec<NameCounts> = device.iter().map(|names| name_counts(names)).collect();
@@ -105,7 +107,8 @@ fn candidate(
     })
 }
 
-/// Threads that run exactly the same names, the first of them with the first. No other thread can have more in common.
+/// Threads that run exactly the same names, the first of them with the first. No other thread can
+/// have more in common.
 fn equal_threads(host: &[NameCounts], device: &[NameCounts]) -> Vec<Candidate> {
     let mut by_names: FxHashMap<&NameCounts, Vec<usize>> = FxHashMap::default();
     for (at, names) in device.iter().enumerate().rev() {
@@ -202,7 +205,8 @@ mod tests {
     }
 
     proptest! {
-        /// Threads that have lost some of their names are found again without comparing all with all.
+        /// Threads that have lost some of their names are found again without comparing all with
+        /// all.
         #[test]
         fn few_candidates_find_what_all_find(seeds in prop::collection::vec(0u32..1000, 1..40), lost in 0usize..3) {
             let threads: Vec<Vec<u32>> = seeds

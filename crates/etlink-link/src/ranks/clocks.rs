@@ -1,15 +1,17 @@
 //! How far the ranks' clocks are apart.
 //!
-//! A collective in which every rank needs data of every other cannot end on any rank before it has begun on all. So a rank's
-//! offset lies between two bounds, which each further collective can only narrow:
+//! A collective in which every rank needs data of every other cannot end on any rank before it has
+//! begun on all. So a rank's offset lies between two bounds, which each further collective can only
+//! narrow:
 //! ```text
 //! rank 0    [s0 ======= e0]                s0 - e <= offset <= e0 - s
 //! rank n          [s ======= e]
 //! ```
-//! Between the bounds the estimate is the median of the differences of the ends, which are the same instant but for the last
-//! hop. Clocks that run at different speeds have an offset that moves; `drift` finds how fast. Only device rows are used: a
-//! host call returns before its transfer ends. Ranks that share no group with the first are reached over others;
-//! uncertainties add up. Ranks that no collective reaches, but whose machine's clock another rank has, have that rank's.
+//! Between the bounds the estimate is the median of the differences of the ends, which are the same
+//! instant but for the last hop. Clocks that run at different speeds have an offset that moves;
+//! `drift` finds how fast. Only device rows are used: a host call returns before its transfer ends.
+//! Ranks that share no group with the first are reached over others; uncertainties add up. Ranks
+//! that no collective reaches, but whose machine's clock another rank has, have that rank's.
 
 mod drift;
 mod pair;
@@ -30,11 +32,12 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct RankClock {
     /// Global rank.
     pub rank: i64,
-    /// What to add to its times to have them by the first rank's clock, ns; if a drift is applied, to those at `at_ns`. 0 where
-    /// nothing tells.
+    /// What to add to its times to have them by the first rank's clock, ns; if a drift is applied,
+    /// to those at `at_ns`. 0 where nothing tells.
     pub offset_ns: i64,
-    /// The offset is not further off than this, ns; where `contradicted`, the collectives leave no offset and this is by how
-    /// much they miss one. `None` where nothing tells, and where only the machine does.
+    /// The offset is not further off than this, ns; where `contradicted`, the collectives leave no
+    /// offset and this is by how much they miss one. `None` where nothing tells, and where only the
+    /// machine does.
     pub uncertainty_ns: Option<i64>,
     /// How many collectives support it, of the least supported step on the way from the first rank.
     pub support: u64,
@@ -59,7 +62,8 @@ impl RankClock {
         ns.saturating_add(self.offset_ns).saturating_add(drift)
     }
 
-    /// This clock is that of `other` against the first rank's, seen through `step`, which is that of a third against `other`'s.
+    /// This clock is that of `other` against the first rank's, seen through `step`, which is that
+    /// of a third against `other`'s.
     fn then(self, step: RankClock) -> RankClock {
         let sum = |a: Option<i64>, b: Option<i64>| Some(a?.saturating_add(b?));
         RankClock {
@@ -88,7 +92,8 @@ impl RankClock {
     }
 }
 
-/// The clocks of all ranks, in their order, against the first. O(communications log communications).
+/// The clocks of all ranks, in their order, against the first. O(communications log
+/// communications).
 pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
     let steps = steps(ranks, join);
     let mut found: Vec<Option<RankClock>> = vec![None; ranks.len()];

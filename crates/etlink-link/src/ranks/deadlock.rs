@@ -1,8 +1,9 @@
 //! Whether all ranks get to the end when each does its communications one after the other.
 //!
-//! A collective waits until all its ranks have come to it; a send goes at once, a receive waits for its send. That is how
-//! ASTRA-sim runs a rank's communications. Where two ranks do two collectives in opposite order, both wait for ever; to
-//! get on, the earliest of those that are waited for is taken out. O(steps + taken out · ranks).
+//! A collective waits until all its ranks have come to it; a send goes at once, a receive waits for
+//! its send. That is how ASTRA-sim runs a rank's communications. Where two ranks do two collectives
+//! in opposite order, both wait for ever; to get on, the earliest of those that are waited for is
+//! taken out. O(steps + taken out · ranks).
 
 use super::join::problems::Problems;
 use super::{Communication, JoinProblem, RankSummary, RunJoin};
@@ -45,7 +46,8 @@ impl DeadlockCheck {
         }
     }
 
-    /// What the ranks do at the collectives, by place, that take part, each rank in the order of `key`.
+    /// What the ranks do at the collectives, by place, that take part, each rank in the order of
+    /// `key`.
     pub fn from_matches<K: Ord>(
         ranks: &[RankSummary],
         join: &RunJoin,
@@ -82,7 +84,8 @@ impl DeadlockCheck {
         deadlock
     }
 
-    /// The next step of a rank. Ranks and collectives beyond those of [`DeadlockCheck::new`] are left out.
+    /// The next step of a rank. Ranks and collectives beyond those of [`DeadlockCheck::new`] are
+    /// left out.
     pub fn push(&mut self, rank: u32, matched: u32, role: CommRole) {
         if let (Some(queue), Some(state)) = (
             self.queues.get_mut(rank as usize),
@@ -93,7 +96,8 @@ impl DeadlockCheck {
         }
     }
 
-    /// Runs all ranks. Gives the collectives that had to be taken out for all to end, in the order in which that was done.
+    /// Runs all ranks. Gives the collectives that had to be taken out for all to end, in the order
+    /// in which that was done.
     pub fn into_removed(mut self) -> Vec<u32> {
         let mut next = vec![0usize; self.queues.len()];
         let mut came: Vec<Option<u32>> = vec![None; self.queues.len()];
@@ -165,8 +169,8 @@ pub fn serialize_comms(ranks: &[RankSummary], join: &RunJoin, places: &[u32]) ->
     problems.sorted()
 }
 
-/// What ranks begin in opposite order, as problems: as many collectives as would have to be taken out for all ranks to get to the end when each does
-/// its communications one after the other.
+/// What ranks begin in opposite order, as problems: as many collectives as would have to be taken
+/// out for all ranks to get to the end when each does its communications one after the other.
 pub fn order_conflicts(ranks: &[RankSummary], join: &RunJoin) -> Vec<JoinProblem> {
     let whole = |matched: usize| join.matches[matched].is_whole();
     serialize_comms(

@@ -75,7 +75,8 @@ impl<'t> GroupResolver<'t> {
             })
     }
 
-    /// Whether the trace has no other group than that of this record, so that it can be no other than that of all ranks.
+    /// Whether the trace has no other group than that of this record, so that it can be no other
+    /// than that of all ranks.
     pub fn is_only(&self, record: &CollectiveRef<'_>) -> bool {
         let is_world = |world| [0, world].contains(&record.record.group_size);
         self.one_group
@@ -89,8 +90,8 @@ impl<'t> GroupResolver<'t> {
         self.world.is_some() && ranks == self.world
     }
 
-    /// The global rank that a send goes to or a receive comes from: `Dst Rank` or `Src Rank`, which are global, or else
-    /// `Rank`, which for both is the place of the other in the group.
+    /// The global rank that a send goes to or a receive comes from: `Dst Rank` or `Src Rank`, which
+    /// are global, or else `Rank`, which for both is the place of the other in the group.
     pub fn peer(&self, record: &CollectiveRef<'_>) -> Option<i64> {
         let said = if record.kind() == CollectiveKind::Send {
             record.record.dst
@@ -132,7 +133,8 @@ fn from_to(start: u64, stride: u64, size: u64) -> Option<Vec<u64>> {
         .collect()
 }
 
-/// `[0, 8, 16, ...]` or `[0, 8, ..., 56]`: the distance of the first goes on, to the size or the last.
+/// `[0, 8, 16, ...]` or `[0, 8, ..., 56]`: the distance of the first goes on, to the size or the
+/// last.
 fn expanded(text: &str, size: u64) -> Option<Vec<u64>> {
     let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?;
     let (head, tail) = inner.split_once("...").or_else(|| inner.split_once('…'))?;

@@ -1,8 +1,9 @@
 //! Which communications of the ranks are one.
 //!
-//! Collectives of a group are paired by their number in it (`Seq`), where the ranks count alike, else by their order in the
-//! group; messages by their order from one rank to another. Gloo counts sends and receives with the collectives, so that
-//! numbers can differ between ranks: then order tells.
+//! Collectives of a group are paired by their number in it (`Seq`), where the ranks count alike,
+//! else by their order in the group; messages by their order from one rank to another. Gloo counts
+//! sends and receives with the collectives, so that numbers can differ between ranks: then order
+//! tells.
 
 pub(super) mod problems;
 mod resolve;
@@ -91,8 +92,8 @@ pub struct RunJoin {
 }
 
 impl RunJoin {
-    /// Ranks, by place, that have collectives or messages with others but none that fits, while those of others do: their traces
-    /// are probably of another run.
+    /// Ranks, by place, that have collectives or messages with others but none that fits, while
+    /// those of others do: their traces are probably of another run.
     pub fn ranks_without_match(&self, ranks: usize) -> Vec<usize> {
         let (mut has, mut fits) = (vec![false; ranks], vec![false; ranks]);
         for matched in &self.matches {

@@ -1,16 +1,17 @@
 //! The ranks of one run as one system.
 //!
 //! ```text
-//! LinkedTrace of a rank ──> Facts::of    its communications, a hundred bytes each, and in which nodes they go on
-//! Facts of all ranks ─────> company     which of them are of one run
-//!                      └──> join ──> Join { groups, collectives }   which communications are one
-//!                             ├────> clocks   how far each rank's clock is off
-//!                             ├────> skews    who came late, how long the transfer took
-//!                             ├────> stragglers   for whom the others waited, per step
-//!                             ├────> releases who made whom wait, node by node
-//!                             └────> Turns    do all ranks get to the end
+//! LinkedTrace of a rank ──> RankSummary   its communications, a hundred bytes each, and in which
+//!                             │           nodes they go on
+//! summaries of all ranks ─────┼─> select_run   which of them are of one run
+//!                             └─> join_ranks ─> RunJoin { groups, matches }   which are one
+//!                                   ├─> align_clocks       how far each rank's clock is off
+//!                                   ├─> collective_skews   who came late, how long it transferred
+//!                                   ├─> step_stragglers    for whom the others waited, per step
+//!                                   ├─> wait_causes        who made whom wait, node by node
+//!                                   └─> DeadlockCheck      do all ranks get to the end
 //! ```
-//! The facts are all that is kept of a rank, so a run of any size is joined in little memory.
+//! The summary is all that is kept of a rank, so a run of any size is joined in little memory.
 //! Everything is O(n log n) in the communications.
 
 mod clocks;

@@ -1,7 +1,7 @@
 //! Which traces are of one run.
 //!
-//! Folders hold leftovers: two traces of one rank, of another day, of a run of another size. What most have in common is the
-//! run; the others are left out by name and the rest goes on.
+//! Folders hold leftovers: two traces of one rank, of another day, of a run of another size. What
+//! most have in common is the run; the others are left out by name and the rest goes on.
 
 use super::RankSummary;
 use crate::limits::RUNS_APART;
@@ -106,7 +106,8 @@ impl RunSelection {
         }
     }
 
-    /// Windows that follow each other closely are one cluster; the largest is the run, the earliest of equals.
+    /// Windows that follow each other closely are one cluster; the largest is the run, the earliest
+    /// of equals.
     fn by_time(&mut self, ranks: &[RankSummary]) {
         let mut order: Vec<usize> = (0..ranks.len())
             .filter(|at| self.excluded[*at].is_none())

@@ -1,8 +1,9 @@
 //! Who came late, and how fast the transfer was once all were there.
 //!
-//! Sizes and factors are those of nccl-tests: the algorithm bandwidth is the larger of input and output over the transfer
-//! time, the bus bandwidth that times what a ring sends per byte: all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all,
-//! gather and scatter (n-1)/n; others 1.
+//! Sizes and factors are those of nccl-tests: the algorithm bandwidth is the larger of input and
+//! output over the transfer time, the bus bandwidth that times what a ring sends per byte:
+//! all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all, gather and scatter (n-1)/n; others
+//! 1.
 
 use super::join::{rank_list, side};
 use super::stragglers::{aligned, collective_arrivals, last_of};
@@ -32,12 +33,13 @@ pub struct CollectiveSkew {
     pub step: Option<String>,
     /// From the first arrival to the last, ns.
     pub skew_ns: i64,
-    /// From the second to last arrival to the last, ns, if anyone waited so long: what the last alone made the others wait.
+    /// From the second to last arrival to the last, ns, if anyone waited so long: what the last
+    /// alone made the others wait.
     pub alone_ns: i64,
     /// What all ranks waited, summed, ns: as in [`super::StragglerStats`].
     pub waited_ns: i64,
-    /// From the last arrival to the last end, ns. `None` where ends are not recorded (calls of host ops), and where a member has no trace:
-    /// then the others may have waited for it.
+    /// From the last arrival to the last end, ns. `None` where ends are not recorded (calls of host
+    /// ops), and where a member has no trace: then the others may have waited for it.
     pub transfer_ns: Option<i64>,
     /// Bytes per second over the transfer.
     pub algorithm_bandwidth: Option<f64>,

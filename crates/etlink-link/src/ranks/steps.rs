@@ -1,22 +1,25 @@
 //! The steps of one rank, and in which of them each communication was launched.
 //!
-//! Steps are the `ProfilerStep#N` ranges; else what `Optimizer.step#…` ranges end, of several optimizers the one with most;
-//! else the user annotations that differ by a number at their end alone (`step 7`), of several such the ones that cover most.
-//! An op belongs to the last step that began before it did, by record function ids where the trace has them: PyTorch 2.5 with
-//! stacks writes `ProfilerStep`s displaced in time. What a device runs belongs to the step of the op that launched it,
-//! whenever it runs.
+//! Steps are the `ProfilerStep#N` ranges; else what `Optimizer.step#…` ranges end, of several
+//! optimizers the one with most; else the user annotations that differ by a number at their end
+//! alone (`step 7`), of several such the ones that cover most. An op belongs to the last step that
+//! began before it did, by record function ids where the trace has them: PyTorch 2.5 with stacks
+//! writes `ProfilerStep`s displaced in time. What a device runs belongs to the step of the op that
+//! launched it, whenever it runs.
 
 use crate::LinkedTrace;
 use etlink_model::{DeviceTrace, DurationNs, OpIdx, TimeNs};
 use std::collections::BTreeMap;
 
-/// What [`RankSteps::of`] has for a communication that was launched before the first step, or in a trace without steps.
+/// What [`RankSteps::of`] has for a communication that was launched before the first step, or in a
+/// trace without steps.
 pub const NO_STEP: u32 = u32::MAX;
 
 /// A step of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepSpan {
-    /// The same on all ranks that do it: `ProfilerStep#7`; optimizer steps are counted from 0 in the window.
+    /// The same on all ranks that do it: `ProfilerStep#7`; optimizer steps are counted from 0 in
+    /// the window.
     pub name: String,
     /// When it began, ns since the Unix epoch by this rank's clock.
     pub start_ns: i64,
@@ -52,7 +55,8 @@ enum Way {
 }
 
 impl RankSteps {
-    /// The steps of `trace`, and those of its communications, which are at these nodes. O(ops + n log steps).
+    /// The steps of `trace`, and those of its communications, which are at these nodes. O(ops + n
+    /// log steps).
     pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = usize>) -> RankSteps {
         let (name, way, ranges, by_id) = ordered(&trace.device);
         let all = named(&trace.device, &name, way, &ranges);

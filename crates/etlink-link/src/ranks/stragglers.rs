@@ -1,14 +1,17 @@
 //! Who made the others wait, per step and in all.
 //!
-//! With `a(r)` for the arrival of rank `r` at a collective or message by the first rank's clock, and `l` for the rank that
-//! arrives last, rank `r` waits `a(l) - a(r)`, and `l` caused the sum of that over all `r`. It is charged to the step in which
-//! `l` launched its side. An arrival is the start of the device row; where no device takes part, of the range in which Gloo
-//! carries it out, else of the call ([`CommExtent`](super::Runs)). A rank that has come but does something else before it stands still (a message, for which a wait
-//! is recorded) waits from then on, and one that needs nothing of the last and was done before it came (a sender) does not wait. Of
-//! equal arrivals the last by rank is the last.
+//! With `a(r)` for the arrival of rank `r` at a collective or message by the first rank's clock,
+//! and `l` for the rank that arrives last, rank `r` waits `a(l) - a(r)`, and `l` caused the sum of
+//! that over all `r`. It is charged to the step in which `l` launched its side. An arrival is the
+//! start of the device row; where no device takes part, of the range in which Gloo carries it out,
+//! else of the call ([`CommExtent`](super::Runs)). A rank that has come but does something else
+//! before it stands still (a message, for which a wait is recorded) waits from then on, and one
+//! that needs nothing of the last and was done before it came (a sender) does not wait. Of equal
+//! arrivals the last by rank is the last.
 //!
-//! `etlink replay` counts the same instants in a run of its own: what a rank waits there is what the others alone hold it up, so that
-//! a rank which would have stood still for another reason (a kernel that waits for an event) waits less there than here.
+//! `etlink replay` counts the same instants in a run of its own: what a rank waits there is what
+//! the others alone hold it up, so that a rank which would have stood still for another reason (a
+//! kernel that waits for an event) waits less there than here.
 
 use super::join::side;
 use super::{CollectiveMatch, MatchMember, RankClock, RankSummary, RunJoin};
@@ -40,7 +43,8 @@ pub struct StragglerStats {
 pub struct StepStragglers {
     /// Its name; `None`: what was launched before the first step, or in traces without steps.
     pub step: Option<String>,
-    /// The first start of it, ns by the first rank's clock since the Unix epoch; of the first arrival, if it is no step.
+    /// The first start of it, ns by the first rank's clock since the Unix epoch; of the first
+    /// arrival, if it is no step.
     pub start_ns: i64,
     /// How long it was on the rank on which it was longest, ns; 0 if it is no step.
     pub longest_ns: i64,
@@ -68,7 +72,8 @@ pub fn straggler_stats(
     sums.ranks
 }
 
-/// Sums per step, in order of time; what is of no step comes first. O(collectives log collectives + steps · ranks).
+/// Sums per step, in order of time; what is of no step comes first. O(collectives log collectives +
+/// steps · ranks).
 pub fn step_stragglers(
     ranks: &[RankSummary],
     join: &RunJoin,

@@ -18,13 +18,15 @@ pub struct RankSummary {
     pub world_size: Option<i64>,
     /// First start and last end, ns since the Unix epoch by this rank's clock.
     pub window_ns: (i64, i64),
-    /// The machine whose clock its times are by, if anything but the traces tells it: ranks with one machine have one clock.
+    /// The machine whose clock its times are by, if anything but the traces tells it: ranks with
+    /// one machine have one clock.
     pub machine: Option<String>,
     /// The groups that [`Peers::Group`] numbers.
     pub groups: Vec<GroupIdentity>,
     /// In order of time.
     pub communications: Vec<Communication>,
-    /// Communications that only a kernel's name tells: nothing says what they communicate, and with whom.
+    /// Communications that only a kernel's name tells: nothing says what they communicate, and with
+    /// whom.
     pub unrecorded: u64,
     /// Steps, and those of the communications.
     pub steps: RankSteps,
@@ -81,7 +83,8 @@ pub struct Communication {
     pub extent: CommExtent,
 }
 
-/// The nodes in which a communication goes on: its own, or, where calls return at once (Gloo), those that carry it out.
+/// The nodes in which a communication goes on: its own, or, where calls return at once (Gloo),
+/// those that carry it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommExtent {
     /// When this node begins, the rank has arrived.
@@ -118,15 +121,16 @@ impl Communication {
         matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
     }
 
-    /// Whether it cannot end before all others have come; a sender can be done early, and so can the root of a broadcast.
+    /// Whether it cannot end before all others have come; a sender can be done early, and so can
+    /// the root of a broadcast.
     pub fn needs_all(&self) -> bool {
         self.kind == CollectiveKind::Recv || needs_all_ranks(self.kind)
     }
 }
 
 impl RankSummary {
-    /// The communications of `trace`, which is that of `rank`. Nodes that only a kernel's name tells are counted.
-    /// O(nodes).
+    /// The communications of `trace`, which is that of `rank`. Nodes that only a kernel's name
+    /// tells are counted. O(nodes).
     pub fn from_trace(trace: &LinkedTrace, rank: i64) -> RankSummary {
         let (known, base) = (GroupResolver::new(trace), trace.device.header.base_ns);
         let mut groups: IndexSet<GroupIdentity, FxBuildHasher> = IndexSet::default();

@@ -1,4 +1,5 @@
-//! Who made whom wait: in a collective the rank that came last all others, in a message the sender the receiver.
+//! Who made whom wait: in a collective the rank that came last all others, in a message the sender
+//! the receiver.
 
 use super::join::side;
 use super::stragglers::{aligned, collective_arrivals};
@@ -12,7 +13,8 @@ pub struct WaitCause {
     pub node: u32,
     /// Common to both sides, and to no other two. From 1.
     pub number: u32,
-    /// When the other rank was there, ns since the Unix epoch by this rank's clock: of who waits, 1 ns later. Never after that node.
+    /// When the other rank was there, ns since the Unix epoch by this rank's clock: of who waits, 1
+    /// ns later. Never after that node.
     pub at_ns: i64,
     /// Whether this rank waited.
     pub waits: bool,
@@ -27,8 +29,8 @@ pub struct WaitCauses {
     pub of_rank: Vec<Vec<WaitCause>>,
     /// How many there are.
     pub count: u32,
-    /// How many ranks had gone on when the last came, or by their clocks seem to have: a call that does not wait for its transfer, clocks that
-    /// are not aligned.
+    /// How many ranks had gone on when the last came, or by their clocks seem to have: a call that
+    /// does not wait for its transfer, clocks that are not aligned.
     pub gone_on: u64,
 }
 
@@ -110,7 +112,8 @@ impl WaitCauses {
     }
 }
 
-/// The first time of a rank's own clock, to the nanosecond or so, that is not before `ns` by the first rank's; `near` is one not far from it.
+/// The first time of a rank's own clock, to the nanosecond or so, that is not before `ns` by the
+/// first rank's; `near` is one not far from it.
 fn own(clocks: &[RankClock], rank: u32, ns: i64, near: i64) -> i64 {
     let ahead = |own: i64| ns.saturating_sub(aligned(clocks, rank, own));
     // clocks run at nearly the same speed, so that each step leaves less than a thousandth

@@ -13,7 +13,8 @@ pub enum RooflineFormula {
     Convolution,
     /// That for the gradient of the input, and once more for that of the weight.
     ConvolutionBackward,
-    /// Query `[b, h, s, d]`, key of length t, value of depth e: 2 b h s t (d + e). Masks are not taken into account.
+    /// Query `[b, h, s, d]`, key of length t, value of depth e: 2 b h s t (d + e). Masks are not
+    /// taken into account.
     Attention,
     /// The scores once more, and two products for either factor: 2 b h s t (3 d + 2 e).
     AttentionBackward,
@@ -53,8 +54,8 @@ impl RooflineFormula {
     }
 }
 
-/// The work of an op. Without `outputs`, which device traces do not have, a convolution's is not known, and what the others write
-/// follows from what they read.
+/// The work of an op. Without `outputs`, which device traces do not have, a convolution's is not
+/// known, and what the others write follows from what they read.
 pub fn work_from_shapes(
     name: &str,
     inputs: &TensorShapes,
@@ -175,7 +176,8 @@ fn matmul(
     Some((products.saturating_mul(2), RooflineFormula::Matmul, written))
 }
 
-/// Operations, and whether it is transposed: then the weight is `[channels in, channels out / groups, …]`, and the output is the larger.
+/// Operations, and whether it is transposed: then the weight is `[channels in, channels out /
+/// groups, …]`, and the output is the larger.
 fn convolution(
     input: TensorShape<'_>,
     weight: TensorShape<'_>,
@@ -209,7 +211,8 @@ fn convolution(
     ))
 }
 
-/// `flop_counter` takes the weight's gradient times the number of groups; here as many products as there are.
+/// `flop_counter` takes the weight's gradient times the number of groups; here as many products as
+/// there are.
 fn convolution_backward(
     [gradient, input, weight]: [TensorShape<'_>; 3],
     outputs: Option<&TensorShapes>,
@@ -224,7 +227,8 @@ fn convolution_backward(
     ))
 }
 
-/// `[b, h, s, d]`, or `[b, s, h, d]`. What is packed without padding, `[tokens, h, d]`, does not tell the lengths.
+/// `[b, h, s, d]`, or `[b, s, h, d]`. What is packed without padding, `[tokens, h, d]`, does not
+/// tell the lengths.
 fn attention(
     heads_first: bool,
     backward: bool,
@@ -349,25 +353,35 @@ const HEADS_LAST: &[&str] = &["_flash_attention", "_efficient_attention", "_flas
 
 #[rustfmt::skip]
 const ELEMENTWISE: &[&str] = &[
-    "add", "sub", "rsub", "mul", "div", "true_divide", "floor_divide", "remainder", "pow", "neg", "abs", "sign", "exp", "exp2", "log", "log2", "log1p",
-    "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "tanh", "sigmoid", "relu", "threshold", "leaky_relu", "elu", "gelu", "silu", "mish", "softplus",
-    "hardswish", "hardtanh", "clamp", "clamp_min", "clamp_max", "maximum", "minimum", "where", "masked_fill", "addcmul", "addcdiv", "lerp", "eq", "ne",
-    "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not", "native_dropout", "dropout", "round", "floor", "ceil", "isnan", "erf",
+    "add", "sub", "rsub", "mul", "div", "true_divide", "floor_divide", "remainder", "pow", "neg",
+    "abs", "sign", "exp", "exp2", "log", "log2", "log1p", "sqrt", "rsqrt", "reciprocal", "square",
+    "sin", "cos", "tanh", "sigmoid", "relu", "threshold", "leaky_relu", "elu", "gelu", "silu",
+    "mish", "softplus", "hardswish", "hardtanh", "clamp", "clamp_min", "clamp_max", "maximum",
+    "minimum", "where", "masked_fill", "addcmul", "addcdiv", "lerp", "eq", "ne", "lt", "le", "gt",
+    "ge", "logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or", "bitwise_not",
+    "native_dropout", "dropout", "round", "floor", "ceil", "isnan", "erf",
 ];
 
 #[rustfmt::skip]
 const REDUCTIONS: &[&str] = &[
-    "sum", "mean", "prod", "max", "min", "amax", "amin", "argmax", "argmin", "norm", "linalg_vector_norm", "var", "var_mean", "std", "all", "any", "cumsum",
-    "logsumexp", "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "native_layer_norm", "native_group_norm",
-    "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "miopen_batch_norm", "_fused_rms_norm", "nll_loss_forward", "nll_loss", "mse_loss", "binary_cross_entropy",
-    "avg_pool2d", "max_pool2d_with_indices", "_adaptive_avg_pool2d", "adaptive_avg_pool2d", "topk", "sort",
+    "sum", "mean", "prod", "max", "min", "amax", "amin", "argmax", "argmin", "norm",
+    "linalg_vector_norm", "var", "var_mean", "std", "all", "any", "cumsum", "logsumexp", "_softmax",
+    "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "native_layer_norm",
+    "native_group_norm", "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm",
+    "miopen_batch_norm", "_fused_rms_norm", "nll_loss_forward", "nll_loss", "mse_loss",
+    "binary_cross_entropy", "avg_pool2d", "max_pool2d_with_indices", "_adaptive_avg_pool2d",
+    "adaptive_avg_pool2d", "topk", "sort",
 ];
 
 /// What only makes another view, or memory that nobody has written yet.
 #[rustfmt::skip]
 const NOTHING: &[&str] = &[
-    "view", "_unsafe_view", "_reshape_alias", "reshape", "view_as", "flatten", "unflatten", "t", "transpose", "permute", "as_strided", "expand", "expand_as", "slice", "select",
-    "narrow", "split", "split_with_sizes", "chunk", "unbind", "unsqueeze", "squeeze", "detach", "alias", "lift_fresh", "resolve_conj", "resolve_neg", "contiguous", "to", "_to_copy",
-    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize", "set", "is_nonzero", "item", "_local_scalar_dense", "result_type", "numpy_T", "movedim", "diagonal",
-    "record_param_comms", "broadcast_tensors", "type_as", "unfold", "real", "view_as_real", "view_as_complex", "is_same_size", "AccumulateGrad",
+    "view", "_unsafe_view", "_reshape_alias", "reshape", "view_as", "flatten", "unflatten", "t",
+    "transpose", "permute", "as_strided", "expand", "expand_as", "slice", "select", "narrow",
+    "split", "split_with_sizes", "chunk", "unbind", "unsqueeze", "squeeze", "detach", "alias",
+    "lift_fresh", "resolve_conj", "resolve_neg", "contiguous", "to", "_to_copy", "empty",
+    "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize", "set", "is_nonzero",
+    "item", "_local_scalar_dense", "result_type", "numpy_T", "movedim", "diagonal",
+    "record_param_comms", "broadcast_tensors", "type_as", "unfold", "real", "view_as_real",
+    "view_as_complex", "is_same_size", "AccumulateGrad",
 ];

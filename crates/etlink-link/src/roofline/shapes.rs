@@ -1,7 +1,8 @@
 //! Tensors among the arguments of an op, from list text.
 //!
 //! ```text
-//! shapes  [[8, 16], [[2, 3], [4]], [], []]            one entry per argument; lists of tensors are nested
+//! shapes  [[8, 16], [[2, 3], [4]], [], []]   one entry per argument,
+//!                                                       lists of tensors are nested
 //! types   ["Tensor(float)", "GenericList[Tensor(long),…]", "Int", ""]      host trace
 //!         ["float", "TensorList", "Scalar", ""]                            device trace
 //! ```

@@ -113,7 +113,8 @@ fn operations_are_those_that_pytorch_counts() {
         ),
         (
             "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
-            "[[2, 4, 32, 16], [2, 4, 32, 16], [2, 4, 48, 16], [2, 4, 48, 16], [2, 4, 32, 16], [2, 4, 32]]",
+            "[[2, 4, 32, 16], [2, 4, 32, 16], [2, 4, 48, 16], [2, 4, 48, 16], [2, 4, 32, 16], [2, \
+             4, 32]]",
             "[[2, 4, 32, 16], [2, 4, 48, 16], [2, 4, 48, 16]]",
             1_966_080,
             RooflineFormula::AttentionBackward,
@@ -128,7 +129,8 @@ fn operations_are_those_that_pytorch_counts() {
     }
 }
 
-/// PyTorch counts 86 400 and 2 · 86 400 here: the weight's gradient for each pair of channels, be they of one group or not.
+/// PyTorch counts 86 400 and 2 · 86 400 here: the weight's gradient for each pair of channels, be
+/// they of one group or not.
 #[test]
 fn groups_of_a_convolution_count_once() {
     let inputs = "[[2, 8, 10, 10], [2, 6, 20, 20], [8, 3, 3, 3]]";

@@ -5,7 +5,8 @@ use etlink_link::ranks::{CommExtent, Communication, RankSummary};
 use etlink_link::{EdgeKind, LinkedTrace};
 use etlink_testing::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
-/// Main runs a forward op, waits, and runs the optimizer; the worker runs two backward ops from 30 to 70 us.
+/// Main runs a forward op, waits, and runs the optimizer; the worker runs two backward ops from 30
+/// to 70 us.
 fn step(draw: &mut TraceBuilder, main: ThreadRef, worker: ThreadRef, number: i64, at: i64) {
     let forward = draw.op(main, "aten::mm", at, at + 20_000);
     draw.sequence(forward, number, 0);
@@ -241,7 +242,8 @@ fn all_reduce_in(
     draw.collective(main, &comms, at, at + 10_000);
 }
 
-/// What handoffs bring to the threads of workers: elements of the record, and length of the range in us.
+/// What handoffs bring to the threads of workers: elements of the record, and length of the range
+/// in us.
 fn carried_out(trace: &LinkedTrace) -> Vec<(u64, i64)> {
     let summary = RankSummary::from_trace(trace, 0);
     let length = |extent: &CommExtent| (extent.end_ns - extent.start_ns) / 1_000;
@@ -315,7 +317,8 @@ fn who_rests_until_its_collective_has_ended_waits_for_it() {
 
 #[test]
 fn what_a_worker_begins_before_its_work_has_ended_is_no_part_of_that() {
-    // whole microseconds: the range begins before the last op has ended, and outlasts the giver's wait
+    // whole microseconds: the range begins before the last op has ended, and outlasts the giver's
+    // wait
     let mut draw = TraceBuilder::default();
     let (main, worker) = (draw.thread(), draw.thread());
     step(&mut draw, main, worker, 7, 0);

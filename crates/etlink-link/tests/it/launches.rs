@@ -176,7 +176,8 @@ fn a_row_never_takes_the_call_of_another_process() {
 
 #[test]
 fn processes_that_share_a_device_keep_their_own_launches() {
-    // pid 1000  launch 2 -          pid 2000            launch 2 -         device 0  . a ==            . b ==
+    // pid 1000  launch 2 -          pid 2000            launch 2 -         device 0  . a ==
+    // . b ==
     let mut draw = TraceBuilder::default();
     for (process, at, call, kernel) in
         [(1_000, 0, "of 1000", "a"), (2_000, 155_000, "of 2000", "b")]

@@ -182,7 +182,8 @@ fn by_order_threads_that_run_the_same_are_told_apart_by_first_use() {
 
 #[test]
 fn by_order_a_range_that_a_worker_ended_is_matched_on_its_launcher_s_thread() {
-    // host   main  mm  gloo:all_reduce  mm …      device   main  mm  mm …   worker  gloo:all_reduce …
+    // host   main  mm  gloo:all_reduce  mm …      device   main  mm  mm …   worker  gloo:all_reduce
+    // …
     let (mut of_host, mut of_device) = (TraceBuilder::default(), TraceBuilder::default());
     let (main, on_main, worker) = (of_host.thread(), of_device.thread(), of_device.thread());
     for at in 0..10 {

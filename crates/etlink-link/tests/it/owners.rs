@@ -106,7 +106,8 @@ fn all_reduce(copied: bool) -> TraceBuilder {
 fn a_collective_s_kernel_is_of_its_record_param_comms() {
     for copied in [true, false] {
         for trace in [alone(&all_reduce(copied)), both(&all_reduce(copied))] {
-            let kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL <- cudaLaunchKernelExC of record_param_comms";
+            let kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL <- cudaLaunchKernelExC of \
+                 record_param_comms";
             assert_eq!(launches(&trace), [kernel]);
             assert_eq!(
                 trace.report.nodes[&NodeKind::Collective],

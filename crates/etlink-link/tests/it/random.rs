@@ -1,4 +1,5 @@
-//! Random programs: whatever is drawn, the graph is acyclic and forward, has every row, and loses no time.
+//! Random programs: whatever is drawn, the graph is acyclic and forward, has every row, and loses
+//! no time.
 
 use crate::support::{both, checked, device};
 use etlink_link::LinkOptions;

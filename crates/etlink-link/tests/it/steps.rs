@@ -6,7 +6,8 @@ use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const MS: i64 = 1_000_000;
 
-/// An annotation per range, and a collective that each of these moments launches and that runs 3 ms later.
+/// An annotation per range, and a collective that each of these moments launches and that runs 3 ms
+/// later.
 fn drawn(ranges: &[(&str, i64, i64)], launched: &[i64]) -> TraceBuilder {
     let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     draw.distributed(0, 2);

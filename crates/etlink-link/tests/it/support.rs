@@ -239,7 +239,8 @@ fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
     }
 }
 
-/// Slices, gaps and waits of a thread follow on each other and are its wall time; each op has one first slice.
+/// Slices, gaps and waits of a thread follow on each other and are its wall time; each op has one
+/// first slice.
 fn threads_add_up(trace: &LinkedTrace) {
     let mut exclusive = vec![0; trace.device.ops.len()];
     let mut first = vec![0; trace.device.ops.len()];

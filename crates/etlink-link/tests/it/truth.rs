@@ -1,5 +1,6 @@
-//! Random programs with known truth: threads that launch, record, wait and synchronise, run by a small
-//! model of a device. The linked graph must order the kernels as the program does: no less, no more.
+//! Random programs with known truth: threads that launch, record, wait and synchronise, run by a
+//! small model of a device. The linked graph must order the kernels as the program does: no less,
+//! no more.
 
 use crate::support::{checked, device};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
@@ -257,6 +258,7 @@ proptest! {
         prop_assume!(!model.ends.is_empty());
         let trace = checked(etlink_link::link(None, device(&model.draw), LinkOptions::default()).expect("links"));
         prop_assert_eq!(linked(&trace), model.truth());
-        prop_assert!(!trace.report.nodes.contains_key(&NodeKind::UnexplainedWait), "everything has a cause");
+        prop_assert!(!trace.report.nodes.contains_key(&NodeKind::UnexplainedWait), "everything \
+             has a cause");
     }
 }

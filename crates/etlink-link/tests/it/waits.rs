@@ -62,7 +62,8 @@ fn a_late_start_without_a_cause_is_a_delay_of_its_own() {
 
 #[test]
 fn a_call_that_takes_long_launches_when_it_ends() {
-    // launch a, launch ------------------------- b ===     modules are loaded when they are used first
+    // launch a, launch ------------------------- b ===     modules are loaded when they are used
+    // first
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.launch(main, (0, 5_000), SEVEN, "a", (10_000, 20_000));
@@ -171,7 +172,8 @@ fn a_programs_own_record_can_be_of_any_stream() {
 
 #[test]
 fn a_wait_explains_a_start_right_after_the_end_on_another_stream() {
-    // a on 7 ends at 500 us; b on 20 was launched long before and starts then. The record was not in an op.
+    // a on 7 ends at 500 us; b on 20 was launched long before and starts then. The record was not
+    // in an op.
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.launch(main, (0, 5_000), TWENTY, "x", (6_000, 7_000));
@@ -304,8 +306,8 @@ fn a_copy_to_memory_that_is_not_pinned_blocks() {
 
 #[test]
 fn what_a_blocking_call_calls_when_the_kernel_ends_is_no_wait() {
-    // synchronise ----------[query]--     whole microseconds: the kernel ends when the inner call begins
-    // k ===================
+    // synchronise ----------[query]--     whole microseconds: the kernel ends when the inner call
+    // begins k ===================
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.launch(main, (0, 5_000), SEVEN, "k", (8_000, 90_000));
@@ -328,8 +330,8 @@ fn what_a_blocking_call_calls_when_the_kernel_ends_is_no_wait() {
 
 #[test]
 fn an_op_that_begins_in_a_blocking_call_keeps_its_time() {
-    // whole microseconds: the next op begins before the call has returned. One that begins long before that
-    // shows that the thread was not blocked.
+    // whole microseconds: the next op begins before the call has returned. One that begins long
+    // before that shows that the thread was not blocked.
     for (begins, waits, own) in [
         (94_000, 1, "cudaStreamSynchronize 94-94"),
         (50_000, 0, "cudaStreamSynchronize 10-50"),

@@ -32,7 +32,8 @@ pub(crate) fn order(graph: &ReplayGraph) -> Result<Vec<u32>, Error> {
     }
 }
 
-/// Which `gates` have to open early: of those that are stuck always the first. Numbers are counted from the first gate.
+/// Which `gates` have to open early: of those that are stuck always the first. Numbers are counted
+/// from the first gate.
 pub(crate) fn jammed(graph: &ReplayGraph, gates: std::ops::Range<u32>) -> Vec<u32> {
     let followers = Followers::new(graph, |_| true);
     let mut waits: Vec<u32> = (0..graph.len())

@@ -135,7 +135,8 @@ impl Source<'_> {
                 .map(|meeting| plan.meetings[*meeting as usize].time)
                 .max(),
         ) {
-            // where clocks have the last come after the end, nothing is left of the transfer, and the end is late by as much
+            // where clocks have the last come after the end, nothing is left of the transfer, and
+            // the end is late by as much
             let begins = start.max(met.min(start + node.duration));
             (node.start, node.duration) = (Some(begins), start + node.duration - begins);
             node.latency = Some(begins - ready.map_or(met, |ready| ready.max(met)));

@@ -36,7 +36,8 @@ pub(super) struct Meeting {
     pub(super) arrivals: Vec<u32>,
 }
 
-/// When nodes of the ranks begin and end by the common clock: as measured, else as each rank runs by itself.
+/// When nodes of the ranks begin and end by the common clock: as measured, else as each rank runs
+/// by itself.
 struct Times<'r> {
     ranks: &'r [RankGraph],
     runs: Vec<Option<ReplayRun>>,

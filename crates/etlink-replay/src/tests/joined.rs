@@ -5,8 +5,8 @@ use crate::*;
 use etlink_model::{DurationNs, TimeNs};
 use proptest::prelude::*;
 
-/// What a rank does: it computes so long, then takes part in a collective, which takes it so long once all have come, and may wait for
-/// its end before it goes on.
+/// What a rank does: it computes so long, then takes part in a collective, which takes it so long
+/// once all have come, and may wait for its end before it goes on.
 type PathStep = (i64, u32, i64, bool);
 
 /// All ranks' steps. Joints have ascending numbers on all ranks.
@@ -252,7 +252,8 @@ proptest! {
     fn one_slow_rank_makes_the_others_wait_as_they_would(program in programs(), rank in 0usize..5, factor in 1i64..6) {
         let (joined, _) = program.joined();
         let truth = ends(&program.draw((rank, factor), 1));
-        prop_assert_eq!(replayed(&joined, truth.len(), &[format!("rank={rank}/kind=host_op {factor}")]), truth);
+        prop_assert_eq!(replayed(&joined, truth.len(), &[format!("rank={rank}/kind=host_op \
+             {factor}")]), truth);
     }
 
     #[test]

@@ -67,7 +67,8 @@ pub struct CaptureReport {
     pub without_op: u64,
 }
 
-/// Whether a call of this name begins to capture a stream: `cudaStreamBeginCapture`, `hipStreamBeginCapture` and their kin.
+/// Whether a call of this name begins to capture a stream: `cudaStreamBeginCapture`,
+/// `hipStreamBeginCapture` and their kin.
 pub fn begins_capture(name: &str) -> bool {
     name.contains("StreamBeginCapture")
 }

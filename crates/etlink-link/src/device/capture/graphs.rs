@@ -57,7 +57,8 @@ pub(super) struct Graphs<'r> {
     all: Vec<(&'r [u32], Vec<u32>)>,
 }
 
-/// Captures of the same names become one; where they say different things of a launch, it says nothing.
+/// Captures of the same names become one; where they say different things of a launch, it says
+/// nothing.
 pub(super) fn distinct(recorded: &Recorded) -> Graphs<'_> {
     let mut graphs = Graphs::default();
     for range in &recorded.captures {

@@ -1,27 +1,31 @@
 //! Ops of a capture-time trace, carried to the kernels of graph launches.
 //!
-//! A graph launch is one call: its kernels have neither op nor shapes. Both were there when the graph
-//! was captured: ops ran and launched, and nothing was executed.
+//! A graph launch is one call: its kernels have neither op nor shapes. Both were there when the
+//! graph was captured: ops ran and launched, and nothing was executed.
 //!
 //! ```text
 //! capture   BeginCapture  aten::mm [launch gemm]  aten::add [launch add]  EndCapture
 //! replay    GraphLaunch                                     stream 7   gemm ===  add =
 //! ```
 //! No trace says which captured launch became which kernel: calls have no `graph node id`. What
-//! both sides have is the order of kernel names, so a kernel gets an op where that leaves no choice:
+//! both sides have is the order of kernel names, so a kernel gets an op where that leaves no
+//! choice:
 //!
-//! 1. A captured launch is a call between the begin and the end of a capture, on the capturing thread or, for
-//!    autograd's threads, in its process, that no device row answers. Its `kernel` names what it launches; where one does not
-//!    say (CUDA), the capture is left out.
-//! 2. The rows of a graph launch are in order of `graph node id` where all have one, else of time, stream by stream.
-//! 3. They are laid along each capture, see [`place`]. A capture fits when the names agree and at most a tenth of
-//!    either side is left over. Where one has exactly the same names, only such are looked at.
-//! 4. A row gets its op where there is one way to lay it, and every capture that fits gives one and the same name, shapes,
-//!    types and annotation. All others are counted, not guessed.
+//! 1. A captured launch is a call between the begin and the end of a capture, on the capturing
+//!    thread or, for autograd's threads, in its process, that no device row answers. Its `kernel`
+//!    names what it launches; where one does not say (CUDA), the capture is left out.
+//! 2. The rows of a graph launch are in order of `graph node id` where all have one, else of time,
+//!    stream by stream.
+//! 3. They are laid along each capture, see [`place`]. A capture fits when the names agree and at
+//!    most a tenth of either side is left over. Where one has exactly the same names, only such are
+//!    looked at.
+//! 4. A row gets its op where there is one way to lay it, and every capture that fits gives one and
+//!    the same name, shapes, types and annotation. All others are counted, not guessed.
 //!
-//! Evidence: of the vLLM trace of a captured graph (MI300, 421 launches, all named) and its replay (421 rows), all names
-//! agree, place by place. Launch calls name their kernel on all of 5335 in seven public ROCm traces, on none of 8552 in ten CUDA
-//! traces. What names cannot show: two graphs of the same kernels for different batch sizes.
+//! Evidence: of the vLLM trace of a captured graph (MI300, 421 launches, all named) and its replay
+//! (421 rows), all names agree, place by place. Launch calls name their kernel on all of 5335 in
+//! seven public ROCm traces, on none of 8552 in ten CUDA traces. What names cannot show: two graphs
+//! of the same kernels for different batch sizes.
 //!
 //! O(n log n), and O(captures × rows) for each different sequence of rows that no capture equals.
 
@@ -92,13 +96,23 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
 /// What the user should know first.
 fn note(report: &CaptureReport, no_rows: bool, shapes: bool) -> Option<String> {
     let text = match report {
-        _ if no_rows => "the device trace has no graph launch, so the capture trace has nothing to say of it".into(),
-        CaptureReport { complete: 0, partial: 0, unknown, .. } => {
+        _ if no_rows => "the device trace has no graph launch, so the capture trace has nothing \
+             to say of it"
+            .into(),
+        CaptureReport {
+            complete: 0,
+            partial: 0,
+            unknown,
+            ..
+        } => {
             format!(
-                "none of the {unknown} graph launches has the kernels of a graph in the capture trace: it is of other graphs, so no op was carried"
+                "none of the {unknown} graph launches has the kernels of a graph in the capture \
+                 trace: it is of other graphs, so no op was carried"
             )
         }
-        _ if !shapes => "the capture trace has no shapes, so names alone were carried; record it with record_shapes=True".into(),
+        _ if !shapes => "the capture trace has no shapes, so names alone were carried; record it \
+             with record_shapes=True"
+            .into(),
         _ => return None,
     };
     Some(text)

@@ -1,16 +1,18 @@
 //! Lays the rows of a graph launch along the launches of a capture.
 //!
-//! Names repeat from layer to layer, and a row can be missing. So the rows of a stream are laid twice: each on the
-//! first launch of its name that is left, from the front, and the same from the back. Where both ways
-//! agree there is no other way; where they do not, several launches come into question.
+//! Names repeat from layer to layer, and a row can be missing. So the rows of a stream are laid
+//! twice: each on the first launch of its name that is left, from the front, and the same from the
+//! back. Where both ways agree there is no other way; where they do not, several launches come into
+//! question.
 //!
 //! ```text
 //! capture      a b c a b b c
 //! from front   a b c a b . c         rows a b c a b c, a `b` is missing:
 //! from back    a b c a . b c         the second b could be either, all others lie in one place
 //! ```
-//! Streams of one launch run side by side, so time orders rows only within a stream. Each stream is laid along the
-//! launches of those names that occur on it alone; rows of names that several streams have stay open.
+//! Streams of one launch run side by side, so time orders rows only within a stream. Each stream is
+//! laid along the launches of those names that occur on it alone; rows of names that several
+//! streams have stay open.
 
 use crate::limits::LEFT_OVER;
 
@@ -114,7 +116,8 @@ fn owner(owners: &[(u32, u32)], token: u32) -> Option<u32> {
     Some(owners[at].1).filter(|lane| *lane != u32::MAX)
 }
 
-/// Lays the rows of one lane along its launches, from the front and from the back. `None` if they do not fit.
+/// Lays the rows of one lane along its launches, from the front and from the back. `None` if they
+/// do not fit.
 fn lay(
     steps: &[Step],
     rows: &[(u32, u32)],

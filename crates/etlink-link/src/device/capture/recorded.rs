@@ -1,4 +1,5 @@
-//! What a capture-time trace has: launches between the begin and the end of captures, and their ops.
+//! What a capture-time trace has: launches between the begin and the end of captures, and their
+//! ops.
 
 use super::{CaptureReport, NONE, begins_capture, launches_graph};
 use crate::device::launch;
@@ -184,7 +185,8 @@ impl<'d> Sweep<'d> {
         }
     }
 
-    /// The capture that a launch of `thread` goes into: its own, else the only one that its process has open.
+    /// The capture that a launch of `thread` goes into: its own, else the only one that its process
+    /// has open.
     fn capture_of(&self, thread: ThreadIdx) -> Option<u32> {
         let pid = |thread: ThreadIdx| -> TrackLabel { self.device.threads[thread.index()].pid };
         let own = self.open.iter().find(|open| open.thread == thread);
@@ -225,7 +227,8 @@ impl<'d> Sweep<'d> {
     }
 }
 
-/// What a call does, by its name alone: `cudaStreamBeginCapture`, `hipStreamEndCapture`, `cuLaunchKernelEx`, …
+/// What a call does, by its name alone: `cudaStreamBeginCapture`, `hipStreamEndCapture`,
+/// `cuLaunchKernelEx`, …
 fn meaning(name: &str) -> Meaning {
     match name {
         _ if begins_capture(name) => Meaning::Begin,

@@ -1,13 +1,14 @@
 //! How fast a rank's clock runs away from another's.
 //!
-//! Two things tell. The bounds of all collectives leave only some drifts at which one offset fits them all: those are sure. And the
-//! differences of the ends, early in the window and late in it: a line through the medians of the first and the last third
-//! (Tukey's resistant line), which outliers do not bend. How far that can be off is told by order statistics, whatever the
-//! distribution is: a median of n lies between the values √n places below and above it (two standard deviations of the
-//! binomial distribution).
+//! Two things tell. The bounds of all collectives leave only some drifts at which one offset fits
+//! them all: those are sure. And the differences of the ends, early in the window and late in it: a
+//! line through the medians of the first and the last third (Tukey's resistant line), which
+//! outliers do not bend. How far that can be off is told by order statistics, whatever the
+//! distribution is: a median of n lies between the values √n places below and above it (two
+//! standard deviations of the binomial distribution).
 //!
-//! A drift is applied where both together exclude that there is none and where it moves the offset by a microsecond, the
-//! resolution of times in many traces, within the window.
+//! A drift is applied where both together exclude that there is none and where it moves the offset
+//! by a microsecond, the resolution of times in many traces, within the window.
 
 use super::points::{Point, bounds, moved};
 use crate::limits::{DRIFT_MATTERS, LEAST_FOR_DRIFT, MAX_DRIFT_PPB};
@@ -16,7 +17,8 @@ use serde::Serialize;
 /// How fast an offset grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ClockDrift {
-    /// Growth of the offset, ns per second of the rank's own clock (parts per billion; 1000 are 1 ppm).
+    /// Growth of the offset, ns per second of the rank's own clock (parts per billion; 1000 are 1
+    /// ppm).
     pub ppb: i64,
     /// The drift is not further off than this, as far as the collectives tell.
     pub uncertainty_ppb: i64,
@@ -32,8 +34,8 @@ impl ClockDrift {
         applied: false,
     };
 
-    /// Of a third clock against the first, over a second. What is not applied is taken for none; what is not known can be any
-    /// that clocks have, and is most likely none.
+    /// Of a third clock against the first, over a second. What is not applied is taken for none;
+    /// what is not known can be any that clocks have, and is most likely none.
     pub(super) fn sum(one: Option<ClockDrift>, other: Option<ClockDrift>) -> Option<ClockDrift> {
         const UNKNOWN: ClockDrift = ClockDrift {
             ppb: 0,
@@ -148,10 +150,12 @@ fn median(points: &[Point], of: impl Fn(&Point) -> i64) -> Option<(i64, i64)> {
     ))
 }
 
-/// The least and the greatest drift at which some offset fits all collectives; `None` if there is no such drift.
+/// The least and the greatest drift at which some offset fits all collectives; `None` if there is
+/// no such drift.
 ///
-/// By how much the bounds miss each other is a convex function of the drift: a search in thirds finds where they miss least, a search
-/// in halves on both sides where they meet. O(points · log of the range).
+/// By how much the bounds miss each other is a convex function of the drift: a search in thirds
+/// finds where they miss least, a search in halves on both sides where they meet. O(points · log of
+/// the range).
 fn sure(points: &[Point], guess: i64) -> Option<(i64, i64)> {
     let missed = |ppb: i64| {
         let (lower, upper) = bounds(points, ppb);

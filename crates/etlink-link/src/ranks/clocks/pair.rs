@@ -5,7 +5,8 @@ use super::drift;
 use super::points::{Point, bounds, moved};
 use crate::ranks::Communication;
 
-/// The clock that fits the common collectives of two ranks; `at_ns` is the middle of the other's window.
+/// The clock that fits the common collectives of two ranks; `at_ns` is the middle of the other's
+/// window.
 pub(super) fn fit<'c>(
     sides: impl Iterator<Item = (&'c Communication, &'c Communication)>,
     at_ns: i64,

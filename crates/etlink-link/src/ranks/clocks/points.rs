@@ -8,8 +8,8 @@ pub(super) fn moved(ppb: i64, ns: i64) -> i64 {
     moved.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-/// What one collective says of the offset of the other rank's clock against the reference's. Times are by the other's clock, from
-/// the middle of its window on.
+/// What one collective says of the offset of the other rank's clock against the reference's. Times
+/// are by the other's clock, from the middle of its window on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     /// When the row began on the other rank; then the offset was no more than `upper`.
@@ -34,7 +34,8 @@ impl Point {
     }
 }
 
-/// The least and the greatest offset at time 0 that all collectives allow at this drift; the least is greater where there is none.
+/// The least and the greatest offset at time 0 that all collectives allow at this drift; the least
+/// is greater where there is none.
 pub(super) fn bounds(points: &[Point], ppb: i64) -> (i64, i64) {
     points
         .iter()

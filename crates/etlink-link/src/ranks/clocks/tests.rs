@@ -4,7 +4,8 @@ use crate::ranks::testing::{collective, rank};
 use CollectiveKind::{AllReduce, Broadcast};
 use etlink_model::CollectiveKind;
 
-/// All-reduces at 1 ms distance, in which rank `late` of each comes last, on clocks that are `off` by so much.
+/// All-reduces at 1 ms distance, in which rank `late` of each comes last, on clocks that are `off`
+/// by so much.
 fn drawn(off: &[i64], groups: &[&[u64]], rounds: i64) -> Vec<RankSummary> {
     let mut ranks: Vec<RankSummary> = (0..)
         .zip(off)

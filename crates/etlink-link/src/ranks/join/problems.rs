@@ -23,7 +23,8 @@ pub enum JoinProblemKind {
     KindDiffers,
     /// Another element type on another rank.
     DtypeDiffers,
-    /// Another size on another rank; the ranks of an uneven all-to-all have different ones by nature.
+    /// Another size on another rank; the ranks of an uneven all-to-all have different ones by
+    /// nature.
     SizeDiffers,
     /// The ranks of its group are not known.
     UnknownGroup,
@@ -33,7 +34,8 @@ pub enum JoinProblemKind {
     UnknownPeer,
     /// A send or receive whose other side is the rank itself: nobody else has it.
     OwnPeer,
-    /// Two ranks do it and another in opposite order, each waiting for the other: a simulator that runs one at a time never ends.
+    /// Two ranks do it and another in opposite order, each waiting for the other: a simulator that
+    /// runs one at a time never ends.
     OrderDiffers,
 }
 

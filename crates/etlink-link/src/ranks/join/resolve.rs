@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Numbers {
     /// As [`super::RunJoin::groups`].
     pub(super) groups: BTreeMap<u32, Vec<u64>>,
-    /// Per rank, per entry of [`RankSummary::groups`]: its number, 0 for a group of one rank, `None` where its ranks are not known.
+    /// Per rank, per entry of [`RankSummary::groups`]: its number, 0 for a group of one rank,
+    /// `None` where its ranks are not known.
     pub(super) of_rank: Vec<Vec<Option<u32>>>,
 }
 

@@ -3,7 +3,8 @@ use crate::ranks::testing::{collective, rank};
 use crate::ranks::{RankSteps, StepSpan, join_ranks};
 use etlink_model::CollectiveKind::AllReduce;
 
-/// All-reduces of three ranks with these arrivals, each 1000 ns after the other; each rank's are of these steps.
+/// All-reduces of three ranks with these arrivals, each 1000 ns after the other; each rank's are of
+/// these steps.
 fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<RankSummary>, RunJoin) {
     let mut ranks: Vec<RankSummary> = (0..3).map(|at| rank(at, 3, &[&[0, 1, 2]])).collect();
     for (round, starts) in (0..).zip(rounds) {

@@ -6,11 +6,13 @@
 //!          worker               |== gloo:all_reduce ==============|
 //! Gloo     thread    record(recv)  …  record(wait)===============____
 //! ```
-//! A device row is both: the rank arrives when it begins, and the transfer ends when it does. A host op only gives the work
-//! away: a worker's range carries it out, else whoever waits for it is blocked until it is done. Of a range in several
-//! slices, cut by ops that it calls, the longest is the transfer; those around it prepare and copy. Where no wait is recorded,
-//! a range of the op's own thread that begins inside the op and outlasts it says at least until when it went on. A message is under
-//! way from its call on: where that is slow to return, its receive can end milliseconds before the range `gloo:send` begins.
+//! A device row is both: the rank arrives when it begins, and the transfer ends when it does. A
+//! host op only gives the work away: a worker's range carries it out, else whoever waits for it is
+//! blocked until it is done. Of a range in several slices, cut by ops that it calls, the longest is
+//! the transfer; those around it prepare and copy. Where no wait is recorded, a range of the op's
+//! own thread that begins inside the op and outlasts it says at least until when it went on. A
+//! message is under way from its call on: where that is slow to return, its receive can end
+//! milliseconds before the range `gloo:send` begins.
 
 use super::{CommExtent, small};
 use crate::host::pending::{ThreadKey, collective_key, pending_collectives, recorded_waits};
