@@ -327,7 +327,7 @@ fn damage_of_ranks_is_told_by_rank() {
     assert_eq!(
         (
             json[0]["ranks"].as_array().map(Vec::len),
-            &json[0]["left_out"][0]["label"]
+            &json[0]["excluded"][0]["label"]
         ),
         (Some(1), &json!("1"))
     );
@@ -388,7 +388,7 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(
         (
             json[0]["ranks"].as_array().map(Vec::len),
-            &json[0]["left_out"][0]["label"]
+            &json[0]["excluded"][0]["label"]
         ),
         (Some(1), &json!("1"))
     );

@@ -24,7 +24,7 @@ fn one_table() {
     };
     assert_eq!(
         keys(&json[0]),
-        ["run", "notes", "ranks", "left_out", "absent", "total"]
+        ["run", "notes", "ranks", "excluded", "absent", "total"]
     );
     assert_eq!(keys(&json[0]["total"]), ["idle"]);
     assert_eq!(

@@ -27,6 +27,7 @@ mod record;
 mod replay;
 mod replay_ranks;
 mod report;
+mod runs;
 mod schedule;
 mod simulator;
 mod timeline;

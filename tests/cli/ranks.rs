@@ -670,7 +670,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     );
     tool.run("ranks run --strict")
         .exits(1)
-        .says("note: 2 is left out: run/kineto_trace_2.json: refused under --strict: damage");
+        .says("note: rank 2 is left out: run/kineto_trace_2.json: refused under --strict: damage");
     assert!(
         ran.stdout.contains("is missing on rank 2")
             && ran.stdout.contains("communication, unmatched"),

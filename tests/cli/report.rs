@@ -131,7 +131,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
     tool.file("broken/kineto_trace_1.json", "{\"traceEvents\": 7}");
     tool.run("report broken -o broken.html")
         .exits(1)
-        .says("note: 1 is left out");
+        .says("note: rank 1 is left out");
     assert_eq!(
         tool.names(),
         ["broken", "broken.html", "there.html", "trace.json"],
@@ -270,6 +270,6 @@ fn what_is_no_graph_is_refused_in_words() {
     tool.file("sim/run.1.et", "no graph");
     tool.run("report sim -o x.html")
         .exits(1)
-        .says("note: 1 is left out")
+        .says("note: rank 1 is left out")
         .says(", 1 rank; ");
 }

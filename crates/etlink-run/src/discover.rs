@@ -261,6 +261,15 @@ fn sort_out(place: &Path, folder: PathBuf, files: Vec<PathBuf>) -> RunFiles {
         None
     });
     let mut candidates: Vec<Candidate> = files.into_iter().map(look_at).collect();
+    candidates.retain(|candidate| {
+        if candidate.is_view {
+            run.notes.push(format!(
+                "{} is a view that etlink wrote, not a recording: it is left out",
+                file_name(&candidate.path)
+            ));
+        }
+        !candidate.is_view
+    });
     if let Some(listed) = &listed {
         candidates
             .iter_mut()

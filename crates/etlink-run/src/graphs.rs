@@ -5,16 +5,17 @@ use crate::input;
 use crate::output::is_work_folder;
 use anyhow::{Context, Result};
 use etlink_chakra::astra;
+use etlink_chakra::convert::GroupList;
 use etlink_chakra::read::FileKind;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What the name of a rank's file can end in. Simulators read the first, which comes before the
 /// others where a rank has several files.
-const ENDINGS: [&str; 4] = [".et", ".et.gz", ".json", ".json.gz"];
+const ENDINGS: [&str; 2] = [".et", ".json"];
 
-/// The global ranks of groups, by `pg_name`.
-pub type ListedGroups = BTreeMap<String, Vec<i64>>;
+/// Endings of the compressions that [`input::open`] unpacks.
+const PACKED: [&str; 2] = [".gz", ".zst"];
 
 /// The written graphs of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +29,19 @@ pub struct GraphSet {
 /// The prefix and the rank of a name such as `<prefix>.<rank>.et`.
 pub fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
     let name = path.file_name()?.to_str()?;
+    let plain = unpacked_name(name);
     let stem = ENDINGS
         .iter()
-        .find_map(|ending| name.strip_suffix(ending))?;
+        .find_map(|ending| plain.strip_suffix(ending))?;
     let (prefix, rank) = stem.rsplit_once('.')?;
     let rank: i64 = rank.parse().ok().filter(|rank| *rank >= 0)?;
     Some((path.with_file_name(prefix), rank))
+}
+
+/// A file's name without the ending of a compression.
+fn unpacked_name(name: &str) -> &str {
+    let stem = PACKED.iter().find_map(|ending| name.strip_suffix(ending));
+    stem.unwrap_or(name)
 }
 
 /// Chakra traces and merged traces in a folder and its subfolders, sorted. Other JSON is passed
@@ -72,7 +80,7 @@ fn is_written_graph(path: &Path) -> bool {
         return false;
     };
     let name = name.to_string_lossy().to_lowercase();
-    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    let plain = unpacked_name(&name);
     if plain.ends_with(".et") {
         return true;
     }
@@ -104,7 +112,7 @@ pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>> {
 ///
 /// # Errors
 /// It cannot be read, or is no list of ranks per group.
-pub fn groups_beside(prefix: &Path) -> Result<Option<ListedGroups>> {
+pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>> {
     let path = prefix.with_file_name(astra::file::GROUPS);
     if !path.is_file() {
         return Ok(None);
@@ -123,9 +131,9 @@ pub fn groups_beside(prefix: &Path) -> Result<Option<ListedGroups>> {
 ///
 /// # Errors
 /// Those of [`groups_beside`].
-pub fn groups_of(path: &Path) -> Result<ListedGroups> {
+pub fn groups_of(path: &Path) -> Result<GroupList> {
     let Some((prefix, _)) = prefix_and_rank(path) else {
-        return Ok(ListedGroups::new());
+        return Ok(GroupList::new());
     };
     Ok(groups_beside(&prefix)?.unwrap_or_default())
 }

@@ -10,6 +10,7 @@ use crate::Progress;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read::{FileKind, sniff};
 use gzip::Gzip;
+use memchr::memmem;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::path::Path;
@@ -24,10 +25,20 @@ pub struct Input {
     pub name: String,
     /// What it is, from its first bytes.
     pub kind: FileKind,
+    /// It is a view for Perfetto that etlink wrote, not a recording.
+    pub is_view: bool,
     /// Size as stored, if it is a file.
     pub stored_bytes: Option<u64>,
     /// Its unpacked content.
     pub content: Box<dyn Read + Send>,
+}
+
+/// What a file is called in messages.
+pub fn display_name(path: &Path) -> String {
+    if path == Path::new("-") {
+        return "standard input".to_owned();
+    }
+    path.display().to_string()
 }
 
 /// Opens `path` (`-`: standard input) and looks at its beginning.
@@ -35,7 +46,7 @@ pub struct Input {
 pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<Input> {
     if path == Path::new("-") {
         return from_source(
-            "standard input".into(),
+            display_name(path),
             None,
             threads,
             Box::new(std::io::stdin()),
@@ -124,9 +135,17 @@ fn from_source(
     Ok(Input {
         name,
         kind,
+        is_view: is_view(&head),
         stored_bytes,
         content: Box::new(Cursor::new(head).chain(content)),
     })
+}
+
+/// Whether Chrome JSON begins as that of `etlink_report::perfetto`, which names its writer before
+/// its events.
+fn is_view(head: &[u8]) -> bool {
+    let events = memmem::find(head, b"\"traceEvents\"").unwrap_or(head.len());
+    memmem::find(&head[..events], b"\"written_by\": \"etlink ").is_some()
 }
 
 /// What is left of a source whose damage was met in its first bytes: decoders tell it once.

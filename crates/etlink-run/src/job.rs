@@ -295,6 +295,11 @@ pub fn is_damaged(report: &LinkReport) -> bool {
 pub struct Refused(String);
 
 impl Refused {
+    /// This is wrong in the file.
+    pub fn because(file: &str, what: &str) -> Refused {
+        Refused(format!("{file}: refused under --strict: {what}"))
+    }
+
     /// What is wrong in the trace, or that its host trace is of another run.
     pub fn new(trace: &Path, anomalies: &Anomalies) -> Refused {
         let what =
@@ -316,11 +321,11 @@ impl std::error::Error for Refused {}
 
 /// The traces of a job, for messages.
 pub fn inputs(job: &LinkJob) -> String {
-    let host = job
-        .host
-        .iter()
-        .map(|host| format!("{} and ", host.display()));
-    host.chain([job.device.display().to_string()]).collect()
+    let device = input::display_name(&job.device);
+    match &job.host {
+        Some(host) => format!("{} and {device}", input::display_name(host)),
+        None => device,
+    }
 }
 
 /// Writes, and says what. Returns the stored size, bytes.
@@ -456,6 +461,13 @@ fn expect_host(input: &Input) -> Result<()> {
 }
 
 fn expect_device(input: &Input) -> Result<()> {
+    if input.is_view {
+        bail!(
+            "{} is a view that etlink wrote for Perfetto, not a recording; give the trace that it \
+            was made from",
+            input.name
+        );
+    }
     match input.kind {
         FileKind::KinetoTrace => Ok(()),
         FileKind::HostTrace | FileKind::EtPlus => {

@@ -1,7 +1,47 @@
 //! Opens a run: finds the traces of its ranks, pairs, reads, links, joins and writes them.
 //!
 //! This is the library below the command. It reads and writes files; it does not print, does not
-//! look at the terminal and does not end the process: what it does is reported to a [`Progress`].
+//! look at the terminal and does not end the process: what it does is reported to a [`Progress`],
+//! and a [`Cancellation`] ends it early.
+//!
+//! What `etlink merge` does, a Chakra file for each rank:
+//!
+//! ```
+//! use etlink_run::merge::{MergeOptions, merge};
+//! use etlink_run::{RunOptions, RunSet, RunSource};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! # let temporary = tempfile::tempdir()?;
+//! # let output = temporary.path();
+//! let source = RunSource::Folder("../../testdata/pairs/ddp2-2.15.0".into());
+//! let runs = RunSet::open(source, RunOptions::default())?;
+//! let options = MergeOptions::default();
+//! let report = merge(&runs, output, &options)?;
+//! assert!(report.is_complete(&options));
+//! assert_eq!(report.runs[0].ranks, [0, 1]);
+//! assert!(output.join("ddp2-2.15.0.1.et").is_file());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Who came late to the collectives of a run, without a file:
+//!
+//! ```
+//! use etlink_run::{RunOptions, RunSet, RunSource};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let source = RunSource::Folder("../../testdata/pairs/ddp2-2.15.0".into());
+//! let runs = RunSet::open(source, RunOptions::default())?;
+//! for (run, joined) in runs.runs.iter().zip(runs.join()) {
+//!     let joined = joined?;
+//!     println!("{}: {} ranks", run.folder.display(), joined.summaries.len());
+//!     for rank in joined.straggler_stats() {
+//!         println!("rank {} made others wait {} ns", rank.rank, rank.caused_ns);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
 #![allow(
     clippy::disallowed_methods,
     reason = "the one library that reads and writes files, and measures how long that took"
@@ -17,6 +57,7 @@ pub mod joined;
 pub mod manifest;
 pub mod membership;
 pub mod memory;
+pub mod merge;
 pub mod output;
 pub mod perfetto;
 mod progress;

@@ -64,6 +64,25 @@ impl Excluded {
         }
     }
 
+    /// A note for people.
+    pub fn note(&self) -> String {
+        let remedy = if self.can_be_allowed() {
+            " (--force takes it in)"
+        } else {
+            ""
+        };
+        let rank = text::rank(&self.label);
+        format!("{rank} is left out: {}{remedy}", self.message)
+    }
+
+    /// Whether it could be taken in although it does not fit.
+    pub fn can_be_allowed(&self) -> bool {
+        match self.reason {
+            Exclusion::OtherRun(reason) => reason != ExcludeReason::SameRank,
+            Exclusion::Unreadable | Exclusion::Damaged | Exclusion::RankUnknown => false,
+        }
+    }
+
     /// A note on a trace that was taken in although it does not fit.
     pub fn mismatch_note(&self) -> String {
         format!(

@@ -16,9 +16,10 @@ use crate::memory::{MemoryBudget, RankMemory, at_once, in_budget, keeping};
 use crate::text;
 use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
+use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::KeepEvents;
-use etlink_link::ranks::{ExcludeReason, RankSummary, select_run};
+use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
 use etlink_torch::Ranks;
 use std::num::NonZeroUsize;
@@ -262,6 +263,65 @@ impl RunSet {
         all
     }
 
+    /// Links all ranks and joins those of each run, a result for each of [`RunSet::runs`].
+    ///
+    /// # Errors
+    /// No rank of the run could be linked: the first error.
+    pub fn join(&self) -> Vec<Result<JoinedRun>> {
+        let ranks = self.map_ranks(|rank| Some(summarize_rank(rank)));
+        let mut joined = vec![];
+        for run in self.collect_runs(ranks, true) {
+            let failed = run.failed.len();
+            if run.members.ranks.is_empty() && failed > 0 {
+                let errors = run.failed.into_iter().map(|(_, error)| error);
+                joined.push(Err(none_left(errors.collect())));
+            } else {
+                joined.push(Ok(run.join(self.options.align)));
+            }
+        }
+        joined
+    }
+
+    /// What a run is called in messages: its folder, or the names of its written graphs.
+    pub fn run_title(&self, run: usize) -> String {
+        let run = &self.runs[run];
+        if let Some(prefix) = &run.prefix {
+            return format!("{}.*.et", prefix.display());
+        }
+        match &self.source {
+            // an empty name joined would end with a slash
+            RunSource::Folder(folder) if !run.folder.as_os_str().is_empty() => {
+                folder.join(&run.folder).display().to_string()
+            }
+            _ => self.source_name(),
+        }
+    }
+
+    /// Refuses several runs where only one can be worked on.
+    ///
+    /// # Errors
+    /// There are several: the message names two of them.
+    pub fn expect_one_run(&self) -> Result<()> {
+        let [first, second, ..] = &self.runs[..] else {
+            return Ok(());
+        };
+        let (name, count) = (self.source_name(), self.runs.len());
+        if let Some(prefix) = &first.prefix {
+            let one = prefix.parent().unwrap_or(Path::new(".")).display();
+            bail!(
+                "{name} has written graphs of {count} runs: give the folder of one of them, such \
+                as {one}"
+            );
+        }
+        let folder = Path::new(&name);
+        let [one, other] = [first, second].map(|run| folder.join(&run.folder));
+        bail!(
+            "{name} has {count} runs, each in its folder: give one of them, such as {} or {}",
+            one.display(),
+            other.display()
+        );
+    }
+
     /// The folder or file, for messages.
     pub fn source_name(&self) -> String {
         match &self.source {
@@ -308,6 +368,11 @@ impl<'s> RankEntry<'s> {
     /// Whether it was asked for; `rank` is what its trace states.
     pub fn is_wanted(self, rank: Option<i64>) -> bool {
         is_asked(self.set.options.ranks.as_ref(), self.files().rank.or(rank))
+    }
+
+    /// Whether it has neither a device trace nor a written graph.
+    pub fn has_no_times(self) -> bool {
+        self.files().device.is_none() && self.files().graph.is_none()
     }
 
     /// How it is read and linked.
@@ -377,6 +442,21 @@ impl<'s> RankEntry<'s> {
             rank: options.rank.or(own),
             graph,
         })))
+    }
+
+    /// The groups that are listed beside its written graph, and the ranks that have files.
+    ///
+    /// # Errors
+    /// `comm_group.json` cannot be read.
+    pub fn groups(self) -> Result<GroupRanks> {
+        let run = self.run();
+        let listed = match &run.prefix {
+            Some(prefix) => graphs::groups_beside(prefix)?,
+            None => None,
+        };
+        let all = run.ranks.iter().filter_map(|files| files.rank);
+        // without the list only the group of all ranks is known
+        Ok(GroupRanks::new(listed.unwrap_or_default(), all))
     }
 
     fn linked(self, trace: LinkedTrace, mut report: JobReport) -> LinkedRank {
@@ -511,6 +591,20 @@ fn rank_notes<T>(ranks: &[RankResult<T>]) -> Vec<String> {
     text::same_notes(notes.into_iter())
 }
 
+/// Links a rank and keeps what it has in common with others.
+///
+/// # Errors
+/// It cannot be linked, or is damaged and damaged traces were to be refused.
+pub fn summarize_rank(rank: RankEntry<'_>) -> Result<RankResult<()>> {
+    let linked = rank.link()?.refuse_damage()?;
+    Ok(RankResult {
+        label: rank.label().to_owned(),
+        notes: linked.notes(),
+        summary: linked.summary,
+        value: (),
+    })
+}
+
 /// `threads`, or all cores for 0.
 pub fn thread_count(threads: usize) -> usize {
     if threads > 0 {
@@ -521,7 +615,7 @@ pub fn thread_count(threads: usize) -> usize {
 }
 
 /// Whether a rank is among those that were asked for, if any were.
-pub fn is_asked(ranks: Option<&Ranks>, rank: Option<i64>) -> bool {
+fn is_asked(ranks: Option<&Ranks>, rank: Option<i64>) -> bool {
     let Some(ranks) = ranks else { return true };
     let rank = rank.and_then(|rank| u32::try_from(rank).ok());
     rank.is_some_and(|rank| ranks.has(rank))
@@ -632,7 +726,7 @@ pub fn is_refused(error: &anyhow::Error) -> bool {
 
 /// What the others need to know of a rank; `None` where its rank is not sure: then its files are
 /// not named by it.
-pub fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<RankSummary> {
+fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<RankSummary> {
     let named = files
         .rank
         .filter(|rank| alone || files.label == rank.to_string());
@@ -642,116 +736,4 @@ pub fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Opti
     summary.world_size = summary.world_size.or(files.manifest.world_size);
     summary.machine.clone_from(&files.manifest.machine);
     Some(summary)
-}
-
-impl RunSet {
-    /// Finds the traces of a folder.
-    pub fn find(dir: &Path, memory: Option<ByteSize>, threads: usize) -> Result<RunSet> {
-        let options = RunOptions {
-            memory: memory.map(|memory| memory.as_u64()),
-            threads,
-            traces_only: true,
-            ..RunOptions::default()
-        };
-        RunSet::open(RunSource::Folder(dir.to_owned()), options)
-    }
-
-    /// A rank's run and files.
-    pub fn rank(&self, at: usize) -> (&RunFiles, &RankFiles) {
-        let (run, place) = self.ranks[at];
-        (&self.runs[run], &self.runs[run].ranks[place])
-    }
-
-    /// Whether a rank is the only one of its run.
-    pub fn is_alone(&self, at: usize) -> bool {
-        self.rank(at).0.ranks.len() == 1
-    }
-
-    /// As [`RunSet::map_ranks_retaining`], by number.
-    pub fn each_kept<T: Send>(
-        &self,
-        _dir: &Path,
-        job: impl Fn(usize) -> (T, u64) + Sync,
-    ) -> Result<Vec<T>> {
-        self.map_ranks_retaining(|rank| job(rank.index))
-    }
-
-    /// Does `job` for every rank, by its number; as many at once as fit.
-    pub fn each<T: Send>(&self, job: impl Fn(usize) -> T + Sync) -> Vec<T> {
-        self.map_ranks(|rank| job(rank.index))
-    }
-}
-
-/// The graphs of all ranks have to be there at once.
-pub fn too_many(dir: &Path, ranks: usize, budget: MemoryBudget) -> anyhow::Error {
-    let said = budget.said();
-    anyhow::anyhow!(
-        "{}: the graphs of all {ranks} ranks do not fit into memory at once, {said}; allow more \
-        with --memory, or replay fewer ranks",
-        dir.display()
-    )
-}
-
-/// Says the rank that goes for a trace which does not say its own.
-pub fn tell_rank(found: &RankFiles, linked: &mut JobReport) {
-    linked.report.rank = linked.report.rank.or(found.rank);
-}
-
-/// Whether a trace is of the run of most in its folder.
-pub enum Belongs {
-    /// It is.
-    Yes,
-    /// It is not, for this reason, and is taken in by `--force`.
-    Forced(String),
-    /// It is not.
-    No(String),
-}
-
-/// Looks at what is known of the traces of a folder, as `etlink ranks` does: where some tell their rank, those that do not are strange too.
-/// With `force` only a second trace of a rank is left out.
-pub fn belong(all: &[Option<RankSummary>], force: bool) -> Vec<Belongs> {
-    let sure: Vec<RankSummary> = all.iter().flatten().cloned().collect();
-    let [mut strange, mut second] =
-        [false, true].map(|all| select_run(&sure, all).excluded.into_iter());
-    let of = |facts: &Option<RankSummary>| {
-        let (why, never) = match facts {
-            Some(_) => (
-                strange.next().flatten().map(ExcludeReason::describe),
-                second.next().flatten().is_some(),
-            ),
-            None => (
-                Some("its rank is not sure".to_owned()).filter(|_| !sure.is_empty()),
-                false,
-            ),
-        };
-        match why {
-            None => Belongs::Yes,
-            Some(why) if never => Belongs::No(why),
-            Some(why) if force => Belongs::Forced(by_force(&why)),
-            Some(why) => Belongs::No(format!("{why} (--force takes it in)")),
-        }
-    };
-    all.iter().map(of).collect()
-}
-
-fn by_force(why: &str) -> String {
-    format!("taken in by --force: {why}")
-}
-
-/// Notes on the traces that only `--force` takes in, by what they are called.
-pub fn taken_in<'l>(all: &[RankSummary], labels: impl IntoIterator<Item = &'l str>) -> Vec<String> {
-    let [strange, second] = [false, true].map(|every| select_run(all, every).excluded);
-    let all = labels
-        .into_iter()
-        .zip(strange)
-        .zip(second)
-        .filter(|(_, second)| second.is_none());
-    all.filter_map(|((label, why), _)| {
-        Some(format!(
-            "{}: {}",
-            text::rank(label),
-            by_force(&why?.describe())
-        ))
-    })
-    .collect()
 }

@@ -13,6 +13,8 @@
 
 mod args;
 mod commands;
+mod kernel_rules;
+mod op_tables;
 mod progress;
 mod signals;
 mod table;

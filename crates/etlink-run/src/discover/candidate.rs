@@ -17,6 +17,8 @@ pub(super) struct Candidate {
     pub(super) rank: Option<i64>,
     /// What the file tells at its beginning.
     pub(super) inside: Inside,
+    /// It is a view that etlink wrote, not a recording.
+    pub(super) is_view: bool,
     /// The name has more in it than kind and rank (`kineto_trace_0.run1`).
     pub(super) variant: bool,
 }
@@ -59,7 +61,7 @@ pub(super) fn look_at(path: PathBuf) -> Candidate {
         .unwrap_or(&name);
     let stem = packed.strip_suffix(".json").unwrap_or(packed).to_owned();
     let (rank, variant) = rank_in_name(&stem);
-    let (mut kind, inside) = look_inside(&path).unwrap_or_default();
+    let (mut kind, inside, is_view) = look_inside(&path).unwrap_or_default();
     // a file that is named like a trace of a rank shall be missed when it is none
     if kind == FileKind::Unknown && rank.is_some() {
         kind = kind_of_name(&stem);
@@ -67,6 +69,7 @@ pub(super) fn look_at(path: PathBuf) -> Candidate {
     Candidate {
         path,
         kind,
+        is_view,
         rank: rank.or(inside.rank),
         inside,
         variant,
@@ -127,14 +130,14 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
 }
 
 /// Kind, rank and number of ranks from a file's beginning.
-fn look_inside(path: &Path) -> Result<(FileKind, Inside)> {
+fn look_inside(path: &Path) -> Result<(FileKind, Inside, bool)> {
     let input = input::open(path, 1, &Progress::hidden())?;
-    let kind = input.kind;
+    let (kind, is_view) = (input.kind, input.is_view);
     let mut head = vec![];
     if kind == FileKind::KinetoTrace {
         input.content.take(64 << 10).read_to_end(&mut head)?;
     }
-    Ok((kind, distributed(&head)))
+    Ok((kind, distributed(&head), is_view))
 }
 
 /// `"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": [...` of a file's beginning, which can end in it.

@@ -7,13 +7,12 @@ use crate::args::Check;
 use crate::table::cut;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check::{self, RankNodes, check_ranks};
-use etlink_chakra::convert::GroupList;
 use etlink_chakra::finding::{Finding, FindingExample, Severity};
+use etlink_chakra::read;
 use etlink_chakra::read::{FileKind, GraphSummary};
-use etlink_chakra::{astra, read};
-use etlink_run::Progress;
+use etlink_run::discover::unreadable_folders;
+use etlink_run::graphs::{groups_beside, prefix_and_rank, written_files};
 use etlink_run::input;
-use etlink_run::output::is_work_folder;
 use rayon::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -42,14 +41,17 @@ pub fn run(args: Check) -> Result<Outcome> {
     let mut files = vec![];
     for path in &args.paths {
         if path.is_dir() {
-            let before = files.len();
-            print_notes(&collect(path, &mut files)?);
-            if files.len() == before {
+            for error in unreadable_folders(path)? {
+                eprintln!("note: {error:#}: what is in it is left out");
+            }
+            let found = written_files(path)?;
+            if found.is_empty() {
                 bail!(
                     "{}: no Chakra traces or merged traces in it",
                     path.display()
                 );
             }
+            files.extend(found);
         } else {
             files.push(path.clone());
         }
@@ -73,54 +75,6 @@ pub fn run(args: Check) -> Result<Outcome> {
     })
 }
 
-/// Chakra traces and merged traces of a folder and its subfolders, sorted. Other JSON is passed by;
-/// a file that is named `.et` is checked whatever is in it. Returns what could not be looked at.
-pub(super) fn collect(root: &Path, files: &mut Vec<PathBuf>) -> Result<Vec<String>> {
-    let mut folders = vec![root.to_owned()];
-    let mut notes = vec![];
-    let start = files.len();
-    while let Some(folder) = folders.pop() {
-        let failed = || format!("cannot read folder {}", folder.display());
-        let entries = match std::fs::read_dir(&folder) {
-            Ok(entries) => entries,
-            Err(error) if folder != root => {
-                notes.push(format!("{}: {error}: what is in it is left out", failed()));
-                continue;
-            }
-            Err(error) => return Err(error).with_context(failed),
-        };
-        for entry in entries {
-            let entry = entry.with_context(failed)?;
-            let name = entry.file_name().to_string_lossy().to_lowercase();
-            let plain = unpacked_name(&name);
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if !is_work_folder(&entry.path())? {
-                    folders.push(entry.path());
-                }
-            } else if !entry.path().is_file() {
-                // a pipe without a writer would be waited for forever
-            } else if plain.ends_with(".et") || plain.ends_with(".json") && is_linked(&entry.path())
-            {
-                files.push(entry.path());
-            }
-        }
-    }
-    files[start..].sort();
-    Ok(notes)
-}
-
-/// Results have standard output for themselves.
-pub(super) fn print_notes(notes: &[String]) {
-    for note in notes {
-        eprintln!("note: {note}");
-    }
-}
-
-fn is_linked(path: &Path) -> bool {
-    let kind = input::open(path, 1, &Progress::hidden()).map(|input| input.kind);
-    kind.is_ok_and(|kind| matches!(kind, FileKind::EtPlus | FileKind::ChakraJson))
-}
-
 fn one(path: &Path) -> Result<Checked> {
     let source = input::open_any(path)?;
     let graph = read::read(source).with_context(|| path.display().to_string())?;
@@ -140,24 +94,6 @@ fn one(path: &Path) -> Result<Checked> {
         findings,
         nodes,
     })
-}
-
-/// A file's name without the ending of a compression that [`input::open`] unpacks.
-fn unpacked_name(name: &str) -> &str {
-    let packed = [".gz", ".zst"];
-    let stem = packed.iter().find_map(|ending| name.strip_suffix(ending));
-    stem.unwrap_or(name)
-}
-
-/// `<prefix>.<rank>.et`, packed or not.
-pub(super) fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
-    let name = path.file_name()?.to_str()?;
-    let stem = unpacked_name(name).strip_suffix(".et")?;
-    let (prefix, rank) = stem.rsplit_once('.')?;
-    Some((
-        path.with_file_name(prefix),
-        rank.parse().ok().filter(|rank| *rank >= 0)?,
-    ))
 }
 
 /// Compares the ranks of each prefix that has several, with the `comm_group.json` beside them.
@@ -190,28 +126,6 @@ fn together(checked: &mut [Checked]) -> Result<Vec<Checked>> {
         })
     })
     .collect()
-}
-
-/// The groups of the run that a written graph is of, if they are listed beside it.
-pub(super) fn groups_of(path: &Path) -> Result<GroupList> {
-    Ok(prefix_and_rank(path)
-        .map_or(Ok(None), |(prefix, _)| groups_beside(&prefix))?
-        .unwrap_or_default())
-}
-
-pub(super) fn groups_beside(prefix: &Path) -> Result<Option<GroupList>> {
-    let path = prefix.with_file_name(astra::file::GROUPS);
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let groups = serde_json::from_slice(&text).with_context(|| {
-        format!(
-            "{}: no list of ranks per group, such as {{\"1\": [0, 1]}}",
-            path.display()
-        )
-    })?;
-    Ok(Some(groups))
 }
 
 fn describe(checked: &Checked) -> String {

@@ -1,9 +1,9 @@
 //! `etlink diff`: what changed between two runs.
 
-use super::top::{self, Table, Wanted};
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::Diff;
+use crate::op_tables::{self, Table, Wanted};
 use crate::table::{Grid, Limit, count, note, same_notes, signed_time, time, word};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::diff::{self, ChangeKind, RowChange, RunSide};
@@ -73,7 +73,7 @@ fn tables(args: &Diff, path: &Path, threads: usize) -> Result<(Vec<Table>, bool)
         python: false,
         tables: &args.tables,
     };
-    top::tables(wanted, threads)
+    op_tables::tables(wanted, threads)
 }
 
 fn csv(changes: &[RowChange]) -> Result<String> {

@@ -19,12 +19,17 @@ pub fn run(args: Inspect) -> Result<Outcome> {
     progress.phase("reading");
     let input = input::open(&args.file, 1, &progress)?;
     let (kind, stored) = (input.kind, input.stored_bytes);
+    let what = if input.is_view {
+        "a view for Perfetto that etlink wrote, not a recording"
+    } else {
+        input::describe(kind)
+    };
     let found = look(input, &args.file);
     progress.finish();
     let mut facts = Map::new();
     facts.insert("file".into(), json!(args.file.display().to_string()));
     facts.insert("kind".into(), json!(kind));
-    facts.insert("what".into(), json!(input::describe(kind)));
+    facts.insert("what".into(), json!(what));
     facts.extend(stored.map(|bytes| ("stored_bytes".into(), json!(bytes))));
     facts.extend(found?);
     if args.json {
@@ -37,6 +42,7 @@ pub fn run(args: Inspect) -> Result<Outcome> {
 
 fn look(input: Input, path: &Path) -> Result<Map<String, Value>> {
     match input.kind {
+        FileKind::KinetoTrace if input.is_view => Ok(Map::new()),
         FileKind::HostTrace => Ok(host(&read_host(input, 1, etlink_link::TensorEdges::None)?)),
         FileKind::KinetoTrace => Ok(device(&read_device(input, 1, true)?)),
         FileKind::ChakraEt | FileKind::ChakraJson | FileKind::EtPlus => {

@@ -1,24 +1,20 @@
-//! The traces of a file, a pair or a folder, each linked and told to a function.
+//! The traces of a file, a pair or a folder, each linked and given to a function.
 
 use super::chakra;
 use super::parquet::TableFiles;
 use super::told::{Ranked, Told};
-use crate::args::Analyze;
-use crate::commands::check::{groups_of, prefix_and_rank};
-use crate::table;
-use anyhow::{Context, Result, bail};
-use etlink_chakra::read::{self, FileKind};
-use etlink_kineto::{KeepEvents, KinetoReadOptions};
+use crate::args::{Analyze, Compat};
+use anyhow::{Result, bail};
+use etlink_kineto::KeepEvents;
 use etlink_link::ranks::RankSummary;
-use etlink_link::{LinkOptions, LinkedTrace};
-use etlink_run::Progress;
-use etlink_run::discover::{RankFiles, RunFiles, discover};
-use etlink_run::input;
-use etlink_run::job::{self, LinkJob};
-use etlink_run::memory::{MemoryBudget, RankMemory};
-use etlink_run::output::is_work_folder;
-use etlink_run::run::{self, RunSet};
-use std::path::{Path, PathBuf};
+use etlink_link::{LinkedTrace, TensorEdges};
+use etlink_run::graphs::groups_of;
+use etlink_run::job::{self, Refused};
+use etlink_run::run::{
+    self, LinkedRank, RankContent, RankEntry, RankResult, RunOptions, RunResults, RunSet,
+    RunSource, WrittenRank,
+};
+use std::path::Path;
 
 /// Of what a trace is.
 #[derive(Clone, Copy)]
@@ -41,323 +37,175 @@ pub(super) fn load<T: Send>(
     say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
 ) -> Result<Vec<Told<T>>> {
     let progress = crate::progress::bar();
-    let told = if args.path.is_dir() {
-        folder(args, threads, files, &progress, say)
-    } else {
-        file(args, threads, &progress, say).map(|told| vec![told])
+    let options = RunOptions {
+        threads,
+        memory: args.memory.map(|memory| memory.as_u64()),
+        rank: args.rank,
+        ranks: args.ranks.clone(),
+        tensor_deps: TensorEdges::None,
+        keep: keep(args),
+        strict: args.strict,
+        allow_mismatch: args.force,
+        progress: progress.clone(),
+        ..RunOptions::default()
     };
+    let runs = RunSet::open(source(args)?, options)?;
+    if let Some(files) = files.filter(|_| !runs.source.is_one_rank()) {
+        check_files(&runs, files)?;
+    }
+    progress.phase("analyzing");
+    let results = runs.map_ranks(|rank| analyze_rank(rank, &say).transpose());
     progress.finish();
-    told
+    let results = runs.collect_runs(results, false);
+    if results.iter().all(|run| run.members.ranks.is_empty()) {
+        let failed = results.into_iter().flat_map(|run| run.failed);
+        return Err(run::none_left(failed.map(|(_, error)| error).collect()));
+    }
+    let told = results
+        .into_iter()
+        .map(|results| told(args, &runs, results));
+    Ok(told.collect())
 }
 
-/// One trace, or a pair.
-fn file<T>(
-    args: &Analyze,
-    threads: usize,
-    progress: &Progress,
-    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
-) -> Result<Told<T>> {
-    let both = args
-        .host
-        .iter()
-        .chain([&args.path])
-        .filter(|path| path.as_path() == Path::new("-"))
-        .count();
-    if both > 1 {
+fn source(args: &Analyze) -> Result<RunSource> {
+    if args.path.is_dir() {
+        if args.host.is_some() || args.rank.is_some() {
+            bail!(
+                "--host and --rank are for one trace; in a folder the files' names tell which \
+                belong together"
+            );
+        }
+        return Ok(RunSource::Folder(args.path.clone()));
+    }
+    let Some(host) = &args.host else {
+        return Ok(RunSource::File(args.path.clone()));
+    };
+    let is_stdin = |path: &Path| path == Path::new("-");
+    if is_stdin(host) && is_stdin(&args.path) {
         bail!("only one of --host and the device trace can be standard input");
     }
-    MemoryBudget::new(args.memory, threads)
-        .check(&[RankMemory::of(args.host.as_deref(), Some(&args.path))])?;
-    let (trace, written) = match &args.host {
-        None => one(&args.path, args.rank, keep(args), threads, progress)?,
-        Some(host) => (
-            job::link(
-                &job(args, Some(host.clone()), args.path.clone(), threads),
-                progress,
-            )?
-            .0,
-            false,
-        ),
-    };
-    let of = Of {
-        run: Path::new(""),
-        label: &label(&trace, &args.path),
-        rank: None,
-        written,
-    };
-    let mut told = Told::new(Path::new(""));
-    told.notes.extend(written.then(|| chakra::NOTE.to_owned()));
-    told.ranks.push(ranked(
-        args,
-        &trace,
-        of,
-        (args.host.as_deref(), &args.path),
-        say,
-    )?);
-    Ok(told)
-}
-
-/// The rank, else the file's name.
-fn label(trace: &LinkedTrace, path: &Path) -> String {
-    let name = || {
-        path.file_name().map_or_else(
-            || "-".to_owned(),
-            |name| name.to_string_lossy().into_owned(),
-        )
-    };
-    trace.report.rank.map_or_else(name, |rank| rank.to_string())
-}
-
-/// The graph of a file without a host trace, and whether it is a written one.
-fn one(
-    path: &Path,
-    rank: Option<i64>,
-    kept: KeepEvents,
-    threads: usize,
-    progress: &Progress,
-) -> Result<(LinkedTrace, bool)> {
-    progress.phase("reading");
-    let input = input::open(path, threads, progress)?;
-    if matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown) {
-        let (name, device) = (
-            input.name.clone(),
-            job::read_device_with(
-                input,
-                KinetoReadOptions {
-                    threads,
-                    shapes: true,
-                    keep: kept,
-                },
-            )?,
-        );
-        let options = LinkOptions {
-            rank,
-            ..LinkOptions::default()
-        };
-        return Ok((
-            etlink_link::link(None, device, options).with_context(|| name)?,
-            false,
-        ));
-    }
-    let graph = read::read(input.content).with_context(|| input.name.clone())?;
-    let rank = rank.or(prefix_and_rank(path).map(|(_, rank)| rank));
-    Ok((
-        chakra::linked(&graph, &input.name, rank, &groups_of(path)?)?,
-        true,
-    ))
-}
-
-/// What is said of a trace, of its host trace and its device trace.
-fn ranked<T>(
-    args: &Analyze,
-    trace: &LinkedTrace,
-    of: Of<'_>,
-    (host, device): (Option<&Path>, &Path),
-    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
-) -> Result<Ranked<T>> {
-    let report = &trace.report;
-    if args.strict && job::is_damaged(report) {
-        return Err(job::Refused::new(device, &report.anomalies).into());
-    }
-    Ok(Ranked {
-        label: of.label.to_owned(),
-        device_trace: device.display().to_string(),
-        host_trace: host.map(|host| host.display().to_string()),
-        notes: report
-            .notes
-            .iter()
-            .cloned()
-            .chain(table::damage(&report.anomalies))
-            .collect(),
-        anomalies: report.anomalies.clone(),
-        said: say(trace, of)?,
-        facts: None,
+    Ok(RunSource::Pair {
+        host: host.clone(),
+        device: args.path.clone(),
     })
 }
 
-/// All ranks of a folder: of its traces, else of the graphs that `merge` wrote.
-fn folder<T: Send>(
-    args: &Analyze,
-    threads: usize,
-    files: Option<&TableFiles>,
-    progress: &Progress,
-    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
-) -> Result<Vec<Told<T>>> {
-    if args.host.is_some() || args.rank.is_some() {
-        bail!(
-            "--host and --rank are for one trace; in a folder the files' names tell which belong together"
-        );
-    }
-    let written = written(&args.path)?;
-    let (mut runs, all) = if written.is_empty() || !discover(&args.path)?.is_empty() {
-        traces(args, threads, files, progress, say)?
-    } else if files.is_some() {
-        bail!(
-            "{}: --parquet is for recorded traces: a written graph has no events",
-            args.path.display()
-        );
-    } else {
-        written_folder(args, written, threads, progress, say)
-    };
-    let mut errors = vec![];
-    for (run, label, one) in all {
-        match one {
-            Ok(ranked) => runs[run].ranks.push(ranked),
-            Err(error) => {
-                runs[run].leave_out(&label, format!("{error:#}"));
-                errors.push(error);
-            }
+/// Refuses tables that could not be written, before any work is done.
+fn check_files(runs: &RunSet, files: &TableFiles) -> Result<()> {
+    for run in &runs.runs {
+        if run.is_written() {
+            bail!(
+                "{}: --parquet is for recorded traces: a written graph has no events",
+                runs.source_name()
+            );
         }
+        let labels = run.ranks.iter().map(|files| files.label.as_str());
+        files.check(&run.folder, labels)?;
     }
-    if runs.iter().all(|run| run.ranks.is_empty()) {
-        return Err(run::none_left(errors));
-    }
-    for run in &mut runs {
-        run.keep_company(args.force);
-        if args.ranks.is_none() {
-            run.notes
-                .extend(etlink_run::membership::absent_note(&run.absent));
-        }
-    }
-    Ok(runs)
-}
-
-/// The runs of a folder, still empty; and of each rank its run, what it is called, and what is said of it.
-type Read<T> = (Vec<Told<T>>, Vec<(usize, String, Result<Ranked<T>>)>);
-
-/// The written graphs of a folder, by rank.
-fn written(folder: &Path) -> Result<Vec<(i64, PathBuf)>> {
-    let mut found = vec![];
-    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.is_dir() {
-            is_work_folder(&path)?;
-        } else if path.is_file()
-            && let Some((_, rank)) = prefix_and_rank(&path)
-        {
-            found.push((rank, path));
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-fn written_folder<T: Send>(
-    args: &Analyze,
-    files: Vec<(i64, PathBuf)>,
-    threads: usize,
-    progress: &Progress,
-    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
-) -> Read<T> {
-    let rank = |rank: i64, path: &Path| {
-        let of = Of {
-            run: Path::new(""),
-            label: &rank.to_string(),
-            rank: Some(rank),
-            written: true,
-        };
-        let (trace, _) = one(path, Some(rank), KeepEvents::Graph, threads, progress)?;
-        let ranked = ranked(args, &trace, of, (None, path), &say)?;
-        Ok(Ranked {
-            facts: Some(RankSummary::from_trace(&trace, rank)),
-            ..ranked
-        })
-    };
-    let mut told = Told::new(Path::new(""));
-    told.notes.push(chakra::NOTE.to_owned());
-    let asked = files
-        .into_iter()
-        .filter(|(number, _)| run::is_asked(args.ranks.as_ref(), Some(*number)));
-    (
-        vec![told],
-        asked
-            .map(|(number, path)| (0, number.to_string(), rank(number, &path)))
-            .collect(),
-    )
-}
-
-fn traces<T: Send>(
-    args: &Analyze,
-    threads: usize,
-    files: Option<&TableFiles>,
-    progress: &Progress,
-    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T> + Sync,
-) -> Result<Read<T>> {
-    let fleet = RunSet::find(&args.path, args.memory, threads)?;
-    if let Some(files) = files {
-        for run in &fleet.runs {
-            let labels = run.ranks.iter().map(|found| found.label.as_str());
-            files.check(&run.folder, labels)?;
-        }
-    }
-    progress.phase("analyzing");
-    let all = fleet.each(|at| rank(args, &fleet, at, progress, &say));
-    let told = |run: &RunFiles| Told {
-        notes: run.notes.clone(),
-        ..Told::new(&run.folder)
-    };
-    let label = |at: usize| fleet.rank(at).1.label.clone();
-    let all = all
-        .into_iter()
-        .enumerate()
-        .filter_map(|(at, ranked)| Some((fleet.ranks[at].0, label(at), ranked?)))
-        .collect();
-    Ok((fleet.runs.iter().map(told).collect(), all))
-}
-
-/// None of a rank that was not asked for.
-fn rank<T>(
-    args: &Analyze,
-    fleet: &RunSet,
-    at: usize,
-    progress: &Progress,
-    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
-) -> Option<Result<Ranked<T>>> {
-    let (run, found): (&RunFiles, &RankFiles) = fleet.rank(at);
-    let is_asked = |rank: Option<i64>| run::is_asked(args.ranks.as_ref(), rank);
-    let Some(device) = &found.device else {
-        return is_asked(found.rank).then(|| Err(run::no_device(run, found)));
-    };
-    if found.rank.is_some() && !is_asked(found.rank) {
-        return None;
-    }
-    let of_trace = || -> Result<Option<Ranked<T>>> {
-        let (trace, _) = job::link(
-            &job(args, found.host.clone(), device.clone(), fleet.threads_each),
-            progress,
-        )?;
-        if !is_asked(found.rank.or(trace.report.rank)) {
-            return Ok(None);
-        }
-        let of = Of {
-            run: &run.folder,
-            label: &found.label,
-            rank: found.rank,
-            written: false,
-        };
-        let ranked = ranked(args, &trace, of, (found.host.as_deref(), device), say)?;
-        Ok(Some(Ranked {
-            facts: run::rank_summary(&trace, found, fleet.is_alone(at)),
-            ..ranked
-        }))
-    };
-    of_trace().transpose()
-}
-
-fn job(args: &Analyze, host: Option<PathBuf>, device: PathBuf, threads: usize) -> LinkJob {
-    LinkJob {
-        rank: args.rank,
-        force: args.force,
-        keep: keep(args),
-        ..LinkJob::reading(host, device, threads)
-    }
+    Ok(())
 }
 
 /// HTA also counts what no graph needs.
 fn keep(args: &Analyze) -> KeepEvents {
-    if args.compat.is_empty() {
-        KeepEvents::Memory
-    } else {
+    if args.compat.contains(&Compat::Hta) {
         KeepEvents::Auxiliary
+    } else {
+        KeepEvents::Memory
+    }
+}
+
+/// None of a rank that was not asked for.
+fn analyze_rank<T>(
+    entry: RankEntry<'_>,
+    say: impl Fn(&LinkedTrace, Of<'_>) -> Result<T>,
+) -> Result<Option<RankResult<Ranked<T>>>> {
+    if entry.has_no_times() && !entry.is_wanted(None) {
+        return Ok(None);
+    }
+    let (trace, summary, is_written) = match entry.load()? {
+        RankContent::Linked(linked) => {
+            let LinkedRank { trace, summary, .. } = linked.refuse_damage()?;
+            (trace, summary, false)
+        }
+        RankContent::Written(written) => {
+            let trace = trace_of_graph(entry, &written)?;
+            let summary = entry
+                .files()
+                .rank
+                .map(|rank| RankSummary::from_trace(&trace, rank));
+            (trace, summary, true)
+        }
+    };
+    if !entry.is_wanted(trace.report.rank) {
+        return Ok(None);
+    }
+    let is_one_rank = entry.set.source.is_one_rank();
+    let label = match trace.report.rank {
+        Some(rank) if is_one_rank => rank.to_string(),
+        _ => entry.label().to_owned(),
+    };
+    let of = Of {
+        run: &entry.run().folder,
+        label: &label,
+        rank: entry.files().rank,
+        written: is_written,
+    };
+    let said = say(&trace, of)?;
+    let files = entry.files();
+    let device = files.graph.as_ref().or(files.device.as_ref());
+    let ranked = Ranked {
+        label: label.clone(),
+        device_trace: device.map_or(String::new(), |path| path.display().to_string()),
+        host_trace: files.host.as_ref().map(|host| host.display().to_string()),
+        notes: run::report_notes(&trace.report),
+        anomalies: trace.report.anomalies,
+        said,
+        summary: None,
+        written: is_written,
+    };
+    Ok(Some(RankResult {
+        label,
+        // one rank is compared with no other
+        summary: summary.filter(|_| !is_one_rank),
+        notes: vec![],
+        value: ranked,
+    }))
+}
+
+fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedTrace> {
+    let groups = groups_of(&written.path)?;
+    let trace = chakra::linked(&written.graph, &written.name, written.rank, &groups)?;
+    if entry.set.options.strict && job::is_damaged(&trace.report) {
+        return Err(Refused::new(&written.path, &trace.report.anomalies).into());
+    }
+    Ok(trace)
+}
+
+fn told<T>(args: &Analyze, runs: &RunSet, results: RunResults<Ranked<T>>) -> Told<T> {
+    let run = &runs.runs[results.run];
+    let members = &results.members;
+    let mut notes = run.notes.clone();
+    if members.ranks.iter().any(|rank| rank.value.written) {
+        notes.push(chakra::NOTE.to_owned());
+    }
+    notes.extend(members.mismatch_notes());
+    if args.ranks.is_none() {
+        notes.extend(members.absent_note());
+    }
+    let excluded = results.excluded();
+    let absent = results.members.absent;
+    let mut ranks = vec![];
+    for rank in results.members.ranks {
+        ranks.push(Ranked {
+            summary: rank.summary,
+            ..rank.value
+        });
+    }
+    Told {
+        run: run.folder.display().to_string(),
+        notes,
+        ranks,
+        excluded,
+        absent,
     }
 }

@@ -1,6 +1,6 @@
 //! `etlink analyze`: what the traces say.
 
-pub(super) mod chakra;
+mod chakra;
 mod csv;
 mod json;
 mod load;
@@ -11,19 +11,17 @@ mod told;
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Analyze, Compat};
-use anyhow::{Context, Result, bail};
+use crate::kernel_rules::read_rules;
+use anyhow::{Result, bail};
 use etlink_analyze::{
-    HardwarePeaks, KernelRules, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
+    HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
 };
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
-use etlink_link::ranks::{
-    RankClock, RankSummary, StragglerStats, align_clocks, join_ranks, straggler_stats,
-};
-use etlink_run::joined::clock_notes;
+use etlink_link::ranks::{RankClock, RankSummary, StragglerStats};
+use etlink_run::joined::{JoinedRun, clock_notes};
 use load::{Of, load};
 use parquet::TableFiles;
 use serde::Serialize;
-use std::path::Path;
 use told::Told;
 
 /// What the traces of one run say.
@@ -45,7 +43,7 @@ pub fn run(args: Analyze) -> Result<Outcome> {
     if !args.compat.is_empty() {
         return as_hta(&args, &tables);
     }
-    let rules = rules(args.rules.as_deref())?;
+    let rules = read_rules(args.rules.as_deref())?;
     let options = Options {
         sequences_of: args.sequences_of.clone(),
         memory_timeline: args.table.as_deref() == Some("memory_timeline"),
@@ -178,36 +176,17 @@ fn outcome<'a, T: 'a>(args: &Analyze, told: impl Iterator<Item = &'a Told<T>> + 
     if args.csv {
         told.clone().for_each(|run| eprint!("{}", run.said_first()));
     }
-    if told.into_iter().any(|run| !run.left_out.is_empty()) {
+    if told.into_iter().any(|run| !run.excluded.is_empty()) {
         Outcome::Found
     } else {
         Outcome::Done
     }
 }
 
-/// The built-in rules, after those of a file.
-pub(super) fn rules(path: Option<&Path>) -> Result<KernelRules> {
-    let Some(path) = path else {
-        return Ok(KernelRules::built_in()?);
-    };
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        anyhow::anyhow!(
-            "{}: byte {} is no UTF-8; save the rules as UTF-8 text",
-            path.display(),
-            error.utf8_error().valid_up_to()
-        )
-    })?;
-    KernelRules::with(&text).with_context(|| path.display().to_string())
-}
-
 impl Analyzed {
     fn new(mut told: Told<RankAnalysis>, args: &Analyze) -> Analyzed {
-        let facts: Vec<RankSummary> = told
-            .ranks
-            .iter_mut()
-            .filter_map(|rank| rank.facts.take())
-            .collect();
+        let ranks = told.ranks.iter_mut();
+        let summaries = ranks.filter_map(|rank| rank.summary.take()).collect();
         let mut total = run_totals(told.ranks.iter().map(|rank| &rank.said));
         total.metrics.extend(peak_metrics(
             &total.metrics,
@@ -216,7 +195,7 @@ impl Analyzed {
                 link_gb_per_s: args.peak_link,
             },
         ));
-        let (stragglers, clocks) = stragglers(&facts);
+        let (stragglers, clocks) = stragglers(summaries);
         if stragglers.iter().any(|rank| rank.last > 0) {
             told.notes.extend(clock_notes(&clocks));
         }
@@ -229,11 +208,10 @@ impl Analyzed {
 }
 
 /// By collectives that were matched over the ranks, by one clock; see `etlink ranks`.
-fn stragglers(together: &[RankSummary]) -> (Vec<StragglerStats>, Vec<RankClock>) {
-    if together.len() < 2 {
+fn stragglers(summaries: Vec<RankSummary>) -> (Vec<StragglerStats>, Vec<RankClock>) {
+    if summaries.len() < 2 {
         return (vec![], vec![]);
     }
-    let join = join_ranks(together);
-    let clocks = align_clocks(together, &join);
-    (straggler_stats(together, &join, &clocks), clocks)
+    let joined = JoinedRun::new(summaries, true);
+    (joined.straggler_stats(), joined.clocks)
 }

@@ -83,20 +83,20 @@ impl TableFiles {
     pub(super) fn replace<T>(&self, runs: &[Told<T>]) -> Result<()> {
         for run in runs {
             let files = self.run(Path::new(&run.run))?;
-            for stray in &run.left_out {
+            for excluded in &run.excluded {
                 for table in TraceTable::ALL {
-                    files.set.discard(&file_name(table, &stray.label));
+                    files.set.discard(&file_name(table, &excluded.label));
                 }
             }
             let stale = files.earlier.iter().filter(|name| !files.set.has(name));
             let stale: Vec<String> = stale.cloned().collect();
-            if let (Some(first), false) = (stale.first(), run.left_out.is_empty()) {
+            if let (Some(first), false) = (stale.first(), run.excluded.is_empty()) {
                 bail!(
                     "{}: no table was replaced: {} of the traces are left out, and {first} of an \
                     earlier run would be \
                      lost: mend the traces, write to another folder, or remove the file",
                     files.set.folder().display(),
-                    run.left_out.len()
+                    run.excluded.len()
                 );
             }
             files.set.replace(stale)?;

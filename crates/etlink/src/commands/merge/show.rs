@@ -1,7 +1,5 @@
 //! The report of a merge for people.
 
-use super::Rank;
-use super::joined::Joined;
 use crate::table::{Rows, count, mb, note, same_notes, word};
 use etlink_chakra::Demotion;
 use etlink_link::ranks::{JoinProblem, RankClock};
@@ -9,6 +7,7 @@ use etlink_model::Severity;
 use etlink_run::discover::RunFiles;
 use etlink_run::job::JobReport;
 use etlink_run::membership::absent_note;
+use etlink_run::merge::{MergedRank, MergedRun};
 use indexmap::IndexMap;
 use std::fmt::Write;
 
@@ -16,7 +15,7 @@ use std::fmt::Write;
 const CLOCKS: usize = 16;
 
 /// Notes, a line per rank, what the ranks have in common, what failed.
-pub(super) fn summary(runs: &[RunFiles], ranks: &[Rank], joined: &[Joined]) -> String {
+pub(super) fn summary(runs: &[RunFiles], ranks: &[MergedRank], joined: &[MergedRun]) -> String {
     let mut out: String = runs
         .iter()
         .flat_map(RunFiles::named_notes)
@@ -92,27 +91,26 @@ fn describe(linked: &JobReport) -> String {
         ""
     };
     format!(
-        "{ops}, {} of {} device rows launched, {damage} damage, {infos} info, {seconds:.3} s{refused}",
+        "{ops}, {} of {} device rows launched, {damage} damage, {infos} info, {seconds:.3} \
+        s{refused}",
         report.launched, report.device_rows
     )
 }
 
-/// What the ranks of a run have in common; nothing of a rank that stands alone and knows of no other.
-fn common(joined: &Joined, ranks: &[Rank]) -> String {
+/// What the ranks of a run have in common; nothing of a rank that stands alone and knows of no
+/// other.
+fn common(joined: &MergedRun, ranks: &[MergedRank]) -> String {
     let run = if joined.run.is_empty() {
         String::new()
     } else {
         format!("{}: ", joined.run)
     };
     let mut out = String::new();
-    for stray in &joined.left_out {
-        let why = stray
-            .why
-            .map_or("its rank is not sure".to_owned(), |why| why.describe());
+    for excluded in &joined.excluded {
         let _ = writeln!(
             out,
-            "note: {run}{} is not joined with the others: {why}",
-            stray.label
+            "note: {run}{} is not joined with the others: {}",
+            excluded.label, excluded.message
         );
     }
     joined
@@ -139,10 +137,11 @@ fn common(joined: &Joined, ranks: &[Rank]) -> String {
     for rank in &joined.strangers {
         let _ = writeln!(
             out,
-            "note: {run}nothing that rank {rank} communicates fits the others: its trace is probably of another run"
+            "note: {run}nothing that rank {rank} communicates fits the others: its trace is \
+            probably of another run"
         );
     }
-    let Joined {
+    let MergedRun {
         collectives,
         messages,
         unmatched,
@@ -194,7 +193,7 @@ fn common(joined: &Joined, ranks: &[Rank]) -> String {
     out + &rows.to_string()
 }
 
-fn demoted(joined: &Joined, ranks: &[Rank]) -> IndexMap<Demotion, u64> {
+fn demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion, u64> {
     let mut all: IndexMap<Demotion, u64> = IndexMap::new();
     let written = ranks
         .iter()

@@ -88,13 +88,8 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
 /// What people should know first.
 pub(super) fn notes(one: &Compared) -> String {
     let mut out: String = one.notes.iter().map(|text| note(text)).collect();
-    for stray in &one.left_out {
-        let why = match (&stray.error, stray.why) {
-            (Some(error), _) => error.clone(),
-            (None, Some(why)) => why.describe(),
-            (None, None) => "its rank is not sure".to_owned(),
-        };
-        let _ = writeln!(out, "note: {} is left out: {why}", stray.label);
+    for excluded in &one.excluded {
+        out += &note(&excluded.note());
     }
     absent_note(&one.absent)
         .iter()

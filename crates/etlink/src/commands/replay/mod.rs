@@ -1,6 +1,6 @@
 //! `etlink replay`: run a graph; how true is it, what takes long, what if.
 
-pub(super) mod ranks;
+mod ranks;
 mod table;
 
 use super::link::refuse_input;

@@ -1,66 +1,42 @@
 //! `etlink replay DIR`: all ranks of a run as one graph.
 
-pub(in crate::commands) mod files;
-mod traces;
+mod read;
 
 use super::{Replayed, replay, table};
 use crate::Outcome;
 use crate::args::Replay;
 use crate::commands::{print, print_json};
 use anyhow::{Context, Result, bail};
-use etlink_link::ranks::{
-    ExcludeReason, JoinProblem, RankClock, RankSummary, RunSelection, align_clocks, join_ranks,
-    select_run,
-};
+use etlink_link::ranks::{JoinProblem, RankClock, RankSummary};
 use etlink_model::TimeNs;
 use etlink_replay::{
     JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures, RankGraph, RankLabels, RankNames,
     ReplayGraph, ReplayRun,
 };
-use etlink_run::membership::absent_note;
-use etlink_run::memory::MemoryBudget;
-use etlink_run::run::taken_in;
-use indexmap::IndexMap;
+use etlink_run::JoinedRun;
+use etlink_run::membership::Excluded;
+use etlink_run::run::{RankResult, RunOptions, RunResults, RunSet, RunSource};
 use serde::Serialize;
 use std::path::Path;
 
-/// What a node takes until all is told: in its rank's graph and again in that of all ranks, with its share of names, edges and figures. Peaks
-/// of 64 ranks of 20,000 nodes and 32 of 66,000 grew by 139 and 157 bytes per node.
+/// What a node takes until all is told: in its rank's graph and again in that of all ranks, with
+/// its share of names, edges and figures. Peaks of 64 ranks of 20,000 nodes and 32 of 66,000 grew
+/// by 139 and 157 bytes per node.
 const NODE_BYTES: u64 = 160;
 
-/// The ranks of one run, as read.
-struct Fleet {
-    name: String,
-    notes: Vec<String>,
-    members: Vec<Member>,
-    left_out: Vec<Stray>,
-}
-
 /// What is kept of a rank.
-struct Member {
-    label: String,
-    facts: RankSummary,
+struct ReplayRank {
     graph: ReplayGraph,
     names: RankNames,
     /// What its times count from, ns since the Unix epoch.
     base_ns: i64,
 }
 
-impl Member {
+impl ReplayRank {
     /// What it comes to before all is told.
     fn bytes(&self) -> u64 {
         NODE_BYTES.saturating_mul(self.graph.len() as u64)
     }
-}
-
-/// A rank that does not take part.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Stray {
-    pub(super) label: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) why: Option<ExcludeReason>,
 }
 
 /// How the ranks fared together.
@@ -71,7 +47,7 @@ pub(super) struct AllRanks {
     /// Ranks of the run that have no trace here.
     pub(super) absent: Vec<i64>,
     /// Traces that could not be read, or are not of this run.
-    pub(super) left_out: Vec<Stray>,
+    pub(super) excluded: Vec<Excluded>,
     /// Collectives and messages.
     pub(super) collectives: Collectives,
     /// Each rank, in the run without changes.
@@ -136,70 +112,72 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
         );
     }
     let progress = crate::progress::bar();
-    let sets = files::find(dir)?;
-    let fleets = match &sets[..] {
-        [] => traces::read(args, dir, threads, &progress)?,
-        sets => Some(files::read(
-            sets,
-            dir,
-            MemoryBudget::new(args.memory, threads),
-            args.link.strict,
-        )?),
+    let options = RunOptions {
+        threads,
+        memory: args.memory.map(|memory| memory.as_u64()),
+        tensor_deps: args.link.tensor_deps.into(),
+        strict: args.link.strict,
+        allow_mismatch: args.link.force,
+        align: !args.no_align,
+        progress: progress.clone(),
+        ..RunOptions::default()
     };
+    let runs = RunSet::open(RunSource::Folder(dir.to_owned()), options)?;
+    progress.phase("linking");
+    let read = read::read(args, &runs);
     progress.finish();
-    let Some(fleets) = fleets else {
+    let Some(read) = read? else {
         return Ok(Outcome::Found);
     };
-    let runs = fleets
-        .into_iter()
-        .map(|fleet| of_fleet(args, fleet))
-        .collect::<Result<Vec<Replayed>>>()?;
-    if args.json {
-        print_json(&runs)?;
-    } else {
-        print(&runs.iter().map(table::replayed).collect::<String>())?;
+    let mut replayed = vec![];
+    for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
+        let mut notes = runs.runs[results.run].notes.clone();
+        notes.extend(idle);
+        replayed.push(replay_run(
+            args,
+            runs.run_title(results.run),
+            notes,
+            results,
+        )?);
     }
-    let bad = runs
+    if args.json {
+        print_json(&replayed)?;
+    } else {
+        print(&replayed.iter().map(table::replayed).collect::<String>())?;
+    }
+    let bad = replayed
         .iter()
         .filter_map(|run| run.together.as_ref())
-        .any(|all| !all.left_out.is_empty());
+        .any(|all| !all.excluded.is_empty());
     Ok(if bad { Outcome::Found } else { Outcome::Done })
 }
 
-fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
-    let Fleet {
-        name,
-        notes,
-        members,
-        mut left_out,
-    } = fleet;
-    let mut notes = same_notes(notes);
-    if args.link.force {
-        let facts: Vec<RankSummary> = members.iter().map(|member| member.facts.clone()).collect();
-        notes.extend(taken_in(
-            &facts,
-            members.iter().map(|member| member.label.as_str()),
-        ));
+fn replay_run(
+    args: &Replay,
+    name: String,
+    mut notes: Vec<String>,
+    results: RunResults<ReplayRank>,
+) -> Result<Replayed> {
+    let excluded = results.excluded();
+    notes.extend_from_slice(&results.rank_notes);
+    notes.extend(results.members.mismatch_notes());
+    let (world_size, absent) = (results.members.world_size, results.members.absent.clone());
+    if results.members.ranks.is_empty() {
+        let why = match excluded.first() {
+            Some(first) => format!(": {}", first.message),
+            None => String::new(),
+        };
+        bail!("{name}: no rank could be read{why}");
     }
-    let (mut kept, company) = Kept::of(members, args.link.force, &mut left_out);
-    if kept.ranks.is_empty() {
-        bail!(
-            "{name}: no rank could be read{}",
-            left_out
-                .iter()
-                .find_map(|stray| stray.error.as_ref())
-                .map_or(String::new(), |why| format!(": {why}"))
-        );
-    }
-    let join = join_ranks(&kept.facts);
+    let absent_note = results.members.absent_note();
+    let mut kept = RunColumns::from_ranks(results.members.ranks);
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
-    let clocks = if args.no_align || !measured {
-        vec![]
-    } else {
-        align_clocks(&kept.facts, &join)
-    };
-    kept.align(&clocks);
-    let mut joined = etlink_replay::collective_nodes(&kept.facts, &join);
+    let join = JoinedRun::new(
+        std::mem::take(&mut kept.summaries),
+        !args.no_align && measured,
+    );
+    kept.align(&join.clocks);
+    let mut joined = etlink_replay::collective_nodes(&join.summaries, &join.matches);
     let joints = std::mem::take(&mut joined.collectives);
     let together =
         etlink_replay::join_graphs(&kept.ranks, &joints).with_context(|| name.clone())?;
@@ -209,7 +187,7 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
         ranks: &kept.names,
         collectives: &joints,
     };
-    if let Some(absent) = absent_note(&company.absent) {
+    if let Some(absent) = absent_note {
         notes.push(format!("{absent}: what waits for them counts as transfer"));
     }
     if !measured && !joints.is_empty() {
@@ -223,72 +201,59 @@ fn of_fleet(args: &Replay, fleet: Fleet) -> Result<Replayed> {
     if let Some(what_if) = &mut replayed.what_if {
         what_if.ranks = changes(&ranks, &together, &runs.last);
     }
-    let (world_size, absent, problems) = (company.world_size, company.absent, join.problems);
     let collectives = collectives(&together, &ranks, joined);
     replayed.together = Some(AllRanks {
         world_size,
         absent,
-        left_out,
+        excluded,
         collectives,
-        ranks: with_clocks(ranks, &clocks),
-        problems,
+        ranks: with_clocks(ranks, &join.clocks),
+        problems: join.matches.problems,
     });
     Ok(replayed)
 }
 
 /// The ranks that are of one run, as columns.
 #[derive(Default)]
-struct Kept {
-    facts: Vec<RankSummary>,
+struct RunColumns {
+    summaries: Vec<RankSummary>,
     ranks: Vec<RankGraph>,
     bases_ns: Vec<i64>,
     names: Vec<RankNames>,
 }
 
-impl Kept {
+impl RunColumns {
+    fn from_ranks(members: Vec<RankResult<ReplayRank>>) -> RunColumns {
+        let mut columns = RunColumns::default();
+        for member in members {
+            // the selection excludes ranks of unknown numbers
+            let Some(summary) = member.summary else {
+                debug_assert!(false, "{} has no rank", member.label);
+                continue;
+            };
+            columns.ranks.push(RankGraph {
+                rank: summary.rank,
+                graph: member.value.graph,
+                uncertainty_ns: 0,
+            });
+            columns.bases_ns.push(member.value.base_ns);
+            columns.summaries.push(summary);
+            columns.names.push(member.value.names);
+        }
+        columns
+    }
+
     /// Takes all times by the first rank's clock, from what its own count from.
     fn align(&mut self, clocks: &[RankClock]) {
         let origin = self.bases_ns.first().copied().unwrap_or(0);
         for (at, (rank, base)) in self.ranks.iter_mut().zip(&self.bases_ns).enumerate() {
             let clock = clocks.get(at).copied().unwrap_or_default();
-            let aligned = |time: TimeNs| {
-                TimeNs(
-                    clock
-                        .aligned(base.saturating_add(time.0))
-                        .saturating_sub(origin),
-                )
-            };
-            rank.graph
-                .start
-                .iter_mut()
-                .for_each(|start| *start = aligned(*start));
+            for start in &mut rank.graph.start {
+                let unix_ns = clock.aligned(base.saturating_add(start.0));
+                *start = TimeNs(unix_ns.saturating_sub(origin));
+            }
             rank.uncertainty_ns = clock.uncertainty_ns.unwrap_or(0);
         }
-    }
-
-    fn of(members: Vec<Member>, force: bool, left_out: &mut Vec<Stray>) -> (Kept, RunSelection) {
-        let facts: Vec<RankSummary> = members.iter().map(|member| member.facts.clone()).collect();
-        let company = select_run(&facts, force);
-        let mut kept = Kept::default();
-        for ((member, facts), why) in members.into_iter().zip(facts).zip(&company.excluded) {
-            if why.is_some() {
-                left_out.push(Stray {
-                    label: member.label,
-                    error: None,
-                    why: *why,
-                });
-                continue;
-            }
-            kept.ranks.push(RankGraph {
-                rank: facts.rank,
-                graph: member.graph,
-                uncertainty_ns: 0,
-            });
-            kept.bases_ns.push(member.base_ns);
-            kept.facts.push(facts);
-            kept.names.push(member.names);
-        }
-        (kept, company)
     }
 }
 
@@ -349,24 +314,4 @@ fn changes(before: &[RankFigures], together: &JoinedGraph, run: &ReplayRun) -> V
         .zip(before)
         .map(change)
         .collect()
-}
-
-/// What is said of several ranks is said once.
-fn same_notes(notes: Vec<String>) -> Vec<String> {
-    let text = |note: &str| {
-        note.split_once(": ")
-            .filter(|(rank, _)| rank.starts_with("rank "))
-            .map(|(_, text)| text.to_owned())
-    };
-    let mut said: IndexMap<String, Vec<String>> = IndexMap::new();
-    for note in notes {
-        said.entry(text(&note).unwrap_or_else(|| note.clone()))
-            .or_default()
-            .push(note);
-    }
-    let once = |(text, mut notes): (String, Vec<String>)| match notes.len() {
-        1 => notes.remove(0),
-        several => format!("{several} ranks: {text}"),
-    };
-    said.into_iter().map(once).collect()
 }

@@ -157,13 +157,8 @@ fn figures(figures: &ReplayFigures, resources: bool, rows: &mut Rows) {
 
 /// What the ranks did together, and each of them.
 fn ranks(all: &AllRanks, rows: &mut Rows) {
-    for stray in &all.left_out {
-        let why = match (&stray.error, stray.why) {
-            (Some(error), _) => error.clone(),
-            (None, Some(why)) => why.describe(),
-            (None, None) => "its rank is not sure".to_owned(),
-        };
-        rows.add("left out", &stray.label, why);
+    for excluded in &all.excluded {
+        rows.add("left out", &excluded.label, &excluded.message);
     }
     if !all.absent.is_empty() {
         let list: Vec<String> = all.absent.iter().take(8).map(i64::to_string).collect();

@@ -1,64 +1,81 @@
 //! A page about all ranks of a folder.
 
-use super::{Content, Report, file_name, source::Source, steps, steps::Steps};
-use crate::table;
-use anyhow::{Result, bail};
+use super::ran::Ran;
+use super::{Content, Report, file_name, options, steps, steps::Steps};
+use anyhow::{Context, Result, bail};
 use etlink_analyze::KernelRules;
-use etlink_link::ranks::{RankClock, RankSummary, RunJoin, align_clocks, join_ranks, select_run};
+use etlink_chakra::convert::{is_idle_rank, summarize_rank};
 use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
 use etlink_run::Progress;
-use etlink_run::membership::absent_note;
-use etlink_run::run::{Belongs, belong};
+use etlink_run::membership::Excluded;
+use etlink_run::run::{RankContent, RankEntry, RankResult, RunSet, RunSource};
 
-/// The ranks that could be read.
-#[derive(Default)]
-struct Read {
-    ranks: Vec<ReportRank>,
-    /// Their places in the folder.
-    places: Vec<usize>,
-    /// What they did with the others; none where a rank is not sure.
-    facts: Vec<Option<RankSummary>>,
-    notes: Vec<String>,
-    incomplete: bool,
-}
-
-/// The ranks that are of one run.
-struct Joined {
-    facts: Vec<RankSummary>,
-    /// Their places in the folder.
-    places: Vec<usize>,
-    join: RunJoin,
-    clocks: Vec<RankClock>,
+/// What is kept of a rank until all are read.
+struct ReadRank {
+    rank: ReportRank,
+    /// Its place in the set.
+    index: usize,
+    /// What its file does not have, if it is a written graph.
+    missing: Option<String>,
 }
 
 /// Reads all ranks, compares them and draws some.
 pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Content> {
     if args.host.is_some() || args.rank.is_some() {
         bail!(
-            "--host and --rank are for one trace; in a folder the files' names tell which belong together"
+            "--host and --rank are for one trace; in a folder the files' names tell which belong \
+            together"
         );
     }
-    let source = Source::find(args, super::threads(args.threads)?)?;
+    let source = RunSource::Folder(args.path.clone());
+    let runs = RunSet::open(source, options(args, progress)?)?;
+    runs.expect_one_run()?;
     progress.phase("analyzing");
-    let Read {
-        ranks,
-        places,
-        facts,
-        mut notes,
-        incomplete,
-    } = read(args, &source, rules, progress).in_company(args.force);
-    let joined = Joined::new(
-        facts
-            .into_iter()
-            .zip(&places)
-            .filter_map(|(facts, at)| Some((*at, facts?)))
-            .collect(),
-        &mut notes,
-    );
-    let met = (joined.facts.len() > 1)
-        .then(|| RankStats::new(&joined.facts, &joined.join, joined.clocks.clone()));
+    let mut notes: Vec<String> = vec![];
+    for run in &runs.runs {
+        notes.extend_from_slice(&run.notes);
+    }
+    let results = runs.map_ranks(|rank| read_rank(rank, rules).transpose());
+    for (index, result) in results.iter().enumerate() {
+        match result {
+            None => notes.push(format!(
+                "rank {}: its file does nothing, as that of a rank without a trace",
+                runs.entry(index).label()
+            )),
+            Some(Ok(rank)) => {
+                let missing = rank.value.missing.iter();
+                let new: Vec<String> = missing
+                    .filter(|note| !notes.contains(note))
+                    .cloned()
+                    .collect();
+                notes.extend(new);
+            }
+            Some(Err(_)) => {}
+        }
+    }
+    let mut joined = None;
+    let (mut ranks, mut places, mut members) = (vec![], vec![], vec![]);
+    let mut incomplete = false;
+    for results in runs.collect_runs(results, false) {
+        notes.extend_from_slice(&results.rank_notes);
+        let excluded = results.excluded();
+        incomplete |= !excluded.is_empty();
+        notes.extend(excluded.iter().map(Excluded::note));
+        notes.extend(results.members.mismatch_notes());
+        notes.extend(results.members.absent_note());
+        joined = Some(results.join(true));
+        for rank in results.members.ranks {
+            // the places of the joined ranks, in the order of their summaries
+            members.extend(rank.summary.is_some().then_some(rank.value.index));
+            ranks.push(rank.value.rank);
+            places.push(rank.value.index);
+        }
+    }
+    let joined = joined.context("a set has a run")?;
+    let met = (joined.summaries.len() > 1)
+        .then(|| RankStats::new(&joined.summaries, &joined.matches, joined.clocks.clone()));
     let late = |rank: &ReportRank| {
         met.as_ref()
             .and_then(|met| {
@@ -84,9 +101,14 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
     }
     progress.phase("drawing");
     let name = steps.name();
-    let together = met
-        .as_ref()
-        .map(|_| RunTimeline::new(&joined.facts, &joined.join, &joined.clocks, name.as_deref()));
+    let together = met.as_ref().map(|_| {
+        RunTimeline::new(
+            &joined.summaries,
+            &joined.matches,
+            &joined.clocks,
+            name.as_deref(),
+        )
+    });
     // that of all ranks gets as much as two of a rank, at least a quarter
     let of_all = if together.is_some() {
         (2.0 / (shown.len() as f64 + 2.0)).max(0.25)
@@ -111,12 +133,10 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
     let member = |at: usize| {
         together
             .as_ref()?
-            .member(joined.places.iter().position(|place| *place == at)?)
+            .member(members.iter().position(|place| *place == at)?)
     };
     let draw = |at: usize, rank: &ReportRank| -> Result<Option<PackedTimeline>> {
-        let Some(ran) = source.ran(at, args, progress)? else {
-            return Ok(None);
-        };
+        let ran = Ran::from_content(runs.entry(at).load()?)?;
         let member = member(at);
         let packed =
             PackedTimeline::new(share(RANGES, each), share(TIMELINE_BYTES, each), |most| {
@@ -124,7 +144,7 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
             });
         Ok(Some(packed?))
     };
-    let drawn = source.each(|at| wanted(at).map(|rank| draw(at, rank)));
+    let drawn = runs.map_ranks(|entry| wanted(entry.index).map(|rank| draw(entry.index, rank)));
     let drawn = drawn
         .into_iter()
         .flatten()
@@ -146,98 +166,30 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
     })
 }
 
-fn read(args: &Report, source: &Source, rules: &KernelRules, progress: &Progress) -> Read {
-    let all = source.each(|at| -> Result<_> {
-        let Some(ran) = source.ran(at, args, progress)? else {
-            return Ok(None);
-        };
-        let (label, named) = source.label(at);
-        Ok(Some((
-            ran.rank(&label, named, rules, source.len()),
-            source.facts(at, &ran)?,
-            ran.leaves_out(),
-            ran.damage(),
-        )))
-    });
-    let mut damaged: Vec<(String, String)> = vec![];
-    let mut read = Read {
-        notes: source.notes(),
-        ..Read::default()
+/// The figures of a rank; `None` where its file does nothing, as that of a rank without a trace.
+fn read_rank(entry: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankResult<ReadRank>>> {
+    let content = entry.load()?;
+    let number = entry.files().rank;
+    let linked_summary = match &content {
+        RankContent::Linked(linked) => linked.summary.clone(),
+        RankContent::Written(written) if is_idle_rank(&written.graph) => return Ok(None),
+        RankContent::Written(_) => None,
     };
-    for (at, one) in all.into_iter().enumerate() {
-        let label = source.label(at).0;
-        match one {
-            Ok(Some((rank, facts, leaves_out, damage))) => {
-                read.ranks.push(rank);
-                read.facts.push(facts);
-                read.places.push(at);
-                read.notes
-                    .extend(leaves_out.filter(|note| !read.notes.contains(note)));
-                damaged.extend(damage.map(|damage| (table::rank(&label), damage)));
-            }
-            Ok(None) => read.notes.push(format!(
-                "rank {label}: its file does nothing, as that of a rank without a trace"
-            )),
-            Err(error) => {
-                read.notes.push(format!("{label} is left out: {error:#}"));
-                read.incomplete = true;
-            }
+    let ran = Ran::from_content(content)?;
+    let summary = match (ran.measured_graph(), number) {
+        (Some((file, graph)), Some(number)) => {
+            Some(summarize_rank(number, file, graph, &entry.groups()?))
         }
-    }
-    read.notes.extend(table::same_notes(
-        damaged
-            .iter()
-            .map(|(name, damage)| (name.clone(), damage.as_str())),
-    ));
-    read
-}
-
-impl Read {
-    /// Without what is not of the run of most; with `force` a note names it.
-    fn in_company(self, force: bool) -> Read {
-        let belongs = belong(&self.facts, force);
-        let mut kept = Read {
-            notes: self.notes,
-            incomplete: self.incomplete,
-            ..Read::default()
-        };
-        for (((rank, place), facts), belongs) in self
-            .ranks
-            .into_iter()
-            .zip(self.places)
-            .zip(self.facts)
-            .zip(belongs)
-        {
-            let name = table::rank(&rank.label);
-            match belongs {
-                Belongs::No(why) => {
-                    kept.notes.push(format!("{name} is left out: {why}"));
-                    kept.incomplete = true;
-                    continue;
-                }
-                Belongs::Forced(why) => kept.notes.push(format!("{name}: {why}")),
-                Belongs::Yes => {}
-            }
-            kept.ranks.push(rank);
-            kept.places.push(place);
-            kept.facts.push(facts);
-        }
-        kept
-    }
-}
-
-impl Joined {
-    /// Of one rank there is nothing to say.
-    fn new(all: Vec<(usize, RankSummary)>, notes: &mut Vec<String>) -> Joined {
-        let (places, facts): (Vec<usize>, Vec<RankSummary>) = all.into_iter().unzip();
-        notes.extend(absent_note(&select_run(&facts, true).absent));
-        let join = join_ranks(&facts);
-        let clocks = align_clocks(&facts, &join);
-        Joined {
-            facts,
-            places,
-            join,
-            clocks,
-        }
-    }
+        _ => linked_summary,
+    };
+    Ok(Some(RankResult {
+        label: entry.label().to_owned(),
+        summary,
+        notes: ran.damage().into_iter().collect(),
+        value: ReadRank {
+            rank: ran.rank(entry.label(), number, rules, entry.set.len()),
+            index: entry.index,
+            missing: ran.leaves_out(),
+        },
+    }))
 }

@@ -5,13 +5,12 @@
 
 mod folder;
 mod ran;
-mod source;
 mod steps;
 
 use super::link::refuse_input;
 use super::{print, print_json, threads};
 use crate::Outcome;
-use crate::args::{Report, TensorDeps};
+use crate::args::Report;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{KernelRules, run_totals};
@@ -20,12 +19,11 @@ use etlink_report::page::{
     self, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank, TIMELINE_BYTES,
 };
 use etlink_run::Progress;
-use etlink_run::job::LinkJob;
-use etlink_run::memory::{MemoryBudget, RankMemory};
 use etlink_run::output::Target;
+use etlink_run::run::{RunOptions, RunSet, RunSource};
 use ran::Ran;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use steps::Steps;
 
 /// What was written.
@@ -59,7 +57,7 @@ struct Content {
 pub fn run(args: Report) -> Result<Outcome> {
     let target = Target::page(&args.output, args.force)?;
     refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
-    let rules = super::analyze::rules(args.rules.as_deref())?;
+    let rules = crate::kernel_rules::read_rules(args.rules.as_deref())?;
     let progress = crate::progress::bar();
     let content = if args.path.is_dir() {
         folder::content(&args, &rules, &progress)
@@ -150,16 +148,15 @@ fn file(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Conte
     if !args.timelines.is_empty() {
         bail!("--timelines is for a folder; of one trace the timeline is always drawn");
     }
-    let threads = threads(args.threads)?;
-    MemoryBudget::new(args.memory, threads)
-        .check(&[RankMemory::of(args.host.as_deref(), Some(&args.path))])?;
-    let ran = match &args.host {
-        None => Ran::alone(&args.path, args, threads, progress)?,
-        Some(host) => Ran::traces(
-            &job(args, Some(host.clone()), args.path.clone(), threads),
-            progress,
-        )?,
+    let source = match &args.host {
+        None => RunSource::File(args.path.clone()),
+        Some(host) => RunSource::Pair {
+            host: host.clone(),
+            device: args.path.clone(),
+        },
     };
+    let runs = RunSet::open(source, options(args, progress)?)?;
+    let ran = Ran::from_content(runs.entry(0).load()?)?;
     let label = ran
         .number()
         .map_or_else(|| file_name(&args.path), |rank| rank.to_string());
@@ -184,14 +181,16 @@ fn file(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Conte
     })
 }
 
-fn job(args: &Report, host: Option<PathBuf>, device: PathBuf, threads: usize) -> LinkJob {
-    LinkJob {
+fn options(args: &Report, progress: &Progress) -> Result<RunOptions> {
+    Ok(RunOptions {
+        threads: threads(args.threads)?,
+        memory: args.memory.map(|memory| memory.as_u64()),
         rank: args.rank,
-        tensor_deps: TensorDeps::default().into(),
-        force: args.force,
         keep: KeepEvents::Memory,
-        ..LinkJob::reading(host, device, threads)
-    }
+        allow_mismatch: args.force,
+        progress: progress.clone(),
+        ..RunOptions::default()
+    })
 }
 
 fn file_name(path: &Path) -> String {

@@ -1,23 +1,20 @@
 //! One rank, from its traces or from a written graph.
 
+use super::file_name;
 use super::steps::Steps;
-use super::{Report, file_name};
-use crate::args::TensorDeps;
-use crate::commands::check::groups_of;
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_chakra::convert::{self, NodeNames};
-use etlink_chakra::read::{self, FileKind};
-use etlink_kineto::{KeepEvents, KinetoReadOptions};
-use etlink_link::{LinkOptions, LinkedTrace};
+use etlink_chakra::read;
+use etlink_link::LinkedTrace;
 use etlink_replay::{LabelSource, PathReport, ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::page::{
     self, MEMORY_POINTS, RankPlace, ReportRank, Timeline, WrittenGraph, memory_charts,
 };
-use etlink_run::Progress;
-use etlink_run::input::{self, Input};
-use etlink_run::job::{self, LinkJob};
+use etlink_run::graphs::groups_of;
+use etlink_run::input::display_name;
+use etlink_run::run::{RankContent, WrittenRank};
 use std::path::Path;
 
 /// Points of a memory chart at most.
@@ -43,52 +40,25 @@ pub(super) enum Of {
 }
 
 impl Ran {
-    /// Links a rank and runs its graph.
-    pub(super) fn traces(job: &LinkJob, progress: &Progress) -> Result<Ran> {
-        let (trace, linked) = job::link(job, progress)?;
-        Ran::linked(trace, linked.device, linked.host)
+    /// Runs the graph of linked traces, or a written graph as it is; of a merged trace, which is a
+    /// tree, its nodes.
+    pub(super) fn from_content(content: RankContent) -> Result<Ran> {
+        match content {
+            RankContent::Linked(linked) => {
+                let file = display_name(Path::new(&linked.report.device));
+                Ran::linked(linked.trace, file, linked.report.host)
+            }
+            RankContent::Written(written) => Ran::written(*written),
+        }
     }
 
-    /// The graph of a device trace alone, or a written one.
-    pub(super) fn alone(
-        path: &Path,
-        args: &Report,
-        threads: usize,
-        progress: &Progress,
-    ) -> Result<Ran> {
-        progress.phase("reading");
-        let input = input::open(path, threads, progress)?;
-        if !matches!(input.kind, FileKind::KinetoTrace | FileKind::Unknown) {
-            return Ran::written(path, input, args.rank);
-        }
-        let name = input.name.clone();
-        let device = job::read_device_with(
-            input,
-            KinetoReadOptions {
-                threads,
-                shapes: true,
-                keep: KeepEvents::Memory,
-            },
-        )?;
-        progress.phase("linking");
-        let options = LinkOptions {
-            rank: args.rank,
-            tensor_deps: TensorDeps::default().into(),
-            force: args.force,
-        };
-        let trace = etlink_link::link(None, device, options).with_context(|| name.clone())?;
-        Ran::linked(trace, name, None)
-    }
-
-    /// A written graph as it is; of a merged trace, which is a tree, its nodes.
-    pub(super) fn written(path: &Path, input: Input, rank: Option<i64>) -> Result<Ran> {
-        let name = input.name.clone();
-        if input.kind == FileKind::HostTrace {
-            bail!(
-                "{name} is a host trace, which has no times: give it as --host beside the device trace of the same rank"
-            );
-        }
-        let file = read::read(input.content).with_context(|| name.clone())?;
+    fn written(written: WrittenRank) -> Result<Ran> {
+        let WrittenRank {
+            name,
+            path,
+            rank,
+            graph: file,
+        } = written;
         if file.is_empty() {
             bail!("{name}: no nodes in it; see `etlink check`");
         }
@@ -100,7 +70,7 @@ impl Ran {
                 .0
         };
         let run = etlink_replay::run_graph(&graph, &NodeNames(&file), &ReplaySettings::default());
-        let trace = convert::linked_trace(&file, rank, &groups_of(path)?)?.map(Box::new);
+        let trace = convert::linked_trace(&file, rank, &groups_of(&path)?)?.map(Box::new);
         Ok(Ran {
             file: name,
             host: None,
@@ -307,9 +277,12 @@ impl Ran {
         timeline.labelled(&rank.label)
     }
 
-    /// The graph.
-    pub(super) fn graph(&self) -> &ReplayGraph {
-        &self.graph
+    /// A written graph of which all nodes have start times, as it is and as it is run.
+    pub(super) fn measured_graph(&self) -> Option<(&read::ChakraGraph, &ReplayGraph)> {
+        match &self.of {
+            Of::Written { file, .. } if self.graph.measured => Some((file, &self.graph)),
+            _ => None,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The table as PyTorch prints it (`_build_table`), and its rows for programs.
 
-use super::Table;
+use crate::op_tables::Table;
 use crate::table::{Grid, Limit, note};
 use anyhow::Result;
 use etlink_analyze::top::{KeyAverage, KeyAverages};

@@ -1,11 +1,11 @@
 //! What an earlier run left in the folder of a run.
 
-use super::is_et;
-use crate::args::{Format, Merge};
-use crate::commands::check::prefix_and_rank;
+use super::MergeOptions;
+use crate::graphs::prefix_and_rank;
+use crate::output::Format;
+use crate::{Progress, input};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::astra::file;
-use etlink_run::{Progress, input};
 use memchr::memmem;
 use std::io::Read;
 use std::path::Path;
@@ -15,25 +15,25 @@ const HEAD_BYTES: u64 = 4096;
 
 /// Names of the files that go when a run replaces an earlier one as a whole.
 #[derive(Debug, Default)]
-pub(super) struct Earlier {
+pub(super) struct EarlierFiles {
     /// One for each rank, or the one of all.
     pub(super) ranks: Vec<String>,
     /// The list of process groups.
     pub(super) groups: Option<String>,
 }
 
-impl Earlier {
+impl EarlierFiles {
     /// Looks for them; `name` is what files of ranks begin with, `timeline` the file of all ranks.
     ///
     /// # Errors
     /// If a file is named like one of a rank, but is not ours.
     pub(super) fn find(
-        args: &Merge,
+        options: &MergeOptions,
         folder: &Path,
         name: &str,
         timeline: Option<&str>,
-    ) -> Result<Earlier> {
-        let mut earlier = Earlier::default();
+    ) -> Result<EarlierFiles> {
+        let mut earlier = EarlierFiles::default();
         let failed = || format!("cannot read folder {}", folder.display());
         for entry in std::fs::read_dir(folder).with_context(failed)? {
             let path = entry.with_context(failed)?.path();
@@ -43,11 +43,11 @@ impl Earlier {
             };
             if timeline == Some(file_name) {
                 earlier.ranks.push(file_name.to_owned());
-            } else if is_et(args) && file_name == file::GROUPS {
+            } else if options.is_et() && file_name == file::GROUPS {
                 earlier.groups = Some(file_name.to_owned());
-            } else if is_of_rank(args, &path, file_name, name) {
+            } else if is_of_rank(options, &path, file_name, name) {
                 // traces of that name may lie there, and nobody takes them for ranks of this set
-                if !is_et(args) && !is_ours(&path) {
+                if !options.is_et() && !is_ours(&path) {
                     continue;
                 }
                 if !is_ours(&path) {
@@ -66,17 +66,17 @@ impl Earlier {
     }
 }
 
-fn is_of_rank(args: &Merge, path: &Path, file_name: &str, name: &str) -> bool {
-    match args.how.format {
-        Some(Format::Et) | None => {
-            // what this command writes is never packed: a packed file is somebody's copy
+fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) -> bool {
+    match options.format {
+        Format::Et => {
+            // what is written here is never packed: a packed file is somebody's copy
             path.extension().is_some_and(|ending| ending == "et")
                 && prefix_and_rank(path).is_some_and(|(prefix, _)| prefix.ends_with(name))
         }
-        Some(Format::Json) => file_name
+        Format::Json => file_name
             .strip_prefix(name)
             .is_some_and(|rest| rest.starts_with('.') && rest.ends_with(".json.gz")),
-        Some(Format::Perfetto | Format::Pftrace) => false,
+        Format::Perfetto | Format::Pftrace => false,
     }
 }
 

@@ -3,19 +3,17 @@
 //! Each rank is written to a file of its own, as many at once as fit into memory; then these become
 //! one, in the ranks' order.
 
-use super::joined::Joined;
-use super::{Merging, Rank};
-use crate::args::Merge;
+use super::{MergeOptions, MergedRank, MergedRun, Merger};
+use crate::job::{self, JobReport, LinkJob};
+use crate::output::{FileSet, Format, Piece, Target};
 use anyhow::Result;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin, WaitCauses, wait_causes};
 use etlink_report::perfetto::TimelineRank;
-use etlink_run::job::{self, JobReport, LinkJob};
-use etlink_run::output::{FileSet, Format, Piece, Target};
 use serde::Serialize;
 
 /// What the ranks have to know of each other.
-pub(super) struct Common {
+pub(super) struct TimelineContext {
     /// The first start, ns since the Unix epoch by the first rank's clock.
     origin_ns: i64,
     releases: WaitCauses,
@@ -25,30 +23,30 @@ pub(super) struct Common {
 
 /// What was written.
 #[derive(Serialize)]
-pub(super) struct Written {
+pub struct TimelineReport {
     /// The file.
-    pub(super) output: String,
+    pub output: String,
     /// Its stored size, bytes.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// Ranges of all ranks.
-    pub(super) slices: u64,
+    pub slices: u64,
     /// Edges that are drawn.
-    pub(super) arrows: u64,
+    pub arrows: u64,
     /// Arrows between ranks.
-    pub(super) between_ranks: u32,
+    pub between_ranks: u32,
     /// Arrows that are left out because the rank that should have waited had gone on.
-    pub(super) gone_on: u64,
+    pub gone_on: u64,
 }
 
-impl Common {
+impl TimelineContext {
     /// Nothing unless a timeline is to be written.
     pub(super) fn of(
-        args: &Merge,
+        options: &MergeOptions,
         facts: &[RankSummary],
         join: &RunJoin,
         clocks: &[RankClock],
-    ) -> Option<Common> {
-        args.how.output_format()?.for_perfetto()?;
+    ) -> Option<TimelineContext> {
+        options.format.for_perfetto()?;
         let clock = |at: usize| clocks.get(at).copied().unwrap_or_default();
         let starts = facts
             .iter()
@@ -58,7 +56,7 @@ impl Common {
             .iter()
             .map(|facts| format!("rank {}", facts.rank))
             .collect();
-        Some(Common {
+        Some(TimelineContext {
             origin_ns: starts.min().unwrap_or(0),
             releases: wait_causes(facts, join, clocks),
             names,
@@ -66,7 +64,7 @@ impl Common {
     }
 }
 
-impl Joined {
+impl MergedRun {
     fn member<'a>(&'a self, label: &str) -> Option<TimelineRank<'a>> {
         let (place, common) = (self.place(label)?, self.common.as_ref()?);
         Some(TimelineRank {
@@ -79,7 +77,7 @@ impl Joined {
         })
     }
 
-    fn about(&self, common: &Common) -> Vec<(&'static str, String)> {
+    fn about(&self, common: &TimelineContext) -> Vec<(&'static str, String)> {
         let list = |numbers: &mut dyn Iterator<Item = i64>| {
             numbers
                 .map(|number| number.to_string())
@@ -105,8 +103,8 @@ impl Joined {
 }
 
 /// What the timeline of a run is called, if there is to be one.
-pub(super) fn file_name(args: &Merge) -> Option<&'static str> {
-    match args.how.output_format()? {
+pub(super) fn file_name(options: &MergeOptions) -> Option<&'static str> {
+    match options.format {
         Format::Pftrace => Some("timeline.pftrace.gz"),
         Format::Perfetto => Some("timeline.trace.json.gz"),
         Format::Et | Format::Json => None,
@@ -114,38 +112,41 @@ pub(super) fn file_name(args: &Merge) -> Option<&'static str> {
 }
 
 /// Where the timeline of a run goes.
-pub(super) fn target(args: &Merge, set: &FileSet) -> Option<Result<Target>> {
-    let format = args.how.output_format()?;
-    Some(set.target(file_name(args)?, format))
+pub(super) fn target(options: &MergeOptions, set: &FileSet) -> Option<Result<Target>> {
+    Some(set.target(file_name(options)?, options.format))
 }
 
-impl Merging {
+impl Merger<'_> {
     /// Writes a rank's part; none where it is not of the run.
     pub(super) fn write_part(
         &self,
         trace: &LinkedTrace,
         job: &LinkJob,
-        joined: &Joined,
+        joined: &MergedRun,
         label: &str,
         linked: &mut JobReport,
     ) -> Result<Option<Piece>> {
         joined
             .member(label)
-            .map(|member| job::write_member(trace, job, &member, &self.progress, linked))
+            .map(|member| job::write_member(trace, job, &member, self.progress(), linked))
             .transpose()
     }
 
     /// Puts the parts of each run together.
-    pub(super) fn write_timelines(&self, ranks: &mut [Rank], runs: &mut [Joined]) -> Result<()> {
+    pub(super) fn write_timelines(
+        &self,
+        ranks: &mut [MergedRank],
+        runs: &mut [MergedRun],
+    ) -> Result<()> {
         for (at, (set, joined)) in self.sets.iter().zip(runs).enumerate() {
-            let (Some(target), Some(common)) = (target(&self.args, set), &joined.common) else {
+            let (Some(target), Some(common)) = (target(self.options, set), &joined.common) else {
                 continue;
             };
             let target = target?;
             let of_run = ranks
                 .iter_mut()
                 .enumerate()
-                .filter(|(rank, _)| self.fleet.ranks[*rank].0 == at);
+                .filter(|(rank, _)| self.runs.ranks[*rank].0 == at);
             let mut parts: Vec<_> = of_run
                 .filter_map(|(_, rank)| {
                     Some((
@@ -167,7 +168,7 @@ impl Merging {
             }
             let begin = format.begin(&joined.about(common), common.origin_ns)?;
             let bytes = target.join(&begin, pieces, format.between(), format.end())?;
-            joined.timeline = Some(Written {
+            joined.timeline = Some(TimelineReport {
                 output: target.path().display().to_string(),
                 bytes,
                 slices: shown.iter().map(|shown| shown.slices).sum(),

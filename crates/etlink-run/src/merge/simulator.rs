@@ -1,19 +1,17 @@
 //! What stands beside the ranks' files: process groups, and all that a simulator needs.
 
-use super::is_et;
-use super::joined::Joined;
-use crate::args::{Compute, Merge};
+use super::{MergeOptions, MergedRun};
+use crate::output::{FileSet, Format};
 use anyhow::{Result, bail};
 use etlink_chakra::astra::{self, Workload, file};
-use etlink_run::output::{FileSet, Format};
 use std::path::Path;
 
 /// More ranks than this are not made up.
 const MAX_IDLE: usize = 4096;
 
 /// Names of the files that a run can have beside its ranks'.
-pub(super) fn names(args: &Merge) -> Vec<&'static str> {
-    match (is_et(args), args.simulator) {
+pub(super) fn names(options: &MergeOptions) -> Vec<&'static str> {
+    match (options.is_et(), options.simulator) {
         (false, _) => vec![],
         (true, None) => vec![file::GROUPS],
         (true, Some(_)) => vec![
@@ -27,13 +25,13 @@ pub(super) fn names(args: &Merge) -> Vec<&'static str> {
 }
 
 /// Refuses what no simulator could be given, before anything is written.
-pub(super) fn check(args: &Merge, folder: &Path, joined: &Joined) -> Result<()> {
-    idle(args, folder, joined).map(|_| ())
+pub(super) fn check(options: &MergeOptions, folder: &Path, joined: &MergedRun) -> Result<()> {
+    idle(options, folder, joined).map(|_| ())
 }
 
 /// Ranks of the run without a trace, of which a simulator wants a file.
-fn idle(args: &Merge, folder: &Path, joined: &Joined) -> Result<Vec<i64>> {
-    let all = if args.simulator.is_some() {
+fn idle(options: &MergeOptions, folder: &Path, joined: &MergedRun) -> Result<Vec<i64>> {
+    let all = if options.simulator.is_some() {
         count(joined)
     } else {
         0
@@ -56,7 +54,7 @@ fn idle(args: &Merge, folder: &Path, joined: &Joined) -> Result<Vec<i64>> {
 
 /// How many ranks the simulator has: those of the run, as its traces say it, and no fewer than the
 /// last needs. None where nothing was joined.
-fn count(joined: &Joined) -> u64 {
+fn count(joined: &MergedRun) -> u64 {
     let Some(last) = joined.ranks.iter().max() else {
         return 0;
     };
@@ -65,17 +63,22 @@ fn count(joined: &Joined) -> u64 {
 }
 
 /// Writes them.
-pub(super) fn write(args: &Merge, set: &FileSet, name: &str, joined: &Joined) -> Result<()> {
+pub(super) fn write(
+    options: &MergeOptions,
+    set: &FileSet,
+    name: &str,
+    joined: &MergedRun,
+) -> Result<()> {
     let groups = &joined.agreed.groups;
     if !groups.is_empty() {
         let target = set.target(file::GROUPS, Format::Json)?;
         target.write(|out| etlink_chakra::write_groups(groups, out))?;
     }
-    let (ranks, idle) = (count(joined), idle(args, set.folder(), joined)?);
+    let (ranks, idle) = (count(joined), idle(options, set.folder(), joined)?);
     // a folder in which no rank could be linked has none
-    if args.simulator.is_none() || ranks == 0 {
+    let Some(simulator) = options.simulator.filter(|_| ranks > 0) else {
         return Ok(());
-    }
+    };
     for rank in &idle {
         put(set, &format!("{name}.{rank}.et"), &astra::idle_rank())?;
     }
@@ -85,7 +88,7 @@ pub(super) fn write(args: &Merge, set: &FileSet, name: &str, joined: &Joined) ->
         groups: !groups.is_empty(),
         idle: &idle,
     };
-    let system = astra::system(args.compute == Compute::Roofline);
+    let system = astra::system(simulator.roofline);
     put(set, file::SYSTEM, system.as_bytes())?;
     put(set, file::NETWORK, astra::network(ranks).as_bytes())?;
     put(set, file::MEMORY, astra::memory().as_bytes())?;

@@ -1,0 +1,28 @@
+//! What `etlink merge FOLDER -o OUTPUT` does: a Chakra file for each rank of the runs in a folder.
+//!
+//! `cargo run -p etlink-run --example merge -- FOLDER OUTPUT`
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "an example has arguments and a terminal"
+)]
+
+use anyhow::Context;
+use etlink_run::merge::{MergeOptions, merge};
+use etlink_run::{RunOptions, RunSet, RunSource};
+use std::path::PathBuf;
+
+fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1).map(PathBuf::from);
+    let folder = arguments.next().context("give a folder with traces")?;
+    let output = arguments.next().context("give a folder for the output")?;
+    let runs = RunSet::open(RunSource::Folder(folder), RunOptions::default())?;
+    let report = merge(&runs, &output, &MergeOptions::default())?;
+    for rank in &report.ranks {
+        match &rank.error {
+            Some(error) => println!("{}: {error}", rank.name()),
+            None => println!("{}: written", rank.name()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,526 @@
+//! Every rank of a run, in parallel, one output each or one of all, joined with the others.
+//!
+//! What a rank's file states of its communications and times depends on all ranks. So all are
+//! linked first, and of each is kept what the join needs. Where all linked traces fit into the
+//! memory budget they are kept too; else each is linked once more to be written.
+
+mod earlier;
+mod joined;
+mod simulator;
+mod timeline;
+
+pub use joined::MergedRun;
+pub use timeline::TimelineReport;
+
+use crate::Progress;
+use crate::discover::{RankFiles, RunFiles};
+use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
+use crate::membership::RunMember;
+use crate::output::{FileSet, Format, Piece, Target};
+use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
+use anyhow::{Result, bail};
+use earlier::EarlierFiles;
+use etlink_link::LinkedTrace;
+use etlink_link::ranks::RankSummary;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What is written.
+#[derive(Clone, Copy, Debug)]
+pub struct MergeOptions {
+    /// Format of the files: of each rank, or for Perfetto of all.
+    pub format: Format,
+    /// What a `.et` is like.
+    pub chakra: ChakraOptions,
+    /// Write what ASTRA-sim needs to run all ranks.
+    pub simulator: Option<AstraSimOptions>,
+    /// Replace files of an earlier run.
+    pub overwrite: bool,
+}
+
+/// How ASTRA-sim runs the ranks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AstraSimOptions {
+    /// Device nodes take what a roofline says, not what was measured.
+    pub roofline: bool,
+}
+
+impl Default for MergeOptions {
+    fn default() -> Self {
+        MergeOptions {
+            format: Format::Et,
+            chakra: ChakraOptions::default(),
+            simulator: None,
+            overwrite: false,
+        }
+    }
+}
+
+impl MergeOptions {
+    fn is_et(&self) -> bool {
+        self.format == Format::Et
+    }
+
+    /// Whether all ranks of a run become one file.
+    pub fn is_timeline(&self) -> bool {
+        self.format.for_perfetto().is_some()
+    }
+}
+
+/// What became of one rank.
+#[derive(Serialize)]
+pub struct MergedRank {
+    /// Folder of its run.
+    pub run: String,
+    /// Its number, or the name of its file.
+    pub label: String,
+    /// Why nothing was written of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// How it went.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub linked: Option<JobReport>,
+    #[serde(skip)]
+    known: Option<KnownRank>,
+    /// Its part of the timeline.
+    #[serde(skip)]
+    piece: Option<Piece>,
+    /// Of a rank that has nobody to join with: how that went.
+    #[serde(skip)]
+    alone: Option<MergedRun>,
+}
+
+/// What is kept of a rank until all are linked.
+struct KnownRank {
+    facts: RankSummary,
+    sizes: Vec<Option<i64>>,
+    trace: Option<LinkedTrace>,
+}
+
+/// What was written, and what was not.
+#[derive(Serialize)]
+pub struct MergeReport {
+    /// What became of each rank, in the order of the set.
+    pub ranks: Vec<MergedRank>,
+    /// How the ranks of each run go together.
+    pub runs: Vec<MergedRun>,
+    /// Not all ranks were written, and the files of an earlier run are of more: those stay.
+    #[serde(skip)]
+    pub incomplete: Option<IncompleteReplacement>,
+}
+
+impl MergeReport {
+    /// Whether all ranks were written, and of what has to be of one run none was excluded.
+    pub fn is_complete(&self, options: &MergeOptions) -> bool {
+        let needs_all = options.simulator.is_some() || options.is_timeline();
+        let excluded = self.runs.iter().any(|run| !run.excluded.is_empty());
+        let bad = self.ranks.iter().any(MergedRank::is_bad);
+        let is_short = bad || needs_all && excluded;
+        !is_short && self.incomplete.is_none()
+    }
+}
+
+/// Links all ranks of the set, joins those of each run, and writes a file for each rank, or one
+/// for all, into a folder for each run below `output`.
+///
+/// # Errors
+/// Nothing could be written: files are there already, a folder cannot be made, the set has written
+/// graphs instead of traces. What fails for one rank alone is in the report.
+pub fn merge(runs: &RunSet, output: &Path, options: &MergeOptions) -> Result<MergeReport> {
+    if runs.runs.iter().any(RunFiles::is_written) {
+        bail!("{}: no host or device traces in it", runs.source_name());
+    }
+    if options.simulator.is_some() && !options.is_et() {
+        bail!("a simulator reads .et files: leave the format out");
+    }
+    let (sets, earlier) = file_sets(runs, output, options)?;
+    runs.options.progress.phase("linking");
+    let merger = Merger {
+        hold: runs.all_fit(),
+        runs,
+        options,
+        sets,
+        earlier,
+    };
+    let mut ranks = runs.map_ranks(|rank| merger.link(rank));
+    let mut joined = merger.join(&mut ranks);
+    for (set, run) in merger.sets.iter().zip(&joined) {
+        simulator::check(options, set.folder(), run)?;
+    }
+    let written = runs.map_ranks(|rank| merger.write_joined(&joined, rank, &ranks[rank.index]));
+    for (rank, written) in ranks.iter_mut().zip(written) {
+        rank.take(written);
+    }
+    merger.write_beside(&ranks, &joined)?;
+    merger.write_timelines(&mut ranks, &mut joined)?;
+    let incomplete = merger.replace(&mut ranks, &mut joined)?;
+    Ok(MergeReport {
+        ranks,
+        runs: joined,
+        incomplete,
+    })
+}
+
+/// What each run writes. Makes the folders and refuses what is there already, before any work is
+/// done.
+fn file_sets(
+    runs: &RunSet,
+    output: &Path,
+    options: &MergeOptions,
+) -> Result<(Vec<FileSet>, Vec<EarlierFiles>)> {
+    let (mut sets, mut all_earlier) = (vec![], vec![]);
+    for run in &runs.runs {
+        let set = FileSet::new(&output.join(&run.folder), options.overwrite)?;
+        for name in simulator::names(options) {
+            set.target(name, Format::Json)?;
+        }
+        timeline::target(options, &set).transpose()?;
+        let earlier = if options.overwrite {
+            let timeline = timeline::file_name(options);
+            EarlierFiles::find(options, set.folder(), &name(runs, run), timeline)?
+        } else {
+            EarlierFiles::default()
+        };
+        sets.push(set);
+        all_earlier.push(earlier);
+    }
+    Ok((sets, all_earlier))
+}
+
+/// Not all ranks of a run were written, and an earlier run's files are of more: those stay.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{}: nothing was replaced: {failed} of its ranks failed, and {file} of an earlier run would \
+     be lost: mend the traces, write to another folder, or remove the file",
+    folder.display()
+)]
+pub struct IncompleteReplacement {
+    /// Folder of the run.
+    pub folder: PathBuf,
+    /// How many of its ranks failed.
+    pub failed: usize,
+    /// A file of the earlier run that would be lost.
+    pub file: String,
+}
+
+/// A merge in progress.
+struct Merger<'r> {
+    runs: &'r RunSet,
+    options: &'r MergeOptions,
+    /// By run.
+    sets: Vec<FileSet>,
+    /// By run; nothing where files are not replaced.
+    earlier: Vec<EarlierFiles>,
+    /// Linked traces are kept until all ranks are linked.
+    hold: bool,
+}
+
+impl Merger<'_> {
+    /// Links a rank; writes it where that does not depend on others.
+    fn link(&self, entry: RankEntry<'_>) -> MergedRank {
+        let mut rank = MergedRank {
+            run: entry.run().folder.display().to_string(),
+            label: entry.label().to_owned(),
+            error: None,
+            linked: None,
+            known: None,
+            piece: None,
+            alone: None,
+        };
+        if let Err(error) = self.try_link(entry, &mut rank) {
+            (rank.linked, rank.error, rank.known) = (None, Some(format!("{error:#}")), None);
+        }
+        rank
+    }
+
+    fn try_link(&self, entry: RankEntry<'_>, rank: &mut MergedRank) -> Result<()> {
+        let job = self.job(entry)?;
+        let LinkedRank {
+            trace,
+            report: mut linked,
+            summary,
+        } = entry.link()?;
+        if let Some(facts) = summary.filter(|_| !linked.refused) {
+            let sizes = etlink_chakra::simulated_sizes(&trace, &facts);
+            rank.known = Some(KnownRank {
+                facts,
+                sizes,
+                trace: None,
+            });
+        }
+        let alone = entry.is_alone();
+        if self.is_by_itself(rank, alone) {
+            let context = RankContext::default();
+            job::write_out(&trace, &job, context, self.progress(), &mut linked)?;
+        } else if alone {
+            let joined = MergedRun::new(self.options, &self.runs.options, &rank.run, &[&*rank]);
+            rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
+            rank.alone = Some(joined);
+        } else if let Some(known) = rank.known.as_mut().filter(|_| self.hold) {
+            known.trace = Some(trace);
+        }
+        rank.linked = Some(linked);
+        Ok(())
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.runs.options.progress
+    }
+
+    /// Whether what is written of a rank depends on no other.
+    fn is_by_itself(&self, rank: &MergedRank, alone: bool) -> bool {
+        let silent = rank
+            .known
+            .as_ref()
+            .is_some_and(|known| known.facts.communications.is_empty());
+        match self.options.format {
+            Format::Json => true,
+            Format::Perfetto | Format::Pftrace => false,
+            Format::Et => silent && !alone && self.options.simulator.is_none(),
+        }
+    }
+
+    /// Writes what depends on the other ranks.
+    fn write_rank(
+        &self,
+        trace: &LinkedTrace,
+        job: &LinkJob,
+        joined: &MergedRun,
+        label: &str,
+        linked: &mut JobReport,
+    ) -> Result<Option<Piece>> {
+        if self.options.is_timeline() {
+            return self.write_part(trace, job, joined, label, linked);
+        }
+        job::write_out(
+            trace,
+            job,
+            joined.among(self.options, label),
+            self.progress(),
+            linked,
+        )?;
+        Ok(None)
+    }
+
+    fn job(&self, entry: RankEntry<'_>) -> Result<LinkJob> {
+        Ok(LinkJob {
+            target: Some(self.target(entry)?),
+            form: self.options.chakra,
+            ..entry.job()?
+        })
+    }
+
+    /// Where a rank is written, or its part of a timeline.
+    fn target(&self, entry: RankEntry<'_>) -> Result<Target> {
+        let set = &self.sets[self.runs.ranks[entry.index].0];
+        if let Some(timeline) = timeline::target(self.options, set) {
+            return timeline;
+        }
+        let name = self.file_name(entry.run(), entry.files());
+        set.target(&name, self.options.format)
+    }
+
+    /// Joins the ranks of each run.
+    fn join(&self, ranks: &mut [MergedRank]) -> Vec<MergedRun> {
+        let mut runs = vec![];
+        for (run, files) in self.runs.runs.iter().enumerate() {
+            let places: Vec<usize> = (0..ranks.len())
+                .filter(|at| self.runs.ranks[*at].0 == run)
+                .collect();
+            if let [only] = places[..]
+                && let Some(joined) = ranks[only].alone.take()
+            {
+                runs.push(joined);
+                continue;
+            }
+            let members: Vec<&MergedRank> = places.iter().map(|at| &ranks[*at]).collect();
+            let name = files.folder.display().to_string();
+            runs.push(MergedRun::new(
+                self.options,
+                &self.runs.options,
+                &name,
+                &members,
+            ));
+        }
+        runs
+    }
+
+    /// Writes a rank that waited for the others; gives what is new of it.
+    fn write_joined(
+        &self,
+        runs: &[MergedRun],
+        entry: RankEntry<'_>,
+        rank: &MergedRank,
+    ) -> Option<Result<(JobReport, Option<Piece>)>> {
+        let linked = rank
+            .linked
+            .as_ref()
+            .filter(|linked| linked.output.is_none() && !linked.refused && rank.piece.is_none())?;
+        let joined = &runs[self.runs.ranks[entry.index].0];
+        if (self.options.is_timeline() || self.options.simulator.is_some())
+            && !joined.has(&rank.label)
+        {
+            return None;
+        }
+        Some(self.try_write(entry, rank, joined, linked.seconds))
+    }
+
+    fn try_write(
+        &self,
+        entry: RankEntry<'_>,
+        rank: &MergedRank,
+        joined: &MergedRun,
+        before: job::JobSeconds,
+    ) -> Result<(JobReport, Option<Piece>)> {
+        let mut job = self.job(entry)?;
+        if let (Some(trace), Some(linked)) = (
+            rank.known.as_ref().and_then(|known| known.trace.as_ref()),
+            &rank.linked,
+        ) {
+            let mut linked = linked.clone();
+            let piece = self.write_rank(trace, &job, joined, &rank.label, &mut linked)?;
+            return Ok((linked, piece));
+        }
+        // what was said the first time goes
+        job.strict = false;
+        let (trace, mut linked) = job::link(&job, self.progress())?;
+        linked.report.rank = linked.report.rank.or(entry.files().rank);
+        let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;
+        linked.seconds.read += before.read;
+        linked.seconds.link += before.link;
+        Ok((linked, piece))
+    }
+
+    /// Writes what stands beside the ranks' files.
+    fn write_beside(&self, ranks: &[MergedRank], runs: &[MergedRun]) -> Result<()> {
+        if !self.options.is_et() {
+            return Ok(());
+        }
+        for (at, (run, joined)) in self.runs.runs.iter().zip(runs).enumerate() {
+            if self.ranks_of(at, ranks).any(|rank| rank.output().is_some()) {
+                let name = name(self.runs, run);
+                simulator::write(self.options, &self.sets[at], &name, joined)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ranks_of<'r>(
+        &self,
+        run: usize,
+        ranks: &'r [MergedRank],
+    ) -> impl Iterator<Item = &'r MergedRank> {
+        let all = self.runs.ranks.iter().zip(ranks);
+        all.filter(move |((of, _), _)| *of == run)
+            .map(|(_, rank)| rank)
+    }
+
+    /// Puts the files of each run in place, and those of an earlier run away. Where ranks failed
+    /// whose files would be lost by that, the earlier run stays as it is.
+    fn replace(
+        &self,
+        ranks: &mut [MergedRank],
+        runs: &mut [MergedRun],
+    ) -> Result<Option<IncompleteReplacement>> {
+        let mut unfit = None;
+        for (run, (set, earlier)) in self.sets.iter().zip(&self.earlier).enumerate() {
+            let failed = self
+                .ranks_of(run, ranks)
+                .filter(|rank| rank.is_bad())
+                .count();
+            let lost = self.first_lost(run, ranks).filter(|_| failed > 0);
+            let Some(file) = lost else {
+                let all = earlier.ranks.iter().chain(&earlier.groups);
+                let stale = all.filter(|name| !set.has(name)).cloned();
+                set.replace(stale.collect())?;
+                continue;
+            };
+            for (rank, (of, _)) in ranks.iter_mut().zip(&self.runs.ranks) {
+                if *of == run
+                    && let Some(linked) = &mut rank.linked
+                {
+                    (linked.output, linked.bytes.output) = (None, 0);
+                }
+            }
+            runs[run].timeline = None;
+            unfit.get_or_insert(IncompleteReplacement {
+                folder: set.folder().to_owned(),
+                failed,
+                file: file.clone(),
+            });
+        }
+        Ok(unfit)
+    }
+
+    /// A file of an earlier run for which this one has no other. Of the file of all ranks it is not
+    /// known whether it has one of those that are not in the new one.
+    fn first_lost(&self, run: usize, ranks: &[MergedRank]) -> Option<&String> {
+        let written: BTreeSet<PathBuf> = self
+            .ranks_of(run, ranks)
+            .filter_map(|rank| rank.output().map(PathBuf::from))
+            .collect();
+        let folder = self.sets[run].folder();
+        let is_lost =
+            |name: &&String| self.options.is_timeline() || !written.contains(&folder.join(name));
+        self.earlier[run].ranks.iter().find(is_lost)
+    }
+
+    /// `<name>.<rank>.et`, as simulators want it: a prefix and the rank.
+    fn file_name(&self, run: &RunFiles, found: &RankFiles) -> String {
+        let ending = if self.options.is_et() {
+            "et"
+        } else {
+            "json.gz"
+        };
+        format!("{}.{}.{ending}", name(self.runs, run), found.label)
+    }
+}
+
+/// What outputs of a run begin with: the name of its folder.
+fn name(runs: &RunSet, run: &RunFiles) -> String {
+    let whole = match &runs.source {
+        RunSource::Folder(folder) => folder.join(&run.folder),
+        _ => run.folder.clone(),
+    };
+    let whole = whole.canonicalize().unwrap_or(whole);
+    match whole.file_name() {
+        Some(name) => name.to_string_lossy().into_owned(),
+        None => "trace".to_owned(),
+    }
+}
+
+impl MergedRank {
+    /// Whether there is no result of it.
+    fn is_bad(&self) -> bool {
+        self.linked.as_ref().is_none_or(|linked| linked.refused)
+    }
+
+    /// The file that it is written to.
+    fn output(&self) -> Option<&str> {
+        self.linked.as_ref()?.output.as_deref()
+    }
+
+    /// Its name among all runs.
+    pub fn name(&self) -> String {
+        Path::new(&self.run).join(&self.label).display().to_string()
+    }
+
+    fn take(&mut self, written: Option<Result<(JobReport, Option<Piece>)>>) {
+        match written {
+            Some(Ok((linked, piece))) => (self.linked, self.piece) = (Some(linked), piece),
+            Some(Err(error)) => (self.linked, self.error) = (None, Some(format!("{error:#}"))),
+            None => {}
+        }
+    }
+}
+
+impl RunMember for &MergedRank {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn summary(&self) -> Option<&RankSummary> {
+        self.known.as_ref().map(|known| &known.facts)
+    }
+}

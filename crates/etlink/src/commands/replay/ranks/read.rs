@@ -1,0 +1,136 @@
+//! What the replay keeps of each rank, from its traces or from its written graph.
+
+use super::{Replay, ReplayRank};
+use anyhow::{Context, Result, bail};
+use etlink_chakra::convert::{self, NodeNames};
+use etlink_chakra::read::FileKind;
+use etlink_replay::RankNames;
+use etlink_run::job::Refused;
+use etlink_run::run::{
+    LinkedRank, RankContent, RankEntry, RankResult, RunResults, RunSet, WrittenRank,
+};
+
+/// What came of a rank.
+enum ReadRank {
+    /// Its graph.
+    Graph(Box<RankResult<ReplayRank>>),
+    /// Its file does nothing, as that of a rank without a trace.
+    Idle,
+    /// It is damaged, and damaged traces were to be refused.
+    Damaged,
+}
+
+/// The runs as read; the notes of each are about ranks whose files do nothing.
+pub(super) struct ReadRuns {
+    pub(super) runs: Vec<RunResults<ReplayRank>>,
+    pub(super) idle_notes: Vec<Vec<String>>,
+}
+
+/// Reads every rank; `None` where one is damaged and that was not to be taken.
+pub(super) fn read(args: &Replay, runs: &RunSet) -> Result<Option<ReadRuns>> {
+    let ranks = runs.map_ranks_retaining(|rank| {
+        let read = read_rank(rank);
+        let bytes = match &read {
+            Ok(ReadRank::Graph(rank)) => rank.value.bytes(),
+            _ => 0,
+        };
+        (read, bytes)
+    })?;
+    let mut idle_notes: Vec<Vec<String>> = vec![vec![]; runs.runs.len()];
+    let mut damaged = false;
+    let mut results = vec![];
+    for (index, read) in ranks.into_iter().enumerate() {
+        let label = runs.entry(index).label();
+        let run = runs.ranks[index].0;
+        results.push(match read {
+            Ok(ReadRank::Graph(rank)) => Some(Ok(*rank)),
+            Ok(ReadRank::Idle) => {
+                idle_notes[run].push(format!(
+                    "rank {label}: its file does nothing, as that of a rank without a trace"
+                ));
+                None
+            }
+            Ok(ReadRank::Damaged) => {
+                eprintln!(
+                    "etlink: {} rank {label}: damage was found and --strict given: nothing was \
+                    replayed",
+                    runs.run_title(run)
+                );
+                damaged = true;
+                None
+            }
+            Err(error) => Some(Err(error)),
+        });
+    }
+    debug_assert!(!damaged || args.link.strict);
+    let read = ReadRuns {
+        runs: runs.collect_runs(results, true),
+        idle_notes,
+    };
+    Ok((!damaged).then_some(read))
+}
+
+fn read_rank(rank: RankEntry<'_>) -> Result<ReadRank> {
+    match rank.load()? {
+        RankContent::Linked(linked) => from_traces(rank, *linked),
+        RankContent::Written(written) => from_written(rank, &written),
+    }
+}
+
+fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReadRank> {
+    if linked.report.refused {
+        return Ok(ReadRank::Damaged);
+    }
+    let graph = etlink_replay::graph_from_trace(&linked.trace)?;
+    if graph.is_empty() {
+        bail!("{}: nothing to run in it", linked.report.device);
+    }
+    let names = RankNames::from_labels(&linked.trace, graph.len());
+    Ok(ReadRank::Graph(Box::new(RankResult {
+        label: rank.label().to_owned(),
+        notes: super::super::notes(&linked.report.report),
+        summary: linked.summary,
+        value: ReplayRank {
+            graph,
+            names,
+            base_ns: linked.trace.device.header.base_ns,
+        },
+    })))
+}
+
+fn from_written(rank: RankEntry<'_>, written: &WrittenRank) -> Result<ReadRank> {
+    let (name, file) = (&written.name, &written.graph);
+    if file.format.is_tree() {
+        bail!(
+            "{name} is a merged trace (ET+): the op tree, not a graph of what waits for what; \
+            replay the traces that it was made from, or the .et of them"
+        );
+    }
+    if !matches!(file.format, FileKind::ChakraEt | FileKind::ChakraJson) || file.is_empty() {
+        bail!("{name}: no Chakra nodes in it to run; see `etlink check`");
+    }
+    if let Some(damage) = file.damage().filter(|_| rank.set.options.strict) {
+        return Err(Refused::because(name, &damage).into());
+    }
+    if convert::is_idle_rank(file) {
+        return Ok(ReadRank::Idle);
+    }
+    let (graph, notes) = convert::replay_graph(file).with_context(|| name.clone())?;
+    let names = RankNames::from_labels(&NodeNames(file), graph.len());
+    let number = rank
+        .files()
+        .rank
+        .context("written graphs are named by their ranks")?;
+    let summary = convert::summarize_rank(number, file, &graph, &rank.groups()?);
+    Ok(ReadRank::Graph(Box::new(RankResult {
+        label: rank.label().to_owned(),
+        notes,
+        summary: Some(summary),
+        value: ReplayRank {
+            graph,
+            names,
+            // a file without it counts from the epoch itself
+            base_ns: file.base_time_ns().unwrap_or(0),
+        },
+    })))
+}

@@ -1,0 +1,21 @@
+//! Rules for kernels, which `analyze` and `report` read from a file.
+
+use anyhow::{Context, Result};
+use etlink_analyze::KernelRules;
+use std::path::Path;
+
+/// The built-in rules, after those of a file.
+pub fn read_rules(path: Option<&Path>) -> Result<KernelRules> {
+    let Some(path) = path else {
+        return Ok(KernelRules::built_in()?);
+    };
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        anyhow::anyhow!(
+            "{}: byte {} is no UTF-8; save the rules as UTF-8 text",
+            path.display(),
+            error.utf8_error().valid_up_to()
+        )
+    })?;
+    KernelRules::with(&text).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,244 @@
+//! Tables of PyTorch's profiler from recorded traces, for `top` and `diff`.
+
+use crate::args;
+use crate::table;
+use anyhow::{Context, Result, bail};
+use etlink_analyze::top::{KeyAverages, Options, TopGroup, TopOrder, key_averages};
+use etlink_link::LinkReport;
+use etlink_model::{Anomalies, DeviceTrace, HostIdx};
+use etlink_run::Progress;
+use etlink_run::input;
+use etlink_run::job::{self, LinkJob, Refused};
+use etlink_run::run::{self, RankEntry, RunOptions, RunSet, RunSource};
+use serde::Serialize;
+use std::path::Path;
+
+/// The table of one rank.
+#[derive(Serialize)]
+pub struct Table {
+    /// The trace.
+    pub file: String,
+    /// Its rank, if it is known.
+    pub rank: Option<i64>,
+    /// What is to be known of it.
+    pub notes: Vec<String>,
+    /// What was wrong in it.
+    pub anomalies: Anomalies,
+    #[serde(flatten)]
+    /// The table itself.
+    pub top: KeyAverages,
+}
+
+/// What tables are made of.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// A trace, or a folder with those of ranks.
+    pub trace: &'a Path,
+    pub host: Option<&'a Path>,
+    pub by: Option<args::By>,
+    pub python: bool,
+    pub tables: &'a args::Tables,
+}
+
+/// The tables that could be made, and whether one could not.
+pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, bool)> {
+    let progress = crate::progress::bar();
+    let options = RunOptions {
+        threads,
+        memory: wanted.tables.memory.map(|memory| memory.as_u64()),
+        ranks: wanted.tables.ranks.clone(),
+        strict: wanted.tables.strict,
+        traces_only: true,
+        progress: progress.clone(),
+        ..RunOptions::default()
+    };
+    let runs = RunSet::open(source(wanted)?, options)?;
+    progress.phase("reading");
+    let all = runs.map_ranks(|rank| table_of_rank(wanted, rank).transpose());
+    progress.finish();
+    let (mut tables, mut errors) = (vec![], vec![]);
+    for table in all.into_iter().flatten() {
+        match table {
+            Err(error) => errors.push(error),
+            Ok(table) => tables.push(table),
+        }
+    }
+    if tables.is_empty() {
+        return Err(run::none_left(errors));
+    }
+    errors
+        .iter()
+        .for_each(|error| eprintln!("etlink: {error:#}"));
+    Ok((tables, !errors.is_empty()))
+}
+
+fn source(wanted: Wanted<'_>) -> Result<RunSource> {
+    let trace = wanted.trace.to_owned();
+    match wanted.host {
+        Some(_) if trace.is_dir() => {
+            bail!("--host belongs to a single trace; those of a folder are found in it")
+        }
+        Some(host) => Ok(RunSource::Pair {
+            host: host.to_owned(),
+            device: trace,
+        }),
+        None => Ok(RunSource::from_path(&trace)),
+    }
+}
+
+/// None of a rank that was not asked for.
+fn table_of_rank(wanted: Wanted<'_>, entry: RankEntry<'_>) -> Result<Option<Table>> {
+    let files = entry.files();
+    let Some(device) = &files.device else {
+        if entry.is_wanted(None) {
+            return Err(run::no_device(entry.run(), files));
+        }
+        return Ok(None);
+    };
+    let made = of_trace(
+        wanted,
+        files.host.as_deref(),
+        device,
+        entry.set.threads_each,
+        &entry.set.options.progress,
+    )?;
+    let rank = files.rank.or(made.rank);
+    Ok(entry.is_wanted(rank).then_some(Table { rank, ..made }))
+}
+
+fn of_trace(
+    wanted: Wanted<'_>,
+    host: Option<&Path>,
+    device: &Path,
+    threads: usize,
+    progress: &Progress,
+) -> Result<Table> {
+    let group = match wanted.tables.group {
+        args::Group::Name => TopGroup::Name,
+        args::Group::Shape => TopGroup::Shape,
+        args::Group::Stack => TopGroup::Stack(usize::from(wanted.tables.frames)),
+    };
+    let trace = job::read_for_figures(input::open(device, threads, progress)?, threads)?;
+    if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
+        return Err(etlink_link::Error::empty_device(&trace))
+            .with_context(|| device.display().to_string());
+    }
+    let (file, rank, mut notes) = (
+        device.display().to_string(),
+        trace.header.rank,
+        notes(&trace, group, host.is_some()),
+    );
+    let options = Options {
+        group,
+        python: wanted.python,
+        shapes: None,
+    };
+    let (mut top, report) = match host.filter(|_| group == TopGroup::Shape && !has_shapes(&trace)) {
+        None => (
+            key_averages(&trace, options),
+            LinkReport {
+                anomalies: trace.anomalies,
+                ..LinkReport::default()
+            },
+        ),
+        Some(host) => of_pair(host, device, trace, options, threads, progress)?,
+    };
+    if wanted.tables.strict && job::is_damaged(&report) {
+        return Err(Refused::new(device, &report.anomalies).into());
+    }
+    notes.extend(
+        report
+            .notes
+            .into_iter()
+            .chain(table::damage(&report.anomalies)),
+    );
+    notes.extend(negative(&top));
+    top.sort(wanted.by.map_or(
+        if top.has_device() {
+            TopOrder::SelfDevice
+        } else {
+            TopOrder::SelfHost
+        },
+        by,
+    ));
+    Ok(Table {
+        file,
+        rank,
+        notes,
+        anomalies: report.anomalies,
+        top,
+    })
+}
+
+/// Input shapes are those of the host trace's nodes.
+fn of_pair(
+    host: &Path,
+    path: &Path,
+    device: DeviceTrace,
+    options: Options<'_>,
+    threads: usize,
+    progress: &Progress,
+) -> Result<(KeyAverages, LinkReport)> {
+    let job = LinkJob::reading(Some(host.to_owned()), path.to_owned(), threads);
+    let trace = job::link_read(&job, device, progress)?;
+    let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
+        (Some(host), node) if node != HostIdx::NONE => {
+            host.names.get(host.nodes.inputs[node.index()].shapes)
+        }
+        _ => "",
+    };
+    Ok((
+        key_averages(
+            &trace.device,
+            Options {
+                shapes: Some(&shapes),
+                ..options
+            },
+        ),
+        trace.report,
+    ))
+}
+
+fn has_shapes(trace: &DeviceTrace) -> bool {
+    trace
+        .ops
+        .shapes
+        .iter()
+        .any(|shapes| !trace.names.get(*shapes).is_empty())
+}
+
+/// Why own times are below nothing.
+fn negative(top: &KeyAverages) -> Option<String> {
+    let rows = top.rows.iter().filter(|row| row.self_host_ns < 0).count();
+    let why =
+        "what it takes for their children overlaps (calls that no op made count as of one thread)";
+    (rows > 0)
+        .then(|| format!("rows whose own time is negative, as in PyTorch's table: {rows}; {why}"))
+}
+
+/// Why a group has less than was asked for.
+fn notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
+    let stacks = trace
+        .auxiliary
+        .kind
+        .contains(&etlink_model::AuxiliaryKind::Python);
+    match group {
+        TopGroup::Stack(_) if !stacks => {
+            vec!["the trace was recorded without stacks (with_stack)".to_owned()]
+        }
+        TopGroup::Shape if !has_shapes(trace) && !has_host => {
+            vec!["the trace was recorded without shapes (record_shapes); --host gives those of the host trace".to_owned()]
+        }
+        _ => vec![],
+    }
+}
+
+fn by(by: args::By) -> TopOrder {
+    match by {
+        args::By::SelfDevice => TopOrder::SelfDevice,
+        args::By::Device => TopOrder::Device,
+        args::By::SelfHost => TopOrder::SelfHost,
+        args::By::Host => TopOrder::Host,
+        args::By::Count => TopOrder::Count,
+    }
+}

@@ -1,0 +1,99 @@
+//! What every command takes as a run: folders of traces, of written graphs, of both.
+
+use crate::tool::Tool;
+
+/// Two runs in folders of their own, merged into `demo`.
+fn two_runs(tool: &Tool, format: &str) {
+    tool.shell("mkdir in && cp -r {pairs}/ddp2-2.15.0 {pairs}/tpdp4-2.15.0 in")
+        .exits(0);
+    tool.run(&format!("merge in -o demo --format {format}"))
+        .exits(0);
+}
+
+#[test]
+fn written_graphs_in_subfolders_are_runs_for_every_command() {
+    let tool = Tool::new();
+    two_runs(&tool, "et");
+    let analyzed = tool.run("analyze demo --json").exits(0).json();
+    let runs = analyzed.as_array().expect("a list of runs");
+    assert_eq!(runs.len(), 2);
+    assert_eq!(runs[0]["run"], "ddp2-2.15.0");
+    assert_eq!(runs[0]["ranks"].as_array().expect("ranks").len(), 2);
+    assert_eq!(runs[1]["run"], "tpdp4-2.15.0");
+    let replayed = tool.run("replay demo --json").exits(0).json();
+    assert_eq!(replayed.as_array().expect("a list of runs").len(), 2);
+    tool.run("check demo").exits(0);
+    // a page is about one run
+    tool.run("report demo -o page.html").exits(2).complains(&[
+        "demo",
+        "2 runs",
+        "demo/ddp2-2.15.0",
+    ]);
+    tool.run("report demo/ddp2-2.15.0 -o page.html").exits(0);
+}
+
+#[test]
+fn merged_traces_are_runs_where_a_tree_is_enough() {
+    let tool = Tool::new();
+    two_runs(&tool, "json");
+    let analyzed = tool.run("analyze demo --json").exits(0).json();
+    assert_eq!(analyzed[0]["run"], "ddp2-2.15.0");
+    assert_eq!(analyzed[0]["ranks"].as_array().expect("ranks").len(), 2);
+    tool.run("report demo/ddp2-2.15.0 -o page.html").exits(0);
+    // a tree of ops has nothing to run
+    tool.run("replay demo")
+        .exits(2)
+        .complains(&["demo", "ET+", "replay the traces"]);
+}
+
+#[test]
+fn a_rank_that_contradicts_the_trace_is_taken_where_that_is_allowed() {
+    let tool = Tool::new();
+    let trace = "{pairs}/ddp2-2.15.0/kineto_trace_0.json.gz";
+    tool.run(&format!("analyze {trace} --rank 5"))
+        .exits(2)
+        .complains(&["rank"]);
+    tool.run(&format!("analyze {trace} --rank 5 --force"))
+        .exits(0);
+}
+
+#[test]
+fn a_view_that_etlink_wrote_is_no_recording() {
+    let tool = Tool::new();
+    tool.shell("cp -r {pairs}/ddp2-2.15.0 in && rm -f in/RECIPE")
+        .exits(0);
+    let device = "in/kineto_trace_0.json.gz";
+    tool.run(&format!("link --device {device} -o in/rank2.trace.json"))
+        .exits(0);
+    let ranks = tool.run("ranks in --json").exits(0).json();
+    assert_eq!(ranks[0]["ranks"].as_array().expect("ranks").len(), 2);
+    assert_eq!(ranks[0]["excluded"].as_array().expect("a list").len(), 0);
+    let notes = ranks[0]["notes"].to_string();
+    assert!(notes.contains("rank2.trace.json"), "{notes}");
+    tool.run("link --device in/rank2.trace.json")
+        .exits(2)
+        .complains(&["rank2.trace.json", "view", "etlink wrote"]);
+}
+
+#[test]
+fn excluded_traces_have_one_shape_in_every_report() {
+    let tool = Tool::new();
+    tool.shell("cp -r {pairs}/ddp2-2.15.0 in && rm -f in/RECIPE")
+        .exits(0);
+    tool.file("in/kineto_trace_2.json", "{\"traceEvents\": [");
+    for command in ["ranks", "analyze", "replay"] {
+        let report = tool.run(&format!("{command} in --json")).exits(1).json();
+        let run = match command {
+            "replay" => &report[0]["together"],
+            _ => &report[0],
+        };
+        let excluded = &run["excluded"][0];
+        assert_eq!(excluded["label"], "2", "{command}: {run}");
+        assert_eq!(excluded["reason"], "unreadable", "{command}: {excluded}");
+        let message = excluded["message"].as_str().expect("a message");
+        assert!(
+            message.contains("kineto_trace_2.json"),
+            "{command}: {message}"
+        );
+    }
+}
