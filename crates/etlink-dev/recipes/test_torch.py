@@ -185,7 +185,8 @@ class Recorded(Traces):
         self.assertIn("the program uses the profiler itself", ran.stderr)
         self.record("--wait 0 --warmup 1 --active 1 --force", "python profiled.py")
         self.assert_steps(self.manifest()["ranks"][0], (1, 1))
-        self.record("--wait 0 --warmup 1 --active 4 --force", "python profiled.py", code=1)
+        shutil.rmtree(self.traces)
+        self.record("--wait 0 --warmup 1 --active 4", "python profiled.py", code=1)
         self.assertEqual(sorted(path.name for path in self.traces.iterdir()), ["etlink.json"])
 
     def test_recording_that_is_never_reached(self):

@@ -242,7 +242,8 @@ class Session:
                 trace = os.path.join(output, cycle["device_trace"])
                 files.show(trace, self.settings["tensorboard"], self.report.content["rank"])
         names = [cycle[kind] for cycle in cycles for kind in ("host_trace", "device_trace")]
-        if names:
+        # a rank that is not to be recorded any more has none to keep beside the others' new ones
+        if names or self.report.content["excluded"]:
             for name in set(self.settings.get("old", [])).difference(names):
                 attempt(os.remove, os.path.join(output, name))
 
