@@ -37,7 +37,8 @@ pub enum CommDecision {
 pub struct RankAgreement {
     /// By ascending node.
     decisions: Vec<(u32, CommDecision)>,
-    /// Nodes in the order in which they go one after the other, where that is not the order of nodes.
+    /// Nodes in the order in which they go one after the other, where that is not the order of
+    /// nodes.
     pub(crate) serial_order: Vec<u32>,
 }
 
@@ -96,9 +97,12 @@ pub fn agree(
         .iter()
         .map(|joint| decision(joint, sizes, to_run))
         .collect();
+    // The order of starts comes first, as it is that of the nodes and needs no list of its own.
     let mut deadlocked = serial_order(facts, join, &decisions, SerialOrder::Start).into_removed();
     let by_end = (to_run && !deadlocked.is_empty())
         .then(|| serial_order(facts, join, &decisions, SerialOrder::End).into_removed());
+    // Kernels of several groups overlap and end in one order on all ranks; that order is used only
+    // if it saves collectives.
     let by_end = by_end.filter(|out| out.len() < deadlocked.len());
     let order = if by_end.is_some() {
         SerialOrder::End
@@ -176,12 +180,15 @@ fn decision(
             .copied()?
     };
     let sizes: Option<Vec<i64>> = joint.members.iter().map(size).collect();
+    // A collective that a rank lacks would leave the others waiting in ASTRA-sim, which ends with 0
+    // all the same.
     if !joint.is_whole() {
         return CommDecision::Compute(Demotion::Unmatched);
     }
     let Some(bytes) = sizes.and_then(|sizes| sizes.into_iter().max()) else {
         return CommDecision::Compute(Demotion::CannotRunElsewhere);
     };
+    // A rank without a file gets an idle one, which never comes.
     if without_absent && joint.absent > 0 {
         return CommDecision::Compute(Demotion::AbsentRank);
     }

@@ -49,6 +49,7 @@ pub fn idle_rank() -> Vec<u8> {
     let node = Node {
         name: "idle".into(),
         r#type: NodeType::CompNode.into(),
+        // On the host and without a duration: it runs at once and needs no roofline.
         attr: vec![attribute("is_cpu_op", Value::BoolVal(true))],
         ..Node::default()
     };
@@ -94,6 +95,7 @@ pub fn system(roofline: bool) -> String {
 
 /// One switch between all ranks: GB/s and ns.
 pub fn network(ranks: u64) -> String {
+    // A single rank gets an idle neighbour, as a network needs two.
     let ranks = ranks.max(MIN_RANKS);
     format!(
         "topology: [ Switch ]\nnpus_count: [ {ranks} ]\nbandwidth: [ 400 ]\nlatency: [ 936.25 ]\n"
@@ -104,6 +106,10 @@ pub fn network(ranks: u64) -> String {
 pub fn memory() -> &'static str {
     "{\"memory-type\": \"NO_MEMORY_EXPANSION\"}\n"
 }
+
+/// What the system configuration does with its roofline.
+const ROOFLINE_HINT: &str = "; with `roofline-enabled` 1 device nodes take what `num_ops` and \
+                             `tensor_size` need at `peak-perf` and `local-mem-bw`";
 
 /// What the folder holds and the command that runs it.
 pub fn readme(workload: &Workload<'_>) -> String {
@@ -131,8 +137,8 @@ pub fn readme(workload: &Workload<'_>) -> String {
         idle => {
             let list: Vec<String> = idle.iter().map(i64::to_string).collect();
             format!(
-                "\nNo trace was there of rank {}: its file has one empty node, and what others did with \
-                it is computation with the measured time.\n",
+                "\nNo trace was there of rank {}: its file has one empty node, and what others did \
+                with it is computation with the measured time.\n",
                 list.join(", ")
             )
         }
@@ -153,11 +159,12 @@ AstraSim_Analytical_Congestion_Unaware \
 All went well when every rank logs `finished`; the exit code is 0 also when ranks are stuck.
 
 - `{name}.<rank>.et`: what each rank did; communications go in turn, in one order on all ranks
-{groups_file}- `{system}`: collective algorithms (rings); with `roofline-enabled` 1 device nodes take what `num_ops` and `tensor_size` need at `peak-perf` and `local-mem-bw`
+{groups_file}- `{system}`: collective algorithms (rings){roofline}
 - `{network}`: one switch, 400 GB/s, 936 ns: put your topology here
 - `{memory}`: no remote memory
 {idle}"#,
         path = quoted(name),
+        roofline = ROOFLINE_HINT,
         system = file::SYSTEM,
         network = file::NETWORK,
         memory = file::MEMORY,

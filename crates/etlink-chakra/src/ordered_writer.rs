@@ -38,6 +38,7 @@ pub(crate) fn write<W: Write + Send>(
     blocks: usize,
     make: impl Fn(usize, Vec<u8>) -> io::Result<OutputBlock> + Sync,
 ) -> io::Result<WriteSummary> {
+    // Room for one, so that handing over never waits for the next writer.
     let (start, before) = sync_channel(1);
     drop(start.send(WriteTurn {
         out,
@@ -46,6 +47,7 @@ pub(crate) fn write<W: Write + Send>(
     let rest = Mutex::new(PendingBlocks { next: 0, before });
     (0..rayon::current_num_threads())
         .into_par_iter()
+        // One item per thread of the pool, so that all of them take part.
         .with_max_len(1)
         .try_for_each(|_| {
             let mut memory = vec![];

@@ -42,6 +42,8 @@ fn tally<T: Copy + std::hash::Hash + Eq>(
     values: impl Iterator<Item = T>,
     number: fn(T) -> usize,
 ) -> IndexMap<T, u64> {
+    // A list by number and not a hash map: reports must have one order, and the types' order is
+    // theirs.
     let mut counts: Vec<(Option<T>, u64)> = vec![];
     for value in values {
         let at = number(value);

@@ -71,9 +71,10 @@ pub enum Error {
     },
     /// The capture-time trace has no capture.
     #[error(
-        "no graph is captured in it: of its {calls} runtime calls none begins a stream capture{}; record while the graphs are captured, with the profiler's \
-         CUDA activity and record_shapes=True, or leave --capture out",
-        if *replays > 0 { format!(" ({replays} launch graphs: is it the trace of the replay?)") } else { String::new() }
+        "no graph is captured in it: of its {calls} runtime calls none begins a stream \
+         capture{}; record while the graphs are captured, with the profiler's CUDA activity and \
+         record_shapes=True, or leave --capture out",
+        replay_hint(*replays)
     )]
     NoCapture {
         /// Runtime calls that it has.
@@ -103,8 +104,8 @@ pub enum Error {
     },
     /// The launches of the capture-time trace do not say what they launch.
     #[error(
-        "launches of its {captures} captures do not name their kernels (first: {first}), so nothing tells which kernel of a replay came from which op: \
-         ROCm traces name them, CUDA traces do not; leave --capture out"
+        "launches of its {captures} captures do not name their kernels (first: {first}), so \
+         nothing tells which kernel of a replay came from which op: ROCm traces name them, CUDA traces do not; leave --capture out"
     )]
     UnnamedCapture {
         /// Captures.
@@ -113,11 +114,22 @@ pub enum Error {
         first: String,
     },
     /// More rows than row numbers.
-    #[error("the trace has {rows} events, more than the {limit} that one link can hold", limit = u32::MAX - 1)]
+    #[error(
+        "the trace has {rows} events, more than the {limit} that one link can hold",
+        limit = u32::MAX - 1
+    )]
     TooManyEvents {
         /// How many.
         rows: usize,
     },
+}
+
+/// What a trace with graph launches and no capture probably is.
+fn replay_hint(replays: usize) -> String {
+    if replays == 0 {
+        return String::new();
+    }
+    format!(" ({replays} launch graphs: is it the trace of the replay?)")
 }
 
 impl Error {

@@ -70,6 +70,7 @@ pub fn link(
         ..LinkReport::default()
     };
     describe(host.as_ref(), &device, options, &mut report)?;
+    // Matching, tensors and nesting need nothing of each other.
     let ((matched, used), nesting) = rayon::join(
         || {
             rayon::join(
@@ -159,6 +160,7 @@ fn matched(
     };
     let mut found = matching::matching(host, device, &mut report.anomalies);
     compare::compare(host, device, &found, options, report)?;
+    // The graph goes from ops to host nodes only; the other direction is 4 bytes per host node.
     found.host_op = vec![];
     Ok(found)
 }
@@ -175,6 +177,8 @@ fn describe(
     if rows > (u32::MAX / 4) as usize {
         return Err(Error::TooManyEvents { rows });
     }
+    // A wrong `--rank` is most often a wrong file: every later figure would bear another rank's
+    // name.
     if let (Some(asked), Some(found)) = (options.rank, device.header.rank)
         && asked != found
         && !options.force

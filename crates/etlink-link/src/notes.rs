@@ -16,6 +16,7 @@ pub(crate) fn about_pair(
     if device.ops.is_empty() {
         return;
     }
+    // Damage comes before differences: it explains them, and a second guess would contradict it.
     let damaged = damage(host, device, &mut report.notes);
     if matching.op_rule.contains(&MatchRule::Order) {
         report.notes.extend(why_by_order(device, matching));
@@ -69,6 +70,7 @@ fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> 
     let Some(first) = pids.next() else {
         return false;
     };
+    // A device trace can have several processes; one that is the host trace's is enough.
     if first == TrackLabel::Int(pid) || pids.any(|other| other == TrackLabel::Int(pid)) {
         return false;
     }
@@ -89,6 +91,7 @@ fn host_world(host: &HostTrace) -> Option<i64> {
     let default = host
         .groups
         .iter()
+        // PyTorch names the default group `0`; newer versions also describe it as `default_pg`.
         .find(|group| group.desc == "default_pg" || group.name == "0");
     default
         .and_then(|group| i64::try_from(group.size).ok())
@@ -136,8 +139,9 @@ fn why_by_order(device: &DeviceTrace, matching: &Matching) -> Option<String> {
         .count();
     if device.has_rf_ids && ids == 0 {
         return Some(
-            "every \"Record function id\" of the device trace is 0: no execution trace observer was running in its window, so the ops were matched \
-             by the order of their names and may be of other iterations; register the observer on the same profiler"
+            "every \"Record function id\" of the device trace is 0: no execution trace observer \
+             was running in its window, so the ops were matched by the order of their names and \
+             may be of other iterations; register the observer on the same profiler"
                 .into(),
         );
     }
@@ -153,6 +157,7 @@ fn why_by_order(device: &DeviceTrace, matching: &Matching) -> Option<String> {
 /// Why some ops are in one trace only.
 fn difference(host_ops: u64, device: &DeviceTrace, matching: &Matching) -> Option<String> {
     let (matched, device_ops) = (matching.count(), device.ops.len() as u64);
+    // A tenth: exceptions and open ranges lose a few ops, another window loses many.
     if matched * 10 < device_ops * 9 || matched * 10 < host_ops * 9 {
         return Some(format!(
             "the two traces cover different windows: {matched} ops are in both, of {host_ops} in \

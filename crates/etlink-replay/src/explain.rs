@@ -58,6 +58,8 @@ pub fn explain_start(
         .edges_to(at)
         .filter(counts)
         .map(|edge| run.end(graph.dep(edge).from as usize));
+    // Slack is against the last dep that counts in this run: with dropped edges another one
+    // decides.
     let latest = ends.max().unwrap_or(run.start[at]);
     let explained = |edge: usize| {
         let dep = graph.dep(edge);

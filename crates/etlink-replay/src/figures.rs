@@ -140,6 +140,7 @@ pub fn replay_figures(
         figures.end_error = Some(end_error(graph, labels, run, measured));
         figures.contradictions = Some(contradictions(graph, labels));
     }
+    // A file without start times has no measured makespan: shares are then of the run's own.
     let makespan = measured_ns.unwrap_or(figures.replayed_ns);
     figures.unexplained = unexplained(
         graph,
@@ -177,6 +178,7 @@ fn end_error(
     let errors: Vec<i64> = (0..graph.len())
         .map(|node| late(node).saturating_abs())
         .collect();
+    // Errors of millions of nodes can sum to more than 64 bits in a trace of hours.
     let total: i128 = errors.iter().map(|error| i128::from(*error)).sum();
     let mean_ns = i64::try_from(total / graph.len().max(1) as i128).unwrap_or(i64::MAX);
     let off = errors
@@ -207,8 +209,13 @@ fn delay(graph: &ReplayGraph, run: &ReplayRun, node: usize, by_node: bool) -> i6
         .filter(|from| graph.kind[*from] == ReplayKind::UnexplainedWait);
     let waited = waits.map(|wait| graph.duration[wait]).sum::<DurationNs>().0;
     let limit = match run.decided[node] {
+        // Latencies of a linked graph are below the limits by construction: what exceeds them is a
+        // node already.
         _ if by_node => return waited,
+        // Nothing decided the start, so there is no mechanism whose latency could be exceeded.
         NONE => i64::MAX,
+        // Files of other writers have no delay nodes: the linker's limits then part latency from
+        // waiting.
         dep if graph.dep(dep as usize).kind == EdgeKind::Launch => LAUNCH_LATENCY.0,
         _ => WAIT_LATENCY.0,
     };

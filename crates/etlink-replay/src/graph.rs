@@ -241,6 +241,7 @@ impl GraphBuilder {
         graph.resource.push(node.resource);
         graph.start.push(node.start.unwrap_or_default());
         graph.without_start += u64::from(node.start.is_none());
+        // A negative duration in a file would let a successor start before its cause.
         graph.duration.push(DurationNs(node.duration.0.max(0)));
         graph.latency.push(node.latency.unwrap_or_default());
         self.latencies |= node.latency.is_some();
@@ -282,8 +283,10 @@ impl GraphBuilder {
             }
         }
         graph.measured = graph.without_start == 0;
+        // Some starts without the others are no measure: the run begins at 0 as if there were none.
         if !graph.measured {
             graph.start.fill(TimeNs(0));
+        // A file that states latencies keeps them: they are exact, while its times can be rounded.
         } else if !self.latencies {
             graph.latency = (0..graph.len())
                 .map(|node| graph.measured_latency(node))

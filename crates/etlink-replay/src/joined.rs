@@ -103,6 +103,8 @@ pub fn join_graphs(
     let mut plan = Plan::new(ranks)?;
     let mut outcomes = plan.place(ranks, collectives)?;
     let graph = match build(ranks, &plan).finish() {
+        // Most runs have no circle, so that the search for what to take out is paid for only where
+        // there is one.
         Err(Error::Cycle(_)) => {
             let jammed = build(ranks, &plan).jammed(plan.meeting_nodes());
             plan.take_out(ranks, collectives, &jammed, &mut outcomes);

@@ -98,6 +98,7 @@ impl PathCause {
 /// place to begin. O(nodes + edges).
 pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     let (origin, _) = run.window();
+    // A walk back from NCCL's watchdog would show a thread that polls and nothing else.
     let works = works(graph);
     let at_work = (0..graph.len()).filter(|node| works[graph.resource[*node] as usize]);
     let mut at = at_work
@@ -110,6 +111,8 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
             .filter(|edge| *edge != NONE)
             .map(|edge| graph.dep(edge as usize));
         let (before, via) = match (run.held_by(index), edge) {
+            // A busy resource comes before the edge: without it the node would have started when
+            // the edge let it.
             (Some(held), _) => (Some(held), StartReason::Busy),
             (None, Some(dep)) => (Some(dep.from), StartReason::Edge(dep.kind)),
             (None, None) => (None, StartReason::Start),
@@ -237,6 +240,7 @@ impl PathReport {
             let [own, latency] = step.causes(graph);
             report.spend(own, duration_ns);
             report.spend(latency, step.latency_ns);
+            // A meeting belongs to no rank, and takes no time.
             if let Some(rank) = graph.rank(node) {
                 report
                     .ranks
@@ -285,6 +289,8 @@ fn crossings(
     path: &[PathStep],
 ) -> Vec<RankCrossing> {
     let crossing = |steps: &[PathStep]| {
+        // A path crosses at a meeting only: the arrival before it and the transfer behind it say
+        // between whom.
         let [from, meeting, to] = [steps.first()?.node, steps.get(1)?.node, steps.get(2)?.node];
         let (from, to) = (graph.rank(from as usize)?, graph.rank(to as usize)?);
         let between = graph.rank(meeting as usize).is_none() && from != to;

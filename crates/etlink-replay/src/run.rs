@@ -118,6 +118,8 @@ impl<'g> Rules<'g> {
     /// From when on a node may run, and the edge that decided it.
     pub(crate) fn ready(&self, node: usize, end: impl Fn(usize) -> TimeNs) -> (TimeNs, u32) {
         let edges = self.graph.edges_to(node);
+        // A node without deps starts when the program did that outside the trace: its measured
+        // start is all that is known.
         if edges.is_empty() {
             return (self.graph.start[node], NONE);
         }
@@ -126,6 +128,8 @@ impl<'g> Rules<'g> {
             let dep = self.graph.dep(edge);
             if self.counts(dep.kind) {
                 let end = end(dep.from as usize);
+                // The first of equal ends decides, so that the same input gives the same path at
+                // every run.
                 if decided == NONE || end > latest {
                     (latest, decided) = (end, edge as u32);
                 }

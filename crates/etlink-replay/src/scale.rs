@@ -54,8 +54,12 @@ pub enum DurationScaleError {
     #[error("the factor {0:?} is no number from 0 up")]
     BadFactor(String),
     /// Not a kind.
-    #[error("there is no kind {0:?}; kinds are {list}", list = KINDS.map(|(word, _)| word).join(", "))]
+    #[error("there is no kind {0:?}; kinds are {list}", list = kind_words())]
     UnknownKind(String),
+}
+
+fn kind_words() -> String {
+    KINDS.map(|(word, _)| word).join(", ")
 }
 
 impl FromStr for DurationScale {
@@ -66,9 +70,11 @@ impl FromStr for DurationScale {
     fn from_str(rule: &str) -> Result<DurationScale, DurationScaleError> {
         let (nodes, factor) = rule
             .trim()
+            // The last one, since names of kernels have blanks and equals signs of their own.
             .rsplit_once(['=', ' '])
             .ok_or(DurationScaleError::NoFactor)?;
         let (rank, nodes) = of_rank(nodes.trim_end_matches(['=', ' ']));
+        // `kind=2.0` lacks either the kind or the factor; it is not a kernel named `kind`.
         if nodes.is_empty() || nodes == "kind" {
             return Err(DurationScaleError::NoFactor);
         }
@@ -137,6 +143,7 @@ pub(crate) fn durations(
             };
             factor *= *by_name.entry((rank, name)).or_insert_with(fits);
         }
+        // Durations above 2^53 ns would lose digits in a float: what is not scaled is not touched.
         if factor != 1.0 {
             *duration = DurationNs((duration.0 as f64 * factor).round() as i64);
         }

@@ -24,6 +24,7 @@ impl Percentiles {
     /// Of these values, in any order. O(n).
     pub(crate) fn from_values(mut values: Vec<i64>) -> Percentiles {
         let mut at = |percent: usize| {
+            // Nearest rank, without interpolation: a percentile is a value that occurred.
             let rank = (values.len() * percent).div_ceil(100).saturating_sub(1);
             if values.is_empty() {
                 0
@@ -45,6 +46,7 @@ pub(crate) fn worst(values: impl Iterator<Item = (i64, u32)>) -> Vec<(i64, u32)>
     let mut heap = BinaryHeap::with_capacity(WORST + 1);
     for (value, node) in values {
         heap.push((Reverse(value), node));
+        // The heap's greatest is the least value kept (`Reverse`), so it goes first.
         if heap.len() > WORST {
             heap.pop();
         }

@@ -14,6 +14,7 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) {
             NodeType::CommRecvNode => point_to_point(&comm, comm.src),
             _ => continue,
         };
+        // ASTRA-sim throws at a communication node that `is_cpu_op` makes the host's.
         if graph.is_cpu_op[index] == Some(true) {
             faults.push(FindingKind::CommOnCpu);
         }
@@ -44,6 +45,7 @@ fn collective(comm: &CommAttrs) -> Vec<FindingKind> {
     }
     match comm.size {
         None => faults.push(FindingKind::NoCommSize),
+        // ASTRA-sim loops for ever over an all-gather of no bytes.
         Some(..=0) if gathers => faults.push(FindingKind::EmptyAllGather),
         Some(..=0) => faults.push(FindingKind::ZeroCommSize),
         Some(_) => {}

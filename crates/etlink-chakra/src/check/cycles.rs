@@ -16,6 +16,7 @@ pub(super) fn cycles(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
     }
     let mut cycles = vec![];
     for component in kosaraju_scc(&graph) {
+        // A node that waits for itself is a finding of its own.
         if component.len() > 1 {
             let mut nodes: Vec<u32> = component.iter().map(|node| node.index() as u32).collect();
             nodes.sort_unstable();

@@ -22,6 +22,8 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) -> Vec<(u32, u
         let deps = graph.data_deps.list(node).iter().map(|&dep| (dep, false));
         for (dep, parent) in parents.chain(deps) {
             match index.get(&dep) {
+                // `ctrl_deps` of ET+ is the parent, and et_replay expects the process root to be
+                // its own.
                 Some(_) if dep == graph.id[node] => itself(graph, node, parent, findings),
                 Some(&from) => edges.push((from, position(node))),
                 None => {
@@ -68,6 +70,8 @@ struct MissingId {
 }
 
 fn dangling(graph: &ChakraGraph, missing: &BTreeMap<u64, MissingId>, findings: &mut Findings) {
+    // One finding per missing id, not per dep: `chakra_converter` drops the process root that
+    // thousands of nodes name.
     for (&id, at) in missing {
         for (kind, count) in [
             (FindingKind::MissingParent, at.parents),

@@ -27,9 +27,11 @@ pub fn check(graph: &ChakraGraph) -> Vec<Finding> {
         findings.note(FindingKind::NoNodes, FindingExample::default);
     }
     let deps = deps::check(graph, &mut findings);
+    // ET+ is no file for simulators: types and communications are the converter's to make.
     if !graph.format.is_tree() {
         types(graph, &mut findings);
         comm::check(graph, &mut findings);
+        // Only these have ids that a feeder orders by.
         if graph.format == FileKind::ChakraEt || graph.format == FileKind::ChakraJson {
             order::check(graph, &deps, &mut findings);
         }

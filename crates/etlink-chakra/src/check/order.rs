@@ -30,9 +30,12 @@ pub(super) fn check(graph: &ChakraGraph, deps: &[(u32, u32)], findings: &mut Fin
     let ready = ready_times(graph, deps);
     let mut last: [Option<usize>; 3] = [None; 3];
     for index in order {
+        // Starts that are out of order have two neighbours that are, so that one step back is
+        // enough.
         let before = last[processor(graph, index) as usize].replace(index);
         let Some(before) = before else { continue };
         let began_later = graph.start_ns[before] > graph.start_ns[index];
+        // A node whose deps ended later could not begin earlier, whatever its id is.
         let was_ready = Some(ready[before]) <= graph.start_ns[index];
         if began_later && was_ready {
             findings.note(FindingKind::IdsNotInTimeOrder, || {

@@ -68,6 +68,7 @@ impl RankNodes {
                 .filter_map(|id| index.get(id).copied())
                 .collect();
             deps.sort_unstable();
+            // A node can be in both lists, but its end is waited for once.
             deps.dedup();
             *waits = deps.len() as u32;
             edges.extend(deps.into_iter().map(|dep| (dep, node)));
@@ -84,6 +85,8 @@ impl RankNodes {
             .zip(&graph.node_type)
             .filter_map(|(node, kind)| comm_node(rank, graph, node, *kind))
             .collect();
+        // ASTRA-sim starts ready nodes by id, so that the ids are the order of a group's
+        // collectives.
         comms.sort_by_key(|comm| comm.id);
         RankNodes {
             rank,
@@ -122,6 +125,8 @@ fn comm_node(rank: i64, graph: &ChakraGraph, node: u32, kind: NodeType) -> Optio
     let what = match kind {
         NodeType::CommCollNode => {
             let group = comm.group.map_or("", |group| graph.names.get(group));
+            // `chakra_converter` writes PyTorch's default group as `0`; a file without `pg_name`
+            // means all ranks as well.
             let group = if group == "0" {
                 String::new()
             } else {
@@ -133,6 +138,7 @@ fn comm_node(rank: i64, graph: &ChakraGraph, node: u32, kind: NodeType) -> Optio
                 bytes: size,
             }
         }
+        // ASTRA-sim takes a side's own rank where `comm_src` or `comm_dst` is absent.
         NodeType::CommSendNode => RankComm::Send((comm.src.unwrap_or(rank), comm.dst?, tag, size)),
         NodeType::CommRecvNode => RankComm::Recv((comm.src?, comm.dst.unwrap_or(rank), tag, size)),
         _ => return None,
@@ -262,6 +268,8 @@ fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> MatchTable {
                 RankComm::Send(message) => (true, "message".to_owned(), *message),
                 RankComm::Recv(message) => (false, "message".to_owned(), *message),
             };
+            // Sends and receives of one key are counted apart: a rank's send never meets its own
+            // receive.
             let place = seen.entry((sends, group.clone(), message)).or_default();
             let key = match &comm.what {
                 RankComm::Collective { .. } => CommKey::Collective(group, *place),
@@ -349,6 +357,7 @@ fn collective(
 }
 
 fn message(ranks: &[RankNodes], sides: &[Side], present: &BTreeSet<i64>, findings: &mut Findings) {
+    // Two sides are a send and its receive; more cannot be, as each side has its place in the key.
     let [only] = sides else { return };
     let (rank, node) = comm(ranks, *only);
     let (kind, (src, dst, tag, bytes)) = match &node.what {
@@ -356,6 +365,7 @@ fn message(ranks: &[RankNodes], sides: &[Side], present: &BTreeSet<i64>, finding
         RankComm::Recv(message) => (FindingKind::RecvWithoutSend, *message),
         RankComm::Collective { .. } => return,
     };
+    // A peer without a file is named once as `RankMissing`.
     if present.contains(&src) && present.contains(&dst) {
         findings.note(kind, || {
             rank.example(
@@ -374,6 +384,7 @@ fn come_to(rank: &RankNodes) -> Vec<u32> {
     (0u32..)
         .zip(&rank.comms)
         .for_each(|(at, comm)| entry[comm.node as usize] = at);
+    // As in the feeder, where the queue of ready nodes is ordered by id.
     let ready = (0u32..)
         .zip(&waits)
         .filter(|(_, waits)| **waits == 0)

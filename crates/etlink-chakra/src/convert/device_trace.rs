@@ -91,6 +91,7 @@ impl<'f> Converter<'f> {
         let name = self.device.names.intern(file.name_of(index));
         let duration = DurationNs(file.inclusive_ns[index].max(0));
         let correlation = file.correlation[index].map_or(Correlation::NONE, Correlation);
+        // In a graph for simulators steps are cut into gaps, so that their ranges are lost.
         let is_step = file.format.is_tree() && file.name_of(index).starts_with("ProfilerStep#");
         if runs_on_device(file, index, file.place_of(index)) {
             let row = self.device_row(index, name, start, duration, correlation);
@@ -136,6 +137,7 @@ impl<'f> Converter<'f> {
         let place = self.file.place_of(index);
         let queue = DeviceQueue {
             device: place.device.unwrap_or(0),
+            // A written node names device and stream, and no context.
             context: 0,
             stream: place.stream.unwrap_or(0),
         };
@@ -216,6 +218,7 @@ impl<'f> Converter<'f> {
             .numbers
             .deps(file, waiter)
             .any(|dep| runs_on_device(file, dep, file.place_of(dep)));
+        // A call that did not wait has its first slice at its own begin.
         if !waited_for_device {
             return start;
         }

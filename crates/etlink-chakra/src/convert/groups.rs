@@ -27,6 +27,7 @@ impl GroupRanks {
     pub(super) fn group(&self, name: &str) -> GroupIdentity {
         match self.listed.get(name) {
             Some(ranks) => GroupIdentity::Ranks(non_negative(ranks.iter().copied())),
+            // `0` is PyTorch's default group, which `chakra_converter` writes by that name.
             None if name.is_empty() || name == "0" => GroupIdentity::Ranks(self.all.clone()),
             None => GroupIdentity::Named(name.to_owned()),
         }

@@ -16,6 +16,7 @@ impl NodeNumbers {
     pub fn new(file: &ChakraGraph) -> NodeNumbers {
         let mut sorted: Vec<(u64, u32)> = file.id.iter().copied().zip(0..).collect();
         sorted.sort_unstable();
+        // Sorted by id and place, so that the first node of an id stays.
         sorted.dedup_by_key(|(id, _)| *id);
         NodeNumbers {
             duplicates: (file.len() - sorted.len()) as u64,
@@ -46,6 +47,8 @@ impl NodeNumbers {
 /// `chakra_converter` gives every node a thread and a stream; then `is_cpu_op` decides, which
 /// ASTRA-sim takes as false where it is absent (`Workload.cc`).
 pub fn runs_on_device(file: &ChakraGraph, index: usize, place: Place) -> bool {
+    // Our own files state a kind; those of others state a thread, a stream or both, and
+    // `is_cpu_op`.
     let is_cpu_op = file.is_cpu_op[index];
     match (file.kind_of(index), place.stream, place.tid) {
         ("device_op", ..) => true,

@@ -54,6 +54,7 @@ pub fn summarize_rank(
         };
         // a size below 0 is damage that `check` reports
         let bytes = comm.size.map_or(0, |size| size.max(0).cast_unsigned());
+        // By the clock of the file, which for files of `merge` is that of the first rank already.
         let own = node_extent(file, base_ns, node as u32);
         let carrier = carriers
             .get(&file.id[node])
@@ -119,6 +120,8 @@ fn comm_extent(
             is_transfer: false,
             ..own
         },
+        // The same thread waits for what its call began: it arrived with the call, not with the
+        // wait.
         Some(carrier) if graph.resource[carrier.waits as usize] == graph.resource[node] => {
             CommExtent {
                 arrives: own.arrives,

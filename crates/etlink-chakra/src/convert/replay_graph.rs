@@ -69,6 +69,8 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
             for &id in ids {
                 match numbers.find(id) {
                     Some(from) => deps.push(placement.dep(from, index, is_control)),
+                    // `chakra_converter` drops the process root but not the deps on it: refusing
+                    // such files would refuse all of its files.
                     None => dangling += 1,
                 }
             }
@@ -177,6 +179,8 @@ impl Placement {
             let on_device = runs_on_device(file, index, place);
             let entry = known.entry((on_device, own_part(place, on_device)));
             nodes.push(entry.index() as u32);
+            // The key has lost what does not tell places apart, such as the stream that
+            // `chakra_converter` gives a host node.
             let (_, place) = *entry.key();
             entry.or_insert_with(|| resource(file, on_device, place));
         }
@@ -236,6 +240,7 @@ fn nameless_resource(name: &str, on_device: bool) -> Resource {
 
 fn node_kind(file: &ChakraGraph, index: usize, on_device: bool) -> ReplayKind {
     let name = file.name_of(index);
+    // CUPTI's names: `Memcpy HtoD (Pinned -> Device)`, `Memset (Device)`.
     let is_copy = name.starts_with("Memcpy") || name.starts_with("Memset");
     match file.kind_of(index) {
         "host_op" => ReplayKind::HostOp,
@@ -267,6 +272,7 @@ fn edge_kind(on_device: [bool; 2], same_place: bool, is_control: bool) -> EdgeKi
         ([true, false], _) => EdgeKind::HostWait,
         ([true, true], true) => EdgeKind::StreamOrder,
         ([true, true], false) => EdgeKind::EventWait,
+        // A data dep between host nodes is a tensor's; threads are ordered by control deps.
         ([false, false], _) if !is_control => EdgeKind::Tensor,
         ([false, false], true) => EdgeKind::ProgramOrder,
         ([false, false], false) => EdgeKind::Handoff,

@@ -54,6 +54,7 @@ pub(crate) fn comm_of<'t>(
     if node.kind != NodeKind::Collective || !node.first {
         return None;
     }
+    // Later slices of a collective are its waiting, and would communicate a second time.
     let index = u32::try_from(index).unwrap_or(u32::MAX);
     let Some(record) = trace.collective(&node) else {
         return Some(Err(Demotion::NoRecord));
@@ -106,13 +107,16 @@ fn classify<'t>(
         CollectiveKind::Other => return Err(Demotion::UnknownType),
     };
     let bytes = message_bytes(record)?;
+    // ASTRA-sim loops for ever over pieces of no bytes.
     if kind == CollectiveCommType::AllGather && bytes < MIN_GATHER_BYTES {
         return Err(Demotion::NoData);
     }
+    // A group of one rank never finishes in ASTRA-sim.
     if one_rank(groups, record) {
         return Err(Demotion::OneRank);
     }
     let name = record.names.get(record.record.group_name);
+    // Without `pg_name` ASTRA-sim takes all ranks and needs no `comm_group.json`.
     let all = name.is_empty() || groups.is_world(record);
     Ok(SimulatedComm::Collective {
         kind,
@@ -148,6 +152,7 @@ fn point_to_point<'t>(
     let bytes = message_bytes(record)?;
     let own = trace.report.rank.or(trace.device.header.rank);
     let peer = groups.peer(record).ok_or(Demotion::UnknownPeer)?;
+    // `comm_src` and `comm_dst` are int32 in Chakra's feeder.
     if i32::try_from(peer).is_err() {
         return Err(Demotion::UnknownPeer);
     }

@@ -27,6 +27,7 @@ impl JsonNumber {
             JsonNumber::Text(text) => text
                 .parse()
                 .ok()
+                // Ids are unsigned: one above 2^63 comes back as the same 64 bits.
                 .or_else(|| Some(text.parse::<u64>().ok()?.cast_signed())),
             JsonNumber::Other(_) | JsonNumber::Absent => None,
         }
@@ -98,6 +99,7 @@ pub(crate) fn read_jsonizer(source: impl Read) -> Result<ChakraGraph, ChakraRead
     while let Some(message) = messages.next() {
         let offset = messages.byte_offset() as u64;
         match message {
+            // Protobuf JSON has no type names: the first message without `type` is the metadata.
             Ok(message) if std::mem::take(&mut first) && message.r#type.is_none() => {
                 metadata(&mut graph, message)
             }

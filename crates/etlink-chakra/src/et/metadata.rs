@@ -70,6 +70,7 @@ pub(crate) fn global_metadata(
         }
     }
     message.attr_int("base_time_ns", device.base_ns);
+    // A file whose times are as recorded says nothing of clocks.
     if clock.offset_ns != 0 {
         message.attr_int("clock_offset_ns", clock.offset_ns);
     }

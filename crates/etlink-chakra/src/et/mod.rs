@@ -55,6 +55,8 @@ pub fn write_et(
         out,
         nodes.div_ceil(BLOCK_NODES).max(1),
         |block, mut bytes| {
+            // The metadata goes with the first block, so that an empty trace has a first message
+            // too.
             if block == 0 {
                 bytes = metadata::global_metadata(trace, &options.clock, node_count, bytes);
             }

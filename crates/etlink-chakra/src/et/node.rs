@@ -75,12 +75,14 @@ impl<'t> Encoder<'t> {
         if !self.plan.is_written(index, node.kind, self.options) {
             return;
         }
+        // Attributes of a collective are on its first slice alone, as `comm_size` is.
         let record = trace.collective(&node).filter(|_| node.first);
         let comm = graph
             .origin(index)
             .and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());
         let node_type = node_type(comm.as_ref());
         self.deps(index);
+        // The latency node takes the deps and leaves its own id as the node's only one.
         if self.plan.has_latency_node(index) {
             self.latency_node(index, &node);
         }
@@ -150,6 +152,7 @@ impl<'t> Encoder<'t> {
         self.message.end();
         self.ctrl_deps.clear();
         self.data_deps.clear();
+        // From here on the node waits for its latency, which waits for all else.
         self.ctrl_deps.push(id);
     }
 
@@ -178,6 +181,8 @@ impl<'t> Encoder<'t> {
                 }
             }
         }
+        // Data and not control: that two communications go in turn is a matter of the network, not
+        // of a thread.
         if let Some(before) = self
             .plan
             .serialized_after(index)
@@ -192,6 +197,8 @@ impl<'t> Encoder<'t> {
 
     fn attributes(&mut self, index: usize, node: &Node, comm: Option<&SimulatedComm<'_>>) {
         self.message
+            // ASTRA-sim throws at a communication node with `is_cpu_op` true, so Gloo's have false
+            // as well.
             .attr_bool("is_cpu_op", comm.is_none() && !node.on_device);
         self.message.attr_text(
             "kind",
@@ -217,6 +224,7 @@ impl<'t> Encoder<'t> {
         }
         match self.trace.row_of(node) {
             Some(row) => self.device_row(row),
+            // A delay on a queue has no row, but still a stream.
             None if node.on_device => self.queue(node.resource as usize),
             None => self.host_slice(index, node),
         }
@@ -228,6 +236,7 @@ impl<'t> Encoder<'t> {
             return;
         };
         let least = if on_device { MIN_DEVICE_BYTES } else { 1 };
+        // ASTRA-sim's roofline throws where one is missing, and aborts at a `num_ops` of 0.
         self.message.attr_uint("num_ops", work.operations.max(1));
         self.message.attr_uint("tensor_size", work.bytes.max(least));
         self.message
@@ -342,6 +351,7 @@ impl<'t> Encoder<'t> {
             rows.external_id[at],
         );
         if rows.kind[at] == RowKind::Kernel {
+            // ROCm rows and graph-replayed kernels can lack the grid.
             if rows.grid[at] != [0; 3] {
                 self.message.attr_list("grid", &rows.grid[at]);
                 self.message.attr_list("block", &rows.block[at]);

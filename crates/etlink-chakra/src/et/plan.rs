@@ -50,6 +50,7 @@ impl EtPlan {
             .map(|node| nodes.latency(&graph.edges, node))
             .collect();
         let (with, mut duration) = joined(graph);
+        // An offset moves all times alike; only a drift changes lengths.
         if options.clock.drift.is_some_and(|drift| drift.applied) {
             for (node, start) in nodes.start.iter().enumerate() {
                 // by their ends, so that sums stay exact
@@ -86,6 +87,7 @@ impl EtPlan {
             transfers,
         };
         plan.round(trace, graph, options);
+        // Only then do ids differ from the nodes' numbers.
         if options.latency == LatencyMode::Node || options.no_gaps {
             let mut next = 0;
             for node in 0..nodes.len() {
@@ -124,6 +126,7 @@ impl EtPlan {
                 }
                 continue;
             }
+            // Each thread and queue carries its own remainder, as each has its own sum to keep.
             let rounding = if on_device { &mut queues } else { &mut threads };
             if mode == LatencyMode::Node {
                 self.latency_us
@@ -218,6 +221,7 @@ fn transfers(trace: &LinkedTrace) -> Vec<(u32, u32)> {
     {
         return vec![];
     }
+    // The rank does not matter here: only extents are asked for.
     let facts = RankSummary::from_trace(trace, 0);
     let elsewhere = facts
         .communications
@@ -243,6 +247,7 @@ fn joined(graph: &PartGraph<'_>) -> (Vec<u32>, Vec<DurationNs>) {
         !nodes.first[*node] && nodes.duration[*node] < SHORT && is_host_work(nodes, *node)
     }) {
         let mut deps = graph.edges.deps(node).iter();
+        // A second dep could end later than the first: the short piece then marks when it did.
         let (Some(edge), None) = (deps.next(), deps.next()) else {
             continue;
         };
@@ -277,6 +282,7 @@ fn serial_order(graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> Vec<(u32, 
     };
     let mut pairs: Vec<(u32, u32)> = nodes.windows(2).map(|pair| (pair[1], pair[0])).collect();
     pairs.sort_unstable();
+    // Pairs in the order of nodes agree with all edges and cannot close a circle.
     if pairs.iter().any(|(node, before)| before > node) && !is_acyclic(graph, &pairs) {
         pairs.retain(|(node, before)| before < node);
     }

@@ -81,6 +81,7 @@ struct MessageReader<R> {
 impl<R: BufRead> MessageReader<R> {
     fn next(&mut self, message: &mut Vec<u8>) -> Result<NextMessage, ChakraReadError> {
         match self.try_next(message) {
+            // A cut gzip or zstd stream ends like this: what came before is still good.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -100,6 +101,8 @@ impl<R: BufRead> MessageReader<R> {
         let Some(length) = self.length()? else {
             return Ok(NextMessage::End);
         };
+        // After damage any bytes look like a length: a bound keeps a wrong one from taking all
+        // memory.
         let Some(length) = length.filter(|length| *length <= MAX_MESSAGE_BYTES) else {
             return Ok(NextMessage::Cut("no message begins here".to_owned()));
         };
@@ -233,6 +236,7 @@ fn node(
                     .and_then(|number| NodeType::try_from(number).ok());
                 node.node_type = known.unwrap_or(NodeType::InvalidNode);
             }
+            // Packed or one by one: protobuf readers must take both.
             (field::CTRL_DEPS, list) => numbers(list, &mut scratch.ctrl_deps)?,
             (field::DATA_DEPS, list) => numbers(list, &mut scratch.data_deps)?,
             (field::START_TIME_MICROS, Field::Number(start)) => seen.start_us = start,
@@ -290,6 +294,7 @@ fn finish(
     let start_ns = i64::try_from(seen.start_us)
         .ok()
         .and_then(|us| us.checked_mul(1000))
+        // Proto3 leaves a 0 out, so that 0 and absent are one.
         .filter(|start| *start > 0);
     node.start_ns = node.start_ns.or(start_ns);
     let duration_us = i64::try_from(seen.duration_us).unwrap_or(i64::MAX);

@@ -22,6 +22,7 @@ impl RooflineWorks {
 
     /// The work of each node on a device, and of the first slice of each op that does any.
     pub(crate) fn node_work(&self, trace: &LinkedTrace, node: &Node) -> Option<RooflineWork> {
+        // Every device node needs work in a roofline, or it takes no time and ASTRA-sim aborts.
         if node.on_device {
             return Some(
                 trace

@@ -28,6 +28,7 @@ impl Rounding {
         let carry = &mut self.carry_ns[(resource as usize).min(last)];
         let due = duration.0.max(0).saturating_add(*carry);
         let micros = due.saturating_add(NS_PER_US / 2).div_euclid(NS_PER_US);
+        // The remainder is between -500 and 499 ns, and goes into the next duration.
         *carry = due - micros * NS_PER_US;
         u64::try_from(micros).unwrap_or(0)
     }

@@ -40,6 +40,8 @@ impl<'t> NodeWriter<'t> {
     /// Lines of the file, counted from 0: a node each, ids counted from 1.
     pub(crate) fn lines(&mut self, lines: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
         let mut entry = self.plan.entry_at(lines.start);
+        // A block can begin among the device rows of an entry whose own line the block before has:
+        // these repeat its body.
         if self.plan.ids[entry] <= lines.start {
             self.body(entry)?;
             // the block with the entry's own line counts that
@@ -156,6 +158,8 @@ impl<'t> NodeWriter<'t> {
         ] {
             self.lists(key, self.host_lists(host, list));
         }
+        // Ids are new, so that what names a node by its id is renamed with it; PyTorch writes 0 for
+        // none.
         let fw_parent = host
             .find(nodes.fw_parent[node])
             .filter(|_| nodes.fw_parent[node] != 0);
@@ -214,6 +218,7 @@ impl<'t> NodeWriter<'t> {
         );
         self.lists("outputs", ArgLists::default());
         let scope = if ops.annotation[at] { USER_SCOPE } else { 0 };
+        // As PyTorch's observer counts them: from 1, in order of first use. 0 is the process root.
         let tid = ops.thread[at].index() as u64 + 1;
         let mut attrs = AttrWriter::begin(&mut self.body);
         attrs.uint("rf_id", ops.rf_id[at].0)?;
@@ -255,6 +260,7 @@ impl<'t> NodeWriter<'t> {
         self.body.extend_from_slice(b"\"");
         self.body.extend_from_slice(key.as_bytes());
         let mut separator = "\": {\"";
+        // Strides came with PyTorch 2.5; older schemas must not have the key.
         let strides = self.strides.then_some(("strides", strides));
         for (part, raw) in [("values", values), ("shapes", shapes), ("types", types)]
             .into_iter()

@@ -209,6 +209,7 @@ impl EtPlusPlan {
     fn place_rows(&mut self, trace: &LinkedTrace, owners: RowOwners) {
         let rows = &trace.device.rows;
         let mut device_entry: FxHashMap<i64, u32> = FxHashMap::default();
+        // A root for each device, with a tid that no thread has.
         let mut next_tid = self.last_tid(trace).saturating_add(1);
         let mut owner: Vec<u32> = Vec::with_capacity(rows.len());
         for row in 0..rows.len() {
@@ -310,6 +311,7 @@ impl TraceRoots {
             process: process.first().copied(),
             threads: threads
                 .into_iter()
+                // Of two roots with one tid the first stays.
                 .rev()
                 .map(|node| (host.nodes.tid[node], node))
                 .collect(),
@@ -319,6 +321,8 @@ impl TraceRoots {
     /// The parent of an op, if it is another op, or a thread's root, that comes before: anything
     /// else is damage.
     fn parent(&self, host: &HostTrace, node: usize) -> Option<usize> {
+        // PyTorch's parents are stale after an exception or an asynchronous range: one that comes
+        // later would close a circle.
         let parent = host.find(host.nodes.parent[node])?;
         (parent < node && self.process != Some(parent) && !host.is_root(node)).then_some(parent)
     }

@@ -93,6 +93,7 @@ fn element(scanner: &mut JsonScanner<'_>) -> Result<TreeElement, BrokenJson> {
                 // Schema 1.0.1 has its attributes as keys.
                 element.keys.extend(["ctrl_deps", "attrs"]);
             }
+            // `chakra_trace_link` gives a category to device rows alone.
             b"cat" => element.on_device = true,
             b"ts" => element.start_ns = value.time_ns(),
             b"exclusive_dur" => element.exclusive_ns = value.time_ns(),
@@ -141,6 +142,8 @@ fn attrs(list: JsonValue<'_>, element: &mut TreeElement) -> Result<(), BrokenJso
         while let Some(key) = fields.key()? {
             let value = fields.value()?;
             match key {
+                // The members of an attribute come in the order name, type, value, as PyTorch
+                // writes them.
                 b"name" => {
                     is_thread = value.raw() == b"tid";
                     mark(&NODE_ATTRS, value.raw(), &mut element.attrs);
@@ -168,6 +171,7 @@ fn push(graph: &mut ChakraGraph, element: &TreeElement) {
             });
         }
     }
+    // A plain host trace has no times at all, so that one node with a time tells the two apart.
     if element.on_device || element.exclusive_ns.is_some() || element.start_ns.is_some() {
         graph.format = FileKind::EtPlus;
     }

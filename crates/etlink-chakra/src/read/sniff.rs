@@ -81,6 +81,7 @@ fn sniff_json(text: &[u8]) -> FileKind {
         } else {
             FileKind::HostTrace
         }
+    // After the host traces, whose names and arguments can hold any word.
     } else if has_any_key(text, &PROTOBUF_JSON_KEYS) {
         FileKind::ChakraJson
     } else if is_events {
@@ -127,6 +128,7 @@ fn is_chakra(head: &[u8]) -> bool {
     let mut rest = head;
     let length = loop {
         match decode_varint(&mut rest) {
+            // An empty message is a length of 0: a node or metadata without fields.
             Ok(0) if !rest.is_empty() => {}
             Ok(length) => break length,
             Err(_) => return false,
@@ -145,6 +147,7 @@ fn is_chakra(head: &[u8]) -> bool {
             Ok((tag, Field::Block(_))) => is_block(tag),
             Ok((tag, Field::Number(_))) => is_number(tag),
             Ok(_) => false,
+            // The head ends within a message, so its last field can be cut.
             Err(_) => return cut && fields > 0,
         };
         if !known {

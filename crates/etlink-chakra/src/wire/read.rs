@@ -26,6 +26,7 @@ pub(crate) fn next_field<'a>(message: &mut &'a [u8]) -> Result<(u32, Field<'a>),
     let field = match wire_type {
         WireType::Varint => Field::Number(decode_varint(message)?),
         WireType::LengthDelimited => {
+            // `skip_field` checks the length against what is there before a slice is taken.
             let whole = *message;
             skip_field(wire_type, tag, message, DecodeContext::default())?;
             let mut block = &whole[..whole.len() - message.len()];

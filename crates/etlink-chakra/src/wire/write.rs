@@ -41,6 +41,7 @@ impl MessageWriter {
     /// The next message begins.
     pub(crate) fn begin(&mut self) {
         self.begin = self.bytes.len();
+        // The length is not known before the message ends; two bytes are held free for it.
         self.bytes.extend_from_slice(&[0; LENGTH_BYTES]);
     }
 
@@ -48,6 +49,7 @@ impl MessageWriter {
     pub(crate) fn end(&mut self) {
         let room = self.begin..self.begin + LENGTH_BYTES;
         let length = self.bytes.len() - room.end;
+        // Any other length is rare, and moves the message by a byte or two.
         if (0x80..0x4000).contains(&length) {
             self.bytes[room].copy_from_slice(&[length as u8 | 0x80, (length >> 7) as u8]);
         } else {

@@ -33,8 +33,12 @@ pub(crate) enum Does {
 impl Does {
     /// Of a call of this name.
     pub(crate) fn of(name: &str) -> Does {
+        // CUDA, HIP and Level Zero write one word in different cases: `cudaEventRecord`,
+        // `zeCommandListAppendWaitOnEvents`.
         let name = name.to_ascii_lowercase();
         let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        // `cudaEventQuery` and `cudaStreamQuery` return at once, and what creates or destroys an
+        // event orders nothing: these must not reach the parts of names below.
         if has(&["query", "elapsedtime", "destroy", "create"]) {
             Does::Other
         } else if has(&[
@@ -61,8 +65,12 @@ impl Does {
             Does::DeviceSync
         } else if has(&["eventsynchronize", "hostsynchronize", "ureventwait"]) {
             Does::EventSync
+        // `cudaMemcpy` without `Async` blocks by contract. An async copy of pageable memory blocks
+        // too, but only its row says so: see `is_pageable_copy`.
         } else if has(&["memcpy"]) && !has(&["async", "enqueue", "batch"]) {
             Does::BlockingCopy
+        // Whole names: `cudaFreeAsync` takes its place on a stream, and `cudaFreeHost` frees no
+        // device memory.
         } else if ["cudafree", "hipfree", "cumemfree", "cumemfree_v2"].contains(&name.as_str()) {
             Does::Free
         } else {

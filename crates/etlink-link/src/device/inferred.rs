@@ -4,11 +4,14 @@
 //! ran. Two rules:
 //!
 //! ```text
-//! pattern   launch A   record   wait   launch B        B's kernel waits for A's, also where that did not delay it
-//! delay     A's kernel ====|                           B's kernel starts late for its launch and its stream, the
-//! launch A ..  wait  launch B   ====                   thread waited since its last launch to that stream, and
-//!                                                      A's kernel, launched before the wait, ended just then
+//! pattern   launch A   record   wait   launch B
+//! delay     A's kernel ====|
+//!           launch A ..  wait  launch B   ====
 //! ```
+//! Pattern: B's kernel waits for A's, also where that did not delay it. Delay: B's kernel starts
+//! late for its launch and its stream, the thread waited since its last launch to that stream, and
+//! A's kernel, launched before the wait, ended just then.
+//!
 //! The pattern holds where nothing but launches to B stands between the record and the wait, and
 //! for records that ops make: these are of the stream that they launched to, while a program's own
 //! can be of any. What is captured in a graph counts for neither.
@@ -96,6 +99,8 @@ struct Thread {
 impl Thread {
     fn wait(&mut self, at: TimeNs) {
         self.waited.push(at);
+        // A record that launches to two streams followed could be meant for either, so that the
+        // wait after it shows nothing.
         self.pending = self.record.filter(|record| record.then != Then::Several);
     }
 
@@ -108,6 +113,8 @@ impl Thread {
         {
             self.pending = None;
             let fits = pending.then == Then::Nothing || pending.then == Then::Queue(queue);
+            // A launch to a third stream between record and wait makes the pattern ambiguous: no
+            // wait is guessed then.
             if fits
                 && ends_before(
                     row_end(device, pending.row),
@@ -157,6 +164,7 @@ fn delays(
     for row in 0..rows.len() as u32 {
         let at = row as usize;
         let queue = &mut queues[rows.queue[at].index()];
+        // The row's own end and launch must not count as its causes.
         let before = *queue;
         queue.ended = queue.ended.max(row_end(device, row));
         let Some(call) = launches.row_call[at].get() else {
@@ -168,6 +176,8 @@ fn delays(
             .max(causes.get(&row).copied().unwrap_or(before.ended));
         let ready = (queue.launched.0.saturating_add(LAUNCH_LATENCY.0))
             .max(other.0.saturating_add(WAIT_LATENCY.0));
+        // A row that its launch and its stream explain needs no other cause, and a guess would be
+        // an edge without evidence.
         if rows.start[at].0 > ready {
             let waited = last_wait(device, threads, call, before.launched);
             let from = waited.and_then(|waited| ended_just_before(device, lanes, row, waited));
@@ -216,6 +226,8 @@ fn ended_just_before(device: &DeviceTrace, lanes: &Lanes, row: u32, waited: Time
     let near = lanes.by_end[..end]
         .iter()
         .rev()
+        // Hundreds of streams can end rows at one instant; without a bound the search would be
+        // quadratic.
         .take(MAX_ROWS_OF_QUEUE)
         .take_while(|other| start - row_end(device, **other) <= WAIT_LATENCY);
     near.copied().find(|other| {

@@ -35,6 +35,8 @@ impl Lanes {
     /// O(rows log rows), nearly linear as rows run in the order of their launches.
     pub(crate) fn new(device: &DeviceTrace, launches: &Launches) -> Lanes {
         let rows = &device.rows;
+        // A row whose call the profiler dropped still began after its launch: its start is the best
+        // bound. Before the recording there is none, and the row comes before everything.
         let launched = |row: usize| match (launches.no_launch[row], launches.row_call[row].get()) {
             (_, Some(call)) => device.calls.start[call.index()],
             (NoLaunch::CallNotRecorded, None) => rows.start[row],
@@ -65,6 +67,9 @@ impl Lanes {
         for (queue, at) in device.queues.iter().zip(0..) {
             let from = lanes.rows.len();
             lanes.rows.extend(groups.of(at));
+            // A stream runs in the order of launches; rows that two threads launch can be written
+            // in another order. The sort is stable, so rows of one graph launch stay in order of
+            // time.
             lanes.rows[from..].sort_by_key(|row| lanes.launched[*row as usize]);
             lanes.first.push(lanes.rows.len() as u32);
             if from < lanes.rows.len() {
@@ -130,6 +135,8 @@ impl Lanes {
         let like = device.queues[like.index()];
         let all = self.by_stream.get(&(like.device, stream))?;
         let has_rows = |queue: &&u32| !self.of(**queue).is_empty();
+        // A stream number is unique in its context alone: stream 7 of two contexts is two queues.
+        // That context can have no rows, so any queue of the number with rows is the second choice.
         let same = all
             .iter()
             .filter(has_rows)
@@ -152,6 +159,8 @@ impl Lanes {
         let from = rows.partition_point(|(launched, _)| *launched < since);
         let until = rows.partition_point(|(launched, _)| *launched < time);
         let rows = rows.get(from..until).unwrap_or_default();
+        // The first synchronisation of a program, or one after many launches: all queues are fewer
+        // than the rows.
         if since == TimeNs(i64::MIN) || rows.len() >= queues.len() {
             return queues.clone();
         }

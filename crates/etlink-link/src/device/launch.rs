@@ -43,6 +43,8 @@ pub(crate) fn launches(
         collective: collectives(device),
     };
     for row in 0..rows {
+        // An op that the host trace lacks cannot own a row in the exports, so that `owner` climbs
+        // to the innermost one that it has.
         let (call, reason) = index.find(row, &mut anomalies);
         let op = call.get().map_or(OpIdx::NONE, |call| {
             owners.owner(nesting.call_op[call.index()], found.collective[row])
@@ -68,6 +70,7 @@ fn collectives(device: &DeviceTrace) -> Vec<bool> {
             .collectives
             .name
             .get(device.rows.collective[row] as usize);
+        // The name alone is enough: kernels of older PyTorch and of graph replays have no `Collective name` (pytorch#131462).
         *kernels[kernel.index()].get_or_insert_with(|| is_nccl(device.names.get(kernel)))
             || record.is_some_and(|&name| {
                 *records[name.index()].get_or_insert_with(|| is_kind(device.names.get(name)))
@@ -111,6 +114,8 @@ impl Owners {
             return inner;
         };
         let of = |owners: &[OpIdx]| owners.get(op).copied().and_then(OpIdx::get);
+        // `record_param_comms` has size, type and group. The `nccl:all_reduce` annotation, which
+        // can lie within it, has none of them.
         let communicates = of(&self.params).filter(|_| is_collective);
         communicates.or(of(&self.matched)).unwrap_or(inner)
     }
@@ -200,6 +205,8 @@ impl<'t> CallIndex<'t> {
             processes,
             process_of: FxHashMap::default(),
         };
+        // CUPTI counts correlation ids from 1 in each process, so that merged traces of several
+        // ranks share them.
         if index.processes.len() > 1 {
             index.process_of = index.vote();
         }
@@ -211,6 +218,7 @@ impl<'t> CallIndex<'t> {
     /// other's rows too. Empty where a process is left without: devices are shared.
     fn vote(&mut self) -> FxHashMap<i64, u32> {
         let mut votes: FxHashMap<(i64, u32), u32> = FxHashMap::default();
+        // An even sample, not the first rows: these can all be of one device.
         let lookups = self.device.rows.len() * self.processes.len();
         for row in (0..self.device.rows.len()).step_by(lookups.div_ceil(MAX_VOTES).max(1)) {
             let Some(id) = self.device.rows.correlation[row].get() else {
@@ -233,6 +241,8 @@ impl<'t> CallIndex<'t> {
                 process_of.insert(device, process);
             }
         }
+        // With a shared device the vote would give one process the other's rows: time alone decides
+        // then.
         if self.processes.len() > process_of.len() {
             return FxHashMap::default();
         }
@@ -248,12 +258,16 @@ impl<'t> CallIndex<'t> {
     /// the id.
     fn latest(&mut self, row: usize, process: u32) -> Option<(bool, u32, bool)> {
         let id = self.device.rows.correlation[row].get()?;
+        // Rows and calls come in nearly the same order, so a search from the last place takes a
+        // step or two.
         let from = seek(&self.calls, self.last, |entry| {
             (entry.id, entry.process) < (id, process)
         });
         self.last = from;
         let calls = &self.calls[from..];
         let calls = &calls[..seek(calls, 0, |entry| (entry.id, entry.process) == (id, process))];
+        // CUPTI converts device times to host times, which can put a kernel's start before its
+        // launch call.
         let limit = self.device.rows.start[row] + CLOCK_TOLERANCE;
         let start = |entry: &Entry| self.device.calls.start[entry.call as usize];
         match calls.partition_point(|entry| start(entry) <= limit) {
@@ -284,6 +298,7 @@ impl<'t> CallIndex<'t> {
         let Some(id) = self.device.rows.correlation[row].get() else {
             return (CallIdx::NONE, NoLaunch::NoCorrelation);
         };
+        // One process is the usual trace, which needs no vote.
         let own = match self.processes[..] {
             [only] => Some(only),
             _ => self.process_of.get(&self.device_of(row)).copied(),

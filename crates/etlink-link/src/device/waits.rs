@@ -42,9 +42,12 @@ pub(crate) fn waits(
     let does = calls::all(device);
     let mut finder = Finder::new(device, launches, &does, anomalies);
     finder.add_stated();
+    // Kineto writes `cuda_sync` rows only with `enable_cuda_sync_events` of its experimental
+    // config. Where a trace has them, they take the place of guesses.
     if device.syncs.is_empty() {
         finder.found.rows = inferred::event_waits(device, launches, &finder.lanes, &does, call_op);
     }
+    // Host waits come last: a stream that waited is done only when the other stream is.
     finder.add_host_waits();
     let mut found = finder.found;
     found.rows.sort();
@@ -133,9 +136,13 @@ impl<'t> Finder<'t> {
             {
                 continue;
             }
+            // An event that no row precedes is complete at once. A record of -1 is one that CUPTI
+            // has not seen.
             let Some(Some(from)) = self.recorded(&sync) else {
                 continue;
             };
+            // The first row that was launched after the wait is the one that waits: what was
+            // launched before it is not held up.
             let target = self.lanes.queue(
                 self.device,
                 sync.queue,
@@ -164,6 +171,8 @@ impl<'t> Finder<'t> {
         let stream = Some(sync.wait_stream).filter(|stream| *stream >= 0)?;
         let record = sync.wait_record.get().filter(|id| id.0 >= 0)?;
         let calls = &self.device.calls;
+        // An id can come back in another process: the latest record that began before the sync row
+        // is meant.
         let begun = calls.start.partition_point(|start| *start <= sync.start) as u32;
         let at = self
             .records
@@ -182,9 +191,13 @@ impl<'t> Finder<'t> {
         for call in 0..self.does.len() {
             let thread = self.device.calls.thread[call].index();
             let mut own = None;
+            // Of the rows that a call launched the last is kept: a blocking call returns after all
+            // of them.
             while let Some((_, row)) = rows.next_if(|(by, _)| *by as usize == call) {
                 own = Some(row);
             }
+            // `cudaMemcpyAsync` from pageable memory is staged and synchronous, although its name
+            // does not say so (CUDA's API synchronization behavior).
             let does = match own {
                 Some(row) if self.does[call] == Does::Other && self.is_pageable_copy(row) => {
                     Does::BlockingCopy
@@ -220,6 +233,7 @@ impl<'t> Finder<'t> {
         let begun = self.device.calls.start[call];
         match does {
             Does::DeviceSync => {
+                // The stream of such a row is -1: a context waits for all of its streams.
                 self.wait_for_device(call, self.device.queues[sync.queue.index()].device, false)
             }
             Does::EventSync => match self.recorded(&sync) {
@@ -263,6 +277,8 @@ impl<'t> Finder<'t> {
                         && ended - self.row_end(*row).max(begun) <= WAIT_LATENCY
                 };
                 last.filter(explains)
+                    // PyTorch synchronises side streams as well, on which the thread need not have
+                    // launched last.
                     .or_else(|| self.ended_in(begun, ended))
                     .or(last)
             }
@@ -276,6 +292,8 @@ impl<'t> Finder<'t> {
     /// Whether the end of a row can be what a call that returned at `at` waited for: it ended by
     /// then, and it had begun.
     fn can_end(&self, row: u32, at: TimeNs) -> bool {
+        // The tolerance applies to the end only: a row that begins after the call returned was
+        // never waited for, however short it is.
         ends_before(self.row_end(row), at) && self.device.rows.start[row as usize] < at
     }
 
@@ -290,6 +308,7 @@ impl<'t> Finder<'t> {
         let near = self.lanes.by_end[..end]
             .iter()
             .rev()
+            // The row that a thread waited for ended last, so that it is among the nearest ones.
             .take(MAX_ROWS_OF_CALL)
             .take_while(|row| self.row_end(**row) >= earliest);
         near.copied().find(|row| self.lanes.launched(*row) < begun)
@@ -301,6 +320,8 @@ impl<'t> Finder<'t> {
         let begun = self.device.calls.start[call];
         let thread = self.device.calls.thread[call];
         let last = self.device_syncs.entry((thread, device)).or_default();
+        // Programs that synchronise after each kernel would otherwise look at every queue each
+        // time.
         let since = last.begun.replace(begun).unwrap_or(TimeNs(i64::MIN));
         let mut queues = std::mem::take(&mut last.contradicted);
         queues.extend(self.lanes.launched_to(device, since, begun));
@@ -333,6 +354,8 @@ impl<'t> Finder<'t> {
         if self
             .waited
             .get(&key)
+            // One edge per queue: an earlier row of the same queue has ended before the one that
+            // was waited for.
             .is_none_or(|before| *before < launched)
         {
             self.waited.insert(key, launched);

@@ -66,6 +66,8 @@ pub(crate) fn build(
     graph.add_handoffs(handoffs);
     graph.add_tensors(tensors);
     graph.place_host_waits();
+    // Host waits come before rows: they move the ends of slices, and a launch's end is a slice's
+    // end.
     graph.add_rows(begin);
     graph.add_waits();
     graph.finish(op_communicates)
@@ -92,6 +94,8 @@ impl Causes {
     fn delay(&self, start: TimeNs, begin: TimeNs, is_first: bool) -> Option<(NodeKind, TimeNs)> {
         let late = self.end.is_none_or(|end| start - end > self.limit);
         match is_first {
+            // Nothing later on a queue can blame the time before the recording: only its first row
+            // gets a boundary.
             true => late.then_some((NodeKind::Boundary, begin)),
             false => late.then_some((NodeKind::UnexplainedWait, self.end.unwrap_or(begin))),
         }
@@ -128,6 +132,8 @@ impl Graph<'_> {
                 self.draft.around(handoff.consumer, handoff.start).1,
                 self.draft.around(handoff.consumer, handoff.end).0,
             );
+            // A consumer that did nothing before has only its boundary there, which then takes no
+            // time: its thread may have been created for this work.
             let first = match handoff.idle {
                 None => self.draft.tracks[handoff.consumer.index()].start,
                 Some(_) => first.unwrap_or_default(),
@@ -156,6 +162,8 @@ impl Graph<'_> {
         let ends = |op: OpIdx| ops.start[op.index()] + ops.duration[op.index()];
         let thread = |op: OpIdx| ops.thread[op.index()];
         let mut known: FxHashMap<(ThreadIdx, ThreadIdx), Vec<(u32, u32)>> = FxHashMap::default();
+        // `known` has, per pair of threads, which slices of one already follow which of the other.
+        // A tensor edge that such an edge implies would only add noise.
         for Edge { to, from, .. } in &self.edges {
             known
                 .entry((draft.thread(*to), draft.thread(*from)))
@@ -167,12 +175,16 @@ impl Graph<'_> {
             let mut latest = 0;
             pairs
                 .iter_mut()
+                // What a slice follows, all later slices of its thread follow too: a running
+                // maximum makes one look-up enough.
                 .for_each(|(_, from)| (latest, *from) = (latest.max(*from), latest.max(*from)));
         }
         for &(reader, writer) in tensors
             .iter()
             .filter(|(reader, writer)| thread(*reader) != thread(*writer))
         {
+            // Storage ids are addresses and come back after a free, and in-place ops can write
+            // while others read: times decide.
             if ends(writer) > ops.start[reader.index()] {
                 self.anomalies.note(AnomalyKind::TensorContradicted, || {
                     self.device.names.get(ops.name[reader.index()]).to_owned()
@@ -205,6 +217,8 @@ impl Graph<'_> {
         let (rows, calls) = (&self.device.rows, &self.device.calls);
         for waits in self.waits.calls.chunk_by(|wait, next| wait.to == next.to) {
             let call = waits[0].to as usize;
+            // A call cannot go on before the row that it waited for has begun, whatever the clocks'
+            // error does to the row's end.
             let begun = waits
                 .iter()
                 .map(|wait| rows.start[wait.from as usize])
@@ -248,6 +262,8 @@ impl Graph<'_> {
                 ended
                     .iter()
                     .for_each(|previous| causes.add(previous.end, WAIT_LATENCY));
+                // The delay goes before its row in the draft, so the row after it has another slot:
+                // `is_first` is taken here.
                 let is_first = self.draft.next_row() == first;
                 let delay = causes.delay(start, begin, is_first);
                 let delay = delay.map(|(kind, from)| {
@@ -256,6 +272,8 @@ impl Graph<'_> {
                         self.draft.add_row(kind, row, queue as u32, place.max(from)),
                     )
                 });
+                // A queue's places never go back, nor before the launch: clocks can show a row
+                // before the node that launched it, and edges must lead to higher numbers.
                 place = place
                     .max(start)
                     .max(launch.map_or(start, |launch| self.draft.place(launch.slot)));
@@ -269,6 +287,8 @@ impl Graph<'_> {
                 let mut waits = slot;
                 if let Some((kind, delay)) = delay {
                     self.edge(EdgeKind::StreamOrder, delay, slot);
+                    // An unexplained wait takes the causes of its row: it begins when they have
+                    // ended. A boundary has none, as it stands for time before the recording.
                     waits = if kind == NodeKind::Boundary {
                         slot
                     } else {
@@ -297,6 +317,7 @@ impl Graph<'_> {
             causes.add(launch.end, launch.limit);
         }
         let waits = &self.waits.rows;
+        // The waits are sorted by `to`, and rows come in any order of queues.
         let waits = &waits[waits.partition_point(|wait| wait.to < row)..];
         let waits = waits.iter().take_while(|wait| wait.to == row);
         waits.for_each(|wait| causes.add(row_end(self.device, wait.from), WAIT_LATENCY));
@@ -320,6 +341,8 @@ impl Graph<'_> {
         );
         let (start, slot) = (self.device.rows.start[row], self.call_slot[call]);
         debug_assert!(begun <= start + CLOCK_TOLERANCE);
+        // A first launch loads its module lazily (`CUDA_MODULE_LOADING=LAZY`), and a pageable copy
+        // is staged: such a call works for long before the row can start.
         let long = start - begun > LAUNCH_LATENCY && ended <= start;
         if let Some(last) = Some(slot)
             .filter(|_| long)
@@ -349,6 +372,8 @@ impl Graph<'_> {
             );
             let is_delayed = row > 0 && self.draft.waits_before(row - 1, wait.to);
             let to = if is_delayed { row - 1 } else { row };
+            // The clocks' error can put the cause's place behind the effect's; a shift of one place
+            // mends that where the queue allows it.
             self.draft.move_behind(to, from);
             self.edges.push(Edge {
                 to,
@@ -366,6 +391,8 @@ impl Graph<'_> {
                     from,
                     inferred: wait.inferred,
                 }),
+                // `wait_in` found other work in the call's last part: the call cannot have waited
+                // there.
                 None => self.anomalies.note(AnomalyKind::WaitContradicted, || {
                     row_name(self.device, wait.from)
                 }),
@@ -399,6 +426,8 @@ impl Graph<'_> {
         });
         drop(number);
         let made = edges.len();
+        // The numbers are by place, so an edge to a lower number contradicts the times. Dropping it
+        // here is what makes the graph acyclic.
         edges.retain(|edge| edge.from < edge.to);
         anomalies.add(
             AnomalyKind::WaitContradicted,
@@ -410,6 +439,8 @@ impl Graph<'_> {
             || {
                 let mut last = vec![u32::MAX; device.threads.len()];
                 let before = |node: usize| {
+                    // Queues have explicit stream order, since rows can overlap there; a thread
+                    // does one thing at a time.
                     if on_device[node] {
                         u32::MAX
                     } else {
@@ -420,6 +451,7 @@ impl Graph<'_> {
             },
         );
         for (node, waited) in wait_gaps {
+            // A slice's length is the distance to the next place, which holds the wait gap as well.
             nodes.duration[node as usize].0 -= waited.0;
         }
         (
@@ -481,6 +513,8 @@ pub(crate) fn host_collectives(
     launches: &Launches,
     kind_of: impl Fn(OpIdx) -> Option<CollectiveKind>,
 ) -> Vec<bool> {
+    // With NCCL the device row is the collective. `record_param_comms` of `wait` or of a coalesced
+    // group has no row, and would count twice.
     if launches.collective.contains(&true) {
         return vec![];
     }

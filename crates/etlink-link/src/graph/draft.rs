@@ -77,6 +77,7 @@ impl Track<'_> {
         }
         self.place[self.next] = end.0;
         self.resource[..self.next].fill(thread);
+        // The slot before is the boundary's: `add_boundaries` takes it in.
         self.base + 1..self.base + self.next as u32
     }
 }
@@ -88,6 +89,7 @@ impl Draft {
         let mut bases = vec![0];
         let mut slots = 0;
         for nodes in most {
+            // One more for the boundary in front, one for the time at which the last slice ends.
             slots += if nodes == 0 { 0 } else { nodes + 2 };
             bases.push(slots as u32);
         }
@@ -114,6 +116,8 @@ impl Draft {
             &mut self.first[..],
         );
         let (mut resource, mut place) = (&mut self.resource[..], &mut self.place[..]);
+        // Each thread of the pool fills its own part of the columns, without locks and without
+        // copies afterwards.
         let track = |ends: &[u32]| {
             let slots = (ends[1] - ends[0]) as usize;
             Track {
@@ -138,6 +142,8 @@ impl Draft {
         // it still runs then where ranges overlap without nesting
         let ended = begun
             .filter(|slot| self.end(*slot) <= time)
+            // Only the node that began last can still run: those before it end where the next
+            // begins.
             .or(begun.and_then(|slot| (track.start..slot).next_back()));
         (ended, Some(after).filter(|after| *after < track.end))
     }
@@ -145,6 +151,7 @@ impl Draft {
     /// When a node of a thread ends.
     fn end(&self, slot: u32) -> TimeNs {
         let waited = self.wait_gaps.get(&(slot + 1)).map_or(0, |waited| waited.0);
+        // The place behind a thread's last node is the time at which the thread ends.
         TimeNs(self.place[slot as usize + 1].saturating_sub(waited))
     }
 
@@ -160,6 +167,8 @@ impl Draft {
 
     /// The boundary of a thread whose first slice follows on another thread's work takes no time.
     pub(crate) fn end_boundary(&mut self, boundary: u32) {
+        // The handoff says what the thread waited for, so that a boundary would count that time
+        // twice.
         self.place[boundary as usize] = self.place[boundary as usize + 1];
     }
 
@@ -197,6 +206,8 @@ impl Draft {
         let (mut at, mut own) = (slot, slot);
         while self.end(at) < until && self.place(at + 1) < end {
             at += 1;
+            // A call in which an op or another call ran is in several slices: the wait goes into
+            // the last of its own.
             if self.kind[at as usize] == NodeKind::Runtime {
                 own = at;
             }
@@ -208,6 +219,8 @@ impl Draft {
         let waited = left.min(until) - self.place(own);
         if waited > DurationNs(0) {
             self.add_wait_gap(own, waited);
+            // The slice now begins where the wait ends: the time before is the gap that `wait_gaps`
+            // has.
             self.place[own as usize] += waited.0;
         }
         Some(own)
@@ -218,6 +231,8 @@ impl Draft {
     pub(crate) fn move_behind(&mut self, slot: u32, from: u32) {
         let (at, place) = (slot as usize, self.place(from).0 + 1);
         let track = &self.tracks[self.bases.len() - 1 + self.resource[at] as usize];
+        // A row that stands before its successor on the queue must stay there, or stream order
+        // would lead back.
         if self.place[at] < place && (slot + 1 == track.end || self.place[at + 1] >= place) {
             self.place[at] = place;
         }
@@ -294,6 +309,8 @@ impl Draft {
         let longest = self
             .tracks
             .iter()
+            // The longest track is spread over the window, so equal parts of it give pieces of
+            // about equal size.
             .max_by_key(|track| track.len())
             .cloned()
             .unwrap_or_default();
@@ -366,6 +383,8 @@ impl Draft {
                 .with_min_len(PIECE / 4)
                 .map(|(&slot, &source)| (slot, slot as usize, source as usize))
         };
+        // Device rows keep their measured start: their place can be later, where the clocks put
+        // them before their launch.
         let by_place = |slot: u32, at: usize| slot < host || self.kind[at].is_delay();
         let start = both()
             .map(|(slot, at, row)| {

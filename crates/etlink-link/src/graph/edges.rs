@@ -48,6 +48,7 @@ impl Edges {
     ) -> Self {
         // made in runs that are in order already, which a merge sort takes as they are
         others.sort();
+        // Stated edges sort before inferred ones, so that the stated one of a pair stays.
         others.dedup_by_key(|edge| (edge.to, edge.kind, edge.from));
         let (nodes, most) = (previous.len(), previous.len() + others.len());
         let mut edges = Edges {
@@ -60,6 +61,7 @@ impl Edges {
         let mut others = others.into_iter();
         let mut next = others.next();
         for (previous, to) in previous.zip(0..) {
+            // Program order is the first kind, so pushing it first keeps each row sorted by kind.
             if previous != u32::MAX {
                 edges.push(EdgeKind::ProgramOrder, previous, false);
             }

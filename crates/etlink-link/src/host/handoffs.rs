@@ -30,6 +30,8 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
     let evidence = evidence(device);
     let carried_out = pending_collectives(device).into_iter();
     let mut collectives: Vec<Handoff> = carried_out.map(|one| one.handoff).collect();
+    // Idle intervals cost a sort of all ranges; most traces (backward on the calling thread, NCCL)
+    // need none.
     let has_unrecorded_waits = collectives.iter().any(|handoff| handoff.wait.is_none());
     let intervals = if evidence.is_empty() && !has_unrecorded_waits {
         vec![]
@@ -40,6 +42,7 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> Vec<Handoff> {
     infer_waits(&mut collectives, &intervals);
     found.extend(collectives);
     found.sort_by_key(|handoff| (handoff.consumer, handoff.start, handoff.end));
+    // Nested ops give the same stretch of a consumer's work several times.
     found.dedup_by_key(|handoff| (handoff.consumer, handoff.start));
     found
 }
@@ -70,6 +73,8 @@ fn engine_handoffs(
         let is_known = |known: &Handoff| {
             known.consumer == consumer && known.start <= start && end <= known.end
         };
+        // A backward pass has thousands of ops in one handoff, and `found` is nearly in order of
+        // time.
         if found.iter().rev().take(LATEST).any(is_known) {
             continue;
         }
@@ -79,6 +84,8 @@ fn engine_handoffs(
             quiet.only_one_around(consumer, start, end)
         });
         let Some(producer) = producer else { continue };
+        // A producer that begins or ends something meanwhile does not wait: `backward()` blocks its
+        // caller (`Engine::execute` waits for its future).
         let Some(quiet) = intervals[producer.index()].quiet_around(start, end) else {
             continue;
         };
@@ -135,6 +142,8 @@ struct Evidence {
 /// Ops of the autograd engine, in order of time.
 fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     let ops = &device.ops;
+    // PyTorch records a backward op with the number and the thread of its forward op
+    // (`Node::operator()`).
     let backward = |op: usize| ops.fwd_thread[op] != 0 && ops.seq_id[op] >= 0;
     let numbered = (0..ops.len()).any(backward);
     // each process counts by itself
@@ -142,6 +151,7 @@ fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     let mut forward: FxHashMap<(TrackLabel, i64), ThreadIdx> = FxHashMap::default();
     if numbered {
         for op in 0..ops.len() {
+            // The first op with a number is enough: nested ops of the same thread share it.
             if ops.fwd_thread[op] == 0 && ops.seq_id[op] >= 0 {
                 forward.entry(number(op)).or_insert(ops.thread[op]);
             }
@@ -160,11 +170,14 @@ fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     for op in 0..ops.len() {
         if backward(op) {
             if let Some(&producer) = forward.get(&number(op))
+                // On CPU the backward pass runs on the thread that called `backward()`: nothing is
+                // handed over.
                 && producer != ops.thread[op]
             {
                 let producer = Some(producer);
                 found.push(Evidence { op, producer });
             }
+        // Without numbers only the names of the engine's own ranges are left.
         } else if !numbered && by_engine(op) {
             let producer = None;
             found.push(Evidence { op, producer });
@@ -222,6 +235,7 @@ impl<'i> QuietThreads<'i> {
         end: TimeNs,
     ) -> Option<ThreadIdx> {
         self.advance(start);
+        // Threads of other processes in a merged trace do not wait for this one.
         let quiet = &self.quiet[self.process[consumer.index()] as usize];
         let long_enough = quiet.range((end, ThreadIdx(0))..);
         let threads = long_enough.map(|(_, thread)| *thread);
@@ -263,6 +277,8 @@ impl IdleIntervals {
         let mut ends: Vec<(TimeNs, bool, i32)> = Vec::with_capacity(2 * (ops.len() + calls.len()));
         for op in ops.iter().map(|op| *op as usize) {
             let start = device.ops.start[op];
+            // A scope such as `ProfilerStep#7` is around everything: with it no thread would ever
+            // be idle.
             let counts = i32::from(!is_scope(device, op));
             ends.push((start, true, counts));
             ends.push((start + device.ops.duration[op], false, -counts));

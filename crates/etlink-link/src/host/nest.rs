@@ -40,6 +40,7 @@ pub(crate) struct Nesting {
 /// Sweeps all threads, which wait for each other's work.
 pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     let threads = device.threads.len();
+    // Handoffs come first: the sweep cuts slices where a thread gives work away or waits.
     let handoffs = handoffs(device);
     let waits = waits(threads, &handoffs);
     let ops = Groups::new(
@@ -121,6 +122,7 @@ fn waits(threads: usize, handoffs: &[Handoff]) -> Vec<Vec<(TimeNs, TimeNs)>> {
     let mut waits: Vec<Vec<(TimeNs, TimeNs)>> = vec![vec![]; threads];
     for (thread, start, end) in all {
         let of_thread = &mut waits[thread.index()];
+        // Two consumers can work for one producer at the same time; it waits for both, once.
         match of_thread.last_mut().filter(|last| start < last.1) {
             Some(last) => last.1 = last.1.max(end),
             None => of_thread.push((start, end)),
@@ -207,6 +209,8 @@ impl Sweep<'_> {
                 calls.peek().copied().map(call_span),
             );
             // the longer first; an op before a call
+            // Rounded to microseconds, a parent and its first child often begin together. An op
+            // calls the runtime, and never the other way around.
             let key = |(start, duration): (TimeNs, DurationNs)| (start, Reverse(duration));
             let op_next = op.is_some_and(|op| call.is_none_or(|call| key(op) <= key(call)));
             let Some((start, duration)) = (if op_next { op } else { call }) else {
@@ -222,6 +226,8 @@ impl Sweep<'_> {
                 sweep.open_call(call, start + duration);
             }
         }
+        // Ranges can overlap without nesting, so that one below the top can have ended before it:
+        // time must not go back.
         while let Some(top) = sweep.stack.last() {
             sweep.advance(top.end.max(sweep.now));
         }
@@ -252,6 +258,8 @@ impl Sweep<'_> {
     /// Moves to `until`, closing what ends on the way.
     fn work(&mut self, until: TimeNs) {
         while let Some(top) = self.stack.pop_if(|top| top.end <= until) {
+            // A range of no length, or one whose time its children take up, still gets one slice,
+            // so that each op is in the graph.
             if top.end > self.now || !top.sliced {
                 self.slice(top, top.end);
             }
@@ -263,6 +271,7 @@ impl Sweep<'_> {
                     top.sliced = true;
                     self.slice(open, until);
                 }
+                // A gap is host time that no range names: Python, data loading, the GIL.
                 None => {
                     self.slices
                         .push(NodeKind::HostGap, u32::MAX, true, self.now);
@@ -292,6 +301,8 @@ impl Sweep<'_> {
         if self
             .stack
             .last()
+            // Asynchronous ranges overlap without nesting; an overlap of a microsecond is only
+            // rounding.
             .is_some_and(|top| top.end + ROUNDING < end)
         {
             self.found.overlaps += 1;
@@ -345,6 +356,8 @@ impl Sweep<'_> {
     }
 
     /// A range whose first child begins with it still has a first slice, of no length.
+    // The op's identity (schema, inputs, id) is on its first slice, which must come before its
+    // children's.
     fn begin(&mut self) {
         if let Some(top) = self.stack.last_mut().filter(|top| !top.sliced) {
             let open = *top;

@@ -64,6 +64,7 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
     for (key, op) in recorded_waits(device) {
         waits.insert(key, (ops.start[op], ops.start[op] + ops.duration[op]));
     }
+    // A lost range shifts all pairs after it by one, and nothing in the trace would show that.
     let unsure = unsure_kinds(device);
     let mut groups = GroupChoice::new(device);
     // when each thread is done with what it did so far
@@ -77,10 +78,13 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
             let Some(given) = groups.take(device, op, kind, &waits) else {
                 continue;
             };
+            // `take` still counts the collective as carried out, or the next range would get it.
             if given.thread == thread || unsure.contains(&kind) {
                 continue;
             }
             let wait = waits.get(&(given.thread, given.key)).copied();
+            // A worker does one thing at a time: a range that begins before the last has ended is
+            // not its own.
             let overlaps = idle.is_some_and(|idle| idle > start);
             let outlasts_wait = wait.is_some_and(|(_, until)| !ends_before(end, until));
             if overlaps || outlasts_wait || start >= end {
@@ -162,6 +166,8 @@ impl GroupChoice {
     fn give(&mut self, kind: CollectiveKind, pending: Pending) {
         let group = pending.key.0;
         let queue = self.queues.entry((group, kind)).or_default();
+        // Only the head of a queue is in `waiting`: Gloo's workers take a group's collectives in
+        // order.
         if queue.is_empty() {
             let waiting = self.waiting.entry(kind).or_default();
             waiting.insert((pending.op, group));
@@ -220,6 +226,8 @@ impl GroupChoice {
             if other_size || outlasts_wait || given < ranges {
                 continue;
             }
+            // Two groups can have collectives of one kind and size pending. That with exactly as
+            // many of them as the thread has ranges is its own.
             if given == ranges {
                 return Some(group);
             }
@@ -234,6 +242,8 @@ impl GroupChoice {
 /// Elements of the first tensor in list text: `[[1024], []]` -> 1024. `None` where shapes were not
 /// recorded.
 fn elements_of(shapes: &str) -> Option<u64> {
+    // Gloo's range has its tensors as `Input Dims` (`AsyncWork::recordAsyncWorkProfilingInfo`), a
+    // list of lists.
     let dims = shapes.trim_start_matches('[');
     let (dims, _) = dims.split_once(']')?;
     let mut elements = 1u64;

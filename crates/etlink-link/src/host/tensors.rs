@@ -54,6 +54,7 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> Vec<(u32, u32
         };
         let of = |rows: std::ops::Range<usize>| {
             rows.map(|row| uses.refs.row(row))
+                // Storage 0 is no storage (an undefined tensor, a tensor of another backend).
                 .filter(|tensor| tensor.storage != 0 && tensor.elements > 0)
         };
         for tensor in of(uses.inputs(node as usize)) {
@@ -67,6 +68,7 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> Vec<(u32, u32
                 written.last_users(&tensor, &mut after);
                 read.last_users(&tensor, &mut after);
             }
+            // After the look-up: a node that writes in place must see the writer before it.
             written.put(&tensor, node);
         }
     }
@@ -93,6 +95,8 @@ impl Bytes {
     /// Calls `user` for the last users of any byte of a tensor.
     fn last_users(&self, tensor: &TensorRef, user: &mut impl FnMut(u32)) {
         let (start, end) = span(tensor);
+        // Ranges do not overlap, so only the nearest one that begins before can reach into the
+        // tensor.
         let before = self.ranges.range(..(tensor.storage, start)).next_back();
         let reaches =
             |found: &(&(u64, u64), &(u64, u32))| found.0.0 == tensor.storage && found.1.0 > start;
@@ -115,6 +119,7 @@ impl Bytes {
             .filter(|(at, (until, _))| at.0 == storage && *until > start)
         {
             self.ranges.insert((of, begin), (start, user));
+            // The range reaches beyond the tensor: its rest behind that stays with the other user.
             if until > end {
                 self.ranges.insert((storage, end), (until, user));
             }

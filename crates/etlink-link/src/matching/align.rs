@@ -21,6 +21,7 @@ pub(crate) fn align(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
     let mut pairs = vec![];
     let (mut from_a, mut from_b) = (0, 0);
     for (at_a, at_b, len) in anchors(a, b) {
+        // Runs of several values can overlap the anchor before them.
         if at_a < from_a || at_b < from_b {
             continue;
         }
@@ -38,6 +39,7 @@ pub(crate) fn align(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
 
 /// Runs unique in both sequences, as (position in a, position in b, length), increasing in both.
 fn anchors(a: &[u32], b: &[u32]) -> Vec<(usize, usize, usize)> {
+    // A long run is rarely unique by chance; a short sequence has too few of them to anchor at all.
     let run = if a.len().min(b.len()) >= 4 * RUN {
         RUN
     } else {
@@ -70,6 +72,7 @@ fn unique_runs(values: &[u32], length: usize) -> FxHashMap<&[u32], Option<usize>
 /// The longest subsequence of `points`, sorted by first, that increases in second.
 fn increasing(points: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut tails: Vec<usize> = vec![];
+    // Patience sorting: `tails` has the least end of a chain of each length, `before` the way back.
     let mut before = vec![usize::MAX; points.len()];
     for (index, &(_, value)) in points.iter().enumerate() {
         let pile = tails.partition_point(|&tail| points[tail].1 < value);
@@ -119,6 +122,8 @@ fn between(
     if part_a.is_empty() || part_b.is_empty() {
         return;
     }
+    // The two observers start at different points, so a part between anchors can have more than a
+    // thousand differences: then a shift is all that can be found cheaply.
     let found = myers(part_a, part_b).unwrap_or_else(|| shifted(part_a, part_b));
     pairs.extend(
         found
@@ -206,11 +211,14 @@ fn shifted(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
     // b[i] lies about at a[i + shift]; differences may move it by MAX_EDITS / 2 either way
     let from = shift.max(0) as usize;
     let lead = (-shift).max(0) as usize;
+    // A margin of a quarter of the differences keeps Myers within its limit where the shift is
+    // right.
     let until = (from + b.len() - lead.min(b.len()) + MAX_EDITS / 4).min(a.len());
     let Some(part) = a.get(from..until) else {
         return vec![];
     };
     let rest = &b[lead.min(b.len())..];
+    // Loops over equal layers fit at many shifts: position by position is still right for most ops.
     let found = myers(part, rest).unwrap_or_else(|| straight(part, rest));
     found
         .into_iter()

@@ -24,12 +24,16 @@ pub(crate) fn compare(
     options: LinkOptions,
     report: &mut LinkReport,
 ) -> Result<(), Error> {
+    // PyTorch writes the process and thread nodes even when its observer saw no op, as in a window
+    // that was never reached.
     if (0..host.nodes.len()).all(|node| host.is_root(node)) {
         return Err(Error::EmptyHost {
             nodes: host.nodes.len(),
         });
     }
     count(host, device, matching, report);
+    // The share of the smaller trace: a host trace of the whole job and ten steps of Kineto still
+    // fit.
     let smaller = report.host_ops.min(device.ops.len() as u64);
     let share = matching.count() as f64 / smaller.max(1) as f64;
     // ids that agree in name are proof: the windows then overlap by little
@@ -73,6 +77,7 @@ pub(crate) fn compare(
             )?;
         }
     }
+    // Steps alone tell two windows of one program from each other: all names agree there.
     if let Some(error) = other_steps(host, device) {
         refuse(error, options, report)?;
     }
@@ -160,6 +165,7 @@ fn host_rank(host: &HostTrace) -> Option<i64> {
     let all = &host.collectives;
     let own = |record: &Collective| {
         let kind = record.kind(&host.names);
+        // `Rank` of a send, a broadcast or a reduce can be that of the peer or of the root.
         let symmetric = matches!(
             kind,
             CollectiveKind::AllReduce
@@ -176,6 +182,7 @@ fn host_rank(host: &HostTrace) -> Option<i64> {
     let record = (0..all.len()).map(|row| all.row(row)).find(own)?;
     record
         .rank
+        // `Rank` is the place in the group; start and stride of the group make it a global rank.
         .checked_mul(record.rank_stride)?
         .checked_add(record.rank_start)
 }
@@ -188,6 +195,8 @@ fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &m
     let mut is_op = |node: usize| {
         let name = host.nodes.name[node];
         *known[name.index()].get_or_insert_with(|| {
+            // `## process_group:init ##` is a node that the observer makes itself; Kineto has no
+            // event for it.
             !host.is_root(node) && !host.names.get(name).contains("process_group:init")
         })
     };
@@ -201,6 +210,8 @@ fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &m
         }
         ops += 1;
     }
+    // The host trace usually covers more than the device trace: what lies before the first match
+    // and after the last is outside the window.
     let among = until - before.unwrap_or(until);
     report.host_ops = ops;
     report.unmatched = UnmatchedCounts {
@@ -257,6 +268,7 @@ pub(crate) fn differences(
                 host.collectives.row(of_host as usize),
                 device.collectives.row(of_device as usize),
             );
+            // 0 means that the trace does not say: that contradicts nothing.
             let differ = |a: u64, b: u64| a != 0 && b != 0 && a != b;
             if differ(a.in_elements, b.in_elements)
                 || differ(a.out_elements, b.out_elements)

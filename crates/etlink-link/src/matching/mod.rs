@@ -90,6 +90,8 @@ fn symbols(host: &HostTrace, device: &DeviceTrace) -> Vec<u32> {
             .names
             .find(name)
             .or_else(|| device.names.find(&sanitized(name)));
+        // Numbers above all device names match nothing, but repeat where the host name does: the
+        // alignment sees them as the same gap.
         found.map_or(known + id, |name| name.0)
     };
     // most strings are no names of nodes
@@ -106,6 +108,7 @@ fn symbols(host: &HostTrace, device: &DeviceTrace) -> Vec<u32> {
 fn sanitized(name: &str) -> String {
     if name
         .chars()
+        // A newline is only dropped; any other of these makes the whole name `unknown`.
         .any(|c| !c.is_ascii() || c.is_ascii_control() && c != '\n')
     {
         return "unknown".to_owned();
@@ -137,6 +140,7 @@ fn by_id(
         .collect();
     // in order already but for forks and threads, and so are the ops
     nodes.sort_by_key(|&node| ids[node as usize]);
+    // A merged device trace has the ids of several processes, which all count from 1.
     let own = own_process(host, device);
     let mut at = 0;
     for (op, id) in device
@@ -150,8 +154,11 @@ fn by_id(
         let Some(&node) = nodes.get(at).filter(|&&node| ids[node as usize] == *id) else {
             continue;
         };
+        // Ids of another process or run are numbers in the same range: without the name they would
+        // match anything.
         if symbols[host.nodes.name[node as usize].index()] != device.ops.name[op].0 {
             found.same_id_other_name += 1;
+        // A fork inherits the counter, so that parent and child give the same id to different ops.
         } else if found.host_op[node as usize] != OpIdx::NONE {
             anomalies.note(AnomalyKind::DuplicateRfId, || {
                 format!("record function id {}", id.0)
@@ -171,6 +178,7 @@ fn own_process(host: &HostTrace, device: &DeviceTrace) -> impl Fn(usize) -> bool
         .iter()
         .map(|thread| Some(thread.pid) == pid)
         .collect();
+    // Two runs of one program have different pids and are linked all the same, with a note.
     if !device.ops.thread.iter().any(|thread| own[thread.index()]) {
         own.fill(true);
     }
@@ -225,6 +233,8 @@ fn by_order(
     );
     let better = by_sequence(host, device, &nodes, &ops);
     let (agreeing, _) = numbers(host, device, &better);
+    // With numbers in the symbols a missing number is a missing match: a worse alignment must not
+    // win because nothing in it can contradict.
     if agreeing > 0 && better.count() * 2 > found.count() {
         return better;
     }
@@ -243,6 +253,7 @@ fn numbers(host: &HostTrace, device: &DeviceTrace, found: &Matching) -> (u64, u6
         .filter_map(|(op, node)| Some((op, node.get()?)))
     {
         match (host.nodes.seq_id[node.index()], device.ops.seq_id[op]) {
+            // Only what both traces number can agree or contradict.
             (0.., of_device) if of_device < 0 => {}
             (of_host @ 0.., of_device) if of_host == of_device => same += 1,
             (0.., _) => other += 1,
@@ -289,6 +300,7 @@ fn by_sequence(
             );
         }
     }
+    // Last, since the threads' own matches bound the window in which spare ranges are sought.
     across_threads(host, device, host_symbols, device_symbols, &mut found);
     found
 }

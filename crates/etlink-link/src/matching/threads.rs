@@ -50,6 +50,7 @@ fn pair_counts(
         device_free: vec![true; device.len()],
         pairs: vec![],
     };
+    // A trace can have thousands of short-lived threads, and their pairs grow with the square.
     if steps <= most_steps {
         pairing.take(all_candidates(host, device));
     } else {
@@ -111,6 +112,7 @@ fn candidate(
 /// have more in common.
 fn equal_threads(host: &[NameCounts], device: &[NameCounts]) -> Vec<Candidate> {
     let mut by_names: FxHashMap<&NameCounts, Vec<usize>> = FxHashMap::default();
+    // Backwards, so that `pop` gives the first thread first.
     for (at, names) in device.iter().enumerate().rev() {
         by_names.entry(names).or_default().push(at);
     }
@@ -146,6 +148,7 @@ fn rare_candidates(
                 rarest.push((threads.len(), *name));
             }
         }
+        // A name that few threads run says most about which thread it is.
         rarest.sort_unstable();
         rarest.truncate(RAREST);
         let mut tried: Vec<usize> = vec![];

@@ -106,6 +106,8 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
         at_ns: middle(ranks, 0),
         ..RankClock::default()
     };
+    // Dijkstra's algorithm over ranks: uncertainties only grow along a way, so the first clock that
+    // leaves the queue is the best.
     let mut open = BTreeSet::from([((false, 0i64), 0u32)]);
     let mut best: BTreeMap<u32, RankClock> = BTreeMap::from([(0, first)]);
     while let Some((_, at)) = open.pop_first() {
@@ -125,6 +127,8 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
         }
     }
     let clock = |(at, (summary, found)): (usize, (&RankSummary, Option<RankClock>))| {
+        // The first rank's clock is the reference: it has no offset, whatever else was found for
+        // it.
         let found = found.filter(|_| at > 0).map(RankClock::told);
         RankClock {
             rank: summary.rank,
@@ -178,6 +182,8 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<u32, Vec<(u32, RankC
         let Some(machine) = &summary.machine else {
             continue;
         };
+        // Ranks of one machine form a star around the first of them: all pairs would be quadratic
+        // in its GPUs.
         let reference = *known.entry(machine).or_insert(at);
         if reference != at {
             let at_ns = middle(ranks, at);
@@ -220,6 +226,8 @@ fn pairs(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<(u32, u32), Sides> {
         let mut members = matched
             .members
             .iter()
+            // A host call of Gloo or of an asynchronous collective returns before its transfer
+            // ends, and would give bounds that are wrong.
             .filter(|member| side(ranks, **member).1.on_device);
         let Some(first) = members.next() else {
             continue;

@@ -68,6 +68,7 @@ impl DeadlockCheck {
                     CollectiveKind::Send => CommRole::Sends,
                     // of a sender whose trace is not here nothing is known
                     CollectiveKind::Recv if matched.absent == 0 => CommRole::Receives,
+                    // It must not block: its send will never come.
                     CollectiveKind::Recv => CommRole::Sends,
                     _ => CommRole::Meets,
                 };
@@ -112,6 +113,8 @@ impl DeadlockCheck {
                 .iter()
                 .zip(&next)
                 .filter_map(|(queue, next)| queue.get(*next));
+            // The earliest collective in time: the order of most ranks is kept, and the result is
+            // the same at every run.
             let Some(stuck) = heads.map(|(matched, _)| *matched).min() else {
                 return out;
             };
@@ -135,6 +138,7 @@ impl DeadlockCheck {
             let state = &mut self.matches[matched as usize];
             let goes = state.out
                 || match role {
+                    // ASTRA-sim issues a send without waiting for its receive.
                     CommRole::Sends => {
                         state.sent = true;
                         ready.extend(&state.ranks);
@@ -142,6 +146,8 @@ impl DeadlockCheck {
                     }
                     CommRole::Receives => state.sent,
                     CommRole::Meets => {
+                        // A rank that is woken in vain comes to the same collective again and must
+                        // count once.
                         if came[at] != Some(matched) {
                             (came[at], state.here) = (Some(matched), state.here + 1);
                             if state.here == state.ranks.len() {

@@ -64,6 +64,8 @@ impl<'t> GroupResolver<'t> {
             group_size,
             ..
         } = record.record;
+        // From the surest to the least sure: the list, start and stride, a list that PyTorch cut at
+        // 30 ranks, the name in `pg_config`.
         parse_ranks(record.names.get(group_ranks))
             .or_else(|| strided(&record.record))
             .or_else(|| expanded(record.names.get(group_ranks), group_size))
@@ -98,6 +100,7 @@ impl<'t> GroupResolver<'t> {
         } else {
             record.record.src
         };
+        // Older traces have no `Src Rank` and `Dst Rank`: there `Rank` alone says who the peer is.
         if said >= 0 {
             return Some(said);
         }
@@ -119,6 +122,8 @@ fn parse_ranks(text: &str) -> Option<Vec<u64>> {
 fn strided(record: &Collective) -> Option<Vec<u64>> {
     let start = u64::try_from(record.rank_start).ok()?;
     let size = Some(record.group_size).filter(|size| (1..=MAX_RANKS).contains(size))?;
+    // PyTorch writes stride 0 for a group of one rank, and -1 or nothing where ranks are not evenly
+    // spaced.
     let stride = match u64::try_from(record.rank_stride).unwrap_or(0) {
         0 if size > 1 => return None,
         stride => stride,
@@ -153,6 +158,7 @@ fn expanded(text: &str, size: u64) -> Option<Vec<u64>> {
         None => size,
     };
     let all = from_to(first, stride, Some(size).filter(|size| *size <= MAX_RANKS)?)?;
+    // An uneven list (`[0, 1, 4, ...]`) must not be continued.
     (all.starts_with(&head) && all.ends_with(&tail)).then_some(all)
 }
 
@@ -163,6 +169,8 @@ fn named(trace: &LinkedTrace, name: &str) -> Option<Vec<u64>> {
     match group.size {
         _ if !group.ranks.is_empty() => Some(group.ranks.clone()),
         0 => None,
+        // An empty list stands for the default group, which has all ranks (`pg_config` and
+        // `process_group:init`).
         size => Some((0..size.min(MAX_RANKS)).collect()),
     }
 }

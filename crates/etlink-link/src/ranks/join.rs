@@ -174,6 +174,7 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
     let given: BTreeSet<i64> = ranks.iter().map(|summary| summary.rank).collect();
     for (channel, lists) in &channels {
         let group_ranks = join.group_ranks(*channel);
+        // Messages have no number in common: a group's `Seq` counts those of all pairs.
         let numbered = matches!(channel, CommChannel::Group(_)) && numbered(ranks, lists);
         for (number, members) in paired(ranks, lists, numbered) {
             join.matches.push(matched(
@@ -264,6 +265,8 @@ fn numbered(ranks: &[RankSummary], lists: &BTreeMap<u32, Vec<u32>>) -> bool {
     };
     let longest = all.iter().map(BTreeSet::len).max().unwrap_or(0);
     let shared = all.into_iter().reduce(|all, other| &all & &other);
+    // Recording windows differ by some collectives at both ends; ranks that count differently share
+    // few numbers.
     shared.is_some_and(|shared| 2 * shared.len() >= longest)
 }
 
@@ -286,6 +289,8 @@ fn paired(
                 .seq
                 .filter(|_| numbered)
                 .unwrap_or(place);
+            // Collectives of one `ncclGroupStart` and `ncclGroupEnd` share a number
+            // (`_coalescing_manager`).
             let again = seen.entry(number).or_default();
             found.entry((number, *again)).or_default().push(member);
             *again += 1;
@@ -338,6 +343,7 @@ fn differs(ranks: &[RankSummary], members: &[MatchMember]) -> Option<Mismatch> {
             .windows(2)
             .map(|pair| (side(ranks, pair[0]), side(ranks, pair[1])))
     };
+    // The two sides of a message must differ in kind, those of a collective must agree.
     if pairs().any(|((_, one), (_, other))| {
         (one.kind == other.kind) == one.is_message() || one.is_message() != other.is_message()
     }) {

@@ -74,6 +74,7 @@ pub fn select_run(ranks: &[RankSummary], all: bool) -> RunSelection {
     };
     selection.world_size = most(ranks.iter().filter_map(|summary| summary.world_size));
     if !all {
+        // Sizes first: a leftover of another size must not bridge two clusters of time.
         selection.by_world(ranks);
         selection.by_time(ranks);
     }
@@ -117,6 +118,8 @@ impl RunSelection {
         for at in order {
             let (start, end) = ranks[at].window_ns;
             match clusters.last_mut() {
+                // Ranks are recorded at the same time, but for their clocks and for profilers that
+                // start by hand.
                 Some((_, last, group_ranks)) if start.saturating_sub(*last) <= RUNS_APART.0 => {
                     *last = end.max(*last);
                     group_ranks.push(at);

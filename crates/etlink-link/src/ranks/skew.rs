@@ -83,6 +83,8 @@ fn skew(
     // an absent rank may have come later still
     let is_known = matched.absent == 0 && sides().all(|(_, communication)| communication.on_device);
     let transfer_ns =
+        // Clocks that are off can have the last come after the end: a transfer of no time has no
+        // bandwidth.
         Some(end.saturating_sub(last.at_ns)).filter(|transfer| *transfer > 0 && is_known);
     let last_part = matched
         .members

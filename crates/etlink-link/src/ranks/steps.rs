@@ -94,6 +94,7 @@ impl RankSteps {
 fn ordered(device: &DeviceTrace) -> (String, Way, Vec<Range>, bool) {
     let (name, way, mut ranges) = found(device);
     let id = |range: &Range| device.ops.rf_id[range.op.index()];
+    // Ids grow with the program, and displaced ranges keep theirs.
     let by_id = way == Way::Is && ranges.iter().all(|range| id(range).get().is_some());
     ranges.sort_by_key(|range| (by_id.then(|| id(range)), range.start, range.op));
     (name, way, ranges, by_id)
@@ -113,6 +114,8 @@ fn found(device: &DeviceTrace) -> (String, Way, Vec<Range>) {
             number,
         };
         let name = device.names.get(ops.name[op]);
+        // PyTorch wraps `step` of each optimizer in such a range (`Optimizer.profile_hook_step`),
+        // also without a schedule.
         if name.starts_with("Optimizer.step#") {
             let steps = optimizers.entry(name).or_default();
             steps.push(range(steps.len() as i64));
@@ -121,6 +124,7 @@ fn found(device: &DeviceTrace) -> (String, Way, Vec<Range>) {
         }
     }
     const PROFILER: &str = "ProfilerStep#";
+    // The profiler's own steps are what the user has asked for, whatever else is numbered.
     if let Some(ranges) = numbered.remove(PROFILER) {
         return (PROFILER.to_owned(), Way::Is, ranges);
     }
@@ -228,6 +232,7 @@ impl Cuts<'_> {
         let id = |op: OpIdx| ops.rf_id[op.index()];
         let own = op.and_then(|op| id(op).get()).filter(|_| self.by_id);
         let begun = match (self.way, own) {
+            // What follows the last optimizer step begins another step, which the window cuts.
             (Way::Ends, _) => self.ranges.partition_point(|range| range.end <= start) + 1,
             (Way::Is, Some(own)) => self.ranges.partition_point(|range| id(range.op) <= own),
             (Way::Is, None) => self.ranges.partition_point(|range| range.start <= start),

@@ -133,6 +133,7 @@ fn one(
         .filter(|rank| rank.caused_ns > 0)
         .collect();
     late.sort_by_key(|rank| (std::cmp::Reverse(rank.caused_ns), rank.rank));
+    // A run of thousands of ranks and steps would otherwise make a report of millions of lines.
     late.truncate(WORST);
     let (start_ns, longest_ns) = name
         .and_then(|name| lengths.get(name).copied())
@@ -250,9 +251,12 @@ pub fn collective_arrivals(
     let arrival = |member: &MatchMember| {
         let communication = side(ranks, *member).1;
         let extent = communication.extent;
+        // A sender, or the root of a broadcast, needs nothing of the others and can be done before
+        // they come.
         let gone_on = extent.is_transfer
             && !communication.needs_all()
             && aligned(clocks, member.rank, extent.end_ns) < last;
+        // A rank waits from when it stands still: between its call and that it can do other work.
         let since = aligned(clocks, member.rank, extent.start_ns.max(extent.arrival_ns));
         CollectiveArrival {
             at_ns: at_ns(member),
@@ -275,6 +279,7 @@ pub(super) fn last_of(arrivals: &[CollectiveArrival]) -> Option<(CollectiveArriv
     let [.., before, last] = arrivals else {
         return None;
     };
+    // Nobody can have waited longer for the last alone than for all.
     let alone = last.at_ns.saturating_sub(before.at_ns).min(waits().max()?);
     Some((*last, waits().fold(0, i64::saturating_add), alone))
 }

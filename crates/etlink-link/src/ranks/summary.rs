@@ -140,6 +140,7 @@ impl RankSummary {
             window_ns: window(trace),
             ..RankSummary::default()
         };
+        // Only runs on Gloo need them, and they cost a walk over all ops.
         let mut carriers = None;
         let collectives =
             (0..trace.nodes.len()).filter(|index| trace.nodes.kind[*index] == NodeKind::Collective);
@@ -250,6 +251,7 @@ fn group_of(known: &GroupResolver<'_>, found: &CollectiveRef<'_>) -> GroupIdenti
             ranks.dedup();
             GroupIdentity::Ranks(ranks)
         }
+        // The communicator before the name: PyTorch's names of groups differ between ranks.
         None if !text(found.record.comms_id).is_empty() => {
             GroupIdentity::Communicator(text(found.record.comms_id), found.record.group_size)
         }

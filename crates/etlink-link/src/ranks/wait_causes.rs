@@ -83,6 +83,8 @@ impl WaitCauses {
         let extent = effect.extent;
         let at_ns =
             own(clocks, to.rank, there.saturating_add(1), extent.start_ns).max(extent.start_ns);
+        // By its clock the rank had ended before the last came: an arrow backwards in time would be
+        // wrong.
         if at_ns >= extent.end_ns.max(extent.start_ns.saturating_add(1)) {
             self.gone_on += 1;
             return;

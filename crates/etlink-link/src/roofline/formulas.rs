@@ -65,6 +65,7 @@ pub fn work_from_shapes(
         .strip_prefix("aten::")
         .or_else(|| name.rsplit("::").next())
         .unwrap_or(name)
+        // `add_` works in place and does the work of `add`.
         .trim_end_matches('_');
     if inputs.is_empty() || has(NOTHING, plain) {
         return RooflineWork::default();
@@ -119,6 +120,7 @@ fn counted(
             outputs,
         );
     }
+    // The size of a convolution's output depends on stride and padding, which shapes do not have.
     if has(CONVOLUTIONS, name) {
         let (output, weight) = (outputs?.argument(0)?, inputs.argument(1)?);
         let (operations, _) = convolution(inputs.argument(0)?, weight, output)?;
@@ -134,6 +136,7 @@ fn counted(
             forward.strip_suffix("_forward").unwrap_or(forward),
         )
     {
+        // The backward op has the gradient of the output as its first argument.
         let first = u32::from(backward);
         let [query, key, value] = [
             inputs.argument(first)?,
@@ -200,6 +203,7 @@ fn convolution(
             .fold(1u64, |product, dim| product.saturating_mul(*dim))
     };
     let (inside, outside) = (size(input_space), size(output_space));
+    // A square weight fits both ways; then the larger output shows the transposed one.
     let transposed = first == channels && (first != out_channels || outside > inside);
     let places = if transposed { inside } else { outside };
     Some((
@@ -276,6 +280,8 @@ fn per_element(
     };
     let any = largest(inputs).max(outputs.map_or(0, largest));
     match () {
+        // The lists of a fused optimizer hold parameters, gradients and states: the first list is
+        // what is worked on.
         () if name.starts_with("_foreach") || name.starts_with("_fused") => {
             (inputs.first_elements(), RooflineFormula::Elementwise)
         }

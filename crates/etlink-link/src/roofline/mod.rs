@@ -99,6 +99,7 @@ pub fn host_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork>
         counted[parent] |= counted[op] || ops[op].formula.is_counted();
         any[parent] |= any[op] || ops[op].formula != RooflineFormula::None;
     }
+    // Every registered op has a namespace (`aten::mul`); ranges around ops have none.
     let is_op = |op: usize| trace.device_name(trace.device.ops.name[op]).contains("::");
     let elsewhere =
         |op: usize| counted[op] || any[op] && !ops[op].formula.is_counted() || !is_op(op);
@@ -134,6 +135,7 @@ pub fn row_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> 
         };
         let from = before[op];
         before[op] += at_least_one(rows.duration[row]);
+        // Differences of rounded sums, so that the shares add up to the op's work exactly.
         let share = |all: u64| part(all, before[op], total[op]) - part(all, from, total[op]);
         RooflineWork {
             operations: share(ops[op].operations),

@@ -76,6 +76,8 @@ impl TensorShapes {
             match byte {
                 b'[' => (depth, from, leaf) = (depth + 1, self.dims.len(), true),
                 b']' => {
+                    // `[]` at depth 2 is a scalar or an argument that is no tensor; its type
+                    // decides in `place`.
                     if leaf && depth > 1 {
                         self.place(argument, from);
                     }
@@ -140,6 +142,7 @@ impl TensorShapes {
 fn element_bytes(text: &str) -> u64 {
     match text.split_once("Tensor(") {
         Some((_, inner)) => inner.split(')').next().and_then(dtype_bytes).unwrap_or(0),
+        // Kineto writes `TensorList` without the types in it.
         None if text == "TensorList" => USUAL_ELEMENT_BYTES,
         None if text.starts_with(|c: char| c.is_ascii_lowercase()) => {
             dtype_bytes(text).unwrap_or(0)

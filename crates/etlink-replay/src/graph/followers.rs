@@ -15,6 +15,7 @@ impl Followers {
                 .flat_map(|node| graph.deps(node).map(move |dep| (node as u32, dep)))
                 .filter(|(_, dep)| kept(*dep))
         };
+        // Two passes over the edges (count, then place) take no list per node.
         let mut first = vec![0u32; graph.len() + 1];
         edges().for_each(|(_, dep)| first[dep.from as usize + 1] += 1);
         for node in 0..graph.len() {

@@ -5,6 +5,7 @@ use super::{Error, ReplayGraph};
 
 /// The order; empty where that of the numbers will do. O(nodes + edges).
 pub(crate) fn order(graph: &ReplayGraph) -> Result<Vec<u32>, Error> {
+    // A linked graph is numbered by time, so that its numbers are an order already.
     if (0..graph.len()).all(|node| graph.deps(node).all(|dep| (dep.from as usize) < node)) {
         return Ok(vec![]);
     }
@@ -44,6 +45,7 @@ pub(crate) fn jammed(graph: &ReplayGraph, gates: std::ops::Range<u32>) -> Vec<u3
         .collect();
     let (first, mut gates, mut jammed) = (gates.start, gates, vec![]);
     loop {
+        // The order of a stack will do: only who gets stuck matters, which no order changes.
         while let Some(node) = ready.pop() {
             for &follower in followers.of(node) {
                 waits[follower as usize] -= 1;
@@ -72,6 +74,7 @@ fn cycle(graph: &ReplayGraph, waits: &[u32]) -> Vec<u32> {
     };
     let mut way = vec![];
     let mut seen = vec![u32::MAX; graph.len()];
+    // What still waits has a dep that still waits, so the walk back must come to a node twice.
     let mut at = (0..graph.len() as u32).find(|node| waits[*node as usize] > 0);
     while let Some(node) = at {
         if seen[node as usize] != u32::MAX {

@@ -11,6 +11,7 @@ const BETWEEN: &str = "between ranks";
 /// All nodes: the ranks' own, arrivals, meetings.
 pub(super) fn build(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
     let mut builder = GraphBuilder::new(resources(ranks));
+    // Starts of some ranks alone would place the others at 0: then no rank has measured times.
     let measured = ranks.iter().all(|rank| rank.graph.measured);
     let mut arrivals = vec![];
     let mut first_resource = 0;
@@ -27,6 +28,7 @@ pub(super) fn build(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
         }
         first_resource += rank.graph.resources.len() as u32;
     }
+    // Arrivals come after all nodes of the ranks, which so keep their numbers but for an offset.
     for (node, deps) in arrivals {
         builder.push(node, deps);
     }
@@ -93,9 +95,12 @@ impl Source<'_> {
         let mut node = self.as_measured();
         let mut meetings = plan.meetings_of(number).peekable();
         let arrival = plan.arrivals.binary_search(&number).ok();
+        // Nearly all nodes take no part in a collective.
         if arrival.is_none() && meetings.peek().is_none() {
             return builder.push(node, own);
         }
+        // When the node could have started by its own deps: the wait for the meeting counts from
+        // then.
         let mut ready = node
             .start
             .filter(|_| !graph.edges_to(self.node).is_empty())
@@ -121,6 +126,8 @@ impl Source<'_> {
                 },
                 std::mem::replace(&mut own, vec![dep]),
             ));
+            // The arrival has taken over the deps and their latency, and ends when the node had
+            // started.
             (ready, node.latency) = (node.start, Some(DurationNs(0)));
         }
         let meetings: Vec<u32> = meetings.collect();
@@ -139,6 +146,8 @@ impl Source<'_> {
             // the end is late by as much
             let begins = start.max(met.min(start + node.duration));
             (node.start, node.duration) = (Some(begins), start + node.duration - begins);
+            // Of the two that the transfer waits for, the later one decides, and the latency is
+            // what comes after it.
             node.latency = Some(begins - ready.map_or(met, |ready| ready.max(met)));
         }
         let first = plan.meeting_nodes().start;

@@ -38,6 +38,8 @@ pub fn collective_nodes(summaries: &[RankSummary], join: &RunJoin) -> JoinedColl
         };
         let members: Option<Vec<MemberNodes>> = collective.members.iter().map(member).collect();
         match members {
+            // The order of the arms is the order of reasons: a collective is counted once, for the
+            // first that holds.
             _ if collective.members.len() < 2 && collective.missing.is_empty() => joined.alone += 1,
             _ if !collective.is_whole() => joined.unmatched += 1,
             None => joined.without_transfer += 1,

@@ -27,6 +27,8 @@ impl RankNames {
                     .map_or(Correlation::NONE, Correlation)
             })
             .collect();
+        // Linked traces number nodes by place: a list of them would be 8 bytes per node for
+        // nothing.
         let places = all().all(|node| labels.id(node) == u64::from(node));
         let id = if places {
             vec![]

@@ -48,6 +48,7 @@ struct Times<'r> {
 impl<'r> Times<'r> {
     fn new(ranks: &'r [RankGraph]) -> Times<'r> {
         let alone = |rank: &RankGraph| {
+            // Without measured times each rank's own run says when it would come.
             (!rank.graph.measured)
                 .then(|| run_graph(&rank.graph, &NoLabels, &ReplaySettings::default()))
         };
@@ -82,9 +83,12 @@ impl<'r> Times<'r> {
 
     /// Whether a part waits for the last: it was done after that had come, as far as clocks tell.
     fn waits(&self, member: &MemberNodes, (time, uncertainty): (TimeNs, i64)) -> bool {
+        // Each rank ran by itself, so nothing says that a sender has waited: only what must wait
+        // does.
         if !self.measured {
             return member.needs_all;
         }
+        // Both clocks can be off, that of the rank that came last and that of the one that waits.
         let tolerance = CLOCK_TOLERANCE
             .0
             .saturating_add(uncertainty)
@@ -185,6 +189,8 @@ impl Plan {
                     .map(|(time, uncertainty)| (time, uncertainty, at))
             })
             .collect();
+        // By time: `jammed` then takes out the earliest that is stuck, as a reader of the trace
+        // would.
         meetings.sort_unstable_by_key(|(time, _, at)| (*time, *at));
         (self.meetings, self.waits, self.transfers) = (vec![], vec![], vec![]);
         for ((time, uncertainty, collective), meeting) in meetings.into_iter().zip(0u32..) {
@@ -206,6 +212,7 @@ impl Plan {
                 arrivals,
             });
         }
+        // Two collectives can end with one node (a wait for both), which must be there once.
         sort(&mut self.transfers);
         sort(&mut self.waits);
     }

@@ -80,6 +80,7 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
                 }
             }
         }
+        // All that ends or becomes ready at this instant must be known before a resource chooses.
         if machine.events.peek().is_none_or(|next| next.0.0 > now) {
             machine.start_touched(now);
         }
@@ -96,12 +97,16 @@ impl Machine<'_> {
 
     fn queue(&mut self, node: u32, now: TimeNs) {
         let graph = self.rules.graph;
+        // A delay is time that passes for one node: it must not keep others from the thread or
+        // stream.
         if graph.kind[node as usize].is_delay() {
             return self.start(node, now);
         }
         let resource = graph.resource[node as usize];
         self.resources[resource as usize]
             .waiting
+            // The measured start is the order in which the program had them; the number breaks
+            // ties.
             .push(Reverse((graph.start[node as usize], node)));
         self.touched.push(resource);
     }
@@ -131,6 +136,7 @@ impl Machine<'_> {
             let Some(Reverse((_, node))) = resource.waiting.pop() else {
                 continue;
             };
+            // It could have started before: what ran last has held it up.
             if now > self.ready[node as usize] {
                 self.run.held[node as usize] = resource.last.unwrap_or(NONE);
             }

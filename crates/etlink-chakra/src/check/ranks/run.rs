@@ -36,6 +36,7 @@ pub(super) fn run(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findin
         let matched = table.of[at as usize][entry as usize] as usize;
         let arrived = &mut here[matched];
         arrived.push((at, node));
+        // A send is done when it is issued; only the receive waits.
         if matches!(communication.what, RankComm::Send(_)) {
             finish(ranks, &mut state, at, node, &mut ready);
         }
@@ -101,6 +102,8 @@ fn report(
     let sides: Vec<&Vec<(u32, u32)>> = table.matches.values().collect();
     for (at, (rank, progress)) in ranks.iter().zip(state).enumerate() {
         let left = rank.waits.len() - progress.ran;
+        // The first communication that a rank waits in is the cause; all later nodes are stuck
+        // behind it.
         let stuck = progress
             .waiting
             .iter()

@@ -1,9 +1,9 @@
 //! Communications alone, and one chain of computation beside them.
 //!
 //! ```text
-//! stream 7     gemm | gemm |           gemm |      |          compute ======|======           =========
-//! stream 20         all_reduce |            all_reduce     ->        all_reduce ==           all_reduce =
-//!                           exposed     exposed
+//! stream 7    gemm | gemm |          gemm |     |       compute =====|=====          ========
+//! stream 20        all_reduce |           all_reduce  ->      all_reduce ==         all_reduce =
+//!                          exposed    exposed
 //! ```
 //! Simulators run one compute node of a rank at a time, so there is one chain for all groups: a
 //! chain for each would take the time that passes in several of them several times. A communication
@@ -104,6 +104,7 @@ fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedComm> {
     let mut holds_up = vec![false; nodes.len()];
     for node in 0..nodes.len() {
         let deps = trace.edges.deps(node).iter().map(|edge| edge.from as usize);
+        // Only the last that a node waits for holds it up; of equal ends the later node.
         if let Some(last) = deps.max_by_key(|from| (end(*from), *from)) {
             holds_up[last] = true;
         }
@@ -117,6 +118,7 @@ fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedComm> {
             origin,
             exposed: None,
         };
+        // What ran last before its end: the communication is exposed from when that stopped.
         let before = &busy[..busy.partition_point(|(start, _)| *start < comm.end())];
         let idle = before.last().map_or(node.start, |(_, end)| *end);
         if holds_up[origin as usize] && idle < comm.end() {
@@ -168,6 +170,7 @@ fn pieces(trace: &LinkedTrace, comms: &[ExposedComm]) -> Vec<Span> {
     let mut cuts: BTreeMap<TimeNs, i32> = BTreeMap::from([(first, 0), (last, 0)]);
     comms
         .iter()
+        // A cut without a change of depth: the communication hangs on the piece that ends here.
         .for_each(|comm| *cuts.entry(comm.node.start).or_default() += 0);
     for (start, end) in exposed {
         *cuts.entry(start).or_default() += 1;
@@ -218,6 +221,7 @@ fn edges(
                 .filter(|_| !serialize_comms)
                 .map(|before| inferred_edge(EdgeKind::StreamOrder, before, number)),
         );
+        // The first piece behind its end is what it held up.
         let after = pieces.partition_point(|(start, _)| *start < comm.end());
         if let Some(&piece) = piece_number.get(after).filter(|_| comm.exposed.is_some()) {
             edges.push(inferred_edge(EdgeKind::HostWait, number, piece));

@@ -48,6 +48,7 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
         let at = number[at] as usize;
         number[node] = at as u32;
         kept.duration[at] += duration;
+        // The time between the two is part of the chain's length.
         kept.duration[at] += nodes.latency(&edges, node);
         take.into_iter().for_each(|take| takes[at] += take);
     }
@@ -56,6 +57,7 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
         from: number[edge.from as usize],
         ..edge
     });
+    // Edges within a chain have become loops.
     let made = renumbered.filter(|edge| edge.to != edge.from).collect();
     part.communications = part
         .communications
@@ -71,6 +73,7 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
 fn written_with(edges: &Edges, stays: &[bool]) -> Vec<u32> {
     let before: Vec<Option<u32>> = (0..stays.len()).map(|node| before(edges, node)).collect();
     let mut branches = vec![false; stays.len()];
+    // A node that something off its chain waits for must end by itself.
     for edge in edges
         .iter()
         .filter(|edge| stays[edge.to as usize] || before[edge.to as usize] != Some(edge.from))

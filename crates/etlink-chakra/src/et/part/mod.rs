@@ -57,6 +57,8 @@ impl<'t> PartGraph<'t> {
                 None => {}
             }
         }
+        // ASTRA-sim runs one host node at a time (`HardwareResource.cc`): only files that it is to
+        // run, with latencies folded in, need times that add up.
         if options.serialize_comms
             && options.latency == LatencyMode::Fold
             && options.part != TracePart::Communication
@@ -78,6 +80,7 @@ impl<'t> PartGraph<'t> {
     /// The number that a node has in the trace.
     pub(crate) fn origin(&self, node: usize) -> Option<usize> {
         match self.origin.get(node) {
+            // The whole graph has no list: its nodes are the trace's.
             _ if self.origin.is_empty() => Some(node),
             Some(&origin) if origin != u32::MAX => Some(origin as usize),
             _ => None,

@@ -51,6 +51,7 @@ pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wai
         takes[node as usize] += trace.latency(node as usize);
     }
     let mut waits = vec![];
+    // Host and devices run side by side in the simulator too: each has its own time to give.
     for on_device in [false, true] {
         let mut all = running(trace, on_device, &whole.communications);
         attribute_time(&all, &mut takes);
@@ -69,6 +70,7 @@ pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wai
                 inferred: true,
             });
         }
+        // Gaps that now begin later leave their time to others, so that all is given out again.
         if !found.is_empty() {
             all.iter()
                 .for_each(|running| takes[running.node as usize] = DurationNs(0));
@@ -181,6 +183,7 @@ fn anchors(trace: &LinkedTrace, all: &[RunningNode], takes: &[DurationNs]) -> Ve
     let mut followed = vec![u32::MAX; nodes.len()];
     for edge in trace.edges.iter() {
         let first = &mut followed[edge.from as usize];
+        // Nodes are numbered by time: what waits for the gap first has the lowest number.
         *first = edge.to.min(*first);
     }
     let mut works: Vec<&RunningNode> = all

@@ -83,6 +83,7 @@ pub(crate) fn rows_of_graph_launches(
     device: &DeviceTrace,
     row_call: &[CallIdx],
 ) -> Vec<(CallIdx, u32)> {
+    // A trace has few call names and many rows, so each name is looked at once.
     let mut launches = vec![None; device.names.count()];
     let mut is_graph = |call: CallIdx| {
         let name = device.calls.name[call.index()];

@@ -20,6 +20,8 @@ impl<'t> Tokens<'t> {
     pub(super) fn new(device: &'t DeviceTrace, capture: &DeviceTrace) -> Self {
         let mut of_name = vec![NONE; device.names.count()];
         for (&name, kind) in device.rows.name.iter().zip(&device.rows.kind) {
+            // Copies and memsets have tokens of their own, since their names differ between capture
+            // and replay.
             if *kind == RowKind::Kernel && of_name[name.index()] == NONE {
                 let text = device.names.get(name);
                 of_name[name.index()] = token(text, capture.names.find(text));
@@ -31,6 +33,8 @@ impl<'t> Tokens<'t> {
     /// Rows of one launch. Where the graph says their order, streams do not count.
     pub(super) fn steps(&self, launch: &[(CallIdx, u32)]) -> Vec<Step> {
         let rows = &self.device.rows;
+        // Node ids are numbered over the whole graph. Without them only time orders rows, and that
+        // is an order within one stream alone.
         let by_node = launch
             .iter()
             .all(|&(_, row)| rows.graph_node[row as usize] != 0);
@@ -64,6 +68,8 @@ pub(super) fn distinct(recorded: &Recorded) -> Graphs<'_> {
     for range in &recorded.captures {
         let (tokens, ops) = (&recorded.tokens[range.clone()], &recorded.op[range.clone()]);
         let number = *graphs.by_tokens.entry(tokens).or_insert(graphs.all.len());
+        // vLLM captures a graph per batch size: the kernels can be the same while the shapes
+        // differ.
         match graphs.all.get_mut(number) {
             None => graphs.all.push((tokens, ops.to_vec())),
             Some((_, agreed)) => agreed
@@ -85,6 +91,8 @@ pub(super) struct Found {
 
 impl Graphs<'_> {
     pub(super) fn find(&self, steps: &[Step]) -> Found {
+        // On one stream the order of rows is the graph's order, so equal names are proof. On
+        // several, the streams interleave as they happen to run.
         if place::single_lane(steps) {
             let tokens: Vec<u32> = steps.iter().map(|step| step.token).collect();
             if let Some(&graph) = self.by_tokens.get(&tokens[..]) {
@@ -124,6 +132,7 @@ impl Found {
                 Place::Several => DIFFERENT,
                 Place::At(place) => graphs.all[*graph].1[place as usize],
             };
+            // Captures that fit equally well must agree on the op: a wrong op is worse than none.
             found = Some(if found.is_none_or(|other| other == op) {
                 op
             } else {

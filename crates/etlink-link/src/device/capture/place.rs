@@ -78,6 +78,7 @@ pub(super) fn place(steps: &[Step], capture: &[u32]) -> Option<Vec<Place>> {
     // stable: in order within a lane
     rows.sort_by_key(|&(lane, _)| lane);
     launches.sort_by_key(|&(lane, _)| lane);
+    // Both lists are in order of lanes, so one walk over `launches` serves all lanes.
     let mut rest = &launches[..];
     for rows in rows.chunk_by(|a, b| a.0 == b.0) {
         let lane = rows.first()?.0;
@@ -98,6 +99,7 @@ fn owners(steps: &[Step]) -> Vec<(u32, u32)> {
     let mut owners: Vec<(u32, u32)> = steps.iter().map(|step| (step.token, step.lane)).collect();
     owners.sort_unstable();
     owners.dedup();
+    // A name that two lanes run says nothing about which of them a captured launch belongs to.
     owners.dedup_by(|next, kept| {
         let same = next.0 == kept.0;
         if same {
@@ -126,6 +128,8 @@ fn lay(
     places: &mut [Place],
 ) -> Option<()> {
     let fits = |row: u32, at: u32| steps[row as usize].token == capture[at as usize];
+    // The greedy walk from the front finds the earliest place of each row, the one from the back
+    // the latest. A row has one place where both agree.
     let mut free = launches.iter();
     for &(_, row) in rows {
         let &(_, at) = free.find(|&&(_, at)| fits(row, at))?;

@@ -58,6 +58,8 @@ impl Recorded {
     /// Finds the captures of a trace. Names of ops go into `names`. O(n log n).
     pub(super) fn new(device: &DeviceTrace, names: &mut Names) -> Result<Recorded, Error> {
         let nesting = nest::nest(device);
+        // A call that a device row answers was executed: it went to a stream that is not being
+        // captured.
         let (launches, _) =
             launch::launches(device, &nesting, &vec![HostIdx::NONE; device.ops.len()]);
         let mut executed = vec![false; device.calls.len()];
@@ -85,6 +87,7 @@ impl Recorded {
             let first = recorded.tokens.len();
             recorded.report.captures += 1;
             recorded.report.launches += capture.len() as u64;
+            // One launch without a name leaves a gap that every later row could slip into.
             if capture.iter().any(|launch| launch.2 == UNNAMED) {
                 recorded.report.unnamed += 1;
                 continue;
@@ -189,6 +192,8 @@ impl<'d> Sweep<'d> {
     /// has open.
     fn capture_of(&self, thread: ThreadIdx) -> Option<u32> {
         let pid = |thread: ThreadIdx| -> TrackLabel { self.device.threads[thread.index()].pid };
+        // Autograd's threads launch to the stream that the main thread captures, so that their
+        // launches enter its capture.
         let own = self.open.iter().find(|open| open.thread == thread);
         let mut near = self
             .open
@@ -200,6 +205,7 @@ impl<'d> Sweep<'d> {
 
     fn meaning(&mut self, call: usize) -> Meaning {
         let (names, calls) = (&self.device.names, &self.device.calls);
+        // ROCm names the kernel at the launch call (roctracer's `kernel` argument). CUPTI does not.
         if calls.kernel[call] != NameId::EMPTY {
             return Meaning::Launch(token(
                 names.get(calls.kernel[call]),
@@ -254,6 +260,7 @@ fn no_capture(device: &DeviceTrace, report: &CaptureReport, sweep: &Sweep<'_>) -
             device.calls.start[call].0
         ))
     };
+    // The order matters: launches without names are the cause on CUDA, whatever else is cut.
     if report.unnamed > 0 {
         let first = sweep
             .found

@@ -108,6 +108,7 @@ struct Line {
 
 /// The line through the ends early and late.
 fn line(points: &[Point]) -> Option<Line> {
+    // Thirds and not halves: the middle third says little about the slope.
     let third = points.len() / 3;
     let (early, late) = (points.get(..third)?, points.get(points.len() - third..)?);
     let time = median(late, |point| point.end)?
@@ -129,6 +130,7 @@ fn line(points: &[Point]) -> Option<Line> {
         let (early, late) = (median(early, rest)?, median(late, rest)?);
         ppb = (ppb + per_second(late.0.saturating_sub(early.0)))
             .clamp(-2 * MAX_DRIFT_PPB, 2 * MAX_DRIFT_PPB);
+        // One more, as the division rounds down.
         within = per_second(early.1.saturating_add(late.1)).saturating_add(1);
     }
     Some(Line { ppb, within })
@@ -162,11 +164,13 @@ fn sure(points: &[Point], guess: i64) -> Option<(i64, i64)> {
         i128::from(lower) - i128::from(upper)
     };
     let guess = guess.clamp(-MAX_DRIFT_PPB, MAX_DRIFT_PPB);
+    // The line's drift fits nearly always, which saves the search.
     let fits = if missed(guess) <= 0 {
         guess
     } else {
         least(missed, -MAX_DRIFT_PPB, MAX_DRIFT_PPB)
     };
+    // No drift that a clock can have makes the bounds meet: some row is not what it seems.
     if missed(fits) > 0 {
         return None;
     }

@@ -28,6 +28,8 @@ pub(super) fn fit<'c>(
         .map(|point| point.ends.saturating_sub(moved(ppb, point.end)))
         .collect();
     let middle = ends.len() / 2;
+    // A collective ends at nearly the same instant on all ranks, but a rank that is descheduled
+    // sees it late: a median does not mind.
     let median = *ends.select_nth_unstable(middle).1;
     let contradicted = lower > upper;
     let offset_ns = if contradicted {

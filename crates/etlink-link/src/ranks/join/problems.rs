@@ -159,6 +159,7 @@ impl Problems {
                         dtype => dtype.to_owned(),
                     },
                 ),
+                // `all_to_all_single` with split sizes has different sizes by nature.
                 Some(Mismatch::Size) if matched.kind == CollectiveKind::AllToAll => return,
                 Some(Mismatch::Size) => {
                     (
@@ -176,6 +177,7 @@ impl Problems {
             .iter()
             .map(|member| side(ranks, *member))
             .find(|(summary, communication)| said(summary, communication) != first_said);
+        // Two sends that face each other say the same word: the first rank is then named twice.
         let (other, that) = other.unwrap_or((summary, communication));
         let what = || {
             format!(

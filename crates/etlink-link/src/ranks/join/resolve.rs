@@ -14,6 +14,7 @@ pub(super) struct Numbers {
 
 /// Numbers the sorted rank tuples from 1.
 pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
+    // NCCL's communicator id is the same on all ranks of a group: those that use it are its ranks.
     let users = users(ranks);
     let given: BTreeSet<u64> = ranks
         .iter()
@@ -83,6 +84,7 @@ fn resolve(
         ),
         GroupIdentity::Communicator(id, size) => {
             let users = users.get(id.as_str())?;
+            // With fewer traces than the group has ranks, the users are not the whole group.
             [0, users.len() as u64]
                 .contains(size)
                 .then(|| users.iter().copied().collect())

@@ -75,6 +75,7 @@ impl Carriers {
             return of_node(trace, *slice);
         }
         let arrives = of_node(trace, node);
+        // The wait must lie behind the call: a number that comes back would name an earlier one.
         let wait = collective_key(&trace.device, op.index())
             .and_then(|key| self.slices.get(self.waits.get(&key)?));
         if let Some((_, slice)) = wait.filter(|(_, slice)| *slice > node) {
@@ -105,6 +106,7 @@ impl Carriers {
         }
         let (op, index) = (trace.nodes.get(node as usize), node as usize);
         let nodes = (index + 1..trace.nodes.len()).map(|at| (at, trace.nodes.get(at)));
+        // What begins after the op has returned is not its own.
         let mut nodes = nodes.take_while(|(_, node)| node.start <= op.start + op.duration);
         nodes
             .find(|(_, node)| node.resource == op.resource && runs_it(trace, node))
