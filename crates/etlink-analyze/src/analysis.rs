@@ -18,7 +18,7 @@ use crate::steps::{self, StepTime};
 use etlink_link::LinkedTrace;
 use serde::Serialize;
 
-/// What to find out besides what is always told.
+/// What to report besides the tables that are always made.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Kernel sequences of the ops whose names contain this.
@@ -29,7 +29,8 @@ pub struct Options {
 
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty,)*) => {
-        /// What one rank's trace says. Each field is a table of flat records; an empty one says that the trace has nothing of the kind.
+        /// What one rank's trace says. Each field is a table of flat records; an empty one says
+        /// that the trace has nothing of the kind.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct RankAnalysis {
             /// Global rank, if the traces or the caller say it.
@@ -83,7 +84,8 @@ tables! {
 /// What the traces of all ranks say together: sums of what each says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunTotals {
-    /// Device time by class, summed over all devices of all ranks: one record, none without devices.
+    /// Device time by class, summed over all devices of all ranks: one record, none without
+    /// devices.
     pub breakdown: Vec<DeviceTime>,
     /// Device rows of all ranks by class and name.
     pub kernels: Vec<KernelTotals>,
@@ -106,6 +108,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     let rows = ClassifiedRows::new(trace, rules);
     let (idle, stream_idle) = idle::idle_causes(&rows);
     let (memory, points) = memory::memory_use(&trace.device, options.memory_timeline);
+    // Computed first: the rates below divide by the windows of its devices.
     let breakdown = breakdown::device_times(&rows);
     RankAnalysis {
         rank: trace.report.rank,

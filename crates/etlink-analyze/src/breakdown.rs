@@ -1,7 +1,8 @@
 //! Where device time goes.
 //!
-//! The *window* of a device is from its first row's start to its last row's end. Each instant of it belongs to the
-//! first that holds: computation runs, communication runs, a copy or memset runs, a row that stands for no work (such as a wait), nothing:
+//! The *window* of a device is from its first row's start to its last row's end. Each instant of it
+//! belongs to the first that holds: computation runs, communication runs, a copy or memset runs, a
+//! row that stands for no work (such as a wait), nothing:
 //!
 //! ```text
 //! window = computation + exposed communication + exposed memory + exposed other + idle        exactly, ns
@@ -9,8 +10,8 @@
 //! overlap = time in which both computation and communication run;  overlap share = overlap / communication
 //! communication = exposed communication + overlap
 //! ```
-//! Rows of one class that overlap count once. Rows of all streams of a device count together, those of other
-//! devices do not: a sum over devices or ranks is a sum of device time, not of wall time.
+//! Rows of one class that overlap count once. Rows of all streams of a device count together, those
+//! of other devices do not: a sum over devices or ranks is a sum of device time, not of wall time.
 
 use crate::intervals::{Intervals, by_mask};
 use crate::rows::ClassifiedRows;
@@ -107,6 +108,7 @@ impl DeviceTime {
     /// `sets`: when rows of each class run, in the order of [`RowClass::ALL`].
     fn from_sets((start, end): (i64, i64), sets: &[Intervals; 4]) -> DeviceTime {
         // bit 0 of a mask is computation, 1 communication, 2 memory, 3 other
+        // One sweep gives the time of each combination of classes; all figures are sums of these.
         let times: [i64; 16] = by_mask(sets);
         let busy = sum_masks(&times, |mask| mask != 0);
         let overlap_ns = sum_masks(&times, |mask| mask & 0b11 == 0b11);

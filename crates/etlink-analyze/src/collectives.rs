@@ -1,18 +1,22 @@
 //! Collectives and messages of one rank, by type and group: volume and bandwidth.
 //!
-//! Sizes and bus factors are those of nccl-tests, as in [`etlink_link::ranks::CollectiveSkew`]: `bytes` is the larger of input and output.
+//! Sizes and bus factors are those of nccl-tests, as in [`etlink_link::ranks::CollectiveSkew`]:
+//! `bytes` is the larger of input and output.
 //!
 //! ```text
 //! algorithm bandwidth = bytes / duration       bus bandwidth = algorithm bandwidth · factor      bytes per ns = GB/s
 //! ```
-//! `latency` and `ns_per_byte` are those of Hockney's model, duration = latency + bytes · ns_per_byte, by least squares over the communications with
-//! a size; none where all have the same, nor where one of the two is negative: what waits for other ranks does not follow the model.
+//! `latency` and `ns_per_byte` are those of Hockney's model, duration = latency + bytes ·
+//! ns_per_byte, by least squares over the communications with a size; none where all have the same,
+//! nor where one of the two is negative: what waits for other ranks does not follow the model.
 //!
-//! The duration is that of this rank's own kernel, which begins when the rank arrives and so holds its wait for the others:
-//! of a run of several ranks the stragglers' table (and `etlink ranks`) tells transfer and wait apart. Host ops (gloo) return at once: theirs is
-//! that of what carries them out ([`Runs`](etlink_link::ranks::CommExtent)), and where no transfer is recorded there is no bandwidth. Kernels of
-//! communication that say neither size nor group are counted with what their name says, and where host ops have no records at all
-//! (DDP's reducer) their ranges `gloo:…`, with the size of their input.
+//! The duration is that of this rank's own kernel, which begins when the rank arrives and so holds
+//! its wait for the others: of a run of several ranks the stragglers' table (and `etlink ranks`)
+//! separates transfer and wait. Host ops (gloo) return at once: theirs is that of what carries them
+//! out ([`CommExtent`](etlink_link::ranks::CommExtent)), and where no transfer is recorded there is
+//! no bandwidth. Kernels of communication that say neither size nor group are counted with what
+//! their name says, and where host ops have no records at all (DDP's reducer) their ranges
+//! `gloo:…`, with the size of their input.
 
 mod gloo;
 
@@ -30,7 +34,8 @@ use serde::Serialize;
 pub struct CollectiveTotals {
     /// `all_reduce`, `send`, …; `other` where only a kernel is known.
     pub kind: String,
-    /// Its ranks, or what is known of the group, such as how many ranks it has; empty where nothing is.
+    /// Its ranks, or what is known of the group, such as how many ranks it has; empty where nothing
+    /// is.
     pub group: String,
     /// Number of ranks, 0 = not said.
     pub group_size: u64,
@@ -100,6 +105,7 @@ impl HockneyFit {
 
     /// Value at 0 and slope.
     fn fit_line(&self) -> Option<(f64, f64)> {
+        // The sums are whole numbers, so the line does not depend on the order of ranks.
         let spread = self
             .n
             .checked_mul(self.xx)?
@@ -147,6 +153,7 @@ pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTota
     let mut known = vec![false; rows.len()];
     for one in &facts.communications {
         let node = rows.trace.nodes.get(one.node as usize);
+        // Such a kernel has a record; the loop at the end is for those without one.
         if let Some(row) = rows.trace.row_of(&node) {
             known[row.index()] = true;
         }
@@ -156,6 +163,7 @@ pub(crate) fn collective_totals(rows: &ClassifiedRows<'_>) -> Vec<CollectiveTota
             rows.trace.collective(&node),
         ));
     }
+    // With host records the ranges of Gloo would count the same communication twice.
     if facts.communications.iter().all(|one| one.on_device) {
         all.extend(gloo::gloo_ranges(rows.trace));
     }
@@ -186,6 +194,7 @@ fn communication_totals(
         record.map_or(0, |record| record.record.group_size),
     );
     let duration = one.extent.end_ns.saturating_sub(one.extent.start_ns);
+    // A host op returns before its transfer: its duration says nothing about bandwidth.
     let sized = if one.extent.is_transfer && duration > 0 {
         one.bytes
     } else {

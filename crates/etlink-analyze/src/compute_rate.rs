@@ -1,13 +1,15 @@
-//! What devices compute: floating point operations of the kernels whose ops are multiplications of matrices, convolutions or attention.
+//! What devices compute: floating point operations of the kernels whose ops are multiplications of
+//! matrices, convolutions or attention.
 //!
-//! Operations follow from the shapes in the traces by the formulas of `torch.utils.flop_counter` ([`etlink_link::roofline`]); an op's are
-//! shared by its kernels.
+//! Operations follow from the shapes in the traces by the formulas of `torch.utils.flop_counter`
+//! ([`etlink_link::roofline`]); an op's are shared by its kernels.
 //!
 //! ```text
 //! tflops = operations / window          busy_tflops = operations / sum of these kernels' durations        operations per ns / 1000
 //! ```
-//! What is recomputed counts each time that it runs. Kernels without an op (graph launches) or whose op has no shapes (`record_shapes` was
-//! off; forward convolutions without a host trace) do not count: then both figures are too low, the first more so.
+//! What is recomputed counts each time that it runs. Kernels without an op (graph launches) or
+//! whose op has no shapes (`record_shapes` was off; forward convolutions without a host trace) do
+//! not count: then both figures are too low, the first more so.
 
 use crate::breakdown::DeviceTime;
 use crate::rows::ClassifiedRows;
@@ -58,6 +60,8 @@ fn device_compute_rate(
     for row in which
         .iter()
         .copied()
+        // `flop_counter` counts products, convolutions and attention; of other ops only bytes are
+        // known.
         .filter(|row| work[*row].formula.is_counted())
     {
         found.rows += 1;

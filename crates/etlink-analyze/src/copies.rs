@@ -3,8 +3,9 @@
 //! ```text
 //! bandwidth = bytes / time in which at least one of the kind with a size runs      bytes per ns = GB/s (10⁹ bytes)
 //! ```
-//! That is the mean over time of the sum of the running copies' bandwidths. The size of a row is its own or that which its launch call was given.
-//! Rows of which neither is known are counted and have times, but nothing of bytes.
+//! That is the mean over time of the sum of the running copies' bandwidths. The size of a row is
+//! its own or that which its launch call was given. Rows of which neither is known are counted and
+//! have times, but nothing of bytes.
 
 use crate::intervals::Intervals;
 use crate::rows::ClassifiedRows;
@@ -78,12 +79,14 @@ pub(crate) fn copy_totals(rows: &ClassifiedRows<'_>) -> Vec<CopyTotals> {
             )
         };
         let (copies, [busy, sized_busy]) = all
+            // Copies of two devices run at once: their busy times add up instead of merging.
             .entry((device.name[row], rows.device(row)))
             .or_insert_with(empty);
         copies.rows += 1;
         let (bytes, (start, end)) = (device.bytes[row], rows.span(row));
         let lasted = end.saturating_sub(start);
         copies.sum_ns = copies.sum_ns.saturating_add(lasted);
+        // Rows come by start, which `Intervals::push` relies on.
         busy.push(start, end);
         if bytes == 0 {
             copies.rows_without_size += 1;

@@ -1,9 +1,11 @@
 //! What changed between two runs: ops and kernels added, removed, slower or faster.
 //!
-//! Rows of the [profiler's tables](crate::top) of all ranks of each run are summed up and divided by the run's units: its
-//! [steps](crate::steps), over all ranks, where every rank of both runs has some, else its ranks. Rows are paired by name, side and, where they
-//! were grouped by these, shapes or stack; annotations that are steps are one row, their numbers `*`. The time of a row is its own: on the host without that of children, of a device row its
-//! duration; so that each change is counted once, where it is. `cost_ns` is the time in the second run less that in the first.
+//! Rows of the [profiler's tables](crate::top) of all ranks of each run are summed up and divided
+//! by the run's units: its [steps](crate::steps), over all ranks, where every rank of both runs has
+//! some, else its ranks. Rows are paired by name, side and, where they were grouped by these,
+//! shapes or stack; annotations that are steps are one row, their numbers `*`. The time of a row is
+//! its own: on the host without that of children, of a device row its duration; so that each change
+//! is counted once, where it is. `cost_ns` is the time in the second run less that in the first.
 
 use crate::top::{KeyAverage, KeyAverages};
 use indexmap::IndexMap;
@@ -91,6 +93,8 @@ struct ChangeKey<'t> {
 pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
     let sides = [first, second];
     let steps = sides.map(|tops| tops.iter().map(|top| top.steps).sum::<u64>());
+    // Steps count only where all ranks have some: else
+    // the two runs would be divided by different units.
     let per_step = sides
         .iter()
         .all(|tops| tops.iter().all(|top| top.steps > 0));
@@ -110,6 +114,8 @@ pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
         {
             let both = rows.entry(change_key(top, row)).or_default();
             both[side].0 += row.count;
+            // Own times add up to the whole, so a change
+            // shows in one row and not in all rows around it.
             both[side].1 = both[side].1.saturating_add(own_time(row));
         }
     }
@@ -158,6 +164,8 @@ fn comparable_name<'t>(top: &KeyAverages, row: &'t KeyAverage) -> Cow<'t, str> {
     let mut name = String::with_capacity(row.name.len());
     for c in row.name.chars() {
         match c {
+            // A number of any length is one star:
+            // `ProfilerStep#9` and `ProfilerStep#10` are one row.
             '0'..='9' if name.ends_with('*') => {}
             '0'..='9' => name.push('*'),
             c => name.push(c),
@@ -189,6 +197,7 @@ fn row_change(key: &ChangeKey<'_>, both: Both, units: [u64; 2]) -> RowChange {
     let times_ns = [0, 1].map(|side| time_per_unit(both[side].1, units[side]));
     let cost_ns = times_ns[1].saturating_sub(times_ns[0]);
     let kind = match (both[0].0, both[1].0, cost_ns) {
+        // The count decides, not the time: rows without a duration exist as well.
         (0, ..) => ChangeKind::Added,
         (_, 0, _) => ChangeKind::Removed,
         (.., 0) => ChangeKind::Same,
@@ -209,6 +218,7 @@ fn row_change(key: &ChangeKey<'_>, both: Both, units: [u64; 2]) -> RowChange {
 
 /// Rounded to the nearest ns.
 fn time_per_unit(ns: i64, units: u64) -> i64 {
+    // 128 bits, as adding half a unit may pass the largest time.
     (ns as i128 + i128::from(units) / 2)
         .div_euclid(i128::from(units))
         .try_into()

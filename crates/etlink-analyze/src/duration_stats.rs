@@ -2,7 +2,8 @@
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-/// Of some durations. Merging is exact, so that figures do not depend on the order of ranks or threads.
+/// Of some durations. Merging is exact, so that figures do not depend on the order of ranks or
+/// threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DurationStats {
     /// How many.
@@ -55,6 +56,7 @@ impl DurationStats {
 
     /// Standard deviation of a sample (divided by count - 1), ns; `None` of fewer than two.
     pub fn stddev_ns(&self) -> Option<f64> {
+        // Sums of whole numbers are exact; a mean updated step by step would depend on the order.
         let (n, sum) = (
             u128::from(self.count),
             u128::from(self.sum_ns.unsigned_abs()),

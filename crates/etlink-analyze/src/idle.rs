@@ -1,7 +1,9 @@
 //! Where a device waits, and for what.
 //!
-//! A *gap* is time between a row's start and the latest end of those before it: of its stream, or, for a device as a whole,
-//! of all its streams. Rows that stand for no work ([`RowClass::Other`]) neither fill nor end one. Each gap is cut, exactly, by what the row that ends it was waiting for:
+//! A *gap* is time between a row's start and the latest end of those before it: of its stream, or,
+//! for a device as a whole, of all its streams. Rows that stand for no work ([`RowClass::Other`])
+//! neither fill nor end one. Each gap is cut, exactly, by what the row that ends it was waiting
+//! for:
 //!
 //! ```text
 //! gap            |-------------------------------------------------|  row
@@ -10,8 +12,10 @@
 //! unexplained                                        |==============| what no known cause explains (a node of the graph)
 //! launch, between                  |=================| the rest: after a late call what launching took, else the time from row to row
 //! ```
-//! Sums: `idle = host_late + event_wait + launch + between + unexplained`, ns; for a device that is the idle
-//! and exposed other time of its [`DeviceTime`](crate::DeviceTime) between its first and last work. `busy` is the time in which at least one of its rows runs. The time before a stream's first row and after its last is no gap.
+//! Sums: `idle = host_late + event_wait + launch + between + unexplained`, ns; for a device that is
+//! the idle and exposed other time of its [`DeviceTime`](crate::DeviceTime) between its first and
+//! last work. `busy` is the time in which at least one of its rows runs. The time before a stream's
+//! first row and after its last is no gap.
 
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
@@ -54,13 +58,18 @@ impl IdleCauses {
         waited: Option<i64>,
         (from, to): (i64, i64),
     ) {
+        // The causes are laid end to end and each is kept
+        // inside the gap, so that the sums are exact.
         let called = causes
             .launch_call_start(row)
             .unwrap_or(from)
             .clamp(from, to);
+        // An event that came before the call did not delay the row: `clamp` makes its part empty.
         let event = causes.event_wait_end(row).max(waited).unwrap_or(called);
         let event = event.clamp(called, to);
         let explained = to.saturating_sub(causes.unexplained_ns(row)).max(event);
+        // Only after a late call is the rest the price of
+        // launching. Else the device had the row already.
         let last = if called > from && event == called {
             &mut self.launch_ns
         } else {
@@ -127,6 +136,8 @@ impl GapCauses<'_> {
 
     /// When the call that launched the row began, ns.
     fn launch_call_start(&self, row: usize) -> Option<i64> {
+        // A row that starts before its call shows clocks
+        // that disagree; the call explains nothing then.
         let launched = self.trace.row_no_launch[row] == NoLaunch::Launched;
         let call = self.trace.row_call[row].get().filter(|_| launched)?;
         Some(self.trace.device.calls.start[call.index()].0)
@@ -200,6 +211,7 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>) -> (Vec<IdleCauses>, Vec<Id
         busy.idle.device = Some(queue.device);
         busy.idle.stream = Some(queue.stream);
     }
+    // Rows such as `Stream Wait Event` do no work, but their end is when the stream could go on.
     let mut waited: Vec<Option<i64>> = vec![None; queues.len()];
     for row in 0..rows.len() {
         let span = rows.span(row);
@@ -212,6 +224,7 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>) -> (Vec<IdleCauses>, Vec<Id
             }
             continue;
         }
+        // A wait that ends after the row began was of something else.
         let waited = waited[queue].filter(|until| *until <= span.0);
         devices[device].add_row(&causes, row, waited, span);
         streams[queue].add_row(&causes, row, waited, span);

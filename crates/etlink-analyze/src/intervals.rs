@@ -9,6 +9,7 @@ impl Intervals {
     pub(crate) fn push(&mut self, start: i64, end: i64) {
         match self.0.last_mut() {
             _ if end <= start => {}
+            // Intervals that touch become one, as there is no instant between them.
             Some(last) if start <= last.1 => last.1 = last.1.max(end),
             _ => self.0.push((start, end)),
         }
@@ -22,8 +23,8 @@ impl Intervals {
     }
 }
 
-/// How long exactly these sets hold, by bit mask: entry 5 is the time in sets 0 and 2 and no other; entry 0
-/// the time between the first start and the last end in which none holds. O(n log sets).
+/// How long exactly these sets hold, by bit mask: entry 5 is the time in sets 0 and 2 and no other;
+/// entry 0 the time between the first start and the last end in which none holds. O(n log sets).
 pub(crate) fn by_mask<const SETS: usize, const MASKS: usize>(
     sets: &[Intervals; SETS],
 ) -> [i64; MASKS] {
@@ -40,6 +41,8 @@ pub(crate) fn by_mask<const SETS: usize, const MASKS: usize>(
         })
     };
     let (mut mask, mut now) = (0usize, None);
+    // The next edge of any set: of edges at one instant
+    // the order does not matter, as no time passes.
     while let Some((time, set)) = (0..SETS)
         .filter_map(|set| Some((edge(set, next[set])?, set)))
         .min()

@@ -1,7 +1,8 @@
-//! Device rows by class and name: count, sum, mean, shortest, longest, standard deviation of their durations, ns.
+//! Device rows by class and name: count, sum, mean, shortest, longest, standard deviation of their
+//! durations, ns.
 //!
-//! `share` is the sum of a name's durations over that of all rows. Rows that overlap count each: these are
-//! sums over rows, which may be more than the time that passed.
+//! `share` is the sum of a name's durations over that of all rows. Rows that overlap count each:
+//! these are sums over rows, which may be more than the time that passed.
 
 use crate::duration_stats::DurationStats;
 use crate::rows::ClassifiedRows;
@@ -34,6 +35,8 @@ pub(crate) fn kernel_totals(rows: &ClassifiedRows<'_>) -> Vec<KernelTotals> {
         IndexMap::default();
     let device = &rows.trace.device.rows;
     for row in 0..rows.len() {
+        // The class is part of the key: a kernel may have a
+        // collective's arguments in one row and not in another.
         all.entry((device.name[row], rows.class[row], rows.label[row]))
             .or_default()
             .add(device.duration[row].0);

@@ -1,9 +1,10 @@
-//! Calls that launch work, by name: any call that a device row bears the correlation of, of any vendor. A graph launch is one
-//! call with many rows.
+//! Calls that launch work, by name: any call that a device row bears the correlation of, of any
+//! vendor. A graph launch is one call with many rows.
 //!
-//! `call` is how long the call took. `delay` is from its end to the start of the first of its rows, 0 where that starts before;
-//! it holds the time that the row queued behind others. Rows are *short* where all rows of their call together take less time than
-//! the call did: where all are, the host cannot keep the device busy.
+//! `call` is how long the call took. `delay` is from its end to the start of the first of its rows,
+//! 0 where that starts before; it holds the time that the row queued behind others. Rows are
+//! *short* where all rows of their call together take less time than the call did: where all are,
+//! the host cannot keep the device busy.
 
 use crate::duration_stats::DurationStats;
 use crate::rows::ClassifiedRows;
@@ -89,10 +90,13 @@ pub(crate) fn launch_totals(rows: &ClassifiedRows<'_>) -> Vec<LaunchTotals> {
         let took = device.calls.duration[at];
         entry.rows += 1;
         entry.rows_ns = entry.rows_ns.saturating_add(device.rows.duration[row].0);
+        // The rows of a graph launch count together: one
+        // call has to keep the device busy for all of them.
         entry.short_rows += u64::from(lasted[at] < took.0);
         if !std::mem::replace(&mut seen[at], true) {
             entry.calls += 1;
             entry.call.add(took.0);
+            // A row that starts before its call has no delay, only a clock that is off.
             if rows.trace.row_no_launch[row] == NoLaunch::Launched {
                 entry
                     .delay

@@ -16,9 +16,10 @@
 //! tables of all ranks ─> Total (sums, metrics: single figures by ccl-bench's names)
 //! DeviceTrace, read with its auxiliary events ─> top: what `key_averages()` of PyTorch's profiler says; two of these ─> diff
 //! ```
-//! Pure: values in, values out; times are integer nanoseconds. Every figure is defined in the docs of its
-//! module, with its formula and unit. Tables are lists of flat records, so that JSON, CSV and Arrow tables
-//! say the same. Figures of several ranks are sums of those of each: [`RunTotals`].
+//! Pure: values in, values out; times are integer nanoseconds. Every figure is defined in the docs
+//! of its module, with its formula and unit. Tables are lists of flat records, so that JSON, CSV
+//! and Arrow tables say the same. Figures of several ranks are sums of those of each:
+//! [`RunTotals`].
 
 mod analysis;
 pub mod breakdown;

@@ -1,8 +1,9 @@
 //! Memory of each device where `profile_memory` was on: what was allocated, and when most was.
 //!
-//! `allocated` is what tensors hold, `reserved` what the allocator took from the device; both as its counters say (`Total Allocated`,
-//! `Total Reserved`). The CPU's allocator has no counters: there `allocated` is the sum of allocations less frees since the
-//! recording began, which can be negative, for what was allocated before is freed too.
+//! `allocated` is what tensors hold, `reserved` what the allocator took from the device; both as
+//! its counters say (`Total Allocated`, `Total Reserved`). The CPU's allocator has no counters:
+//! there `allocated` is the sum of allocations less frees since the recording began, which can be
+//! negative, for what was allocated before is freed too.
 
 use etlink_model::DeviceTrace;
 use indexmap::IndexMap;
@@ -84,6 +85,8 @@ pub(crate) fn memory_use(
         let row = device.memory.row(at);
         let (kind, number) = (device_type_name(row.device_type), i64::from(row.device));
         let one = all.entry((kind, number)).or_insert_with(|| {
+            // The counter is read after the event, so what was
+            // allocated before is the counter less its bytes.
             let start = if row.allocated == 0 {
                 0
             } else {
@@ -100,6 +103,7 @@ pub(crate) fn memory_use(
                 ..MemoryUse::default()
             }
         });
+        // An allocator without counters, such as that of the CPU, writes both as 0.
         let counted = row.allocated > 0 || row.reserved > 0;
         one.end_bytes = if counted {
             signed_bytes(row.allocated)
@@ -125,6 +129,7 @@ pub(crate) fn memory_use(
             });
         }
     }
+    // Devices appear in the order of their first event, which differs between ranks.
     all.sort_unstable_keys();
     (all.into_values().collect(), points)
 }

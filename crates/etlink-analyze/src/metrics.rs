@@ -1,5 +1,5 @@
-//! Single figures of a run, by the names of ccl-bench, from the tables of its ranks. One classification and one definition each, which
-//! is where they differ from ccl-bench's tools:
+//! Single figures of a run, by the names of ccl-bench, from the tables of its ranks. One
+//! classification and one definition each, which is where they differ from ccl-bench's tools:
 //!
 //! | metric | definition | unit |
 //! |---|---|---|
@@ -29,9 +29,11 @@
 //! | `coll_call_num` | collectives and messages of all ranks | count |
 //! | `collective_vol_<kind>_gb`, `collective_vol_total_gb` | input bytes, mean over ranks | GB (10⁹) |
 //!
-//! Latency and bandwidth of collectives (Hockney) are in the table of [`CollectiveTotals`](crate::CollectiveTotals), whose lines per group are what
-//! `traffic_window` guesses at. Not here is what a trace does not have: `mfu` needs the model's parameters and tokens, `gpu_step_score` another run,
-//! `scale_up_bw_utility` a simulation, latencies of requests the client's clock, `nvlink_*` the device's counters.
+//! Latency and bandwidth of collectives (Hockney) are in the table of
+//! [`CollectiveTotals`](crate::CollectiveTotals), whose lines per group are what `traffic_window`
+//! guesses at. Not here is what a trace does not have: `mfu` needs the model's parameters and
+//! tokens, `gpu_step_score` another run, `scale_up_bw_utility` a simulation, latencies of requests
+//! the client's clock, `nvlink_*` the device's counters.
 
 use crate::analysis::RankAnalysis;
 use crate::kernels::KernelTotals;
@@ -194,6 +196,7 @@ impl MetricList {
     }
 
     fn add_steps(&mut self, ranks: &[&RankAnalysis]) {
+        // The window may begin and end inside a step, so the outer ones would bias the mean.
         let inner = ranks.iter().flat_map(|rank| inner_steps(&rank.steps));
         let times = inner.clone().map(|step| as_seconds(step.duration_ns));
         self.add("avg_step_time", mean_of(times), "s");
@@ -223,6 +226,7 @@ impl MetricList {
             .clone()
             .filter_map(|time| percent_of(time.busy_ns(), time.window_ns));
         self.add("aggregate_gpu_utilization", mean_of(busy), "%");
+        // Of one device the ratio would be 1, which would look like a balanced run.
         let several = devices.clone().count() > 1;
         let imbalance = extremes(devices.clone().map(|time| time.busy_ns() as f64))
             .filter(|_| several)
@@ -262,6 +266,7 @@ impl MetricList {
         let dominant = names.into_values().max();
         let concentration = dominant.and_then(|ns| percent_of(ns, whole));
         self.add("dominant_kernel_concentration", concentration, "%");
+        // A `BTreeMap` lists the labels in one order for all runs.
         let labels = kernel_time_by(kernels, |kernel| &kernel.label);
         let experts = labels.get("moe").copied().unwrap_or(0);
         self.add("moe_fraction", percent_of(experts, whole), "%");
@@ -311,6 +316,7 @@ impl MetricList {
     fn add_bus_bandwidths(&mut self, ranks: &[&RankAnalysis]) {
         let mut kinds: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for one in ranks.iter().flat_map(|rank| &rank.collectives) {
+            // Groups whose size is unknown have no factor and stay out of the mean.
             if let Some(bus) = one.bus_gb_per_s {
                 let (bytes, ns) = kinds.entry(&one.kind).or_default();
                 // weighted by duration: bytes per ns times ns

@@ -1,10 +1,10 @@
-//! DeviceQueue depth: how much launched work waits in each stream.
+//! Queue depth: how much launched work waits in each stream.
 //!
 //! The depth is the number of rows whose launch call has begun and that have not started. It is
 //! known from the first such call to the last such start. `mean` is over that time
-//! (sum of depth · time / time), not over changes. A stream takes 1024 launches (CUDA's limit); when
-//! so many wait, launch calls block: `full` is that time. Rows of a graph launch, which enter the
-//! stream as one, count one by one.
+//! (sum of depth · time / time), not over changes. A stream takes 1024 launches (CUDA's limit);
+//! when so many wait, launch calls block: `full` is that time. Rows of a graph launch, which enter
+//! the stream as one, count one by one.
 
 use crate::rows::ClassifiedRows;
 use etlink_link::NoLaunch;
@@ -44,6 +44,7 @@ pub(crate) fn queue_depths(rows: &ClassifiedRows<'_>) -> Vec<QueueDepth> {
         let queue = device.rows.queue[row].index();
         let (called, start) = (device.calls.start[call.index()].0, device.rows.start[row].0);
         // clocks of host and device may disagree: a row does not start before its call
+        // Both changes of a row are put in at once; sorting brings those of all rows together.
         changes[queue].extend([(called, 1), (start.max(called), -1)]);
     }
     let mut all: Vec<QueueDepth> = vec![];
@@ -60,6 +61,8 @@ pub(crate) fn queue_depths(rows: &ClassifiedRows<'_>) -> Vec<QueueDepth> {
 type DepthChange = (i64, i64);
 
 fn stream_depth(mut changes: Vec<DepthChange>, queue: &DeviceQueue) -> QueueDepth {
+    // At one instant starts (-1) sort before launches
+    // (1), but equal times are summed before they count.
     changes.sort_unstable();
     let mut stats = QueueDepth {
         device: queue.device,

@@ -21,7 +21,8 @@ pub struct ClassifiedRows<'t> {
 }
 
 impl<'t> ClassifiedRows<'t> {
-    /// Classifies the rows of `trace`. Each different name is looked at once. O(rows · log + text of the names).
+    /// Classifies the rows of `trace`. Each different name is looked at once. O(rows · log + text
+    /// of the names).
     pub fn new(trace: &'t LinkedTrace, rules: &'t KernelRules) -> ClassifiedRows<'t> {
         let device = &trace.device;
         let mut known = vec![None; device.names.count()];
@@ -31,6 +32,7 @@ impl<'t> ClassifiedRows<'t> {
         );
         for row in 0..device.rows.len() {
             let name = device.rows.name[row];
+            // Names repeat by the million, and each is matched against all rules once.
             let by_name =
                 || *known[name.index()].get_or_insert_with(|| rules.find(device.names.get(name)));
             let (of_row, label_of_row) = classify(device, row, by_name);
@@ -111,6 +113,7 @@ fn classify(
     let communicates = device.rows.collective[row] != u32::MAX
         || device.names.get(device.rows.category[row]) == "collective_comm";
     if communicates {
+        // Arguments prove that it communicates; the name may still say by which library.
         let library = by_name().filter(|(class, _)| *class == RowClass::Communication);
         return (
             RowClass::Communication,
@@ -118,6 +121,7 @@ fn classify(
         );
     }
     match device.rows.kind[row] {
+        // The category is Kineto's own and safer than a name such as `CopyDeviceToHost`.
         RowKind::Memcpy => (RowClass::Memory, MEMCPY),
         RowKind::Memset => (RowClass::Memory, MEMSET),
         RowKind::Kernel => by_name().unwrap_or((RowClass::Computation, NO_RULE)),

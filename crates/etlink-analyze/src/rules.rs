@@ -1,13 +1,15 @@
 //! One classification of device work.
 //!
-//! In this order: arguments of a collective, then the row's category (copy, memset), then rules on the
-//! name: those of the user, then those of `rules.txt` beside this file. What no rule knows is computation.
-//! Rules are lines `class label regex`; the regex is searched in the name, the first rule found decides.
+//! In this order: arguments of a collective, then the row's category (copy, memset), then rules on
+//! the name: those of the user, then those of `rules.txt` beside this file. What no rule knows is
+//! computation. Rules are lines `class label regex`; the regex is searched in the name, the first
+//! rule found decides.
 
 use regex::bytes::{RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Serialize;
 
-/// What device time is spent on. In order of precedence where rows overlap: see [`DeviceTime`](crate::DeviceTime).
+/// What device time is spent on. In order of precedence where rows overlap: see
+/// [`DeviceTime`](crate::DeviceTime).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowClass {
@@ -18,7 +20,8 @@ pub enum RowClass {
     Communication,
     /// Copies and memsets.
     Memory,
-    /// Rows that stand for no work: waits of a device, brackets around other rows. While nothing else runs the device is not busy.
+    /// Rows that stand for no work: waits of a device, brackets around other rows. While nothing
+    /// else runs the device is not busy.
     Other,
 }
 
@@ -47,7 +50,8 @@ impl RowClass {
 pub enum RulesError {
     /// Not three words.
     #[error(
-        "line {line}: a rule is a class, a label and a regular expression, such as `communication mylib ^my_all_reduce`"
+        "line {line}: a rule is a class, a label and a regular expression, \
+         such as `communication mylib ^my_all_reduce`"
     )]
     NotARule {
         /// Line, from 1.
@@ -55,7 +59,8 @@ pub enum RulesError {
     },
     /// No such class.
     #[error(
-        "line {line}: there is no class {class:?}; classes are computation, communication, memory and other"
+        "line {line}: there is no class {class:?}; \
+         classes are computation, communication, memory and other"
     )]
     NoClass {
         /// Line, from 1.
@@ -109,14 +114,17 @@ impl KernelRules {
             labels: NO_RULES.map(str::to_owned).to_vec(),
         };
         let mut patterns = vec![];
+        // The user's rules come first, so that they win over the built-in ones.
         for text in [text, BUILT_IN] {
             rules.read(text, &mut patterns)?;
         }
-        // kernels have names in ASCII: case by Unicode's tables takes longer to prepare than all names take to look at
+        // kernels have names in ASCII: case by Unicode's tables
+        // takes longer to prepare than all names take to look at
         let set = RegexSetBuilder::new(patterns.iter().map(|(_, pattern)| pattern))
             .unicode(false)
             .build();
         rules.set = set.map_err(|error| {
+            // `RegexSet` does not name the bad pattern: each is tried alone, only in this case.
             wrong(&patterns).unwrap_or_else(|| RulesError::TooLarge(error.to_string()))
         })?;
         Ok(rules)
@@ -132,6 +140,8 @@ impl KernelRules {
             if rule.is_empty() || rule.starts_with('#') {
                 continue;
             }
+            // A pattern may hold spaces (`Stream Wait Event`),
+            // so the rest of the line is not split further.
             let mut words = rule.splitn(2, char::is_whitespace);
             let (class, rest) = (
                 words.next().unwrap_or_default(),
@@ -172,6 +182,7 @@ impl KernelRules {
     /// Class and label of a kernel of this name, if a rule knows it. O(length).
     pub(crate) fn find(&self, name: &str) -> Option<(RowClass, u16)> {
         self.of
+            // Matches come by number of the pattern, which is the order of the rules.
             .get(self.set.matches(name.as_bytes()).iter().next()?)
             .copied()
     }

@@ -1,7 +1,8 @@
 //! What kernels an op launches, as sequences: which occur, how often, how long they take.
 //!
-//! An *instance* is an outermost op whose name contains the asked text; its sequence is the names of the device rows that calls
-//! inside it launched, in order of their starts. `device` is the sum of the rows' durations, `op` that of the ops'.
+//! An *instance* is an outermost op whose name contains the asked text; its sequence is the names
+//! of the device rows that calls inside it launched, in order of their starts. `device` is the sum
+//! of the rows' durations, `op` that of the ops'.
 
 use crate::rows::ClassifiedRows;
 use etlink_model::NameId;
@@ -47,15 +48,18 @@ pub(crate) fn kernel_sequences(rows: &ClassifiedRows<'_>, text: &str) -> Vec<Ker
         } else {
             u32::MAX
         };
+        // The outermost op wins: nested ones with the same text are parts of the same sequence.
         instance.push(if outer != u32::MAX { outer } else { own });
     }
     let mut lists: IndexMap<u32, Vec<usize>, FxBuildHasher> = IndexMap::default();
     for (op, own) in (0u32..).zip(&instance) {
+        // Instances without kernels count too, as an empty sequence.
         if op == *own {
             lists.insert(op, vec![]);
         }
     }
     for row in 0..rows.len() {
+        // Rows come by start, so each list is in the order in which the device worked.
         let op = trace.row_call[row]
             .get()
             .and_then(|call| trace.call_op[call.index()].get());

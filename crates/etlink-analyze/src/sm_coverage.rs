@@ -4,11 +4,14 @@
 //! coverage of a kernel = min(blocks of its grid / multiprocessors of the device, 1)
 //! by time = sum(coverage · duration) / sum(duration)         by row = mean of coverage
 //! ```
-//! `low` and `high` are parts of the kernels with coverage under 0.5 and above 0.7 (ccl-bench's memory and compute bound). Kernels without
-//! a grid do not count; `time_share` tells of how much of the kernels' time the figures speak. The number of multiprocessors is what the trace's device properties or `blocks per SM` say.
+//! `low` and `high` are parts of the kernels with coverage under 0.5 and above 0.7 (ccl-bench's
+//! memory and compute bound). Kernels without a grid do not count; `time_share` is the part of the
+//! kernels' time that the figures are of. The number of multiprocessors is what the trace's device
+//! properties or `blocks per SM` say.
 //!
-//! Of ROCm a kernel's grid is what its launch call was given (Kineto's `RoctracerLogger.cpp` and `RocprofLogger.cpp`): blocks, but threads for
-//! `hipExtModuleLaunchKernel` and `hipHccModuleLaunchKernel` (`globalWorkSizeX`), which become the blocks that hold them.
+//! Of ROCm a kernel's grid is what its launch call was given (Kineto's `RoctracerLogger.cpp` and
+//! `RocprofLogger.cpp`): blocks, but threads for `hipExtModuleLaunchKernel` and
+//! `hipHccModuleLaunchKernel` (`globalWorkSizeX`), which become the blocks that hold them.
 
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
@@ -71,10 +74,13 @@ fn device_coverage(
     let multiprocessors = device.multiprocessors(number)?;
     let mut sums = CoverageSums::default();
     for &row in of_device {
+        // Copies have no grid, and rows that stand for no work fill nothing.
         if device.rows.kind[row] != RowKind::Kernel || rows.class[row] == RowClass::Other {
             continue;
         }
         let duration = u128::from(device.rows.duration[row].0.unsigned_abs());
+        // The time of kernels without a grid is counted,
+        // so that `time_share` shows what is missing.
         sums.all_time += duration;
         let blocks = kernel_blocks(rows, row);
         if blocks == 0 {

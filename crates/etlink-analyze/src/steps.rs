@@ -1,12 +1,13 @@
 //! Steps: what counts as one, how long it took, what the device did for it.
 //!
-//! A step is what [`etlink_link::ranks::RankSteps`] takes for one: a `ProfilerStep#N`; else vLLM's `execute_context_*`; else the time from the end of
-//! one `Optimizer.step…` to the end of the next (forward, backward, optimizer; what the window cuts is none); else annotations that differ
-//! by a number at their end alone. A trace with none of these has no steps.
+//! A step is what [`etlink_link::ranks::RankSteps`] takes for one: a `ProfilerStep#N`; else vLLM's
+//! `execute_context_*`; else the time from the end of one `Optimizer.step…` to the end of the next
+//! (forward, backward, optimizer; what the window cuts is none); else annotations that differ by a
+//! number at their end alone. A trace with none of these has no steps.
 //!
-//! Device rows belong to the step in which their launch call began, on whatever thread, of nested ones the innermost; they may run after the step's end
-//! on the host. `device` times are over these rows, as in [`DeviceTime`]: their window is from the first one's start to the
-//! last one's end.
+//! Device rows belong to the step in which their launch call began, on whatever thread, of nested
+//! ones the innermost; they may run after the step's end on the host. `device` times are over these
+//! rows, as in [`DeviceTime`]: their window is from the first one's start to the last one's end.
 
 use crate::breakdown::DeviceTime;
 use crate::rows::ClassifiedRows;
@@ -53,6 +54,8 @@ pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
     let mut open: Vec<usize> = vec![];
     let mut next = 0;
     for (called, row) in launched_rows(rows, !steps.is_empty()) {
+        // Launches and steps are both in order of time:
+        // one walk with a stack of open steps is enough.
         let begun = steps.partition_point(|step| step.start_ns <= called);
         open.extend(next..begun);
         next = begun;
@@ -110,6 +113,7 @@ pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
         all.first()
             .is_some_and(|step| step.name.starts_with(prefix))
     };
+    // vLLM's steps come before what `RankSteps` infers, but not before steps that a user marked.
     let contexts = if are("ProfilerStep#") {
         vec![]
     } else {
@@ -127,6 +131,7 @@ pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
     let base = device.header.base_ns;
     let step = |step: &etlink_link::ranks::StepSpan| StepTime {
         name: step.name.clone(),
+        // `RankSteps` uses Unix time to compare ranks; a trace's own tables use its origin.
         start_ns: step.start_ns.saturating_sub(base),
         duration_ns: step.end_ns.saturating_sub(step.start_ns),
         ..StepTime::default()

@@ -1,7 +1,7 @@
 //! The table of PyTorch's profiler, `key_averages()`, from a device trace.
 //!
-//! Defined by `torch/autograd/profiler_util.py` (`EventList`, `FunctionEvent`, `_build_table`) and `_parse_kineto_results` in
-//! `torch/autograd/profiler.py` of PyTorch 2.15:
+//! Defined by `torch/autograd/profiler_util.py` (`EventList`, `FunctionEvent`, `_build_table`) and
+//! `_parse_kineto_results` in `torch/autograd/profiler.py` of PyTorch 2.15:
 //!
 //! ```text
 //! ranges    ops, annotations, calls, Python frames, overheads; some utility ops are left out
@@ -9,10 +9,12 @@
 //! device    rows belong to the op whose `External id` they bear: "self" of that op, "total" of all around it
 //! rows      per name, side (host or device) and whether it is a user annotation; on request also per shapes or stack
 //! ```
-//! Ranges that end on another thread than they began on have a total and no self time. The trace tells them by their backend's name (`gloo:…`)
-//! alone: of others, such as what `torch.jit.wait` suspends, the self time is too long. Calls that no op made are of the thread that stopped
-//! the profiler (`setKinetoTID` in `collection.cpp`): where they are of several threads and overlap, self times can be negative, as they are there.
-//! The trace has to be read with [auxiliary events](etlink_model::DeviceTrace::auxiliary). O(n log n) for n events.
+//! Ranges that end on another thread than they began on have a total and no self time. The trace
+//! shows them by their backend's name (`gloo:…`) alone: of others, such as what `torch.jit.wait`
+//! suspends, the self time is too long. Calls that no op made are of the thread that stopped the
+//! profiler (`setKinetoTID` in `collection.cpp`): where they are of several threads and overlap,
+//! self times can be negative, as they are there. The trace has to be read with [auxiliary
+//! events](etlink_model::DeviceTrace::auxiliary). O(n log n) for n events.
 
 mod device;
 mod memory;
@@ -153,6 +155,7 @@ impl KeyAverages {
 
 /// Sums up a trace.
 pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
+    // Stacks need the tree as it is before equal children are merged.
     let mut ranges = ranges::host_ranges(trace);
     ranges::end_unfinished(&mut ranges);
     let names = ranges::RowNames::new(&trace.names);
@@ -170,6 +173,7 @@ pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
     rows.add_device();
     rows.add_memory(&memory, &ranges);
     let steps = crate::steps::trace_steps(trace);
+    // The part before the number is what the steps of both runs of a comparison share.
     let step_name = steps.first().map_or("", |step| {
         step.name
             .split(|c: char| c.is_ascii_digit())

@@ -29,8 +29,10 @@ pub(crate) fn record(node: &NodeFields<'_>, names: &mut Names) -> Collective {
     let mut record = from_inputs(&node.inputs, attrs.collective_name, names);
     record.in_elements = elements(&node.inputs);
     record.out_elements = elements(&node.outputs);
+    // Attributes come second because they are exact; inputs of 1.0.x may lack sizes and group.
     overlay(&attrs, &mut record, names);
     if record.kind(names) == CollectiveKind::Send {
+        // `ProcessGroupNCCL::send` and `recv` pass the peer where other calls pass their own rank.
         (record.dst, record.rank) = (record.rank, -1);
     } else if record.kind(names) == CollectiveKind::Recv {
         (record.src, record.rank) = (record.rank, -1);
@@ -100,7 +102,13 @@ fn from_inputs(
             *slot = Some(item);
         }
     }
-    let is_name = |item: &Option<JsonValue<'_>>| matches!(item, Some(JsonValue::Text(text)) if known.map_or(!text.starts_with(b"<"), |name| name.raw() == *text));
+    let is_name = |item: &Option<JsonValue<'_>>| match (item, known) {
+        (Some(JsonValue::Text(text)), Some(name)) => name.raw() == *text,
+        // `<None>` and `<Object>` stand for values that the observer does not print.
+        (Some(JsonValue::Text(text)), None) => !text.starts_with(b"<"),
+        _ => false,
+    };
+    // The first elements are optional (barriers have no tensors), so places count from the name.
     let Some(at) = items.iter().position(is_name) else {
         return record;
     };
@@ -110,11 +118,13 @@ fn from_inputs(
     record.dtype = names.intern(scalar_type(&unescape(first_dtype(inputs.types))));
     record.rank = before(1).and_then(JsonValue::int).unwrap_or(-1);
     (record.group_name, record.group_desc) = group(before(2), names);
+    // Older observers write a bare number, newer ones `[seq, isP2P]`.
     let [seq, p2p] = pair(before(3));
     record.seq = seq.and_then(JsonValue::int).unwrap_or(-1);
     record.p2p = p2p.is_some_and(|value| value.boolean().unwrap_or(value.int() == Some(1)));
     record.in_split = after(1).map_or(NameId::EMPTY, |value| name(value, names));
     record.out_split = after(2).map_or(NameId::EMPTY, |value| name(value, names));
+    // Start and stride came between the splits and the size in 1.0.3: five inputs instead of three.
     let (place, size) = if after(5).is_some() {
         ([after(3), after(4)], 5)
     } else {
@@ -133,6 +143,7 @@ fn from_inputs(
 fn group(value: Option<JsonValue<'_>>, names: &mut Names) -> (NameId, NameId) {
     let [group, desc] =
         pair(value).map(|part| part.map_or(NameId::EMPTY, |value| name(value, names)));
+    // An id of 0 is no group, but a group named "0" is the default one: only the quotes differ.
     if names.get(group) == "0" && matches!(value, Some(JsonValue::Word(_))) {
         (NameId::EMPTY, desc)
     } else {

@@ -13,6 +13,7 @@ const PROCESS: u64 = 1;
 
 /// Sorts by id, drops nodes with an id that is taken, and makes the parents a forest.
 pub(crate) fn finish(trace: &mut HostTrace) {
+    // Everything below finds nodes by binary search, so the order comes first.
     sort(trace);
     number_collectives(trace);
     count_rf_ids(
@@ -35,6 +36,7 @@ fn sort(trace: &mut HostTrace) {
     let HostTrace {
         nodes, anomalies, ..
     } = trace;
+    // The sort is stable: of two nodes with one id the first in the file comes first and stays.
     let mut order: Vec<u32> = (0..nodes.len() as u32).collect();
     order.sort_by_key(|&row| nodes.id[row as usize]);
     order.dedup_by(|later, first| {
@@ -93,6 +95,8 @@ impl ThreadRoots {
         let (mut threads, mut cut) = (vec![], vec![]);
         for &row in &rows {
             let parent = trace.nodes.parent[row];
+            // A thread's root hangs on the process, which a cut
+            // file does not have; its id counts as the end.
             let ends = trace.find(parent).map_or(parent == PROCESS, is_process);
             if is_process(row) || !ends {
                 cut.push(row);
@@ -105,6 +109,7 @@ impl ThreadRoots {
             trace.nodes.parent[row] = 0;
         }
         threads.sort_unstable();
+        // Sorted by node id within a thread, so that the oldest root remains.
         threads.dedup_by_key(|(tid, _)| *tid);
         ThreadRoots { threads }
     }
@@ -122,6 +127,8 @@ impl ThreadRoots {
 fn adopt_orphans(trace: &mut HostTrace, roots: &ThreadRoots) {
     for row in 0..trace.nodes.len() {
         let parent = trace.nodes.parent[row];
+        // Children of an op that an exception left have
+        // its id as parent, and the op was never written.
         if parent != 0 && parent != PROCESS && trace.find(parent).is_none() {
             let id = trace.nodes.id[row];
             trace.anomalies.note(AnomalyKind::OrphanNode, || {
@@ -148,6 +155,7 @@ fn break_cycles(trace: &mut HostTrace, roots: &ThreadRoots) {
             walks[at] = start + 1;
             row = up[at];
         }
+        // A walk that ends at an older walk's node, or at a root, has met no new cycle.
         let Some(turn) = row.filter(|&at| walks[at] == start + 1) else {
             continue;
         };
@@ -157,6 +165,7 @@ fn break_cycles(trace: &mut HostTrace, roots: &ThreadRoots) {
             trace
                 .anomalies
                 .note(AnomalyKind::ParentCycle, || format!("id {id}"));
+            // Every node of the cycle is cut, not one: none of the recorded parents can be trusted.
             trace.nodes.parent[at] = roots.of(trace.nodes.tid[at]);
             match up[at].filter(|&next| next != turn) {
                 Some(next) => at = next,

@@ -28,6 +28,7 @@ pub(crate) fn read(values: &[u8], groups: &mut Vec<GroupInit>) {
     let text = unescape(text);
     let mut list = JsonScanner::new(text.as_bytes());
     if list.eat(b'[') {
+        // The inner document is an escaped string of the outer one, so it has a scanner of its own.
         while let Ok(Some(item)) = list.item() {
             groups.extend(group(item));
         }

@@ -27,6 +27,7 @@ pub(crate) fn add(text: &[u8], header: &mut HostHeader) -> FieldScan {
         b"pid" => header.pid = header.pid.or(value.int()),
         b"time" if header.time.is_empty() => header.time = value.text().into_owned(),
         b"start_ts" => header.start_ms = header.start_ms.or(value.int()),
+        // The last one that is a number counts, all others the first: see above.
         b"finish_ts" => header.finish_ms = value.int().or(header.finish_ms),
         _ => {}
     })
@@ -47,6 +48,7 @@ pub(crate) fn count_lists(trailer: &[u8], key: &str) -> u64 {
 /// `], "finish_ts": 7}, {"id": …`. What else may follow a document is not touched.
 pub(crate) fn nodes_after_end(trailer: &[u8]) -> Option<usize> {
     let mut scanner = JsonScanner::new(trailer);
+    // The rest of the first document is walked to its brace before anything is taken for nodes.
     while scanner.key().ok()?.is_some() {
         scanner.value().ok()?;
     }

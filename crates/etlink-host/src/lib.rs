@@ -5,7 +5,7 @@
 //! ```text
 //! bytes -> chunks -> NodeFields (one node, borrowed) -> tables of the chunk -> HostTrace, sorted by id
 //! ```
-//! A node is told by its shape, not by the schema that the file claims. The file is never held
+//! A node is known by its shape, not by the schema that the file claims. The file is never held
 //! as a tree: names, shapes and types are interned, `values` are copied once, as text. That
 //! text is as written: an old observer's bare `nan` or `inf` stays in it.
 //!
@@ -76,7 +76,10 @@ pub enum Error {
     #[error(transparent)]
     Read(JsonReadError),
     /// More rows than row numbers.
-    #[error("the trace has more than {limit} nodes, more than one link can hold", limit = u32::MAX - 1)]
+    #[error(
+        "the trace has more than {limit} nodes, more than one link can hold",
+        limit = u32::MAX - 1
+    )]
     TooManyRows,
 }
 
@@ -111,11 +114,14 @@ pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostT
     let mut header = HostHeader::default();
     let mut around = header::add(&envelope.header, &mut header);
     let mut behind = header::add(&trailer, &mut header);
+    // A forked child closes the file that its parent goes on writing, so lists follow each other.
     for _ in 1..MAX_ENDS {
         let Some(start) = header::nodes_after_end(&trailer) else {
             break;
         };
         let more = read_nodes(b"[".chain(&trailer[start..]), options, &mut builder)?;
+        // Offsets of the added list count from the bracket
+        // put before it; users see those of the file.
         let offset = bytes.saturating_sub((trailer.len() - start) as u64 + 1);
         damage.add(ReadDamage {
             first_offset: more.damage.first_offset.map(|at| at + offset),
@@ -128,6 +134,7 @@ pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostT
     let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = bytes;
     trace.header = header;
+    // Order and parents can only be mended once all lists have been read.
     finish::finish(&mut trace);
     let lists_behind = header::count_lists(&trailer, LAYOUT.array);
     let name = Some(format!("{:?}", LAYOUT.array)).filter(|_| lists_behind > 0);
@@ -150,6 +157,7 @@ fn read_nodes(
     builder: &mut tables::HostTraceBuilder,
 ) -> Result<ArrayEnvelope, JsonReadError> {
     let parse = |chunk: &mut tables::NodeChunk, scanner: &mut etlink_json::JsonScanner<'_>| {
+        // The node is read whole before anything is kept, since damage may offer it a second time.
         let fields = node::NodeFields::read(scanner)?;
         scanner.end_element()?;
         chunk.push(&fields);

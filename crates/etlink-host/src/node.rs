@@ -93,9 +93,11 @@ impl<'a> NodeFields<'a> {
     /// (`ts`, `inclusive_dur` of an ET+) are stepped over.
     pub(crate) fn read(scanner: &mut JsonScanner<'a>) -> Result<Self, BrokenJson> {
         let mut node = NodeFields::default();
+        // Both layouts are tried for each key: what the file claims as its schema does not decide.
         while let Some(key) = scanner.key()? {
             match key {
                 b"id" => node.id = scanner.value()?.uint(),
+                // Names stay borrowed and escaped; the tables resolve each different one once.
                 b"name" => node.name = scanner.value()?.raw(),
                 _ => {
                     let taken = schema_attrs::take(&mut node, key, scanner)?

@@ -28,6 +28,7 @@ pub(crate) fn take<'a>(
 }
 
 fn lists<'a>(scanner: &mut JsonScanner<'a>) -> Result<ArgumentLists<'a>, BrokenJson> {
+    // PyTorch's own spacing is compared as one piece of text, which skips the search for each key.
     if let Some(lists) = usual_lists(scanner) {
         return Ok(lists);
     }
@@ -61,6 +62,7 @@ fn usual_lists<'a>(scanner: &mut JsonScanner<'a>) -> Option<ArgumentLists<'a>> {
     if !ahead.eat(b'}') {
         return None;
     }
+    // The caller's scanner moves only when all of it fitted; else it starts again from the brace.
     *scanner = ahead;
     Some(ArgumentLists {
         values,
@@ -75,6 +77,7 @@ fn attributes<'a>(
     scanner: &mut JsonScanner<'a>,
 ) -> Result<(), BrokenJson> {
     scanner.eat(b'[');
+    // What does not stand in the usual order is left to the loop.
     usual_attributes(&mut node.attrs, scanner);
     loop {
         while scanner.eat(b',') {}
@@ -96,7 +99,9 @@ fn usual_attributes<'a>(attrs: &mut NodeAttrs<'a>, scanner: &mut JsonScanner<'a>
     macro_rules! take {
         ($($name:ident: $kind:literal,)*) => {
             $(
-                let head = concat!("{\"name\": \"", stringify!($name), "\", \"type\": \"", $kind, "\", \"value\": ");
+                let head = concat!(
+                    "{\"name\": \"", stringify!($name), "\", \"type\": \"", $kind, "\", \"value\": "
+                );
                 if let Some(value) = usual_attribute(scanner, head.as_bytes()) {
                     attrs.$name = Some(value);
                     scanner.eat(b',');
@@ -106,8 +111,16 @@ fn usual_attributes<'a>(attrs: &mut NodeAttrs<'a>, scanner: &mut JsonScanner<'a>
         };
     }
     take! {
-        rf_id: "uint64", fw_parent: "uint64", seq_id: "int64", scope: "uint64", tid: "uint64", fw_tid: "uint64",
-        op_schema: "string", kernel_backend: "string", kernel_file: "string", tensor_range: "string",
+        rf_id: "uint64",
+        fw_parent: "uint64",
+        seq_id: "int64",
+        scope: "uint64",
+        tid: "uint64",
+        fw_tid: "uint64",
+        op_schema: "string",
+        kernel_backend: "string",
+        kernel_file: "string",
+        tensor_range: "string",
     }
 }
 
@@ -152,6 +165,8 @@ fn keep<'a>(
 ) {
     let known = value.is_some_and(|value| {
         node.attrs.set(name, value) || {
+            // A node has communication attributes only once
+            // one of them is known: `comm` marks the record.
             let mut comm = node.comm.unwrap_or_default();
             let known = comm.set(name, value);
             if known {

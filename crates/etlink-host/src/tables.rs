@@ -31,6 +31,7 @@ pub(crate) struct NodeChunk {
 impl NodeChunk {
     /// Files a node.
     pub(crate) fn push(&mut self, node: &NodeFields<'_>) {
+        // Without an id nothing can refer to the node, and its place in the order is unknown.
         let Some(id) = node.id else {
             self.trace.anomalies.note(AnomalyKind::NoNodeId, || {
                 format!("{:?}", unescape(node.name))
@@ -49,6 +50,7 @@ impl NodeChunk {
             name: self.name(node.name),
             rf_id: RfId(uint(attrs.rf_id)),
             fw_parent: uint(attrs.fw_parent),
+            // Here 0 is a number of autograd's; absent is -1, as PyTorch writes it.
             seq_id: attrs.seq_id.and_then(JsonValue::int).unwrap_or(-1),
             scope: u8::try_from(uint(attrs.scope)).unwrap_or(0),
             tid: u32::try_from(uint(attrs.tid)).unwrap_or(0),
@@ -88,6 +90,7 @@ impl NodeChunk {
     fn span_from(&self, start: usize) -> TextSpan {
         TextSpan {
             start: start as u64,
+            // No element is larger than 64 MiB (`MAX_ELEMENT_BYTES`), so this always fits.
             bytes: u32::try_from(self.trace.text.len() - start).unwrap_or(0),
         }
     }
@@ -135,6 +138,8 @@ impl NodeChunk {
         let HostTrace {
             names, collectives, ..
         } = &mut self.trace;
+        // The record gets a row even if it says nothing,
+        // so that the node still counts as communication.
         collectives.push(comms::record(node, names));
         u32::try_from(collectives.len() - 1).unwrap_or(u32::MAX)
     }
@@ -195,12 +200,16 @@ impl HostTraceBuilder {
             ..
         } = chunk;
         let all = &mut self.trace;
+        // Row numbers have 32 bits and the last one means
+        // "none". The rest is read, and the trace refused.
         self.full |= all.nodes.len() + part.nodes.len() >= u32::MAX as usize;
         if self.full {
             *chunk = NodeChunk::default();
             return;
         }
         all.names.absorb(&part.names, renamed);
+        // Names and rows are made the trace's before the
+        // columns are joined: afterwards they look alike.
         rename(part, renamed);
         shift(&mut part.nodes, all);
         all.nodes.append(&mut part.nodes);
@@ -285,6 +294,7 @@ fn unique(groups: Vec<ProcessGroup>) -> Vec<ProcessGroup> {
     let key = |index: &usize| (&groups[*index].name, &groups[*index].ranks);
     order.sort_by(|a, b| key(a).cmp(&key(b)));
     order.dedup_by(|later, first| key(later) == key(first));
+    // The groups were sorted to find equal ones; what remains goes back to file order.
     order.sort_unstable();
     let mut keep = order.into_iter().peekable();
     groups
@@ -299,6 +309,7 @@ fn resolve_backend_ids(trace: &mut HostTrace, groups: &[groups::GroupInit]) {
     let HostTrace {
         names, collectives, ..
     } = trace;
+    // An id that no collective names was never interned, so `find` drops most groups here.
     let mut by_id: Vec<(NameId, &ProcessGroup)> = groups
         .iter()
         .filter_map(|init| Some((names.find(&init.backend_id)?, &init.group)))

@@ -20,6 +20,7 @@ const PIECE: usize = 1 << 13;
 /// rayon pool that it is called in, or of the global one.
 pub fn tensor_uses(trace: &HostTrace) -> TensorUses {
     let nodes = trace.nodes.len();
+    // Pieces of a fixed size, joined in order, give the same numbers at any count of threads.
     let pieces = (0..nodes.div_ceil(PIECE))
         .into_par_iter()
         .map(|piece| uses_of(trace, piece * PIECE..(piece * PIECE + PIECE).min(nodes)));
@@ -81,6 +82,8 @@ impl<'a> TensorValue<'a> {
         scanner.eat(b'[');
         while let Ok(Some(item)) = scanner.item() {
             match item {
+                // The device is the only text of the tuple in
+                // all schemas, so its place does not matter.
                 JsonValue::Text(device) if tensor.device.is_empty() => tensor.device = device,
                 JsonValue::Word(_) if count < tensor.numbers.len() => {
                     tensor.numbers[count] = item.uint().unwrap_or(0);
@@ -99,6 +102,7 @@ pub(crate) fn tensors<'a>(values: &'a [u8], types: &[u8], mut found: impl FnMut(
     if !(values.eat(b'[') && types.eat(b'[')) {
         return;
     }
+    // The types lead, since only they say which list is a tensor.
     while let Ok(Some(kind)) = types.item() {
         let kind = kind.raw();
         while values.eat(b',') {}
@@ -106,6 +110,8 @@ pub(crate) fn tensors<'a>(values: &'a [u8], types: &[u8], mut found: impl FnMut(
             return;
         }
         let step = if tensor_at(kind).is_some() {
+            // Only values whose type names a tensor are walked;
+            // long lists of numbers cost one step each.
             walk(&mut values, TypeList { rest: kind }, &mut found)
         } else {
             values.value().map(drop)
@@ -123,6 +129,7 @@ pub(crate) fn first_dtype(types: &[u8]) -> &[u8] {
     };
     let inner = &types[start + TENSOR.len()..];
     let mut depth = 0usize;
+    // `Tensor(nullptr (uninitialized))` has brackets of its own.
     let end = inner.iter().position(|byte| {
         depth += usize::from(*byte == b'(');
         let closes = *byte == b')' && depth == 0;
@@ -157,6 +164,8 @@ fn walk<'a>(
                 types.close();
                 depth -= 1;
             }
+            // A tensor is written as a list too; its type
+            // has no bracket, so it does not open one here.
             Some(b'[') if types.is_list() => {
                 values.eat(b'[');
                 types.open();
@@ -169,6 +178,8 @@ fn walk<'a>(
                 {
                     found(TensorValue::of(tuple));
                 }
+                // A list may have more values than its type
+                // names; `skip` then stays at the bracket.
                 types.skip();
             }
         }

@@ -63,6 +63,7 @@ impl HostSchema {
     /// later layout is taken.
     pub fn from_text(schema: &str) -> Option<HostSchema> {
         let known = |layout: &HostSchema| layout.text() == schema;
+        // From the newest: it has all attributes that the older layout with this text has.
         HostSchema::ALL.into_iter().rev().find(known)
     }
 
@@ -404,6 +405,7 @@ impl NodeEncoder<'_> {
                 self.plain(separator);
                 self.text_attribute("tensor_range", node.tensor_range)?;
             }
+            // Layouts before 1.1.0 have no communication attributes.
             if let Some(communication) = &node.communication {
                 self.communication(communication)?;
             }
@@ -417,6 +419,7 @@ impl NodeEncoder<'_> {
 
     /// `getCommsNodeAttrs`: what the record does not say has no attribute.
     fn communication(&mut self, record: &CommunicationText<'_>) -> io::Result<()> {
+        // PyTorch declares them as unsigned and leaves out what its record does not know.
         let rank = |number: i64| u64::try_from(number).ok();
         let size = Some(record.group_size).filter(|size| *size > 0);
         self.comm_text("collective_name", record.name)?;
@@ -435,7 +438,8 @@ impl NodeEncoder<'_> {
             let value = record.asynchronous;
             write!(
                 self.out,
-                ", \n  {{\"name\": \"is_asynchronized_op\", \"type\": \"string\", \"value\": {value}}}"
+                ", \n  {{\"name\": \"is_asynchronized_op\", \"type\": \"string\", \
+                 \"value\": {value}}}"
             )?;
         }
         Ok(())
@@ -536,9 +540,11 @@ fn rows_by_end(trace: &HostTrace) -> Vec<usize> {
             threads.len() - 1
         });
         let open = &mut threads[place].1;
+        // A parent that has ended, or is on another thread, cannot close anything here.
         let parent = trace
             .find(nodes.parent[row])
             .filter(|parent| is_open[*parent]);
+        // What lies above the parent on the stack has ended before this node began.
         while let Some(top) = open.pop_if(|top| Some(*top) != parent) {
             is_open[top] = false;
             order.push(top);
@@ -546,6 +552,7 @@ fn rows_by_end(trace: &HostTrace) -> Vec<usize> {
         is_open[row] = true;
         open.push(row);
     }
+    // What is still open ends with the trace, the innermost first.
     let open = threads
         .into_iter()
         .flat_map(|(_, open)| open.into_iter().rev());

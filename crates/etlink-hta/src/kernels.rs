@@ -37,6 +37,7 @@ pub struct KernelStats {
 
 /// By type, then falling sum.
 pub(super) fn kernel_stats(loaded: &HtaTrace<'_>, most: usize) -> Vec<KernelStats> {
+    // HTA sorts and folds each type by itself, so a short type keeps all its names.
     let of_type = |of: HtaClass| {
         let rows = loaded
             .rows
@@ -68,6 +69,7 @@ pub(super) fn annotation_stats(
     stats_by_name(
         loaded,
         all.map(|(name, (start, end))| (name, end.saturating_sub(start))),
+        // `get_gpu_user_annotation_breakdown` folds what comes after 1,000 names.
         1_000,
     )
 }
@@ -88,6 +90,7 @@ fn stats_by_name(
         .collect();
     sort_by_sum(&mut all);
     if all.len() > most {
+        // Folding changes the sums' order, since `others` may be the largest.
         all = fold_others(&all, most);
         sort_by_sum(&mut all);
     }
@@ -108,8 +111,11 @@ fn sort_by_sum(all: &mut [(&str, DurationStats)]) {
     all.sort_by(|a, b| b.1.sum_ns.cmp(&a.1.sum_ns).then(a.0.cmp(b.0)));
 }
 
-/// HTA's `others`: names beyond the first `most` and those where the running sum is more than its quantile. All become figures of sums, as in HTA.
+/// HTA's `others`: names beyond the first `most` and those where the running sum is more than its
+/// quantile. All become figures of sums, as in HTA.
 fn fold_others<'n>(all: &[(&'n str, DurationStats)], most: usize) -> Vec<(&'n str, DurationStats)> {
+    // HTA takes the quantile of the running sums, not of
+    // the sums. The flaw is kept: figures must agree.
     let running: Vec<i64> = all
         .iter()
         .scan(0, |sum: &mut i64, one| {
@@ -127,6 +133,7 @@ fn fold_others<'n>(all: &[(&'n str, DurationStats)], most: usize) -> Vec<(&'n st
         } else {
             name
         };
+        // Each name enters as one figure, its sum: HTA groups a second time over its first result.
         sums.entry(name).or_default().add(times.sum_ns);
     }
     sums.into_iter().collect()

@@ -44,9 +44,12 @@ pub(super) fn idle_times(loaded: &HtaTrace<'_>) -> Vec<IdleTime> {
 
 fn idle_times_of_stream(loaded: &HtaTrace<'_>, stream: i64, rows: &[&HtaRow]) -> Vec<IdleTime> {
     let mut sums: BTreeMap<&'static str, i64> = BTreeMap::new();
+    // HTA subtracts the end of the row before, even where an earlier row still runs.
     for pair in rows.windows(2) {
         let [before, row] = pair else { continue };
         let gap = row.start.saturating_sub(before.end);
+        // The order of the two questions is HTA's: a late
+        // launch counts as such however short the gap is.
         let late = loaded.called(row).is_some_and(|called| called > before.end);
         let category = match () {
             () if late => "host_wait",
@@ -69,6 +72,7 @@ fn idle_times_of_stream(loaded: &HtaTrace<'_>, stream: i64, rows: &[&HtaRow]) ->
 
 /// By correlation.
 pub(super) fn launch_stats(loaded: &HtaTrace<'_>) -> Vec<LaunchStats> {
+    // HTA lists CUDA's and MTIA's names alone; `cuLaunchKernel` and HIP's are missing there.
     let launches = [
         "cudaLaunchKernel",
         "cudaLaunchKernelExC",
@@ -92,6 +96,7 @@ pub(super) fn launch_stats(loaded: &HtaTrace<'_>) -> Vec<LaunchStats> {
             launch_delay: loaded.us(row.start.saturating_sub(end).max(0)),
         });
     }
+    // Rows of one correlation have no order in HTA; here the duration makes one.
     all.sort_by(|a, b| {
         a.correlation
             .cmp(&b.correlation)

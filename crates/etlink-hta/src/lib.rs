@@ -1,4 +1,5 @@
-//! The numbers that HolisticTraceAnalysis (HTA, f4d0062, 0.6.1) gives, by its own definitions, for comparison with older results.
+//! The numbers that HolisticTraceAnalysis (HTA, f4d0062, 0.6.1) gives, by its own definitions, for
+//! comparison with older results.
 //!
 //! ```text
 //! rows        what HTA takes for device rows, its classes, its rounding, its filter of steps
@@ -10,49 +11,71 @@
 //! ```
 //! Where these differ from this crate's own analyses, and why:
 //!
-//! - *Rounding*: starts are rounded up and ends down to whole microseconds, so that a row loses up to 2 us and short ones last 0 or -1 us
-//!   ([`HtaOptions::nanoseconds`] leaves times as they are, as `HTA_DISABLE_NS_ROUNDING=1` does, but for the type table, where HTA
-//!   makes each piece of time whole microseconds all the same).
-//! - *Device rows* are events with a stream other than -1: also waits (`cuda_sync`) and CPU ops that launch Triton kernels.
-//! - *Classes* go by the names alone: `hipMemcpy…` is communication; a name with `dma` or that has `Sync` anywhere is no computation;
-//!   MSCCL++, NVSHMEM, symmetric memory, custom all-reduces and arguments of collectives are not known.
-//! - *HtaClass table*: types that only meet, where one ends and another begins, make a line of 0.
-//! - *Steps*: in a trace with two or more `ProfilerStep#N`, what the host did from the last one's start on is left out, with what it
-//!   launched, and device rows without a host call. The last one to start is mostly that of the device (`gpu_user_annotation`), so that what
-//!   the host did of that step before is kept. With [`HtaOptions::include_last`] what came after the last step's end is left out; but HTA by then
-//!   counts starts from the trace's first event and ends not, so that nearly nothing is. Where HTA joins on correlation, a
-//!   row comes once for each call with its id, as here; rows without an id, which HTA repeats for each host event without one, are left out.
-//! - *StragglerKernel tables*: `kernel_breakdown` has all names; in `kernel_breakdown_top10`, HTA's default, those beyond the first ten and those where
-//!   the running sum of the sums is over its own 80 % quantile are `others`, and then all figures are of sums: `max`, `min` and `mean` of a name that
-//!   is left are its sum. User annotations are folded the same way beyond 1,000 names.
-//! - *Idle time* of a stream counts from the end of the row before, not from the latest end: it can be negative where rows overlap. `kernel_wait` is
-//!   a gap under 30 us after a launch in time. A row whose call is not in the trace was launched when the file's first event began.
-//! - *Launches* are `cudaLaunchKernel`, `cudaLaunchKernelExC`, `cudaMemcpyAsync`, `cudaMemsetAsync` and MTIA's `runFunction`: none of HIP, of the driver or of graphs.
-//!   The queue's length also counts driver and HIP launches; of a graph launch it counts the last row; the launch of a row that is the file's
-//!   first event it does not count.
-//! - *Means* of queue length and bandwidth are over samples (changes), not over time; a copy without length lasts 1 us. What floating point
-//!   leaves of a sum that should be 0 is a sample too if it is positive.
-//! - *Time at a full queue*: of several streams of a rank with 1,024 launches that wait, only the last is reported.
-//! - *Stragglers* are looked for among kernels `ncclKernel…`, as older NCCL named them; the clocks of all ranks are taken to be one.
+//! - *Rounding*: starts are rounded up and ends down to whole microseconds, so that a row loses up
+//!   to 2 us and short ones last 0 or -1 us ([`HtaOptions::nanoseconds`] leaves times as they are,
+//!   as `HTA_DISABLE_NS_ROUNDING=1` does, but for the type table, where HTA makes each piece of
+//!   time whole microseconds all the same).
+//! - *Device rows* are events with a stream other than -1: also waits (`cuda_sync`) and CPU ops
+//!   that launch Triton kernels.
+//! - *Classes* go by the names alone: `hipMemcpy…` is communication; a name with `dma` or that has
+//!   `Sync` anywhere is no computation; MSCCL++, NVSHMEM, symmetric memory, custom all-reduces and
+//!   arguments of collectives are not known.
+//! - *Type table*: types that only meet, where one ends and another begins, make a line of 0.
+//! - *Steps*: in a trace with two or more `ProfilerStep#N`, what the host did from the last one's
+//!   start on is left out, with what it launched, and device rows without a host call. The last one
+//!   to start is mostly that of the device (`gpu_user_annotation`), so that what the host did of
+//!   that step before is kept. With [`HtaOptions::include_last`] what came after the last step's
+//!   end is left out; but HTA by then counts starts from the trace's first event and ends not, so
+//!   that nearly nothing is. Where HTA joins on correlation, a row comes once for each call with
+//!   its id, as here; rows without an id, which HTA repeats for each host event without one, are
+//!   left out.
+//! - *Kernel tables*: `kernel_breakdown` has all names; in `kernel_breakdown_top10`, HTA's default,
+//!   those beyond the first ten and those where the running sum of the sums is over its own 80 %
+//!   quantile are `others`, and then all figures are of sums: `max`, `min` and `mean` of a name
+//!   that is left are its sum. User annotations are folded the same way beyond 1,000 names.
+//! - *Idle time* of a stream counts from the end of the row before, not from the latest end: it can
+//!   be negative where rows overlap. `kernel_wait` is a gap under 30 us after a launch in time. A
+//!   row whose call is not in the trace was launched when the file's first event began.
+//! - *Launches* are `cudaLaunchKernel`, `cudaLaunchKernelExC`, `cudaMemcpyAsync`, `cudaMemsetAsync`
+//!   and MTIA's `runFunction`: none of HIP, of the driver or of graphs. The queue's length also
+//!   counts driver and HIP launches; of a graph launch it counts the last row; the launch of a row
+//!   that is the file's first event it does not count.
+//! - *Means* of queue length and bandwidth are over samples (changes), not over time; a copy
+//!   without length lasts 1 us. What floating point leaves of a sum that should be 0 is a sample
+//!   too if it is positive.
+//! - *Time at a full queue*: of several streams of a rank with 1,024 launches that wait, only the
+//!   last is reported.
+//! - *Stragglers* are looked for among kernels `ncclKernel…`, as older NCCL named them; the clocks
+//!   of all ranks are taken to be one.
 //!
-//! What HTA says is no one thing where times are equal, as they often are after rounding: it sorts with numpy's quicksort, which is not stable, and is
-//! another algorithm on processors with AVX-512, with AVX2 and with neither. So the mean queue length of a trace depends on the machine (812.4134
-//! or 812.4128 for one public trace of a V100), and so do samples of bandwidth (1,285 or 1,284 there: by the order of two changes, a sum
-//! leaves 1e-16 or 0). Here equal times stand as a stable sort leaves them: what HTA says too if it is made to sort stably.
+//! What HTA says is no one thing where times are equal, as they often are after rounding: it sorts
+//! with numpy's quicksort, which is not stable, and is another algorithm on processors with
+//! AVX-512, with AVX2 and with neither. So the mean queue length of a trace depends on the machine
+//! (812.4134 or 812.4128 for one public trace of a V100), and so do samples of bandwidth (1,285 or
+//! 1,284 there: by the order of two changes, a sum leaves 1e-16 or 0). Here equal times stand as a
+//! stable sort leaves them: what HTA says too if it is made to sort stably.
 //!
 //! What differs from HTA:
 //!
-//! - Without rounding, HTA computes with microseconds as doubles, which hold 0.0005 us of times since Kineto's base and 0.25 us of times since
-//!   1970; here times are exact. Figures differ by that, and a gap counts as `host_wait` or not where the call began that close to the end before.
-//! - Where it fails, we answer: with `assert non_compute_time >= 0` where rounding makes the classes longer than the whole; on traces without
-//!   device rows; with `assert len(launch) == len(kernels)` on graphs; with a rank that has no straggler to compare with; on files that are no JSON.
-//! - One trace is looked at alone: that another rank has several steps, or is of an MTIA, does not make HTA's filter of steps work here. For MTIA traces with
-//!   several steps HTA keeps what lies between the first one's start and the last one's end; here the last is left out as for all.
-//! - Rows, where several stand at one time, in the order of time, the longer first, not of the file: of several rows of a launch, or of several
-//!   kernels of a step, the last is the last by time. Rows of categories that no table keeps are not in the time that a full queue is related to.
+//! - Without rounding, HTA computes with microseconds as doubles, which hold 0.0005 us of times
+//!   since Kineto's base and 0.25 us of times since 1970; here times are exact. Figures differ by
+//!   that, and a gap counts as `host_wait` or not where the call began that close to the end
+//!   before.
+//! - Where it fails, we answer: with `assert non_compute_time >= 0` where rounding makes the
+//!   classes longer than the whole; on traces without device rows; with `assert len(launch) ==
+//!   len(kernels)` on graphs; with a rank that has no straggler to compare with; on files that are
+//!   no JSON.
+//! - One trace is looked at alone: that another rank has several steps, or is of an MTIA, does not
+//!   make HTA's filter of steps work here. For MTIA traces with several steps HTA keeps what lies
+//!   between the first one's start and the last one's end; here the last is left out as for all.
+//! - Rows, where several stand at one time, in the order of time, the longer first, not of the
+//!   file: of several rows of a launch, or of several kernels of a step, the last is the last by
+//!   time. Rows of categories that no table keeps are not in the time that a full queue is related
+//!   to.
 //!
-//! Not here: series (`get_queue_length_time_series`), kernels with their annotations, CUPTI counters, call graphs; HTA's critical path is another than `etlink
-//! replay`'s. `etlink diff` says what changed between two traces, by its own definitions.
+//! Not here: series (`get_queue_length_time_series`), kernels with their annotations, CUPTI
+//! counters, call graphs; HTA's critical path is another than `etlink replay`'s. `etlink diff` says
+//! what changed between two traces, by its own definitions.
 
 mod kernels;
 mod launches;
@@ -96,7 +119,10 @@ macro_rules! tables {
         impl HtaTables {
             /// A blank record in each table: the columns that it has.
             pub fn blank() -> HtaTables {
-                HtaTables { $($name: vec![<$row>::default()],)* straggler_evidence: stragglers::StragglerEvidence::default() }
+                HtaTables {
+                    $($name: vec![<$row>::default()],)*
+                    straggler_evidence: stragglers::StragglerEvidence::default(),
+                }
             }
         }
 
@@ -112,7 +138,8 @@ tables! {
     comm_comp_overlap: CommCompOverlap,
     /// `get_gpu_kernel_breakdown`, first table.
     kernel_type_breakdown: KernelType,
-    /// `get_gpu_kernel_breakdown`, second table, all names: `num_kernels` large and `duration_ratio=1`.
+    /// `get_gpu_kernel_breakdown`, second table, all names: `num_kernels` large and
+    /// `duration_ratio=1`.
     kernel_breakdown: KernelStats,
     /// The same with HTA's defaults: ten names, `duration_ratio=0.8`.
     kernel_breakdown_top10: KernelStats,
@@ -160,14 +187,15 @@ pub struct ProfilerStep {
 #[error("a pattern of HolisticTraceAnalysis is refused: {0}")]
 pub struct PatternError(#[source] regex::Error);
 
-/// HTA's numbers for one rank. O(n log n). For annotations of devices, and the first and last event, the trace has to be read with
-/// [auxiliary](etlink_model::DeviceTrace::auxiliary).
+/// HTA's numbers for one rank. O(n log n). For annotations of devices, and the first and last
+/// event, the trace has to be read with [auxiliary](etlink_model::DeviceTrace::auxiliary).
 ///
 /// # Errors
 /// None: HTA's patterns are right.
 pub fn hta_tables(trace: &LinkedTrace, settings: HtaOptions) -> Result<HtaTables, PatternError> {
     let loaded = HtaTrace::new(trace, &NamePatterns::new()?, settings);
     let queues = series::queue_series(&loaded);
+    // A step has a range on the host and one on each device, all of one number.
     let steps: BTreeSet<u64> = loaded.steps.iter().map(|step| step.number).collect();
     Ok(HtaTables {
         temporal_breakdown: vec![times::temporal_breakdown(&loaded)],
@@ -224,6 +252,7 @@ fn percent(x: f64, whole: f64, decimals: i32) -> f64 {
 /// As pandas rounds.
 fn round(x: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);
+    // numpy rounds halves to the even digit.
     (x * scale).round_ties_even() / scale
 }
 

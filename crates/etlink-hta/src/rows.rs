@@ -36,18 +36,21 @@ pub(super) struct NamePatterns {
 
 impl NamePatterns {
     pub(super) fn new() -> Result<NamePatterns, PatternError> {
+        // Python's `re.match` looks at the start of the name only.
         let pattern = |text: &str| Regex::new(&format!("^(?:{text})")).map_err(PatternError);
         Ok(NamePatterns {
             communication: pattern("nccl|hip|hccl|.*ncclKernel")?,
             memory: pattern("(hip)?Memcpy|(hip)?Memset|dma")?,
             not_computation: pattern(
-                "nccl|.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait Event|cuda.*LaunchKernel|runFunction|hip|job_exe|packet|pe_exe|cpum_exe_subgraph|hccl|collective_subgraph_execution",
+                "nccl|.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait Event|cuda.*LaunchKernel|runFunction|\
+                 hip|job_exe|packet|pe_exe|cpum_exe_subgraph|hccl|collective_subgraph_execution",
             )?,
         })
     }
 
     pub(super) fn classify(&self, name: &str) -> HtaClass {
         match () {
+            // The order matters: `hipMemcpy` matches communication first.
             () if self.communication.is_match(name) => HtaClass::Communication,
             () if self.memory.is_match(name) => HtaClass::Memory,
             () if !self.not_computation.is_match(name) => HtaClass::Computation,
@@ -75,7 +78,7 @@ pub(super) struct HtaRow {
     pub(super) stream: i64,
     pub(super) start: i64,
     pub(super) end: i64,
-    /// HtaRow of the trace's calls that has its correlation.
+    /// Row of the call with its correlation, in the trace's table of calls.
     pub(super) call: Option<usize>,
     pub(super) correlation: Correlation,
     pub(super) kind: HtaRowKind,
@@ -142,6 +145,7 @@ impl<'t> HtaTrace<'t> {
             .len()
             > 1
         {
+            // HTA filters only traces with two steps or more, so a single step keeps all.
             loaded.until = loaded.kept_until();
             loaded.steps.retain(|step| step.start < loaded.until);
             loaded.keep_launched();
@@ -151,7 +155,8 @@ impl<'t> HtaTrace<'t> {
         loaded
     }
 
-    /// Start and end as HTA rounds them: by floating point, which decides where an end is a whole microsecond.
+    /// Start and end as HTA rounds them: by floating point, which decides where an end is a whole
+    /// microsecond.
     pub(super) fn times(&self, start: TimeNs, duration: DurationNs) -> (i64, i64) {
         if self.settings.nanoseconds {
             return (start.0, (start + duration).0);
@@ -159,10 +164,13 @@ impl<'t> HtaTrace<'t> {
         // as parsing the decimal text gives it; nanoseconds since 1970 are more than a double holds
         let us = |ns: i64| ns.div_euclid(1_000) as f64 + ns.rem_euclid(1_000) as f64 / 1e3;
         let (ts, dur) = (us(start.0), us(duration.0));
+        // Rounding both ends inwards can leave a length of
+        // -1; HTA computes on with it, and so do its tables.
         (ts.ceil() as i64, (ts + dur).floor() as i64)
     }
 
-    /// Where the last step begins. Or after its end; HTA has counted starts from the first event by then, but not ends.
+    /// Where the last step begins. Or after its end; HTA has counted starts from the first event by
+    /// then, but not ends.
     fn kept_until(&self) -> i64 {
         if !self.settings.include_last {
             return self
@@ -172,6 +180,7 @@ impl<'t> HtaTrace<'t> {
                 .max()
                 .unwrap_or(i64::MAX);
         }
+        // The first start is added because HTA has subtracted it from starts and not from ends.
         let first = self.starts().min().unwrap_or(0);
         self.steps.last().map_or(i64::MAX, |step| {
             step.latest.saturating_add(first).saturating_add(1)
@@ -207,6 +216,7 @@ impl<'t> HtaTrace<'t> {
             .chain(self.device_annotations())
             .filter_map(step)
             .collect();
+        // The running maximum lets `step_at` stop early: steps of host and devices overlap.
         steps.sort_by_key(|step| step.start);
         let mut latest = i64::MIN;
         for step in &mut steps {
@@ -261,8 +271,11 @@ impl<'t> HtaTrace<'t> {
     /// All that HTA takes for device rows: rows of the device, waits, ops with a stream.
     fn device_rows(&self, patterns: &NamePatterns) -> Vec<HtaRow> {
         let device = &self.trace.device;
+        // A trace has few names and many rows, and the patterns are slow.
         let mut classes = NameClasses::new(device, patterns);
         let call_of = calls_by_correlation(device);
+        // HTA numbers events from 0 and takes number 0 for
+        // "no partner", which hits the file's first event.
         let first_start = device
             .first_start
             .filter(|start| !is_start_of_host_event(device, start));
@@ -283,6 +296,7 @@ impl<'t> HtaTrace<'t> {
                 correlation,
                 kind: HtaRowKind::Work,
                 first: Some(rows.start[at]) == first_start,
+                // Absent is negative in the table and 0 in HTA.
                 gb_per_s: rows.gb_per_s[at].max(0.0),
             });
         }
@@ -325,6 +339,7 @@ impl<'t> HtaTrace<'t> {
                 gb_per_s: 0.0,
             });
         }
+        // HTA's test for a device row is its stream alone.
         all.retain(|row| row.stream != -1);
         all
     }
@@ -337,6 +352,7 @@ impl<'t> HtaTrace<'t> {
             *times.entry(calls.correlation[call]).or_default() += 1;
         }
         let often = |row: &HtaRow| match row.correlation.get() {
+            // A pandas merge repeats a row for every call with its id.
             Some(id) => times.get(&id).copied().unwrap_or(0),
             None => usize::from(row.kind == HtaRowKind::Op && row.start < self.until),
         };
@@ -358,7 +374,8 @@ impl<'t> HtaTrace<'t> {
         self.times(calls.start[call], calls.duration[call])
     }
 
-    /// Start of what HTA takes for a row's call: where no call has its correlation, the file's first event.
+    /// Start of what HTA takes for a row's call: where no call has its correlation, the file's
+    /// first event.
     pub(super) fn called(&self, row: &HtaRow) -> Option<i64> {
         match row.call {
             Some(call) => Some(self.call(call).0),

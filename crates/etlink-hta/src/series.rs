@@ -1,4 +1,4 @@
-//! QueueSeries lengths and memory bandwidth: pandas' `describe` over samples.
+//! Queue lengths and memory bandwidth: pandas' `describe` over samples.
 
 use super::quantile;
 use super::rows::{HtaClass, HtaRow, HtaRowKind, HtaTrace};
@@ -53,7 +53,8 @@ pub struct BandwidthSummary {
     pub memory_bw_gbps_max: f64,
 }
 
-/// `describe()`: count, mean, deviation of a sample, least, quartiles (linear between neighbours), most.
+/// `describe()`: count, mean, deviation of a sample, least, quartiles (linear between neighbours),
+/// most.
 struct SampleSummary {
     count: f64,
     mean: f64,
@@ -62,6 +63,7 @@ struct SampleSummary {
 }
 
 fn describe(mut values: Vec<f64>) -> Option<SampleSummary> {
+    // Quartiles are of the sorted samples.
     values.sort_by(f64::total_cmp);
     let (n, last) = (values.len() as f64, values.len().checked_sub(1)?);
     let mean = values.iter().sum::<f64>() / n;
@@ -100,7 +102,8 @@ const LAUNCHES: [&str; 12] = [
 /// A stream, and times with the length from then on.
 pub(super) type QueueSeries = (i64, Vec<(i64, i64)>);
 
-/// By stream, then time; at one time what is launched comes first, as HTA would have it if it sorted stably.
+/// By stream, then time; at one time what is launched comes first, as HTA would have it if it
+/// sorted stably.
 pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
     // of several rows of a call the last counts
     let mut launched: BTreeMap<usize, &HtaRow> = BTreeMap::new();
@@ -113,6 +116,8 @@ pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
             .call
             .filter(|call| LAUNCHES.contains(&loaded.call_name(*call)))
         {
+            // HTA's index of a call holds one partner, so
+            // a graph launch keeps only its last kernel.
             launched.insert(call, row);
         }
     }
@@ -124,6 +129,8 @@ pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
             .extend([(loaded.call(call).0, 1), (row.start, -1)]);
     }
     let lengths = |mut changes: Vec<(i64, i64)>| {
+        // Launches (+1) come before starts (-1), so that
+        // the length never goes below 0 at one instant.
         changes.sort_by_key(|(time, change)| (*time, -change));
         let length = |length: &mut i64, (time, change)| {
             *length += change;
@@ -162,12 +169,13 @@ pub(super) fn queue_summaries(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> 
     queues.iter().filter_map(summary).collect()
 }
 
-/// HtaRowKind a stream takes, as HTA has it.
+/// How many launches a stream takes, as HTA has it.
 const FULL: i64 = 1_024;
 
 /// HTA keeps one stream of a rank, the last.
 pub(super) fn blocked_times(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<BlockedTime> {
     let of_stream = |(stream, lengths): &QueueSeries| {
+        // HTA measures from each sample to the next, so the last one adds nothing.
         let full = lengths
             .iter()
             .zip(lengths.iter().skip(1))
@@ -180,6 +188,7 @@ pub(super) fn blocked_times(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Ve
             .any(|(_, length)| *length >= FULL)
             .then_some((*stream, time))
     };
+    // HTA's result is a dictionary by rank: later streams overwrite earlier ones.
     let Some((stream, time)) = queues.iter().rev().find_map(of_stream) else {
         return vec![];
     };
@@ -207,6 +216,7 @@ pub(super) fn bandwidth_summaries(loaded: &HtaTrace<'_>) -> Vec<BandwidthSummary
         .filter(|row| row.class == HtaClass::Memory)
     {
         let name = loaded.name(row);
+        // HTA cuts the name at 11 characters: `Memcpy HtoD`.
         let kind = match () {
             () if name.starts_with("Memset") => "Memset",
             () if name.starts_with("Memcpy") => name.get(..11).unwrap_or(name),
@@ -225,6 +235,7 @@ pub(super) fn bandwidth_summaries(loaded: &HtaTrace<'_>) -> Vec<BandwidthSummary
     }
     let summary = |(kind, (starts, ends)): (&str, (Changes, Changes))| {
         let mut changes = [starts, ends].concat();
+        // Starts stand before ends and the sort is stable, as in HTA's concatenated frames.
         changes.sort_by_key(|change| change.0);
         let sums = changes.iter().scan(0.0, |sum, (_, change)| {
             *sum += change;

@@ -1,7 +1,8 @@
 //! `get_potential_stragglers`: who starts a long communication last.
 //!
-//! Of kernels `ncclKernel…` that last at least 1 % of a mean step, the last of each rank, stream, step and name; of these the
-//! stream and name whose durations differ most over the ranks; of these the ranks that start last.
+//! Of kernels `ncclKernel…` that last at least 1 % of a mean step, the last of each rank, stream,
+//! step and name; of these the stream and name whose durations differ most over the ranks; of these
+//! the ranks that start last.
 
 use super::rows::HtaTrace;
 use etlink_model::NameId;
@@ -15,7 +16,7 @@ pub struct PotentialStraggler {
     pub straggler: i64,
 }
 
-/// What one rank tells.
+/// What the trace of one rank says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct StragglerEvidence {
     rank: i64,
@@ -78,6 +79,7 @@ pub(super) fn straggler_evidence(loaded: &HtaTrace<'_>) -> StragglerEvidence {
             continue;
         };
         evidence.add(step, row.start, row.end);
+        // HTA asks for an iteration above 0: step 0 goes along with -1, which is no step.
         if step > 0 && communicates[NameId::index(row.name)] {
             let name = loaded.name(row).to_owned();
             evidence.kernels.push(StragglerKernel {
@@ -118,6 +120,7 @@ pub(super) fn potential_stragglers(ranks: &[&StragglerEvidence]) -> Vec<Potentia
         .iter()
         .flat_map(|evidence| evidence.steps.iter().copied())
         .collect();
+    // HTA divides the whole window by the number of steps, gaps included.
     let mean_step = last.saturating_sub(first) as f64 / steps.len() as f64;
     let mut lasts: BTreeMap<(i64, &str), KernelsByStep<'_>> = BTreeMap::new();
     for evidence in ranks {

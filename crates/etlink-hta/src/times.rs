@@ -5,8 +5,8 @@ use super::rows::{HtaClass, HtaRow, HtaTrace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// `get_temporal_breakdown`: the window is from the first row's start to the last row's end, compute the union of computation,
-/// non-compute the rest of what is not idle.
+/// `get_temporal_breakdown`: the window is from the first row's start to the last row's end,
+/// compute the union of computation, non-compute the rest of what is not idle.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "HTA's names, us and percent")]
 pub struct TemporalBreakdown {
@@ -24,7 +24,8 @@ pub struct TemporalBreakdown {
     pub non_compute_time_pctg: f64,
 }
 
-/// `get_comm_comp_overlap`: time in which both run, of that in which communication does; none without communication.
+/// `get_comm_comp_overlap`: time in which both run, of that in which communication does; none
+/// without communication.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[allow(missing_docs, reason = "HTA's names, percent")]
 pub struct CommCompOverlap {
@@ -41,13 +42,14 @@ pub struct KernelType {
     pub percentage: f64,
 }
 
-/// Rows as intervals: a new one begins where a row starts after all ends before it. Rounding leaves rows of negative length, which
-/// make intervals of negative length.
+/// Rows as intervals: a new one begins where a row starts after all ends before it. Rounding leaves
+/// rows of negative length, which make intervals of negative length.
 fn merged_rows<'r>(rows: impl Iterator<Item = &'r HtaRow>) -> Vec<(i64, i64)> {
     let mut all: Vec<(i64, i64)> = vec![];
     let mut latest = i64::MIN;
     for row in rows {
         match all.last_mut() {
+            // Touching rows join, as in HTA: a new group begins only behind all earlier ends.
             Some(last) if row.start <= latest => last.1 = last.1.max(row.end),
             _ => all.push((row.start, row.end)),
         }
@@ -73,6 +75,7 @@ pub(super) fn temporal_breakdown(loaded: &HtaTrace<'_>) -> TemporalBreakdown {
     let kernel = last.1.saturating_sub(first.0);
     let idle = kernel.saturating_sub(total_length(&busy));
     let compute = total_length(&merged_rows(rows_of_class(loaded, HtaClass::Computation)));
+    // HTA asserts that this is not negative; with rounding it can be, and is reported as it is.
     let non_compute = kernel.saturating_sub(compute).saturating_sub(idle);
     let share = |time: i64| percent(time as f64, kernel as f64, 2);
     TemporalBreakdown {
@@ -99,6 +102,7 @@ fn times_by_types(
 ) -> BTreeMap<i64, i64> {
     let mut changes: Vec<(i64, i64)> = vec![];
     for (bit, of) in types.iter().enumerate() {
+        // The sum of the values that run names the combination: 3 is the first two types.
         let value = 1i64 << bit;
         changes.extend(
             merged_rows(rows_of_class(loaded, *of))
@@ -106,6 +110,8 @@ fn times_by_types(
                 .flat_map(|(start, end)| [(start, value), (end, -value)]),
         );
     }
+    // At one instant ends may stand before begins. The
+    // piece between them has no length, yet its line.
     changes.sort_by_key(|change| change.0);
     let (mut times, mut running) = (BTreeMap::new(), 0);
     for (at, (time, change)) in changes.iter().enumerate() {

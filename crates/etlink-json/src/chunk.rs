@@ -108,6 +108,8 @@ impl<R: Read> ChunkReader<R> {
             if self.ended {
                 break self.buffer.len();
             }
+            // An anchor may begin in text that was searched
+            // before it was complete; 64 bytes cover its key.
             if let Some(cut) = self.last_anchor(searched.saturating_sub(64)) {
                 break cut;
             }
@@ -119,6 +121,8 @@ impl<R: Read> ChunkReader<R> {
             }
         };
         spare.clear();
+        // The rest moves to the spare memory and the chunk
+        // keeps the buffer: only the shorter part is copied.
         spare.extend_from_slice(&self.buffer[cut..]);
         std::mem::swap(&mut spare, &mut self.buffer);
         spare.truncate(cut);
@@ -139,6 +143,8 @@ impl<R: Read> ChunkReader<R> {
         loop {
             self.fill(searched + READ_BYTES)?;
             let from = searched.saturating_sub(quoted.len() + 64);
+            // The word also occurs as a value or in a nested
+            // key: only `: [` behind it makes it the list.
             for hit in memmem::find_iter(&self.buffer[from..], &quoted) {
                 if let Some(start) = array_start(&self.buffer, from + hit + quoted.len()) {
                     return Ok(start);
@@ -162,6 +168,7 @@ impl<R: Read> ChunkReader<R> {
 
     fn learn_first_key(&mut self) -> Result<(), JsonReadError> {
         self.fill(READ_BYTES)?;
+        // Writers differ in the first key of an element; within a file all elements begin alike.
         let first = self.buffer.trim_ascii_start();
         let key = first
             .strip_prefix(b"{")
@@ -184,6 +191,7 @@ impl<R: Read> ChunkReader<R> {
             match read {
                 Ok(0) => self.ended = true,
                 Ok(_) => {}
+                // A signal is no error; the loop reads again.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error)
                     if matches!(
@@ -191,6 +199,8 @@ impl<R: Read> ChunkReader<R> {
                         ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
                     ) =>
                 {
+                    // This is how decoders report a cut or damaged
+                    // stream. What they gave before it is good.
                     self.source_error = Some(error.to_string());
                     self.ended = true;
                 }
@@ -209,6 +219,7 @@ impl<R: Read> ChunkReader<R> {
     fn last_anchor(&self, from: usize) -> Option<usize> {
         let (text, keys) = (&self.buffer, &self.first_keys);
         keys.braces(text, from)
+            // The last one makes the chunk as large as can be, so the rest to copy is small.
             .rev()
             .find(|&at| follows_element(text, at) && keys.begins(text, at))
     }
@@ -246,6 +257,8 @@ impl FirstKeys {
                 .strip_prefix(b"\"")
         };
         let Some(key) = key() else { return false };
+        // No key is longer; without the limit a lone quote
+        // would cost a search through the whole chunk.
         let Some(end) = key.iter().take(64).position(|b| *b == b'"') else {
             return false;
         };

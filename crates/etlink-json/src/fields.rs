@@ -14,7 +14,7 @@ pub struct FieldScan {
     pub text_behind: bool,
 }
 
-/// Calls `field` with every key and value of `text` that can be told, at the top level.
+/// Calls `field` with every key and value of `text` that can be read, at the top level.
 ///
 /// `text` is a header (`{"a": 1, "list": [`) or a trailer (`, "z": 2}`). Kineto writes
 /// metadata values raw, so a value can be anything: after damage the scan goes on at the
@@ -53,6 +53,8 @@ pub fn scan_fields<'a>(
             Err(_) => {
                 fields.damaged += 1;
                 match next_line(text, from).filter(|_| fields.damaged < MAX_DAMAGED) {
+                    // Kineto writes each metadata entry on a line
+                    // of its own, so damage stays within its line.
                     Some(next) => scanner.restart(next, false),
                     None => return fields,
                 }

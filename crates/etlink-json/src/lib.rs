@@ -53,7 +53,8 @@ pub enum JsonReadError {
     },
     /// One element, or the text around the array, exceeds [`MAX_ELEMENT_BYTES`].
     #[error(
-        "the entry that begins at byte {offset} is larger than 64 MiB, which no trace entry is: cut it out of the file"
+        "the entry that begins at byte {offset} is larger than 64 MiB, \
+         which no trace entry is: cut it out of the file"
     )]
     TooLarge {
         /// Where it begins.

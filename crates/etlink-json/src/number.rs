@@ -6,6 +6,7 @@ pub(crate) fn short_uint(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 18 {
         return None;
     }
+    // A byte below `0` wraps to a large number, so one comparison rejects both sides of the digits.
     text.iter().try_fold(0u64, |value, byte| {
         let digit = byte.wrapping_sub(b'0');
         (digit <= 9).then(|| value * 10 + u64::from(digit))
@@ -21,6 +22,7 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
     if digits.is_empty() {
         return None;
     }
+    // The sum is built below zero, since `i64::MIN` has no positive counterpart.
     let mut value = 0i64;
     for &byte in digits {
         let digit = byte.wrapping_sub(b'0');
@@ -42,6 +44,7 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
 /// three decimals (`output_json.cpp`), Python tools print shortest floats, so exponents
 /// are read too. `None` when the text is not a number (`nan`, `-1.-500`) or overflows.
 pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
+    // Nearly every time of a trace has this form: it needs no sign, exponent or rounding.
     if let Some(ns) = kineto_micros(text) {
         return Some(ns);
     }
@@ -60,6 +63,7 @@ pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
         Some((b'e' | b'E', power)) => i32::try_from(parse_int(power)?).ok()?,
         Some(_) => return None,
     };
+    // The three are those from microseconds to nanoseconds.
     let ns = scaled(whole, fraction, exponent.checked_add(3)?)?;
     Some(if negative { -ns } else { ns })
 }
@@ -67,6 +71,7 @@ pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
 /// Microseconds as Kineto prints them: up to 15 digits, a point, three digits.
 #[inline]
 fn kineto_micros(text: &[u8]) -> Option<i64> {
+    // 15 digits and three more are 18, which `u64` and `i64` hold without a check.
     let point = text
         .len()
         .checked_sub(4)
@@ -89,11 +94,14 @@ fn digits(text: &[u8]) -> usize {
 
 /// `whole.fraction` times ten to the `power`, rounded to an integer.
 fn scaled(whole: &[u8], fraction: &[u8], power: i32) -> Option<i64> {
+    // Where the decimal point stands among the digits once the power is applied; it may be outside.
     let point = i64::try_from(whole.len()).ok()? + i64::from(power);
     let mut value = 0i64;
     let mut place = 0i64;
     for &byte in whole.iter().chain(fraction) {
         let digit = i64::from(byte - b'0');
+        // The first digit behind the point rounds. A point
+        // before all digits leaves less than a half.
         if place >= point {
             return if place == point && digit >= 5 {
                 value.checked_add(1)
@@ -104,6 +112,7 @@ fn scaled(whole: &[u8], fraction: &[u8], power: i32) -> Option<i64> {
         value = value.checked_mul(10)?.checked_add(digit)?;
         place += 1;
     }
+    // `0e99` is zero, though ten to that power overflows.
     if value == 0 {
         return Some(0);
     }

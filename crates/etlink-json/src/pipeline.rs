@@ -84,6 +84,7 @@ where
         elements: &elements,
         merge,
     };
+    // One thread needs no channels, and its memory stays in the cache.
     if threads <= 1 {
         let mut spare = SpareMemory::default();
         while let Some(chunk) = cutter.next(spare.text)? {
@@ -118,10 +119,13 @@ impl<R: Read, T> ChunkSource<'_, R, T> {
         let Some(order) = &self.order else {
             return Ok(None);
         };
+        // The place in line is taken before the chunk is
+        // parsed: this alone fixes the order of the merge.
         let (reply, parsed) = bounded(1);
         let next = self.cutter.next(spare.text);
         match next {
             Ok(Some(chunk)) if order.send(parsed).is_ok() => Ok(Some((chunk, spare.value, reply))),
+            // Dropping the sender ends the merging thread's loop once all results have been taken.
             ended => {
                 self.order = None;
                 ended.map(|_| None)
@@ -137,6 +141,7 @@ fn in_threads<R: Read + Send, T: Default + Send>(
     work: impl Fn(TextChunk, T) -> ParsedChunk<T> + Sync,
     mut take: impl FnMut(ParsedChunk<T>) -> Result<SpareMemory<T>, JsonReadError>,
 ) -> Result<(), JsonReadError> {
+    // The bound on `order` is what bounds memory: no more chunks than that are in flight.
     let (spare_in, spare_out) = bounded::<SpareMemory<T>>(4 * threads);
     let (order_in, order_out) = bounded::<Receiver<ParsedChunk<T>>>(2 * threads);
     let source = std::sync::Mutex::new(ChunkSource {
@@ -157,6 +162,8 @@ fn in_threads<R: Read + Send, T: Default + Send>(
                         let Some((chunk, value, reply)) = next? else {
                             return Ok(());
                         };
+                        // Sending fails only when the merging thread has
+                        // given up, and then nobody needs the result.
                         drop(reply.send(work(chunk, value)));
                     }
                 })
@@ -166,9 +173,11 @@ fn in_threads<R: Read + Send, T: Default + Send>(
             .into_iter()
             .filter_map(|reply| reply.recv().ok())
             .try_for_each(|parsed| {
+                // A full channel means that enough memory is in turn; this piece is freed.
                 drop(spare_in.try_send(take(parsed)?));
                 Ok(())
             });
+        // The merge's error comes first: workers may only have stopped because of it.
         workers.into_iter().fold(merged, |done, worker| {
             done.and(
                 worker
@@ -198,6 +207,7 @@ impl<F> ElementParser<F> {
             let start = scanner.pos();
             let read = match scanner.peek() {
                 None => break ChunkEnd::Consumed,
+                // A stray `]` between elements does not end the list when elements follow it.
                 Some(b']') if closes_array(text, start) => break ChunkEnd::Array(start + 1),
                 Some(b'{') => self
                     .element(&mut value, &mut scanner, start)
@@ -212,6 +222,8 @@ impl<F> ElementParser<F> {
                 continue;
             };
             let next = self.after_damage(text, start, broken);
+            // Damage that reaches the end of the chunk may be a cut by the
+            // chunk's border. It is judged when the next chunk has been joined.
             if broken.at >= text.len() && (next.is_none() || !(joined || chunk.last)) {
                 break ChunkEnd::Inside(start);
             }
@@ -263,6 +275,7 @@ impl<F> ElementParser<F> {
     where
         F: Fn(&mut T, &mut JsonScanner<'_>) -> Result<(), BrokenJson>,
     {
+        // The first attempt trusts quotes that structure follows, as all valid JSON does.
         scanner.restart(start + 1, false);
         if (self.parse)(value, scanner).is_ok() {
             return Ok(scanner.repaired());
@@ -319,11 +332,14 @@ impl<F, M> ChunkMerger<'_, F, M> {
             });
         }
         if let Some((offset, mut text)) = self.carry.take() {
+            // An element across a border is parsed again here,
+            // in the one thread that sees both its parts.
             text.extend_from_slice(&parsed.chunk.text);
             if text.len() > MAX_ELEMENT_BYTES {
                 return Err(JsonReadError::TooLarge { offset });
             }
-            // the values of the first parse go, with all that they know: who they are depends on the threads
+            // the values of the first parse go, with all that
+            // they know: who they are depends on the threads
             parsed = self.elements.parse_chunk(
                 TextChunk {
                     offset,
@@ -347,6 +363,7 @@ impl<F, M> ChunkMerger<'_, F, M> {
                     parsed.chunk.text[at..].to_vec(),
                 ));
             }
+            // Without a `]` in the last chunk the document was cut.
             ChunkEnd::Inside(_) | ChunkEnd::Consumed => {
                 self.envelope.damage.truncated |= parsed.chunk.last
             }

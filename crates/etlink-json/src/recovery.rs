@@ -1,4 +1,4 @@
-//! How the scanner tells what text that is not JSON was meant to be.
+//! How the scanner decides what text that is not JSON was meant to be.
 
 /// Open brackets. A brace that was never closed would otherwise end at the list's own `]`.
 #[derive(Clone, Copy, Default)]
@@ -22,6 +22,7 @@ impl BracketStack {
 
     /// `None` where `byte` does not close the innermost bracket.
     pub(crate) fn close(self, byte: u8) -> Option<BracketStack> {
+        // A closing brace that does not fit its opening one shows where an element was left open.
         let fits = self.lost || (self.kinds & 1 == 1) == (byte == b']');
         fits.then_some(BracketStack {
             depth: self.depth - 1,
@@ -42,6 +43,7 @@ pub(crate) fn next_element(raw: &[u8]) -> Option<usize> {
 /// Whether the text after a comma is `"key":`, or the comma was one too many.
 pub(crate) fn key_follows(text: &[u8]) -> bool {
     match text.trim_ascii_start().split_first() {
+        // A text that is cut behind the quote gets the benefit of the doubt.
         Some((b'"', key)) => memchr::memchr(b'"', key).is_none_or(|end| {
             key[end + 1..]
                 .trim_ascii_start()

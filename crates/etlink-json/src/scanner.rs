@@ -201,12 +201,16 @@ impl<'a> JsonScanner<'a> {
     /// The next key of the object that the scanner is in, or `None` after its `}`.
     #[inline]
     pub fn key(&mut self) -> Result<Option<&'a [u8]>, BrokenJson> {
+        // Kineto ends every event with a comma (`output_json.cpp`),
+        // so a killed process leaves one too many.
         while self.eat(b',') {}
         match self.peek() {
             Some(b'}') => {
                 self.pos += 1;
                 Ok(None)
             }
+            // Keys are short and plain: the first quote is
+            // the end unless a backslash comes before it.
             Some(b'"') => {
                 let start = self.pos + 1;
                 let length = quote_or_escape(&self.text[start..]).ok_or_else(|| self.cut())?;
@@ -236,6 +240,8 @@ impl<'a> JsonScanner<'a> {
         while let Some(&byte) = self.text.get(self.pos) {
             match byte {
                 b'"' => {
+                    // Brackets inside strings do not count: names of
+                    // C++ templates and lambdas are full of them.
                     if self.plain_string(ScanPlace::Any).is_none() {
                         self.string(ScanPlace::Any)?;
                     }
@@ -295,6 +301,8 @@ impl<'a> JsonScanner<'a> {
         let start = self.pos;
         let length = self.text[start..]
             .iter()
+            // A bare word may hold spaces (`key: some one`)
+            // and signs (`-1.-500`): only structure ends it.
             .position(|b| matches!(b, b',' | b'}' | b']' | b'\n'))
             .ok_or_else(|| self.cut())?;
         self.pos = start + length;
@@ -323,6 +331,7 @@ impl<'a> JsonScanner<'a> {
         let rest = self.text.get(start..).filter(|_| !self.careful)?;
         let length = quote_or_escape(rest)?;
         let closed = match rest.get(length + 1) {
+            // Quotes that white space separates from structure take the slow way: they are rare.
             Some(b',' | b'}' | b']') => rest[length] == b'"',
             Some(b':') => rest[length] == b'"' && place == ScanPlace::Any,
             _ => false,
@@ -343,11 +352,14 @@ impl<'a> JsonScanner<'a> {
             at += quote_or_escape(self.text.get(at..).unwrap_or_default())
                 .ok_or_else(|| self.cut())?;
             if self.text[at] == b'\\' {
+                // Whatever the escape is, its second byte cannot end the string.
                 at += 2;
             } else if self.closes(at, place) {
                 self.pos = at + 1;
                 let raw = &self.text[start..at];
                 self.repaired |= mended;
+                // A mended string that holds the start of another
+                // element has run too far: both would be lost.
                 return match mended.then(|| next_element(raw)).flatten() {
                     Some(brace) => Err(BrokenJson { at: start + brace }),
                     None => Ok(raw),
@@ -363,11 +375,13 @@ impl<'a> JsonScanner<'a> {
     #[inline]
     fn closes(&self, at: usize, place: ScanPlace) -> bool {
         let rest = &self.text[at + 1..];
+        // Nothing follows in this piece of text: the caller finds out whether the document was cut.
         let Some(offset) = rest.iter().position(|b| *b > b' ') else {
             return true;
         };
         let doubtful = self.careful && place == ScanPlace::Value;
         match rest[offset] {
+            // Only the second, careful attempt looks ahead: a name such as `a", "b" c` needs it.
             b',' => !self.careful || key_follows(&rest[offset + 1..]),
             b'}' => !doubtful || structure_follows(&rest[offset + 1..]),
             b']' => !doubtful,
@@ -377,6 +391,7 @@ impl<'a> JsonScanner<'a> {
     }
 
     fn nested(&mut self) -> Result<&'a [u8], BrokenJson> {
+        // In a list no key follows a comma: a careful scan would run past the end of `["a", 1]`.
         let careful = std::mem::take(&mut self.careful);
         let nested = self.balanced();
         self.careful = careful;
@@ -402,6 +417,7 @@ fn quote_or_escape(text: &[u8]) -> Option<usize> {
         differ.wrapping_sub(ONES) & !differ & HIGHS
     };
     let mut at = 0;
+    // Four words cover nearly all keys and values.
     while at < 32
         && let Some(word) = text[at..].first_chunk()
     {

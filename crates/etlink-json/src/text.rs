@@ -37,6 +37,8 @@ fn escape<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         Some(b'f') => 12,
         Some(&byte @ (b'"' | b'\\' | b'/')) => byte,
         Some(b'u') => {
+            // `\u` without four digits stays as it is: Windows
+            // paths in range names look so (`C:\users`).
             if let Some((ch, used)) = unicode(&tail[1..]) {
                 out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes());
                 return &tail[1 + used..];
@@ -67,6 +69,7 @@ fn unicode(hex: &[u8]) -> Option<(char, usize)> {
         .filter(|mark| mark == b"\\u")
         .and_then(|_| four(&hex[6..]));
     match low {
+        // Characters beyond 16 bits come as two escapes, a surrogate pair (RFC 8259, section 7).
         Some(low @ 0xDC00..0xE000) => {
             let code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
             Some((char::from_u32(code)?, 10))

@@ -27,6 +27,7 @@ pub fn micros(out: &mut Vec<u8>, ns: i64) -> io::Result<()> {
     if ns < 0 {
         out.push(b'-');
     }
+    // `i64::MIN` has no positive counterpart of its own type.
     let ns = ns.unsigned_abs();
     number(out, ns / 1000)?;
     out.push(b'.');

@@ -31,20 +31,25 @@ pub(crate) enum EventKind {
 impl EventKind {
     fn of(phase: &[u8], category: &[u8]) -> EventKind {
         match category {
+            // Metadata has no category: the phase has to be looked at first.
             _ if phase == b"M" => EventKind::Metadata,
             b"cpu_instant_event" if phase == b"i" => EventKind::Instant,
             _ if phase != b"X" => EventKind::Other,
             b"cpu_op" | b"user_annotation" | b"Operator" => EventKind::Op,
+            // Gaudi and MTIA have no category `kernel`: these stand for their work on a device.
             b"kernel" | b"Kernel" | b"mtia_ccp_events" | b"hpu_op" | b"collective_comm" => {
                 EventKind::Kernel
             }
             b"gpu_memcpy" | b"Memcpy" => EventKind::Memcpy,
             b"gpu_memset" | b"Memset" => EventKind::Memset,
             b"cuda_sync" | b"xpu_sync" => EventKind::Sync,
+            // Before 2022 Kineto spelt categories with a capital letter.
             b"Runtime" => EventKind::Call,
             b"python_function" => EventKind::Auxiliary(AuxiliaryKind::Python),
             b"gpu_user_annotation" => EventKind::Auxiliary(AuxiliaryKind::DeviceAnnotation),
             b"overhead" => EventKind::Auxiliary(AuxiliaryKind::Overhead),
+            // Every back end has a pair of its own: `mtia_runtime`,
+            // `xpu_driver`, `privateuse1_runtime`, …
             _ if category.ends_with(b"_runtime") || category.ends_with(b"_driver") => {
                 EventKind::Call
             }
@@ -145,9 +150,13 @@ impl<'a> KinetoEvent<'a> {
         scanner: &mut JsonScanner<'a>,
         options: KinetoReadOptions,
     ) -> Result<(), BrokenJson> {
+        // Keys in their usual order need no comparison
+        // with all others; the loop takes what is left.
         self.usual_head(scanner)?;
         loop {
             if self.is_of_no_use(options) {
+                // Most events of a trace with Python stacks
+                // end here, without a look at their values.
                 scanner.leave()?;
                 break;
             }
@@ -168,6 +177,8 @@ impl<'a> KinetoEvent<'a> {
                 b"cat" => self.category = scanner.value()?.raw(),
                 _ => drop(scanner.value()?),
             }
+            // Foreign writers put `ph` or `cat` anywhere,
+            // so the kind may become known with any key.
             self.kind = EventKind::of(self.phase, self.category);
         }
         scanner.end_element()
@@ -199,6 +210,7 @@ impl<'a> KinetoEvent<'a> {
             self.category = category.raw();
         }
         self.kind = EventKind::of(self.phase, self.category);
+        // Such events are most often not kept; `read` decides before more of them is taken.
         if matches!(self.kind, EventKind::Other | EventKind::Auxiliary(_)) {
             return Ok(());
         }
@@ -247,6 +259,8 @@ impl<'a> KinetoEvent<'a> {
             let value = scanner.value()?;
             self.args.set(key, value);
         }
+        // With a host trace at hand its shapes are used, and
+        // these texts are most of a large trace's names.
         if !options.shapes {
             (self.args.shapes, self.args.types) = (None, None);
         }
@@ -260,6 +274,8 @@ fn usual<'a>(
     scanner: &mut JsonScanner<'a>,
     head: &[u8],
 ) -> Result<Option<JsonValue<'a>>, BrokenJson> {
+    // Commas and white space before a key are eaten even
+    // where the key is another one: no harm is done.
     scanner.eat(b',');
     scanner.peek();
     if scanner.eat_exact(head) {
@@ -298,6 +314,7 @@ pub(crate) fn dims(value: Option<JsonValue<'_>>) -> [u32; 3] {
         for slot in &mut out {
             match scanner.item() {
                 Ok(Some(item)) => {
+                    // A dimension that is no number does not void the others.
                     *slot = item.uint().and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
                 }
                 _ => break,

@@ -26,6 +26,7 @@ impl KnownKeys {
 
 /// Reads what is known of `text` into `trace`.
 pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -> FieldScan {
+    // The counts wait until `header` is no longer borrowed from the trace.
     let (header, mut counts) = (&mut trace.header, vec![]);
     let fields = scan_fields(text, |key, value| {
         keys.add(key);
@@ -42,6 +43,7 @@ pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -
                         count = value
                             .uint()
                             .and_then(|n| u32::try_from(n).ok())
+                            // A count of 0 says nothing, and coverage would divide by it.
                             .filter(|n| *n > 0)
                     }
                     _ => {}

@@ -77,18 +77,24 @@ pub enum Error {
     Read(#[from] JsonReadError),
     /// Written by the profiler of JAX or another user of XLA.
     #[error(
-        "a trace of JAX or XLA (it names {process:?}), not of PyTorch: etlink does not read such traces"
+        "a trace of JAX or XLA (it names {process:?}), not of PyTorch: \
+         etlink does not read such traces"
     )]
     Xla {
-        /// A process or thread name that tells.
+        /// The process or thread name that shows it.
         process: String,
     },
     /// More rows than row numbers.
-    #[error("the trace has more than {limit} events of one kind, more than one link can hold", limit = u32::MAX - 1)]
+    #[error(
+        "the trace has more than {limit} events of one kind, more than one link can hold",
+        limit = u32::MAX - 1
+    )]
     TooManyRows,
 }
 
 const LAYOUT: ArrayLayout = ArrayLayout {
+    // `ph` is Kineto's own first key; the others are
+    // those of Python tools that sort or rewrite files.
     array: "traceEvents",
     first_keys: &[
         "ph", "name", "cat", "args", "pid", "tid", "ts", "dur", "id", "s", "bp",
@@ -108,6 +114,8 @@ pub fn read<R: Read + Send>(source: R, options: KinetoReadOptions) -> Result<Dev
         LAYOUT,
         options.threads,
         |chunk: &mut tables::ChunkTables, scanner| {
+            // An event is read whole before anything is
+            // kept, since damage may offer it a second time.
             let mut event = event::KinetoEvent::default();
             event.read(scanner, options)?;
             chunk.push(&event, options.keep);
@@ -157,6 +165,7 @@ fn xla_process(trace: &DeviceTrace) -> Option<String> {
     let line = threads
         .map(|name| trace.names.get(name))
         .find(|name| matches!(*name, "XLA Modules" | "XLA Ops"));
+    // A trace with rows is PyTorch's, whatever its processes are called.
     let found = process.or(line).map(str::to_owned);
     found.filter(|_| trace.window().is_none())
 }

@@ -1,4 +1,5 @@
-//! Sizes of copies that only the calls that launched them tell: those of ROCm have a `size`, their rows no `bytes`.
+//! Sizes of copies that only their launch calls have: those of ROCm have a `size`, the rows no
+//! `bytes`.
 
 use etlink_model::{Correlation, DeviceRows, RowKind};
 use rustc_hash::FxHashMap;
@@ -24,6 +25,8 @@ impl CopySizes {
         let mut sizes: FxHashMap<Correlation, u64> = FxHashMap::default();
         for (id, bytes) in self.0 {
             let known = sizes.entry(id).or_insert(bytes);
+            // Correlation ids start again with each session
+            // and process: calls may share one by chance.
             *known = if *known == bytes { bytes } else { 0 };
         }
         let copies: Vec<usize> = (0..rows.len())
@@ -37,6 +40,7 @@ impl CopySizes {
             .for_each(|row| *of.entry(rows.correlation[*row]).or_default() += 1);
         for row in copies {
             let id = rows.correlation[row];
+            // The size of a call with several rows is that of all of them.
             if rows.bytes[row] == 0 && of[&id] == 1 {
                 rows.bytes[row] = sizes[&id];
             }

@@ -47,6 +47,8 @@ impl ChunkTables {
         let Some((start, duration)) = self.times(event) else {
             return;
         };
+        // This is the first event of the chunk.
+        // `append_around` keeps that of the first chunk alone.
         if let [(_, 1)] = self.events[..] {
             self.trace.first_start = Some(start);
         }
@@ -59,6 +61,7 @@ impl ChunkTables {
             EventKind::Memset => self.push_row(event, RowKind::Memset, start, duration),
             EventKind::Auxiliary(kind) => self.push_aside(event, kind, start, duration),
             EventKind::Instant => self.push_memory(event, start),
+            // Both returned above; the match stays exhaustive for kinds that come later.
             EventKind::Other | EventKind::Metadata => {}
         }
     }
@@ -87,9 +90,11 @@ impl ChunkTables {
         self.key.extend_from_slice(event.phase);
         self.key.push(b' ');
         self.key.extend_from_slice(event.category);
+        // The buffer is taken out so that `name_of` can borrow all of `self`.
         let key = std::mem::take(&mut self.key);
         let name = self.name_of(&key);
         self.key = key;
+        // A trace has a dozen pairs of phase and category: a short list beats a map here.
         match self.events.iter_mut().find(|(known, _)| *known == name) {
             Some((_, count)) => *count += 1,
             None => self.events.push((name, 1)),
@@ -109,6 +114,8 @@ impl ChunkTables {
                     .is_some_and(f64::is_finite)
             };
             anomalies.note(
+                // A number that is too large is reported as such:
+                // it shows a wrong unit, not a missing time.
                 if event.start.is_some_and(number) {
                     AnomalyKind::TimeOutOfRange
                 } else {
@@ -118,6 +125,7 @@ impl ChunkTables {
             );
             return None;
         };
+        // Instants have none.
         let Some(duration) = event.duration else {
             return Some((TimeNs(start), DurationNs(0)));
         };
@@ -166,6 +174,8 @@ impl ChunkTables {
                 format!("{:?}", unescape(event.name))
             });
         }
+        // The key counts even with the value 0: PyTorch 2.4 and later write
+        // it without an observer too, and then no op can be joined by it.
         self.trace.has_rf_ids |= args.rf_id.is_some();
         let op = CpuOp {
             name: self.name_of(event.name),
@@ -186,6 +196,8 @@ impl ChunkTables {
             types: self.name(args.types),
             collective: self.collective(event),
         };
+        // Inductor's Triton launchers put `stream` on the
+        // op (`CachingAutotuner.run`); aten ops have none.
         if let Some(stream) = stream(args.stream).filter(|stream| *stream >= 0) {
             self.trace.stream_ops.push(StreamOp {
                 name: op.name,
@@ -209,6 +221,7 @@ impl ChunkTables {
         };
         if let Some(bytes) = int(event.args.size)
             .and_then(|size| u64::try_from(size).ok())
+            // Other calls of ROCm have a `size` too, that of an allocation for one.
             .filter(|_| call.correlation != Correlation::NONE && has(event.name, b"emcpy"))
         {
             self.sizes.push(call.correlation, bytes);
@@ -234,6 +247,7 @@ impl ChunkTables {
             correlation: correlation(args.correlation),
             external_id: int(args.external_id).unwrap_or(-1),
             bytes: args.bytes.and_then(JsonValue::uint).unwrap_or(0),
+            // Kineto leaves the bandwidth out where it would divide by a duration of 0.
             gb_per_s: args.gb_per_s.and_then(float).unwrap_or(-1.0),
             grid: dims(args.grid),
             block: dims(args.block),
@@ -260,8 +274,11 @@ impl ChunkTables {
         self.trace.memory.push(row);
     }
 
-    /// What a device has, from the first kernel that tells: Kineto divides the blocks of its grid by that.
+    /// Multiprocessors of a device, from its first kernel with `blocks per SM`: Kineto divides the
+    /// blocks of the grid by their number.
     fn note_multiprocessors(&mut self, row: &DeviceRow, blocks_per_sm: Option<JsonValue<'_>>) {
+        // `blocks per SM` is blocks of the grid / multiprocessors
+        // (`CuptiActivity.cpp`): solved for the latter.
         let device = self
             .trace
             .queues
@@ -279,6 +296,7 @@ impl ChunkTables {
         let blocks = row.grid.iter().map(|n| f64::from(*n)).product::<f64>();
         let per_sm = blocks_per_sm.and_then(float).unwrap_or(0.0);
         let count = (blocks / per_sm).round();
+        // A quotient of 0, or one that is no number, says nothing about the device.
         if count.is_finite() && (1.0..1e6).contains(&count) {
             self.trace.multiprocessors.push((device, count as u32));
         }
@@ -293,6 +311,8 @@ impl ChunkTables {
             start,
             duration,
             correlation: correlation(args.correlation),
+            // Kineto leaves these out, or writes -1, when it
+            // did not see the `cudaEventRecord` waited for.
             wait_stream: stream(args.wait_stream).unwrap_or(-1),
             wait_record: correlation(args.wait_record),
             wait_event: int(args.wait_event).unwrap_or(-1),
@@ -303,6 +323,8 @@ impl ChunkTables {
     /// The communication record of an op or kernel, `u32::MAX` when it names no collective.
     fn collective(&mut self, event: &KinetoEvent<'_>) -> u32 {
         let args = &event.args;
+        // Kineto copies name, type, element counts and
+        // split to a kernel all or none: the name decides.
         if args.collective.is_none() {
             return u32::MAX;
         }
@@ -346,6 +368,8 @@ impl ChunkTables {
     }
 
     fn thread(&mut self, event: &KinetoEvent<'_>) -> ThreadIdx {
+        // Such rows come from foreign writers. They stay,
+        // on thread 0, so that their kernels keep a launch.
         if event.pid.is_none() || event.tid.is_none() {
             self.trace.anomalies.note(AnomalyKind::NoThread, || {
                 format!("{:?}", unescape(event.name))
@@ -370,6 +394,8 @@ impl ChunkTables {
     fn queue(&mut self, event: &KinetoEvent<'_>) -> QueueIdx {
         let args = &event.args;
         let queue = DeviceQueue {
+            // Rows of MTIA and of old files have no such
+            // arguments; their pid is the device, tid the stream.
             device: int(args.device).or(int(event.pid)).unwrap_or(0),
             context: int(args.context).unwrap_or(0),
             stream: stream(args.stream).or(int(event.tid)).unwrap_or(0),
@@ -423,6 +449,7 @@ impl DeviceTraceBuilder {
             ..
         } = chunk;
         let all = &mut self.trace;
+        // The lists below are drained, so what the chunk remembers of their places would be wrong.
         threads.clear();
         queues.clear();
         self.sizes.append(sizes);
@@ -437,6 +464,7 @@ impl DeviceTraceBuilder {
             .drain(..)
             .map(|queue| QueueIdx::new(self.queues.of(&mut all.queues, queue)))
             .collect();
+        // Communication records are appended as they are: their rows move by as many as there were.
         let base = u32::try_from(all.collectives.len()).unwrap_or(u32::MAX);
         rename(part, names);
         for column in [
@@ -446,6 +474,7 @@ impl DeviceTraceBuilder {
         ] {
             column
                 .iter_mut()
+                // Auxiliary events of a device have no thread.
                 .filter(|thread| **thread != ThreadIdx::NONE)
                 .for_each(|thread| *thread = threads[thread.index()]);
         }
@@ -486,6 +515,7 @@ impl DeviceTraceBuilder {
         trace.calls.reorder(&order);
         let order = by_time(&trace.rows.start, &trace.rows.duration)?;
         trace.rows.reorder(&order);
+        // A call may stand in another chunk than its copy, so this waits for all rows.
         self.sizes.give(&mut trace.rows);
         let order = by_time(&trace.syncs.start, &trace.syncs.duration)?;
         trace.syncs.reorder(&order);
@@ -508,6 +538,7 @@ fn append_around(
     names: &[NameId],
 ) {
     let first_start = part.first_start.take();
+    // No chunk before this one had an event, so its first event is the file's.
     if all.events.is_empty() {
         all.first_start = first_start;
     }
@@ -598,6 +629,7 @@ fn by_time(start: &[TimeNs], duration: &[DurationNs]) -> Option<Vec<u32>> {
         .ok()
         .filter(|rows| *rows < u32::MAX)?;
     let mut order: Vec<u32> = (0..rows).collect();
+    // The sort is stable: rows with equal times stay in file order at any number of threads.
     order.sort_by_key(|&row| {
         (
             start[row as usize],

@@ -51,15 +51,21 @@ anomalies! {
     /// An entry of a written graph that is no message.
     Undecodable = Damage, "entries of a written graph that cannot be decoded, left out";
     /// A written graph states how many nodes it has.
-    NodeCountDiffers = Damage, "nodes fewer or more than the file states it has: it is cut, or two files are in one";
+    NodeCountDiffers = Damage,
+        "nodes fewer or more than the file states it has: it is cut, or two files are in one";
     /// Broken text around the array.
     HeaderDamaged = Info, "places around the list that are not JSON, mended or left out";
     /// Text behind the document's closing brace.
-    TextBehind = Damage, "text behind the end of the document, left out: another process may have written to the same file";
+    TextBehind = Damage,
+        "text behind the end of the document, left out: another process may have written to the \
+         same file";
     /// A key of the document stands twice.
-    RepeatedKey = Damage, "keys that the document has twice: of lists the first is used, of other values the last";
+    RepeatedKey = Damage,
+        "keys that the document has twice: of lists the first is used, of other values the last";
     /// Kineto of PyTorch 2.4 to 2.8 writes `baseTimeNanoseconds` behind the events.
-    NoTimeBase = Damage, "the file is cut before its time base: its times cannot be compared with those of other files";
+    NoTimeBase = Damage,
+        "the file is cut before its time base: its times cannot be compared with those of other \
+         files";
     /// An array element that is no object.
     NotAnObject = Info, "list entries that are no objects, left out";
     /// A duration that is no number, or too large a one.
@@ -69,19 +75,23 @@ anomalies! {
     /// A complete event without a `ts` that is a number.
     NoTime = Damage, "events without a start time, left out";
     /// A `ts` that no count of nanoseconds holds.
-    TimeOutOfRange = Damage, "events whose start time is more than 292 years from the trace's origin, left out";
+    TimeOutOfRange = Damage,
+        "events whose start time is more than 292 years from the trace's origin, left out";
     /// Kineto `finished: false`.
     Unfinished = Info, "ops still open when recording stopped: their end is the window's end";
     /// Two host nodes with one id.
     DuplicateNodeId = Damage, "host nodes whose id was already taken: the first is kept";
     /// Two host nodes with one record function id.
-    DuplicateRfId = Damage, "record function ids used by several host nodes or ops: the first is matched";
+    DuplicateRfId = Damage,
+        "record function ids used by several host nodes or ops: the first is matched";
     /// A host node without an id.
     NoNodeId = Damage, "host nodes without an id, left out";
     /// Parent id not in the file.
-    OrphanNode = Info, "host nodes whose parent is not in the file: they hang on their thread's root";
+    OrphanNode = Info,
+        "host nodes whose parent is not in the file: they hang on their thread's root";
     /// A parent chain that comes back.
-    ParentCycle = Damage, "host nodes that are their own ancestors: they hang on their thread's root";
+    ParentCycle = Damage,
+        "host nodes that are their own ancestors: they hang on their thread's root";
     /// The observer was not unregistered.
     NoFinish = Info, "the host trace has no finish_ts: its observer was not unregistered";
     /// A schema string that is not known.
@@ -91,21 +101,30 @@ anomalies! {
     /// Device rows overlapping on a queue.
     StreamOverlap = Info, "device rows that overlap on one stream: no order edge between them";
     /// Device start before its launch call.
-    StartBeforeLaunch = Info, "device rows that start before their launch call does: no launch edge";
+    StartBeforeLaunch = Info,
+        "device rows that start before their launch call does: no launch edge";
     /// A wait that the times contradict.
-    WaitContradicted = Info, "waits for an event or a stream that the measured times contradict: no edge";
+    WaitContradicted = Info,
+        "waits for an event or a stream that the measured times contradict: no edge";
     /// A tensor that is read while another thread still writes it.
-    TensorContradicted = Info, "ops that use a tensor before the op of another thread that wrote it has ended: no edge";
+    TensorContradicted = Info,
+        "ops that use a tensor before the op of another thread that wrote it has ended: no edge";
     /// ET parent differs from Kineto nesting.
     ParentDiffers = Info, "host ops whose recorded parent is not the op that encloses them";
     /// Kineto text rows without pid or tid.
     NoThread = Info, "host rows without a process or thread id, put on thread 0";
     /// Processes that share a device use the same ids.
-    DuplicateCorrelation = Info, "device rows whose correlation id several calls bear (ids start again, or processes share a device): the latest call before the row is taken";
+    DuplicateCorrelation = Info,
+        "device rows whose correlation id several calls bear (ids start again, or processes \
+         share a device): the latest call before the row is taken";
     /// Sequence numbers of matched ops differ.
-    SequenceDiffers = Damage, "ops matched by order whose sequence numbers differ: the traces are of different iterations";
+    SequenceDiffers = Damage,
+        "ops matched by order whose sequence numbers differ: the traces are of different \
+         iterations";
     /// The two traces name different collectives.
-    CollectiveDiffers = Damage, "collectives for which the two traces claim different groups or sizes: the device trace's are used";
+    CollectiveDiffers = Damage,
+        "collectives for which the two traces claim different groups or sizes: the device \
+         trace's are used";
 }
 
 /// How often one kind occurred, and where first.
@@ -138,6 +157,7 @@ impl Anomalies {
     pub fn add(&mut self, kind: AnomalyKind, count: u64, first: Option<String>) {
         if count > 0 {
             let entry = self.counts.entry(kind).or_default();
+            // `later` comes behind in the file, so a place that is known stays.
             entry.first = entry.first.take().or(first);
             entry.count += count;
         }
@@ -162,6 +182,7 @@ impl Anomalies {
             .iter()
             .map(|(kind, anomaly)| (*kind, anomaly))
             .collect();
+        // Kinds are met in the order of the input; reports list them in one order for all inputs.
         all.sort_by_key(|(kind, _)| *kind);
         all.into_iter()
     }

@@ -131,6 +131,8 @@ impl CollectiveKind {
     /// (`_allgather_base`, `all_gather_into_tensor_coalesced`, `ncclDevKernel_AllGather_RING`)
     /// does not matter.
     pub fn of(name: &str) -> CollectiveKind {
+        // Backends differ in case and underscores alone:
+        // `AllReduce`, `all_reduce`, `allreduce_coalesced`.
         let plain: String = name
             .chars()
             .filter(|c| c.is_ascii_alphanumeric())
@@ -138,12 +140,16 @@ impl CollectiveKind {
             .collect();
         let has = |part| plain.contains(part);
         match () {
+            // Longer words come before the shorter ones that
+            // they contain: `reducescatter` holds `scatter`.
             () if has("reducescatter") => CollectiveKind::ReduceScatter,
             () if has("allreduce") => CollectiveKind::AllReduce,
             () if has("allgather") => CollectiveKind::AllGather,
             () if has("alltoall") => CollectiveKind::AllToAll,
             () if has("broadcast") => CollectiveKind::Broadcast,
             () if has("barrier") => CollectiveKind::Barrier,
+            // NCCL's kernel `SendRecv` serves sends, receives
+            // and all-to-alls: its name decides nothing.
             () if has("sendrecv") => CollectiveKind::Other,
             () if has("gather") => CollectiveKind::Gather,
             () if has("scatter") => CollectiveKind::Scatter,

@@ -56,8 +56,10 @@ pub(crate) use columns;
 
 /// The exchanges, in turn, that bring rows into an order; both numbers of each are current places. O(rows).
 pub(crate) fn swaps(order: &[u32], rows: usize) -> Vec<[u32; 2]> {
+    // Most traces are in order already: no exchange is made, and no memory taken for it.
     let ordered = order.iter().zip(0u32..).all(|(&row, place)| row == place);
     let end = if ordered { 0 } else { rows as u32 };
+    // Where each row is now, and which row each place holds; both change with every exchange.
     let (mut place_of, mut row_at): (Vec<u32>, Vec<u32>) = ((0..end).collect(), (0..end).collect());
     let mut swaps = vec![];
     for (to, &row) in order.iter().enumerate().take(row_at.len()) {

@@ -325,6 +325,7 @@ impl DeviceTrace {
         let spans = tables.into_iter().flat_map(|(starts, durations)| {
             starts.iter().zip(durations).map(|(&s, &d)| (s, s + d))
         });
+        // Waits and auxiliary events are no work: they do not widen the window.
         spans.reduce(|(first, last), (start, end)| (first.min(start), last.max(end)))
     }
 
@@ -333,6 +334,8 @@ impl DeviceTrace {
         if self
             .multiprocessors
             .iter()
+            // The first figure stays. Kernels are read before
+            // the header, so theirs wins over `numSms`.
             .all(|(known, _)| *known != device)
         {
             self.multiprocessors.push((device, count));

@@ -128,6 +128,7 @@ impl HostTrace {
     pub fn is_root(&self, index: usize) -> bool {
         self.names
             .get(self.nodes.name[index])
+            // Older PyTorch wrote `execution_graph` in place of `execution_trace`.
             .starts_with("[pytorch|profiler|execution_")
     }
 }

@@ -56,6 +56,8 @@ impl Names {
 
     /// Interns those of `other` that `known` has no entry for yet: entry `i` is the number here of its string `i`.
     pub fn absorb(&mut self, other: &Names, known: &mut Vec<NameId>) {
+        // Strings keep their numbers, so those that were
+        // taken over before need not be looked at again.
         known.extend(
             other
                 .all
@@ -78,6 +80,7 @@ pub struct RawNameCache {
 impl RawNameCache {
     /// The name of `raw`: the one it had before, else what `intern` makes of it.
     pub fn name(&mut self, raw: &[u8], intern: impl FnOnce() -> NameId) -> NameId {
+        // Long texts are mostly unique; kept, they would double the memory of the names.
         if raw.len() > LONG {
             return intern();
         }

@@ -44,6 +44,7 @@ impl TensorUses {
 
     /// Appends the uses of the nodes that follow.
     pub fn append(&mut self, later: TensorUses) {
+        // Pieces are made on several threads, each with device names of its own.
         let (before, mut known) = (self.refs.len(), vec![]);
         self.devices.absorb(&later.devices, &mut known);
         for row in 0..later.refs.len() {
@@ -59,6 +60,7 @@ impl TensorUses {
 
     /// Rows of [`TensorUses::refs`] that node `row` reads, nested lists included.
     pub fn inputs(&self, row: usize) -> Range<usize> {
+        // Inputs begin where the outputs of the node before end.
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before][1]);
         start..self.ends[row][0]
     }

@@ -21,6 +21,8 @@ impl TimeNs {
 impl Add<DurationNs> for TimeNs {
     type Output = TimeNs;
     fn add(self, duration: DurationNs) -> TimeNs {
+        // A damaged trace may hold any number. Times stop
+        // at the last one instead of wrapping to the first.
         TimeNs(self.0.saturating_add(duration.0))
     }
 }

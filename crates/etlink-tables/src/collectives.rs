@@ -44,6 +44,7 @@ pub(crate) fn collectives_batch(
 }
 
 fn find_collective(trace: &LinkedTrace, place: usize) -> Option<Found<'_>> {
+    // A collective that other work interrupts has several nodes; only the first makes a line.
     let node = Some(trace.nodes.get(place))
         .filter(|node| node.kind == NodeKind::Collective && node.first)?;
     Some((u32::try_from(place).ok()?, node, trace.collective(&node)?))

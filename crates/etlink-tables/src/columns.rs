@@ -60,6 +60,7 @@ impl ColumnSet {
     ) -> &mut Self {
         self.add(
             name,
+            // Names repeat by the million: a dictionary keeps each once per batch.
             Arc::new(values.collect::<DictionaryArray<Int32Type>>()),
         )
     }
@@ -74,6 +75,7 @@ impl ColumnSet {
         let lines = self.named.first().map_or(0, |(_, array)| array.len());
         let rank: ArrayRef =
             Arc::new(std::iter::repeat_n(self.rank, lines).collect::<Int64Array>());
+        // `rank` stands first in every table, so that files of all ranks can be read as one.
         let columns = std::iter::once(("rank", rank)).chain(self.named.drain(..));
         Ok(RecordBatch::try_from_iter_with_nullable(
             columns.map(|(name, array)| (name, array, true)),

@@ -6,8 +6,8 @@ use arrow_array::RecordBatch;
 use etlink_link::LinkedTrace;
 use std::ops::Range;
 
-/// The edges to some nodes. `slack_ns` is the time from the end of `from_node` to the start of `to_node`: the decisive
-/// reason has the least.
+/// The edges to some nodes. `slack_ns` is the time from the end of `from_node` to the start of
+/// `to_node`: the decisive reason has the least.
 pub(crate) fn edges_batch(
     trace: &LinkedTrace,
     nodes: Range<usize>,

@@ -1,4 +1,5 @@
-//! What the traces recorded. Events are numbered: ops and annotations, then calls, device rows, synchronisation rows, each by start.
+//! What the traces recorded. Events are numbered: ops and annotations, then calls, device rows,
+//! synchronisation rows, each by start.
 
 use crate::Error;
 use crate::columns::{ColumnSet, known_number, non_empty};
@@ -137,6 +138,7 @@ pub(crate) fn add_threads<I: Iterator<Item = Option<usize>>>(
     threads: impl Fn() -> I,
 ) {
     let all = &trace.device.threads;
+    // Labels are made once per thread, not per event.
     let labels: Vec<String> = all
         .iter()
         .map(|thread| {
@@ -190,11 +192,12 @@ pub(crate) fn add_queues<'t, I: Iterator<Item = Option<&'t DeviceQueue>>>(
         );
 }
 
-/// How events refer to each other: `parent` is the op around an op or call and the op that a device row is of, `launch` the call
-/// that caused a device row.
+/// How events refer to each other: `parent` is the op around an op or call and the op that a device
+/// row is of, `launch` the call that caused a device row.
 fn add_references(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
     let device = &trace.device;
     let correlations = events.iter().map(|event| match *event {
+        // An op has no correlation: only calls and what the device does for them share one.
         EventRow::Op(_) => None,
         EventRow::Call(call) => device.calls.correlation[call].get(),
         EventRow::Row(row) => device.rows.correlation[row].get(),
@@ -263,6 +266,7 @@ fn add_op_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut Column
             each().map(|op| {
                 let op = op?;
                 non_empty(match host_node(trace, op) {
+                    // The host trace has shapes of lists and scalars too; Kineto's are empty there.
                     Some((host, node)) => host.names.get(host.nodes.inputs[node.index()].shapes),
                     None => device.names.get(ops.shapes[op]),
                 })
@@ -305,6 +309,7 @@ fn add_row_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut Colum
             }
         })
     };
+    // Copies have no grid and kernels no bytes: the cells of the other kind are null, not 0.
     let kernels = || each().map(|row| row.filter(|row| rows.kind[*row] == RowKind::Kernel));
     let copies = || each().map(|row| row.filter(|row| rows.kind[*row] != RowKind::Kernel));
     columns

@@ -10,8 +10,9 @@
 //! | `edges` | a reason for a node to wait | `rank`, `to_node`, `from_node`, `kind` |
 //! | `collectives` | a collective, send or receive | `rank`, `node` |
 //!
-//! Times are integers, ns; starts since the Unix epoch by the rank's own clock, where the trace has a base time.
-//! What is not known is null. Names are dictionaries. Rows are made and written in batches: memory is that of a batch.
+//! Times are integers, ns; starts since the Unix epoch by the rank's own clock, where the trace has
+//! a base time. What is not known is null. Names are dictionaries. Rows are made and written in
+//! batches: memory is that of a batch.
 
 mod collectives;
 mod columns;
@@ -111,7 +112,8 @@ impl TraceTable {
         }
     }
 
-    /// Writes the table of `trace`, which is that of `rank`. Returns how many lines it has. O(lines).
+    /// Writes the table of `trace`, which is that of `rank`. Returns how many lines it has.
+    /// O(lines).
     ///
     /// # Errors
     /// If `out` fails.

@@ -1,4 +1,4 @@
-//! RowWork `record_param_comms` says, as the two traces write it.
+//! What `record_param_comms` says, as the two traces write it.
 
 /// A collective, send or receive of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]

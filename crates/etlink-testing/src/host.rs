@@ -66,6 +66,7 @@ impl TraceBuilder {
         };
         let mut order: Vec<usize> = (0..self.ops.len()).filter(is_visible).collect();
         order.sort_by_key(|&op| rf_ids[op]);
+        // PyTorch writes the process when the observer ends.
         let last = (i64::MAX, Reverse((0, 0)));
         let mut nodes = vec![(last, DrawnNode::Process)];
         let mut id = 2;
@@ -81,6 +82,8 @@ impl TraceBuilder {
                 stack.push((id, i64::MAX));
                 id += 1;
             }
+            // Drawn ops may overlap without nesting, so ended
+            // ones are taken out anywhere in the stack.
             stack.retain(|(_, end)| *end > op.start);
             let parent = stack.last().map_or(1, |(id, _)| *id);
             stack.push((id, op.end));
@@ -93,6 +96,7 @@ impl TraceBuilder {
                 op,
             };
             nodes.push((place, node));
+            // The skipped number is that of a tensor: real ids have such gaps.
             id += 2;
         }
         nodes

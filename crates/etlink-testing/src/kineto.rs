@@ -206,6 +206,7 @@ impl TraceBuilder {
         };
         let ops = self.ops.iter().zip(ids);
         let around = ops.filter(|(op, _)| is_around(op));
+        // The op that began last is the innermost, as Kineto's stack of correlation ids has it.
         let inner = around.max_by_key(|(op, id)| (op.start, **id));
         inner.map(|(_, id)| *id)
     }

@@ -10,7 +10,7 @@ pub(crate) struct DrawnCall {
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) correlation: Option<i64>,
-    /// RowWork it launches.
+    /// What it launches.
     pub(crate) kernel: Option<String>,
 }
 

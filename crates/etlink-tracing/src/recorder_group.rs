@@ -42,12 +42,14 @@ impl RecorderGroup {
         self.given_up = false;
         for slot in &mut self.slots {
             let result = slot.recorder.prepare();
+            // The others are prepared all the same, so that one report names all that failed.
             self.given_up |= !log.note(&*slot.recorder, RecorderRequest::Prepare, result);
         }
     }
 
     /// If one fails, those before it are stopped, those after it are not started, and nothing is to be saved.
     pub(crate) fn start(&mut self, log: &mut FailureLog) {
+        // Half a pair of traces cannot be linked, so no recorder goes on alone.
         if self.given_up {
             return;
         }
@@ -66,7 +68,8 @@ impl RecorderGroup {
 
     pub(crate) fn stop(&mut self, log: &mut FailureLog) {
         for slot in &mut self.slots {
-            // before the call, so that a recorder that panics is not stopped again while the session is dropped
+            // before the call, so that a recorder that panics
+            // is not stopped again while the session is dropped
             if std::mem::replace(&mut slot.state, MemberState::Idle) != MemberState::Recording {
                 continue;
             }

@@ -1,5 +1,6 @@
-//! Ranges of Gloo (`gloo:all_reduce`) as communications: how many, how long, and as much of size and group as their inputs and the trace's
-//! list of groups tell. A range also holds the time in which the work was queued, so that there is no bandwidth.
+//! Ranges of Gloo (`gloo:all_reduce`) as communications: how many, how long, and as much of size
+//! and group as their inputs and the trace's list of groups say. A range also holds the time in
+//! which the work was queued, so that there is no bandwidth.
 
 use super::CollectiveTotals;
 use etlink_link::LinkedTrace;
@@ -16,6 +17,8 @@ pub(super) fn gloo_ranges(trace: &LinkedTrace) -> Vec<CollectiveTotals> {
         .collect();
     let kind = |op: usize| kinds[device.ops.name[op].index()].filter(|_| device.ops.annotation[op]);
     let range = |(op, kind): (usize, CollectiveKind)| {
+        // Plain Gloo never writes `record_param_comms`:
+        // shapes are all that the trace has of the size.
         let in_bytes = input_bytes(trace, op).unwrap_or(0);
         // the output is not said: it is no larger than the input of these
         let as_large = matches!(
@@ -65,6 +68,7 @@ fn input_bytes(trace: &LinkedTrace, op: usize) -> Option<u64> {
         Some((host, inputs)) => (host.names.get(inputs.shapes), host.names.get(inputs.types)),
         None => own,
     };
+    // The first type stands for all: a collective takes tensors of one type.
     let dtype = types.split('"').nth(1)?;
     let dtype = dtype
         .strip_prefix("Tensor(")

@@ -17,6 +17,7 @@ impl<'t> LaunchingOps<'t> {
             .external_id
             .iter()
             .zip(0u32..)
+            // 0 and -1 stand for no op.
             .filter(|(id, _)| **id > 0);
         LaunchingOps {
             trace,
@@ -32,7 +33,8 @@ impl<'t> LaunchingOps<'t> {
         })
     }
 
-    /// Writers before 2023 give what no op made its own correlation id for an `External id`: then the op has to be around it.
+    /// Writers before 2023 give what no op made its own correlation id for an `External id`: then
+    /// the op has to be around it.
     fn find(
         &self,
         id: i64,
@@ -44,6 +46,7 @@ impl<'t> LaunchingOps<'t> {
             self.trace.ops.start[op as usize],
             self.trace.ops.duration[op as usize],
         );
+        // An op's id and a call's correlation can be equal by chance too, so the times decide.
         let doubtful = correlation == Correlation(id);
         let is_around = || made().is_some_and(|made| start <= made && made <= start + duration);
         (!doubtful || is_around()).then_some(OpIdx(op))
@@ -74,6 +77,7 @@ pub(super) fn launched_time(trace: &DeviceTrace, ranges: &[HostRange]) -> Vec<i6
             let op = linked.find(rows.external_id[row], correlation, || {
                 made(correlation).map(|call| calls.start[call])
             });
+            // Kineto writes no `External id` on `cuda_sync` rows: the op is found through the call.
             add(&mut of_op, op, rows.duration[row].0);
         }
         for row in 0..syncs.len() {
@@ -97,7 +101,8 @@ fn add(of_op: &mut [i64], op: Option<OpIdx>, ns: i64) {
     }
 }
 
-/// What PyTorch calls the device, and whether it gives ops the time of their rows: not those of MTIA and HPU.
+/// What PyTorch calls the device, and whether it gives ops the time of their rows: not those of
+/// MTIA and HPU.
 pub(super) fn device_kind(trace: &DeviceTrace) -> (&'static str, bool) {
     let has = |category: &str| trace.events.keys().any(|key| key.starts_with(category));
     match () {

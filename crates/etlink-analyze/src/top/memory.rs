@@ -38,8 +38,10 @@ impl MemoryEvents {
         memory
     }
 
-    /// Host and device memory of all threads from `start` to `end`, both included, as PyTorch has it; bytes. O(log n).
+    /// Host and device memory of all threads from `start` to `end`, both included, as PyTorch has
+    /// it; bytes. O(log n).
     pub(super) fn bytes_between(&self, start: i64, end: i64) -> [i64; 2] {
+        // Sums make every range O(log n), however many events lie in it.
         let from = self.events.partition_point(|event| event.0 < start);
         let to = self
             .events
@@ -52,6 +54,7 @@ impl MemoryEvents {
     pub(super) fn events_outside_ranges(&self, ranges: &[HostRange]) -> Vec<u32> {
         let events = ranges
             .iter()
+            // Frames that PyTorch's list of events lacks cannot hold an event there.
             .filter(|range| !(is_frame(range) && range.asynchronous));
         let (mut ranges, mut end) = (events.peekable(), i64::MIN);
         let mut alone = vec![];
@@ -67,7 +70,8 @@ impl MemoryEvents {
     }
 }
 
-/// Whose memory it is, by c10's device types: 0 the host's (CPU, MKLDNN, IDEEP), 1 a device's (CUDA, HIP, XPU, PrivateUse1).
+/// Whose memory it is, by c10's device types: 0 the host's (CPU, MKLDNN, IDEEP), 1 a device's
+/// (CUDA, HIP, XPU, PrivateUse1).
 pub(super) fn memory_side(device_type: i32) -> Option<usize> {
     match device_type {
         0 | 2 | 5 => Some(0),

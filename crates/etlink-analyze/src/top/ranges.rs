@@ -21,7 +21,8 @@ pub(super) struct HostRange {
     pub(super) thread: ThreadIdx,
     pub(super) name: NameId,
     pub(super) what: RangeSource,
-    /// Has neither children nor self time: it ends on another thread, or is a frame that PyTorch's list of events lacks.
+    /// Has neither children nor self time: it ends on another thread, or is a frame that PyTorch's
+    /// list of events lacks.
     pub(super) asynchronous: bool,
     unfinished: bool,
 }
@@ -57,6 +58,8 @@ fn of_ops(trace: &DeviceTrace) -> impl Iterator<Item = HostRange> {
         .map(|name| BACKENDS.iter().any(|backend| name.starts_with(backend)))
         .collect();
     let op = move |row: usize| HostRange {
+        // The trace lacks the thread that an annotation
+        // ended on; only the backend's name gives it away.
         asynchronous: ops.annotation[row] && backends[ops.name[row].index()],
         unfinished: ops.unfinished[row],
         ..plain_range(
@@ -75,6 +78,8 @@ fn of_ops(trace: &DeviceTrace) -> impl Iterator<Item = HostRange> {
 fn of_calls(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = HostRange> {
     let (calls, linked) = (&trace.calls, LaunchingOps::new(trace));
     (0..calls.len()).map(move |row| {
+        // A call without an op has no `External id` that
+        // is known, which is how PyTorch sees it too.
         let thread = if linked.of_call(row).is_some() {
             calls.thread[row]
         } else {
@@ -91,7 +96,8 @@ fn of_calls(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = HostRa
 
 fn of_asides(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = HostRange> {
     let auxiliary = &trace.auxiliary;
-    // frames are events since PyTorch 2.13 or so (pytorch#178168); traces of 2.5 and before are known by what their header lacks
+    // frames are events since PyTorch 2.13 or so (pytorch#178168);
+    // traces of 2.5 and before are known by what their header lacks
     let frames = !trace.header.trace_id.is_empty();
     (0..auxiliary.len()).filter_map(move |row| {
         let (what, thread) = match auxiliary.kind[row] {
@@ -146,7 +152,8 @@ fn main_thread(trace: &DeviceTrace) -> ThreadIdx {
         .unwrap_or_default()
 }
 
-/// A range whose end was not recorded ends with the innermost range around it, as if on another thread, or is none.
+/// A range whose end was not recorded ends with the innermost range around it, as if on another
+/// thread, or is none.
 pub(super) fn end_unfinished(all: &mut Vec<HostRange>) {
     if !all.iter().any(|range| range.unfinished) {
         return;
@@ -156,16 +163,19 @@ pub(super) fn end_unfinished(all: &mut Vec<HostRange>) {
         if all[at].unfinished {
             all[at].end = all
                 .get(around[at] as usize)
+                // Nothing around it: the time marks the range for `retain` below.
                 .map_or(i64::MIN, |around| around.end);
             all[at].asynchronous = true;
         }
     }
+    // The ends have changed, and with them the order of ranges with one start.
     all.retain(|range| range.end != i64::MIN);
     sort_ranges(all);
 }
 
-/// Per range, the innermost one that was open on its thread when it began, whether or not it outlasts that one; as
-/// `build_tree` in `torch/csrc/profiler/collection.cpp`. `u32::MAX`: none. O(n).
+/// Per range, the innermost one that was open on its thread when it began, whether or not it
+/// outlasts that one; as `build_tree` in `torch/csrc/profiler/collection.cpp`. `u32::MAX`: none.
+/// O(n).
 pub(super) fn begun_in(all: &[HostRange]) -> Vec<u32> {
     let threads = all
         .iter()
@@ -176,6 +186,7 @@ pub(super) fn begun_in(all: &[HostRange]) -> Vec<u32> {
     let mut around = Vec::with_capacity(all.len());
     for (at, range) in all.iter().enumerate() {
         let open = &mut open[range.thread.index()];
+        // A range that ends just when this one starts is still open to `build_tree`.
         while open.pop_if(|(end, _)| *end < range.start).is_some() {}
         around.push(open.last().map_or(u32::MAX, |(_, around)| *around));
         // what is open goes with the range that it began in

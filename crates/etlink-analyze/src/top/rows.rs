@@ -72,6 +72,8 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
         let python = self.options.python;
         self.stacks.extend(stacks.all.iter().cloned());
         for (at, (range, figures)) in ranges.iter().zip(figures).enumerate() {
+            // A merged range counts with its parent; frames
+            // only shape the tree unless they are asked for.
             if figures.merged || (is_frame(range) && !python) {
                 continue;
             }
@@ -86,6 +88,7 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
                 stack,
             };
             let row = self.row(key, range.start, range.end);
+            // `EventList` takes this property from the first event of a row.
             row.asynchronous = if row.count == 1 {
                 range.asynchronous
             } else {
@@ -111,6 +114,7 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
         let (TopGroup::Shape, RangeSource::Op(op)) = (self.options.group, range.what) else {
             return 0;
         };
+        // The device trace was recorded without shapes: these are the host trace's.
         if let Some(shapes) = self.options.shapes {
             return self
                 .shapes
@@ -206,6 +210,7 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
     pub(super) fn finish(self) -> KeyAverages {
         let names = &self.trace.names;
         let mut rows: Vec<_> = self.rows.into_iter().collect();
+        // PyTorch's rows stand in the order of their first events, the longer event first.
         rows.sort_by_key(|(_, (first, _))| *first);
         let shaped = self.options.group == TopGroup::Shape;
         let rows = rows.into_iter().map(|(key, (_, row))| KeyAverage {
@@ -230,6 +235,7 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
             .fold(0, i64::saturating_add);
         let self_device_ns = rows
             .iter()
+            // An annotation of a stream covers kernels that are rows themselves.
             .filter(|row| row.on_device && !row.annotation)
             .map(|row| row.self_device_ns)
             .fold(0, i64::saturating_add);

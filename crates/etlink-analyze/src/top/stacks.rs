@@ -41,6 +41,7 @@ pub(super) fn python_stacks(
             frames.push(ranges[frame].name);
             next = around[frame].get();
         }
+        // Thousands of ranges share a stack: each is kept once and referred to by number.
         let number = stacks.all.insert_full(frames).0;
         stacks.of.push(number as u32);
     }
@@ -104,6 +105,8 @@ fn take_forward_stacks(
     let is_backward = |at: usize| match ranges[at].what {
         RangeSource::Op(op) => {
             Some(ranges[at].name) == accumulate
+                // PyTorch knows a backward op by its forward
+                // thread; the engine's wrapper has one too.
                 || trace.ops.fwd_thread[op as usize] != 0 && !names[ranges[at].name.index()]
         }
         _ => false,
@@ -130,6 +133,8 @@ fn take_forward_stacks(
         if let RangeSource::Op(op) = range.what {
             forward
                 .entry((trace.ops.seq_id[op as usize], range.thread))
+                // The first op with a sequence number is the
+                // outermost: nested ones share its number.
                 .or_insert(stacks.of[at]);
         }
     }
@@ -143,6 +148,7 @@ fn take_forward_stacks(
             trace.ops.seq_id[op as usize],
             trace.ops.fwd_thread[op as usize],
         );
+        // Sequence numbers count per forward thread, so the number alone may name two ops.
         let found = threads
             .get(&number)
             .filter(|_| seq >= 0)
@@ -151,7 +157,8 @@ fn take_forward_stacks(
     }
 }
 
-/// Which thread has which number as a forward thread: the one that has most of the sequence numbers.
+/// Which thread has which number as a forward thread: the one that has most of the sequence
+/// numbers.
 fn forward_threads(
     trace: &DeviceTrace,
     forward: &IndexMap<(i64, ThreadIdx), u32, FxBuildHasher>,
@@ -160,6 +167,8 @@ fn forward_threads(
     forward
         .keys()
         .for_each(|(seq, thread)| threads_of.entry(*seq).or_default().push(*thread));
+    // The trace has two numberings of threads, PyTorch's
+    // and the system's, and no table that joins them.
     let mut votes: BTreeMap<(u32, ThreadIdx), u64> = BTreeMap::new();
     for op in (0..trace.ops.len())
         .filter(|op| trace.ops.fwd_thread[*op] != 0 && trace.ops.seq_id[*op] >= 0)
@@ -173,6 +182,7 @@ fn forward_threads(
     let mut best: BTreeMap<u32, (u64, ThreadIdx)> = BTreeMap::new();
     for ((number, thread), count) in votes {
         let entry = best.entry(number).or_insert((0, thread));
+        // Ties go to the thread with the lower number, since the votes come in that order.
         *entry = if count > entry.0 {
             (count, thread)
         } else {

@@ -27,7 +27,8 @@ pub(super) struct RangeFigures {
 }
 
 impl RangeTree {
-    /// As `_populate_cpu_children`: a range that reaches beyond another is no child of it, and nothing is from then on. O(n).
+    /// As `_populate_cpu_children`: a range that reaches beyond another is no child of it, and
+    /// nothing is from then on. O(n).
     pub(super) fn new(ranges: &[HostRange], threads: usize) -> RangeTree {
         let mut open: Vec<Vec<u32>> = vec![vec![]; threads];
         let mut tree = RangeTree {
@@ -43,6 +44,8 @@ impl RangeTree {
             let open = &mut open[range.thread.index()];
             let is_outside = |around: &mut u32| {
                 let around = &ranges[*around as usize];
+                // Ranges come by start, so one that this range
+                // does not lie in takes no child any more.
                 range.start >= around.end || range.end > around.end
             };
             while open.pop_if(is_outside).is_some() {}
@@ -55,7 +58,8 @@ impl RangeTree {
         tree
     }
 
-    /// As `_remove_dup_nodes`: an only child of its parent's name is one with it, and its device rows replace the parent's. O(n).
+    /// As `_remove_dup_nodes`: an only child of its parent's name is one with it, and its device
+    /// rows replace the parent's. O(n).
     pub(super) fn merge(&mut self, ranges: &[HostRange], keys: &RowNames, launched: &mut [i64]) {
         for at in 0..ranges.len() {
             let mut parent = self.parent[at];
@@ -68,6 +72,7 @@ impl RangeTree {
                 self.parent[at] = parent;
             }
             let around = parent as usize;
+            // An op that dispatches to itself shows twice, with the same name.
             if self.children[around] == 1
                 && keys.of(ranges[around].name) == keys.of(ranges[at].name)
             {
@@ -103,6 +108,8 @@ impl RangeTree {
             }
         };
         let mut all: Vec<RangeFigures> = ranges.iter().enumerate().map(own).collect();
+        // From the last to the first, children come before
+        // their parents: totals are complete when added.
         for at in (0..ranges.len())
             .rev()
             .filter(|at| !self.merged[*at] && self.parent[*at] != NONE)

@@ -38,6 +38,7 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
         },
         writer: KinetoWriter::new(out, &header, options)?,
     };
+    // Like Kineto, the host's activities come before those of devices.
     encoder.ops()?;
     encoder.calls()?;
     encoder.rows()?;
@@ -46,6 +47,7 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
     encoder.memory()?;
     encoder.names()?;
     let (_, end) = trace.window().unwrap_or_default();
+    // The marker stands at the last end, as readers take it for the end of the window.
     let end = end.0 + encoder.shift_ns;
     encoder.writer.window_end(end)?;
     encoder.writer.finish("trace.json", &[])
@@ -128,6 +130,7 @@ struct TraceEncoder<'t, W> {
 impl<'t, W: Write> TraceEncoder<'t, W> {
     fn ops(&mut self) -> io::Result<()> {
         let trace = self.trace;
+        // Both tables are in the same order, so one walk through them finds the stream of each op.
         let mut stream_ops = StreamsOfOps::new(trace);
         for row in 0..trace.ops.len() {
             let op = trace.ops.row(row);
@@ -141,10 +144,13 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
             let event = self.event(category, op.name, thread, op.start, op.duration);
             let event = with_external_id(event, op.external_id);
             self.writer.complete(&event, |args| {
+                // PyTorch writes both keys or neither.
                 if op.seq_id != -1 || op.fwd_thread != 0 {
                     args.number("Sequence number", op.seq_id)?;
                     args.number("Fwd thread id", op.fwd_thread)?;
                 }
+                // The key is written even where the id is 0: its
+                // presence alone says that PyTorch is 2.4 or later.
                 if trace.has_rf_ids {
                     args.number("Record function id", op.rf_id.0)?;
                 }
@@ -192,6 +198,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
             let queue = trace.queues[row.queue.index()];
             let category = trace.names.get(row.category);
             let category = match (category, row.kind) {
+                // A trace that was made, not read, has no text of its own for the category.
                 ("", RowKind::Kernel) => "kernel",
                 ("", RowKind::Memcpy) => "gpu_memcpy",
                 ("", RowKind::Memset) => "gpu_memset",
@@ -267,6 +274,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                 AuxiliaryKind::Overhead => "overhead",
                 AuxiliaryKind::DeviceAnnotation => "gpu_user_annotation",
             };
+            // Kineto puts overheads on process -1 (`overhead pid −1` in `output_json.cpp`).
             let nowhere = HostThread {
                 pid: TrackLabel::Int(-1),
                 tid: TrackLabel::Int(0),
@@ -281,6 +289,8 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
 
     fn memory(&mut self) -> io::Result<()> {
         let trace = self.trace;
+        // The table does not keep who allocated; the first
+        // thread's process is that of nearly all traces.
         let process = trace.threads.first().copied();
         let process = process.map_or(TrackId::Number(0), |thread| track_id(trace, thread.pid));
         for index in 0..trace.memory.len() {
@@ -377,6 +387,7 @@ fn track_id(trace: &DeviceTrace, label: TrackLabel) -> TrackId<'_> {
 }
 
 /// The category of a runtime call, which tables do not keep, by how its library names calls.
+// HIP calls have the category `cuda_runtime` in Kineto's own files too.
 fn call_category(name: &str) -> &'static str {
     let is_call_of = |prefix: &str| {
         let rest = name.strip_prefix(prefix);

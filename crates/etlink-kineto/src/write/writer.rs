@@ -102,6 +102,8 @@ impl<W: Write> KinetoWriter<W> {
     /// `ChromeTraceLogger::handleTraceStart`.
     fn header(&self, header: &KinetoHeader) -> String {
         let version = self.options.version;
+        // The odd indentation is Kineto's own: a file that
+        // was read and written again has the same text.
         let (lead, indent, metadata_indent) = match version {
             KinetoVersion::Torch1_8 => return "{\n  \"traceEvents\": [".to_owned(),
             KinetoVersion::Torch2_0 | KinetoVersion::Torch2_4 => ("\n{\n", "  ", "  "),
@@ -128,6 +130,7 @@ impl<W: Write> KinetoWriter<W> {
         } else {
             "  "
         };
+        // 2.4 to 2.8 write both behind the events, from `finalizeTrace`: see `finish`.
         if version >= KinetoVersion::Torch2_9 {
             let base = self.base_ns;
             text += &format!("{outer}\"displayTimeUnit\": \"ms\",\n");
@@ -173,6 +176,7 @@ impl<W: Write> KinetoWriter<W> {
         };
         let mut args = EventArguments::new(&mut self.event, line_break);
         if let Some(id) = event.external_id {
+            // Kineto prints the argument of these kinds from another place, without the space.
             let is_op = matches!(
                 event.category,
                 "cpu_op" | "user_annotation" | "Operator" | "cpu_instant_event"
@@ -201,6 +205,7 @@ impl<W: Write> KinetoWriter<W> {
         self.text(flow.category)?;
         self.key("name", Break::Word);
         self.text(flow.category)?;
+        // This layout has a line for `bp`, empty where there is none.
         if self.options.version == KinetoVersion::Torch2_15 {
             self.plain("\n    ");
         }
@@ -331,6 +336,7 @@ impl<W: Write> KinetoWriter<W> {
     /// # Errors
     /// Those of the output.
     pub fn window_end(&mut self, time_ns: i64) -> io::Result<()> {
+        // Kineto gives the marker empty strings in place of ids.
         let nowhere = (TrackId::Text(""), TrackId::Text(""));
         self.global_instant("Record Window End", nowhere, time_ns)
     }
@@ -434,6 +440,7 @@ impl<W: Write> KinetoWriter<W> {
 
     fn time(&mut self, ns: i64) -> io::Result<()> {
         if self.options.version.has_whole_micros() {
+            // Old Kineto held whole microseconds: the fraction goes, towards earlier times.
             return json::number(&mut self.event, ns.div_euclid(1_000));
         }
         if ns < 0 && self.options.verbatim {
@@ -443,6 +450,7 @@ impl<W: Write> KinetoWriter<W> {
         json::micros(&mut self.event, ns)
     }
 
+    // Kineto wrote names unescaped until kineto#1459: tests need such files too.
     fn text(&mut self, text: &str) -> io::Result<()> {
         if self.options.verbatim {
             self.plain("\"");

@@ -1,4 +1,5 @@
-//! Memory over time, for a chart: points of `analyze`'s `memory_timeline`, of many the lowest and highest of each stretch.
+//! Memory over time, for a chart: points of `analyze`'s `memory_timeline`, of many the lowest and
+//! highest of each stretch.
 
 use etlink_analyze::MemoryPoint;
 use indexmap::IndexMap;
@@ -58,7 +59,8 @@ fn memory_chart(
     chart
 }
 
-/// Places of the points that are kept: the first and last of all, and of each stretch the lowest, the highest and that with most reserved.
+/// Places of the points that are kept: the first and last of all, and of each stretch the lowest,
+/// the highest and that with most reserved.
 fn kept_points(points: &[&MemoryPoint], most: usize) -> Vec<usize> {
     if points.len() <= most {
         return (0..points.len()).collect();

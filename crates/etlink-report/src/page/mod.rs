@@ -5,12 +5,14 @@
 //! Met (skew between ranks) ───────────────────┴─ html ─> <script> JSON, gzip, base64 </script> + script + style
 //! Timeline of all ranks, and of some ─ Packed ────┘
 //! ```
-//! What the page shows is what is in these values: its script formats, sorts and draws, and computes no figure. `web/` has the
-//! script's sources; what is built from them is committed in `web/dist`, and `cargo dev web --check` compares the two. No name of
-//! a trace gets into the HTML but for the title, which is escaped.
+//! What the page shows is what is in these values: its script formats, sorts and draws, and
+//! computes no figure. `web/` has the script's sources; what is built from them is committed in
+//! `web/dist`, and `cargo dev web --check` compares the two. No name of a trace gets into the HTML
+//! but for the title, which is escaped.
 //!
-//! A page takes 5 MB at most: each part has its share ([`TIMELINE_BYTES`], `TABLE_BYTES`), is measured as it stands in the page, and made
-//! again with less until it fits. What is left out, the page says.
+//! A page takes 5 MB at most: each part has its share ([`TIMELINE_BYTES`], `TABLE_BYTES`), is
+//! measured as it stands in the page, and made again with less until it fits. What is left out, the
+//! page says.
 
 mod memory;
 mod packed_timeline;
@@ -234,7 +236,8 @@ fn page_data<'p>(page: &ReportPage<'p>, most: usize, all: usize) -> io::Result<P
     })
 }
 
-/// Leaves the first records of each table, which are those that cost most, and the beginning of each name.
+/// Leaves the first records of each table, which are those that cost most, and the beginning of
+/// each name.
 fn shorten_tables(of: &mut Value, rank: &str, most: usize, cuts: &mut Vec<ShortenedTable>) {
     let tables = of.as_object_mut().into_iter().flatten();
     for (table, value) in tables {

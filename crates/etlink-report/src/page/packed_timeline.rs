@@ -1,4 +1,5 @@
-//! What a page takes: values are packed one by one and measured, and drawn with less detail until they fit.
+//! What a page takes: values are packed one by one and measured, and drawn with less detail until
+//! they fit.
 
 use super::timeline::Timeline;
 use base64::engine::{Engine, general_purpose::STANDARD};
@@ -18,7 +19,8 @@ pub struct PackedTimeline {
 }
 
 impl PackedTimeline {
-    /// Draws with `most` ranges at most, and with fewer until it takes no more than `bytes`. `draw` is asked a few times at most.
+    /// Draws with `most` ranges at most, and with fewer until it takes no more than `bytes`. `draw`
+    /// is asked a few times at most.
     ///
     /// # Errors
     /// None that memory has.
@@ -37,6 +39,7 @@ impl PackedTimeline {
                     text,
                 });
             }
+            // Text grows about with the ranges, so the next try is close.
             let fits = (timeline.drawn() as u128 * bytes as u128 / text.len() as u128) as usize;
             most = (fits - fits / 10).min(most / 2).max(LEAST);
         }

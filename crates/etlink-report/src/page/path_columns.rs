@@ -72,6 +72,7 @@ impl PathColumns {
         for piece in path_pieces(ran.run, steps, most) {
             let [cause, delay_cause] = piece.step.causes(ran.graph).map(PathCause::name);
             let one = piece.count == 1;
+            // Of joined steps the longest says what the time went to; a mixture would have no name.
             let [longest, _] = PathStep {
                 node: piece.longest,
                 ..piece.step
@@ -98,7 +99,8 @@ impl PathColumns {
     }
 }
 
-/// Joins short neighbours until there are few enough: the limit is the least power of two that does.
+/// Joins short neighbours until there are few enough: the limit is the least power of two that
+/// does.
 fn path_pieces(run: &ReplayRun, steps: &[PathStep], most: usize) -> Vec<PathPiece> {
     let piece = |step: &PathStep| {
         let node = step.node as usize;

@@ -1,5 +1,5 @@
-//! The ranges of a window: ops, calls and device rows by thread or stream, each at a depth where it covers no other;
-//! short ones together where there are more than can be drawn.
+//! The ranges of a window: ops, calls and device rows by thread or stream, each at a depth where it
+//! covers no other; short ones together where there are more than can be drawn.
 
 use etlink_link::{LinkedTrace, Node, NodeKind};
 use etlink_model::{OpIdx, TimeNs};
@@ -50,7 +50,8 @@ impl RangeIds {
         self.calls + call
     }
 
-    /// The range that a node is a piece of, if it is one: what a delay on a queue waits for, its row waits for.
+    /// The range that a node is a piece of, if it is one: what a delay on a queue waits for, its
+    /// row waits for.
     pub(super) fn of_node(self, node: &Node) -> Option<usize> {
         let source = node.source as usize;
         match node.kind {
@@ -130,6 +131,7 @@ pub(super) fn nest_ranges(mut all: Vec<DrawnRange>) -> Vec<DrawnRange> {
         if range.track != track {
             (track, _) = (range.track, ends.clear());
         }
+        // Ranges that overlap without nesting still get a depth of their own, as none has ended.
         while ends.last().is_some_and(|end| *end <= range.start) {
             ends.pop();
         }
@@ -143,8 +145,9 @@ fn drawing_order(range: &DrawnRange) -> (u32, TimeNs, Reverse<TimeNs>, usize) {
     (range.track, range.start, Reverse(range.end), range.id)
 }
 
-/// So many at most: neighbours that are shorter than a limit are drawn together, but for `kept` ones. Returns the limit, ns; 0
-/// where all are drawn. The limit is the least power of two that does; where even that does not help, the first ones stay.
+/// So many at most: neighbours that are shorter than a limit are drawn together, but for `kept`
+/// ones. Returns the limit, ns; 0 where all are drawn. The limit is the least power of two that
+/// does; where even that does not help, the first ones stay.
 pub(super) fn fit_ranges(
     all: &mut Vec<DrawnRange>,
     most: usize,
@@ -153,6 +156,7 @@ pub(super) fn fit_ranges(
     if all.len() <= most {
         return 0;
     }
+    // Powers of two: a dozen passes at most, whatever the lengths are.
     for limit in (8..62).map(|power| 1i64 << power) {
         let together = join_short_ranges(all, limit, kept);
         if together.len() <= most || limit == 1 << 61 {
@@ -181,6 +185,7 @@ fn join_short_ranges(
             open.resize(depth + 1, None);
         }
         let is_short = (range.end - range.start).0 < limit && !kept(range.id);
+        // Only neighbours at the same depth are joined, so that what covers them stays above them.
         let before = open[depth]
             .and_then(|at| joined.get_mut(at))
             .filter(|_| is_short);

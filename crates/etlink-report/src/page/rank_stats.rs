@@ -35,7 +35,8 @@ pub struct RankStats {
 pub(super) struct ArrivalDelays {
     /// Per column, its first entry of [`RankStats::skews`].
     pub(super) first: Vec<u32>,
-    /// Per rank, per column: ns, the mean where several stand together; none where it takes no part.
+    /// Per rank, per column: ns, the mean where several stand together; none where it takes no
+    /// part.
     pub(super) ns: Vec<Vec<Option<i64>>>,
 }
 
@@ -67,7 +68,8 @@ impl RankStats {
         }
     }
 
-    /// What the comparison does not know, as it stands after a sentence; empty where there is nothing.
+    /// What the comparison does not know, as it stands after a sentence; empty where there is
+    /// nothing.
     pub(super) fn caveat(&self) -> String {
         let lost: Vec<i64> = self
             .clocks
@@ -103,6 +105,7 @@ fn listed_skews(skews: Vec<CollectiveSkew>, first: &mut [u32]) -> Vec<Collective
     let mut worst: Vec<usize> = (0..skews.len()).collect();
     worst.sort_by_key(|at| (std::cmp::Reverse(skews[*at].skew_ns), *at));
     worst.truncate(LISTED);
+    // Each column refers to its first collective by place, so that one must be listed.
     worst.extend(first.iter().map(|at| *at as usize));
     worst.sort_unstable();
     worst.dedup();
@@ -114,6 +117,7 @@ fn listed_skews(skews: Vec<CollectiveSkew>, first: &mut [u32]) -> Vec<Collective
 
 /// `arrivals`: when each rank came, the first first.
 fn arrival_delays(ranks: usize, arrivals: &[Vec<CollectiveArrival>]) -> ArrivalDelays {
+    // Many ranks get fewer columns, so that the page stays of one size.
     let columns = (CELLS / ranks.max(1)).clamp(1, COLUMNS);
     let each = arrivals.len().div_ceil(columns).max(1);
     let mut late = ArrivalDelays {

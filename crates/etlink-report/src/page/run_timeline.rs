@@ -1,7 +1,9 @@
-//! A step of all ranks by one clock: when each began it, came to each collective or message, and was done with it.
+//! A step of all ranks by one clock: when each began it, came to each collective or message, and
+//! was done with it.
 //!
-//! Times are by the first rank's clock (`etlink_link::ranks::align_clocks`), from the first start on. A rank's own timeline is put on that clock as a
-//! whole, by its start: within a window of a second a clock that drifts by 10 ppm moves 10 us, and what is said of arrivals is exact.
+//! Times are by the first rank's clock (`etlink_link::ranks::align_clocks`), from the first start
+//! on. A rank's own timeline is put on that clock as a whole, by its start: within a window of a
+//! second a clock that drifts by 10 ppm moves 10 us, and what is said of arrivals is exact.
 
 use super::ranges::{DrawnRange, NONE, nest_ranges};
 use super::strings::StringTable;
@@ -18,7 +20,7 @@ use etlink_model::{DurationNs, TimeNs};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A collective or message as the page tells of it. Times are by the common clock.
+/// A collective or message as the page shows it. Times are by the common clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct DrawnCollective {
     kind: String,
@@ -84,6 +86,7 @@ impl<'t> RunTimeline<'t> {
             .zip(collective_skews(ranks, join, clocks))
             .filter(|((_, at), skew)| together.overlaps(skew.start_ns, last_arrival(at)))
             .collect();
+        // The largest skews come first, since only the first ones fit into a page.
         all.sort_by_key(|(_, skew)| (std::cmp::Reverse(skew.skew_ns), skew.start_ns));
         for (number, ((joint, arrivals), skew)) in (0u32..).zip(all) {
             for part in &joint.members {
@@ -139,6 +142,7 @@ impl<'t> RunTimeline<'t> {
             note: String::new(),
         };
         let (items, drawn) = self.items();
+        // A page has a budget: collectives get a quarter of it, the ranges the rest.
         let joints = &self.joints[..self.joints.len().min(most / 4)];
         let source = RunTimelineSource {
             of: self,
@@ -155,6 +159,7 @@ impl<'t> RunTimeline<'t> {
         );
         let mut sides: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
         for (item, at) in items.iter().zip(&place).filter(|(_, at)| **at != NONE) {
+            // A range that stands for several communications belongs to no single collective.
             let drawn_alone = timeline.count.get(*at as usize) == Some(&1);
             if let Some(joint) = item
                 .joint
@@ -175,7 +180,8 @@ impl<'t> RunTimeline<'t> {
         }
     }
 
-    /// Steps and communications in the window, and where they are drawn: steps above what is done in them.
+    /// Steps and communications in the window, and where they are drawn: steps above what is done
+    /// in them.
     fn items(&self) -> (Vec<RunItem>, Vec<DrawnRange>) {
         let (mut items, mut steps, mut drawn) = (vec![], vec![], vec![]);
         for (rank, facts) in (0u32..).zip(self.ranks) {
@@ -228,6 +234,7 @@ impl<'t> RunTimeline<'t> {
                 );
             }
         }
+        // Steps take the top row of each track; all else moves down by one.
         let below = u32::from(!steps.is_empty());
         let mut drawn = nest_ranges(drawn);
         drawn.iter_mut().for_each(|drawn| drawn.depth += below);
@@ -270,6 +277,7 @@ impl<'t> RunTimeline<'t> {
                 continue;
             };
             for (to, rank) in sides.iter().filter(|(_, rank)| !is_last(*rank)) {
+                // A rank that was done before the last one came did not wait for it.
                 if of.skew_ns > 0
                     && ends.get(to).is_some_and(|end| end.0 > came)
                     && self.ranks.len() > *rank as usize
@@ -315,7 +323,8 @@ impl DrawnCollective {
 }
 
 impl Timeline {
-    /// Says what the rank is among the others; `start_ns`: the window's start by its own clock; `place`: where a node is drawn.
+    /// Says what the rank is among the others; `start_ns`: the window's start by its own clock;
+    /// `place`: where a node is drawn.
     pub(super) fn belongs(
         &mut self,
         member: &RankPlace<'_>,
@@ -386,6 +395,7 @@ impl TimelineSource for RunTimelineSource<'_> {
             .copied()
             .unwrap_or_default();
         let group = match clock.uncertainty_ns {
+            // All clocks are compared with that of the first rank.
             _ if number == 0 => "the clock of all".to_owned(),
             Some(off) if clock.contradicted => format!("clock off by {} at least", time_text(off)),
             Some(off) => format!("clock ± {}", time_text(off)),
@@ -434,7 +444,8 @@ fn wait_and_transfer(runs: &CommExtent) -> (i64, i64) {
     (runs.arrival_ns.min(runs.end_ns), runs.end_ns)
 }
 
-/// Of the step, as any rank has it, and of what was launched in it, but no more than twice its length; without a step all.
+/// Of the step, as any rank has it, and of what was launched in it, but no more than twice its
+/// length; without a step all.
 fn step_window(ranks: &[RankSummary], clocks: &[RankClock], step: Option<&str>) -> (i64, i64) {
     let places = || {
         (0usize..)

@@ -25,6 +25,7 @@ impl StringTable {
 
     /// The number of `text`. O(length).
     pub(super) fn add(&mut self, text: &str) -> u32 {
+        // Cutting keeps every name in the page, though late ones are shorter.
         let text = shorten_text(text, if self.room == 0 { SHORT } else { LONG });
         let (at, new) = self.all.insert_full(text);
         if new {

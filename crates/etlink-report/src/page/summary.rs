@@ -53,6 +53,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
                 of(total.idle_ns)
             ));
         }
+        // Without device time the critical path is what a first look is about.
         None => parts.extend(on_the_path(page.ranks)),
     }
     let caveat = page.met.map(RankStats::caveat).unwrap_or_default();
@@ -75,6 +76,7 @@ fn device_phrase(ranks: &[ReportRank]) -> String {
         .and_then(|rank| rank.device.as_deref())
         .map(|model| format!(" on {model}"));
     match model {
+        // A damaged file may have lost its rows: then "on the CPU" would be a guess.
         model if !rows && damaged => {
             model.unwrap_or_default() + ": what could be read of damaged traces has no device rows"
         }
@@ -114,7 +116,8 @@ fn path_causes(ranks: &[ReportRank]) -> Vec<(PathCause, i64)> {
     sums
 }
 
-/// A step takes as long as on the rank on which it is longest. Median of the steps, and what of; of an even number the lower one.
+/// A step takes as long as on the rank on which it is longest. Median of the steps, and what of; of
+/// an even number the lower one.
 fn step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
     let ranks: Vec<&ReportRank> = ranks
         .iter()

@@ -22,8 +22,8 @@ pub struct TimelineWindow {
     pub note: String,
 }
 
-/// A window: ranges with all that they waited for, and the part of the critical path that lies in it. Ranges stand by track and
-/// start. Times are ns from the window's start.
+/// A window: ranges with all that they waited for, and the part of the critical path that lies in
+/// it. Ranges stand by track and start. Times are ns from the window's start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
     /// The rank's.
@@ -38,7 +38,8 @@ pub struct Timeline {
     pub(super) window_ns: i64,
     /// Its start, ns since the origin of the trace.
     pub(super) origin_ns: i64,
-    /// The same by the clock that all ranks have in common, ns from the start of what is drawn of all; none where there is no such clock.
+    /// The same by the clock that all ranks have in common, ns from the start of what is drawn of
+    /// all; none where there is no such clock.
     pub(super) common_ns: Option<i64>,
     /// What to know of it.
     pub(super) note: String,
@@ -72,7 +73,8 @@ pub struct Timeline {
     pub(super) joints: Option<Vec<DrawnCollective>>,
 }
 
-/// The ranges that are a rank's side of a collective or message, and which: places among the joints of the timeline of all ranks.
+/// The ranges that are a rank's side of a collective or message, and which: places among the joints
+/// of the timeline of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct MatchedRanges {
     pub(super) range: Vec<u32>,
@@ -111,7 +113,8 @@ pub(super) struct Tooltip {
 }
 
 impl Timeline {
-    /// Draws `all` of a window with `most` ranges at most. Returns the place of each of `count` ranges too, or [`NONE`].
+    /// Draws `all` of a window with `most` ranges at most. Returns the place of each of `count`
+    /// ranges too, or [`NONE`].
     pub(super) fn draw(
         window: TimelineWindow,
         mut all: Vec<DrawnRange>,
@@ -175,6 +178,7 @@ impl Timeline {
                 ranges: on_track.len() as u32,
                 ..source.track(first.track)
             });
+            // Starts are written as differences: small numbers compress to a fraction.
             let mut before = TimeNs(self.origin_ns);
             for range in on_track {
                 self.depth.push(range.depth);
@@ -183,6 +187,7 @@ impl Timeline {
                 self.duration.push((range.end - range.start).0);
                 self.count.push(range.count);
                 self.kind.push(source.kind(range.id));
+                // Joined ranges have no name in common.
                 let said = if range.count > 1 {
                     Tooltip::default()
                 } else {

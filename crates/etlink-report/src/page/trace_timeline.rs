@@ -13,8 +13,8 @@ use etlink_link::NodeKind;
 use etlink_model::{OpIdx, TimeNs};
 use etlink_replay::{PathStep, ReplayGraph, ReplayRun};
 
-/// Draws a window with `most` ranges at most. Names take 40 times `most` characters, then they are cut. `member`: what the rank is
-/// among the others. O(n log n).
+/// Draws a window with `most` ranges at most. Names take 40 times `most` characters, then they are
+/// cut. `member`: what the rank is among the others. O(n log n).
 pub fn trace_timeline(
     rows: &ClassifiedRows<'_>,
     graph: &ReplayGraph,

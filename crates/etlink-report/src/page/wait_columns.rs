@@ -33,7 +33,8 @@ pub(super) struct ReplayedTrace<'t> {
     pub(super) ids: RangeIds,
 }
 
-/// All that drawn ranges waited for, by the range. `place`: per range its place among the drawn ones, or [`NONE`]. O(nodes + edges).
+/// All that drawn ranges waited for, by the range. `place`: per range its place among the drawn
+/// ones, or [`NONE`]. O(nodes + edges).
 pub(super) fn wait_columns(
     of: ReplayedTrace<'_>,
     place: &[u32],
@@ -93,8 +94,8 @@ pub(super) fn wait_columns(
     deps
 }
 
-/// The range that an edge comes from, and since when it could have gone on. A launch edge begins at what ran before the call,
-/// but it is the call that launches.
+/// The range that an edge comes from, and since when it could have gone on. A launch edge begins at
+/// what ran before the call, but it is the call that launches.
 fn edge_cause(of: ReplayedTrace<'_>, edge: &Edge, before: &Node) -> (Option<usize>, TimeNs) {
     let trace = of.trace;
     let row = trace

@@ -28,8 +28,8 @@ pub struct WrittenGraph<'t> {
     pub base_ns: i64,
 }
 
-/// Draws a window with `most` ranges at most. Times are the measured ones; without these, those of the run. Gaps and delays are
-/// the time between ranges. O(n log n).
+/// Draws a window with `most` ranges at most. Times are the measured ones; without these, those of
+/// the run. Gaps and delays are the time between ranges. O(n log n).
 pub fn graph_timeline(
     of: WrittenGraph<'_>,
     window: TimelineWindow,

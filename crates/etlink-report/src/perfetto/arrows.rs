@@ -8,7 +8,8 @@ use etlink_model::TimeNs;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ArrowEnd {
     slice: TraceSlice,
-    /// When the range is the innermost of its track: the node's start, for there the range itself runs, or the row's.
+    /// When the range is the innermost of its track: the node's start, for there the range itself
+    /// runs, or the row's.
     pub(super) at: TimeNs,
     /// That of no other arrow in the file.
     pub(super) id: u64,
@@ -38,8 +39,8 @@ impl ArrowKind {
     }
 }
 
-/// Whether an edge is one that a user asks about. Order on a thread or stream is what the track shows; tensors are
-/// too many to see anything.
+/// Whether an edge is one that a user asks about. Order on a thread or stream is what the track
+/// shows; tensors are too many to see anything.
 pub fn is_drawn(kind: EdgeKind) -> bool {
     match kind {
         EdgeKind::Launch
@@ -60,9 +61,9 @@ pub(super) struct Arrows {
 }
 
 impl Arrows {
-    /// Perfetto turns an arrow round whose range at the end begins before the one at the begin, as a call does that
-    /// waits for a kernel: an arrow to the inside of a range ends at a piece of its own. Edges are numbered from `base` + 1 on.
-    /// O(edges log edges).
+    /// Perfetto turns an arrow round whose range at the end begins before the one at the begin, as
+    /// a call does that waits for a kernel: an arrow to the inside of a range ends at a piece of
+    /// its own. Edges are numbered from `base` + 1 on. O(edges log edges).
     pub(super) fn new(slices: &TraceSlices<'_>, base: u64) -> Arrows {
         let drawn = slices.trace.edges.iter().filter(|edge| is_drawn(edge.kind));
         let mut marks = vec![];
@@ -70,6 +71,7 @@ impl Arrows {
             let kind = ArrowKind::Edge(edge.kind);
             let ((from, begins), (mut to, ends)) =
                 (arrow_source(slices, edge), node_anchor(slices, edge.to));
+            // The wait is over inside the range: the arrow gets a piece that begins there.
             if ends > slices.span(to).0 {
                 to = TraceSlice::Node(edge.to);
             }
@@ -94,6 +96,7 @@ impl Arrows {
                 .zip(slices.releases)
                 .map(|(at, _)| rank_arrow_end(slices, at)),
         );
+        // By range, then time: `of` finds those of a range by binary search.
         marks.sort_unstable();
         Arrows { marks, count }
     }
@@ -165,7 +168,8 @@ fn node_anchor(slices: &TraceSlices<'_>, node: u32) -> (TraceSlice, TimeNs) {
     )
 }
 
-/// Where the arrow comes from. A launch edge begins at what ran before the call, but it is the call that launches.
+/// Where the arrow comes from. A launch edge begins at what ran before the call, but it is the call
+/// that launches.
 fn arrow_source(slices: &TraceSlices<'_>, edge: Edge) -> (TraceSlice, TimeNs) {
     if edge.kind == EdgeKind::Handoff {
         // to Perfetto the range that began last is the innermost, also when it has ended

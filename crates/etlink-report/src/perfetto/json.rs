@@ -1,7 +1,8 @@
 //! Events of Chrome's trace format, one per line.
 //!
-//! Source of the rules: "Trace Event Format", and how Perfetto's `trace_processor` reads it. It takes times
-//! as 64-bit floats, which are exact for whole nanoseconds up to 104 days: times count from the trace's origin.
+//! Source of the rules: "Trace Event Format", and how Perfetto's `trace_processor` reads it. It
+//! takes times as 64-bit floats, which are exact for whole nanoseconds up to 104 days: times count
+//! from the trace's origin.
 
 use super::arrows::ArrowEnd;
 use super::sink::{FactValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange};

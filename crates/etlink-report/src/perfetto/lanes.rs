@@ -26,11 +26,13 @@ impl TrackLanes {
         }
     }
 
-    /// The lane of the next range: inside the narrowest that encloses it, else the first free. O(log lanes), amortised.
+    /// The lane of the next range: inside the narrowest that encloses it, else the first free.
+    /// O(log lanes), amortised.
     pub(super) fn place(&mut self, start: TimeNs, end: TimeNs) -> u32 {
         self.close(start);
         let around = self
             .innermost
+            // The narrowest open range that ends no earlier is the one to nest in.
             .range((end, 0)..)
             .next()
             .copied()

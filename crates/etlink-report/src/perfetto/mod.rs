@@ -1,4 +1,5 @@
-//! A trace for Perfetto (ui.perfetto.dev, `trace_processor`), in its own format or in Chrome's JSON.
+//! A trace for Perfetto (ui.perfetto.dev, `trace_processor`), in its own format or in Chrome's
+//! JSON.
 //!
 //! ```text
 //! critical path   steps      |step |delay|step        |step |
@@ -8,23 +9,25 @@
 //! device 0        stream 7             v|kernel ======|
 //! ```
 //! One walk over the ranges feeds the writer of either format (`sink`).
-//! Ranges are written by start, the longer first, with their arrows. Perfetto drops a range that overlaps
-//! another of its track without nesting: such go to a further track of their thread or stream, `… (2)`.
-//! An arrow that ends inside a call, at the end of a wait, gets a range there, `goes on`.
-//! Times count from the first event: JSON's are microseconds with three decimals, in 64-bit floats, which readers
-//! use and which cannot tell nanoseconds of Unix time. `otherData` (`metadata` in Perfetto's format) has the origin. O(n log n)
-//! for n ranges and arrows; what is written is handed on block by block.
+//! Ranges are written by start, the longer first, with their arrows. Perfetto drops a range that
+//! overlaps another of its track without nesting: such go to a further track of their thread or
+//! stream, `… (2)`. An arrow that ends inside a call, at the end of a wait, gets a range there,
+//! `goes on`. Times count from the first event: JSON's are microseconds with three decimals, in
+//! 64-bit floats, which readers use and which cannot tell nanoseconds of Unix time. `otherData`
+//! (`metadata` in Perfetto's format) has the origin. O(n log n) for n ranges and arrows; what is
+//! written is handed on block by block.
 //!
-//! The ranks of a run are written one by one, in any order, and put together ([`TimelineFormat::begin`], [`write_rank`],
-//! [`TimelineFormat::between`], [`TimelineFormat::end`]): nothing that tells ranges, tracks or arrows apart is common to two of them but the arrows
-//! between ranks:
+//! The ranks of a run are written one by one, in any order, and put together
+//! ([`TimelineFormat::begin`], [`write_rank`], [`TimelineFormat::between`],
+//! [`TimelineFormat::end`]): nothing that tells ranges, tracks or arrows apart is common to two of
+//! them but the arrows between ranks:
 //! ```text
 //! rank 0 · device 0   |all-reduce ~~~~~~~~~~~|transfer ==|    waits for rank 1, which comes last
 //!                                        .---^
 //! rank 1 · device 0                     |all-reduce =====|
 //! ```
-//! Such an arrow ends 1 ns after it begins: of two ranges that begin at one instant Perfetto takes the one that was written first to
-//! be where the arrow begins.
+//! Such an arrow ends 1 ns after it begins: of two ranges that begin at one instant Perfetto takes
+//! the one that was written first to be where the arrow begins.
 
 mod arrows;
 mod describe;
@@ -59,7 +62,8 @@ pub enum TimelineFormat {
 }
 
 impl TimelineFormat {
-    /// What stands before the first rank. `origin_ns` is the instant that is 0, since the Unix epoch; `about` what the file says of itself.
+    /// What stands before the first rank. `origin_ns` is the instant that is 0, since the Unix
+    /// epoch; `about` what the file says of itself.
     ///
     /// # Errors
     /// None that a vector has.
@@ -98,13 +102,15 @@ pub struct TimelineRank<'a> {
     pub name: &'a str,
     /// Its clock against that of the file.
     pub clock: RankClock,
-    /// The instant that is 0 in the file, ns since the Unix epoch by the file's clock; nothing of the trace is earlier.
+    /// The instant that is 0 in the file, ns since the Unix epoch by the file's clock; nothing of
+    /// the trace is earlier.
     pub origin_ns: i64,
     /// What other ranks made it wait for, and it others.
     pub releases: &'a [WaitCause],
 }
 
-/// A node of the critical path. Steps follow each other: one's start is the last one's end and its delay.
+/// A node of the critical path. Steps follow each other: one's start is the last one's end and its
+/// delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CriticalStep {
     /// The node.
@@ -134,7 +140,8 @@ pub struct TimelineSummary {
     pub steps: u64,
 }
 
-/// Writes the file of one trace, with the critical path of its graph, uncompressed. The same input gives the same bytes.
+/// Writes the file of one trace, with the critical path of its graph, uncompressed. The same input
+/// gives the same bytes.
 ///
 /// # Errors
 /// Those of `out`.
@@ -156,7 +163,8 @@ pub fn write_trace(
     Ok(summary)
 }
 
-/// Writes what a file of all ranks has of one: its ranges, arrows, and the critical path of its own graph.
+/// Writes what a file of all ranks has of one: its ranges, arrows, and the critical path of its own
+/// graph.
 ///
 /// # Errors
 /// Those of `out`; more tracks than a rank of so many can have.
@@ -221,6 +229,8 @@ fn write_slices(
         steps: path.len() as u64,
     };
     let made = arrows.made();
+    // A transfer lies inside its kernel and has to be
+    // on the same track, so the track is remembered.
     let mut wholes: BTreeMap<TraceSlice, Option<TrackId>> = made
         .iter()
         .filter_map(|slice| Some((slices.whole(*slice)?, None)))

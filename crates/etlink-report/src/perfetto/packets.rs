@@ -3,8 +3,9 @@
 //! ```text
 //! clock, metadata │ sequence 1: tracks, ranges (begin, end), strings by number │ sequence 2: …
 //! ```
-//! A rank is a sequence: its strings have numbers of its own. The end of a range stands right after its begin; readers sort by
-//! time, and keep the order of what is at one instant. An arrow is a number at two ranges, the earlier of which is its begin.
+//! A rank is a sequence: its strings have numbers of its own. The end of a range stands right after
+//! its begin; readers sort by time, and keep the order of what is at one instant. An arrow is a
+//! number at two ranges, the earlier of which is its begin.
 
 use super::arrows::ArrowEnd;
 use super::sink::{FactValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange};
@@ -25,7 +26,8 @@ const PACKET: u32 = 1;
 /// Of packets that refer to strings by number.
 const NEEDS_STRINGS: u32 = SequenceFlags::SeqNeedsIncrementalState as u32;
 
-/// What stands before all ranks: which instant is 0, in ns since the Unix epoch, and what the file says of itself.
+/// What stands before all ranks: which instant is 0, in ns since the Unix epoch, and what the file
+/// says of itself.
 pub(super) fn begin(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
     let clock = |clock: BuiltinClock, at: u64| Clock {
         clock_id: Some(clock as u32),
@@ -33,6 +35,7 @@ pub(super) fn begin(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
     };
     let unix = u64::try_from(origin_ns).unwrap_or(0);
     let clocks = vec![
+        // Perfetto's trace time is boot time: 0 here is the origin of all timestamps.
         clock(BuiltinClock::Boottime, 0),
         clock(BuiltinClock::Realtime, unix),
     ];
@@ -78,6 +81,7 @@ impl InternedTexts {
     ) -> Option<u64> {
         let known = self.0.count();
         let iid = Some(self.0.intern(text).index() as u64).filter(|iid| *iid > 0);
+        // A string is written with the first packet that uses it; later ones have its number alone.
         if self.0.count() > known {
             list(packet.interned_data.get_or_insert_default()).push(InternedString {
                 iid,
@@ -127,6 +131,7 @@ impl<'w, W: Write> PacketWriter<'w, W> {
             ..packet.clone()
         };
         let mut block = vec![];
+        // Readers drop what they know of a sequence's strings at this flag.
         put(
             &TracePacket {
                 sequence_flags: Some(SequenceFlags::SeqIncrementalStateCleared as u32),
@@ -177,6 +182,7 @@ impl<'w, W: Write> PacketWriter<'w, W> {
 
 /// The track of a thread: threads are known by their numbers in the whole file.
 fn uuid(tid: u32) -> u64 {
+    // The lowest bit tells processes (1) from threads (0), so that no two uuids are equal.
     u64::from(tid) << 1
 }
 
@@ -271,6 +277,7 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
             .extend(arrows.iter().map(|mark| mark.id));
         put(&self.opens, &mut self.block);
         put(&self.closes, &mut self.block);
+        // The packet is used again, so all that was of this range alone is cleared.
         self.opens.interned_data = None;
         let event = self.event();
         event.category_iids.clear();

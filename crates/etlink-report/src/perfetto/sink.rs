@@ -7,7 +7,8 @@ use serde::Serialize;
 use std::fmt::{Display, Write as _};
 use std::io;
 
-/// A thread of a process, as Perfetto numbers them. No two threads of a file have one number, and no two processes.
+/// A thread of a process, as Perfetto numbers them. No two threads of a file have one number, and
+/// no two processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TrackId {
     pub(super) pid: u32,
@@ -85,8 +86,8 @@ macro_rules! value {
 
 value!(i64 => Int, i32 => Int, u64 => Uint, u32 => Uint, bool => Bool);
 
-/// Writes a format. Processes and threads are made known before ranges are on them. The ranges of a track come by start, the
-/// longer first, but for what is inside another: that may come later.
+/// Writes a format. Processes and threads are made known before ranges are on them. The ranges of a
+/// track come by start, the longer first, but for what is inside another: that may come later.
 pub(super) trait TimelineSink {
     /// Names a process.
     fn process(&mut self, process: TrackProcess<'_>) -> io::Result<()>;

@@ -81,6 +81,7 @@ impl<'t> TraceSlices<'t> {
             row_node,
         };
         let nodes = (0..trace.nodes.len() as u32)
+            // A delay belongs to a range but does not bear its identity.
             .filter(|node| !trace.nodes.kind[*node as usize].is_delay());
         for node in nodes {
             let slot = match TraceSlice::of(node, &trace.nodes.get(node as usize)) {
@@ -89,6 +90,7 @@ impl<'t> TraceSlices<'t> {
                 TraceSlice::Row(row) => slices.row_node.get_mut(row as usize),
                 TraceSlice::Node(_) | TraceSlice::Transfer(_) => None,
             };
+            // A range that others interrupt has several nodes; the first stands for it.
             if let Some(first) = slot.filter(|first| **first == NONE) {
                 *first = node;
             }
@@ -167,8 +169,8 @@ impl<'t> TraceSlices<'t> {
         )
     }
 
-    /// All ranges by start, the host before the device, so that of an arrow at one instant the begin comes first; then
-    /// the longer first. The tables are in that order; `made` gets sorted.
+    /// All ranges by start, the host before the device, so that of an arrow at one instant the
+    /// begin comes first; then the longer first. The tables are in that order; `made` gets sorted.
     pub(super) fn in_order(
         &self,
         mut made: Vec<TraceSlice>,
@@ -188,6 +190,7 @@ impl<'t> TraceSlices<'t> {
             .peekable();
         let mut made = made.into_iter().peekable();
         std::iter::from_fn(move || {
+            // The tables are sorted already: a merge of four heads needs no memory.
             let heads = [ops.peek(), calls.peek(), rows.peek(), made.peek()];
             let slice = heads
                 .into_iter()

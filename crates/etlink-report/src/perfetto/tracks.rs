@@ -1,8 +1,9 @@
 //! Processes and threads as Perfetto numbers them.
 //!
-//! Its numbers are positive 32-bit integers; 0 is its idle thread. Kineto writes any integer and also
-//! text (`"Spans"`). Numbers that fit stay, others get a free one; the names say what they were. In a file of several
-//! ranks all numbers are new, from 1 for the first rank, from 1,000,001 for the second: processes of two machines can have one.
+//! Its numbers are positive 32-bit integers; 0 is its idle thread. Kineto writes any integer and
+//! also text (`"Spans"`). Numbers that fit stay, others get a free one; the names say what they
+//! were. In a file of several ranks all numbers are new, from 1 for the first rank, from 1,000,001
+//! for the second: processes of two machines can have one.
 
 use super::TimelineRank;
 use super::lanes::TrackLanes;
@@ -93,6 +94,7 @@ impl TrackTable {
         out: &mut dyn TimelineSink,
     ) -> io::Result<TrackTable> {
         let mut numbers = TrackNumbers::of(member);
+        // A single trace keeps its own numbers, which users know from their process lists.
         let natural = |label: TrackLabel| perfetto_number(label).filter(|_| member.is_none());
         numbers.taken.extend(
             device
@@ -101,6 +103,7 @@ impl TrackTable {
                 .flat_map(|thread| [natural(thread.pid), natural(thread.tid)])
                 .flatten(),
         );
+        // The critical path takes free numbers after the trace's own are known to be taken.
         let path = TrackId {
             pid: numbers.free()?,
             tid: numbers.free()?,
@@ -168,6 +171,7 @@ impl TrackTable {
                 tracks: vec![],
                 pid,
             });
+            // Two processes may have threads of one number; Perfetto takes them as one.
             let natural = natural(of.tid).filter(|tid| !self.is_track(*tid));
             self.add_track(self.places.len() - 1, natural, out)?;
         }
@@ -207,7 +211,8 @@ impl TrackTable {
         Ok(())
     }
 
-    /// The track of the next range of thread or queue `place`. Ranges come in order of start, the longer first.
+    /// The track of the next range of thread or queue `place`. Ranges come in order of start, the
+    /// longer first.
     pub(super) fn of(
         &mut self,
         place: usize,

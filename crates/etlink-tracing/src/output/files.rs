@@ -100,6 +100,7 @@ impl TensorBoardFolder {
                     .any(|gzip| self.path(*kind, span, *gzip).exists())
             })
         };
+        // Another process may write to the folder too, so the number is looked for and not counted.
         while taken(span) {
             span += 1;
         }
@@ -156,6 +157,7 @@ fn create(path: &Path, trace: &FinishedTrace<'_>, gzip: bool) -> Result<(), Cann
     let part = PathBuf::from(part);
     let written = write(&part, trace, gzip).and_then(|()| fs::rename(&part, path));
     written.map_err(|error| {
+        // Both names are freed: an empty file under the final name would look like a trace.
         let _ = (fs::remove_file(&part), fs::remove_file(path));
         failed(error)
     })

@@ -44,6 +44,7 @@ impl WordChunk {
             return false;
         };
         for (slot, word) in free.iter().zip(entry) {
+            // Relaxed is enough: nobody reads these words before `len` is published.
             slot.store(*word, Ordering::Relaxed);
         }
         self.len.store(start + entry.len(), Ordering::Release);
@@ -80,6 +81,7 @@ impl ChunkPool {
                 .map(|chunk| *chunk.len.get_mut() = 0)
                 .is_some()
         };
+        // A chunk that its thread still holds may be written to, so only unshared ones are taken.
         if words <= CHUNK_WORDS
             && let Some(at) = pool.iter_mut().rposition(reset)
         {
@@ -95,6 +97,7 @@ impl ChunkPool {
         pool.extend(
             chunks
                 .into_iter()
+                // Chunks for one long entry are freed: they fit nothing else well.
                 .filter(|chunk| chunk.words.len() == CHUNK_WORDS)
                 .take(room),
         );
@@ -187,6 +190,8 @@ impl BufferWriter {
     #[cold]
     fn next(&mut self, entry: &[u64], pool: &ChunkPool) {
         self.chunk = pool.take(entry.len());
+        // The entry is in the chunk before the chunk is
+        // in the list, so a snapshot never sees it empty.
         self.chunk.append(entry);
         lock(&self.buffer.chunks).push(Arc::clone(&self.chunk));
     }

@@ -12,6 +12,7 @@ pub(crate) struct SpanClock {
 
 impl SpanClock {
     pub(crate) fn new() -> SpanClock {
+        // The wall clock is read once: steps of NTP during the run must not bend the trace.
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -51,7 +52,7 @@ pub(crate) fn process_name() -> String {
     )
 }
 
-/// The system's number of this thread, where `/proc` tells it.
+/// The system's number of this thread, where there is a `/proc`.
 pub(crate) fn os_thread() -> Option<u64> {
     let path = std::fs::read_link("/proc/thread-self").ok()?;
     path.file_name()?.to_str()?.parse().ok()

@@ -83,12 +83,15 @@ impl Collector {
         open.start = self.clock.now();
         self.window.store(open.windows, Ordering::Release);
         drop(open);
+        // Rebuilding the interest cache takes locks of `tracing`: ours is free by then.
         self.want(HOST | DEVICE);
     }
 
     /// The window closes. What other threads write meanwhile may be in it or not.
     pub(crate) fn close(&self) -> WindowSnapshot {
         let mut open = lock(&self.open);
+        // Writers see the closed window first; what they
+        // are just writing may still be in the snapshot.
         self.window.store(0, Ordering::Release);
         let buffers = std::mem::take(&mut open.buffers)
             .iter()
@@ -124,6 +127,7 @@ impl Collector {
 
     /// Whether spans or events of this callsite are recorded now.
     pub(crate) fn wants(&self, metadata: &Metadata<'_>) -> bool {
+        // The callsite's field names are fixed, so the answer holds until the next window.
         let row = metadata.fields().field("stream").is_some();
         let bit = if row { DEVICE } else { HOST };
         (row || metadata.is_span()) && self.wanted.load(Ordering::Relaxed) & bit != 0
@@ -135,6 +139,7 @@ impl Collector {
 
     /// The range of a step begins on this thread, if it has not.
     pub(crate) fn enter_step(&self, step: u64) {
+        // All recorders of a session announce the same step; it is recorded once.
         if lock(&self.open).step.replace(step) != Some(step) {
             self.append(&[head(EntryKind::StepOpen, 2), step, self.clock.now()]);
         }

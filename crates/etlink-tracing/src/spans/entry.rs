@@ -77,6 +77,7 @@ pub(crate) struct EntryEncoder<'a>(pub(crate) &'a mut Vec<u64>);
 impl EntryEncoder<'_> {
     /// Sets the head to what the entry has become.
     pub(crate) fn finish(self, kind: EntryKind) {
+        // The head itself does not count.
         let words = self.0.len().saturating_sub(1);
         if let Some(first) = self.0.first_mut() {
             *first = head(kind, words);
@@ -127,6 +128,7 @@ impl Visit for EntryEncoder<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let start = self.0.len();
+        // The length is not known before the value has been printed; it is filled in below.
         self.field(field, FieldType::Text, 0);
         let mut text = Packer {
             words: self.0,
@@ -203,6 +205,7 @@ pub(crate) fn fields(mut words: &[u64]) -> impl Iterator<Item = (usize, FieldVal
     std::iter::from_fn(move || {
         let (head, rest) = words.split_first()?;
         let bytes = (head >> 16) as usize;
+        // Lengths are checked, so that a damaged entry costs its own fields and nothing else.
         let (value, rest) = rest.split_at_checked(bytes.div_ceil(8))?;
         words = rest;
         let kind = TYPES.get((head >> 8) as usize & 0xff)?;

@@ -61,6 +61,7 @@ impl<S> Filter<S> for SpanFilter {
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
         if self.0.wants(metadata) {
+            // Never `sometimes`: that would ask the filter again for each span.
             Interest::always()
         } else {
             Interest::never()

@@ -72,6 +72,7 @@ impl Collector {
             }
             entry
         };
+        // The entry is taken out and put back, so that nested spans find an empty one.
         let Some(mut entry) = self.with_thread_writer(window, begin) else {
             return;
         };
@@ -104,6 +105,7 @@ impl Collector {
             return None;
         }
         let sit = |writers: &RefCell<Vec<ThreadWriter>>| {
+            // Borrowed already: a value being printed made a span while this one was written.
             let mut writers = writers.try_borrow_mut().ok()?;
             let at = writers.iter().position(|thread_writer| {
                 thread_writer.collector == *self.number && thread_writer.window == window
@@ -111,6 +113,7 @@ impl Collector {
             let at = at.or_else(|| self.add_thread_writer(&mut writers, window))?;
             writers.get_mut(at).map(work)
         };
+        // At the end of a thread its locals are gone while destructors may still make spans.
         THREAD_WRITERS.try_with(sit).ok().flatten()
     }
 
@@ -126,6 +129,7 @@ impl Collector {
         );
         let writer = {
             let mut open = lock(&self.open);
+            // The window closed before the lock was taken: a buffer would be lost in the next one.
             if self.window.load(Ordering::Acquire) != window {
                 return None;
             }
@@ -140,6 +144,8 @@ impl Collector {
                 Some(at)
             }
             None => {
+                // Collectors that are gone leave their writers
+                // behind; this is the time to drop them.
                 writers.retain(|thread_writer| thread_writer.alive.strong_count() > 0);
                 let (collector, alive) = (*self.number, Arc::downgrade(&self.number));
                 writers.push(ThreadWriter {
@@ -159,7 +165,7 @@ impl Collector {
     fn this_thread(&self) -> RecordedThread {
         let tid = self.threads.fetch_add(1, Ordering::Relaxed) + 1;
         let name = std::thread::current().name().unwrap_or("thread").to_owned();
-        // where the system does not tell, a number that is surely none of its
+        // without a `/proc`, a number that is surely none of its
         RecordedThread {
             tid,
             os_tid: os_thread().unwrap_or((1 << 30) + tid),

@@ -32,7 +32,7 @@ pub(crate) struct SpanDetails {
     pub(crate) schema: String,
     /// Where its tensors are: `cpu`, `cuda:0`.
     pub(crate) tensor_device: String,
-    /// All else that the program told.
+    /// All other fields of the span.
     pub(crate) more: Vec<(&'static str, FieldValue)>,
 }
 
@@ -64,6 +64,7 @@ impl SpanDetails {
             _ => Some(value).filter(|_| !KNOWN.contains(&name)),
         };
         if let Some(value) = untaken {
+            // A field that is recorded again replaces its value: JSON keys must be unique.
             self.more.retain(|(known, _)| *known != name);
             self.more.push((name, value));
         }

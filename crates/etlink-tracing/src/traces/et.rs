@@ -21,11 +21,13 @@ pub(crate) fn write(window: &SpanWindow, out: &mut dyn Write) -> io::Result<()> 
         pid: Some(i64::from(std::process::id())),
         time: local_time(window.start),
         start_ms: Some(milliseconds(window.start)),
+        // It is written behind the nodes, by `finish`.
         finish_ms: None,
     };
     let writer = HostWriter::new(out, &header, HostWriteOptions::default())?;
     let mut encoder = WindowEncoder {
         ids: ids(window),
+        // PyTorch counts nodes and tensors with one counter; here tensors follow all nodes.
         next: 2 + window.threads.len() as u64 + window.ran.len() as u64,
         storages: FxHashMap::default(),
         writer,
@@ -36,6 +38,7 @@ pub(crate) fn write(window: &SpanWindow, out: &mut dyn Write) -> io::Result<()> 
     let mut order: Vec<usize> = (0..window.ran.len())
         .filter(|row| window.ran[*row].rf_id > 0)
         .collect();
+    // Of two nodes that end together the later one is inside the other and comes first.
     order.sort_unstable_by_key(|row| (window.ran[*row].end, Reverse(*row)));
     for row in order {
         encoder.op(window, row)?;
@@ -64,7 +67,7 @@ struct WindowEncoder<W> {
     ids: Vec<u64>,
     /// The next id of a tensor or storage.
     next: u64,
-    /// Tensor and storage ids by what the program told.
+    /// Tensor and storage ids by what the program identifies storages with.
     storages: FxHashMap<u64, (u64, u64)>,
     writer: HostWriter<W>,
 }
@@ -98,7 +101,7 @@ impl<W: Write> WindowEncoder<W> {
         run.parent.map_or(thread, |parent| self.ids[parent])
     }
 
-    /// A tensor whose storage the program did not tell is one that nobody else uses.
+    /// A tensor without a storage in its fields shares it with no other.
     fn lists(&mut self, tensors: &TensorFields, device: &str) -> io::Result<TensorLists> {
         let mut lists = TensorLists::default();
         if tensors.shapes.is_empty() {
@@ -128,6 +131,7 @@ impl<W: Write> WindowEncoder<W> {
 
     fn storage(&mut self, told: Option<u64>) -> (u64, u64) {
         let fresh = (self.next, self.next + 1);
+        // An unknown storage uses up ids all the same: nothing else may look like its tensor.
         let ids = told.map_or(fresh, |told| *self.storages.entry(told).or_insert(fresh));
         self.next += if ids == fresh { 2 } else { 0 };
         ids

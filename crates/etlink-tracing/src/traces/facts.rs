@@ -39,13 +39,13 @@ pub(crate) struct SpanFacts {
     pub(crate) wait_on_record: Option<i64>,
     pub(crate) seq: Option<i64>,
     pub(crate) backward: bool,
-    /// Times that a device told, unix nanoseconds.
+    /// Times that the device reported, Unix time in nanoseconds.
     pub(crate) start_ns: Option<i64>,
     pub(crate) end_ns: Option<i64>,
 }
 
 impl SpanFacts {
-    /// Of the fields in all these words; what was told last counts.
+    /// Of the fields in all these words; of a field that is recorded again the last value counts.
     pub(crate) fn of<'a>(
         callsite: &'static Metadata<'static>,
         words: impl Iterator<Item = &'a [u64]>,
@@ -73,6 +73,8 @@ impl SpanFacts {
             }
         }
         facts.role = match (facts.stream, facts.correlation) {
+            // Rows have a stream and a correlation, calls
+            // only a correlation: the stream decides first.
             (Some(_), _) => SpanRole::Row,
             (None, Some(_)) => SpanRole::Call,
             _ if annotation => SpanRole::Annotation,

@@ -28,6 +28,7 @@ pub(crate) fn write(
     name: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    // Readers that use 64-bit floats keep nanoseconds only of times that are small.
     let base = window.start - window.start.rem_euclid(TRIMONTH_NS);
     let options = KinetoWriteOptions {
         version: KinetoVersion::Torch2_15,
@@ -81,6 +82,7 @@ fn header(window: &SpanWindow, program: &ProgramInfo, base: i64) -> KinetoHeader
         .enumerate()
         .map(|(at, number)| json!({"id": number, "name": device_name(at)}).to_string())
         .collect();
+    // PyTorch writes the key where shapes were recorded, as they are here.
     let mut metadata = vec![("record_shapes".to_owned(), "1".to_owned())];
     if let Some(rank) = program.rank {
         let mut info = json!({"backend": program.backend, "rank": rank});
@@ -125,6 +127,7 @@ impl<W: Write> WindowEncoder<'_, W> {
             let sort_index = 5_000_000 + device;
             self.process(device, &name, &format!("GPU {device}"), sort_index)?;
             for stream in streams {
+                // The space at the end is Kineto's.
                 self.thread(device, stream, &format!("stream {stream} "))?;
             }
         }
@@ -180,6 +183,7 @@ impl<W: Write> WindowEncoder<'_, W> {
             }
             program_arguments(args, &details)
         })?;
+        // `Ev Idx` counts PyTorch's own events, which calls and kernels are not.
         self.index += u64::from(facts.role.is_op());
         self.flows(run, facts)?;
         if facts.role == SpanRole::Call {
@@ -215,6 +219,7 @@ impl<W: Write> WindowEncoder<'_, W> {
         let parent = match facts.role {
             SpanRole::Op | SpanRole::Annotation => return Some(run.rf_id as i64),
             SpanRole::Call => run.parent,
+            // Kineto gives a kernel the op of its launch, not what runs when the kernel does.
             SpanRole::Row => launch.and_then(|row| window.ran[*row].parent),
         };
         parent.map(|parent| window.ran[parent].rf_id as i64)
@@ -227,6 +232,7 @@ impl<W: Write> WindowEncoder<'_, W> {
         };
         let kind = match facts.wait_on_stream {
             Some(_) => "Stream Wait Event",
+            // A wait for the whole device has stream -1 in CUPTI.
             None if stream < 0 => "Context Sync",
             None => "Stream Sync",
         };
@@ -249,6 +255,7 @@ impl<W: Write> WindowEncoder<'_, W> {
     /// Arrows from launch to row and from forward to backward.
     fn flows(&mut self, run: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
         let track = self.track(run, facts);
+        // Viewers draw the arrow from the call's `s` to the row's `f` by their common id.
         if let (Some(correlation), false) = (facts.correlation, facts.role.is_op()) {
             let is_end = facts.role != SpanRole::Call;
             self.flow((is_end, "ac2g"), correlation, track, run.start)?;

@@ -24,7 +24,7 @@ pub(crate) struct TensorFields {
     /// Elements per dimension.
     pub(crate) shapes: Vec<Vec<u64>>,
     dtypes: Vec<String>,
-    /// What tells storages apart, such as addresses.
+    /// What identifies the storages, such as addresses.
     storages: Vec<u64>,
 }
 

@@ -16,7 +16,7 @@ type WordRange = (usize, Range<usize>);
 #[derive(Debug)]
 struct SpanDefinition {
     callsite: Option<&'static Metadata<'static>>,
-    /// Its fields, and those that were told later.
+    /// Its fields, and those that were recorded later.
     fields: WordRange,
     later: Vec<WordRange>,
     facts: SpanFacts,
@@ -58,6 +58,7 @@ impl SpanWindow {
         mut snapshot: WindowSnapshot,
         next_id: u64,
     ) -> SpanWindow {
+        // Threads register in any order; their numbers in the process make the output the same.
         snapshot.buffers.sort_by_key(|buffer| buffer.thread.tid);
         let unix = |time| collector.clock.unix(time);
         let (start, end) = (unix(snapshot.start), unix(snapshot.end));
@@ -78,9 +79,11 @@ impl SpanWindow {
             made: vec![],
             unix: &unix,
         };
+        // All spans are known before any thread is replayed: a span may run where it was not made.
         reader.define(&mut window);
         (0..window.threads.len()).for_each(|thread| reader.replay(&mut window, thread));
         window.order();
+        // Ids follow start times, as `RecordFunction` counts them.
         window.number(next_id);
         window
     }
@@ -89,7 +92,7 @@ impl SpanWindow {
         &self.definitions[ran.definition].facts
     }
 
-    /// All its fields; one that was told again comes again.
+    /// All its fields; one that was recorded again comes again.
     pub(crate) fn fields(&self, ran: &SpanRun) -> impl Iterator<Item = (&'static str, FieldValue)> {
         let definition = &self.definitions[ran.definition];
         let words = |(thread, words): &WordRange| &self.words[*thread][words.clone()];
@@ -111,6 +114,7 @@ impl SpanWindow {
     /// By start time.
     fn order(&mut self) {
         let mut order: Vec<usize> = (0..self.ran.len()).collect();
+        // The sort is stable: what begins at one instant keeps its order, parents before children.
         order.sort_by_key(|row| self.ran[*row].start);
         let mut place = vec![0; order.len()];
         order
@@ -137,6 +141,8 @@ impl SpanWindow {
             id += 1;
             match seq {
                 Some(seq) if backward => self.ran[row].forward = forward.get(&seq).copied(),
+                // Nested ops share a number in PyTorch, and
+                // the innermost is the backward op's partner.
                 Some(seq) => drop(forward.insert(seq, row)),
                 None => {}
             }
@@ -180,6 +186,8 @@ impl WindowReader<'_> {
                         facts: SpanFacts::step(first),
                         ..self.definition(u64::MAX, (thread, 0..0))
                     }),
+                    // Making a span has no time of its own in the buffer;
+                    // the last time before it bounds it from below.
                     EntryKind::Enter | EntryKind::Exit => now = second,
                     EntryKind::StepClose => now = first,
                 }
@@ -187,6 +195,8 @@ impl WindowReader<'_> {
         }
         self.made.sort_unstable();
         for (span, time, place) in told {
+            // Fields may arrive from another thread than the
+            // span's, so they are joined after all are known.
             if let Some(definition) = self.made_before(span, time) {
                 window.definitions[definition].later.push(place);
             }
@@ -290,6 +300,8 @@ struct ThreadTrack {
 impl ThreadTrack {
     fn enter(&mut self, window: &mut SpanWindow, span: Option<u64>, definition: usize, start: i64) {
         let is_op = |row: &usize| window.facts(&window.ran[*row]).role.is_op();
+        // Calls nest in ops but are no nodes of the
+        // execution trace, so they are skipped as parents.
         let parent = self.open.iter().rev().map(|(_, row)| *row).find(is_op);
         self.open.push((span, window.ran.len()));
         let (thread, end) = (self.thread, self.end);
@@ -307,16 +319,18 @@ impl ThreadTrack {
 
     /// Usually of what was entered last; of a span that was not entered in this window, nothing.
     fn exit(&mut self, window: &mut SpanWindow, span: Option<u64>, end: i64) {
+        // Guards may drop in any order, so the span need not be the innermost.
         if let Some(at) = self.open.iter().rposition(|(open, _)| *open == span) {
             let (_, row) = self.open.remove(at);
             (window.ran[row].end, window.ran[row].finished) = (end, true);
         }
     }
 
-    /// A device row whose times the device told. One from before the window belongs to another.
+    /// A device row whose times the device reported. One from before the window belongs to another.
     fn happen(&mut self, window: &mut SpanWindow, definition: usize, now: i64) {
         let facts = &window.definitions[definition].facts;
         let end = facts.end_ns.unwrap_or(now);
+        // Programs may report an end before the start; such a row gets no length.
         let start = facts.start_ns.unwrap_or(end).min(end);
         if facts.role == SpanRole::Row && end >= window.start {
             let thread = self.thread;
