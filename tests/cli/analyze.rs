@@ -394,13 +394,16 @@ fn traces_of_another_run_are_left_out() {
     );
     tool.run("analyze .").exits(1).says(said);
     tool.run("analyze . --compat hta").exits(1).says(said);
-    let forced = tool.run("analyze . --force --json").exits(0).json();
+    let forced = tool
+        .run("analyze . --allow-mismatch --json")
+        .exits(0)
+        .json();
     assert_eq!(
         forced[0]["total"]["breakdown"][0]["window_ns"],
         json!(200_000)
     );
-    tool.run("analyze . --force").exits(0).says(
-        "note: rank 1: taken in by --force: it is of a run of 64 ranks, most others of one of 2",
+    tool.run("analyze . --allow-mismatch").exits(0).says(
+        "note: rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks, most others of one of 2",
     );
 }
 
@@ -721,8 +724,8 @@ fn parquet_files_per_table_and_rank() {
     }
     tool.run("analyze run/kineto_trace_0.json --parquet tables")
         .exits(2)
-        .complains(&["0.parquet", "exists already", "--force"]);
-    tool.run("analyze run/kineto_trace_0.json --parquet tables --force")
+        .complains(&["0.parquet", "exists already", "--overwrite"]);
+    tool.run("analyze run/kineto_trace_0.json --parquet tables --overwrite")
         .exits(0);
     tool.run("merge run -o graphs").exits(0);
     tool.run("analyze graphs --parquet more")
@@ -733,7 +736,7 @@ fn parquet_files_per_table_and_rank() {
         .complains(&["a written graph has no events"]);
 }
 
-/// What is there already is refused before work; with --force a run is replaced as a whole.
+/// What is there already is refused before work; with --overwrite a run is replaced as a whole.
 #[test]
 fn parquet_of_an_earlier_run() {
     let tool = Tool::new();
@@ -746,20 +749,20 @@ fn parquet_of_an_earlier_run() {
     // an earlier run had rank 7
     tool.file("earlier/kineto_trace_1.json", draw(1).kineto());
     tool.file("earlier/kineto_trace_7.json", draw(7).kineto());
-    tool.run("analyze earlier --parquet tables --force")
+    tool.run("analyze earlier --parquet tables --overwrite")
         .exits(0);
     assert!(tool.path("tables/nodes/7.parquet").exists());
     tool.file("tables/nodes/notes.txt", "mine");
     tool.run("analyze run --parquet tables")
         .exits(2)
-        .complains(&["1.parquet exists already", "--force"]);
+        .complains(&["1.parquet exists already", "--overwrite"]);
     assert!(
         !tool.path("tables/events/0.parquet").exists(),
         "written before it was refused"
     );
     // readers would take it as part of the table
     tool.file("tables/events/customers.parquet", "precious");
-    tool.run("analyze run --parquet tables --force")
+    tool.run("analyze run --parquet tables --overwrite")
         .exits(2)
         .complains(&[
             "tables/events/customers.parquet was not written by etlink",
@@ -771,13 +774,14 @@ fn parquet_of_an_earlier_run() {
     // a rank fails of which the earlier run had tables
     tool.file("run/kineto_trace_7.json", "{\"traceEvents\": ");
     let earlier = tool.read("tables/nodes/7.parquet");
-    tool.run("analyze run --parquet tables --force")
+    tool.run("analyze run --parquet tables --overwrite")
         .exits(2)
         .complains(&["no table was replaced", "7.parquet"]);
     assert!(tool.read("tables/nodes/7.parquet") == earlier);
     assert!(!tool.path("tables/nodes/0.parquet").exists());
     std::fs::remove_file(tool.path("run/kineto_trace_7.json")).expect("removes");
-    tool.run("analyze run --parquet tables --force").exits(0);
+    tool.run("analyze run --parquet tables --overwrite")
+        .exits(0);
     let names = |table: &str| {
         let entries = std::fs::read_dir(tool.path(&format!("tables/{table}"))).expect("a folder");
         let mut names: Vec<String> = entries

@@ -108,7 +108,7 @@ fn chosen_ranks() {
             draw(rank).kineto(),
         );
     }
-    tool.run("merge run -o graphs --force").exits(0);
+    tool.run("merge run -o graphs --overwrite").exits(0);
     for folder in ["run", "graphs"] {
         let json = tool
             .run(&format!("analyze {folder} --ranks 1 --json"))
@@ -145,19 +145,19 @@ fn what_is_cut_is_said() {
         "stragglers",
     ] {
         let cut = tool
-            .run(&format!("analyze . --table {table} --top 1"))
+            .run(&format!("analyze . --table {table} --rows 1"))
             .exits(0)
             .stdout;
         assert!(
-            cut.contains("  1 of ") && cut.contains(" rows; --top 0 shows all"),
+            cut.contains("  1 of ") && cut.contains(" rows; --rows 0 shows all"),
             "{cut}"
         );
         let all = tool
-            .run(&format!("analyze . --table {table} --top 0"))
+            .run(&format!("analyze . --table {table} --rows 0"))
             .exits(0)
             .stdout;
         assert!(
-            all.lines().count() > cut.lines().count() - 1 && !all.contains("--top 0"),
+            all.lines().count() > cut.lines().count() - 1 && !all.contains("--rows 0"),
             "{all}"
         );
     }

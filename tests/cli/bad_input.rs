@@ -106,7 +106,7 @@ fn truncated_files_give_what_is_whole() {
     ] {
         let ran = tool
             .run(&format!(
-                "link --host {host} --device {device} -o out.et --json --force"
+                "link --host {host} --device {device} -o out.et --json --overwrite"
             ))
             .exits(0)
             .json();
@@ -149,7 +149,7 @@ fn damage_in_one_of_many_gzip_members_is_the_same_at_any_thread_count() {
         let run = |threads| {
             let ran = tool
                 .run(&format!(
-                    "link --host {host} --device {name} -o out.et --json --force -j {threads}"
+                    "link --host {host} --device {name} -o out.et --json --overwrite -j {threads}"
                 ))
                 .exits(0)
                 .json();
@@ -211,9 +211,9 @@ fn an_existing_output_needs_force() {
     tool.file("out.et", "precious");
     tool.run(&format!("link --device {DEVICE} -o out.et"))
         .exits(2)
-        .complains(&["out.et exists already", "--force"]);
+        .complains(&["out.et exists already", "--overwrite"]);
     assert_eq!(tool.read("out.et"), b"precious");
-    tool.run(&format!("link --device {DEVICE} -o out.et --force"))
+    tool.run(&format!("link --device {DEVICE} -o out.et --overwrite"))
         .exits(0);
     assert_ne!(tool.read("out.et"), b"precious");
 }
@@ -223,7 +223,7 @@ fn an_input_is_never_the_output() {
     let tool = Tool::new();
     let device = unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
     tool.file("device.json", &device);
-    tool.run("link --device device.json -o ./device.json --force")
+    tool.run("link --device device.json -o ./device.json --overwrite")
         .exits(2)
         .complains(&["device.json is an input too"]);
     assert!(tool.read("device.json") == device);
@@ -248,9 +248,11 @@ fn an_output_whose_name_tells_no_format() {
 #[test]
 fn a_full_device_is_said() {
     let tool = Tool::new();
-    tool.run(&format!("link --device {DEVICE} -o /dev/full --format et"))
-        .exits(2)
-        .complains(&["cannot write /dev/full", "No space left"]);
+    tool.run(&format!(
+        "link --device {DEVICE} -o /dev/full --format chakra"
+    ))
+    .exits(2)
+    .complains(&["cannot write /dev/full", "No space left"]);
 }
 
 #[test]
@@ -333,7 +335,9 @@ fn random_bytes_do_no_harm() {
             device[at] = (state >> 20) as u8;
         }
         tool.file("device.json", device);
-        let code = tool.run("link --device device.json -o out.et --force").code;
+        let code = tool
+            .run("link --device device.json -o out.et --overwrite")
+            .code;
         assert!((0..=2).contains(&code), "round {round}");
         if code == 0 {
             tool.run("check out.et").exits(0);

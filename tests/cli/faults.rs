@@ -54,7 +54,7 @@ impl Replacement {
     fn of_file() -> Replacement {
         let tool = Tool::new();
         tool.file("device.json", unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
-        let line = "link --device device.json -o out/out.et --force";
+        let line = "link --device device.json -o out/out.et --overwrite";
         std::fs::create_dir(tool.path("out")).expect("makes folder");
         tool.run(line).exits(0);
         let after = tool.files("out");
@@ -181,9 +181,9 @@ impl Replacement {
     }
 }
 
-const MERGE: &str = "merge run -o out --force -j 2";
-const TIMELINE: &str = "merge run -o out --format pftrace --force -j 2";
-const TABLES: &str = "analyze run --parquet out --force -j 2";
+const MERGE: &str = "merge run -o out --overwrite -j 2";
+const TIMELINE: &str = "merge run -o out --format perfetto --overwrite -j 2";
+const TABLES: &str = "analyze run --parquet out --overwrite -j 2";
 
 #[test]
 fn a_call_fails_while_a_file_is_replaced() {

@@ -94,7 +94,7 @@ fn plain_gzip_zstd_and_standard_input_are_the_same() {
 fn one_gzip_member_or_many_are_the_same() {
     let tool = Tool::new();
     let line = |host: &str, device: &str, out: &str| {
-        format!("link --host {host} --device {device} -o {out} --force")
+        format!("link --host {host} --device {device} -o {out} --overwrite")
     };
     tool.run(&format!(
         "link {} -o one.et",
@@ -153,11 +153,11 @@ fn the_same_bytes_at_any_thread_count() {
     for case in ["transformer-2.15.0", "threads-2.15.0", "transformer-2.3.1"] {
         for ending in ["et", "json"] {
             let line = MLP.replace("mlp-2.15.0", case);
-            tool.run(&format!("link {line} -o one.{ending} -j 1 --force"))
+            tool.run(&format!("link {line} -o one.{ending} -j 1 --overwrite"))
                 .exits(0);
             for threads in [2, 3, 8, 100_000] {
                 tool.run(&format!(
-                    "link {line} -o many.{ending} -j {threads} --force"
+                    "link {line} -o many.{ending} -j {threads} --overwrite"
                 ))
                 .exits(0);
                 assert!(
@@ -184,7 +184,9 @@ fn merged_json_is_json_and_can_be_checked() {
 #[test]
 fn standard_output_takes_the_graph_alone() {
     let tool = Tool::new();
-    let ran = tool.run(&format!("link {MLP} -o - --format json")).exits(0);
+    let ran = tool
+        .run(&format!("link {MLP} -o - --format etplus"))
+        .exits(0);
     assert!(ran.json()["nodes"].is_array());
 }
 

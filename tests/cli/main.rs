@@ -19,6 +19,7 @@ mod link;
 mod memory;
 mod merge;
 mod odd_ranks;
+mod options;
 #[cfg(target_os = "linux")]
 mod outputs;
 mod perfetto;

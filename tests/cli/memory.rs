@@ -155,15 +155,16 @@ fn graphs_of_all_ranks_have_to_fit() {
     // the same rank again and again: little to link, much to keep
     tool.shell("mkdir run; for r in $(seq 0 39); do cp {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz run/kineto_trace_$r.json.gz; done").exits(0);
     tool.run("ranks run --memory 14M -j 1").exits(1);
-    tool.run("replay run --memory 14M -j 1 --force")
+    tool.run("replay run --memory 14M -j 1 --allow-mismatch")
         .exits(2)
         .complains(&[
             "run: the graphs of all 40 ranks",
             "--memory allows 14.0 MB",
             "allow more",
         ]);
-    tool.run("replay run --memory 40M -j 1 --force").exits(0);
-    tool.run("merge run --force -o out").exits(0);
+    tool.run("replay run --memory 40M -j 1 --allow-mismatch")
+        .exits(0);
+    tool.run("merge run --allow-mismatch -o out").exits(0);
     tool.run("replay out --memory 14M -j 1")
         .exits(2)
         .complains(&["out: the graphs of all 40 ranks", "--memory allows 14.0 MB"]);

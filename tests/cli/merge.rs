@@ -141,7 +141,7 @@ fn no_two_ranks_share_an_output() {
     for name in ["kineto_trace_0.json", "kineto_trace_0.run1.json"] {
         tool.file(&format!("run/{name}"), &device);
     }
-    let ranks = tool.run("merge run -o out --json --force").json();
+    let ranks = tool.run("merge run -o out --json --overwrite").json();
     let outputs: Vec<_> = ranks["ranks"]
         .as_array()
         .expect("list")

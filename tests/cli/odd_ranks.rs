@@ -318,7 +318,7 @@ fn broken_files_of_a_rank_leave_the_others() {
             .says(why)
             .says("no trace of rank 2")
             .says("3 ranks, 8 collectives");
-        tool.run("merge run -o out --force")
+        tool.run("merge run -o out --overwrite")
             .exits(1)
             .says("failed: 2:")
             .says(why)
@@ -472,8 +472,8 @@ fn force_replaces_a_run_as_a_whole() {
     );
     tool.run("merge run -o out --for astra-sim")
         .exits(2)
-        .complains(&["exists already", "--force"]);
-    tool.run("merge run -o out --for astra-sim --force")
+        .complains(&["exists already", "--overwrite"]);
+    tool.run("merge run -o out --for astra-sim --overwrite")
         .exits(0);
     assert!(
         tool.path("out/run.1.et").exists()
@@ -588,7 +588,7 @@ fn ranks_after_the_last_trace_get_a_file_too() {
     );
     tool.run("check out").exits(0).says("8 ranks together");
     // what stays of that is not left beside a run without a simulator
-    tool.run("merge run -o out --force").exits(0);
+    tool.run("merge run -o out --overwrite").exits(0);
     assert!(tool.path("out/run.2.et").exists() && !tool.path("out/run.3.et").exists());
 }
 
@@ -601,7 +601,7 @@ fn where_nothing_can_be_written_is_named() {
         "ranks run",
         "ranks run --json",
         "ranks run --csv",
-        "merge run -o out --force",
+        "merge run -o out --overwrite",
         "check out",
         "replay run",
         "schedule --wait 1 --warmup 1 --active 1 --steps 3",
@@ -611,9 +611,9 @@ fn where_nothing_can_be_written_is_named() {
             .complains(&["standard output", "No space left"]);
     }
     for output in [
-        "/dev/full --format et",
-        "/dev/full --format json",
-        "- --format et > /dev/full",
+        "/dev/full --format chakra",
+        "/dev/full --format etplus",
+        "- --format chakra > /dev/full",
     ] {
         let name = if output.starts_with('-') {
             "standard output"
@@ -647,13 +647,13 @@ fn times_that_no_trace_should_have_do_no_harm() {
     put(&tool, &RUN);
     tool.file("run/kineto_trace_1.json", absurd(RUN[1]));
     for line in [
-        "ranks run --force",
-        "merge run -o out --force",
-        "merge run -o sim --for astra-sim --force",
-        "replay run --force --critical-path --scale kind=collective=9",
+        "ranks run --allow-mismatch",
+        "merge run -o out --allow-mismatch",
+        "merge run -o sim --for astra-sim --allow-mismatch",
+        "replay run --allow-mismatch --critical-path --scale kind=collective=9",
         "replay sim --critical-path",
-        "analyze run --force",
-        "report run -o x.html --force",
+        "analyze run --allow-mismatch",
+        "report run -o x.html --allow-mismatch",
     ] {
         tool.run(line).exits(0);
     }

@@ -50,9 +50,9 @@ fn a_link_is_written_through() {
     tool.file("far/real.et", "precious");
     tool.run("link --device device.json -o near.et")
         .exits(2)
-        .complains(&["near.et exists already", "--force"]);
+        .complains(&["near.et exists already", "--overwrite"]);
     assert_eq!(tool.read("far/real.et"), b"precious");
-    tool.run("link --device device.json -o near.et --force")
+    tool.run("link --device device.json -o near.et --overwrite")
         .exits(0);
     assert!(tool.read("far/real.et") == want);
     assert!(tool.path("near.et").is_symlink());
@@ -65,12 +65,12 @@ fn standard_output_by_other_names() {
     let (tool, want) = with_trace();
     symlink("/dev/stdout", tool.path("out.et")).expect("links");
     for (line, name) in [
-        ("-o /dev/stdout --format et > 1", "1"),
-        ("-o out.et --force > 2", "2"),
-        ("-o /dev/fd/3 --format et 3> 3", "3"),
-        ("-o /proc/self/fd/4 --format et --force 4> 4", "4"),
-        ("-o /dev/stderr --format et 2> 5 > /dev/null", "5"),
-        ("-o /dev/stdout --format et | cat > 6", "6"),
+        ("-o /dev/stdout --format chakra > 1", "1"),
+        ("-o out.et --overwrite > 2", "2"),
+        ("-o /dev/fd/3 --format chakra 3> 3", "3"),
+        ("-o /proc/self/fd/4 --format chakra --overwrite 4> 4", "4"),
+        ("-o /dev/stderr --format chakra 2> 5 > /dev/null", "5"),
+        ("-o /dev/stdout --format chakra | cat > 6", "6"),
     ] {
         tool.shell(&format!("$ETLINK link --device device.json {line}"))
             .exits(0);
@@ -79,9 +79,9 @@ fn standard_output_by_other_names() {
     assert!(tool.path("out.et").is_symlink());
     // what is there already stays before it
     tool.file("log", "before ");
-    tool.shell("$ETLINK link --device device.json -o /dev/stdout --format et >> log")
+    tool.shell("$ETLINK link --device device.json -o /dev/stdout --format chakra >> log")
         .exits(0);
-    tool.shell("$ETLINK link --device device.json -o /dev/fd/3 --format et 3>> log")
+    tool.shell("$ETLINK link --device device.json -o /dev/fd/3 --format chakra 3>> log")
         .exits(0);
     assert!(tool.read("log") == [b"before ", &want[..], &want[..]].concat());
 }
@@ -91,7 +91,7 @@ fn a_pipe_stays_a_pipe() {
     let (tool, want) = with_trace();
     tool.shell(&format!(
         "mkfifo pipe && {{ cat pipe > got & }} && {LIMIT} $ETLINK link --device device.json -o \
-        pipe --format et --force; \
+        pipe --format chakra --overwrite; \
          code=$?; wait; exit $code"
     ))
     .exits(0);
@@ -105,7 +105,7 @@ fn a_reader_that_goes_away() {
     let (tool, _) = with_trace();
     // more than a pipe holds
     let line = "link --host {pairs}/transformer-2.15.0/torch_et_0.json.gz \
-                --device {pairs}/transformer-2.15.0/kineto_trace_0.json.gz --format json";
+                --device {pairs}/transformer-2.15.0/kineto_trace_0.json.gz --format etplus";
     tool.shell(&format!(
         "mkfifo pipe && {{ head -c 10 pipe > got & }} && {LIMIT} $ETLINK {line} -o pipe"
     ))
@@ -169,7 +169,7 @@ fn two_runs_never_write_one_file() {
     let mut first = tool.start("link --device - -o out.et");
     wait_for(&tool, ".etlink-write.out.et/lock");
     std::thread::sleep(Duration::from_millis(100));
-    tool.run("link --device device.json -o out.et --force")
+    tool.run("link --device device.json -o out.et --overwrite")
         .exits(2)
         .complains(&[
             "out.et is being written by another etlink",
@@ -227,7 +227,7 @@ fn two_runs(tool: &Tool) -> [Vec<Drawn>; 2] {
 #[test]
 fn kills_at_random_moments() {
     let tool = Tool::new();
-    let line = "merge run -o out --force -j 2";
+    let line = "merge run -o out --overwrite -j 2";
     let [before, after] = two_runs(&tool).map(|ranks| {
         drop(std::fs::remove_dir_all(tool.path("run")));
         put(&tool, &ranks);
@@ -278,8 +278,13 @@ fn kills_at_random_moments() {
 fn a_run_with_a_failed_rank_replaces_no_whole_one() {
     let tool = Tool::new();
     put(&tool, &RUN);
-    for options in ["", "--format json", "--format pftrace", "--for astra-sim"] {
-        let line = format!("merge run -o out {options} --force");
+    for options in [
+        "",
+        "--format etplus",
+        "--format perfetto",
+        "--for astra-sim",
+    ] {
+        let line = format!("merge run -o out {options} --overwrite");
         put(&tool, &RUN);
         tool.run(&line).exits(0);
         let before = tool.files("out");
@@ -311,10 +316,12 @@ fn a_file_of_another_tool_is_not_removed() {
     put(&tool, &RUN);
     tool.run("merge run -o out").exits(0);
     tool.file("out/run.9.et", "precious");
-    tool.run("merge run -o out --force").exits(2).complains(&[
-        "out/run.9.et is named like a file of a rank, but etlink did not write it",
-        "move it away",
-    ]);
+    tool.run("merge run -o out --overwrite")
+        .exits(2)
+        .complains(&[
+            "out/run.9.et is named like a file of a rank, but etlink did not write it",
+            "move it away",
+        ]);
     assert_eq!(tool.read("out/run.9.et"), b"precious");
 }
 
@@ -369,7 +376,7 @@ fn a_file_that_grows_too_large() {
     let (tool, _) = with_trace();
     tool.file("out.et", "precious");
     // blocks of 512 bytes; the system sends SIGXFSZ beyond
-    tool.shell("ulimit -f 8; $ETLINK link --device device.json -o out.et --force")
+    tool.shell("ulimit -f 8; $ETLINK link --device device.json -o out.et --overwrite")
         .exits(2)
         .complains(&["cannot write out.et", "File too large"]);
     assert_eq!(tool.read("out.et"), b"precious");

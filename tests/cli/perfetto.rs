@@ -55,7 +55,7 @@ fn the_packed_form_and_standard_output_say_the_same_at_any_thread_count() {
         .exits(0);
     let plain = String::from_utf8(tool.read("x.trace.json")).expect("UTF-8");
     let piped = tool
-        .run(&format!("link {MLP} --format perfetto -o -"))
+        .run(&format!("link {MLP} --format chrome -o -"))
         .exits(0);
     assert!(piped.stdout == plain);
     let mut text = String::new();
@@ -98,10 +98,10 @@ fn what_cannot_be_written_is_refused_before_work() {
     tool.file("x.trace.json", "kept");
     tool.run(&format!("link {MLP} -o x.trace.json"))
         .exits(2)
-        .complains(&["x.trace.json", "--force"]);
+        .complains(&["x.trace.json", "--overwrite"]);
     tool.run(&format!("replay {MLP} -o x.trace.json"))
         .exits(2)
-        .complains(&["x.trace.json", "--force"]);
+        .complains(&["x.trace.json", "--overwrite"]);
     assert_eq!(tool.read("x.trace.json"), b"kept");
     tool.run(&format!("replay {MLP} -o x.json"))
         .exits(2)
@@ -117,7 +117,7 @@ fn what_cannot_be_written_is_refused_before_work() {
         "z.trace.json",
         unpacked("mlp-2.15.0/kineto_trace_0.json.gz"),
     );
-    tool.run("replay z.trace.json -o z.trace.json --force")
+    tool.run("replay z.trace.json -o z.trace.json --overwrite")
         .exits(2)
         .complains(&["z.trace.json", "input"]);
     assert_eq!(

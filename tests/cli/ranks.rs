@@ -200,10 +200,10 @@ fn every_recorded_run_is_ready_for_astra_sim() {
     assert!(tool.path("out/mlp-2.15.0/mlp-2.15.0.1.et").exists());
     tool.run("merge {pairs} -o out --for astra-sim")
         .exits(2)
-        .complains(&["exists already", "--force"]);
-    tool.run("merge {pairs} -o out --for astra-sim --force")
+        .complains(&["exists already", "--overwrite"]);
+    tool.run("merge {pairs} -o out --for astra-sim --overwrite")
         .exits(0);
-    tool.run("merge {pairs} -o other --for astra-sim --format json")
+    tool.run("merge {pairs} -o other --for astra-sim --format etplus")
         .exits(2)
         .complains(&["--for astra-sim", "--format"]);
 }
@@ -604,16 +604,17 @@ fn ranks_of_other_runs_are_left_out() {
         groups(&tool, "world/comm_group.json"),
         serde_json::json!({"1": [0, 1, 2, 3]})
     );
-    let forced = tool.run("merge run -o forced --force").exits(0);
+    let forced = tool.run("merge run -o forced --allow-mismatch").exits(0);
     assert!(
         !forced.stdout.contains("is not joined"),
         "{}",
         forced.stdout
     );
-    let said = "rank 3: taken in by --force: it is of a run of 8 ranks, most others of one of 4";
+    let said =
+        "rank 3: taken in by --allow-mismatch: it is of a run of 8 ranks, most others of one of 4";
     forced.says(said);
     for command in ["ranks", "replay", "analyze"] {
-        tool.run(&format!("{command} run --force"))
+        tool.run(&format!("{command} run --allow-mismatch"))
             .exits(0)
             .says(said);
         let left_out = tool.run(&format!("{command} run")).exits(1);

@@ -56,7 +56,7 @@ fn a_program_that_records_nothing_is_found_out() {
         .complains(&["nothing is recorded", "did not import torch"]);
     assert_eq!(ran.stdout, "plain\n");
     tool.run(&format!(
-        "record {SCHEDULE} -o traces --force -- python3 -E plain.py"
+        "record {SCHEDULE} -o traces --overwrite -- python3 -E plain.py"
     ))
     .exits(1)
     .complains(&["runs with -I, -E or -S"]);
@@ -128,14 +128,14 @@ fn an_earlier_recording_is_replaced_only_by_force() {
     let line = format!("record {SCHEDULE} -o traces -- true");
     tool.run(&line)
         .exits(2)
-        .complains(&["kineto_trace_3.json is there already", "--force"]);
+        .complains(&["kineto_trace_3.json is there already", "--overwrite"]);
     assert!(old.iter().all(|file| file.exists()));
-    tool.run(&line.replace("-- true", "--force -- no-such-program"))
+    tool.run(&line.replace("-- true", "--overwrite -- no-such-program"))
         .exits(2)
         .complains(&["no-such-program"]);
     assert!(old.iter().all(|file| file.exists()));
     // a program that records nothing, such as a script whose name is mistyped
-    let ran = tool.run(&line.replace(" -o", " --force -o")).exits(1);
+    let ran = tool.run(&line.replace(" -o", " --overwrite -o")).exits(1);
     assert!(
         ran.stderr.contains("the earlier recording in"),
         "{}",
@@ -175,7 +175,7 @@ fn what_a_killed_launcher_leaves_is_restored_or_cleaned() {
         };
         let kill = "os.kill(os.getppid(), 9)\n";
         tool.file("records.py", format!("{script}\n{kill}"));
-        let line = format!("record {SCHEDULE} --force -o traces -- python3 records.py");
+        let line = format!("record {SCHEDULE} --overwrite -o traces -- python3 records.py");
         assert_eq!(tool.run(&line).code, -1);
         assert!(tool.path("traces/.etlink/0.old").exists());
         tool.run(&format!("record {SCHEDULE} -o traces -- true"))
@@ -223,7 +223,7 @@ fn tasks_of_one_job_share_a_folder_and_a_manifest() {
         ))
     };
     task(0, "").exits(1);
-    task(1, "--force").exits(1);
+    task(1, "--overwrite").exits(1);
     let shared = manifest(&tool);
     assert_eq!(
         (&shared["job"], &shared["ended"]["exit_code"]),

@@ -66,7 +66,8 @@ fn every_recorded_pair_gives_its_measured_times_back() {
             if !pairs().join(&device).exists() {
                 break;
             }
-            let pair = format!("--host {{pairs}}/{host} --device {{pairs}}/{device} --force");
+            let pair =
+                format!("--host {{pairs}}/{host} --device {{pairs}}/{device} --allow-mismatch");
             let told = tool
                 .run(&format!("replay {pair} --critical-path --json"))
                 .exits(0)

@@ -166,7 +166,7 @@ fn the_critical_path_goes_from_rank_to_rank_by_a_collective() {
 fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
     let tool = Tool::new();
     for folder in ["{pairs}/ddp2-2.15.0", "out"] {
-        tool.run("merge {pairs}/ddp2-2.15.0 -o out --force")
+        tool.run("merge {pairs}/ddp2-2.15.0 -o out --overwrite")
             .exits(0);
         let told = tool
             .shell(&format!(

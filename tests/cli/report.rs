@@ -73,7 +73,7 @@ fn steps_and_ranks_can_be_chosen() {
     ] {
         let json = tool
             .run(&format!(
-                "report trace.json -o x.html --force --json --step {step}"
+                "report trace.json -o x.html --overwrite --json --step {step}"
             ))
             .exits(0)
             .json();
@@ -110,9 +110,10 @@ fn nothing_is_replaced_or_mixed_by_accident() {
     tool.file("there.html", "mine");
     tool.run("report trace.json -o there.html")
         .exits(2)
-        .complains(&["there.html exists already", "--force"]);
+        .complains(&["there.html exists already", "--overwrite"]);
     assert_eq!(tool.read("there.html"), b"mine");
-    tool.run("report trace.json -o there.html --force").exits(0);
+    tool.run("report trace.json -o there.html --overwrite")
+        .exits(0);
     tool.run("report trace.json -o page.json")
         .exits(2)
         .complains(&["page.json", "use .html"]);
@@ -152,16 +153,16 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(json["ranks"], 1);
     assert_eq!(
         json["notes"][0],
-        "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 (--force takes it in)"
+        "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 (--allow-mismatch takes it in)"
     );
     let forced = tool
-        .run("report run -o page.html --json --force")
+        .run("report run -o page.html --json --overwrite --allow-mismatch")
         .exits(0)
         .json();
     assert_eq!(forced["ranks"], 2);
     assert_eq!(
         forced["notes"][0],
-        "rank 1: taken in by --force: it is of a run of 64 ranks, most others of one of 2"
+        "rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks, most others of one of 2"
     );
 }
 

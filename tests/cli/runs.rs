@@ -13,7 +13,7 @@ fn two_runs(tool: &Tool, format: &str) {
 #[test]
 fn written_graphs_in_subfolders_are_runs_for_every_command() {
     let tool = Tool::new();
-    two_runs(&tool, "et");
+    two_runs(&tool, "chakra");
     let analyzed = tool.run("analyze demo --json").exits(0).json();
     let runs = analyzed.as_array().expect("a list of runs");
     assert_eq!(runs.len(), 2);
@@ -35,7 +35,7 @@ fn written_graphs_in_subfolders_are_runs_for_every_command() {
 #[test]
 fn merged_traces_are_runs_where_a_tree_is_enough() {
     let tool = Tool::new();
-    two_runs(&tool, "json");
+    two_runs(&tool, "etplus");
     let analyzed = tool.run("analyze demo --json").exits(0).json();
     assert_eq!(analyzed[0]["run"], "ddp2-2.15.0");
     assert_eq!(analyzed[0]["ranks"].as_array().expect("ranks").len(), 2);
@@ -53,7 +53,7 @@ fn a_rank_that_contradicts_the_trace_is_taken_where_that_is_allowed() {
     tool.run(&format!("analyze {trace} --rank 5"))
         .exits(2)
         .complains(&["rank"]);
-    tool.run(&format!("analyze {trace} --rank 5 --force"))
+    tool.run(&format!("analyze {trace} --rank 5 --allow-mismatch"))
         .exits(0);
 }
 

@@ -180,7 +180,7 @@ fn link_and_replay_write_it() {
         inflated(&tool.read("y.pftrace.gz")) == tool.read("x.pftrace"),
         "packed it is the same"
     );
-    tool.run(&format!("link {MLP} -j 1 --format pftrace -o other"))
+    tool.run(&format!("link {MLP} -j 1 --format perfetto -o other"))
         .exits(0);
     assert!(
         tool.read("other") == tool.read("x.pftrace"),
@@ -188,7 +188,7 @@ fn link_and_replay_write_it() {
     );
     tool.run(&format!("link {MLP} -o x.pftrace"))
         .exits(2)
-        .complains(&["x.pftrace", "--force"]);
+        .complains(&["x.pftrace", "--overwrite"]);
     tool.run(&format!("link {MLP} -o z.pftrace --latency drop"))
         .exits(2)
         .complains(&["--latency", ".et"]);
@@ -198,7 +198,7 @@ fn link_and_replay_write_it() {
 fn all_ranks_are_in_one_file_and_share_nothing() {
     let tool = Tool::new();
     let ran = tool
-        .run(&format!("{TPDP} -o out --format pftrace --json"))
+        .run(&format!("{TPDP} -o out --format perfetto --json"))
         .exits(0)
         .json();
     let (found, told) = (timeline(&tool, "out"), &ran["runs"][0]["timeline"]);
@@ -231,7 +231,7 @@ fn all_ranks_are_in_one_file_and_share_nothing() {
         1,
         "nothing else is left there"
     );
-    tool.run(&format!("{TPDP} -o json --format perfetto"))
+    tool.run(&format!("{TPDP} -o json --format chrome"))
         .exits(0)
         .says("30 between ranks");
     let (ranges, arrows, about) = json_counts(&tool, "json");
@@ -256,7 +256,7 @@ fn every_collective_and_message_of_the_recordings_has_its_arrows() {
         let tool = Tool::new();
         let ran = tool
             .run(&format!(
-                "merge {{pairs}}/{case} -o out --format pftrace --json"
+                "merge {{pairs}}/{case} -o out --format perfetto --json"
             ))
             .exits(0)
             .json();
@@ -294,7 +294,7 @@ fn every_collective_and_message_of_the_recordings_has_its_arrows() {
 fn arrows_come_from_the_last_and_times_are_aligned() {
     let tool = Tool::new();
     put(&tool, &RUN);
-    tool.run("merge run -o out --format pftrace")
+    tool.run("merge run -o out --format perfetto")
         .exits(0)
         .says("24 between ranks");
     let found = timeline(&tool, "out");
@@ -325,7 +325,7 @@ fn arrows_come_from_the_last_and_times_are_aligned() {
         ends.chunks(4).all(|ends| ends[3] - ends[0] <= 2_000),
         "the ends of a collective are one instant: {ends:?}"
     );
-    tool.run("merge run -o apart --format pftrace --no-align")
+    tool.run("merge run -o apart --format perfetto --no-align")
         .exits(0)
         .says("not drawn: the rank had gone on");
     let apart = timeline(&tool, "apart");
@@ -345,13 +345,13 @@ fn arrows_come_from_the_last_and_times_are_aligned() {
 #[test]
 fn threads_and_memory_change_nothing() {
     let tool = Tool::new();
-    tool.run(&format!("{TPDP} -o one --format pftrace -j 1"))
+    tool.run(&format!("{TPDP} -o one --format perfetto -j 1"))
         .exits(0);
-    tool.run(&format!("{TPDP} -o four --format pftrace -j 4"))
+    tool.run(&format!("{TPDP} -o four --format perfetto -j 4"))
         .exits(0);
     // not all ranks fit at once, so that each is linked again to be written
     tool.run(&format!(
-        "{TPDP} -o little --format pftrace -j 2 --memory 14M"
+        "{TPDP} -o little --format perfetto -j 2 --memory 14M"
     ))
     .exits(0);
     let file = |folder: &str| tool.read(&format!("{folder}/timeline.pftrace.gz"));
@@ -366,19 +366,19 @@ fn runs_have_a_timeline_each_and_strangers_are_named() {
         "run/again/kineto_trace_0.json",
         unpacked("mlp-2.15.0/kineto_trace_0.json.gz"),
     );
-    tool.run("merge run -o out --format perfetto").exits(0);
+    tool.run("merge run -o out --format chrome").exits(0);
     assert!(
         tool.path("out/timeline.trace.json.gz").exists()
             && tool.path("out/again/timeline.trace.json.gz").exists()
     );
     assert_eq!(json_counts(&tool, "out/again").2["ranks"], "0");
-    tool.run("merge run -o out --format perfetto")
+    tool.run("merge run -o out --format chrome")
         .exits(2)
-        .complains(&["timeline.trace.json.gz", "--force"]);
+        .complains(&["timeline.trace.json.gz", "--overwrite"]);
     let mut stranger = RUN[3];
     stranger.rank = 5;
     put(&tool, &[stranger]);
-    tool.run("merge run -o other --format perfetto")
+    tool.run("merge run -o other --format chrome")
         .exits(1)
         .says("5 is not joined with the others: the run has only 4 ranks");
     assert_eq!(json_counts(&tool, "other").2["ranks"], "0, 1");
@@ -389,7 +389,7 @@ fn a_rank_that_cannot_be_read_is_named_and_the_others_are_written() {
     let tool = Tool::new();
     put(&tool, &RUN[..3]);
     tool.file("run/kineto_trace_3.json", "{\"nothing\": 1}");
-    tool.run("merge run -o out --format pftrace")
+    tool.run("merge run -o out --format perfetto")
         .exits(1)
         .says("failed: 3")
         .says("no trace of rank 3");

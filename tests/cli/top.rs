@@ -29,7 +29,7 @@ fn the_table_has_the_profilers_columns_and_totals() {
     assert_eq!(lines.len(), 2 + 3 + 2, "{}", ran.stdout);
     assert!(
         lines[5].starts_with("  3 of ")
-            && lines[5].ends_with(" rows; -n 0 shows all")
+            && lines[5].ends_with(" rows; --rows 0 shows all")
             && lines[6].starts_with("Self CPU time total: "),
         "{}",
         ran.stdout

@@ -16,18 +16,18 @@ fn pid(name: &str) -> String {
 }
 
 #[test]
-fn two_programs_are_refused_unless_forced() {
+fn two_programs_are_refused_unless_allowed() {
     let tool = Tool::new();
     let pair = "link --host {pairs}/transformer-2.3.1/torch_et_0.json.gz --device {pairs}/conv-2.1.2/kineto_trace_0.json.gz -o out.et";
     tool.run(pair).exits(2).complains(&[
         "different programs",
         "ops align",
-        "--force",
+        "--allow-mismatch",
         "torch_et_0.json.gz",
         "kineto_trace_0.json.gz",
     ]);
     assert_eq!(tool.names(), [""; 0]);
-    tool.run(&format!("{pair} --force")).exits(0);
+    tool.run(&format!("{pair} --allow-mismatch")).exits(0);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn two_runs_of_one_program_are_linked_and_said_first() {
         "{}",
         ran.stdout
     );
-    tool.run(&format!("{line} --force --strict"))
+    tool.run(&format!("{line} --overwrite --strict"))
         .exits(1)
         .complains(&["--strict"]);
 }
@@ -106,7 +106,7 @@ fn ranks_that_differ_are_refused() {
     let line = "link --host {pairs}/ddp2-2.15.0/torch_et_0.json.gz --device {pairs}/ddp2-2.15.0/kineto_trace_1.json.gz -o out.et";
     tool.run(line)
         .exits(2)
-        .complains(&["rank 0", "rank 1", "--force"]);
+        .complains(&["rank 0", "rank 1", "--allow-mismatch"]);
     tool.run("link --device {pairs}/ddp2-2.15.0/kineto_trace_1.json.gz --rank 0 -o out.et")
         .exits(2)
         .complains(&["--rank 0", "rank 1"]);

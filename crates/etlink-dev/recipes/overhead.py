@@ -26,7 +26,7 @@ def run(way: str, etlink: str, python: Path, folder: Path) -> list[float]:
     out = folder / "times.json"
     line = [str(python), str(PROGRAM), str(out), "profiler" if way == "profiler" else "none"]
     if way == "etlink":
-        line = [etlink, "record", *"--wait 5 --warmup 5 --active 20 --force -o".split(), str(folder / "traces"), "--", *line]
+        line = [etlink, "record", *"--wait 5 --warmup 5 --active 20 --overwrite -o".split(), str(folder / "traces"), "--", *line]
     subprocess.run(line, check=True, env=venvs.environment(python), capture_output=True, timeout=300)
     return [statistics.median(spans) / 1e6 for spans in json.loads(out.read_text())]
 

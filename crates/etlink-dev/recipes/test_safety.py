@@ -135,17 +135,17 @@ class Folders(Safety):
     def test_an_earlier_recording_stays_until_there_is_another(self):
         self.record(SCHEDULE, "python train.py 8")
         before = {path.name: path.read_bytes() for path in self.traces.iterdir()}
-        ran = self.record(SCHEDULE + " --force", "python no_such_train.py", code=2)
+        ran = self.record(SCHEDULE + " --overwrite", "python no_such_train.py", code=2)
         self.assertIn("the earlier recording in", ran.stderr)
         self.assertEqual({path.name: path.read_bytes() for path in self.traces.iterdir()}, before)
-        self.record(SCHEDULE + " --force --gzip", "python train.py 8")
+        self.record(SCHEDULE + " --overwrite --gzip", "python train.py 8")
         self.assertEqual(self.left(), ["etlink.json", "kineto_trace_0.json.gz", "torch_et_0.json.gz"])
 
     def test_what_a_killed_command_leaves_is_put_in_order(self):
         self.record(SCHEDULE, "python train.py 8")
         before = (self.traces / "torch_et_0.json").read_bytes()
         saving = self.folder / "saving"
-        process = self.start("--wait 900 --warmup 1 --active 1 --force", f"python slow_disk.py {saving}")
+        process = self.start("--wait 900 --warmup 1 --active 1 --overwrite", f"python slow_disk.py {saving}")
         self.wait_for(lambda: (self.traces / ".etlink" / "old.json").exists())
         self.wait_for(lambda: list((self.traces / ".etlink").glob("*.steps")))
         (report,) = (self.traces / ".etlink").glob("*.steps")
@@ -172,7 +172,7 @@ class Folders(Safety):
         script = self.script("both.sh", f"python {PROGRAMS}/train.py 8 && python {PROGRAMS}/train.py 2\n")
         self.record(SCHEDULE, f"sh {script}")
         script = self.script("both.sh", f"python {PROGRAMS}/train.py 8 && python {PROGRAMS}/train.py 8\n")
-        ran = self.record(SCHEDULE + " --force", f"sh {script}")
+        ran = self.record(SCHEDULE + " --overwrite", f"sh {script}")
         self.assertIn("was recorded before", ran.stderr)
 
     def test_tasks_of_slurm_share_a_manifest(self):
@@ -185,7 +185,7 @@ class Folders(Safety):
 
         task(0)
         self.assertNotIn("chakra", self.left())
-        task(1, "--force")
+        task(1, "--overwrite")
         self.assertEqual([rank["rank"] for rank in self.manifest()["ranks"]], [0, 1])
         self.assertEqual(len(list((self.traces / "chakra").glob("*.et"))), 2)
         self.assertIn("task 1 of this job has recorded", task(1, code=2))

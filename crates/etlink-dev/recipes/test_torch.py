@@ -128,7 +128,7 @@ class Recorded(Traces):
     def test_a_program_that_fails_keeps_its_exit_code_and_its_traces(self):
         self.record(SCHEDULE, "torchrun --nproc-per-node 2 ddp.py 3", code=1)
         self.assertEqual(len(self.manifest()["ranks"]), 2)
-        ran = self.record(SCHEDULE + " --force", "python train.py 8 die 4 raise", code=1)
+        ran = self.record(SCHEDULE + " --overwrite", "python train.py 8 die 4 raise", code=1)
         self.assertIn("ZeroDivisionError", ran.stderr)
         (rank,) = self.manifest()["ranks"]
         self.assert_steps(rank, (3, 4))
@@ -138,7 +138,7 @@ class Recorded(Traces):
     def test_ends_that_skip_what_python_does_at_exit(self):
         for how, code in (("_exit", 5), ("term", 143)):
             with self.subTest(how):
-                self.record(SCHEDULE + " --force", f"python train.py 8 die 4 {how}", code=code)
+                self.record(SCHEDULE + " --overwrite", f"python train.py 8 die 4 {how}", code=code)
                 self.assert_steps(self.manifest()["ranks"][0], (3, 4))
 
     def test_a_killed_program_is_told_and_what_was_whole_stays(self):
@@ -153,7 +153,7 @@ class Recorded(Traces):
         (rank,) = self.manifest()["ranks"]
         self.assert_steps(rank, (2, 3), (6, 7))
         self.assertEqual(rank["cycles"][1]["host_trace"], "cycle_1/torch_et_0.json")
-        self.record("--wait 0 --warmup 0 --active 2 --repeat 2 --force", "python train.py 12")
+        self.record("--wait 0 --warmup 0 --active 2 --repeat 2 --overwrite", "python train.py 12")
         self.assert_steps(self.manifest()["ranks"][0], (0, 1), (2, 3))
 
     def test_spawned_ranks_and_a_choice_of_ranks(self):
@@ -173,17 +173,17 @@ class Recorded(Traces):
         self.assertEqual(self.manifest()["ranks"][0]["steps"], 6)
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
         for function in ("__main__:train_step", "torch.nn.functional:cross_entropy"):
-            self.record(f"{SCHEDULE} --force --step-on {function}", "python train.py 7")
+            self.record(f"{SCHEDULE} --overwrite --step-on {function}", "python train.py 7")
             self.assertEqual(self.manifest()["ranks"][0]["steps"], 7)
             self.assert_steps(self.manifest()["ranks"][0], (3, 4))
-        ran = self.record(f"{SCHEDULE} --force --step-on torch:no_such", "python train.py 7", code=1)
+        ran = self.record(f"{SCHEDULE} --overwrite --step-on torch:no_such", "python train.py 7", code=1)
         self.assertIn("--step-on torch:no_such", ran.stderr)
 
     def test_a_program_that_profiles_itself_is_left_alone(self):
         ran = self.record("--wait 3 --warmup 1 --active 2", "python profiled.py", code=1)
         self.assertEqual(ran.stdout, "2\n")
         self.assertIn("the program uses the profiler itself", ran.stderr)
-        self.record("--wait 0 --warmup 1 --active 1 --force", "python profiled.py")
+        self.record("--wait 0 --warmup 1 --active 1 --overwrite", "python profiled.py")
         self.assert_steps(self.manifest()["ranks"][0], (1, 1))
         shutil.rmtree(self.traces)
         self.record("--wait 0 --warmup 1 --active 4", "python profiled.py", code=1)
@@ -192,7 +192,7 @@ class Recorded(Traces):
     def test_recording_that_is_never_reached(self):
         ran = self.record("--wait 10 --warmup 2 --active 2", "python train.py 7", code=1)
         self.assertIn("the program made 7 steps, recording starts at step 12", ran.stderr)
-        ran = self.record("--wait 10 --warmup 2 --active 2 --force", "python inference.py", code=1)
+        ran = self.record("--wait 10 --warmup 2 --active 2 --overwrite", "python inference.py", code=1)
         self.assertIn("made no step", ran.stderr)
 
     def test_two_processes_with_one_rank(self):
@@ -312,7 +312,7 @@ class Steps(Traces):
             ("__main__:Loop.step", "library", 8),
         ):
             with self.subTest(function):
-                ran = self.record(f"{SCHEDULE} --force --step-on {function}", f"python application.py {module}")
+                ran = self.record(f"{SCHEDULE} --overwrite --step-on {function}", f"python application.py {module}")
                 (rank,) = self.manifest()["ranks"]
                 self.assertEqual((rank["steps"], rank["counted"]), (steps, function))
                 self.assert_steps(rank, (3, 4))
@@ -326,7 +326,7 @@ class Steps(Traces):
         ):
             with self.subTest(function):
                 command = "python application.py library"
-                ran = self.record(f"{SCHEDULE} --force --step-on {function}", command, code=1)
+                ran = self.record(f"{SCHEDULE} --overwrite --step-on {function}", command, code=1)
                 self.assertEqual(ran.stdout, "None None\n")
                 self.assertIn(f"--step-on {function}: {message}", ran.stderr)
 
@@ -334,7 +334,7 @@ class Steps(Traces):
         venvs.add(CHOSEN.python, CHOSEN.torch, "transformers")
         for step_on in ("forward", "forward:GPT2LMHeadModel"):
             with self.subTest(step_on):
-                self.record(f"{SCHEDULE} --force --step-on {step_on}", "python generate.py")
+                self.record(f"{SCHEDULE} --overwrite --step-on {step_on}", "python generate.py")
                 (rank,) = self.manifest()["ranks"]
                 # of each text the first token comes with the prompt
                 self.assertEqual((rank["steps"], rank["counted"]), (12, "GPT2LMHeadModel"))
@@ -387,15 +387,15 @@ class InScripts(Traces):
         for rank in ranks:
             self.assert_steps(rank, (3, 4), (8, 9))
         self.assertNotIn(".etlink", self.files())
-        self.run_in(self.TWO_STEPS + ", ranks=[1], force=True", launcher="torchrun --nproc-per-node 2")
+        self.run_in(self.TWO_STEPS + ", ranks=[1], overwrite=True", launcher="torchrun --nproc-per-node 2")
         excluded = [rank["excluded"] for rank in self.manifest()["ranks"]]
         self.assertEqual((excluded, self.files()), ([True, False], ["cycle_1", "etlink.json", "kineto_trace_1.json", "torch_et_1.json"]))
 
     def test_nothing_is_overwritten_unasked(self):
         self.run_in(self.TWO_STEPS)
         ran = self.run_in(self.TWO_STEPS, code=1)
-        self.assertRegex(ran.stderr, "FileExistsError: .*is there already; .*force=True")
-        self.run_in(self.TWO_STEPS + ", force=True")
+        self.assertRegex(ran.stderr, "FileExistsError: .*is there already; .*overwrite=True")
+        self.run_in(self.TWO_STEPS + ", overwrite=True")
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
 
     def test_what_goes_wrong(self):

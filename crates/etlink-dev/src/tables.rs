@@ -72,7 +72,7 @@ fn analyze(traces: &Path, folder: &Path) -> Result<()> {
             "etlink",
             "--",
             "analyze",
-            "--force",
+            "--overwrite",
         ])
         .arg(traces)
         .arg("--parquet")

@@ -8,7 +8,7 @@ pub enum Error {
     /// Few names align.
     #[error(
         "the host trace and the device trace are of different programs: {aligned} of {ops} ops \
-         align ({percent:.1} %); give the two traces of one run, or --force"
+         align ({percent:.1} %); give the two traces of one run, or --allow-mismatch"
     )]
     DifferentPrograms {
         /// Ops that align.
@@ -21,7 +21,7 @@ pub enum Error {
     /// The recorded steps have nothing in common.
     #[error(
         "the host trace has {host} and the device trace has {device}: they were not recorded over \
-         the same steps; record both in one profiler, or --force"
+         the same steps; record both in one profiler, or --allow-mismatch"
     )]
     DifferentSteps {
         /// Steps of the host trace.
@@ -32,7 +32,7 @@ pub enum Error {
     /// Both traces say which rank they are of.
     #[error(
         "the host trace is of rank {host} and the device trace of rank {device}; give the two \
-         traces of one rank, or --force"
+         traces of one rank, or --allow-mismatch"
     )]
     DifferentRanks {
         /// Rank of the host trace.
@@ -61,7 +61,7 @@ pub enum Error {
     /// The ranks differ.
     #[error(
         "--rank {asked} was given but the device trace is of rank {found}; leave --rank out, or \
-         --force"
+         --allow-mismatch"
     )]
     WrongRank {
         /// What the user said.

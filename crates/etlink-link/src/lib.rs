@@ -52,7 +52,7 @@ use matching::{Matching, compare};
 /// Works on the threads of the rayon pool that it is called in, or of the global one.
 ///
 /// # Errors
-/// The two traces are of different programs, ranks or steps, unless `force`; there is nothing to
+/// The two traces are of different programs, ranks or steps, unless `allow_mismatch`; there is nothing to
 /// link.
 pub fn link(
     mut host: Option<HostTrace>,
@@ -181,7 +181,7 @@ fn describe(
     // name.
     if let (Some(asked), Some(found)) = (options.rank, device.header.rank)
         && asked != found
-        && !options.force
+        && !options.allow_mismatch
     {
         return Err(Error::WrongRank { asked, found });
     }

@@ -6,7 +6,7 @@ use crate::host::tensors::TensorEdges;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkOptions {
     /// Link traces of different programs too.
-    pub force: bool,
+    pub allow_mismatch: bool,
     /// The rank that the user says; compared with what the traces say.
     pub rank: Option<i64>,
     /// Which dependencies through tensors become edges, where [`etlink_model::HostTrace::tensors`]

@@ -40,7 +40,7 @@ pub struct LinkJob {
     /// Refuse damaged traces.
     pub strict: bool,
     /// Link traces that do not seem to belong together.
-    pub force: bool,
+    pub allow_mismatch: bool,
 }
 
 impl LinkJob {
@@ -57,7 +57,7 @@ impl LinkJob {
             keep: KeepEvents::Graph,
             threads,
             strict: false,
-            force: false,
+            allow_mismatch: false,
         }
     }
 }
@@ -227,7 +227,7 @@ pub fn link_opened(
         host,
         device,
         LinkOptions {
-            force: job.force,
+            allow_mismatch: job.allow_mismatch,
             rank: job.rank,
             tensor_deps: job.tensor_deps,
         },
@@ -277,7 +277,7 @@ pub fn link_read(job: &LinkJob, device: DeviceTrace, progress: &Progress) -> Res
         host,
         device,
         LinkOptions {
-            force: job.force,
+            allow_mismatch: job.allow_mismatch,
             rank: job.rank,
             tensor_deps: job.tensor_deps,
         },
@@ -356,9 +356,9 @@ fn write(
         clock,
     };
     let (summary, stored) = match target.format {
-        Format::Et => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
-        Format::Json => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,
-        Format::Perfetto | Format::Pftrace => {
+        Format::Chakra => target.write(|mut out| et::write_et(trace, &options, &mut out))?,
+        Format::EtPlus => target.write(|mut out| etplus::write_etplus(trace, &mut out))?,
+        Format::Chrome | Format::Perfetto => {
             let (shown, stored) = perfetto::of_linked(trace, target)?;
             linked.shown = Some(shown);
             return Ok(stored);

@@ -67,7 +67,7 @@ impl Excluded {
     /// A note for people.
     pub fn note(&self) -> String {
         let remedy = if self.can_be_allowed() {
-            " (--force takes it in)"
+            " (--allow-mismatch takes it in)"
         } else {
             ""
         };
@@ -86,7 +86,7 @@ impl Excluded {
     /// A note on a trace that was taken in although it does not fit.
     pub fn mismatch_note(&self) -> String {
         format!(
-            "{}: taken in by --force: {}",
+            "{}: taken in by --allow-mismatch: {}",
             text::rank(&self.label),
             self.message
         )

@@ -42,22 +42,22 @@ impl StdoutError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Chakra protobuf, for simulators.
-    Et,
+    Chakra,
     /// Merged JSON (ET+), for `chakra_converter` and `et_replay`.
-    Json,
+    EtPlus,
     /// Chrome JSON, for Perfetto.
-    Perfetto,
+    Chrome,
     /// Perfetto's own format.
-    Pftrace,
+    Perfetto,
 }
 
 impl Format {
     /// How a trace for Perfetto is written; none for other formats.
     pub fn for_perfetto(self) -> Option<etlink_report::perfetto::TimelineFormat> {
         match self {
-            Format::Perfetto => Some(etlink_report::perfetto::TimelineFormat::Json),
-            Format::Pftrace => Some(etlink_report::perfetto::TimelineFormat::Protobuf),
-            Format::Et | Format::Json => None,
+            Format::Chrome => Some(etlink_report::perfetto::TimelineFormat::Json),
+            Format::Perfetto => Some(etlink_report::perfetto::TimelineFormat::Protobuf),
+            Format::Chakra | Format::EtPlus => None,
         }
     }
 }
@@ -70,7 +70,7 @@ pub struct Target {
     /// What is written.
     pub format: Format,
     gzip: bool,
-    force: bool,
+    overwrite: bool,
     place: Place,
 }
 
@@ -95,7 +95,7 @@ impl Target {
     ///
     /// # Errors
     /// If there is no format, or the path cannot or must not be written.
-    pub fn new(path: &Path, format: Option<Format>, force: bool) -> Result<Target> {
+    pub fn new(path: &Path, format: Option<Format>, overwrite: bool) -> Result<Target> {
         let name = lower_name(path);
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         let format = match format {
@@ -103,10 +103,10 @@ impl Target {
             None if path == Path::new("-") => {
                 bail!("standard output has no name to tell the format; give --format")
             }
-            None if plain.ends_with(".et") => Format::Et,
-            None if plain.ends_with(".pftrace") => Format::Pftrace,
-            None if plain.ends_with(".trace.json") => Format::Perfetto,
-            None if plain.ends_with(".json") => Format::Json,
+            None if plain.ends_with(".et") => Format::Chakra,
+            None if plain.ends_with(".pftrace") => Format::Perfetto,
+            None if plain.ends_with(".trace.json") => Format::Chrome,
+            None if plain.ends_with(".json") => Format::EtPlus,
             None => {
                 bail!(
                     "{}: the name's ending does not tell the format; use .et, .json, .trace.json \
@@ -119,7 +119,7 @@ impl Target {
             place::Place::Stdout => Place::Stdout,
             place::Place::Stream(path) => Place::Stream(path),
             place::Place::File(file) => {
-                let work = claim_file(path, &file, force)?;
+                let work = claim_file(path, &file, overwrite)?;
                 Place::File {
                     path: file,
                     work: Arc::new(work),
@@ -130,32 +130,32 @@ impl Target {
             path: path.to_owned(),
             format,
             gzip: is_packed(path),
-            force,
+            overwrite,
             place,
         })
     }
 
     /// As [`Target::new`], for a trace that only Perfetto reads; JSON on standard output.
-    pub fn perfetto(path: &Path, force: bool) -> Result<Target> {
+    pub fn perfetto(path: &Path, overwrite: bool) -> Result<Target> {
         let name = path.to_string_lossy().to_lowercase();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         let format = if plain.ends_with(".pftrace") {
-            Format::Pftrace
-        } else {
             Format::Perfetto
+        } else {
+            Format::Chrome
         };
-        if is_file_place(path) && format == Format::Perfetto && !plain.ends_with(".trace.json") {
+        if is_file_place(path) && format == Format::Chrome && !plain.ends_with(".trace.json") {
             bail!(
                 "{}: replay writes a trace for Perfetto; use .pftrace, .pftrace.gz, .trace.json \
                 or .trace.json.gz",
                 path.display()
             );
         }
-        Target::new(path, Some(format), force)
+        Target::new(path, Some(format), overwrite)
     }
 
     /// As [`Target::new`], for a page; its format is not for choice.
-    pub fn page(path: &Path, force: bool) -> Result<Target> {
+    pub fn page(path: &Path, overwrite: bool) -> Result<Target> {
         let name = path.to_string_lossy().to_lowercase();
         if is_file_place(path)
             && ![".html", ".htm"]
@@ -164,7 +164,7 @@ impl Target {
         {
             bail!("{}: a report is a page; use .html", path.display());
         }
-        Target::new(path, Some(Format::Json), force)
+        Target::new(path, Some(Format::EtPlus), overwrite)
     }
 
     /// The file, as the user named it.
@@ -230,7 +230,7 @@ impl Target {
     fn put_in_place(&self, work: &WorkFolder, path: &Path) -> std::io::Result<()> {
         let _changes = Changes::begin();
         let result = work.path().join(RESULT);
-        if self.force {
+        if self.overwrite {
             disk::rename(&result, path)?;
         } else {
             disk::rename_new(&result, path)?;
@@ -260,13 +260,32 @@ impl Target {
     }
 }
 
+/// A recording shall not be lost to its own result.
+///
+/// # Errors
+/// `output` is one of the inputs.
+pub fn refuse_input<'a>(output: &Path, inputs: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
+    let Ok(output) = output.canonicalize() else {
+        return Ok(());
+    };
+    for input in inputs {
+        if output.is_file() && input.canonicalize().is_ok_and(|input| input == output) {
+            bail!(
+                "{} is an input too; give another name with -o",
+                input.display()
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Whether a path is that of a file, whose name then tells what is in it.
 fn is_file_place(path: &Path) -> bool {
     matches!(place::Place::find(path), place::Place::File(_))
 }
 
 /// Takes a file for this process: `path` as the user named it, `file` without links.
-fn claim_file(path: &Path, file: &Path, force: bool) -> Result<WorkFolder> {
+fn claim_file(path: &Path, file: &Path, overwrite: bool) -> Result<WorkFolder> {
     let folder = folder_of(file);
     if !folder.is_dir() {
         bail!(
@@ -275,21 +294,21 @@ fn claim_file(path: &Path, file: &Path, force: bool) -> Result<WorkFolder> {
             folder.display()
         );
     }
-    refuse_existing(path, file, force)?;
+    refuse_existing(path, file, overwrite)?;
     let name = file.file_name().unwrap_or_default();
     let work = WorkFolder::claim(folder, name, path)?;
     // whoever wrote it a moment ago may have finished meanwhile
-    refuse_existing(path, file, force)?;
+    refuse_existing(path, file, overwrite)?;
     Ok(work)
 }
 
 /// Refuses to write a folder, or a file that must not be replaced.
-fn refuse_existing(path: &Path, file: &Path, force: bool) -> Result<()> {
+fn refuse_existing(path: &Path, file: &Path, overwrite: bool) -> Result<()> {
     if file.is_dir() {
         bail!("{} is a folder; give a file name", path.display());
     }
-    if file.symlink_metadata().is_ok() && !force {
-        bail!("{} exists already; --force replaces it", path.display());
+    if file.symlink_metadata().is_ok() && !overwrite {
+        bail!("{} exists already; --overwrite replaces it", path.display());
     }
     Ok(())
 }

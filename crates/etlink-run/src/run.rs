@@ -253,12 +253,17 @@ impl RunSet {
         }
         let mut all = vec![];
         for (index, (ranks, failed)) in by_run.into_iter().zip(failed).enumerate() {
-            all.push(RunResults {
+            let mut results = RunResults {
                 run: index,
                 rank_notes: rank_notes(&ranks),
                 members: Members::select(ranks, rule),
                 failed,
-            });
+            };
+            // a rank that was not asked for is not missing
+            let wanted = self.options.ranks.as_ref();
+            let absent = &mut results.members.absent;
+            absent.retain(|rank| is_asked(wanted, Some(*rank)));
+            all.push(results);
         }
         all
     }
@@ -391,7 +396,7 @@ impl<'s> RankEntry<'s> {
             tensor_deps: options.tensor_deps,
             keep: options.keep,
             strict: options.strict,
-            force: options.allow_mismatch,
+            allow_mismatch: options.allow_mismatch,
             ..LinkJob::reading(files.host.clone(), device, self.set.threads_each)
         })
     }
@@ -524,6 +529,27 @@ pub enum RankContent {
     Linked(Box<LinkedRank>),
     /// The graph that was written of them.
     Written(Box<WrittenRank>),
+}
+
+impl RankContent {
+    /// Refuses what is damaged where that was to be refused.
+    ///
+    /// # Errors
+    /// The traces or the written graph are damaged, or the traces are of two runs of a program.
+    pub fn refuse_damage(self, options: &RunOptions) -> Result<RankContent> {
+        match self {
+            RankContent::Linked(linked) => {
+                let linked = linked.refuse_damage()?;
+                Ok(RankContent::Linked(Box::new(linked)))
+            }
+            RankContent::Written(written) => {
+                if let Some(damage) = written.graph.damage().filter(|_| options.strict) {
+                    return Err(Refused::because(&written.name, &damage).into());
+                }
+                Ok(RankContent::Written(written))
+            }
+        }
+    }
 }
 
 /// What was made of a rank.

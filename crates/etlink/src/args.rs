@@ -2,6 +2,8 @@
 
 mod analyze;
 mod diff;
+mod format;
+mod groups;
 mod record;
 mod replay;
 mod report;
@@ -10,13 +12,15 @@ mod top;
 
 pub use analyze::{Analyze, Compat};
 pub use diff::Diff;
+pub use format::Format;
+use format::FormatParser;
+pub use groups::{Json, JsonOrCsv, Overwrite, RankChoice, Reading, Resources, RowLimit};
 pub use record::Record;
 pub use replay::{Replay, ToLink};
 pub use report::Report;
 pub use schedule::{Schedule, ScheduleOptions};
 pub use top::{By, Group, Tables, Top};
 
-use bytesize::ByteSize;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use etlink_run::job::ChakraOptions;
 use std::path::PathBuf;
@@ -33,6 +37,9 @@ use std::path::PathBuf;
     after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was found under --strict; 2 could not do it. `record` ends with the exit code of the program; with 1 if that is 0 and a trace is missing."
 )]
 pub struct Args {
+    /// Two options since: refused with their names.
+    #[arg(long, global = true, hide = true)]
+    pub force: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -94,7 +101,7 @@ pub struct Link {
 pub struct Merge {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
-    /// Folder for the output: `<name>.<rank>.et`, and `comm_group.json` with the ranks of each process group; with `--format pftrace` or `perfetto` one `timeline` of all ranks. Made if it is not there
+    /// Folder for the output: `<name>.<rank>.et`, and `comm_group.json` with the ranks of each process group; with `--format perfetto` or `chrome` one `timeline` of all ranks. Made if it is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     /// Write what this simulator needs to run all ranks: configurations and a README with the command, an empty trace for each rank that is absent, communications one after the other
@@ -119,6 +126,8 @@ pub struct Merge {
     #[arg(long)]
     pub no_align: bool,
     #[command(flatten)]
+    pub choice: RankChoice,
+    #[command(flatten)]
     pub how: How,
 }
 
@@ -127,44 +136,25 @@ pub struct Merge {
 pub struct Ranks {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
-    /// How many of the collectives and messages with the largest skew to show; 0: all
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    #[command(flatten)]
+    pub rows: RowLimit,
     /// Take each rank's times by its own clock, not by that of the first rank
     #[arg(long)]
     pub no_align: bool,
-    /// Threads to use; the figures do not depend on it [default: all cores]
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub threads: Option<u32>,
-    /// Memory to stay within, as for `merge`
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub memory: Option<ByteSize>,
-    /// Leave out traces that are damaged or of two runs, and exit with 1
-    #[arg(long)]
-    pub strict: bool,
-    /// Compare traces that do not seem to belong together, which a note names
-    #[arg(long)]
-    pub force: bool,
-    /// Print everything as JSON: each collective and message
-    #[arg(long, conflicts_with = "csv")]
-    pub json: bool,
-    /// Print each collective and message as a line of CSV
-    #[arg(long)]
-    pub csv: bool,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub choice: RankChoice,
+    #[command(flatten)]
+    pub print: JsonOrCsv,
 }
 
 /// How to link and write.
 #[derive(Debug, ClapArgs)]
 pub struct How {
-    /// Format of the output [default: what its name ends in; for `merge` et]
-    #[arg(long, value_enum)]
+    /// Format of the output [default: what its name ends in; for `merge` chakra]
+    #[arg(long, value_parser = FormatParser)]
     pub format: Option<Format>,
-    /// Threads to use; the output does not depend on it [default: all cores]
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub threads: Option<u32>,
-    /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); what takes more is refused before work starts, `merge` links as many ranks at once as fit [default: what the system can give]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub memory: Option<ByteSize>,
     /// Where launch and wait times go in a `.et`, whose edges have no weights: `fold` into the duration of what was waiting, `node` of its own, or `drop` [default: fold]
     #[arg(long, value_enum, hide_possible_values = true)]
     pub latency: Option<Latency>,
@@ -180,20 +170,12 @@ pub struct How {
     /// Leave host gaps (Python, data loading) out of a `.et`: as if the host were quick
     #[arg(long)]
     pub no_gaps: bool,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Write no file for a rank whose traces are damaged or of two runs, and exit with 1
-    #[arg(long)]
-    pub strict: bool,
-    /// Replace existing output files and what an earlier run of this name left, and link traces that do not seem to belong together
-    #[arg(long)]
-    pub force: bool,
-}
-
-fn size(text: &str) -> Result<ByteSize, &'static str> {
-    text.parse()
-        .map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")
+    #[command(flatten)]
+    pub print: Json,
+    #[command(flatten)]
+    pub overwrite: Overwrite,
+    #[command(flatten)]
+    pub reading: Reading,
 }
 
 /// `etlink check`.
@@ -202,19 +184,30 @@ pub struct Check {
     /// Chakra files (`.et`), merged JSON (ET+), or folders with them
     #[arg(required = true, value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
-    /// Print the findings as JSON
+    #[command(flatten)]
+    pub resources: Resources,
+    /// Take warnings for faults too: exit with 1
     #[arg(long)]
-    pub json: bool,
+    pub strict: bool,
+    #[command(flatten)]
+    pub choice: RankChoice,
+    #[command(flatten)]
+    pub print: Json,
 }
 
 /// `etlink inspect`.
 #[derive(Debug, ClapArgs)]
 pub struct Inspect {
-    /// Any trace: host trace, device trace, Chakra protobuf, merged JSON; `-` for standard input
-    pub file: PathBuf,
-    /// Print as JSON
+    /// Any traces: host trace, device trace, Chakra protobuf, merged JSON; `-` for standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub resources: Resources,
+    /// Exit with 1 if a file is damaged
     #[arg(long)]
-    pub json: bool,
+    pub strict: bool,
+    #[command(flatten)]
+    pub print: Json,
 }
 
 /// Which dependencies through tensors become edges.
@@ -267,30 +260,6 @@ pub enum Latency {
     Drop,
 }
 
-/// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Chakra protobuf, for simulators
-    Et,
-    /// Merged JSON (ET+), for chakra_converter and et_replay
-    Json,
-    /// Chrome JSON with flow arrows and the critical path, for ui.perfetto.dev
-    Perfetto,
-    /// The same in Perfetto's own format, much smaller
-    Pftrace,
-}
-
-impl From<Format> for etlink_run::output::Format {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Et => Self::Et,
-            Format::Json => Self::Json,
-            Format::Perfetto => Self::Perfetto,
-            Format::Pftrace => Self::Pftrace,
-        }
-    }
-}
-
 impl From<Latency> for etlink_chakra::LatencyMode {
     fn from(latency: Latency) -> Self {
         match latency {
@@ -298,6 +267,22 @@ impl From<Latency> for etlink_chakra::LatencyMode {
             Latency::Node => Self::Node,
             Latency::Drop => Self::Drop,
         }
+    }
+}
+
+impl Args {
+    /// Refuses `--force`, which named two things.
+    ///
+    /// # Errors
+    /// It was given.
+    pub fn check_renamed(&self) -> anyhow::Result<()> {
+        if self.force {
+            anyhow::bail!(
+                "--force is two options now: --overwrite (-f) replaces what stands at the output, \
+                --allow-mismatch links and joins traces that do not seem to belong together"
+            );
+        }
+        Ok(())
     }
 }
 
@@ -313,7 +298,7 @@ impl How {
         format: Option<etlink_run::output::Format>,
     ) -> anyhow::Result<ChakraOptions> {
         use etlink_run::output::Format;
-        let is_et = matches!(format, None | Some(Format::Et));
+        let is_et = matches!(format, None | Some(Format::Chakra));
         if !is_et && (self.latency.is_some() || self.no_gaps) {
             anyhow::bail!(
                 "--latency and --no-gaps are for .et files; merged JSON (ET+) and Perfetto \

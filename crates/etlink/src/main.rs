@@ -30,6 +30,8 @@ enum Outcome {
     Done,
     /// Done, but something was found.
     Found,
+    /// Nothing could be done; why was printed.
+    Nothing,
     /// A program was run, and ended with this exit code.
     Ran(u8),
 }
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Found) => ExitCode::from(1),
+        Ok(Outcome::Nothing) => ExitCode::from(2),
         Ok(Outcome::Ran(code)) => ExitCode::from(code),
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

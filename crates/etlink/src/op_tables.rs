@@ -45,9 +45,13 @@ pub fn tables(wanted: Wanted<'_>, threads: usize) -> Result<(Vec<Table>, bool)> 
     let progress = crate::progress::bar();
     let options = RunOptions {
         threads,
-        memory: wanted.tables.memory.map(|memory| memory.as_u64()),
-        ranks: wanted.tables.ranks.clone(),
-        strict: wanted.tables.strict,
+        memory: wanted
+            .tables
+            .reading
+            .resources
+            .memory
+            .map(|memory| memory.as_u64()),
+        ranks: wanted.tables.choice.ranks.clone(),
         traces_only: true,
         progress: progress.clone(),
         ..RunOptions::default()
@@ -141,9 +145,15 @@ fn of_trace(
                 ..LinkReport::default()
             },
         ),
-        Some(host) => of_pair(host, device, trace, options, threads, progress)?,
+        Some(host) => {
+            let job = LinkJob {
+                allow_mismatch: wanted.tables.reading.mismatch.allow_mismatch,
+                ..LinkJob::reading(Some(host.to_owned()), device.to_owned(), threads)
+            };
+            of_pair(&job, trace, options, progress)?
+        }
     };
-    if wanted.tables.strict && job::is_damaged(&report) {
+    if wanted.tables.reading.strict.strict && job::is_damaged(&report) {
         return Err(Refused::new(device, &report.anomalies).into());
     }
     notes.extend(
@@ -172,15 +182,12 @@ fn of_trace(
 
 /// Input shapes are those of the host trace's nodes.
 fn of_pair(
-    host: &Path,
-    path: &Path,
+    job: &LinkJob,
     device: DeviceTrace,
     options: Options<'_>,
-    threads: usize,
     progress: &Progress,
 ) -> Result<(KeyAverages, LinkReport)> {
-    let job = LinkJob::reading(Some(host.to_owned()), path.to_owned(), threads);
-    let trace = job::link_read(&job, device, progress)?;
+    let trace = job::link_read(job, device, progress)?;
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
         (Some(host), node) if node != HostIdx::NONE => {
             host.names.get(host.nodes.inputs[node.index()].shapes)

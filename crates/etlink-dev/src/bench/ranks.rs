@@ -78,7 +78,7 @@ fn merge(found: &Recorded, etlink: &Path, folder: &Path, runs: usize) -> Result<
         }
     }
     let out = folder.join("merged");
-    let words = ["merge", "--force", "-j", "2", "-o"].map(OsString::from);
+    let words = ["merge", "--overwrite", "--allow-mismatch", "-j", "2", "-o"].map(OsString::from);
     let all: Vec<OsString> = [etlink.into()]
         .into_iter()
         .chain(words)
@@ -112,7 +112,7 @@ fn merge(found: &Recorded, etlink: &Path, folder: &Path, runs: usize) -> Result<
 
 fn link(found: &Recorded, etlink: &Path, out: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![etlink.into()];
-    words.extend(["link", "--force", "--json", "-o"].map(OsString::from));
+    words.extend(["link", "--overwrite", "--allow-mismatch", "--json", "-o"].map(OsString::from));
     words.extend([out.into(), "--device".into(), found.device.clone().into()]);
     words.extend(
         found

@@ -108,7 +108,7 @@ fn linked(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> {
         host,
         device,
         etlink_link::LinkOptions {
-            force: true,
+            allow_mismatch: true,
             ..etlink_link::LinkOptions::default()
         },
     )

@@ -28,8 +28,8 @@ struct Pair {
 
 /// A format: its ending for a file of one rank, its name as an option, whether its arrows have a kind.
 const FORMATS: [(&str, &str, bool); 2] = [
-    ("trace.json", "perfetto", true),
-    ("pftrace", "pftrace", false),
+    ("trace.json", "chrome", true),
+    ("pftrace", "perfetto", false),
 ];
 
 /// What exports and what reads them.
@@ -103,7 +103,7 @@ fn check(pair: &Pair, tools: &Tools, ending: &str, kinds: bool) -> Result<String
     let output = tools.folder.join(format!("x.{ending}"));
     let mut command = Command::new(&tools.etlink);
     command
-        .args(["link", "--force", "--json", "-o"])
+        .args(["link", "--overwrite", "--allow-mismatch", "--json", "-o"])
         .arg(&output)
         .arg("--device")
         .arg(&pair.device);
@@ -153,7 +153,7 @@ fn link(pair: &Pair) -> Result<LinkedTrace> {
         host,
         device,
         LinkOptions {
-            force: true,
+            allow_mismatch: true,
             ..LinkOptions::default()
         },
     )?)

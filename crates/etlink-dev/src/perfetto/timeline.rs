@@ -38,12 +38,11 @@ fn files(run: &Path, rank: usize) -> Vec<PathBuf> {
 pub fn check(run: &Path, tools: &Tools, ending: &str, option: &str, kinds: bool) -> Result<String> {
     let output = tools.folder.join("run");
     let mut command = Command::new(&tools.etlink);
-    ran(command
-        .arg("merge")
-        .arg(run)
-        .arg("-o")
-        .arg(&output)
-        .args(["--force", "--format", option]))?;
+    ran(command.arg("merge").arg(run).arg("-o").arg(&output).args([
+        "--overwrite",
+        "--format",
+        option,
+    ]))?;
     let ranks = (0..)
         .map(|rank| files(run, rank))
         .take_while(|files| !files.is_empty());

@@ -24,7 +24,7 @@ pub fn run() -> Result<()> {
     ));
     let written = folder.join("traces/written");
     ran(Command::new(&etlink)
-        .args(["merge", "--force", "-o"])
+        .args(["merge", "--overwrite", "-o"])
         .arg(&written)
         .arg(folder.join("traces/devices"))
         .stdout(std::process::Stdio::null()))?;
@@ -44,7 +44,7 @@ pub fn run() -> Result<()> {
 fn page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result<()> {
     let page = folder.join(format!("{name}.html"));
     ran(Command::new(etlink)
-        .args(["report", "--force", "-o"])
+        .args(["report", "--overwrite", "-o"])
         .arg(page)
         .arg(traces))?;
     // ranks are compared by their traces

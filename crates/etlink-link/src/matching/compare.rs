@@ -16,7 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Refuses what cannot be linked; notes what the user should know.
 ///
 /// # Errors
-/// See [`Error`]; the first three only without `force`.
+/// See [`Error`]; the first three only without `allow_mismatch`.
 pub(crate) fn compare(
     host: &HostTrace,
     device: &DeviceTrace,
@@ -117,14 +117,14 @@ fn stretch<T: Copy + Eq + std::hash::Hash>(
         .sum()
 }
 
-/// An error, or with `force` a note of what it would have been.
+/// An error, or with `allow_mismatch` a note of what it would have been.
 fn refuse(error: Error, options: LinkOptions, report: &mut LinkReport) -> Result<(), Error> {
-    if !options.force {
+    if !options.allow_mismatch {
         return Err(error);
     }
-    report
-        .notes
-        .push(format!("linked because of --force, although {error}"));
+    report.notes.push(format!(
+        "linked because of --allow-mismatch, although {error}"
+    ));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What is not linked, and that `force` links it.
+//! What is not linked, and that `allow_mismatch` links it.
 
 use crate::matching::{NAMES, training};
 use crate::support::{device, host, pair};
@@ -7,12 +7,12 @@ use etlink_testing::{ParamComms, TraceBuilder};
 
 fn refused(of_host: &TraceBuilder, of_device: &TraceBuilder) -> Error {
     let forced = LinkOptions {
-        force: true,
+        allow_mismatch: true,
         ..LinkOptions::default()
     };
     assert!(
         etlink_link::link(Some(host(of_host)), device(of_device), forced).is_ok(),
-        "force links"
+        "allow_mismatch links"
     );
     pair(of_host, of_device).expect_err("refused")
 }
@@ -40,7 +40,7 @@ fn different_programs() {
 fn different_steps() {
     let error = refused(&training(1000, 2, NAMES), &training(1000, 12, NAMES));
     let want = "the host trace has ProfilerStep#2, ProfilerStep#3 and the device trace has ProfilerStep#12, ProfilerStep#13: \
-                they were not recorded over the same steps; record both in one profiler, or --force";
+                they were not recorded over the same steps; record both in one profiler, or --allow-mismatch";
     assert_eq!(error.to_string(), want);
 }
 
@@ -65,13 +65,13 @@ fn different_ranks() {
 fn another_rank_than_asked_for() {
     let mut draw = training(1000, 2, NAMES);
     draw.distributed(3, 4);
-    let asked = |rank, force| {
+    let asked = |rank, allow_mismatch| {
         etlink_link::link(
             None,
             device(&draw),
             LinkOptions {
                 rank: Some(rank),
-                force,
+                allow_mismatch,
                 ..LinkOptions::default()
             },
         )

@@ -26,7 +26,7 @@ fn linked(draw: &TraceBuilder) -> LinkedTrace {
         Some(host),
         device,
         LinkOptions {
-            force: true,
+            allow_mismatch: true,
             ..LinkOptions::default()
         },
     )

@@ -53,7 +53,7 @@ impl EarlierFiles {
                 if !is_ours(&path) {
                     bail!(
                         "{} is named like a file of a rank, but etlink did not write it, and \
-                        --force does not \
+                        --overwrite does not \
                          remove it: move it away",
                         path.display()
                     );
@@ -68,15 +68,15 @@ impl EarlierFiles {
 
 fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) -> bool {
     match options.format {
-        Format::Et => {
+        Format::Chakra => {
             // what is written here is never packed: a packed file is somebody's copy
             path.extension().is_some_and(|ending| ending == "et")
                 && prefix_and_rank(path).is_some_and(|(prefix, _)| prefix.ends_with(name))
         }
-        Format::Json => file_name
+        Format::EtPlus => file_name
             .strip_prefix(name)
             .is_some_and(|rest| rest.starts_with('.') && rest.ends_with(".json.gz")),
-        Format::Perfetto | Format::Pftrace => false,
+        Format::Chrome | Format::Perfetto => false,
     }
 }
 

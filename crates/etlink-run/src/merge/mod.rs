@@ -49,7 +49,7 @@ pub struct AstraSimOptions {
 impl Default for MergeOptions {
     fn default() -> Self {
         MergeOptions {
-            format: Format::Et,
+            format: Format::Chakra,
             chakra: ChakraOptions::default(),
             simulator: None,
             overwrite: false,
@@ -59,7 +59,7 @@ impl Default for MergeOptions {
 
 impl MergeOptions {
     fn is_et(&self) -> bool {
-        self.format == Format::Et
+        self.format == Format::Chakra
     }
 
     /// Whether all ranks of a run become one file.
@@ -173,7 +173,7 @@ fn file_sets(
     for run in &runs.runs {
         let set = FileSet::new(&output.join(&run.folder), options.overwrite)?;
         for name in simulator::names(options) {
-            set.target(name, Format::Json)?;
+            set.target(name, Format::EtPlus)?;
         }
         timeline::target(options, &set).transpose()?;
         let earlier = if options.overwrite {
@@ -241,6 +241,9 @@ impl Merger<'_> {
             report: mut linked,
             summary,
         } = entry.link()?;
+        if !entry.is_wanted(linked.report.rank) {
+            bail!("its name does not state its rank, and --ranks does not name the one it has");
+        }
         if let Some(facts) = summary.filter(|_| !linked.refused) {
             let sizes = etlink_chakra::simulated_sizes(&trace, &facts);
             rank.known = Some(KnownRank {
@@ -275,9 +278,9 @@ impl Merger<'_> {
             .as_ref()
             .is_some_and(|known| known.facts.communications.is_empty());
         match self.options.format {
-            Format::Json => true,
-            Format::Perfetto | Format::Pftrace => false,
-            Format::Et => silent && !alone && self.options.simulator.is_none(),
+            Format::EtPlus => true,
+            Format::Chrome | Format::Perfetto => false,
+            Format::Chakra => silent && !alone && self.options.simulator.is_none(),
         }
     }
 

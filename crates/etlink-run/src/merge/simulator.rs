@@ -71,7 +71,7 @@ pub(super) fn write(
 ) -> Result<()> {
     let groups = &joined.agreed.groups;
     if !groups.is_empty() {
-        let target = set.target(file::GROUPS, Format::Json)?;
+        let target = set.target(file::GROUPS, Format::EtPlus)?;
         target.write(|out| etlink_chakra::write_groups(groups, out))?;
     }
     let (ranks, idle) = (count(joined), idle(options, set.folder(), joined)?);
@@ -96,7 +96,7 @@ pub(super) fn write(
 }
 
 fn put(set: &FileSet, name: &str, content: &[u8]) -> Result<()> {
-    let target = set.target(name, Format::Json)?;
+    let target = set.target(name, Format::EtPlus)?;
     target.write(|out| out.write_all(content))?;
     Ok(())
 }

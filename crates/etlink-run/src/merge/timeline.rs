@@ -105,9 +105,9 @@ impl MergedRun {
 /// What the timeline of a run is called, if there is to be one.
 pub(super) fn file_name(options: &MergeOptions) -> Option<&'static str> {
     match options.format {
-        Format::Pftrace => Some("timeline.pftrace.gz"),
-        Format::Perfetto => Some("timeline.trace.json.gz"),
-        Format::Et | Format::Json => None,
+        Format::Perfetto => Some("timeline.pftrace.gz"),
+        Format::Chrome => Some("timeline.trace.json.gz"),
+        Format::Chakra | Format::EtPlus => None,
     }
 }
 

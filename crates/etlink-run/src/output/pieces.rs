@@ -218,7 +218,7 @@ mod tests {
         ];
         for name in ["x.trace.json.gz", "x.trace.json"] {
             let path = folder.path().join(name);
-            let target = Target::new(&path, Some(Format::Perfetto), false).expect("a target");
+            let target = Target::new(&path, Some(Format::Chrome), false).expect("a target");
             let pieces: Vec<Piece> = texts
                 .iter()
                 .map(|text| target.piece(|out| out.write_all(text)).expect("writes").1)

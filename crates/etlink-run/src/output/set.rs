@@ -18,7 +18,7 @@ const NAME: &str = "set";
 #[derive(Debug)]
 pub struct FileSet {
     folder: PathBuf,
-    force: bool,
+    overwrite: bool,
     inner: Arc<Members>,
 }
 
@@ -44,12 +44,12 @@ impl Members {
 }
 
 impl FileSet {
-    /// A set in `folder`, which is made. With `force` it may replace files.
+    /// A set in `folder`, which is made. With `overwrite` it may replace files.
     ///
     /// # Errors
     /// If another process writes a set there, the folder cannot be written, or the replacement that
     /// an earlier run began cannot be finished.
-    pub fn new(folder: &Path, force: bool) -> Result<FileSet> {
+    pub fn new(folder: &Path, overwrite: bool) -> Result<FileSet> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make folder {}", folder.display()))?;
         // the folder of a run that is the root itself ends with a stroke
@@ -57,7 +57,7 @@ impl FileSet {
         let work = WorkFolder::claim(&folder, OsStr::new(NAME), &folder)?;
         Ok(FileSet {
             folder,
-            force,
+            overwrite,
             inner: Arc::new(Members {
                 work,
                 written: Mutex::new(BTreeSet::new()),
@@ -76,12 +76,12 @@ impl FileSet {
     /// If it is there already and must not be replaced.
     pub fn target(&self, name: &str, format: Format) -> Result<Target> {
         let path = self.folder.join(name);
-        refuse_existing(&path, &path, self.force)?;
+        refuse_existing(&path, &path, self.overwrite)?;
         Ok(Target {
             gzip: is_packed(&path),
             path,
             format,
-            force: self.force,
+            overwrite: self.overwrite,
             place: Place::Member {
                 set: Arc::clone(&self.inner),
                 name: name.to_owned(),
@@ -111,9 +111,9 @@ impl FileSet {
         }
         for name in &written {
             let path = self.folder.join(name);
-            refuse_existing(&path, &path, self.force)?;
+            refuse_existing(&path, &path, self.overwrite)?;
         }
-        let journal = Journal::new(written, earlier, self.force);
+        let journal = Journal::new(written, earlier, self.overwrite);
         let changes = Changes::begin();
         match journal::replace(&journal, self.inner.work.path(), &self.folder, &changes) {
             Ok(()) => Ok(()),

@@ -42,7 +42,7 @@ class profile:
     step_on: None (a step ends at each call of `step()`), or "optimizer", "forward", "module:function"
     ranks: ranks to record, such as [0, 8], or None for all
     tensorboard: folder that gets the device traces under names that TensorBoard's plugin knows, too
-    force: replace the traces that an earlier recording left of this rank
+    overwrite: replace the traces that an earlier recording left of this rank
     max_size: bytes that the traces in the folder may take, or None
     and record_shapes, with_stack, profile_memory, with_flops, cuda_sync_events, gzip.
 
@@ -51,8 +51,8 @@ class profile:
     Under `etlink record` that command decides, and this does nothing; so does one inside of another.
     """
 
-    def __init__(self, output, step_on=None, ranks=None, tensorboard=None, force=False, max_size=None, **options):
-        self.force, self.session, self.undo, self.early_notes = force, None, [], []
+    def __init__(self, output, step_on=None, ranks=None, tensorboard=None, overwrite=False, max_size=None, **options):
+        self.overwrite, self.session, self.undo, self.early_notes = overwrite, None, [], []
         self.held, self.patches = None, None
         schedule = {name: int(options.pop(name, usual)) for name, (usual, _) in SCHEDULE.items()}
         for name, (_, least) in SCHEDULE.items():
@@ -90,10 +90,10 @@ class profile:
     def __enter__(self):
         self.begin()
         old = self.old_files()
-        if old and not self.force:
+        if old and not self.overwrite:
             self.give_up()
             raise FileExistsError(
-                "{} is there already; choose another folder, or use force=True to replace "
+                "{} is there already; choose another folder, or use overwrite=True to replace "
                 "the recording".format(old[0])
             )
         self.start(old)

@@ -1,9 +1,7 @@
 //! `etlink analyze`.
 
-use super::size;
-use bytesize::ByteSize;
+use super::{JsonOrCsv, Overwrite, RankChoice, Reading, RowLimit};
 use clap::{Args, ValueEnum};
-use etlink_torch::Ranks;
 use std::path::PathBuf;
 
 /// `etlink analyze`.
@@ -36,36 +34,22 @@ pub struct Analyze {
     /// What a device's links carry at most one way, GB/s (NVLink of an A100: 300): adds how much of it each kind of collective used to the metrics
     #[arg(long, value_name = "GB/S", value_parser = peak)]
     pub peak_link: Option<f64>,
-    /// How many lines of each table to show; 0: all. JSON and CSV have all
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    #[command(flatten)]
+    pub rows: RowLimit,
     /// Give the numbers of another tool, where its definitions differ: `hta` is HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in `hta,nanoseconds`
     #[arg(long, value_enum, value_name = "TOOL", value_delimiter = ',', hide_possible_values = true, conflicts_with_all = ["rules", "sequences_of", "peak_tflops", "peak_link", "parquet"])]
     pub compat: Vec<Compat>,
-    /// Ranks of a folder to take, such as 0,8-15 [default: all]
-    #[arg(long, value_name = "RANKS")]
-    pub ranks: Option<Ranks>,
-    /// Threads to use; the figures do not depend on it [default: all cores]
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub threads: Option<u32>,
-    /// Memory to stay within while linking, as for `merge`; the tables of all ranks come on top, below 1 MB each
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub memory: Option<ByteSize>,
+    #[command(flatten)]
+    pub choice: RankChoice,
+    #[command(flatten)]
+    pub reading: Reading,
     /// Also write what was recorded, the graph and the communication as Parquet: DIR/events, nodes, edges and collectives with a file per rank
     #[arg(long, value_name = "DIR")]
     pub parquet: Option<PathBuf>,
-    /// Leave out traces that are damaged or of two runs, and exit with 1
-    #[arg(long)]
-    pub strict: bool,
-    /// Replace existing Parquet files and, of a folder, what an earlier run left there; and take in traces that do not seem to belong together, which a note names
-    #[arg(long)]
-    pub force: bool,
-    /// Print as JSON: all tables, or the one of --table
-    #[arg(long, conflicts_with = "csv")]
-    pub json: bool,
-    /// Print one table as CSV, a line per rank and record
-    #[arg(long)]
-    pub csv: bool,
+    #[command(flatten)]
+    pub overwrite: Overwrite,
+    #[command(flatten)]
+    pub print: JsonOrCsv,
 }
 
 fn peak(text: &str) -> Result<f64, &'static str> {

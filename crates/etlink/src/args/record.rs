@@ -1,6 +1,6 @@
 //! What can be typed about recording.
 
-use super::ScheduleOptions;
+use super::{Overwrite, ScheduleOptions};
 use bytesize::ByteSize;
 use clap::{ArgAction, Args as ClapArgs};
 use etlink_torch::Ranks;
@@ -32,9 +32,8 @@ pub struct Record {
     /// Begin no cycle that would make the traces in DIR larger than this, such as 10GiB
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<ByteSize>,
-    /// Replace the traces of an earlier recording in the folder
-    #[arg(long)]
-    pub force: bool,
+    #[command(flatten)]
+    pub overwrite: Overwrite,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

@@ -1,7 +1,6 @@
 //! `etlink replay`.
 
-use super::{TensorDeps, size};
-use bytesize::ByteSize;
+use super::{Json, Overwrite, RankChoice, Reading, TensorDeps};
 use clap::{ArgGroup, Args};
 use etlink_replay::{DurationScale, EdgeKind};
 use std::path::PathBuf;
@@ -29,15 +28,14 @@ pub struct Replay {
     /// Of a folder: take each rank's times by its own clock, not by that of the first rank
     #[arg(long)]
     pub no_align: bool,
-    /// Of a folder: memory to stay within, as for `merge`; the graphs of all ranks have to fit, at 160 bytes per node
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub memory: Option<ByteSize>,
-    /// Threads to use; the figures do not depend on it [default: all cores]
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub threads: Option<u32>,
-    /// Print everything as JSON; of a folder a list with an entry per run
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub choice: RankChoice,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub overwrite: Overwrite,
+    #[command(flatten)]
+    pub print: Json,
 }
 
 /// Traces that are linked before the replay.
@@ -61,12 +59,6 @@ pub struct ToLink {
         hide_possible_values = true
     )]
     pub tensor_deps: TensorDeps,
-    /// Do not replay traces that are damaged or of two runs, and exit with 1
-    #[arg(long)]
-    pub strict: bool,
-    /// Replace an existing output file, and link traces that do not seem to belong together
-    #[arg(long)]
-    pub force: bool,
 }
 
 /// Changes to the run.

@@ -1,7 +1,6 @@
 //! `etlink report`.
 
-use super::size;
-use bytesize::ByteSize;
+use super::{Json, Overwrite, RankChoice, Reading};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -30,16 +29,12 @@ pub struct Report {
     /// Rules for kernels that come before the built-in ones, as for `analyze`
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
-    /// Threads to use; the page does not depend on it [default: all cores]
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub threads: Option<u32>,
-    /// Memory to stay within while linking, as for `merge`; the tables of all ranks come on top, below 1 MB each
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub memory: Option<ByteSize>,
-    /// Replace an existing page, and show traces that do not seem to belong together
-    #[arg(long)]
-    pub force: bool,
-    /// Print what was written as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub choice: RankChoice,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub overwrite: Overwrite,
+    #[command(flatten)]
+    pub print: Json,
 }

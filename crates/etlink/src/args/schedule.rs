@@ -1,5 +1,6 @@
 //! What can be typed about schedules.
 
+use super::Json;
 use clap::Args as ClapArgs;
 
 /// `etlink schedule`.
@@ -10,9 +11,8 @@ pub struct Schedule {
     /// How many steps the program has; they count from 0
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: u64,
-    /// Print the action of every step as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub print: Json,
 }
 
 /// The arguments of `torch.profiler.schedule`, by its names and with its defaults. Their bounds are the schedule's own affair.

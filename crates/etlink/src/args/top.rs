@@ -1,8 +1,7 @@
 //! What can be typed about the profiler's table.
 
-use bytesize::ByteSize;
+use super::{JsonOrCsv, RankChoice, Reading, RowLimit};
 use clap::{Args as ClapArgs, ValueEnum};
-use etlink_torch::Ranks;
 use std::path::PathBuf;
 
 /// `etlink top`.
@@ -47,27 +46,14 @@ pub struct Tables {
     /// How many frames of the stack tell where from
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub frames: u16,
-    /// Rows to show; 0: all. JSON and CSV have all
-    #[arg(short = 'n', value_name = "ROWS", default_value_t = 20)]
-    pub rows: usize,
-    /// Ranks of a folder to take, such as 0,8-15 [default: all]
-    #[arg(long, value_name = "RANKS")]
-    pub ranks: Option<Ranks>,
-    /// Threads to use; the figures do not depend on it [default: all cores]
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub threads: Option<u32>,
-    /// Memory to stay within, as for `merge`
-    #[arg(long, value_name = "SIZE", value_parser = super::size)]
-    pub memory: Option<ByteSize>,
-    /// Leave out traces that are damaged or of two runs, and exit with 1
-    #[arg(long)]
-    pub strict: bool,
-    /// Print as JSON; times are ns
-    #[arg(long, conflicts_with = "csv")]
-    pub json: bool,
-    /// Print a line of CSV per row; times are ns
-    #[arg(long)]
-    pub csv: bool,
+    #[command(flatten)]
+    pub rows: RowLimit,
+    #[command(flatten)]
+    pub choice: RankChoice,
+    #[command(flatten)]
+    pub reading: Reading,
+    #[command(flatten)]
+    pub print: JsonOrCsv,
 }
 
 /// What to sort by.

@@ -1,9 +1,9 @@
 //! `etlink check`: what a simulator or another reader would choke on, in each file and between those
 //! of several ranks.
 
-use super::{print, print_json};
+use super::{print, print_json, threads};
 use crate::Outcome;
-use crate::args::Check;
+use crate::args::{Check, RankChoice};
 use crate::table::cut;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check::{self, RankNodes, check_ranks};
@@ -13,7 +13,7 @@ use etlink_chakra::read::{FileKind, GraphSummary};
 use etlink_run::discover::unreadable_folders;
 use etlink_run::graphs::{groups_beside, prefix_and_rank, written_files};
 use etlink_run::input;
-use rayon::prelude::*;
+use etlink_run::memory::{MemoryBudget, RankMemory, in_budget};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -56,26 +56,49 @@ pub fn run(args: Check) -> Result<Outcome> {
             files.push(path.clone());
         }
     }
-    let mut checked: Vec<Checked> = files
-        .par_iter()
-        .with_max_len(1)
-        .map(|file| one(file))
-        .collect::<Result<_>>()?;
+    if args.choice.ranks.is_some() {
+        files.retain(|file| is_chosen(&args.choice, file));
+        if files.is_empty() {
+            bail!("there is no file of the ranks that --ranks names");
+        }
+    }
+    let threads = threads(args.resources.threads)?;
+    let budget = MemoryBudget::new(args.resources.memory, threads);
+    let needs: Vec<RankMemory> = files
+        .iter()
+        .map(|file| RankMemory::of(None, Some(file)).in_turn())
+        .collect();
+    budget.check(&needs)?;
+    let bytes: Vec<u64> = needs.iter().map(|need| need.bytes).collect();
+    let results = in_budget(&bytes, budget.for_ranks(), threads, |at| {
+        check_file(&files[at])
+    });
+    let mut checked: Vec<Checked> = results.into_iter().collect::<Result<_>>()?;
     let sets = together(&mut checked)?;
     checked.extend(sets);
-    if args.json {
+    if args.print.json {
         print_json(&checked)?;
     } else {
         print(&checked.iter().map(describe).collect::<String>())?;
     }
-    Ok(if checked.iter().all(|file| file.ok) {
+    let is_fine = |file: &Checked| file.ok && (!args.strict || file.findings.is_empty());
+    Ok(if checked.iter().all(is_fine) {
         Outcome::Done
     } else {
         Outcome::Found
     })
 }
 
-fn one(path: &Path) -> Result<Checked> {
+/// Whether a file is of a rank that was asked for, by its name.
+fn is_chosen(choice: &RankChoice, file: &Path) -> bool {
+    let Some(ranks) = &choice.ranks else {
+        return true;
+    };
+    let rank = prefix_and_rank(file).and_then(|(_, rank)| u32::try_from(rank).ok());
+    rank.is_some_and(|rank| ranks.has(rank))
+}
+
+fn check_file(path: &Path) -> Result<Checked> {
     let source = input::open_any(path)?;
     let graph = read::read(source).with_context(|| path.display().to_string())?;
     let findings = check::check(&graph);

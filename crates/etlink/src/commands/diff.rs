@@ -27,7 +27,7 @@ pub fn run(args: Diff) -> Result<Outcome> {
     {
         bail!("only one of the two runs can be standard input");
     }
-    let threads = threads(args.tables.threads)?;
+    let threads = threads(args.tables.reading.resources.threads)?;
     let (before, first_bad) = tables(&args, &args.before, threads)?;
     let (after, second_bad) = tables(&args, &args.after, threads)?;
     let [first, second] =
@@ -46,16 +46,16 @@ pub fn run(args: Diff) -> Result<Outcome> {
         notes,
         diff,
     };
-    if args.tables.json {
+    if args.tables.print.json {
         print_json(&compared)?;
-    } else if args.tables.csv {
+    } else if args.tables.print.csv {
         compared
             .notes
             .iter()
             .for_each(|text| eprint!("{}", note(text)));
         print(&csv(&compared.diff.changes)?)?;
     } else {
-        print(&table(&compared, args.tables.rows))?;
+        print(&table(&compared, args.tables.rows.rows.unwrap_or(20)))?;
     }
     Ok(if first_bad || second_bad {
         Outcome::Found
@@ -125,7 +125,7 @@ fn table(compared: &Compared<'_>, limit: usize) -> String {
         .collect();
     let limit = Limit {
         lines: limit,
-        option: "-n",
+        option: "--rows",
     };
     let mut lines = Grid::new(
         3,

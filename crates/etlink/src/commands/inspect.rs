@@ -1,50 +1,101 @@
 //! `etlink inspect`: what kind of file is this, what is in it.
 
-use super::{print, print_json};
+use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::Inspect;
 use crate::table::{Rows, mb};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check;
 use etlink_chakra::read::{self, FileKind};
-use etlink_model::{Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, Names};
+use etlink_model::{
+    Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, HostTrace, Names, Severity,
+};
 use etlink_run::input::{self, Input};
 use etlink_run::job::{read_device, read_host};
+use etlink_run::memory::{MemoryBudget, RankMemory};
+use etlink_run::run;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
 pub fn run(args: Inspect) -> Result<Outcome> {
+    let threads = threads(args.resources.threads)?;
+    let budget = MemoryBudget::new(args.resources.memory, threads);
+    let stdin = args
+        .files
+        .iter()
+        .filter(|file| file.as_path() == Path::new("-"));
+    if stdin.count() > 1 {
+        bail!("only one of the files can be standard input");
+    }
+    let (mut all, mut errors) = (vec![], vec![]);
+    let mut is_damaged = false;
+    for file in &args.files {
+        match inspect(file, &budget, threads) {
+            Ok((facts, damaged)) => {
+                all.push(facts);
+                is_damaged |= damaged;
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    if all.is_empty() {
+        return Err(run::none_left(errors));
+    }
+    match (&all[..], args.print.json) {
+        ([facts], true) if args.files.len() == 1 => print_json(facts)?,
+        (_, true) => print_json(&all)?,
+        (_, false) => print(&all.iter().map(lines).collect::<Vec<_>>().join("\n"))?,
+    }
+    for error in &errors {
+        eprintln!("etlink: {error:#}");
+    }
+    Ok(if args.strict && is_damaged || !errors.is_empty() {
+        Outcome::Found
+    } else {
+        Outcome::Done
+    })
+}
+
+/// What is in a file, and whether that is damaged.
+fn inspect(
+    file: &Path,
+    budget: &MemoryBudget,
+    threads: usize,
+) -> Result<(Map<String, Value>, bool)> {
+    budget.check(&[RankMemory::of(None, Some(file))])?;
     let progress = crate::progress::bar();
     progress.phase("reading");
-    let input = input::open(&args.file, 1, &progress)?;
+    let input = input::open(file, threads, &progress)?;
     let (kind, stored) = (input.kind, input.stored_bytes);
     let what = if input.is_view {
         "a view for Perfetto that etlink wrote, not a recording"
     } else {
         input::describe(kind)
     };
-    let found = look(input, &args.file);
+    let found = look(input, file, threads);
     progress.finish();
     let mut facts = Map::new();
-    facts.insert("file".into(), json!(args.file.display().to_string()));
+    facts.insert("file".into(), json!(file.display().to_string()));
     facts.insert("kind".into(), json!(kind));
     facts.insert("what".into(), json!(what));
     facts.extend(stored.map(|bytes| ("stored_bytes".into(), json!(bytes))));
-    facts.extend(found?);
-    if args.json {
-        print_json(&facts)?;
-    } else {
-        print(&lines(&facts))?;
-    }
-    Ok(Outcome::Done)
+    let (contents, damaged) = found?;
+    facts.extend(contents);
+    Ok((facts, damaged))
 }
 
-fn look(input: Input, path: &Path) -> Result<Map<String, Value>> {
+fn look(input: Input, path: &Path, threads: usize) -> Result<(Map<String, Value>, bool)> {
     match input.kind {
-        FileKind::KinetoTrace if input.is_view => Ok(Map::new()),
-        FileKind::HostTrace => Ok(host(&read_host(input, 1, etlink_link::TensorEdges::None)?)),
-        FileKind::KinetoTrace => Ok(device(&read_device(input, 1, true)?)),
+        FileKind::KinetoTrace if input.is_view => Ok((Map::new(), false)),
+        FileKind::HostTrace => {
+            let trace = read_host(input, threads, etlink_link::TensorEdges::None)?;
+            Ok((host(&trace), trace.anomalies.any(Severity::Damage)))
+        }
+        FileKind::KinetoTrace => {
+            let trace = read_device(input, threads, true)?;
+            Ok((device(&trace), trace.anomalies.any(Severity::Damage)))
+        }
         FileKind::ChakraEt | FileKind::ChakraJson | FileKind::EtPlus => {
             let graph = read::read(input.content).with_context(|| path.display().to_string())?;
             let mut facts = object(json!(graph.summary()));
@@ -59,7 +110,7 @@ fn look(input: Input, path: &Path) -> Result<Map<String, Value>> {
                     .iter()
                     .map(|(key, value)| (format!("metadata {key}"), json!(value))),
             );
-            Ok(facts)
+            Ok((facts, graph.damage().is_some()))
         }
         FileKind::Unknown => {
             bail!(

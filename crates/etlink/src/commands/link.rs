@@ -7,11 +7,11 @@ use anyhow::{Result, bail};
 use etlink_kineto::KeepEvents;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::memory::{MemoryBudget, RankMemory};
-use etlink_run::output::Target;
-use std::path::{Path, PathBuf};
+use etlink_run::output::{Target, refuse_input};
+use std::path::Path;
 
 pub fn run(args: Link) -> Result<Outcome> {
-    let json = args.how.json;
+    let json = args.how.print.json;
     let job = job(args)?;
     let to_stdout = job.target.as_ref().is_some_and(Target::is_stdout);
     let progress = crate::progress::bar();
@@ -48,15 +48,19 @@ fn job(args: Link) -> Result<LinkJob> {
         bail!("only one of --host, --device and --capture can be standard input");
     }
     let target = match &args.output {
-        Some(path) => Some(Target::new(path, how.output_format(), how.force)?),
+        Some(path) => Some(Target::new(
+            path,
+            how.output_format(),
+            how.overwrite.overwrite,
+        )?),
         None => None,
     };
     let form = how.form(target.as_ref().map(|target| target.format))?;
     if let Some(output) = &args.output {
         refuse_input(output, inputs())?;
     }
-    let threads = threads(how.threads)?;
-    MemoryBudget::new(how.memory, threads).check(&[RankMemory::of(
+    let threads = threads(how.reading.resources.threads)?;
+    MemoryBudget::new(how.reading.resources.memory, threads).check(&[RankMemory::of(
         args.host.as_deref(),
         Some(&args.device),
     )
@@ -71,26 +75,7 @@ fn job(args: Link) -> Result<LinkJob> {
         tensor_deps: how.tensor_deps.into(),
         keep: KeepEvents::Graph,
         threads,
-        strict: how.strict,
-        force: how.force,
+        strict: how.reading.strict.strict,
+        allow_mismatch: how.reading.mismatch.allow_mismatch,
     })
-}
-
-/// A recording shall not be lost to its own result.
-pub(super) fn refuse_input<'a>(
-    output: &Path,
-    inputs: impl Iterator<Item = &'a PathBuf>,
-) -> Result<()> {
-    let Ok(output) = output.canonicalize() else {
-        return Ok(());
-    };
-    for input in inputs {
-        if output.is_file() && input.canonicalize().is_ok_and(|input| input == output) {
-            bail!(
-                "{} is an input too; give another name with -o",
-                input.display()
-            );
-        }
-    }
-    Ok(())
 }

@@ -24,6 +24,7 @@ use std::num::NonZeroUsize;
 
 /// Carries out what was typed.
 pub fn run(args: Args) -> Result<Outcome> {
+    args.check_renamed()?;
     // a program that is recorded gets the signals itself
     if !matches!(args.command, Command::Record(_)) {
         signals::install().context("cannot listen for signals")?;
@@ -48,7 +49,7 @@ pub fn run(args: Args) -> Result<Outcome> {
 const MAX_THREADS: usize = 64;
 
 /// `-j`, or all cores.
-fn threads(asked: Option<u32>) -> Result<usize> {
+pub fn threads(asked: Option<u32>) -> Result<usize> {
     let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = asked
         .map_or_else(cores, |asked| asked as usize)

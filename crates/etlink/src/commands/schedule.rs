@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> Result<Outcome> {
 
 fn write(args: &Args, schedule: Schedule) -> std::io::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    if args.json {
+    if args.print.json {
         let report = Report {
             actions: Actions {
                 schedule,

@@ -204,12 +204,12 @@ mod tests {
     fn what_is_not_shown_is_said() {
         let text = grid(Limit {
             lines: 2,
-            option: "--top",
+            option: "--rows",
         })
         .to_string();
         assert_eq!(
             (text.lines().count(), text.lines().last()),
-            (4, Some("  2 of 3 rows; --top 0 shows all"))
+            (4, Some("  2 of 3 rows; --rows 0 shows all"))
         );
         assert_eq!(grid(Limit::NONE).to_string().lines().count(), 4);
     }

@@ -39,13 +39,13 @@ pub(super) fn load<T: Send>(
     let progress = crate::progress::bar();
     let options = RunOptions {
         threads,
-        memory: args.memory.map(|memory| memory.as_u64()),
+        memory: args.reading.resources.memory.map(|memory| memory.as_u64()),
         rank: args.rank,
-        ranks: args.ranks.clone(),
+        ranks: args.choice.ranks.clone(),
         tensor_deps: TensorEdges::None,
         keep: keep(args),
-        strict: args.strict,
-        allow_mismatch: args.force,
+        strict: args.reading.strict.strict,
+        allow_mismatch: args.reading.mismatch.allow_mismatch,
         progress: progress.clone(),
         ..RunOptions::default()
     };
@@ -189,7 +189,7 @@ fn told<T>(args: &Analyze, runs: &RunSet, results: RunResults<Ranked<T>>) -> Tol
         notes.push(chakra::NOTE.to_owned());
     }
     notes.extend(members.mismatch_notes());
-    if args.ranks.is_none() {
+    if args.choice.ranks.is_none() {
         notes.extend(members.absent_note());
     }
     let excluded = results.excluded();

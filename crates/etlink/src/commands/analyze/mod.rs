@@ -51,7 +51,7 @@ pub fn run(args: Analyze) -> Result<Outcome> {
     let files = TableFiles::new(&args);
     let told = load(
         &args,
-        threads(args.threads)?,
+        threads(args.reading.resources.threads)?,
         files.as_ref(),
         |trace, of| {
             let analysis = analyze(trace, &rules, &options);
@@ -68,9 +68,9 @@ pub fn run(args: Analyze) -> Result<Outcome> {
         .into_iter()
         .map(|told| Analyzed::new(told, &args))
         .collect();
-    if args.json {
+    if args.print.json {
         print_json(&json::of(&analyzed, &tables, args.table.as_deref())?)?;
-    } else if args.csv {
+    } else if args.print.csv {
         print(&csv::of_analyzed(
             &analyzed,
             args.table.as_deref().unwrap_or("breakdown"),
@@ -114,7 +114,7 @@ fn check(args: &Analyze) -> Result<Vec<&'static str>> {
     if args.table.as_deref() == Some("sequences") && args.sequences_of.is_none() {
         bail!("--table sequences needs --sequences-of OP: those of which ops?");
     }
-    if args.ranks.is_some() && !args.path.is_dir() {
+    if args.choice.ranks.is_some() && !args.path.is_dir() {
         bail!(
             "--ranks chooses traces of a folder; {} is a file",
             args.path.display()
@@ -140,15 +140,20 @@ fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
         nanoseconds: has(Compat::Nanoseconds),
         rank: None,
     };
-    let told = load(args, threads(args.threads)?, None, |trace, of| {
-        Ok(etlink_hta::hta_tables(
-            trace,
-            HtaOptions {
-                rank: of.rank,
-                ..settings
-            },
-        )?)
-    })?;
+    let told = load(
+        args,
+        threads(args.reading.resources.threads)?,
+        None,
+        |trace, of| {
+            Ok(etlink_hta::hta_tables(
+                trace,
+                HtaOptions {
+                    rank: of.rank,
+                    ..settings
+                },
+            )?)
+        },
+    )?;
     let total =
         |told: &Told<HtaTables>| etlink_hta::run_tables(told.ranks.iter().map(|rank| &rank.said));
     let told: Vec<AsHta> = told
@@ -158,9 +163,9 @@ fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
             told,
         })
         .collect();
-    if args.json {
+    if args.print.json {
         print_json(&json::of(&told, tables, args.table.as_deref())?)?;
-    } else if args.csv {
+    } else if args.print.csv {
         print(&csv::of_hta(
             &told,
             args.table.as_deref().unwrap_or("temporal_breakdown"),
@@ -173,7 +178,7 @@ fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
 
 /// CSV has no place for notes: they go to standard error.
 fn outcome<'a, T: 'a>(args: &Analyze, told: impl Iterator<Item = &'a Told<T>> + Clone) -> Outcome {
-    if args.csv {
+    if args.print.csv {
         told.clone().for_each(|run| eprint!("{}", run.said_first()));
     }
     if told.into_iter().any(|run| !run.excluded.is_empty()) {

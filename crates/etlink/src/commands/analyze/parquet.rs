@@ -21,7 +21,7 @@ const END_BYTES: i64 = 8;
 /// What `--parquet` writes: a set of files for each run.
 pub(super) struct TableFiles {
     dir: PathBuf,
-    force: bool,
+    overwrite: bool,
     /// Replaces what an earlier run left, also of ranks that this one has not.
     whole: bool,
     /// By the folder of the run.
@@ -40,8 +40,8 @@ impl TableFiles {
     pub(super) fn new(args: &Analyze) -> Option<TableFiles> {
         Some(TableFiles {
             dir: args.parquet.clone()?,
-            force: args.force,
-            whole: args.force && args.path.is_dir() && args.ranks.is_none(),
+            overwrite: args.overwrite.overwrite,
+            whole: args.overwrite.overwrite && args.path.is_dir() && args.choice.ranks.is_none(),
             runs: Mutex::new(BTreeMap::new()),
         })
     }
@@ -55,7 +55,7 @@ impl TableFiles {
         let files = self.run(run)?;
         for label in labels {
             for table in TraceTable::ALL {
-                files.set.target(&file_name(table, label), Format::Json)?;
+                files.set.target(&file_name(table, label), Format::EtPlus)?;
             }
         }
         Ok(())
@@ -71,7 +71,7 @@ impl TableFiles {
         for table in TraceTable::ALL {
             let target = files
                 .set
-                .target(&file_name(table, of.label), Format::Json)?;
+                .target(&file_name(table, of.label), Format::EtPlus)?;
             target.write(|out| Ok(table.write(trace, of.rank, out)?))?;
         }
         Ok(())
@@ -109,7 +109,7 @@ impl TableFiles {
         if let Some(files) = runs.get(run) {
             return Ok(Arc::clone(files));
         }
-        let set = FileSet::new(&self.dir.join(run), self.force)?;
+        let set = FileSet::new(&self.dir.join(run), self.overwrite)?;
         let earlier = if self.whole {
             earlier(set.folder())?
         } else {
@@ -146,7 +146,7 @@ fn earlier(folder: &Path) -> Result<Vec<String>> {
             let name = path.file_name().and_then(|name| name.to_str());
             let Some(name) = name.filter(|_| path.is_file() && is_ours(&path)) else {
                 bail!(
-                    "{} was not written by etlink, and --force does not remove it: move it away, \
+                    "{} was not written by etlink, and --overwrite does not remove it: move it away, \
                     or give another \
                      folder",
                     path.display()

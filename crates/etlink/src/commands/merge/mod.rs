@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{print, print_json, threads};
+use super::{print, print_json};
 use crate::Outcome;
 use crate::args::{Compute, Format, Merge};
 use anyhow::{Result, bail};
@@ -13,22 +13,18 @@ use etlink_run::run::{RunOptions, RunSet, RunSource};
 
 pub fn run(args: Merge) -> Result<Outcome> {
     let how = &args.how;
-    let format = how.output_format().unwrap_or(output::Format::Et);
+    let format = how.output_format().unwrap_or(output::Format::Chakra);
     let chakra = how.form(Some(format))?.with(part(&args));
-    if args.simulator.is_some() && !matches!(how.format, None | Some(Format::Et)) {
+    if args.simulator.is_some() && !matches!(how.format, None | Some(Format::Chakra)) {
         bail!("--for astra-sim writes .et files: leave --format out");
     }
     let progress = crate::progress::bar();
     let run_options = RunOptions {
-        threads: threads(how.threads)?,
-        memory: how.memory.map(|memory| memory.as_u64()),
         tensor_deps: how.tensor_deps.into(),
-        strict: how.strict,
-        allow_mismatch: how.force,
         align: !args.no_align,
         traces_only: true,
         progress: progress.clone(),
-        ..RunOptions::default()
+        ..how.reading.run_options(&args.choice)?
     };
     let runs = RunSet::open(RunSource::Folder(args.dir.clone()), run_options)?;
     let simulator = args.simulator.map(|_| AstraSimOptions {
@@ -38,26 +34,27 @@ pub fn run(args: Merge) -> Result<Outcome> {
         format,
         chakra,
         simulator,
-        overwrite: how.force,
+        overwrite: how.overwrite.overwrite,
     };
     let report = merge(&runs, &args.output, &options);
     progress.finish();
     let report = report?;
     // what failed is printed before why nothing was replaced
-    let printed = if how.json {
+    let printed = if how.print.json {
         print_json(&report)
     } else {
         print(&show::summary(&runs.runs, &report.ranks, &report.runs))
     };
     let is_complete = report.is_complete(&options);
+    let is_empty = report.ranks.iter().all(|rank| rank.linked.is_none());
     if let Some(incomplete) = report.incomplete {
         return Err(incomplete.into());
     }
     printed?;
-    Ok(if is_complete {
-        Outcome::Done
-    } else {
-        Outcome::Found
+    Ok(match (is_complete, is_empty) {
+        (_, true) => Outcome::Nothing,
+        (true, false) => Outcome::Done,
+        (false, false) => Outcome::Found,
     })
 }
 

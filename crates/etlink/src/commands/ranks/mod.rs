@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{print, print_json, threads};
+use super::{print, print_json};
 use crate::Outcome;
 use crate::args::Ranks;
 use crate::table;
@@ -13,7 +13,7 @@ use etlink_link::ranks::{
     order_conflicts,
 };
 use etlink_run::discover::RunFiles;
-use etlink_run::membership::Excluded;
+use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
 use serde::Serialize;
 
@@ -45,48 +45,63 @@ struct Compared {
 pub fn run(args: Ranks) -> Result<Outcome> {
     let progress = crate::progress::bar();
     let options = RunOptions {
-        threads: threads(args.threads)?,
-        memory: args.memory.map(|memory| memory.as_u64()),
         tensor_deps: TensorEdges::None,
-        strict: args.strict,
-        allow_mismatch: args.force,
         traces_only: true,
         progress: progress.clone(),
-        ..RunOptions::default()
+        ..args.reading.run_options(&args.choice)?
     };
     let runs = RunSet::open(RunSource::Folder(args.dir.clone()), options)?;
     progress.phase("linking");
-    let ranks = runs.map_ranks(|rank| Some(summarize(rank)));
+    let ranks = runs.map_ranks(|rank| summarize(rank).transpose());
     progress.finish();
     let mut compared = vec![];
     for results in runs.collect_runs(ranks, true) {
         compared.push(compare(&args, &runs.runs[results.run], results));
     }
-    if args.json {
+    if args.print.json {
         print_json(&compared)?;
-    } else if args.csv {
+    } else if args.print.csv {
         // CSV has no place for notes
         for one in &compared {
             eprint!("{}", show::notes(one));
         }
         print(&show::csv(&compared)?)?;
     } else {
-        let tables = compared.iter().map(|one| show::table(one, args.top));
+        let tables = compared
+            .iter()
+            .map(|one| show::table(one, args.rows.rows.unwrap_or(10)));
         print(&tables.collect::<String>())?;
     }
-    let bad = compared.iter().any(|one| !one.excluded.is_empty());
-    Ok(if bad { Outcome::Found } else { Outcome::Done })
+    Ok(outcome(&compared))
 }
 
-/// Links a rank and keeps its communications.
-fn summarize(rank: RankEntry<'_>) -> Result<RankResult<()>> {
+/// What was refused under `--strict` was found; what could not be read leaves nothing.
+fn outcome(compared: &[Compared]) -> Outcome {
+    let mut excluded = compared.iter().flat_map(|one| &one.excluded).peekable();
+    if excluded.peek().is_none() {
+        return Outcome::Done;
+    }
+    let is_empty = compared.iter().all(|one| one.ranks.is_empty());
+    let is_refused = excluded.any(|one| one.reason == Exclusion::Damaged);
+    if is_empty && !is_refused {
+        Outcome::Nothing
+    } else {
+        Outcome::Found
+    }
+}
+
+/// Links a rank and keeps its communications; `None` of a rank that was not asked for.
+fn summarize(rank: RankEntry<'_>) -> Result<Option<RankResult<()>>> {
     let linked = rank.link()?.refuse_damage()?;
-    Ok(RankResult {
+    if !rank.is_wanted(linked.report.report.rank) {
+        return Ok(None);
+    }
+    Ok(Some(RankResult {
         label: rank.label().to_owned(),
         notes: linked.notes(),
         summary: linked.summary,
         value: (),
-    })
+    }))
 }
 
 fn compare(args: &Ranks, run: &RunFiles, results: RunResults<()>) -> Compared {

@@ -334,7 +334,7 @@ fn worst(one: &Compared, top: usize) -> String {
         2,
         Limit {
             lines: top,
-            option: "--top",
+            option: "--rows",
         },
         [
             "kind", "between", "number", "bytes", "skew", "last", "alone", "transfer",

@@ -38,7 +38,12 @@ pub struct Output {
 impl Output {
     /// Makes the folder and sees that it can be written, that nobody else records into it, and that
     /// it has no other recording. `launcher` is a name that no other launcher has.
-    pub fn new(path: &Path, force: bool, launcher: &str, task: Option<&JobTask>) -> Result<Output> {
+    pub fn new(
+        path: &Path,
+        overwrite: bool,
+        launcher: &str,
+        task: Option<&JobTask>,
+    ) -> Result<Output> {
         let path = made(path)?;
         let work = path.join(WORK);
         let _lock = lock::exclusive(&work, LOCK).with_context(|| {
@@ -57,9 +62,9 @@ impl Output {
         let alone = lock::try_exclusive(&running)
             .with_context(|| format!("cannot lock {}", running.display()))?;
         let accepted = if alone.is_some() {
-            output.begin(force, task)
+            output.begin(overwrite, task)
         } else {
-            output.join(force, task)
+            output.join(overwrite, task)
         };
         if let Err(refused) = accepted {
             if alone.is_some() {
@@ -76,18 +81,18 @@ impl Output {
     }
 
     /// The first launcher: what one that was killed has left is put in order.
-    fn begin(&self, force: bool, task: Option<&JobTask>) -> Result<()> {
+    fn begin(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
         earlier::settle(&self.path, &self.work)?;
         self.remove_reports("")?;
         let files = if self.is_of_job(task) {
-            self.refuse_second_run(force, task)?;
+            self.refuse_second_run(overwrite, task)?;
             vec![]
         } else {
             earlier::recorded(&self.path)?
         };
-        if let Some(first) = files.first().filter(|_| !force) {
+        if let Some(first) = files.first().filter(|_| !overwrite) {
             bail!(
-                "{} is there already; choose another folder, or use --force to replace the recording",
+                "{} is there already; choose another folder, or use --overwrite to replace the recording",
                 self.path.join(first).display()
             );
         }
@@ -101,7 +106,7 @@ impl Output {
     }
 
     /// A further launcher: only tasks of one job share a folder.
-    fn join(&self, force: bool, task: Option<&JobTask>) -> Result<()> {
+    fn join(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
         let running = std::fs::read_to_string(self.work.join(JOB)).unwrap_or_default();
         if task.is_none_or(|task| task.job != running) {
             bail!(
@@ -109,7 +114,7 @@ impl Output {
                 self.path.display()
             );
         }
-        self.refuse_second_run(force, task)
+        self.refuse_second_run(overwrite, task)
     }
 
     /// Whether the recording in the folder was begun by other tasks of this job.
@@ -121,7 +126,7 @@ impl Output {
     }
 
     /// The same task once more, as by a script that records two programs into one folder.
-    fn refuse_second_run(&self, force: bool, task: Option<&JobTask>) -> Result<()> {
+    fn refuse_second_run(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
         let (Some(task), Some(earlier)) = (task, self.manifest()) else {
             return Ok(());
         };
@@ -130,9 +135,9 @@ impl Output {
                 .tasks
                 .iter()
                 .any(|ended| (ended.task, ended.attempt) == (task.task, task.attempt));
-        if is_same && !force {
+        if is_same && !overwrite {
             bail!(
-                "task {} of this job has recorded into {} already; choose another folder, or use --force to replace its traces",
+                "task {} of this job has recorded into {} already; choose another folder, or use --overwrite to replace its traces",
                 task.task,
                 self.path.display()
             );

@@ -31,7 +31,12 @@ pub fn run(args: &Record) -> Result<Outcome> {
     let task = JobTask::from_variables(|name| std::env::var(name).ok());
     let hook = hook()?;
     let launcher = launcher(hook.path());
-    let mut output = Output::new(&args.output, args.force, &launcher, task.as_ref())?;
+    let mut output = Output::new(
+        &args.output,
+        args.overwrite.overwrite,
+        &launcher,
+        task.as_ref(),
+    )?;
     let tensorboard = args.tensorboard.as_deref().map(folder::made).transpose();
     let settings = tensorboard.map(|tensorboard| Settings {
         work: output.work().to_owned(),
@@ -140,7 +145,7 @@ fn link(args: &Record) -> Result<bool> {
         "-o".into(),
         args.output.join("chakra").into(),
     ];
-    words.extend(args.force.then(|| "--force".into()));
+    words.extend(args.overwrite.overwrite.then(|| "--overwrite".into()));
     let status = Command::new(program)
         .args(words)
         .stdin(Stdio::null())

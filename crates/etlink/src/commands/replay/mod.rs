@@ -3,7 +3,6 @@
 mod ranks;
 mod table;
 
-use super::link::refuse_input;
 use super::{print, threads};
 use crate::Outcome;
 use crate::args::{Replay, ToLink};
@@ -20,7 +19,7 @@ use etlink_replay::{
 use etlink_run::Progress;
 use etlink_run::input::{self, Input};
 use etlink_run::job::{self, ChakraOptions, LinkJob, PerfettoCounts, read_device};
-use etlink_run::output::Target;
+use etlink_run::output::{Target, refuse_input};
 use etlink_run::perfetto;
 use serde::Serialize;
 use std::path::Path;
@@ -96,10 +95,13 @@ enum Source {
 }
 
 pub fn run(args: Replay) -> Result<Outcome> {
-    let threads = threads(args.threads)?;
     if let Some(dir) = args.file.as_deref().filter(|file| file.is_dir()) {
-        return ranks::run(&args, dir, threads);
+        return ranks::run(&args, dir);
     }
+    if args.choice.ranks.is_some() {
+        bail!("--ranks chooses ranks of a folder; give the folder of the run");
+    }
+    let threads = threads(args.reading.resources.threads)?;
     let target = target(&args)?;
     let to_stdout = target.as_ref().is_some_and(Target::is_stdout);
     let progress = crate::progress::bar();
@@ -107,11 +109,11 @@ pub fn run(args: Replay) -> Result<Outcome> {
     progress.finish();
     let (input, source) = source?;
     let replayed = match source {
-        Source::Linked(trace) if args.link.strict && job::is_damaged(&trace.report) => {
+        Source::Linked(trace) if args.reading.strict.strict && job::is_damaged(&trace.report) => {
             eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
             return Ok(Outcome::Found);
         }
-        Source::File(file) if args.link.strict && file.damage().is_some() => {
+        Source::File(file) if args.reading.strict.strict && file.damage().is_some() => {
             eprintln!("etlink: {input}: damage was found and --strict given: nothing was replayed");
             return Ok(Outcome::Found);
         }
@@ -128,7 +130,7 @@ pub fn run(args: Replay) -> Result<Outcome> {
             replay(&args, input, notes, &graph, &NodeNames(&file))?.0
         }
     };
-    let report = if args.json {
+    let report = if args.print.json {
         serde_json::to_string_pretty(&replayed)? + "\n"
     } else {
         table::replayed(&replayed)
@@ -147,13 +149,8 @@ fn target(args: &Replay) -> Result<Option<Target>> {
     let Some(output) = &args.output else {
         return Ok(None);
     };
-    let ToLink {
-        host,
-        device,
-        force,
-        ..
-    } = &args.link;
-    let target = Target::perfetto(output, *force)?;
+    let ToLink { host, device, .. } = &args.link;
+    let target = Target::perfetto(output, args.overwrite.overwrite)?;
     refuse_input(output, args.file.iter().chain(host).chain(device))?;
     Ok(Some(target))
 }
@@ -179,8 +176,6 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
         device,
         rank,
         tensor_deps,
-        strict,
-        force,
     } = &args.link;
     let Some(file) = &args.file else {
         if host.as_deref() == Some(Path::new("-")) && device.as_deref() == Some(Path::new("-")) {
@@ -198,23 +193,20 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
             tensor_deps,
             keep: KeepEvents::Graph,
             threads,
-            strict: *strict,
-            force: *force,
+            strict: args.reading.strict.strict,
+            allow_mismatch: args.reading.mismatch.allow_mismatch,
         };
         progress.phase("reading");
         let (host, device) = job::read_both(&job, progress)?;
         let input = job::inputs(&job);
-        return Ok((
-            input.clone(),
-            link(&args.link, &input, host, device, progress)?,
-        ));
+        return Ok((input.clone(), link(args, &input, host, device, progress)?));
     };
     progress.phase("reading");
     let opened = input::open(file, threads, progress)?;
     let name = opened.name.clone();
     let source = match opened.kind {
         FileKind::KinetoTrace => link(
-            &args.link,
+            args,
             &name,
             None,
             read_device(opened, threads, true)?,
@@ -229,7 +221,7 @@ fn source(args: &Replay, threads: usize, progress: &Progress) -> Result<(String,
 }
 
 fn link(
-    how: &ToLink,
+    args: &Replay,
     name: &str,
     host: Option<HostTrace>,
     device: DeviceTrace,
@@ -240,9 +232,9 @@ fn link(
         host,
         device,
         LinkOptions {
-            force: how.force,
-            rank: how.rank,
-            tensor_deps: how.tensor_deps.into(),
+            allow_mismatch: args.reading.mismatch.allow_mismatch,
+            rank: args.link.rank,
+            tensor_deps: args.link.tensor_deps.into(),
         },
     );
     Ok(Source::Linked(Box::new(

@@ -102,7 +102,7 @@ pub(super) struct RankChange {
     pub(super) transfer_change_ns: i64,
 }
 
-pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> {
+pub(super) fn run(args: &Replay, dir: &Path) -> Result<Outcome> {
     if args.output.is_some() {
         bail!("-o writes a trace for Perfetto of one rank; give its traces as --host and --device");
     }
@@ -113,14 +113,10 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
     }
     let progress = crate::progress::bar();
     let options = RunOptions {
-        threads,
-        memory: args.memory.map(|memory| memory.as_u64()),
         tensor_deps: args.link.tensor_deps.into(),
-        strict: args.link.strict,
-        allow_mismatch: args.link.force,
         align: !args.no_align,
         progress: progress.clone(),
-        ..RunOptions::default()
+        ..args.reading.run_options(&args.choice)?
     };
     let runs = RunSet::open(RunSource::Folder(dir.to_owned()), options)?;
     progress.phase("linking");
@@ -133,6 +129,12 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
     for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
         let mut notes = runs.runs[results.run].notes.clone();
         notes.extend(idle);
+        if args.choice.ranks.is_some() {
+            notes.push(
+                "ranks that --ranks does not name: what waits for them counts as transfer"
+                    .to_owned(),
+            );
+        }
         replayed.push(replay_run(
             args,
             runs.run_title(results.run),
@@ -140,7 +142,7 @@ pub(super) fn run(args: &Replay, dir: &Path, threads: usize) -> Result<Outcome> 
             results,
         )?);
     }
-    if args.json {
+    if args.print.json {
         print_json(&replayed)?;
     } else {
         print(&replayed.iter().map(table::replayed).collect::<String>())?;

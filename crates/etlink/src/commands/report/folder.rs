@@ -10,7 +10,7 @@ use etlink_report::page::{
 };
 use etlink_run::Progress;
 use etlink_run::membership::Excluded;
-use etlink_run::run::{RankContent, RankEntry, RankResult, RunSet, RunSource};
+use etlink_run::run::{self, RankContent, RankEntry, RankResult, RunSet, RunSource};
 
 /// What is kept of a rank until all are read.
 struct ReadRank {
@@ -40,6 +40,7 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
     let results = runs.map_ranks(|rank| read_rank(rank, rules).transpose());
     for (index, result) in results.iter().enumerate() {
         match result {
+            None if args.choice.ranks.is_some() => {}
             None => notes.push(format!(
                 "rank {}: its file does nothing, as that of a rank without a trace",
                 runs.entry(index).label()
@@ -58,20 +59,26 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
     let mut joined = None;
     let (mut ranks, mut places, mut members) = (vec![], vec![], vec![]);
     let mut incomplete = false;
+    let mut errors = vec![];
     for results in runs.collect_runs(results, false) {
         notes.extend_from_slice(&results.rank_notes);
+        let joined_run = results.join(true);
         let excluded = results.excluded();
         incomplete |= !excluded.is_empty();
         notes.extend(excluded.iter().map(Excluded::note));
+        errors.extend(results.failed.into_iter().map(|(_, error)| error));
         notes.extend(results.members.mismatch_notes());
         notes.extend(results.members.absent_note());
-        joined = Some(results.join(true));
+        joined = Some(joined_run);
         for rank in results.members.ranks {
             // the places of the joined ranks, in the order of their summaries
             members.extend(rank.summary.is_some().then_some(rank.value.index));
             ranks.push(rank.value.rank);
             places.push(rank.value.index);
         }
+    }
+    if ranks.is_empty() && !errors.is_empty() {
+        return Err(run::none_left(errors));
     }
     let joined = joined.context("a set has a run")?;
     let met = (joined.summaries.len() > 1)
@@ -166,11 +173,14 @@ pub(super) fn content(args: &Report, rules: &KernelRules, progress: &Progress) -
     })
 }
 
-/// The figures of a rank; `None` where its file does nothing, as that of a rank without a trace.
+/// The figures of a rank; `None` where it was not asked for, or its file does nothing, as that of a rank without a trace.
 fn read_rank(entry: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankResult<ReadRank>>> {
-    let content = entry.load()?;
+    let content = entry.load()?.refuse_damage(&entry.set.options)?;
     let number = entry.files().rank;
     let linked_summary = match &content {
+        RankContent::Linked(linked) if !entry.is_wanted(linked.report.report.rank) => {
+            return Ok(None);
+        }
         RankContent::Linked(linked) => linked.summary.clone(),
         RankContent::Written(written) if is_idle_rank(&written.graph) => return Ok(None),
         RankContent::Written(_) => None,

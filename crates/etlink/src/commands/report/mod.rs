@@ -7,8 +7,7 @@ mod folder;
 mod ran;
 mod steps;
 
-use super::link::refuse_input;
-use super::{print, print_json, threads};
+use super::{print, print_json};
 use crate::Outcome;
 use crate::args::Report;
 use anyhow::{Result, bail};
@@ -19,7 +18,7 @@ use etlink_report::page::{
     self, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank, TIMELINE_BYTES,
 };
 use etlink_run::Progress;
-use etlink_run::output::Target;
+use etlink_run::output::{Target, refuse_input};
 use etlink_run::run::{RunOptions, RunSet, RunSource};
 use ran::Ran;
 use serde::Serialize;
@@ -55,7 +54,7 @@ struct Content {
 }
 
 pub fn run(args: Report) -> Result<Outcome> {
-    let target = Target::page(&args.output, args.force)?;
+    let target = Target::page(&args.output, args.overwrite.overwrite)?;
     refuse_input(&args.output, args.host.iter().chain([&args.path]))?;
     let rules = crate::kernel_rules::read_rules(args.rules.as_deref())?;
     let progress = crate::progress::bar();
@@ -103,7 +102,7 @@ fn tell(args: &Report, content: Content, bytes: u64, to_stdout: bool) -> Result<
     };
     if to_stdout {
         // the page has standard output for itself
-    } else if args.json {
+    } else if args.print.json {
         print_json(&written)?;
     } else {
         let notes: String = written
@@ -145,6 +144,9 @@ fn file(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Conte
     if both > 1 {
         bail!("only one of --host and the device trace can be standard input");
     }
+    if args.choice.ranks.is_some() {
+        bail!("--ranks chooses ranks of a folder; give the folder of the run");
+    }
     if !args.timelines.is_empty() {
         bail!("--timelines is for a folder; of one trace the timeline is always drawn");
     }
@@ -156,7 +158,7 @@ fn file(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Conte
         },
     };
     let runs = RunSet::open(source, options(args, progress)?)?;
-    let ran = Ran::from_content(runs.entry(0).load()?)?;
+    let ran = Ran::from_content(runs.entry(0).load()?.refuse_damage(&runs.options)?)?;
     let label = ran
         .number()
         .map_or_else(|| file_name(&args.path), |rank| rank.to_string());
@@ -183,13 +185,10 @@ fn file(args: &Report, rules: &KernelRules, progress: &Progress) -> Result<Conte
 
 fn options(args: &Report, progress: &Progress) -> Result<RunOptions> {
     Ok(RunOptions {
-        threads: threads(args.threads)?,
-        memory: args.memory.map(|memory| memory.as_u64()),
         rank: args.rank,
         keep: KeepEvents::Memory,
-        allow_mismatch: args.force,
         progress: progress.clone(),
-        ..RunOptions::default()
+        ..args.reading.run_options(&args.choice)?
     })
 }
 

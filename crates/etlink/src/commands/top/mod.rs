@@ -16,7 +16,7 @@ pub fn run(args: args::Top) -> Result<Outcome> {
         python,
         tables,
     } = &args;
-    if tables.ranks.is_some() && !trace.is_dir() {
+    if tables.choice.ranks.is_some() && !trace.is_dir() {
         bail!(
             "--ranks chooses traces of a folder; {} is a file",
             trace.display()
@@ -37,10 +37,10 @@ pub fn run(args: args::Top) -> Result<Outcome> {
         python: *python,
         tables,
     };
-    let (made, bad) = op_tables::tables(wanted, threads(tables.threads)?)?;
-    if tables.json {
+    let (made, bad) = op_tables::tables(wanted, threads(tables.reading.resources.threads)?)?;
+    if tables.print.json {
         print_json(&made)?;
-    } else if tables.csv {
+    } else if tables.print.csv {
         made.iter().for_each(|one| {
             one.notes
                 .iter()
@@ -51,7 +51,7 @@ pub fn run(args: args::Top) -> Result<Outcome> {
         print(
             &made
                 .iter()
-                .map(|table| show::table(table, tables.rows))
+                .map(|table| show::table(table, tables.rows.rows.unwrap_or(20)))
                 .collect::<Vec<_>>()
                 .join("\n"),
         )?;

@@ -71,7 +71,7 @@ pub(super) fn table(table: &Table, limit: usize) -> String {
         1,
         Limit {
             lines: limit,
-            option: "-n",
+            option: "--rows",
         },
         columns.head(top.device),
     )

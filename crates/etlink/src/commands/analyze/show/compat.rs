@@ -18,7 +18,7 @@ pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &Analyze) -> Re
             let said = serde_json::to_value(&rank.said)?;
             for name in etlink_hta::RANK_TABLES.iter().filter(wanted) {
                 writeln!(out, "{name} of rank {}", rank.label)?;
-                out += &table(&said, name, args.top);
+                out += &table(&said, name, args.rows.rows.unwrap_or(10));
             }
         }
         let said = serde_json::to_value(total)?;
@@ -28,7 +28,7 @@ pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &Analyze) -> Re
             .filter(wanted)
         {
             writeln!(out, "{name} of all ranks")?;
-            out += &table(&said, name, args.top);
+            out += &table(&said, name, args.rows.rows.unwrap_or(10));
         }
     }
     Ok(out)
@@ -42,7 +42,7 @@ fn table(said: &Value, name: &str, top: usize) -> String {
         0,
         Limit {
             lines: top,
-            option: "--top",
+            option: "--rows",
         },
         first.keys().map(String::as_str),
     );

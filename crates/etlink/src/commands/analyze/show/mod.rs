@@ -48,8 +48,8 @@ pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
         );
     }
     let limit = Limit {
-        lines: args.top,
-        option: "--top",
+        lines: args.rows.rows.unwrap_or(10),
+        option: "--rows",
     };
     for (_, table) in TABLES.iter().filter(|(name, _)| {
         args.table

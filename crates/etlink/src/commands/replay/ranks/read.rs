@@ -14,6 +14,8 @@ use etlink_run::run::{
 enum ReadRank {
     /// Its graph.
     Graph(Box<RankResult<ReplayRank>>),
+    /// It was not asked for.
+    Unwanted,
     /// Its file does nothing, as that of a rank without a trace.
     Idle,
     /// It is damaged, and damaged traces were to be refused.
@@ -44,6 +46,7 @@ pub(super) fn read(args: &Replay, runs: &RunSet) -> Result<Option<ReadRuns>> {
         let run = runs.ranks[index].0;
         results.push(match read {
             Ok(ReadRank::Graph(rank)) => Some(Ok(*rank)),
+            Ok(ReadRank::Unwanted) => None,
             Ok(ReadRank::Idle) => {
                 idle_notes[run].push(format!(
                     "rank {label}: its file does nothing, as that of a rank without a trace"
@@ -62,7 +65,7 @@ pub(super) fn read(args: &Replay, runs: &RunSet) -> Result<Option<ReadRuns>> {
             Err(error) => Some(Err(error)),
         });
     }
-    debug_assert!(!damaged || args.link.strict);
+    debug_assert!(!damaged || args.reading.strict.strict);
     let read = ReadRuns {
         runs: runs.collect_runs(results, true),
         idle_notes,
@@ -78,6 +81,9 @@ fn read_rank(rank: RankEntry<'_>) -> Result<ReadRank> {
 }
 
 fn from_traces(rank: RankEntry<'_>, linked: LinkedRank) -> Result<ReadRank> {
+    if !rank.is_wanted(linked.report.report.rank) {
+        return Ok(ReadRank::Unwanted);
+    }
     if linked.report.refused {
         return Ok(ReadRank::Damaged);
     }

@@ -1,0 +1,113 @@
+//! Options that several commands have, each defined once.
+
+use bytesize::ByteSize;
+use clap::Args as ClapArgs;
+use etlink_run::RunOptions;
+use etlink_torch::Ranks;
+
+/// What work may take.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct Resources {
+    /// Threads to use; results do not depend on it [default: all cores]
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub threads: Option<u32>,
+    /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); what takes more
+    /// is refused before work starts, of a folder as many ranks are read at once as fit [default:
+    /// what the system can give]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<ByteSize>,
+}
+
+/// What is done with damage.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct Strict {
+    /// Leave out what is damaged, and pairs of traces of two runs, and exit with 1
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What is done with traces that do not fit.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct AllowMismatch {
+    /// Link and join traces that do not seem to belong together, which a note names
+    #[arg(long)]
+    pub allow_mismatch: bool,
+}
+
+/// What is done with results that are there already.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct Overwrite {
+    /// Replace what stands at the output, and what an earlier run of this name left there
+    #[arg(short = 'f', long)]
+    pub overwrite: bool,
+}
+
+/// How traces are read and linked.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct Reading {
+    #[command(flatten)]
+    pub resources: Resources,
+    #[command(flatten)]
+    pub strict: Strict,
+    #[command(flatten)]
+    pub mismatch: AllowMismatch,
+}
+
+/// Which ranks.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct RankChoice {
+    /// Ranks of a folder to take, such as 0,8-15 [default: all]
+    #[arg(long, value_name = "RANKS")]
+    pub ranks: Option<Ranks>,
+}
+
+/// JSON or text.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct Json {
+    /// Print everything as JSON; times are ns
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// JSON, CSV or text.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct JsonOrCsv {
+    /// Print everything as JSON; times are ns
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Print a line of CSV per row; times are ns
+    #[arg(long)]
+    pub csv: bool,
+}
+
+/// How much of a table.
+#[derive(Clone, Copy, Debug, ClapArgs)]
+pub struct RowLimit {
+    /// Rows of each table to show; 0: all. JSON and CSV have all [default: 20 of `top` and `diff`,
+    /// else 10]
+    #[arg(short = 'n', long, value_name = "N")]
+    pub rows: Option<usize>,
+}
+
+impl Reading {
+    /// How the library reads a run; starts the threads.
+    ///
+    /// # Errors
+    /// The threads cannot be started.
+    pub fn run_options(&self, ranks: &RankChoice) -> anyhow::Result<RunOptions> {
+        let Resources { threads, memory } = self.resources;
+        Ok(RunOptions {
+            threads: crate::commands::threads(threads)?,
+            memory: memory.map(|memory| memory.as_u64()),
+            ranks: ranks.ranks.clone(),
+            strict: self.strict.strict,
+            allow_mismatch: self.mismatch.allow_mismatch,
+            ..RunOptions::default()
+        })
+    }
+}
+
+fn size(text: &str) -> Result<ByteSize, &'static str> {
+    text.parse()
+        .map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")
+}

@@ -1,0 +1,164 @@
+//! Options that commands have in common, and names that changed.
+
+use crate::tool::Tool;
+
+const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+
+#[test]
+fn force_is_refused_with_the_names_of_the_two_options() {
+    let tool = Tool::new();
+    for line in [
+        format!("link {MLP} -o x.et --force"),
+        "merge {pairs}/ddp2-2.15.0 -o out --force".to_owned(),
+        "ranks {pairs}/ddp2-2.15.0 --force".to_owned(),
+        "analyze {pairs}/ddp2-2.15.0 --force".to_owned(),
+        "replay {pairs}/ddp2-2.15.0 --force".to_owned(),
+        "report {pairs}/ddp2-2.15.0 -o x.html --force".to_owned(),
+        "record --wait 0 --warmup 0 --active 1 -o traces --force -- true".to_owned(),
+    ] {
+        tool.run(&line)
+            .exits(2)
+            .complains(&["--overwrite", "--allow-mismatch"]);
+        assert!(tool.names().is_empty(), "{line}");
+    }
+    let help = tool.run("merge --help").exits(0).stdout;
+    assert!(!help.contains("--force") && help.contains("-f, --overwrite"));
+}
+
+/// Who is advised to replace a file does not link two programs by it.
+#[test]
+fn overwrite_does_not_link_what_does_not_fit() {
+    let tool = Tool::new();
+    let other = MLP
+        .replace("kineto_trace_0", "x")
+        .replace("mlp-2.15.0/x", "conv-2.15.0/kineto_trace_0");
+    tool.file("x.et", "mine");
+    tool.run(&format!("link {MLP} -o x.et"))
+        .exits(2)
+        .complains(&["x.et exists already", "--overwrite"]);
+    tool.run(&format!("link {other} -o x.et --overwrite"))
+        .exits(2)
+        .complains(&["different programs", "--allow-mismatch"]);
+    tool.run(&format!("link {other} -o x.et --allow-mismatch"))
+        .exits(2)
+        .complains(&["x.et exists already", "--overwrite"]);
+    assert_eq!(tool.read("x.et"), b"mine");
+    tool.run(&format!("link {other} -o x.et --allow-mismatch -f"))
+        .exits(0);
+    assert_ne!(tool.read("x.et"), b"mine");
+}
+
+#[test]
+fn old_names_of_formats_are_refused_with_the_new_ones() {
+    let tool = Tool::new();
+    for (old, new) in [
+        ("et", "chakra"),
+        ("json", "etplus"),
+        ("pftrace", "perfetto"),
+    ] {
+        let ran = tool
+            .run(&format!("link {MLP} -o x --format {old}"))
+            .exits(2);
+        let message = format!("--format {old} is now --format {new}");
+        assert!(ran.stderr.contains(&message), "{}", ran.shown());
+    }
+    assert_eq!(tool.names(), [""; 0]);
+    for (format, head) in [
+        ("chakra", None),
+        ("etplus", Some("{")),
+        ("chrome", Some("{")),
+        ("perfetto", Some("\n")),
+    ] {
+        tool.run(&format!("link {MLP} -o {format} --format {format}"))
+            .exits(0);
+        let content = tool.read(format);
+        let begins = head.is_none_or(|head| content.starts_with(head.as_bytes()));
+        assert!(begins, "{format}: {:?}", &content[..20]);
+    }
+    let chrome = String::from_utf8(tool.read("chrome")).expect("JSON is text");
+    assert!(chrome.contains("traceEvents"));
+}
+
+#[test]
+fn ranks_are_chosen_in_every_command_of_runs() {
+    let tool = Tool::new();
+    let run = "{pairs}/tpdp4-2.15.0";
+    let ranks = tool
+        .run(&format!("ranks {run} --ranks 0,2 --json"))
+        .exits(0);
+    assert_eq!(ranks.json()[0]["ranks"].as_array().map(Vec::len), Some(2));
+    assert_eq!(ranks.json()[0]["absent"], serde_json::json!([]));
+    let replayed = tool
+        .run(&format!("replay {run} --ranks 1-3 --json"))
+        .exits(0)
+        .json();
+    let together = replayed[0]["together"]["ranks"].as_array().map(Vec::len);
+    assert_eq!(together, Some(3));
+    tool.run(&format!("report {run} --ranks 3 -o x.html"))
+        .exits(0)
+        .says("1 rank");
+    tool.run(&format!("merge {run} --ranks 1,2 -o out"))
+        .exits(0);
+    let written: Vec<String> = tool.files("out").into_keys().collect();
+    assert_eq!(
+        written,
+        ["comm_group.json", "tpdp4-2.15.0.1.et", "tpdp4-2.15.0.2.et"]
+    );
+    tool.run("check out --ranks 2")
+        .exits(0)
+        .says("tpdp4-2.15.0.2.et: ok");
+    tool.run("check out --ranks 7")
+        .exits(2)
+        .complains(&["--ranks"]);
+    tool.run("replay out/tpdp4-2.15.0.1.et --ranks 1")
+        .exits(2)
+        .complains(&["--ranks", "folder"]);
+}
+
+#[test]
+fn nothing_that_could_be_done_is_exit_code_2_for_every_command() {
+    let tool = Tool::new();
+    tool.file("run/kineto_trace_0.json", "{");
+    for line in [
+        "merge run -o out",
+        "ranks run",
+        "report run -o x.html",
+        "analyze run",
+        "top run",
+        "replay run",
+    ] {
+        let ran = tool.run(line).exits(2);
+        let printed = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(printed.contains("kineto_trace_0.json"), "{}", ran.shown());
+    }
+    assert!(!tool.path("x.html").exists());
+}
+
+#[test]
+fn damage_is_refused_by_a_strict_report() {
+    let tool = Tool::new();
+    let device = crate::tool::unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
+    tool.file("trace.json", &device[..device.len() / 2]);
+    tool.run("report trace.json -o x.html --strict")
+        .exits(1)
+        .complains(&["trace.json", "--strict"]);
+    assert!(!tool.path("x.html").exists());
+    tool.run("inspect trace.json --strict").exits(1);
+    tool.run("inspect trace.json").exits(0);
+}
+
+#[test]
+fn several_files_are_inspected() {
+    let tool = Tool::new();
+    tool.file("no.json", "no");
+    let pair = "{pairs}/mlp-2.15.0/torch_et_0.json.gz {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+    let all = tool.run(&format!("inspect {pair} --json")).exits(0).json();
+    assert_eq!(all[0]["kind"], "host_trace");
+    assert_eq!(all[1]["kind"], "kineto_trace");
+    let some = tool
+        .run(&format!("inspect no.json {pair} --json"))
+        .exits(1)
+        .complains(&["no.json"]);
+    assert_eq!(some.json().as_array().map(Vec::len), Some(2));
+    tool.run("inspect no.json no.json").exits(2);
+}
