@@ -200,7 +200,7 @@ fn the_manifest_tells_ranks_that_nothing_else_does() {
     let tool = Tool::new();
     tool.file("run/left.json", nameless(0));
     tool.file("run/right.json", nameless(1));
-    let without = tool.run("ranks run --json").exits(1).json();
+    let without = tool.run("ranks run --json").exits(2).json();
     assert_eq!(
         without[0]["collectives"],
         json!([]),

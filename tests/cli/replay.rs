@@ -66,8 +66,7 @@ fn every_recorded_pair_gives_its_measured_times_back() {
             if !pairs().join(&device).exists() {
                 break;
             }
-            let pair =
-                format!("--host {{pairs}}/{host} --device {{pairs}}/{device} --allow-mismatch");
+            let pair = format!("--host {{pairs}}/{host} --device {{pairs}}/{device} --overwrite");
             let told = tool
                 .run(&format!("replay {pair} --critical-path --json"))
                 .exits(0)
