@@ -411,7 +411,11 @@ class InScripts(Traces):
 
     def test_under_the_command_the_command_decides(self):
         self.python_path = str(PACKAGE)
+        before = sorted(PACKAGE.iterdir())
         ran = self.record(SCHEDULE, f"python {MODIFIED}/train.py 8 wait=0,active=1")
+        # the copy of sitecustomize.py beside the package is not the hook
+        self.assertEqual(sorted(PACKAGE.iterdir()), before)
+        self.assertNotIn("sitecustomize", ran.stderr)
         self.assertRegex(ran.stdout, r"\Aloss")
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
 

@@ -100,8 +100,13 @@ def remove_folder(marker, pid):
 
 
 def chain():
-    """The sitecustomize that this one hides."""
-    path = [place for place in sys.path if os.path.abspath(place or ".") != HERE]
+    """The sitecustomize that this one hides.
+
+    The package may be on `sys.path` too, as in its source tree, with a copy of this file: each runs once.
+    """
+    seen = vars(sys).setdefault("_etlink_sitecustomize", [])
+    seen.append(HERE)
+    path = [place for place in sys.path if os.path.abspath(place or ".") not in seen]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
     if spec is None or spec.loader is None:
         return
@@ -110,7 +115,7 @@ def chain():
     spec.loader.exec_module(module)
 
 
-if "ETLINK_RECORD" in os.environ:
+if "ETLINK_RECORD" in os.environ and os.path.isdir(os.path.join(HERE, PACKAGE)):
     try:
         hold_folder()
     except Exception:
