@@ -86,8 +86,10 @@ impl Tool {
 
     /// Starts `etlink`, which can write to standard output and error what it likes.
     pub fn start(&self, line: &str) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
+        // a test run under nohup would hand on that SIGHUP is ignored; `env` becomes the command
+        let mut command = Command::new("env");
         command
+            .args(["--default-signal", env!("CARGO_BIN_EXE_etlink")])
             .args(line.split_whitespace())
             .current_dir(self.folder.path())
             .stdin(Stdio::piped())

@@ -32,7 +32,8 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Record testdata/pairs anew with real PyTorch from PyPI (python3.11, g++, 6 GB of disk per version)
+    /// Record testdata/pairs anew with real PyTorch from PyPI (python3.11, g++, 6 GB of disk per
+    /// version)
     RecordTestdata {
         /// Options of crates/etlink-dev/recipes/record.py, such as --torch 2.15.0 --case mlp
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -66,7 +67,8 @@ enum Command {
         #[arg(long)]
         gzip: bool,
     },
-    /// Make the traces of many ranks, with clocks apart and one rank late, out of those of one that was recorded on the CPU
+    /// Make the traces of many ranks, with clocks apart and one rank late, out of those of one that
+    /// was recorded on the CPU
     Ranks(Box<many::Options>),
     /// Measure how well waits are inferred: compare with what cuda_sync rows state
     Waits {
@@ -74,7 +76,8 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Compare `etlink analyze --compat hta` with what HolisticTraceAnalysis says (python3 with pip, a package index)
+    /// Compare `etlink analyze --compat hta` with what HolisticTraceAnalysis says (python3 with
+    /// pip, a package index)
     Hta {
         /// Folder with the traces
         #[arg(long, value_name = "DIR")]
@@ -83,13 +86,15 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         results: Option<PathBuf>,
     },
-    /// Test: load traces for Perfetto with Perfetto's own trace_processor (node, python3 with pip, a package index) and compare
+    /// Test: load traces for Perfetto with Perfetto's own trace_processor (node, python3 with pip,
+    /// a package index) and compare
     Perfetto {
         /// Further device traces to export and load, linked alone
         #[arg(value_name = "KINETO")]
         device: Vec<PathBuf>,
     },
-    /// Test: read the Parquet files of `etlink analyze` with DuckDB, Polars and pandas (python3 with pip, a package index)
+    /// Test: read the Parquet files of `etlink analyze` with DuckDB, Polars and pandas (python3
+    /// with pip, a package index)
     Tables,
     /// Build the script of the report's page from its sources (node, npm and a package index)
     Web {
@@ -97,17 +102,20 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Test: open reports in headless Chromium (node, npm, a package index; Debian's chromium is installed if it is missing)
+    /// Test: open reports in headless Chromium (node, npm, a package index; Debian's chromium is
+    /// installed if it is missing)
     Browser,
     /// Test: record small runs with the newest PyTorch into target/ and link them
     TestRecording,
-    /// Test: `etlink record` on real PyTorch programs as they are (python3.11, a package index, 6 GB of disk in target/)
+    /// Test: `etlink record` on real PyTorch programs as they are (python3.11, a package index, 6
+    /// GB of disk in target/)
     TestTorch {
         /// Options of crates/etlink-dev/recipes/test_torch.py, such as --torch 2.1.2
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
-    /// Measure what `etlink record` costs per step, against torch.profiler with both recorders; see BENCHMARKS.md
+    /// Measure what `etlink record` costs per step, against torch.profiler with both recorders; see
+    /// BENCHMARKS.md
     Overhead {
         /// Options of crates/etlink-dev/recipes/overhead.py, such as --runs 20 --torch 2.1.2
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -1,4 +1,5 @@
-//! Reads what `etlink analyze --parquet` writes with DuckDB, Polars and pandas, and compares with the linked traces.
+//! Reads what `etlink analyze --parquet` writes with DuckDB, Polars and pandas, and compares with
+//! the linked traces.
 
 use anyhow::{Context, Result, bail, ensure};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
@@ -23,7 +24,8 @@ struct Found {
     queries: Vec<Vec<Vec<Value>>>,
 }
 
-/// Two drawn ranks, and a trace that does not say its rank, through the command and all three readers.
+/// Two drawn ranks, and a trace that does not say its rank, through the command and all three
+/// readers.
 pub fn run() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")

@@ -1,7 +1,8 @@
-//! How the code of the workspace hangs together: no circle of files, and public types with names of their own.
+//! How the code of the workspace hangs together: no circle of files, and public types with names of
+//! their own.
 //!
-//! Both lists of exceptions only ever get shorter: whoever ends a circle or gives a type a name of its own lowers its
-//! number, or deletes the entry.
+//! Both lists of exceptions only ever get shorter: whoever ends a circle or gives a type a name of
+//! its own lowers its number, or deletes the entry.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -145,8 +146,8 @@ fn reaches(module: &[String], uses: &BTreeMap<&Vec<String>, BTreeSet<Vec<String>
     false
 }
 
-/// The modules whose items a module names by path, its own ancestors and descendants aside: a parent may use its
-/// children, and they what it holds for all of them.
+/// The modules whose items a module names by path, its own ancestors and descendants aside: a
+/// parent may use its children, and they what it holds for all of them.
 fn used_modules(path: &[String], text: &str, modules: &Modules) -> BTreeSet<Vec<String>> {
     let mut used = BTreeSet::new();
     for name in named_paths(text) {
@@ -210,7 +211,8 @@ fn defining_module(item: Vec<String>, modules: &Modules, depth: usize) -> Vec<St
     module
 }
 
-/// All paths in the code: those of `use`, and those that begin with `crate::`, `super::` or `self::`.
+/// All paths in the code: those of `use`, and those that begin with `crate::`, `super::` or
+/// `self::`.
 fn named_paths(text: &str) -> Vec<Vec<String>> {
     let mut paths = used_paths(text);
     for start in ["crate::", "super::"] {

@@ -92,7 +92,8 @@ fn attributes<'a>(
     }
 }
 
-/// Steps over those attributes that stand exactly as PyTorch writes them, in its order: all of nearly all nodes.
+/// Steps over those attributes that stand exactly as PyTorch writes them, in its order: all of
+/// nearly all nodes.
 #[inline]
 fn usual_attributes<'a>(attrs: &mut NodeAttrs<'a>, scanner: &mut JsonScanner<'a>) {
     scanner.peek();

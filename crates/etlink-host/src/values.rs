@@ -16,8 +16,8 @@ use std::ops::Range;
 /// How many nodes are looked at in one go.
 const PIECE: usize = 1 << 13;
 
-/// All uses of tensors by the nodes of a trace. Linear in the text of their values; works on the threads of the
-/// rayon pool that it is called in, or of the global one.
+/// All uses of tensors by the nodes of a trace. Linear in the text of their values; works on the
+/// threads of the rayon pool that it is called in, or of the global one.
 pub fn tensor_uses(trace: &HostTrace) -> TensorUses {
     let nodes = trace.nodes.len();
     // Pieces of a fixed size, joined in order, give the same numbers at any count of threads.
@@ -62,7 +62,8 @@ fn add_uses(trace: &HostTrace, list: &ValueList, uses: &mut TensorUses) {
     );
 }
 
-/// `[tensor_id, storage_id, offset, num_elem, elem_bytes, "device"]`; absent entries are 0 or empty.
+/// `[tensor_id, storage_id, offset, num_elem, elem_bytes, "device"]`; absent entries are 0 or
+/// empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct TensorValue<'a> {
     /// The numbers in their order.
@@ -75,7 +76,8 @@ impl<'a> TensorValue<'a> {
         self.numbers[3]
     }
 
-    /// Newer or older tuples may be longer or shorter: numbers in order, the first string is the device.
+    /// Newer or older tuples may be longer or shorter: numbers in order, the first string is the
+    /// device.
     fn of(tuple: &'a [u8]) -> Self {
         let (mut tensor, mut count) = (TensorValue::default(), 0);
         let mut scanner = JsonScanner::new(tuple);

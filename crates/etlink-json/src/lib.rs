@@ -9,7 +9,8 @@
 //! Nothing is built but what the caller keeps. Real traces are not always JSON:
 //! names hold raw quotes, numbers are `nan` or `-1.-500`, the end is missing. The
 //! [`JsonScanner`] repairs what it can tell, and [`ReadDamage`] counts repairs and losses.
-//! All of it is linear in the input; no function recurses. [`mod@write`] has what writers of JSON share.
+//! All of it is linear in the input; no function recurses. [`mod@write`] has what writers of JSON
+//! share.
 
 mod chunk;
 mod document;

@@ -242,7 +242,8 @@ impl<F> ElementParser<F> {
         }
     }
 
-    /// Steps over a value that is no object. A stray bracket would seem to hold all elements up to the list's own.
+    /// Steps over a value that is no object. A stray bracket would seem to hold all elements up to
+    /// the list's own.
     fn skip_non_object(&self, scanner: &mut JsonScanner<'_>) -> Result<(), BrokenJson> {
         let broken = BrokenJson { at: scanner.pos() };
         let value = scanner.value()?;
@@ -294,7 +295,8 @@ fn closes_array(text: &[u8], at: usize) -> bool {
     }
 }
 
-/// The first place at or after `from` where the array seems to end: `}` and a `]` that can close it.
+/// The first place at or after `from` where the array seems to end: `}` and a `]` that can close
+/// it.
 fn array_end(text: &[u8], from: usize) -> Option<usize> {
     let rest = text.get(from..)?;
     let brackets = memchr::memchr_iter(b']', rest).map(|at| from + at);

@@ -32,8 +32,8 @@ impl BracketStack {
     }
 }
 
-/// Where `,{"` stands, but for white space: a string that was never closed, or an element without its
-/// brace, runs into the next element.
+/// Where `,{"` stands, but for white space: a string that was never closed, or an element without
+/// its brace, runs into the next element.
 pub(crate) fn next_element(raw: &[u8]) -> Option<usize> {
     let before = |at: usize| raw[..at].trim_ascii_end().ends_with(b",");
     memchr::memchr_iter(b'{', raw)

@@ -200,7 +200,8 @@ impl<'a> KinetoEvent<'a> {
         !self.phase.is_empty() && (!self.category.is_empty() || self.phase != b"X")
     }
 
-    /// Takes those keys that stand exactly as Kineto writes them, in its order: all of nearly all events.
+    /// Takes those keys that stand exactly as Kineto writes them, in its order: all of nearly all
+    /// events.
     #[inline]
     fn usual_head(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), BrokenJson> {
         if let Some(phase) = usual(scanner, b"\"ph\": ")? {

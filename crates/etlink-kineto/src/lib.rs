@@ -6,9 +6,9 @@
 //! ```
 //! The file is never held as a tree, rarely as text: memory is that of the kept columns.
 //! Times are taken from their decimal text as integer nanoseconds. Rows that the graph does
-//! not need (Python stacks, flows, instants) are stepped over and counted, unless they are asked for. Kineto files are
-//! often damaged; what is repaired or left out is in [`DeviceTrace::anomalies`].
-//! O(n log n) for the final sort, else linear.
+//! not need (Python stacks, flows, instants) are stepped over and counted, unless they are asked
+//! for. Kineto files are often damaged; what is repaired or left out is in
+//! [`DeviceTrace::anomalies`]. O(n log n) for the final sort, else linear.
 //!
 //! ```
 //! let text = br#"{"traceEvents": [

@@ -20,7 +20,8 @@ impl<T> Default for IndexByValue<T> {
 }
 
 impl<T: Copy + Eq + Hash> IndexByValue<T> {
-    /// The place of `wanted` in `all`, appended if it is not there. `all` has nothing that did not come so. O(1).
+    /// The place of `wanted` in `all`, appended if it is not there. `all` has nothing that did not
+    /// come so. O(1).
     pub(crate) fn of(&mut self, all: &mut Vec<T>, wanted: T) -> usize {
         // Events of one thread or stream stand together
         // in the file, so the search begins at the end.

@@ -19,8 +19,8 @@ impl CopySizes {
         self.0.append(&mut other.0);
     }
 
-    /// Gives copies that do not say their size that of their call. Where calls with one id differ, or a call has several
-    /// copies, none is known. O(calls + rows).
+    /// Gives copies that do not say their size that of their call. Where calls with one id differ,
+    /// or a call has several copies, none is known. O(calls + rows).
     pub(crate) fn give(self, rows: &mut DeviceRows) {
         let mut sizes: FxHashMap<Correlation, u64> = FxHashMap::default();
         for (id, bytes) in self.0 {

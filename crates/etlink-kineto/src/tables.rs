@@ -503,7 +503,8 @@ impl DeviceTraceBuilder {
         }
     }
 
-    /// The trace with its tables in order of time; `None` if a table is too long for its row numbers.
+    /// The trace with its tables in order of time; `None` if a table is too long for its row
+    /// numbers.
     pub(crate) fn finish(self) -> Option<DeviceTrace> {
         let mut trace = self.trace;
         let CpuOps {

@@ -43,7 +43,8 @@ macro_rules! columns {
                 $(self.$field.append(&mut other.$field);)*
             }
 
-            /// Reorders: row `i` becomes the former row `order[i]`; rows that `order` does not name go. It names none twice.
+            /// Reorders: row `i` becomes the former row `order[i]`; rows that `order` does not name
+            /// go. It names none twice.
             pub fn reorder(&mut self, order: &[u32]) {
                 let swaps = $crate::columns::swaps(order, self.len());
                 $($crate::columns::apply(&swaps, order.len(), &mut self.$field);)*
@@ -54,7 +55,8 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
-/// The exchanges, in turn, that bring rows into an order; both numbers of each are current places. O(rows).
+/// The exchanges, in turn, that bring rows into an order; both numbers of each are current places.
+/// O(rows).
 pub(crate) fn swaps(order: &[u32], rows: usize) -> Vec<[u32; 2]> {
     // Most traces are in order already: no exchange is made, and no memory taken for it.
     let ordered = order.iter().zip(0u32..).all(|(&row, place)| row == place);

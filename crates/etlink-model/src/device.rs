@@ -145,7 +145,8 @@ columns! {
         bytes: u64,
         /// `memory bandwidth (GB/s)` of a copy or memset as written; negative = none.
         gb_per_s: f64,
-        /// `grid`, blocks in x, y, z; as the launch call was given it, so of some HIP calls threads.
+        /// `grid`, blocks in x, y, z; as the launch call was given it, so of some HIP calls
+        /// threads.
         grid: [u32; 3],
         /// `block`, threads in x, y, z.
         block: [u32; 3],
@@ -190,7 +191,8 @@ pub enum AuxiliaryKind {
     Python,
     /// `overhead`: what the profiler itself took.
     Overhead,
-    /// `gpu_user_annotation`: a user annotation from the first to the last row that it launched to a stream.
+    /// `gpu_user_annotation`: a user annotation from the first to the last row that it launched to
+    /// a stream.
     DeviceAnnotation,
 }
 
@@ -298,7 +300,8 @@ pub struct DeviceTrace {
     pub stream_ops: StreamOps,
     /// Allocations and frees by time; empty unless the reader was asked for them.
     pub memory: MemoryRows,
-    /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel say.
+    /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel
+    /// say.
     pub multiprocessors: Vec<(i64, u32)>,
     /// Communication arguments of ops and rows.
     pub collectives: CollectiveRecords,
@@ -342,8 +345,8 @@ impl DeviceTrace {
         }
     }
 
-    /// How many multiprocessors a device has. ROCm numbers its devices otherwise in rows than in properties: where all
-    /// that are known have as many, so has this one.
+    /// How many multiprocessors a device has. ROCm numbers its devices otherwise in rows than in
+    /// properties: where all that are known have as many, so has this one.
     pub fn multiprocessors(&self, device: i64) -> Option<u32> {
         let own = self
             .multiprocessors

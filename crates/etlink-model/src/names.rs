@@ -49,12 +49,14 @@ impl Names {
         self.all.len()
     }
 
-    /// Whether they take so much memory that a table which repeats a part of another's should be given up.
+    /// Whether they take so much memory that a table which repeats a part of another's should be
+    /// given up.
     pub fn is_large(&self) -> bool {
         self.bytes > 1 << 20 || self.all.len() > 1 << 14
     }
 
-    /// Interns those of `other` that `known` has no entry for yet: entry `i` is the number here of its string `i`.
+    /// Interns those of `other` that `known` has no entry for yet: entry `i` is the number here of
+    /// its string `i`.
     pub fn absorb(&mut self, other: &Names, known: &mut Vec<NameId>) {
         // Strings keep their numbers, so those that were
         // taken over before need not be looked at again.
@@ -68,7 +70,8 @@ impl Names {
     }
 }
 
-/// Texts longer than this are decoded each time: rarely are there many, and they are seldom the same.
+/// Texts longer than this are decoded each time: rarely are there many, and they are seldom the
+/// same.
 const LONG: usize = 512;
 
 /// Short raw texts that have become names, so that none is decoded twice.

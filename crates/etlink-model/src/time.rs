@@ -12,7 +12,8 @@ pub struct TimeNs(pub i64);
 pub struct DurationNs(pub i64);
 
 impl TimeNs {
-    /// The time from `other` to `self`, ns, negative when `other` is later. Like all times it ends at the largest number.
+    /// The time from `other` to `self`, ns, negative when `other` is later. Like all times it ends
+    /// at the largest number.
     pub fn since(self, other: TimeNs) -> i64 {
         self.0.saturating_sub(other.0)
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The arguments of `torch.profiler.schedule`, by its names. All count steps but `repeat` and `skip_first_wait`.
+/// The arguments of `torch.profiler.schedule`, by its names. All count steps but `repeat` and
+/// `skip_first_wait`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     /// Steps before the first cycle, once; at least 0.

@@ -9,12 +9,15 @@
 //!                                                         save                                   save
 //! ```
 //! - [`Schedule`]: the [`Action`] of each step, as a pure function of its number.
-//! - [`Action::then`] and [`Action::exit`]: the [`Call`]s that lead from one step's action to the next.
-//! - [`PhaseSchedule`]: one schedule over training, validation, test and predict steps, as Lightning has it.
+//! - [`Action::then`] and [`Action::exit`]: the [`Call`]s that lead from one step's action to the
+//!   next.
+//! - [`PhaseSchedule`]: one schedule over training, validation, test and predict steps, as
+//!   Lightning has it.
 //!
 //! Steps are loop bodies, counted from 0. Everything is O(1) per step and holds for every `u64`.
 //! The rules are those of `torch/profiler/profiler.py` (PyTorch 2.15.0) and of `ScheduleWrapper` in
-//! `pytorch_lightning/profilers/pytorch.py` (2.6.6); `tests/` holds them to what the originals answered.
+//! `pytorch_lightning/profilers/pytorch.py` (2.6.6); `tests/` holds them to what the originals
+//! answered.
 //!
 //! ```
 //! use etlink_schedule::{Action, Arguments, Call, Schedule};

@@ -1,8 +1,8 @@
 //! One schedule over the steps of several phases, as Lightning's `ScheduleWrapper` has it.
 //!
 //! Each phase has a counter of its own, so validation may still wait while training records. They
-//! share one profiler, so where phases alternate its actions can follow each other in ways that PyTorch
-//! warns of ([`Action::then`]).
+//! share one profiler, so where phases alternate its actions can follow each other in ways that
+//! PyTorch warns of ([`Action::then`]).
 
 use crate::{Action, Schedule};
 
@@ -22,7 +22,8 @@ pub enum Phase {
 /// What the program was started to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Loop {
-    /// `trainer.fit`: validation steps before the first training step are a sanity check and do not count.
+    /// `trainer.fit`: validation steps before the first training step are a sanity check and do not
+    /// count.
     Fit,
     /// `trainer.validate`, `test` or `predict`.
     Other,
@@ -31,8 +32,9 @@ pub enum Loop {
 /// A schedule that every phase goes through once: after its first `RECORD_AND_SAVE` a phase is
 /// `NONE` for good, whatever `repeat` says.
 ///
-/// [`step`](PhaseSchedule::step) is called when a step has ended and gives the action of the next one. Before the first call the
-/// action is `NONE`, so the first step of the program is never recorded: with `wait=0` a step of the schedule is lost.
+/// [`step`](PhaseSchedule::step) is called when a step has ended and gives the action of the next
+/// one. Before the first call the action is `NONE`, so the first step of the program is never
+/// recorded: with `wait=0` a step of the schedule is lost.
 ///
 /// ```
 /// use etlink_schedule::{Action, Arguments, Loop, Phase, PhaseSchedule, Schedule};
@@ -64,12 +66,14 @@ impl PhaseSchedule {
         }
     }
 
-    /// Steps of a phase that have been counted: none are after the phase was saved. Lightning's `num_step`.
+    /// Steps of a phase that have been counted: none are after the phase was saved. Lightning's
+    /// `num_step`.
     pub fn steps(&self, phase: Phase) -> u64 {
         self.steps[phase as usize]
     }
 
-    /// A step of `phase` has ended: the action from here to the end of the next step, of whatever phase.
+    /// A step of `phase` has ended: the action from here to the end of the next step, of whatever
+    /// phase.
     pub fn step(&mut self, phase: Phase) -> Action {
         let at = phase as usize;
         if self.saved[at] {

@@ -3,10 +3,11 @@
 use crate::{Action, Arguments, InvalidArguments, Warning};
 use std::ops::Range;
 
-/// A schedule with arguments that hold: `skip_first` steps, then `repeat` cycles (0: without end) of
-/// `wait`, `warmup` and `active` steps.
+/// A schedule with arguments that hold: `skip_first` steps, then `repeat` cycles (0: without end)
+/// of `wait`, `warmup` and `active` steps.
 ///
-/// PyTorch divides floats to see whether the last cycle is over, which is exact to 2^53 steps; here it is exact throughout.
+/// PyTorch divides floats to see whether the last cycle is over, which is exact to 2^53 steps; here
+/// it is exact throughout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     skip_first: u64,
@@ -47,7 +48,8 @@ impl Schedule {
         self.stretch(step).0
     }
 
-    /// The first step after `step` that has another action; `None` if that is further than steps can be counted.
+    /// The first step after `step` that has another action; `None` if that is further than steps
+    /// can be counted.
     pub fn next_change(&self, step: u64) -> Option<u64> {
         u64::try_from(self.stretch(step).1).ok()
     }
@@ -59,8 +61,8 @@ impl Schedule {
             .map(|(range, _)| range.start)
     }
 
-    /// The actions of the steps from 0 to `steps`, exclusive, as stretches of equal ones that are as long as can be.
-    /// O(1) per stretch.
+    /// The actions of the steps from 0 to `steps`, exclusive, as stretches of equal ones that are
+    /// as long as can be. O(1) per stretch.
     pub fn stretches(&self, steps: u64) -> impl Iterator<Item = (Range<u64>, Action)> + use<> {
         let schedule = *self;
         let mut next = 0;

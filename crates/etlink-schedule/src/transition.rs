@@ -47,8 +47,8 @@ impl Action {
         }
     }
 
-    /// The transition from a step with this action to the end of the session, also by an error of the program:
-    /// what was recorded so far is saved, a warmup leaves nothing.
+    /// The transition from a step with this action to the end of the session, also by an error of
+    /// the program: what was recorded so far is saved, a warmup leaves nothing.
     pub const fn exit(self) -> Transition {
         match self {
             Action::None => calls(&[]),
@@ -83,7 +83,8 @@ mod tests {
         Action::RecordAndSave,
     ];
 
-    /// `p` prepare, `S` start, `T` stop, `H` save (on_trace_ready), `!` a warning; last column: exit.
+    /// `p` prepare, `S` start, `T` stop, `H` save (on_trace_ready), `!` a warning; last column:
+    /// exit.
     #[test]
     fn the_table_of_the_source() {
         let table = ACTIONS.map(|from| {

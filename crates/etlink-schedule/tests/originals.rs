@@ -1,4 +1,5 @@
-//! The answers of PyTorch 2.15.0 (`torch/profiler/profiler.py`) and Lightning 2.6.6, which `cases/README.md` describes.
+//! The answers of PyTorch 2.15.0 (`torch/profiler/profiler.py`) and Lightning 2.6.6, which
+//! `cases/README.md` describes.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 use etlink_schedule::{
@@ -169,7 +170,8 @@ fn life_cycles() {
     for case in &cases {
         let mut profiler = Profiler::new(case);
         profiler.run();
-        // `cleanup` is of `with`, the other warning of PyTorch's list of events; neither is of the schedule.
+        // `cleanup` is of `with`, the other warning of PyTorch's list of events; neither is of the
+        // schedule.
         let calls: Vec<String> = texts(&case["calls"])
             .into_iter()
             .filter(|call| !call.ends_with(": cleanup"))

@@ -41,7 +41,8 @@ pub enum KinetoFlavour {
     Xpu,
     /// MTIA: `mtia_runtime` calls and `mtia_ccp_events` rows.
     Mtia,
-    /// CUPTI in 2021 and 2022: whole microseconds since the Unix epoch, `Kernel`, `Runtime`, `Operator`.
+    /// CUPTI in 2021 and 2022: whole microseconds since the Unix epoch, `Kernel`, `Runtime`,
+    /// `Operator`.
     Cuda2021,
 }
 

@@ -198,7 +198,8 @@ impl TraceBuilder {
         correlation
     }
 
-    /// A synchronisation row. `wait` is the stream waited for and the correlation of the event's record, -1 = not known.
+    /// A synchronisation row. `wait` is the stream waited for and the correlation of the event's
+    /// record, -1 = not known.
     pub fn sync(
         &mut self,
         kind: &str,

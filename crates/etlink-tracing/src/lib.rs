@@ -4,20 +4,23 @@
 //! schedule ─ action ─> RecordingSession ─┬─ prepare, start, stop, save ─> Recorder (host trace)
 //!      program ─ step ─>        └─ prepare, start, stop, save ─> Recorder (device trace)
 //! ```
-//! A host trace and a device trace can be linked only if they are of the same steps. A [`RecordingSession`] is told when a step
-//! ends, asks the schedule for the next action, and gives all [`Recorder`]s the calls that
-//! [`etlink_schedule::Transition`] has for this pair of actions, in the order in which they were given to it.
+//! A host trace and a device trace can be linked only if they are of the same steps. A
+//! [`RecordingSession`] is told when a step ends, asks the schedule for the next action, and gives
+//! all [`Recorder`]s the calls that [`etlink_schedule::Transition`] has for this pair of actions,
+//! in the order in which they were given to it.
 //!
 //! - A recorder that fails does not leave others running, and does not cost what others recorded.
-//! - The program's end, also by an error or a panic, ends the session: what was recorded so far is saved.
+//! - The program's end, also by an error or a panic, ends the session: what was recorded so far is
+//!   saved.
 //! - Every cycle is saved under a number of its own ([`RecordedCycle`]).
 //!
 //! A session knows neither files nor formats nor the clock; its recorders do.
 //!
 //! # Recording a Rust program
 //!
-//! [`ProgramSpans`] takes the spans of the [`tracing`] crate up, and has two recorders that write them as PyTorch would have:
-//! [`ExecutionTraceRecorder`] the host trace, [`KinetoRecorder`] the device trace, with the same ids for the same ops.
+//! [`ProgramSpans`] takes the spans of the [`tracing`] crate up, and has two recorders that write
+//! them as PyTorch would have: [`ExecutionTraceRecorder`] the host trace, [`KinetoRecorder`] the
+//! device trace, with the same ids for the same ops.
 //!
 //! ```
 //! use etlink_tracing::{TraceFolder, ProgramInfo, RecordingSession, ProgramSpans};
@@ -68,21 +71,26 @@
 //! | `start_ns`, `end_ns` | when it ran, unix time in nanoseconds: for an event, made when the device has told | rows |
 //! | any other | an argument of its own name in the device trace: `bytes`, `grid`, `block`, … | all |
 //!
-//! A row is a span of the thread that is the device, or an event with its times: `trace!(stream = 7, correlation, start_ns, end_ns, "gemm")`. Other
-//! events are not recorded. The linker reads the names of calls: what ends in `StreamSynchronize`, `DeviceSynchronize`, `EventRecord` or `StreamWaitEvent` orders work
-//! as CUDA's calls of these names do. Which streams these mean, all of them have to say in `sync_stream`, or none, and it is inferred. HTA and `chakra_trace_link` know only launches that are
-//! called as CUDA calls them, `cudaLaunchKernel`. `examples/training` is a program with loader threads, a backward thread and a device.
+//! A row is a span of the thread that is the device, or an event with its times: `trace!(stream =
+//! 7, correlation, start_ns, end_ns, "gemm")`. Other events are not recorded. The linker reads the
+//! names of calls: what ends in `StreamSynchronize`, `DeviceSynchronize`, `EventRecord` or
+//! `StreamWaitEvent` orders work as CUDA's calls of these names do. Which streams these mean, all
+//! of them have to say in `sync_stream`, or none, and it is inferred. HTA and `chakra_trace_link`
+//! know only launches that are called as CUDA calls them, `cudaLaunchKernel`. `examples/training`
+//! is a program with loader threads, a backward thread and a device.
 //!
-//! - Each time that a span is entered is an op of the thread that enters it. Parents are what the thread was in.
+//! - Each time that a span is entered is an op of the thread that enters it. Parents are what the
+//!   thread was in.
 //! - Steps are ranges `ProfilerStep#<n>` on the thread that steps the session.
 //! - A span that is to be in a step ends before the session steps.
-//! - A span that still runs when the window closes ends there in both traces, with `finished: false`. One that was made before the window
-//!   is in neither.
+//! - A span that still runs when the window closes ends there in both traces, with `finished:
+//!   false`. One that was made before the window is in neither.
 //! - Strides are those of contiguous tensors. Collectives have no fields yet.
 //!
-//! A recorded span takes about 0.2 us, more where fields have to be printed, one that is not recorded a few nanoseconds (`BENCHMARKS.md`): the layer tells `tracing`
-//! that it wants no spans. Threads write to buffers of their own without locks, about 80 bytes per span
-//! and what its fields take; the traces are made when the window has closed.
+//! A recorded span takes about 0.2 us, more where fields have to be printed, one that is not
+//! recorded a few nanoseconds (`BENCHMARKS.md`): the layer tells `tracing` that it wants no spans.
+//! Threads write to buffers of their own without locks, about 80 bytes per span and what its fields
+//! take; the traces are made when the window has closed.
 //!
 //! # Recorders of other things
 //!

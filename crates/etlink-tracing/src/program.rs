@@ -24,10 +24,12 @@ pub struct ProgramInfo {
     pub devices: Vec<String>,
 }
 
-/// The spans of this program: taken up by [`layer`](ProgramSpans::layer), written by [`recorders`](ProgramSpans::recorders).
+/// The spans of this program: taken up by [`layer`](ProgramSpans::layer), written by
+/// [`recorders`](ProgramSpans::recorders).
 ///
-/// One [`RecordingSession`](crate::RecordingSession) drives the recorders of one `ProgramSpans`. Both write from one window, which opens with the first that starts
-/// and closes with the last that stops, so that every op is in both traces.
+/// One [`RecordingSession`](crate::RecordingSession) drives the recorders of one `ProgramSpans`.
+/// Both write from one window, which opens with the first that starts and closes with the last that
+/// stops, so that every op is in both traces.
 #[derive(Clone)]
 pub struct ProgramSpans(Arc<SharedSpans>);
 
@@ -67,8 +69,9 @@ impl ProgramSpans {
         }))
     }
 
-    /// What a subscriber is stacked with. While nothing is recorded it wants no spans, and a span that no other layer wants either costs
-    /// about a nanosecond. To leave out some targets or levels, put a filter around it.
+    /// What a subscriber is stacked with. While nothing is recorded it wants no spans, and a span
+    /// that no other layer wants either costs about a nanosecond. To leave out some targets or
+    /// levels, put a filter around it.
     pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(
         &self,
     ) -> Filtered<SpanLayer, SpanFilter, S> {
@@ -76,7 +79,8 @@ impl ProgramSpans {
             .with_filter(SpanFilter(Arc::clone(&self.0.collector)))
     }
 
-    /// An [`ExecutionTraceRecorder`] and a [`KinetoRecorder`] with one output, which gets the host trace of a cycle first.
+    /// An [`ExecutionTraceRecorder`] and a [`KinetoRecorder`] with one output, which gets the host
+    /// trace of a cycle first.
     pub fn recorders(&self, output: impl TraceOutput + 'static) -> Vec<Box<dyn Recorder>> {
         let output: Arc<Mutex<dyn TraceOutput>> = Arc::new(Mutex::new(output));
         let host = ExecutionTraceRecorder(SpanFeed {
@@ -170,7 +174,8 @@ macro_rules! recorder {
         pub struct $recorder(SpanFeed);
 
         impl $recorder {
-            /// A recorder that gives its traces to `output`. Recorders of the same spans must be in the same session.
+            /// A recorder that gives its traces to `output`. Recorders of the same spans must be in
+            /// the same session.
             pub fn new(spans: &ProgramSpans, output: impl TraceOutput + 'static) -> $recorder {
                 $recorder(SpanFeed { spans: spans.clone(), output: Arc::new(Mutex::new(output)) })
             }
@@ -217,11 +222,13 @@ macro_rules! recorder {
 }
 
 recorder! {
-    /// Writes the host trace: PyTorch's execution trace JSON, schema `1.1.1-chakra.0.0.4`, one file per cycle.
+    /// Writes the host trace: PyTorch's execution trace JSON, schema `1.1.1-chakra.0.0.4`, one file
+    /// per cycle.
     ExecutionTraceRecorder, "execution trace", TraceKind::Host
 }
 
 recorder! {
-    /// Writes the device trace: Kineto's Chrome JSON, whose `Record function id`s are the `rf_id`s of the host trace.
+    /// Writes the device trace: Kineto's Chrome JSON, whose `Record function id`s are the `rf_id`s
+    /// of the host trace.
     KinetoRecorder, "kineto", TraceKind::Device
 }

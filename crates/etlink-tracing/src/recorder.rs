@@ -8,13 +8,15 @@ pub type RecorderError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Writes one kind of trace, of the windows that a session gives it.
 ///
-/// `prepare` comes before the first `start`, and before `start` of each cycle of a PyTorch schedule. `stop` comes only after a
-/// `start` that succeeded, `save` only after a `stop` that did. A recorder whose `start` or `stop` fails counts as not running.
+/// `prepare` comes before the first `start`, and before `start` of each cycle of a PyTorch
+/// schedule. `stop` comes only after a `start` that succeeded, `save` only after a `stop` that did.
+/// A recorder whose `start` or `stop` fails counts as not running.
 pub trait Recorder: Send {
     /// What it is called where it fails.
     fn name(&self) -> &str;
 
-    /// Gets ready to record, and forgets what it recorded and was not told to save. May come again without a `start`.
+    /// Gets ready to record, and forgets what it recorded and was not told to save. May come again
+    /// without a `start`.
     ///
     /// # Errors
     /// It cannot record. The cycle is given up for all recorders.
@@ -38,8 +40,8 @@ pub trait Recorder: Send {
     /// What it recorded is lost. The other recorders are saved.
     fn save(&mut self, cycle: &RecordedCycle) -> Result<(), RecorderError>;
 
-    /// Leaves an activity out, or takes it in again, while it records. Holds until `stop`. By default nothing happens:
-    /// the recorder has no such activity.
+    /// Leaves an activity out, or takes it in again, while it records. Holds until `stop`. By
+    /// default nothing happens: the recorder has no such activity.
     ///
     /// # Errors
     /// It could not; it goes on as before.
@@ -47,13 +49,15 @@ pub trait Recorder: Send {
         Ok(())
     }
 
-    /// While it records, the range of a step begins on this thread: PyTorch's `ProfilerStep#<step>`. By default nothing happens.
+    /// While it records, the range of a step begins on this thread: PyTorch's
+    /// `ProfilerStep#<step>`. By default nothing happens.
     fn enter_step(&mut self, _step: u64) {}
 
     /// And ends.
     fn exit_step(&mut self) {}
 
-    /// The session is over; nothing else is called after this. A file that spans all cycles is completed here.
+    /// The session is over; nothing else is called after this. A file that spans all cycles is
+    /// completed here.
     ///
     /// # Errors
     /// The file could not be completed.
@@ -86,7 +90,8 @@ pub struct RecordedCycle {
     pub number: u64,
     /// The recorded steps, half-open.
     pub steps: Range<u64>,
-    /// The session ended inside the last of these steps, of which there may be only a part, or nothing.
+    /// The session ended inside the last of these steps, of which there may be only a part, or
+    /// nothing.
     pub cut: bool,
 }
 

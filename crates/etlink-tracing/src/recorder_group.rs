@@ -47,7 +47,8 @@ impl RecorderGroup {
         }
     }
 
-    /// If one fails, those before it are stopped, those after it are not started, and nothing is to be saved.
+    /// If one fails, those before it are stopped, those after it are not started, and nothing is to
+    /// be saved.
     pub(crate) fn start(&mut self, log: &mut FailureLog) {
         // Half a pair of traces cannot be linked, so no recorder goes on alone.
         if self.given_up {
@@ -111,7 +112,8 @@ impl RecorderGroup {
         self.recording().for_each(|slot| slot.recorder.exit_step());
     }
 
-    /// The end. What still records, because another recorder's panic came between, is stopped first.
+    /// The end. What still records, because another recorder's panic came between, is stopped
+    /// first.
     pub(crate) fn finish(&mut self, log: &mut FailureLog) {
         self.stop(log);
         for mut slot in std::mem::take(&mut self.slots) {

@@ -5,10 +5,12 @@ use crate::recorder_group::RecorderGroup;
 use crate::{ProfilerActivity, RecordedCycle, Recorder, RecorderFailures};
 use etlink_schedule::{Action, Call, Schedule, Transition, Warning};
 
-/// Drives recorders by a schedule, as `torch.profiler.profile` does. Dropping it is [`finish`](RecordingSession::finish) without its errors.
+/// Drives recorders by a schedule, as `torch.profiler.profile` does. Dropping it is
+/// [`finish`](RecordingSession::finish) without its errors.
 ///
-/// Where PyTorch would leave a half-switched profiler behind, a session cleans up: if a recorder fails to `prepare` or `start`, those that run are
-/// stopped, nothing of the cycle is saved, and the next cycle is tried anew.
+/// Where PyTorch would leave a half-switched profiler behind, a session cleans up: if a recorder
+/// fails to `prepare` or `start`, those that run are stopped, nothing of the cycle is saved, and
+/// the next cycle is tried anew.
 pub struct RecordingSession {
     actions: Box<dyn FnMut(u64) -> Action + Send>,
     group: RecorderGroup,
@@ -23,7 +25,8 @@ pub struct RecordingSession {
 }
 
 impl RecordingSession {
-    /// A session whose steps have the actions that `actions` gives, which is asked for each step once, in order, for step 0 at once.
+    /// A session whose steps have the actions that `actions` gives, which is asked for each step
+    /// once, in order, for step 0 at once.
     pub fn new(
         recorders: Vec<Box<dyn Recorder>>,
         mut actions: impl FnMut(u64) -> Action + Send + 'static,
@@ -50,7 +53,8 @@ impl RecordingSession {
         session
     }
 
-    /// A session that records from start to stop, as `profile` does without a schedule: without ranges of steps.
+    /// A session that records from start to stop, as `profile` does without a schedule: without
+    /// ranges of steps.
     pub fn always(recorders: Vec<Box<dyn Recorder>>) -> RecordingSession {
         let mut session = RecordingSession::new(recorders, |_| Action::Record);
         session.stepped = false;
@@ -72,7 +76,8 @@ impl RecordingSession {
         &self.warnings
     }
 
-    /// Begins with the step that is open, at first step 0. After [`stop`](RecordingSession::stop) it begins again. Nothing happens if it has begun.
+    /// Begins with the step that is open, at first step 0. After [`stop`](RecordingSession::stop)
+    /// it begins again. Nothing happens if it has begun.
     ///
     /// # Errors
     /// Recorders that failed.
@@ -85,7 +90,8 @@ impl RecordingSession {
         result
     }
 
-    /// The open step has ended, the next begins. Before `start` and after `stop` steps are only counted.
+    /// The open step has ended, the next begins. Before `start` and after `stop` steps are only
+    /// counted.
     ///
     /// # Errors
     /// Recorders that failed.
@@ -94,8 +100,8 @@ impl RecordingSession {
         self.step_as(next)
     }
 
-    /// The open step has ended, and the next has this action, whatever the session's own schedule would say:
-    /// for a [`PhaseSchedule`](etlink_schedule::PhaseSchedule).
+    /// The open step has ended, and the next has this action, whatever the session's own schedule
+    /// would say: for a [`PhaseSchedule`](etlink_schedule::PhaseSchedule).
     ///
     /// # Errors
     /// Recorders that failed.
@@ -111,7 +117,8 @@ impl RecordingSession {
         result
     }
 
-    /// Ends in the open step: what was recorded so far is saved, a warmup leaves nothing. Nothing happens if it has not begun.
+    /// Ends in the open step: what was recorded so far is saved, a warmup leaves nothing. Nothing
+    /// happens if it has not begun.
     ///
     /// # Errors
     /// Recorders that failed.
@@ -123,9 +130,10 @@ impl RecordingSession {
         self.carry_out(self.action.exit(), true)
     }
 
-    /// Leaves an activity out of all traces that are being recorded, or takes it in again, until their cycle ends.
-    /// Nothing happens while nothing is recorded. PyTorch's `toggle_collection_dynamic` silences the device trace only, and the two
-    /// traces no longer match.
+    /// Leaves an activity out of all traces that are being recorded, or takes it in again, until
+    /// their cycle ends. Nothing happens while nothing is recorded. PyTorch's
+    /// `toggle_collection_dynamic` silences the device trace only, and the two traces no longer
+    /// match.
     ///
     /// # Errors
     /// Recorders that failed.
@@ -135,7 +143,8 @@ impl RecordingSession {
         log.result()
     }
 
-    /// [`stop`](RecordingSession::stop), after which all recorders complete their files, also where stopping failed.
+    /// [`stop`](RecordingSession::stop), after which all recorders complete their files, also where
+    /// stopping failed.
     ///
     /// # Errors
     /// Recorders that failed.

@@ -1,4 +1,5 @@
-//! The example program, recorded into files and linked: a test of its own, as its threads need a subscriber for the whole process.
+//! The example program, recorded into files and linked: a test of its own, as its threads need a
+//! subscriber for the whole process.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -61,7 +62,8 @@ fn is_whole(trace: &LinkedTrace) {
         "{report:?}"
     );
     assert_eq!((report.rank, report.world_size), (Some(3), Some(4)));
-    // a backward thread that comes and goes, a copy that kernels wait for, and a wait for them: all stated
+    // a backward thread that comes and goes, a copy that kernels wait for, and a wait for them: all
+    // stated
     for kind in [EdgeKind::Handoff, EdgeKind::EventWait, EdgeKind::HostWait] {
         assert!(
             trace.edges.iter().any(|edge| edge.kind == kind),

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(
     name = "etlink",
-    version,
+    version = env!("ETLINK_VERSION"),
     propagate_version = true,
     arg_required_else_help = true
 )]

@@ -1,4 +1,5 @@
-//! Whole-process benchmarks: etlink against `gzip -dc`, and against the tools that it stands in for.
+//! Whole-process benchmarks: etlink against `gzip -dc`, and against the tools that it stands in
+//! for.
 //!
 //! ```text
 //! recordings -> inputs (repeated 1, 4, 16 times, packed) -> tools, in turns -> medians, ratios
@@ -37,7 +38,8 @@ pub struct Options {
     /// Tools to compare with
     #[arg(long, value_enum, value_delimiter = ',')]
     against: Vec<Peer>,
-    /// Folder with more traces: host and device trace of a rank in one folder, or device traces alone
+    /// Folder with more traces: host and device trace of a rank in one folder, or device traces
+    /// alone
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     /// Only inputs with one of these texts in their name

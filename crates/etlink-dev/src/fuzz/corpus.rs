@@ -42,7 +42,8 @@ const NUMBERS: [&str; 8] = [
     "1e15",
 ];
 
-/// The recordings in testdata, a drawn one with devices, and the device traces of `folders`, each alone; unpacked.
+/// The recordings in testdata, a drawn one with devices, and the device traces of `folders`, each
+/// alone; unpacked.
 pub(super) fn corpus(folders: &[PathBuf]) -> Result<Vec<Recording>> {
     let mut all = vec![];
     for folder in entries(Path::new("testdata/pairs"))? {

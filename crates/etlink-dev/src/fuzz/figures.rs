@@ -152,7 +152,8 @@ fn of_analysis(analysis: &RankAnalysis) -> Result<()> {
     Ok(())
 }
 
-/// The profiler's tables; each event is in one row, however they are grouped, and a table compared with itself is the same.
+/// The profiler's tables; each event is in one row, however they are grouped, and a table compared
+/// with itself is the same.
 fn tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
     let groups = [
         (TopGroup::Name, false),

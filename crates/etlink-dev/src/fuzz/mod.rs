@@ -1,13 +1,15 @@
-//! Throws mutated recordings at the readers, the linker, the writers, the checker and all that says something of a trace.
+//! Throws mutated recordings at the readers, the linker, the writers, the checker and all that says
+//! something of a trace.
 //!
 //! ```text
 //! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: what they say holds for their own checker
 //!                                ├─ figures   analyze, top, diff, replay, page, Parquet: their laws hold
 //!                                └─ ranks     join, clocks, skews, replay together: theirs too
 //! ```
-//! A round takes the traces of one recording, damages them as crashes, disks and writers do (cut, splice, repeat, flip, raw
-//! quotes, odd numbers), and runs everything, on one thread and on three. What may not happen is a panic, output that its own
-//! checker faults, a law that does not hold, or a result that depends on threads.
+//! A round takes the traces of one recording, damages them as crashes, disks and writers do (cut,
+//! splice, repeat, flip, raw quotes, odd numbers), and runs everything, on one thread and on three.
+//! What may not happen is a panic, output that its own checker faults, a law that does not hold, or
+//! a result that depends on threads.
 
 mod corpus;
 mod figures;

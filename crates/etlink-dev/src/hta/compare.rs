@@ -53,7 +53,8 @@ fn lines(text: &[u8]) -> Result<Vec<Line>> {
     reader.records().map(|record| Ok(line(record?))).collect()
 }
 
-/// What stands otherwise, by lines of one key; lines of the same key in order. Numbers may differ by the tolerance.
+/// What stands otherwise, by lines of one key; lines of the same key in order. Numbers may differ
+/// by the tolerance.
 pub fn differences(key: &[&str], ours: &[Line], theirs: &[Line], tolerance: f64) -> Vec<String> {
     let by_key = |lines: &[Line]| {
         let mut all: BTreeMap<Vec<String>, Vec<Line>> = BTreeMap::new();

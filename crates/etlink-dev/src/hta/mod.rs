@@ -1,6 +1,8 @@
-//! `cargo dev hta`: our `--compat hta` against what HolisticTraceAnalysis says, trace by trace and table by table.
+//! `cargo dev hta`: our `--compat hta` against what HolisticTraceAnalysis says, trace by trace and
+//! table by table.
 //!
-//! Results are folders named as the traces, with HTA's data frames as CSV, as `recipes/hta_tables.py` leaves them.
+//! Results are folders named as the traces, with HTA's data frames as CSV, as
+//! `recipes/hta_tables.py` leaves them.
 
 mod compare;
 
@@ -183,7 +185,8 @@ fn ask(traces: &Path) -> Result<PathBuf> {
     Ok(results)
 }
 
-/// The traces of a folder of results: those that it names, or `NAME.json[.gz]` in a folder or those in it.
+/// The traces of a folder of results: those that it names, or `NAME.json[.gz]` in a folder or those
+/// in it.
 fn files(traces: &Path, results: &Path, name: &str) -> Result<Vec<PathBuf>> {
     if let Ok(text) = std::fs::read(results.join("traces.json")) {
         let names: Vec<String> = serde_json::from_slice(&text)?;

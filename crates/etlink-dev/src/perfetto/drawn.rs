@@ -32,7 +32,8 @@ pub fn pairs(folder: &Path) -> Result<Vec<Pair>> {
     Ok(pairs)
 }
 
-/// Writes a run of three ranks on clocks that are apart, whose processes have the same numbers; each comes last once.
+/// Writes a run of three ranks on clocks that are apart, whose processes have the same numbers;
+/// each comes last once.
 /// ```text
 /// stream 24   all_reduce ====| kernel |      all ranks end at the same time
 /// ```
@@ -142,8 +143,8 @@ fn two_streams(flavour: KinetoFlavour) -> TraceBuilder {
     draw
 }
 
-/// Ranges that overlap without nesting, that take no time, that begin at the same nanosecond; text for numbers;
-/// names that JSON has to escape; Unix time.
+/// Ranges that overlap without nesting, that take no time, that begin at the same nanosecond; text
+/// for numbers; names that JSON has to escape; Unix time.
 fn odd() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.origin(1_700_000_000_000_000_000);

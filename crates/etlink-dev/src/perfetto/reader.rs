@@ -40,7 +40,8 @@ pub struct Found {
     pub all_flows: usize,
     /// Steps of the critical path that have a cause.
     pub critical_path_args: usize,
-    /// The instant that is 0, ns since the Unix epoch, in digits; only Perfetto's own format says it.
+    /// The instant that is 0, ns since the Unix epoch, in digits; only Perfetto's own format says
+    /// it.
     pub unix_ns: Option<String>,
 }
 

@@ -1,7 +1,8 @@
 //! Opens pages in a headless browser, as users do.
 //!
-//! `tests/browser` has the tests; here is what they need: Chromium (Debian's, installed where it is not there and may be), Playwright's
-//! driver from npm, pages of recorded and drawn traces, and what `etlink analyze` and `etlink ranks` say of the same traces.
+//! `tests/browser` has the tests; here is what they need: Chromium (Debian's, installed where it is
+//! not there and may be), Playwright's driver from npm, pages of recorded and drawn traces, and
+//! what `etlink analyze` and `etlink ranks` say of the same traces.
 
 use super::{drawn, install, ran, root};
 use anyhow::{Context, Result, bail};

@@ -1,4 +1,5 @@
-//! Drawn traces for pages: two ranks with devices and memory, names that try to get out of the page, and more than a page has room for.
+//! Drawn traces for pages: two ranks with devices and memory, names that try to get out of the
+//! page, and more than a page has room for.
 
 use anyhow::{Context, Result};
 use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
@@ -133,7 +134,8 @@ fn many() -> TraceBuilder {
     draw
 }
 
-/// What ends a script, quotes, control characters, text that goes from right to left, ten kilobytes of name.
+/// What ends a script, quotes, control characters, text that goes from right to left, ten kilobytes
+/// of name.
 fn hostile() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();

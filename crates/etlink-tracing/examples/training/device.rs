@@ -1,4 +1,5 @@
-//! A device that the program drives itself: streams that run what they are given, one after the other.
+//! A device that the program drives itself: streams that run what they are given, one after the
+//! other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};

@@ -1,8 +1,10 @@
 //! A training loop in Rust, recorded under a schedule and linked as soon as a cycle is done:
-//! `cargo run -p etlink-tracing --example training`. With a folder as argument, the traces are kept there.
+//! `cargo run -p etlink-tracing --example training`. With a folder as argument, the traces are kept
+//! there.
 //!
-//! Two loader threads make batches, forward and optimizer run on the main thread, backward on one of its own, and all matrices
-//! are multiplied on a device with two streams, which here are two more threads.
+//! Two loader threads make batches, forward and optimizer run on the main thread, backward on one
+//! of its own, and all matrices are multiplied on a device with two streams, which here are two
+//! more threads.
 #![allow(
     clippy::disallowed_methods,
     clippy::panic,

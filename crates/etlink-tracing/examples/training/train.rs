@@ -74,7 +74,8 @@ fn forward(device: &Device, weights: &[Tensor], batch: Vec<f32>, numbered: u64) 
     outputs
 }
 
-/// The gradient of each weight, last layer first, made by a thread of its own, as PyTorch's engine does.
+/// The gradient of each weight, last layer first, made by a thread of its own, as PyTorch's engine
+/// does.
 fn backward(device: &Device, weights: &[Tensor], outputs: &[Tensor], numbered: u64) -> Vec<Tensor> {
     let _range = trace_span!("backward", annotation = true).entered();
     let engine = || {

@@ -8,7 +8,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// `cycle_<n>/torch_et_<rank>.json` and `cycle_<n>/kineto_trace_<rank>.json`: each cycle a folder for `etlink merge`.
+/// `cycle_<n>/torch_et_<rank>.json` and `cycle_<n>/kineto_trace_<rank>.json`: each cycle a folder
+/// for `etlink merge`.
 #[derive(Clone, Debug)]
 pub struct TraceFolder {
     folder: PathBuf,
@@ -50,8 +51,9 @@ impl TraceOutput for TraceFolder {
     }
 }
 
-/// `<worker>.<span>.pt.trace.json`, by which TensorBoard's profiler plugin knows traces (`torch.profiler.tensorboard_trace_handler`), and the
-/// host trace beside it, `<worker>.<span>.et.json`. Spans are numbered from 0, past what is there.
+/// `<worker>.<span>.pt.trace.json`, by which TensorBoard's profiler plugin knows traces
+/// (`torch.profiler.tensorboard_trace_handler`), and the host trace beside it,
+/// `<worker>.<span>.et.json`. Spans are numbered from 0, past what is there.
 #[derive(Clone, Debug)]
 pub struct TensorBoardFolder {
     folder: PathBuf,
@@ -62,7 +64,8 @@ pub struct TensorBoardFolder {
 }
 
 impl TensorBoardFolder {
-    /// A folder, which is made when the first trace is ready. Each process needs a worker name of its own, say host and rank.
+    /// A folder, which is made when the first trace is ready. Each process needs a worker name of
+    /// its own, say host and rank.
     pub fn new(folder: impl Into<PathBuf>, worker: impl Into<String>) -> TensorBoardFolder {
         TensorBoardFolder {
             folder: folder.into(),

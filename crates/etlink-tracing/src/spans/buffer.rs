@@ -1,11 +1,13 @@
-//! What one thread recorded, as words: written by that thread alone, without locks, read by whoever stops the recording.
+//! What one thread recorded, as words: written by that thread alone, without locks, read by whoever
+//! stops the recording.
 //!
 //! ```text
 //! WordChunk   | head id callsite fields… | head id time | head id time | …   |       |
 //!                                                                   ^ len, published after the words before it
 //! ```
-//! A word is an atomic only so that another thread may read up to `len` while the owner goes on behind it; on the usual
-//! processors relaxed stores are plain ones. Chunks come from a pool and go back to it when their window has been read.
+//! A word is an atomic only so that another thread may read up to `len` while the owner goes on
+//! behind it; on the usual processors relaxed stores are plain ones. Chunks come from a pool and go
+//! back to it when their window has been read.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -118,7 +118,8 @@ impl Collector {
         self.want(if on { wanted | bit } else { wanted & !bit });
     }
 
-    /// `tracing` remembers what each callsite is wanted for, so that a span that is not costs a load and a branch.
+    /// `tracing` remembers what each callsite is wanted for, so that a span that is not costs a
+    /// load and a branch.
     fn want(&self, wanted: u8) {
         if self.wanted.swap(wanted, Ordering::Relaxed) != wanted {
             tracing::callsite::rebuild_interest_cache();

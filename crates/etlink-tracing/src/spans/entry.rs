@@ -9,7 +9,8 @@
 //! StepOpen  step, time                   the range of a step of the session
 //! StepClose time
 //! ```
-//! A field is a word with its index in the callsite, its type and its length in bytes, and the words of its value.
+//! A field is a word with its index in the callsite, its type and its length in bytes, and the
+//! words of its value.
 
 use std::fmt::{self, Write};
 use tracing::field::{Field, Visit};

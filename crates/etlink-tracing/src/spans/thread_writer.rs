@@ -47,8 +47,8 @@ impl ThreadWriter {
 }
 
 impl Collector {
-    /// A span or event with its fields, which `encode` writes. It runs while nothing of the thread is borrowed: a value that is
-    /// printed may make spans of its own.
+    /// A span or event with its fields, which `encode` writes. It runs while nothing of the thread
+    /// is borrowed: a value that is printed may make spans of its own.
     pub(crate) fn describe(
         &self,
         kind: EntryKind,

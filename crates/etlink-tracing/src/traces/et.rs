@@ -1,7 +1,9 @@
-//! The host trace: PyTorch's execution trace, schema 1.1.1, as `execution_trace_observer.cpp` (PyTorch 2.15) prints it.
+//! The host trace: PyTorch's execution trace, schema 1.1.1, as `execution_trace_observer.cpp`
+//! (PyTorch 2.15) prints it.
 //!
-//! Ids ascend in time and parents stand behind their children: nodes come in the order in which they ended, the process last. A range that
-//! still ran is a node all the same, so that what is in one trace is in both.
+//! Ids ascend in time and parents stand behind their children: nodes come in the order in which
+//! they ended, the process last. A range that still ran is a node all the same, so that what is in
+//! one trace is in both.
 
 use super::details::SpanDetails;
 use super::tensors::TensorFields;

@@ -1,7 +1,9 @@
-//! The device trace: Chrome JSON as Kineto writes it (`libkineto/src/output_json.cpp`), times in microseconds with three decimals.
+//! The device trace: Chrome JSON as Kineto writes it (`libkineto/src/output_json.cpp`), times in
+//! microseconds with three decimals.
 //!
-//! Events come in the order in which they began. A device is the process with its number, a stream a thread of it; runtime calls are
-//! `cuda_runtime`, as those of HIP are too, so that every reader knows them.
+//! Events come in the order in which they began. A device is the process with its number, a stream
+//! a thread of it; runtime calls are `cuda_runtime`, as those of HIP are too, so that every reader
+//! knows them.
 
 use super::details::SpanDetails;
 use super::facts::{SpanFacts, SpanRole};

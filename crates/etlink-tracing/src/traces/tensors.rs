@@ -48,7 +48,8 @@ impl TensorFields {
         Ok(())
     }
 
-    /// PyTorch's name of the type of tensor `at`, and bytes per element; what it does not know has none.
+    /// PyTorch's name of the type of tensor `at`, and bytes per element; what it does not know has
+    /// none.
     pub(crate) fn dtype(&self, at: usize) -> (&str, u64) {
         let Some(name) = self.dtypes.get(at) else {
             return ("nullptr (uninitialized)", 0);

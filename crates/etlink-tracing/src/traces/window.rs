@@ -1,7 +1,9 @@
-//! What a window's buffers say: ranges on threads, with their parents and ids. Both recorders write from it.
+//! What a window's buffers say: ranges on threads, with their parents and ids. Both recorders write
+//! from it.
 //!
-//! A span is looked for where it was made. Its id may come again later, but only on the thread that made it, so on that thread the latest
-//! span with the id is meant; a thread that was given the span looks for the latest one that was made before. O(n log n).
+//! A span is looked for where it was made. Its id may come again later, but only on the thread that
+//! made it, so on that thread the latest span with the id is meant; a thread that was given the
+//! span looks for the latest one that was made before. O(n log n).
 
 use super::facts::{SpanFacts, SpanRole, named};
 use crate::spans::{Collector, EntryKind, FieldValue, RecordedThread, WindowSnapshot, entries};
@@ -41,7 +43,8 @@ pub(crate) struct SpanRun {
     pub(crate) rf_id: u64,
 }
 
-/// A window, in the order of start times; what starts at one time is in the order in which it began.
+/// A window, in the order of start times; what starts at one time is in the order in which it
+/// began.
 pub(crate) struct SpanWindow {
     pub(crate) threads: Vec<RecordedThread>,
     pub(crate) start: i64,
@@ -128,7 +131,8 @@ impl SpanWindow {
         self.ran = order.iter().map(moved).collect();
     }
 
-    /// Ids, and which op each backward op belongs to: the last one with its number that began before.
+    /// Ids, and which op each backward op belongs to: the last one with its number that began
+    /// before.
     fn number(&mut self, mut id: u64) {
         let mut forward: FxHashMap<i64, usize> = FxHashMap::default();
         for row in 0..self.ran.len() {
@@ -284,7 +288,8 @@ impl WindowReader<'_> {
     }
 }
 
-/// A span's id to be hashed. The registry counts in the upper bits, of which `rustc_hash` alone makes few different hashes.
+/// A span's id to be hashed. The registry counts in the upper bits, of which `rustc_hash` alone
+/// makes few different hashes.
 fn key(span: u64) -> u64 {
     span.rotate_left(16)
 }

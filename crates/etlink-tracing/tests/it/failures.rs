@@ -1,4 +1,5 @@
-//! A recorder that fails: nobody is left running, nobody else's recording is lost, the next cycle is tried.
+//! A recorder that fails: nobody is left running, nobody else's recording is lost, the next cycle
+//! is tried.
 
 use crate::schedule;
 use crate::world::{Fault, World};
@@ -7,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const NAMES: [&str; 3] = ["host", "device", "power"];
 
-/// Two cycles of a step of warmup and two that are recorded; `device` fails once. What the steps answered, and who ran when they had.
+/// Two cycles of a step of warmup and two that are recorded; `device` fails once. What the steps
+/// answered, and who ran when they had.
 fn two_cycles(world: &World, request: RecorderRequest) -> Vec<(u64, String, Vec<&'static str>)> {
     let mut session = RecordingSession::scheduled(world.recorders(&NAMES), schedule(0, 1, 2, 2));
     world.fail("device", request, Fault::Error);

@@ -1,4 +1,5 @@
-//! The life cycles of PyTorch's own `profile` (2.15.0), which `etlink-schedule/tests/cases/README.md` describes.
+//! The life cycles of PyTorch's own `profile` (2.15.0), which
+//! `etlink-schedule/tests/cases/README.md` describes.
 
 use crate::world::World;
 use etlink_schedule::{Action, Arguments, Schedule};

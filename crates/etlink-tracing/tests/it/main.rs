@@ -1,4 +1,5 @@
-//! Sessions with recorders that write down what they were told, and that record what a small program does.
+//! Sessions with recorders that write down what they were told, and that record what a small
+//! program does.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod failures;
@@ -136,7 +137,8 @@ fn phases_drive_a_session_and_their_odd_pairs_are_told() {
         world.op(&format!("{phase:?}"));
         session.step_as(phases.step(phase)).expect("steps");
     }
-    // training and validation warm up, training records to the end of the test step; the warmup of test is lost, as training is done and NONE
+    // training and validation warm up, training records to the end of the test step; the warmup of
+    // test is lost, as training is done and NONE
     assert_eq!(world.files(), ["cycle_0/host.json: Test"]);
     assert_eq!(session.warnings(), [Warning::WarmupThenNone]);
 }

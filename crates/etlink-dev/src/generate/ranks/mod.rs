@@ -7,9 +7,10 @@
 //!                               └─ |transfer|
 //! own time    = true time + offset + drift · (true time - start)
 //! ```
-//! The recorded text stays but for times, lengths, ranks, groups and process ids. A CPU recording has no device rows: each collective
-//! gets a launch call and a kernel, which begins when the rank has come to it and ends, but for the last hop, when it ends on all
-//! ranks: after the last has begun. Same seed, same bytes.
+//! The recorded text stays but for times, lengths, ranks, groups and process ids. A CPU recording
+//! has no device rows: each collective gets a launch call and a kernel, which begins when the rank
+//! has come to it and ends, but for the last hop, when it ends on all ranks: after the last has
+//! begun. Same seed, same bytes.
 
 mod scenario;
 mod source;
@@ -34,7 +35,8 @@ impl Recorded {
     /// Takes in the traces of one rank, as plain text.
     ///
     /// # Errors
-    /// A trace is damaged, says not which rank it is, has device rows of its own, or communicates with a part of the ranks only.
+    /// A trace is damaged, says not which rank it is, has device rows of its own, or communicates
+    /// with a part of the ranks only.
     pub fn new(host: Vec<u8>, device: Vec<u8>) -> Result<Recorded> {
         let device = Template::device(device).context("device trace")?;
         let host = Template::host(host, &device.of).context("host trace")?;
@@ -105,7 +107,8 @@ struct Truth<'s> {
 /// Writes all ranks into `folder`, with `truth.json` beside them. Returns the folder's files.
 ///
 /// # Errors
-/// Those of [`Recorded::open`] and [`Recorded::scenario`], a folder that is not empty, or a file that cannot be written.
+/// Those of [`Recorded::open`] and [`Recorded::scenario`], a folder that is not empty, or a file
+/// that cannot be written.
 pub fn run(
     host: &Path,
     device: &Path,

@@ -56,7 +56,8 @@ pub struct Scenario {
     pub drift_ppb: Vec<i64>,
     begin: i64,
     collectives: Vec<Collective>,
-    /// Per rank, per collective, how much later than in the recording, and than the first could, the rank comes to it.
+    /// Per rank, per collective, how much later than in the recording, and than the first could,
+    /// the rank comes to it.
     delays: Vec<Vec<i64>>,
     /// Per rank, per collective, how much later than the transfer the rank's kernel ends.
     hops: Vec<Vec<i64>>,

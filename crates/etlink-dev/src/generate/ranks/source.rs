@@ -153,7 +153,8 @@ impl Seen {
     }
 }
 
-/// Arguments of a collective that its kernel has too, as JSON text without brackets; `None` of what is none, such as the wait for one.
+/// Arguments of a collective that its kernel has too, as JSON text without brackets; `None` of what
+/// is none, such as the wait for one.
 fn arguments(args: &[u8]) -> Result<Option<String>> {
     if args.is_empty() {
         return Ok(None);

@@ -65,7 +65,8 @@ fn linked(recorded: &Recorded, scenario: &Scenario) -> Vec<RankSummary> {
     (0..scenario.ranks).map(one).collect()
 }
 
-/// By how much a clock puts a rank's time wrong, at worst, over the window; times of rank 0 are true.
+/// By how much a clock puts a rank's time wrong, at worst, over the window; times of rank 0 are
+/// true.
 fn worst(scenario: &Scenario, ranks: &[RankSummary], clocks: &[RankClock], rank: usize) -> i64 {
     let sides = ranks[rank].communications.iter().zip(0..);
     let wrong = sides.map(|(own, collective)| {

@@ -41,7 +41,8 @@ pub(super) struct Template {
     gaps: Vec<(usize, usize, Slot)>,
     pub(super) of: Origin,
     pub(super) collectives: Vec<Collective>,
-    /// Origin each collective, its thread and the arguments that its kernel has too, as they stand in the text.
+    /// Origin each collective, its thread and the arguments that its kernel has too, as they stand
+    /// in the text.
     arguments: Vec<Arguments>,
     pub(super) window: (i64, i64),
 }
@@ -117,7 +118,8 @@ impl Template {
         })
     }
 
-    /// A host trace has no times; of each rank it has the rank's number, its groups and its process.
+    /// A host trace has no times; of each rank it has the rank's number, its groups and its
+    /// process.
     pub(super) fn host(text: Vec<u8>, of: &Origin) -> Result<Template> {
         let document = host::document(text)?;
         let Origin {
@@ -272,7 +274,8 @@ struct Find<'t> {
 }
 
 impl Find<'_> {
-    /// Wherever `text` is, gaps for the values behind these marks in it; a value is a number or a list.
+    /// Wherever `text` is, gaps for the values behind these marks in it; a value is a number or a
+    /// list.
     fn one(&mut self, text: &str, slots: &[(&str, Slot)]) {
         for at in memmem::find_iter(self.text, text.as_bytes()) {
             for (mark, slot) in slots {
