@@ -145,11 +145,11 @@ pub struct FindingExample {
 /// A kind of fault, with how often it occurs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is.
+    /// The fault.
     pub kind: FindingKind,
     /// How bad it is.
     pub severity: Severity,
-    /// How often.
+    /// How often the file has it.
     pub count: u64,
     /// The first places.
     pub examples: Vec<FindingExample>,

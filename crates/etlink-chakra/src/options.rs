@@ -105,7 +105,7 @@ pub enum Demotion {
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WriteSummary {
-    /// Nodes.
+    /// Nodes that were written.
     pub nodes: u64,
     /// Deps that were written.
     pub deps: u64,

@@ -108,7 +108,7 @@ pub enum Error {
          nothing tells which kernel of a replay came from which op: ROCm traces name them, CUDA traces do not; leave --capture out"
     )]
     UnnamedCapture {
-        /// Captures.
+        /// How many captures have launches without names.
         captures: u64,
         /// The first launch without a name.
         first: String,
@@ -119,7 +119,7 @@ pub enum Error {
         limit = u32::MAX - 1
     )]
     TooManyEvents {
-        /// How many.
+        /// Ops, calls and device rows of the trace.
         rows: usize,
     },
 }

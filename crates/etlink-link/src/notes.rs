@@ -101,10 +101,7 @@ fn host_world(host: &HostTrace) -> Option<i64> {
 /// What is known to have gone wrong while recording, which explains ops that are missing.
 fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bool {
     let before = notes.len();
-    let cut = |anomalies: &Anomalies| {
-        anomalies.count(AnomalyKind::Truncated) + anomalies.count(AnomalyKind::SourceEnded) > 0
-    };
-    if cut(&host.anomalies) {
+    if is_cut(&host.anomalies) {
         notes.push(
             "the host trace is cut: its process was killed, or left before its observer \
              was unregistered; the last ops are missing"
@@ -117,7 +114,7 @@ fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bo
                 .into(),
         );
     }
-    if cut(&device.anomalies) {
+    if is_cut(&device.anomalies) {
         notes.push("the device trace is cut: all whole events are used".into());
     }
     if host.anomalies.count(AnomalyKind::DuplicateNodeId) > 0 {
@@ -128,6 +125,11 @@ fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bo
         );
     }
     notes.len() > before
+}
+
+/// Whether the end of a file is missing.
+fn is_cut(anomalies: &Anomalies) -> bool {
+    anomalies.count(AnomalyKind::Truncated) + anomalies.count(AnomalyKind::SourceEnded) > 0
 }
 
 fn why_by_order(device: &DeviceTrace, matching: &Matching) -> Option<String> {

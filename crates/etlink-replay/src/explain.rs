@@ -13,9 +13,9 @@ pub struct StartExplanation {
     pub label: NodeLabel,
     /// Measured start, if there is one.
     pub measured_start_ns: Option<i64>,
-    /// Start.
+    /// Start, ns.
     pub start_ns: i64,
-    /// End.
+    /// End, ns.
     pub end_ns: i64,
     /// From the end of the last dep to the start.
     pub latency_ns: i64,
@@ -28,11 +28,11 @@ pub struct StartExplanation {
 /// A reason to wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExplainedDep {
-    /// Why.
+    /// The kind of edge: what makes the node wait.
     pub edge: EdgeKind,
     /// The node waited for.
     pub from: NodeLabel,
-    /// When it ended.
+    /// End of the node waited for, ns.
     pub end_ns: i64,
     /// How much later it could have ended without the node starting later.
     pub slack_ns: i64,

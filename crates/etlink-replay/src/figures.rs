@@ -12,9 +12,9 @@ use serde::Serialize;
 /// All figures. Those about measured times are absent where nodes have none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ReplayFigures {
-    /// Nodes.
+    /// Number of nodes, delays included.
     pub nodes: u64,
-    /// Edges.
+    /// Number of edges of all kinds.
     pub edges: u64,
     /// Nodes on streams, but for delays.
     pub device_ops: u64,
@@ -45,7 +45,7 @@ pub struct EndError {
     pub mean_ns: i64,
     /// Mean, of the measured makespan.
     pub mean_share: f64,
-    /// Percentiles.
+    /// Percentiles over all nodes, ns.
     #[serde(flatten)]
     pub spread: Percentiles,
     /// 99th percentile, of the measured makespan.
@@ -82,7 +82,7 @@ pub struct UnexplainedWaits {
 /// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ContradictedEdges {
-    /// How many.
+    /// Number of such edges.
     pub edges: u64,
     /// The targets that start the furthest before a source ends.
     pub worst: Vec<NodeTime>,
@@ -91,7 +91,7 @@ pub struct ContradictedEdges {
 /// Edges of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EdgeFigures {
-    /// How many.
+    /// Number of edges of this kind.
     pub count: u64,
     /// Of them found by a rule.
     pub inferred: u64,
@@ -104,7 +104,7 @@ pub struct EdgeFigures {
 /// Delay nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DelaySummary {
-    /// How many.
+    /// Number of delay nodes.
     pub count: u64,
     /// Their sum, ns.
     pub total_ns: i64,

@@ -56,10 +56,10 @@ pub struct Resource {
     pub rank: Option<i64>,
 }
 
-/// One node.
+/// An interval of work or delay that a builder takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayNode {
-    /// What it is.
+    /// What runs, or why nothing does.
     pub kind: ReplayKind,
     /// Entry of [`ReplayGraph::resources`].
     pub resource: u32,
@@ -77,7 +77,7 @@ pub struct ReplayNode {
 pub struct ReplayDep {
     /// The node waited for.
     pub from: u32,
-    /// Why.
+    /// What makes the node wait.
     pub kind: EdgeKind,
     /// Found by a rule, not recorded.
     pub inferred: bool,
@@ -135,17 +135,17 @@ struct Deps {
 }
 
 impl ReplayGraph {
-    /// How many nodes.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.kind.len()
     }
 
-    /// Whether there are none.
+    /// Whether the graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.kind.is_empty()
     }
 
-    /// How many edges.
+    /// Number of edges.
     pub fn edges(&self) -> usize {
         self.deps.from.len()
     }

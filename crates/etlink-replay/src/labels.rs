@@ -6,7 +6,7 @@ use wildmatch::WildMatch;
 
 /// What the trace knows of its nodes besides times.
 pub trait LabelSource {
-    /// Name.
+    /// The name of a node; empty where it has none.
     fn name(&self, node: u32) -> &str;
 
     /// Its number in the file; its place in the graph unless the file has its own.
@@ -37,11 +37,11 @@ pub struct NodeLabel {
     /// Whose node it is, among several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<i64>,
-    /// Number.
+    /// The number that [`LabelSource::id`] has for it.
     pub node: u64,
-    /// Name.
+    /// Name, as [`LabelSource::name`] has it.
     pub name: String,
-    /// What it is.
+    /// What runs, or why nothing does.
     pub kind: crate::ReplayKind,
     /// Thread or stream.
     pub place: String,

@@ -156,7 +156,7 @@ fn works(graph: &ReplayGraph) -> Vec<bool> {
 pub struct PathReport {
     /// From the first start of the run to the path's end; what the causes add up to.
     pub makespan_ns: i64,
-    /// Nodes.
+    /// Number of nodes on the path.
     pub nodes: u64,
     /// Edges by kind.
     pub edges: IndexMap<EdgeKind, u64>,
@@ -205,7 +205,7 @@ impl CauseTime {
 /// One node of the path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PathStepReport {
-    /// Which.
+    /// The node, by name and place.
     #[serde(flatten)]
     pub label: NodeLabel,
     /// Start in the run.

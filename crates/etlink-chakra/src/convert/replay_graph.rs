@@ -19,7 +19,7 @@ pub enum ConvertError {
     /// Nodes wait for each other.
     #[error("{error}: {nodes}; `etlink check` lists them all")]
     Cycle {
-        /// How many.
+        /// The cycle, with the number of its nodes.
         error: etlink_replay::Error,
         /// The first ones, for people.
         nodes: String,

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 /// thread did just before.
 const SHORT: DurationNs = DurationNs(1_000);
 
-/// See the columns.
+/// What is known of all nodes before the first is encoded, as columns.
 pub(crate) struct EtPlan {
     /// Per node, the node that it is written with: itself, or an earlier one of its thread.
     with: Vec<u32>,

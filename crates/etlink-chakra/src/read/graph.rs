@@ -91,11 +91,11 @@ pub struct Place {
 /// A node that is being read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphNode<'a> {
-    /// Id.
+    /// Id, unique in a sound file.
     pub id: u64,
-    /// Type.
+    /// Type by the schema; `InvalidNode` where it has no such number.
     pub node_type: NodeType,
-    /// Name.
+    /// Name of the op, kernel or call.
     pub name: &'a str,
     /// Attribute `kind`; of ET+ nodes `host_op` or `device_op`.
     pub kind: &'a str,
@@ -128,19 +128,19 @@ pub struct ChakraGraph {
     pub bytes: u64,
     /// What stands around the nodes, as texts.
     pub metadata: Vec<(String, String)>,
-    /// Strings.
+    /// The strings that `name`, `kind` and places number.
     pub names: Names,
     /// Ids, in file order as all columns are.
     pub id: Vec<u64>,
-    /// Types.
+    /// Types by the schema.
     pub node_type: Vec<NodeType>,
-    /// Names.
+    /// Names, as entries of `names`.
     pub name: Vec<NameId>,
     /// Attribute `kind`.
     pub kind: Vec<NameId>,
-    /// Starts.
+    /// Starts, ns; `None` where the file does not say.
     pub start_ns: Vec<Option<i64>>,
-    /// Durations.
+    /// Durations, ns; of a tree exclusive ones.
     pub duration_ns: Vec<i64>,
     /// In a tree with all that is below the node; else the same.
     pub inclusive_ns: Vec<i64>,
@@ -174,7 +174,7 @@ pub struct GraphSummary {
     pub format: FileKind,
     /// Its size, unpacked, bytes.
     pub bytes: u64,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u64,
     /// Nodes by type, by the schema's names.
     pub types: IndexMap<&'static str, u64>,
@@ -193,12 +193,12 @@ pub struct GraphSummary {
 }
 
 impl ChakraGraph {
-    /// How many nodes.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.id.len()
     }
 
-    /// Whether there are none.
+    /// Whether the file has no nodes.
     pub fn is_empty(&self) -> bool {
         self.id.is_empty()
     }
@@ -259,7 +259,7 @@ impl ChakraGraph {
             .unwrap_or_default()
     }
 
-    /// Counts.
+    /// Counts nodes, deps and time. O(nodes).
     pub fn summary(&self) -> GraphSummary {
         let mut summary = GraphSummary {
             format: self.format,

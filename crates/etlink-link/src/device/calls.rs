@@ -3,7 +3,7 @@
 
 use etlink_model::{DeviceTrace, NameId};
 
-/// See the variants.
+/// What a call does to the order of streams and threads. Those that block come last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Does {
     /// Nothing about order.

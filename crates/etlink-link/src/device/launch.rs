@@ -58,7 +58,6 @@ pub(crate) fn launches(
 
 /// Per device row, whether its arguments or its name say that it communicates with other ranks.
 fn collectives(device: &DeviceTrace) -> Vec<bool> {
-    let is_kind = |name: &str| CollectiveKind::of(name) != CollectiveKind::Other;
     // few distinct names, many rows
     let (mut kernels, mut records) = (
         vec![None; device.names.count()],
@@ -73,10 +72,16 @@ fn collectives(device: &DeviceTrace) -> Vec<bool> {
         // The name alone is enough: kernels of older PyTorch and of graph replays have no `Collective name` (pytorch#131462).
         *kernels[kernel.index()].get_or_insert_with(|| is_nccl(device.names.get(kernel)))
             || record.is_some_and(|&name| {
-                *records[name.index()].get_or_insert_with(|| is_kind(device.names.get(name)))
+                *records[name.index()]
+                    .get_or_insert_with(|| is_collective_name(device.names.get(name)))
             })
     };
     (0..device.rows.len()).map(&mut communicates).collect()
+}
+
+/// `wait`, `init` and the like are records of a group, but no collectives.
+fn is_collective_name(name: &str) -> bool {
+    CollectiveKind::of(name) != CollectiveKind::Other
 }
 
 /// NCCL and RCCL name their kernels `ncclKernel_…`, `ncclDevKernel_…`; HCCL rows are `hccl::…`.

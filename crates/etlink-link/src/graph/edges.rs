@@ -7,7 +7,7 @@ use crate::graph::kinds::EdgeKind;
 pub struct Edge {
     /// The node that waits.
     pub to: u32,
-    /// Why.
+    /// The evidence that the wait rests on.
     pub kind: EdgeKind,
     /// The node waited for; a lower number than `to`.
     pub from: u32,
@@ -80,12 +80,12 @@ impl Edges {
         self.inferred.push(inferred);
     }
 
-    /// How many.
+    /// Number of edges.
     pub fn len(&self) -> usize {
         self.from.len()
     }
 
-    /// Whether there are none.
+    /// Whether the graph has no edges.
     pub fn is_empty(&self) -> bool {
         self.from.is_empty()
     }
@@ -113,17 +113,17 @@ impl Edges {
 }
 
 impl<'e> NodeDeps<'e> {
-    /// How many.
+    /// Number of reasons that the node has to wait.
     pub fn len(&self) -> usize {
         self.from.len()
     }
 
-    /// Whether there are none.
+    /// Whether the node waits for nothing.
     pub fn is_empty(&self) -> bool {
         self.from.is_empty()
     }
 
-    /// Them all.
+    /// The edges, by kind and by the node waited for.
     pub fn iter(self) -> impl Iterator<Item = Edge> + 'e {
         let parts = self.kind.iter().zip(self.from).zip(self.inferred);
         parts.map(move |((&kind, &from), &inferred)| Edge {
@@ -134,7 +134,7 @@ impl<'e> NodeDeps<'e> {
         })
     }
 
-    /// Whether there is one of this kind from this node. O(log n).
+    /// Whether an edge of this kind comes from node `from`. O(log n).
     pub fn contains(&self, kind: EdgeKind, from: u32) -> bool {
         let begin = self.kind.partition_point(|other| *other < kind);
         let end = self.kind.partition_point(|other| *other <= kind);

@@ -4,10 +4,10 @@ use super::edges::Edges;
 use super::kinds::NodeKind;
 use etlink_model::{DurationNs, TimeNs};
 
-/// One node.
+/// An interval of work, or of waiting, on one thread or queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// What it is.
+    /// What ran, or why nothing did.
     pub kind: NodeKind,
     /// Row of [`DeviceTrace::ops`] (host op; gap: the enclosing annotation or `u32::MAX`), `calls`
     /// (runtime) or `rows` (device op). A collective is a row when `on_device`, else an op. Of a
@@ -39,12 +39,12 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// How many.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.kind.len()
     }
 
-    /// Whether there are none.
+    /// Whether the graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.kind.is_empty()
     }

@@ -368,13 +368,9 @@ impl Sweep<'_> {
 
     /// The innermost op whose range holds one that begins now and ends at `end`.
     fn enclosing(&self, end: TimeNs) -> OpIdx {
-        let around = |open: &&Open| open.end + ROUNDING >= end;
-        self.stack
-            .iter()
-            .rev()
-            .take(MAX_CLIMB)
-            .find(around)
-            .map_or(OpIdx::NONE, |open| open.op)
+        let mut innermost_first = self.stack.iter().rev().take(MAX_CLIMB);
+        let around = innermost_first.find(|open| open.end + ROUNDING >= end);
+        around.map_or(OpIdx::NONE, |open| open.op)
     }
 }
 

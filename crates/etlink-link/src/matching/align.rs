@@ -96,7 +96,6 @@ fn increasing(points: &[(usize, usize)]) -> Vec<(usize, usize)> {
 /// Aligns what comes before the first anchor, backwards: of several places that fit, the one
 /// nearest to the anchor is meant.
 fn before_first(a: &[u32], b: &[u32], pairs: &mut Vec<(u32, u32)>) {
-    let reversed = |values: &[u32]| -> Vec<u32> { values.iter().rev().copied().collect() };
     between(
         &reversed(a),
         &reversed(b),
@@ -108,6 +107,10 @@ fn before_first(a: &[u32], b: &[u32], pairs: &mut Vec<(u32, u32)>) {
         .iter_mut()
         .for_each(|pair| *pair = (a.len() as u32 - 1 - pair.0, b.len() as u32 - 1 - pair.1));
     pairs.reverse();
+}
+
+fn reversed(values: &[u32]) -> Vec<u32> {
+    values.iter().rev().copied().collect()
 }
 
 /// Aligns `a[span_a]` with `b[span_b]`.

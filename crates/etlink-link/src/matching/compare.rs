@@ -138,14 +138,22 @@ fn other_steps(host: &HostTrace, device: &DeviceTrace) -> Option<Error> {
     let apart = !of_host.is_empty()
         && !of_device.is_empty()
         && !of_host.iter().any(|step| known.contains(step));
-    let some = |steps: &[&str]| {
-        steps.iter().take(5).copied().collect::<Vec<_>>().join(", ")
-            + if steps.len() > 5 { ", …" } else { "" }
-    };
     apart.then(|| Error::DifferentSteps {
-        host: some(&of_host),
-        device: some(&of_device),
+        host: first_steps(&of_host),
+        device: first_steps(&of_device),
     })
+}
+
+/// The first few of these labels, for people.
+fn first_steps(steps: &[&str]) -> String {
+    const NAMED_STEPS: usize = 5;
+    let first = &steps[..steps.len().min(NAMED_STEPS)];
+    let more = if steps.len() > NAMED_STEPS {
+        ", …"
+    } else {
+        ""
+    };
+    first.join(", ") + more
 }
 
 /// The `ProfilerStep#N` labels among `used`, in order of first use.
@@ -222,6 +230,12 @@ fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &m
     };
 }
 
+/// Whether two traces say different things of one size.
+fn contradict(host: u64, device: u64) -> bool {
+    // 0 means that the trace does not say: that contradicts nothing.
+    host != 0 && device != 0 && host != device
+}
+
 /// Counts host ops whose recorded parent is not the op that encloses them in time, and
 /// collectives of which the two traces claim different things.
 pub(crate) fn differences(
@@ -268,11 +282,9 @@ pub(crate) fn differences(
                 host.collectives.row(of_host as usize),
                 device.collectives.row(of_device as usize),
             );
-            // 0 means that the trace does not say: that contradicts nothing.
-            let differ = |a: u64, b: u64| a != 0 && b != 0 && a != b;
-            if differ(a.in_elements, b.in_elements)
-                || differ(a.out_elements, b.out_elements)
-                || differ(a.group_size, b.group_size)
+            if contradict(a.in_elements, b.in_elements)
+                || contradict(a.out_elements, b.out_elements)
+                || contradict(a.group_size, b.group_size)
             {
                 anomalies.note(AnomalyKind::CollectiveDiffers, place);
             }

@@ -20,7 +20,7 @@ use etlink_model::{
 use rustc_hash::FxHashMap;
 use threads::pair_threads;
 
-/// The matching.
+/// Which host node each CPU op is, by op and by node. An op matches one node at most.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matching {
     pub(crate) op_host: Vec<HostIdx>,
@@ -281,15 +281,8 @@ fn by_sequence(
         .zip(0..)
         .filter(|(_, op)| own(*op as usize));
     let device_rows = by_thread(ops.map(|(thread, op)| (thread.0, op)));
-    let names = |rows: &[Vec<u32>], symbols: &[u32]| -> Vec<Vec<u32>> {
-        rows.iter()
-            .map(|rows| rows.iter().map(|&row| symbols[row as usize]).collect())
-            .collect()
-    };
-    let (host_names, device_names) = (
-        names(&host_rows, host_symbols),
-        names(&device_rows, device_symbols),
-    );
+    let host_names = symbols_of_rows(&host_rows, host_symbols);
+    let device_names = symbols_of_rows(&device_rows, device_symbols);
     for (of_host, of_device) in pair_threads(&host_names, &device_names) {
         for (at_host, at_device) in align(&host_names[of_host], &device_names[of_device]) {
             let node = HostIdx(host_rows[of_host][at_host as usize]);
@@ -303,6 +296,15 @@ fn by_sequence(
     // Last, since the threads' own matches bound the window in which spare ranges are sought.
     across_threads(host, device, host_symbols, device_symbols, &mut found);
     found
+}
+
+/// Per thread, the symbols of its rows.
+fn symbols_of_rows(threads: &[Vec<u32>], symbols: &[u32]) -> Vec<Vec<u32>> {
+    let mut all = Vec::with_capacity(threads.len());
+    for rows in threads {
+        all.push(rows.iter().map(|row| symbols[*row as usize]).collect());
+    }
+    all
 }
 
 /// `scope` of user ranges.

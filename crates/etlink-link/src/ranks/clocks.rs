@@ -65,13 +65,12 @@ impl RankClock {
     /// This clock is that of `other` against the first rank's, seen through `step`, which is that
     /// of a third against `other`'s.
     fn then(self, step: RankClock) -> RankClock {
-        let sum = |a: Option<i64>, b: Option<i64>| Some(a?.saturating_add(b?));
         RankClock {
             rank: 0,
             offset_ns: self
                 .aligned(step.aligned(step.at_ns))
                 .saturating_sub(step.at_ns),
-            uncertainty_ns: sum(self.uncertainty_ns, step.uncertainty_ns),
+            uncertainty_ns: sum_known(self.uncertainty_ns, step.uncertainty_ns),
             support: self.support.min(step.support),
             contradicted: self.contradicted || step.contradicted,
             drift: ClockDrift::sum(self.drift, step.drift),
@@ -90,6 +89,11 @@ impl RankClock {
             ..self
         }
     }
+}
+
+/// The sum, where both are known.
+fn sum_known(one: Option<i64>, other: Option<i64>) -> Option<i64> {
+    Some(one?.saturating_add(other?))
 }
 
 /// The clocks of all ranks, in their order, against the first. O(communications log

@@ -143,14 +143,7 @@ fn from_to(start: u64, stride: u64, size: u64) -> Option<Vec<u64>> {
 fn expanded(text: &str, size: u64) -> Option<Vec<u64>> {
     let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?;
     let (head, tail) = inner.split_once("...").or_else(|| inner.split_once('…'))?;
-    let numbers = |text: &str| -> Option<Vec<u64>> {
-        text.split(',')
-            .map(str::trim)
-            .filter(|rank| !rank.is_empty())
-            .map(|rank| rank.parse().ok())
-            .collect()
-    };
-    let (head, tail) = (numbers(head)?, numbers(tail)?);
+    let (head, tail) = (rank_numbers(head)?, rank_numbers(tail)?);
     let (first, second) = (*head.first()?, *head.get(1)?);
     let stride = second.checked_sub(first).filter(|stride| *stride > 0)?;
     let size = match tail.last() {
@@ -160,6 +153,13 @@ fn expanded(text: &str, size: u64) -> Option<Vec<u64>> {
     let all = from_to(first, stride, Some(size).filter(|size| *size <= MAX_RANKS)?)?;
     // An uneven list (`[0, 1, 4, ...]`) must not be continued.
     (all.starts_with(&head) && all.ends_with(&tail)).then_some(all)
+}
+
+/// The ranks of one side of a cut list, which can end or begin with a comma.
+fn rank_numbers(text: &str) -> Option<Vec<u64>> {
+    let ranks = text.split(',').map(str::trim);
+    let stated = ranks.filter(|rank| !rank.is_empty());
+    stated.map(|rank| rank.parse().ok()).collect()
 }
 
 fn named(trace: &LinkedTrace, name: &str) -> Option<Vec<u64>> {

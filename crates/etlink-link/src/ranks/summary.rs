@@ -30,7 +30,7 @@ pub struct RankSummary {
     pub unrecorded: u64,
     /// Steps, and those of the communications.
     pub steps: RankSteps,
-    /// Strings.
+    /// The strings that [`Communication::dtype`] numbers.
     pub names: Names,
 }
 
@@ -63,7 +63,7 @@ pub struct Communication {
     pub node: u32,
     /// With whom.
     pub peers: Peers,
-    /// Type.
+    /// Type of the collective, or send or receive.
     pub kind: CollectiveKind,
     /// Element type, a name of [`RankSummary::names`].
     pub dtype: NameId,
@@ -93,9 +93,9 @@ pub struct CommExtent {
     pub arrival_ns: i64,
     /// In this node the rank waits for the others and transfers; it can be the same.
     pub waits: u32,
-    /// Start of that.
+    /// Start of node `waits`, as [`Communication::start_ns`].
     pub start_ns: i64,
-    /// End of that.
+    /// End of node `waits`, as [`Communication::start_ns`].
     pub end_ns: i64,
     /// The transfer ends with it; else nothing that does is recorded.
     pub is_transfer: bool,

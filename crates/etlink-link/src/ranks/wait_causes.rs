@@ -22,7 +22,7 @@ pub struct WaitCause {
     pub message: bool,
 }
 
-/// All of them.
+/// The wait causes of a run: each is there twice, once per side.
 #[derive(Clone, Debug, Default)]
 pub struct WaitCauses {
     /// By place of the rank, in order of their numbers.

@@ -197,12 +197,7 @@ fn convolution(
     if batch != out_batch || input_space.len() != output_space.len() {
         return None;
     }
-    let size = |space: &[u64]| {
-        space
-            .iter()
-            .fold(1u64, |product, dim| product.saturating_mul(*dim))
-    };
-    let (inside, outside) = (size(input_space), size(output_space));
+    let (inside, outside) = (volume(input_space), volume(output_space));
     // A square weight fits both ways; then the larger output shows the transposed one.
     let transposed = first == channels && (first != out_channels || outside > inside);
     let places = if transposed { inside } else { outside };
@@ -213,6 +208,12 @@ fn convolution(
             .saturating_mul(2),
         transposed,
     ))
+}
+
+/// Number of places in space.
+fn volume(space: &[u64]) -> u64 {
+    let sizes = space.iter();
+    sizes.fold(1, |product, dim| product.saturating_mul(*dim))
 }
 
 /// `flop_counter` takes the weight's gradient times the number of groups; here as many products as
@@ -271,14 +272,7 @@ fn per_element(
     inputs: &TensorShapes,
     outputs: Option<&TensorShapes>,
 ) -> (u64, RooflineFormula) {
-    let largest = |tensors: &TensorShapes| {
-        tensors
-            .iter()
-            .map(|tensor| tensor.elements())
-            .max()
-            .unwrap_or(0)
-    };
-    let any = largest(inputs).max(outputs.map_or(0, largest));
+    let any = largest_tensor(inputs).max(outputs.map_or(0, largest_tensor));
     match () {
         // The lists of a fused optimizer hold parameters, gradients and states: the first list is
         // what is worked on.
@@ -289,10 +283,16 @@ fn per_element(
             (any, RooflineFormula::Elementwise)
         }
         () if has(REDUCTIONS, name.strip_suffix("_backward").unwrap_or(name)) => {
-            (largest(inputs), RooflineFormula::Reduction)
+            (largest_tensor(inputs), RooflineFormula::Reduction)
         }
         () => (any, RooflineFormula::Bytes),
     }
+}
+
+/// Elements of the largest tensor; 0 without tensors.
+fn largest_tensor(tensors: &TensorShapes) -> u64 {
+    let elements = tensors.iter().map(|tensor| tensor.elements());
+    elements.max().unwrap_or(0)
 }
 
 fn has(list: &[&str], name: &str) -> bool {

@@ -101,7 +101,7 @@ impl TensorShapes {
         }
     }
 
-    /// Whether there are none.
+    /// Whether no argument is a tensor.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

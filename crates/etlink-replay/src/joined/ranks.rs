@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Time in collectives and messages that are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CollectiveTimes {
-    /// How many.
+    /// Number of collectives and messages.
     pub count: u64,
     /// From a rank's arrival, or from when it has nothing else to wait for, to the last one's, ns.
     pub waiting_ns: i64,

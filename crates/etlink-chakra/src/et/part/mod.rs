@@ -72,7 +72,7 @@ impl<'t> PartGraph<'t> {
         }
     }
 
-    /// How many.
+    /// Number of nodes of the part.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }

@@ -74,7 +74,7 @@ pub struct ProblemExample {
 /// A kind of problem, how often it occurs, and where first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JoinProblem {
-    /// What it is.
+    /// What does not fit.
     pub kind: JoinProblemKind,
     /// How often.
     pub count: u64,
