@@ -105,7 +105,8 @@ pub enum Error {
     /// The launches of the capture-time trace do not say what they launch.
     #[error(
         "launches of its {captures} captures do not name their kernels (first: {first}), so \
-         nothing tells which kernel of a replay came from which op: ROCm traces name them, CUDA traces do not; leave --capture out"
+         nothing tells which kernel of a replay came from which op: ROCm traces name \
+         them, CUDA traces do not; leave --capture out"
     )]
     UnnamedCapture {
         /// How many captures have launches without names.

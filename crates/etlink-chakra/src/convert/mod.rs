@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ChakraGraph ─┬─ replay_graph ────> etlink_replay::ReplayGraph   to run
-//!              ├─ tree_graph ──────> etlink_replay::ReplayGraph   to draw (ET+ has no dependencies)
+//!              ├─ tree_graph ──────> etlink_replay::ReplayGraph   to draw (ET+ has no deps)
 //!              ├─ linked_trace ────> LinkedTrace            to analyze
 //!              ├─ summarize_rank ──> etlink_link::ranks     to join with other ranks
 //!              └─ to_dot ──────────> Graphviz               to look at

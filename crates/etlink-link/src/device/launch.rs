@@ -69,7 +69,8 @@ fn collectives(device: &DeviceTrace) -> Vec<bool> {
             .collectives
             .name
             .get(device.rows.collective[row] as usize);
-        // The name alone is enough: kernels of older PyTorch and of graph replays have no `Collective name` (pytorch#131462).
+        // The name alone is enough: kernels of older PyTorch and of graph replays have no
+        // `Collective name` (pytorch#131462).
         *kernels[kernel.index()].get_or_insert_with(|| is_nccl(device.names.get(kernel)))
             || record.is_some_and(|&name| {
                 *records[name.index()]
