@@ -124,6 +124,18 @@ impl HockneyFit {
 }
 
 impl CollectiveTotals {
+    /// The same key with all figures at 0: what a sum begins with.
+    fn without_figures(&self) -> CollectiveTotals {
+        CollectiveTotals {
+            kind: self.kind.clone(),
+            group: self.group.clone(),
+            group_size: self.group_size,
+            on_device: self.on_device,
+            factor: self.factor,
+            ..CollectiveTotals::default()
+        }
+    }
+
     fn with_bandwidths(mut self) -> CollectiveTotals {
         self.algorithm_gb_per_s = (self.sized_bytes > 0 && self.sized_ns > 0)
             .then(|| self.sized_bytes as f64 / self.sized_ns as f64);
@@ -250,16 +262,8 @@ pub(crate) fn sum_collectives<'a>(
     let mut sums: IndexMap<(&str, &str, u64, bool), CollectiveTotals, FxBuildHasher> =
         IndexMap::default();
     for one in all {
-        let empty = || CollectiveTotals {
-            kind: one.kind.clone(),
-            group: one.group.clone(),
-            group_size: one.group_size,
-            on_device: one.on_device,
-            factor: one.factor,
-            ..CollectiveTotals::default()
-        };
         sums.entry((&one.kind, &one.group, one.group_size, one.on_device))
-            .or_insert_with(empty)
+            .or_insert_with(|| one.without_figures())
             .add(one);
     }
     let mut all: Vec<CollectiveTotals> = sums

@@ -70,13 +70,16 @@ fn device_compute_rate(
             .sum_ns
             .saturating_add(rows.trace.device.rows.duration[row].0);
     }
-    let rate = |ns: i64| {
-        if ns > 0 {
-            found.operations as f64 / ns as f64 / 1e3
-        } else {
-            0.0
-        }
-    };
-    (found.tflops, found.busy_tflops) = (rate(window_ns), rate(found.sum_ns));
+    found.tflops = tera_per_second(found.operations, window_ns);
+    found.busy_tflops = tera_per_second(found.operations, found.sum_ns);
     (found.operations > 0).then_some(found)
+}
+
+/// 10¹² operations per second; operations per ns are 10⁹ per second. 0 of no time.
+fn tera_per_second(operations: u64, ns: i64) -> f64 {
+    if ns > 0 {
+        operations as f64 / ns as f64 / 1e3
+    } else {
+        0.0
+    }
 }

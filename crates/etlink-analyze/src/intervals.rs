@@ -15,6 +15,12 @@ impl Intervals {
         }
     }
 
+    /// Edge `at` of all in order: an even one begins an interval, an odd one ends it.
+    fn edge(&self, at: usize) -> Option<i64> {
+        let (start, end) = *self.0.get(at / 2)?;
+        Some(if at.is_multiple_of(2) { start } else { end })
+    }
+
     /// Their length.
     pub(crate) fn total_length(&self) -> i64 {
         self.0.iter().fold(0, |sum, (start, end)| {
@@ -30,21 +36,11 @@ pub(crate) fn by_mask<const SETS: usize, const MASKS: usize>(
 ) -> [i64; MASKS] {
     let mut times = [0i64; MASKS];
     let mut next = [0usize; SETS];
-    // the edges of a set in order: an even one begins an interval, an odd one ends it
-    let edge = |set: usize, at: usize| {
-        sets[set].0.get(at / 2).map(|interval| {
-            if at.is_multiple_of(2) {
-                interval.0
-            } else {
-                interval.1
-            }
-        })
-    };
     let (mut mask, mut now) = (0usize, None);
     // The next edge of any set: of edges at one instant
     // the order does not matter, as no time passes.
     while let Some((time, set)) = (0..SETS)
-        .filter_map(|set| Some((edge(set, next[set])?, set)))
+        .filter_map(|set| Some((sets[set].edge(next[set])?, set)))
         .min()
     {
         if let (Some(now), Some(held)) = (now, times.get_mut(mask)) {

@@ -41,16 +41,17 @@ pub(crate) fn kernel_totals(rows: &ClassifiedRows<'_>) -> Vec<KernelTotals> {
             .or_default()
             .add(device.duration[row].0);
     }
-    let kernel = |((name, class, label), durations): ((NameId, RowClass, u16), DurationStats)| {
-        KernelTotals {
+    let mut kernels = vec![];
+    for ((name, class, label), durations) in all {
+        kernels.push(KernelTotals {
             class,
             label: rows.rules.label_at(label).to_owned(),
             name: rows.trace.device_name(name).to_owned(),
             durations,
             share: 0.0,
-        }
-    };
-    with_shares(all.into_iter().map(kernel).collect())
+        });
+    }
+    with_shares(kernels)
 }
 
 /// Of all ranks.

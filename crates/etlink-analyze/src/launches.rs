@@ -49,6 +49,15 @@ pub struct LaunchTotals {
 }
 
 impl LaunchTotals {
+    /// The same key with all figures at 0: what a sum begins with.
+    fn without_figures(&self) -> LaunchTotals {
+        LaunchTotals {
+            name: self.name.clone(),
+            graph: self.graph,
+            ..LaunchTotals::default()
+        }
+    }
+
     fn add(&mut self, other: &LaunchTotals) {
         self.calls += other.calls;
         self.rows += other.rows;
@@ -126,12 +135,9 @@ fn row_time_of_calls(rows: &ClassifiedRows<'_>) -> Vec<i64> {
 pub(crate) fn sum_launches<'a>(all: impl Iterator<Item = &'a LaunchTotals>) -> Vec<LaunchTotals> {
     let mut sums: IndexMap<&str, LaunchTotals, FxBuildHasher> = IndexMap::default();
     for one in all {
-        let empty = || LaunchTotals {
-            name: one.name.clone(),
-            graph: one.graph,
-            ..LaunchTotals::default()
-        };
-        sums.entry(&one.name).or_insert_with(empty).add(one);
+        sums.entry(&one.name)
+            .or_insert_with(|| one.without_figures())
+            .add(one);
     }
     sort_launches(sums.into_values())
 }

@@ -28,6 +28,18 @@ pub struct KernelSequence {
     pub names: String,
 }
 
+impl KernelSequence {
+    /// The same key with all figures at 0: what a sum begins with.
+    fn without_figures(&self) -> KernelSequence {
+        KernelSequence {
+            op: self.op.clone(),
+            rows: self.rows,
+            names: self.names.clone(),
+            ..KernelSequence::default()
+        }
+    }
+}
+
 /// By falling device time. O(ops + rows).
 pub(crate) fn kernel_sequences(rows: &ClassifiedRows<'_>, text: &str) -> Vec<KernelSequence> {
     let (trace, device) = (rows.trace, &rows.trace.device);
@@ -86,18 +98,16 @@ pub(crate) fn kernel_sequences(rows: &ClassifiedRows<'_>, text: &str) -> Vec<Ker
             .op_ns
             .saturating_add(device.ops.duration[op as usize].0);
     }
-    let names = |all: &[NameId]| {
-        all.iter()
-            .map(|name| device.names.get(*name))
-            .collect::<Vec<_>>()
-            .join(" | ")
-    };
-    let named = |((op, list), found): ((NameId, Vec<NameId>), KernelSequence)| KernelSequence {
-        op: device.names.get(op).to_owned(),
-        names: names(&list),
-        ..found
-    };
-    sort_sequences(all.into_iter().map(named).collect())
+    let mut named = vec![];
+    for ((op, list), found) in all {
+        let names: Vec<&str> = list.iter().map(|name| device.names.get(*name)).collect();
+        named.push(KernelSequence {
+            op: device.names.get(op).to_owned(),
+            names: names.join(" | "),
+            ..found
+        });
+    }
+    sort_sequences(named)
 }
 
 /// Of all ranks.
@@ -106,13 +116,9 @@ pub(crate) fn sum_sequences<'a>(
 ) -> Vec<KernelSequence> {
     let mut sums: IndexMap<(&str, &str), KernelSequence, FxBuildHasher> = IndexMap::default();
     for one in all {
-        let empty = || KernelSequence {
-            op: one.op.clone(),
-            rows: one.rows,
-            names: one.names.clone(),
-            ..KernelSequence::default()
-        };
-        let sum = sums.entry((&one.op, &one.names)).or_insert_with(empty);
+        let sum = sums
+            .entry((&one.op, &one.names))
+            .or_insert_with(|| one.without_figures());
         sum.count += one.count;
         sum.device_ns = sum.device_ns.saturating_add(one.device_ns);
         sum.op_ns = sum.op_ns.saturating_add(one.op_ns);

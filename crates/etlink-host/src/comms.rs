@@ -30,7 +30,7 @@ pub(crate) fn record(node: &NodeFields<'_>, names: &mut Names) -> Collective {
     record.in_elements = elements(&node.inputs);
     record.out_elements = elements(&node.outputs);
     // Attributes come second because they are exact; inputs of 1.0.x may lack sizes and group.
-    overlay(&attrs, &mut record, names);
+    apply_attributes(&attrs, &mut record, names);
     if record.kind(names) == CollectiveKind::Send {
         // `ProcessGroupNCCL::send` and `recv` pass the peer where other calls pass their own rank.
         (record.dst, record.rank) = (record.rank, -1);
@@ -50,7 +50,7 @@ fn elements(lists: &ArgumentLists<'_>) -> u64 {
 }
 
 /// Replaces what the attributes say.
-fn overlay(attrs: &CommNodeAttrs<'_>, record: &mut Collective, names: &mut Names) {
+fn apply_attributes(attrs: &CommNodeAttrs<'_>, record: &mut Collective, names: &mut Names) {
     let texts = [
         (attrs.collective_name, &mut record.name),
         (attrs.dtype, &mut record.dtype),
@@ -117,9 +117,9 @@ fn from_inputs(
     record.name = items[at].map_or(NameId::EMPTY, |value| name(value, names));
     record.dtype = names.intern(scalar_type(&unescape(first_dtype(inputs.types))));
     record.rank = before(1).and_then(JsonValue::int).unwrap_or(-1);
-    (record.group_name, record.group_desc) = group(before(2), names);
+    (record.group_name, record.group_desc) = group_names(before(2), names);
     // Older observers write a bare number, newer ones `[seq, isP2P]`.
-    let [seq, p2p] = pair(before(3));
+    let [seq, p2p] = pair_items(before(3));
     record.seq = seq.and_then(JsonValue::int).unwrap_or(-1);
     record.p2p = p2p.is_some_and(|value| value.boolean().unwrap_or(value.int() == Some(1)));
     record.in_split = after(1).map_or(NameId::EMPTY, |value| name(value, names));
@@ -140,9 +140,9 @@ fn from_inputs(
 }
 
 /// `[pg_name, pg_desc]`, or before 1.0.3 an id of the process group, 0 = none.
-fn group(value: Option<JsonValue<'_>>, names: &mut Names) -> (NameId, NameId) {
+fn group_names(value: Option<JsonValue<'_>>, names: &mut Names) -> (NameId, NameId) {
     let [group, desc] =
-        pair(value).map(|part| part.map_or(NameId::EMPTY, |value| name(value, names)));
+        pair_items(value).map(|part| part.map_or(NameId::EMPTY, |value| name(value, names)));
     // An id of 0 is no group, but a group named "0" is the default one: only the quotes differ.
     if names.get(group) == "0" && matches!(value, Some(JsonValue::Word(_))) {
         (NameId::EMPTY, desc)
@@ -152,7 +152,7 @@ fn group(value: Option<JsonValue<'_>>, names: &mut Names) -> (NameId, NameId) {
 }
 
 /// The two entries of a list, or the value itself.
-fn pair(value: Option<JsonValue<'_>>) -> [Option<JsonValue<'_>>; 2] {
+fn pair_items(value: Option<JsonValue<'_>>) -> [Option<JsonValue<'_>>; 2] {
     let Some(JsonValue::Nested(list)) = value else {
         return [value, None];
     };

@@ -14,7 +14,7 @@ const PROCESS: u64 = 1;
 /// Sorts by id, drops nodes with an id that is taken, and makes the parents a forest.
 pub(crate) fn finish(trace: &mut HostTrace) {
     // Everything below finds nodes by binary search, so the order comes first.
-    sort(trace);
+    sort_nodes(trace);
     number_collectives(trace);
     count_rf_ids(
         &trace
@@ -32,7 +32,7 @@ pub(crate) fn finish(trace: &mut HostTrace) {
 }
 
 /// By id; of equal ids the first in the file stays.
-fn sort(trace: &mut HostTrace) {
+fn sort_nodes(trace: &mut HostTrace) {
     let HostTrace {
         nodes, anomalies, ..
     } = trace;

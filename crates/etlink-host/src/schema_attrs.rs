@@ -154,11 +154,11 @@ fn attribute<'a>(
             _ => {}
         }
     }
-    keep(node, name, kind, value);
+    keep_attribute(node, name, kind, value);
     Ok(())
 }
 
-fn keep<'a>(
+fn keep_attribute<'a>(
     node: &mut NodeFields<'a>,
     name: &'a [u8],
     kind: Option<JsonValue<'a>>,

@@ -210,8 +210,8 @@ impl HostTraceBuilder {
         all.names.absorb(&part.names, renamed);
         // Names and rows are made the trace's before the
         // columns are joined: afterwards they look alike.
-        rename(part, renamed);
-        shift(&mut part.nodes, all);
+        renumber_names(part, renamed);
+        shift_rows(&mut part.nodes, all);
         all.nodes.append(&mut part.nodes);
         all.collectives.append(&mut part.collectives);
         all.text.append(&mut part.text);
@@ -231,13 +231,13 @@ impl HostTraceBuilder {
             full,
         } = self;
         resolve_backend_ids(&mut trace, &groups);
-        trace.groups = unique(groups.into_iter().map(|init| init.group).collect());
+        trace.groups = unique_groups(groups.into_iter().map(|init| init.group).collect());
         (!full).then_some(trace)
     }
 }
 
 /// Replaces the chunk's name numbers by the trace's.
-fn rename(part: &mut HostTrace, names: &[NameId]) {
+fn renumber_names(part: &mut HostTrace, names: &[NameId]) {
     let HostTrace {
         nodes: n,
         collectives: c,
@@ -267,7 +267,7 @@ fn rename(part: &mut HostTrace, names: &[NameId]) {
 }
 
 /// Replaces the chunk's rows and text positions by those they will have in the trace.
-fn shift(nodes: &mut HostNodes, all: &HostTrace) {
+fn shift_rows(nodes: &mut HostNodes, all: &HostTrace) {
     let (collectives, text) = (all.collectives.len() as u32, all.text.len() as u64);
     for list in nodes.inputs.iter_mut().chain(&mut nodes.outputs) {
         list.values.start = if list.values == EMPTY_LIST {
@@ -289,11 +289,10 @@ fn shift(nodes: &mut HostNodes, all: &HostTrace) {
 }
 
 /// Groups by name and ranks, the first of each, in file order. Each cycle lists them again.
-fn unique(groups: Vec<ProcessGroup>) -> Vec<ProcessGroup> {
+fn unique_groups(groups: Vec<ProcessGroup>) -> Vec<ProcessGroup> {
     let mut order: Vec<usize> = (0..groups.len()).collect();
-    let key = |index: &usize| (&groups[*index].name, &groups[*index].ranks);
-    order.sort_by(|a, b| key(a).cmp(&key(b)));
-    order.dedup_by(|later, first| key(later) == key(first));
+    order.sort_by(|a, b| group_key(&groups[*a]).cmp(&group_key(&groups[*b])));
+    order.dedup_by(|later, first| group_key(&groups[*later]) == group_key(&groups[*first]));
     // The groups were sorted to find equal ones; what remains goes back to file order.
     order.sort_unstable();
     let mut keep = order.into_iter().peekable();
@@ -302,6 +301,11 @@ fn unique(groups: Vec<ProcessGroup>) -> Vec<ProcessGroup> {
         .enumerate()
         .filter_map(|(index, group)| keep.next_if_eq(&index).map(|_| group))
         .collect()
+}
+
+/// What makes two listed groups the same: names alone repeat over the ranks of a mesh.
+fn group_key(group: &ProcessGroup) -> (&str, &[u64]) {
+    (&group.name, &group.ranks)
 }
 
 /// Gives collectives that name their group by its `backend_id` the group's name.

@@ -114,7 +114,7 @@ pub(crate) fn tensors<'a>(values: &'a [u8], types: &[u8], mut found: impl FnMut(
         let step = if tensor_at(kind).is_some() {
             // Only values whose type names a tensor are walked;
             // long lists of numbers cost one step each.
-            walk(&mut values, TypeList { rest: kind }, &mut found)
+            walk_value(&mut values, TypeList { rest: kind }, &mut found)
         } else {
             values.value().map(drop)
         };
@@ -152,7 +152,7 @@ fn tensor_at(types: &[u8]) -> Option<usize> {
 }
 
 /// Walks one value, with its type, as deep as the type goes.
-fn walk<'a>(
+fn walk_value<'a>(
     values: &mut JsonScanner<'a>,
     mut types: TypeList<'_>,
     found: &mut impl FnMut(TensorValue<'a>),

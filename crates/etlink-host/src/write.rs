@@ -420,7 +420,6 @@ impl NodeEncoder<'_> {
     /// `getCommsNodeAttrs`: what the record does not say has no attribute.
     fn communication(&mut self, record: &CommunicationText<'_>) -> io::Result<()> {
         // PyTorch declares them as unsigned and leaves out what its record does not know.
-        let rank = |number: i64| u64::try_from(number).ok();
         let size = Some(record.group_size).filter(|size| *size > 0);
         self.comm_text("collective_name", record.name)?;
         self.comm_text("dtype", record.dtype)?;
@@ -428,8 +427,8 @@ impl NodeEncoder<'_> {
         self.comm_number("out_msg_nelems", Some(record.out_elements))?;
         self.comm_text("in_split_size", record.in_split)?;
         self.comm_text("out_split_size", record.out_split)?;
-        self.comm_number("global_rank_start", rank(record.rank_start))?;
-        self.comm_number("global_rank_stride", rank(record.rank_stride))?;
+        self.comm_number("global_rank_start", known_rank(record.rank_start))?;
+        self.comm_number("global_rank_stride", known_rank(record.rank_stride))?;
         self.comm_text("pg_name", record.group_name)?;
         self.comm_text("pg_desc", record.group_desc)?;
         self.comm_number("pg_size", size)?;
@@ -497,6 +496,11 @@ impl NodeEncoder<'_> {
             json::text(self.out, text)
         }
     }
+}
+
+/// `None` for the negative numbers that stand for an absent rank.
+fn known_rank(number: i64) -> Option<u64> {
+    u64::try_from(number).ok()
 }
 
 /// Writes a trace that was read, or made. O(n log n) for n nodes.

@@ -94,7 +94,14 @@ fn stats_by_name(
         all = fold_others(&all, most);
         sort_by_sum(&mut all);
     }
-    let stats = |(name, times): (&str, DurationStats)| NameStats {
+    let stats = all.into_iter();
+    stats
+        .map(|(name, times)| name_stats(loaded, name, &times))
+        .collect()
+}
+
+fn name_stats(loaded: &HtaTrace<'_>, name: &str, times: &DurationStats) -> NameStats {
+    NameStats {
         name: name.to_owned(),
         sum: loaded.us(times.sum_ns),
         max: loaded.us(times.max_ns),
@@ -103,8 +110,7 @@ fn stats_by_name(
         stddev: times.stddev_ns().unwrap_or(0.0) * loaded.unit_us,
         mean: times.mean_ns() * loaded.unit_us,
         rank: loaded.rank,
-    };
-    all.into_iter().map(stats).collect()
+    }
 }
 
 fn sort_by_sum(all: &mut [(&str, DurationStats)]) {

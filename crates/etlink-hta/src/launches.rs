@@ -60,14 +60,17 @@ fn idle_times_of_stream(loaded: &HtaTrace<'_>, stream: i64, rows: &[&HtaRow]) ->
         *sum = i64::saturating_add(*sum, gap);
     }
     let whole = sums.values().copied().fold(0, i64::saturating_add);
-    let line = |(idle_category, time): (&'static str, i64)| IdleTime {
-        rank: loaded.rank,
-        stream,
-        idle_category,
-        idle_time: round(loaded.us(time), 2),
-        idle_time_ratio: (whole != 0).then(|| round(time as f64 / whole as f64, 2)),
-    };
-    sums.into_iter().map(line).collect()
+    let mut lines = vec![];
+    for (idle_category, time) in sums {
+        lines.push(IdleTime {
+            rank: loaded.rank,
+            stream,
+            idle_category,
+            idle_time: round(loaded.us(time), 2),
+            idle_time_ratio: (whole != 0).then(|| round(time as f64 / whole as f64, 2)),
+        });
+    }
+    lines
 }
 
 /// By correlation.

@@ -259,7 +259,8 @@ fn round(x: f64, decimals: i32) -> f64 {
 /// Of ascending values, linear between neighbours; 0 of none.
 fn quantile(values: &[f64], share: f64) -> f64 {
     let place = share * values.len().saturating_sub(1) as f64;
-    let low = values.get(place.floor() as usize).copied().unwrap_or(0.0);
-    let high = values.get(place.ceil() as usize).copied().unwrap_or(low);
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    let low = values.get(below).copied().unwrap_or(0.0);
+    let high = values.get(above).copied().unwrap_or(low);
     low + (high - low) * place.fract()
 }

@@ -162,8 +162,7 @@ impl<'t> HtaTrace<'t> {
             return (start.0, (start + duration).0);
         }
         // as parsing the decimal text gives it; nanoseconds since 1970 are more than a double holds
-        let us = |ns: i64| ns.div_euclid(1_000) as f64 + ns.rem_euclid(1_000) as f64 / 1e3;
-        let (ts, dur) = (us(start.0), us(duration.0));
+        let (ts, dur) = (float_micros(start.0), float_micros(duration.0));
         // Rounding both ends inwards can leave a length of
         // -1; HTA computes on with it, and so do its tables.
         (ts.ceil() as i64, (ts + dur).floor() as i64)
@@ -397,6 +396,11 @@ impl<'t> HtaTrace<'t> {
             time as f64
         }
     }
+}
+
+/// Microseconds as Python parses them from the file's text.
+fn float_micros(ns: i64) -> f64 {
+    ns.div_euclid(1_000) as f64 + ns.rem_euclid(1_000) as f64 / 1e3
 }
 
 /// HTA's class of each name, looked at once.

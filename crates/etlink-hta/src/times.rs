@@ -188,12 +188,14 @@ pub(super) fn kernel_types_of_run<'a>(
 
 fn type_table(sums: BTreeMap<String, f64>) -> Vec<KernelType> {
     let whole = sums.values().sum::<f64>();
-    let line = |(kernel_type, sum): (String, f64)| KernelType {
-        kernel_type,
-        sum,
-        percentage: percent(sum, whole, 1),
-    };
-    let mut all: Vec<KernelType> = sums.into_iter().map(line).collect();
+    let mut all: Vec<KernelType> = vec![];
+    for (kernel_type, sum) in sums {
+        all.push(KernelType {
+            kernel_type,
+            sum,
+            percentage: percent(sum, whole, 1),
+        });
+    }
     all.sort_by(|a, b| b.sum.total_cmp(&a.sum));
     all
 }

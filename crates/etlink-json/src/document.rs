@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 100;
 /// # Errors
 /// The text is no JSON, or none of this form.
 pub fn from_slice<T: DeserializeOwned>(document: &[u8]) -> Result<T, serde_json::Error> {
-    if depth(document) <= MAX_DEPTH {
+    if nesting_depth(document) <= MAX_DEPTH {
         // simd-json resolves escapes in place
         let mut copy = document.to_vec();
         if let Ok(value) = simd_json::serde::from_slice(&mut copy) {
@@ -27,7 +27,7 @@ pub fn from_slice<T: DeserializeOwned>(document: &[u8]) -> Result<T, serde_json:
 
 /// The deepest nesting of brackets outside strings.
 // Counting costs one pass; the alternative, a parser that fails on the stack, ends the process.
-fn depth(document: &[u8]) -> usize {
+fn nesting_depth(document: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     let (mut in_string, mut is_escaped) = (false, false);
     for byte in document {
@@ -75,6 +75,6 @@ mod tests {
         assert!(from_slice::<Value>(&nested(MAX_DEPTH)).is_ok());
         let error = from_slice::<Value>(&nested(1_000_000)).expect_err("too deep");
         assert!(error.to_string().contains("recursion limit"), "{error}");
-        assert_eq!(depth(br#"{"a\"]]": "[[[", "b": [[]]}"#), 3);
+        assert_eq!(nesting_depth(br#"{"a\"]]": "[[[", "b": [[]]}"#), 3);
     }
 }

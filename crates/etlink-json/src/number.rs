@@ -49,10 +49,10 @@ pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
         return Some(ns);
     }
     let (negative, rest) = split_sign(text);
-    let whole_len = digits(rest);
+    let whole_len = count_digits(rest);
     let (whole, rest) = rest.split_at(whole_len);
     let (fraction, rest) = match rest.split_first() {
-        Some((b'.', tail)) => tail.split_at(digits(tail)),
+        Some((b'.', tail)) => tail.split_at(count_digits(tail)),
         _ => (&[][..], rest),
     };
     if whole.is_empty() && fraction.is_empty() {
@@ -64,7 +64,7 @@ pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
         Some(_) => return None,
     };
     // The three are those from microseconds to nanoseconds.
-    let ns = scaled(whole, fraction, exponent.checked_add(3)?)?;
+    let ns = scale_decimal(whole, fraction, exponent.checked_add(3)?)?;
     Some(if negative { -ns } else { ns })
 }
 
@@ -88,12 +88,12 @@ fn split_sign(text: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-fn digits(text: &[u8]) -> usize {
+fn count_digits(text: &[u8]) -> usize {
     text.iter().take_while(|b| b.is_ascii_digit()).count()
 }
 
 /// `whole.fraction` times ten to the `power`, rounded to an integer.
-fn scaled(whole: &[u8], fraction: &[u8], power: i32) -> Option<i64> {
+fn scale_decimal(whole: &[u8], fraction: &[u8], power: i32) -> Option<i64> {
     // Where the decimal point stands among the digits once the power is applied; it may be outside.
     let point = i64::try_from(whole.len()).ok()? + i64::from(power);
     let mut value = 0i64;

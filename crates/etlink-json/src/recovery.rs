@@ -35,9 +35,10 @@ impl BracketStack {
 /// Where `,{"` stands, but for white space: a string that was never closed, or an element without
 /// its brace, runs into the next element.
 pub(crate) fn next_element(raw: &[u8]) -> Option<usize> {
-    let before = |at: usize| raw[..at].trim_ascii_end().ends_with(b",");
-    memchr::memchr_iter(b'{', raw)
-        .find(|&at| before(at) && raw[at + 1..].trim_ascii_start().starts_with(b"\""))
+    memchr::memchr_iter(b'{', raw).find(|&at| {
+        let (before, after) = (raw[..at].trim_ascii_end(), raw[at + 1..].trim_ascii_start());
+        before.ends_with(b",") && after.starts_with(b"\"")
+    })
 }
 
 /// Whether the text after a comma is `"key":`, or the comma was one too many.

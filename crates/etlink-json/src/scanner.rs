@@ -194,7 +194,7 @@ impl<'a> JsonScanner<'a> {
         if self.eat(b'{') {
             Ok(())
         } else {
-            Err(self.broken())
+            Err(self.broken_here())
         }
     }
 
@@ -213,43 +213,44 @@ impl<'a> JsonScanner<'a> {
             // the end unless a backslash comes before it.
             Some(b'"') => {
                 let start = self.pos + 1;
-                let length = quote_or_escape(&self.text[start..]).ok_or_else(|| self.cut())?;
+                let length =
+                    quote_or_escape(&self.text[start..]).ok_or_else(|| self.broken_at_end())?;
                 let raw = if self.text[start + length] == b'"' {
                     self.pos = start + length + 1;
                     &self.text[start..start + length]
                 } else {
-                    self.string(ScanPlace::Any)?
+                    self.quoted_string(ScanPlace::Any)?
                 };
                 if self.eat(b':') {
                     Ok(Some(raw))
                 } else {
-                    Err(self.broken())
+                    Err(self.broken_here())
                 }
             }
-            _ => Err(self.broken()),
+            _ => Err(self.broken_here()),
         }
     }
 
     /// Leaves the object that the scanner is in: walks behind its `}` without looking at the rest.
     pub fn leave(&mut self) -> Result<(), BrokenJson> {
-        self.close(BracketStack::default().open(b'{'))
+        self.skip_brackets(BracketStack::default().open(b'{'))
     }
 
     /// Walks behind the bracket that closes the outermost of `brackets`.
-    fn close(&mut self, mut brackets: BracketStack) -> Result<(), BrokenJson> {
+    fn skip_brackets(&mut self, mut brackets: BracketStack) -> Result<(), BrokenJson> {
         while let Some(&byte) = self.text.get(self.pos) {
             match byte {
                 b'"' => {
                     // Brackets inside strings do not count: names of
                     // C++ templates and lambdas are full of them.
                     if self.plain_string(ScanPlace::Any).is_none() {
-                        self.string(ScanPlace::Any)?;
+                        self.quoted_string(ScanPlace::Any)?;
                     }
                     continue;
                 }
                 b'{' | b'[' => brackets = brackets.open(byte),
                 b'}' | b']' => {
-                    brackets = brackets.close(byte).ok_or(self.broken())?;
+                    brackets = brackets.close(byte).ok_or(self.broken_here())?;
                     if brackets.depth == 0 {
                         self.pos += 1;
                         return Ok(());
@@ -259,7 +260,7 @@ impl<'a> JsonScanner<'a> {
             }
             self.pos += 1;
         }
-        Err(self.cut())
+        Err(self.broken_at_end())
     }
 
     /// The next item of the array that the scanner is in, or `None` after its `]`.
@@ -278,37 +279,37 @@ impl<'a> JsonScanner<'a> {
         match self.peek() {
             Some(b'"') => self
                 .plain_string(ScanPlace::Value)
-                .map_or_else(|| self.string(ScanPlace::Value), Ok)
+                .map_or_else(|| self.quoted_string(ScanPlace::Value), Ok)
                 .map(JsonValue::Text),
-            Some(b'{' | b'[') => self.nested().map(JsonValue::Nested),
-            Some(_) => self.word().map(JsonValue::Word),
-            None => Err(self.cut()),
+            Some(b'{' | b'[') => self.nested_text().map(JsonValue::Nested),
+            Some(_) => self.bare_word().map(JsonValue::Word),
+            None => Err(self.broken_at_end()),
         }
     }
 
-    fn broken(&self) -> BrokenJson {
+    fn broken_here(&self) -> BrokenJson {
         BrokenJson { at: self.pos }
     }
 
-    fn cut(&self) -> BrokenJson {
+    fn broken_at_end(&self) -> BrokenJson {
         BrokenJson {
             at: self.text.len(),
         }
     }
 
     #[inline]
-    fn word(&mut self) -> Result<&'a [u8], BrokenJson> {
+    fn bare_word(&mut self) -> Result<&'a [u8], BrokenJson> {
         let start = self.pos;
         let length = self.text[start..]
             .iter()
             // A bare word may hold spaces (`key: some one`)
             // and signs (`-1.-500`): only structure ends it.
             .position(|b| matches!(b, b',' | b'}' | b']' | b'\n'))
-            .ok_or_else(|| self.cut())?;
+            .ok_or_else(|| self.broken_at_end())?;
         self.pos = start + length;
         let word = self.text[start..self.pos].trim_ascii_end();
         if word.is_empty() {
-            Err(self.broken())
+            Err(self.broken_here())
         } else {
             Ok(word)
         }
@@ -319,7 +320,7 @@ impl<'a> JsonScanner<'a> {
     pub fn end_element(&mut self) -> Result<(), BrokenJson> {
         match self.peek() {
             None | Some(b',' | b']' | b'{') => Ok(()),
-            Some(_) => Err(self.broken()),
+            Some(_) => Err(self.broken_here()),
         }
     }
 
@@ -344,17 +345,17 @@ impl<'a> JsonScanner<'a> {
     }
 
     /// The contents of the string that starts here.
-    fn string(&mut self, place: ScanPlace) -> Result<&'a [u8], BrokenJson> {
+    fn quoted_string(&mut self, place: ScanPlace) -> Result<&'a [u8], BrokenJson> {
         let start = self.pos + 1;
         let mut at = start;
         let mut mended = false;
         loop {
             at += quote_or_escape(self.text.get(at..).unwrap_or_default())
-                .ok_or_else(|| self.cut())?;
+                .ok_or_else(|| self.broken_at_end())?;
             if self.text[at] == b'\\' {
                 // Whatever the escape is, its second byte cannot end the string.
                 at += 2;
-            } else if self.closes(at, place) {
+            } else if self.closes_string(at, place) {
                 self.pos = at + 1;
                 let raw = &self.text[start..at];
                 self.repaired |= mended;
@@ -373,7 +374,7 @@ impl<'a> JsonScanner<'a> {
 
     /// Whether the quote at `at` ends its string: only structure may follow.
     #[inline]
-    fn closes(&self, at: usize, place: ScanPlace) -> bool {
+    fn closes_string(&self, at: usize, place: ScanPlace) -> bool {
         let rest = &self.text[at + 1..];
         // Nothing follows in this piece of text: the caller finds out whether the document was cut.
         let Some(offset) = rest.iter().position(|b| *b > b' ') else {
@@ -390,17 +391,17 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    fn nested(&mut self) -> Result<&'a [u8], BrokenJson> {
+    fn nested_text(&mut self) -> Result<&'a [u8], BrokenJson> {
         // In a list no key follows a comma: a careful scan would run past the end of `["a", 1]`.
         let careful = std::mem::take(&mut self.careful);
-        let nested = self.balanced();
+        let nested = self.balanced_text();
         self.careful = careful;
         nested
     }
 
-    fn balanced(&mut self) -> Result<&'a [u8], BrokenJson> {
+    fn balanced_text(&mut self) -> Result<&'a [u8], BrokenJson> {
         let start = self.pos;
-        self.close(BracketStack::default())?;
+        self.skip_brackets(BracketStack::default())?;
         Ok(&self.text[start..self.pos])
     }
 }
@@ -409,26 +410,29 @@ impl<'a> JsonScanner<'a> {
 /// compared eight at a time, which costs less than the call of a vector search.
 #[inline]
 fn quote_or_escape(text: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    const HIGHS: u64 = ONES << 7;
-    // the lowest byte of `word` that equals `byte` has its high bit set, and none below it
-    let equal = |word: u64, byte: u8| {
-        let differ = word ^ (ONES * u64::from(byte));
-        differ.wrapping_sub(ONES) & !differ & HIGHS
-    };
     let mut at = 0;
     // Four words cover nearly all keys and values.
     while at < 32
         && let Some(word) = text[at..].first_chunk()
     {
         let word = u64::from_le_bytes(*word);
-        let hits = equal(word, b'"') | equal(word, b'\\');
+        let hits = bytes_equal(word, b'"') | bytes_equal(word, b'\\');
         if hits != 0 {
             return Some(at + hits.trailing_zeros() as usize / 8);
         }
         at += 8;
     }
     memchr::memchr2(b'"', b'\\', &text[at..]).map(|hit| at + hit)
+}
+
+/// Sets the high bit of the lowest byte of `word` that equals `byte`, and none below it. Bits above
+/// that one may be wrong.
+#[inline]
+fn bytes_equal(word: u64, byte: u8) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGHS: u64 = ONES << 7;
+    let differ = word ^ (ONES * u64::from(byte));
+    differ.wrapping_sub(ONES) & !differ & HIGHS
 }
 
 #[cfg(test)]

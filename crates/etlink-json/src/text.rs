@@ -22,13 +22,13 @@ pub fn unescape(raw: &[u8]) -> Cow<'_, str> {
             out.push(byte);
             continue;
         }
-        rest = escape(tail, &mut out);
+        rest = resolve_escape(tail, &mut out);
     }
     Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// Resolves the escape whose text after the backslash begins `tail`; returns what follows it.
-fn escape<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
+fn resolve_escape<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
     let plain = match tail.first() {
         Some(b'n') => b'\n',
         Some(b't') => b'\t',
@@ -39,7 +39,7 @@ fn escape<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         Some(b'u') => {
             // `\u` without four digits stays as it is: Windows
             // paths in range names look so (`C:\users`).
-            if let Some((ch, used)) = unicode(&tail[1..]) {
+            if let Some((ch, used)) = unicode_escape(&tail[1..]) {
                 out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes());
                 return &tail[1 + used..];
             }
@@ -56,8 +56,8 @@ fn escape<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
 }
 
 /// The character of `XXXX` or `XXXX\uXXXX`, and how many bytes it took.
-fn unicode(hex: &[u8]) -> Option<(char, usize)> {
-    let high = four(hex)?;
+fn unicode_escape(hex: &[u8]) -> Option<(char, usize)> {
+    let high = four_hex_digits(hex)?;
     if !(0xD800..0xDC00).contains(&high) {
         return Some((
             char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER),
@@ -67,7 +67,7 @@ fn unicode(hex: &[u8]) -> Option<(char, usize)> {
     let low = hex
         .get(4..6)
         .filter(|mark| mark == b"\\u")
-        .and_then(|_| four(&hex[6..]));
+        .and_then(|_| four_hex_digits(&hex[6..]));
     match low {
         // Characters beyond 16 bits come as two escapes, a surrogate pair (RFC 8259, section 7).
         Some(low @ 0xDC00..0xE000) => {
@@ -78,7 +78,7 @@ fn unicode(hex: &[u8]) -> Option<(char, usize)> {
     }
 }
 
-fn four(hex: &[u8]) -> Option<u32> {
+fn four_hex_digits(hex: &[u8]) -> Option<u32> {
     let digits = hex.get(..4)?;
     digits.iter().try_fold(0, |value, &byte| {
         Some(value << 4 | (byte as char).to_digit(16)?)

@@ -32,7 +32,7 @@ pub use write::{
 };
 
 use etlink_json::{ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, DeviceTrace, TimeNs};
+use etlink_model::{AnomalyKind, DeviceTrace};
 use header::KnownKeys;
 use std::io::Read;
 
@@ -179,8 +179,10 @@ const LEAST_UNIX_NS: i64 = 100_000_000_000_000_000;
 
 /// Whether the file ends before the time base that its times need.
 fn is_cut_before_base(trace: &DeviceTrace) -> bool {
-    let needs_base = |(start, _): (TimeNs, TimeNs)| (LEAST_NS..LEAST_UNIX_NS).contains(&start.0);
-    trace.header.base_ns == 0 && trace.window().is_some_and(needs_base)
+    let Some((start, _)) = trace.window() else {
+        return false;
+    };
+    trace.header.base_ns == 0 && (LEAST_NS..LEAST_UNIX_NS).contains(&start.0)
 }
 
 fn note_damage(trace: &mut DeviceTrace, damage: ReadDamage) {

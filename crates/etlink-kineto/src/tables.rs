@@ -77,9 +77,9 @@ impl ChunkTables {
             tid: self.label(event.tid),
         };
         match event.name {
-            b"process_name" => call(&mut self.trace.process_names, thread.pid, name),
+            b"process_name" => set_name(&mut self.trace.process_names, thread.pid, name),
             b"thread_name" if event.tid.is_some() => {
-                call(&mut self.trace.thread_names, thread, name)
+                set_name(&mut self.trace.thread_names, thread, name)
             }
             _ => {}
         }
@@ -107,16 +107,10 @@ impl ChunkTables {
         let anomalies = &mut self.trace.anomalies;
         let place = || format!("{:?}", unescape(event.name));
         let Some(start) = event.start.and_then(JsonValue::time_ns) else {
-            let number = |ts: JsonValue<'_>| {
-                std::str::from_utf8(ts.raw())
-                    .ok()
-                    .and_then(|text| text.parse::<f64>().ok())
-                    .is_some_and(f64::is_finite)
-            };
             anomalies.note(
                 // A number that is too large is reported as such:
                 // it shows a wrong unit, not a missing time.
-                if event.start.is_some_and(number) {
+                if event.start.and_then(float).is_some_and(f64::is_finite) {
                     AnomalyKind::TimeOutOfRange
                 } else {
                     AnomalyKind::NoTime
@@ -222,7 +216,9 @@ impl ChunkTables {
         if let Some(bytes) = int(event.args.size)
             .and_then(|size| u64::try_from(size).ok())
             // Other calls of ROCm have a `size` too, that of an allocation for one.
-            .filter(|_| call.correlation != Correlation::NONE && has(event.name, b"emcpy"))
+            .filter(|_| {
+                call.correlation != Correlation::NONE && contains_bytes(event.name, b"emcpy")
+            })
         {
             self.sizes.push(call.correlation, bytes);
         }
@@ -260,16 +256,14 @@ impl ChunkTables {
 
     fn push_memory(&mut self, event: &KinetoEvent<'_>, time: TimeNs) {
         let args = &event.args;
-        let small = |value| int(value).and_then(|n| i32::try_from(n).ok()).unwrap_or(-1);
-        let total = |value: Option<JsonValue<'_>>| value.and_then(JsonValue::uint).unwrap_or(0);
         let row = MemoryRow {
             name: self.name_of(event.name),
             time,
-            device_type: small(args.device_type),
-            device: small(args.device_id),
+            device_type: small_int(args.device_type),
+            device: small_int(args.device_id),
             bytes: int(args.memory_bytes).unwrap_or(0),
-            allocated: total(args.allocated),
-            reserved: total(args.reserved),
+            allocated: uint_or_zero(args.allocated),
+            reserved: uint_or_zero(args.reserved),
         };
         self.trace.memory.push(row);
     }
@@ -328,25 +322,23 @@ impl ChunkTables {
         if args.collective.is_none() {
             return u32::MAX;
         }
-        let number = |value: Option<JsonValue<'_>>| value.and_then(JsonValue::uint).unwrap_or(0);
-        let rank = |value: Option<JsonValue<'_>>| int(value).unwrap_or(-1);
         let record = Collective {
             name: self.name(args.collective),
             dtype: self.name(args.dtype),
-            in_elements: number(args.in_elements),
-            out_elements: number(args.out_elements),
+            in_elements: uint_or_zero(args.in_elements),
+            out_elements: uint_or_zero(args.out_elements),
             in_split: self.name(args.in_split),
             out_split: self.name(args.out_split),
-            rank_start: rank(args.rank_start),
-            rank_stride: rank(args.rank_stride),
-            group_size: number(args.group_size),
+            rank_start: rank_or_none(args.rank_start),
+            rank_stride: rank_or_none(args.rank_stride),
+            group_size: uint_or_zero(args.group_size),
             group_name: self.name(args.group_name),
             group_desc: self.name(args.group_desc),
             group_ranks: self.name(args.group_ranks),
-            rank: rank(args.rank),
-            src: rank(args.src),
-            dst: rank(args.dst),
-            seq: rank(args.seq),
+            rank: rank_or_none(args.rank),
+            src: rank_or_none(args.src),
+            dst: rank_or_none(args.dst),
+            seq: rank_or_none(args.seq),
             p2p: false,
             asynchronous: args
                 .asynchronous
@@ -405,7 +397,25 @@ impl ChunkTables {
 }
 
 fn float(value: JsonValue<'_>) -> Option<f64> {
-    std::str::from_utf8(value.raw()).ok()?.parse().ok()
+    let text = std::str::from_utf8(value.raw()).ok()?;
+    text.parse().ok()
+}
+
+/// Absent and unreadable numbers are 0.
+fn uint_or_zero(value: Option<JsonValue<'_>>) -> u64 {
+    value.and_then(JsonValue::uint).unwrap_or(0)
+}
+
+/// Absent ranks and sequence numbers are -1, since 0 is one of them.
+fn rank_or_none(value: Option<JsonValue<'_>>) -> i64 {
+    int(value).unwrap_or(-1)
+}
+
+/// A type or number of a device, -1 where there is none.
+fn small_int(value: Option<JsonValue<'_>>) -> i32 {
+    int(value)
+        .and_then(|number| i32::try_from(number).ok())
+        .unwrap_or(-1)
 }
 
 /// 0 is what tracers write for a call that has no id.
@@ -415,12 +425,12 @@ fn correlation(value: Option<JsonValue<'_>>) -> Correlation {
         .map_or(Correlation::NONE, Correlation)
 }
 
-fn has(name: &[u8], part: &[u8]) -> bool {
+fn contains_bytes(name: &[u8], part: &[u8]) -> bool {
     name.windows(part.len()).any(|window| window == part)
 }
 
 /// Names `what`; the last name counts. Traces repeat such rows hundreds of thousands of times.
-fn call<T: PartialEq>(all: &mut Vec<(T, NameId)>, what: T, name: NameId) {
+fn set_name<T: PartialEq>(all: &mut Vec<(T, NameId)>, what: T, name: NameId) {
     match all.iter_mut().rfind(|(known, _)| *known == what) {
         Some((_, known)) => *known = name,
         None => all.push((what, name)),
@@ -455,7 +465,10 @@ impl DeviceTraceBuilder {
         self.sizes.append(sizes);
         all.names.absorb(&part.names, names);
         append_around(all, part, events, names);
-        let threads = part.threads.drain(..).map(|thread| rethread(thread, names));
+        let threads = part
+            .threads
+            .drain(..)
+            .map(|thread| renumber_thread(thread, names));
         let threads: Vec<_> = threads
             .map(|thread| ThreadIdx::new(self.threads.of(&mut all.threads, thread)))
             .collect();
@@ -466,7 +479,7 @@ impl DeviceTraceBuilder {
             .collect();
         // Communication records are appended as they are: their rows move by as many as there were.
         let base = u32::try_from(all.collectives.len()).unwrap_or(u32::MAX);
-        rename(part, names);
+        renumber_names(part, names);
         for column in [
             &mut part.ops.thread,
             &mut part.calls.thread,
@@ -549,16 +562,16 @@ fn append_around(
             .or_default() += count;
     }
     for (pid, name) in part.process_names.drain(..) {
-        call(
+        set_name(
             &mut all.process_names,
-            relabel(pid, names),
+            renumber_label(pid, names),
             names[name.index()],
         );
     }
     for (thread, name) in part.thread_names.drain(..) {
-        call(
+        set_name(
             &mut all.thread_names,
-            rethread(thread, names),
+            renumber_thread(thread, names),
             names[name.index()],
         );
     }
@@ -569,14 +582,14 @@ fn append_around(
         .for_each(|(device, count)| all.note_multiprocessors(device, count));
 }
 
-fn rethread(thread: HostThread, names: &[NameId]) -> HostThread {
+fn renumber_thread(thread: HostThread, names: &[NameId]) -> HostThread {
     HostThread {
-        pid: relabel(thread.pid, names),
-        tid: relabel(thread.tid, names),
+        pid: renumber_label(thread.pid, names),
+        tid: renumber_label(thread.tid, names),
     }
 }
 
-fn relabel(label: TrackLabel, names: &[NameId]) -> TrackLabel {
+fn renumber_label(label: TrackLabel, names: &[NameId]) -> TrackLabel {
     match label {
         TrackLabel::Text(name) => TrackLabel::Text(names[name.index()]),
         number @ TrackLabel::Int(_) => number,
@@ -584,7 +597,7 @@ fn relabel(label: TrackLabel, names: &[NameId]) -> TrackLabel {
 }
 
 /// Replaces the chunk's name numbers by the trace's.
-fn rename(part: &mut DeviceTrace, names: &[NameId]) {
+fn renumber_names(part: &mut DeviceTrace, names: &[NameId]) {
     let DeviceTrace {
         ops,
         calls,

@@ -352,12 +352,12 @@ impl DeviceTrace {
             .multiprocessors
             .iter()
             .find(|(known, _)| *known == device);
-        let all_alike = || {
-            self.multiprocessors
-                .first()
-                .filter(|first| self.multiprocessors.iter().all(|one| one.1 == first.1))
-        };
-        own.or_else(all_alike).map(|(_, count)| *count)
+        if let Some((_, count)) = own {
+            return Some(*count);
+        }
+        let (_, count) = self.multiprocessors.first()?;
+        let are_alike = self.multiprocessors.iter().all(|(_, other)| other == count);
+        are_alike.then_some(*count)
     }
 
     /// A thread or process label as text.

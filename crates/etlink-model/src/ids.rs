@@ -12,6 +12,7 @@ macro_rules! index {
 
             /// The id of row `index`. Rows past `u32::MAX - 1` do not exist: readers refuse them.
             pub fn new(index: usize) -> Self {
+                // 32 bits halve the memory of all tables against `usize`.
                 $name(u32::try_from(index).unwrap_or(u32::MAX))
             }
 
@@ -81,6 +82,7 @@ pub struct Correlation(pub i64);
 
 impl Correlation {
     /// The row has none.
+    // Neither 0 nor -1 would do: damaged files have both as ids.
     pub const NONE: Correlation = Correlation(i64::MIN);
 
     /// `None` for [`Self::NONE`].

@@ -17,6 +17,7 @@ pub(crate) fn edges_batch(
     let edges = || nodes.clone().flat_map(of);
     let slack = |from: u32, to: u32| {
         let [from, to] = [from, to].map(|node| trace.nodes.get(node as usize));
+        // A difference of times is never negative: a node that starts early has no slack.
         (to.start - (from.start + from.duration)).0
     };
     columns

@@ -75,6 +75,7 @@ fn add_names_and_times(trace: &LinkedTrace, events: &[EventRow], columns: &mut C
         EventRow::Row(row) => device.rows.name[row],
         EventRow::Sync(sync) => device.syncs.name[sync],
     });
+    // Only device rows keep the category of the file; that of ops and calls follows from `kind`.
     let categories = events.iter().map(|event| match *event {
         EventRow::Row(row) => non_empty(device.names.get(device.rows.category[row])),
         _ => None,

@@ -89,6 +89,8 @@ impl TraceTable {
     fn places(self, trace: &LinkedTrace) -> usize {
         match self {
             TraceTable::Events => events::event_count(trace),
+            // Edges are stored by the node that waits, and
+            // collectives are nodes: both are found from there.
             TraceTable::Nodes | TraceTable::Edges | TraceTable::Collectives => trace.nodes.len(),
         }
     }

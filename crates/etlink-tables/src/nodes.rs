@@ -48,7 +48,9 @@ pub(crate) fn node_event(trace: &LinkedTrace, node: &Node) -> Option<u32> {
         NodeKind::Runtime => Some(events::call_event(trace, source)),
         NodeKind::DeviceOp => Some(events::row_event(trace, source)),
         NodeKind::Collective if node.on_device => Some(events::row_event(trace, source)),
+        // Ops come first among the events, so their rows are their numbers.
         NodeKind::HostOp | NodeKind::Collective | NodeKind::HostGap => Some(source),
+        // Delays were inferred: no trace has an event of theirs.
         NodeKind::Boundary | NodeKind::UnexplainedWait => None,
     }
 }

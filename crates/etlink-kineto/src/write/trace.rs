@@ -389,19 +389,21 @@ fn track_id(trace: &DeviceTrace, label: TrackLabel) -> TrackId<'_> {
 /// The category of a runtime call, which tables do not keep, by how its library names calls.
 // HIP calls have the category `cuda_runtime` in Kineto's own files too.
 fn call_category(name: &str) -> &'static str {
-    let is_call_of = |prefix: &str| {
-        let rest = name.strip_prefix(prefix);
-        rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_uppercase()))
-    };
-    if is_call_of("cu") {
+    if has_call_prefix(name, "cu") {
         "cuda_driver"
-    } else if is_call_of("ur") || is_call_of("ze") {
+    } else if has_call_prefix(name, "ur") || has_call_prefix(name, "ze") {
         "xpu_runtime"
     } else if name.starts_with("runFunction") {
         "mtia_runtime"
     } else {
         "cuda_runtime"
     }
+}
+
+/// `cuLaunchKernel` is a call of `cu`, `cudaLaunchKernel` is not.
+fn has_call_prefix(name: &str, prefix: &str) -> bool {
+    let rest = name.strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_uppercase()))
 }
 
 fn queue_arguments(

@@ -206,6 +206,7 @@ fn pack_tables(page: &ReportPage<'_>) -> io::Result<String> {
         if packed.len() <= TABLE_BYTES || all <= 1 {
             return Ok(packed);
         }
+        // Halving reaches the budget in a few tries; the tables' first records are the costly ones.
         (most, all) = ((most / 2).max(1), all / 2);
     }
 }
@@ -216,6 +217,8 @@ fn page_data<'p>(page: &ReportPage<'p>, most: usize, all: usize) -> io::Result<P
     let mut ranks = vec![];
     for rank in page.ranks {
         let mut value = serde_json::to_value(rank)?;
+        // Records are cut as JSON values: one function
+        // serves all tables, whatever their columns are.
         shorten_tables(&mut value, &rank.label, most, &mut cut);
         ranks.push(value);
     }

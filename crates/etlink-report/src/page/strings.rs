@@ -42,19 +42,21 @@ impl StringTable {
 
 /// `text`, or its beginning and how much there was. Control characters become what can be seen.
 pub(super) fn shorten_text(text: &str, most: usize) -> String {
-    let shown = |c: char| {
-        if c.is_control() && c != '\n' {
-            '\u{fffd}'
-        } else {
-            c
-        }
-    };
     match text.char_indices().nth(most) {
-        None => text.chars().map(shown).collect(),
+        None => text.chars().map(visible_char).collect(),
         Some((end, _)) => {
-            let beginning: String = text[..end].chars().map(shown).collect();
+            let beginning: String = text[..end].chars().map(visible_char).collect();
             format!("{beginning}… ({} characters)", text.chars().count())
         }
+    }
+}
+
+/// A control character of a name would break the page's layout, or be invisible.
+fn visible_char(c: char) -> char {
+    if c.is_control() && c != '\n' {
+        '\u{fffd}'
+    } else {
+        c
     }
 }
 

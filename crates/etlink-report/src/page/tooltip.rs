@@ -36,6 +36,7 @@ fn op_facts(trace: &LinkedTrace, op: OpIdx) -> String {
                 host.names.get(nodes.inputs[of.index()].types),
             );
         }
+        // Without a host node only Kineto's own shapes are there, if `record_shapes` was on.
         None => {
             add_fact(&mut out, "input shapes", trace.device_name(ops.shapes[at]));
             add_fact(&mut out, "input types", trace.device_name(ops.types[at]));
@@ -103,6 +104,7 @@ fn collective_facts(out: &mut String, of: &CollectiveRef<'_>) {
 fn add_fact(out: &mut String, what: &str, value: &str) {
     let value = value.trim();
     if !value.is_empty() && value != "[]" {
+        // The page splits the text at line breaks, so a value may have none.
         let before = if out.is_empty() { "" } else { "\n" };
         let _ = write!(out, "{before}{what}: {}", value.replace('\n', " "));
     }

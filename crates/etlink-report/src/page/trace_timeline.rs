@@ -40,6 +40,7 @@ pub fn trace_timeline(
     };
     let mut on_path: Vec<usize> = steps.iter().filter_map(of_path).collect();
     on_path.sort_unstable();
+    // Ranges of the path are kept single as long as they leave half of the budget to the others.
     let few = on_path.len() <= most / 2;
     let mut strings = StringTable::new(most.saturating_mul(40));
     let all = ranges_in_window(trace, ids, (window.start, window.end));
@@ -94,6 +95,7 @@ impl TimelineSource for TraceSource<'_> {
     fn kind(&self, id: usize) -> u8 {
         let trace = self.rows.trace;
         match self.ids.get(id) {
+            // A Gloo collective runs on the host: it gets the colour of communication all the same.
             TraceRange::Op(at) if trace.op_collective(OpIdx(at as u32)).is_some() => 1,
             TraceRange::Op(at) => 4 + u8::from(trace.device.ops.annotation[at]),
             TraceRange::Call(_) => 6,

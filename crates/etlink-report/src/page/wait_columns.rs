@@ -65,6 +65,8 @@ pub(super) fn wait_columns(
             }
         }
     }
+    // The reason that decided comes first of each range,
+    // so that it survives the removal of doubles.
     found.sort_by_key(|(to, edge, decided)| (*to, !*decided, edge.kind, edge.from));
     let mut deps = WaitColumns::default();
     let mut last = None;
@@ -74,10 +76,13 @@ pub(super) fn wait_columns(
         let drawn = from
             .and_then(|id| place.get(id).copied())
             .filter(|from| *from != NONE);
+        // A cause outside the window is not drawn: its
+        // name stands in its place, as a negative number.
         let from = drawn.map_or_else(
             || -1 - i64::from(strings.add(of.trace.name(&before))),
             i64::from,
         );
+        // The nodes of one range wait for each other, and may wait for another range several times.
         if from == i64::from(to) || last == Some((to, from, edge.kind)) {
             continue;
         }
@@ -102,6 +107,7 @@ fn edge_cause(of: ReplayedTrace<'_>, edge: &Edge, before: &Node) -> (Option<usiz
         .row_of(&trace.nodes.get(edge.to as usize))
         .filter(|_| edge.kind == EdgeKind::Launch);
     match row.and_then(|row| trace.row_call.get(row.index())?.get()) {
+        // A row could have started when its call began: the call's own time is part of the delay.
         Some(call) => (
             Some(of.ids.call(call.index())),
             trace.device.calls.start[call.index()],
