@@ -7,12 +7,15 @@ Started by `cargo dev test-torch`. The environment is that of record.py, under t
 
 import argparse
 import gzip
+import itertools
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 from collections import Counter
 from pathlib import Path
@@ -105,6 +108,7 @@ class Recorded(Traces):
         self.assert_steps(rank, (3, 4))
         check = [CHOSEN.etlink, "check", str(self.traces / "chakra")]
         self.assertEqual(subprocess.run(check, capture_output=True).returncode, 0)
+        self.assertIn("recorded 1 rank, steps 3-4 (calls of SGD.step): ", ran.stderr)
         self.assertEqual([path.name for path in (self.traces / "chakra").iterdir()], ["traces.0.et"])
         self.assertEqual(sorted(path.name for path in self.traces.iterdir()), ["chakra", "etlink.json", "kineto_trace_0.json", "torch_et_0.json"])
 
@@ -167,6 +171,14 @@ class Recorded(Traces):
         (rank,) = self.manifest()["ranks"]
         self.assertEqual(rank["steps"], 12)
         self.assert_steps(rank, (3, 4))
+
+    def test_helpers_are_no_ranks(self):
+        self.record("--wait 0 --warmup 1 --active 2", "python helper.py")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual((rank["rank"], rank["steps"]), (0, 8))
+        self.assert_steps(rank, (1, 2))
+        self.record("--wait 0 --warmup 0 --active 2 --force", "python helper.py")
+        self.assert_steps(self.manifest()["ranks"][0], (0, 1))
 
     def test_other_steps(self):
         self.record(SCHEDULE + " --step-on forward", "python inference.py")
@@ -238,6 +250,18 @@ class Recorded(Traces):
 
 class Steps(Traces):
     """What counts as a step."""
+
+    def test_the_next_step_with_an_action(self):
+        path = PACKAGE / "etlink_torch/steps/schedule.py"
+        schedule = types.SimpleNamespace(**runpy.run_path(str(path)))
+        names = ("skip_first", "wait", "warmup", "active", "repeat", "skip_first_wait")
+        choices = ((0, 1, 3), (0, 2), (0, 1, 2), (1, 2), (0, 1, 2), (False, True))
+        for values in itertools.product(*choices):
+            arguments = dict(zip(names, values))
+            for step in range(15):
+                actions = ((at, schedule.action(arguments, at)) for at in range(step, 60))
+                wanted = next((at for at, action in actions if action != schedule.NONE), schedule.NEVER)
+                self.assertEqual(schedule.next_action(arguments, step), wanted, (arguments, step))
 
     EVERY_ITERATION = 6
     COUNTED = {

@@ -19,6 +19,6 @@ mod settings;
 
 pub use etlink_schedule::{InvalidRanks, Ranks};
 pub use hook::{ENDED, HOOK, MARKER, python_path};
-pub use manifest::{Ended, Manifest, Rank, Recorded, Task};
+pub use manifest::{Ended, Manifest, NOTHING, Rank, Recorded, Task};
 pub use process::{Clock, Cycle, Process, StepTimes};
 pub use settings::{Options, SETTINGS_VARIABLE, ScheduleSettings, Settings};

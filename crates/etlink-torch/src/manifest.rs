@@ -38,7 +38,7 @@ pub struct Manifest {
 }
 
 /// How notes begin that are of all processes of a launcher.
-const NOTHING: &str = "nothing is recorded";
+pub const NOTHING: &str = "nothing is recorded";
 
 /// The numbers, for a sentence.
 fn list(numbers: &[u32]) -> String {
@@ -313,11 +313,14 @@ impl Manifest {
 
     fn steps_are(&self) -> String {
         match self.step_on.as_str() {
-            "optimizer" => "calls of optimizer.step(), for others see --step-on".to_owned(),
-            "forward" => "calls of the model".to_owned(),
+            "optimizer" => {
+                "calls of optimizer.step(); choose others with --step-on, such as --step-on forward"
+                    .to_owned()
+            }
+            "forward" => "calls of a model that has parameters".to_owned(),
             chosen => {
                 let called = chosen.strip_prefix("forward:").unwrap_or(chosen);
-                format!("calls of {called}")
+                format!("calls of {called}: is the name of --step-on right?")
             }
         }
     }
@@ -379,7 +382,8 @@ impl Manifest {
         );
         let plural = if steps == 1 { "" } else { "s" };
         format!(
-            "nothing is recorded: the program made {steps} step{plural}, recording {first} (they count from 0)"
+            "nothing is recorded: the program made {steps} step{plural}, recording {first} (they count \
+             from 0); choose a smaller --wait, --warmup or --skip-first"
         )
     }
 }

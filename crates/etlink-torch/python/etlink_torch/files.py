@@ -8,7 +8,7 @@ import os
 import shutil
 import socket
 
-from .guard import attempt
+from .guard import Failure, attempt
 from .process import clock
 
 KINDS = ("torch_et", "kineto_trace")
@@ -100,7 +100,10 @@ def check_end(path):
         file.seek(max(0, size - TAIL_BYTES))
         tail = file.read().rstrip()
     if not tail.endswith(b"}") or not any(key in tail for key in (b'"traceName"', b'"finish_ts"')):
-        raise OSError("{} was not written to its end: is the disk full?".format(path))
+        raise Failure(
+            "a trace of this cycle was not written to its end, so the cycle is lost: is the disk "
+            "full? Make room, or choose another folder with -o"
+        )
 
 
 def sync(path):

@@ -6,7 +6,13 @@ No statement that may raise stands outside of a `try` here, so that these hold w
 import functools
 
 
+class Failure(Exception):
+    """Its text says to people what is missing and what to do."""
+
+
 def describe(error):
+    if isinstance(error, Failure):
+        return str(error)
     return "{}: {}".format(type(error).__name__, error)
 
 

@@ -29,10 +29,11 @@ def install(torch, after_import):
         held = attempt(files.hold_shared, os.path.join(settings["work"], "running"))
         HELD.append(held)
         session = Session(torch, settings, report)
+        # first: a child must never count in the place of its parent
+        os.register_at_fork(after_in_child=session.forked)
         steps.count(torch, session, after_import, settings["step_on"])
         watch_profilers(torch, session)
         atexit.register(leave, session)
-        os.register_at_fork(after_in_child=session.forked)
         leave_first(session)
         ACTIVE.append(session)
     except Exception as error:

@@ -14,6 +14,8 @@ from .guard import attempt, silent
 from .process import local_world
 
 NOTE_BYTES = 1000
+COUNT_NS = 100_000_000
+"""So often the number of steps is written outside of the cycles: that is a system call."""
 
 
 class Report:
@@ -22,7 +24,7 @@ class Report:
     def __init__(self, settings, versions):
         self.pid, self.folder = os.getpid(), settings["work"]
         self.key = "{}.{}".format(settings["launcher"], self.pid)
-        self.counter, self.spare = None, None
+        self.counter, self.counted_ns, self.spare = None, 0, None
         self.content = {
             "pid": self.pid,
             "host": attempt(socket.gethostname) or "",
@@ -57,7 +59,13 @@ class Report:
     def path(self, ending):
         return os.path.join(self.folder, "{}.{}".format(self.key, ending))
 
-    def steps(self, number):
+    def count(self, number, now):
+        """The number of steps made at `now` in ns; of a process that is killed the last may be missing."""
+        if now - self.counted_ns > COUNT_NS:
+            self.counted_ns = now
+            self.write_count(number)
+
+    def write_count(self, number):
         if self.counter is None:
             return
         try:

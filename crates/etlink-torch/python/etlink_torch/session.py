@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 from . import files, steps
 from .guard import attempt, describe, guarded, silent
@@ -18,8 +19,9 @@ class Session:
     def __init__(self, torch, settings, report):
         self.torch, self.settings, self.report = torch, settings, report
         self.made, self.window, self.cycle = 0, None, 0
+        # until this step nothing is to be done but to count
+        self.next_action = 0
         self.begun, self.off, self.closed, self.thread = False, False, False, None
-        self.found = True
         self.times, self.termination, self.has_profiled = StepTimes(), None, False
         # at the end of the process another thread may be saving a cycle
         self.saving = threading.RLock()
@@ -35,28 +37,34 @@ class Session:
         if not self.begun and not self.closed and self.recordable():
             self.begun = True
             self.enter(0)
-            self.times.start()
 
     @guarded
     def step(self):
         """At the end of each step."""
-        if self.closed or os.getpid() != self.report.pid:
+        thread = threading.get_ident()
+        if self.closed or self.thread not in (thread, None):
             return
-        if self.thread is None:
-            self.thread = threading.get_ident()
-        if threading.get_ident() != self.thread:
-            return
-        self.count()
+        self.thread = thread
+        now = time.perf_counter_ns()
+        self.made += 1
+        if self.window is None and (self.off or self.made < self.next_action):
+            self.times.end_plain(now)
+            self.report.count(self.made, now)
+        else:
+            self.step_of_cycle(now)
+
+    def step_of_cycle(self, now):
+        """At the end of a step in a cycle, or just before one."""
+        if self.window is None:
+            self.times.end_plain(now)
+        elif self.window.is_recorded(self.made - 1):
+            self.times.end_recorded(now)
+        self.report.write_count(self.made)
+        if self.window is not None and not self.take_rank():
+            self.abandon()
         if not self.off:
             self.advance()
         self.times.start()
-
-    def count(self):
-        step = self.made
-        self.made += 1
-        is_recorded = self.window is not None and self.window.is_recorded(step)
-        self.times.end(step == 0, is_recorded, self.window is None)
-        self.report.steps(self.made)
 
     def advance(self):
         if self.window is not None:
@@ -71,7 +79,8 @@ class Session:
 
     def enter(self, step):
         """Begins a cycle if `step` is its first."""
-        if self.off or steps.action(self.settings["schedule"], step) == steps.NONE:
+        self.next_action = steps.next_action(self.settings["schedule"], step)
+        if self.off or step < self.next_action:
             return
         if not self.take_rank() or self.is_full():
             return
@@ -114,9 +123,11 @@ class Session:
         if content["rank"] is not None:
             return True
         rank, world = rank_and_world(self.torch)
+        if self.made == 0 and self.settings["step_on"] is not None:
+            # a helper or a worker that runs the script too comes by here, and makes no step
+            return self.is_chosen(rank)
         content["rank"], content["world"] = rank, world
-        chosen = self.settings["ranks"]
-        if chosen is not None and not any(first <= rank <= last for first, last in chosen):
+        if not self.is_chosen(rank):
             content["excluded"], self.off = True, True
             self.report.write()
             return False
@@ -126,6 +137,10 @@ class Session:
             return False
         self.report.write()
         return True
+
+    def is_chosen(self, rank):
+        chosen = self.settings["ranks"]
+        return chosen is None or any(first <= rank <= last for first, last in chosen)
 
     def leave_to(self, rank, holder, lives):
         """The rank is another process's: an earlier one that has ended is no mistake."""
@@ -201,8 +216,12 @@ class Session:
         """The process ends."""
         if os.getpid() != self.report.pid:
             return
+        self.report.write_count(self.made)
         if self.window is not None:
-            self.finish()
+            if self.report.content["rank"] is None:
+                self.abandon()
+            else:
+                self.finish()
         content = self.report.content
         if self.made and content["rank"] is None and not self.closed:
             content["rank"], content["world"] = rank_and_world(self.torch)
@@ -227,7 +246,9 @@ class Session:
         plural = "" if self.made == 1 else "s"
         self.report.note(
             "nothing is recorded: the program made {} step{}, recording starts at step {} "
-            "(they count from 0)".format(self.made, plural, first)
+            "(they count from 0); choose a smaller wait, warmup or skip_first".format(
+                self.made, plural, first
+            )
         )
 
     def complete(self):
@@ -254,7 +275,7 @@ class Session:
     @silent
     def forked(self):
         """In a forked child, such as a worker of a DataLoader: the observer would write into the parent's file."""
-        self.off = True
+        self.close()
         if self.termination is not None:
             attempt(self.termination.forked)
         if self.window is not None:
@@ -271,8 +292,12 @@ class Session:
     def fail(self, why):
         """Ends the recording. Never raises."""
         self.off = True
+        self.abandon()
+        attempt(self.report.note, why)
+
+    def abandon(self):
+        """The window, if there is one, leaves no trace."""
         window, self.window = self.window, None
         attempt(self.leave_signals)
         if window is not None:
             attempt(window.abandon)
-        attempt(self.report.note, why)

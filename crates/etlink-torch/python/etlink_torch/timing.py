@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections import deque
 
 KEPT = 256
 """Plain steps that are remembered, the latest."""
@@ -11,21 +12,23 @@ class StepTimes:
     """Durations of steps in ns, without the time that the recording itself takes between two steps."""
 
     def __init__(self):
-        self.plain, self.recorded, self.started = [], [], None
+        self.plain, self.recorded, self.started = deque(maxlen=KEPT), [], None
 
     def start(self):
         self.started = time.perf_counter_ns()
 
-    def end(self, is_first, is_recorded, is_plain):
-        """The first step of a process compiles and allocates: it counts for nothing."""
-        if self.started is None or is_first:
-            return
-        duration = time.perf_counter_ns() - self.started
-        if is_recorded:
-            self.recorded.append(duration)
-        elif is_plain:
-            self.plain.append(duration)
-            del self.plain[:-KEPT]
+    def end_plain(self, now):
+        """A step without a recording has ended; the next one begins.
+
+        The first step of a process compiles and allocates: it is not started, and counts for nothing.
+        """
+        if self.started is not None:
+            self.plain.append(now - self.started)
+        self.started = now
+
+    def end_recorded(self, now):
+        if self.started is not None:
+            self.recorded.append(now - self.started)
 
     def summary(self):
         """Medians, or None if there are not both."""

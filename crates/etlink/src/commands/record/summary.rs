@@ -1,20 +1,26 @@
 //! What `record` says at the end.
 
 use etlink_run::manifest::MANIFEST;
-use etlink_torch::{Manifest, Process};
+use etlink_torch::{Manifest, NOTHING, Process};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Recorded steps that took less than this many times as long are not worth a word.
 const WORTH_SAYING: f64 = 1.2;
 
-/// Prints the notes, and what was recorded if anything was.
+/// Prints the notes, and what was recorded.
 pub fn print(manifest: &Manifest, output: &Path) {
     for note in &manifest.notes {
         eprintln!("etlink: note: {note}");
     }
-    if manifest.recorded() > 0 {
-        eprintln!("etlink: {}", recorded(manifest, output));
+    if manifest.recorded() == 0 {
+        // a note that says so itself names the cause too
+        if !manifest.notes.iter().any(|note| note.contains(NOTHING)) {
+            eprintln!("etlink: {NOTHING}: see the notes above");
+        }
+        return;
     }
+    eprintln!("etlink: {}", recorded(manifest, output));
     if let Some(cost) = cost(manifest) {
         eprintln!("etlink: {cost}");
     }
@@ -37,10 +43,26 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
     };
     let plural = if processes.len() == 1 { "" } else { "s" };
     format!(
-        "recorded {} rank{plural}, steps {first}-{last}{times}: {}",
+        "recorded {} rank{plural}, steps {first}-{last}{times}{}: {}",
         processes.len(),
+        counted(&manifest.step_on, &processes),
         output.join(MANIFEST).display()
     )
+}
+
+/// What was counted as a step: the class of an optimizer or a model, or a function.
+fn counted(step_on: &str, processes: &[&Process]) -> String {
+    let counted = processes
+        .iter()
+        .filter_map(|process| process.counted.as_deref());
+    // ranks of a pipeline may have models of several classes
+    let names: BTreeSet<&str> = counted.collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = names.into_iter().collect();
+    let method = if step_on == "optimizer" { ".step" } else { "" };
+    format!(" (calls of {}{method})", names.join(", "))
 }
 
 /// How much slower recorded steps were: times in the traces are theirs.
@@ -48,7 +70,8 @@ fn cost(manifest: &Manifest) -> Option<String> {
     let times = manifest.slowdown()?;
     let slowdown = times.slowdown().filter(|times| *times >= WORTH_SAYING)?;
     Some(format!(
-        "recorded steps took {slowdown:.1} x as long as others: {} instead of {}",
+        "recorded steps took {slowdown:.1} x as long as the others ({} instead of {}): times in \
+         the traces include this cost",
         milliseconds(times.recorded_ns),
         milliseconds(times.plain_ns)
     ))
