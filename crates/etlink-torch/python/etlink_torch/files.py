@@ -121,15 +121,16 @@ def publish(settings, pairs):
         check_end(source)
         sync(source)
     make_room(settings)
-    done = []
+    moves = [(source, os.path.join(settings["output"], name)) for source, name in pairs]
+    for _, target in moves:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+    moved = 0
     try:
-        for source, name in pairs:
-            target = os.path.join(settings["output"], name)
-            os.makedirs(os.path.dirname(target), exist_ok=True)
+        for source, target in moves:
             os.replace(source, target)
-            done.append((source, target))
+            moved += 1
     except BaseException:
-        for source, target in done:
+        for source, target in moves[:moved]:
             attempt(os.replace, target, source)
         raise
 
