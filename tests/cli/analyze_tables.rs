@@ -64,7 +64,7 @@ fn one_table() {
     );
     tool.run("analyze . --table stragglers")
         .exits(0)
-        .says("who comes late to collectives");
+        .says("stragglers: ranks that come last to collectives");
     let memory = tool.run("analyze . --table memory --csv").exits(0).stdout;
     assert!(
         memory.starts_with("run,rank,device_type,device,") && memory.lines().count() == 1,
@@ -237,4 +237,33 @@ fn blanks_before_a_trace_and_rules_that_are_no_text() {
     tool.run("analyze spaces.json --rules latin.txt")
         .exits(2)
         .complains(&["latin.txt: byte 17 is no UTF-8; save the rules as UTF-8 text"]);
+}
+
+/// Spreadsheets take a text that begins so for a formula; numbers begin with a sign too.
+#[test]
+fn csv_quotes_formulas_of_traces() {
+    let tool = Tool::new();
+    let mut trace = draw(0);
+    let main = trace.thread();
+    trace.op(main, "=HYPERLINK(\"x\")", 0, 10 * US);
+    tool.file("=run/kineto_trace_0.json", trace.kineto());
+    let top = tool.run("top =run --csv").exits(0).stdout;
+    assert!(top.contains(",\"'=HYPERLINK(\"\"x\"\")\","), "{top}");
+    assert!(!top.contains(",\"=HYPERLINK"), "{top}");
+    let kernels = tool
+        .run("analyze =run --csv --table kernels")
+        .exits(0)
+        .stdout;
+    assert!(
+        kernels
+            .lines()
+            .skip(1)
+            .all(|line| line.starts_with("'=run,")),
+        "{kernels}"
+    );
+    let ranks = tool.run("top =run --json").exits(0).json();
+    assert!(
+        ranks.to_string().contains("\"=HYPERLINK"),
+        "JSON has the name as it is"
+    );
 }

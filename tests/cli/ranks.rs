@@ -488,7 +488,7 @@ fn communication_without_a_record_is_counted() {
     }
     tool.run("ranks run")
         .exits(0)
-        .says("2 ranks, 0 collectives and messages")
+        .says("2 ranks, 0 matched collectives and messages")
         .says("note: 2 communication kernels without a record of what is");
     let one = tool.path("run/kineto_trace_1.json");
     std::fs::remove_file(one).expect("it is there");

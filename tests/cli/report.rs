@@ -240,7 +240,7 @@ fn written_graphs_say_what_they_tell() {
         (&json["ranks"], &json["timelines"], &json["step"]),
         (&2.into(), &2.into(), &serde_json::Value::Null)
     );
-    let said = "of a written graph host times are those of slices: nothing is told of steps, linking, sizes of copies, grids, allocations, barriers and when Gloo began";
+    let said = "of a written graph host times are those of slices: nothing is reported on steps, linking, sizes of copies, grids, allocations, barriers and when Gloo began";
     assert_eq!(json["notes"][0], said);
     tool.run("report sim/traces.1.et -o one.html")
         .exits(0)
@@ -250,7 +250,7 @@ fn written_graphs_say_what_they_tell() {
         .exits(0);
     tool.run("report tree.json -o tree.html")
         .exits(0)
-        .says("nothing is told of critical path")
+        .says("nothing is reported on critical path")
         .says("drawn: step ProfilerStep#6 of 1 rank, ");
     let sim = tool.read("sim/traces.0.et");
     tool.run_with("report - -o -", &sim).exits(0);

@@ -1,8 +1,10 @@
 //! What is printed for people: tables, notes, and the link report.
 
+mod csv_text;
 mod grid;
 mod text;
 
+pub use csv_text::csv_text;
 pub use etlink_run::text::{count, damage, rank, same_notes, time};
 pub use grid::{Column, Grid, Limit};
 pub use text::{cut, mb, mean_time, note, percent, plain, scaled, signed_time};

@@ -1,4 +1,5 @@
-//! The page's script: built from its sources with node, and the page tested in a browser.
+//! The page's script: formatted, linted and built from its sources with node, and the page tested
+//! in a browser.
 
 mod browser;
 mod drawn;
@@ -16,6 +17,10 @@ const BUILT: [&str; 2] = ["page.js", "page.css"];
 pub fn build(check: bool) -> Result<()> {
     let web = root()?.join("crates/etlink-report/web");
     install(&web)?;
+    if check {
+        npm_script(&web, "format:check")?;
+        npm_script(&web, "lint")?;
+    }
     let out = if check {
         root()?.join("target/web")
     } else {
@@ -62,6 +67,13 @@ fn install(folder: &Path) -> Result<()> {
     npm.args(["ci", "--no-audit", "--no-fund", "--loglevel", "error"])
         .current_dir(folder);
     ran(&mut npm)
+}
+
+/// Runs a script of a folder's package.json.
+fn npm_script(folder: &Path, name: &str) -> Result<()> {
+    let mut npm = Command::new("npm");
+    npm.args(["run", "--silent", name]).current_dir(folder);
+    ran(&mut npm).with_context(|| format!("`npm run {name}` in {}", folder.display()))
 }
 
 fn root() -> Result<PathBuf> {

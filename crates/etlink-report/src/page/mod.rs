@@ -40,12 +40,14 @@ pub use timeline::{Timeline, TimelineWindow};
 pub use trace_timeline::trace_timeline;
 pub use written_graph::{WrittenGraph, graph_timeline};
 
+use base64::engine::{Engine, general_purpose::STANDARD};
 use etlink_analyze::{RankAnalysis, RunTotals};
 use etlink_link::{EdgeKind, LinkReport};
 use etlink_replay::{PathReport, ReplayFigures};
 use packed_timeline::pack_json;
 use serde::Serialize;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::io::{self, Write};
 use summary::SummaryCard;
 
@@ -146,9 +148,10 @@ pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
         .map(|timeline| timeline.text.len() + 100)
         .sum();
     let mut out = Vec::with_capacity(packed.len() + timelines + SCRIPT.len() + STYLE.len() + 2_000);
+    out.extend_from_slice(page_head().as_bytes());
     write!(
         out,
-        "{HEAD}<title>{} · etlink report</title>\n<style>",
+        "<title>{} · etlink report</title>\n<style>",
         escape_html(page.title)
     )?;
     out.extend_from_slice(STYLE.as_bytes());
@@ -178,16 +181,34 @@ pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The policy forbids the page all network, whatever is in it.
-const HEAD: &str = r#"<!doctype html>
+/// The head up to the title. The policy forbids the page all network, and every script and style
+/// sheet but the built ones, whatever the traces have: these two are named by their SHA-256.
+fn page_head() -> String {
+    let script_hash = policy_hash(SCRIPT);
+    let style_hash = policy_hash(STYLE);
+    let policy = format!(
+        "default-src 'none'; script-src '{script_hash}'; style-src '{style_hash}'; \
+         img-src data:; base-uri 'none'; form-action 'none'"
+    );
+    format!(
+        r#"<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
-"#;
+"#
+    )
+}
+
+/// A hash source of CSP, <https://www.w3.org/TR/CSP3/#grammardef-hash-source>: of the bytes between
+/// the tags.
+fn policy_hash(inline: &str) -> String {
+    let digest = Sha256::digest(inline.as_bytes());
+    format!("sha256-{}", STANDARD.encode(digest))
+}
 
 fn escape_html(text: &str) -> String {
     strings::shorten_text(text, LONG)

@@ -34,7 +34,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
         Some(total) => {
             let of = |ns: i64| percent_text(ns, total.window_ns);
             let communication = format!(
-                ", communicate with nothing beside it {}",
+                ", communicate without overlap {}",
                 of(total.exposed_communication_ns)
             );
             let communication = if total.communication_ns > 0 {
@@ -179,7 +179,7 @@ pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
             card(
                 "Communication",
                 of(total.exposed_communication_ns),
-                "of device time, exposed: no computation beside it".to_owned(),
+                "of device time, exposed: no overlap with computation".to_owned(),
             );
         }
         if total.exposed_other_ns > 0 {
@@ -194,7 +194,7 @@ pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
             card(
                 "Overlap",
                 percent_text(total.overlap_ns, total.communication_ns),
-                "of communication runs beside computation".to_owned(),
+                "of communication overlaps with computation".to_owned(),
             );
         }
     }

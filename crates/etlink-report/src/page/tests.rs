@@ -165,6 +165,59 @@ fn the_page_has_all_and_lets_no_name_out() {
     );
 }
 
+/// The hash is of what stands between the tags in the page, byte by byte, as a browser takes it.
+#[test]
+fn the_policy_names_the_script_and_the_style_and_nothing_else() {
+    let page = page(&linked(&one_kernel()), "a run");
+    let hash_between = |open: &str, close: &str| {
+        let (_, rest) = page.rsplit_once(open).expect("an opening tag");
+        let (inline, _) = rest.split_once(close).expect("a closing tag");
+        let digest = <sha2::Sha256 as sha2::Digest>::digest(inline.as_bytes());
+        base64::engine::general_purpose::STANDARD.encode(digest)
+    };
+    let script_hash = hash_between("<script>", "</script>");
+    let style_hash = hash_between("<style>", "</style>");
+    let policy = format!(
+        "content=\"default-src 'none'; script-src 'sha256-{script_hash}'; \
+         style-src 'sha256-{style_hash}'; img-src data:; base-uri 'none'; form-action 'none'\""
+    );
+    assert!(page.contains(&policy), "no {policy}");
+    let before_policy = page.split(&policy).next().expect("a head");
+    assert!(!before_policy.contains("<script") && !before_policy.contains("<style"));
+    let (head, _) = page.split_once("<style>").expect("a head");
+    assert!(!head.contains("unsafe-"), "{head}");
+    // a browser turns CR into LF before it hashes
+    assert!(!SCRIPT.contains('\r') && !STYLE.contains('\r'));
+    // what would end or change the elements that the two stand in
+    assert!(!SCRIPT.contains("</script") && !SCRIPT.contains("<!--") && !STYLE.contains("</style"));
+}
+
+/// Names stand in the data alone, and the data is base64: nothing in it can end its element.
+#[test]
+fn names_with_markup_and_line_separators_come_back_as_they_are() {
+    let names = [
+        "</script><img src=x onerror=alert(1)>",
+        "<!--<script>",
+        "a\u{2028}b\u{2029}c",
+        "=cmd|' /C calc'!A0",
+        "\"quoted\" & 'single' \\ back",
+    ];
+    for name in names {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        let stream = DeviceQueue::stream(7);
+        draw.launch(main, (10_000, 15_000), stream, name, (20_000, 90_000));
+        let page = page(&linked(&draw), name);
+        assert!(!page.contains("onerror=alert(1)>"), "{name}");
+        assert_eq!(unpacked(&page)["total"]["kernels"][0]["name"], name);
+        assert_eq!(page.matches("<script").count(), 3, "{name}");
+        let (_, rest) = page.split_once("id=\"data\">").expect("data");
+        let (packed, _) = rest.split_once("</script>").expect("an end");
+        let in_alphabet = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+        assert!(packed.bytes().all(in_alphabet), "{name}");
+    }
+}
+
 #[test]
 fn a_kernel_knows_its_launch_and_the_path() {
     let timeline = drawn(&linked(&one_kernel()), (0, 1_000_000), 1_000);

@@ -5,7 +5,13 @@ import { useEffect, useState } from "preact/hooks";
 import type { Data } from "./data";
 import { Help } from "./help";
 import { MemorySection } from "./memory";
-import { BreakdownSection, CollectivesSection, KernelsSection, PathSection, StepsSection } from "./sections";
+import {
+  BreakdownSection,
+  CollectivesSection,
+  KernelsSection,
+  PathSection,
+  StepsSection,
+} from "./sections";
 import { FidelitySection, LinkSection, TablesSection, tablesOf } from "./tables";
 import { useTheme } from "./theme";
 import { Timelines } from "./timeline/timeline";
@@ -23,16 +29,67 @@ function parts(data: Data, theme: string): Part[] {
   const steps = data.ranks.some((rank) => rank.steps?.length > 0);
   const rows = data.ranks.some((rank) => rank.breakdown.length > 0);
   const all: (Part | false)[] = [
-    steps && { id: "steps", short: "Steps", title: "Step times", content: <StepsSection data={data} /> },
-    rows && { id: "breakdown", short: "Device time", title: "Where device time goes", content: <BreakdownSection data={data} /> },
-    data.ranks.some((rank) => rank.critical_path) && { id: "path", short: "Critical path", title: "What the critical path is made of", content: <PathSection data={data} /> },
-    data.met !== null && data.met.skews.length > 0 && { id: "collectives", short: "Ranks", title: "Who waits for whom", content: <CollectivesSection data={data} met={data.met} theme={theme} /> },
-    rows && { id: "kernels", short: "Kernels", title: "Kernels", content: <KernelsSection data={data} /> },
-    { id: "timeline", short: "Timeline", title: "Timeline", content: <Timelines data={data} theme={theme} /> },
-    data.ranks.some((rank) => rank.memory_charts.length > 0) && { id: "memory", short: "Memory", title: "Memory over time", content: <MemorySection data={data} /> },
-    data.ranks.some((rank) => tablesOf(rank).length > 0) && { id: "tables", short: "Tables", title: "More tables", content: <TablesSection data={data} /> },
-    data.ranks.some((rank) => rank.link) && { id: "link", short: "Linking", title: "How the traces were linked", content: <LinkSection data={data} /> },
-    data.ranks.some((rank) => rank.figures) && { id: "fidelity", short: "Fidelity", title: "How true the graph is", content: <FidelitySection data={data} /> },
+    steps && {
+      id: "steps",
+      short: "Steps",
+      title: "Step times",
+      content: <StepsSection data={data} />,
+    },
+    rows && {
+      id: "breakdown",
+      short: "Device time",
+      title: "Where device time goes",
+      content: <BreakdownSection data={data} />,
+    },
+    data.ranks.some((rank) => rank.critical_path) && {
+      id: "path",
+      short: "Critical path",
+      title: "What the critical path is made of",
+      content: <PathSection data={data} />,
+    },
+    data.met !== null &&
+      data.met.skews.length > 0 && {
+        id: "collectives",
+        short: "Ranks",
+        title: "Stragglers: who waits for whom",
+        content: <CollectivesSection data={data} met={data.met} theme={theme} />,
+      },
+    rows && {
+      id: "kernels",
+      short: "Kernels",
+      title: "Kernels",
+      content: <KernelsSection data={data} />,
+    },
+    {
+      id: "timeline",
+      short: "Timeline",
+      title: "Timeline",
+      content: <Timelines data={data} theme={theme} />,
+    },
+    data.ranks.some((rank) => rank.memory_charts.length > 0) && {
+      id: "memory",
+      short: "Memory",
+      title: "Memory over time",
+      content: <MemorySection data={data} />,
+    },
+    data.ranks.some((rank) => tablesOf(rank).length > 0) && {
+      id: "tables",
+      short: "Tables",
+      title: "More tables",
+      content: <TablesSection data={data} />,
+    },
+    data.ranks.some((rank) => rank.link) && {
+      id: "link",
+      short: "Linking",
+      title: "How the traces were linked",
+      content: <LinkSection data={data} />,
+    },
+    data.ranks.some((rank) => rank.figures) && {
+      id: "fidelity",
+      short: "Fidelity",
+      title: "How true the graph is",
+      content: <FidelitySection data={data} />,
+    },
   ];
   return all.filter((part): part is Part => part !== false);
 }
@@ -42,7 +99,8 @@ export function App({ data }: { data: Data }) {
   const [help, setHelp] = useState(false);
   useEffect(() => {
     const keys = (event: KeyboardEvent) => {
-      const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+      const typing =
+        event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
       if (typing || event.ctrlKey || event.metaKey || event.altKey) {
         return;
       }
@@ -72,7 +130,11 @@ export function App({ data }: { data: Data }) {
           ))}
         </nav>
         <div class="buttons">
-          <button type="button" onClick={turn} aria-label={`Switch to ${theme === "dark" ? "light" : "dark"} colours`}>
+          <button
+            type="button"
+            onClick={turn}
+            aria-label={`Switch to ${theme === "dark" ? "light" : "dark"} colours`}
+          >
             {theme === "dark" ? "☀ Light" : "☾ Dark"}
           </button>
           <button type="button" onClick={() => setHelp(true)} aria-label="Help: keys">
@@ -108,7 +170,8 @@ export function App({ data }: { data: Data }) {
         ))}
       </main>
       <footer>
-        Written by {data.written_by}. Times are those that the traces have; figures are those of <code>etlink analyze</code>, <code>ranks</code>, <code>link</code> and <code>replay</code>.
+        Written by {data.written_by}. Times are those that the traces have; figures are those of{" "}
+        <code>etlink analyze</code>, <code>ranks</code>, <code>link</code> and <code>replay</code>.
       </footer>
       <Help open={help} close={() => setHelp(false)} />
     </>

@@ -20,9 +20,21 @@ export interface Bar {
 const SHOWN = 32;
 
 /** Bars of equal length that show shares. */
-export function Stacked({ bars, names, label, whole: head }: { bars: Bar[]; names: string[]; label: string; whole: string }) {
+export function Stacked({
+  bars,
+  names,
+  label,
+  whole: head,
+}: {
+  bars: Bar[];
+  names: string[];
+  label: string;
+  whole: string;
+}) {
   const [all, setAll] = useState(false);
-  const used = names.filter((name) => bars.some((bar) => bar.parts.some((part) => part.name === name && part.ns > 0)));
+  const used = names.filter((name) =>
+    bars.some((bar) => bar.parts.some((part) => part.name === name && part.ns > 0)),
+  );
   return (
     <div class="stacked" role="group" aria-label={label}>
       <div class="above">
@@ -31,7 +43,9 @@ export function Stacked({ bars, names, label, whole: head }: { bars: Bar[]; name
       </div>
       {bars.slice(0, all ? bars.length : SHOWN).map((bar) => {
         const whole = bar.parts.reduce((sum, part) => sum + part.ns, 0);
-        const text = bar.parts.filter((part) => part.ns > 0).map((part) => `${part.name} ${percent(part.ns / whole)}`);
+        const text = bar.parts
+          .filter((part) => part.ns > 0)
+          .map((part) => `${part.name} ${percent(part.ns / whole)}`);
         return (
           <div class="bar" key={bar.label}>
             <span class="label">{bar.label}</span>
@@ -42,7 +56,7 @@ export function Stacked({ bars, names, label, whole: head }: { bars: Bar[]; name
                   <div
                     key={part.name}
                     class={`part fill-${word(part.name)}`}
-                    style={`flex: ${part.ns / whole}`}
+                    style={{ flex: String(part.ns / whole) }}
                     title={`${part.name}: ${time(part.ns)}, ${percent(part.ns / whole)}`}
                     data-part={part.name}
                     data-value={part.ns}
@@ -135,7 +149,12 @@ export function Steps({ data, drawn }: { data: Data; drawn: string | null }) {
   const each = rows.length * data.ranks.length <= BARS;
   return (
     <div ref={place} class="chart">
-      <svg width={width} height={HEIGHT + 8} role="img" aria-label={`Time per step: ${rows.length} steps, the longest ${time(most)}`}>
+      <svg
+        width={width}
+        height={HEIGHT + 8}
+        role="img"
+        aria-label={`Time per step: ${rows.length} steps, the longest ${time(most)}`}
+      >
         {ticks.map((at) => (
           <g key={at}>
             <line x1={LEFT} x2={width} y1={y(at)} y2={y(at)} class="grid" />
@@ -146,7 +165,15 @@ export function Steps({ data, drawn }: { data: Data; drawn: string | null }) {
         ))}
         {rows.map((row, at) => (
           <g key={row.name} data-step={row.name}>
-            <Column row={row} data={data} from={LEFT + column * at} width={column} y={y} drawn={row.name === drawn} each={each} />
+            <Column
+              row={row}
+              data={data}
+              from={LEFT + column * at}
+              width={column}
+              y={y}
+              drawn={row.name === drawn}
+              each={each}
+            />
             {at % every === 0 && (
               <text x={LEFT + column * (at + 0.5)} y={HEIGHT} class="tick" text-anchor="middle">
                 {short(row.name, column)}
@@ -156,7 +183,11 @@ export function Steps({ data, drawn }: { data: Data; drawn: string | null }) {
         ))}
       </svg>
       <div class="legend">
-        {data.ranks.length > 1 && <span>{each ? "Bars of a step: ranks, in order" : "Bars: the slowest rank; lines: each rank"}</span>}
+        {data.ranks.length > 1 && (
+          <span>
+            {each ? "Bars of a step: ranks, in order" : "Bars: the slowest rank; lines: each rank"}
+          </span>
+        )}
         {drawn && rows.length > 1 && (
           <span>
             <i class="fill-drawn" /> the step of the timeline
@@ -178,7 +209,9 @@ interface ColumnProps {
 }
 
 function Column({ row, data, from, width, y, drawn, each }: ColumnProps) {
-  const known = row.ns.flatMap((ns, rank) => (ns === undefined ? [] : [{ ns, label: data.ranks[rank].label }]));
+  const known = row.ns.flatMap((ns, rank) =>
+    ns === undefined ? [] : [{ ns, label: data.ranks[rank].label }],
+  );
   const room = Math.min(width * 0.76, each ? 44 * known.length : 64);
   const left = from + (width - room) / 2;
   const name = drawn ? "step drawn" : "step";
@@ -187,7 +220,16 @@ function Column({ row, data, from, width, y, drawn, each }: ColumnProps) {
     return (
       <>
         {known.map(({ ns, label }, at) => (
-          <rect key={label} x={left + one * at} y={y(ns)} width={Math.max(one - 2, 1)} height={Math.max(y(0) - y(ns), 1)} rx={2} class={name} data-value={ns}>
+          <rect
+            key={label}
+            x={left + one * at}
+            y={y(ns)}
+            width={Math.max(one - 2, 1)}
+            height={Math.max(y(0) - y(ns), 1)}
+            rx={2}
+            class={name}
+            data-value={ns}
+          >
             <title>{`${row.name}, rank ${label}: ${time(ns)}`}</title>
           </rect>
         ))}
@@ -199,8 +241,19 @@ function Column({ row, data, from, width, y, drawn, each }: ColumnProps) {
   return (
     <>
       <title>{`${row.name}\n${tip.join("\n")}`}</title>
-      <rect x={left} y={y(slowest)} width={room} height={Math.max(y(0) - y(slowest), 1)} rx={2} class={name} data-value={slowest} />
-      {known.length > 1 && known.map(({ ns, label }) => <line key={label} x1={left} x2={left + room} y1={y(ns)} y2={y(ns)} class="rank" />)}
+      <rect
+        x={left}
+        y={y(slowest)}
+        width={room}
+        height={Math.max(y(0) - y(slowest), 1)}
+        rx={2}
+        class={name}
+        data-value={slowest}
+      />
+      {known.length > 1 &&
+        known.map(({ ns, label }) => (
+          <line key={label} x1={left} x2={left + room} y1={y(ns)} y2={y(ns)} class="rank" />
+        ))}
     </>
   );
 }
@@ -209,13 +262,19 @@ function Column({ row, data, from, width, y, drawn, each }: ColumnProps) {
 function short(name: string, room: number): string {
   const letters = Math.floor(room / 8);
   const number = /\d+$/.exec(name);
-  return name.length <= letters ? name : number && name.startsWith("ProfilerStep#") ? number[0] : `…${name.slice(-Math.max(letters - 1, 4))}`;
+  return name.length <= letters
+    ? name
+    : number && name.startsWith("ProfilerStep#")
+      ? number[0]
+      : `…${name.slice(-Math.max(letters - 1, 4))}`;
 }
 
 /** 1, 2 or 5 times a power of ten, not less than `least`. */
 export function nice(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least));
-  return [1, 2, 5, 10].map((times) => times * power).find((step) => step >= least * 0.999) ?? power * 10;
+  return (
+    [1, 2, 5, 10].map((times) => times * power).find((step) => step >= least * 0.999) ?? power * 10
+  );
 }
 
 /** A line of text below something; commands in it stand between backticks. */
@@ -225,7 +284,19 @@ export function Note({ text, kind = "" }: { text: string; kind?: string }) {
 
 /** What stands between backticks as code, that breaks at spaces only. */
 export function marked(text: string): ComponentChildren[] {
-  return text.split("`").map((part, at) => (at % 2 === 0 ? part : <code>{part.split(" ").flatMap((word, at) => [at > 0 ? " " : "", <span class="whole">{word}</span>])}</code>));
+  return text
+    .split("`")
+    .map((part, at) =>
+      at % 2 === 0 ? (
+        part
+      ) : (
+        <code>
+          {part
+            .split(" ")
+            .flatMap((word, at) => [at > 0 ? " " : "", <span class="whole">{word}</span>])}
+        </code>
+      ),
+    );
 }
 
 /** A line of text before a chart. */

@@ -35,7 +35,12 @@ export interface Figures {
   replayed_ns: number;
   replay_error: number | null;
   end_error: (Spread & { mean_ns: number; mean_share: number; p99_share: number }) | null;
-  unexplained: { device_ops: number; share_of_ops: number; waiting_ns: number; share_of_time: number };
+  unexplained: {
+    device_ops: number;
+    share_of_ops: number;
+    waiting_ns: number;
+    share_of_time: number;
+  };
   contradictions: { edges: number } | null;
   boundary: { count: number; total_ns: number };
 }
@@ -100,7 +105,11 @@ export interface Rank {
   /** Of a written graph not known. */
   link: LinkReport | null;
   figures: Figures | null;
-  critical_path: { makespan_ns: number; nodes: number; causes: { [cause: string]: { ns: number; share: number } } } | null;
+  critical_path: {
+    makespan_ns: number;
+    nodes: number;
+    causes: { [cause: string]: { ns: number; share: number } };
+  } | null;
   [table: string]: unknown;
 }
 
@@ -169,7 +178,14 @@ export interface Packed {
   about: number[];
   owner: number[];
   correlation: number[];
-  deps: { to: number[]; from: number[]; kind: number[]; at: number[]; gap: number[]; flags: number[] };
+  deps: {
+    to: number[];
+    from: number[];
+    kind: number[];
+    at: number[];
+    gap: number[];
+    flags: number[];
+  };
   path: {
     range: number[];
     name: number[];

@@ -13,7 +13,10 @@ const FORMATS = new Map<number, Intl.NumberFormat>();
 function grouped(value: number, digits: number): string {
   let format = FORMATS.get(digits);
   if (!format) {
-    format = new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    format = new Intl.NumberFormat("en-US", {
+      minimumFractionDigits: digits,
+      maximumFractionDigits: digits,
+    });
     FORMATS.set(digits, format);
   }
   return format.format(value);
@@ -78,7 +81,10 @@ export const SPREAD = ["mean_ns", "min_ns", "max_ns", "stddev_ns"];
 /** One unit for times of all sizes: the least keeps its digits. */
 export function spreadUnit(values: number[]): Unit {
   const sizes = values.map(Math.abs).filter((ns) => ns > 0);
-  const [least, most] = sizes.reduce(([least, most], ns) => [Math.min(least, ns), Math.max(most, ns)], [Infinity, 0]);
+  const [least, most] = sizes.reduce(
+    ([least, most], ns) => [Math.min(least, ns), Math.max(most, ns)],
+    [Infinity, 0],
+  );
   // in µs, three digits after the point are ns
   return timesIn(most < 1e3 ? 0 : Math.max(least, 1e3));
 }
@@ -89,18 +95,28 @@ function timesIn(most: number): Unit {
   return { name: unit, show: (ns) => seen(ns / size, digits) };
 }
 
-/** The unit for a field's values. What a number means, its field's name tells. */
+/** The unit for a field's values. A field’s name says what its numbers mean. */
 export function unitOf(field: string, values: number[]): Unit {
   const most = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   if (field.endsWith("_ns")) {
     return timesIn(most);
   }
-  if (field === "share" || field.endsWith("_share") || field.startsWith("share_") || field.endsWith("_error") || field.startsWith("by_")) {
+  if (
+    field === "share" ||
+    field.endsWith("_share") ||
+    field.startsWith("share_") ||
+    field.endsWith("_error") ||
+    field.startsWith("by_")
+  ) {
     return { name: "%", show: (share) => (share * 100).toFixed(2) };
   }
   if (field === "bytes" || field.endsWith("_bytes")) {
-    const [unit, size] = most >= 1e9 ? ["GB", 1e9] : most >= 1e6 ? ["MB", 1e6] : most >= 1e4 ? ["kB", 1e3] : ["B", 1];
-    return { name: unit as string, show: (bytes) => seen(bytes / (size as number), size === 1 ? 0 : 3) };
+    const [unit, size] =
+      most >= 1e9 ? ["GB", 1e9] : most >= 1e6 ? ["MB", 1e6] : most >= 1e4 ? ["kB", 1e3] : ["B", 1];
+    return {
+      name: unit,
+      show: (bytes) => seen(bytes / size, size === 1 ? 0 : 3),
+    };
   }
   if (field.endsWith("_bandwidth")) {
     return { name: "GB/s", show: (rate) => seen(rate / 1e9, 2) };

@@ -1,4 +1,4 @@
-// How late each rank came to each collective: a map of ranks by collectives.
+// The arrival delay of each rank at each collective: a map of ranks by collectives.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Data, Met } from "./data";
@@ -21,7 +21,9 @@ export function Heat({ met, data, theme }: { met: Met; data: Data; theme: string
   const wide = (width - LEFT) / columns;
   useEffect(() => {
     const size = new ResizeObserver(([entry]) => setWidth(Math.max(entry.contentRect.width, 240)));
-    place.current && size.observe(place.current);
+    if (place.current) {
+      size.observe(place.current);
+    }
     return () => size.disconnect();
   }, []);
   useEffect(() => {
@@ -29,13 +31,22 @@ export function Heat({ met, data, theme }: { met: Met; data: Data; theme: string
       paint(canvas.current, met, width, high, most, at);
     }
   }, [width, theme, at, met]);
-  const move = (rank: number, column: number) => setAt([clamp(rank, ranks.length), clamp(column, columns)]);
+  const move = (rank: number, column: number) =>
+    setAt([clamp(rank, ranks.length), clamp(column, columns)]);
   const point = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    move(Math.floor((event.clientY - box.top) / high), Math.floor((event.clientX - box.left - LEFT) / wide));
+    move(
+      Math.floor((event.clientY - box.top) / high),
+      Math.floor((event.clientX - box.left - LEFT) / wide),
+    );
   };
   const keys = (event: KeyboardEvent) => {
-    const steps: { [key: string]: [number, number] } = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const steps: { [key: string]: [number, number] } = {
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+    };
     const step = steps[event.key];
     if (step) {
       move((at?.[0] ?? 0) + step[0], (at?.[1] ?? 0) + step[1]);
@@ -48,16 +59,19 @@ export function Heat({ met, data, theme }: { met: Met; data: Data; theme: string
         ref={canvas}
         tabIndex={0}
         role="application"
-        aria-label={`How late each of ${ranks.length} ranks came to ${met.count} collectives and messages; arrows move from cell to cell`}
+        aria-label={`Arrival delay of each of ${ranks.length} ranks at ${met.count} collectives and messages; arrows move from cell to cell`}
         onPointerMove={point}
         onPointerLeave={() => setAt(null)}
         onKeyDown={keys}
       />
       <div class="scale" aria-hidden="true">
-        0 <i /> {time(most)} after the first{met.late.ns.flat().some((ns) => ns === null) && "; empty: takes no part"}
+        0 <i /> {time(most)} after the first
+        {met.late.ns.flat().some((ns) => ns === null) && "; empty: takes no part"}
       </div>
       <p class="note tip" role="status">
-        {at ? tip(met, data, at) : "Rows are ranks, columns collectives and messages in order of time. Point at a cell, or use the arrow keys."}
+        {at
+          ? tip(met, data, at)
+          : "Rows are ranks, columns collectives and messages in order of time. Point at a cell, or use the arrow keys."}
       </p>
     </div>
   );
@@ -71,13 +85,27 @@ function tip(met: Met, data: Data, [rank, column]: [number, number]): string {
   const skew = met.skews[met.late.first[column]];
   const each = Math.ceil(met.count / met.late.first.length);
   const ns = met.late.ns[rank][column];
-  const what = skew ? `${skew.kind.replaceAll("_", " ")}, ${skew.ranks}, number ${skew.number}${each > 1 ? ` and the next ${each - 1}` : ""}` : "";
-  const late = ns === null ? "takes no part" : ns === 0 ? "came first" : `came ${time(ns)} after the first${each > 1 ? " (mean)" : ""}`;
+  const what = skew
+    ? `${skew.kind.replaceAll("_", " ")}, ${skew.ranks}, number ${skew.number}${each > 1 ? ` and the next ${each - 1}` : ""}`
+    : "";
+  const late =
+    ns === null
+      ? "takes no part"
+      : ns === 0
+        ? "came first"
+        : `came ${time(ns)} after the first${each > 1 ? " (mean)" : ""}`;
   const label = met.ranks[rank].rank ?? data.ranks[rank]?.label;
   return `Rank ${label} ${late}: ${what}.`;
 }
 
-function paint(canvas: HTMLCanvasElement, met: Met, width: number, high: number, most: number, at: [number, number] | null) {
+function paint(
+  canvas: HTMLCanvasElement,
+  met: Met,
+  width: number,
+  high: number,
+  most: number,
+  at: [number, number] | null,
+) {
   const scale = window.devicePixelRatio || 1;
   const height = high * met.ranks.length;
   [canvas.width, canvas.height] = [Math.round(width * scale), Math.round(height * scale)];

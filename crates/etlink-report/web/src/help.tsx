@@ -12,7 +12,10 @@ const KEYS: [string, string][] = [
   ["d, →", "timeline: later"],
   ["0", "timeline: all of it"],
   ["] and [", "timeline: next and previous range"],
-  ["Enter", "timeline: fill the width with the selected range; search: next match (with Shift the one before)"],
+  [
+    "Enter",
+    "timeline: fill the width with the selected range; search: next match (with Shift the one before)",
+  ],
   ["Esc", "timeline: select nothing"],
   ["↑ ↓ ← →", "heat map: from cell to cell"],
   ["Ctrl + wheel, Shift + wheel, drag", "timeline: zoom, move, move"],

@@ -6,7 +6,9 @@ import { unpack, type Data, type Packed } from "./data";
 import "./style.css";
 
 async function start(page: HTMLElement) {
-  const timelines = [...document.querySelectorAll("script.timeline")].map((script) => unpack<Packed>(script.textContent ?? ""));
+  const timelines = [...document.querySelectorAll("script.timeline")].map((script) =>
+    unpack<Packed>(script.textContent ?? ""),
+  );
   const data = await unpack<Data>(document.getElementById("data")?.textContent ?? "");
   data.timelines = await Promise.all(timelines);
   page.replaceChildren();

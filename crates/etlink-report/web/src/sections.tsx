@@ -10,8 +10,13 @@ import { Name, Table, type Column } from "./table";
 export function StepsSection({ data }: { data: Data }) {
   const drawn = data.timelines[0]?.step ?? null;
   const several = data.ranks.length > 1;
-  const records = data.ranks.flatMap((rank) => (rank.steps ?? []).map((step) => ({ rank: rank.label, ...step })));
-  const fields = Object.keys(records[0] ?? {}).filter((field) => (several || field !== "rank") && records.some((record) => (record as Record_)[field] !== 0));
+  const records = data.ranks.flatMap((rank) =>
+    (rank.steps ?? []).map((step) => ({ rank: rank.label, ...step })),
+  );
+  const fields = Object.keys(records[0] ?? {}).filter(
+    (field) =>
+      (several || field !== "rank") && records.some((record) => (record as Record_)[field] !== 0),
+  );
   const rows = stepRows(data.ranks);
   const cut = cutNote(data, "steps");
   return (
@@ -21,7 +26,16 @@ export function StepsSection({ data }: { data: Data }) {
       {cut && <Note text={cut} kind="cut" />}
       <details>
         <summary>Table of the steps</summary>
-        <Table id="steps-table" caption="Steps" records={records} note={cut} columns={fields.map((field) => ({ field, head: field === "rows" ? "device rows" : undefined }))} />
+        <Table
+          id="steps-table"
+          caption="Steps"
+          records={records}
+          note={cut}
+          columns={fields.map((field) => ({
+            field,
+            head: field === "rows" ? "device rows" : undefined,
+          }))}
+        />
       </details>
     </>
   );
@@ -54,65 +68,134 @@ const IDLE: [string, string][] = [
 export function BreakdownSection({ data }: { data: Data }) {
   const several = data.ranks.length > 1;
   const all = data.ranks.flatMap((rank) => devices(rank, several));
-  const bars: Bar[] = all.map(({ label, time }) => ({ label, parts: PARTS.map(([name, field]) => ({ name, ns: time[field] as number })) }));
+  const bars: Bar[] = all.map(({ label, time }) => ({
+    label,
+    parts: PARTS.map(([name, field]) => ({ name, ns: time[field] as number })),
+  }));
   const overlap: Bar[] = all
     .filter(({ time }) => time.communication_ns > 0)
     .map(({ label, time: of }) => ({
       label,
       parts: [
-        { name: "beside computation", ns: of.overlap_ns },
+        { name: "overlap", ns: of.overlap_ns },
         { name: "exposed", ns: of.communication_ns - of.overlap_ns },
       ],
     }));
   const idle: Bar[] = data.ranks
-    .flatMap((rank) => ((rank.idle ?? []) as DeviceTime[]).map((of) => ({ label: deviceName(rank, of, several), of })))
-    .map(({ label, of }) => ({ label, parts: IDLE.map(([name, field]) => ({ name, ns: of[field] as number })) }))
+    .flatMap((rank) =>
+      ((rank.idle ?? []) as DeviceTime[]).map((of) => ({
+        label: deviceName(rank, of, several),
+        of,
+      })),
+    )
+    .map(({ label, of }) => ({
+      label,
+      parts: IDLE.map(([name, field]) => ({ name, ns: of[field] as number })),
+    }))
     .filter(({ parts }) => parts.some((part) => part.ns > 0));
-  const records = data.ranks.flatMap((rank) => rank.breakdown.map((time) => ({ rank: rank.label, ...time })));
-  const columns = ["rank", "device", "window_ns", ...PARTS.map(([, field]) => String(field)), "communication_ns", "memory_ns", "overlap_ns", "overlap_share"];
+  const records = data.ranks.flatMap((rank) =>
+    rank.breakdown.map((time) => ({ rank: rank.label, ...time })),
+  );
+  const columns = [
+    "rank",
+    "device",
+    "window_ns",
+    ...PARTS.map(([, field]) => String(field)),
+    "communication_ns",
+    "memory_ns",
+    "overlap_ns",
+    "overlap_share",
+  ];
   return (
     <>
-      <Say>Each instant from a device’s first to its last row counts once, for the first that runs: computation, communication, copies, other, nothing.</Say>
-      <Stacked bars={bars} names={PARTS.map(([name]) => name)} label="Device time by class" whole="window" />
+      <Say>
+        Each instant from a device’s first to its last row counts once, for the first that runs:
+        computation, communication, copies, other, nothing.
+      </Say>
+      <Stacked
+        bars={bars}
+        names={PARTS.map(([name]) => name)}
+        label="Device time by class"
+        whole="window"
+      />
       {overlap.length > 0 && (
         <>
           <h3>Overlap of communication with computation</h3>
-          <Stacked bars={overlap} names={["beside computation", "exposed"]} label="Communication with and without computation beside it" whole="communication" />
+          <Stacked
+            bars={overlap}
+            names={["overlap", "exposed"]}
+            label="Communication that overlaps with computation, and exposed"
+            whole="communication"
+          />
         </>
       )}
       {idle.length > 0 && (
         <>
           <h3>Why devices stand idle</h3>
           <Say>
-            <em>Host late</em>: the call that launches what comes next had not begun. <em>Event wait</em>: another stream had not got there. <em>Launch</em>: from a late call to the
-            start. <em>Between rows</em>: everything was there, and the device took its time.
+            <em>Host late</em>: the call that launches what comes next had not begun.{" "}
+            <em>Event wait</em>: another stream had not got there. <em>Launch</em>: from a late call
+            to the start. <em>Between rows</em>: everything was there, and the device took its time.
           </Say>
-          <Stacked bars={idle} names={IDLE.map(([name]) => name)} label="Idle time by cause" whole="idle" />
+          <Stacked
+            bars={idle}
+            names={IDLE.map(([name]) => name)}
+            label="Idle time by cause"
+            whole="idle"
+          />
         </>
       )}
       <details>
         <summary>Table of device time</summary>
-        <Table id="breakdown-table" caption="Device time by class" records={records} columns={columns.filter((field) => several || field !== "rank").map((field) => ({ field }))} filter={false} note={cutNote(data, "breakdown")} />
+        <Table
+          id="breakdown-table"
+          caption="Device time by class"
+          records={records}
+          columns={columns
+            .filter((field) => several || field !== "rank")
+            .map((field) => ({ field }))}
+          filter={false}
+          note={cutNote(data, "breakdown")}
+        />
       </details>
     </>
   );
 }
 
-const CAUSES = ["host", "gap", "launch", "kernel", "communication", "memory_copy", "wait", "boundary", "unexplained"];
+const CAUSES = [
+  "host",
+  "gap",
+  "launch",
+  "kernel",
+  "communication",
+  "memory_copy",
+  "wait",
+  "boundary",
+  "unexplained",
+];
 
 export function PathSection({ data }: { data: Data }) {
   const cause = (rank: Rank, name: string) => rank.critical_path?.causes[name]?.ns ?? 0;
-  const bars = data.ranks.filter((rank) => rank.critical_path).map((rank) => ({
-    label: data.ranks.length > 1 ? `rank ${rank.label}` : "path",
-    parts: CAUSES.map((name) => ({ name: name.replace("_", " "), ns: cause(rank, name) })),
-  }));
+  const bars = data.ranks
+    .filter((rank) => rank.critical_path)
+    .map((rank) => ({
+      label: data.ranks.length > 1 ? `rank ${rank.label}` : "path",
+      parts: CAUSES.map((name) => ({ name: name.replace("_", " "), ns: cause(rank, name) })),
+    }));
   return (
     <>
       <Say>
-        The chain of work and waits that took the whole recording, from its last end back along what each start waited for. What is not on it can take longer without the run taking
-        longer. <em>gap</em> is host time in which no op runs; <em>boundary</em> is what came before the recording.
+        The chain of work and waits that took the whole recording, from its last end back along what
+        each start waited for. What is not on it can take longer without the run taking longer.{" "}
+        <em>gap</em> is host time in which no op runs; <em>boundary</em> is what came before the
+        recording.
       </Say>
-      <Stacked bars={bars} names={CAUSES.map((name) => name.replace("_", " "))} label="Critical path by cause" whole="length" />
+      <Stacked
+        bars={bars}
+        names={CAUSES.map((name) => name.replace("_", " "))}
+        label="Critical path by cause"
+        whole="length"
+      />
     </>
   );
 }
@@ -124,10 +207,12 @@ export function KernelsSection({ data }: { data: Data }) {
   const [rank, setRank] = useState(-1);
   const kernels = rank < 0 ? data.total.kernels : data.ranks[rank].kernels;
   const records = of === "all" ? kernels : kernels.filter((kernel) => kernel.class === of);
-  const present = CLASSES.filter((name) => name === "all" || kernels.some((kernel) => kernel.class === name));
+  const present = CLASSES.filter(
+    (name) => name === "all" || kernels.some((kernel) => kernel.class === name),
+  );
   const share = (value: Value) => (
     <span class="share">
-      <i style={`width: ${Math.max(Number(value) * 60, 1)}px`} />
+      <i style={{ width: `${Math.max(Number(value) * 60, 1)}px` }} />
       {percent(Number(value), 2).replace(" %", "")}
     </span>
   );
@@ -171,18 +256,41 @@ export function KernelsSection({ data }: { data: Data }) {
 
 /** What a cut table leaves out, and what has it all; of one rank, of all together (""), or of the ranks one after the other. */
 export function cutNote(data: Data, table: string, rank?: string, which = ""): string | undefined {
-  const cuts = data.cut.filter((cut) => cut.table === table && (rank === undefined ? cut.rank !== "" : cut.rank === rank));
+  const cuts = data.cut.filter(
+    (cut) => cut.table === table && (rank === undefined ? cut.rank !== "" : cut.rank === rank),
+  );
   if (cuts.length === 0) {
     return undefined;
   }
-  const whole = rank === undefined ? data.ranks.filter((of) => cuts.every((cut) => cut.rank !== of.label)).map((of) => (of[table] as unknown[]).length) : [];
+  const whole =
+    rank === undefined
+      ? data.ranks
+          .filter((of) => cuts.every((cut) => cut.rank !== of.label))
+          .map((of) => (of[table] as unknown[]).length)
+      : [];
   const rest = whole.reduce((sum, length) => sum + length, 0);
-  const [shown, all] = [cuts.reduce((sum, cut) => sum + cut.records, rest), cuts.reduce((sum, cut) => sum + cut.of, rest)];
-  const first = rank === undefined && data.ranks.length > 1 ? `, of each rank the first ${count(Math.max(...cuts.map((cut) => cut.records)))}` : "";
+  const [shown, all] = [
+    cuts.reduce((sum, cut) => sum + cut.records, rest),
+    cuts.reduce((sum, cut) => sum + cut.of, rest),
+  ];
+  const first =
+    rank === undefined && data.ranks.length > 1
+      ? `, of each rank the first ${count(Math.max(...cuts.map((cut) => cut.records)))}`
+      : "";
   return `These are the ${first || which ? "" : "first "}${count(shown)} of ${count(all)}${which}${first}. All: \`etlink analyze --csv --table ${table}\`.`;
 }
 
-export function RankChoice({ data, rank, choose, all = true }: { data: Data; rank: number; choose: (rank: number) => void; all?: boolean }) {
+export function RankChoice({
+  data,
+  rank,
+  choose,
+  all = true,
+}: {
+  data: Data;
+  rank: number;
+  choose: (rank: number) => void;
+  all?: boolean;
+}) {
   return (
     <label>
       <span class="hidden">Rank</span>
@@ -200,30 +308,53 @@ export function RankChoice({ data, rank, choose, all = true }: { data: Data; ran
 
 export function CollectivesSection({ data, met, theme }: { data: Data; met: Met; theme: string }) {
   const fields = (records: Record_[], without: string[]) =>
-    Object.keys(records[0] ?? {}).filter((field) => !without.includes(field) && typeof records[0][field] !== "object").map((field) => ({ field }));
+    Object.keys(records[0] ?? {})
+      .filter((field) => !without.includes(field) && typeof records[0][field] !== "object")
+      .map((field) => ({ field }));
   const timed = met.skews.some((skew) => skew.transfer_ns !== null);
   const steps = met.skews.some((skew) => skew.step);
-  const skewColumns: Column[] = ["kind", "ranks", "number", ...(steps ? ["step"] : []), "bytes", "skew_ns", "last", "waited_ns", ...(timed ? ["transfer_ns", "algorithm_bandwidth", "bus_bandwidth"] : [])].map(
-    (field) => ({ field, head: { last: "last rank", waited_ns: "all waited" }[field] }),
-  );
+  const skewColumns: Column[] = [
+    "kind",
+    "ranks",
+    "number",
+    ...(steps ? ["step"] : []),
+    "bytes",
+    "skew_ns",
+    "last",
+    "waited_ns",
+    ...(timed ? ["transfer_ns", "algorithm_bandwidth", "bus_bandwidth"] : []),
+  ].map((field) => ({ field, head: { last: "last rank", waited_ns: "all waited" }[field] }));
   return (
     <>
       <Say>
-        How much later than the first each rank came to a collective or message. A rank that is always late makes the others wait. Bandwidths are those of nccl-tests, from the last
-        arrival on.
+        How much later than the first each rank came to a collective or message. A rank that is
+        always late makes the others wait. Bandwidths are those of nccl-tests, from the last arrival
+        on.
       </Say>
       {met.late.first.length > 0 && <Heat met={met} data={data} theme={theme} />}
-      <h3>Ranks</h3>
-      <Table id="late-table" caption="How late each rank was" records={met.ranks} sort="caused_ns" columns={fields(met.ranks, []).map((column) => ({ ...column, head: HEADS[column.field] }))} filter={false} rows={16} />
-      <h3>Collectives and messages</h3>
+      <h3>Stragglers</h3>
+      <Table
+        id="late-table"
+        caption="Stragglers: arrival delays of each rank"
+        records={met.ranks}
+        sort="caused_ns"
+        columns={fields(met.ranks, []).map((column) => ({ ...column, head: HEADS[column.field] }))}
+        filter={false}
+        rows={16}
+      />
+      <h3>Matched collectives and messages</h3>
       <Table
         id="skew-table"
-        caption="Collectives and messages"
+        caption="Matched collectives and messages"
         records={met.skews}
         columns={skewColumns}
         sort="skew_ns"
         rows={10}
-        note={met.skews.length < met.count ? `These are ${count(met.skews.length)} of ${count(met.count)}, those with the largest skew among them. All: \`etlink ranks --json\`.` : undefined}
+        note={
+          met.skews.length < met.count
+            ? `These are ${count(met.skews.length)} of ${count(met.count)}, those with the largest skew among them. All: \`etlink ranks --json\`.`
+            : undefined
+        }
       />
     </>
   );
@@ -232,7 +363,7 @@ export function CollectivesSection({ data, met, theme }: { data: Data; met: Met;
 const HEADS: { [field: string]: string } = {
   collectives: "takes part",
   last: "comes last",
-  caused_ns: "others waited for it, summed",
+  caused_ns: "others waited for it, sum",
   alone_ns: "alone made others wait",
   waited_ns: "waited for others",
 };

@@ -33,16 +33,31 @@ interface Order {
   falling: boolean;
 }
 
-export function Table({ id, caption, records, columns, sort, rows = 12, tools, filter = true, note }: Props) {
+export function Table({
+  id,
+  caption,
+  records,
+  columns,
+  sort,
+  rows = 12,
+  tools,
+  filter = true,
+  note,
+}: Props) {
   const [wanted, setWanted] = useState("");
   const [order, setOrder] = useState<Order | null>(sort ? { field: sort, falling: true } : null);
   const [all, setAll] = useState(false);
   const units = useMemo(() => unitsOf(records, columns), [records, columns]);
-  const found = useMemo(() => arrange(records, columns, wanted, order), [records, columns, wanted, order]);
+  const found = useMemo(
+    () => arrange(records, columns, wanted, order),
+    [records, columns, wanted, order],
+  );
   const shown = all ? found : found.slice(0, rows);
   const turn = (field: string) => {
     const number = units.get(field) !== null;
-    setOrder((before) => (before?.field === field ? { field, falling: !before.falling } : { field, falling: number }));
+    setOrder((before) =>
+      before?.field === field ? { field, falling: !before.falling } : { field, falling: number },
+    );
   };
   return (
     <div class={columns.length < 7 ? "table narrow" : "table"} id={id}>
@@ -52,7 +67,12 @@ export function Table({ id, caption, records, columns, sort, rows = 12, tools, f
           {filter && (
             <label class="filter">
               <span class="hidden">Filter {caption}</span>
-              <input type="search" placeholder="Filter" value={wanted} onInput={(event) => setWanted(event.currentTarget.value)} />
+              <input
+                type="search"
+                placeholder="Filter"
+                value={wanted}
+                onInput={(event) => setWanted(event.currentTarget.value)}
+              />
             </label>
           )}
           <span class="found" role="status">
@@ -66,7 +86,13 @@ export function Table({ id, caption, records, columns, sort, rows = 12, tools, f
           <thead>
             <tr>
               {columns.map((column) => (
-                <Head key={column.field} column={column} unit={units.get(column.field) ?? null} order={order} turn={turn} />
+                <Head
+                  key={column.field}
+                  column={column}
+                  unit={units.get(column.field) ?? null}
+                  order={order}
+                  turn={turn}
+                />
               ))}
             </tr>
           </thead>
@@ -74,7 +100,12 @@ export function Table({ id, caption, records, columns, sort, rows = 12, tools, f
             {shown.map((record, row) => (
               <tr key={row}>
                 {columns.map((column) => (
-                  <Cell key={column.field} column={column} record={record} unit={units.get(column.field) ?? null} />
+                  <Cell
+                    key={column.field}
+                    column={column}
+                    record={record}
+                    unit={units.get(column.field) ?? null}
+                  />
                 ))}
               </tr>
             ))}
@@ -92,11 +123,26 @@ export function Table({ id, caption, records, columns, sort, rows = 12, tools, f
   );
 }
 
-function Head({ column, unit, order, turn }: { column: Column; unit: Unit | null; order: Order | null; turn: (field: string) => void }) {
-  const sorted = order?.field === column.field ? (order.falling ? "descending" : "ascending") : "none";
+function Head({
+  column,
+  unit,
+  order,
+  turn,
+}: {
+  column: Column;
+  unit: Unit | null;
+  order: Order | null;
+  turn: (field: string) => void;
+}) {
+  const sorted =
+    order?.field === column.field ? (order.falling ? "descending" : "ascending") : "none";
   const head = column.head ?? words(column.field);
   return (
-    <th scope="col" aria-sort={sorted} class={`${unit ? "number" : ""} ${head.length < 14 ? "short" : ""}`}>
+    <th
+      scope="col"
+      aria-sort={sorted}
+      class={`${unit ? "number" : ""} ${head.length < 14 ? "short" : ""}`}
+    >
       <button type="button" onClick={() => turn(column.field)}>
         {head}
         {unit?.name && <span class="unit"> {unit.name}</span>}
@@ -112,7 +158,11 @@ function Cell({ column, record, unit }: { column: Column; record: Record_; unit:
   const value = record[column.field] ?? null;
   const shown = column.cell ? column.cell(value, record) : plain(value, unit);
   return (
-    <td class={unit ? "number" : "text"} data-field={column.field} data-value={value === null ? "" : String(value)}>
+    <td
+      class={unit ? "number" : "text"}
+      data-field={column.field}
+      data-value={value === null ? "" : String(value)}
+    >
       {shown}
     </td>
   );
@@ -140,23 +190,40 @@ export function Name({ text }: { text: string }) {
 function unitsOf(records: Record_[], columns: Column[]): Map<string, Unit | null> {
   const units = new Map(columns.map(({ field }) => [field, unit(records, field)]));
   const spread = SPREAD.filter((field) => units.get(field));
-  const one = spreadUnit(records.flatMap((record) => spread.map((field) => record[field]).filter((value) => typeof value === "number")));
+  const one = spreadUnit(
+    records.flatMap((record) =>
+      spread.map((field) => record[field]).filter((value) => typeof value === "number"),
+    ),
+  );
   spread.forEach((field) => units.set(field, one));
   return units;
 }
 
 function unit(records: Record_[], field: string): Unit | null {
-  const values = records.map((record) => record[field]).filter((value) => value !== null && value !== undefined);
+  const values = records
+    .map((record) => record[field])
+    .filter((value) => value !== null && value !== undefined);
   const numbers = values.filter((value) => typeof value === "number");
   return numbers.length > 0 && numbers.length === values.length ? unitOf(field, numbers) : null;
 }
 
-function arrange(records: Record_[], columns: Column[], wanted: string, order: Order | null): Record_[] {
+function arrange(
+  records: Record_[],
+  columns: Column[],
+  wanted: string,
+  order: Order | null,
+): Record_[] {
   const text = wanted.toLowerCase();
-  const has = (record: Record_) => columns.some(({ field }) => typeof record[field] === "string" && (record[field] as string).toLowerCase().includes(text));
+  const has = (record: Record_) =>
+    columns.some(
+      ({ field }) =>
+        typeof record[field] === "string" && record[field].toLowerCase().includes(text),
+    );
   const found = text ? records.filter(has) : [...records];
   if (order) {
-    found.sort((a, b) => compare(a[order.field] ?? null, b[order.field] ?? null) * (order.falling ? -1 : 1));
+    found.sort(
+      (a, b) => compare(a[order.field] ?? null, b[order.field] ?? null) * (order.falling ? -1 : 1),
+    );
   }
   return found;
 }
@@ -166,13 +233,16 @@ function compare(a: Value, b: Value): number {
   if (a === null || b === null) {
     return a === b ? 0 : a === null ? -1 : 1;
   }
-  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+  return typeof a === "number" && typeof b === "number"
+    ? a - b
+    : String(a).localeCompare(String(b));
 }
 
 /** Columns for records of which nothing more is known. */
 export function columnsOf(records: Record_[]): Column[] {
   const first = records[0] ?? {};
-  const simple = (field: string) => records.every((record) => typeof record[field] !== "object" || record[field] === null);
+  const simple = (field: string) =>
+    records.every((record) => typeof record[field] !== "object" || record[field] === null);
   return Object.keys(first)
     .filter(simple)
     .map((field) => ({ field }));

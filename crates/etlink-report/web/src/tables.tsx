@@ -7,12 +7,42 @@ import { cutNote, RankChoice } from "./sections";
 import { columnsOf, Table, type Column } from "./table";
 
 /** Tables that have a section of their own. */
-const SHOWN = ["breakdown", "kernels", "steps", "link", "figures", "critical_path", "memory_charts"];
+const SHOWN = [
+  "breakdown",
+  "kernels",
+  "steps",
+  "link",
+  "figures",
+  "critical_path",
+  "memory_charts",
+];
+
+/** Titles of tables that have another one than their name in JSON. */
+const TITLES: { [table: string]: string } = {
+  coverage: "SM coverage",
+  queues: "queue depth",
+  work: "roofline",
+};
+
+/** Heads of columns of these tables. */
+const HEADS: { [field: string]: string } = {
+  mean_length: "mean depth",
+  max_length: "max depth",
+  full_ns: "queue full",
+  multiprocessors: "SMs",
+};
+
+function titleOf(table: string): string {
+  return TITLES[table] ?? table.replaceAll("_", " ");
+}
 
 /** Tables of a rank that stand nowhere else. */
 export function tablesOf(rank: Rank): [string, Record_[]][] {
-  const is = (value: unknown): value is Record_[] => Array.isArray(value) && value.length > 0 && typeof value[0] === "object";
-  return Object.entries(rank).filter((entry): entry is [string, Record_[]] => !SHOWN.includes(entry[0]) && is(entry[1]));
+  const is = (value: unknown): value is Record_[] =>
+    Array.isArray(value) && value.length > 0 && typeof value[0] === "object";
+  return Object.entries(rank).filter(
+    (entry): entry is [string, Record_[]] => !SHOWN.includes(entry[0]) && is(entry[1]),
+  );
 }
 
 export function TablesSection({ data }: { data: Data }) {
@@ -26,13 +56,22 @@ export function TablesSection({ data }: { data: Data }) {
         <div class="choice" role="group" aria-label="Table">
           {tables.map(([of]) => (
             <button key={of} type="button" aria-pressed={of === name} onClick={() => choose(of)}>
-              {of.replaceAll("_", " ")}
+              {titleOf(of)}
             </button>
           ))}
         </div>
-        {data.ranks.length > 1 && <RankChoice data={data} rank={rank} choose={setRank} all={false} />}
+        {data.ranks.length > 1 && (
+          <RankChoice data={data} rank={rank} choose={setRank} all={false} />
+        )}
       </div>
-      <Table key={name} id="more-table" caption={name.replaceAll("_", " ")} records={records} columns={columnsOf(records)} note={cutNote(data, name, data.ranks[rank].label)} />
+      <Table
+        key={name}
+        id="more-table"
+        caption={titleOf(name)}
+        records={records}
+        columns={columnsOf(records).map(({ field }) => ({ field, head: HEADS[field] }))}
+        note={cutNote(data, name, data.ranks[rank].label)}
+      />
     </>
   );
 }
@@ -46,7 +85,12 @@ function several(data: Data, columns: Column[]): Column[] {
   return data.ranks.length > 1 ? columns : columns.filter(({ field }) => field !== "rank");
 }
 
-const LINK_HEADS: { [field: string]: string } = { cpu_ops: "CPU ops", matched: "of these matched", launched: "of these launched", owned_by_op: "owned by an op" };
+const LINK_HEADS: { [field: string]: string } = {
+  cpu_ops: "CPU ops",
+  matched: "of these matched",
+  launched: "of these launched",
+  owned_by_op: "owned by an op",
+};
 
 export function LinkSection({ data }: { data: Data }) {
   const linked = data.ranks.flatMap((rank) => (rank.link ? [{ ...rank, link: rank.link }] : []));
@@ -65,20 +109,59 @@ export function LinkSection({ data }: { data: Data }) {
       nodes: sum(link.nodes),
       edges: sum(link.edges),
       anomalies: link.anomalies.reduce((sum, anomaly) => sum + anomaly.count, 0),
-    } as Record_;
+    };
   });
-  const columns: Column[] = Object.keys(records[0] ?? {}).map((field) => ({ field, head: LINK_HEADS[field] }));
+  const columns: Column[] = Object.keys(records[0] ?? {}).map((field) => ({
+    field,
+    head: LINK_HEADS[field],
+  }));
   const kinds = (of: "nodes" | "edges") => {
     const names = [...new Set(linked.flatMap((rank) => Object.keys(rank.link[of])))];
-    const rows = linked.map((rank) => ({ rank: rank.label, ...Object.fromEntries(names.map((name) => [name, rank.link[of][name] ?? 0])) }) as Record_);
-    return <Table id={`${of}-table`} caption={`${of} of the graph by kind`} records={rows} columns={several(data, ["rank", ...names].map((field) => ({ field })))} filter={false} />;
+    const rows = linked.map((rank) => ({
+      rank: rank.label,
+      ...Object.fromEntries(names.map((name) => [name, rank.link[of][name] ?? 0])),
+    }));
+    return (
+      <Table
+        id={`${of}-table`}
+        caption={`${of} of the graph by kind`}
+        records={rows}
+        columns={several(
+          data,
+          ["rank", ...names].map((field) => ({ field })),
+        )}
+        filter={false}
+      />
+    );
   };
-  const anomalies = linked.flatMap((rank) => rank.link.anomalies.map(({ kind, severity, count, meaning }) => ({ rank: rank.label, severity, count, meaning, kind }) as Record_));
-  const notes = linked.flatMap((rank) => rank.link.notes.map((note) => (data.ranks.length > 1 ? `rank ${rank.label}: ${note}` : note)));
-  const unlaunched = linked.flatMap((rank) => Object.entries(rank.link.no_launch).map(([reason, count]) => ({ rank: rank.label, why: reason.replaceAll("_", " "), device_rows: count })));
+  const anomalies = linked.flatMap((rank) =>
+    rank.link.anomalies.map(({ kind, severity, count, meaning }) => ({
+      rank: rank.label,
+      severity,
+      count,
+      meaning,
+      kind,
+    })),
+  );
+  const notes = linked.flatMap((rank) =>
+    rank.link.notes.map((note) => (data.ranks.length > 1 ? `rank ${rank.label}: ${note}` : note)),
+  );
+  const unlaunched = linked.flatMap((rank) =>
+    Object.entries(rank.link.no_launch).map(([reason, count]) => ({
+      rank: rank.label,
+      why: reason.replaceAll("_", " "),
+      device_rows: count,
+    })),
+  );
   return (
     <>
-      <Table id="link-table" caption="How each rank’s traces were linked" records={records} columns={several(data, columns)} filter={false} />
+      <Table
+        id="link-table"
+        caption="How each rank’s traces were linked"
+        records={records}
+        columns={several(data, columns)}
+        filter={false}
+      />
       {notes.length > 0 && (
         <ul class="notes">
           {notes.map((note) => (
@@ -89,11 +172,30 @@ export function LinkSection({ data }: { data: Data }) {
       {unlaunched.length > 0 && (
         <>
           <h3>Device rows without a launch call</h3>
-          <Table id="no-launch-table" caption="Device rows without a launch call" records={unlaunched} columns={several(data, columnsOf(unlaunched))} filter={false} />
+          <Table
+            id="no-launch-table"
+            caption="Device rows without a launch call"
+            records={unlaunched}
+            columns={several(data, columnsOf(unlaunched))}
+            filter={false}
+          />
         </>
       )}
-      <h3>{anomalies.length > 0 ? "What was wrong in the files" : "Nothing was wrong in the files."}</h3>
-      {anomalies.length > 0 && <Table id="anomalies-table" caption="Anomalies" records={anomalies} columns={several(data, ["rank", "severity", "count", "meaning"].map((field) => ({ field })))} filter={false} />}
+      <h3>
+        {anomalies.length > 0 ? "What was wrong in the files" : "Nothing was wrong in the files."}
+      </h3>
+      {anomalies.length > 0 && (
+        <Table
+          id="anomalies-table"
+          caption="Anomalies"
+          records={anomalies}
+          columns={several(
+            data,
+            ["rank", "severity", "count", "meaning"].map((field) => ({ field })),
+          )}
+          filter={false}
+        />
+      )}
       <details>
         <summary>Nodes and edges of the graph by kind</summary>
         {kinds("nodes")}
@@ -126,8 +228,20 @@ export function FidelitySection({ data }: { data: Data }) {
   };
   return (
     <>
-      <Say>The graph was run with nothing but its edges, durations and latencies. A true graph gives the measured times back: an error of 0.</Say>
-      <Table id="fidelity-table" caption="Replay against the recording" records={records} columns={several(data, columnsOf(records)).map((column) => ({ ...column, head: heads[column.field] }))} filter={false} />
+      <Say>
+        The graph was run with nothing but its edges, durations and latencies. A true graph gives
+        the measured times back: an error of 0.
+      </Say>
+      <Table
+        id="fidelity-table"
+        caption="Replay against the recording"
+        records={records}
+        columns={several(data, columnsOf(records)).map((column) => ({
+          ...column,
+          head: heads[column.field],
+        }))}
+        filter={false}
+      />
     </>
   );
 }

@@ -4,7 +4,7 @@ use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::Diff;
 use crate::op_tables::{self, Table, Wanted};
-use crate::table::{Grid, Limit, count, note, same_notes, signed_time, time, word};
+use crate::table::{Grid, Limit, count, csv_text, note, same_notes, signed_time, time, word};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::diff::{self, ChangeKind, RowChange, RunSide};
 use serde::Serialize;
@@ -100,7 +100,7 @@ fn csv(changes: &[RowChange]) -> Result<String> {
         );
         let on_device = change.on_device.to_string();
         out.write_record([
-            &change.name,
+            &*csv_text(&change.name),
             &on_device,
             &kind,
             &count_before,
@@ -108,8 +108,8 @@ fn csv(changes: &[RowChange]) -> Result<String> {
             &before,
             &after,
             &change.cost_ns.to_string(),
-            &shapes,
-            &stack,
+            &csv_text(&shapes),
+            &csv_text(&stack),
         ])?;
     }
     String::from_utf8(out.into_inner()?).context("names are text")

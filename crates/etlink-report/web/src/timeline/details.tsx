@@ -48,7 +48,9 @@ function started(model: Model, data: Data, range: number): string {
     return `${time(model.start[range])} after the window’s start`;
   }
   const rank = model.rankOf(range);
-  const by = isLost(data, rank) ? `the clock of rank ${rank}; nothing tells how it lies to the others’` : "the common clock";
+  const by = isLost(data, rank)
+    ? `the clock of rank ${rank}; its offset to the others’ is not known`
+    : "the common clock";
   return `${time(model.start[range] + model.offset)} by ${by}`;
 }
 
@@ -60,7 +62,10 @@ export function Details({ model, data, range, select, jump }: Props) {
   const facts: [string, string][] = [
     ["kind", model.kind(range)],
     ["start", started(model, data, range)],
-    [several ? "from the first to the last" : "duration", time(model.end[range] - model.start[range])],
+    [
+      several ? "from the first to the last" : "duration",
+      time(model.end[range] - model.start[range]),
+    ],
     ["on", [track.name, track.group].filter(Boolean).join(", ")],
   ];
   if (packed.own[range] > 0) {
@@ -77,9 +82,15 @@ export function Details({ model, data, range, select, jump }: Props) {
     facts.push([line.slice(0, colon), line.slice(colon + 2)]);
   }
   if (step) {
-    facts.push(["critical path", `on it: ${step.cause.replace("_", " ")}${step.delay > 0 ? `, ${time(step.delay)} late by ${step.delayCause}` : ""}`]);
+    facts.push([
+      "critical path",
+      `on it: ${step.cause.replace("_", " ")}${step.delay > 0 ? `, ${time(step.delay)} late by ${step.delayCause}` : ""}`,
+    ]);
   }
-  const nothing = (which: string) => (packed.joints ? `No other rank, as far as is known here; see rank ${model.rankOf(range)}’s own timeline.` : `Nothing but what its thread did ${which}.`);
+  const nothing = (which: string) =>
+    packed.joints
+      ? `No other rank, as far as is known here; see rank ${model.rankOf(range)}’s own timeline.`
+      : `Nothing but what its thread did ${which}.`;
   return (
     <div class="details">
       <h3 class="name" title={model.name(range)}>
@@ -95,8 +106,24 @@ export function Details({ model, data, range, select, jump }: Props) {
       </dl>
       {model.met(range) && <Meeting model={model} data={data} range={range} jump={jump} />}
       <div class="two">
-        <Deps title="Waited for" none={nothing("before")} model={model} deps={model.waitedFor(range)} other={(dep) => dep.from} reasons={REASONS} select={select} />
-        <Deps title="What waited for it" none={nothing("next")} model={model} deps={model.waiters(range)} other={(dep) => dep.to} reasons={EFFECTS} select={select} />
+        <Deps
+          title="Waited for"
+          none={nothing("before")}
+          model={model}
+          deps={model.waitedFor(range)}
+          other={(dep) => dep.from}
+          reasons={REASONS}
+          select={select}
+        />
+        <Deps
+          title="What waited for it"
+          none={nothing("next")}
+          model={model}
+          deps={model.waiters(range)}
+          other={(dep) => dep.to}
+          reasons={EFFECTS}
+          select={select}
+        />
       </div>
     </div>
   );
@@ -131,7 +158,11 @@ function Deps({ title, none, model, deps, other, reasons, select }: DepsProps) {
             )}{" "}
             {model.packed.joints && other(dep) >= 0 && `on rank ${model.rankOf(other(dep))} `}
             <span class="gap">
-              {dep.kind === "collective" ? `came at ${time(dep.at + model.offset)}, after a wait of ${time(dep.at - model.start[dep.to])}` : dep.kind === "launch" ? `${time(dep.gap)} after the call began` : `${time(Math.max(dep.gap, 0))} after its end`}
+              {dep.kind === "collective"
+                ? `came at ${time(dep.at + model.offset)}, after a wait of ${time(dep.at - model.start[dep.to])}`
+                : dep.kind === "launch"
+                  ? `${time(dep.gap)} after the call began`
+                  : `${time(Math.max(dep.gap, 0))} after its end`}
               {dep.decided ? " · decided the start" : ""}
               {dep.inferred ? " · inferred" : ""}
             </span>

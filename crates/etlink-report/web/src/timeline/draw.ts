@@ -53,7 +53,9 @@ export function draw(context: CanvasRenderingContext2D, view: View, marks: Marks
       if (row.track < 0) {
         path(context, view, row, colour);
       } else {
-        view.model.tracks[row.track].lanes.slice(0, row.lanes).forEach((lane, depth) => ranges(context, view, row, lane, depth, marks, colour));
+        view.model.tracks[row.track].lanes
+          .slice(0, row.lanes)
+          .forEach((lane, depth) => ranges(context, view, row, lane, depth, marks, colour));
       }
     }
   }
@@ -99,7 +101,15 @@ function band(context: CanvasRenderingContext2D, view: View, row: Row, colour: C
   context.fillRect(0, view.y(row, 0) - HEAD, view.width, HEAD);
 }
 
-function ranges(context: CanvasRenderingContext2D, view: View, row: Row, lane: Int32Array, depth: number, marks: Marks, colour: Colours) {
+function ranges(
+  context: CanvasRenderingContext2D,
+  view: View,
+  row: Row,
+  lane: Int32Array,
+  depth: number,
+  marks: Marks,
+  colour: Colours,
+) {
   const { model } = view;
   const y = view.y(row, depth);
   if (y + LANE < AXIS || y > view.height) {
@@ -111,7 +121,10 @@ function ranges(context: CanvasRenderingContext2D, view: View, row: Row, lane: I
     if (model.start[range] > view.to) {
       break;
     }
-    const [from, to] = [Math.max(view.x(model.start[range]), -2), Math.min(view.x(model.end[range]), view.width + 2)];
+    const [from, to] = [
+      Math.max(view.x(model.start[range]), -2),
+      Math.min(view.x(model.end[range]), view.width + 2),
+    ];
     const picked = range === marks.selected || (marks.found?.has(range) ?? false);
     if (to < 0 || (to < drawn && !picked)) {
       continue;
@@ -128,7 +141,14 @@ interface Box {
   width: number;
 }
 
-function box(context: CanvasRenderingContext2D, view: View, range: number, { x, y, width }: Box, marks: Marks, colour: Colours) {
+function box(
+  context: CanvasRenderingContext2D,
+  view: View,
+  range: number,
+  { x, y, width }: Box,
+  marks: Marks,
+  colour: Colours,
+) {
   const { model } = view;
   const kind = model.kind(range);
   const faint = marks.found !== null && !marks.found.has(range);
@@ -160,7 +180,14 @@ function box(context: CanvasRenderingContext2D, view: View, range: number, { x, 
   }
 }
 
-function hatch(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, colour: string) {
+function hatch(
+  context: CanvasRenderingContext2D,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  colour: string,
+) {
   context.save();
   context.beginPath();
   context.rect(x, y, width, height);
@@ -203,7 +230,12 @@ function path(context: CanvasRenderingContext2D, view: View, row: Row, colour: C
     }
   };
   for (const step of view.model.path) {
-    part(step.start - step.delay, step.start, step.delayCause, () => `${step.delayCause} ${timeText(step.delay)}`);
+    part(
+      step.start - step.delay,
+      step.start,
+      step.delayCause,
+      () => `${step.delayCause} ${timeText(step.delay)}`,
+    );
     part(step.start, step.start + step.duration, step.cause, () => step.name);
   }
 }
@@ -212,9 +244,15 @@ function path(context: CanvasRenderingContext2D, view: View, row: Row, colour: C
 function onTracks(context: CanvasRenderingContext2D, view: View, colour: Colours) {
   context.fillStyle = colour("path");
   for (const { range, start, duration } of view.model.path) {
-    const place = range >= 0 && start <= view.to && start + duration >= view.from ? view.place(range) : undefined;
+    const place =
+      range >= 0 && start <= view.to && start + duration >= view.from
+        ? view.place(range)
+        : undefined;
     if (place && place.row.lanes > 0) {
-      const [from, to] = [Math.max(view.x(start), 0), Math.min(view.x(start + duration), view.width)];
+      const [from, to] = [
+        Math.max(view.x(start), 0),
+        Math.min(view.x(start + duration), view.width),
+      ];
       context.fillRect(from, view.y(place.row, place.lane) + LANE - 4, Math.max(to - from, 1), 3);
     }
   }
@@ -222,7 +260,16 @@ function onTracks(context: CanvasRenderingContext2D, view: View, colour: Colours
 
 /** The colours that a cause of the critical path shares with the ranges. */
 export function boxOf(cause: string): string {
-  const boxes: { [cause: string]: string } = { host: "op", launch: "call", kernel: "computation", memory_copy: "memory", communication: "communication", gap: "annotation", boundary: "other", unexplained: "unknown" };
+  const boxes: { [cause: string]: string } = {
+    host: "op",
+    launch: "call",
+    kernel: "computation",
+    memory_copy: "memory",
+    communication: "communication",
+    gap: "annotation",
+    boundary: "other",
+    unexplained: "unknown",
+  };
   return boxes[cause] ?? "waiting";
 }
 
@@ -233,7 +280,13 @@ function arrows(context: CanvasRenderingContext2D, view: View, marks: Marks, col
     context.strokeStyle = colour("quiet");
     context.globalAlpha = 0.45;
     for (const dep of model.deps) {
-      if (dep.kind !== "stream_order" && dep.from >= 0 && dep.at >= view.from && dep.at - dep.gap <= view.to && count < ARROWS) {
+      if (
+        dep.kind !== "stream_order" &&
+        dep.from >= 0 &&
+        dep.at >= view.from &&
+        dep.at - dep.gap <= view.to &&
+        count < ARROWS
+      ) {
         count += arrow(context, view, dep, 1) ? 1 : 0;
       }
     }
@@ -243,8 +296,13 @@ function arrows(context: CanvasRenderingContext2D, view: View, marks: Marks, col
     return;
   }
   context.strokeStyle = colour("accent");
-  model.waiters(marks.selected).slice(0, 200).forEach((dep) => arrow(context, view, dep, 1.2));
-  model.waitedFor(marks.selected).forEach((dep) => arrow(context, view, dep, dep.decided ? 2.5 : 1.2));
+  model
+    .waiters(marks.selected)
+    .slice(0, 200)
+    .forEach((dep) => arrow(context, view, dep, 1.2));
+  model
+    .waitedFor(marks.selected)
+    .forEach((dep) => arrow(context, view, dep, dep.decided ? 2.5 : 1.2));
 }
 
 /** From what was waited for to what waited. Tells whether any of it is in sight. */
@@ -254,9 +312,15 @@ function arrow(context: CanvasRenderingContext2D, view: View, dep: Dep, width: n
     return false;
   }
   const [x1, x2] = [view.x(dep.at - dep.gap), view.x(dep.at)];
-  const middle = (row: Row, lane: number) => (row.lanes === 0 ? view.y(row, 0) - HEAD / 2 : view.y(row, lane) + LANE / 2 - 1);
+  const middle = (row: Row, lane: number) =>
+    row.lanes === 0 ? view.y(row, 0) - HEAD / 2 : view.y(row, lane) + LANE / 2 - 1;
   const [y1, y2] = [middle(from.row, from.lane), middle(to.row, to.lane)];
-  if (Math.max(x1, x2) < 0 || Math.min(x1, x2) > view.width || Math.max(y1, y2) < AXIS || Math.min(y1, y2) > view.height) {
+  if (
+    Math.max(x1, x2) < 0 ||
+    Math.min(x1, x2) > view.width ||
+    Math.max(y1, y2) < AXIS ||
+    Math.min(y1, y2) > view.height
+  ) {
     return false;
   }
   const bend = Math.max(Math.abs(x2 - x1) / 2, 12);

@@ -22,22 +22,31 @@ export function Meeting({ model, data, range, jump }: Props) {
   }
   const joint = model.joint[range];
   const rank = model.rankOf(range);
-  const after = rank === met.last ? met.skew_ns : Math.max(model.start[range] + model.offset - met.start_ns, 0);
+  const after =
+    rank === met.last ? met.skew_ns : Math.max(model.start[range] + model.offset - met.start_ns, 0);
   const off = uncertainty(data, met.first, met.last);
-  const own = data.timelines.some((timeline) => timeline.rank === met.last && timeline.met.joint.includes(joint));
+  const own = data.timelines.some(
+    (timeline) => timeline.rank === met.last && timeline.met.joint.includes(joint),
+  );
   const here = model.packed.joints !== null;
   return (
     <section class="meeting">
-      <h4>Of several ranks</h4>
+      <h4>Matched collective</h4>
       <p>
         {met.kind.replaceAll("_", " ")} {met.number}, {met.ranks}
         {met.bytes > 0 ? `, ${bytes(met.bytes)}` : ""}:{" "}
         <strong>
           rank {met.last} came last, {time(met.skew_ns)} after the first
         </strong>{" "}
-        (rank {met.first}){met.alone_ns !== met.skew_ns && `, ${time(met.alone_ns)} after the one before it`}.
-        {rank !== met.last && ` Rank ${rank} came ${after === 0 ? "first" : `${time(after)} after the first`} and waited ${time(Math.max(met.skew_ns - after, 0))}.`}
-        {off === null ? " Nothing tells how far the two clocks are apart." : met.skew_ns <= off ? ` The two clocks may be off by as much as ${time(off)}: who came last is not certain.` : ""}
+        (rank {met.first})
+        {met.alone_ns !== met.skew_ns && `, ${time(met.alone_ns)} after the one before it`}.
+        {rank !== met.last &&
+          ` Rank ${rank} came ${after === 0 ? "first" : `${time(after)} after the first`} and waited ${time(Math.max(met.skew_ns - after, 0))}.`}
+        {off === null
+          ? " How far the two clocks are apart is not known."
+          : met.skew_ns <= off
+            ? ` The two clocks may be off by as much as ${time(off)}: who came last is not certain.`
+            : ""}
       </p>
       <p class="tools">
         {rank !== met.last && here && (
@@ -61,7 +70,12 @@ export function Meeting({ model, data, range, jump }: Props) {
           </button>
         )}
       </p>
-      {!own && <p class="note">Threads and streams of rank {met.last} are not in this page: {marked(`\`etlink report --timelines ${met.last}\``)} has them.</p>}
+      {!own && (
+        <p class="note">
+          Threads and streams of rank {met.last} are not in this page:{" "}
+          {marked(`\`etlink report --timelines ${met.last}\``)} has them.
+        </p>
+      )}
     </section>
   );
 }
@@ -78,8 +92,12 @@ export function isLost(data: Data, rank: number): boolean {
 
 /** How far off the difference of two ranks' times is at most, ns; null: that is not known. */
 function uncertainty(data: Data, one: number, other: number): number | null {
-  const known = [one, other].map((rank) => clockOf(data, rank)).map((clock) => (clock?.by_machine ? 0 : (clock?.uncertainty_ns ?? null)));
-  return known.some((ns) => ns === null) ? null : known.reduce<number>((sum, ns) => sum + (ns ?? 0), 0);
+  const known = [one, other]
+    .map((rank) => clockOf(data, rank))
+    .map((clock) => (clock?.by_machine ? 0 : (clock?.uncertainty_ns ?? null)));
+  return known.some((ns) => ns === null)
+    ? null
+    : known.reduce<number>((sum, ns) => sum + (ns ?? 0), 0);
 }
 
 /** Which clock a timeline is by, and how sure that is. */
@@ -93,11 +111,14 @@ export function clockNote(data: Data, packed: Packed): string {
   const rest = clocks.slice(1);
   const lost = rest.filter((clock) => clock.uncertainty_ns === null && !clock.by_machine);
   const bad = rest.filter((clock) => clock.contradicted);
-  const worst = rest.filter((clock) => clock.uncertainty_ns !== null && !clock.contradicted).sort((a, b) => (b.uncertainty_ns ?? 0) - (a.uncertainty_ns ?? 0))[0];
+  const worst = rest
+    .filter((clock) => clock.uncertainty_ns !== null && !clock.contradicted)
+    .sort((a, b) => (b.uncertainty_ns ?? 0) - (a.uncertainty_ns ?? 0))[0];
   const parts = [
-    worst && `the others’ offsets, from collectives that cannot end before all have begun, are at most ${time(worst.uncertainty_ns ?? 0)} off (rank ${worst.rank})`,
+    worst &&
+      `the others’ offsets, from collectives that cannot end before all have begun, are at most ${time(worst.uncertainty_ns ?? 0)} off (rank ${worst.rank})`,
     bad.length > 0 && `collectives contradict any offset of ${list(bad)}`,
-    lost.length > 0 && `nothing tells the offset of ${list(lost)}: their times are as recorded`,
+    lost.length > 0 && `the offset of ${list(lost)} is not known: their times are as recorded`,
   ];
   return `${[first, ...parts.filter(Boolean)].join("; ")}.`;
 }
@@ -105,14 +126,19 @@ export function clockNote(data: Data, packed: Packed): string {
 function one(clock: Clock): string {
   const name = `rank ${clock.rank}’s clock`;
   const offset = clock.offset_ns;
-  const ahead = offset === 0 ? `${name} is the same` : `${name} is ${time(Math.abs(offset))} ${offset < 0 ? "ahead" : "behind"}`;
+  const ahead =
+    offset === 0
+      ? `${name} is the same`
+      : `${name} is ${time(Math.abs(offset))} ${offset < 0 ? "ahead" : "behind"}`;
   if (clock.by_machine) {
     return `${ahead}, as that of its machine`;
   }
   if (clock.uncertainty_ns === null) {
-    return `nothing tells the offset of ${name}: its times are as recorded`;
+    return `the offset of ${name} is not known: its times are as recorded`;
   }
-  return clock.contradicted ? `collectives contradict any offset of ${name}` : `${ahead}, ± ${time(clock.uncertainty_ns)} (from ${count(clock.support)} collectives)`;
+  return clock.contradicted
+    ? `collectives contradict any offset of ${name}`
+    : `${ahead}, ± ${time(clock.uncertainty_ns)} (from ${count(clock.support)} collectives)`;
 }
 
 function list(clocks: Clock[]): string {

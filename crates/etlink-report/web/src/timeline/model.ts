@@ -65,7 +65,10 @@ export class Model {
     this.joints = joints;
     this.offset = packed.common_ns ?? 0;
     this.joint = new Int32Array(packed.start.length).fill(-1);
-    packed.met.range.forEach((range, at) => packed.met.joint[at] < joints.length && (this.joint[range] = packed.met.joint[at]));
+    packed.met.range.forEach(
+      (range, at) =>
+        packed.met.joint[at] < joints.length && (this.joint[range] = packed.met.joint[at]),
+    );
     this.kinds = kinds;
     this.size = packed.start.length;
     this.start = new Float64Array(this.size);

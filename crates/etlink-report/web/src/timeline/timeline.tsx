@@ -20,8 +20,15 @@ export function Timelines({ data, theme }: { data: Data; theme: string }) {
   const [at, setAt] = useState(0);
   const wanted = useRef<Wanted>({ joint: -1, rank: null });
   const jump: Jump = (rank, joint, zoom) => {
-    const own = data.timelines.findIndex((timeline) => timeline.rank === rank && timeline.met.joint.includes(joint));
-    wanted.current = { ...wanted.current, joint, rank, sight: zoom ? undefined : wanted.current.sight };
+    const own = data.timelines.findIndex(
+      (timeline) => timeline.rank === rank && timeline.met.joint.includes(joint),
+    );
+    wanted.current = {
+      ...wanted.current,
+      joint,
+      rank,
+      sight: zoom ? undefined : wanted.current.sight,
+    };
     setAt(zoom || own < 0 ? 0 : own);
   };
   return (
@@ -29,13 +36,25 @@ export function Timelines({ data, theme }: { data: Data; theme: string }) {
       {data.timelines.length > 1 && (
         <div class="tools" role="group" aria-label="Rank of the timeline">
           {data.timelines.map((timeline, place) => (
-            <button key={place} type="button" aria-pressed={place === at} onClick={() => setAt(place)}>
+            <button
+              key={place}
+              type="button"
+              aria-pressed={place === at}
+              onClick={() => setAt(place)}
+            >
               {timeline.joints ? "all ranks" : `rank ${timeline.label}`}
             </button>
           ))}
         </div>
       )}
-      <Timeline key={at} packed={data.timelines[at]} data={data} theme={theme} wanted={wanted.current} jump={jump} />
+      <Timeline
+        key={at}
+        packed={data.timelines[at]}
+        data={data}
+        theme={theme}
+        wanted={wanted.current}
+        jump={jump}
+      />
     </>
   );
 }
@@ -45,10 +64,16 @@ function jointsOf(data: Data) {
 }
 
 function about(packed: Packed): string {
-  const name = packed.step ? (packed.step_ns === null ? `${packed.step} of all ranks, with their collectives and messages` : `${packed.step} took ${time(packed.step_ns)} on the host`) : packed.note;
+  const name = packed.step
+    ? packed.step_ns === null
+      ? `${packed.step} of all ranks, with their collectives and messages`
+      : `${packed.step} took ${time(packed.step_ns)} on the host`
+    : packed.note;
   const parts = [name || "Collectives and messages of all ranks"];
   if (packed.step_ns !== null && packed.window_ns > packed.step_ns) {
-    parts.push(`what it launched ends ${time(packed.window_ns - packed.step_ns)} later (dashed line: the step’s end)`);
+    parts.push(
+      `what it launched ends ${time(packed.window_ns - packed.step_ns)} later (dashed line: the step’s end)`,
+    );
   }
   if (packed.together_ns > 0) {
     const short = `ranges shorter than ${time(packed.together_ns)} are drawn together (hatched)`;
@@ -91,7 +116,10 @@ function Timeline({ packed, data, theme, wanted, jump }: Props) {
     }
   }, [model]);
   useEffect(() => {
-    wanted.sight = packed.common_ns === null || view.isAll() ? undefined : [view.from + model.offset, view.to + model.offset];
+    wanted.sight =
+      packed.common_ns === null || view.isAll()
+        ? undefined
+        : [view.from + model.offset, view.to + model.offset];
     [wanted.joint, wanted.rank] = [selected < 0 ? -1 : model.joint[selected], packed.rank];
   });
   const [text, setText] = useState("");
@@ -99,7 +127,9 @@ function Timeline({ packed, data, theme, wanted, jump }: Props) {
   const [options, setOptions] = useState({ arrows: false, path: true });
   const [latest, setLatest] = useState(false);
   const arrange = (latestFirst: boolean) => {
-    const caused = new Map(data.met?.ranks.map((rank) => [`rank ${rank.rank}`, Number(rank.caused_ns)]));
+    const caused = new Map(
+      data.met?.ranks.map((rank) => [`rank ${rank.rank}`, Number(rank.caused_ns)]),
+    );
     view.arrange(latestFirst ? (track) => caused.get(track.name) ?? 0 : undefined);
     setLatest(latestFirst);
   };
@@ -117,7 +147,8 @@ function Timeline({ packed, data, theme, wanted, jump }: Props) {
     refresh();
   };
   /** To another rank's side, which may be in this timeline. */
-  const local: Jump = (rank, joint, here) => (here ? go(model.sideOf(joint, `rank ${rank}`)) : jump(rank, joint, here));
+  const local: Jump = (rank, joint, here) =>
+    here ? go(model.sideOf(joint, `rank ${rank}`)) : jump(rank, joint, here);
   const next = (by: number) => {
     if (found.length > 0) {
       const at = (hit + by + found.length) % found.length;
@@ -155,10 +186,20 @@ function Timeline({ packed, data, theme, wanted, jump }: Props) {
             }}
           />
         </label>
-        <button type="button" disabled={found.length === 0} onClick={() => next(-1)} aria-label="Previous match">
+        <button
+          type="button"
+          disabled={found.length === 0}
+          onClick={() => next(-1)}
+          aria-label="Previous match"
+        >
           ‹
         </button>
-        <button type="button" disabled={found.length === 0} onClick={() => next(1)} aria-label="Next match">
+        <button
+          type="button"
+          disabled={found.length === 0}
+          onClick={() => next(1)}
+          aria-label="Next match"
+        >
           ›
         </button>
         <span class="found" role="status">
@@ -176,29 +217,52 @@ function Timeline({ packed, data, theme, wanted, jump }: Props) {
         </button>
         {packed.joints && (
           <label class="check">
-            <input type="checkbox" checked={latest} onChange={() => arrange(!latest)} /> latest ranks first
+            <input type="checkbox" checked={latest} onChange={() => arrange(!latest)} /> latest
+            ranks first
           </label>
         )}
         <label class="check">
-          <input type="checkbox" checked={options.arrows} onChange={() => setOptions({ ...options, arrows: !options.arrows })} /> arrows
+          <input
+            type="checkbox"
+            checked={options.arrows}
+            onChange={() => setOptions({ ...options, arrows: !options.arrows })}
+          />{" "}
+          arrows
         </label>
-        {packed.path.range.length > 0 && <label class="check">
-          <input type="checkbox" checked={options.path} onChange={() => setOptions({ ...options, path: !options.path })} /> critical path
-        </label>}
+        {packed.path.range.length > 0 && (
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={options.path}
+              onChange={() => setOptions({ ...options, path: !options.path })}
+            />{" "}
+            critical path
+          </label>
+        )}
       </div>
-      <Canvas view={view} marks={marks} theme={theme} scroller={scroller} select={go} pick={select} refresh={refresh} />
+      <Canvas
+        view={view}
+        marks={marks}
+        theme={theme}
+        scroller={scroller}
+        select={go}
+        pick={select}
+        refresh={refresh}
+      />
       <p class="hidden" role="status">
         {selected >= 0 ? spoken(model, selected) : ""}
       </p>
       <div class="legend">
-        {data.kinds.filter((_, kind) => packed.kind.includes(kind)).map((kind) => (
-          <span key={kind}>
-            <i style={`background: var(--box-${kind})`} /> {kind}
-          </span>
-        ))}
+        {data.kinds
+          .filter((_, kind) => packed.kind.includes(kind))
+          .map((kind) => (
+            <span key={kind}>
+              <i style={{ background: `var(--box-${kind})` }} /> {kind}
+            </span>
+          ))}
         {packed.met.range.length > 0 && (
           <span>
-            <i style="background: var(--box-waiting)" /> waits for the last rank
+            <i style={{ background: "var(--box-waiting)" }} /> waits for the last rank
           </span>
         )}
         {packed.path.range.length > 0 && (
@@ -208,9 +272,20 @@ function Timeline({ packed, data, theme, wanted, jump }: Props) {
         )}
       </div>
       {selected >= 0 ? (
-        <Details model={model} data={data} range={selected} select={go} jump={(rank, joint, zoom) => (packed.joints ? local(rank, joint, zoom) : jump(rank, joint, zoom))} />
+        <Details
+          model={model}
+          data={data}
+          range={selected}
+          select={go}
+          jump={(rank, joint, zoom) =>
+            packed.joints ? local(rank, joint, zoom) : jump(rank, joint, zoom)
+          }
+        />
       ) : (
-        <p class="note">Select a range to see what it waited for. Ctrl + wheel zooms, drag moves; with the keys: w a s d.</p>
+        <p class="note">
+          Select a range to see what it waited for. Ctrl + wheel zooms, drag moves; with the keys: w
+          a s d.
+        </p>
       )}
     </div>
   );
@@ -251,10 +326,16 @@ function Canvas({ view, marks, theme, scroller, select, pick, refresh }: CanvasP
     }
   };
   useLayoutEffect(paint);
-  useEffect(() => (scroller.current && canvas.current ? watch(scroller.current, canvas.current, view, latest.current, refresh) : undefined), [view]);
+  useEffect(
+    () =>
+      scroller.current && canvas.current
+        ? watch(scroller.current, canvas.current, view, latest.current, refresh)
+        : undefined,
+    [view],
+  );
   useEffect(paint, [theme]);
   return (
-    <div class="tracks" style={`height: min(72vh, ${Math.max(view.total, 120) + AXIS + 2}px)`}>
+    <div class="tracks" style={{ height: `min(72vh, ${Math.max(view.total, 120) + AXIS + 2}px)` }}>
       <canvas ref={canvas} aria-hidden="true" />
       <div
         class="over"
@@ -263,12 +344,23 @@ function Canvas({ view, marks, theme, scroller, select, pick, refresh }: CanvasP
         role="application"
         aria-label="Timeline: w and s zoom, a and d move, brackets go from range to range, Enter fills the width, question mark lists all keys"
         onScroll={(event) => ((view.top = event.currentTarget.scrollTop), paint())}
-        onKeyDown={(event) => event.target === event.currentTarget && key(event, view, latest.current.marks.selected, select, refresh)}
+        onKeyDown={(event) =>
+          event.target === event.currentTarget &&
+          key(event, view, latest.current.marks.selected, select, refresh)
+        }
       >
-        <div class="heads" style={`height: ${view.total}px`}>
+        <div class="heads" style={{ height: `${view.total}px` }}>
           {view.rows.map((row) => (
-            <button key={row.track} type="button" class="head" style={`top: ${row.top}px`} aria-expanded={!view.folded.has(row.track)} onClick={() => (view.fold(row.track), refresh())}>
-              <span aria-hidden="true">{view.folded.has(row.track) ? "▸" : "▾"}</span> {head(view, row.track)}
+            <button
+              key={row.track}
+              type="button"
+              class="head"
+              style={{ top: `${row.top}px` }}
+              aria-expanded={!view.folded.has(row.track)}
+              onClick={() => (view.fold(row.track), refresh())}
+            >
+              <span aria-hidden="true">{view.folded.has(row.track) ? "▸" : "▾"}</span>{" "}
+              {head(view, row.track)}
             </button>
           ))}
         </div>
@@ -289,11 +381,20 @@ function head(view: View, track: number) {
 }
 
 /** Keeps the canvas as large as its place, and takes the pointer. */
-function watch(scroller: HTMLDivElement, canvas: HTMLCanvasElement, view: View, latest: { pick: (range: number) => void }, refresh: () => void) {
+function watch(
+  scroller: HTMLDivElement,
+  canvas: HTMLCanvasElement,
+  view: View,
+  latest: { pick: (range: number) => void },
+  refresh: () => void,
+) {
   const fit = () => {
     const scale = window.devicePixelRatio || 1;
     [view.width, view.height] = [scroller.clientWidth, scroller.clientHeight + AXIS];
-    [canvas.width, canvas.height] = [Math.round(view.width * scale), Math.round(view.height * scale)];
+    [canvas.width, canvas.height] = [
+      Math.round(view.width * scale),
+      Math.round(view.height * scale),
+    ];
     canvas.style.width = `${view.width}px`;
     canvas.style.height = `${view.height}px`;
     refresh();
@@ -320,7 +421,12 @@ function watch(scroller: HTMLDivElement, canvas: HTMLCanvasElement, view: View, 
   let moved = 0;
   const down = (event: PointerEvent) => {
     const onBar = where(event)[0] >= view.width;
-    if (event.button === 0 && event.target instanceof HTMLElement && !event.target.closest("button") && !onBar) {
+    if (
+      event.button === 0 &&
+      event.target instanceof HTMLElement &&
+      !event.target.closest("button") &&
+      !onBar
+    ) {
       pointers.set(event.pointerId, where(event));
       scroller.setPointerCapture(event.pointerId);
       moved = 0;
@@ -331,7 +437,10 @@ function watch(scroller: HTMLDivElement, canvas: HTMLCanvasElement, view: View, 
     if (!before) {
       const { range } = view.hit(...where(event));
       scroller.style.cursor = range >= 0 ? "pointer" : "grab";
-      scroller.title = range >= 0 ? `${view.model.name(range).slice(0, 200)} · ${time(view.model.end[range] - view.model.start[range])}` : "";
+      scroller.title =
+        range >= 0
+          ? `${view.model.name(range).slice(0, 200)} · ${time(view.model.end[range] - view.model.start[range])}`
+          : "";
       return;
     }
     const now = where(event);
@@ -363,7 +472,13 @@ function watch(scroller: HTMLDivElement, canvas: HTMLCanvasElement, view: View, 
 }
 
 /** Keys of the timeline, when it has the focus. */
-function key(event: KeyboardEvent, view: View, selected: number, select: (range: number) => void, refresh: () => void) {
+function key(
+  event: KeyboardEvent,
+  view: View,
+  selected: number,
+  select: (range: number) => void,
+  refresh: () => void,
+) {
   if (event.ctrlKey || event.metaKey || event.altKey) {
     return;
   }

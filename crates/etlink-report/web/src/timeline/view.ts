@@ -37,9 +37,12 @@ export class View {
 
   constructor(model: Model) {
     this.model = model;
-    const begins = ({ stream, lanes }: Track) => (stream ? Infinity : model.start[lanes[0]?.[0] ?? 0]);
+    const begins = ({ stream, lanes }: Track) =>
+      stream ? Infinity : model.start[lanes[0]?.[0] ?? 0];
     const first = model.tracks.map(begins);
-    this.order = model.tracks.map((_, track) => track).sort((a, b) => (first[a] === first[b] ? a - b : first[a] - first[b]));
+    this.order = model.tracks
+      .map((_, track) => track)
+      .sort((a, b) => (first[a] === first[b] ? a - b : first[a] - first[b]));
     this.usual = this.order;
     this.length = Math.max(model.packed.window_ns, CLOSEST);
     this.to = this.length;
@@ -54,7 +57,8 @@ export class View {
       top += HEAD + lanes * LANE + GAP;
       return row;
     };
-    const shown = (track: number) => (this.folded.has(track) ? 0 : track < 0 ? 1 : this.model.tracks[track].lanes.length);
+    const shown = (track: number) =>
+      this.folded.has(track) ? 0 : track < 0 ? 1 : this.model.tracks[track].lanes.length;
     const path = this.model.path.length > 0 ? [place(-1, shown(-1))] : [];
     this.rows = [...path, ...this.order.map((track) => place(track, shown(track)))];
     this.byTrack = new Map(this.rows.map((row) => [row.track, row]));
@@ -63,7 +67,9 @@ export class View {
 
   /** Tracks with the largest key first; without keys as usual. */
   arrange(key?: (track: Track) => number) {
-    this.order = key ? [...this.usual].sort((a, b) => key(this.model.tracks[b]) - key(this.model.tracks[a])) : this.usual;
+    this.order = key
+      ? [...this.usual].sort((a, b) => key(this.model.tracks[b]) - key(this.model.tracks[a]))
+      : this.usual;
     this.lay();
   }
 
@@ -90,13 +96,18 @@ export class View {
   /** The row of a range, and the lane that it is seen on. */
   place(range: number): { row: Row; lane: number } | undefined {
     const row = this.byTrack.get(this.model.track[range]);
-    return row && { row, lane: Math.min(this.model.packed.depth[range], Math.max(row.lanes - 1, 0)) };
+    return (
+      row && { row, lane: Math.min(this.model.packed.depth[range], Math.max(row.lanes - 1, 0)) }
+    );
   }
 
   /** Zooms by `factor` (< 1: in) around a time. */
   zoom(factor: number, around = (this.from + this.to) / 2) {
     const share = (around - this.from) / (this.to - this.from);
-    const span = Math.min(Math.max((this.to - this.from) * factor, CLOSEST), this.margin() * 2 + this.length);
+    const span = Math.min(
+      Math.max((this.to - this.from) * factor, CLOSEST),
+      this.margin() * 2 + this.length,
+    );
     this.set(around - share * span, around + (1 - share) * span);
   }
 
@@ -149,14 +160,23 @@ export class View {
   /** What is at a point of the canvas. */
   hit(x: number, y: number): { range: number; step: number } {
     const down = y - AXIS + this.top;
-    const row = y < AXIS ? undefined : this.rows.find((row) => down >= row.top + HEAD && down < row.top + HEAD + row.lanes * LANE);
+    const row =
+      y < AXIS
+        ? undefined
+        : this.rows.find(
+            (row) => down >= row.top + HEAD && down < row.top + HEAD + row.lanes * LANE,
+          );
     if (!row) {
       return { range: -1, step: -1 };
     }
     const near = ((this.to - this.from) / this.width) * 3;
     if (row.track < 0) {
       const time = this.time(x);
-      const step = this.model.path.findIndex((step) => time >= step.start - Math.max(step.delay, 0) - near && time <= step.start + step.duration + near);
+      const step = this.model.path.findIndex(
+        (step) =>
+          time >= step.start - Math.max(step.delay, 0) - near &&
+          time <= step.start + step.duration + near,
+      );
       return { range: this.model.path[step]?.range ?? -1, step };
     }
     const lane = this.model.tracks[row.track].lanes[Math.floor((down - row.top - HEAD) / LANE)];

@@ -2,12 +2,14 @@
 
 use super::told::Told;
 use super::{Analyzed, AsHta};
+use crate::table::csv_text;
 use anyhow::Result;
 use etlink_analyze::{RankAnalysis, RunMetric, RunTotals};
 use etlink_hta::{HtaRunTables, HtaTables, PotentialStraggler};
 use etlink_link::ranks::StragglerStats;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Of a table of ours.
@@ -108,8 +110,9 @@ fn csv<'a>(
     )?;
     for (run, rank, said) in all {
         for record in records(&said?, table) {
-            let cells = head.iter().map(|name| cell(record.get(*name)));
-            out.write_record([run.to_owned(), rank.clone()].into_iter().chain(cells))?;
+            let cells = head.iter().map(|name| csv_cell(record.get(*name)));
+            let first = [csv_text(run), csv_text(&rank)].map(Cow::into_owned);
+            out.write_record(first.into_iter().chain(cells))?;
         }
     }
     Ok(String::from_utf8(out.into_inner()?)?)
@@ -125,6 +128,14 @@ pub(super) fn records<'v>(
         .into_iter()
         .flatten()
         .filter_map(Value::as_object)
+}
+
+/// A value as a cell of CSV: texts come from the traces.
+fn csv_cell(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::String(text)) => csv_text(text).into_owned(),
+        other => cell(other),
+    }
 }
 
 /// A value as text; nothing for none.

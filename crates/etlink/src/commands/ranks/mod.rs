@@ -130,7 +130,6 @@ fn compare(args: &Ranks, run: &RunFiles, results: RunResults<()>) -> Compared {
 fn unrecorded(ranks: &[RankSummary]) -> Option<String> {
     let all: u64 = ranks.iter().map(|summary| summary.unrecorded).sum();
     let kernels = table::count(all, "communication kernel");
-    (all > 0).then(|| {
-        format!("{kernels} without a record of what is communicated: nothing is told of that")
-    })
+    (all > 0)
+        .then(|| format!("{kernels} without a record of what is communicated: it is not reported"))
 }

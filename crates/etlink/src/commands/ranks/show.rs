@@ -1,7 +1,7 @@
 //! The comparison for people and for tables.
 
 use super::Compared;
-use crate::table::{Grid, Limit, count, note, signed_time, time};
+use crate::table::{Grid, Limit, count, csv_text, note, signed_time, time};
 use anyhow::Result;
 use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
 use etlink_run::joined::clock_notes;
@@ -36,9 +36,9 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
         for skew in &one.collectives {
             out.serialize((
                 (
-                    &one.run,
-                    &skew.kind,
-                    &skew.ranks,
+                    csv_text(&one.run),
+                    csv_text(&skew.kind),
+                    csv_text(&skew.ranks),
                     skew.group,
                     skew.number,
                     skew.bytes,
@@ -49,7 +49,7 @@ pub(super) fn csv(all: &[Compared]) -> Result<String> {
                     skew.skew_ns,
                     skew.alone_ns,
                     skew.waited_ns,
-                    &skew.step,
+                    skew.step.as_deref().map(csv_text),
                 ),
                 (
                     skew.transfer_ns,
@@ -70,8 +70,8 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
         format!("{}: ", one.run)
     };
     let met = match one.collectives.len() {
-        1 => "1 collective or message".to_owned(),
-        several => format!("{several} collectives and messages"),
+        1 => "1 matched collective or message".to_owned(),
+        several => format!("{several} matched collectives and messages"),
     };
     let mut out = format!("{run}{}, {met}\n", count(one.ranks.len() as u64, "rank"));
     out += &notes(one);
@@ -166,7 +166,7 @@ fn by_step(one: &Compared) -> String {
             late,
         ));
     }
-    format!("stragglers (a rank that comes last causes what the others wait)\n{table}")
+    format!("stragglers (the rank that comes last causes the wait of the others)\n{table}")
 }
 
 fn straggler(

@@ -143,7 +143,7 @@ impl Ran {
             "; not all nodes have start times: the timeline is that of the run of the graph"
         };
         Some(format!(
-            "{kind}: nothing is told of {nothing_of}{devices}{times}"
+            "{kind}: nothing is reported on {nothing_of}{devices}{times}"
         ))
     }
 

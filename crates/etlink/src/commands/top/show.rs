@@ -1,18 +1,19 @@
 //! The table as PyTorch prints it (`_build_table`), and its rows for programs.
 
 use crate::op_tables::Table;
-use crate::table::{Grid, Limit, note};
+use crate::table::{Grid, Limit, csv_text, note};
 use anyhow::Result;
 use etlink_analyze::top::{KeyAverage, KeyAverages};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// A row of the CSV.
 #[derive(Serialize)]
 struct Line<'a> {
-    file: &'a str,
+    file: Cow<'a, str>,
     rank: Option<i64>,
-    name: &'a str,
+    name: Cow<'a, str>,
     on_device: bool,
     annotation: bool,
     count: u64,
@@ -24,7 +25,7 @@ struct Line<'a> {
     host_bytes: i64,
     self_device_bytes: i64,
     device_bytes: i64,
-    shapes: &'a str,
+    shapes: Cow<'a, str>,
     stack: String,
 }
 
@@ -34,9 +35,9 @@ pub(super) fn csv(tables: &[Table]) -> Result<String> {
     for table in tables {
         for row in &table.top.rows {
             out.serialize(Line {
-                file: &table.file,
+                file: csv_text(&table.file),
                 rank: table.rank,
-                name: &row.name,
+                name: csv_text(&row.name),
                 on_device: row.on_device,
                 annotation: row.annotation,
                 count: row.count,
@@ -48,8 +49,8 @@ pub(super) fn csv(tables: &[Table]) -> Result<String> {
                 host_bytes: row.host_bytes,
                 self_device_bytes: row.self_device_bytes,
                 device_bytes: row.device_bytes,
-                shapes: row.shapes.as_deref().unwrap_or(""),
-                stack: row.stack.join("; "),
+                shapes: csv_text(row.shapes.as_deref().unwrap_or("")),
+                stack: csv_text(&row.stack.join("; ")).into_owned(),
             })?;
         }
     }

@@ -123,7 +123,7 @@ fn sentence(one: &Analyzed) -> String {
     if let Some(share) = sum.overlap_share {
         let _ = write!(
             out,
-            "; {} of communication runs beside computation",
+            "; {} of communication overlaps with computation",
             percent(share, 1)
         );
     }

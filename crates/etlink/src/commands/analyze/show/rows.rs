@@ -100,13 +100,16 @@ pub(super) fn queues(one: &Analyzed, limit: Limit) -> Shown {
         ("device", |(_, queue)| queue.device.to_string()),
         ("stream", |(_, queue)| queue.stream.to_string()),
         ("rows", |(_, queue)| queue.rows.to_string()),
-        ("mean", |(_, queue)| format!("{:.2}", queue.mean_length)),
-        ("largest", |(_, queue)| queue.max_length.to_string()),
-        ("full", |(_, queue)| time(queue.full_ns)),
+        ("mean depth", |(_, queue)| {
+            format!("{:.2}", queue.mean_length)
+        }),
+        ("max depth", |(_, queue)| queue.max_length.to_string()),
+        ("queue full", |(_, queue)| time(queue.full_ns)),
     ];
     let queues = of_ranks(one, |rank| &rank.queues);
     (
-        "rows launched and not started, per stream (full: 1024 or more)".into(),
+        "queue depth per stream: rows launched and not yet started (queue full: 1024 or more)"
+            .into(),
         Grid::of(3, limit, columns, queues),
     )
 }
@@ -115,7 +118,7 @@ pub(super) fn coverage(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, &SmCoverage)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("device", |(_, of)| of.device.to_string()),
-        ("multiprocessors", |(_, of)| of.multiprocessors.to_string()),
+        ("SMs", |(_, of)| of.multiprocessors.to_string()),
         ("kernels", |(_, of)| of.rows.to_string()),
         ("of kernel time", |(_, of)| percent(of.time_share, 1)),
         ("by time", |(_, of)| percent(of.by_time, 1)),
@@ -125,7 +128,8 @@ pub(super) fn coverage(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let devices = of_ranks(one, |rank| &rank.coverage);
     (
-        "multiprocessors that kernels' blocks can fill (kernels: those with a grid)".into(),
+        "SM coverage: share of SMs that a kernel's blocks can fill (kernels: those with a grid)"
+            .into(),
         Grid::of(2, limit, columns, devices),
     )
 }
@@ -239,7 +243,8 @@ pub(super) fn stragglers(one: &Analyzed, limit: Limit) -> Shown {
         ("waits", |late| time(late.waited_ns)),
     ];
     (
-        "who comes late to collectives (others wait: summed; more in `etlink ranks`)".into(),
+        "stragglers: ranks that come last to collectives (others wait: summed; see `etlink ranks`)"
+            .into(),
         Grid::of(1, limit, columns, one.stragglers.iter()),
     )
 }
