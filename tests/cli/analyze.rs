@@ -94,7 +94,7 @@ fn device_time_by_class() {
         (&json!(40_000), &json!(10_000))
     );
     tool.run("analyze trace.json").exits(0).says(
-        "the device is busy 70.0 % of 100.000 us: computation 50.0 %, exposed copies 20.0 %, idle 30.0 %; 100.0 % of communication runs beside",
+        "the device is busy 70.0 % of 100.000 us: computation 50.0 %, exposed copies 20.0 %, idle 30.0 %; 100.0 % of communication overlaps with computation",
     );
     tool.file("wrong.txt", "communication ours");
     tool.run("analyze trace.json --rules wrong.txt")

@@ -1,3 +1,5 @@
+mod typescript;
+
 use super::*;
 use base64::engine::Engine;
 use etlink_analyze::{ClassifiedRows, KernelRules, Options, analyze, run_totals};

@@ -24,25 +24,45 @@ export interface Step extends Record_ {
 
 export interface Spread {
   p50_ns: number;
+  p90_ns: number;
   p99_ns: number;
   max_ns: number;
+}
+
+export interface EndError extends Spread {
+  mean_ns: number;
+  mean_share: number;
+  p99_share: number;
+  /** The nodes that are furthest off; not shown. */
+  worst: unknown[];
+}
+
+export interface EdgeFigures {
+  count: number;
+  inferred: number;
+  decided: number;
+  latency: Spread | null;
 }
 
 export interface Figures {
   nodes: number;
   edges: number;
+  device_ops: number;
+  streams: number;
   measured_ns: number | null;
   replayed_ns: number;
   replay_error: number | null;
-  end_error: (Spread & { mean_ns: number; mean_share: number; p99_share: number }) | null;
+  end_error: EndError | null;
   unexplained: {
     device_ops: number;
     share_of_ops: number;
     waiting_ns: number;
     share_of_time: number;
+    worst: unknown[];
   };
-  contradictions: { edges: number } | null;
-  boundary: { count: number; total_ns: number };
+  contradictions: { edges: number; worst: unknown[] } | null;
+  by_edge: { [kind: string]: EdgeFigures };
+  boundary: { count: number; total_ns: number; max_ns: number };
 }
 
 export interface Anomaly {
@@ -58,13 +78,19 @@ export interface LinkReport {
   rank: number | null;
   world_size: number | null;
   host_schema: string | null;
+  two_runs: boolean;
   host_ops: number;
   cpu_ops: number;
   matched: { [rule: string]: number };
+  unmatched: { [reason: string]: number };
   device_rows: number;
   launched: number;
   no_launch: { [reason: string]: number };
   owned_by_op: number;
+  graph_launches: number;
+  graph_rows: number;
+  /** Of a CUDA graph; not shown. */
+  capture?: unknown;
   nodes: { [kind: string]: number };
   edges: { [kind: string]: number };
   window: { start_ns: number; end_ns: number };
@@ -108,6 +134,9 @@ export interface Rank {
   critical_path: {
     makespan_ns: number;
     nodes: number;
+    edges: { [kind: string]: number };
+    busy: number;
+    steps: unknown[];
     causes: { [cause: string]: { ns: number; share: number } };
   } | null;
   [table: string]: unknown;
@@ -149,6 +178,8 @@ export interface Joint {
 export interface Met {
   clocks: Clock[];
   ranks: (Record_ & { rank: number })[];
+  /** Ranks of the run have no trace here. */
+  absent: boolean;
   skews: Skew[];
   count: number;
   late: { first: number[]; ns: (number | null)[][] };
