@@ -261,7 +261,7 @@ fn an_unreadable_manifest_is_told_and_not_used() {
         tool.run("ranks run")
             .exits(0)
             .says("etlink.json is not used: it is no manifest of a recording")
-            .says("4 ranks, 8 collectives");
+            .says("4 ranks, 8 matched collectives");
     }
 }
 
@@ -317,7 +317,7 @@ fn broken_files_of_a_rank_leave_the_others() {
             .says("2 is left out:")
             .says(why)
             .says("no trace of rank 2")
-            .says("3 ranks, 8 collectives");
+            .says("3 ranks, 8 matched collectives");
         tool.run("merge run -o out --overwrite")
             .exits(1)
             .says("failed: 2:")
@@ -344,7 +344,7 @@ fn two_files_of_one_rank_are_left_out_by_name() {
         );
     }
     ran.says("no trace of rank 1")
-        .says("3 ranks, 8 collectives");
+        .says("3 ranks, 8 matched collectives");
 }
 
 #[test]

@@ -494,7 +494,7 @@ fn communication_without_a_record_is_counted() {
     std::fs::remove_file(one).expect("it is there");
     tool.run("ranks run")
         .exits(0)
-        .says("1 rank, 0 collectives")
+        .says("1 rank, 0 matched collectives")
         .says("note: 1 communication kernel without a record");
 }
 

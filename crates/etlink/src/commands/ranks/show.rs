@@ -166,7 +166,7 @@ fn by_step(one: &Compared) -> String {
             late,
         ));
     }
-    format!("stragglers (the rank that comes last causes the wait of the others)\n{table}")
+    format!("stragglers (a rank that comes last causes what the others wait)\n{table}")
 }
 
 fn straggler(
