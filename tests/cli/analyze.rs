@@ -278,7 +278,7 @@ fn damage_is_told_everywhere() {
         "top cut.json",
         "diff whole.json cut.json",
     ] {
-        let said = tool.run(command).exits(0).stdout;
+        let said = tool.run(command).exits(0).stderr;
         assert_eq!(
             said.lines()
                 .filter(|line| line.starts_with("note: ") && line.contains(text))
@@ -319,10 +319,10 @@ fn damage_of_ranks_is_told_by_rank() {
     tool.file("kineto_trace_1.json", &whole[..whole.len() * 3 / 4]);
     tool.run("analyze .")
         .exits(0)
-        .says("note: rank 1: damage: the file ends");
+        .notes("note: rank 1: damage: the file ends");
     tool.run("analyze . --strict")
         .exits(1)
-        .says("note: rank 1 is left out: ./kineto_trace_1.json: refused under --strict: damage");
+        .notes("note: rank 1 is left out: ./kineto_trace_1.json: refused under --strict: damage");
     let json = tool.run("analyze . --strict --json").exits(1).json();
     assert_eq!(
         (
@@ -357,7 +357,7 @@ fn notes_of_pairs() {
     ] {
         tool.run(line)
             .exits(0)
-            .says("note: the two traces are of two runs of one program (process 77");
+            .notes("note: the two traces are of two runs of one program (process 77");
         let json = tool.run(&format!("{line} --json")).exits(0).json();
         assert!(
             json[0]["ranks"][0]["notes"][0]
@@ -392,8 +392,8 @@ fn traces_of_another_run_are_left_out() {
         ),
         (Some(1), &json!("1"))
     );
-    tool.run("analyze .").exits(1).says(said);
-    tool.run("analyze . --compat hta").exits(1).says(said);
+    tool.run("analyze .").exits(1).notes(said);
+    tool.run("analyze . --compat hta").exits(1).notes(said);
     let forced = tool
         .run("analyze . --allow-mismatch --json")
         .exits(0)
@@ -402,7 +402,7 @@ fn traces_of_another_run_are_left_out() {
         forced[0]["total"]["breakdown"][0]["window_ns"],
         json!(200_000)
     );
-    tool.run("analyze . --allow-mismatch").exits(0).says(
+    tool.run("analyze . --allow-mismatch").exits(0).notes(
         "note: rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks, most others of one of 2",
     );
 }

@@ -126,11 +126,11 @@ fn what_the_manifest_lists_and_is_not_there_is_named() {
         "lists 4 ranks, rank 2 has no trace here: it died in or after step 9 while it was recorded";
     tool.run("ranks run")
         .exits(0)
-        .says(said)
-        .says("no trace of rank 2");
+        .notes(said)
+        .notes("no trace of rank 2");
     tool.run("merge run -o out")
         .exits(0)
-        .says(said)
+        .notes(said)
         .says("3 linked, 0 failed");
     let ran = tool.run("ranks run --json").exits(0).json();
     assert!(
@@ -143,7 +143,7 @@ fn what_the_manifest_lists_and_is_not_there_is_named() {
     ranks[3] = all(&[2], "").remove(0);
     ranks.extend(all(&[4, 5, 6, 7, 8, 9, 10, 11, 12], ""));
     manifest(&tool, "run/etlink.json", &ranks);
-    tool.run("ranks run").exits(0).says(
+    tool.run("ranks run").exits(0).notes(
         "rank 2, 4, 5, 6, 7, 8, 9, 10, … has no trace here: the files that it lists are gone",
     );
 }
@@ -163,7 +163,7 @@ fn a_manifest_lies_above_the_folders_of_cycles() {
     for folder in ["rec", "rec/cycle_1"] {
         tool.run(&format!("ranks {folder}"))
             .exits(0)
-            .says("rank 2 has no trace here: it was recorded in other cycles only");
+            .notes("rank 2 has no trace here: it was recorded in other cycles only");
     }
     tool.file("rec/others/kineto_trace_0.json", draw(RUN[0]));
     assert!(
@@ -239,10 +239,10 @@ fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
     manifest(&tool, "run/etlink.json", &ranks);
     for line in ["ranks run", "merge run -o out"] {
         let ran = tool.run(line).exits(0);
-        ran.says("kineto_trace_1.json is of rank 1, the manifest of the recording says 3: its own counts")
-            .says("does not list rank 1, whose trace is here: it may be of another recording")
-            .says("says 8 ranks, the traces say 4: the traces count")
-            .says("says different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
+        ran.notes("kineto_trace_1.json is of rank 1, the manifest of the recording says 3: its own counts")
+            .notes("does not list rank 1, whose trace is here: it may be of another recording")
+            .notes("says 8 ranks, the traces say 4: the traces count")
+            .notes("says different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
     }
     assert_eq!(
         tool.run("ranks run --json").exits(0).json()[0]["ranks"]
@@ -260,7 +260,7 @@ fn an_unreadable_manifest_is_told_and_not_used() {
         tool.file("run/etlink.json", text);
         tool.run("ranks run")
             .exits(0)
-            .says("etlink.json is not used: it is no manifest of a recording")
+            .notes("etlink.json is not used: it is no manifest of a recording")
             .says("4 ranks, 8 matched collectives");
     }
 }
@@ -278,7 +278,7 @@ fn ranks_of_one_machine_are_on_one_clock_without_collectives_on_a_device() {
     }
     tool.run("ranks run")
         .exits(0)
-        .says("nothing tells how the clock of rank 1 lies to that of rank 0");
+        .notes("nothing tells how the clock of rank 1 lies to that of rank 0");
     manifest(&tool, "run/etlink.json", &all(&[0, 1], ""));
     let ran = tool.run("ranks run").exits(0);
     assert!(
@@ -295,7 +295,7 @@ fn ranks_of_one_machine_are_on_one_clock_without_collectives_on_a_device() {
     manifest(&tool, "run/etlink.json", &apart);
     tool.run("ranks run")
         .exits(0)
-        .says("nothing tells how the clock of rank 1");
+        .notes("nothing tells how the clock of rank 1");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn broken_files_of_a_rank_leave_the_others() {
     put(&tool, &RUN);
     let whole = draw(RUN[2]);
     tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
-    let ran = tool.run("ranks run").exits(0).says("is missing on rank 2");
+    let ran = tool.run("ranks run").exits(0).notes("is missing on rank 2");
     assert!(ran.stdout.contains("4 ranks, "), "{}", ran.stdout);
     for (text, why) in [
         ("", "run/kineto_trace_2.json"),
@@ -314,9 +314,9 @@ fn broken_files_of_a_rank_leave_the_others() {
         tool.file("run/kineto_trace_2.json", text);
         tool.run("ranks run")
             .exits(1)
-            .says("2 is left out:")
-            .says(why)
-            .says("no trace of rank 2")
+            .notes("2 is left out:")
+            .notes(why)
+            .notes("no trace of rank 2")
             .says("3 ranks, 8 matched collectives");
         tool.run("merge run -o out --overwrite")
             .exits(1)
@@ -334,16 +334,16 @@ fn two_files_of_one_rank_are_left_out_by_name() {
     let ran = tool
         .run("ranks run")
         .exits(1)
-        .says("2 device traces are of rank 1 (device_1.json, kineto_trace_1.json): none is joined with the other ranks; leave one of them");
+        .notes("2 device traces are of rank 1 (device_1.json, kineto_trace_1.json): none is joined with the other ranks; leave one of them");
     for name in ["device_1", "kineto_trace_1"] {
         assert!(
-            ran.stdout
+            ran.stderr
                 .contains(&format!("{name} is left out: its rank is not sure")),
             "{}",
-            ran.stdout
+            ran.shown()
         );
     }
-    ran.says("no trace of rank 1")
+    ran.notes("no trace of rank 1")
         .says("3 ranks, 8 matched collectives");
 }
 
@@ -436,7 +436,7 @@ fn clocks_that_no_offset_brings_together_are_said() {
     }
     tool.run("ranks run")
         .exits(0)
-        .says("no offset of the clock of rank 1 fits all collectives");
+        .notes("no offset of the clock of rank 1 fits all collectives");
     tool.run("replay run")
         .exits(0)
         .says("no offset fits, they miss one by");
@@ -517,7 +517,7 @@ fn traces_know_their_ranks_better_than_names_that_count_on_each_host() {
     }
     let said = "2 of 2 traces say another rank than their names (kineto_trace_0.json is of rank 2): the traces count, which fit together";
     for line in ["ranks run", "merge run -o out", "replay run", "analyze run"] {
-        tool.run(line).exits(0).says(said);
+        tool.run(line).exits(0).notes(said);
     }
     assert!(
         tool.path("out/run.2.et").exists()
@@ -552,7 +552,7 @@ fn names_count_where_traces_cannot_all_be_right() {
     let ran = tool
         .run("merge run -o out")
         .exits(0)
-        .says(&format!("note: {said}"));
+        .notes(&format!("note: {said}"));
     assert!(!ran.stdout.contains(": :"), "{}", ran.stdout);
     assert!((0..4).all(|rank| tool.path(&format!("out/run.{rank}.et")).exists()));
     for (name, inside) in [(2, 9), (3, 3)] {
@@ -566,7 +566,7 @@ fn names_count_where_traces_cannot_all_be_right() {
     }
     tool.run("ranks run")
         .exits(0)
-        .says("does not fit together: the names count")
+        .notes("does not fit together: the names count")
         .says("4 ranks, ");
 }
 
@@ -576,7 +576,7 @@ fn ranks_after_the_last_trace_get_a_file_too() {
     put(&tool, &RUN.map(|drawn| Drawn { world: 8, ..drawn })[..3]);
     tool.run("merge run -o out --for astra-sim")
         .exits(0)
-        .says("no trace of rank 3, 4, 5, 6, 7: 3 of 8 ranks are here");
+        .notes("no trace of rank 3, 4, 5, 6, 7: 3 of 8 ranks are here");
     assert!(
         (0..8).all(|rank| tool.path(&format!("out/run.{rank}.et")).exists())
             && !tool.path("out/run.8.et").exists()

@@ -162,3 +162,45 @@ fn several_files_are_inspected() {
     assert_eq!(some.json().as_array().map(Vec::len), Some(2));
     tool.run("inspect no.json no.json").exits(2);
 }
+
+#[test]
+fn notes_go_to_standard_error_and_can_be_silenced() {
+    let tool = Tool::new();
+    let device = crate::tool::unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
+    tool.file("run/kineto_trace_0.json", &device[..device.len() / 2]);
+    for line in [
+        "analyze run",
+        "ranks run",
+        "replay run",
+        "top run",
+        "merge run -o out -f",
+    ] {
+        let plain = tool.run(line).exits(0);
+        assert!(!plain.stdout.contains("note:"), "{}", plain.shown());
+        let quiet = tool.run(&format!("{line} -q")).exits(0);
+        assert_eq!(quiet.stderr, "", "{}", quiet.shown());
+    }
+    tool.run("analyze run").exits(0).notes("the file ends");
+}
+
+#[test]
+fn documents_name_their_form() {
+    let tool = Tool::new();
+    let run = "{pairs}/ddp2-2.15.0";
+    let trace = format!("{run}/kineto_trace_0.json.gz");
+    for (line, schema) in [
+        (format!("link {MLP}"), "etlink.link"),
+        (format!("merge {run} -o out"), "etlink.merge"),
+        (format!("diff {trace} {trace}"), "etlink.diff"),
+        (format!("report {trace} -o x.html"), "etlink.report"),
+        (format!("replay {trace}"), "etlink.replay"),
+        (format!("inspect {trace}"), "etlink.inspect"),
+    ] {
+        let json = tool.run(&format!("{line} --json")).exits(0).json();
+        assert_eq!(json["schema"], schema);
+        assert_eq!(json["version"], 1);
+    }
+    tool.run("record --wait 0 --warmup 0 --active 1 -o traces --json -- true")
+        .exits(2)
+        .complains(&["--json", "traces/etlink.json"]);
+}

@@ -69,7 +69,7 @@ fn standard_output_by_other_names() {
         ("-o out.et --overwrite > 2", "2"),
         ("-o /dev/fd/3 --format chakra 3> 3", "3"),
         ("-o /proc/self/fd/4 --format chakra --overwrite 4> 4", "4"),
-        ("-o /dev/stderr --format chakra 2> 5 > /dev/null", "5"),
+        ("-q -o /dev/stderr --format chakra 2> 5 > /dev/null", "5"),
         ("-o /dev/stdout --format chakra | cat > 6", "6"),
     ] {
         tool.shell(&format!("$ETLINK link --device device.json {line}"))

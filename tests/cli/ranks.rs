@@ -321,7 +321,7 @@ fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
         .exits(0)
         .says(said)
         .says("2  communication, order differs");
-    tool.run("ranks run").exits(0).says(&format!("1 {said}"));
+    tool.run("ranks run").exits(0).notes(&format!("1 {said}"));
     let problems = &tool.run("ranks run --json").exits(0).json()[0]["problems"];
     assert_eq!(
         (&problems[0]["kind"], &problems[0]["count"]),
@@ -334,7 +334,7 @@ fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
     );
     let ran = tool.run("merge run -o sim --for astra-sim").exits(0);
     assert!(
-        !ran.stdout.contains("opposite"),
+        !ran.shown().contains("opposite"),
         "they end in one order: {}",
         ran.stdout
     );
@@ -351,7 +351,7 @@ fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
         "{figures}"
     );
     let checked = tool.run("check out sim").exits(0);
-    assert!(!checked.stdout.contains("opposite"), "{}", checked.stdout);
+    assert!(!checked.shown().contains("opposite"), "{}", checked.stdout);
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn a_rank_that_is_not_there_is_named() {
     put(&tool, &[RUN[0], RUN[1], RUN[3]]);
     tool.run("merge run -o out")
         .exits(0)
-        .says("no trace of rank 2: 3 of 4 ranks are here")
+        .notes("no trace of rank 2: 3 of 4 ranks are here")
         .says("8 collectives and 0 messages matched, 0 not");
     assert_eq!(
         groups(&tool, "out/comm_group.json"),
@@ -424,7 +424,7 @@ fn a_rank_that_is_not_there_is_named() {
     tool.run("check sim")
         .exits(0)
         .says("run.*.et: ok, 4 ranks together");
-    tool.run("ranks run").exits(0).says("no trace of rank 2");
+    tool.run("ranks run").exits(0).notes("no trace of rank 2");
     let json = tool.run("ranks run --json").exits(0).json();
     let told: Vec<_> = json[0]["collectives"]
         .as_array()
@@ -435,24 +435,24 @@ fn a_rank_that_is_not_there_is_named() {
     assert_eq!(told, [&Value::Null; 8], "rank 2 comes last to all of them");
     tool.run("replay run")
         .exits(0)
-        .says("note: no trace of rank 2: what waits for them counts as transfer")
+        .notes("note: no trace of rank 2: what waits for them counts as transfer")
         .says("and transferred, or waited for absent ranks, for ");
     tool.run("analyze run")
         .exits(0)
-        .says("note: no trace of rank 2")
+        .notes("note: no trace of rank 2")
         .says("among the ranks here, rank ");
     let chosen = tool
         .run("analyze run --ranks 0,1")
         .exits(0)
         .says("among the ranks here, rank ");
-    assert!(!chosen.stdout.contains("no trace of"), "{}", chosen.stdout);
+    assert!(!chosen.shown().contains("no trace of"), "{}", chosen.stdout);
     put(&tool, &RUN);
     let whole = tool
         .run("analyze run")
         .exits(0)
         .says("\nrank 2 holds the others up most");
     assert!(
-        !whole.stdout.contains("no trace of") && !whole.stdout.contains("who came late"),
+        !whole.shown().contains("no trace of") && !whole.shown().contains("who came late"),
         "{}",
         whole.stdout
     );
@@ -465,7 +465,7 @@ fn who_came_late_by_clocks_that_nothing_tells_is_said() {
     for command in ["ranks", "analyze"] {
         tool.run(&format!("{command} {{pairs}}/tpdp4-2.15.0"))
             .exits(0)
-            .says(said);
+            .notes(said);
     }
 }
 
@@ -489,13 +489,13 @@ fn communication_without_a_record_is_counted() {
     tool.run("ranks run")
         .exits(0)
         .says("2 ranks, 0 matched collectives and messages")
-        .says("note: 2 communication kernels without a record of what is");
+        .notes("note: 2 communication kernels without a record of what is");
     let one = tool.path("run/kineto_trace_1.json");
     std::fs::remove_file(one).expect("it is there");
     tool.run("ranks run")
         .exits(0)
         .says("1 rank, 0 matched collectives")
-        .says("note: 1 communication kernel without a record");
+        .notes("note: 1 communication kernel without a record");
 }
 
 #[test]
@@ -561,13 +561,13 @@ fn two_files_of_one_rank_are_not_guessed_between() {
     let ran = tool
         .run("merge run -o out")
         .exits(0)
-        .says("2 device traces are of rank 1")
-        .says("no trace of rank 1");
+        .notes("2 device traces are of rank 1")
+        .notes("no trace of rank 1");
     assert!(
-        ran.stdout
+        ran.stderr
             .contains("is not joined with the others: its rank is not sure"),
         "{}",
-        ran.stdout
+        ran.shown()
     );
     assert!(
         tool.path("out/run.device_1.et").exists()
@@ -575,7 +575,7 @@ fn two_files_of_one_rank_are_not_guessed_between() {
     );
     tool.run("merge run -o sim --for astra-sim")
         .exits(1)
-        .says("no trace of rank 1");
+        .notes("no trace of rank 1");
     tool.run("check sim").exits(0).says("4 ranks together");
 }
 
@@ -590,14 +590,14 @@ fn ranks_of_other_runs_are_left_out() {
             ..RUN[3]
         }],
     );
-    tool.run("merge run -o out").exits(0).says(
+    tool.run("merge run -o out").exits(0).notes(
         "3 is not joined with the others: it was recorded 86399 s after the others: of another run",
     );
     tool.run("ranks run")
         .exits(1)
-        .says("3 is left out: it was recorded 86399 s after");
+        .notes("3 is left out: it was recorded 86399 s after");
     put(&tool, &[Drawn { world: 8, ..RUN[3] }]);
-    tool.run("merge run -o world").exits(0).says(
+    tool.run("merge run -o world").exits(0).notes(
         "3 is not joined with the others: it is of a run of 8 ranks, most others of one of 4",
     );
     assert_eq!(
@@ -606,20 +606,20 @@ fn ranks_of_other_runs_are_left_out() {
     );
     let forced = tool.run("merge run -o forced --allow-mismatch").exits(0);
     assert!(
-        !forced.stdout.contains("is not joined"),
+        !forced.shown().contains("is not joined"),
         "{}",
         forced.stdout
     );
     let said =
         "rank 3: taken in by --allow-mismatch: it is of a run of 8 ranks, most others of one of 4";
-    forced.says(said);
+    forced.notes(said);
     for command in ["ranks", "replay", "analyze"] {
         tool.run(&format!("{command} run --allow-mismatch"))
             .exits(0)
-            .says(said);
+            .notes(said);
         let left_out = tool.run(&format!("{command} run")).exits(1);
         assert!(
-            !left_out.stdout.contains("taken in by"),
+            !left_out.shown().contains("taken in by"),
             "{}",
             left_out.stdout
         );
@@ -641,7 +641,7 @@ fn a_rank_of_another_program_is_told() {
     }
     tool.run("merge run -o out --for astra-sim")
         .exits(0)
-        .says("nothing that rank 3 communicates fits the others");
+        .notes("nothing that rank 3 communicates fits the others");
     tool.run("check out").exits(0).says("4 ranks together");
 }
 
@@ -654,7 +654,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     let ran = tool.run("merge run -o out --for astra-sim").exits(0);
     tool.run("ranks run")
         .exits(0)
-        .says("note: rank 2: damage: the file ends");
+        .notes("note: rank 2: damage: the file ends");
     let json = tool.run("ranks run --json").exits(0).json();
     assert!(
         json[0]["notes"][0]
@@ -671,7 +671,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     );
     tool.run("ranks run --strict")
         .exits(1)
-        .says("note: rank 2 is left out: run/kineto_trace_2.json: refused under --strict: damage");
+        .notes("note: rank 2 is left out: run/kineto_trace_2.json: refused under --strict: damage");
     assert!(
         ran.stdout.contains("is missing on rank 2")
             && ran.stdout.contains("communication, unmatched"),
@@ -686,7 +686,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     tool.run("merge run -o none --for astra-sim")
         .exits(1)
         .says("failed: 2:")
-        .says("no trace of rank 2");
+        .notes("no trace of rank 2");
     tool.run("check none").exits(0).says("4 ranks together");
 }
 

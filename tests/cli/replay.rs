@@ -302,8 +302,8 @@ fn a_file_of_others_runs_without_starts_and_cycles_are_named() {
     );
     tool.run("replay ok.json --explain 9")
         .exits(0)
-        .says("1 deps name nodes that are not in the file")
-        .says("no start time")
+        .notes("1 deps name nodes that are not in the file")
+        .notes("no start time")
         .says("first");
     tool.file(
         "circle.json",
@@ -329,7 +329,7 @@ fn damage_is_refused_only_under_strict() {
     tool.file("cut.json", &trace[..trace.len() - 40]);
     tool.run("replay cut.json")
         .exits(0)
-        .says("note: 1 the file ends before its list does");
+        .notes("note: 1 the file ends before its list does");
     tool.run("replay cut.json --strict")
         .exits(1)
         .complains(&["cut.json", "--strict"]);

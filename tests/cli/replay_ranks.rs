@@ -186,7 +186,7 @@ fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
         assert!(change(0, "waiting_change_ns") > 5 * MS && change(0, "transfer_change_ns") == 0);
         tool.shell(&format!("$ETLINK replay {folder} --scale 'rank=7/*=3'"))
             .exits(0)
-            .says("--scale rank=7/*=3 changes nothing");
+            .notes("--scale rank=7/*=3 changes nothing");
         let free = tool
             .shell(&format!(
                 "$ETLINK replay {folder} --scale 'rank=1/*=3' --drop-edges collective --json"

@@ -132,7 +132,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
     tool.file("broken/kineto_trace_1.json", "{\"traceEvents\": 7}");
     tool.run("report broken -o broken.html")
         .exits(1)
-        .says("note: rank 1 is left out");
+        .notes("note: rank 1 is left out");
     assert_eq!(
         tool.names(),
         ["broken", "broken.html", "there.html", "trace.json"],
@@ -178,7 +178,7 @@ fn damage_is_said() {
     tool.file("cut.json", &whole[..rows]);
     tool.run("report cut.json -o one.html")
         .exits(0)
-        .says("note: damage: the file ends before its list does");
+        .notes("note: damage: the file ends before its list does");
     let page = String::from_utf8(tool.read("one.html")).expect("text");
     assert!(page.contains(
         "One rank on Drawn Device: what could be read of damaged traces has no device rows; "
@@ -187,7 +187,7 @@ fn damage_is_said() {
     tool.file("run/kineto_trace_1.json", &whole[..rows]);
     tool.run("report run -o run.html")
         .exits(0)
-        .says("note: rank 1: damage: ");
+        .notes("note: rank 1: damage: ");
 }
 
 /// The second step is longest on rank 0, the others on rank 1.

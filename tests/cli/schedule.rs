@@ -63,9 +63,7 @@ fn what_looks_unintended_is_a_note() {
             "saved with fewer steps; it would be whole after 7 steps",
         ),
     ] {
-        tool.run(&format!("schedule {line}"))
-            .exits(0)
-            .complains(&["note: ", words]);
+        tool.run(&format!("schedule {line}")).exits(0).notes(words);
     }
 }
 

@@ -380,7 +380,7 @@ fn runs_have_a_timeline_each_and_strangers_are_named() {
     put(&tool, &[stranger]);
     tool.run("merge run -o other --format chrome")
         .exits(1)
-        .says("5 is not joined with the others: the run has only 4 ranks");
+        .notes("5 is not joined with the others: the run has only 4 ranks");
     assert_eq!(json_counts(&tool, "other").2["ranks"], "0, 1");
 }
 
@@ -392,7 +392,7 @@ fn a_rank_that_cannot_be_read_is_named_and_the_others_are_written() {
     tool.run("merge run -o out --format perfetto")
         .exits(1)
         .says("failed: 3")
-        .says("no trace of rank 3");
+        .notes("no trace of rank 3");
     let found = timeline(&tool, "out");
     assert_eq!(found.between_ranks().len(), 8 * 2);
     assert!(

@@ -180,10 +180,21 @@ impl Ran {
         self
     }
 
-    /// The error is one line that has all `parts`.
+    /// Standard error has a note with `part`, and standard output has not.
+    #[track_caller]
+    pub fn notes(self, part: &str) -> Ran {
+        let has_part = |text: &str| text.lines().any(|line| line.contains(part));
+        assert!(has_part(&self.stderr), "no {part:?} in\n{}", self.shown);
+        assert!(!has_part(&self.stdout), "{part:?} in\n{}", self.shown);
+        self
+    }
+
+    /// The error is one line that has all `parts`, beside notes.
     #[track_caller]
     pub fn complains(self, parts: &[&str]) -> Ran {
-        assert_eq!(self.stderr.lines().count(), 1, "{}", self.shown);
+        let is_error = |line: &&str| !line.starts_with("note: ");
+        let errors = self.stderr.lines().filter(is_error).count();
+        assert_eq!(errors, 1, "{}", self.shown);
         for part in parts {
             assert!(self.stderr.contains(part), "no {part:?} in\n{}", self.shown);
         }

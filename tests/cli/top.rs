@@ -138,10 +138,10 @@ fn shapes_come_from_the_host_trace_where_the_device_trace_has_none() {
     }
     tool.run("top kineto_trace_0.json --group shape")
         .exits(0)
-        .says("note: the trace was recorded without shapes");
+        .notes("the trace was recorded without shapes");
     tool.run("top kineto_trace_0.json --group stack")
         .exits(0)
-        .says("note: the trace was recorded without stacks");
+        .notes("the trace was recorded without stacks");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn two_runs_of_one_program_are_linked_and_said_first() {
     let line = "link --host host.json --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o out.et";
     let ran = tool.run(line).exits(0);
     assert!(
-        ran.stdout
+        ran.stderr
             .starts_with("note: the two traces are of two runs of one program (process 77"),
         "{}",
         ran.stdout

@@ -71,7 +71,7 @@ fn a_file_cut_between_two_nodes_is_damage_everywhere() {
     for command in ["analyze", "replay"] {
         tool.run(&format!("{command} cut/run.0.et"))
             .exits(0)
-            .says(stated);
+            .notes(stated);
         let strict = tool.run(&format!("{command} cut/run.0.et --strict"));
         assert_ne!(strict.code, 0, "{command} --strict");
         // of a folder the damaged rank is left out, and there is no other
@@ -81,7 +81,7 @@ fn a_file_cut_between_two_nodes_is_damage_everywhere() {
     }
     tool.run("report cut/run.0.et -o page.html")
         .exits(0)
-        .says(stated);
+        .notes(stated);
 }
 
 /// Host gaps of these files wait for what ended last before them, so that they begin later than

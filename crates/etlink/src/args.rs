@@ -21,6 +21,7 @@ pub use report::Report;
 pub use schedule::{Schedule, ScheduleOptions};
 pub use top::{By, Group, Tables, Top};
 
+use crate::notes::Verbosity;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use etlink_run::job::ChakraOptions;
 use std::path::PathBuf;
@@ -34,12 +35,18 @@ use std::path::PathBuf;
     arg_required_else_help = true
 )]
 #[command(
-    after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was found under --strict; 2 could not do it. `record` ends with the exit code of the program; with 1 if that is 0 and a trace is missing."
+    after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was found under --strict; 2 could not do it. `record` ends with the exit code of the program; with 1 if that is 0 and a trace is missing. Notes go to standard error."
 )]
 pub struct Args {
     /// Two options since: refused with their names.
     #[arg(long, global = true, hide = true)]
     pub force: bool,
+    /// Print no notes, only results and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Also note what is odd in the traces but harmless
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -271,6 +278,15 @@ impl From<Latency> for etlink_chakra::LatencyMode {
 }
 
 impl Args {
+    /// How much is said beside the results.
+    pub fn verbosity(&self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, true) => Verbosity::Verbose,
+            _ => Verbosity::Normal,
+        }
+    }
+
     /// Refuses `--force`, which named two things.
     ///
     /// # Errors

@@ -14,6 +14,7 @@
 mod args;
 mod commands;
 mod kernel_rules;
+mod notes;
 mod op_tables;
 mod progress;
 mod signals;

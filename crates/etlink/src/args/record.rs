@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub struct Record {
     #[command(flatten)]
     pub schedule: ScheduleOptions,
-    /// Folder for the traces: `torch_et_0.json` and `kineto_trace_0.json` for rank 0, those of further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded; made if it is not there
+    /// Folder for the traces: `torch_et_0.json` and `kineto_trace_0.json` for rank 0, those of further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded, as JSON (there is no --json: standard output is the program's); made if it is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     /// What counts as a step: `optimizer` (a call of optimizer.step()), `forward` (a call of the model: the outermost module with parameters), `forward:CLASS` (of a module of that class), or a function of the program, `module:function`, `module:Class.method` or `__main__:function`
@@ -34,6 +34,9 @@ pub struct Record {
     pub max_size: Option<ByteSize>,
     #[command(flatten)]
     pub overwrite: Overwrite,
+    /// Refused with the reason: standard output is the program's.
+    #[arg(long, hide = true)]
+    pub json: bool,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

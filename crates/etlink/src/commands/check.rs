@@ -4,6 +4,7 @@
 use super::{print, print_json, threads};
 use crate::Outcome;
 use crate::args::{Check, RankChoice};
+use crate::notes;
 use crate::table::cut;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check::{self, RankNodes, check_ranks};
@@ -42,7 +43,7 @@ pub fn run(args: Check) -> Result<Outcome> {
     for path in &args.paths {
         if path.is_dir() {
             for error in unreadable_folders(path)? {
-                eprintln!("note: {error:#}: what is in it is left out");
+                notes::print(&format!("{error:#}: what is in it is left out"));
             }
             let found = written_files(path)?;
             if found.is_empty() {

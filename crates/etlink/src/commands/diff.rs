@@ -1,10 +1,11 @@
 //! `etlink diff`: what changed between two runs.
 
-use super::{print, print_json, threads};
+use super::{json_document, print, threads};
 use crate::Outcome;
 use crate::args::Diff;
+use crate::notes;
 use crate::op_tables::{self, Table, Wanted};
-use crate::table::{Grid, Limit, count, csv_text, note, same_notes, signed_time, time, word};
+use crate::table::{Grid, Limit, count, csv_text, same_notes, signed_time, time, word};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::diff::{self, ChangeKind, RowChange, RunSide};
 use serde::Serialize;
@@ -47,14 +48,12 @@ pub fn run(args: Diff) -> Result<Outcome> {
         diff,
     };
     if args.tables.print.json {
-        print_json(&compared)?;
+        print(&json_document("etlink.diff", &compared)?)?;
     } else if args.tables.print.csv {
-        compared
-            .notes
-            .iter()
-            .for_each(|text| eprint!("{}", note(text)));
+        notes::print_all(&compared.notes);
         print(&csv(&compared.diff.changes)?)?;
     } else {
+        notes::print_all(&compared.notes);
         print(&table(&compared, args.tables.rows.rows.unwrap_or(20)))?;
     }
     Ok(if first_bad || second_bad {
@@ -172,7 +171,7 @@ fn table(compared: &Compared<'_>, limit: usize) -> String {
 
 /// The runs and their sums.
 fn head(compared: &Compared<'_>) -> String {
-    let mut out: String = compared.notes.iter().map(|text| note(text)).collect();
+    let mut out = String::new();
     let [before, after] = &compared.diff.runs;
     for (name, path, side) in [
         ("before", compared.before, before),

@@ -1,6 +1,6 @@
 //! `etlink inspect`: what kind of file is this, what is in it.
 
-use super::{print, print_json, threads};
+use super::{json_document, print, print_json, threads};
 use crate::Outcome;
 use crate::args::Inspect;
 use crate::table::{Rows, mb};
@@ -43,7 +43,9 @@ pub fn run(args: Inspect) -> Result<Outcome> {
         return Err(run::none_left(errors));
     }
     match (&all[..], args.print.json) {
-        ([facts], true) if args.files.len() == 1 => print_json(facts)?,
+        ([facts], true) if args.files.len() == 1 => {
+            print(&json_document("etlink.inspect", facts)?)?
+        }
         (_, true) => print_json(&all)?,
         (_, false) => print(&all.iter().map(lines).collect::<Vec<_>>().join("\n"))?,
     }

@@ -1,6 +1,6 @@
 //! `etlink link`.
 
-use super::{print, threads};
+use super::{json_document, print, threads};
 use crate::args::Link;
 use crate::{Outcome, table};
 use anyhow::{Result, bail};
@@ -19,7 +19,7 @@ pub fn run(args: Link) -> Result<Outcome> {
     progress.finish();
     let linked = linked?;
     let report = if json {
-        serde_json::to_string_pretty(&linked)? + "\n"
+        json_document("etlink.link", &linked)?
     } else {
         table::linked(&linked)
     };

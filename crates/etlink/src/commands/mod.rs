@@ -15,7 +15,7 @@ mod top;
 
 use crate::Outcome;
 use crate::args::{Args, Command};
-use crate::signals;
+use crate::{notes, signals};
 use anyhow::{Context, Result};
 use etlink_run::output::StdoutError;
 use serde::Serialize;
@@ -25,6 +25,7 @@ use std::num::NonZeroUsize;
 /// Carries out what was typed.
 pub fn run(args: Args) -> Result<Outcome> {
     args.check_renamed()?;
+    notes::set_verbosity(args.verbosity());
     // a program that is recorded gets the signals itself
     if !matches!(args.command, Command::Record(_)) {
         signals::install().context("cannot listen for signals")?;
@@ -66,6 +67,28 @@ fn print(text: &str) -> Result<()> {
         .and_then(|()| out.flush())
         .map_err(StdoutError)?;
     Ok(())
+}
+
+/// A document with the name and the version of its form before what it has.
+#[derive(Serialize)]
+struct Document<'a, T> {
+    schema: &'a str,
+    version: u32,
+    #[serde(flatten)]
+    content: &'a T,
+}
+
+/// The version of all documents that commands print.
+const DOCUMENT_VERSION: u32 = 1;
+
+/// An object as JSON that names its form, `schema`, such as `etlink.merge`.
+fn json_document(schema: &str, content: &impl Serialize) -> Result<String> {
+    let document = Document {
+        schema,
+        version: DOCUMENT_VERSION,
+        content,
+    };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
 fn print_json(value: &impl Serialize) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::args::{Schedule as Args, ScheduleOptions};
+use crate::notes;
 use anyhow::Result;
 use etlink_run::output::StdoutError;
 use etlink_schedule::{Action, Arguments, Schedule};
@@ -33,7 +34,7 @@ impl ScheduleOptions {
 pub fn run(args: &Args) -> Result<Outcome> {
     let schedule = Schedule::new(args.schedule.arguments(0))?;
     for note in notes(&schedule, args.steps) {
-        eprintln!("note: {note}");
+        notes::print(&note);
     }
     write(args, schedule).map_err(StdoutError)?;
     Ok(Outcome::Done)

@@ -48,11 +48,6 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(escaped).collect())
 }
 
-/// A line of a note.
-pub fn note(text: &str) -> String {
-    format!("note: {}\n", plain(text))
-}
-
 /// No more than `most` letters of a text; template arguments take screens. Of one that others begin like up to the letter `differs`, that
 /// letter is shown too.
 pub fn cut(text: &str, most: usize, differs: usize) -> String {

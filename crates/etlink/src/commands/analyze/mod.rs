@@ -176,10 +176,9 @@ fn as_hta(args: &Analyze, tables: &[&str]) -> Result<Outcome> {
     Ok(outcome(args, told.iter().map(|one| &one.told)))
 }
 
-/// CSV has no place for notes: they go to standard error.
 fn outcome<'a, T: 'a>(args: &Analyze, told: impl Iterator<Item = &'a Told<T>> + Clone) -> Outcome {
     if args.print.csv {
-        told.clone().for_each(|run| eprint!("{}", run.said_first()));
+        told.clone().for_each(Told::print_notes);
     }
     if told.into_iter().any(|run| !run.excluded.is_empty()) {
         Outcome::Found

@@ -1,6 +1,6 @@
 //! What was said of the traces of a run.
 
-use crate::table;
+use crate::{notes, table};
 use etlink_link::ranks::RankSummary;
 use etlink_model::Anomalies;
 use etlink_run::membership::Excluded;
@@ -45,7 +45,7 @@ pub(super) struct Ranked<T> {
 
 impl<T> Told<T> {
     /// What people should know first.
-    pub(super) fn said_first(&self) -> String {
+    pub(super) fn print_notes(&self) {
         let several = self.ranks.len() + self.excluded.len() > 1;
         let name = |rank: &Ranked<T>| {
             if several {
@@ -60,7 +60,7 @@ impl<T> Told<T> {
                 .map(move |note| (name(rank), note.as_str()))
         });
         let excluded = self.excluded.iter().map(Excluded::note);
-        let notes = self
+        let all = self
             .notes
             .iter()
             .cloned()
@@ -71,8 +71,16 @@ impl<T> Told<T> {
         } else {
             format!("{}: ", self.run)
         };
-        notes
-            .map(|note| table::note(&format!("{run}{note}")))
-            .collect()
+        for note in all {
+            notes::print(&format!("{run}{note}"));
+        }
+        if !notes::is_verbose() {
+            return;
+        }
+        for rank in &self.ranks {
+            for note in table::infos(&rank.anomalies) {
+                notes::print(&format!("{run}{}: {note}", name(rank)));
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::{print, print_json};
+use super::{json_document, print};
 use crate::Outcome;
 use crate::args::{Compute, Format, Merge};
 use anyhow::{Result, bail};
@@ -41,7 +41,7 @@ pub fn run(args: Merge) -> Result<Outcome> {
     let report = report?;
     // what failed is printed before why nothing was replaced
     let printed = if how.print.json {
-        print_json(&report)
+        json_document("etlink.merge", &report).and_then(|text| print(&text))
     } else {
         print(&show::summary(&runs.runs, &report.ranks, &report.runs))
     };

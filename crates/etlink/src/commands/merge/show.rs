@@ -1,6 +1,7 @@
 //! The report of a merge for people.
 
-use crate::table::{Rows, count, mb, note, same_notes, word};
+use crate::notes;
+use crate::table::{Rows, count, infos, mb, same_notes, word};
 use etlink_chakra::Demotion;
 use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::Severity;
@@ -9,21 +10,18 @@ use etlink_run::job::JobReport;
 use etlink_run::membership::absent_note;
 use etlink_run::merge::{MergedRank, MergedRun};
 use indexmap::IndexMap;
-use std::fmt::Write;
 
 /// More clocks than this only JSON has.
 const CLOCKS: usize = 16;
 
 /// Notes, a line per rank, what the ranks have in common, what failed.
 pub(super) fn summary(runs: &[RunFiles], ranks: &[MergedRank], joined: &[MergedRun]) -> String {
-    let mut out: String = runs
-        .iter()
-        .flat_map(RunFiles::named_notes)
-        .map(|text| note(&text))
-        .collect();
+    for text in runs.iter().flat_map(RunFiles::named_notes) {
+        notes::print(&text);
+    }
     let mut rows = Rows::default();
     let mut errors = String::new();
-    let mut notes: Vec<(String, &str)> = vec![];
+    let mut rank_notes: Vec<(String, &str)> = vec![];
     for rank in ranks {
         let name = rank.name();
         match (&rank.linked, &rank.error) {
@@ -33,7 +31,7 @@ pub(super) fn summary(runs: &[RunFiles], ranks: &[MergedRank], joined: &[MergedR
                     format!("{} in", mb(linked.bytes.host + linked.bytes.device)),
                     describe(linked),
                 );
-                notes.extend(
+                rank_notes.extend(
                     linked
                         .report
                         .notes
@@ -46,7 +44,10 @@ pub(super) fn summary(runs: &[RunFiles], ranks: &[MergedRank], joined: &[MergedR
             }
         }
     }
-    out.extend(same_notes(notes.into_iter()).iter().map(|text| note(text)));
+    notes::print_all(&same_notes(rank_notes.into_iter()));
+    if notes::is_verbose() {
+        print_infos(ranks);
+    }
     let failed = ranks.iter().filter(|rank| rank.linked.is_none()).count();
     let refused = ranks
         .iter()
@@ -58,13 +59,23 @@ pub(super) fn summary(runs: &[RunFiles], ranks: &[MergedRank], joined: &[MergedR
         String::new()
     };
     let common: String = joined.iter().map(|joined| common(joined, ranks)).collect();
-    out + &rows.to_string()
+    rows.to_string()
         + &common
         + &errors
         + &format!(
             "{} linked{refusals}, {failed} failed\n",
             ranks.len() - failed - refused
         )
+}
+
+/// What is odd in the traces but harmless; else only its count is shown.
+fn print_infos(ranks: &[MergedRank]) {
+    for rank in ranks {
+        let Some(linked) = &rank.linked else { continue };
+        for text in infos(&linked.report.anomalies) {
+            notes::print(&format!("{}: {text}", rank.name()));
+        }
+    }
 }
 
 fn describe(linked: &JobReport) -> String {
@@ -105,41 +116,33 @@ fn common(joined: &MergedRun, ranks: &[MergedRank]) -> String {
     } else {
         format!("{}: ", joined.run)
     };
-    let mut out = String::new();
     for excluded in &joined.excluded {
-        let _ = writeln!(
-            out,
-            "note: {run}{} is not joined with the others: {}",
+        notes::print(&format!(
+            "{run}{} is not joined with the others: {}",
             excluded.label, excluded.message
-        );
+        ));
     }
-    joined
-        .taken_in
-        .iter()
-        .for_each(|text| out += &note(&format!("{run}{text}")));
+    for text in &joined.taken_in {
+        notes::print(&format!("{run}{text}"));
+    }
     if joined.groups.is_empty()
         && joined.messages + joined.unmatched == 0
         && joined.ranks.len() < 2
         && joined.timeline.is_none()
     {
-        return out;
+        return String::new();
     }
     if let Some(absent) = absent_note(&joined.absent) {
-        let _ = writeln!(
-            out,
-            "note: {run}{absent}: {} of {} ranks are here",
-            joined.ranks.len(),
-            joined
-                .world_size
-                .unwrap_or((joined.ranks.len() + joined.absent.len()) as i64)
-        );
+        let known = (joined.ranks.len() + joined.absent.len()) as i64;
+        let all = joined.world_size.unwrap_or(known);
+        let here = joined.ranks.len();
+        notes::print(&format!("{run}{absent}: {here} of {all} ranks are here"));
     }
     for rank in &joined.strangers {
-        let _ = writeln!(
-            out,
-            "note: {run}nothing that rank {rank} communicates fits the others: its trace is \
-            probably of another run"
-        );
+        notes::print(&format!(
+            "{run}nothing that rank {rank} communicates fits the others: its trace is probably of \
+            another run"
+        ));
     }
     let MergedRun {
         collectives,
@@ -190,7 +193,7 @@ fn common(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         .problems
         .iter()
         .for_each(|problem| rows.add("  problem", problem.count, describe_problem(problem)));
-    out + &rows.to_string()
+    rows.to_string()
 }
 
 fn demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion, u64> {

@@ -63,7 +63,7 @@ pub fn run(args: Ranks) -> Result<Outcome> {
     } else if args.print.csv {
         // CSV has no place for notes
         for one in &compared {
-            eprint!("{}", show::notes(one));
+            show::print_notes(one);
         }
         print(&show::csv(&compared)?)?;
     } else {

@@ -1,13 +1,13 @@
 //! The comparison for people and for tables.
 
 use super::Compared;
-use crate::table::{Grid, Limit, count, csv_text, note, signed_time, time};
+use crate::notes;
+use crate::table::{Grid, Limit, count, csv_text, signed_time, time};
 use anyhow::Result;
 use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
 use etlink_run::joined::clock_notes;
 use etlink_run::membership::absent_note;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// Those of a line of CSV; the first is the run's folder.
 const COLUMNS: [&str; 15] = [
@@ -74,7 +74,7 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
         several => format!("{several} matched collectives and messages"),
     };
     let mut out = format!("{run}{}, {met}\n", count(one.ranks.len() as u64, "rank"));
-    out += &notes(one);
+    print_notes(one);
     if one.collectives.is_empty() {
         return out;
     }
@@ -86,32 +86,25 @@ pub(super) fn table(one: &Compared, top: usize) -> String {
 }
 
 /// What people should know first.
-pub(super) fn notes(one: &Compared) -> String {
-    let mut out: String = one.notes.iter().map(|text| note(text)).collect();
+pub(super) fn print_notes(one: &Compared) {
+    notes::print_all(&one.notes);
     for excluded in &one.excluded {
-        out += &note(&excluded.note());
+        notes::print(&excluded.note());
     }
-    absent_note(&one.absent)
-        .iter()
-        .for_each(|text| out += &note(text));
+    if let Some(text) = absent_note(&one.absent) {
+        notes::print(&text);
+    }
     for problem in &one.problems {
         let first = problem
             .examples
             .first()
             .map_or(String::new(), |first| format!(" (first: {})", first.what));
-        let _ = writeln!(
-            out,
-            "note: {} {}{first}",
-            problem.count,
-            problem.kind.describe()
-        );
+        let (count, what) = (problem.count, problem.kind.describe());
+        notes::print(&format!("{count} {what}{first}"));
     }
     if !one.collectives.is_empty() {
-        clock_notes(&one.clocks)
-            .iter()
-            .for_each(|text| out += &note(text));
+        notes::print_all(&clock_notes(&one.clocks));
     }
-    out
 }
 
 /// For whom the others waited, per step and in all.

@@ -12,7 +12,9 @@ mod task;
 
 use crate::Outcome;
 use crate::args::Record;
-use anyhow::{Context, Result};
+use crate::notes;
+use anyhow::{Context, Result, bail};
+use etlink_run::manifest::MANIFEST;
 use etlink_schedule::Schedule;
 use etlink_torch::{Ended, HOOK, Options, SETTINGS_VARIABLE, Settings, python_path};
 use finish::Recording;
@@ -26,6 +28,13 @@ use task::JobTask;
 const REPEAT: i64 = 1;
 
 pub fn run(args: &Record) -> Result<Outcome> {
+    if args.json {
+        bail!(
+            "record has no --json: standard output is the program's; {} has what was recorded as \
+            JSON",
+            args.output.join(MANIFEST).display()
+        );
+    }
     let arguments = args.schedule.arguments(REPEAT);
     let schedule = Schedule::new(arguments)?;
     let task = JobTask::from_variables(|name| std::env::var(name).ok());
@@ -62,7 +71,7 @@ pub fn run(args: &Record) -> Result<Outcome> {
             return Err(error);
         }
     };
-    if let Some(warning) = schedule.warning() {
+    if let Some(warning) = schedule.warning().filter(|_| notes::are_wanted()) {
         eprintln!("etlink: note: {warning}");
     }
     // the program has ended: whatever goes wrong from here on, its exit code goes before ours

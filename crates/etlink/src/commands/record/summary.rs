@@ -1,5 +1,6 @@
 //! What `record` says at the end.
 
+use crate::notes;
 use etlink_run::manifest::MANIFEST;
 use etlink_torch::{Manifest, NOTHING, Process};
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ const WORTH_SAYING: f64 = 1.2;
 
 /// Prints the notes, and what was recorded.
 pub fn print(manifest: &Manifest, output: &Path) {
-    for note in &manifest.notes {
+    for note in manifest.notes.iter().filter(|_| notes::are_wanted()) {
         eprintln!("etlink: note: {note}");
     }
     if manifest.recorded() == 0 {

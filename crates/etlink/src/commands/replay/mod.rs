@@ -3,7 +3,7 @@
 mod ranks;
 mod table;
 
-use super::{print, threads};
+use super::{json_document, print, threads};
 use crate::Outcome;
 use crate::args::{Replay, ToLink};
 use anyhow::{Context, Result, bail};
@@ -131,7 +131,7 @@ pub fn run(args: Replay) -> Result<Outcome> {
         }
     };
     let report = if args.print.json {
-        serde_json::to_string_pretty(&replayed)? + "\n"
+        json_document("etlink.replay", &replayed)?
     } else {
         table::replayed(&replayed)
     };

@@ -2,6 +2,7 @@
 
 use super::ranks::AllRanks;
 use super::{Replayed, WhatIf};
+use crate::notes;
 use crate::table::{Rows, cut, mb, shown, signed_time, time, word};
 use etlink_replay::{
     NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, ReplayFigures, StartExplanation,
@@ -17,9 +18,7 @@ const SHOWN_STEPS: usize = 10;
 
 pub fn replayed(replayed: &Replayed) -> String {
     let mut out = String::new();
-    for note in &replayed.notes {
-        let _ = writeln!(out, "note: {note}");
-    }
+    notes::print_all(&replayed.notes);
     let mut rows = Rows::default();
     rows.add("replayed", "", &replayed.input);
     figures(&replayed.figures, replayed.resources, &mut rows);

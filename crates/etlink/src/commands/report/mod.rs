@@ -7,9 +7,10 @@ mod folder;
 mod ran;
 mod steps;
 
-use super::{print, print_json};
+use super::{json_document, print};
 use crate::Outcome;
 use crate::args::Report;
+use crate::notes;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{KernelRules, run_totals};
@@ -102,14 +103,11 @@ fn tell(args: &Report, content: Content, bytes: u64, to_stdout: bool) -> Result<
     };
     if to_stdout {
         // the page has standard output for itself
+        notes::print_all(&written.notes);
     } else if args.print.json {
-        print_json(&written)?;
+        print(&json_document("etlink.report", &written)?)?;
     } else {
-        let notes: String = written
-            .notes
-            .iter()
-            .map(|note| format!("note: {note}\n"))
-            .collect();
+        notes::print_all(&written.notes);
         let count = |count: usize| format!("{count} rank{}", if count == 1 { "" } else { "s" });
         let (step, without) = written
             .step
@@ -123,7 +121,7 @@ fn tell(args: &Report, content: Content, bytes: u64, to_stdout: bool) -> Result<
         );
         let (ranks, drawn) = (count(written.ranks), count(written.timelines));
         print(&format!(
-            "{notes}{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"
+            "{output}: {size}, {ranks}; drawn: {step}{drawn}{without}, {ranges} ranges\n"
         ))?;
     }
     Ok(if content.incomplete {

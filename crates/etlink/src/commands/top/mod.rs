@@ -3,8 +3,8 @@
 mod show;
 
 use super::{print, print_json, threads};
-use crate::op_tables::{self, Wanted};
-use crate::{Outcome, args, table};
+use crate::op_tables::{self, Table, Wanted};
+use crate::{Outcome, args, notes, table};
 use anyhow::{Result, bail};
 use std::path::Path;
 
@@ -37,15 +37,15 @@ pub fn run(args: args::Top) -> Result<Outcome> {
         python: *python,
         tables,
     };
-    let (made, bad) = op_tables::tables(wanted, threads(tables.reading.resources.threads)?)?;
+    let (made, is_short) = op_tables::tables(wanted, threads(tables.reading.resources.threads)?)?;
+    if !tables.print.json {
+        for one in &made {
+            print_notes(one);
+        }
+    }
     if tables.print.json {
         print_json(&made)?;
     } else if tables.print.csv {
-        made.iter().for_each(|one| {
-            one.notes
-                .iter()
-                .for_each(|note| eprint!("{}", table::note(&format!("{}: {note}", one.file))))
-        });
         print(&show::csv(&made)?)?;
     } else {
         print(
@@ -56,5 +56,21 @@ pub fn run(args: args::Top) -> Result<Outcome> {
                 .join("\n"),
         )?;
     }
-    Ok(if bad { Outcome::Found } else { Outcome::Done })
+    Ok(if is_short {
+        Outcome::Found
+    } else {
+        Outcome::Done
+    })
+}
+
+/// What people should know of the table of a trace.
+fn print_notes(table: &Table) {
+    for note in &table.notes {
+        notes::print(&format!("{}: {note}", table.file));
+    }
+    if notes::is_verbose() {
+        for note in table::infos(&table.anomalies) {
+            notes::print(&format!("{}: {note}", table.file));
+        }
+    }
 }

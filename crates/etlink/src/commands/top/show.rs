@@ -1,7 +1,7 @@
 //! The table as PyTorch prints it (`_build_table`), and its rows for programs.
 
 use crate::op_tables::Table;
-use crate::table::{Grid, Limit, csv_text, note};
+use crate::table::{Grid, Limit, csv_text};
 use anyhow::Result;
 use etlink_analyze::top::{KeyAverage, KeyAverages};
 use serde::Serialize;
@@ -65,7 +65,6 @@ pub(super) fn table(table: &Table, limit: usize) -> String {
         .rank
         .map_or(String::new(), |rank| format!(", rank {rank}"));
     let _ = writeln!(out, "{}{rank}", table.file);
-    table.notes.iter().for_each(|text| out += &note(text));
     let columns = Columns::of(top);
     let texts = usize::from(columns.shapes) + usize::from(columns.stack);
     let mut lines = Grid::new(

@@ -13,7 +13,7 @@ pub(in crate::commands::analyze) fn tables(told: &[AsHta], args: &Analyze) -> Re
     let mut out = String::new();
     let wanted = |name: &&&str| args.table.as_deref().is_none_or(|only| only == **name);
     for AsHta { told: run, total } in told {
-        out += &run.said_first();
+        run.print_notes();
         for rank in &run.ranks {
             let said = serde_json::to_value(&rank.said)?;
             for name in etlink_hta::RANK_TABLES.iter().filter(wanted) {

@@ -14,7 +14,8 @@ use std::fmt::Write;
 type Shown = (String, Grid);
 
 pub(super) fn run(one: &Analyzed, args: &Analyze) -> String {
-    let mut out = one.told.said_first();
+    one.told.print_notes();
+    let mut out = String::new();
     if !one.told.run.is_empty() {
         let _ = writeln!(
             out,
