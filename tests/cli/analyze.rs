@@ -507,7 +507,7 @@ fn written_graphs() {
     );
     tool.run("analyze out")
         .exits(0)
-        .says("note: a written graph says nothing of steps");
+        .notes("note: a written graph says nothing of steps");
     tool.run("link --device in/kineto_trace_0.json -o one.json")
         .exits(0);
     let etplus = tool.run("analyze one.json --json").exits(0).json();
@@ -572,9 +572,9 @@ fn written_graphs_beside_traces() {
     for line in ["analyze run", "ranks run", "replay run"] {
         let ran = tool.run(line).exits(0);
         assert!(
-            ran.stdout.contains(said.trim_start_matches("note: ")),
+            ran.stderr.contains(said.trim_start_matches("note: ")),
             "{line}: {}",
-            ran.stdout
+            ran.stderr
         );
     }
 }

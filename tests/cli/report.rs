@@ -244,13 +244,13 @@ fn written_graphs_say_what_they_tell() {
     assert_eq!(json["notes"][0], said);
     tool.run("report sim/traces.1.et -o one.html")
         .exits(0)
-        .says(said)
+        .notes(said)
         .says(", 1 rank; drawn: 1 rank, without steps, 12 ranges");
     tool.run("link --device traces/kineto_trace_0.json -o tree.json")
         .exits(0);
     tool.run("report tree.json -o tree.html")
         .exits(0)
-        .says("nothing is reported on critical path")
+        .notes("nothing is reported on critical path")
         .says("drawn: step ProfilerStep#6 of 1 rank, ");
     let sim = tool.read("sim/traces.0.et");
     tool.run_with("report - -o -", &sim).exits(0);
@@ -271,6 +271,6 @@ fn what_is_no_graph_is_refused_in_words() {
     tool.file("sim/run.1.et", "no graph");
     tool.run("report sim -o x.html")
         .exits(1)
-        .says("note: rank 1 is left out")
+        .notes("note: rank 1 is left out")
         .says(", 1 rank; ");
 }

@@ -45,7 +45,7 @@ fn the_documented_bytes_per_event_are_those_of_the_columns() {
         ("runtime call", RuntimeCalls::ROW_BYTES, entry(&call_op)),
         ("device row", DeviceRows::ROW_BYTES, per_row),
         ("synchronisation row", SyncRows::ROW_BYTES, 0),
-        ("aside", AuxiliaryEvents::ROW_BYTES, 0),
+        ("auxiliary event", AuxiliaryEvents::ROW_BYTES, 0),
         ("allocation or free", MemoryRows::ROW_BYTES, 0),
         ("collective", CollectiveRecords::ROW_BYTES, 0),
         (
