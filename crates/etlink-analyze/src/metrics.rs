@@ -18,7 +18,7 @@
 //! | `break_down_<label>` | sum of the kernels that the rules give this label | s |
 //! | `dominant_kernel_concentration` | sum of the name with the largest sum / sum of all kernels | % |
 //! | `moe_fraction` | sum of kernels that the rules label `moe` / sum of all kernels | % |
-//! | `mean_sm_coverage`, `mean_sm_coverage_by_kernel` | [`SmCoverage`](crate::SmCoverage), mean over devices | % |
+//! | `mean_sm_coverage`, `mean_sm_coverage_by_kernel` | [`crate::SmCoverage`], mean over devices | % |
 //! | `memory_bound_fraction`, `compute_bound_fraction` | kernels with coverage under 50 %, above 70 %, mean over devices | % |
 //! | `memory_transfer_overhead` | exposed copies / window, over all devices | % |
 //! | `average_memory_bandwidth` | bytes of copies (no memsets) / sum of the durations of those with a size | GB/s |

@@ -61,7 +61,7 @@ pub struct RunAgreement {
     pub ranks: Vec<RankAgreement>,
     /// The groups that are used, by number: what `comm_group.json` has to say.
     pub groups: BTreeMap<u32, Vec<u64>>,
-    /// Entries of [`RunJoin::joints`] that were taken out because ranks do them in opposite order.
+    /// Entries of [`RunJoin::matches`] that were taken out because ranks do them in opposite order.
     pub deadlocked: Vec<u32>,
 }
 

@@ -84,8 +84,8 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, bool, Signature) {
 
 /// Per CPU op, the work that it does on the host: none where it or what it calls launches device
 /// rows, or where ops that it calls do the work: for what PyTorch counts those that are counted
-/// too, else any. Ranges around ops (`MulBackward0`) have none. Takes the result of [`ops`]. O(ops
-/// + rows).
+/// too, else any. Ranges around ops (`MulBackward0`) have none. Takes the
+/// result of [`op_work`]. O(ops + rows).
 pub fn host_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> {
     let (mut counted, mut any) = (vec![false; ops.len()], vec![false; ops.len()]);
     for owner in trace.row_op.iter().filter_map(|owner| owner.get()) {
@@ -115,7 +115,8 @@ pub fn host_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork>
 }
 
 /// Per device row, its work: of a copy what it moves, of a kernel its share of its op's work, by
-/// duration, so that the kernels of an op add up to it. Takes the result of [`ops`]. O(rows).
+/// duration, so that the kernels of an op add up to it. Takes the result of
+/// [`op_work`]. O(rows).
 pub fn row_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> {
     let rows = &trace.device.rows;
     let owner = |row: usize| {

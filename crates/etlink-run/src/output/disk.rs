@@ -10,6 +10,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// A kind of call.
+#[cfg_attr(
+    not(feature = "faults"),
+    allow(dead_code, reason = "only a fault asks for each of them")
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     /// Of a folder.
