@@ -177,7 +177,7 @@ class Recorded(Traces):
         (rank,) = self.manifest()["ranks"]
         self.assertEqual((rank["rank"], rank["steps"]), (0, 8))
         self.assert_steps(rank, (1, 2))
-        self.record("--wait 0 --warmup 0 --active 2 --force", "python helper.py")
+        self.record("--wait 0 --warmup 0 --active 2 --overwrite", "python helper.py")
         self.assert_steps(self.manifest()["ranks"][0], (0, 1))
 
     def test_other_steps(self):
