@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod binary;
 mod fuzz;
 mod hta;
 mod many;

@@ -1,5 +1,6 @@
 //! Runs the recipes that record PyTorch, and links what they made.
 
+use crate::binary;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,18 +28,14 @@ pub fn test() -> Result<()> {
         }
     }
     record("target/recorded", &TEST.map(String::from))?;
-    let etlink = || {
-        let mut command = Command::new(env!("CARGO"));
-        command.args(["run", "--quiet", "--package", "etlink", "--"]);
-        command
-    };
-    run(etlink()
+    let etlink = binary::etlink()?;
+    run(Command::new(&etlink)
         .arg("merge")
         .arg(&recorded)
         .arg("-o")
         .arg(&linked)
         .arg("--strict"))?;
-    run(etlink().arg("check").arg(&linked))?;
+    run(Command::new(&etlink).arg("check").arg(&linked))?;
     println!("3 passed, 0 failed");
     Ok(())
 }
@@ -56,9 +53,7 @@ pub fn overhead(options: &[String]) -> Result<()> {
 
 /// Runs a recipe that runs the command.
 fn with_etlink(recipe: &str, options: &[String]) -> Result<()> {
-    run(Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "etlink"]))?;
-    let etlink =
-        std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
+    let etlink = binary::etlink()?;
     run(Command::new("python3")
         .arg(format!("crates/etlink-dev/recipes/{recipe}"))
         .arg("--etlink")

@@ -1,6 +1,7 @@
 //! Reads what `etlink analyze --parquet` writes with DuckDB, Polars and pandas, and compares with
 //! the linked traces.
 
+use crate::binary;
 use anyhow::{Context, Result, bail, ensure};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
 use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
@@ -65,17 +66,9 @@ pub fn run() -> Result<()> {
 }
 
 fn analyze(traces: &Path, folder: &Path) -> Result<()> {
-    let mut analyze = Command::new(env!("CARGO"));
+    let mut analyze = Command::new(binary::etlink()?);
     analyze
-        .args([
-            "run",
-            "--quiet",
-            "--package",
-            "etlink",
-            "--",
-            "analyze",
-            "--overwrite",
-        ])
+        .args(["analyze", "--overwrite"])
         .arg(traces)
         .arg("--parquet")
         .arg(folder.join("tables"));

@@ -10,6 +10,7 @@ mod expected;
 mod reader;
 mod timeline;
 
+use crate::binary;
 use anyhow::{Context, Result, bail, ensure};
 use etlink_link::{LinkOptions, LinkedTrace};
 use expected::{Expected, Shown};
@@ -52,14 +53,7 @@ pub fn run(further: &[PathBuf]) -> Result<()> {
     let folder = root.join("target/perfetto");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let reader = Reader::install(&folder.join("reader"))?;
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "etlink"])
-        .status()?;
-    let etlink =
-        std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
-    if !built.success() || !etlink.is_file() {
-        bail!("{} was not built", etlink.display());
-    }
+    let etlink = binary::etlink()?;
     let mut pairs = recorded(&root.join("testdata/pairs"))?;
     pairs.extend(drawn::pairs(&folder)?);
     pairs.extend(further.iter().map(|device| Pair {

@@ -5,6 +5,7 @@
 //! what `etlink analyze` and `etlink ranks` say of the same traces.
 
 use super::{drawn, install, ran, root};
+use crate::binary;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,9 +16,7 @@ pub fn run() -> Result<()> {
     let (tests, folder) = (root.join("tests/browser"), root.join("target/browser"));
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     install(&tests)?;
-    ran(Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "etlink"]))?;
-    let etlink =
-        std::env::current_exe()?.with_file_name(format!("etlink{}", std::env::consts::EXE_SUFFIX));
+    let etlink = binary::etlink()?;
     let mut pages = drawn::traces(&folder.join("traces"))?;
     pages.push((
         "recorded".to_owned(),
