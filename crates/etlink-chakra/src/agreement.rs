@@ -8,8 +8,10 @@
 //! in different orders on different ranks; they end in one order, so that is the order in which
 //! they go one after the other. What ranks do in opposite order all the same is taken out.
 
+use crate::WriteOptions;
+use crate::demotion::Demotion;
 use crate::et::communication::{SimulatedComm, comm_of};
-use crate::{Demotion, WriteOptions};
+use crate::rank_agreement::{CommDecision, RankAgreement};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{
     CollectiveMatch, CommChannel, Communication, DeadlockCheck, GroupResolver, RankSummary, RunJoin,
@@ -17,42 +19,6 @@ use etlink_link::ranks::{
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::io;
-
-/// What becomes of a communication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommDecision {
-    /// A communication node.
-    Communication {
-        /// Number of its group, for a collective.
-        group: Option<u32>,
-        /// Size, the same on all ranks.
-        bytes: i64,
-    },
-    /// Computation with the measured duration.
-    Compute(Demotion),
-}
-
-/// What one rank is written with: [`WriteOptions::agreement`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RankAgreement {
-    /// By ascending node.
-    decisions: Vec<(u32, CommDecision)>,
-    /// Nodes in the order in which they go one after the other, where that is not the order of
-    /// nodes.
-    pub(crate) serial_order: Vec<u32>,
-}
-
-impl RankAgreement {
-    /// What becomes of a node; what no rank has spoken of is of a group that is not known.
-    pub fn decision_for(&self, node: u32) -> CommDecision {
-        let at = self
-            .decisions
-            .binary_search_by_key(&node, |(node, _)| *node);
-        at.map_or(CommDecision::Compute(Demotion::UnknownGroup), |at| {
-            self.decisions[at].1
-        })
-    }
-}
 
 /// What all ranks are written with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,20 +17,22 @@ pub mod astra;
 mod captured;
 pub mod check;
 pub mod convert;
+mod demotion;
 pub mod et;
 pub mod etplus;
 pub mod finding;
 mod options;
 mod ordered_writer;
+mod rank_agreement;
 pub mod read;
 mod wire;
 
 use std::borrow::Cow;
 
-pub use agreement::{
-    CommDecision, RankAgreement, RunAgreement, agree, simulated_sizes, write_groups,
-};
-pub use options::{Demotion, LatencyMode, TracePart, WriteOptions, WriteSummary};
+pub use agreement::{RunAgreement, agree, simulated_sizes, write_groups};
+pub use demotion::Demotion;
+pub use options::{LatencyMode, TracePart, WriteOptions, WriteSummary};
+pub use rank_agreement::{CommDecision, RankAgreement};
 
 /// The messages of the Chakra schema, generated from `schemas/chakra/et_def.proto`.
 #[allow(

@@ -34,6 +34,7 @@ mod finish;
 mod groups;
 mod header;
 mod node;
+mod read_node;
 mod schema_attrs;
 mod schema_flat;
 mod tables;
@@ -158,7 +159,7 @@ fn read_nodes(
 ) -> Result<ArrayEnvelope, JsonReadError> {
     let parse = |chunk: &mut tables::NodeChunk, scanner: &mut etlink_json::JsonScanner<'_>| {
         // The node is read whole before anything is kept, since damage may offer it a second time.
-        let fields = node::NodeFields::read(scanner)?;
+        let fields = read_node::read_node(scanner)?;
         scanner.end_element()?;
         chunk.push(&fields);
         Ok(())

@@ -1,7 +1,6 @@
-//! One element of `nodes`, as borrowed text: nothing of it is kept before it has been read whole.
+//! One element of `nodes`, as borrowed text.
 
-use crate::{schema_attrs, schema_flat};
-use etlink_json::{BrokenJson, JsonScanner, JsonValue};
+use etlink_json::{JsonScanner, JsonValue};
 
 /// `values`, `shapes`, `types` and `strides` as list text, empty where there is none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,30 +85,6 @@ pub(crate) struct NodeFields<'a> {
     /// Communication attributes, if there is any.
     pub(crate) comm: Option<CommNodeAttrs<'a>>,
     pub(crate) unknown: Vec<ExtraAttr<'a>>,
-}
-
-impl<'a> NodeFields<'a> {
-    /// Reads the node that `scanner` is in, to its end. Keys that no layout has
-    /// (`ts`, `inclusive_dur` of an ET+) are stepped over.
-    pub(crate) fn read(scanner: &mut JsonScanner<'a>) -> Result<Self, BrokenJson> {
-        let mut node = NodeFields::default();
-        // Both layouts are tried for each key: what the file claims as its schema does not decide.
-        while let Some(key) = scanner.key()? {
-            match key {
-                b"id" => node.id = scanner.value()?.uint(),
-                // Names stay borrowed and escaped; the tables resolve each different one once.
-                b"name" => node.name = scanner.value()?.raw(),
-                _ => {
-                    let taken = schema_attrs::take(&mut node, key, scanner)?
-                        || schema_flat::take(&mut node, key, scanner)?;
-                    if !taken {
-                        scanner.value()?;
-                    }
-                }
-            }
-        }
-        Ok(node)
-    }
 }
 
 /// A parent id. A dependency list of an ET+ is read as its first integer.

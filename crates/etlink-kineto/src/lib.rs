@@ -28,7 +28,7 @@ mod write;
 
 pub use write::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
-    KinetoWriter, TrackId, write,
+    KinetoWriter, TrackKey, write,
 };
 
 use etlink_json::{ArrayLayout, JsonReadError, ReadDamage, read_elements};

@@ -5,7 +5,7 @@
 
 use crate::discover::RankFiles;
 use crate::text::first_ranks;
-use etlink_torch::{Rank, Recorded};
+use etlink_torch::{ManifestContents, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const SAME_MACHINE_NS: i64 = 1_000_000;
 pub struct RunManifest {
     /// Of the manifest itself.
     path: PathBuf,
-    recorded: Recorded,
+    recorded: ManifestContents,
     /// Ranks of the files that it lists in the folder.
     files: BTreeMap<String, i64>,
     /// The first and last step of them, by rank.
@@ -48,7 +48,7 @@ impl RunManifest {
         };
         let unused = |error: &dyn Display| format!("{} is not used: {error}", path.display());
         let bytes = std::fs::read(&path).map_err(|error| unused(&error))?;
-        let recorded = Recorded::read(&bytes)
+        let recorded = ManifestContents::read(&bytes)
             .map_err(|error| unused(&format!("it is no manifest of a recording: {error}")))?;
         let within = path
             .parent()
@@ -187,7 +187,10 @@ impl RunManifest {
 }
 
 /// The files that lie in the folder of this name beside the manifest, or beside it themselves.
-fn files(recorded: &Recorded, within: &Path) -> (BTreeMap<String, i64>, BTreeMap<i64, (u64, u64)>) {
+fn files(
+    recorded: &ManifestContents,
+    within: &Path,
+) -> (BTreeMap<String, i64>, BTreeMap<i64, (u64, u64)>) {
     let (mut files, mut steps) = (BTreeMap::new(), BTreeMap::new());
     for process in recorded.ranks.iter().map(|rank| &rank.process) {
         let Some(rank) = process.rank.map(i64::from) else {

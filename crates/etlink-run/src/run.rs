@@ -21,7 +21,7 @@ use etlink_chakra::read::{self, FileKind};
 use etlink_kineto::KeepEvents;
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
-use etlink_torch::Ranks;
+use etlink_torch::RankSelection;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,7 @@ pub struct RunOptions {
     /// Rank of a single trace that does not name its rank.
     pub rank: Option<i64>,
     /// Which ranks to take; `None`: all.
-    pub ranks: Option<Ranks>,
+    pub ranks: Option<RankSelection>,
     /// Which dependencies through tensors become edges.
     pub tensor_deps: TensorEdges,
     /// What to read that no graph needs.
@@ -641,7 +641,7 @@ pub fn thread_count(threads: usize) -> usize {
 }
 
 /// Whether a rank is among those that were asked for, if any were.
-fn is_asked(ranks: Option<&Ranks>, rank: Option<i64>) -> bool {
+fn is_asked(ranks: Option<&RankSelection>, rank: Option<i64>) -> bool {
     let Some(ranks) = ranks else { return true };
     let rank = rank.and_then(|rank| u32::try_from(rank).ok());
     rank.is_some_and(|rank| ranks.has(rank))

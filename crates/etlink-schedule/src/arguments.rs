@@ -54,7 +54,7 @@ impl Argument {
 
 /// An argument below its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ArgumentFault {
     /// Which one.
     pub argument: Argument,
     /// What it was.
@@ -63,7 +63,7 @@ pub struct Fault {
     pub least: i64,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ArgumentFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -77,12 +77,12 @@ impl fmt::Display for Fault {
 
 /// Arguments that PyTorch rejects, all of them; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid schedule: {}", .0.iter().map(Fault::to_string).collect::<Vec<_>>().join("; "))]
-pub struct InvalidArguments(pub Vec<Fault>);
+#[error("invalid schedule: {}", .0.iter().map(ArgumentFault::to_string).collect::<Vec<_>>().join("; "))]
+pub struct InvalidArguments(pub Vec<ArgumentFault>);
 
 impl Arguments {
     /// All arguments below their bounds, in PyTorch's order. `skip_first_wait` has none.
-    pub(crate) fn faults(&self) -> Vec<Fault> {
+    pub(crate) fn faults(&self) -> Vec<ArgumentFault> {
         let bounded = [
             (Argument::Wait, self.wait),
             (Argument::Warmup, self.warmup),
@@ -90,7 +90,7 @@ impl Arguments {
             (Argument::Repeat, self.repeat),
             (Argument::SkipFirst, self.skip_first),
         ];
-        let faults = bounded.map(|(argument, got)| Fault {
+        let faults = bounded.map(|(argument, got)| ArgumentFault {
             argument,
             got,
             least: argument.least(),

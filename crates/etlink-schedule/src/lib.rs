@@ -9,7 +9,7 @@
 //!                                                         save                                   save
 //! ```
 //! - [`Schedule`]: the [`Action`] of each step, as a pure function of its number.
-//! - [`Action::then`] and [`Action::exit`]: the [`Call`]s that lead from one step's action to the
+//! - [`Action::then`] and [`Action::exit`]: the [`RecorderCall`]s that lead from one step's action to the
 //!   next.
 //! - [`PhaseSchedule`]: one schedule over training, validation, test and predict steps, as
 //!   Lightning has it.
@@ -20,11 +20,11 @@
 //! answered.
 //!
 //! ```
-//! use etlink_schedule::{Action, Arguments, Call, Schedule};
+//! use etlink_schedule::{Action, Arguments, RecorderCall, Schedule};
 //!
 //! let schedule = Schedule::new(Arguments { wait: 1, warmup: 1, active: 2, repeat: 1, ..Arguments::default() })?;
 //! assert_eq!(schedule.action(2), Action::Record);
-//! assert_eq!(schedule.action(3).then(schedule.action(4)).calls, [Call::Stop, Call::Save]);
+//! assert_eq!(schedule.action(3).then(schedule.action(4)).calls, [RecorderCall::Stop, RecorderCall::Save]);
 //! # Ok::<(), etlink_schedule::InvalidArguments>(())
 //! ```
 
@@ -36,8 +36,8 @@ mod schedule;
 mod transition;
 
 pub use action::{Action, Warning};
-pub use arguments::{Argument, Arguments, Fault, InvalidArguments};
+pub use arguments::{Argument, ArgumentFault, Arguments, InvalidArguments};
 pub use phase::{Loop, Phase, PhaseSchedule};
-pub use ranks::{InvalidRanks, Ranks};
+pub use ranks::{InvalidRanks, RankSelection};
 pub use schedule::Schedule;
-pub use transition::{Call, Transition};
+pub use transition::{RecorderCall, Transition};

@@ -5,14 +5,14 @@ use std::str::FromStr;
 
 /// Some ranks: `0,8-15`, as inclusive ranges in the order they were typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Ranks(Vec<(u32, u32)>);
+pub struct RankSelection(Vec<(u32, u32)>);
 
 /// Text that names no ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a rank nor a range of ranks; ranks are written 0,8-15")]
 pub struct InvalidRanks(String);
 
-impl Ranks {
+impl RankSelection {
     /// Whether `rank` is one of them. O(ranges).
     pub fn has(&self, rank: u32) -> bool {
         self.0
@@ -21,14 +21,14 @@ impl Ranks {
     }
 }
 
-impl FromStr for Ranks {
+impl FromStr for RankSelection {
     type Err = InvalidRanks;
 
-    fn from_str(text: &str) -> Result<Ranks, InvalidRanks> {
+    fn from_str(text: &str) -> Result<RankSelection, InvalidRanks> {
         text.split(',')
             .map(|part| range(part.trim()).ok_or_else(|| InvalidRanks(part.to_owned())))
             .collect::<Result<_, _>>()
-            .map(Ranks)
+            .map(RankSelection)
     }
 }
 
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn ranks_and_ranges_may_be_mixed() {
-        let ranks: Ranks = "0, 8-15,20".parse().expect("ranks");
+        let ranks: RankSelection = "0, 8-15,20".parse().expect("ranks");
         let chosen: Vec<u32> = (0..30).filter(|rank| ranks.has(*rank)).collect();
         assert_eq!(chosen, [0, 8, 9, 10, 11, 12, 13, 14, 15, 20]);
         assert_eq!(
@@ -64,7 +64,7 @@ mod tests {
             ("4294967296", "4294967296"),
         ] {
             assert_eq!(
-                text.parse::<Ranks>(),
+                text.parse::<RankSelection>(),
                 Err(InvalidRanks(part.to_owned())),
                 "{text}"
             );

@@ -109,7 +109,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Argument, Fault};
+    use crate::{Argument, ArgumentFault};
     use proptest::prelude::*;
 
     fn schedule(arguments: Arguments) -> Schedule {
@@ -127,7 +127,7 @@ mod tests {
         .expect_err("invalid");
         assert_eq!(
             error.0[1],
-            Fault {
+            ArgumentFault {
                 argument: Argument::Active,
                 got: 0,
                 least: 1

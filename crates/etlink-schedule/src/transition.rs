@@ -8,7 +8,7 @@ use crate::{Action, Warning};
 
 /// What a recorder is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
+pub enum RecorderCall {
     /// Get ready: `prepare_trace`. Drops what the previous cycle recorded.
     Prepare,
     /// Record from now on: `start_trace`.
@@ -23,7 +23,7 @@ pub enum Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// In this order.
-    pub calls: &'static [Call],
+    pub calls: &'static [RecorderCall],
     /// What PyTorch warns of before the calls.
     pub warning: Option<Warning>,
 }
@@ -32,7 +32,7 @@ impl Action {
     /// The transition from a step with this action to a step with the action `next`.
     pub const fn then(self, next: Action) -> Transition {
         use Action::{None as Off, Record, RecordAndSave, Warmup};
-        use Call::{Prepare, Save, Start, Stop};
+        use RecorderCall::{Prepare, Save, Start, Stop};
         match (self, next) {
             (Off, Off) | (Warmup, Warmup) | (Record, Record | RecordAndSave) => calls(&[]),
             (Off, Warmup) => calls(&[Prepare]),
@@ -52,20 +52,22 @@ impl Action {
     pub const fn exit(self) -> Transition {
         match self {
             Action::None => calls(&[]),
-            Action::Warmup => calls(&[Call::Start, Call::Stop]),
-            Action::Record | Action::RecordAndSave => calls(&[Call::Stop, Call::Save]),
+            Action::Warmup => calls(&[RecorderCall::Start, RecorderCall::Stop]),
+            Action::Record | Action::RecordAndSave => {
+                calls(&[RecorderCall::Stop, RecorderCall::Save])
+            }
         }
     }
 }
 
-const fn calls(calls: &'static [Call]) -> Transition {
+const fn calls(calls: &'static [RecorderCall]) -> Transition {
     Transition {
         calls,
         warning: None,
     }
 }
 
-const fn warned(calls: &'static [Call], warning: Warning) -> Transition {
+const fn warned(calls: &'static [RecorderCall], warning: Warning) -> Transition {
     Transition {
         calls,
         warning: Some(warning),
@@ -102,11 +104,11 @@ mod tests {
 
     fn letters(transition: Transition) -> String {
         let warned = transition.warning.map(|_| '!');
-        let letter = |call: &Call| match call {
-            Call::Prepare => 'p',
-            Call::Start => 'S',
-            Call::Stop => 'T',
-            Call::Save => 'H',
+        let letter = |call: &RecorderCall| match call {
+            RecorderCall::Prepare => 'p',
+            RecorderCall::Start => 'S',
+            RecorderCall::Stop => 'T',
+            RecorderCall::Save => 'H',
         };
         let letters: String = warned
             .into_iter()

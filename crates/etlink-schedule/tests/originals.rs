@@ -3,7 +3,8 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 use etlink_schedule::{
-    Action, Arguments, Call, InvalidArguments, Loop, Phase, PhaseSchedule, Schedule, Transition,
+    Action, Arguments, InvalidArguments, Loop, Phase, PhaseSchedule, RecorderCall, Schedule,
+    Transition,
 };
 use serde_json::Value;
 
@@ -126,11 +127,11 @@ impl Profiler<'_> {
             .extend(transition.warning.map(|warning| warning.to_string()));
         for call in transition.calls {
             let call = match call {
-                Call::Prepare => "prepare".to_owned(),
-                Call::Start => "start".to_owned(),
-                Call::Stop => "stop".to_owned(),
-                Call::Save if self.case["ready"] == false => continue,
-                Call::Save => format!("save {}", self.step),
+                RecorderCall::Prepare => "prepare".to_owned(),
+                RecorderCall::Start => "start".to_owned(),
+                RecorderCall::Stop => "stop".to_owned(),
+                RecorderCall::Save if self.case["ready"] == false => continue,
+                RecorderCall::Save => format!("save {}", self.step),
             };
             self.calls.push(format!("{place}: {call}"));
         }

@@ -4,7 +4,7 @@ use crate::rows::{DrawnCall, DrawnRow, DrawnSync, RowWork};
 use crate::{DrawnEvent, DrawnOp, DrawnThread, KinetoFlavour, RecordIds, TraceBuilder};
 use etlink_kineto::{
     CompleteEvent, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions, KinetoWriter,
-    TrackId,
+    TrackKey,
 };
 use std::io;
 
@@ -108,7 +108,7 @@ impl TraceBuilder {
             ("thread_name", "name", &name),
             ("thread_sort_index", "sort_index", &tid.to_string()),
         ] {
-            let track = (TrackId::Number(pid), TrackId::Number(tid));
+            let track = (TrackKey::Number(pid), TrackKey::Number(tid));
             writer.metadata(what, track, self.time(0), (key, value))?;
         }
         Ok(())
@@ -137,7 +137,7 @@ impl TraceBuilder {
                     ("Python parent id", "6".into()),
                     ("Ev Idx", "0".into()),
                 ]);
-                let event = DrawnRange {
+                let event = DrawnCompleteEvent {
                     category: "python_function",
                     name,
                     track: self.track(*thread),
@@ -177,7 +177,7 @@ impl TraceBuilder {
             (_, KinetoFlavour::Cuda2021) => "Operator",
             _ => "cpu_op",
         };
-        let event = DrawnRange {
+        let event = DrawnCompleteEvent {
             category,
             name: op.device_name.as_deref().unwrap_or(&op.name),
             track: self.track(op.thread),
@@ -223,7 +223,7 @@ impl TraceBuilder {
         if let Some(id) = call.correlation {
             args.push(number("correlation", id));
         }
-        let event = DrawnRange {
+        let event = DrawnCompleteEvent {
             category: self.flavour.call_category(call.driver),
             name: &call.name,
             track: self.track(call.thread),
@@ -246,7 +246,7 @@ impl TraceBuilder {
         });
         let mut launches =
             calls.filter(|call| row.correlation.is_some() && call.correlation == row.correlation);
-        let event = DrawnRange {
+        let event = DrawnCompleteEvent {
             category: self.flavour.row_category(row.what),
             name: &row.name,
             track: (row.queue.device, row.queue.stream),
@@ -332,7 +332,7 @@ impl TraceBuilder {
                 ("wait_on_cuda_event_id", "5".into()),
             ]));
         }
-        let event = DrawnRange {
+        let event = DrawnCompleteEvent {
             category: "cuda_sync",
             name: &sync.kind,
             track: (queue.device, queue.stream),
@@ -345,15 +345,15 @@ impl TraceBuilder {
     fn write_range(
         &self,
         writer: &mut Writer,
-        range: &DrawnRange<'_>,
+        range: &DrawnCompleteEvent<'_>,
         arguments: &Arguments,
     ) -> io::Result<()> {
         let (start, end) = range.span;
         let event = CompleteEvent {
             category: range.category,
             name: range.name,
-            pid: TrackId::Number(range.track.0),
-            tid: TrackId::Number(range.track.1),
+            pid: TrackKey::Number(range.track.0),
+            tid: TrackKey::Number(range.track.1),
             start_ns: self.time(start),
             duration_ns: end - start,
             external_id: range.external_id.map(|id| id as i64),
@@ -378,15 +378,15 @@ impl TraceBuilder {
             is_end,
             category,
             id,
-            pid: TrackId::Number(pid),
-            tid: TrackId::Number(tid),
+            pid: TrackKey::Number(pid),
+            tid: TrackKey::Number(tid),
             time_ns: self.time(time),
         })
     }
 }
 
 /// What events with a duration have in common.
-struct DrawnRange<'d> {
+struct DrawnCompleteEvent<'d> {
     category: &'d str,
     name: &'d str,
     track: Track,

@@ -17,8 +17,8 @@ mod manifest;
 mod process;
 mod settings;
 
-pub use etlink_schedule::{InvalidRanks, Ranks};
+pub use etlink_schedule::{InvalidRanks, RankSelection};
 pub use hook::{ENDED, HOOK, MARKER, python_path};
-pub use manifest::{Ended, Manifest, NOTHING, Rank, Recorded, Task};
-pub use process::{Clock, Cycle, Process, StepTimes};
+pub use manifest::{Ended, Manifest, ManifestContents, NOTHING, Task};
+pub use process::{Clock, Cycle, Process, Rank, StepTimes};
 pub use settings::{Options, SETTINGS_VARIABLE, ScheduleSettings, Settings};

@@ -1,6 +1,6 @@
 //! `etlink.json`: what was recorded, how, and what is missing.
 
-use crate::{Options, Process, Ranks, ScheduleSettings, StepTimes, apart};
+use crate::{Options, Process, Rank, RankSelection, ScheduleSettings, StepTimes, apart};
 use etlink_schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub struct Manifest {
     /// What counts as a step.
     pub step_on: String,
     /// The ranks that were asked for; none: all.
-    pub asked_ranks: Option<Ranks>,
+    pub asked_ranks: Option<RankSelection>,
     /// What was to be recorded besides times.
     pub options: Options,
     /// Processes that are ranks, by rank.
@@ -71,20 +71,9 @@ pub struct Task {
     pub notes: Vec<String>,
 }
 
-/// A process that was recorded, or would have been.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Rank {
-    /// What it reported.
-    #[serde(flatten)]
-    pub process: Process,
-    /// Whether a trace was begun and is not there: the process died while it was recorded.
-    #[serde(default)]
-    pub lost: bool,
-}
-
 /// What is read of a manifest, of this version of etlink or another.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct Recorded {
+pub struct ManifestContents {
     /// Processes that are ranks, by rank.
     pub ranks: Vec<Rank>,
     /// The job of several launchers.
@@ -95,12 +84,12 @@ pub struct Recorded {
     pub tasks: Vec<Task>,
 }
 
-impl Recorded {
+impl ManifestContents {
     /// Reads an `etlink.json`.
     ///
     /// # Errors
     /// It is no JSON of this form.
-    pub fn read(manifest: &[u8]) -> Result<Recorded, serde_json::Error> {
+    pub fn read(manifest: &[u8]) -> Result<ManifestContents, serde_json::Error> {
         etlink_json::from_slice(manifest)
     }
 }
@@ -127,7 +116,7 @@ impl Manifest {
     /// Adds what is in the folder already, of other launchers of the job and of processes that
     /// outlived this one's: nobody's part is lost, whoever ends last.
     #[must_use]
-    pub fn joined(mut self, earlier: Recorded, own: Option<Task>) -> Manifest {
+    pub fn joined(mut self, earlier: ManifestContents, own: Option<Task>) -> Manifest {
         let is_new = |rank: &Rank, ranks: &[Rank]| {
             let id = (&rank.process.launcher, rank.process.pid);
             ranks

@@ -42,6 +42,17 @@ pub struct Process {
     pub step_times: Option<StepTimes>,
 }
 
+/// A process that was recorded, or would have been.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Rank {
+    /// What it reported.
+    #[serde(flatten)]
+    pub process: Process,
+    /// Whether a trace was begun and is not there: the process died while it was recorded.
+    #[serde(default)]
+    pub lost: bool,
+}
+
 /// How long steps took, without the first step of the process: medians in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]

@@ -1,6 +1,6 @@
 //! What the launcher tells the hook.
 
-use crate::Ranks;
+use crate::RankSelection;
 use etlink_schedule::Arguments;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub struct Settings {
     /// What counts as a step: `optimizer`, `forward` or `module:function`.
     pub step_on: String,
     /// Which ranks to record; none: all.
-    pub ranks: Option<Ranks>,
+    pub ranks: Option<RankSelection>,
     /// Bytes that all traces in the output folder may take; none: any number.
     pub max_size: Option<u64>,
     /// What to record.

@@ -3,7 +3,7 @@
 use crate::failure::FailureLog;
 use crate::recorder_group::RecorderGroup;
 use crate::{ProfilerActivity, RecordedCycle, Recorder, RecorderFailures};
-use etlink_schedule::{Action, Call, Schedule, Transition, Warning};
+use etlink_schedule::{Action, RecorderCall, Schedule, Transition, Warning};
 
 /// Drives recorders by a schedule, as `torch.profiler.profile` does. Dropping it is
 /// [`finish`](RecordingSession::finish) without its errors.
@@ -175,13 +175,13 @@ impl RecordingSession {
         let mut log = FailureLog::new(self.step);
         for call in transition.calls {
             match call {
-                Call::Prepare => self.group.prepare(&mut log),
-                Call::Start => {
+                RecorderCall::Prepare => self.group.prepare(&mut log),
+                RecorderCall::Start => {
                     self.first = self.step;
                     self.group.start(&mut log);
                 }
-                Call::Stop => self.group.stop(&mut log),
-                Call::Save => {
+                RecorderCall::Stop => self.group.stop(&mut log),
+                RecorderCall::Save => {
                     let steps = self.first..self.step.saturating_add(u64::from(cut));
                     let cycle = RecordedCycle {
                         number: self.saved,

@@ -1,6 +1,6 @@
 //! Where the nodes of a file run, and how ids become places in its columns.
 
-use crate::read::{ChakraGraph, Place};
+use crate::read::{ChakraGraph, NodePlacement};
 
 /// Nodes by id. Of several nodes with one id the first is meant.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl NodeNumbers {
 ///
 /// `chakra_converter` gives every node a thread and a stream; then `is_cpu_op` decides, which
 /// ASTRA-sim takes as false where it is absent (`Workload.cc`).
-pub fn runs_on_device(file: &ChakraGraph, index: usize, place: Place) -> bool {
+pub fn runs_on_device(file: &ChakraGraph, index: usize, place: NodePlacement) -> bool {
     // Our own files state a kind; those of others state a thread, a stream or both, and
     // `is_cpu_op`.
     let is_cpu_op = file.is_cpu_op[index];

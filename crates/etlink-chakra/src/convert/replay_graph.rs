@@ -2,7 +2,7 @@
 
 use super::placement::{NodeNumbers, runs_on_device};
 use crate::proto::NodeType;
-use crate::read::{ChakraGraph, Place};
+use crate::read::{ChakraGraph, NodePlacement};
 use etlink_model::{DurationNs, TimeNs, TrackLabel};
 use etlink_replay::{
     EdgeKind, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource,
@@ -172,7 +172,7 @@ struct Placement {
 
 impl Placement {
     fn new(file: &ChakraGraph) -> Placement {
-        let mut known: IndexMap<(bool, Place), Resource> = IndexMap::new();
+        let mut known: IndexMap<(bool, NodePlacement), Resource> = IndexMap::new();
         let mut nodes = Vec::with_capacity(file.len());
         for index in 0..file.len() {
             let place = file.place_of(index);
@@ -204,15 +204,15 @@ impl Placement {
 }
 
 /// A device's nodes differ by stream, a host's by thread, whatever else the file states of them.
-fn own_part(place: Place, on_device: bool) -> Place {
+fn own_part(place: NodePlacement, on_device: bool) -> NodePlacement {
     if on_device {
-        Place {
+        NodePlacement {
             pid: None,
             tid: None,
             ..place
         }
     } else {
-        Place {
+        NodePlacement {
             device: None,
             stream: None,
             ..place
@@ -220,7 +220,7 @@ fn own_part(place: Place, on_device: bool) -> Place {
     }
 }
 
-fn resource(file: &ChakraGraph, on_device: bool, place: Place) -> Resource {
+fn resource(file: &ChakraGraph, on_device: bool, place: NodePlacement) -> Resource {
     match (on_device, place.stream, place.tid) {
         (true, Some(stream), _) => stream_resource(stream, place.device),
         (true, None, _) => nameless_resource("device", on_device),

@@ -3,7 +3,8 @@
 
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
-use crate::read::{ChakraGraph, ChakraReadError, FileKind, GraphNode, Place};
+use crate::read::error::ChakraReadError;
+use crate::read::graph::{ChakraGraph, FileKind, GraphNode, NodePlacement};
 use etlink_model::TrackLabel;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -155,14 +156,14 @@ fn node(graph: &mut ChakraGraph, message: &JsonMessage) {
         inclusive_ns: None,
         latency_ns: message.number("latency_ns"),
         correlation: message.number("correlation"),
-        place: Place {
+        place: NodePlacement {
             pid: None,
             tid: None,
             device: message.number("device"),
             stream: message.number("stream"),
         },
         is_cpu_op: message.attr("is_cpu_op").and_then(|attr| attr.bool_val),
-        comm: crate::read::CommAttrs {
+        comm: crate::read::graph::CommAttrs {
             comm_type: message.number("comm_type"),
             size: message.number("comm_size"),
             src: message.number("comm_src"),

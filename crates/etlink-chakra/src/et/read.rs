@@ -6,7 +6,8 @@
 
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
-use crate::read::{ChakraGraph, ChakraReadError, FileKind, GraphNode};
+use crate::read::error::ChakraReadError;
+use crate::read::graph::{ChakraGraph, FileKind, GraphNode};
 use crate::wire::read::{Attr, AttrValue, Field, attr, next_field, numbers};
 use crate::wire::schema::{io_info, metadata, node as field};
 use etlink_model::TrackLabel;

@@ -5,7 +5,8 @@
 
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
-use crate::read::{ChakraGraph, ChakraReadError, FileKind, GraphNode, Place};
+use crate::read::error::ChakraReadError;
+use crate::read::graph::{ChakraGraph, FileKind, GraphNode, NodePlacement};
 use etlink_json::{
     ArrayEnvelope, ArrayLayout, BrokenJson, JsonScanner, JsonValue, ReadDamage, read_elements,
     scan_fields,
@@ -49,7 +50,7 @@ struct TreeElement {
     exclusive_ns: Option<i64>,
     inclusive_ns: Option<i64>,
     correlation: Option<i64>,
-    place: Place,
+    place: NodePlacement,
     deps: Vec<u64>,
     keys: Vec<&'static str>,
     attrs: Vec<&'static str>,
@@ -190,7 +191,7 @@ fn push(graph: &mut ChakraGraph, element: &TreeElement) {
         correlation: element.correlation,
         // a device row has the thread of its op
         place: if element.on_device {
-            Place {
+            NodePlacement {
                 tid: None,
                 ..element.place
             }

@@ -77,7 +77,7 @@ pub struct CommAttrs {
 
 /// Where a node runs, as far as the file says. Texts are names of the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct NodePlacement {
     /// `pid`.
     pub pid: Option<TrackLabel>,
     /// `tid`.
@@ -110,7 +110,7 @@ pub struct GraphNode<'a> {
     /// `correlation`.
     pub correlation: Option<i64>,
     /// Where it ran.
-    pub place: Place,
+    pub place: NodePlacement,
     /// `is_cpu_op`.
     pub is_cpu_op: Option<bool>,
     /// Communication attributes.
@@ -151,7 +151,7 @@ pub struct ChakraGraph {
     /// Entry of `places`.
     pub place: Vec<u32>,
     /// Where nodes run.
-    pub places: IndexSet<Place, FxBuildHasher>,
+    pub places: IndexSet<NodePlacement, FxBuildHasher>,
     /// `is_cpu_op`.
     pub is_cpu_op: Vec<Option<bool>>,
     /// Communication attributes of nodes that have any, by node.
@@ -244,7 +244,7 @@ impl ChakraGraph {
     }
 
     /// Where node `index` runs.
-    pub fn place_of(&self, index: usize) -> Place {
+    pub fn place_of(&self, index: usize) -> NodePlacement {
         self.places
             .get_index(self.place[index] as usize)
             .copied()

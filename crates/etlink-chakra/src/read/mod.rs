@@ -8,47 +8,22 @@
 //! ```
 //! Damage is no error as long as something can be read. Linear in the file.
 
-mod graph;
+pub(crate) mod error;
+pub(crate) mod graph;
 mod sniff;
 
 #[cfg(test)]
 mod tests;
 
-pub use graph::{ChakraGraph, CommAttrs, FileKind, GraphNode, GraphSummary, IdLists, Place};
+pub use error::ChakraReadError;
+pub use graph::{
+    ChakraGraph, CommAttrs, FileKind, GraphNode, GraphSummary, IdLists, NodePlacement,
+};
 pub use sniff::{SNIFF_BYTES, sniff};
 
 use crate::et::metadata::NODE_COUNT;
 use crate::finding::{FindingExample, FindingKind};
 use std::io::Read;
-
-/// Why a file could not be read at all.
-#[derive(Debug, thiserror::Error)]
-pub enum ChakraReadError {
-    /// The source failed.
-    #[error("reading stopped at byte {offset}: {source}")]
-    Io {
-        /// How many bytes had been read.
-        offset: u64,
-        /// What the source said.
-        source: std::io::Error,
-    },
-    /// The document has no nodes, or its array is not readable.
-    #[error("an execution trace was expected, but {0}")]
-    Json(#[from] etlink_json::JsonReadError),
-    /// Not a Chakra trace in any form.
-    #[error("a Chakra trace (.et), its JSON, or an ET+ JSON was expected; {}", found(*.kind))]
-    NotChakra {
-        /// What it is instead.
-        kind: FileKind,
-    },
-}
-
-fn found(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::KinetoTrace => "this is a Kineto trace",
-        _ => "this begins like none of them",
-    }
-}
 
 /// Reads a trace; the source is to be unpacked already.
 ///
@@ -66,7 +41,7 @@ pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError
             Some(source) => Err(ChakraReadError::Io { offset: 0, source }),
         };
     }
-    let whole = head.as_slice().chain(Failing(early)).chain(source);
+    let whole = head.as_slice().chain(FailingReader(early)).chain(source);
     let mut graph = match kind {
         FileKind::ChakraEt => crate::et::read_et(whole)?,
         FileKind::ChakraJson => crate::et::read_jsonizer(whole)?,
@@ -106,9 +81,9 @@ fn empty() -> ChakraGraph {
 }
 
 /// Ends, with the error if there was one.
-struct Failing(Option<std::io::Error>);
+struct FailingReader(Option<std::io::Error>);
 
-impl Read for Failing {
+impl Read for FailingReader {
     fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }

@@ -148,10 +148,10 @@ fn the_jsonizers_output_is_read() {
     let main = graph.names.find("main").map(TrackLabel::Text);
     assert_eq!(
         graph.place_of(0),
-        Place {
+        NodePlacement {
             pid: main,
             tid: Some(TrackLabel::Int(21)),
-            ..Place::default()
+            ..NodePlacement::default()
         }
     );
     assert_eq!(

@@ -13,7 +13,7 @@ mod writer;
 
 pub use arguments::EventArguments;
 pub use trace::write;
-pub use writer::{CompleteEvent, FlowEvent, KinetoHeader, KinetoWriter, TrackId};
+pub use writer::{CompleteEvent, FlowEvent, KinetoHeader, KinetoWriter, TrackKey};
 
 /// A layout of Kineto's file, oldest first, by the first PyTorch release that is known to have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use super::{
     CompleteEvent, EventArguments, KinetoHeader, KinetoVersion, KinetoWriteOptions, KinetoWriter,
-    TrackId,
+    TrackKey,
 };
 use etlink_model::{
     AuxiliaryKind, Collective, Correlation, DeviceHeader, DeviceQueue, DeviceTrace, DurationNs,
@@ -292,7 +292,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         // The table does not keep who allocated; the first
         // thread's process is that of nearly all traces.
         let process = trace.threads.first().copied();
-        let process = process.map_or(TrackId::Number(0), |thread| track_id(trace, thread.pid));
+        let process = process.map_or(TrackKey::Number(0), |thread| track_key(trace, thread.pid));
         for index in 0..trace.memory.len() {
             let row = trace.memory.row(index);
             let name = trace.names.get(row.name);
@@ -319,13 +319,13 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         let (start, _) = trace.window().unwrap_or_default();
         let start = start.0 + self.shift_ns;
         for (pid, name) in &trace.process_names {
-            let track = (track_id(trace, *pid), TrackId::Number(0));
+            let track = (track_key(trace, *pid), TrackKey::Number(0));
             let name = json!(trace.names.get(*name)).to_string();
             self.writer
                 .metadata("process_name", track, start, ("name", &name))?;
         }
         for (thread, name) in &trace.thread_names {
-            let track = (track_id(trace, thread.pid), track_id(trace, thread.tid));
+            let track = (track_key(trace, thread.pid), track_key(trace, thread.tid));
             let name = json!(trace.names.get(*name)).to_string();
             self.writer
                 .metadata("thread_name", track, start, ("name", &name))?;
@@ -344,8 +344,8 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         CompleteEvent {
             category,
             name: self.trace.names.get(name),
-            pid: track_id(self.trace, thread.pid),
-            tid: track_id(self.trace, thread.tid),
+            pid: track_key(self.trace, thread.pid),
+            tid: track_key(self.trace, thread.tid),
             start_ns: start.0 + self.shift_ns,
             duration_ns: duration.0,
             external_id: None,
@@ -363,8 +363,8 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         CompleteEvent {
             category,
             name: self.trace.names.get(name),
-            pid: TrackId::Number(queue.device),
-            tid: TrackId::Number(queue.stream),
+            pid: TrackKey::Number(queue.device),
+            tid: TrackKey::Number(queue.stream),
             start_ns: start.0 + self.shift_ns,
             duration_ns: duration.0,
             external_id: None,
@@ -379,10 +379,10 @@ fn with_external_id(event: CompleteEvent<'_>, id: i64) -> CompleteEvent<'_> {
     }
 }
 
-fn track_id(trace: &DeviceTrace, label: TrackLabel) -> TrackId<'_> {
+fn track_key(trace: &DeviceTrace, label: TrackLabel) -> TrackKey<'_> {
     match label {
-        TrackLabel::Int(number) => TrackId::Number(number),
-        TrackLabel::Text(name) => TrackId::Text(trace.names.get(name)),
+        TrackLabel::Int(number) => TrackKey::Number(number),
+        TrackLabel::Text(name) => TrackKey::Text(trace.names.get(name)),
     }
 }
 

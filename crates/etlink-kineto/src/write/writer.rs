@@ -6,22 +6,22 @@ use std::io::{self, Write};
 
 /// A process or thread id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrackId<'a> {
+pub enum TrackKey<'a> {
     /// A number: process and thread of the host, device and stream.
     Number(i64),
     /// A string: `Spans`, `Traces`.
     Text(&'a str),
 }
 
-impl From<i64> for TrackId<'_> {
+impl From<i64> for TrackKey<'_> {
     fn from(number: i64) -> Self {
-        TrackId::Number(number)
+        TrackKey::Number(number)
     }
 }
 
-impl<'a> From<&'a str> for TrackId<'a> {
+impl<'a> From<&'a str> for TrackKey<'a> {
     fn from(text: &'a str) -> Self {
-        TrackId::Text(text)
+        TrackKey::Text(text)
     }
 }
 
@@ -33,9 +33,9 @@ pub struct CompleteEvent<'a> {
     /// Name.
     pub name: &'a str,
     /// Process, or device.
-    pub pid: TrackId<'a>,
+    pub pid: TrackKey<'a>,
     /// Thread, or stream.
-    pub tid: TrackId<'a>,
+    pub tid: TrackKey<'a>,
     /// Nanoseconds since the time base; since the Unix epoch in layouts without one.
     pub start_ns: i64,
     /// Nanoseconds.
@@ -54,9 +54,9 @@ pub struct FlowEvent<'a> {
     /// What both ends share.
     pub id: i64,
     /// Process, or device.
-    pub pid: TrackId<'a>,
+    pub pid: TrackKey<'a>,
     /// Thread, or stream.
-    pub tid: TrackId<'a>,
+    pub tid: TrackKey<'a>,
     /// Nanoseconds, like the start of the event that the end stands at.
     pub time_ns: i64,
 }
@@ -223,7 +223,7 @@ impl<W: Write> KinetoWriter<W> {
     pub fn metadata(
         &mut self,
         name: &str,
-        (pid, tid): (TrackId<'_>, TrackId<'_>),
+        (pid, tid): (TrackKey<'_>, TrackKey<'_>),
         time_ns: i64,
         (key, value): (&str, &str),
     ) -> io::Result<()> {
@@ -257,7 +257,7 @@ impl<W: Write> KinetoWriter<W> {
     pub fn thread_instant(
         &mut self,
         (category, name): (&str, &str),
-        (pid, tid): (TrackId<'_>, TrackId<'_>),
+        (pid, tid): (TrackKey<'_>, TrackKey<'_>),
         time_ns: i64,
         arguments: impl FnOnce(&mut EventArguments<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
@@ -291,7 +291,7 @@ impl<W: Write> KinetoWriter<W> {
     pub fn global_instant(
         &mut self,
         name: &str,
-        (pid, tid): (TrackId<'_>, TrackId<'_>),
+        (pid, tid): (TrackKey<'_>, TrackKey<'_>),
         time_ns: i64,
     ) -> io::Result<()> {
         self.begin();
@@ -312,9 +312,9 @@ impl<W: Write> KinetoWriter<W> {
             self.text(name)?;
         }
         self.key("pid", Break::Line);
-        self.track_id(pid)?;
+        self.track_key(pid)?;
         self.key("tid", Break::Word);
-        self.track_id(tid)?;
+        self.track_key(tid)?;
         self.key("ts", Break::Word);
         self.time(time_ns)?;
         self.end_without_arguments()
@@ -337,7 +337,7 @@ impl<W: Write> KinetoWriter<W> {
     /// Those of the output.
     pub fn window_end(&mut self, time_ns: i64) -> io::Result<()> {
         // Kineto gives the marker empty strings in place of ids.
-        let nowhere = (TrackId::Text(""), TrackId::Text(""));
+        let nowhere = (TrackKey::Text(""), TrackKey::Text(""));
         self.global_instant("Record Window End", nowhere, time_ns)
     }
 
@@ -424,17 +424,17 @@ impl<W: Write> KinetoWriter<W> {
         self.plain("\": ");
     }
 
-    fn track(&mut self, pid: TrackId<'_>, tid: TrackId<'_>) -> io::Result<()> {
+    fn track(&mut self, pid: TrackKey<'_>, tid: TrackKey<'_>) -> io::Result<()> {
         self.key("pid", Break::Word);
-        self.track_id(pid)?;
+        self.track_key(pid)?;
         self.key("tid", Break::Word);
-        self.track_id(tid)
+        self.track_key(tid)
     }
 
-    fn track_id(&mut self, id: TrackId<'_>) -> io::Result<()> {
+    fn track_key(&mut self, id: TrackKey<'_>) -> io::Result<()> {
         match id {
-            TrackId::Number(number) => json::number(&mut self.event, number),
-            TrackId::Text(text) => self.text(text),
+            TrackKey::Number(number) => json::number(&mut self.event, number),
+            TrackKey::Text(text) => self.text(text),
         }
     }
 

@@ -183,7 +183,7 @@ fn a_manifest_is_read_back() {
         true,
         &BTreeSet::from([101]),
     );
-    let read = Recorded::read(&serde_json::to_vec(&written).expect("json")).expect("reads");
+    let read = ManifestContents::read(&serde_json::to_vec(&written).expect("json")).expect("reads");
     let told: Vec<_> = read
         .ranks
         .iter()
@@ -203,7 +203,7 @@ fn a_manifest_is_read_back() {
             (Some(1), 20, vec![], true)
         ]
     );
-    let newer = Recorded::read(
+    let newer = ManifestContents::read(
         br#"{"ranks": [{"rank": 3, "new": 1, "cycles": [{"host_trace": "a"}]}], "more": []}"#,
     )
     .expect("reads");
@@ -211,7 +211,7 @@ fn a_manifest_is_read_back() {
         (newer.ranks[0].process.rank, newer.ranks[0].lost),
         (Some(3), false)
     );
-    assert!(Recorded::read(b"[]").is_err() && Recorded::read(b"{}").is_err());
+    assert!(ManifestContents::read(b"[]").is_err() && ManifestContents::read(b"{}").is_err());
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_second_program_of_a_rank_is_no_loss_but_a_second_process_is() {
 
 #[test]
 fn tasks_of_a_job_join_their_parts() {
-    let part = |number: u32, earlier: Recorded, ended| {
+    let part = |number: u32, earlier: ManifestContents, ended| {
         let own = Task {
             task: number,
             attempt: 0,
@@ -275,11 +275,11 @@ fn tasks_of_a_job_join_their_parts() {
         let manifest = manifest.with(vec![process], true, &BTreeSet::new());
         manifest.joined(earlier, Some(own))
     };
-    let first = part(1, Recorded::default(), Ended::ExitCode(3));
+    let first = part(1, ManifestContents::default(), Ended::ExitCode(3));
     let written = serde_json::to_vec(&first).expect("json");
     let both = part(
         0,
-        Recorded::read(&written).expect("reads"),
+        ManifestContents::read(&written).expect("reads"),
         Ended::ExitCode(0),
     );
     let ranks: Vec<_> = both.ranks.iter().map(|rank| rank.process.rank).collect();

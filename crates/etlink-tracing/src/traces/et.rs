@@ -27,7 +27,7 @@ pub(crate) fn write(window: &SpanWindow, out: &mut dyn Write) -> io::Result<()> 
         finish_ms: None,
     };
     let writer = HostWriter::new(out, &header, HostWriteOptions::default())?;
-    let mut encoder = WindowEncoder {
+    let mut encoder = HostEncoder {
         ids: ids(window),
         // PyTorch counts nodes and tensors with one counter; here tensors follow all nodes.
         next: 2 + window.threads.len() as u64 + window.ran.len() as u64,
@@ -65,7 +65,7 @@ fn ids(window: &SpanWindow) -> Vec<u64> {
     window.ran.iter().map(&mut id).collect()
 }
 
-struct WindowEncoder<W> {
+struct HostEncoder<W> {
     ids: Vec<u64>,
     /// The next id of a tensor or storage.
     next: u64,
@@ -74,7 +74,7 @@ struct WindowEncoder<W> {
     writer: HostWriter<W>,
 }
 
-impl<W: Write> WindowEncoder<W> {
+impl<W: Write> HostEncoder<W> {
     fn op(&mut self, window: &SpanWindow, row: usize) -> io::Result<()> {
         let run = &window.ran[row];
         let facts = window.facts(run);

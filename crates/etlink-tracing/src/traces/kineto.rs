@@ -12,7 +12,7 @@ use crate::ProgramInfo;
 use crate::spans::{FieldValue, process_name};
 use etlink_kineto::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
-    KinetoWriter, TrackId,
+    KinetoWriter, TrackKey,
 };
 use rustc_hash::FxHashMap;
 use serde_json::json;
@@ -36,7 +36,7 @@ pub(crate) fn write(
         version: KinetoVersion::Torch2_15,
         verbatim: false,
     };
-    let mut encoder = WindowEncoder {
+    let mut encoder = KinetoEncoder {
         window,
         launches: launches(window),
         base,
@@ -103,7 +103,7 @@ fn header(window: &SpanWindow, program: &ProgramInfo, base: i64) -> KinetoHeader
 /// Process and thread, or device and stream.
 type Track = (i64, i64);
 
-struct WindowEncoder<'a, W> {
+struct KinetoEncoder<'a, W> {
     window: &'a SpanWindow,
     launches: FxHashMap<i64, usize>,
     base: i64,
@@ -115,7 +115,7 @@ struct WindowEncoder<'a, W> {
     writer: KinetoWriter<W>,
 }
 
-impl<W: Write> WindowEncoder<'_, W> {
+impl<W: Write> KinetoEncoder<'_, W> {
     /// What processes and threads are called.
     fn processes(&mut self) -> io::Result<()> {
         let (window, pid, name) = (self.window, self.pid, process_name());
@@ -156,7 +156,7 @@ impl<W: Write> WindowEncoder<'_, W> {
         (pid, tid): Track,
         argument: (&str, &str),
     ) -> io::Result<()> {
-        let track = (TrackId::Number(pid), TrackId::Number(tid));
+        let track = (TrackKey::Number(pid), TrackKey::Number(tid));
         let start = self.window.start - self.base;
         self.writer.metadata(what, track, start, argument)
     }
@@ -205,8 +205,8 @@ impl<W: Write> WindowEncoder<'_, W> {
         CompleteEvent {
             category,
             name,
-            pid: TrackId::Number(pid),
-            tid: TrackId::Number(tid),
+            pid: TrackKey::Number(pid),
+            tid: TrackKey::Number(tid),
             start_ns: run.start - self.base,
             duration_ns: run.end - run.start,
             external_id: None,
@@ -283,8 +283,8 @@ impl<W: Write> WindowEncoder<'_, W> {
             is_end,
             category,
             id,
-            pid: TrackId::Number(pid),
-            tid: TrackId::Number(tid),
+            pid: TrackKey::Number(pid),
+            tid: TrackKey::Number(tid),
             time_ns: time - self.base,
         })
     }
@@ -295,8 +295,8 @@ impl<W: Write> WindowEncoder<'_, W> {
         let event = CompleteEvent {
             category: "Trace",
             name: "PyTorch Profiler (0)",
-            pid: TrackId::Text("Spans"),
-            tid: TrackId::Text("PyTorch Profiler"),
+            pid: TrackKey::Text("Spans"),
+            tid: TrackKey::Text("PyTorch Profiler"),
             start_ns: start,
             duration_ns: end - start,
             external_id: None,

@@ -1,7 +1,7 @@
 //! Files of traces.
 #![allow(clippy::disallowed_methods, reason = "tests look at files")]
 
-use etlink_schedule::{Arguments, Ranks, Schedule};
+use etlink_schedule::{Arguments, RankSelection, Schedule};
 use etlink_tracing::{
     ExecutionTraceRecorder, KinetoRecorder, ProgramInfo, ProgramSpans, Recorder, RecordingSession,
     TensorBoardFolder, TraceFolder, TraceOutput,
@@ -157,7 +157,7 @@ fn one_recorder_alone_records_as_well() {
 fn ranks_that_are_not_chosen_record_nothing() {
     let (folder, ranks) = (
         tempdir().expect("a folder"),
-        "0,8-15".parse::<Ranks>().expect("ranks"),
+        "0,8-15".parse::<RankSelection>().expect("ranks"),
     );
     for rank in [0, 1, 8, 16] {
         let output = TraceFolder::new(folder.path());

@@ -3,7 +3,7 @@
 use bytesize::ByteSize;
 use clap::Args as ClapArgs;
 use etlink_run::RunOptions;
-use etlink_torch::Ranks;
+use etlink_torch::RankSelection;
 
 /// What work may take.
 #[derive(Clone, Copy, Debug, ClapArgs)]
@@ -58,7 +58,7 @@ pub struct Reading {
 pub struct RankChoice {
     /// Ranks of a folder to take, such as 0,8-15 [default: all]
     #[arg(long, value_name = "RANKS")]
-    pub ranks: Option<Ranks>,
+    pub ranks: Option<RankSelection>,
 }
 
 /// JSON or text.

@@ -3,7 +3,7 @@
 use super::{Overwrite, ScheduleOptions};
 use bytesize::ByteSize;
 use clap::{ArgAction, Args as ClapArgs};
-use etlink_torch::Ranks;
+use etlink_torch::RankSelection;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub struct Record {
     pub step_on: String,
     /// Ranks to record, such as 0,8-15 [default: all]
     #[arg(long, value_name = "RANKS")]
-    pub ranks: Option<Ranks>,
+    pub ranks: Option<RankSelection>,
     #[command(flatten)]
     pub what: What,
     /// Link the traces as soon as the program has ended, into DIR/chakra, as `merge` does

@@ -8,7 +8,7 @@ use super::task::JobTask;
 use super::{pack, script, summary};
 use crate::args::Record;
 use anyhow::{Context, Result};
-use etlink_torch::{ENDED, Ended, MARKER, Manifest, Process, Recorded, Settings, Task};
+use etlink_torch::{ENDED, Ended, MARKER, Manifest, ManifestContents, Process, Settings, Task};
 use std::collections::BTreeSet;
 use std::path::Path;
 use tempfile::TempDir;
@@ -132,14 +132,14 @@ impl Recording<'_> {
         });
         match self.others(output) {
             Some(others) => manifest.joined(others, task),
-            None if task.is_some() => manifest.joined(Recorded::default(), task),
+            None if task.is_some() => manifest.joined(ManifestContents::default(), task),
             None => manifest,
         }
     }
 
     /// What the manifest in the folder has of this job, and of this launcher's own processes that
     /// ended after it had begun to end.
-    fn others(&self, output: &Output) -> Option<Recorded> {
+    fn others(&self, output: &Output) -> Option<ManifestContents> {
         let mut others = output.manifest()?;
         let job = self.task.as_ref().map(|task| &task.job);
         if job.is_none() || others.job.as_ref() != job {

@@ -14,7 +14,7 @@ use super::lock::{self, Lock};
 use super::task::JobTask;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
-use etlink_torch::{Manifest, Process, Recorded};
+use etlink_torch::{Manifest, ManifestContents, Process};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -175,9 +175,9 @@ impl Output {
     }
 
     /// The manifest that is in the folder, if it can be read.
-    pub fn manifest(&self) -> Option<Recorded> {
+    pub fn manifest(&self) -> Option<ManifestContents> {
         let bytes = std::fs::read(self.path.join(MANIFEST)).ok()?;
-        Recorded::read(&bytes).ok()
+        ManifestContents::read(&bytes).ok()
     }
 
     /// Writes the manifest: the old one or the new one is there, whatever happens.

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use etlink_analyze::{RankAnalysis, StepTime};
 use etlink_model::{DurationNs, TimeNs};
 use etlink_report::page::{ReportRank, TimelineWindow};
-use etlink_torch::Ranks;
+use etlink_torch::RankSelection;
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ pub(super) fn shown(
 
 /// Places of what a rank's label or a range of ranks names.
 fn named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
-    let range: Option<Ranks> = asked.parse().ok();
+    let range: Option<RankSelection> = asked.parse().ok();
     let is_in = |label: &str| {
         range
             .as_ref()
