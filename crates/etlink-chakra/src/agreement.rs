@@ -61,7 +61,7 @@ pub fn agree(
     let mut decisions: Vec<CommDecision> = join
         .matches
         .iter()
-        .map(|joint| decision(joint, sizes, to_run))
+        .map(|joint| match_decision(joint, sizes, to_run))
         .collect();
     // The order of starts comes first, as it is that of the nodes and needs no list of its own.
     let mut deadlocked = serial_order(facts, join, &decisions, SerialOrder::Start).into_removed();
@@ -134,7 +134,7 @@ impl SerialOrder {
     }
 }
 
-fn decision(
+fn match_decision(
     joint: &CollectiveMatch,
     sizes: &[Vec<Option<i64>>],
     without_absent: bool,

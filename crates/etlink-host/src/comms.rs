@@ -27,8 +27,8 @@ pub(crate) fn is_record(node: &NodeFields<'_>) -> bool {
 pub(crate) fn record(node: &NodeFields<'_>, names: &mut Names) -> Collective {
     let attrs = node.comm.unwrap_or_default();
     let mut record = from_inputs(&node.inputs, attrs.collective_name, names);
-    record.in_elements = elements(&node.inputs);
-    record.out_elements = elements(&node.outputs);
+    record.in_elements = count_elements(&node.inputs);
+    record.out_elements = count_elements(&node.outputs);
     // Attributes come second because they are exact; inputs of 1.0.x may lack sizes and group.
     apply_attributes(&attrs, &mut record, names);
     if record.kind(names) == CollectiveKind::Send {
@@ -41,7 +41,7 @@ pub(crate) fn record(node: &NodeFields<'_>, names: &mut Names) -> Collective {
 }
 
 /// Elements of all tensors of a list.
-fn elements(lists: &ArgumentLists<'_>) -> u64 {
+fn count_elements(lists: &ArgumentLists<'_>) -> u64 {
     let mut sum = 0u64;
     tensors(lists.values, lists.types, |tensor| {
         sum = sum.saturating_add(tensor.elements())
@@ -60,7 +60,7 @@ fn apply_attributes(attrs: &CommNodeAttrs<'_>, record: &mut Collective, names: &
         (attrs.pg_desc, &mut record.group_desc),
     ];
     for (value, field) in texts {
-        *field = value.map_or(*field, |value| name(value, names));
+        *field = value.map_or(*field, |value| intern_name(value, names));
     }
     let counts = [
         (attrs.in_elements, &mut record.in_elements),
@@ -114,7 +114,7 @@ fn from_inputs(
     };
     let before = |back: usize| at.checked_sub(back).and_then(|at| items[at]);
     let after = |on: usize| items.get(at + on).copied().flatten();
-    record.name = items[at].map_or(NameId::EMPTY, |value| name(value, names));
+    record.name = items[at].map_or(NameId::EMPTY, |value| intern_name(value, names));
     record.dtype = names.intern(scalar_type(&unescape(first_dtype(inputs.types))));
     record.rank = before(1).and_then(JsonValue::int).unwrap_or(-1);
     (record.group_name, record.group_desc) = group_names(before(2), names);
@@ -122,8 +122,8 @@ fn from_inputs(
     let [seq, p2p] = pair_items(before(3));
     record.seq = seq.and_then(JsonValue::int).unwrap_or(-1);
     record.p2p = p2p.is_some_and(|value| value.boolean().unwrap_or(value.int() == Some(1)));
-    record.in_split = after(1).map_or(NameId::EMPTY, |value| name(value, names));
-    record.out_split = after(2).map_or(NameId::EMPTY, |value| name(value, names));
+    record.in_split = after(1).map_or(NameId::EMPTY, |value| intern_name(value, names));
+    record.out_split = after(2).map_or(NameId::EMPTY, |value| intern_name(value, names));
     // Start and stride came between the splits and the size in 1.0.3: five inputs instead of three.
     let (place, size) = if after(5).is_some() {
         ([after(3), after(4)], 5)
@@ -142,7 +142,7 @@ fn from_inputs(
 /// `[pg_name, pg_desc]`, or before 1.0.3 an id of the process group, 0 = none.
 fn group_names(value: Option<JsonValue<'_>>, names: &mut Names) -> (NameId, NameId) {
     let [group, desc] =
-        pair_items(value).map(|part| part.map_or(NameId::EMPTY, |value| name(value, names)));
+        pair_items(value).map(|part| part.map_or(NameId::EMPTY, |value| intern_name(value, names)));
     // An id of 0 is no group, but a group named "0" is the default one: only the quotes differ.
     if names.get(group) == "0" && matches!(value, Some(JsonValue::Word(_))) {
         (NameId::EMPTY, desc)
@@ -161,7 +161,7 @@ fn pair_items(value: Option<JsonValue<'_>>) -> [Option<JsonValue<'_>>; 2] {
     [0, 1].map(|_| scanner.item().ok().flatten())
 }
 
-fn name(value: JsonValue<'_>, names: &mut Names) -> NameId {
+fn intern_name(value: JsonValue<'_>, names: &mut Names) -> NameId {
     names.intern(&value.text())
 }
 

@@ -30,12 +30,12 @@ pub(crate) fn read(values: &[u8], groups: &mut Vec<GroupInit>) {
     if list.eat(b'[') {
         // The inner document is an escaped string of the outer one, so it has a scanner of its own.
         while let Ok(Some(item)) = list.item() {
-            groups.extend(group(item));
+            groups.extend(read_group(item));
         }
     }
 }
 
-fn group(item: JsonValue<'_>) -> Option<GroupInit> {
+fn read_group(item: JsonValue<'_>) -> Option<GroupInit> {
     let mut init = GroupInit::default();
     let mut scanner = JsonScanner::new(item.raw());
     scanner.enter().ok()?;
@@ -47,14 +47,14 @@ fn group(item: JsonValue<'_>) -> Option<GroupInit> {
             b"backend_config" => init.group.backend = value.text().into_owned(),
             b"backend_id" => init.backend_id = value.text().into_owned(),
             b"group_size" => init.group.size = value.uint().unwrap_or(0),
-            b"ranks" => init.group.ranks = ranks(value),
+            b"ranks" => init.group.ranks = read_ranks(value),
             _ => {}
         }
     }
     Some(init)
 }
 
-fn ranks(value: JsonValue<'_>) -> Vec<u64> {
+fn read_ranks(value: JsonValue<'_>) -> Vec<u64> {
     let mut ranks = vec![];
     let mut scanner = JsonScanner::new(value.raw());
     if scanner.eat(b'[') {

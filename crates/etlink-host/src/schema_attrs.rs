@@ -19,15 +19,15 @@ pub(crate) fn take<'a>(
 ) -> Result<bool, BrokenJson> {
     match (key, scanner.peek()) {
         (b"ctrl_deps", _) => node.parent = parent_id(scanner.value()?),
-        (b"inputs", Some(b'{')) => node.inputs = lists(scanner)?,
-        (b"outputs", Some(b'{')) => node.outputs = lists(scanner)?,
-        (b"attrs", Some(b'[')) => attributes(node, scanner)?,
+        (b"inputs", Some(b'{')) => node.inputs = read_lists(scanner)?,
+        (b"outputs", Some(b'{')) => node.outputs = read_lists(scanner)?,
+        (b"attrs", Some(b'[')) => read_attributes(node, scanner)?,
         _ => return Ok(false),
     }
     Ok(true)
 }
 
-fn lists<'a>(scanner: &mut JsonScanner<'a>) -> Result<ArgumentLists<'a>, BrokenJson> {
+fn read_lists<'a>(scanner: &mut JsonScanner<'a>) -> Result<ArgumentLists<'a>, BrokenJson> {
     // PyTorch's own spacing is compared as one piece of text, which skips the search for each key.
     if let Some(lists) = usual_lists(scanner) {
         return Ok(lists);
@@ -72,7 +72,7 @@ fn usual_lists<'a>(scanner: &mut JsonScanner<'a>) -> Option<ArgumentLists<'a>> {
     })
 }
 
-fn attributes<'a>(
+fn read_attributes<'a>(
     node: &mut NodeFields<'a>,
     scanner: &mut JsonScanner<'a>,
 ) -> Result<(), BrokenJson> {
@@ -82,7 +82,7 @@ fn attributes<'a>(
     loop {
         while scanner.eat(b',') {}
         match scanner.peek() {
-            Some(b'{') => attribute(node, scanner)?,
+            Some(b'{') => read_attribute(node, scanner)?,
             Some(b']') => {
                 scanner.eat(b']');
                 return Ok(());
@@ -139,7 +139,7 @@ fn usual_attribute<'a>(scanner: &mut JsonScanner<'a>, head: &[u8]) -> Option<Jso
     Some(value)
 }
 
-fn attribute<'a>(
+fn read_attribute<'a>(
     node: &mut NodeFields<'a>,
     scanner: &mut JsonScanner<'a>,
 ) -> Result<(), BrokenJson> {

@@ -43,31 +43,31 @@ impl NodeChunk {
         }
         let attrs = &node.attrs;
         let row = HostNode {
-            inputs: self.list(&node.inputs),
-            outputs: self.list(&node.outputs),
+            inputs: self.intern_list(&node.inputs),
+            outputs: self.intern_list(&node.outputs),
             id,
             parent: node.parent,
-            name: self.name(node.name),
-            rf_id: RfId(uint(attrs.rf_id)),
-            fw_parent: uint(attrs.fw_parent),
+            name: self.intern_name(node.name),
+            rf_id: RfId(uint_or_zero(attrs.rf_id)),
+            fw_parent: uint_or_zero(attrs.fw_parent),
             // Here 0 is a number of autograd's; absent is -1, as PyTorch writes it.
             seq_id: attrs.seq_id.and_then(JsonValue::int).unwrap_or(-1),
-            scope: u8::try_from(uint(attrs.scope)).unwrap_or(0),
-            tid: u32::try_from(uint(attrs.tid)).unwrap_or(0),
-            fw_tid: u32::try_from(uint(attrs.fw_tid)).unwrap_or(0),
-            op_schema: self.text(attrs.op_schema),
-            kernel_backend: self.text(attrs.kernel_backend),
-            kernel_file: self.text(attrs.kernel_file),
-            tensor_range: self.text(attrs.tensor_range),
+            scope: u8::try_from(uint_or_zero(attrs.scope)).unwrap_or(0),
+            tid: u32::try_from(uint_or_zero(attrs.tid)).unwrap_or(0),
+            fw_tid: u32::try_from(uint_or_zero(attrs.fw_tid)).unwrap_or(0),
+            op_schema: self.intern_text(attrs.op_schema),
+            kernel_backend: self.intern_text(attrs.kernel_backend),
+            kernel_file: self.intern_text(attrs.kernel_file),
+            tensor_range: self.intern_text(attrs.tensor_range),
             extra_attrs: self.extra_attrs(&node.unknown),
-            collective: self.collective(node),
+            collective: self.push_collective(node),
         };
         self.trace.nodes.push(row);
     }
 
-    fn list(&mut self, lists: &ArgumentLists<'_>) -> ValueList {
+    fn intern_list(&mut self, lists: &ArgumentLists<'_>) -> ValueList {
         ValueList {
-            values: self.span(lists.values),
+            values: self.push_span(lists.values),
             shapes: self.list_name(lists.shapes),
             types: self.list_name(lists.types),
             strides: if lists.strides.is_empty() {
@@ -78,7 +78,7 @@ impl NodeChunk {
         }
     }
 
-    fn span(&mut self, list: &[u8]) -> TextSpan {
+    fn push_span(&mut self, list: &[u8]) -> TextSpan {
         if list.is_empty() || list == b"[]" {
             return EMPTY_LIST;
         }
@@ -131,7 +131,7 @@ impl NodeChunk {
     }
 
     /// Row of the node's communication record, `u32::MAX` = none.
-    fn collective(&mut self, node: &NodeFields<'_>) -> u32 {
+    fn push_collective(&mut self, node: &NodeFields<'_>) -> u32 {
         if !comms::is_record(node) {
             return u32::MAX;
         }
@@ -144,11 +144,11 @@ impl NodeChunk {
         u32::try_from(collectives.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn text(&mut self, value: Option<JsonValue<'_>>) -> NameId {
-        value.map_or(NameId::EMPTY, |value| self.name(value.raw()))
+    fn intern_text(&mut self, value: Option<JsonValue<'_>>) -> NameId {
+        value.map_or(NameId::EMPTY, |value| self.intern_name(value.raw()))
     }
 
-    fn name(&mut self, raw: &[u8]) -> NameId {
+    fn intern_name(&mut self, raw: &[u8]) -> NameId {
         let names = &mut self.trace.names;
         if raw.is_empty() {
             NameId::EMPTY
@@ -166,7 +166,7 @@ impl NodeChunk {
     }
 }
 
-fn uint(value: Option<JsonValue<'_>>) -> u64 {
+fn uint_or_zero(value: Option<JsonValue<'_>>) -> u64 {
     value.and_then(JsonValue::uint).unwrap_or(0)
 }
 

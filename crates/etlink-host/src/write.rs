@@ -289,23 +289,23 @@ struct NodeEncoder<'o> {
 impl NodeEncoder<'_> {
     fn node(mut self, node: &NodeText<'_>) -> io::Result<()> {
         let indent = self.options.schema.indent();
-        self.plain(indent);
-        self.plain("{\n");
-        self.indented("");
+        self.push_plain(indent);
+        self.push_plain("{\n");
+        self.push_indented("");
         if self.options.schema == HostSchema::V1_0_1 {
-            self.flat(node)?;
+            self.write_flat(node)?;
         } else {
-            self.attributed(node)?;
+            self.write_attributed(node)?;
         }
-        self.plain("\n");
-        self.plain(indent);
-        self.plain("}");
+        self.push_plain("\n");
+        self.push_plain(indent);
+        self.push_plain("}");
         Ok(())
     }
 
     /// Schema 1.0.1.
-    fn flat(&mut self, node: &NodeText<'_>) -> io::Result<()> {
-        self.plain("\"name\": ");
+    fn write_flat(&mut self, node: &NodeText<'_>) -> io::Result<()> {
+        self.push_plain("\"name\": ");
         self.text(node.name)?;
         let NodeText {
             id,
@@ -326,55 +326,55 @@ impl NodeEncoder<'_> {
         )?;
         self.text(node.op_schema)?;
         for (lists, kind) in [(&node.inputs, "input"), (&node.outputs, "output")] {
-            self.plain(",\n");
-            self.indented("");
+            self.push_plain(",\n");
+            self.push_indented("");
             for (key, list) in [
                 ("s\": ", lists.values),
                 ("_shapes\": ", lists.shapes),
                 ("_types\": ", lists.types),
             ] {
                 let separator = if key == "s\": " { "\"" } else { ", \"" };
-                self.plain(separator);
-                self.plain(kind);
-                self.plain(key);
-                self.list(list);
+                self.push_plain(separator);
+                self.push_plain(kind);
+                self.push_plain(key);
+                self.push_list(list);
             }
         }
         Ok(())
     }
 
     /// Schema 1.0.2 and later.
-    fn attributed(&mut self, node: &NodeText<'_>) -> io::Result<()> {
+    fn write_attributed(&mut self, node: &NodeText<'_>) -> io::Result<()> {
         write!(self.out, "\"id\": {}, \"name\": ", node.id)?;
         self.text(node.name)?;
         writeln!(self.out, ", \"ctrl_deps\": {},", node.parent)?;
-        self.indented("\"inputs\": ");
-        self.lists(&node.inputs);
-        self.plain(",\n");
-        self.indented("\"outputs\": ");
-        self.lists(&node.outputs);
-        self.plain(",\n");
-        self.indented("\"attrs\": [");
-        self.attributes(node)?;
-        self.plain("]");
+        self.push_indented("\"inputs\": ");
+        self.write_lists(&node.inputs);
+        self.push_plain(",\n");
+        self.push_indented("\"outputs\": ");
+        self.write_lists(&node.outputs);
+        self.push_plain(",\n");
+        self.push_indented("\"attrs\": [");
+        self.write_attributes(node)?;
+        self.push_plain("]");
         Ok(())
     }
 
-    fn lists(&mut self, lists: &ArgumentText<'_>) {
-        self.plain("{\"values\": ");
-        self.list(lists.values);
-        self.plain(", \"shapes\": ");
-        self.list(lists.shapes);
-        self.plain(", \"types\": ");
-        self.list(lists.types);
+    fn write_lists(&mut self, lists: &ArgumentText<'_>) {
+        self.push_plain("{\"values\": ");
+        self.push_list(lists.values);
+        self.push_plain(", \"shapes\": ");
+        self.push_list(lists.shapes);
+        self.push_plain(", \"types\": ");
+        self.push_list(lists.types);
         if self.options.schema.has_strides() {
-            self.plain(", \"strides\": ");
-            self.list(lists.strides);
+            self.push_plain(", \"strides\": ");
+            self.push_list(lists.strides);
         }
-        self.plain("}");
+        self.push_plain("}");
     }
 
-    fn attributes(&mut self, node: &NodeText<'_>) -> io::Result<()> {
+    fn write_attributes(&mut self, node: &NodeText<'_>) -> io::Result<()> {
         let numbers = [
             ("rf_id", "uint64", i128::from(node.rf_id)),
             ("fw_parent", "uint64", i128::from(node.fw_parent)),
@@ -397,28 +397,28 @@ impl NodeEncoder<'_> {
         }
         self.text_attribute("op_schema", node.op_schema)?;
         if self.options.schema.has_kernels() {
-            self.plain(separator);
+            self.push_plain(separator);
             self.text_attribute("kernel_backend", node.kernel_backend)?;
-            self.plain(separator);
+            self.push_plain(separator);
             self.text_attribute("kernel_file", node.kernel_file)?;
             if self.options.schema == HostSchema::V1_1_1 {
-                self.plain(separator);
+                self.push_plain(separator);
                 self.text_attribute("tensor_range", node.tensor_range)?;
             }
             // Layouts before 1.1.0 have no communication attributes.
             if let Some(communication) = &node.communication {
-                self.communication(communication)?;
+                self.write_communication(communication)?;
             }
         }
         if !node.more_attributes.is_empty() {
-            self.plain(separator);
+            self.push_plain(separator);
             self.out.extend_from_slice(node.more_attributes);
         }
         Ok(())
     }
 
     /// `getCommsNodeAttrs`: what the record does not say has no attribute.
-    fn communication(&mut self, record: &CommunicationText<'_>) -> io::Result<()> {
+    fn write_communication(&mut self, record: &CommunicationText<'_>) -> io::Result<()> {
         // PyTorch declares them as unsigned and leaves out what its record does not know.
         let size = Some(record.group_size).filter(|size| *size > 0);
         self.comm_text("collective_name", record.name)?;
@@ -448,7 +448,7 @@ impl NodeEncoder<'_> {
         if value.is_empty() {
             return Ok(());
         }
-        self.plain(", \n  ");
+        self.push_plain(", \n  ");
         self.text_attribute(name, value)
     }
 
@@ -466,31 +466,31 @@ impl NodeEncoder<'_> {
             "{{\"name\": \"{name}\", \"type\": \"string\", \"value\": "
         )?;
         self.text(value)?;
-        self.plain("}");
+        self.push_plain("}");
         Ok(())
     }
 
-    fn plain(&mut self, text: &str) {
+    fn push_plain(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
     }
 
     /// A line of a node begins two columns further in than its brace.
-    fn indented(&mut self, text: &str) {
-        self.plain(self.options.schema.indent());
-        self.plain("  ");
-        self.plain(text);
+    fn push_indented(&mut self, text: &str) {
+        self.push_plain(self.options.schema.indent());
+        self.push_plain("  ");
+        self.push_plain(text);
     }
 
-    fn list(&mut self, list: &[u8]) {
+    fn push_list(&mut self, list: &[u8]) {
         let list = if list.is_empty() { b"[]" } else { list };
         self.out.extend_from_slice(list);
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {
         if self.options.verbatim {
-            self.plain("\"");
-            self.plain(text);
-            self.plain("\"");
+            self.push_plain("\"");
+            self.push_plain(text);
+            self.push_plain("\"");
             Ok(())
         } else {
             json::text(self.out, text)

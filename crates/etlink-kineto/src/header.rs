@@ -33,7 +33,7 @@ pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -
         match key {
             b"baseTimeNanoseconds" => header.base_ns = value.int().unwrap_or(header.base_ns),
             b"trace_id" => header.trace_id = value.text().into_owned(),
-            b"distributedInfo" => object(value, |key, value| distributed(key, value, header)),
+            b"distributedInfo" => object(value, |key, value| read_distributed(key, value, header)),
             b"deviceProperties" => list(value, |device| {
                 let (mut id, mut count) = (None, None);
                 object(device, |key, value| match key {
@@ -59,7 +59,7 @@ pub(crate) fn read(text: &[u8], trace: &mut DeviceTrace, keys: &mut KnownKeys) -
     fields
 }
 
-fn distributed(key: &[u8], value: JsonValue<'_>, header: &mut DeviceHeader) {
+fn read_distributed(key: &[u8], value: JsonValue<'_>, header: &mut DeviceHeader) {
     match key {
         b"rank" => header.rank = value.int(),
         b"world_size" => header.world_size = value.int(),

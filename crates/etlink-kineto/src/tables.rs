@@ -31,7 +31,7 @@ pub(crate) struct ChunkTables {
 impl ChunkTables {
     /// Files an event under its kind.
     pub(crate) fn push(&mut self, event: &KinetoEvent<'_>, keep: KeepEvents) {
-        self.count(event);
+        self.count_event(event);
         match event.kind {
             EventKind::Other => return,
             EventKind::Auxiliary(_) if keep < KeepEvents::Auxiliary => return,
@@ -44,7 +44,7 @@ impl ChunkTables {
             }
             _ => {}
         }
-        let Some((start, duration)) = self.times(event) else {
+        let Some((start, duration)) = self.event_times(event) else {
             return;
         };
         // This is the first event of the chunk.
@@ -73,8 +73,8 @@ impl ChunkTables {
             return;
         }
         let thread = HostThread {
-            pid: self.label(event.pid),
-            tid: self.label(event.tid),
+            pid: self.track_label(event.pid),
+            tid: self.track_label(event.tid),
         };
         match event.name {
             b"process_name" => set_name(&mut self.trace.process_names, thread.pid, name),
@@ -85,7 +85,7 @@ impl ChunkTables {
         }
     }
 
-    fn count(&mut self, event: &KinetoEvent<'_>) {
+    fn count_event(&mut self, event: &KinetoEvent<'_>) {
         self.key.clear();
         self.key.extend_from_slice(event.phase);
         self.key.push(b' ');
@@ -103,14 +103,18 @@ impl ChunkTables {
 
     /// Start and duration. Kineto has printed `-1.-500` for negative durations (kineto#646). An
     /// event whose start is no number is left out: at 0 it would stretch the window by years.
-    fn times(&mut self, event: &KinetoEvent<'_>) -> Option<(TimeNs, DurationNs)> {
+    fn event_times(&mut self, event: &KinetoEvent<'_>) -> Option<(TimeNs, DurationNs)> {
         let anomalies = &mut self.trace.anomalies;
         let place = || format!("{:?}", unescape(event.name));
         let Some(start) = event.start.and_then(JsonValue::time_ns) else {
             anomalies.note(
                 // A number that is too large is reported as such:
                 // it shows a wrong unit, not a missing time.
-                if event.start.and_then(float).is_some_and(f64::is_finite) {
+                if event
+                    .start
+                    .and_then(parse_float)
+                    .is_some_and(f64::is_finite)
+                {
                     AnomalyKind::TimeOutOfRange
                 } else {
                     AnomalyKind::NoTime
@@ -150,7 +154,7 @@ impl ChunkTables {
             kind,
             name: self.name_of(event.name),
             thread: if kind == AuxiliaryKind::Python {
-                self.thread(event)
+                self.intern_thread(event)
             } else {
                 ThreadIdx::NONE
             },
@@ -173,7 +177,7 @@ impl ChunkTables {
         self.trace.has_rf_ids |= args.rf_id.is_some();
         let op = CpuOp {
             name: self.name_of(event.name),
-            thread: self.thread(event),
+            thread: self.intern_thread(event),
             start,
             duration,
             rf_id: RfId(args.rf_id.and_then(JsonValue::uint).unwrap_or(0)),
@@ -188,7 +192,7 @@ impl ChunkTables {
             unfinished,
             shapes: self.name(args.shapes),
             types: self.name(args.types),
-            collective: self.collective(event),
+            collective: self.push_collective(event),
         };
         // Inductor's Triton launchers put `stream` on the
         // op (`CachingAutotuner.run`); aten ops have none.
@@ -206,10 +210,10 @@ impl ChunkTables {
     fn push_call(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
         let call = RuntimeCall {
             name: self.name_of(event.name),
-            thread: self.thread(event),
+            thread: self.intern_thread(event),
             start,
             duration,
-            correlation: correlation(event.args.correlation),
+            correlation: parse_correlation(event.args.correlation),
             external_id: int(event.args.external_id).unwrap_or(-1),
             kernel: self.name(event.args.kernel),
         };
@@ -237,18 +241,18 @@ impl ChunkTables {
             kind,
             category: self.name_of(event.category),
             name: self.name_of(event.name),
-            queue: self.queue(event),
+            queue: self.intern_queue(event),
             start,
             duration,
-            correlation: correlation(args.correlation),
+            correlation: parse_correlation(args.correlation),
             external_id: int(args.external_id).unwrap_or(-1),
             bytes: args.bytes.and_then(JsonValue::uint).unwrap_or(0),
             // Kineto leaves the bandwidth out where it would divide by a duration of 0.
-            gb_per_s: args.gb_per_s.and_then(float).unwrap_or(-1.0),
+            gb_per_s: args.gb_per_s.and_then(parse_float).unwrap_or(-1.0),
             grid: dims(args.grid),
             block: dims(args.block),
             graph_node: args.graph_node.and_then(JsonValue::uint).unwrap_or(0),
-            collective: self.collective(event),
+            collective: self.push_collective(event),
         };
         self.note_multiprocessors(&row, args.blocks_per_sm);
         self.trace.rows.push(row);
@@ -288,7 +292,7 @@ impl ChunkTables {
             return;
         }
         let blocks = row.grid.iter().map(|n| f64::from(*n)).product::<f64>();
-        let per_sm = blocks_per_sm.and_then(float).unwrap_or(0.0);
+        let per_sm = blocks_per_sm.and_then(parse_float).unwrap_or(0.0);
         let count = (blocks / per_sm).round();
         // A quotient of 0, or one that is no number, says nothing about the device.
         if count.is_finite() && (1.0..1e6).contains(&count) {
@@ -300,22 +304,22 @@ impl ChunkTables {
         let args = &event.args;
         let row = SyncRow {
             name: self.name_of(event.name),
-            queue: self.queue(event),
+            queue: self.intern_queue(event),
             unsigned: int(args.stream) == Some(i64::from(u32::MAX)),
             start,
             duration,
-            correlation: correlation(args.correlation),
+            correlation: parse_correlation(args.correlation),
             // Kineto leaves these out, or writes -1, when it
             // did not see the `cudaEventRecord` waited for.
             wait_stream: stream(args.wait_stream).unwrap_or(-1),
-            wait_record: correlation(args.wait_record),
+            wait_record: parse_correlation(args.wait_record),
             wait_event: int(args.wait_event).unwrap_or(-1),
         };
         self.trace.syncs.push(row);
     }
 
     /// The communication record of an op or kernel, `u32::MAX` when it names no collective.
-    fn collective(&mut self, event: &KinetoEvent<'_>) -> u32 {
+    fn push_collective(&mut self, event: &KinetoEvent<'_>) -> u32 {
         let args = &event.args;
         // Kineto copies name, type, element counts and
         // split to a kernel all or none: the name decides.
@@ -359,7 +363,7 @@ impl ChunkTables {
         self.texts.name(raw, || names.intern(&unescape(raw)))
     }
 
-    fn thread(&mut self, event: &KinetoEvent<'_>) -> ThreadIdx {
+    fn intern_thread(&mut self, event: &KinetoEvent<'_>) -> ThreadIdx {
         // Such rows come from foreign writers. They stay,
         // on thread 0, so that their kernels keep a launch.
         if event.pid.is_none() || event.tid.is_none() {
@@ -368,13 +372,13 @@ impl ChunkTables {
             });
         }
         let thread = HostThread {
-            pid: self.label(event.pid),
-            tid: self.label(event.tid),
+            pid: self.track_label(event.pid),
+            tid: self.track_label(event.tid),
         };
         ThreadIdx::new(self.threads.of(&mut self.trace.threads, thread))
     }
 
-    fn label(&mut self, value: Option<JsonValue<'_>>) -> TrackLabel {
+    fn track_label(&mut self, value: Option<JsonValue<'_>>) -> TrackLabel {
         match int(value) {
             Some(number) => TrackLabel::Int(number),
             None => value.map_or(TrackLabel::Int(0), |value| {
@@ -383,7 +387,7 @@ impl ChunkTables {
         }
     }
 
-    fn queue(&mut self, event: &KinetoEvent<'_>) -> QueueIdx {
+    fn intern_queue(&mut self, event: &KinetoEvent<'_>) -> QueueIdx {
         let args = &event.args;
         let queue = DeviceQueue {
             // Rows of MTIA and of old files have no such
@@ -396,7 +400,7 @@ impl ChunkTables {
     }
 }
 
-fn float(value: JsonValue<'_>) -> Option<f64> {
+fn parse_float(value: JsonValue<'_>) -> Option<f64> {
     let text = std::str::from_utf8(value.raw()).ok()?;
     text.parse().ok()
 }
@@ -419,7 +423,7 @@ fn small_int(value: Option<JsonValue<'_>>) -> i32 {
 }
 
 /// 0 is what tracers write for a call that has no id.
-fn correlation(value: Option<JsonValue<'_>>) -> Correlation {
+fn parse_correlation(value: Option<JsonValue<'_>>) -> Correlation {
     int(value)
         .filter(|id| *id != 0)
         .map_or(Correlation::NONE, Correlation)

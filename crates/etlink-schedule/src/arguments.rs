@@ -47,7 +47,7 @@ impl Argument {
         }
     }
 
-    const fn least(self) -> i64 {
+    const fn lower_bound(self) -> i64 {
         matches!(self, Argument::Active) as i64
     }
 }
@@ -93,7 +93,7 @@ impl Arguments {
         let faults = bounded.map(|(argument, got)| ArgumentFault {
             argument,
             got,
-            least: argument.least(),
+            least: argument.lower_bound(),
         });
         faults
             .into_iter()

@@ -26,13 +26,13 @@ impl FromStr for RankSelection {
 
     fn from_str(text: &str) -> Result<RankSelection, InvalidRanks> {
         text.split(',')
-            .map(|part| range(part.trim()).ok_or_else(|| InvalidRanks(part.to_owned())))
+            .map(|part| parse_range(part.trim()).ok_or_else(|| InvalidRanks(part.to_owned())))
             .collect::<Result<_, _>>()
             .map(RankSelection)
     }
 }
 
-fn range(part: &str) -> Option<(u32, u32)> {
+fn parse_range(part: &str) -> Option<(u32, u32)> {
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     (first <= last).then_some((first, last))

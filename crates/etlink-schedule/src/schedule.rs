@@ -45,13 +45,13 @@ impl Schedule {
 
     /// What happens in step number `step`, from 0.
     pub fn action(&self, step: u64) -> Action {
-        self.stretch(step).0
+        self.stretch_at(step).0
     }
 
     /// The first step after `step` that has another action; `None` if that is further than steps
     /// can be counted.
     pub fn next_change(&self, step: u64) -> Option<u64> {
-        u64::try_from(self.stretch(step).1).ok()
+        u64::try_from(self.stretch_at(step).1).ok()
     }
 
     /// The first step that is recorded.
@@ -68,14 +68,14 @@ impl Schedule {
         let mut next = 0;
         std::iter::from_fn(move || {
             let start = next;
-            let (action, end) = (start < steps).then(|| schedule.stretch(start))?;
+            let (action, end) = (start < steps).then(|| schedule.stretch_at(start))?;
             next = u64::try_from(end).map_or(steps, |end| end.min(steps));
             Some((start..next, action))
         })
     }
 
     /// The action of a step and the first step after it that has another one, or `u128::MAX`.
-    fn stretch(&self, step: u64) -> (Action, u128) {
+    fn stretch_at(&self, step: u64) -> (Action, u128) {
         let [skip_first, wait, warmup, active] =
             [self.skip_first, self.wait, self.warmup, self.active].map(u128::from);
         let ahead = if self.skip_first_wait { wait } else { 0 };

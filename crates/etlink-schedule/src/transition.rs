@@ -34,16 +34,20 @@ impl Action {
         use Action::{None as Off, Record, RecordAndSave, Warmup};
         use RecorderCall::{Prepare, Save, Start, Stop};
         match (self, next) {
-            (Off, Off) | (Warmup, Warmup) | (Record, Record | RecordAndSave) => calls(&[]),
-            (Off, Warmup) => calls(&[Prepare]),
-            (Off, Record | RecordAndSave) => calls(&[Prepare, Start]),
-            (Warmup, Record | RecordAndSave) => calls(&[Start]),
-            (Warmup, Off) => warned(&[Start, Stop], Warning::WarmupThenNone),
-            (Record, Off) => warned(&[Stop], Warning::RecordThenNone),
-            (Record, Warmup) => warned(&[Stop], Warning::RecordThenWarmup),
-            (RecordAndSave, Off) => calls(&[Stop, Save]),
-            (RecordAndSave, Warmup) => calls(&[Stop, Save, Prepare]),
-            (RecordAndSave, Record | RecordAndSave) => calls(&[Stop, Save, Prepare, Start]),
+            (Off, Off) | (Warmup, Warmup) | (Record, Record | RecordAndSave) => {
+                quiet_transition(&[])
+            }
+            (Off, Warmup) => quiet_transition(&[Prepare]),
+            (Off, Record | RecordAndSave) => quiet_transition(&[Prepare, Start]),
+            (Warmup, Record | RecordAndSave) => quiet_transition(&[Start]),
+            (Warmup, Off) => warned_transition(&[Start, Stop], Warning::WarmupThenNone),
+            (Record, Off) => warned_transition(&[Stop], Warning::RecordThenNone),
+            (Record, Warmup) => warned_transition(&[Stop], Warning::RecordThenWarmup),
+            (RecordAndSave, Off) => quiet_transition(&[Stop, Save]),
+            (RecordAndSave, Warmup) => quiet_transition(&[Stop, Save, Prepare]),
+            (RecordAndSave, Record | RecordAndSave) => {
+                quiet_transition(&[Stop, Save, Prepare, Start])
+            }
         }
     }
 
@@ -51,23 +55,23 @@ impl Action {
     /// the program: what was recorded so far is saved, a warmup leaves nothing.
     pub const fn exit(self) -> Transition {
         match self {
-            Action::None => calls(&[]),
-            Action::Warmup => calls(&[RecorderCall::Start, RecorderCall::Stop]),
+            Action::None => quiet_transition(&[]),
+            Action::Warmup => quiet_transition(&[RecorderCall::Start, RecorderCall::Stop]),
             Action::Record | Action::RecordAndSave => {
-                calls(&[RecorderCall::Stop, RecorderCall::Save])
+                quiet_transition(&[RecorderCall::Stop, RecorderCall::Save])
             }
         }
     }
 }
 
-const fn calls(calls: &'static [RecorderCall]) -> Transition {
+const fn quiet_transition(calls: &'static [RecorderCall]) -> Transition {
     Transition {
         calls,
         warning: None,
     }
 }
 
-const fn warned(calls: &'static [RecorderCall], warning: Warning) -> Transition {
+const fn warned_transition(calls: &'static [RecorderCall], warning: Warning) -> Transition {
     Transition {
         calls,
         warning: Some(warning),

@@ -80,7 +80,7 @@ impl TraceBuilder {
         for event in &self.events {
             self.write_event(&mut writer, event, &ids)?;
         }
-        writer.window_end(self.time(self.last_end()))?;
+        writer.window_end(self.write_time(self.last_end()))?;
         writer.finish("trace.json", &self.trailer)
     }
 
@@ -96,7 +96,7 @@ impl TraceBuilder {
         ends.max().unwrap_or(0)
     }
 
-    fn time(&self, ns: i64) -> i64 {
+    fn write_time(&self, ns: i64) -> i64 {
         self.origin_ns + ns
     }
 
@@ -109,7 +109,7 @@ impl TraceBuilder {
             ("thread_sort_index", "sort_index", &tid.to_string()),
         ] {
             let track = (TrackKey::Number(pid), TrackKey::Number(tid));
-            writer.metadata(what, track, self.time(0), (key, value))?;
+            writer.metadata(what, track, self.write_time(0), (key, value))?;
         }
         Ok(())
     }
@@ -354,7 +354,7 @@ impl TraceBuilder {
             name: range.name,
             pid: TrackKey::Number(range.track.0),
             tid: TrackKey::Number(range.track.1),
-            start_ns: self.time(start),
+            start_ns: self.write_time(start),
             duration_ns: end - start,
             external_id: range.external_id.map(|id| id as i64),
         };
@@ -380,7 +380,7 @@ impl TraceBuilder {
             id,
             pid: TrackKey::Number(pid),
             tid: TrackKey::Number(tid),
-            time_ns: self.time(time),
+            time_ns: self.write_time(time),
         })
     }
 }

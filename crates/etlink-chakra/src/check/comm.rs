@@ -9,7 +9,7 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) {
     for index in 0..graph.len() {
         let comm = graph.comm_of(index);
         let mut faults = match graph.node_type[index] {
-            NodeType::CommCollNode => collective(&comm),
+            NodeType::CommCollNode => check_collective(&comm),
             NodeType::CommSendNode => point_to_point(&comm, comm.dst),
             NodeType::CommRecvNode => point_to_point(&comm, comm.src),
             _ => continue,
@@ -24,7 +24,7 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) {
     }
 }
 
-fn collective(comm: &CommAttrs) -> Vec<FindingKind> {
+fn check_collective(comm: &CommAttrs) -> Vec<FindingKind> {
     let kind = comm.comm_type.map(|kind| {
         i32::try_from(kind)
             .ok()

@@ -38,7 +38,7 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) -> Vec<(u32, u
             }
         }
     }
-    dangling(graph, &missing, findings);
+    note_dangling(graph, &missing, findings);
     note_cycles(graph, &edges, findings);
     edges
 }
@@ -69,7 +69,7 @@ struct MissingId {
     deps: u64,
 }
 
-fn dangling(graph: &ChakraGraph, missing: &BTreeMap<u64, MissingId>, findings: &mut Findings) {
+fn note_dangling(graph: &ChakraGraph, missing: &BTreeMap<u64, MissingId>, findings: &mut Findings) {
     // One finding per missing id, not per dep: `chakra_converter` drops the process root that
     // thousands of nodes name.
     for (&id, at) in missing {

@@ -185,9 +185,9 @@ pub fn check_ranks(
         match key {
             CommKey::Collective(group, place) => {
                 let members = members(group, groups, &present);
-                collective(ranks, &members, *place, sides, &mut findings);
+                check_collective(ranks, &members, *place, sides, &mut findings);
             }
-            CommKey::Message(..) => message(ranks, sides, &present, &mut findings),
+            CommKey::Message(..) => check_message(ranks, sides, &present, &mut findings),
         }
     }
     run::run(ranks, &table, &mut findings);
@@ -306,7 +306,7 @@ fn comm(ranks: &[RankNodes], (at, entry): Side) -> (&RankNodes, &CommNode) {
     (rank, &rank.comms[entry as usize])
 }
 
-fn collective(
+fn check_collective(
     ranks: &[RankNodes],
     members: &BTreeSet<i64>,
     place: u32,
@@ -356,7 +356,12 @@ fn collective(
     }
 }
 
-fn message(ranks: &[RankNodes], sides: &[Side], present: &BTreeSet<i64>, findings: &mut Findings) {
+fn check_message(
+    ranks: &[RankNodes],
+    sides: &[Side],
+    present: &BTreeSet<i64>,
+    findings: &mut Findings,
+) {
     // Two sides are a send and its receive; more cannot be, as each side has its place in the key.
     let [only] = sides else { return };
     let (rank, node) = comm(ranks, *only);

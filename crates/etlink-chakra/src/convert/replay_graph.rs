@@ -182,7 +182,7 @@ impl Placement {
             // The key has lost what does not tell places apart, such as the stream that
             // `chakra_converter` gives a host node.
             let (_, place) = *entry.key();
-            entry.or_insert_with(|| resource(file, on_device, place));
+            entry.or_insert_with(|| resource_of_node(file, on_device, place));
         }
         let resources = known.into_values().collect();
         Placement { resources, nodes }
@@ -220,7 +220,7 @@ fn own_part(place: NodePlacement, on_device: bool) -> NodePlacement {
     }
 }
 
-fn resource(file: &ChakraGraph, on_device: bool, place: NodePlacement) -> Resource {
+fn resource_of_node(file: &ChakraGraph, on_device: bool, place: NodePlacement) -> Resource {
     match (on_device, place.stream, place.tid) {
         (true, Some(stream), _) => stream_resource(stream, place.device),
         (true, None, _) => nameless_resource("device", on_device),

@@ -61,13 +61,15 @@ pub(crate) fn comm_of<'t>(
     };
     let comm = classify(trace, groups, &record);
     Some(match options.agreement {
-        Some(agreement) => comm.and_then(|comm| decided(comm, agreement.decision_for(index))),
+        Some(agreement) => {
+            comm.and_then(|comm| apply_decision(comm, agreement.decision_for(index)))
+        }
         None => comm,
     })
 }
 
 /// What becomes of a communication among all ranks.
-fn decided<'t>(
+fn apply_decision<'t>(
     mut comm: SimulatedComm<'t>,
     decision: CommDecision,
 ) -> Result<SimulatedComm<'t>, Demotion> {
@@ -359,7 +361,7 @@ mod tests {
             bytes: 8,
             group: PgName::Named("0"),
         };
-        let settle = |fate| decided(comm, fate);
+        let settle = |fate| apply_decision(comm, fate);
         let want = SimulatedComm::Collective {
             kind: CollectiveCommType::AllReduce,
             bytes: 64,

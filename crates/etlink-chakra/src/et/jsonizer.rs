@@ -102,9 +102,9 @@ pub(crate) fn read_jsonizer(source: impl Read) -> Result<ChakraGraph, ChakraRead
         match message {
             // Protobuf JSON has no type names: the first message without `type` is the metadata.
             Ok(message) if std::mem::take(&mut first) && message.r#type.is_none() => {
-                metadata(&mut graph, message)
+                read_metadata(&mut graph, message)
             }
-            Ok(message) => node(&mut graph, &message),
+            Ok(message) => push_node(&mut graph, &message),
             Err(error) => {
                 let kind = if error.is_eof() {
                     FindingKind::Truncated
@@ -124,7 +124,7 @@ pub(crate) fn read_jsonizer(source: impl Read) -> Result<ChakraGraph, ChakraRead
     Ok(graph)
 }
 
-fn metadata(graph: &mut ChakraGraph, message: JsonMessage) {
+fn read_metadata(graph: &mut ChakraGraph, message: JsonMessage) {
     graph.metadata.extend(
         message
             .version
@@ -139,7 +139,7 @@ fn metadata(graph: &mut ChakraGraph, message: JsonMessage) {
     }
 }
 
-fn node(graph: &mut ChakraGraph, message: &JsonMessage) {
+fn push_node(graph: &mut ChakraGraph, message: &JsonMessage) {
     let node_type = message.r#type.as_deref().and_then(NodeType::from_str_name);
     let mut node = GraphNode {
         id: message.id.id(),

@@ -81,7 +81,7 @@ impl<'t> Encoder<'t> {
             .origin(index)
             .and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());
         let node_type = node_type(comm.as_ref());
-        self.deps(index);
+        self.write_deps(index);
         // The latency node takes the deps and leaves its own id as the node's only one.
         if self.plan.has_latency_node(index) {
             self.latency_node(index, &node);
@@ -104,9 +104,9 @@ impl<'t> Encoder<'t> {
         );
         self.message
             .uint(field::DURATION_MICROS, self.plan.duration_us[index]);
-        self.attributes(index, &node, comm.as_ref());
+        self.write_attributes(index, &node, comm.as_ref());
         if node.kind == NodeKind::Collective {
-            self.communication(record.as_ref(), trace.name(&node));
+            self.write_communication(record.as_ref(), trace.name(&node));
         }
         self.summary.nodes += 1;
         self.summary.count(node_type);
@@ -142,9 +142,9 @@ impl<'t> Encoder<'t> {
         self.message.attr_int("start_ns", start_ns);
         self.message.attr_int("duration_ns", latency.0);
         if node.on_device {
-            self.queue(node.resource as usize)
+            self.write_queue(node.resource as usize)
         } else {
-            self.thread(node.resource as usize)
+            self.write_thread(node.resource as usize)
         }
         self.summary.nodes += 1;
         self.summary.deps += 1;
@@ -158,7 +158,7 @@ impl<'t> Encoder<'t> {
 
     /// Sorts the deps of a node by meaning; a node that is waited for twice is named once. For a
     /// node that is not written stand those that it waits for.
-    fn deps(&mut self, index: usize) {
+    fn write_deps(&mut self, index: usize) {
         self.ctrl_deps.clear();
         self.data_deps.clear();
         let mut next = Some(index);
@@ -195,7 +195,7 @@ impl<'t> Encoder<'t> {
         self.summary.deps += (self.ctrl_deps.len() + self.data_deps.len()) as u64;
     }
 
-    fn attributes(&mut self, index: usize, node: &Node, comm: Option<&SimulatedComm<'_>>) {
+    fn write_attributes(&mut self, index: usize, node: &Node, comm: Option<&SimulatedComm<'_>>) {
         self.message
             // ASTRA-sim throws at a communication node with `is_cpu_op` true, so Gloo's have false
             // as well.
@@ -225,7 +225,7 @@ impl<'t> Encoder<'t> {
         match self.trace.row_of(node) {
             Some(row) => self.device_row(row),
             // A delay on a queue has no row, but still a stream.
-            None if node.on_device => self.queue(node.resource as usize),
+            None if node.on_device => self.write_queue(node.resource as usize),
             None => self.host_slice(index, node),
         }
     }
@@ -244,7 +244,7 @@ impl<'t> Encoder<'t> {
         *self.summary.work.entry(work.formula).or_default() += 1;
     }
 
-    fn thread(&mut self, thread: usize) {
+    fn write_thread(&mut self, thread: usize) {
         let device = &self.trace.device;
         let Some(thread) = device.threads.get(thread) else {
             return;
@@ -259,11 +259,11 @@ impl<'t> Encoder<'t> {
 
     fn host_slice(&mut self, index: usize, node: &Node) {
         let device = &self.trace.device;
-        self.thread(node.resource as usize);
+        self.write_thread(node.resource as usize);
         match node.kind {
             NodeKind::Runtime => {
                 let (call, calls) = (node.source as usize, &device.calls);
-                self.correlation(
+                self.write_correlation(
                     calls.correlation[call].get().map(|c| c.0),
                     calls.external_id[call],
                 );
@@ -278,7 +278,7 @@ impl<'t> Encoder<'t> {
     /// The first slice of an op bears its identity, the others name the first.
     fn op_slice(&mut self, index: usize, node: &Node) {
         match self.plan.first_slice.get(node.source as usize) {
-            Some(&first) if first as usize == index => self.identity(OpIdx(node.source)),
+            Some(&first) if first as usize == index => self.write_identity(OpIdx(node.source)),
             Some(&first) => self
                 .message
                 .attr_int("slice_of", self.plan.id(first as usize).cast_signed()),
@@ -288,7 +288,7 @@ impl<'t> Encoder<'t> {
     }
 
     /// What names an op: in the host trace, in the device trace, and its arguments.
-    fn identity(&mut self, op: OpIdx) {
+    fn write_identity(&mut self, op: OpIdx) {
         let (ops, at) = (&self.trace.device.ops, op.index());
         self.op_ids(ops, at);
         let host = self.trace.host.as_ref();
@@ -345,8 +345,8 @@ impl<'t> Encoder<'t> {
     fn device_row(&mut self, row: RowIdx) {
         let (device, at) = (&self.trace.device, row.index());
         let rows = &device.rows;
-        self.queue(rows.queue[at].index());
-        self.correlation(
+        self.write_queue(rows.queue[at].index());
+        self.write_correlation(
             rows.correlation[at].get().map(|c| c.0),
             rows.external_id[at],
         );
@@ -367,14 +367,14 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    fn queue(&mut self, queue: usize) {
+    fn write_queue(&mut self, queue: usize) {
         if let Some(queue) = self.trace.device.queues.get(queue) {
             self.message.attr_int("stream", queue.stream);
             self.message.attr_int("device", queue.device);
         }
     }
 
-    fn correlation(&mut self, correlation: Option<i64>, external_id: i64) {
+    fn write_correlation(&mut self, correlation: Option<i64>, external_id: i64) {
         if let Some(correlation) = correlation {
             self.message.attr_int("correlation", correlation);
         }
@@ -422,7 +422,7 @@ impl<'t> Encoder<'t> {
     }
 
     /// All that the traces say of a communication, under the host trace's names.
-    fn communication(&mut self, record: Option<&CollectiveRef<'_>>, name: &str) {
+    fn write_communication(&mut self, record: Option<&CollectiveRef<'_>>, name: &str) {
         let kind = record.map_or_else(|| CollectiveKind::of(name), CollectiveRef::kind);
         self.message.attr_text("comm_kind", kind.name());
         let Some(CollectiveRef { record, names }) = record else {

@@ -109,7 +109,7 @@ impl EtPlan {
             vec![]
         };
         let looks_on = |thread: u32| looks_on.get(thread as usize).copied().unwrap_or(false);
-        let takes = self.takes(graph, mode);
+        let takes = self.times_to_round(graph, mode);
         let mut threads = Rounding::new(trace.device.threads.len());
         let mut queues = Rounding::new(trace.device.queues.len());
         self.duration_us.reserve(nodes.len());
@@ -137,7 +137,7 @@ impl EtPlan {
     }
 
     /// Per node, the time that is to be rounded, with what is written with it.
-    fn takes(&self, graph: &PartGraph<'_>, mode: LatencyMode) -> Vec<DurationNs> {
+    fn times_to_round(&self, graph: &PartGraph<'_>, mode: LatencyMode) -> Vec<DurationNs> {
         if !graph.takes.is_empty() {
             let mut takes = graph.takes.clone();
             for (node, with) in self

@@ -34,7 +34,7 @@ pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, ChakraReadError>
         match messages.next(&mut message)? {
             NextMessage::End => break,
             NextMessage::Cut(detail) => {
-                note(&mut graph, FindingKind::Truncated, offset, detail);
+                note_finding(&mut graph, FindingKind::Truncated, offset, detail);
                 break;
             }
             NextMessage::Message => {}
@@ -44,10 +44,10 @@ pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, ChakraReadError>
             read_metadata(&mut graph, &message, offset);
         } else {
             if offset == 0 {
-                note(&mut graph, FindingKind::NoMetadata, offset, String::new());
+                note_finding(&mut graph, FindingKind::NoMetadata, offset, String::new());
             }
-            if let Err(error) = node(&mut graph, &message, offset, &mut scratch) {
-                note(
+            if let Err(error) = read_node(&mut graph, &message, offset, &mut scratch) {
+                note_finding(
                     &mut graph,
                     FindingKind::Undecodable,
                     offset,
@@ -60,7 +60,7 @@ pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, ChakraReadError>
     Ok(graph)
 }
 
-fn note(graph: &mut ChakraGraph, kind: FindingKind, offset: u64, detail: String) {
+fn note_finding(graph: &mut ChakraGraph, kind: FindingKind, offset: u64, detail: String) {
     graph.findings.note(kind, || FindingExample {
         offset: Some(offset),
         detail,
@@ -99,7 +99,7 @@ impl<R: BufRead> MessageReader<R> {
     }
 
     fn try_next(&mut self, message: &mut Vec<u8>) -> std::io::Result<NextMessage> {
-        let Some(length) = self.length()? else {
+        let Some(length) = self.read_length()? else {
             return Ok(NextMessage::End);
         };
         // After damage any bytes look like a length: a bound keeps a wrong one from taking all
@@ -119,7 +119,7 @@ impl<R: BufRead> MessageReader<R> {
     }
 
     /// A varint; `Some(None)` when it is none.
-    fn length(&mut self) -> std::io::Result<Option<Option<u64>>> {
+    fn read_length(&mut self) -> std::io::Result<Option<Option<u64>>> {
         let mut value = 0u64;
         for place in 0..10 {
             let Some(&byte) = self.source.fill_buf()?.first() else {
@@ -218,7 +218,7 @@ struct SeenFields<'a> {
     wrong_type: Option<&'a [u8]>,
 }
 
-fn node(
+fn read_node(
     graph: &mut ChakraGraph,
     mut message: &[u8],
     offset: u64,
@@ -245,7 +245,9 @@ fn node(
             (field::INPUTS | field::OUTPUTS, Field::Block(texts)) => {
                 seen.bad_text |= !all_utf8(texts)?;
             }
-            (field::ATTR, Field::Block(block)) => attribute(&mut node, &mut seen, attr(block)?),
+            (field::ATTR, Field::Block(block)) => {
+                read_attribute(&mut node, &mut seen, attr(block)?)
+            }
             _ => {}
         }
     }
@@ -311,7 +313,7 @@ fn finish(
 }
 
 /// Keeps the attributes that mean something here.
-fn attribute<'a>(node: &mut GraphNode<'_>, seen: &mut SeenFields<'a>, attr: Attr<'a>) {
+fn read_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut SeenFields<'a>, attr: Attr<'a>) {
     seen.bad_text |= std::str::from_utf8(attr.name).is_err();
     if let AttrValue::Text(text) = attr.value {
         seen.bad_text |= std::str::from_utf8(text).is_err();

@@ -35,7 +35,7 @@ fn valid_list(raw: &[u8]) -> Option<Cow<'_, str>> {
     if is_json(&text) {
         return Some(text);
     }
-    Some(Cow::Owned(mend(&text))).filter(|mended| is_json(mended))
+    Some(Cow::Owned(mend_list(&text))).filter(|mended| is_json(mended))
 }
 
 fn is_json(text: &str) -> bool {
@@ -43,7 +43,7 @@ fn is_json(text: &str) -> bool {
 }
 
 /// Quotes bare words, escapes what strings must not hold.
-fn mend(text: &str) -> String {
+fn mend_list(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

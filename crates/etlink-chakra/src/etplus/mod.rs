@@ -52,11 +52,11 @@ pub fn write_etplus(
         let first = block as u64 * BLOCK_LINES;
         let mut nodes = NodeWriter::new(trace, &plan);
         if first == 0 {
-            head(trace, &mut bytes)?;
+            write_head(trace, &mut bytes)?;
         }
         nodes.lines(first..lines.min(first + BLOCK_LINES), &mut bytes)?;
         if first + BLOCK_LINES >= lines {
-            tail(trace, &mut bytes)?;
+            write_tail(trace, &mut bytes)?;
         }
         Ok(OutputBlock {
             bytes,
@@ -69,7 +69,7 @@ pub fn write_etplus(
     })
 }
 
-fn head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
+fn write_head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
     let time = trace.host.as_ref().map_or("", |host| &host.header.time);
     let pid = metadata::pid(trace).unwrap_or(0);
     write!(out, "{{\"schema\": \"{}\", ", schema::of(trace))?;
@@ -81,7 +81,7 @@ fn head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
 
 /// `finish_ts` is missing where the observer was never unregistered, but `chakra_converter`
 /// wants it: then the end is that of the device trace.
-fn tail(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
+fn write_tail(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
     let said = trace.host.as_ref().and_then(|host| host.header.finish_ms);
     let span = trace
         .device

@@ -43,7 +43,7 @@ impl<'t> NodeWriter<'t> {
         // A block can begin among the device rows of an entry whose own line the block before has:
         // these repeat its body.
         if self.plan.ids[entry] <= lines.start {
-            self.body(entry)?;
+            self.write_body(entry)?;
             // the block with the entry's own line counts that
             self.summary = WriteSummary::default();
         }
@@ -54,9 +54,9 @@ impl<'t> NodeWriter<'t> {
             let id = line + 1;
             entry += usize::from(self.plan.ids.get(entry + 1) == Some(&id));
             if self.plan.ids[entry] == id {
-                self.entry(entry, out)?;
+                self.write_entry(entry, out)?;
             } else {
-                self.row(entry, id, out)?;
+                self.write_row(entry, id, out)?;
             }
             self.summary.nodes += 1;
         }
@@ -64,11 +64,16 @@ impl<'t> NodeWriter<'t> {
     }
 
     /// The node of an entry.
-    fn entry(&mut self, entry: usize, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write_entry(&mut self, entry: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let of = self.plan.entries[entry];
         let parent = self.plan.ids[of.parent as usize];
-        head(out, self.plan.ids[entry], self.name(of.source), parent)?;
-        self.body(entry)?;
+        head(
+            out,
+            self.plan.ids[entry],
+            self.write_name(of.source),
+            parent,
+        )?;
+        self.write_body(entry)?;
         out.extend_from_slice(&self.body);
         if let Some(op) = self.op_of(of.source) {
             let (ops, op) = (&self.trace.device.ops, op.index());
@@ -81,7 +86,7 @@ impl<'t> NodeWriter<'t> {
     }
 
     /// A device row of the entry whose body was made last.
-    fn row(&mut self, entry: usize, id: u64, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write_row(&mut self, entry: usize, id: u64, out: &mut Vec<u8>) -> io::Result<()> {
         let (device, rows) = (&self.trace.device, &self.trace.device.rows);
         let owner = self.plan.ids[entry];
         let row = self.plan.rows_of(entry)[(id - owner - 1) as usize] as usize;
@@ -127,7 +132,7 @@ impl<'t> NodeWriter<'t> {
         }
     }
 
-    fn name(&self, source: NodeSource) -> &'t str {
+    fn write_name(&self, source: NodeSource) -> &'t str {
         match (source, &self.trace.host) {
             (NodeSource::Host(node), Some(host)) => host.names.get(host.nodes.name[node as usize]),
             (NodeSource::Op(op), _) => self
@@ -139,7 +144,7 @@ impl<'t> NodeWriter<'t> {
     }
 
     /// Puts arguments and attributes of an entry into `body`.
-    fn body(&mut self, entry: usize) -> io::Result<()> {
+    fn write_body(&mut self, entry: usize) -> io::Result<()> {
         self.body.clear();
         let source = self.plan.entries[entry].source;
         match (source, &self.trace.host, self.op_of(source)) {
@@ -156,7 +161,7 @@ impl<'t> NodeWriter<'t> {
             ("inputs", &nodes.inputs[node]),
             ("outputs", &nodes.outputs[node]),
         ] {
-            self.lists(key, self.host_lists(host, list));
+            self.write_lists(key, self.host_lists(host, list));
         }
         // Ids are new, so that what names a node by its id is renamed with it; PyTorch writes 0 for
         // none.
@@ -208,7 +213,7 @@ impl<'t> NodeWriter<'t> {
     fn op_body(&mut self, op: OpIdx) -> io::Result<()> {
         let (trace, ops, at) = (self.trace, &self.trace.device.ops, op.index());
         let name = |id: NameId| trace.device_name(id).as_bytes();
-        self.lists(
+        self.write_lists(
             "inputs",
             ArgLists {
                 shapes: name(ops.shapes[at]),
@@ -216,7 +221,7 @@ impl<'t> NodeWriter<'t> {
                 ..ArgLists::default()
             },
         );
-        self.lists("outputs", ArgLists::default());
+        self.write_lists("outputs", ArgLists::default());
         let scope = if ops.annotation[at] { USER_SCOPE } else { 0 };
         // As PyTorch's observer counts them: from 1, in order of first use. 0 is the process root.
         let tid = ops.thread[at].index() as u64 + 1;
@@ -236,8 +241,8 @@ impl<'t> NodeWriter<'t> {
     }
 
     fn root_body(&mut self, tid: u64) -> io::Result<()> {
-        self.lists("inputs", ArgLists::default());
-        self.lists("outputs", ArgLists::default());
+        self.write_lists("inputs", ArgLists::default());
+        self.write_lists("outputs", ArgLists::default());
         let mut attrs = AttrWriter::begin(&mut self.body);
         attrs.uint("rf_id", 0)?;
         attrs.uint("fw_parent", 0)?;
@@ -250,7 +255,7 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    fn lists(&mut self, key: &str, lists: ArgLists<'_>) {
+    fn write_lists(&mut self, key: &str, lists: ArgLists<'_>) {
         let ArgLists {
             values,
             shapes,

@@ -63,10 +63,10 @@ pub(crate) fn read_etplus(source: impl Read + Send) -> Result<ChakraGraph, Chakr
     };
     let envelope = read_elements(source, LAYOUT, 1, parse_element, |part| {
         part.drain(..)
-            .for_each(|element| push(&mut graph, &element));
+            .for_each(|element| push_element(&mut graph, &element));
     })?;
-    document(&mut graph, &envelope);
-    damage(&mut graph, &envelope.damage);
+    read_document(&mut graph, &envelope);
+    note_damage(&mut graph, &envelope.damage);
     graph.bytes = envelope.bytes;
     Ok(graph)
 }
@@ -75,16 +75,16 @@ fn parse_element(
     part: &mut Vec<TreeElement>,
     scanner: &mut JsonScanner<'_>,
 ) -> Result<(), BrokenJson> {
-    part.push(element(scanner)?);
+    part.push(read_element(scanner)?);
     Ok(())
 }
 
-fn element(scanner: &mut JsonScanner<'_>) -> Result<TreeElement, BrokenJson> {
+fn read_element(scanner: &mut JsonScanner<'_>) -> Result<TreeElement, BrokenJson> {
     let mut element = TreeElement::default();
     while let Some(key) = scanner.key()? {
         let value = scanner.value()?;
-        mark(&NODE_KEYS, key, &mut element.keys);
-        mark(&NODE_ATTRS, key, &mut element.attrs);
+        mark_seen(&NODE_KEYS, key, &mut element.keys);
+        mark_seen(&NODE_ATTRS, key, &mut element.attrs);
         match key {
             b"id" => element.id = value.uint().unwrap_or_default(),
             b"name" => element.name = value.text().into_owned(),
@@ -103,8 +103,8 @@ fn element(scanner: &mut JsonScanner<'_>) -> Result<TreeElement, BrokenJson> {
             b"stream" => element.place.stream = value.int(),
             b"device" => element.place.device = value.int(),
             b"inter_thread_dep" => element.deps.extend(value.uint()),
-            b"sync_dep" => ids(value, &mut element.deps)?,
-            b"attrs" => attrs(value, &mut element)?,
+            b"sync_dep" => read_ids(value, &mut element.deps)?,
+            b"attrs" => read_attrs(value, &mut element)?,
             _ => {}
         }
     }
@@ -112,13 +112,13 @@ fn element(scanner: &mut JsonScanner<'_>) -> Result<TreeElement, BrokenJson> {
 }
 
 /// Remembers `key` if it is one of `wanted`.
-fn mark(wanted: &[&'static str], key: &[u8], seen: &mut Vec<&'static str>) {
+fn mark_seen(wanted: &[&'static str], key: &[u8], seen: &mut Vec<&'static str>) {
     if let Some(known) = wanted.iter().find(|known| known.as_bytes() == key) {
         seen.push(known);
     }
 }
 
-fn ids(list: JsonValue<'_>, out: &mut Vec<u64>) -> Result<(), BrokenJson> {
+fn read_ids(list: JsonValue<'_>, out: &mut Vec<u64>) -> Result<(), BrokenJson> {
     let mut items = JsonScanner::new(list.raw());
     if items.eat(b'[') {
         while let Some(item) = items.item()? {
@@ -128,7 +128,7 @@ fn ids(list: JsonValue<'_>, out: &mut Vec<u64>) -> Result<(), BrokenJson> {
     Ok(())
 }
 
-fn attrs(list: JsonValue<'_>, element: &mut TreeElement) -> Result<(), BrokenJson> {
+fn read_attrs(list: JsonValue<'_>, element: &mut TreeElement) -> Result<(), BrokenJson> {
     let mut items = JsonScanner::new(list.raw());
     if !items.eat(b'[') {
         return Ok(());
@@ -147,7 +147,7 @@ fn attrs(list: JsonValue<'_>, element: &mut TreeElement) -> Result<(), BrokenJso
                 // writes them.
                 b"name" => {
                     is_thread = value.raw() == b"tid";
-                    mark(&NODE_ATTRS, value.raw(), &mut element.attrs);
+                    mark_seen(&NODE_ATTRS, value.raw(), &mut element.attrs);
                 }
                 b"value" if is_thread => element.place.tid = value.int().map(TrackLabel::Int),
                 _ => {}
@@ -157,12 +157,12 @@ fn attrs(list: JsonValue<'_>, element: &mut TreeElement) -> Result<(), BrokenJso
     Ok(())
 }
 
-fn push(graph: &mut ChakraGraph, element: &TreeElement) {
+fn push_element(graph: &mut ChakraGraph, element: &TreeElement) {
     for (kind, wanted, seen) in [
         (FindingKind::MissingKey, &NODE_KEYS[..], &element.keys),
         (FindingKind::MissingAttr, &NODE_ATTRS[..], &element.attrs),
     ] {
-        let missing = missing(wanted, seen);
+        let missing = missing_keys(wanted, seen);
         if !missing.is_empty() {
             graph.findings.note(kind, || FindingExample {
                 id: Some(element.id),
@@ -204,7 +204,7 @@ fn push(graph: &mut ChakraGraph, element: &TreeElement) {
     graph.push(&node, element.parent.as_slice(), &element.deps);
 }
 
-fn missing(wanted: &[&str], seen: &[&str]) -> String {
+fn missing_keys(wanted: &[&str], seen: &[&str]) -> String {
     let missing: Vec<&str> = wanted
         .iter()
         .copied()
@@ -214,7 +214,7 @@ fn missing(wanted: &[&str], seen: &[&str]) -> String {
 }
 
 /// What stands around the nodes.
-fn document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
+fn read_document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
     let metadata = &mut graph.metadata;
     let mut field = |key: &[u8], value: JsonValue<'_>| {
         metadata.push((
@@ -247,7 +247,7 @@ fn document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
     }
 }
 
-fn damage(graph: &mut ChakraGraph, damage: &ReadDamage) {
+fn note_damage(graph: &mut ChakraGraph, damage: &ReadDamage) {
     let example = |detail: &str| FindingExample {
         offset: damage.first_offset,
         detail: detail.to_owned(),

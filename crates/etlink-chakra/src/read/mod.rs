@@ -37,7 +37,7 @@ pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError
     let kind = sniff(&head);
     if head.is_empty() {
         return match early {
-            None => Ok(empty()),
+            None => Ok(empty_graph()),
             Some(source) => Err(ChakraReadError::Io { offset: 0, source }),
         };
     }
@@ -72,7 +72,7 @@ fn compare_node_count(graph: &mut ChakraGraph) {
         });
 }
 
-fn empty() -> ChakraGraph {
+fn empty_graph() -> ChakraGraph {
     let mut graph = ChakraGraph::default();
     graph
         .findings

@@ -111,7 +111,7 @@ fn attr_value<'a>(tag: u32, field: Field<'a>) -> Option<AttrValue<'a>> {
         (INT32_VAL | INT64_VAL | UINT32_VAL | UINT64_VAL | BOOL_VAL, Field::Number(bits)) => {
             Some(AttrValue::Int(bits.cast_signed()))
         }
-        (SINT32_VAL | SINT64_VAL, Field::Number(bits)) => Some(AttrValue::Int(zigzag(bits))),
+        (SINT32_VAL | SINT64_VAL, Field::Number(bits)) => Some(AttrValue::Int(decode_zigzag(bits))),
         (FIXED32_VAL | FIXED64_VAL | SFIXED32_VAL | SFIXED64_VAL, Field::Fixed(bits)) => {
             Some(AttrValue::Int(bits.cast_signed()))
         }
@@ -127,6 +127,6 @@ fn attr_value<'a>(tag: u32, field: Field<'a>) -> Option<AttrValue<'a>> {
 }
 
 /// The number that protobuf's zigzag encoding stands for.
-fn zigzag(bits: u64) -> i64 {
+fn decode_zigzag(bits: u64) -> i64 {
     (bits >> 1).cast_signed() ^ -(bits & 1).cast_signed()
 }

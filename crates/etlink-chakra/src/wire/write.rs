@@ -80,7 +80,7 @@ impl MessageWriter {
                 tag,
                 values.iter().map(|value| encoded_len_varint(*value)).sum(),
             );
-            values.iter().for_each(|value| self.varint(*value));
+            values.iter().for_each(|value| self.put_varint(*value));
         }
     }
 
@@ -155,20 +155,20 @@ impl MessageWriter {
     /// Key and length of a field that `length` bytes follow.
     #[inline(always)]
     fn block(&mut self, tag: u32, length: usize) {
-        self.varint(u64::from(tag << 3 | WireType::LengthDelimited as u32));
-        self.varint(length as u64);
+        self.put_varint(u64::from(tag << 3 | WireType::LengthDelimited as u32));
+        self.put_varint(length as u64);
     }
 
     /// Key and value of a number.
     #[inline(always)]
     fn number(&mut self, tag: u32, value: u64) {
-        self.varint(u64::from(tag << 3 | WireType::Varint as u32));
-        self.varint(value);
+        self.put_varint(u64::from(tag << 3 | WireType::Varint as u32));
+        self.put_varint(value);
     }
 
     /// Nearly all keys and lengths take one byte.
     #[inline(always)]
-    fn varint(&mut self, value: u64) {
+    fn put_varint(&mut self, value: u64) {
         if value < 0x80 {
             self.bytes.push(value as u8);
         } else {

@@ -27,7 +27,7 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
     let header = KinetoHeader {
         base_ns: trace.header.base_ns,
         devices: device_properties(trace),
-        metadata: metadata(&trace.header),
+        metadata: header_metadata(&trace.header),
     };
     let mut encoder = TraceEncoder {
         trace,
@@ -39,13 +39,13 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
         writer: KinetoWriter::new(out, &header, options)?,
     };
     // Like Kineto, the host's activities come before those of devices.
-    encoder.ops()?;
-    encoder.calls()?;
-    encoder.rows()?;
-    encoder.syncs()?;
-    encoder.auxiliary()?;
-    encoder.memory()?;
-    encoder.names()?;
+    encoder.write_ops()?;
+    encoder.write_calls()?;
+    encoder.write_rows()?;
+    encoder.write_syncs()?;
+    encoder.write_auxiliary()?;
+    encoder.write_memory()?;
+    encoder.write_names()?;
     let (_, end) = trace.window().unwrap_or_default();
     // The marker stands at the last end, as readers take it for the end of the window.
     let end = end.0 + encoder.shift_ns;
@@ -72,7 +72,7 @@ fn device_properties(trace: &DeviceTrace) -> Vec<String> {
     devices.iter().map(ToString::to_string).collect()
 }
 
-fn metadata(header: &DeviceHeader) -> Vec<(String, String)> {
+fn header_metadata(header: &DeviceHeader) -> Vec<(String, String)> {
     let mut metadata = vec![];
     if !header.trace_id.is_empty() {
         metadata.push(("trace_id".to_owned(), json!(header.trace_id).to_string()));
@@ -128,7 +128,7 @@ struct TraceEncoder<'t, W> {
 }
 
 impl<'t, W: Write> TraceEncoder<'t, W> {
-    fn ops(&mut self) -> io::Result<()> {
+    fn write_ops(&mut self) -> io::Result<()> {
         let trace = self.trace;
         // Both tables are in the same order, so one walk through them finds the stream of each op.
         let mut stream_ops = StreamsOfOps::new(trace);
@@ -141,7 +141,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                 (false, _) => "cpu_op",
             };
             let thread = trace.threads[op.thread.index()];
-            let event = self.event(category, op.name, thread, op.start, op.duration);
+            let event = self.complete_event(category, op.name, thread, op.start, op.duration);
             let event = with_external_id(event, op.external_id);
             self.writer.complete(&event, |args| {
                 // PyTorch writes both keys or neither.
@@ -159,7 +159,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                 if let Some(stream) = stream {
                     args.number("stream", stream)?;
                 }
-                communication(trace, args, op.collective)?;
+                communication_arguments(trace, args, op.collective)?;
                 if op.unfinished {
                     args.number("finished", false)?;
                 }
@@ -169,7 +169,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         Ok(())
     }
 
-    fn calls(&mut self) -> io::Result<()> {
+    fn write_calls(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for row in 0..trace.calls.len() {
             let call = trace.calls.row(row);
@@ -178,7 +178,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                 _ => call_category(trace.names.get(call.name)),
             };
             let thread = trace.threads[call.thread.index()];
-            let event = self.event(category, call.name, thread, call.start, call.duration);
+            let event = self.complete_event(category, call.name, thread, call.start, call.duration);
             let event = with_external_id(event, call.external_id);
             self.writer.complete(&event, |args| {
                 correlation(args, call.correlation)?;
@@ -191,7 +191,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         Ok(())
     }
 
-    fn rows(&mut self) -> io::Result<()> {
+    fn write_rows(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for index in 0..trace.rows.len() {
             let row = trace.rows.row(index);
@@ -226,13 +226,13 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                 if row.graph_node != 0 {
                     args.number("graph node id", row.graph_node)?;
                 }
-                communication(trace, args, row.collective)
+                communication_arguments(trace, args, row.collective)
             })?;
         }
         Ok(())
     }
 
-    fn syncs(&mut self) -> io::Result<()> {
+    fn write_syncs(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for index in 0..trace.syncs.len() {
             let row = trace.syncs.row(index);
@@ -265,7 +265,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         Ok(())
     }
 
-    fn auxiliary(&mut self) -> io::Result<()> {
+    fn write_auxiliary(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for index in 0..trace.auxiliary.len() {
             let row = trace.auxiliary.row(index);
@@ -281,13 +281,13 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
             };
             let thread = trace.threads.get(row.thread.index());
             let thread = thread.copied().unwrap_or(nowhere);
-            let event = self.event(category, row.name, thread, row.start, row.duration);
+            let event = self.complete_event(category, row.name, thread, row.start, row.duration);
             self.writer.complete(&event, |_| Ok(()))?;
         }
         Ok(())
     }
 
-    fn memory(&mut self) -> io::Result<()> {
+    fn write_memory(&mut self) -> io::Result<()> {
         let trace = self.trace;
         // The table does not keep who allocated; the first
         // thread's process is that of nearly all traces.
@@ -314,7 +314,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
     }
 
     /// What processes and threads are called.
-    fn names(&mut self) -> io::Result<()> {
+    fn write_names(&mut self) -> io::Result<()> {
         let trace = self.trace;
         let (start, _) = trace.window().unwrap_or_default();
         let start = start.0 + self.shift_ns;
@@ -333,7 +333,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         Ok(())
     }
 
-    fn event(
+    fn complete_event(
         &self,
         category: &'t str,
         name: NameId,
@@ -438,7 +438,11 @@ fn named(
 }
 
 /// What `record_param_comms` says (`torch/csrc/distributed/c10d/ParamCommsUtils.cpp`).
-fn communication(trace: &DeviceTrace, args: &mut EventArguments<'_>, row: u32) -> io::Result<()> {
+fn communication_arguments(
+    trace: &DeviceTrace,
+    args: &mut EventArguments<'_>,
+    row: u32,
+) -> io::Result<()> {
     let row = row as usize;
     if row >= trace.collectives.len() {
         return Ok(());

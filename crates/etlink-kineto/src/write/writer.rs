@@ -94,13 +94,13 @@ impl<W: Write> KinetoWriter<W> {
             event: vec![],
             is_first: true,
         };
-        let text = writer.header(header);
+        let text = writer.write_header(header);
         writer.out.write_all(text.as_bytes())?;
         Ok(writer)
     }
 
     /// `ChromeTraceLogger::handleTraceStart`.
-    fn header(&self, header: &KinetoHeader) -> String {
+    fn write_header(&self, header: &KinetoHeader) -> String {
         let version = self.options.version;
         // The odd indentation is Kineto's own: a file that
         // was read and written again has the same text.
@@ -152,23 +152,23 @@ impl<W: Write> KinetoWriter<W> {
         event: &CompleteEvent<'_>,
         arguments: impl FnOnce(&mut EventArguments<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.begin();
+        self.begin_event();
         self.first_key("ph");
-        self.plain("\"X\"");
-        self.key("cat", Break::Word);
-        self.text(event.category)?;
+        self.push_plain("\"X\"");
+        self.write_key("cat", Break::Word);
+        self.write_text(event.category)?;
         let version = self.options.version;
         if version == KinetoVersion::Torch1_8 {
-            self.plain(", \n    \"name\": ");
+            self.push_plain(", \n    \"name\": ");
         } else {
-            self.key("name", Break::Word);
+            self.write_key("name", Break::Word);
         }
-        self.text(event.name)?;
-        self.track(event.pid, event.tid)?;
-        self.key("ts", Break::Line);
-        self.time(event.start_ns)?;
-        self.key("dur", Break::Word);
-        self.time(event.duration_ns)?;
+        self.write_text(event.name)?;
+        self.write_track(event.pid, event.tid)?;
+        self.write_key("ts", Break::Line);
+        self.write_time(event.start_ns)?;
+        self.write_key("dur", Break::Word);
+        self.write_time(event.duration_ns)?;
         self.begin_arguments();
         let line_break = match version {
             KinetoVersion::Torch1_8 | KinetoVersion::Torch2_0 => ",\n      ",
@@ -184,8 +184,8 @@ impl<W: Write> KinetoWriter<W> {
             args.external_id(id, is_op)?;
         }
         arguments(&mut args)?;
-        self.plain("\n    }");
-        self.end()
+        self.push_plain("\n    }");
+        self.end_event()
     }
 
     /// Writes an end of an arrow.
@@ -193,26 +193,26 @@ impl<W: Write> KinetoWriter<W> {
     /// # Errors
     /// Those of the output.
     pub fn flow(&mut self, flow: &FlowEvent<'_>) -> io::Result<()> {
-        self.begin();
+        self.begin_event();
         self.first_key("ph");
-        self.plain(if flow.is_end { "\"f\"" } else { "\"s\"" });
-        self.key("id", Break::Word);
+        self.push_plain(if flow.is_end { "\"f\"" } else { "\"s\"" });
+        self.write_key("id", Break::Word);
         json::number(&mut self.event, flow.id)?;
-        self.track(flow.pid, flow.tid)?;
-        self.key("ts", Break::Word);
-        self.time(flow.time_ns)?;
-        self.key("cat", Break::Line);
-        self.text(flow.category)?;
-        self.key("name", Break::Word);
-        self.text(flow.category)?;
+        self.write_track(flow.pid, flow.tid)?;
+        self.write_key("ts", Break::Word);
+        self.write_time(flow.time_ns)?;
+        self.write_key("cat", Break::Line);
+        self.write_text(flow.category)?;
+        self.write_key("name", Break::Word);
+        self.write_text(flow.category)?;
         // This layout has a line for `bp`, empty where there is none.
         if self.options.version == KinetoVersion::Torch2_15 {
-            self.plain("\n    ");
+            self.push_plain("\n    ");
         }
         if flow.is_end {
-            self.plain(", \"bp\": \"e\"");
+            self.push_plain(", \"bp\": \"e\"");
         }
-        self.end()
+        self.end_event()
     }
 
     /// Says something of a process or thread: `process_name`, `thread_sort_index`, … `value` is
@@ -227,27 +227,27 @@ impl<W: Write> KinetoWriter<W> {
         time_ns: i64,
         (key, value): (&str, &str),
     ) -> io::Result<()> {
-        self.begin();
+        self.begin_event();
         if self.options.version == KinetoVersion::Torch2_15 {
             self.first_key("ph");
-            self.plain("\"M\"");
-            self.key("name", Break::Word);
-            self.text(name)?;
+            self.push_plain("\"M\"");
+            self.write_key("name", Break::Word);
+            self.write_text(name)?;
         } else {
             self.first_key("name");
-            self.text(name)?;
-            self.key("ph", Break::Word);
-            self.plain("\"M\"");
+            self.write_text(name)?;
+            self.write_key("ph", Break::Word);
+            self.push_plain("\"M\"");
         }
-        self.key("ts", Break::Word);
-        self.time(time_ns)?;
-        self.track(pid, tid)?;
-        self.plain(",\n    \"args\": {\n      ");
-        self.text(key)?;
-        self.plain(": ");
-        self.plain(value);
-        self.plain("\n    }");
-        self.end()
+        self.write_key("ts", Break::Word);
+        self.write_time(time_ns)?;
+        self.write_track(pid, tid)?;
+        self.push_plain(",\n    \"args\": {\n      ");
+        self.write_text(key)?;
+        self.push_plain(": ");
+        self.push_plain(value);
+        self.push_plain("\n    }");
+        self.end_event()
     }
 
     /// Writes an instant of a thread (`"s": "t"`) with its arguments: `[memory]`.
@@ -261,27 +261,27 @@ impl<W: Write> KinetoWriter<W> {
         time_ns: i64,
         arguments: impl FnOnce(&mut EventArguments<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.begin();
+        self.begin_event();
         self.first_key("ph");
-        self.plain("\"i\"");
+        self.push_plain("\"i\"");
         if self.options.version == KinetoVersion::Torch2_15 {
             // an empty line where other events have an id
-            self.plain(",\n    \n    \"cat\": ");
+            self.push_plain(",\n    \n    \"cat\": ");
         } else {
-            self.key("cat", Break::Word);
+            self.write_key("cat", Break::Word);
         }
-        self.text(category)?;
-        self.key("s", Break::Word);
-        self.plain("\"t\"");
-        self.key("name", Break::Word);
-        self.text(name)?;
-        self.track(pid, tid)?;
-        self.key("ts", Break::Line);
-        self.time(time_ns)?;
+        self.write_text(category)?;
+        self.write_key("s", Break::Word);
+        self.push_plain("\"t\"");
+        self.write_key("name", Break::Word);
+        self.write_text(name)?;
+        self.write_track(pid, tid)?;
+        self.write_key("ts", Break::Line);
+        self.write_time(time_ns)?;
         self.begin_arguments();
         arguments(&mut EventArguments::new(&mut self.event, ", "))?;
-        self.plain("\n    }");
-        self.end()
+        self.push_plain("\n    }");
+        self.end_event()
     }
 
     /// Writes an instant of the whole trace (`"s": "g"`): `Record Window End`.
@@ -294,29 +294,29 @@ impl<W: Write> KinetoWriter<W> {
         (pid, tid): (TrackKey<'_>, TrackKey<'_>),
         time_ns: i64,
     ) -> io::Result<()> {
-        self.begin();
+        self.begin_event();
         let is_latest = self.options.version == KinetoVersion::Torch2_15;
         if is_latest {
             self.first_key("ph");
-            self.plain("\"i\",\n    \n    \"s\": ");
+            self.push_plain("\"i\",\n    \n    \"s\": ");
         } else {
             self.first_key("name");
-            self.text(name)?;
-            self.key("ph", Break::Word);
-            self.plain("\"i\"");
-            self.key("s", Break::Word);
+            self.write_text(name)?;
+            self.write_key("ph", Break::Word);
+            self.push_plain("\"i\"");
+            self.write_key("s", Break::Word);
         }
-        self.plain("\"g\"");
+        self.push_plain("\"g\"");
         if is_latest {
-            self.key("name", Break::Word);
-            self.text(name)?;
+            self.write_key("name", Break::Word);
+            self.write_text(name)?;
         }
-        self.key("pid", Break::Line);
+        self.write_key("pid", Break::Line);
         self.track_key(pid)?;
-        self.key("tid", Break::Word);
+        self.write_key("tid", Break::Word);
         self.track_key(tid)?;
-        self.key("ts", Break::Word);
-        self.time(time_ns)?;
+        self.write_key("ts", Break::Word);
+        self.write_time(time_ns)?;
         self.end_without_arguments()
     }
 
@@ -353,20 +353,20 @@ impl<W: Write> KinetoWriter<W> {
             KinetoVersion::Torch2_15 => ("\n  ]", " }"),
             _ => ("\n  ]", "\n}"),
         };
-        self.plain(list_end);
+        self.push_plain(list_end);
         for (key, value) in metadata {
-            self.plain(",\n  ");
-            self.text(key)?;
-            self.plain(": ");
-            self.plain(value);
+            self.push_plain(",\n  ");
+            self.write_text(key)?;
+            self.push_plain(": ");
+            self.push_plain(value);
         }
         if version > KinetoVersion::Torch1_8 {
             let separator = match (version, metadata.is_empty()) {
                 (KinetoVersion::Torch2_15, true) => ",",
                 _ => ",\n  ",
             };
-            self.plain(separator);
-            self.plain("\"traceName\": ");
+            self.push_plain(separator);
+            self.push_plain("\"traceName\": ");
             json::text(&mut self.event, trace_name)?;
         }
         if version == KinetoVersion::Torch2_4 {
@@ -376,29 +376,29 @@ impl<W: Write> KinetoWriter<W> {
                 ",\n  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": {base}"
             )?;
         }
-        self.plain(end);
+        self.push_plain(end);
         self.out.write_all(&self.event)?;
         Ok(self.out)
     }
 
-    fn begin(&mut self) {
+    fn begin_event(&mut self) {
         self.event.clear();
         let separator = if self.is_first { "\n  {\n" } else { ",\n  {\n" };
         self.is_first = false;
-        self.plain(separator);
+        self.push_plain(separator);
     }
 
-    fn end(&mut self) -> io::Result<()> {
-        self.plain("\n  }");
+    fn end_event(&mut self) -> io::Result<()> {
+        self.push_plain("\n  }");
         self.out.write_all(&self.event)
     }
 
     fn end_without_arguments(&mut self) -> io::Result<()> {
         if self.options.version == KinetoVersion::Torch2_15 {
             // where the arguments would stand
-            self.plain("\n    ");
+            self.push_plain("\n    ");
         }
-        self.end()
+        self.end_event()
     }
 
     fn begin_arguments(&mut self) {
@@ -408,37 +408,37 @@ impl<W: Write> KinetoWriter<W> {
         } else {
             ",\n    \"args\": {\n      "
         };
-        self.plain(text);
+        self.push_plain(text);
     }
 
     fn first_key(&mut self, key: &str) {
-        self.plain("    \"");
-        self.plain(key);
-        self.plain("\": ");
+        self.push_plain("    \"");
+        self.push_plain(key);
+        self.push_plain("\": ");
     }
 
-    fn key(&mut self, key: &str, place: Break) {
+    fn write_key(&mut self, key: &str, place: Break) {
         let is_line = place == Break::Line || self.options.version == KinetoVersion::Torch2_15;
-        self.plain(if is_line { ",\n    \"" } else { ", \"" });
-        self.plain(key);
-        self.plain("\": ");
+        self.push_plain(if is_line { ",\n    \"" } else { ", \"" });
+        self.push_plain(key);
+        self.push_plain("\": ");
     }
 
-    fn track(&mut self, pid: TrackKey<'_>, tid: TrackKey<'_>) -> io::Result<()> {
-        self.key("pid", Break::Word);
+    fn write_track(&mut self, pid: TrackKey<'_>, tid: TrackKey<'_>) -> io::Result<()> {
+        self.write_key("pid", Break::Word);
         self.track_key(pid)?;
-        self.key("tid", Break::Word);
+        self.write_key("tid", Break::Word);
         self.track_key(tid)
     }
 
     fn track_key(&mut self, id: TrackKey<'_>) -> io::Result<()> {
         match id {
             TrackKey::Number(number) => json::number(&mut self.event, number),
-            TrackKey::Text(text) => self.text(text),
+            TrackKey::Text(text) => self.write_text(text),
         }
     }
 
-    fn time(&mut self, ns: i64) -> io::Result<()> {
+    fn write_time(&mut self, ns: i64) -> io::Result<()> {
         if self.options.version.has_whole_micros() {
             // Old Kineto held whole microseconds: the fraction goes, towards earlier times.
             return json::number(&mut self.event, ns.div_euclid(1_000));
@@ -451,18 +451,18 @@ impl<W: Write> KinetoWriter<W> {
     }
 
     // Kineto wrote names unescaped until kineto#1459: tests need such files too.
-    fn text(&mut self, text: &str) -> io::Result<()> {
+    fn write_text(&mut self, text: &str) -> io::Result<()> {
         if self.options.verbatim {
-            self.plain("\"");
-            self.plain(text);
-            self.plain("\"");
+            self.push_plain("\"");
+            self.push_plain(text);
+            self.push_plain("\"");
             Ok(())
         } else {
             json::text(&mut self.event, text)
         }
     }
 
-    fn plain(&mut self, text: &str) {
+    fn push_plain(&mut self, text: &str) {
         self.event.extend_from_slice(text.as_bytes());
     }
 }

@@ -40,14 +40,14 @@ impl TraceFolder {
         self.folder.join(trace.cycle.path(format!(
             "{name}_{}.{}",
             trace.rank.unwrap_or(0),
-            suffix(self.gzip)
+            file_suffix(self.gzip)
         )))
     }
 }
 
 impl TraceOutput for TraceFolder {
     fn take(&mut self, trace: &FinishedTrace<'_>) -> Result<(), RecorderError> {
-        Ok(create(&self.path(trace), trace, self.gzip)?)
+        Ok(create_file(&self.path(trace), trace, self.gzip)?)
     }
 }
 
@@ -86,8 +86,11 @@ impl TensorBoardFolder {
             TraceKind::Host => "et",
             TraceKind::Device => "pt.trace",
         };
-        self.folder
-            .join(format!("{}.{span}.{kind}.{}", self.worker, suffix(gzip)))
+        self.folder.join(format!(
+            "{}.{span}.{kind}.{}",
+            self.worker,
+            file_suffix(gzip)
+        ))
     }
 
     /// The span of a cycle: the first that no file has.
@@ -115,7 +118,7 @@ impl TensorBoardFolder {
 impl TraceOutput for TensorBoardFolder {
     fn take(&mut self, trace: &FinishedTrace<'_>) -> Result<(), RecorderError> {
         let span = self.span(trace.cycle.number);
-        Ok(create(
+        Ok(create_file(
             &self.path(trace.kind, span, self.gzip),
             trace,
             self.gzip,
@@ -132,12 +135,12 @@ struct CannotWrite {
     remedy: &'static str,
 }
 
-fn suffix(gzip: bool) -> &'static str {
+fn file_suffix(gzip: bool) -> &'static str {
     if gzip { "json.gz" } else { "json" }
 }
 
 /// Writes a file that is not there yet, under another name until it is whole.
-fn create(path: &Path, trace: &FinishedTrace<'_>, gzip: bool) -> Result<(), CannotWrite> {
+fn create_file(path: &Path, trace: &FinishedTrace<'_>, gzip: bool) -> Result<(), CannotWrite> {
     let failed = |source: io::Error| {
         let remedy = if source.kind() == io::ErrorKind::AlreadyExists {
             "; record to another folder"

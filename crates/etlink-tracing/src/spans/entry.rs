@@ -85,36 +85,36 @@ impl EntryEncoder<'_> {
         }
     }
 
-    fn field(&mut self, field: &Field, kind: FieldType, bytes: usize) {
+    fn push_field(&mut self, field: &Field, kind: FieldType, bytes: usize) {
         self.0
             .push(field.index() as u64 & 0xff | (kind as u64) << 8 | (bytes as u64) << 16);
     }
 
-    fn word(&mut self, field: &Field, kind: FieldType, word: u64) {
-        self.field(field, kind, 8);
+    fn push_word(&mut self, field: &Field, kind: FieldType, word: u64) {
+        self.push_field(field, kind, 8);
         self.0.push(word);
     }
 }
 
 impl Visit for EntryEncoder<'_> {
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.word(field, FieldType::Signed, value as u64);
+        self.push_word(field, FieldType::Signed, value as u64);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.word(field, FieldType::Unsigned, value);
+        self.push_word(field, FieldType::Unsigned, value);
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.word(field, FieldType::Float, value.to_bits());
+        self.push_word(field, FieldType::Float, value.to_bits());
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.word(field, FieldType::Bool, u64::from(value));
+        self.push_word(field, FieldType::Bool, u64::from(value));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.field(field, FieldType::Text, value.len());
+        self.push_field(field, FieldType::Text, value.len());
         let (words, rest) = value.as_bytes().as_chunks::<8>();
         self.0
             .extend(words.iter().map(|word| u64::from_le_bytes(*word)));
@@ -130,7 +130,7 @@ impl Visit for EntryEncoder<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let start = self.0.len();
         // The length is not known before the value has been printed; it is filled in below.
-        self.field(field, FieldType::Text, 0);
+        self.push_field(field, FieldType::Text, 0);
         let mut text = Packer {
             words: self.0,
             bytes: 0,
@@ -210,11 +210,11 @@ pub(crate) fn fields(mut words: &[u64]) -> impl Iterator<Item = (usize, FieldVal
         let (value, rest) = rest.split_at_checked(bytes.div_ceil(8))?;
         words = rest;
         let kind = TYPES.get((head >> 8) as usize & 0xff)?;
-        Some(((head & 0xff) as usize, decoded(*kind, value, bytes)))
+        Some(((head & 0xff) as usize, decode_value(*kind, value, bytes)))
     })
 }
 
-fn decoded(kind: FieldType, value: &[u64], bytes: usize) -> FieldValue {
+fn decode_value(kind: FieldType, value: &[u64], bytes: usize) -> FieldValue {
     let first = value.first().copied().unwrap_or(0);
     match kind {
         FieldType::Signed => FieldValue::Signed(first as i64),

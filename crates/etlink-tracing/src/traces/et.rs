@@ -22,13 +22,13 @@ pub(crate) fn write(window: &SpanWindow, out: &mut dyn Write) -> io::Result<()> 
         schema: String::new(),
         pid: Some(i64::from(std::process::id())),
         time: local_time(window.start),
-        start_ms: Some(milliseconds(window.start)),
+        start_ms: Some(whole_milliseconds(window.start)),
         // It is written behind the nodes, by `finish`.
         finish_ms: None,
     };
     let writer = HostWriter::new(out, &header, HostWriteOptions::default())?;
     let mut encoder = HostEncoder {
-        ids: ids(window),
+        ids: node_ids(window),
         // PyTorch counts nodes and tensors with one counter; here tensors follow all nodes.
         next: 2 + window.threads.len() as u64 + window.ran.len() as u64,
         storages: FxHashMap::default(),
@@ -43,19 +43,21 @@ pub(crate) fn write(window: &SpanWindow, out: &mut dyn Write) -> io::Result<()> 
     // Of two nodes that end together the later one is inside the other and comes first.
     order.sort_unstable_by_key(|row| (window.ran[*row].end, Reverse(*row)));
     for row in order {
-        encoder.op(window, row)?;
+        encoder.write_op(window, row)?;
     }
     encoder.writer.node(&NodeText::process())?;
-    encoder.writer.finish(Some(milliseconds(window.end)))?;
+    encoder
+        .writer
+        .finish(Some(whole_milliseconds(window.end)))?;
     Ok(())
 }
 
-fn milliseconds(ns: i64) -> i64 {
+fn whole_milliseconds(ns: i64) -> i64 {
     ns.div_euclid(1_000_000)
 }
 
 /// Node ids in the order of start, behind the process and the threads; 0 for what is no node.
-fn ids(window: &SpanWindow) -> Vec<u64> {
+fn node_ids(window: &SpanWindow) -> Vec<u64> {
     let mut next = 2 + window.threads.len() as u64;
     let mut id = |ran: &SpanRun| {
         let here = ran.rf_id > 0;
@@ -75,19 +77,19 @@ struct HostEncoder<W> {
 }
 
 impl<W: Write> HostEncoder<W> {
-    fn op(&mut self, window: &SpanWindow, row: usize) -> io::Result<()> {
+    fn write_op(&mut self, window: &SpanWindow, row: usize) -> io::Result<()> {
         let run = &window.ran[row];
         let facts = window.facts(run);
         let details = SpanDetails::of(window, run);
         let forward = run.forward.map(|forward| &window.ran[forward]);
-        let inputs = self.lists(&details.inputs, &details.tensor_device)?;
-        let outputs = self.lists(&details.outputs, &details.tensor_device)?;
+        let inputs = self.tensor_lists(&details.inputs, &details.tensor_device)?;
+        let outputs = self.tensor_lists(&details.outputs, &details.tensor_device)?;
         let tid = window.threads[run.thread].tid;
         let node = NodeText {
             rf_id: run.rf_id,
             fw_parent: forward.map_or(0, |forward| self.parent_id(forward)),
             seq_id: facts.seq.unwrap_or(-1),
-            scope: scope(window, run),
+            scope: record_scope(window, run),
             fw_tid: forward.map_or(0, |forward| window.threads[forward.thread].tid),
             op_schema: &details.schema,
             inputs: inputs.as_text(),
@@ -104,14 +106,14 @@ impl<W: Write> HostEncoder<W> {
     }
 
     /// A tensor without a storage in its fields shares it with no other.
-    fn lists(&mut self, tensors: &TensorFields, device: &str) -> io::Result<TensorLists> {
+    fn tensor_lists(&mut self, tensors: &TensorFields, device: &str) -> io::Result<TensorLists> {
         let mut lists = TensorLists::default();
         if tensors.shapes.is_empty() {
             return Ok(lists);
         }
         lists.values.push(b'[');
         for at in 0..tensors.shapes.len() {
-            let (tensor, storage) = self.storage(tensors.storage(at));
+            let (tensor, storage) = self.storage_ids(tensors.storage(at));
             let (elements, bytes) = (tensors.elements(at), tensors.dtype(at).1);
             let separator = if at > 0 { "," } else { "" };
             write!(
@@ -131,7 +133,7 @@ impl<W: Write> HostEncoder<W> {
         Ok(lists)
     }
 
-    fn storage(&mut self, told: Option<u64>) -> (u64, u64) {
+    fn storage_ids(&mut self, told: Option<u64>) -> (u64, u64) {
         let fresh = (self.next, self.next + 1);
         // An unknown storage uses up ids all the same: nothing else may look like its tensor.
         let ids = told.map_or(fresh, |told| *self.storages.entry(told).or_insert(fresh));
@@ -161,7 +163,7 @@ impl TensorLists {
 }
 
 /// `at::RecordScope`.
-fn scope(window: &SpanWindow, run: &SpanRun) -> u8 {
+fn record_scope(window: &SpanWindow, run: &SpanRun) -> u8 {
     let facts = window.facts(run);
     match (facts.role, facts.backward) {
         (super::facts::SpanRole::Annotation, _) => 7,

@@ -38,24 +38,24 @@ pub(crate) fn write(
     };
     let mut encoder = KinetoEncoder {
         window,
-        launches: launches(window),
+        launches: launching_calls(window),
         base,
         pid: i64::from(std::process::id()),
         flows: 0,
         index: 0,
-        writer: KinetoWriter::new(out, &header(window, program, base), options)?,
+        writer: KinetoWriter::new(out, &trace_header(window, program, base), options)?,
     };
-    encoder.processes()?;
+    encoder.write_processes()?;
     for run in &window.ran {
-        encoder.run(run)?;
+        encoder.write_run(run)?;
     }
-    encoder.end()?;
+    encoder.write_end()?;
     encoder.writer.finish(name, &[])?;
     Ok(())
 }
 
 /// The call that launched each correlation.
-fn launches(window: &SpanWindow) -> FxHashMap<i64, usize> {
+fn launching_calls(window: &SpanWindow) -> FxHashMap<i64, usize> {
     let calls = window
         .ran
         .iter()
@@ -67,7 +67,7 @@ fn launches(window: &SpanWindow) -> FxHashMap<i64, usize> {
 }
 
 /// Streams of each device.
-fn streams(window: &SpanWindow) -> BTreeMap<i64, BTreeSet<i64>> {
+fn device_streams(window: &SpanWindow) -> BTreeMap<i64, BTreeSet<i64>> {
     let mut devices: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     for facts in window.ran.iter().map(|ran| window.facts(ran)) {
         if let Some(stream) = facts.stream {
@@ -77,9 +77,9 @@ fn streams(window: &SpanWindow) -> BTreeMap<i64, BTreeSet<i64>> {
     devices
 }
 
-fn header(window: &SpanWindow, program: &ProgramInfo, base: i64) -> KinetoHeader {
+fn trace_header(window: &SpanWindow, program: &ProgramInfo, base: i64) -> KinetoHeader {
     let device_name = |at: usize| program.devices.get(at).map_or("device", String::as_str);
-    let devices = streams(window)
+    let devices = device_streams(window)
         .keys()
         .enumerate()
         .map(|(at, number)| json!({"id": number, "name": device_name(at)}).to_string())
@@ -117,40 +117,46 @@ struct KinetoEncoder<'a, W> {
 
 impl<W: Write> KinetoEncoder<'_, W> {
     /// What processes and threads are called.
-    fn processes(&mut self) -> io::Result<()> {
+    fn write_processes(&mut self) -> io::Result<()> {
         let (window, pid, name) = (self.window, self.pid, process_name());
-        self.process(pid, &name, "CPU", pid)?;
+        self.write_process(pid, &name, "CPU", pid)?;
         for thread in &window.threads {
             let name = format!("thread {} ({})", thread.os_tid, thread.name);
-            self.thread(pid, thread.os_tid as i64, &name)?;
+            self.write_thread(pid, thread.os_tid as i64, &name)?;
         }
-        for (device, streams) in streams(window) {
+        for (device, streams) in device_streams(window) {
             // Kineto sorts devices behind all processes
             let sort_index = 5_000_000 + device;
-            self.process(device, &name, &format!("GPU {device}"), sort_index)?;
+            self.write_process(device, &name, &format!("GPU {device}"), sort_index)?;
             for stream in streams {
                 // The space at the end is Kineto's.
-                self.thread(device, stream, &format!("stream {stream} "))?;
+                self.write_thread(device, stream, &format!("stream {stream} "))?;
             }
         }
         Ok(())
     }
 
-    fn process(&mut self, pid: i64, name: &str, labels: &str, sort_index: i64) -> io::Result<()> {
+    fn write_process(
+        &mut self,
+        pid: i64,
+        name: &str,
+        labels: &str,
+        sort_index: i64,
+    ) -> io::Result<()> {
         let (name, labels) = (json!(name).to_string(), json!(labels).to_string());
-        self.metadata("process_name", (pid, 0), ("name", &name))?;
-        self.metadata("process_labels", (pid, 0), ("labels", &labels))?;
+        self.write_metadata("process_name", (pid, 0), ("name", &name))?;
+        self.write_metadata("process_labels", (pid, 0), ("labels", &labels))?;
         let sort_index = sort_index.to_string();
-        self.metadata("process_sort_index", (pid, 0), ("sort_index", &sort_index))
+        self.write_metadata("process_sort_index", (pid, 0), ("sort_index", &sort_index))
     }
 
-    fn thread(&mut self, pid: i64, tid: i64, name: &str) -> io::Result<()> {
+    fn write_thread(&mut self, pid: i64, tid: i64, name: &str) -> io::Result<()> {
         let (name, sort_index) = (json!(name).to_string(), tid.to_string());
-        self.metadata("thread_name", (pid, tid), ("name", &name))?;
-        self.metadata("thread_sort_index", (pid, tid), ("sort_index", &sort_index))
+        self.write_metadata("thread_name", (pid, tid), ("name", &name))?;
+        self.write_metadata("thread_sort_index", (pid, tid), ("sort_index", &sort_index))
     }
 
-    fn metadata(
+    fn write_metadata(
         &mut self,
         what: &str,
         (pid, tid): Track,
@@ -162,20 +168,25 @@ impl<W: Write> KinetoEncoder<'_, W> {
     }
 
     /// Process and thread of a range.
-    fn track(&self, run: &SpanRun, facts: &SpanFacts) -> Track {
+    fn track_of_run(&self, run: &SpanRun, facts: &SpanFacts) -> Track {
         match facts.stream {
             Some(stream) => (facts.device, stream),
             None => (self.pid, self.window.threads[run.thread].os_tid as i64),
         }
     }
 
-    fn run(&mut self, run: &SpanRun) -> io::Result<()> {
+    fn write_run(&mut self, run: &SpanRun) -> io::Result<()> {
         let window = self.window;
         let facts = window.facts(run);
         let details = SpanDetails::of(window, run);
         let event = CompleteEvent {
             external_id: self.external_id(run, facts),
-            ..self.event(category(facts), &facts.name, self.track(run, facts), run)
+            ..self.complete_event(
+                event_category(facts),
+                &facts.name,
+                self.track_of_run(run, facts),
+                run,
+            )
         };
         let index = self.index;
         self.writer.complete(&event, |args| {
@@ -187,15 +198,15 @@ impl<W: Write> KinetoEncoder<'_, W> {
         })?;
         // `Ev Idx` counts PyTorch's own events, which calls and kernels are not.
         self.index += u64::from(facts.role.is_op());
-        self.flows(run, facts)?;
+        self.write_flows(run, facts)?;
         if facts.role == SpanRole::Call {
-            self.sync(run, facts)
+            self.write_sync(run, facts)
         } else {
             Ok(())
         }
     }
 
-    fn event<'e>(
+    fn complete_event<'e>(
         &self,
         category: &'e str,
         name: &'e str,
@@ -228,7 +239,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
     }
 
     /// What a call waits for, or makes a stream wait for.
-    fn sync(&mut self, run: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
+    fn write_sync(&mut self, run: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
         let Some(stream) = facts.sync_stream else {
             return Ok(());
         };
@@ -238,7 +249,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
             None if stream < 0 => "Context Sync",
             None => "Stream Sync",
         };
-        let event = self.event("cuda_sync", kind, (facts.device, stream), run);
+        let event = self.complete_event("cuda_sync", kind, (facts.device, stream), run);
         self.writer.complete(&event, |args| {
             args.text("cuda_sync_kind", kind)?;
             if let Some(wait_on_stream) = facts.wait_on_stream {
@@ -255,24 +266,24 @@ impl<W: Write> KinetoEncoder<'_, W> {
     }
 
     /// Arrows from launch to row and from forward to backward.
-    fn flows(&mut self, run: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
-        let track = self.track(run, facts);
+    fn write_flows(&mut self, run: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
+        let track = self.track_of_run(run, facts);
         // Viewers draw the arrow from the call's `s` to the row's `f` by their common id.
         if let (Some(correlation), false) = (facts.correlation, facts.role.is_op()) {
             let is_end = facts.role != SpanRole::Call;
-            self.flow((is_end, "ac2g"), correlation, track, run.start)?;
+            self.write_flow((is_end, "ac2g"), correlation, track, run.start)?;
         }
         if let Some(forward) = run.forward.map(|forward| &self.window.ran[forward]) {
             self.flows += 1;
             let id = self.flows;
-            let forward_track = self.track(forward, self.window.facts(forward));
-            self.flow((false, "fwdbwd"), id, forward_track, forward.start)?;
-            self.flow((true, "fwdbwd"), id, track, run.start)?;
+            let forward_track = self.track_of_run(forward, self.window.facts(forward));
+            self.write_flow((false, "fwdbwd"), id, forward_track, forward.start)?;
+            self.write_flow((true, "fwdbwd"), id, track, run.start)?;
         }
         Ok(())
     }
 
-    fn flow(
+    fn write_flow(
         &mut self,
         (is_end, category): (bool, &str),
         id: i64,
@@ -290,7 +301,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
     }
 
     /// The window as a span of its own, and the instant that closes the list.
-    fn end(&mut self) -> io::Result<()> {
+    fn write_end(&mut self) -> io::Result<()> {
         let (start, end) = (self.window.start - self.base, self.window.end - self.base);
         let event = CompleteEvent {
             category: "Trace",
@@ -361,7 +372,7 @@ fn program_arguments(args: &mut EventArguments<'_>, details: &SpanDetails) -> io
     Ok(())
 }
 
-fn category(facts: &SpanFacts) -> &'static str {
+fn event_category(facts: &SpanFacts) -> &'static str {
     match facts.role {
         SpanRole::Op => "cpu_op",
         SpanRole::Annotation => "user_annotation",

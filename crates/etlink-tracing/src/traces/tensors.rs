@@ -32,12 +32,12 @@ impl TensorFields {
     /// Takes a field: what of it, and its value. A value that is none comes back.
     pub(crate) fn take(&mut self, what: &str, value: FieldValue) -> Result<(), FieldValue> {
         match (what, &value) {
-            ("shapes", FieldValue::Text(text)) => self.shapes = shapes(text).ok_or(value)?,
+            ("shapes", FieldValue::Text(text)) => self.shapes = parse_shapes(text).ok_or(value)?,
             ("dtypes", FieldValue::Text(text)) => {
-                self.dtypes = items(text).map(str::to_owned).collect()
+                self.dtypes = list_items(text).map(str::to_owned).collect()
             }
             ("tensors", FieldValue::Text(text)) => {
-                self.storages = items(text)
+                self.storages = list_items(text)
                     .map(address)
                     .collect::<Option<_>>()
                     .ok_or(value)?
@@ -98,14 +98,14 @@ fn strides(shape: &[u64]) -> Vec<u64> {
 }
 
 /// `[[8, 32], [32]]`, as `{:?}` prints it, or `[8, 32]` for one tensor.
-fn shapes(text: &str) -> Option<Vec<Vec<u64>>> {
+fn parse_shapes(text: &str) -> Option<Vec<Vec<u64>>> {
     serde_json::from_str(text)
         .ok()
         .or_else(|| Some(vec![serde_json::from_str(text).ok()?]))
 }
 
 /// `float, float`, or `["float", "float"]`.
-fn items(text: &str) -> impl Iterator<Item = &str> {
+fn list_items(text: &str) -> impl Iterator<Item = &str> {
     let inner = text.trim().trim_start_matches('[').trim_end_matches(']');
     inner
         .split(',')

@@ -47,8 +47,8 @@ pub(super) fn of<'t>(
     whole: PartGraph<'t>,
     serialize_comms: bool,
 ) -> PartGraph<'t> {
-    let comms = communications(trace, &whole.communications);
-    let pieces = pieces(trace, &comms);
+    let comms = exposed_communications(trace, &whole.communications);
+    let pieces = compute_pieces(trace, &comms);
     let mut all: Vec<(TimeNs, bool, usize)> = (0..)
         .zip(&comms)
         .map(|(at, comm)| (comm.node.start, false, at))
@@ -79,7 +79,7 @@ pub(super) fn of<'t>(
             nodes.push(comms[at].node);
         }
     }
-    let edges = edges(
+    let edges = piece_edges(
         &comms,
         &pieces,
         &comm_number,
@@ -98,7 +98,7 @@ pub(super) fn of<'t>(
 }
 
 /// The communications in order of time, and what they expose.
-fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedComm> {
+fn exposed_communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedComm> {
     let nodes = &trace.nodes;
     let end = |node: usize| nodes.start[node] + nodes.duration[node];
     let mut holds_up = vec![false; nodes.len()];
@@ -109,7 +109,7 @@ fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedComm> {
             holds_up[last] = true;
         }
     }
-    let busy = busy(trace, numbers);
+    let busy = busy_intervals(trace, numbers);
     let mut comms: Vec<ExposedComm> = vec![];
     for &origin in numbers {
         let node = nodes.get(origin as usize);
@@ -132,7 +132,7 @@ fn communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedComm> {
 
 /// When anything but communications ran: on devices where the trace has any, else on threads.
 /// Apart, in order.
-fn busy(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
+fn busy_intervals(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
     let nodes = &trace.nodes;
     let (on_device, looks_on) = (nodes.on_device.contains(&true), trace.passive_threads());
     let mut busy: Vec<Span> = vec![];
@@ -154,7 +154,7 @@ fn busy(trace: &LinkedTrace, communications: &[u32]) -> Vec<Span> {
 }
 
 /// Computation in order.
-fn pieces(trace: &LinkedTrace, comms: &[ExposedComm]) -> Vec<Span> {
+fn compute_pieces(trace: &LinkedTrace, comms: &[ExposedComm]) -> Vec<Span> {
     let nodes = &trace.nodes;
     let ends = nodes
         .start
@@ -196,7 +196,7 @@ fn inferred_edge(kind: EdgeKind, from: u32, to: u32) -> Edge {
     }
 }
 
-fn edges(
+fn piece_edges(
     comms: &[ExposedComm],
     pieces: &[Span],
     comm_number: &[u32],

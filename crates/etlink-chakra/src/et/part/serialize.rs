@@ -53,10 +53,10 @@ pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wai
     let mut waits = vec![];
     // Host and devices run side by side in the simulator too: each has its own time to give.
     for on_device in [false, true] {
-        let mut all = running(trace, on_device, &whole.communications);
+        let mut all = running_nodes(trace, on_device, &whole.communications);
         attribute_time(&all, &mut takes);
         let found = if gaps_wait {
-            anchors(trace, &all, &takes)
+            wait_anchors(trace, &all, &takes)
         } else {
             vec![]
         };
@@ -96,7 +96,7 @@ pub(super) fn serialize(trace: &LinkedTrace, whole: &mut PartGraph<'_>, gaps_wai
 }
 
 /// What runs on the host or on devices, by start, with latency.
-fn running(trace: &LinkedTrace, on_device: bool, communications: &[u32]) -> Vec<RunningNode> {
+fn running_nodes(trace: &LinkedTrace, on_device: bool, communications: &[u32]) -> Vec<RunningNode> {
     let nodes = &trace.nodes;
     let end = |node: usize| nodes.start[node] + nodes.duration[node];
     let mut all: Vec<RunningNode> = vec![];
@@ -178,7 +178,11 @@ fn attribute_until(
 
 /// Places of gaps that have to share their time, and what each can wait for: of other threads or
 /// streams the last to end before it does, and before anything that waits for the gap.
-fn anchors(trace: &LinkedTrace, all: &[RunningNode], takes: &[DurationNs]) -> Vec<(usize, u32)> {
+fn wait_anchors(
+    trace: &LinkedTrace,
+    all: &[RunningNode],
+    takes: &[DurationNs],
+) -> Vec<(usize, u32)> {
     let nodes = &trace.nodes;
     let mut followed = vec![u32::MAX; nodes.len()];
     for edge in trace.edges.iter() {
