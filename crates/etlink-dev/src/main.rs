@@ -10,6 +10,7 @@
 mod bench;
 mod binary;
 mod fuzz;
+mod growth;
 mod hta;
 mod many;
 mod perfetto;
@@ -50,6 +51,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
+    /// Test: traces with very many threads, streams, names, … take little longer than ordinary ones
+    Growth(growth::Options),
     /// Repeat a recorded pair, or a device trace alone, to N times its size
     Generate {
         /// Host trace to repeat
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Measure { command } => bench::measure::child(&command),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Growth(options) => growth::run(&options),
         Command::Generate {
             host,
             device,

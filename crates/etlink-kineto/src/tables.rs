@@ -77,9 +77,12 @@ impl ChunkTables {
             tid: self.track_label(event.tid),
         };
         match event.name {
-            b"process_name" => set_name(&mut self.trace.process_names, thread.pid, name),
+            // Traces repeat such rows hundreds of thousands of times. The last name counts.
+            b"process_name" => {
+                self.trace.process_names.insert(thread.pid, name);
+            }
             b"thread_name" if event.tid.is_some() => {
-                set_name(&mut self.trace.thread_names, thread, name)
+                self.trace.thread_names.insert(thread, name);
             }
             _ => {}
         }
@@ -282,13 +285,7 @@ impl ChunkTables {
             .queues
             .get(row.queue.index())
             .map_or(0, |queue| queue.device);
-        if blocks_per_sm.is_none()
-            || self
-                .trace
-                .multiprocessors
-                .iter()
-                .any(|(known, _)| *known == device)
-        {
+        if blocks_per_sm.is_none() || self.trace.multiprocessors.contains_key(&device) {
             return;
         }
         let blocks = row.grid.iter().map(|n| f64::from(*n)).product::<f64>();
@@ -296,7 +293,7 @@ impl ChunkTables {
         let count = (blocks / per_sm).round();
         // A quotient of 0, or one that is no number, says nothing about the device.
         if count.is_finite() && (1.0..1e6).contains(&count) {
-            self.trace.multiprocessors.push((device, count as u32));
+            self.trace.note_multiprocessors(device, count as u32);
         }
     }
 
@@ -433,14 +430,6 @@ fn contains_bytes(name: &[u8], part: &[u8]) -> bool {
     name.windows(part.len()).any(|window| window == part)
 }
 
-/// Names `what`; the last name counts. Traces repeat such rows hundreds of thousands of times.
-fn set_name<T: PartialEq>(all: &mut Vec<(T, NameId)>, what: T, name: NameId) {
-    match all.iter_mut().rfind(|(known, _)| *known == what) {
-        Some((_, known)) => *known = name,
-        None => all.push((what, name)),
-    }
-}
-
 /// Puts the tables of chunks together.
 #[derive(Default)]
 pub(crate) struct DeviceTraceBuilder {
@@ -566,18 +555,12 @@ fn append_around(
             .or_default() += count;
     }
     for (pid, name) in part.process_names.drain(..) {
-        set_name(
-            &mut all.process_names,
-            renumber_label(pid, names),
-            names[name.index()],
-        );
+        all.process_names
+            .insert(renumber_label(pid, names), names[name.index()]);
     }
     for (thread, name) in part.thread_names.drain(..) {
-        set_name(
-            &mut all.thread_names,
-            renumber_thread(thread, names),
-            names[name.index()],
-        );
+        all.thread_names
+            .insert(renumber_thread(thread, names), names[name.index()]);
     }
     all.has_rf_ids |= part.has_rf_ids;
     all.anomalies.merge(std::mem::take(&mut part.anomalies));

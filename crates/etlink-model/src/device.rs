@@ -281,9 +281,9 @@ pub struct DeviceTrace {
     /// Host threads, in order of first use.
     pub threads: Vec<HostThread>,
     /// What the trace calls its processes (`process_name`), each once.
-    pub process_names: Vec<(TrackLabel, NameId)>,
+    pub process_names: IndexMap<TrackLabel, NameId, FxBuildHasher>,
     /// What it calls its threads (`thread_name`), each once.
-    pub thread_names: Vec<(HostThread, NameId)>,
+    pub thread_names: IndexMap<HostThread, NameId, FxBuildHasher>,
     /// Queues, in order of first use.
     pub queues: Vec<DeviceQueue>,
     /// CPU ops by start.
@@ -302,7 +302,7 @@ pub struct DeviceTrace {
     pub memory: MemoryRows,
     /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel
     /// say.
-    pub multiprocessors: Vec<(i64, u32)>,
+    pub multiprocessors: IndexMap<i64, u32, FxBuildHasher>,
     /// Communication arguments of ops and rows.
     pub collectives: CollectiveRecords,
     /// Whether any op has the key `Record function id` (PyTorch 2.4 on), be it 0.
@@ -334,29 +334,18 @@ impl DeviceTrace {
 
     /// Keeps how many multiprocessors a device has, unless that is known.
     pub fn note_multiprocessors(&mut self, device: i64, count: u32) {
-        if self
-            .multiprocessors
-            .iter()
-            // The first figure stays. Kernels are read before
-            // the header, so theirs wins over `numSms`.
-            .all(|(known, _)| *known != device)
-        {
-            self.multiprocessors.push((device, count));
-        }
+        // The first figure stays. Kernels are read before the header, so theirs wins over `numSms`.
+        self.multiprocessors.entry(device).or_insert(count);
     }
 
     /// How many multiprocessors a device has. ROCm numbers its devices otherwise in rows than in
     /// properties: where all that are known have as many, so has this one.
     pub fn multiprocessors(&self, device: i64) -> Option<u32> {
-        let own = self
-            .multiprocessors
-            .iter()
-            .find(|(known, _)| *known == device);
-        if let Some((_, count)) = own {
+        if let Some(count) = self.multiprocessors.get(&device) {
             return Some(*count);
         }
         let (_, count) = self.multiprocessors.first()?;
-        let are_alike = self.multiprocessors.iter().all(|(_, other)| other == count);
+        let are_alike = self.multiprocessors.values().all(|other| other == count);
         are_alike.then_some(*count)
     }
 

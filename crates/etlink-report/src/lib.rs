@@ -9,6 +9,7 @@
 
 pub mod page;
 pub mod perfetto;
+mod track_names;
 
 /// The messages of Perfetto's schema, generated from `schemas/perfetto/trace.proto`.
 #[allow(

@@ -21,12 +21,14 @@ mod comms;
 mod graphs;
 mod host;
 mod kineto;
+mod oddities;
 mod rows;
 
 pub use comms::ParamComms;
 pub use etlink_host::HostSchema;
 pub use etlink_model::DeviceQueue;
 pub use graphs::GraphKernel;
+pub use oddities::{OddTraces, Oddity};
 use rows::{DrawnCall, DrawnRow, DrawnSync};
 
 /// Whose device trace it is.

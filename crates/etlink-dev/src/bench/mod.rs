@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(etlink) => etlink
             .canonicalize()
             .with_context(|| format!("no {}", etlink.display()))?,
-        None => built(&root)?,
+        None => build_etlink(&root)?,
     };
     println!("{}", table::machine());
     let recorded = inputs::recorded(&root, options.traces.as_deref(), options.min_mb)?;
@@ -143,8 +143,8 @@ fn compare(input: &Input, tools: &[Tool], options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The path of the release etlink, built now.
-fn built(root: &Path) -> Result<PathBuf> {
+/// Builds the release etlink. Its path.
+pub fn build_etlink(root: &Path) -> Result<PathBuf> {
     let build = [
         "build",
         "--release",

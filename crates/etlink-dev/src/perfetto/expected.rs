@@ -282,9 +282,8 @@ fn on_thread(shown: &Shown<'_>, at: usize) -> (String, String) {
     let thread = device.threads[at];
     let process = device
         .process_names
-        .iter()
-        .find(|(pid, _)| *pid == thread.pid)
-        .map(|(_, name)| device.names.get(*name).to_owned());
+        .get(&thread.pid)
+        .map(|name| device.names.get(*name).to_owned());
     let process = process.unwrap_or_else(|| format!("process {}", device.label(thread.pid)));
     (
         format!("{}{process}", shown.prefix),
@@ -365,10 +364,9 @@ fn ranges(shown: &Shown<'_>, pieces: &BTreeSet<u32>, all: &mut Vec<Range>) {
 
 fn thread_name(trace: &LinkedTrace, thread: HostThread) -> String {
     let device = &trace.device;
-    let said = device.thread_names.iter().find(|(of, _)| *of == thread);
-    said.map_or_else(
+    device.thread_names.get(&thread).map_or_else(
         || format!("thread {}", device.label(thread.tid)),
-        |(_, name)| device.names.get(*name).trim().to_owned(),
+        |name| device.names.get(*name).trim().to_owned(),
     )
 }
 

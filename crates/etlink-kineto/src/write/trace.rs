@@ -63,7 +63,10 @@ fn device_properties(trace: &DeviceTrace) -> Vec<String> {
         .map(|(id, name)| json!({"id": id, "name": name}))
         .collect();
     for (device, count) in &trace.multiprocessors {
-        match devices.iter_mut().find(|known| known["id"] == *device) {
+        let place = usize::try_from(*device).ok();
+        // the names stand first, in order of their numbers
+        let named = place.filter(|place| *place < trace.header.devices.len());
+        match named.and_then(|place| devices.get_mut(place)) {
             Some(known) => known["numSms"] = (*count).into(),
             // a device that the header does not name
             None => devices.push(json!({"id": device, "numSms": count})),

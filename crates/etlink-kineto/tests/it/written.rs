@@ -168,7 +168,7 @@ impl<'t> Meaning<'t> {
             self.push((track, self.name(*name)));
         }
         self.push((&trace.header, trace.has_rf_ids));
-        let mut multiprocessors = trace.multiprocessors.clone();
+        let mut multiprocessors: Vec<(&i64, &u32)> = trace.multiprocessors.iter().collect();
         multiprocessors.sort_unstable();
         self.push(multiprocessors);
     }

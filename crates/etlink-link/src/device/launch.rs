@@ -10,8 +10,8 @@ use crate::host::nest::Nesting;
 use crate::limits::{CLOCK_TOLERANCE, MAX_VOTES};
 use crate::search::seek;
 use etlink_model::{
-    Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceTrace, HostIdx, OpIdx,
-    ThreadIdx, TimeNs, TrackLabel,
+    Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceQueue, DeviceTrace,
+    HostIdx, OpIdx, ThreadIdx, TimeNs, TrackLabel,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
@@ -166,6 +166,70 @@ struct CallIndex<'t> {
     processes: Vec<u32>,
     /// The process of each device, where every process has a device of its own.
     process_of: FxHashMap<i64, u32>,
+    /// What the rows of other devices search. Empty where there are none.
+    shared: SharedCalls,
+}
+
+/// The calls of all processes together, for rows of a device that several of them share. Hundreds
+/// of processes count their ids from 1, so that a look at each of them would take rows ·
+/// processes.
+#[derive(Default)]
+struct SharedCalls {
+    ids: Vec<SharedId>,
+    /// By id, then in order of start.
+    calls: Vec<u32>,
+    /// Where the last id was found.
+    last: usize,
+}
+
+/// The calls that bear one id.
+struct SharedId {
+    id: Correlation,
+    /// Where they end in [`SharedCalls::calls`]; they begin where those of the id before end.
+    end: usize,
+    /// Of the first call of each process, the one that began last.
+    latest_first: u32,
+    /// A process has several of them.
+    repeats: bool,
+}
+
+impl SharedCalls {
+    /// `entries` are in order.
+    fn new(entries: &[Entry]) -> SharedCalls {
+        let mut shared = SharedCalls {
+            calls: Vec::with_capacity(entries.len()),
+            ..SharedCalls::default()
+        };
+        for of_id in entries.chunk_by(|one, next| one.id == next.id) {
+            let (mut latest_first, mut repeats) = (0, false);
+            for of_process in of_id.chunk_by(|one, next| one.process == next.process) {
+                latest_first = latest_first.max(of_process[0].call);
+                repeats |= of_process.len() > 1;
+            }
+            let begin = shared.calls.len();
+            shared.calls.extend(of_id.iter().map(|entry| entry.call));
+            // calls are numbered by their start
+            shared.calls[begin..].sort_unstable();
+            shared.ids.push(SharedId {
+                id: of_id[0].id,
+                end: shared.calls.len(),
+                latest_first,
+                repeats,
+            });
+        }
+        shared
+    }
+
+    /// The id and its calls.
+    fn with_id(&mut self, id: Correlation) -> Option<(&SharedId, &[u32])> {
+        self.last = seek(&self.ids, self.last, |known| known.id < id);
+        let known = self.ids.get(self.last).filter(|known| known.id == id)?;
+        let begin = match self.last.checked_sub(1) {
+            Some(before) => self.ids[before].end,
+            None => 0,
+        };
+        Some((known, &self.calls[begin..known.end]))
+    }
 }
 
 impl<'t> CallIndex<'t> {
@@ -210,11 +274,16 @@ impl<'t> CallIndex<'t> {
             last: 0,
             processes,
             process_of: FxHashMap::default(),
+            shared: SharedCalls::default(),
         };
         // CUPTI counts correlation ids from 1 in each process, so that merged traces of several
         // ranks share them.
         if index.processes.len() > 1 {
             index.process_of = index.vote();
+            let has_owner = |queue: &DeviceQueue| index.process_of.contains_key(&queue.device);
+            if !device.queues.iter().all(has_owner) {
+                index.shared = SharedCalls::new(&index.calls);
+            }
         }
         index
     }
@@ -284,6 +353,18 @@ impl<'t> CallIndex<'t> {
         }
     }
 
+    /// The same of all processes. Others have the id where one of them has it twice, or several have
+    /// a call that began before the row.
+    fn latest_of_any(&mut self, row: usize, id: Correlation) -> Option<(bool, u32, bool)> {
+        let limit = self.device.rows.start[row] + CLOCK_TOLERANCE;
+        let starts = &self.device.calls.start;
+        let (known, calls) = self.shared.with_id(id)?;
+        match calls.partition_point(|call| starts[*call as usize] <= limit) {
+            0 => Some((false, known.latest_first, known.repeats)),
+            begun => Some((true, calls[begun - 1], known.repeats || begun > 1)),
+        }
+    }
+
     /// The first process from number `from` on that has a call with this id: few of many processes
     /// have.
     fn next_process(&self, id: Correlation, from: u32) -> Option<u32> {
@@ -309,26 +390,16 @@ impl<'t> CallIndex<'t> {
             [only] => Some(only),
             _ => self.process_of.get(&self.device_of(row)).copied(),
         };
-        let (mut several, mut begun, mut best) = (false, 0, None);
-        let mut process = own.or_else(|| self.next_process(id, 0));
-        while let Some(of) = process {
-            if let Some(fitting) = self.latest(row, of) {
-                several |= fitting.2;
-                begun += u32::from(fitting.0);
-                // calls are numbered by their start
-                best = best.max(Some(fitting));
-            }
-            process = match own {
-                Some(_) => None,
-                None => self.next_process(id, of + 1),
-            };
-        }
-        if several || begun > 1 {
+        let fitting = match own {
+            Some(process) => self.latest(row, process),
+            None => self.latest_of_any(row, id),
+        };
+        if fitting.is_some_and(|(.., is_ambiguous)| is_ambiguous) {
             anomalies.note(AnomalyKind::DuplicateCorrelation, || {
                 format!("correlation {}", id.0)
             });
         }
-        match best {
+        match fitting {
             Some((true, call, _)) => (CallIdx(call), NoLaunch::Launched),
             Some((false, call, _)) => (CallIdx(call), NoLaunch::StartsBeforeCall),
             None => (

@@ -3,10 +3,12 @@
 //! The host trace says which bytes of which storage each op reads and writes. Its order is that in
 //! which ops began. Storage ids come back after a free, but what allocates writes all of the
 //! storage, so that the writers of an earlier life are forgotten. On one thread program order says
-//! the same, so only what crosses threads counts. O(uses log uses).
+//! the same, so only what crosses threads counts. O(uses log uses): what reads very many pieces
+//! joins them, see [`Bytes`].
 
 use etlink_model::{HostIdx, HostTrace, OpIdx, TensorRef};
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Which dependencies through tensors become edges.
@@ -58,15 +60,15 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> Vec<(u32, u32
                 .filter(|tensor| tensor.storage != 0 && tensor.elements > 0)
         };
         for tensor in of(uses.inputs(node as usize)) {
-            written.last_users(&tensor, &mut after);
+            written.last_users(&tensor, &tid, &mut after);
             if which == TensorEdges::All {
                 read.put(&tensor, node);
             }
         }
         for tensor in of(uses.outputs(node as usize)) {
             if which == TensorEdges::All {
-                written.last_users(&tensor, &mut after);
-                read.last_users(&tensor, &mut after);
+                written.last_users(&tensor, &tid, &mut after);
+                read.last_users(&tensor, &tid, &mut after);
             }
             // After the look-up: a node that writes in place must see the writer before it.
             written.put(&tensor, node);
@@ -78,9 +80,40 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> Vec<(u32, u32
 }
 
 /// Who used which bytes last: ranges by storage and first byte, without overlaps.
+///
+/// A tensor that is written in many pieces, such as a flat buffer of gradients, may be read as
+/// often. So the first who reads more than [`MOST_PIECES`] of them joins them to one range, with
+/// the last user of each thread. Program order puts that thread's earlier ones before it.
 #[derive(Default)]
 struct Bytes {
-    ranges: BTreeMap<(u64, u64), (u64, u32)>,
+    ranges: BTreeMap<(u64, u64), UsedRange>,
+}
+
+/// So many pieces stay apart however often they are read.
+const MOST_PIECES: usize = 16;
+/// Of pieces that were joined, the last users of so many threads are kept: those that began last.
+const MOST_THREADS: usize = 16;
+
+#[derive(Clone)]
+struct UsedRange {
+    end: u64,
+    last: LastUsers,
+}
+
+#[derive(Clone)]
+enum LastUsers {
+    One(u32),
+    /// Of pieces that were joined, one of each thread.
+    Joined(Box<[u32]>),
+}
+
+impl LastUsers {
+    fn nodes(&self) -> &[u32] {
+        match self {
+            LastUsers::One(node) => std::slice::from_ref(node),
+            LastUsers::Joined(nodes) => nodes,
+        }
+    }
 }
 
 fn span(tensor: &TensorRef) -> (u64, u64) {
@@ -93,46 +126,93 @@ fn span(tensor: &TensorRef) -> (u64, u64) {
 
 impl Bytes {
     /// Calls `user` for the last users of any byte of a tensor.
-    fn last_users(&self, tensor: &TensorRef, user: &mut impl FnMut(u32)) {
+    fn last_users(
+        &mut self,
+        tensor: &TensorRef,
+        thread: &impl Fn(u32) -> u32,
+        user: &mut impl FnMut(u32),
+    ) {
         let (start, end) = span(tensor);
         // Ranges do not overlap, so only the nearest one that begins before can reach into the
         // tensor.
         let before = self.ranges.range(..(tensor.storage, start)).next_back();
-        let reaches =
-            |found: &(&(u64, u64), &(u64, u32))| found.0.0 == tensor.storage && found.1.0 > start;
-        before
-            .filter(reaches)
-            .into_iter()
-            .for_each(|(_, (_, node))| user(*node));
-        self.ranges
-            .range((tensor.storage, start)..(tensor.storage, end))
-            .for_each(|(_, (_, node))| user(*node));
+        let reaching = before.filter(|(at, range)| at.0 == tensor.storage && range.end > start);
+        if let Some((_, range)) = reaching {
+            range.last.nodes().iter().for_each(|node| user(*node));
+        }
+        let mut pieces = 0;
+        let inside = self
+            .ranges
+            .range((tensor.storage, start)..(tensor.storage, end));
+        for (_, range) in inside {
+            range.last.nodes().iter().for_each(|node| user(*node));
+            pieces += 1;
+        }
+        if pieces > MOST_PIECES {
+            self.join_pieces(tensor.storage, (start, end), thread);
+        }
+    }
+
+    /// Makes one range of those that lie in `start..end`, and of the bytes between them, which
+    /// nobody used.
+    fn join_pieces(
+        &mut self,
+        storage: u64,
+        (start, end): (u64, u64),
+        thread: &impl Fn(u32) -> u32,
+    ) {
+        let mut joined: Option<(u64, u64)> = None;
+        let mut nodes = vec![];
+        for (at, range) in self.ranges.range((storage, start)..(storage, end)) {
+            // the last one may reach beyond, where others may read it alone
+            if range.end <= end {
+                joined = Some((joined.map_or(at.1, |(first, _)| first), range.end));
+                nodes.extend_from_slice(range.last.nodes());
+            }
+        }
+        let Some((first, last_end)) = joined else {
+            return;
+        };
+        while let Some((&at, _)) = self
+            .ranges
+            .range((storage, first)..(storage, last_end))
+            .next()
+        {
+            self.ranges.remove(&at);
+        }
+        nodes.sort_unstable_by_key(|node| Reverse((thread(*node), *node)));
+        nodes.dedup_by_key(|node| thread(*node));
+        nodes.sort_unstable_by_key(|node| Reverse(*node));
+        nodes.truncate(MOST_THREADS);
+        let range = UsedRange {
+            end: last_end,
+            last: LastUsers::Joined(nodes.into()),
+        };
+        self.ranges.insert((storage, first), range);
     }
 
     /// `node` is the last user of a tensor's bytes now.
     fn put(&mut self, tensor: &TensorRef, node: u32) {
         let (storage, (start, end)) = (tensor.storage, span(tensor));
-        if let Some((&(of, begin), &(until, user))) = self
-            .ranges
-            .range(..(storage, start))
-            .next_back()
-            .filter(|(at, (until, _))| at.0 == storage && *until > start)
-        {
-            self.ranges.insert((of, begin), (start, user));
+        let before = self.ranges.range_mut(..(storage, start)).next_back();
+        let reaching = before.filter(|(at, range)| at.0 == storage && range.end > start);
+        if let Some((_, range)) = reaching {
+            let rest = range.clone();
+            range.end = start;
             // The range reaches beyond the tensor: its rest behind that stays with the other user.
-            if until > end {
-                self.ranges.insert((storage, end), (until, user));
+            if rest.end > end {
+                self.ranges.insert((storage, end), rest);
             }
         }
-        while let Some((&at, &(until, user))) =
-            self.ranges.range((storage, start)..(storage, end)).next()
-        {
-            self.ranges.remove(&at);
-            if until > end {
-                self.ranges.insert((storage, end), (until, user));
+        while let Some((&at, _)) = self.ranges.range((storage, start)..(storage, end)).next() {
+            let range = self.ranges.remove(&at);
+            if let Some(range) = range.filter(|range| range.end > end) {
+                self.ranges.insert((storage, end), range);
             }
         }
-        self.ranges.insert((storage, start), (end, node));
+        let last = LastUsers::One(node);
+        self.ranges
+            .insert((storage, start), UsedRange { end, last });
     }
 }
 
@@ -200,6 +280,37 @@ mod tests {
         );
     }
 
+    #[test]
+    fn many_pieces_are_joined_by_who_reads_all_of_them() {
+        let mut bytes = Bytes::default();
+        let pieces = MOST_PIECES as u32 + 1;
+        for piece in 0..pieces {
+            bytes.put(&tensor(5, 8 * u64::from(piece), 8), piece);
+        }
+        let thread = |node: u32| node % 3;
+        let mut readers = |offset, elements| {
+            let mut nodes = vec![];
+            let read = tensor(5, offset, elements);
+            bytes.last_users(&read, &thread, &mut |node| nodes.push(node));
+            nodes
+        };
+        let all: Vec<u32> = (0..pieces).collect();
+        assert_eq!(readers(0, 1_000), all, "the first sees each of them");
+        let last = [pieces - 1, pieces - 2, pieces - 3];
+        assert_eq!(
+            readers(0, 1_000),
+            last,
+            "later ones the last of each thread"
+        );
+        assert_eq!(readers(8, 8), last, "of any piece");
+        bytes.put(&tensor(5, 8, 8), 100);
+        let mut nodes = vec![];
+        bytes.last_users(&tensor(5, 0, 24), &thread, &mut |node| nodes.push(node));
+        nodes.sort_unstable();
+        nodes.dedup();
+        assert_eq!(nodes, [pieces - 3, pieces - 2, pieces - 1, 100]);
+    }
+
     proptest! {
         #[test]
         fn the_last_user_of_each_byte(puts in prop::collection::vec((0u64..2, 0u64..20, 1u64..12), 1..40), read in (0u64..2, 0u64..20, 1u64..12)) {
@@ -209,7 +320,7 @@ mod tests {
                 model.extend((offset..offset + elements).map(|element| ((storage, element), node)));
             }
             let mut found = vec![];
-            bytes.last_users(&tensor(read.0, read.1, read.2), &mut |node| found.push(node));
+            bytes.last_users(&tensor(read.0, read.1, read.2), &|_| 0, &mut |node| found.push(node));
             found.sort_unstable();
             found.dedup();
             let mut want: Vec<u32> = (read.1..read.1 + read.2).filter_map(|element| model.get(&(read.0, element)).copied()).collect();

@@ -7,7 +7,8 @@
 
 mod cases;
 
-use cases::{Case, Oddity, shortest};
+use cases::{Case, shortest};
+use etlink_testing::Oddity;
 
 /// Events of the smaller input, and how much larger the other is.
 const EVENTS: usize = 6_000;
@@ -25,6 +26,7 @@ fn time_grows_with_the_events_alone() {
         let grows_evenly = |_: usize| {
             let small = shortest(&small, 2);
             let large = shortest(&large, 2);
+            eprintln!("{}: {small:?}, {large:?}", oddity.name());
             large <= small * MOST
         };
         if !(0..ATTEMPTS).any(grows_evenly) {

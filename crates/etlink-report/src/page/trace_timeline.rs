@@ -8,6 +8,7 @@ use super::timeline::{Timeline, TimelineSource, TimelineWindow, Tooltip};
 use super::tooltip::tooltip_text;
 use super::tracks::{TimelineTrack, trace_track};
 use super::wait_columns;
+use crate::track_names::TrackNames;
 use etlink_analyze::ClassifiedRows;
 use etlink_link::NodeKind;
 use etlink_model::{OpIdx, TimeNs};
@@ -45,14 +46,13 @@ pub fn trace_timeline(
     let mut strings = StringTable::new(most.saturating_mul(40));
     let all = ranges_in_window(trace, ids, (window.start, window.end));
     let kept = |id: usize| few && on_path.binary_search(&id).is_ok();
-    let (mut timeline, place) = Timeline::draw(
-        window,
-        all,
-        (ids.count, most),
-        &kept,
-        &TraceSource { rows, ids },
-        &mut strings,
-    );
+    let source = TraceSource {
+        rows,
+        ids,
+        names: TrackNames::new(&trace.device),
+    };
+    let (mut timeline, place) =
+        Timeline::draw(window, all, (ids.count, most), &kept, &source, &mut strings);
     let of = wait_columns::ReplayedTrace {
         trace,
         graph,
@@ -85,11 +85,12 @@ pub fn trace_timeline(
 struct TraceSource<'t> {
     rows: &'t ClassifiedRows<'t>,
     ids: RangeIds,
+    names: TrackNames<'t>,
 }
 
 impl TimelineSource for TraceSource<'_> {
     fn track(&self, number: u32) -> TimelineTrack {
-        trace_track(&self.rows.trace.device, number)
+        trace_track(&self.names, number)
     }
 
     fn kind(&self, id: usize) -> u8 {

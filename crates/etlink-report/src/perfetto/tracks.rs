@@ -8,8 +8,9 @@
 use super::TimelineRank;
 use super::lanes::TrackLanes;
 use super::sink::{TimelineSink, TrackId, TrackProcess};
-use etlink_model::{DeviceQueue, DeviceTrace, HostThread, TimeNs, TrackLabel};
-use std::collections::BTreeSet;
+use crate::track_names::TrackNames;
+use etlink_model::{DeviceTrace, HostThread, TimeNs, TrackLabel};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// So many numbers at most are a rank's.
@@ -80,6 +81,8 @@ struct TrackPlace {
 pub(super) struct TrackTable {
     numbers: TrackNumbers,
     places: Vec<TrackPlace>,
+    /// Threads of Perfetto that there are.
+    tids: BTreeSet<u32>,
     /// The critical path's.
     pub(super) path: TrackId,
     /// What names of processes begin with.
@@ -112,13 +115,15 @@ impl TrackTable {
         let mut tracks = TrackTable {
             numbers,
             places: vec![],
+            tids: BTreeSet::new(),
             path,
             rank,
         };
         tracks.process(path.pid, "critical path", 0, None, out)?;
         out.thread(path, "steps")?;
-        tracks.threads(device, natural, out)?;
-        tracks.queues(device, out)?;
+        let names = TrackNames::new(device);
+        tracks.add_threads(&names, natural, out)?;
+        tracks.add_queues(&names, out)?;
         Ok(tracks)
     }
 
@@ -142,54 +147,47 @@ impl TrackTable {
         })
     }
 
-    fn threads(
+    fn add_threads(
         &mut self,
-        device: &DeviceTrace,
+        names: &TrackNames<'_>,
         natural: impl Fn(TrackLabel) -> Option<u32>,
         out: &mut dyn TimelineSink,
     ) -> io::Result<()> {
-        let mut processes: Vec<(TrackLabel, u32)> = vec![];
-        for of in &device.threads {
-            let pid = match processes.iter().find(|(label, _)| *label == of.pid) {
-                Some((_, pid)) => *pid,
+        let mut processes: BTreeMap<TrackLabel, u32> = BTreeMap::new();
+        for thread in &names.device.threads {
+            let pid = match processes.get(&thread.pid) {
+                Some(pid) => *pid,
                 None => {
-                    let pid = natural(of.pid).map_or_else(|| self.numbers.free(), Ok)?;
-                    processes.push((of.pid, pid));
-                    self.process(
-                        pid,
-                        &process_name(device, of.pid),
-                        processes.len(),
-                        None,
-                        out,
-                    )?;
+                    let pid = natural(thread.pid).map_or_else(|| self.numbers.free(), Ok)?;
+                    processes.insert(thread.pid, pid);
+                    let name = process_name(names, thread.pid);
+                    self.process(pid, &name, processes.len(), None, out)?;
                     pid
                 }
             };
             self.places.push(TrackPlace {
-                name: thread_name(device, *of),
+                name: thread_name(names, *thread),
                 lanes: TrackLanes::new(true),
                 tracks: vec![],
                 pid,
             });
             // Two processes may have threads of one number; Perfetto takes them as one.
-            let natural = natural(of.tid).filter(|tid| !self.is_track(*tid));
+            let natural = natural(thread.tid).filter(|tid| !self.tids.contains(tid));
             self.add_track(self.places.len() - 1, natural, out)?;
         }
         Ok(())
     }
 
-    fn queues(&mut self, device: &DeviceTrace, out: &mut dyn TimelineSink) -> io::Result<()> {
-        let mut processes: Vec<(i64, u32)> = vec![];
+    fn add_queues(&mut self, names: &TrackNames<'_>, out: &mut dyn TimelineSink) -> io::Result<()> {
+        let device = names.device;
+        let mut processes: BTreeMap<i64, u32> = BTreeMap::new();
         for queue in &device.queues {
-            let pid = match processes.iter().find(|(number, _)| *number == queue.device) {
-                Some((_, pid)) => *pid,
+            let pid = match processes.get(&queue.device) {
+                Some(pid) => *pid,
                 None => {
                     let pid = self.numbers.free()?;
-                    processes.push((queue.device, pid));
-                    let model = usize::try_from(queue.device)
-                        .ok()
-                        .and_then(|at| device.header.devices.get(at));
-                    let label = model.filter(|model| !model.is_empty()).map(String::as_str);
+                    processes.insert(queue.device, pid);
+                    let label = names.model(queue.device);
                     self.process(
                         pid,
                         &format!("device {}", queue.device),
@@ -201,7 +199,7 @@ impl TrackTable {
                 }
             };
             self.places.push(TrackPlace {
-                name: queue_name(device, queue),
+                name: names.queue(queue),
                 lanes: TrackLanes::new(false),
                 tracks: vec![],
                 pid,
@@ -237,6 +235,7 @@ impl TrackTable {
         let of = &mut self.places[place];
         let track = TrackId { pid: of.pid, tid };
         of.tracks.push(track);
+        self.tids.insert(tid);
         let overflow = of.tracks.len() > 1;
         let name = if overflow {
             format!("{} ({})", of.name, of.tracks.len())
@@ -244,12 +243,6 @@ impl TrackTable {
             of.name.clone()
         };
         out.thread(track, &name)
-    }
-
-    fn is_track(&self, tid: u32) -> bool {
-        self.places
-            .iter()
-            .any(|place| place.tracks.iter().any(|track| track.tid == tid))
     }
 }
 
@@ -264,27 +257,16 @@ fn perfetto_number(label: TrackLabel) -> Option<u32> {
     }
 }
 
-fn process_name(device: &DeviceTrace, pid: TrackLabel) -> String {
-    let said = device.process_names.iter().find(|(of, _)| *of == pid);
-    said.map_or_else(
-        || format!("process {}", device.label(pid)),
-        |(_, name)| device.names.get(*name).to_owned(),
-    )
+fn process_name(names: &TrackNames<'_>, pid: TrackLabel) -> String {
+    match names.process(pid) {
+        Some(name) => name.to_owned(),
+        None => format!("process {}", names.device.label(pid)),
+    }
 }
 
-fn thread_name(device: &DeviceTrace, thread: HostThread) -> String {
-    let said = device.thread_names.iter().find(|(of, _)| *of == thread);
-    said.map_or_else(
-        || format!("thread {}", device.label(thread.tid)),
-        |(_, name)| device.names.get(*name).trim().to_owned(),
-    )
-}
-
-/// A stream's name; where a device has several contexts with that stream, also the context's.
-fn queue_name(device: &DeviceTrace, queue: &DeviceQueue) -> String {
-    let same = |other: &&DeviceQueue| other.device == queue.device && other.stream == queue.stream;
-    match device.queues.iter().filter(same).count() {
-        0 | 1 => format!("stream {}", queue.stream),
-        _ => format!("stream {} of context {}", queue.stream, queue.context),
+fn thread_name(names: &TrackNames<'_>, thread: HostThread) -> String {
+    match names.thread(thread) {
+        Some(name) => name.to_owned(),
+        None => format!("thread {}", names.device.label(thread.tid)),
     }
 }
