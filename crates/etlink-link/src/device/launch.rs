@@ -292,6 +292,12 @@ impl<'t> CallIndex<'t> {
     /// row. First each process gets a device of its own, since the ranks of one program fit each
     /// other's rows too. Empty where a process is left without: devices are shared.
     fn vote(&mut self) -> FxHashMap<i64, u32> {
+        let queues = &self.device.queues;
+        let devices: FxHashSet<i64> = queues.iter().map(|queue| queue.device).collect();
+        // Not every process can get one of its own, whatever the votes are.
+        if self.processes.len() > devices.len() {
+            return FxHashMap::default();
+        }
         let mut votes: FxHashMap<(i64, u32), u32> = FxHashMap::default();
         // An even sample, not the first rows: these can all be of one device.
         let lookups = self.device.rows.len() * self.processes.len();
