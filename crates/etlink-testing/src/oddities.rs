@@ -235,5 +235,5 @@ fn each(step: usize, steps: usize) -> usize {
 /// Whether the op of a step writes its piece of the tensor, and does not read all of it: first
 /// only writes, then one of each.
 fn is_tensor_write(step: usize, steps: usize) -> bool {
-    step < steps / 2 || step % 2 == 0
+    step < steps / 2 || step.is_multiple_of(2)
 }

@@ -254,7 +254,7 @@ fn push_frame(text: &mut DeviceText, step: &OddStep) {
             format!("train.py({number}): step{number}"),
             8,
         ),
-        Oddity::Steps if number % STEPS_OF_EACH == 0 => {
+        Oddity::Steps if number.is_multiple_of(STEPS_OF_EACH) => {
             let name = format!("ProfilerStep#{}", number / STEPS_OF_EACH);
             ("user_annotation", name, STEPS_OF_EACH * STEP_US - 1)
         }
