@@ -14,7 +14,8 @@ use crate::et::communication::{SimulatedComm, comm_of};
 use crate::rank_agreement::{CommDecision, RankAgreement};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{
-    CollectiveMatch, CommChannel, Communication, DeadlockCheck, GroupResolver, RankSummary, RunJoin,
+    CollectiveMatch, CommChannel, Communication, DeadlockCheck, GroupResolver, MatchMember,
+    RankSummary, RunJoin,
 };
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
@@ -84,6 +85,7 @@ pub fn agree(
         groups: BTreeMap::new(),
         deadlocked,
     };
+    // Only groups that some communication still uses are listed: ASTRA-sim builds all it reads.
     for (joint, decision) in join.matches.iter().zip(&decisions) {
         if let CommDecision::Communication {
             group: Some(number),
@@ -139,13 +141,8 @@ fn match_decision(
     sizes: &[Vec<Option<i64>>],
     without_absent: bool,
 ) -> CommDecision {
-    let size = |part: &etlink_link::ranks::MatchMember| {
-        sizes
-            .get(part.rank as usize)?
-            .get(part.communication as usize)
-            .copied()?
-    };
-    let sizes: Option<Vec<i64>> = joint.members.iter().map(size).collect();
+    let members = joint.members.iter();
+    let sizes: Option<Vec<i64>> = members.map(|part| simulated_size(sizes, part)).collect();
     // A collective that a rank lacks would leave the others waiting in ASTRA-sim, which ends with 0
     // all the same.
     if !joint.is_whole() {
@@ -163,6 +160,11 @@ fn match_decision(
         CommChannel::Message { .. } => None,
     };
     CommDecision::Communication { group, bytes }
+}
+
+fn simulated_size(sizes: &[Vec<Option<i64>>], part: &MatchMember) -> Option<i64> {
+    let of_rank = sizes.get(part.rank as usize)?;
+    *of_rank.get(part.communication as usize)?
 }
 
 /// What each rank does in turn.

@@ -1,8 +1,9 @@
-//! Communication attributes of `record_param_comms` (`ParamCommsUtils.cpp`).
+//! Communication attributes of `record_param_comms` (`RECORD_PARAM_COMMS` in
+//! `ParamCommsUtils.hpp`).
 //!
 //! ```text
-//! inputs  [tensors,] seq | [seq, isP2P], group id | [pg_name, pg_desc], rank, "allreduce", in_split, out_split,
-//!         [, start, stride] [, size] [, async]
+//! inputs  [tensors,] seq | [seq, isP2P], group id | [pg_name, pg_desc], rank, "allreduce",
+//!         in_split, out_split, [, start, stride] [, size] [, async]
 //! attrs   collective_name, dtype, in_msg_nelems, …                     (1.1.0 on)
 //! ```
 //! Attributes win; what they do not say comes from the inputs, told by their place around the

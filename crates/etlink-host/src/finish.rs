@@ -79,16 +79,14 @@ struct ThreadRoots {
     threads: Vec<(u32, u64)>,
 }
 
+fn is_process(trace: &HostTrace, row: usize) -> bool {
+    let name = trace.names.get(trace.nodes.name[row]);
+    trace.is_root(row) && name.ends_with("|process]")
+}
+
 impl ThreadRoots {
     /// Finds the roots and cuts their own parents short, so that whatever is hung on them ends.
     fn find(trace: &mut HostTrace) -> Self {
-        let is_process = |row: usize| {
-            trace.is_root(row)
-                && trace
-                    .names
-                    .get(trace.nodes.name[row])
-                    .ends_with("|process]")
-        };
         let rows: Vec<usize> = (0..trace.nodes.len())
             .filter(|&row| trace.is_root(row))
             .collect();
@@ -97,11 +95,13 @@ impl ThreadRoots {
             let parent = trace.nodes.parent[row];
             // A thread's root hangs on the process, which a cut
             // file does not have; its id counts as the end.
-            let ends = trace.find(parent).map_or(parent == PROCESS, is_process);
-            if is_process(row) || !ends {
+            let ends = trace
+                .find(parent)
+                .map_or(parent == PROCESS, |row| is_process(trace, row));
+            if is_process(trace, row) || !ends {
                 cut.push(row);
             }
-            if !is_process(row) {
+            if !is_process(trace, row) {
                 threads.push((trace.nodes.tid[row], trace.nodes.id[row]));
             }
         }
@@ -115,7 +115,7 @@ impl ThreadRoots {
     }
 
     /// Id of a thread's root, 0 = none.
-    fn of(&self, tid: u32) -> u64 {
+    fn root_of(&self, tid: u32) -> u64 {
         self.threads
             .binary_search_by_key(&tid, |(tid, _)| *tid)
             .map_or(0, |at| self.threads[at].1)
@@ -134,7 +134,7 @@ fn adopt_orphans(trace: &mut HostTrace, roots: &ThreadRoots) {
             trace.anomalies.note(AnomalyKind::OrphanNode, || {
                 format!("id {id}, parent {parent}")
             });
-            trace.nodes.parent[row] = roots.of(trace.nodes.tid[row]);
+            trace.nodes.parent[row] = roots.root_of(trace.nodes.tid[row]);
         }
     }
 }
@@ -166,7 +166,7 @@ fn break_cycles(trace: &mut HostTrace, roots: &ThreadRoots) {
                 .anomalies
                 .note(AnomalyKind::ParentCycle, || format!("id {id}"));
             // Every node of the cycle is cut, not one: none of the recorded parents can be trusted.
-            trace.nodes.parent[at] = roots.of(trace.nodes.tid[at]);
+            trace.nodes.parent[at] = roots.root_of(trace.nodes.tid[at]);
             match up[at].filter(|&next| next != turn) {
                 Some(next) => at = next,
                 None => break,

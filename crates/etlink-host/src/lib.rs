@@ -157,16 +157,20 @@ fn read_nodes(
     options: HostReadOptions,
     builder: &mut tables::HostTraceBuilder,
 ) -> Result<ArrayEnvelope, JsonReadError> {
-    let parse = |chunk: &mut tables::NodeChunk, scanner: &mut etlink_json::JsonScanner<'_>| {
-        // The node is read whole before anything is kept, since damage may offer it a second time.
-        let fields = read_node::read_node(scanner)?;
-        scanner.end_element()?;
-        chunk.push(&fields);
-        Ok(())
-    };
-    read_elements(source, LAYOUT, options.threads, parse, |chunk| {
+    read_elements(source, LAYOUT, options.threads, parse_node, |chunk| {
         builder.append(chunk)
     })
+}
+
+fn parse_node(
+    chunk: &mut tables::NodeChunk,
+    scanner: &mut etlink_json::JsonScanner<'_>,
+) -> Result<(), etlink_json::BrokenJson> {
+    // The node is read whole before anything is kept, since damage may offer it a second time.
+    let fields = read_node::read_node(scanner)?;
+    scanner.end_element()?;
+    chunk.push(&fields);
+    Ok(())
 }
 
 fn note_damage(trace: &mut HostTrace, damage: ReadDamage) {

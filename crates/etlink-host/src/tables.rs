@@ -320,17 +320,16 @@ fn resolve_backend_ids(trace: &mut HostTrace, groups: &[groups::GroupInit]) {
         .filter(|(id, _)| *id != NameId::EMPTY)
         .collect();
     by_id.sort_by_key(|(id, _)| *id);
-    let group_of = |id: NameId| {
-        by_id
-            .get(by_id.partition_point(|(known, _)| *known < id))
-            .filter(|(known, _)| *known == id)
-    };
+    // Of groups with one id the first in the file counts; the sort is stable.
+    by_id.dedup_by_key(|(id, _)| *id);
     for (name, desc) in collectives
         .group_name
         .iter_mut()
         .zip(&mut collectives.group_desc)
     {
-        if let Some((_, group)) = group_of(*name) {
+        let found = by_id.binary_search_by_key(name, |(id, _)| *id);
+        if let Ok(at) = found {
+            let group = by_id[at].1;
             (*name, *desc) = (names.intern(&group.name), names.intern(&group.desc));
         }
     }

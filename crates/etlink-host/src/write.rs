@@ -62,9 +62,9 @@ impl HostSchema {
     /// The layout of a file with this `schema`. PyTorch 2.5 and 2.15 write the same one; the
     /// later layout is taken.
     pub fn from_text(schema: &str) -> Option<HostSchema> {
-        let known = |layout: &HostSchema| layout.text() == schema;
         // From the newest: it has all attributes that the older layout with this text has.
-        HostSchema::ALL.into_iter().rev().find(known)
+        let mut layouts = HostSchema::ALL.into_iter().rev();
+        layouts.find(|layout| layout.text() == schema)
     }
 
     /// What stands before the brace of a node.

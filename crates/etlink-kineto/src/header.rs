@@ -18,8 +18,8 @@ impl KnownKeys {
     pub(crate) fn add(&mut self, key: &[u8]) {
         if !self.keys.insert(key.to_vec()) {
             self.repeated += 1;
-            let key = || format!("{:?}", unescape(key));
-            self.first_repeated.get_or_insert_with(key);
+            self.first_repeated
+                .get_or_insert_with(|| format!("{:?}", unescape(key)));
         }
     }
 }

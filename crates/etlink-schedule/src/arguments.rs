@@ -83,6 +83,7 @@ pub struct InvalidArguments(pub Vec<ArgumentFault>);
 impl Arguments {
     /// All arguments below their bounds, in PyTorch's order. `skip_first_wait` has none.
     pub(crate) fn faults(&self) -> Vec<ArgumentFault> {
+        // The order is that of the assertion in `torch.profiler.schedule`.
         let bounded = [
             (Argument::Wait, self.wait),
             (Argument::Warmup, self.warmup),

@@ -3,14 +3,14 @@
 //! ```text
 //! skip_first=1, wait=1, warmup=1, active=2, repeat=2
 //!
-//! step       0     1     2       3       4                5     6       7       8                9 ..
-//! action     NONE  NONE  WARMUP  RECORD  RECORD_AND_SAVE  NONE  WARMUP  RECORD  RECORD_AND_SAVE  NONE
-//! calls                  prepare start                    stop  prepare start                    stop
-//!                                                         save                                   save
+//! step    0     1     2       3       4                5     6       7       8                9 ..
+//! action  NONE  NONE  WARMUP  RECORD  RECORD_AND_SAVE  NONE  WARMUP  RECORD  RECORD_AND_SAVE  NONE
+//! calls               prepare start                    stop  prepare start                    stop
+//!                                                      save                                   save
 //! ```
 //! - [`Schedule`]: the [`Action`] of each step, as a pure function of its number.
-//! - [`Action::then`] and [`Action::exit`]: the [`RecorderCall`]s that lead from one step's action to the
-//!   next.
+//! - [`Action::then`] and [`Action::exit`]: the [`RecorderCall`]s that lead from one step's action
+//!   to the next.
 //! - [`PhaseSchedule`]: one schedule over training, validation, test and predict steps, as
 //!   Lightning has it.
 //!
@@ -22,9 +22,11 @@
 //! ```
 //! use etlink_schedule::{Action, Arguments, RecorderCall, Schedule};
 //!
-//! let schedule = Schedule::new(Arguments { wait: 1, warmup: 1, active: 2, repeat: 1, ..Arguments::default() })?;
+//! let cycle = Arguments { wait: 1, warmup: 1, active: 2, repeat: 1, ..Arguments::default() };
+//! let schedule = Schedule::new(cycle)?;
 //! assert_eq!(schedule.action(2), Action::Record);
-//! assert_eq!(schedule.action(3).then(schedule.action(4)).calls, [RecorderCall::Stop, RecorderCall::Save]);
+//! let transition = schedule.action(3).then(schedule.action(4));
+//! assert_eq!(transition.calls, [RecorderCall::Stop, RecorderCall::Save]);
 //! # Ok::<(), etlink_schedule::InvalidArguments>(())
 //! ```
 

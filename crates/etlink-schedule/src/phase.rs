@@ -42,7 +42,11 @@ pub enum Loop {
 /// let schedule = Schedule::new(Arguments { wait: 2, active: 2, ..Arguments::default() })?;
 /// let mut phases = PhaseSchedule::new(schedule, Loop::Fit);
 /// let steps = [Phase::Train, Phase::Train, Phase::Validation, Phase::Train];
-/// assert_eq!(steps.map(|phase| phases.step(phase)), [Action::None, Action::Record, Action::None, Action::RecordAndSave]);
+/// let actions = steps.map(|phase| phases.step(phase));
+/// assert_eq!(
+///     actions,
+///     [Action::None, Action::Record, Action::None, Action::RecordAndSave]
+/// );
 /// # Ok::<(), etlink_schedule::InvalidArguments>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -79,12 +83,15 @@ impl PhaseSchedule {
         if self.saved[at] {
             return Action::None;
         }
+        // Lightning runs its sanity check before the loop of `fit` and keeps the counter at 0.
         let sanity_check =
             phase == Phase::Validation && self.runs == Loop::Fit && self.steps(Phase::Train) == 0;
         if !sanity_check {
             self.steps[at] = self.steps[at].saturating_add(1);
         }
         let mut action = self.schedule.action(self.steps[at]);
+        // The phases share one profiler: where it records, another phase's warmup would stop it and
+        // drop what it has. `ScheduleWrapper` goes on recording instead.
         if self.previous == Action::Record && action == Action::Warmup {
             action = Action::Record;
         }

@@ -25,16 +25,20 @@ impl FromStr for RankSelection {
     type Err = InvalidRanks;
 
     fn from_str(text: &str) -> Result<RankSelection, InvalidRanks> {
-        text.split(',')
-            .map(|part| parse_range(part.trim()).ok_or_else(|| InvalidRanks(part.to_owned())))
-            .collect::<Result<_, _>>()
-            .map(RankSelection)
+        let mut ranges = vec![];
+        for part in text.split(',') {
+            let range = parse_range(part.trim());
+            ranges.push(range.ok_or_else(|| InvalidRanks(part.to_owned()))?);
+        }
+        Ok(RankSelection(ranges))
     }
 }
 
 fn parse_range(part: &str) -> Option<(u32, u32)> {
+    // A single rank is the range from itself to itself.
     let (first, last) = part.split_once('-').unwrap_or((part, part));
-    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    let first = first.trim().parse().ok()?;
+    let last = last.trim().parse().ok()?;
     (first <= last).then_some((first, last))
 }
 

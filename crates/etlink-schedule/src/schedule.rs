@@ -78,8 +78,10 @@ impl Schedule {
     fn stretch_at(&self, step: u64) -> (Action, u128) {
         let [skip_first, wait, warmup, active] =
             [self.skip_first, self.wait, self.warmup, self.active].map(u128::from);
+        // Products of three 64-bit arguments need 128 bits, so that no schedule overflows.
         let ahead = if self.skip_first_wait { wait } else { 0 };
         let Some(since) = step.checked_sub(self.skip_first) else {
+            // What follows `skip_first` is idle too, but for a first cycle that does not wait.
             return (Action::None, skip_first + wait - ahead);
         };
         let position = u128::from(since) + ahead;
@@ -96,6 +98,7 @@ impl Schedule {
             at if at < wait => (Action::None, wait),
             at if at < wait + warmup => (Action::Warmup, wait + warmup),
             at if at < cycle - 1 => (Action::Record, cycle - 1),
+            // Cycles of one step follow each other without a change, to the end of the last one.
             _ if cycle == 1 => return (Action::RecordAndSave, over.saturating_add(skip_first)),
             _ => (Action::RecordAndSave, cycle),
         };
@@ -135,7 +138,8 @@ mod tests {
         );
         assert_eq!(
             error.to_string(),
-            "invalid schedule: wait is -1, needs to be at least 0; active is 0, needs to be at least 1; \
+            "invalid schedule: wait is -1, needs to be at least 0; \
+             active is 0, needs to be at least 1; \
              skip_first is -9223372036854775808, needs to be at least 0"
         );
     }
@@ -177,10 +181,16 @@ mod tests {
             numbers in prop::array::uniform5(0_i64..5), skip_first_wait in 0_i64..2, steps in 0_u64..80
         ) {
             let [skip_first, wait, warmup, active, repeat] = numbers;
-            let schedule = schedule(Arguments { skip_first, wait, warmup, active: active + 1, repeat, skip_first_wait });
+            let active = active + 1;
+            let arguments = Arguments { skip_first, wait, warmup, active, repeat, skip_first_wait };
+            let schedule = schedule(arguments);
             let stretches: Vec<_> = schedule.stretches(steps).collect();
-            let unrolled: Vec<_> = stretches.iter().flat_map(|(range, action)| range.clone().map(|step| (step, *action))).collect();
-            prop_assert_eq!(unrolled, (0..steps).map(|step| (step, schedule.action(step))).collect::<Vec<_>>());
+            let mut unrolled = vec![];
+            for (range, action) in &stretches {
+                unrolled.extend(range.clone().map(|step| (step, *action)));
+            }
+            let expected: Vec<_> = (0..steps).map(|step| (step, schedule.action(step))).collect();
+            prop_assert_eq!(unrolled, expected);
             prop_assert!(stretches.windows(2).all(|two| two[0].1 != two[1].1), "{:?}", stretches);
         }
     }

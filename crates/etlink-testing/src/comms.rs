@@ -64,20 +64,19 @@ impl ParamComms {
 
     /// Arguments of the Kineto op, or of the kernel that it launched.
     pub(crate) fn kineto_arguments(&self) -> Vec<(String, String)> {
-        let text = |text: &str| format!("\"{text}\"");
         let mut args = vec![
-            ("Collective name", text(&self.name)),
-            ("dtype", text(&self.dtype)),
+            ("Collective name", quoted(&self.name)),
+            ("dtype", quoted(&self.dtype)),
             ("In msg nelems", self.in_elements.to_string()),
             ("Out msg nelems", self.out_elements.to_string()),
             ("Group size", self.ranks.len().to_string()),
-            ("In split size", text(&list(&self.in_split))),
-            ("Out split size", text(&list(&self.out_split))),
+            ("In split size", quoted(&list(&self.in_split))),
+            ("Out split size", quoted(&list(&self.out_split))),
             ("Global rank start", self.first_rank().to_string()),
             ("Global rank stride", self.rank_stride().to_string()),
-            ("Process Group Name", text(&self.group_name)),
-            ("Process Group Description", text(&self.group_desc)),
-            ("Process Group Ranks", text(&list(&self.ranks))),
+            ("Process Group Name", quoted(&self.group_name)),
+            ("Process Group Description", quoted(&self.group_desc)),
+            ("Process Group Ranks", quoted(&list(&self.ranks))),
             ("Rank", self.rank.to_string()),
             ("Seq", self.seq.to_string()),
             ("Is asynchronized op", self.asynchronous.to_string()),
@@ -105,24 +104,43 @@ impl ParamComms {
             ..
         } = self;
         let n = self.in_elements;
+        // `ProcessGroupNCCL::send` and `recv` record the peer where others record their own rank.
         let rank = self.peer.unwrap_or(*rank);
         let values = format!(
-            r#"[[[5,6,0,{n},4,"cuda:0"]],[{seq},{}],["{group_name}","{group_desc}"],{rank},"{name}",{},{},{},{},{},{asynchronous}]"#,
-            self.peer.is_some(),
-            list(&self.in_split),
-            list(&self.out_split),
-            self.first_rank(),
-            self.rank_stride(),
-            self.ranks.len(),
+            concat!(
+                r#"[[[5,6,0,{n},4,"cuda:0"]],[{seq},{is_p2p}],["{group_name}","{group_desc}"],"#,
+                r#"{rank},"{name}",{in_split},{out_split},{start},{stride},{size},{asynchronous}]"#
+            ),
+            n = n,
+            seq = seq,
+            group_name = group_name,
+            group_desc = group_desc,
+            rank = rank,
+            name = name,
+            asynchronous = asynchronous,
+            is_p2p = self.peer.is_some(),
+            in_split = list(&self.in_split),
+            out_split = list(&self.out_split),
+            start = self.first_rank(),
+            stride = self.rank_stride(),
+            size = self.ranks.len(),
         );
         let shapes = format!("[[[{n}]],[[],[]],[[],[]],[],[],[],[],[],[],[],[]]");
-        let types = r#"["GenericList[Tensor(float)]","Tuple[Int,Bool]","Tuple[String,String]","Int","String","GenericList[]","GenericList[]","Int","Int","Int","Bool"]"#;
+        let types = concat!(
+            r#"["GenericList[Tensor(float)]","Tuple[Int,Bool]","Tuple[String,String]","Int","#,
+            r#""String","GenericList[]","GenericList[]","Int","Int","Int","Bool"]"#
+        );
         HostInputs {
             values,
             shapes,
             types: types.to_owned(),
         }
     }
+}
+
+/// A JSON string of text that needs no escapes.
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
 }
 
 /// Inputs of the host node, as JSON lists.
@@ -133,10 +151,14 @@ pub(crate) struct HostInputs {
     pub(crate) types: String,
 }
 
-/// `[0, 1, 2]`; PyTorch cuts after 30.
+/// As many entries of a list as PyTorch prints: `kTruncatLength` in `torch/csrc/profiler/util.cpp`.
+const MAX_LIST_ENTRIES: usize = 30;
+
+/// `[0, 1, 2]`, cut where PyTorch cuts.
 pub(crate) fn list(values: &[u64]) -> String {
-    let mut items: Vec<String> = values.iter().take(30).map(u64::to_string).collect();
-    if values.len() > 30 {
+    let printed = values.iter().take(MAX_LIST_ENTRIES);
+    let mut items: Vec<String> = printed.map(u64::to_string).collect();
+    if values.len() > MAX_LIST_ENTRIES {
         items.push("...".to_owned());
     }
     format!("[{}]", items.join(", "))

@@ -177,11 +177,21 @@ impl TraceBuilder {
     pub fn distributed(&mut self, rank: i64, world_size: i64) -> &mut Self {
         let ranks: Vec<String> = (0..world_size).map(|rank| rank.to_string()).collect();
         let group = format!(
-            r#"{{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": {world_size}, "ranks": [{}]}}"#,
-            ranks.join(", ")
+            concat!(
+                r#"{{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "#,
+                r#""pg_size": {world_size}, "ranks": [{ranks}]}}"#
+            ),
+            world_size = world_size,
+            ranks = ranks.join(", ")
         );
         let info = format!(
-            r#"{{"backend": "nccl", "rank": {rank}, "world_size": {world_size}, "pg_count": 1, "pg_config": [{group}], "nccl_version": "2.27.5"}}"#
+            concat!(
+                r#"{{"backend": "nccl", "rank": {rank}, "world_size": {world_size}, "#,
+                r#""pg_count": 1, "pg_config": [{group}], "nccl_version": "2.27.5"}}"#
+            ),
+            rank = rank,
+            world_size = world_size,
+            group = group
         );
         self.metadata("distributedInfo", &info)
     }

@@ -1,8 +1,8 @@
 //! Whether the ranks recorded the same iterations.
 //!
-//! Ranks count steps each for itself. One that made extra steps first records other iterations under
-//! the same numbers. Ranks that wait for each other in every iteration pass the same one at nearly the
-//! same time, so the clocks of their cycles tell.
+//! Ranks count steps each for itself. One that made extra steps first records other iterations
+//! under the same numbers. Ranks that wait for each other in every iteration pass the same one at
+//! nearly the same time, so the clocks of their cycles tell.
 
 use crate::{Cycle, Rank};
 
@@ -26,8 +26,8 @@ pub(crate) fn notes(ranks: &[Rank]) -> Vec<String> {
                 continue;
             };
             notes.push(format!(
-                "rank {} recorded cycle {index} {:.3} s {} rank {}, more than a step apart: did one of \
-                 them make extra steps before?",
+                "rank {} recorded cycle {index} {:.3} s {} rank {}, more than a step apart: \
+                 did one of them make extra steps before?",
                 rank.process.rank.unwrap_or_default(),
                 distance.unsigned_abs() as f64 / 1e9,
                 if distance > 0 { "after" } else { "before" },
@@ -38,7 +38,8 @@ pub(crate) fn notes(ranks: &[Rank]) -> Vec<String> {
     notes
 }
 
-/// How much later than `expected` a cycle began, ns, if it both began and ended more than a step from it.
+/// How much later than `expected` a cycle began, ns, if it both began and ended more than a step
+/// from it.
 fn distance_ns(expected: &Cycle, cycle: &Cycle, is_one_machine: bool) -> Option<i64> {
     let begin = cycle.begin?.unix_ns - expected.begin?.unix_ns;
     let end = cycle.end?.unix_ns - expected.end?.unix_ns;
@@ -48,6 +49,7 @@ fn distance_ns(expected: &Cycle, cycle: &Cycle, is_one_machine: bool) -> Option<
     } else {
         BETWEEN_MACHINES_NS
     });
+    // Both ends have to lie on one side: a rank that is only slow begins or ends with the others.
     let is_apart = begin.signum() == end.signum() && begin.abs() > limit && end.abs() > limit;
     is_apart.then_some(begin)
 }
@@ -95,7 +97,8 @@ mod tests {
         assert_eq!(
             notes,
             [
-                "rank 1 recorded cycle 0 0.200 s before rank 0, more than a step apart: did one of them make extra steps before?"
+                "rank 1 recorded cycle 0 0.200 s before rank 0, more than a step apart: \
+                 did one of them make extra steps before?"
             ]
         );
     }

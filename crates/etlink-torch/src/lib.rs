@@ -1,4 +1,5 @@
-//! Collects host and device trace from unmodified PyTorch programs, both over exactly the same steps.
+//! Collects host and device trace from unmodified PyTorch programs, both over exactly the same
+//! steps.
 //!
 //! ```text
 //! launcher (the command)                     each Python process of the program
@@ -6,10 +7,12 @@
 //!   Settings ── ETLINK_RECORD ─────────────> counts steps, runs the profiler by the schedule
 //!   Manifest <── <pid>.json, <pid>.steps <── torch_et_<rank>.json, kineto_trace_<rank>.json
 //! ```
-//! `python/` is a package as well, for scripts that record themselves (`from etlink_torch import profile`): it writes the manifest itself.
+//! `python/` is a package as well, for scripts that record themselves (`from etlink_torch import
+//! profile`): it writes the manifest itself.
 //! The crate has the texts and the values; folders, processes and signals are the launcher's affair.
-//! The hook is Python 3.8 and needs nothing but PyTorch, 2.1 or newer. Each cycle of the schedule has a profiler and an
-//! observer of its own, so that the traces of a cycle are whole files as soon as its last step ends.
+//! The hook is Python 3.8 and needs nothing but PyTorch, 2.1 or newer. Each cycle of the schedule
+//! has a profiler and an observer of its own, so that the traces of a cycle are whole files as soon
+//! as its last step ends.
 
 mod apart;
 mod hook;

@@ -95,8 +95,8 @@ impl ManifestContents {
 }
 
 impl Manifest {
-    /// Sorts out the processes: those that made steps or were recorded are ranks. `hooked`: some Python process found the hook;
-    /// `lost`: process ids of unfinished traces.
+    /// Sorts out the processes: those that made steps or were recorded are ranks. `hooked`: some
+    /// Python process found the hook; `lost`: process ids of unfinished traces.
     #[must_use]
     pub fn with(mut self, processes: Vec<Process>, hooked: bool, lost: &BTreeSet<u32>) -> Manifest {
         self.notes = self.notes_of_all(&processes, hooked);
@@ -210,6 +210,7 @@ impl Manifest {
             let (Some(rank), Some(_)) = (process.rank, process.world) else {
                 continue;
             };
+            // torchrun numbers the ranks of a machine in a row.
             let on_machine = process.local_world.unwrap_or(world).clamp(1, world);
             let first = rank / on_machine * on_machine;
             expected.extend(first..world.min(first + on_machine));
@@ -224,6 +225,7 @@ impl Manifest {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(self.ranks.iter().flat_map(|rank| self.notes_of(rank)));
         notes.extend(apart::notes(&self.ranks));
+        // Every rank may say the same, and each launcher of a job notes all ranks anew.
         let mut seen = BTreeSet::new();
         notes.retain(|note| seen.insert(note.clone()));
         self.notes = notes;
@@ -271,6 +273,7 @@ impl Manifest {
         let times = self.ranks.iter().filter_map(|rank| rank.process.step_times);
         let mut times: Vec<StepTimes> = times.filter(|times| times.plain_ns > 0).collect();
         times.sort_by(|a, b| {
+            // a/b < c/d as a*d < c*b: no division, so no rounding decides which is the median
             let products = (
                 u128::from(a.recorded_ns) * u128::from(b.plain_ns),
                 u128::from(b.recorded_ns) * u128::from(a.plain_ns),
@@ -282,8 +285,8 @@ impl Manifest {
 
     fn notes_of_all(&self, processes: &[Process], hooked: bool) -> Vec<String> {
         let nothing = if !hooked {
-            "nothing is recorded: the program started no Python that reads PYTHONPATH (it is no Python \
-             program, runs with -I, -E or -S, or PYTHONPATH was set anew)"
+            "nothing is recorded: the program started no Python that reads PYTHONPATH \
+             (it is no Python program, runs with -I, -E or -S, or PYTHONPATH was set anew)"
         } else if processes.is_empty() {
             "nothing is recorded: the program did not import torch"
         } else if processes
@@ -338,7 +341,11 @@ impl Manifest {
             ));
         }
         if rank.lost {
-            notes.push(format!("{name}: died in or after step {} while it was recorded: the traces of that cycle are lost", process.steps));
+            notes.push(format!(
+                "{name}: died in or after step {} while it was recorded: \
+                 the traces of that cycle are lost",
+                process.steps
+            ));
         } else if process.cycles.is_empty() && process.notes.is_empty() && !process.excluded {
             notes.push(format!("{name}: {}", self.never_reached(process.steps)));
         }
@@ -371,8 +378,8 @@ impl Manifest {
         );
         let plural = if steps == 1 { "" } else { "s" };
         format!(
-            "nothing is recorded: the program made {steps} step{plural}, recording {first} (they count \
-             from 0); choose a smaller --wait, --warmup or --skip-first"
+            "nothing is recorded: the program made {steps} step{plural}, recording {first} \
+             (they count from 0); choose a smaller --wait, --warmup or --skip-first"
         )
     }
 }

@@ -113,10 +113,9 @@ impl Process {
     /// The report is no JSON of this form.
     pub fn read(report: &[u8], steps: &[u8]) -> Result<Process, serde_json::Error> {
         let mut process: Process = etlink_json::from_slice(report)?;
-        process.steps = std::str::from_utf8(steps)
-            .ok()
-            .and_then(|steps| steps.trim().parse().ok())
-            .unwrap_or(0);
+        // The count is rewritten in every step; a process that died while it did left it empty.
+        let steps = std::str::from_utf8(steps).unwrap_or("");
+        process.steps = steps.trim().parse().unwrap_or(0);
         Ok(process)
     }
 }

@@ -17,9 +17,11 @@ pub struct Settings {
     pub output: PathBuf,
     /// Folder of the hook's files; absolute. Perhaps on another disk than the traces.
     pub hook: PathBuf,
-    /// A name that no other launcher has: launchers of one job, on several machines, share the folders.
+    /// A name that no other launcher has: launchers of one job, on several machines, share the
+    /// folders.
     pub launcher: String,
-    /// Folder that gets the device traces under names that TensorBoard's plugin knows, too; absolute.
+    /// Folder that gets the device traces under names that TensorBoard's plugin knows, too;
+    /// absolute.
     pub tensorboard: Option<PathBuf>,
     /// When to record.
     pub schedule: ScheduleSettings,
@@ -33,7 +35,8 @@ pub struct Settings {
     pub options: Options,
 }
 
-/// The arguments of `torch.profiler.schedule`, in steps but for `repeat` (cycles) and `skip_first_wait` (anything but 0 is yes).
+/// The arguments of `torch.profiler.schedule`, in steps but for `repeat` (cycles) and
+/// `skip_first_wait` (anything but 0 is yes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "see `etlink_schedule::Arguments`")]
 pub struct ScheduleSettings {
@@ -47,6 +50,7 @@ pub struct ScheduleSettings {
 
 impl From<Arguments> for ScheduleSettings {
     fn from(arguments: Arguments) -> Self {
+        // Taken apart by name, so that an argument that is added cannot be forgotten here.
         let Arguments {
             skip_first,
             wait,

@@ -1,8 +1,8 @@
 //! Whether ids say in which order nodes began.
 //!
-//! Of the nodes that are ready ASTRA-sim starts the one with the lowest id first (the feeder's
-//! queue, `et_feeder.cpp`, is ordered by id), one host node, one device node and one communication
-//! at a time (`Workload.cc`, `HardwareResource.cc`). So a node that began later than another one
+//! Of the nodes that are ready ASTRA-sim starts the one with the lowest id first
+//! (`Workload::issue_dep_free_nodes` puts them into an ordered set), one host node, one device node
+//! and one communication at a time (`HardwareResource.cc`). So a node that began later than another one
 //! must not have a lower id, unless it could not start earlier because of what it waited for. That
 //! is what files for simulators rely on: there a host gap waits for what ended last before it does,
 //! so that it begins later than nodes with higher ids, and no reader can start it before them.

@@ -103,12 +103,11 @@ impl EtPlan {
     /// time, and its would hold up the threads that do the work.
     fn round(&mut self, trace: &LinkedTrace, graph: &PartGraph<'_>, options: &WriteOptions<'_>) {
         let (nodes, mode) = (&graph.nodes, options.latency);
-        let looks_on = if graph.takes.is_empty() && options.part != TracePart::Communication {
+        let passive = if graph.takes.is_empty() && options.part != TracePart::Communication {
             trace.passive_threads()
         } else {
             vec![]
         };
-        let looks_on = |thread: u32| looks_on.get(thread as usize).copied().unwrap_or(false);
         let takes = self.times_to_round(graph, mode);
         let mut threads = Rounding::new(trace.device.threads.len());
         let mut queues = Rounding::new(trace.device.queues.len());
@@ -118,7 +117,7 @@ impl EtPlan {
             let on_device = nodes.on_device[node];
             if !on_device
                 && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary)
-                && looks_on(at)
+                && passive.get(at as usize).copied().unwrap_or(false)
             {
                 self.duration_us.push(0);
                 if mode == LatencyMode::Node {

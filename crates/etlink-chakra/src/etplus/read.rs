@@ -247,12 +247,15 @@ fn read_document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
     }
 }
 
-fn note_damage(graph: &mut ChakraGraph, damage: &ReadDamage) {
-    let example = |detail: &str| FindingExample {
+fn damage_example(damage: &ReadDamage, detail: &str) -> FindingExample {
+    FindingExample {
         offset: damage.first_offset,
         detail: detail.to_owned(),
         ..FindingExample::default()
-    };
+    }
+}
+
+fn note_damage(graph: &mut ChakraGraph, damage: &ReadDamage) {
     if damage.truncated || damage.source_error.is_some() {
         let detail = damage
             .source_error
@@ -268,16 +271,16 @@ fn note_damage(graph: &mut ChakraGraph, damage: &ReadDamage) {
     graph
         .findings
         .add(FindingKind::Undecodable, damage.skipped, || {
-            example("not JSON")
+            damage_example(damage, "not JSON")
         });
     graph
         .findings
         .add(FindingKind::Undecodable, damage.not_objects, || {
-            example("not an object")
+            damage_example(damage, "not an object")
         });
     graph
         .findings
         .add(FindingKind::Repaired, damage.repaired, || {
-            example("quotes in a string")
+            damage_example(damage, "quotes in a string")
         });
 }

@@ -440,7 +440,7 @@ fn named(
     }
 }
 
-/// What `record_param_comms` says (`torch/csrc/distributed/c10d/ParamCommsUtils.cpp`).
+/// What `record_param_comms` says, by the keys of `saveNcclMeta` (`torch/csrc/profiler/util.cpp`).
 fn communication_arguments(
     trace: &DeviceTrace,
     args: &mut EventArguments<'_>,

@@ -78,11 +78,13 @@ fn device_streams(window: &SpanWindow) -> BTreeMap<i64, BTreeSet<i64>> {
 }
 
 fn trace_header(window: &SpanWindow, program: &ProgramInfo, base: i64) -> KinetoHeader {
-    let device_name = |at: usize| program.devices.get(at).map_or("device", String::as_str);
     let devices = device_streams(window)
         .keys()
         .enumerate()
-        .map(|(at, number)| json!({"id": number, "name": device_name(at)}).to_string())
+        .map(|(at, number)| {
+            let name = program.devices.get(at).map_or("device", String::as_str);
+            json!({"id": number, "name": name}).to_string()
+        })
         .collect();
     // PyTorch writes the key where shapes were recorded, as they are here.
     let mut metadata = vec![("record_shapes".to_owned(), "1".to_owned())];

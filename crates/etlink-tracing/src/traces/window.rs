@@ -63,8 +63,8 @@ impl SpanWindow {
     ) -> SpanWindow {
         // Threads register in any order; their numbers in the process make the output the same.
         snapshot.buffers.sort_by_key(|buffer| buffer.thread.tid);
-        let unix = |time| collector.clock.unix(time);
-        let (start, end) = (unix(snapshot.start), unix(snapshot.end));
+        let clock = &collector.clock;
+        let (start, end) = (clock.unix(snapshot.start), clock.unix(snapshot.end));
         let mut window = SpanWindow {
             threads: vec![],
             start,
@@ -80,7 +80,7 @@ impl SpanWindow {
         let mut reader = WindowReader {
             callsites: collector.callsites(),
             made: vec![],
-            unix: &unix,
+            unix: &|time| clock.unix(time),
         };
         // All spans are known before any thread is replayed: a span may run where it was not made.
         reader.define(&mut window);

@@ -100,12 +100,13 @@ pub(super) fn of<'t>(
 /// The communications in order of time, and what they expose.
 fn exposed_communications(trace: &LinkedTrace, numbers: &[u32]) -> Vec<ExposedComm> {
     let nodes = &trace.nodes;
-    let end = |node: usize| nodes.start[node] + nodes.duration[node];
     let mut holds_up = vec![false; nodes.len()];
     for node in 0..nodes.len() {
         let deps = trace.edges.deps(node).iter().map(|edge| edge.from as usize);
         // Only the last that a node waits for holds it up; of equal ends the later node.
-        if let Some(last) = deps.max_by_key(|from| (end(*from), *from)) {
+        if let Some(last) =
+            deps.max_by_key(|from| (nodes.start[*from] + nodes.duration[*from], *from))
+        {
             holds_up[last] = true;
         }
     }

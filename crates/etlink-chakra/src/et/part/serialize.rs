@@ -251,7 +251,8 @@ mod tests {
             let mut takes = vec![DurationNs(0); spans.len()];
             attribute_time(&all, &mut takes);
             let works = (0..300).filter(|at| is_running(&spans, *at, 2));
-            let gaps = (0..300).filter(|at| is_running(&spans, *at, 0) && !is_running(&spans, *at, 1));
+            let gaps = (0..300)
+                .filter(|at| is_running(&spans, *at, 0) && !is_running(&spans, *at, 1));
             let mut sums = [0; 3];
             for (take, (_, _, priority)) in takes.iter().zip(&spans) {
                 sums[usize::from(*priority)] += take.0;
