@@ -71,6 +71,7 @@ fn attribute(name: &str, value: Value) -> AttributeProto {
 /// Collectives over rings, in four pieces. Device nodes take the time that a roofline gives them,
 /// or that they took.
 pub fn system(roofline: bool) -> String {
+    // The file has 0 and 1, as ASTRA-sim's own examples do.
     let enabled = u8::from(roofline);
     format!(
         r#"{{
@@ -119,6 +120,7 @@ pub fn readme(workload: &Workload<'_>) -> String {
         groups,
         idle,
     } = workload;
+    // Runs without subgroups have no such file.
     let groups_line = if *groups {
         format!(
             " \\\n  --comm-group-configuration=\"$PWD/{}\"",
@@ -132,6 +134,7 @@ pub fn readme(workload: &Workload<'_>) -> String {
     } else {
         String::new()
     };
+    // The reader should not take an idle rank for one that was measured.
     let idle = match idle {
         [] => String::new(),
         idle => {
@@ -180,6 +183,7 @@ fn quoted(name: &str) -> String {
     if name.bytes().all(needs_no_quotes) {
         name.to_owned()
     } else {
+        // A quote ends the word, and an escaped one stands between two words.
         format!("'{}'", name.replace('\'', r"'\''"))
     }
 }

@@ -111,6 +111,7 @@ impl WriteSummary {
 
     /// Adds the counts of another part of the same file.
     pub(crate) fn add(&mut self, part: &WriteSummary) {
+        // Demotions are left out: they are counted once, for the graph and not for its blocks.
         self.nodes += part.nodes;
         self.deps += part.deps;
         part.types

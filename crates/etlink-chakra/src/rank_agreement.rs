@@ -29,6 +29,7 @@ pub struct RankAgreement {
 impl RankAgreement {
     /// What becomes of a node; what no rank has spoken of is of a group that is not known.
     pub fn decision_for(&self, node: u32) -> CommDecision {
+        // Nodes come in any order here, as blocks are encoded by several threads.
         let at = self
             .decisions
             .binary_search_by_key(&node, |(node, _)| *node);

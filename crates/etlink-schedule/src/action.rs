@@ -37,6 +37,7 @@ impl Action {
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `pad` keeps the width that a table asks for; `write_str` would ignore it.
         f.pad(self.name())
     }
 }

@@ -80,6 +80,7 @@ impl PhaseSchedule {
     /// phase.
     pub fn step(&mut self, phase: Phase) -> Action {
         let at = phase as usize;
+        // `ScheduleWrapper.has_finished`: its steps do not even count any more.
         if self.saved[at] {
             return Action::None;
         }
@@ -95,6 +96,7 @@ impl PhaseSchedule {
         if self.previous == Action::Record && action == Action::Warmup {
             action = Action::Record;
         }
+        // The first trace of a phase ends it, whatever `repeat` says.
         self.saved[at] = action == Action::RecordAndSave;
         self.previous = action;
         action

@@ -24,12 +24,14 @@ impl Schedule {
     /// # Errors
     /// Arguments below their bounds, all of them.
     pub fn new(arguments: Arguments) -> Result<Schedule, InvalidArguments> {
+        // All of them are named at once: who starts a job on many machines wants to start it once.
         let faults = arguments.faults();
         if !faults.is_empty() {
             return Err(InvalidArguments(faults));
         }
         Ok(Schedule {
             skip_first: arguments.skip_first.unsigned_abs(),
+            // None is negative here, so that this changes no value.
             wait: arguments.wait.unsigned_abs(),
             warmup: arguments.warmup.unsigned_abs(),
             active: arguments.active.unsigned_abs(),

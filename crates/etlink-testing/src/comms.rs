@@ -80,6 +80,7 @@ impl ParamComms {
             ("Rank", self.rank.to_string()),
             ("Seq", self.seq.to_string()),
             ("Is asynchronized op", self.asynchronous.to_string()),
+            // A number of 61 bits, which a float would round.
             ("Comms Id", "2297668046887139545".to_owned()),
         ];
         match (self.name.as_str(), self.peer) {
@@ -125,6 +126,7 @@ impl ParamComms {
             stride = self.rank_stride(),
             size = self.ranks.len(),
         );
+        // One entry per input, as the observer writes them: it has a shape for numbers and texts, too.
         let shapes = format!("[[[{n}]],[[],[]],[[],[]],[],[],[],[],[],[],[],[]]");
         let types = concat!(
             r#"["GenericList[Tensor(float)]","Tuple[Int,Bool]","Tuple[String,String]","Int","#,

@@ -10,6 +10,7 @@ impl TraceBuilder {
     /// The two calls between which a stream's work is captured, each 1 us long.
     pub fn capture(&mut self, thread: ThreadRef, start_ns: i64, end_ns: i64) {
         self.begin_capture(thread, start_ns);
+        // Each call has a correlation of its own; no row ever bears it, since a capture runs nothing.
         let correlation = self.next_correlation();
         self.call(
             thread,
@@ -71,6 +72,7 @@ impl TraceBuilder {
         for (&(queue, name, start, end), node) in kernels.iter().zip(1..) {
             self.row(
                 RowWork::Kernel {
+                    // Above 32 bits: a reader that cuts the id would mix the node up with none at all, 0.
                     graph_node: 4_294_967_296 + node,
                 },
                 queue,
@@ -91,6 +93,7 @@ impl TraceBuilder {
         kernel: &str,
         correlation: i64,
     ) {
+        // Only roctracer says at the call which kernel it launches; CUPTI says it at the row alone.
         let kernel = (self.flavour == KinetoFlavour::Rocm).then(|| kernel.to_owned());
         let name = self.flavour.launch_name().to_owned();
         self.events.push(DrawnEvent::Call(DrawnCall {

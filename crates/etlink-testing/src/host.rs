@@ -75,6 +75,8 @@ impl TraceBuilder {
         for index in order {
             let op = &self.ops[index];
             let stack = &mut stacks[op.thread];
+            // The observer gives a thread its root when the thread's first op begins, so that the root's
+            // id is the lower one.
             if stack.is_empty() {
                 let first = (i64::MIN, Reverse((0, op.thread)));
                 let tid = op.thread + 1;
@@ -87,6 +89,8 @@ impl TraceBuilder {
             stack.retain(|(_, end)| *end > op.start);
             let parent = stack.last().map_or(1, |(id, _)| *id);
             stack.push((id, op.end));
+            // Nodes are written when their ops end; of ops that end together the inner one, which began
+            // later, comes first.
             let place = (op.end, Reverse((op.start, index)));
             let rf_id = rf_ids[index];
             let node = DrawnNode::Op {
@@ -122,6 +126,7 @@ fn write_op(
     op: &DrawnOp,
 ) -> io::Result<()> {
     let (seq_id, fw_tid) = op.seq.unwrap_or((-1, 0));
+    // `RecordScope`: 0 is FUNCTION, 1 BACKWARD_FUNCTION, 7 USER_SCOPE.
     let scope = match (op.annotation, fw_tid) {
         (true, _) => 7,
         (false, 0) => 0,
@@ -148,6 +153,7 @@ fn argument_text(inputs: &HostInputs) -> ArgumentText<'_> {
         values: inputs.values.as_bytes(),
         shapes: inputs.shapes.as_bytes(),
         types: inputs.types.as_bytes(),
+        // Strides came with PyTorch 2.5, so that readers have to do without them.
         strides: b"",
     }
 }

@@ -30,6 +30,7 @@ impl KinetoFlavour {
             (KinetoFlavour::Cuda | KinetoFlavour::Rocm, true) => "cuda_driver",
             (KinetoFlavour::Xpu, false) => "xpu_runtime",
             (KinetoFlavour::Xpu, true) => "xpu_driver",
+            // MTIA and the Kineto of 2021 write no driver calls of their own.
             (KinetoFlavour::Mtia, _) => "mtia_runtime",
             (KinetoFlavour::Cuda2021, _) => "Runtime",
         }
@@ -37,6 +38,7 @@ impl KinetoFlavour {
 
     fn row_category(self, what: RowWork) -> &'static str {
         match (self, what) {
+            // MTIA has one category for all work of its cores, copies included.
             (KinetoFlavour::Mtia, _) => "mtia_ccp_events",
             (KinetoFlavour::Cuda2021, RowWork::Kernel { .. }) => "Kernel",
             (KinetoFlavour::Cuda2021, RowWork::Memcpy { .. }) => "Memcpy",
@@ -60,6 +62,8 @@ impl TraceBuilder {
 
     fn write_kineto(&self, out: Vec<u8>) -> io::Result<Vec<u8>> {
         let header = KinetoHeader {
+            // A time base as large as a real one: relative times of a reader that forgets it are wrong by
+            // decades, which no test overlooks.
             base_ns: 1_790_857_026_000_000_000,
             devices: vec!["{\n      \"id\": 0, \"name\": \"Drawn Device\"\n    }".to_owned()],
             metadata: self.header.clone(),
@@ -70,6 +74,7 @@ impl TraceBuilder {
         };
         let options = KinetoWriteOptions {
             version,
+            // Names go out as they are, because damaged names are what many tests are about.
             verbatim: true,
         };
         let mut writer = Writer::new(out, &header, options)?;
@@ -80,7 +85,8 @@ impl TraceBuilder {
         for event in &self.events {
             self.write_event(&mut writer, event, &ids)?;
         }
-        writer.window_end(self.write_time(self.last_end()))?;
+        // Kineto closes its list with this marker, at the end of the window.
+        writer.window_end(self.trace_time(self.last_end()))?;
         writer.finish("trace.json", &self.trailer)
     }
 
@@ -96,7 +102,7 @@ impl TraceBuilder {
         ends.max().unwrap_or(0)
     }
 
-    fn write_time(&self, ns: i64) -> i64 {
+    fn trace_time(&self, ns: i64) -> i64 {
         self.origin_ns + ns
     }
 
@@ -109,7 +115,7 @@ impl TraceBuilder {
             ("thread_sort_index", "sort_index", &tid.to_string()),
         ] {
             let track = (TrackKey::Number(pid), TrackKey::Number(tid));
-            writer.metadata(what, track, self.write_time(0), (key, value))?;
+            writer.metadata(what, track, self.trace_time(0), (key, value))?;
         }
         Ok(())
     }
@@ -133,6 +139,7 @@ impl TraceBuilder {
                 end,
             } => {
                 let args = pairs(&[
+                    // The values mean nothing: readers count these events and do not keep them.
                     ("Python id", "7".into()),
                     ("Python parent id", "6".into()),
                     ("Ev Idx", "0".into()),
@@ -158,6 +165,7 @@ impl TraceBuilder {
     fn write_op(&self, writer: &mut Writer, op: &DrawnOp, id: u64, index: usize) -> io::Result<()> {
         let mut args = match self.ids {
             RecordIds::Written => pairs(&[("Record function id", id.to_string())]),
+            // Without an observer PyTorch writes the key all the same, for every op.
             RecordIds::Zero => pairs(&[("Record function id", "0".into())]),
             RecordIds::Absent => vec![],
         };
@@ -172,6 +180,7 @@ impl TraceBuilder {
         }
         args.extend(op.args.iter().cloned());
         args.extend(pairs(&[("Ev Idx", index.to_string())]));
+        // Annotations came later than the categories of 2021, and have kept their name.
         let category = match (op.annotation, self.flavour) {
             (true, _) => "user_annotation",
             (_, KinetoFlavour::Cuda2021) => "Operator",
@@ -194,6 +203,7 @@ impl TraceBuilder {
 
     /// The id of the innermost op around a call, if there is one.
     fn op_around(&self, call: &DrawnCall, ids: &[u64]) -> Option<u64> {
+        // Files of 2021 have no `External id` at calls.
         if self.flavour == KinetoFlavour::Cuda2021 {
             return None;
         }
@@ -244,6 +254,8 @@ impl TraceBuilder {
             DrawnEvent::Call(call) => Some(call),
             _ => None,
         });
+        // A row has the op of its launch, not what runs when the row does: `External id` is by
+        // correlation in Kineto, too.
         let mut launches =
             calls.filter(|call| row.correlation.is_some() && call.correlation == row.correlation);
         let event = DrawnCompleteEvent {
@@ -297,6 +309,7 @@ impl TraceBuilder {
                     _ => pairs(&[("kind", "\"Dispatch Task\"".into())]),
                 })
             }
+            // Grid and block are the same for all kernels, so that figures that use them are easy to check.
             RowWork::Kernel { graph_node } => args.extend(pairs(&[
                 ("registers per thread", "32".into()),
                 ("blocks per SM", "0.592593".into()),
@@ -329,6 +342,8 @@ impl TraceBuilder {
             args.extend(pairs(&[
                 ("wait_on_stream", stream.to_string()),
                 ("wait_on_cuda_event_record_corr_id", record.to_string()),
+                // Nothing pairs by the id of the event: it is used again. The correlation of its record is
+                // what counts.
                 ("wait_on_cuda_event_id", "5".into()),
             ]));
         }
@@ -354,7 +369,7 @@ impl TraceBuilder {
             name: range.name,
             pid: TrackKey::Number(range.track.0),
             tid: TrackKey::Number(range.track.1),
-            start_ns: self.write_time(start),
+            start_ns: self.trace_time(start),
             duration_ns: end - start,
             external_id: range.external_id.map(|id| id as i64),
         };
@@ -380,7 +395,7 @@ impl TraceBuilder {
             id,
             pid: TrackKey::Number(pid),
             tid: TrackKey::Number(tid),
-            time_ns: self.write_time(time),
+            time_ns: self.trace_time(time),
         })
     }
 }

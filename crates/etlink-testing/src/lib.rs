@@ -205,6 +205,7 @@ impl TraceBuilder {
             .count();
         self.threads.push(DrawnThread {
             pid: self.pid,
+            // On Linux the main thread's id is that of its process, and later threads have higher ones.
             tid: self.pid + of_process as i64,
         });
         ThreadRef(self.threads.len() - 1)
@@ -296,6 +297,7 @@ impl TraceBuilder {
     }
 
     fn edit(&mut self, op: OpRef, change: impl FnOnce(&mut DrawnOp)) {
+        // An `OpRef` of another drawing has no op here, and changes nothing.
         if let Some(op) = self.ops.get_mut(op.0) {
             change(op);
         }

@@ -65,6 +65,7 @@ impl TraceBuilder {
         span: SpanNs,
         correlation: impl Into<Option<i64>>,
     ) {
+        // Driver calls differ from runtime calls by their category alone.
         self.any_call(thread, name, true, span, correlation.into());
     }
 
@@ -97,6 +98,7 @@ impl TraceBuilder {
         correlation: impl Into<Option<i64>>,
     ) {
         self.row(
+            // 0 is what CUPTI writes for a kernel that no graph launched.
             RowWork::Kernel { graph_node: 0 },
             queue,
             name,

@@ -19,7 +19,9 @@ pub(crate) fn notes(ranks: &[Rank]) -> Vec<String> {
     };
     let mut notes = vec![];
     for rank in recorded.filter(|rank| rank.process.rank != first.process.rank) {
+        // One machine has one clock, so that its ranks are compared much more closely.
         let is_one_machine = rank.process.host == first.process.host;
+        // Cycles are compared by their place: the schedule is the same for all ranks.
         let pairs = first.process.cycles.iter().zip(&rank.process.cycles);
         for (index, (expected, cycle)) in pairs.enumerate() {
             let Some(distance) = distance_ns(expected, cycle, is_one_machine) else {

@@ -102,6 +102,7 @@ pub const ENDED: &str = "ended";
 /// # Errors
 /// The folder's name has the character that parts the entries.
 pub fn python_path(hook: &Path, before: Option<&OsStr>) -> Result<OsString, JoinPathsError> {
+    // An empty entry of PYTHONPATH is the current folder, which nobody asked for.
     let before = before.filter(|before| !before.is_empty());
     let others = before.into_iter().flat_map(std::env::split_paths);
     std::env::join_paths(std::iter::once(PathBuf::from(hook)).chain(others))

@@ -117,12 +117,14 @@ impl Manifest {
     /// outlived this one's: nobody's part is lost, whoever ends last.
     #[must_use]
     pub fn joined(mut self, earlier: ManifestContents, own: Option<Task>) -> Manifest {
+        // A process that outlived its launcher wrote itself into the manifest already.
         let is_new = |rank: &Rank, ranks: &[Rank]| {
             let id = (&rank.process.launcher, rank.process.pid);
             ranks
                 .iter()
                 .all(|known| (&known.process.launcher, known.process.pid) != id)
         };
+        // What is there already stays as it is: it was complete when its launcher wrote it.
         let others: Vec<Rank> = earlier
             .ranks
             .into_iter()
@@ -134,6 +136,7 @@ impl Manifest {
             own.notes = std::mem::take(&mut self.notes);
             own.notes.retain(|note| note.starts_with(NOTHING));
             self.tasks = earlier.tasks;
+            // A job that was started again has its earlier attempt there under the same number.
             self.tasks.retain(|task| task.task != own.task);
             self.tasks.push(own);
             self.tasks.sort_by_key(|task| task.task);
@@ -150,6 +153,7 @@ impl Manifest {
 
     /// How the first task ended that did not end well, else as they all did.
     fn first_failure(&self) -> Ended {
+        // A job failed if one of its tasks did, whichever launcher ends last.
         let mut ends = self.tasks.iter().map(|task| task.ended);
         ends.find(|ended| *ended != Ended::ExitCode(0))
             .unwrap_or(Ended::ExitCode(0))
@@ -170,6 +174,7 @@ impl Manifest {
                 .as_ref()
                 .is_none_or(|ranks| ranks.has(*rank))
         };
+        // Ranks that nobody asked for are not missed.
         self.missing = expected
             .difference(&reported)
             .copied()
@@ -198,6 +203,7 @@ impl Manifest {
         let Some(world) = self.world() else {
             return BTreeSet::new();
         };
+        // The launchers of a job share the folder, so that only the last one knows who is missing.
         if self.job.is_some() {
             return if is_last {
                 (0..world).collect()
@@ -272,6 +278,7 @@ impl Manifest {
     pub fn slowdown(&self) -> Option<StepTimes> {
         let times = self.ranks.iter().filter_map(|rank| rank.process.step_times);
         let mut times: Vec<StepTimes> = times.filter(|times| times.plain_ns > 0).collect();
+        // The median of the ranks, and not the mean: one rank that swaps or pages would decide it.
         times.sort_by(|a, b| {
             // a/b < c/d as a*d < c*b: no division, so no rounding decides which is the median
             let products = (
@@ -369,9 +376,8 @@ impl Manifest {
             repeat,
             skip_first_wait,
         };
-        let first = Schedule::new(arguments)
-            .ok()
-            .and_then(|schedule| schedule.first_recorded());
+        let schedule = Schedule::new(arguments).ok();
+        let first = schedule.and_then(|schedule| schedule.first_recorded());
         let first = first.map_or_else(
             || "is never due".to_owned(),
             |first| format!("starts at step {first}"),

@@ -70,6 +70,7 @@ pub struct StepTimes {
 impl StepTimes {
     /// How many times as long a recorded step took; none if plain steps took no time.
     pub fn slowdown(&self) -> Option<f64> {
+        // A program whose plain steps took no time has no ratio, rather than an infinite one.
         (self.plain_ns > 0).then(|| self.recorded_ns as f64 / self.plain_ns as f64)
     }
 }
@@ -112,8 +113,9 @@ impl Process {
     /// # Errors
     /// The report is no JSON of this form.
     pub fn read(report: &[u8], steps: &[u8]) -> Result<Process, serde_json::Error> {
+        // A report of another version may lack keys, each of which has a default.
         let mut process: Process = etlink_json::from_slice(report)?;
-        // The count is rewritten in every step; a process that died while it did left it empty.
+        // The hook makes the file empty before it counts: a process that died early left no number.
         let steps = std::str::from_utf8(steps).unwrap_or("");
         process.steps = steps.trim().parse().unwrap_or(0);
         Ok(process)

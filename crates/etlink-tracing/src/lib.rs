@@ -32,11 +32,13 @@
 //! let spans = ProgramSpans::new(ProgramInfo { rank: Some(0), ..ProgramInfo::default() });
 //! tracing_subscriber::registry().with(spans.layer()).init();
 //!
-//! let schedule = Schedule::new(Arguments { wait: 1, warmup: 1, active: 2, repeat: 1, ..Arguments::default() })?;
-//! let mut session = RecordingSession::scheduled(spans.recorders(TraceFolder::new(folder.path())), schedule);
+//! let cycle = Arguments { wait: 1, warmup: 1, active: 2, repeat: 1, ..Arguments::default() };
+//! let recorders = spans.recorders(TraceFolder::new(folder.path()));
+//! let mut session = RecordingSession::scheduled(recorders, Schedule::new(cycle)?);
 //! session.start()?;
 //! for _ in 0..10 {
-//!     let op = trace_span!("aten::mm", shapes = "[[8, 32], [32, 64]]", dtypes = "f32, f32").entered();
+//!     let op = trace_span!("aten::mm", shapes = "[[8, 32], [32, 64]]", dtypes = "f32, f32");
+//!     let op = op.entered();
 //!     // the work of the op
 //!     drop(op);
 //!     session.step()?;
@@ -119,7 +121,8 @@
 //!     }
 //! }
 //!
-//! let schedule = Schedule::new(Arguments { wait: 1, warmup: 1, active: 2, repeat: 1, ..Arguments::default() })?;
+//! let cycle = Arguments { wait: 1, warmup: 1, active: 2, repeat: 1, ..Arguments::default() };
+//! let schedule = Schedule::new(cycle)?;
 //! let mut session = RecordingSession::scheduled(vec![Box::new(Announcer)], schedule);
 //! session.start()?;
 //! for _ in 0..10 {

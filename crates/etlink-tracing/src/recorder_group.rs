@@ -62,6 +62,7 @@ impl RecorderGroup {
             }
             slot.state = MemberState::Recording;
         }
+        // Those that started already would record a trace without its other half.
         if self.given_up {
             self.stop(log);
         }
@@ -89,6 +90,7 @@ impl RecorderGroup {
             .iter_mut()
             .filter(|slot| slot.state == MemberState::Recorded)
         {
+            // A cycle counts once any recorder had something to save: file names go by its number.
             any = true;
             let result = slot.recorder.save(cycle);
             log.note(&*slot.recorder, RecorderRequest::Save, result);
@@ -97,6 +99,7 @@ impl RecorderGroup {
     }
 
     pub(crate) fn toggle(&mut self, activity: ProfilerActivity, on: bool, log: &mut FailureLog) {
+        // A recorder that does not record has nothing to toggle, and begins each cycle with all on.
         for slot in self.recording() {
             let result = slot.recorder.toggle(activity, on);
             log.note(&*slot.recorder, RecorderRequest::Toggle, result);

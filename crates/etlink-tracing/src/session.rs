@@ -108,9 +108,11 @@ impl RecordingSession {
     pub fn step_as(&mut self, next: Action) -> Result<(), RecorderFailures> {
         self.step = self.step.saturating_add(1);
         let last = std::mem::replace(&mut self.action, next);
+        // The number goes on without recorders, so that a later start knows its step.
         if !self.on {
             return Ok(());
         }
+        // The range ends before the recorders stop: it would be cut at the window's end otherwise.
         self.group.exit_step();
         let result = self.carry_out(last.then(next), false);
         self.enter_step();
@@ -153,6 +155,7 @@ impl RecordingSession {
     }
 
     fn end(&mut self) -> Result<(), RecorderFailures> {
+        // Files are completed even where stopping failed: what was saved earlier is whole.
         let mut log = FailureLog::new(self.step);
         log.take(self.stop());
         self.group.finish(&mut log);
@@ -177,11 +180,13 @@ impl RecordingSession {
             match call {
                 RecorderCall::Prepare => self.group.prepare(&mut log),
                 RecorderCall::Start => {
+                    // Transitions happen between two steps: the number is that of the step that begins.
                     self.first = self.step;
                     self.group.start(&mut log);
                 }
                 RecorderCall::Stop => self.group.stop(&mut log),
                 RecorderCall::Save => {
+                    // Cut short, the step that is open is part of the trace; at its end it is counted already.
                     let steps = self.first..self.step.saturating_add(u64::from(cut));
                     let cycle = RecordedCycle {
                         number: self.saved,
@@ -198,6 +203,7 @@ impl RecordingSession {
 
 impl Drop for RecordingSession {
     fn drop(&mut self) {
+        // A destructor has nobody to report to; `finish` is there for whoever wants the failures.
         let _ = self.end();
     }
 }

@@ -112,6 +112,7 @@ impl<'f> Converter<'f> {
     }
 
     fn finish(mut self) -> DeviceTrace {
+        // Tables of a trace are in order of start, and nodes of ET+ files are in that of ids.
         self.rows.sort_by_key(|row| row.start);
         self.calls
             .sort_by(|_, call, _, other| call.start.cmp(&other.start));
@@ -142,6 +143,7 @@ impl<'f> Converter<'f> {
             stream: place.stream.unwrap_or(0),
         };
         let kind = match self.file.name_of(index) {
+            // A written node has no category; Kineto names its copies so, on every device.
             name if name.starts_with("Memcpy") => RowKind::Memcpy,
             name if name.starts_with("Memset") => RowKind::Memset,
             _ => RowKind::Kernel,
@@ -153,6 +155,7 @@ impl<'f> Converter<'f> {
             start,
             duration,
             correlation,
+            // The op of a row is not in the file by number: its launch says it, by correlation.
             external_id: -1,
             gb_per_s: -1.0,
             collective: self.collective(index),
@@ -190,6 +193,7 @@ impl<'f> Converter<'f> {
     ) {
         let thread = self.thread(index);
         let begin = self.call_start(index, start);
+        // Two calls of one thread may bear one correlation (a runtime call and its driver call).
         let key = (correlation, thread, name);
         let call = self.calls.entry(key).or_insert(RuntimeCall {
             name,
@@ -200,6 +204,7 @@ impl<'f> Converter<'f> {
             external_id: -1,
             kernel: NameId::EMPTY,
         });
+        // Slices may leave out what waited between them, so the end counts and not the sum.
         let until_end = start + duration - call.start;
         call.duration = call.duration.max(until_end);
     }
@@ -250,6 +255,7 @@ impl<'f> Converter<'f> {
                 TrackLabel::Text(self.device.names.intern(self.file.names.get(text)))
             }
             Some(number) => number,
+            // Files of others name no thread; one number keeps their nodes together.
             None => TrackLabel::Int(0),
         }
     }

@@ -66,6 +66,7 @@ pub fn summarize_rank(
             dtype: NameId::default(),
             in_bytes: bytes,
             bytes,
+            // A written graph has no sequence numbers: communications match by their order.
             seq: None,
             start_ns: own.start_ns,
             end_ns: own.end_ns,
@@ -77,6 +78,7 @@ pub fn summarize_rank(
     summary.groups = groups.collect();
     summary
         .communications
+        // Ids are the order in which ASTRA-sim does them; files of others need not be in that order.
         .sort_by_key(|communication| file.id[communication.node as usize]);
     summary
 }
@@ -87,6 +89,7 @@ fn kind_of(node_type: NodeType, comm: &CommAttrs) -> Option<CollectiveKind> {
         NodeType::CommSendNode => Some(CollectiveKind::Send),
         NodeType::CommRecvNode => Some(CollectiveKind::Recv),
         NodeType::CommCollNode => {
+            // A number that the schema does not have is a collective all the same, of no known kind.
             let known = comm.collective_type().map(collective_kind);
             Some(known.unwrap_or(CollectiveKind::Other))
         }

@@ -133,12 +133,14 @@ fn classify<'t>(
 
 fn message_bytes(record: &CollectiveRef<'_>) -> Result<i64, Demotion> {
     let size = dtype_bytes(record.names.get(record.record.dtype)).ok_or(Demotion::UnknownDtype)?;
+    // A damaged count of elements may be any number, so the product is checked.
     let bytes = record.record.in_elements.checked_mul(size);
     let bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok());
     bytes.filter(|bytes| *bytes > 0).ok_or(Demotion::NoData)
 }
 
 fn one_rank(groups: &GroupResolver<'_>, record: &CollectiveRef<'_>) -> bool {
+    // Records before 1.0.3 do not state the size; the list of groups may have it.
     match record.record.group_size {
         0 => groups.ranks(record).is_some_and(|ranks| ranks.len() == 1),
         size => size == 1,
@@ -152,6 +154,7 @@ fn point_to_point<'t>(
 ) -> Result<SimulatedComm<'t>, Demotion> {
     let send = record.kind() == CollectiveKind::Send;
     let bytes = message_bytes(record)?;
+    // What the caller knows of the rank comes first; a device trace need not say it.
     let own = trace.report.rank.or(trace.device.header.rank);
     let peer = groups.peer(record).ok_or(Demotion::UnknownPeer)?;
     // `comm_src` and `comm_dst` are int32 in Chakra's feeder.

@@ -116,6 +116,7 @@ pub(crate) fn read_jsonizer(source: impl Read) -> Result<ChakraGraph, ChakraRead
                     detail: error.to_string(),
                     ..FindingExample::default()
                 });
+                // Behind broken JSON nothing says where the next object begins.
                 break;
             }
         }
@@ -173,6 +174,7 @@ fn push_node(graph: &mut ChakraGraph, message: &JsonMessage) {
         },
         transfer_of: message.number("transfer_of"),
     };
+    // A process or thread is a number or a text, as in the Kineto file that it comes from.
     for (label, name) in [(&mut node.place.pid, "pid"), (&mut node.place.tid, "tid")] {
         *label = message
             .number(name)

@@ -70,6 +70,7 @@ pub fn write_et(
         summary.nodes, node_count,
         "the first message states the count"
     );
+    // The graph decided what is demoted; blocks only write it.
     summary.demoted = graph.demoted;
     Ok(summary)
 }

@@ -70,12 +70,13 @@ impl<'t> NodeWriter<'t> {
         head(
             out,
             self.plan.ids[entry],
-            self.write_name(of.source),
+            self.source_name(of.source),
             parent,
         )?;
         self.write_body(entry)?;
         out.extend_from_slice(&self.body);
         if let Some(op) = self.op_of(of.source) {
+            // Only nodes with an op have times: those of the host trace alone have none to write.
             let (ops, op) = (&self.trace.device.ops, op.index());
             let exclusive = self.trace.op_exclusive.get(op).copied().unwrap_or_default();
             times(out, ops.duration[op].0, exclusive.0, ops.start[op].0)?;
@@ -93,9 +94,11 @@ impl<'t> NodeWriter<'t> {
         head(out, id, device.names.get(rows.name[row]), owner)?;
         out.extend_from_slice(&self.body);
         let duration = rows.duration[row].0;
+        // Nothing nests in a device row, so that both durations are the same.
         times(out, duration, duration, rows.start[row].0)?;
         out.extend_from_slice(b", \"cat\": ");
         json::text(out, device.names.get(rows.category[row]))?;
+        // `chakra_trace_link` copies category and phase of the Kineto event.
         out.extend_from_slice(b", \"ph\": \"X\"");
         if let Some(queue) = device.queues.get(rows.queue[row].index()) {
             write!(
@@ -132,7 +135,7 @@ impl<'t> NodeWriter<'t> {
         }
     }
 
-    fn write_name(&self, source: NodeSource) -> &'t str {
+    fn source_name(&self, source: NodeSource) -> &'t str {
         match (source, &self.trace.host) {
             (NodeSource::Host(node), Some(host)) => host.names.get(host.nodes.name[node as usize]),
             (NodeSource::Op(op), _) => self
@@ -145,6 +148,7 @@ impl<'t> NodeWriter<'t> {
 
     /// Puts arguments and attributes of an entry into `body`.
     fn write_body(&mut self, entry: usize) -> io::Result<()> {
+        // The body is kept, because each device row of the entry repeats it.
         self.body.clear();
         let source = self.plan.entries[entry].source;
         match (source, &self.trace.host, self.op_of(source)) {

@@ -105,6 +105,7 @@ impl EtPlusPlan {
         let roots = TraceRoots::of(host);
         self.host_entry = vec![NONE; host.nodes.len()];
         match roots.process {
+            // The process comes first, wherever the file has it: et_replay looks for it at id 1.
             Some(node) => {
                 self.host_entry[node] = self.push(NodeSource::Host(position(node)), 0);
             }
@@ -114,6 +115,7 @@ impl EtPlusPlan {
         }
         let mut thread_entry: FxHashMap<u32, u32> = FxHashMap::default();
         for tid in roots.missing_tids(host) {
+            // A cut file may lack roots of its threads; they come before all nodes that hang on them.
             thread_entry.insert(tid, self.push(NodeSource::Thread { tid }, 0));
         }
         for node in 0..host.nodes.len() {
@@ -127,6 +129,7 @@ impl EtPlusPlan {
                 .iter()
                 .map(|(&tid, &node)| (tid, self.host_entry[node])),
         );
+        // Parents are set only now, as a file may name a parent that stands behind its child.
         for node in 0..host.nodes.len() {
             let entry = self.host_entry[node];
             self.entries[entry as usize].parent = match roots.parent(host, node) {
@@ -161,6 +164,7 @@ impl EtPlusPlan {
                 Some(node) => {
                     let node = node.index();
                     owners.op[op] = self.host_entry[node];
+                    // Of several ops of one node the first gives the times: later ones are its repetitions.
                     if self.host_op[node] == NONE {
                         self.host_op[node] = position(op);
                     }
@@ -264,6 +268,7 @@ impl EtPlusPlan {
     fn number(&mut self) {
         let mut next = 1u64;
         for entry in 0..self.entries.len() {
+            // An entry's device rows come right behind it, so that their ids follow its own.
             self.ids.push(next);
             next += 1 + self.rows_of(entry).len() as u64;
         }
@@ -287,6 +292,7 @@ impl RowOwners {
         if op != NONE {
             return op;
         }
+        // A launch outside of all ops still has a thread.
         let call = trace.row_call[row].get();
         let thread = call.map(|call| trace.device.calls.thread[call.index()].index());
         thread

@@ -215,6 +215,7 @@ fn missing_keys(wanted: &[&str], seen: &[&str]) -> String {
 
 /// What stands around the nodes.
 fn read_document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
+    // What stands before and behind the nodes counts alike: writers differ in where they put it.
     let metadata = &mut graph.metadata;
     let mut field = |key: &[u8], value: JsonValue<'_>| {
         metadata.push((

@@ -43,6 +43,7 @@ pub struct IdLists {
 impl IdLists {
     /// The list of node `index`.
     pub fn list(&self, index: usize) -> &[u64] {
+        // Ends alone are kept: a list begins where the one before it ends.
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.all[start..self.ends[index]]
     }

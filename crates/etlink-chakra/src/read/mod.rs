@@ -50,6 +50,7 @@ pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError
             return Err(ChakraReadError::NotChakra { kind });
         }
     };
+    // Only now are all nodes there: the count stands in the first message.
     compare_node_count(&mut graph);
     Ok(graph)
 }

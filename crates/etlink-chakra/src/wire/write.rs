@@ -76,6 +76,7 @@ impl MessageWriter {
     /// A packed list; the empty one is not written.
     pub(crate) fn list(&mut self, tag: u32, values: &[u64]) {
         if !values.is_empty() {
+            // A packed list is preceded by its bytes, so that the lengths are added up before it is written.
             self.block(
                 tag,
                 values.iter().map(|value| encoded_len_varint(*value)).sum(),
@@ -91,6 +92,7 @@ impl MessageWriter {
             .filter(|text| !text.is_empty())
             .map(|text| text_len(io_info::VALUES, text))
             .sum();
+        // An empty message would say no more than none, at two bytes for each node.
         if length > 0 {
             self.block(tag, length);
             for (tag, text) in IO_INFO_TAGS.into_iter().zip(texts) {
@@ -125,6 +127,7 @@ impl MessageWriter {
     /// Attribute of type `string`, also when it is empty.
     #[inline(always)]
     pub(crate) fn attr_text(&mut self, name: &str, text: &str) {
+        // Empty text is written, as an attribute without a value reads as one of another type.
         self.begin_attr(name, text_len(attribute::STRING_VAL, text));
         self.raw_text(attribute::STRING_VAL, text);
     }
@@ -169,6 +172,7 @@ impl MessageWriter {
     /// Nearly all keys and lengths take one byte.
     #[inline(always)]
     fn put_varint(&mut self, value: u64) {
+        // The branch stays here and the loop is called, so that the usual case is inlined.
         if value < 0x80 {
             self.bytes.push(value as u8);
         } else {

@@ -93,21 +93,23 @@ impl TensorBoardFolder {
         ))
     }
 
+    /// Whether any of the four files that a span can have is there.
+    fn is_taken(&self, span: u64) -> bool {
+        let kinds = [TraceKind::Host, TraceKind::Device];
+        let mut files = kinds
+            .into_iter()
+            .flat_map(|kind| [(kind, false), (kind, true)]);
+        files.any(|(kind, gzip)| self.path(kind, span, gzip).exists())
+    }
+
     /// The span of a cycle: the first that no file has.
     fn span(&mut self, cycle: u64) -> u64 {
         if let Some((_, span)) = self.span.filter(|(known, _)| *known == cycle) {
             return span;
         }
         let mut span = self.span.map_or(0, |(_, span)| span + 1);
-        let taken = |span| {
-            [TraceKind::Host, TraceKind::Device].iter().any(|kind| {
-                [false, true]
-                    .iter()
-                    .any(|gzip| self.path(*kind, span, *gzip).exists())
-            })
-        };
         // Another process may write to the folder too, so the number is looked for and not counted.
-        while taken(span) {
+        while self.is_taken(span) {
             span += 1;
         }
         self.span = Some((cycle, span));

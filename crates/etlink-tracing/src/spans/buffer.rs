@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! WordChunk   | head id callsite fields… | head id time | head id time | …   |       |
-//!                                                                   ^ len, published after the words before it
+//!                                     len, published after the words before it ^
 //! ```
 //! A word is an atomic only so that another thread may read up to `len` while the owner goes on
 //! behind it; on the usual processors relaxed stores are plain ones. Chunks come from a pool and go
@@ -67,6 +67,17 @@ impl WordChunk {
 #[derive(Default)]
 pub(crate) struct ChunkPool(Mutex<Vec<Arc<WordChunk>>>);
 
+/// Empties a chunk for its next owner. False while somebody else holds it.
+fn reset_unshared(chunk: &mut Arc<WordChunk>) -> bool {
+    match Arc::get_mut(chunk) {
+        Some(chunk) => {
+            *chunk.len.get_mut() = 0;
+            true
+        }
+        None => false,
+    }
+}
+
 impl ChunkPool {
     /// Makes `chunks` at least, so that a window does not begin with page faults.
     pub(crate) fn fill(&self, chunks: usize) {
@@ -78,14 +89,9 @@ impl ChunkPool {
     /// One that nobody else holds.
     fn take(&self, words: usize) -> Arc<WordChunk> {
         let mut pool = lock(&self.0);
-        let reset = |chunk: &mut Arc<WordChunk>| {
-            Arc::get_mut(chunk)
-                .map(|chunk| *chunk.len.get_mut() = 0)
-                .is_some()
-        };
         // A chunk that its thread still holds may be written to, so only unshared ones are taken.
         if words <= CHUNK_WORDS
-            && let Some(at) = pool.iter_mut().rposition(reset)
+            && let Some(at) = pool.iter_mut().rposition(reset_unshared)
         {
             return pool.swap_remove(at);
         }

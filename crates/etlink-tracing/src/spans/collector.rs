@@ -79,6 +79,7 @@ impl Collector {
     /// A window opens. Spans that are made from now on are recorded.
     pub(crate) fn open(&self) {
         let mut open = lock(&self.open);
+        // Numbers of windows begin at 1, so that 0 says that none is open.
         open.windows += 1;
         open.start = self.clock.now();
         self.window.store(open.windows, Ordering::Release);
@@ -102,6 +103,7 @@ impl Collector {
             end: self.clock.now(),
             buffers,
         };
+        // A step that is open is announced anew in the next window.
         open.step = None;
         drop(open);
         self.want(0);
@@ -121,6 +123,7 @@ impl Collector {
     /// `tracing` remembers what each callsite is wanted for, so that a span that is not costs a
     /// load and a branch.
     fn want(&self, wanted: u8) {
+        // Rebuilding walks all callsites of the program, so it is done only where something changed.
         if self.wanted.swap(wanted, Ordering::Relaxed) != wanted {
             tracing::callsite::rebuild_interest_cache();
         }
@@ -149,6 +152,7 @@ impl Collector {
     /// And ends.
     pub(crate) fn exit_step(&self) {
         if lock(&self.open).step.take().is_some() {
+            // The time is read last, so that what the lock took is in the step and not behind it.
             self.append(&[head(EntryKind::StepClose, 1), self.clock.now()]);
         }
     }

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! thread ─ span ─> SpanLayer ─ words ─> EntryBuffer ──┐
-//! thread ─ span ─> SpanLayer ─ words ─> EntryBuffer ──┼─ window ends ─> BufferSnapshot ─> Window ─> ExecutionTraceRecorder, KinetoRecorder
+//! thread ─ span ─> SpanLayer ─ words ─> EntryBuffer ──┼─ window ends ─> BufferSnapshot ─> SpanWindow
 //! device ─ row ──> SpanLayer ─ words ─> EntryBuffer ──┘
 //! ```
+//! `ExecutionTraceRecorder` and `KinetoRecorder` write the window.
 
 mod buffer;
 mod clock;

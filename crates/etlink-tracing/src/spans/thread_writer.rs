@@ -110,6 +110,7 @@ impl Collector {
             let at = writers.iter().position(|thread_writer| {
                 thread_writer.collector == *self.number && thread_writer.window == window
             });
+            // A thread that makes its first span of a window has no writer for it yet.
             let at = at.or_else(|| self.add_thread_writer(&mut writers, window))?;
             writers.get_mut(at).map(work)
         };

@@ -34,6 +34,7 @@ pub(crate) fn write(window: &SpanWindow, out: &mut dyn Write) -> io::Result<()> 
         storages: FxHashMap::default(),
         writer,
     };
+    // 1 is the process root, so that threads begin at 2, as in PyTorch's files.
     for (thread, id) in window.threads.iter().zip(2..) {
         encoder.writer.node(&NodeText::thread(id, thread.tid))?;
     }
@@ -45,6 +46,7 @@ pub(crate) fn write(window: &SpanWindow, out: &mut dyn Write) -> io::Result<()> 
     for row in order {
         encoder.write_op(window, row)?;
     }
+    // The observer writes the process when it is removed: a cut file is known by its absence.
     encoder.writer.node(&NodeText::process())?;
     encoder
         .writer
@@ -87,6 +89,7 @@ impl<W: Write> HostEncoder<W> {
         let tid = window.threads[run.thread].tid;
         let node = NodeText {
             rf_id: run.rf_id,
+            // 0 stands for no forward op; ids of nodes begin at 1.
             fw_parent: forward.map_or(0, |forward| self.parent_id(forward)),
             seq_id: facts.seq.unwrap_or(-1),
             scope: record_scope(window, run),
@@ -108,6 +111,7 @@ impl<W: Write> HostEncoder<W> {
     /// A tensor without a storage in its fields shares it with no other.
     fn tensor_lists(&mut self, tensors: &TensorFields, device: &str) -> io::Result<TensorLists> {
         let mut lists = TensorLists::default();
+        // An op without tensor fields gets empty lists, which is what the observer writes as well.
         if tensors.shapes.is_empty() {
             return Ok(lists);
         }

@@ -99,5 +99,9 @@ pub(crate) fn named(
     words: &[u64],
 ) -> impl Iterator<Item = (&'static str, FieldValue)> {
     let names = callsite.fields();
-    fields(words).filter_map(move |(index, value)| Some((names.iter().nth(index)?.name(), value)))
+    // Buffers hold the numbers of fields: names are the same for all spans of a callsite.
+    fields(words).filter_map(move |(index, value)| {
+        let name = names.iter().nth(index)?;
+        Some((name.name(), value))
+    })
 }

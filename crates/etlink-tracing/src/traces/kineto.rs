@@ -123,6 +123,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
         let (window, pid, name) = (self.window, self.pid, process_name());
         self.write_process(pid, &name, "CPU", pid)?;
         for thread in &window.threads {
+            // The form of Kineto's own names, of which readers take the number.
             let name = format!("thread {} ({})", thread.os_tid, thread.name);
             self.write_thread(pid, thread.os_tid as i64, &name)?;
         }
@@ -245,6 +246,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
         let Some(stream) = facts.sync_stream else {
             return Ok(());
         };
+        // The names of kinds are Kineto's, which readers look for as they are spelt.
         let kind = match facts.wait_on_stream {
             Some(_) => "Stream Wait Event",
             // A wait for the whole device has stream -1 in CUPTI.
@@ -258,6 +260,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
                 let record = facts.wait_on_record.unwrap_or(-1);
                 args.number("wait_on_stream", wait_on_stream)?;
                 args.number("wait_on_cuda_event_record_corr_id", record)?;
+                // Readers pair waits with records by correlation; the id of the event is not known here.
                 args.number("wait_on_cuda_event_id", 0)?;
             }
             args.number("stream", stream)?;
@@ -307,6 +310,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
         let (start, end) = (self.window.start - self.base, self.window.end - self.base);
         let event = CompleteEvent {
             category: "Trace",
+            // Kineto writes this range, too: viewers show it as the extent of the recording.
             name: "PyTorch Profiler (0)",
             pid: TrackKey::Text("Spans"),
             tid: TrackKey::Text("PyTorch Profiler"),
@@ -339,9 +343,11 @@ fn role_arguments(
                 args.number("Fwd thread id", tid)?;
             }
             args.number("Record function id", run.rf_id)?;
+            // An op that still ran has its end from the window, which is not its own.
             if !run.finished {
                 args.number("finished", false)?;
             }
+            // The keys of PyTorch's `record_shapes`: all three or none.
             if !details.inputs.shapes.is_empty() {
                 args.number("Input type", details.inputs.dtype_names())?;
                 args.number("Input Strides", details.inputs.strides())?;
@@ -349,9 +355,11 @@ fn role_arguments(
             }
             args.number("Ev Idx", index)
         }
+        // CUPTI's number of the API function: a program's own calls have none.
         SpanRole::Call => args.number("cbid", 0),
         SpanRole::Row => {
             args.number("device", facts.device)?;
+            // A program that drives a device itself has one context as far as rows can say.
             args.number("context", 1)?;
             args.number("stream", facts.stream)
         }

@@ -54,6 +54,10 @@ pub(crate) struct SpanWindow {
     definitions: Vec<SpanDefinition>,
 }
 
+fn words_at<'w>(words: &'w [Vec<u64>], (thread, range): &WordRange) -> &'w [u64] {
+    &words[*thread][range.clone()]
+}
+
 impl SpanWindow {
     /// `next_id` is the first free `Record function id`.
     pub(crate) fn read(
@@ -98,10 +102,11 @@ impl SpanWindow {
     /// All its fields; one that was recorded again comes again.
     pub(crate) fn fields(&self, ran: &SpanRun) -> impl Iterator<Item = (&'static str, FieldValue)> {
         let definition = &self.definitions[ran.definition];
-        let words = |(thread, words): &WordRange| &self.words[*thread][words.clone()];
         let places = std::iter::once(&definition.fields).chain(&definition.later);
         places
-            .filter_map(move |place| Some(named(definition.callsite?, words(place))))
+            .filter_map(move |place| {
+                Some(named(definition.callsite?, words_at(&self.words, place)))
+            })
             .flatten()
     }
 
@@ -206,13 +211,12 @@ impl WindowReader<'_> {
             }
         }
         for definition in &mut window.definitions {
-            let words = |(thread, words): &WordRange| &window.words[*thread][words.clone()];
             if let Some(callsite) = definition.callsite {
                 definition.facts = SpanFacts::of(
                     callsite,
                     std::iter::once(&definition.fields)
                         .chain(&definition.later)
-                        .map(words),
+                        .map(|place| words_at(&window.words, place)),
                 );
             }
         }
@@ -304,10 +308,10 @@ struct ThreadTrack {
 
 impl ThreadTrack {
     fn enter(&mut self, window: &mut SpanWindow, span: Option<u64>, definition: usize, start: i64) {
-        let is_op = |row: &usize| window.facts(&window.ran[*row]).role.is_op();
         // Calls nest in ops but are no nodes of the
         // execution trace, so they are skipped as parents.
-        let parent = self.open.iter().rev().map(|(_, row)| *row).find(is_op);
+        let mut around = self.open.iter().rev().map(|(_, row)| *row);
+        let parent = around.find(|row| window.facts(&window.ran[*row]).role.is_op());
         self.open.push((span, window.ran.len()));
         let (thread, end) = (self.thread, self.end);
         window.ran.push(SpanRun {
