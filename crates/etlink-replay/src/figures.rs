@@ -158,7 +158,11 @@ fn measured(graph: &ReplayGraph) -> i64 {
     last.zip(first).map_or(0, |(last, first)| (last - *first).0)
 }
 
-fn named(graph: &ReplayGraph, labels: &dyn LabelSource, worst: Vec<(i64, u32)>) -> Vec<NodeTime> {
+fn label_nodes(
+    graph: &ReplayGraph,
+    labels: &dyn LabelSource,
+    worst: Vec<(i64, u32)>,
+) -> Vec<NodeTime> {
     worst
         .into_iter()
         .map(|(ns, node)| NodeTime {
@@ -196,13 +200,13 @@ fn end_error(
         mean_share: share(mean_ns, measured),
         p99_share: share(spread.p99_ns, measured),
         spread,
-        worst: named(graph, labels, worst),
+        worst: label_nodes(graph, labels, worst),
     }
 }
 
 /// What a device op waited for beyond the latency of its mechanism. `by_node`: such waits are
 /// nodes.
-fn delay(graph: &ReplayGraph, run: &ReplayRun, node: usize, by_node: bool) -> i64 {
+fn unexplained_delay(graph: &ReplayGraph, run: &ReplayRun, node: usize, by_node: bool) -> i64 {
     let waits = graph
         .deps(node)
         .map(|dep| dep.from as usize)
@@ -236,7 +240,7 @@ fn unexplained(
     // who writes what came before the recording as nodes does so with unexplained waits too
     let by_node = graph.kind.iter().any(|kind| kind.is_delay());
     let delayed: Vec<(i64, u32)> = nodes
-        .map(|node| (delay(graph, run, node, by_node), node as u32))
+        .map(|node| (unexplained_delay(graph, run, node, by_node), node as u32))
         .filter(|(delay, _)| *delay > 0)
         .collect();
     let waiting_ns = delayed
@@ -247,7 +251,7 @@ fn unexplained(
         share_of_ops: share(delayed.len() as i64, device_ops as i64),
         waiting_ns,
         share_of_time: share(waiting_ns, time),
-        worst: named(graph, labels, worst(delayed.into_iter())),
+        worst: label_nodes(graph, labels, worst(delayed.into_iter())),
     }
 }
 
@@ -257,6 +261,7 @@ fn contradictions(graph: &ReplayGraph, labels: &dyn LabelSource) -> Contradicted
             .deps(node)
             .map(move |dep| graph.end(dep.from as usize).since(graph.start[node]))
     };
+    // Walked twice and not collected: a wrong clock makes every edge of a trace contradict.
     let wrong = || {
         (0..graph.len())
             .flat_map(|node| early(node).map(move |ns| (ns, node as u32)))
@@ -264,7 +269,7 @@ fn contradictions(graph: &ReplayGraph, labels: &dyn LabelSource) -> Contradicted
     };
     ContradictedEdges {
         edges: wrong().count() as u64,
-        worst: named(graph, labels, worst(wrong())),
+        worst: label_nodes(graph, labels, worst(wrong())),
     }
 }
 

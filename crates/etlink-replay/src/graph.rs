@@ -259,7 +259,7 @@ impl GraphBuilder {
     /// Those of the `gates`, as counted from the first, that have to open before all that they wait
     /// for has run, for all nodes to run: always the first that is stuck. O(nodes + edges).
     pub(crate) fn jammed(&self, gates: std::ops::Range<u32>) -> Vec<u32> {
-        order::jammed(&self.graph, gates)
+        order::jammed_gates(&self.graph, gates)
     }
 
     /// The graph. O(nodes + edges).
@@ -292,7 +292,7 @@ impl GraphBuilder {
                 .map(|node| graph.measured_latency(node))
                 .collect();
         }
-        graph.order = order::order(&graph)?;
+        graph.order = order::topological_order(&graph)?;
         Ok(graph)
     }
 }

@@ -99,8 +99,8 @@ impl PathCause {
 pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     let (origin, _) = run.window();
     // A walk back from NCCL's watchdog would show a thread that polls and nothing else.
-    let works = works(graph);
-    let at_work = (0..graph.len()).filter(|node| works[graph.resource[*node] as usize]);
+    let has_work = resources_with_work(graph);
+    let at_work = (0..graph.len()).filter(|node| has_work[graph.resource[*node] as usize]);
     let mut at = at_work
         .max_by_key(|node| (run.end(*node), Reverse(*node)))
         .map(|node| node as u32);
@@ -131,23 +131,24 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
 
 /// Per thread and stream, whether it does work: it is a stream, or something elsewhere waits for
 /// it. Where that is so of no thread and there is no stream, all do.
-fn works(graph: &ReplayGraph) -> Vec<bool> {
-    let mut works = vec![false; graph.resources.len()];
+fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {
+    let mut has_work = vec![false; graph.resources.len()];
     for node in 0..graph.len() {
         let own = graph.resource[node];
-        works[own as usize] |= graph.is_device_op(node);
+        has_work[own as usize] |= graph.is_device_op(node);
         for from in graph
             .deps(node)
             .map(|dep| graph.resource[dep.from as usize])
             .filter(|from| *from != own)
         {
-            works[from as usize] = true;
+            has_work[from as usize] = true;
         }
     }
-    if works.contains(&true) {
-        works
+    if has_work.contains(&true) {
+        has_work
     } else {
-        vec![true; works.len()]
+        // a trace of one thread alone: nothing elsewhere waits for it
+        vec![true; has_work.len()]
     }
 }
 
@@ -238,8 +239,8 @@ impl PathReport {
             let node = step.node as usize;
             let (start_ns, duration_ns) = (run.start[node].0, run.duration[node].0);
             let [own, latency] = step.causes(graph);
-            report.spend(own, duration_ns);
-            report.spend(latency, step.latency_ns);
+            report.add_cause(own, duration_ns);
+            report.add_cause(latency, step.latency_ns);
             // A meeting belongs to no rank, and takes no time.
             if let Some(rank) = graph.rank(node) {
                 report
@@ -262,6 +263,7 @@ impl PathReport {
                 latency_ns: step.latency_ns,
             });
         }
+        // The order of a path is that of one run: sorted keys keep two reports comparable.
         report.edges.sort_unstable_keys();
         report.causes.sort_unstable_keys();
         report.ranks.sort_unstable_keys();
@@ -275,7 +277,7 @@ impl PathReport {
         report
     }
 
-    fn spend(&mut self, cause: PathCause, ns: i64) {
+    fn add_cause(&mut self, cause: PathCause, ns: i64) {
         if ns > 0 {
             self.causes.entry(cause).or_default().add(ns);
         }

@@ -8,7 +8,6 @@ mod resources;
 
 use crate::graph::{EdgeKind, ReplayGraph};
 use crate::labels::LabelSource;
-
 use crate::scale::{self, DurationScale};
 use etlink_model::{DurationNs, TimeNs};
 
@@ -77,6 +76,7 @@ pub fn run_graph(
     settings: &ReplaySettings,
 ) -> ReplayRun {
     let duration = scale::durations(graph, labels, &settings.scales);
+    // Edges that are dropped stay in the graph: it is shared by all questions about a trace.
     let rules = Rules::new(graph, &settings.drop_edges);
     if settings.resources {
         return resources::run_graph(&rules, duration);
@@ -106,6 +106,7 @@ impl<'g> Rules<'g> {
         Rules {
             graph,
             dropped,
+            // an empty graph has no node that could ask for it
             origin: graph.start.iter().min().copied().unwrap_or_default(),
         }
     }

@@ -4,7 +4,7 @@ use super::followers::Followers;
 use super::{Error, ReplayGraph};
 
 /// The order; empty where that of the numbers will do. O(nodes + edges).
-pub(crate) fn order(graph: &ReplayGraph) -> Result<Vec<u32>, Error> {
+pub(crate) fn topological_order(graph: &ReplayGraph) -> Result<Vec<u32>, Error> {
     // A linked graph is numbered by time, so that its numbers are an order already.
     if (0..graph.len()).all(|node| graph.deps(node).all(|dep| (dep.from as usize) < node)) {
         return Ok(vec![]);
@@ -27,7 +27,7 @@ pub(crate) fn order(graph: &ReplayGraph) -> Result<Vec<u32>, Error> {
         }
     }
     if order.len() < graph.len() {
-        Err(Error::Cycle(cycle(graph, &waits)))
+        Err(Error::Cycle(find_cycle(graph, &waits)))
     } else {
         Ok(order)
     }
@@ -35,7 +35,7 @@ pub(crate) fn order(graph: &ReplayGraph) -> Result<Vec<u32>, Error> {
 
 /// Which `gates` have to open early: of those that are stuck always the first. Numbers are counted
 /// from the first gate.
-pub(crate) fn jammed(graph: &ReplayGraph, gates: std::ops::Range<u32>) -> Vec<u32> {
+pub(crate) fn jammed_gates(graph: &ReplayGraph, gates: std::ops::Range<u32>) -> Vec<u32> {
     let followers = Followers::new(graph, |_| true);
     let mut waits: Vec<u32> = (0..graph.len())
         .map(|node| graph.edges_to(node).len() as u32)
@@ -57,7 +57,7 @@ pub(crate) fn jammed(graph: &ReplayGraph, gates: std::ops::Range<u32>) -> Vec<u3
         let Some(gate) = gates.find(|gate| waits[*gate as usize] > 0) else {
             return jammed;
         };
-        // it never becomes ready again
+        // It never becomes ready again: no gate has so many deps that they count down to 0.
         waits[gate as usize] = u32::MAX;
         jammed.push(gate - first);
         ready.push(gate);
@@ -65,7 +65,7 @@ pub(crate) fn jammed(graph: &ReplayGraph, gates: std::ops::Range<u32>) -> Vec<u3
 }
 
 /// One cycle: whoever still waits, waits for one that still waits.
-fn cycle(graph: &ReplayGraph, waits: &[u32]) -> Vec<u32> {
+fn find_cycle(graph: &ReplayGraph, waits: &[u32]) -> Vec<u32> {
     let stuck = |node: u32| {
         graph
             .deps(node as usize)
@@ -79,6 +79,7 @@ fn cycle(graph: &ReplayGraph, waits: &[u32]) -> Vec<u32> {
     while let Some(node) = at {
         if seen[node as usize] != u32::MAX {
             let mut cycle = way.split_off(seen[node as usize] as usize);
+            // the walk went from effect to cause
             cycle.reverse();
             return cycle;
         }

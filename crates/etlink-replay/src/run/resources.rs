@@ -6,16 +6,16 @@ use etlink_model::{DurationNs, TimeNs};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// In order of time; at one instant ends go before starts.
+/// What happens to a node. In order of time; at one instant ends go before starts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum ResourceEvent {
     Ended,
     Ready,
 }
 
 /// A thread or stream.
 #[derive(Clone, Default)]
-struct Resource {
+struct ResourceState {
     /// Could run, by measured start.
     waiting: BinaryHeap<Reverse<(TimeNs, u32)>>,
     running: Option<u32>,
@@ -26,8 +26,8 @@ struct Machine<'r> {
     rules: &'r Rules<'r>,
     run: ReplayRun,
     ready: Vec<TimeNs>,
-    events: BinaryHeap<Reverse<(TimeNs, What, u32)>>,
-    resources: Vec<Resource>,
+    events: BinaryHeap<Reverse<(TimeNs, ResourceEvent, u32)>>,
+    resources: Vec<ResourceState>,
     /// Resources at which something may start now.
     touched: Vec<u32>,
 }
@@ -46,7 +46,10 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
         .iter()
         .max()
         .map_or(0, |most| *most as usize + 1);
-    let (resources, ready) = (vec![Resource::default(); count], vec![TimeNs(0); nodes]);
+    let (resources, ready) = (
+        vec![ResourceState::default(); count],
+        vec![TimeNs(0); nodes],
+    );
     let mut machine = Machine {
         rules,
         run,
@@ -69,9 +72,9 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
         .for_each(|node| machine.becomes_ready(node));
     while let Some(Reverse((now, what, node))) = machine.events.pop() {
         match what {
-            What::Ready => machine.queue(node, now),
-            What::Ended => {
-                machine.free(node);
+            ResourceEvent::Ready => machine.queue(node, now),
+            ResourceEvent::Ended => {
+                machine.free_resource(node);
                 for &follower in followers.of(node) {
                     waits[follower as usize] -= 1;
                     if waits[follower as usize] == 0 {
@@ -92,7 +95,8 @@ impl Machine<'_> {
     fn becomes_ready(&mut self, node: usize) {
         let (ready, decided) = self.rules.ready(node, |from| self.run.end(from));
         (self.ready[node], self.run.decided[node]) = (ready, decided);
-        self.events.push(Reverse((ready, What::Ready, node as u32)));
+        self.events
+            .push(Reverse((ready, ResourceEvent::Ready, node as u32)));
     }
 
     fn queue(&mut self, node: u32, now: TimeNs) {
@@ -111,9 +115,10 @@ impl Machine<'_> {
         self.touched.push(resource);
     }
 
-    fn free(&mut self, node: u32) {
+    fn free_resource(&mut self, node: u32) {
         let number = self.rules.graph.resource[node as usize];
         let resource = &mut self.resources[number as usize];
+        // a delay ends too, and never held the resource
         if resource.running == Some(node) {
             (resource.running, resource.last) = (None, Some(node));
             self.touched.push(number);
@@ -122,8 +127,11 @@ impl Machine<'_> {
 
     fn start(&mut self, node: u32, now: TimeNs) {
         self.run.start[node as usize] = now;
-        self.events
-            .push(Reverse((self.run.end(node as usize), What::Ended, node)));
+        self.events.push(Reverse((
+            self.run.end(node as usize),
+            ResourceEvent::Ended,
+            node,
+        )));
     }
 
     /// Starts what may start, once all that happens at this instant has.
@@ -136,7 +144,8 @@ impl Machine<'_> {
             let Some(Reverse((_, node))) = resource.waiting.pop() else {
                 continue;
             };
-            // It could have started before: what ran last has held it up.
+            // It could have started before: what ran last has held it up. A delay never holds up
+            // others, since it does not run on the resource.
             if now > self.ready[node as usize] {
                 self.run.held[node as usize] = resource.last.unwrap_or(NONE);
             }

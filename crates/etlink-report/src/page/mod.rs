@@ -14,6 +14,7 @@
 //! measured as it stands in the page, and made again with less until it fits. What is left out, the
 //! page says.
 
+mod drawn_collective;
 mod memory;
 mod packed_timeline;
 mod path_columns;
@@ -27,6 +28,7 @@ mod tooltip;
 mod trace_timeline;
 mod tracks;
 mod wait_columns;
+mod window;
 mod written_graph;
 
 #[cfg(test)]
@@ -36,8 +38,9 @@ pub use memory::{MemoryChart, memory_charts};
 pub use packed_timeline::PackedTimeline;
 pub use rank_stats::RankStats;
 pub use run_timeline::{RankPlace, RunTimeline};
-pub use timeline::{Timeline, TimelineWindow};
+pub use timeline::Timeline;
 pub use trace_timeline::trace_timeline;
+pub use window::TimelineWindow;
 pub use written_graph::{WrittenGraph, graph_timeline};
 
 use base64::engine::{Engine, general_purpose::STANDARD};

@@ -1,7 +1,7 @@
 //! The critical path in a window, as columns.
 
 use super::strings::StringTable;
-use super::timeline::TimelineWindow;
+use super::window::TimelineWindow;
 use etlink_model::TimeNs;
 use etlink_replay::{LabelSource, PathCause, PathStep, ReplayGraph, ReplayRun, critical_path};
 use serde::Serialize;

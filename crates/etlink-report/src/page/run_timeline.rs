@@ -5,36 +5,21 @@
 //! on. A rank's own timeline is put on that clock as a whole, by its start: within a window of a
 //! second a clock that drifts by 10 ppm moves 10 us, and what is said of arrivals is exact.
 
+use super::drawn_collective::DrawnCollective;
 use super::ranges::{DrawnRange, NONE, nest_ranges};
 use super::strings::StringTable;
 use super::summary::time_text;
-use super::timeline::{Timeline, TimelineSource, TimelineWindow, Tooltip};
+use super::timeline::{Timeline, TimelineSource, Tooltip};
 use super::tracks::TimelineTrack;
 use super::wait_columns::WaitColumns;
+use super::window::TimelineWindow;
 use etlink_link::EdgeKind;
 use etlink_link::ranks::{
-    CollectiveArrival, CollectiveSkew, CommExtent, Communication, RankClock, RankSummary, RunJoin,
+    CollectiveArrival, CommExtent, Communication, RankClock, RankSummary, RunJoin,
     collective_arrivals, collective_skews,
 };
 use etlink_model::{DurationNs, TimeNs};
-use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// A collective or message as the page shows it. Times are by the common clock.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct DrawnCollective {
-    kind: String,
-    ranks: String,
-    number: i64,
-    bytes: u64,
-    /// The first arrival.
-    start_ns: i64,
-    /// The rank that came first.
-    first: i64,
-    last: i64,
-    skew_ns: i64,
-    alone_ns: i64,
-}
 
 /// What a rank is among the others.
 #[derive(Clone, Copy, Debug)]
@@ -292,33 +277,6 @@ impl<'t> RunTimeline<'t> {
             }
         }
         deps
-    }
-}
-
-impl DrawnCollective {
-    fn new(skew: CollectiveSkew, first: i64, origin_ns: i64) -> DrawnCollective {
-        let CollectiveSkew {
-            kind,
-            ranks,
-            number,
-            bytes,
-            start_ns,
-            last,
-            skew_ns,
-            alone_ns,
-            ..
-        } = skew;
-        DrawnCollective {
-            kind,
-            ranks,
-            number,
-            bytes,
-            start_ns: start_ns.saturating_sub(origin_ns),
-            first,
-            last,
-            skew_ns,
-            alone_ns,
-        }
     }
 }
 

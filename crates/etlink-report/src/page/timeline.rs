@@ -1,26 +1,14 @@
 //! One timeline as columns: of a recorded rank, of a written graph, of what all ranks do together.
 
+use super::drawn_collective::DrawnCollective;
 use super::path_columns::PathColumns;
 use super::ranges::{DrawnRange, NONE, fit_ranges};
-use super::run_timeline::DrawnCollective;
 use super::strings::StringTable;
 use super::tracks::TimelineTrack;
 use super::wait_columns::WaitColumns;
-use etlink_model::{DurationNs, TimeNs};
+use super::window::TimelineWindow;
+use etlink_model::TimeNs;
 use serde::Serialize;
-
-/// What is shown of a trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimelineWindow {
-    /// Its first instant.
-    pub start: TimeNs,
-    /// Its end.
-    pub end: TimeNs,
-    /// The step's name and how long it took on the host; none of a trace without steps.
-    pub step: Option<(String, DurationNs)>,
-    /// Why it is not all, if it is not a step.
-    pub note: String,
-}
 
 /// A window: ranges with all that they waited for, and the part of the critical path that lies in
 /// it. Ranges stand by track and start. Times are ns from the window's start.

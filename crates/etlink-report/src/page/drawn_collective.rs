@@ -1,0 +1,48 @@
+//! What the ranks did together, as rows of the page.
+
+use etlink_link::ranks::CollectiveSkew;
+use serde::Serialize;
+
+/// A collective or message as the page shows it. Times are by the common clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct DrawnCollective {
+    pub(super) kind: String,
+    pub(super) ranks: String,
+    pub(super) number: i64,
+    pub(super) bytes: u64,
+    /// The first arrival.
+    pub(super) start_ns: i64,
+    /// The rank that came first.
+    pub(super) first: i64,
+    pub(super) last: i64,
+    pub(super) skew_ns: i64,
+    pub(super) alone_ns: i64,
+}
+
+impl DrawnCollective {
+    /// `first` is the rank that came first, `origin_ns` what times are counted from.
+    pub(super) fn new(skew: CollectiveSkew, first: i64, origin_ns: i64) -> DrawnCollective {
+        let CollectiveSkew {
+            kind,
+            ranks,
+            number,
+            bytes,
+            start_ns,
+            last,
+            skew_ns,
+            alone_ns,
+            ..
+        } = skew;
+        DrawnCollective {
+            kind,
+            ranks,
+            number,
+            bytes,
+            start_ns: start_ns.saturating_sub(origin_ns),
+            first,
+            last,
+            skew_ns,
+            alone_ns,
+        }
+    }
+}
